@@ -1,0 +1,18 @@
+//! What crosses a layer of Dolmen: messages, disk records and the two traits that carry them.
+//!
+//! - [`verb`] what a target can be asked, and its answers; [`pool`] what a pool's service can be asked.
+//! - [`TargetStore`] between `cluster` and whatever stores a target's data.
+//! - [`Transport`] between `client` and whatever serves a pool.
+//! - [`order`] the byte order of keys, shared by index, runs and anchors.
+//!
+//! In process a message is passed as a value and its payload by reference: neither encoded nor copied.
+
+pub mod order;
+pub mod pool;
+pub mod verb;
+
+mod store;
+mod transport;
+
+pub use store::{Completion, Op, Progress, TargetStore};
+pub use transport::{Answer, Ask, Outcome, QueueId, Request, Transport};

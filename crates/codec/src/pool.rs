@@ -1,0 +1,172 @@
+//! What a pool's service can be asked: containers, properties, snapshots, transactions, object ids.
+
+use crate::order::HashKey;
+use crate::verb::{Audit, Mutation, SpaceReport, Usage};
+use dolmen_types::{ContNo, Epoch, Label, PoolMap, PropId, Props, TargetNo, TxId, Uuid};
+
+/// A question to the pool's service.
+#[derive(Debug)]
+pub enum PoolVerb<'a> {
+    /// Map, label, space. Answer: [`PoolReply::Pool`].
+    Query,
+    /// Makes a container. Answer: [`PoolReply::Cont`]; `Exists` if label or UUID is taken.
+    ContCreate {
+        /// Its UUID; drawn by the caller.
+        uuid: Uuid,
+        /// Label, if any.
+        label: Option<Label>,
+        /// Properties; unset ones get their defaults.
+        props: Props,
+    },
+    /// Finds a container and takes a handle on it. Answer: [`PoolReply::Cont`].
+    ContOpen(ContName),
+    /// Gives a handle back. Answer: [`PoolReply::Done`].
+    ContClose(ContNo),
+    /// Destroys a container; `NotEmpty` if handles are open and `force` is not set.
+    /// Answer: [`PoolReply::Done`].
+    ContDestroy(ContName, bool),
+    /// All containers. Answer: [`PoolReply::Conts`].
+    ContList,
+    /// Everything about a container, usage over all targets included. Answer: [`PoolReply::ContInfo`].
+    ContQuery(ContNo),
+    /// Sets properties. Answer: [`PoolReply::Done`].
+    ContSetProps(ContNo, Props),
+    /// Reads properties; an empty list asks for all. Answer: [`PoolReply::Props`].
+    ContProps(ContNo, Vec<PropId>),
+    /// Sets user attributes of a container, or of the pool for `None`. Answer: [`PoolReply::Done`].
+    SetAttrs(Option<ContNo>, Vec<(String, Vec<u8>)>),
+    /// Reads one user attribute. Answer: [`PoolReply::Attr`]; `NotFound` if unset.
+    Attr(Option<ContNo>, String),
+    /// Names of user attributes. Answer: [`PoolReply::AttrNames`].
+    AttrNames(Option<ContNo>),
+    /// Removes user attributes. Answer: [`PoolReply::Done`].
+    RemoveAttrs(Option<ContNo>, Vec<String>),
+    /// Makes a snapshot, named or not. Answer: [`PoolReply::Epoch`].
+    SnapCreate(ContNo, Option<String>),
+    /// Snapshots in order of epoch. Answer: [`PoolReply::Snapshots`].
+    SnapList(ContNo),
+    /// Destroys a snapshot. Answer: [`PoolReply::Done`].
+    SnapDestroy(ContNo, Epoch),
+    /// Returns the container to a snapshot. Answer: [`PoolReply::Epoch`], the epoch of the rollback.
+    Rollback(ContNo, Epoch),
+    /// Reserves a range of 64-bit object numbers. Answer: [`PoolReply::Oids`], the first of them.
+    AllocOids(ContNo, u64),
+    /// The epoch for a new transaction. Answer: [`PoolReply::Epoch`].
+    TxBegin,
+    /// Commits a transaction. Answer: [`PoolReply::Epoch`]; `TxRestart` on a conflict.
+    TxCommit(TxCommit<'a>),
+    /// Aggregates a container on all targets up to an epoch (0: as far as possible), to the end.
+    /// Answer: [`PoolReply::Aggregated`].
+    Aggregate(ContNo, Epoch),
+    /// Makes everything acknowledged durable and checkpoints. Answer: [`PoolReply::Done`].
+    Checkpoint,
+    /// Verifies every stored byte. Answer: [`PoolReply::Audits`], by target.
+    Scrub,
+    /// Audits every invariant. Answer: [`PoolReply::Audits`], by target.
+    Check,
+}
+
+/// How a container is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContName {
+    /// By label.
+    Label(Label),
+    /// By UUID.
+    Uuid(Uuid),
+}
+
+/// A transaction to be committed: compound, one message.
+#[derive(Debug)]
+pub struct TxCommit<'a> {
+    /// The container of all its objects.
+    pub cont: ContNo,
+    /// The transaction.
+    pub tx: TxId,
+    /// The epoch that its reads had and its writes get.
+    pub epoch: Epoch,
+    /// Mutations by target, in program order.
+    pub parts: Vec<(TargetNo, Vec<Mutation<'a>>)>,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolInfo {
+    /// Targets.
+    pub map: PoolMap,
+    /// Label, if any.
+    pub label: Option<Label>,
+    /// By target.
+    pub space: Vec<SpaceReport>,
+    /// Containers.
+    pub cont_count: u64,
+}
+
+/// An opened container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContHandle {
+    /// Its number in the pool.
+    pub no: ContNo,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its label.
+    pub label: Option<Label>,
+    /// Secret of its key hash.
+    pub hash_key: HashKey,
+    /// Its properties.
+    pub props: Props,
+}
+
+/// Everything about a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContInfo {
+    /// As opened.
+    pub cont: ContHandle,
+    /// Open handles.
+    pub handles: u32,
+    /// Snapshots.
+    pub snapshots: u32,
+    /// Epoch of the newest snapshot; zero if there is none.
+    pub last_snapshot: Epoch,
+    /// Sum over targets.
+    pub usage: Usage,
+}
+
+/// A snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The state that it keeps.
+    pub epoch: Epoch,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+}
+
+/// Answers of the pool's service.
+#[derive(Debug)]
+pub enum PoolReply {
+    /// The pool.
+    Pool(PoolInfo),
+    /// A container.
+    Cont(ContHandle),
+    /// All containers, by number.
+    Conts(Vec<ContHandle>),
+    /// One container in full.
+    ContInfo(Box<ContInfo>),
+    /// Properties.
+    Props(Props),
+    /// An attribute.
+    Attr(Vec<u8>),
+    /// Attribute names, sorted.
+    AttrNames(Vec<String>),
+    /// An epoch.
+    Epoch(Epoch),
+    /// Snapshots.
+    Snapshots(Vec<Snapshot>),
+    /// The first object number of the reserved range.
+    Oids(u64),
+    /// Versions freed.
+    Aggregated(u64),
+    /// Audits by target.
+    Audits(Vec<Audit>),
+    /// Done.
+    Done,
+}

@@ -1,0 +1,54 @@
+//! `TargetStore`: the one trait between `cluster` and whatever stores one target's data.
+
+use crate::verb::{Reply, Verb};
+use dolmen_types::{ContNo, Error, Head, IoBuf};
+
+/// One operation on its way to a target.
+#[derive(Debug)]
+pub struct Op<'a> {
+    /// Chosen by the caller, returned with the completion.
+    pub token: u64,
+    /// On whose behalf.
+    pub head: Head,
+    /// In which container.
+    pub cont: ContNo,
+    /// What.
+    pub verb: Verb<'a>,
+}
+
+/// One finished operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// The operation's.
+    pub token: u64,
+    /// Its answer.
+    pub result: Result<Reply, Error>,
+    /// The buffer that came with a fetch.
+    pub buf: Option<IoBuf>,
+}
+
+/// Whether a bounded step of background work did something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Nothing to do.
+    Idle,
+    /// Something was done; call again.
+    More,
+}
+
+/// A store of one target's data.
+///
+/// Owned by one thread at a time. Operations complete in any order. No operation may need a future, a box
+/// or a lock of its own. Implemented by `engine::Target` and by the reference model in `sim`.
+pub trait TargetStore: Send {
+    /// Takes the operations out of `ops`. Borrowed payload is consumed before this returns. What completes
+    /// at once is reported by the next `poll` like everything else.
+    fn submit(&mut self, ops: &mut Vec<Op<'_>>);
+
+    /// Appends finished operations to `out`. With `wait`, blocks until at least one operation finished,
+    /// unless none is under way.
+    fn poll(&mut self, wait: bool, out: &mut Vec<Completion>);
+
+    /// Does one bounded piece of background work (checkpoint, merge, aggregation, scrub).
+    fn step(&mut self) -> Progress;
+}

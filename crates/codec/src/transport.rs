@@ -1,0 +1,74 @@
+//! `Transport`: what a client knows of whatever serves a pool.
+
+use crate::pool::{PoolReply, PoolVerb};
+use crate::verb::{Reply, Verb};
+use dolmen_types::{ContNo, Error, Head, IoBuf, TargetNo};
+
+/// A completion queue of one transport.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct QueueId(pub u32);
+
+/// One request of a client.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Chosen by the client, returned with the answer.
+    pub token: u64,
+    /// On whose behalf, with request id and pool map version.
+    pub head: Head,
+    /// To whom, and what.
+    pub ask: Ask<'a>,
+}
+
+/// To whom a request goes, and what it asks.
+#[derive(Debug)]
+pub enum Ask<'a> {
+    /// One target.
+    Target(TargetNo, ContNo, Verb<'a>),
+    /// The pool's service.
+    Pool(PoolVerb<'a>),
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// Of a target.
+    Target(Reply),
+    /// Of the pool's service.
+    Pool(PoolReply),
+}
+
+/// One finished request.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The request's.
+    pub token: u64,
+    /// Its answer.
+    pub result: Result<Answer, Error>,
+    /// The buffer that came with a fetch.
+    pub buf: Option<IoBuf>,
+}
+
+/// The way to a pool: in process, over shared memory or a network.
+///
+/// Send and Sync; driven by its callers, it needs no thread of its own. Implemented by `local` and by the
+/// message simulator in `sim`.
+pub trait Transport: Send + Sync {
+    /// Asks and waits for the answer. Borrowed payload is not copied if the target can take it at once.
+    fn call(&self, request: Request<'_>) -> Outcome;
+
+    /// Opens a completion queue.
+    ///
+    /// # Errors
+    /// `Busy` above the limit of queues.
+    fn open_queue(&self) -> Result<QueueId, Error>;
+
+    /// Closes a queue; what is under way on it is finished and dropped.
+    fn close_queue(&self, queue: QueueId);
+
+    /// Sends a request whose outcome goes to `queue`.
+    fn submit(&self, queue: QueueId, request: Request<'static>);
+
+    /// Appends finished requests of `queue` to `out`. With `wait`, drives the transport until at least one
+    /// is finished, unless none is under way.
+    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>);
+}

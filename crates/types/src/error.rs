@@ -1,0 +1,232 @@
+//! The one error that crosses layers: coarse, typed, with DAOS's number.
+
+use crate::{ContNo, Epoch, Key, Oid, Recx, TargetNo, TxId};
+use core::fmt;
+
+/// The result of an operation.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// What is wrong with a request that can never succeed as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Invalid {
+    /// A label has wrong characters or length.
+    Label,
+    /// The id names no object type or a class that cannot be placed.
+    ObjectId,
+    /// An empty key, or one that its object type does not allow.
+    Key,
+    /// An extent is empty, overflows or crosses a window of `limits::WINDOW_RECORDS`.
+    Extent,
+    /// Payload length does not fit the extents or record size.
+    Payload,
+    /// The record size is zero or above its limit.
+    RecordSize,
+    /// A list is empty or longer than its limit.
+    Count,
+    /// Flags that contradict each other or are unknown.
+    Flags,
+    /// An anchor that no enumeration of this kind returned.
+    Anchor,
+    /// A key query on keys that have no order by value.
+    Query,
+    /// An epoch in the future, zero, or below what is kept.
+    Epoch,
+    /// A property that is unknown or has a value of the wrong kind.
+    Property,
+    /// A name that is empty, too long or holds a forbidden byte.
+    Name,
+    /// A path that does not lead where the operation needs it to.
+    Path,
+    /// The container's layout is not the one asked for.
+    Layout,
+    /// A number outside its range.
+    Argument,
+}
+
+/// Where on a device something is wrong, in the words of whoever stored it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A value: container, object, keys, and the extent for an array value.
+    Value {
+        /// Container.
+        cont: ContNo,
+        /// Object.
+        oid: Oid,
+        /// Distribution key.
+        dkey: Key,
+        /// Attribute key.
+        akey: Key,
+        /// Extent; `None` for a single value.
+        extent: Option<Recx>,
+    },
+    /// A record of the store itself, at an offset of a numbered file.
+    Record {
+        /// What kind of file.
+        file: &'static str,
+        /// Its number.
+        number: u64,
+        /// Byte offset.
+        offset: u64,
+    },
+}
+
+/// Why an operation failed. Each variant is one that a caller acts on differently.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The request is wrong and will be wrong when repeated.
+    Invalid(Invalid),
+    /// What a condition or a name asks for does not exist.
+    NotFound,
+    /// What a condition says must not exist does.
+    Exists,
+    /// The transaction conflicts; begin again at an epoch above `after`.
+    TxRestart {
+        /// The epoch that the conflicting access had.
+        after: Epoch,
+    },
+    /// An undecided transaction stands in the way; repeat after it is decided.
+    InDoubt {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// The target is full; nothing was changed.
+    NoSpace {
+        /// The target.
+        target: TargetNo,
+        /// What the operation would have needed.
+        needed_bytes: u64,
+    },
+    /// A checksum does not match; nothing of it was returned.
+    Corrupt {
+        /// The target.
+        target: TargetNo,
+        /// What is damaged.
+        place: Place,
+    },
+    /// The device failed; `errno` is the system's number.
+    Io {
+        /// The target.
+        target: TargetNo,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// An earlier failed flush made the target read-only until it is reopened.
+    ReadOnly {
+        /// The target.
+        target: TargetNo,
+    },
+    /// The value is larger than the buffer.
+    RecTooBig {
+        /// What would fit it.
+        needed_bytes: u64,
+    },
+    /// A key is longer than its limit or than the room for it.
+    KeyTooBig {
+        /// Its length.
+        needed_bytes: u64,
+    },
+    /// The array's records have another size.
+    RecordSize {
+        /// The size stored.
+        stored_bytes: u64,
+    },
+    /// The epoch is older than what aggregation has kept.
+    EpochGone {
+        /// The oldest epoch that can be read.
+        oldest: Epoch,
+    },
+    /// The container is unknown on this target or being destroyed.
+    NoContainer,
+    /// A limit on what may wait or be open at once was reached; try again later.
+    Busy,
+    /// The deadline passed before the operation was begun.
+    TimedOut,
+    /// The caller may not do this.
+    NoPermission,
+    /// The pool map is newer than the request's.
+    StaleMap {
+        /// The current version.
+        version: u32,
+    },
+    /// A container still has open handles, or a directory entries.
+    NotEmpty,
+    /// The name is a directory where none is allowed, or the reverse.
+    NotDirectory,
+    /// The name is a directory.
+    IsDirectory,
+    /// Two different keys have the same 128-bit keyed hash: refused rather than mixed up.
+    HashCollision,
+}
+
+impl Error {
+    /// DAOS's number, negative.
+    //= daos:src/include/daos_errno.h DER_*
+    #[must_use]
+    pub fn der(&self) -> i32 {
+        -match self {
+            Self::Invalid(_) => 1003,
+            Self::NotFound => 1005,
+            Self::Exists => 1004,
+            Self::TxRestart { .. } => 2025,
+            Self::InDoubt { .. } => 2018,
+            Self::NoSpace { .. } => 1007,
+            Self::Corrupt { .. } => 2021,
+            Self::Io { .. } => 2001,
+            Self::ReadOnly { .. } => 2010,
+            Self::RecTooBig { .. } => 2013,
+            Self::KeyTooBig { .. } => 2012,
+            Self::RecordSize { .. } => 2024,
+            Self::EpochGone { .. } => 2011,
+            Self::NoContainer => 2050,
+            Self::Busy => 1012,
+            Self::TimedOut => 1011,
+            Self::NoPermission => 1001,
+            Self::StaleMap { .. } => 2007,
+            Self::NotEmpty => 1012,
+            Self::NotDirectory => 1027,
+            Self::IsDirectory => 1003,
+            Self::HashCollision => 1025,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(what) => write!(f, "invalid {what:?} in the request"),
+            Self::NotFound => f.write_str("not found"),
+            Self::Exists => f.write_str("exists already"),
+            Self::TxRestart { after } => write!(f, "transaction conflict; restart after epoch {after}"),
+            Self::InDoubt { tx } => write!(f, "undecided transaction begun at {}", tx.begin),
+            Self::NoSpace { target, needed_bytes } => {
+                write!(f, "target {} is full: {needed_bytes} bytes more needed; punch or destroy something", target.0)
+            }
+            Self::Corrupt { target, place } => write!(f, "checksum mismatch on target {}: {place:?}", target.0),
+            Self::Io { target, errno } => write!(f, "device error {errno} on target {}", target.0),
+            Self::ReadOnly { target } => {
+                write!(f, "target {} is read-only after a failed flush; reopen the pool", target.0)
+            }
+            Self::RecTooBig { needed_bytes } => write!(f, "buffer too small: {needed_bytes} bytes needed"),
+            Self::KeyTooBig { needed_bytes } => write!(f, "key of {needed_bytes} bytes does not fit"),
+            Self::RecordSize { stored_bytes } => write!(f, "the array has records of {stored_bytes} bytes"),
+            Self::EpochGone { oldest } => write!(f, "aggregated away; the oldest readable epoch is {oldest}"),
+            Self::NoContainer => f.write_str("no such container"),
+            Self::Busy => f.write_str("busy; try again"),
+            Self::TimedOut => f.write_str("deadline passed"),
+            Self::NoPermission => f.write_str("permission denied"),
+            Self::StaleMap { version } => write!(f, "pool map is stale; version {version} is current"),
+            Self::NotEmpty => f.write_str("not empty or still in use"),
+            Self::NotDirectory => f.write_str("not a directory"),
+            Self::IsDirectory => f.write_str("is a directory"),
+            Self::HashCollision => f.write_str("key hash collision; choose another key"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Invalid> for Error {
+    fn from(what: Invalid) -> Self {
+        Self::Invalid(what)
+    }
+}

@@ -1,0 +1,39 @@
+//! Compile-time limits. Each says why it has its value; none is a setting.
+
+/// A label: DAOS's `DAOS_PROP_LABEL_MAX_LEN`.
+pub const LABEL_BYTES_MAX: usize = 127;
+/// An anchor's buffer in `daos_anchor_t` is 104 bytes.
+pub const ANCHOR_POSITION_BYTES_MAX: usize = 104;
+/// A lexical key: DAOS allows 80 bytes. Escaped for ordering (at most twice as long plus two) it does not fit
+/// an anchor, so anchors hold the raw bytes.
+pub const LEXICAL_KEY_BYTES_MAX: usize = 80;
+/// A hashed key: long enough for any name a door makes (xattr names are 255 bytes plus a prefix), short enough
+/// that a key and its descriptor fit one 4 KiB block of a run.
+pub const KEY_BYTES_MAX: usize = 2048;
+/// Extents start and end inside one aligned window of this many records, so that one lookup has a bounded
+/// range to search. A client splits longer ones.
+pub const WINDOW_RECORDS: u64 = 1 << 20;
+/// Payload is checksummed in chunks of this size, aligned down to whole records: DAOS's default chunk.
+pub const CSUM_CHUNK_BYTES: usize = 32 * 1024;
+/// A record of an array value. Larger records are single values.
+pub const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// One value or extent in one request: eight chunks of the usual 1 MiB.
+pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
+/// Akeys in one request: DAOS's clients send a few dozen.
+pub const IODS_MAX: usize = 1024;
+/// Extents under one akey in one request: the list-I/O limit of DAOS's array API.
+pub const EXTENTS_MAX: usize = 16384;
+/// Mutations in one transaction on one target; a log record holds them all.
+pub const TX_MUTATIONS_MAX: usize = 65536;
+/// Results remembered per client so that a repeated request returns its first result.
+pub const RETAINED_RESULTS_PER_CLIENT: usize = 4096;
+/// Targets of one pool in one process.
+pub const TARGETS_MAX: usize = 1024;
+/// Values up to this size stay in log segments unless a pool says otherwise: DAOS's `data_thresh`.
+pub const SMALL_VALUE_BYTES_DEFAULT: usize = 4096;
+/// Bulk space is handed out in units of this size: the page and the direct-I/O sector.
+pub const BULK_UNIT_BYTES: u64 = 4096;
+
+const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
+const _: () = assert!(CSUM_CHUNK_BYTES.is_multiple_of(4096));
+const _: () = assert!(LEXICAL_KEY_BYTES_MAX <= ANCHOR_POSITION_BYTES_MAX);

@@ -1,0 +1,68 @@
+//! Container and pool properties, by DAOS's numbers.
+
+use std::collections::BTreeMap;
+
+/// A property number.
+//= daos:src/include/daos_prop.h DAOS_PROP_CO_* and DAOS_PROP_PO_*
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct PropId(pub u32);
+
+impl PropId {
+    /// Container label.
+    pub const CO_LABEL: Self = Self(4097);
+    /// Container layout type (POSIX is 1).
+    pub const CO_LAYOUT_TYPE: Self = Self(4098);
+    /// Container layout version.
+    pub const CO_LAYOUT_VER: Self = Self(4099);
+    /// Checksum type.
+    pub const CO_CSUM: Self = Self(4100);
+    /// Checksum chunk in bytes.
+    pub const CO_CSUM_CHUNK_SIZE: Self = Self(4101);
+    /// Redundancy factor.
+    pub const CO_REDUN_FAC: Self = Self(4103);
+    /// Owner.
+    pub const CO_OWNER: Self = Self(4109);
+    /// Owning group.
+    pub const CO_OWNER_GROUP: Self = Self(4110);
+    /// Root objects (4 ids of 16 bytes).
+    pub const CO_ROOTS: Self = Self(4113);
+    /// Durability of acknowledged writes: Dolmen's own, outside DAOS's range.
+    pub const CO_DURABILITY: Self = Self(0x1_0001);
+}
+
+/// A property's value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PropValue {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+    /// Raw bytes, such as an access control list.
+    Bytes(Vec<u8>),
+}
+
+/// A set of properties.
+pub type Props = BTreeMap<PropId, PropValue>;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum Durability {
+    /// The loss of power. Persistent: never renumber.
+    #[default]
+    Power = 0,
+    /// The death of the process. Persistent: never renumber.
+    Process = 1,
+}
+
+impl Durability {
+    /// The value with this number.
+    #[must_use]
+    pub fn from_number(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Power),
+            1 => Some(Self::Process),
+            _ => None,
+        }
+    }
+}
