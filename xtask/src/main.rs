@@ -1,0 +1,40 @@
+//! `cargo xtask <command>`: the automation of the repository, in Rust instead of shell.
+//!
+//! One module per command; `source` reads the repository and is shared by all of them.
+
+mod source;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+  tidy              check dependency table, style rules, smell ceilings and documents
+  tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
+  tidy --table      print the smell counters, one row per crate";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the command; `false` means that it ran and found something wrong.
+fn run(arguments: &[String]) -> Result<bool> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["tidy", rest @ ..] => tidy::run(rest),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        [other, ..] => bail!("no command `{other}`\n{USAGE}"),
+    }
+}
