@@ -1,0 +1,263 @@
+//! Why a file system operation failed, and the system's number for it.
+
+use crate::layout::superblock::Unreadable;
+use core::fmt;
+use dolmen_types::{Error as StoreError, Invalid, Oid};
+use std::path::PathBuf;
+
+/// The result of a file system operation.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// Why an operation failed. Each variant is one that a caller acts on differently.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// No such file or directory.
+    NotFound,
+    /// The name exists.
+    Exists,
+    /// A part of the path, or the thing named, is no directory.
+    NotDirectory,
+    /// The thing named is a directory.
+    IsDirectory,
+    /// The directory has entries.
+    NotEmpty,
+    /// A name is longer than 255 bytes, or a path longer than 4095.
+    NameTooLong,
+    /// More than 40 symbolic links on the way.
+    SymlinkLoop,
+    /// The permission bits forbid it.
+    NoPermission,
+    /// Only the owner may do this, or nobody (a hard link to a directory).
+    NotPermitted,
+    /// The file system is mounted read-only, or shows a snapshot.
+    ReadOnly,
+    /// The file is not open for this.
+    BadHandle,
+    /// The request is wrong and will be wrong when repeated.
+    Invalid(What),
+    /// The file would have more names than `LINKS_MAX`.
+    TooManyLinks,
+    /// No such extended attribute.
+    NoAttribute,
+    /// The extended attribute's value is too long.
+    AttributeTooBig,
+    /// The file would be larger than `FILE_BYTES_MAX`.
+    FileTooBig,
+    /// No data, or no hole, at or after the offset.
+    NoSuchOffset,
+    /// What the handle stands for was moved or removed by another mount.
+    Stale,
+    /// Others changed the same names again and again; nothing was done.
+    Contended,
+    /// The container holds no file system.
+    NotFormatted,
+    /// The container holds a file system of another version, or a damaged superblock.
+    Superblock(Unreadable),
+    /// An entry's record is damaged.
+    BadRecord {
+        /// The directory.
+        dir: Oid,
+        /// The entry's name.
+        name: Box<[u8]>,
+    },
+    /// The store failed.
+    Store(StoreError),
+    /// A file outside the container could not be read or written (put, get, verify).
+    Local {
+        /// Which.
+        path: PathBuf,
+        /// The system's error number.
+        errno: i32,
+    },
+}
+
+/// What is wrong with a request that can never succeed as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// A name is empty, `.` or `..` where an entry is meant, or holds a slash or zero byte.
+    Name,
+    /// A directory would be moved below itself.
+    Cycle,
+    /// Mode bits outside 07777.
+    Mode,
+    /// Flags that contradict each other.
+    Flags,
+    /// The thing named is no symbolic link, or no file, as the operation needs.
+    Kind,
+    /// A chunk size or object class that no file can have.
+    Placement,
+    /// A time whose nanoseconds are not below 1e9.
+    Time,
+    /// A cookie that no listing of this directory returned.
+    Cookie,
+    /// An offset or length that does not fit.
+    Range,
+}
+
+impl Error {
+    /// The system's (Linux) number, positive.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => errno::ENOENT,
+            Self::Exists => errno::EEXIST,
+            Self::NotDirectory => errno::ENOTDIR,
+            Self::IsDirectory => errno::EISDIR,
+            Self::NotEmpty => errno::ENOTEMPTY,
+            Self::NameTooLong => errno::ENAMETOOLONG,
+            Self::SymlinkLoop => errno::ELOOP,
+            Self::NoPermission => errno::EACCES,
+            Self::NotPermitted => errno::EPERM,
+            Self::ReadOnly => errno::EROFS,
+            Self::BadHandle => errno::EBADF,
+            Self::Invalid(_) | Self::NotFormatted | Self::Superblock(_) => errno::EINVAL,
+            Self::TooManyLinks => errno::EMLINK,
+            Self::NoAttribute => errno::ENODATA,
+            Self::AttributeTooBig => errno::E2BIG,
+            Self::FileTooBig => errno::EFBIG,
+            Self::NoSuchOffset => errno::ENXIO,
+            Self::Stale => errno::ESTALE,
+            Self::Contended => errno::EAGAIN,
+            Self::BadRecord { .. } => errno::EIO,
+            Self::Store(error) => store_errno(error),
+            Self::Local { errno, .. } => *errno,
+        }
+    }
+}
+
+//= daos:src/include/daos_errno.h DER numbers to errno, as dfs calls return them
+fn store_errno(error: &StoreError) -> i32 {
+    match error {
+        StoreError::Invalid(_) => errno::EINVAL,
+        StoreError::NotFound | StoreError::NoContainer => errno::ENOENT,
+        StoreError::Exists => errno::EEXIST,
+        StoreError::TxRestart { .. } => errno::ERESTART,
+        StoreError::InDoubt { .. } => errno::EAGAIN,
+        StoreError::NoSpace { .. } => errno::ENOSPC,
+        StoreError::Corrupt { .. } | StoreError::HashCollision | StoreError::RecordSize { .. } => errno::EIO,
+        StoreError::Io { errno, .. } => *errno,
+        StoreError::ReadOnly { .. } => errno::EROFS,
+        StoreError::RecTooBig { .. } | StoreError::KeyTooBig { .. } => errno::E2BIG,
+        StoreError::EpochGone { .. } | StoreError::StaleMap { .. } => errno::ESTALE,
+        StoreError::Busy => errno::EBUSY,
+        StoreError::TimedOut => errno::ETIMEDOUT,
+        StoreError::NoPermission => errno::EPERM,
+        StoreError::NotEmpty => errno::ENOTEMPTY,
+        StoreError::NotDirectory => errno::ENOTDIR,
+        StoreError::IsDirectory => errno::EISDIR,
+    }
+}
+
+/// Linux's numbers; the one table of them, so that doors need none of their own.
+pub mod errno {
+    #![allow(missing_docs, reason = "the names are those of errno(3)")]
+    pub const EPERM: i32 = 1;
+    pub const ENOENT: i32 = 2;
+    pub const EIO: i32 = 5;
+    pub const ENXIO: i32 = 6;
+    pub const E2BIG: i32 = 7;
+    pub const EBADF: i32 = 9;
+    pub const EAGAIN: i32 = 11;
+    pub const EACCES: i32 = 13;
+    pub const EBUSY: i32 = 16;
+    pub const EEXIST: i32 = 17;
+    pub const ENOTDIR: i32 = 20;
+    pub const EISDIR: i32 = 21;
+    pub const EINVAL: i32 = 22;
+    pub const EFBIG: i32 = 27;
+    pub const ENOSPC: i32 = 28;
+    pub const EROFS: i32 = 30;
+    pub const EMLINK: i32 = 31;
+    pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOTEMPTY: i32 = 39;
+    pub const ELOOP: i32 = 40;
+    pub const ENODATA: i32 = 61;
+    pub const ERESTART: i32 = 85;
+    pub const ETIMEDOUT: i32 = 110;
+    pub const ESTALE: i32 = 116;
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("no such file or directory"),
+            Self::Exists => f.write_str("file exists"),
+            Self::NotDirectory => f.write_str("not a directory"),
+            Self::IsDirectory => f.write_str("is a directory"),
+            Self::NotEmpty => f.write_str("directory not empty"),
+            Self::NameTooLong => f.write_str("file name too long"),
+            Self::SymlinkLoop => f.write_str("too many levels of symbolic links"),
+            Self::NoPermission => f.write_str("permission denied"),
+            Self::NotPermitted => f.write_str("operation not permitted"),
+            Self::ReadOnly => f.write_str("read-only file system"),
+            Self::BadHandle => f.write_str("the file is not open for this"),
+            Self::Invalid(what) => write!(f, "invalid {what:?} in the request"),
+            Self::TooManyLinks => f.write_str("too many hard links"),
+            Self::NoAttribute => f.write_str("no such extended attribute"),
+            Self::AttributeTooBig => f.write_str("extended attribute too long"),
+            Self::FileTooBig => f.write_str("file too large"),
+            Self::NoSuchOffset => f.write_str("no data or hole at or after the offset"),
+            Self::Stale => f.write_str("the handle is stale: another mount moved or removed its file"),
+            Self::Contended => f.write_str("others keep changing the same names; try again"),
+            Self::NotFormatted => f.write_str("the container holds no file system; format it first"),
+            Self::Superblock(why) => write!(f, "the container's superblock cannot be used: {why:?}"),
+            Self::BadRecord { dir, name } => {
+                write!(f, "damaged inode record of {:?} in directory {dir}", String::from_utf8_lossy(name))
+            }
+            Self::Store(error) => error.fmt(f),
+            Self::Local { path, errno } => {
+                write!(f, "{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound => Self::NotFound,
+            StoreError::Exists => Self::Exists,
+            StoreError::Invalid(Invalid::Name) => Self::Invalid(What::Name),
+            other => Self::Store(other),
+        }
+    }
+}
+
+impl From<What> for Error {
+    fn from(what: What) -> Self {
+        Self::Invalid(what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_types::{Epoch, TargetNo};
+
+    #[test]
+    fn errors_have_the_numbers_of_linux() {
+        for (error, number) in [
+            (Error::NotFound, 2),
+            (Error::Exists, 17),
+            (Error::NotEmpty, 39),
+            (Error::SymlinkLoop, 40),
+            (Error::NameTooLong, 36),
+            (Error::NoAttribute, 61),
+            (Error::from(StoreError::NotFound), 2),
+            (StoreError::NoSpace { target: TargetNo(0), needed_bytes: 1 }.into(), 28),
+            (StoreError::TxRestart { after: Epoch(1) }.into(), 85),
+            (StoreError::Io { target: TargetNo(1), errno: 121 }.into(), 121),
+        ] {
+            assert_eq!(error.errno(), number, "{error}");
+        }
+    }
+}
