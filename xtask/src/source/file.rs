@@ -106,7 +106,7 @@ fn count_lines(lines: impl Iterator<Item = usize>) -> usize {
 /// Whether every line of the file at this path is test code.
 pub(crate) fn is_test_path(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
-    let file = parts.pop().unwrap_or_default();
+    let file = parts.pop().unwrap_or("");
     let stem = file.strip_suffix(".rs").unwrap_or(file);
     parts.iter().any(|part| TEST_FOLDERS.contains(part))
         || matches!(stem, "test" | "tests")

@@ -109,10 +109,12 @@ impl Crate {
     }
 }
 
-/// The root of the repository: the parent of this crate's folder.
+/// The root of the repository: the nearest folder above the current one that holds this crate. Not the folder in
+/// which the program was built, because clones may share a target directory.
 pub(crate) fn root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Ok(here.parent().context("xtask lies at the top of the file system")?.to_owned())
+    let here = std::env::current_dir().context("no current folder")?;
+    let root = here.ancestors().find(|folder| folder.join("xtask/Cargo.toml").is_file());
+    Ok(root.with_context(|| format!("{} is not inside the repository", here.display()))?.to_owned())
 }
 
 /// Standard output of git in `root`; fails with what git said.
@@ -144,7 +146,7 @@ fn list(root: &Path) -> Result<Vec<String>> {
 fn walk(root: &Path, folder: &Path, paths: &mut Vec<String>) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         if path.is_dir() && !matches!(name.as_str(), "target" | ".git" | ".venv" | ".cache") {
             walk(root, &path, paths)?;
         } else if path.is_file() {

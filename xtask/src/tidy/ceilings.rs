@@ -138,7 +138,7 @@ fn lowest_ever(root: &Path) -> Result<Ceilings> {
 /// Reads a table whose first line names the columns; columns that no counter has any more are skipped.
 fn parse(text: &str) -> Result<Ceilings> {
     let mut lines = text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
-    let header: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().skip(1).collect();
+    let header: Vec<&str> = lines.next().unwrap_or("").split_whitespace().skip(1).collect();
     let mut ceilings = Ceilings::new();
     for line in lines {
         let mut cells = line.split_whitespace();

@@ -137,10 +137,7 @@ pub(super) fn stringly_lines(file: &SourceFile) -> Vec<usize> {
     for (at, token) in file.production() {
         let hit = match token.text.as_str() {
             "map_err" | "Err" if file.matches(at + 1, &["("]) => {
-                let inside = &file.tokens[at + 1..file.closing(at + 1)];
-                inside
-                    .windows(2)
-                    .any(|w| (w[0].is(".") && w[1].is("to_string")) || (w[0].is("format") && w[1].is("!")))
+                turns_to_text(&file.tokens[at + 2..file.closing(at + 1)])
             }
             "anyhow" | "bail" => file.matches(at + 1, &["!"]),
             "Box" => boxes_error(file, at),
@@ -151,6 +148,28 @@ pub(super) fn stringly_lines(file: &SourceFile) -> Vec<usize> {
         }
     }
     lines
+}
+
+/// Text made outside the braces of a variant's fields, or out of the closure's own error anywhere.
+fn turns_to_text(inside: &[Token]) -> bool {
+    let cause = inside.windows(3).find(|w| w[0].is("|") && w[2].is("|")).map(|w| w[1].text.as_str());
+    let mut depth = 0_usize;
+    for (at, token) in inside.iter().enumerate() {
+        match token.text.as_str() {
+            "{" => depth += 1,
+            "}" => depth = depth.saturating_sub(1),
+            "to_string"
+                if at > 1
+                    && inside[at - 1].is(".")
+                    && (depth == 0 || Some(inside[at - 2].text.as_str()) == cause) =>
+            {
+                return true;
+            }
+            "format" if depth == 0 && inside.get(at + 1).is_some_and(|t| t.is("!")) => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// `Box<dyn Error`, with or without a path. A `source` field may be one: it keeps the cause.
@@ -175,8 +194,8 @@ mod tests {
 
     #[test]
     fn errors_turned_into_text_are_found() {
-        let text = "fn f() {\n x.map_err(|e| E(e.to_string()));\n Err(format!(\"x\"));\n Err(E::A { n });\n}\nfn g() -> Result<(), Box<dyn std::error::Error>> {}\nstruct S { source: Box<dyn Error + Send> }\n";
-        assert_eq!(lines(check, text), [2, 3, 6]);
+        let text = "fn f() {\n x.map_err(|e| E(e.to_string()));\n Err(format!(\"x\"));\n Err(E::A { n: p.to_string() });\n x.map_err(|e| E::B { why: e.to_string() });\n}\nfn g() -> Result<(), Box<dyn std::error::Error>> {}\nstruct S { source: Box<dyn Error + Send> }\n";
+        assert_eq!(lines(check, text), [2, 3, 5, 7]);
     }
 
     #[test]

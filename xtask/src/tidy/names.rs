@@ -59,7 +59,7 @@ fn declarations(file: &SourceFile) -> Vec<Finding> {
             found.push(Finding::new(&file.path, line, what, "name what it does and remove what it replaces"));
         }
     }
-    let stem = file.path.rsplit('/').next().and_then(|f| f.strip_suffix(".rs")).unwrap_or_default();
+    let stem = file.path.rsplit('/').next().map_or("", |f| f.trim_end_matches(".rs"));
     if ["_helper", "_helpers", "_util", "_utils", "_common", "_v2"].iter().any(|end| stem.ends_with(end)) {
         found.push(Finding::new(
             &file.path,

@@ -54,7 +54,7 @@ fn links(tree: &Tree, document: &Document) -> Vec<Finding> {
     let mut found = Vec::new();
     for (index, line) in outside_fences(&document.text) {
         for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split('#').next().unwrap_or_default();
+            let target = link.split_once('#').map_or(link, |(file, _)| file);
             let elsewhere = target.is_empty()
                 || target.contains("://")
                 || target.starts_with("mailto:")

@@ -122,7 +122,7 @@ fn row(package: &Crate, single_count: usize) -> Row {
         name => tally.count(name),
     });
     let values = values.collect();
-    let places = COUNTERS.iter().map(|c| tally.places.remove(c.name).unwrap_or_default()).collect();
+    let places = COUNTERS.iter().map(|c| tally.places.remove(c.name).unwrap_or_else(Vec::new)).collect();
     Row { crate_name: package.name.clone(), values, places }
 }
 
@@ -144,7 +144,7 @@ fn tally_file(tally: &mut Tally, file: &SourceFile) {
         enums.iter().flat_map(|e| &e.variants).filter(|v| v.stringly).map(|v| v.line),
     );
     tally.add("err-text/k", file, errors::stringly_lines(file));
-    tally.add("test-paths", file, testing::test_paths(file));
+    tally.add("test-paths", file, testing::knows_of_tests(file));
     tally.add("allow-dead", file, dead_allowances(file));
     let swallowed = swallowed(file);
     let explained =
@@ -224,7 +224,7 @@ fn begins_with_verb(text: &str) -> bool {
         "convert",
         "compute",
     ];
-    let first = text.split_whitespace().next().unwrap_or_default().to_lowercase();
+    let first = text.split_whitespace().next().unwrap_or("").to_lowercase();
     VERBS.iter().any(|verb| first == *verb || first.strip_suffix('s') == Some(verb))
 }
 

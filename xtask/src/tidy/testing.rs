@@ -30,7 +30,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (_, file) in tree.sources() {
         let mut push =
             |line, what: &str, remedy: &str| found.push(Finding::new(&file.path, line, what, remedy));
-        for line in test_paths(file) {
+        for line in knows_of_tests(file) {
             push(line, "test path in production code", "inject the fault from outside, through `env`");
         }
         for line in ignored(file) {
@@ -73,7 +73,7 @@ fn body<'a>(file: &'a SourceFile, function: &Function) -> impl Iterator<Item = (
 }
 
 /// Lines where production code asks whether it is being tested.
-pub(super) fn test_paths(file: &SourceFile) -> Vec<usize> {
+pub(super) fn knows_of_tests(file: &SourceFile) -> Vec<usize> {
     let mut lines = Vec::new();
     for (at, token) in file.production() {
         let hit = match token.text.as_str() {
@@ -81,10 +81,11 @@ pub(super) fn test_paths(file: &SourceFile) -> Vec<usize> {
             "cfg" if file.matches(at + 1, &["("]) => {
                 parenthesis_names(file, at + 1, "test") && parenthesis_names(file, at + 1, "feature")
             }
-            "fn" => file
-                .tokens
-                .get(at + 1)
-                .is_some_and(|n| n.text.starts_with("test_") || n.text.contains("_for_test")),
+            "fn" => {
+                let public = at > 0 && (file.tokens[at - 1].is("pub") || file.tokens[at - 1].is(")"));
+                let name = file.tokens.get(at + 1).map_or("", |t| t.text.as_str());
+                name.contains("_for_test") || (public && name.starts_with("test_"))
+            }
             _ => false,
         };
         if hit && token.kind == Kind::Ident {
@@ -125,17 +126,23 @@ pub(super) fn sleeps(file: &SourceFile, function: &Function) -> bool {
     body(file, function).any(|(at, t)| t.is("sleep") && file.matches(at + 1, &["("]))
 }
 
-/// `for seed in ...` in a test whose file has no text that mentions a seed.
+/// `for seed in ...` around an assertion, in a file that has no text which mentions a seed.
 fn unprinted_seeds(file: &SourceFile) -> Vec<usize> {
     if file.tokens.iter().any(|t| t.kind == Kind::Text && t.text.contains("seed")) {
         return Vec::new();
     }
-    let loops = file
-        .tokens
-        .iter()
-        .enumerate()
-        .filter(|(at, t)| t.is("for") && file.is_test_line(t.line) && file.matches(at + 2, &["in"]));
-    loops.filter(|(at, _)| file.tokens[at + 1].text.contains("seed")).map(|(_, t)| t.line).collect()
+    let mut lines = Vec::new();
+    for (at, token) in
+        file.tokens.iter().enumerate().filter(|(_, t)| t.is("for") && file.is_test_line(t.line))
+    {
+        let seeds = file.matches(at + 2, &["in"]) && file.tokens[at + 1].text.contains("seed");
+        let Some(open) = (at..file.tokens.len()).find(|i| file.tokens[*i].is("{")) else { continue };
+        let mut body = file.tokens[open..file.closing(open)].iter();
+        if seeds && body.any(|t| t.text.starts_with("assert") || t.is("panic")) {
+            lines.push(token.line);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
