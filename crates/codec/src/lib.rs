@@ -7,9 +7,16 @@
 //!
 //! In process a message is passed as a value and its payload by reference: neither encoded nor copied.
 
+pub mod bytes;
+pub mod log_body;
+pub mod log_frame;
+pub mod log_segment;
+pub mod manifest;
 pub mod order;
 pub mod pool;
+pub mod superblock;
 pub mod verb;
+pub mod version;
 
 mod store;
 mod transport;

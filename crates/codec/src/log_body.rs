@@ -1,0 +1,261 @@
+//! The bodies of log records, one type each.
+
+use crate::bytes::{Reader, put_len};
+use crate::order::HashKey;
+use crate::verb::ContSpec;
+use crate::version::Version;
+use dolmen_types::{ContNo, Credentials, Durability, Epoch, Oid, TargetNo, TxId};
+use smallvec::SmallVec;
+
+/// Head of a `Write` body; the versions follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteHead {
+    /// Commit epoch.
+    pub epoch: Epoch,
+    /// The client's number; with `sequence` the request's id.
+    pub client: u32,
+    /// The request's sequence number; 0 if its result need not be retained.
+    pub sequence: u64,
+    /// Container.
+    pub cont: ContNo,
+    /// Object.
+    pub oid: Oid,
+}
+
+impl WriteHead {
+    /// Bytes of the encoding.
+    pub const BYTES: usize = 40;
+
+    /// Appends the encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut head = [0; Self::BYTES];
+        head[..8].copy_from_slice(&self.epoch.0.to_le_bytes());
+        head[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        head[16..20].copy_from_slice(&self.client.to_le_bytes());
+        head[20..24].copy_from_slice(&self.cont.0.to_le_bytes());
+        head[24..40].copy_from_slice(&self.oid.to_bytes());
+        out.extend_from_slice(&head);
+    }
+
+    /// Reads one.
+    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            epoch: Epoch(r.u64()?),
+            sequence: r.u64()?,
+            client: r.u32()?,
+            cont: ContNo(r.u32()?),
+            oid: r.oid()?,
+        })
+    }
+}
+
+/// Head of a `Prepare` body. Groups follow, each an object id, a count and that many versions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrepareHead {
+    /// The transaction.
+    pub tx: TxId,
+    /// The epoch of its writes.
+    pub epoch: Epoch,
+    /// The client's number.
+    pub client: u32,
+    /// The request's sequence number.
+    pub sequence: u64,
+    /// Container.
+    pub cont: ContNo,
+    /// Whose record decides.
+    pub leader: TargetNo,
+    /// Whether this record is the decision too: the only participant.
+    pub committed: bool,
+    /// Who takes part.
+    pub participants: SmallVec<[TargetNo; 4]>,
+    /// How many groups follow.
+    pub groups: u32,
+}
+
+impl PrepareHead {
+    /// Appends the encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.tx.client.to_le_bytes());
+        out.extend_from_slice(&self.tx.begin.0.to_le_bytes());
+        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.client.to_le_bytes());
+        out.extend_from_slice(&self.cont.0.to_le_bytes());
+        out.extend_from_slice(&self.leader.0.to_le_bytes());
+        out.extend_from_slice(&u16::from(self.committed).to_le_bytes());
+        put_len(out, self.participants.len());
+        for target in &self.participants {
+            out.extend_from_slice(&target.0.to_le_bytes());
+        }
+        out.extend_from_slice(&self.groups.to_le_bytes());
+    }
+
+    /// Reads one.
+    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        let tx = TxId { client: r.u128()?, begin: Epoch(r.u64()?) };
+        let epoch = Epoch(r.u64()?);
+        let sequence = r.u64()?;
+        let client = r.u32()?;
+        let cont = ContNo(r.u32()?);
+        let leader = TargetNo(r.u16()?);
+        let committed = match r.u16()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let count = r.count(2)?;
+        let participants = (0..count).map(|_| r.u16().map(TargetNo)).collect::<Option<_>>()?;
+        Some(Self { tx, epoch, client, sequence, cont, leader, committed, participants, groups: r.u32()? })
+    }
+}
+
+/// A decision: the body of `Commit` and `Abort`.
+pub fn encode_tx(tx: TxId, out: &mut Vec<u8>) {
+    out.extend_from_slice(&tx.client.to_le_bytes());
+    out.extend_from_slice(&tx.begin.0.to_le_bytes());
+}
+
+/// The body of `Commit` and `Abort`.
+pub fn decode_tx(r: &mut Reader<'_>) -> Option<TxId> {
+    Some(TxId { client: r.u128()?, begin: Epoch(r.u64()?) })
+}
+
+/// What happened to a container. Numbers are persistent: never renumber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContEvent {
+    /// 1: became known.
+    Created(ContSpec),
+    /// 2: is to be forgotten with everything in it.
+    Destroyed,
+    /// 3: no write at or below.
+    Floor(Epoch),
+    /// 4: a snapshot is kept.
+    SnapshotAdded(Epoch),
+    /// 5: it is kept no longer.
+    SnapshotRemoved(Epoch),
+    /// 6: returned to `to` at `at`.
+    RolledBack {
+        /// The state returned to.
+        to: Epoch,
+        /// When.
+        at: Epoch,
+    },
+}
+
+impl ContEvent {
+    /// Appends the encoding of an event of `cont`.
+    pub fn encode(&self, cont: ContNo, out: &mut Vec<u8>) {
+        out.extend_from_slice(&cont.0.to_le_bytes());
+        let (number, a, b) = match *self {
+            Self::Created(spec) => {
+                out.extend_from_slice(&1u32.to_le_bytes());
+                out.extend_from_slice(&spec.hash_key.0);
+                out.push(spec.durability as u8);
+                return;
+            }
+            Self::Destroyed => (2u32, 0, 0),
+            Self::Floor(epoch) => (3, epoch.0, 0),
+            Self::SnapshotAdded(epoch) => (4, epoch.0, 0),
+            Self::SnapshotRemoved(epoch) => (5, epoch.0, 0),
+            Self::RolledBack { to, at } => (6, to.0, at.0),
+        };
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&a.to_le_bytes());
+        out.extend_from_slice(&b.to_le_bytes());
+    }
+
+    /// Reads an event and its container.
+    pub fn decode(r: &mut Reader<'_>) -> Option<(ContNo, Self)> {
+        let cont = ContNo(r.u32()?);
+        let number = r.u32()?;
+        if number == 1 {
+            let hash_key = HashKey(r.take(16)?.try_into().ok()?);
+            let durability = Durability::from_number(u64::from(r.u8()?))?;
+            return Some((cont, Self::Created(ContSpec { hash_key, durability })));
+        }
+        let (a, b) = (Epoch(r.u64()?), Epoch(r.u64()?));
+        let event = match number {
+            2 => Self::Destroyed,
+            3 => Self::Floor(a),
+            4 => Self::SnapshotAdded(a),
+            5 => Self::SnapshotRemoved(a),
+            6 => Self::RolledBack { to: a, at: b },
+            _ => return None,
+        };
+        Some((cont, event))
+    }
+}
+
+/// The body of `Client`: a client's number on this target.
+pub fn encode_client(number: u32, client: u128, out: &mut Vec<u8>) {
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&client.to_le_bytes());
+}
+
+/// The body of `Client`.
+pub fn decode_client(r: &mut Reader<'_>) -> Option<(u32, u128)> {
+    Some((r.u32()?, r.u128()?))
+}
+
+/// The body of `Cred`: the number of credentials on this target.
+pub fn encode_cred(number: u32, cred: Credentials, out: &mut Vec<u8>) {
+    for word in [number, cred.uid, cred.gid, cred.project] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// The body of `Cred`.
+pub fn decode_cred(r: &mut Reader<'_>) -> Option<(u32, Credentials)> {
+    Some((r.u32()?, Credentials { uid: r.u32()?, gid: r.u32()?, project: r.u32()? }))
+}
+
+/// Reads one version and its inline value from a log body; also returns the offset of the version in the body.
+pub fn decode_version<'a>(r: &mut Reader<'a>) -> Option<(usize, Version<'a>, &'a [u8])> {
+    let at = r.position();
+    let version = Version::decode(r)?;
+    let inline = r.take(version.inline_bytes())?;
+    Some((at, version, inline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_round_trip() {
+        let mut out = Vec::new();
+        let write = WriteHead { epoch: Epoch(1), client: 2, sequence: 3, cont: ContNo(4), oid: Oid { hi: 5, lo: 6 } };
+        write.encode(&mut out);
+        assert_eq!(out.len(), WriteHead::BYTES);
+        assert_eq!(WriteHead::decode(&mut Reader::new(&out)), Some(write));
+
+        let prepare = PrepareHead {
+            tx: TxId { client: 1, begin: Epoch(2) },
+            epoch: Epoch(2),
+            client: 3,
+            sequence: 4,
+            cont: ContNo(5),
+            leader: TargetNo(1),
+            committed: false,
+            participants: [TargetNo(1), TargetNo(3)].into_iter().collect(),
+            groups: 7,
+        };
+        out.clear();
+        prepare.encode(&mut out);
+        assert_eq!(PrepareHead::decode(&mut Reader::new(&out)), Some(prepare));
+
+        let spec = ContSpec { hash_key: HashKey([9; 16]), durability: Durability::Process };
+        for event in [
+            ContEvent::Created(spec),
+            ContEvent::Destroyed,
+            ContEvent::Floor(Epoch(8)),
+            ContEvent::SnapshotAdded(Epoch(8)),
+            ContEvent::SnapshotRemoved(Epoch(8)),
+            ContEvent::RolledBack { to: Epoch(8), at: Epoch(9) },
+        ] {
+            out.clear();
+            event.encode(ContNo(3), &mut out);
+            assert_eq!(ContEvent::decode(&mut Reader::new(&out)), Some((ContNo(3), event)));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The manifest: everything a target must know at open besides its log and its runs.
+//!
+//! Written whole at each checkpoint; the superblock names it and holds its checksum.
+
+use crate::bytes::{Reader, put_len};
+use crate::order::HashKey;
+use crate::verb::{ContSpec, Usage};
+use dolmen_types::{ContNo, Credentials, Durability, Epoch, TxId};
+
+const MAGIC: u64 = 0x5453_4654_4e4d_4c44;
+const VERSION: u32 = 1;
+
+/// The state of a target at a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Manifest {
+    /// The target, as in the superblock.
+    pub target_id: u128,
+    /// Epochs up to here may have been given out.
+    pub ceiling: Epoch,
+    /// The first log frame that is not in a run.
+    pub log_start: LogStart,
+    /// The number that the next run gets.
+    pub next_run: u32,
+    /// Runs, newest first.
+    pub runs: Vec<RunInfo>,
+    /// Log segments that hold values of runs, or are part of the log.
+    pub log_segments: Vec<LogSegmentInfo>,
+    /// Bulk segments.
+    pub bulk_segments: Vec<BulkSegmentInfo>,
+    /// Containers.
+    pub conts: Vec<ContState>,
+    /// Clients with their retained results.
+    pub clients: Vec<ClientInfo>,
+    /// Credentials by number.
+    pub creds: Vec<(u32, Credentials)>,
+    /// Transactions committed here, oldest first.
+    pub decided: Vec<TxId>,
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogStart {
+    /// Segment number.
+    pub segment: u32,
+    /// Byte offset.
+    pub offset: u32,
+    /// Sequence number of the frame there.
+    pub sequence: u64,
+}
+
+/// A run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunInfo {
+    /// File number.
+    pub number: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Entries.
+    pub entries: u64,
+}
+
+/// A log segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSegmentInfo {
+    /// File number.
+    pub number: u32,
+    /// Bytes of values in it that runs refer to.
+    pub live_bytes: u64,
+}
+
+/// A bulk segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkSegmentInfo {
+    /// File number.
+    pub number: u32,
+    /// One bit a unit, set if it is in use.
+    pub bitmap: Vec<u64>,
+}
+
+/// A container.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContState {
+    /// Its number.
+    pub no: ContNo,
+    /// Its key hash and durability.
+    pub spec: ContSpec,
+    /// No write at or below.
+    pub floor: Epoch,
+    /// Nothing below is kept, but for snapshots.
+    pub aggregated: Epoch,
+    /// Whether it waits for its space to be freed.
+    pub destroyed: bool,
+    /// Usage.
+    pub usage: Usage,
+    /// Snapshots, ascending.
+    pub snapshots: Vec<Epoch>,
+    /// Rollbacks `(to, at)`, ascending by `at`.
+    pub rollbacks: Vec<(Epoch, Epoch)>,
+}
+
+/// A client and the results retained for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientInfo {
+    /// Its number on this target.
+    pub number: u32,
+    /// Its id.
+    pub client: u128,
+    /// Sequence numbers and the epochs of their commits.
+    pub results: Vec<(u64, Epoch)>,
+}
+
+impl Manifest {
+    /// Encodes; the caller stores length and checksum in the superblock.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.target_id.to_le_bytes());
+        out.extend_from_slice(&self.ceiling.0.to_le_bytes());
+        out.extend_from_slice(&self.log_start.segment.to_le_bytes());
+        out.extend_from_slice(&self.log_start.offset.to_le_bytes());
+        out.extend_from_slice(&self.log_start.sequence.to_le_bytes());
+        out.extend_from_slice(&self.next_run.to_le_bytes());
+        put_list(&mut out, &self.runs, |out, run| {
+            out.extend_from_slice(&run.number.to_le_bytes());
+            out.extend_from_slice(&run.bytes.to_le_bytes());
+            out.extend_from_slice(&run.entries.to_le_bytes());
+        });
+        put_list(&mut out, &self.log_segments, |out, segment| {
+            out.extend_from_slice(&segment.number.to_le_bytes());
+            out.extend_from_slice(&segment.live_bytes.to_le_bytes());
+        });
+        put_list(&mut out, &self.bulk_segments, |out, segment| {
+            out.extend_from_slice(&segment.number.to_le_bytes());
+            put_list(out, &segment.bitmap, |out, word| out.extend_from_slice(&word.to_le_bytes()));
+        });
+        put_list(&mut out, &self.conts, put_cont);
+        put_list(&mut out, &self.clients, |out, client| {
+            out.extend_from_slice(&client.number.to_le_bytes());
+            out.extend_from_slice(&client.client.to_le_bytes());
+            put_list(out, &client.results, put_pair);
+        });
+        put_list(&mut out, &self.creds, |out, (number, cred)| {
+            for word in [*number, cred.uid, cred.gid, cred.project] {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+        });
+        put_list(&mut out, &self.decided, |out, tx| {
+            out.extend_from_slice(&tx.client.to_le_bytes());
+            out.extend_from_slice(&tx.begin.0.to_le_bytes());
+        });
+        out
+    }
+
+    /// Decodes; `None` if the bytes are no manifest of this version.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(bytes);
+        if r.u64()? != MAGIC || r.u32()? != VERSION {
+            return None;
+        }
+        let target_id = r.u128()?;
+        let ceiling = Epoch(r.u64()?);
+        let log_start = LogStart { segment: r.u32()?, offset: r.u32()?, sequence: r.u64()? };
+        let manifest = Self {
+            target_id,
+            ceiling,
+            log_start,
+            next_run: r.u32()?,
+            runs: list(&mut r, 20, |r| Some(RunInfo { number: r.u32()?, bytes: r.u64()?, entries: r.u64()? }))?,
+            log_segments: list(&mut r, 12, |r| Some(LogSegmentInfo { number: r.u32()?, live_bytes: r.u64()? }))?,
+            bulk_segments: list(&mut r, 8, |r| {
+                Some(BulkSegmentInfo { number: r.u32()?, bitmap: list(r, 8, |r| r.u64())? })
+            })?,
+            conts: list(&mut r, 64, cont)?,
+            clients: list(&mut r, 24, |r| {
+                Some(ClientInfo { number: r.u32()?, client: r.u128()?, results: list(r, 16, |r| Some((r.u64()?, Epoch(r.u64()?))))? })
+            })?,
+            creds: list(&mut r, 16, |r| {
+                Some((r.u32()?, Credentials { uid: r.u32()?, gid: r.u32()?, project: r.u32()? }))
+            })?,
+            decided: list(&mut r, 24, |r| Some(TxId { client: r.u128()?, begin: Epoch(r.u64()?) }))?,
+        };
+        (r.remaining() == 0).then_some(manifest)
+    }
+}
+
+fn put_list<T>(out: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+    put_len(out, items.len());
+    for item in items {
+        put(out, item);
+    }
+}
+
+fn put_pair(out: &mut Vec<u8>, pair: &(u64, Epoch)) {
+    out.extend_from_slice(&pair.0.to_le_bytes());
+    out.extend_from_slice(&pair.1.0.to_le_bytes());
+}
+
+fn put_cont(out: &mut Vec<u8>, cont: &ContState) {
+    out.extend_from_slice(&cont.no.0.to_le_bytes());
+    out.extend_from_slice(&cont.spec.hash_key.0);
+    out.push(cont.spec.durability as u8);
+    out.push(u8::from(cont.destroyed));
+    out.extend_from_slice(&cont.floor.0.to_le_bytes());
+    out.extend_from_slice(&cont.aggregated.0.to_le_bytes());
+    for count in [cont.usage.versions, cont.usage.value_bytes, cont.usage.bulk_bytes, cont.usage.small_bytes] {
+        out.extend_from_slice(&count.to_le_bytes());
+    }
+    put_list(out, &cont.snapshots, |out, epoch| out.extend_from_slice(&epoch.0.to_le_bytes()));
+    put_list(out, &cont.rollbacks, |out, &(to, at)| put_pair(out, &(to.0, at)));
+}
+
+fn list<T>(r: &mut Reader<'_>, each_bytes: usize, one: impl Fn(&mut Reader<'_>) -> Option<T>) -> Option<Vec<T>> {
+    let count = r.count(each_bytes)?;
+    (0..count).map(|_| one(r)).collect()
+}
+
+fn cont(r: &mut Reader<'_>) -> Option<ContState> {
+    let no = ContNo(r.u32()?);
+    let hash_key = HashKey(r.take(16)?.try_into().ok()?);
+    let durability = Durability::from_number(u64::from(r.u8()?))?;
+    let destroyed = r.u8()? == 1;
+    Some(ContState {
+        no,
+        spec: ContSpec { hash_key, durability },
+        destroyed,
+        floor: Epoch(r.u64()?),
+        aggregated: Epoch(r.u64()?),
+        usage: Usage { versions: r.u64()?, value_bytes: r.u64()?, bulk_bytes: r.u64()?, small_bytes: r.u64()? },
+        snapshots: list(r, 8, |r| r.u64().map(Epoch))?,
+        rollbacks: list(r, 16, |r| Some((Epoch(r.u64()?), Epoch(r.u64()?))))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example() -> Manifest {
+        Manifest {
+            target_id: 1,
+            ceiling: Epoch(2),
+            log_start: LogStart { segment: 3, offset: 4, sequence: 5 },
+            next_run: 6,
+            runs: vec![RunInfo { number: 7, bytes: 8, entries: 9 }],
+            log_segments: vec![LogSegmentInfo { number: 10, live_bytes: 11 }],
+            bulk_segments: vec![BulkSegmentInfo { number: 12, bitmap: vec![13, 14] }],
+            conts: vec![ContState {
+                no: ContNo(15),
+                spec: ContSpec { hash_key: HashKey([16; 16]), durability: Durability::Process },
+                floor: Epoch(17),
+                aggregated: Epoch(18),
+                destroyed: true,
+                usage: Usage { versions: 19, value_bytes: 20, bulk_bytes: 21, small_bytes: 22 },
+                snapshots: vec![Epoch(23)],
+                rollbacks: vec![(Epoch(24), Epoch(25))],
+            }],
+            clients: vec![ClientInfo { number: 26, client: 27, results: vec![(28, Epoch(29))] }],
+            creds: vec![(30, Credentials { uid: 31, gid: 32, project: 33 })],
+            decided: vec![TxId { client: 34, begin: Epoch(35) }],
+        }
+    }
+
+    #[test]
+    fn manifest_round_trips_and_refuses_every_truncation() {
+        let bytes = example().encode();
+        assert_eq!(Manifest::decode(&bytes), Some(example()));
+        for len in 0..bytes.len() {
+            assert_eq!(Manifest::decode(&bytes[..len]), None, "length {len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_damaged_bytes_never_panics(at in 0usize..200, byte: u8) {
+            let mut bytes = example().encode();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            prop_assert!(Manifest::decode(&bytes).is_none_or(|m| m.runs.len() <= bytes.len()));
+        }
+    }
+}
