@@ -1,0 +1,37 @@
+//! The one door to clock, randomness, threads and disk: real, and simulated with faults from a seed.
+//!
+//! Everything above this crate is deterministic given what comes through here, so everything above it can
+//! be simulated: an engine that takes `impl Disk`, `&dyn Clock` and `Rng` runs unchanged on a machine and in
+//! [`sim`].
+//!
+//! - [`Disk`] is a directory on one device: [`RealDisk`] (`io_uring`, direct I/O, mapped files),
+//!   [`Emulated`] (a real one made slower, or failing), [`sim::SimDisk`] (loses, tears and flips what was
+//!   not flushed, fails at the n-th operation).
+//! - [`Region`] is a file as memory, the only way to write mapped media.
+//! - [`RealRoot`] is an owned pool directory; [`DirLock`] its lock.
+//! - [`Clock`], [`Rng`], [`spawn`], [`scope`] and the counters of the process.
+//!
+//! Invariants: this is the only crate below the doors with `unsafe`; each use says why it is sound.
+
+mod clock;
+mod disk;
+mod emulate;
+mod error;
+#[expect(unsafe_code, reason = "io_uring and mmap have no safe interface; each use says why it is sound")]
+mod real;
+mod region;
+mod rng;
+mod root;
+pub mod sim;
+mod slots;
+mod thread;
+
+pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
+pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
+pub use emulate::{Emulated, Limits};
+pub use error::{Errno, Error, Op, Result};
+pub use real::{RealDisk, RealOptions};
+pub use region::{Region, copy_crc};
+pub use rng::{Rng, entropy_u64};
+pub use root::{DirLock, RealRoot};
+pub use thread::{anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn};

@@ -1,0 +1,53 @@
+//! A shared mapping of a whole file.
+//!
+//! Invariants: `len` is not zero and is the length of the file, which never shrinks; the mapping lives as
+//! long as the value; it is the only one of its file in this process (see `Claim`).
+
+use core::ptr::NonNull;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory that belongs to this value; no thread owns it.
+unsafe impl Send for Mapping {}
+// SAFETY: shared access only reads, and writing needs `&mut self`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of `file`, with all page table entries made at once if `populate`.
+    pub(crate) fn of(file: impl AsFd, len: usize, populate: bool) -> Result<Self, Errno> {
+        let mut flags = MapFlags::SHARED;
+        flags.set(MapFlags::POPULATE, populate);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
+        let start = unsafe { mmap(core::ptr::null_mut(), len, access, flags, file, 0) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, len })
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` and `len` are one live mapping; writes need `&mut self`, so none runs meanwhile.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `start` and `len` are one live, writable mapping, and `&mut self` makes us alone with it.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `of`, and nothing borrows it when the value is dropped.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        assert!(unmapped.is_ok(), "a mapping of ours can be removed");
+    }
+}

@@ -1,0 +1,406 @@
+//! The disk of the machine: a directory, `io_uring` where the kernel allows it, direct I/O where the file
+//! system does.
+
+mod file;
+mod mapping;
+mod ring;
+
+pub(crate) use mapping::Mapping;
+
+use crate::disk::{
+    Disk, FileId, Io, IoDone, IoOp, Media, Space, byte_count, checked_buf, checked_name, checked_range,
+};
+use crate::error::{Error, Op, Result};
+use crate::region::{Claim, Region};
+use crate::slots::Slots;
+use core::sync::atomic::Ordering;
+use file::{Handle, OpenFile, open_direct, preallocate, read_whole, write_whole};
+use ring::{Ring, Ticket};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, fdatasync, fstat, fstatfs, fstatvfs, fsync, open, openat, renameat,
+    statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+//= linux:include/uapi/linux/magic.h TMPFS_MAGIC RAMFS_MAGIC EXT4_SUPER_MAGIC XFS_SUPER_MAGIC
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58F6;
+const EXT_MAGIC: u64 = 0xEF53;
+const XFS_MAGIC: u64 = 0x5846_5342;
+
+/// What a [`RealDisk`] may use. Everything is on by default and given up where the system refuses it.
+#[derive(Clone, Copy, Debug)]
+pub struct RealOptions {
+    /// Take `io_uring` for submitted operations; otherwise they run, blocking, inside `submit`.
+    pub uring: bool,
+    /// Take direct I/O for aligned submitted operations on block media.
+    pub direct: bool,
+    /// Treat the device as this; `None` asks the file system (a DAX mount has to be named).
+    pub media: Option<Media>,
+}
+
+impl Default for RealOptions {
+    fn default() -> Self {
+        Self { uring: true, direct: true, media: None }
+    }
+}
+
+/// A directory of this machine.
+pub struct RealDisk {
+    dir: OwnedFd,
+    dir_name: String,
+    media: Media,
+    options: RealOptions,
+    /// Whether the file system rewrites in place, so that a device-wide flush covers direct writes.
+    in_place: bool,
+    files: Slots<OpenFile>,
+    ring: RingState,
+    done: VecDeque<IoDone>,
+}
+
+enum RingState {
+    Untried,
+    Refused,
+    Ready(Box<Ring>),
+}
+
+impl core::fmt::Debug for RealDisk {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RealDisk").field("dir", &self.dir_name).field("media", &self.media).finish()
+    }
+}
+
+impl RealDisk {
+    /// Opens an existing directory with everything the system offers.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], or [`Error::Io`] if it is not a directory we may use.
+    pub fn open(dir: &Path) -> Result<Self> {
+        Self::with_options(dir, RealOptions::default())
+    }
+
+    /// Opens an existing directory.
+    ///
+    /// # Errors
+    /// As [`RealDisk::open`].
+    pub fn with_options(dir: &Path, options: RealOptions) -> Result<Self> {
+        let dir_name = dir.display().to_string();
+        let failed = |op| {
+            let dir_name = &dir_name;
+            move |errno| Error::from_errno(op, dir_name, 0, errno)
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = open(dir, flags, Mode::empty()).map_err(failed(Op::Open))?;
+        let magic = u64::try_from(fstatfs(&dir).map_err(failed(Op::Stat))?.f_type).unwrap_or(0);
+        let detected = if matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC) { Media::Mapped } else { Media::Block };
+        Ok(Self {
+            dir,
+            dir_name,
+            media: options.media.unwrap_or(detected),
+            options,
+            in_place: matches!(magic, EXT_MAGIC | XFS_MAGIC),
+            files: Slots::default(),
+            ring: RingState::Untried,
+            done: VecDeque::new(),
+        })
+    }
+
+    /// Whether submitted operations go through `io_uring`; decides it if no operation has done so yet.
+    pub fn uses_uring(&mut self) -> bool {
+        self.ring().is_some()
+    }
+
+    fn ring(&mut self) -> Option<&mut Ring> {
+        if matches!(self.ring, RingState::Untried) {
+            // On mapped media a copy is shorter than a trip through the ring.
+            let wanted = self.options.uring && self.media == Media::Block;
+            let ring = if wanted { Ring::new().ok() } else { None };
+            self.ring = ring.map_or(RingState::Refused, |ring| RingState::Ready(Box::new(ring)));
+        }
+        match &mut self.ring {
+            RingState::Ready(ring) => Some(ring),
+            RingState::Untried | RingState::Refused => None,
+        }
+    }
+
+    fn admit(&mut self, name: &str, buffered: OwnedFd) -> Result<OpenFile> {
+        let failed = |errno| Error::from_errno(Op::Stat, name, 0, errno);
+        let stat = fstat(&buffered).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(failed(Errno::INVAL));
+        }
+        let len = u64::try_from(stat.st_size).map_err(|_negative| failed(Errno::INVAL))?;
+        let wants_direct = self.options.direct && self.media == Media::Block;
+        let direct = if wants_direct { open_direct(self.dir.as_fd(), name, len) } else { None };
+        Ok(OpenFile {
+            name: name.to_owned(),
+            handle: Arc::new(Handle::new(buffered, direct)),
+            len,
+            inode: (stat.st_dev, stat.st_ino),
+            mapped: Arc::default(),
+        })
+    }
+
+    /// Runs one operation on this thread.
+    fn run(&mut self, ticket: Ticket) {
+        let Ticket { token, handle, offset, op } = ticket;
+        let failed = |op| {
+            let (disk, handle) = (&*self, &handle);
+            move |errno| Error::from_errno(op, &disk.name_of(handle), offset, errno)
+        };
+        let (result, buf) = match op {
+            IoOp::Read(mut buf, len) => {
+                let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+                let read = read_whole(handle.for_range(offset, len), offset, &mut buf[..bytes]);
+                (read.map(|()| len).map_err(failed(Op::Read)), Some(buf))
+            }
+            IoOp::Write(buf, len) => {
+                let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+                let written = write_whole(handle.for_range(offset, len), offset, &buf[..bytes]);
+                (written.map(|()| len).map_err(failed(Op::Write)), Some(buf))
+            }
+            IoOp::Flush => (fdatasync(handle.buffered()).map(|()| 0).map_err(failed(Op::Flush)), None),
+        };
+        self.done.push_back(IoDone { token, result, buf });
+    }
+
+    /// The file, after checking that the operation may be done at all.
+    fn checked(&self, io: &Io) -> Result<Arc<Handle>> {
+        let file = self.files.at(io.file)?;
+        match &io.op {
+            IoOp::Read(buf, len) => {
+                checked_buf(&file.name, buf, *len)?;
+                checked_range(&file.name, io.offset, u64::from(*len), file.len)?;
+            }
+            IoOp::Write(buf, len) => {
+                checked_buf(&file.name, buf, *len)?;
+                checked_range(&file.name, io.offset, u64::from(*len), file.len)?;
+                refuse_mapped(file)?;
+            }
+            IoOp::Flush => {}
+        }
+        Ok(Arc::clone(&file.handle))
+    }
+
+    fn reap(&mut self) {
+        while let RingState::Ready(ring) = &mut self.ring {
+            let Some((ticket, moved)) = ring.next() else { return };
+            self.finish(ticket, moved);
+        }
+    }
+
+    /// Turns a completion of the ring into one of ours. What the kernel did not do at all, or did in part,
+    /// is done here, blocking: that is rare, and a transfer is whole or an error.
+    fn finish(&mut self, ticket: Ticket, moved: rustix::io::Result<u32>) {
+        let wanted = match ticket.op {
+            IoOp::Read(_, len) | IoOp::Write(_, len) => len,
+            IoOp::Flush => 0,
+        };
+        match moved {
+            Ok(count) if count == wanted => {
+                let done = IoDone { token: ticket.token, result: Ok(count), buf: ticket.op.into_buf() };
+                self.done.push_back(done);
+            }
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {
+                self.run(ticket);
+            }
+            Err(errno) => {
+                let op = match ticket.op {
+                    IoOp::Read(..) => Op::Read,
+                    IoOp::Write(..) => Op::Write,
+                    IoOp::Flush => Op::Flush,
+                };
+                let name = self.name_of(&ticket.handle);
+                let result = Err(Error::from_errno(op, &name, ticket.offset, errno));
+                self.done.push_back(IoDone { token: ticket.token, result, buf: ticket.op.into_buf() });
+            }
+        }
+    }
+
+    fn name_of(&self, handle: &Arc<Handle>) -> String {
+        let open = self.files.iter().find(|file| Arc::ptr_eq(&file.handle, handle));
+        open.map_or_else(|| "a closed file".to_owned(), |file| file.name.clone())
+    }
+}
+
+fn refuse_mapped(file: &OpenFile) -> Result<()> {
+    if file.mapped.load(Ordering::Acquire) { Err(Error::Busy { name: file.name.clone() }) } else { Ok(()) }
+}
+
+impl Disk for RealDisk {
+    fn media(&self) -> Media {
+        self.media
+    }
+
+    fn flush_covers_disk(&self) -> bool {
+        self.in_place
+            && self.options.direct
+            && self.media == Media::Block
+            && self.files.iter().all(|file| file.handle.is_direct())
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let failed = |errno| Error::from_errno(Op::List, &self.dir_name, 0, errno);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let stat = match statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(failed(errno)),
+            };
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            if is_file && checked_name(name).is_ok() {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        checked_name(name)?;
+        let failed = |errno| Error::from_errno(Op::Create, name, 0, errno).needing(len_bytes);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let access = Mode::RUSR | Mode::WUSR;
+        let buffered = openat(&self.dir, name, flags, access).map_err(failed)?;
+        let filled = self.admit(name, buffered).and_then(|mut file| {
+            preallocate(&file.handle, len_bytes).map_err(failed)?;
+            file.len = len_bytes;
+            Ok(file)
+        });
+        match filled {
+            Ok(file) => Ok(self.files.insert(file)),
+            Err(error) => {
+                // Ignored: the create has failed already, and a file that cannot be removed is reported by
+                // the next create of the same name.
+                let _removed = unlinkat(&self.dir, name, AtFlags::empty());
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&mut self, name: &str) -> Result<FileId> {
+        checked_name(name)?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let buffered = openat(&self.dir, name, flags, Mode::empty())
+            .map_err(|errno| Error::from_errno(Op::Open, name, 0, errno))?;
+        let file = self.admit(name, buffered)?;
+        if self.files.iter().any(|other| other.inode == file.inode) {
+            return Err(Error::Busy { name: name.to_owned() });
+        }
+        Ok(self.files.insert(file))
+    }
+
+    fn close(&mut self, file: FileId) {
+        // Descriptors of operations in flight live on in their tickets.
+        drop(self.files.remove(file));
+    }
+
+    fn len(&self, file: FileId) -> Result<u64> {
+        Ok(self.files.at(file)?.len)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        checked_name(name)?;
+        unlinkat(&self.dir, name, AtFlags::empty())
+            .map_err(|errno| Error::from_errno(Op::Remove, name, 0, errno))
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<()> {
+        checked_name(from)?;
+        checked_name(to)?;
+        renameat(&self.dir, from, &self.dir, to)
+            .map_err(|errno| Error::from_errno(Op::Rename, from, 0, errno))?;
+        for file in self.files.iter_mut().filter(|file| file.name == from) {
+            to.clone_into(&mut file.name);
+        }
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<()> {
+        fsync(&self.dir).map_err(|errno| Error::from_errno(Op::SyncNames, &self.dir_name, 0, errno))
+    }
+
+    fn read_at(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let file = self.files.at(file)?;
+        checked_range(&file.name, offset, byte_count(buf.len()), file.len)?;
+        read_whole(file.handle.buffered(), offset, buf)
+            .map_err(|errno| Error::from_errno(Op::Read, &file.name, offset, errno))
+    }
+
+    fn write_at(&mut self, file: FileId, offset: u64, buf: &[u8]) -> Result<()> {
+        let file = self.files.at(file)?;
+        checked_range(&file.name, offset, byte_count(buf.len()), file.len)?;
+        refuse_mapped(file)?;
+        write_whole(file.handle.buffered(), offset, buf)
+            .map_err(|errno| Error::from_errno(Op::Write, &file.name, offset, errno))
+    }
+
+    fn flush(&mut self, file: FileId) -> Result<()> {
+        let file = self.files.at(file)?;
+        fdatasync(file.handle.buffered()).map_err(|errno| Error::from_errno(Op::Flush, &file.name, 0, errno))
+    }
+
+    fn submit(&mut self, io: Io) {
+        let handle = match self.checked(&io) {
+            Ok(found) => found,
+            Err(error) => {
+                self.done.push_back(IoDone { token: io.token, result: Err(error), buf: io.op.into_buf() });
+                return;
+            }
+        };
+        let ticket = Ticket { token: io.token, handle, offset: io.offset, op: io.op };
+        while self.ring().is_some_and(|ring| ring.is_full()) {
+            self.ring().into_iter().for_each(|ring| ring.enter(1));
+            self.reap();
+        }
+        match self.ring() {
+            Some(ring) => ring.push(ticket),
+            None => self.run(ticket),
+        }
+    }
+
+    fn poll(&mut self, wait: bool, out: &mut Vec<IoDone>) {
+        loop {
+            self.reap();
+            let waits = wait && self.done.is_empty();
+            match &mut self.ring {
+                RingState::Ready(ring) if waits && ring.in_flight() > 0 => ring.enter(1),
+                RingState::Ready(ring) if ring.has_queued() => {
+                    ring.enter(0);
+                    break;
+                }
+                _ => break,
+            }
+        }
+        out.extend(self.done.drain(..));
+    }
+
+    fn map(&mut self, file: FileId) -> Result<Region> {
+        let file = self.files.at(file)?;
+        let failed = |errno| Error::from_errno(Op::Map, &file.name, 0, errno);
+        if file.len == 0 {
+            return Err(failed(Errno::INVAL));
+        }
+        let len = usize::try_from(file.len).map_err(|_too_long| failed(Errno::NOMEM))?;
+        let claim = Claim::take(&file.mapped).ok_or_else(|| Error::Busy { name: file.name.clone() })?;
+        // All page table entries at once are five times cheaper than faults, but on block media they would
+        // read the whole file.
+        let populate = self.media == Media::Mapped;
+        let mapping = Mapping::of(file.handle.buffered(), len, populate).map_err(failed)?;
+        Ok(Region::mapped(mapping, claim))
+    }
+
+    fn space(&self) -> Result<Space> {
+        let stat =
+            fstatvfs(&self.dir).map_err(|errno| Error::from_errno(Op::Stat, &self.dir_name, 0, errno))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) })
+    }
+}

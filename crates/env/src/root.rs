@@ -1,0 +1,212 @@
+//! The directory of a pool: who owns it, what is in it, its small files.
+//!
+//! Invariants: one process owns the directory while a [`RealRoot`] of it lives; a small file is the old one
+//! or the new one after any crash, never a mixture.
+
+use crate::disk::checked_name;
+use crate::error::{Error, Op, Result};
+use crate::real::{RealDisk, RealOptions};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate, openat};
+use rustix::io::{Errno, pread, pwrite};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The file that is locked, and holds the owner's process id in decimal.
+const LOCK_NAME: &str = ".owner";
+
+/// Largest small file: a pool's description is a few hundred bytes; a larger one is not ours.
+const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Exclusive ownership of a directory; ends with the value, or with the process however it dies.
+#[derive(Debug)]
+pub struct DirLock {
+    file: OwnedFd,
+}
+
+impl DirLock {
+    /// Takes the directory.
+    ///
+    /// # Errors
+    /// [`Error::Owned`] with the owner's pid if another process, or another lock of this one, has it.
+    pub fn acquire(dir: &Path) -> Result<Self> {
+        let path = dir.join(LOCK_NAME);
+        let name = path.display().to_string();
+        let failed = |errno| Error::from_errno(Op::Lock, &name, 0, errno);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(rustix::fs::CWD, &path, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Error::Owned { pid: owner_of(&file) }),
+            Err(errno) => return Err(failed(errno)),
+        }
+        let pid = format!("{}\n", std::process::id());
+        ftruncate(&file, 0).map_err(failed)?;
+        pwrite(&file, pid.as_bytes(), 0).map_err(failed)?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // A pid left behind would mislead whoever looks at the file. Ignored: the lock ends with the
+        // descriptor in any case.
+        let _cleared = ftruncate(&self.file, 0);
+    }
+}
+
+/// The pid in the lock file; 0 while the owner is between locking and writing.
+fn owner_of(file: &OwnedFd) -> u32 {
+    let mut text = [0; 16];
+    let len = pread(file, &mut text, 0).unwrap_or(0);
+    core::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// An owned directory of this machine: a pool, with a subdirectory for each target.
+#[derive(Debug)]
+pub struct RealRoot {
+    dir: PathBuf,
+    _lock: DirLock,
+}
+
+impl RealRoot {
+    /// Creates the directory (its parents, too) and owns it. Nothing is durable before
+    /// [`RealRoot::sync`].
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if it exists and is not empty; [`Error::Owned`].
+    pub fn create(dir: &Path) -> Result<Self> {
+        let failed = failed_on(Op::Create, dir);
+        fs::create_dir_all(dir).map_err(&failed)?;
+        let lock = DirLock::acquire(dir)?;
+        for entry in fs::read_dir(dir).map_err(&failed)? {
+            if entry.map_err(&failed)?.file_name() != LOCK_NAME {
+                return Err(Error::Exists { name: dir.display().to_string() });
+            }
+        }
+        Ok(Self { dir: dir.to_owned(), _lock: lock })
+    }
+
+    /// Owns an existing directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Owned`] with the owner's pid.
+    pub fn open(dir: &Path) -> Result<Self> {
+        fs::metadata(dir).map_err(failed_on(Op::Open, dir))?;
+        Ok(Self { dir: dir.to_owned(), _lock: DirLock::acquire(dir)? })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Names of the subdirectories, sorted.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn subdirectories(&self) -> Result<Vec<String>> {
+        let failed = failed_on(Op::List, &self.dir);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(&failed)? {
+            let entry = entry.map_err(&failed)?;
+            if entry.file_type().map_err(&failed)?.is_dir() {
+                names.extend(entry.file_name().into_string().ok());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Creates a subdirectory and opens it as a disk.
+    ///
+    /// # Errors
+    /// [`Error::BadName`], [`Error::Exists`], [`Error::NoSpace`].
+    pub fn create_disk(&self, name: &str, options: RealOptions) -> Result<RealDisk> {
+        let path = self.dir.join(checked_name(name)?);
+        fs::create_dir(&path).map_err(failed_on(Op::Create, &path))?;
+        RealDisk::with_options(&path, options)
+    }
+
+    /// Opens a subdirectory as a disk.
+    ///
+    /// # Errors
+    /// [`Error::BadName`], [`Error::NotFound`].
+    pub fn open_disk(&self, name: &str, options: RealOptions) -> Result<RealDisk> {
+        RealDisk::with_options(&self.dir.join(checked_name(name)?), options)
+    }
+
+    /// Reads a small file.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::OutOfRange`] if it is longer than a mebibyte.
+    pub fn read_small(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.dir.join(checked_name(name)?);
+        let failed = failed_on(Op::Read, &path);
+        let file_bytes = fs::metadata(&path).map_err(&failed)?.len();
+        if file_bytes > SMALL_FILE_BYTES_MAX {
+            let name = name.to_owned();
+            return Err(Error::OutOfRange { name, offset: 0, len_bytes: SMALL_FILE_BYTES_MAX, file_bytes });
+        }
+        fs::read(&path).map_err(&failed)
+    }
+
+    /// Replaces (or creates) a small file in one durable step.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]; the old contents stay.
+    pub fn write_small(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.dir.join(checked_name(name)?);
+        let fresh = self.dir.join(format!(".{name}.new"));
+        let failed = failed_on(Op::Write, &path);
+        let written = File::create(&fresh)
+            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&fresh, &path));
+        if let Err(error) = written {
+            // Ignored: the write has failed already, and the next one replaces what is left of it.
+            let _removed = fs::remove_file(&fresh);
+            return Err(failed(error));
+        }
+        self.sync()
+    }
+
+    /// Makes the names in the directory durable, and its own name in its parent.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<()> {
+        sync_dir(&self.dir)?;
+        let own = fs::canonicalize(&self.dir).map_err(failed_on(Op::SyncNames, &self.dir))?;
+        own.parent().map_or(Ok(()), sync_dir)
+    }
+
+    /// Removes the directory and all that is in it.
+    ///
+    /// The small file `first` goes first and durably, so that a removal cut short leaves no directory that
+    /// still looks like a pool.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; calling it again goes on.
+    pub fn remove_tree(self, first: &str) -> Result<()> {
+        let path = self.dir.join(checked_name(first)?);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed_on(Op::Remove, &path)(error));
+            }
+            _ => sync_dir(&self.dir)?,
+        }
+        fs::remove_dir_all(&self.dir).map_err(failed_on(Op::Remove, &self.dir))
+    }
+}
+
+fn sync_dir(dir: &Path) -> Result<()> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed_on(Op::SyncNames, dir))
+}
+
+fn failed_on(op: Op, path: &Path) -> impl Fn(std::io::Error) -> Error {
+    let name = path.display().to_string();
+    move |error| Error::from_std(op, &name, &error)
+}
