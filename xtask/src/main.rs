@@ -2,6 +2,7 @@
 //!
 //! One module per command; `source` reads the repository and is shared by all of them.
 
+mod deny;
 mod source;
 mod tidy;
 
@@ -12,7 +13,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
   tidy              check dependency table, style rules, smell ceilings and documents
   tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
-  tidy --table      print the smell counters, one row per crate";
+  tidy --table      print the smell counters, one row per crate
+  deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +33,7 @@ fn run(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["tidy", rest @ ..] => tidy::run(rest),
+        ["deny"] => deny::run(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

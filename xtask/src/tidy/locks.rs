@@ -7,7 +7,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (_, file) in tree.sources().filter(|(_, f)| !f.is_test) {
         for line in lock_lines(file) {
-            if !file.comments_above(line).any(|c| c.body().contains("Guards:")) {
+            if !file.comments_above(line).any(|c| c.body().starts_with("Guards")) {
                 let remedy = "own the value or pass a message; if it must be a lock, say `// Guards: <what>; <order>` above it";
                 found.push(Finding::new(&file.path, line, "lock that does not say what it guards", remedy));
             }
