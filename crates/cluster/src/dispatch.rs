@@ -1,0 +1,358 @@
+//! Targets and who owns them: an operation is carried out by the thread that brings it.
+//!
+//! The caller takes a target with one atomic, runs its operation by reference, delivers what others have
+//! left in the inbox meanwhile, and lets go. If another thread owns the target, the operation is put into
+//! the inbox (with its own copy of the payload) and the caller waits until it is answered or the target is
+//! free. So concurrent operations of one target share a submit, and a flush, without a thread of their own.
+//!
+//! Invariants: a thread owns at most one target at a time, so work on one never waits for another;
+//! an operation that waits for a target is answered even if no other thread ever comes back to it.
+
+use crate::copy;
+use crate::fence::{Fence, Undecided};
+use crate::inbox::{Dest, Finished, Job, Outbox, Shared, Ticket, locked};
+use crate::owned::Owned;
+use crate::resolve;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use dolmen_codec::verb::{Reply, Verb};
+use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Result, TargetNo, limits};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Attempts to take a busy target before its caller queues: about as long as one small operation takes, which
+/// is cheaper than a copy and a wake-up.
+const SPINS: u32 = 200;
+
+/// Operations between two bounded pieces of background work when callers do it.
+const STEP_EVERY_OPS: u32 = 64;
+
+/// A target on its own cache lines.
+#[repr(align(128))]
+struct Slot<T> {
+    /// Guards the store; its holder is the target's owner. Taken before `shared`'s locks, never two at once.
+    owner: Mutex<Owned<T>>,
+    shared: Shared,
+    ops_since_step: AtomicU32,
+}
+
+/// All targets of a pool in this process.
+pub struct Targets<T> {
+    slots: Box<[Slot<T>]>,
+    next_step: AtomicUsize,
+    callers_step: AtomicBool,
+}
+
+impl<T: TargetStore> Targets<T> {
+    /// Takes the stores, by target number, and settles every transaction that a crash left undecided.
+    ///
+    /// # Errors
+    /// `Invalid::Count` if there is none or more than `limits::TARGETS_MAX`; what a store answers.
+    pub fn new(stores: Vec<T>) -> Result<Self> {
+        if stores.is_empty() || stores.len() > limits::TARGETS_MAX {
+            return Err(Invalid::Count.into());
+        }
+        let slot = |(store, no)| Slot {
+            owner: Mutex::new(Owned::new(TargetNo(no), store)),
+            shared: Shared::default(),
+            ops_since_step: AtomicU32::new(0),
+        };
+        let slots = stores.into_iter().zip(0..).map(slot).collect();
+        let targets = Self { slots, next_step: AtomicUsize::new(0), callers_step: AtomicBool::new(true) };
+        for target in targets.numbers() {
+            let listed = match targets.call(target, plain(ContNo::SYSTEM, Verb::InDoubt)).result? {
+                Reply::InDoubt(listed) => listed,
+                other => unreachable!("a store answers InDoubt with a list, not {other:?}"),
+            };
+            targets.slots[target.index()].owned().set_fence(Fence::with_undecided(&listed));
+        }
+        resolve::settle_all(&targets)?;
+        Ok(targets)
+    }
+
+    /// How many targets there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// All target numbers in order.
+    ///
+    /// # Panics
+    /// Never: `new` limits the number of targets.
+    pub fn numbers(&self) -> impl Iterator<Item = TargetNo> + use<T> {
+        (0..u16::try_from(self.slots.len()).expect("limited by TARGETS_MAX")).map(TargetNo)
+    }
+
+    /// Carries out one operation and returns its completion.
+    ///
+    /// Payload is used by reference if the target is free. An operation that meets an undecided transaction
+    /// waits for the decision, within a limit; only then it fails with `InDoubt`.
+    #[inline]
+    pub fn call(&self, target: TargetNo, op: Op<'_>) -> Completion {
+        let Some(slot) = self.slots.get(target.index()) else {
+            return refused(op, Invalid::Argument.into());
+        };
+        if let Some(mut owned) = slot.try_owned()
+            && owned.fence().is_quiet()
+        {
+            let completion = owned.run(&slot.shared, op);
+            self.leave(slot, owned);
+            return completion;
+        }
+        self.call_patiently(target, op)
+    }
+
+    /// Carries out several operations of one target in one submit. Completions are appended to `out` in the
+    /// order of `ops`, which is left empty.
+    pub fn call_many(&self, target: TargetNo, ops: &mut Vec<Op<'_>>, out: &mut Vec<Completion>) {
+        let Some(slot) = self.slots.get(target.index()) else {
+            out.extend(ops.drain(..).map(|op| refused(op, Invalid::Argument.into())));
+            return;
+        };
+        let mut owned = slot.owned();
+        if owned.fence().is_quiet() {
+            owned.run_many(&slot.shared, ops, out);
+            self.leave(slot, owned);
+            return;
+        }
+        drop(owned);
+        out.extend(ops.drain(..).map(|op| self.call_patiently(target, op)));
+    }
+
+    /// Asks all targets the same, side by side; the answers come by target number.
+    pub fn call_all(&self, op: impl Fn(TargetNo) -> Op<'static>) -> Vec<Completion> {
+        let asked: Vec<_> = self.numbers().map(|target| (target, self.start(target, op(target)))).collect();
+        asked.into_iter().map(|(target, ticket)| self.wait_for(target, &ticket).completion).collect()
+    }
+
+    /// As `call_all`; the first error, or all replies.
+    ///
+    /// # Errors
+    /// The first target's that fails. The others may have carried it out.
+    pub fn ask_all(&self, op: impl Fn(TargetNo) -> Op<'static>) -> Result<Vec<Reply>> {
+        self.call_all(op).into_iter().map(|completion| completion.result).collect()
+    }
+
+    /// The newest epoch that any target has answered with.
+    #[must_use]
+    pub fn newest_epoch(&self) -> Epoch {
+        self.slots.iter().map(|slot| slot.shared.newest()).max().unwrap_or(Epoch::ZERO)
+    }
+
+    /// One bounded piece of background work, on the next target that is free and has some.
+    pub fn step(&self) -> Progress {
+        for _ in 0..self.slots.len() {
+            let index = self.next_step.fetch_add(1, Ordering::Relaxed) % self.slots.len();
+            let slot = &self.slots[index];
+            let Some(mut owned) = slot.try_owned() else { continue };
+            let progress = owned.step();
+            self.leave(slot, owned);
+            if progress == Progress::More {
+                return Progress::More;
+            }
+        }
+        Progress::Idle
+    }
+
+    /// Whether callers do the background work as they go (the default), or a thread calls `step`.
+    pub fn set_callers_step(&self, on: bool) {
+        self.callers_step.store(on, Ordering::Relaxed);
+    }
+
+    /// Finishes what is under way and gives the stores back, by target number.
+    #[must_use]
+    pub fn into_stores(self) -> Vec<T> {
+        let finish = |slot: Slot<T>| {
+            let mut owned = slot.owner.into_inner().unwrap_or_else(PoisonError::into_inner);
+            owned.take_in(&slot.shared);
+            while owned.has_pending() || slot.shared.has_jobs() {
+                owned.poll(&slot.shared, true);
+                owned.take_in(&slot.shared);
+            }
+            owned.into_store()
+        };
+        self.slots.into_iter().map(finish).collect()
+    }
+
+    /// Starts an operation whose answer is fetched with `wait_for`; borrowed payload is consumed here.
+    pub(crate) fn start(&self, target: TargetNo, op: Op<'_>) -> Arc<Ticket> {
+        let ticket = Arc::new(Ticket::default());
+        let dest = Dest::Ticket(Arc::clone(&ticket));
+        let slot = &self.slots[target.index()];
+        let mut owned = match slot.try_owned() {
+            Some(owned) => owned,
+            None => match slot.shared.enqueue(Job { op: copy::into_owned(op), dest }) {
+                Ok(()) => return ticket,
+                Err(job) => {
+                    // The inbox is full: wait for the target instead of for room in the inbox.
+                    let mut owned = slot.owned();
+                    owned.take_job(job);
+                    self.leave(slot, owned);
+                    return ticket;
+                }
+            },
+        };
+        owned.take_turn(&slot.shared, Job { op, dest });
+        self.leave(slot, owned);
+        ticket
+    }
+
+    /// Starts an operation whose answer goes to a completion queue. A full inbox answers `Busy`.
+    pub(crate) fn start_queued(&self, target: TargetNo, op: Op<'static>, outbox: &Arc<Outbox>) {
+        outbox.begin(target);
+        if let Err(job) = self.send(target, Job { op, dest: Dest::Queue(Arc::clone(outbox)) }) {
+            let completion = refused(job.op, Error::Busy);
+            job.dest.deliver(target, Finished { completion, again: None });
+        }
+    }
+
+    /// Waits for an operation that was started.
+    pub(crate) fn wait_for(&self, target: TargetNo, ticket: &Ticket) -> Finished<'static> {
+        loop {
+            if let Some(finished) = ticket.take() {
+                return finished;
+            }
+            self.drive(target, true, || ticket.is_filled());
+        }
+    }
+
+    /// Polls a target, taking in what waits for it. With `wait`, does not return before `finished` says so
+    /// or nothing is under way any more.
+    pub(crate) fn drive(&self, target: TargetNo, wait: bool, finished: impl Fn() -> bool) {
+        let slot = &self.slots[target.index()];
+        let owned = if wait { slot.owned_unless(&finished) } else { slot.try_owned() };
+        let Some(mut owned) = owned else { return };
+        loop {
+            owned.take_in(&slot.shared);
+            if finished() || !owned.has_pending() {
+                break;
+            }
+            owned.poll(&slot.shared, wait);
+            if !wait {
+                break;
+            }
+        }
+        self.leave(slot, owned);
+    }
+
+    /// Who leads a transaction that is undecided on `target`; `None` if it is decided by now.
+    pub(crate) fn leader_of(&self, target: TargetNo, tx: dolmen_types::TxId) -> Option<TargetNo> {
+        self.slots[target.index()].owned().fence().leader_of(tx)
+    }
+
+    /// Transactions that are undecided on `target`.
+    pub(crate) fn undecided(&self, target: TargetNo) -> Vec<Undecided> {
+        self.slots[target.index()].owned().fence().undecided().to_vec()
+    }
+
+    pub(crate) fn shared(&self, target: TargetNo) -> &Shared {
+        &self.slots[target.index()].shared
+    }
+
+    /// The way of an operation whose target is busy, or has undecided transactions.
+    #[cold]
+    fn call_patiently(&self, target: TargetNo, op: Op<'_>) -> Completion {
+        let slot = &self.slots[target.index()];
+        let mut op = op;
+        let mut attempt = 0;
+        loop {
+            let seen = slot.shared.decisions();
+            let Finished { completion, again } = match slot.spun_owned(|| false) {
+                Some(mut owned) => {
+                    let finished = owned.run_keeping(&slot.shared, op);
+                    self.leave(slot, owned);
+                    finished
+                }
+                None => {
+                    let Finished { completion, again } = self.wait_for(target, &self.start(target, op));
+                    Finished { completion, again: again.map(copy::into_owned) }
+                }
+            };
+            match (&completion.result, again) {
+                (Err(Error::InDoubt { tx }), Some(mut again)) if attempt < resolve::ATTEMPTS_MAX => {
+                    resolve::settle_or_wait(self, target, *tx, seen, attempt);
+                    copy::give_back(&mut again, completion.buf);
+                    op = again;
+                    attempt += 1;
+                }
+                _ => return completion,
+            }
+        }
+    }
+
+    /// Hands a job to the store if the target is free, else to its inbox; gives it back if that is full.
+    fn send(&self, target: TargetNo, job: Job<'static>) -> core::result::Result<(), Job<'static>> {
+        let slot = &self.slots[target.index()];
+        match slot.try_owned() {
+            Some(mut owned) => {
+                owned.take_turn(&slot.shared, job);
+                self.leave(slot, owned);
+                Ok(())
+            }
+            None => slot.shared.enqueue(job),
+        }
+    }
+
+    /// Serves the inbox once, does its share of background work, and lets go.
+    #[inline]
+    fn leave(&self, slot: &Slot<T>, mut owned: MutexGuard<'_, Owned<T>>) {
+        if slot.shared.has_jobs() {
+            owned.take_in(&slot.shared);
+            owned.poll(&slot.shared, false);
+        }
+        if self.callers_step.load(Ordering::Relaxed) {
+            // Only the owner writes the count, so that two plain accesses are enough.
+            let count = slot.ops_since_step.load(Ordering::Relaxed) + 1;
+            let due = count >= STEP_EVERY_OPS;
+            slot.ops_since_step.store(if due { 0 } else { count }, Ordering::Relaxed);
+            if due {
+                owned.step();
+            }
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    #[inline]
+    fn try_owned(&self) -> Option<MutexGuard<'_, Owned<T>>> {
+        match self.owner.try_lock() {
+            Ok(owned) => Some(owned),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Takes the target if it becomes free within a few attempts, or until `finished`.
+    fn spun_owned(&self, finished: impl Fn() -> bool) -> Option<MutexGuard<'_, Owned<T>>> {
+        for _ in 0..SPINS {
+            if let Some(owned) = self.try_owned() {
+                return Some(owned);
+            }
+            if finished() {
+                return None;
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Takes the target, waiting for its owner to let go.
+    fn owned(&self) -> MutexGuard<'_, Owned<T>> {
+        self.spun_owned(|| false).unwrap_or_else(|| locked(&self.owner))
+    }
+
+    /// As `owned`; `None` if it is `finished` while waiting.
+    fn owned_unless(&self, finished: impl Fn() -> bool) -> Option<MutexGuard<'_, Owned<T>>> {
+        let spun = self.spun_owned(&finished);
+        if spun.is_none() && finished() { None } else { Some(spun.unwrap_or_else(|| locked(&self.owner))) }
+    }
+}
+
+/// An operation of the cluster's own, on nobody's behalf.
+pub(crate) fn plain(cont: ContNo, verb: Verb<'_>) -> Op<'_> {
+    Op { token: 0, head: Head::default(), cont, verb }
+}
+
+fn refused(op: Op<'_>, error: Error) -> Completion {
+    Completion { token: op.token, result: Err(error), buf: copy::buffer_of(op.verb) }
+}

@@ -1,0 +1,106 @@
+//! Carries out a coordinator's commands on the targets of this process.
+//!
+//! Messages to several targets are started before the first is waited for, so that their flushes overlap.
+//! Targets that take no part are neither asked nor waited for.
+
+use crate::commit::{Command, Coordinator, Event, Message};
+use crate::copy::borrowed_mutations;
+use crate::dispatch::Targets;
+use crate::inbox::Ticket;
+use crate::resolve;
+use dolmen_codec::pool::TxCommit;
+use dolmen_codec::verb::{Prepare, Reply, TxState, Verb};
+use dolmen_codec::{Op, TargetStore};
+use dolmen_types::{Epoch, Head, Invalid, RequestId, Result, TargetNo, limits};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// How long to wait for another transaction while holding prepared parts: as the third attempt of an
+/// operation does, 2 ms, because the other one may be waiting for us.
+const SETTLE_ATTEMPT: u32 = 2;
+
+/// Commits a transaction; the epoch of its writes.
+///
+/// Sending a committed transaction again returns its epoch, within the targets' retention.
+///
+/// # Errors
+/// `TxRestart` on a conflict; `InDoubt` if the outcome is unknown; `Invalid` for a transaction that names a
+/// target twice or none, or has more than `limits::TX_MUTATIONS_MAX` mutations on one; what a target answers.
+pub(crate) fn commit<T: TargetStore>(
+    targets: &Targets<T>,
+    head: &Head,
+    commit: TxCommit<'_>,
+) -> Result<Epoch> {
+    let TxCommit { cont, tx, epoch, mut parts } = commit;
+    parts.sort_by_key(|part| part.0);
+    let participants: SmallVec<[TargetNo; 4]> = parts.iter().map(|part| part.0).collect();
+    if !participants.is_sorted_by(|a, b| a < b) || participants.iter().any(|p| p.index() >= targets.count()) {
+        return Err(Invalid::Argument.into());
+    }
+    if parts.iter().any(|(_, mutations)| !(1..=limits::TX_MUTATIONS_MAX).contains(&mutations.len())) {
+        return Err(Invalid::Count.into());
+    }
+    let Some(&leader) = participants.first() else { return Ok(epoch) };
+    if participants.len() == 1 {
+        let (_, mutations) = parts.remove(0);
+        let verb = Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations });
+        let answer = targets.call(leader, Op { token: 0, head: *head, cont, verb });
+        return answer.result.map(|_| epoch);
+    }
+    // A decision has to be carried out whatever the deadline, and is repeatable without being remembered.
+    let decided = Head { id: RequestId::default(), deadline_ns: 0, ..*head };
+    let decision = |verb| Op { token: 0, head: decided, cont, verb };
+    if let Reply::TxState(TxState::Committed) = targets.call(leader, decision(Verb::TxState(tx))).result? {
+        return Ok(epoch);
+    }
+    let op = |to: TargetNo, message| match message {
+        Message::Commit => decision(Verb::Commit(tx)),
+        Message::Abort => decision(Verb::Abort(tx)),
+        Message::Prepare => {
+            let (_, mutations) = parts.iter().find(|part| part.0 == to).expect("sent to participants only");
+            let (participants, mutations) = (participants.clone(), borrowed_mutations(mutations));
+            let verb = Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations });
+            Op { token: 0, head: *head, cont, verb }
+        }
+    };
+    let mut commands = Vec::new();
+    let mut coordinator = Coordinator::begin(tx, epoch, &participants, &mut commands);
+    let mut verdict = None;
+    while !commands.is_empty() {
+        for event in carry_out(targets, &mut commands, &mut verdict, &op) {
+            coordinator.on(event, &mut commands);
+        }
+    }
+    verdict.expect("a coordinator that has no command left has given its verdict")
+}
+
+/// Carries out all commands, which it takes; returns what happened.
+fn carry_out<'a, T: TargetStore>(
+    targets: &Targets<T>,
+    commands: &mut Vec<Command>,
+    verdict: &mut Option<Result<Epoch>>,
+    op: &impl Fn(TargetNo, Message) -> Op<'a>,
+) -> Vec<Event> {
+    let mut asked: SmallVec<[(TargetNo, Message, Arc<Ticket>); 4]> = SmallVec::new();
+    let mut events = Vec::new();
+    for command in commands.drain(..) {
+        match command {
+            // Nobody waits for those who are told of a decision: a reader that comes first asks the leader.
+            Command::Send { to, message } if verdict.is_some() => {
+                drop(targets.start(to, op(to, message)));
+            }
+            Command::Send { to, message } => asked.push((to, message, targets.start(to, op(to, message)))),
+            Command::Settle { at, tx } => {
+                let seen = targets.shared(at).decisions();
+                resolve::settle_or_wait(targets, at, tx, seen, SETTLE_ATTEMPT);
+                events.push(Event::Settled { at });
+            }
+            Command::Finish(result) => *verdict = Some(result),
+        }
+    }
+    for (from, to, ticket) in asked {
+        let result = targets.wait_for(from, &ticket).completion.result.map(|_| ());
+        events.push(Event::Answer { from, to, result });
+    }
+    events
+}

@@ -1,0 +1,195 @@
+//! Operations that reach a target while another thread owns it, and where their answers go.
+//!
+//! Invariants: an inbox holds at most `INBOX_OPS_MAX` operations; every operation put in is delivered
+//! exactly once.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
+use dolmen_codec::{Completion, Op};
+use dolmen_types::{Epoch, TargetNo};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Operations that may wait for one target: several full event queues, a few MiB of descriptors.
+pub(crate) const INBOX_OPS_MAX: usize = 4096;
+
+/// Locks `mutex`. A panic of a store is caught before it can poison a lock, so what it guards is whole.
+pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A finished operation. One that met an undecided transaction comes back whole, to be repeated.
+#[derive(Debug)]
+pub(crate) struct Finished<'a> {
+    pub(crate) completion: Completion,
+    pub(crate) again: Option<Op<'a>>,
+}
+
+/// Where an operation goes when it is finished.
+#[derive(Debug)]
+pub(crate) enum Dest {
+    /// To a thread that waits for this one operation.
+    Ticket(Arc<Ticket>),
+    /// To a completion queue.
+    Queue(Arc<Outbox>),
+}
+
+impl Dest {
+    pub(crate) fn deliver(self, from: TargetNo, finished: Finished<'static>) {
+        match self {
+            Self::Ticket(ticket) => ticket.fill(finished),
+            Self::Queue(outbox) => outbox.put(from, finished),
+        }
+    }
+}
+
+/// Room for the answer to one operation.
+#[derive(Debug, Default)]
+pub(crate) struct Ticket {
+    filled: AtomicBool,
+    /// Guards the answer; held only to put and to take it.
+    answer: Mutex<Option<Finished<'static>>>,
+}
+
+impl Ticket {
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take(&self) -> Option<Finished<'static>> {
+        if self.is_filled() { locked(&self.answer).take() } else { None }
+    }
+
+    fn fill(&self, finished: Finished<'static>) {
+        *locked(&self.answer) = Some(finished);
+        self.filled.store(true, Ordering::Release);
+    }
+}
+
+/// The answers of one completion queue.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// Guards the answers and the counts; taken alone or after a target's owner lock, never before it.
+    inner: Mutex<OutboxInner>,
+    ready: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct OutboxInner {
+    finished: VecDeque<(TargetNo, Finished<'static>)>,
+    under_way: Vec<u32>,
+}
+
+impl Outbox {
+    pub(crate) fn new(target_count: usize) -> Self {
+        let inner = OutboxInner { finished: VecDeque::new(), under_way: vec![0; target_count] };
+        Self { inner: Mutex::new(inner), ready: AtomicUsize::new(0) }
+    }
+
+    /// Counts an operation as under way on `target`.
+    pub(crate) fn begin(&self, target: TargetNo) {
+        locked(&self.inner).under_way[target.index()] += 1;
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) > 0
+    }
+
+    /// Appends everything that is finished.
+    pub(crate) fn take(&self, out: &mut Vec<(TargetNo, Finished<'static>)>) {
+        let mut inner = locked(&self.inner);
+        out.extend(inner.finished.drain(..));
+        self.ready.store(0, Ordering::Release);
+    }
+
+    /// Appends the targets that have operations of this queue.
+    pub(crate) fn targets_under_way(&self, out: &mut Vec<TargetNo>) {
+        let inner = locked(&self.inner);
+        let busy = inner.under_way.iter().zip(0..).filter(|(count, _)| **count > 0);
+        out.extend(busy.map(|(_, no)| TargetNo(no)));
+    }
+
+    fn put(&self, from: TargetNo, finished: Finished<'static>) {
+        let mut inner = locked(&self.inner);
+        let count = &mut inner.under_way[from.index()];
+        assert!(*count > 0, "an operation is delivered once");
+        *count -= 1;
+        inner.finished.push_back((from, finished));
+        self.ready.store(inner.finished.len(), Ordering::Release);
+    }
+}
+
+/// An operation that waits for its target.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) op: Op<'a>,
+    pub(crate) dest: Dest,
+}
+
+/// What is reached of a target without owning it.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Guards the jobs; taken alone or after the owner lock, never before it.
+    jobs: Mutex<VecDeque<Job<'static>>>,
+    job_count: AtomicUsize,
+    newest: AtomicU64,
+    /// Guards the number of decisions; held only to add one or to wait for the next.
+    decisions: Mutex<u64>,
+    decided: Condvar,
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.job_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Puts a job in; gives it back if the inbox is full.
+    pub(crate) fn enqueue(&self, job: Job<'static>) -> core::result::Result<(), Job<'static>> {
+        let mut jobs = locked(&self.jobs);
+        if jobs.len() >= INBOX_OPS_MAX {
+            return Err(job);
+        }
+        jobs.push_back(job);
+        self.job_count.store(jobs.len(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Moves up to `count_max` jobs to `out`, oldest first.
+    pub(crate) fn dequeue(&self, count_max: usize, out: &mut Vec<Job<'static>>) {
+        let mut jobs = locked(&self.jobs);
+        let count = jobs.len().min(count_max);
+        out.extend(jobs.drain(..count));
+        self.job_count.store(jobs.len(), Ordering::Release);
+    }
+
+    /// Notes an epoch that the target has answered. REQUIRES: the caller owns the target.
+    #[inline]
+    pub(crate) fn saw(&self, epoch: Epoch) {
+        if epoch.0 > self.newest.load(Ordering::Relaxed) {
+            self.newest.store(epoch.0, Ordering::Release);
+        }
+    }
+
+    /// The newest epoch that the target has answered.
+    pub(crate) fn newest(&self) -> Epoch {
+        Epoch(self.newest.load(Ordering::Acquire))
+    }
+
+    /// How many transactions were decided here so far.
+    pub(crate) fn decisions(&self) -> u64 {
+        *locked(&self.decisions)
+    }
+
+    pub(crate) fn count_decision(&self) {
+        *locked(&self.decisions) += 1;
+        self.decided.notify_all();
+    }
+
+    /// Waits until more than `seen` transactions were decided, at most for `limit`.
+    pub(crate) fn wait_for_decision(&self, seen: u64, limit: Duration) {
+        let decisions = locked(&self.decisions);
+        let outcome = self.decided.wait_timeout_while(decisions, limit, |count| *count <= seen);
+        drop(outcome.unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,28 @@
+//! Many targets as one pool: dispatch, container service, commit coordination.
+//!
+//! - [`Targets`] dispatch: the thread that brings an operation owns the target and carries it out.
+//! - [`Service`] containers, properties, snapshots, object numbers; crash-safe over all targets.
+//! - [`commit`] the coordinator of transactions and [`resolve`] the settling of undecided ones, both as pure
+//!   functions; carried out in process by this crate, over a simulated network by tests.
+//! - [`Pool`] all of it behind the client's `Transport`.
+//!
+//! Generic over `TargetStore`: the engine and the reference model serve alike. Nothing here starts a thread,
+//! reads a clock of its own or touches a device.
+
+pub mod commit;
+pub mod resolve;
+
+mod copy;
+mod dispatch;
+mod drive;
+mod fence;
+mod hlc;
+mod inbox;
+mod owned;
+mod pool;
+mod service;
+
+pub use dispatch::Targets;
+pub use hlc::Hlc;
+pub use pool::Pool;
+pub use service::{PoolIdentity, Service};

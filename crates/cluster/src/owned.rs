@@ -1,0 +1,349 @@
+//! A target in the hands of its owner: submits, polls, and delivers what others had left in the inbox.
+//!
+//! Invariants: `ops` and `done` are empty between turns; every token given to the store is `OWN` or above
+//! for the owner's operations, or the index of an entry in `pending`; after a panic of the store it is
+//! never called again.
+
+use crate::copy;
+use crate::fence::{Fence, Note};
+use crate::inbox::{Dest, Finished, Job, Shared};
+use dolmen_codec::verb::{Reply, Verb};
+use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_types::{Error, TargetNo};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Tokens of the owner's own operations start here.
+const OWN: u64 = 1 << 63;
+
+/// The token of a completion that the store still owes.
+const UNFINISHED: u64 = u64::MAX;
+
+/// Jobs that an owner takes in at a time, so that its own operation does not wait for a full inbox.
+const INTAKE_MAX: usize = 256;
+
+/// The system's number for an input/output error: what a stopped target answers.
+const EIO: i32 = 5;
+
+/// A job that the store has taken.
+#[derive(Debug)]
+struct Pending {
+    token: u64,
+    note: Note,
+    dest: Dest,
+    again: Option<Op<'static>>,
+}
+
+/// A store with what its owner needs; scratch space is reused, so that a turn allocates nothing.
+pub(crate) struct Owned<T> {
+    store: T,
+    no: TargetNo,
+    fence: Fence,
+    stopped: bool,
+    ops: Vec<Op<'static>>,
+    done: Vec<Completion>,
+    jobs: Vec<Job<'static>>,
+    own: Vec<(u64, Note)>,
+    pending: Vec<Option<Pending>>,
+    vacant: Vec<usize>,
+}
+
+impl<T: TargetStore> Owned<T> {
+    pub(crate) fn new(no: TargetNo, store: T) -> Self {
+        Self {
+            store,
+            no,
+            fence: Fence::default(),
+            stopped: false,
+            ops: Vec::new(),
+            done: Vec::new(),
+            jobs: Vec::new(),
+            own: Vec::new(),
+            pending: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    pub(crate) fn set_fence(&mut self, fence: Fence) {
+        self.fence = fence;
+    }
+
+    pub(crate) fn into_store(self) -> T {
+        self.store
+    }
+
+    /// Runs one operation to its end, by reference. What others wait for is delivered on the way.
+    #[inline]
+    pub(crate) fn run(&mut self, shared: &Shared, mut op: Op<'_>) -> Completion {
+        let token = op.token;
+        if let Some(refusal) = self.refusal(&mut op) {
+            return refusal;
+        }
+        let note = Note::of(&op.verb);
+        self.fence.before(note);
+        op.token = OWN;
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.submit_one(op);
+            self.poll_for_own(shared)
+        }));
+        let Ok(mut completion) = ran else {
+            self.stop();
+            return Completion { token, result: Err(self.broken()), buf: None };
+        };
+        completion.token = token;
+        self.note(shared, note, &completion.result);
+        completion
+    }
+
+    /// Runs one operation, and keeps it if it may meet an undecided transaction.
+    pub(crate) fn run_keeping<'a>(&mut self, shared: &Shared, mut op: Op<'a>) -> Finished<'a> {
+        if self.fence.is_quiet() {
+            return Finished { completion: self.run(shared, op), again: None };
+        }
+        let completion = self.run(shared, copy::borrowed(&mut op));
+        Finished { completion, again: Some(op) }
+    }
+
+    /// Runs several operations in one submit; completions are appended in the order of the operations.
+    pub(crate) fn run_many(&mut self, shared: &Shared, ops: &mut Vec<Op<'_>>, out: &mut Vec<Completion>) {
+        let first = out.len();
+        let mut batch = recycled(core::mem::take(&mut self.ops));
+        for (token, mut op) in (OWN..).zip(ops.drain(..)) {
+            let refusal = self.refusal(&mut op);
+            let note = if refusal.is_some() { Note::Plain } else { Note::of(&op.verb) };
+            self.fence.before(note);
+            self.own.push((op.token, note));
+            op.token = token;
+            match refusal {
+                Some(refusal) => out.push(refusal),
+                None => {
+                    out.push(Completion { token: UNFINISHED, result: Err(Error::Busy), buf: None });
+                    batch.push(op);
+                }
+            }
+        }
+        let left = batch.len();
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.store.submit(&mut batch);
+            self.collect_own(shared, left, &mut out[first..]);
+        }));
+        self.ops = recycled(batch);
+        if ran.is_err() {
+            self.stop();
+        }
+        let own = core::mem::take(&mut self.own);
+        for (completion, (token, note)) in out[first..].iter_mut().zip(&own) {
+            if completion.token == UNFINISHED {
+                completion.result = Err(self.broken());
+            } else {
+                self.note(shared, *note, &completion.result);
+            }
+            completion.token = *token;
+        }
+        self.own = own;
+        self.own.clear();
+    }
+
+    /// Whether the store has jobs of others under way.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.vacant.len() < self.pending.len()
+    }
+
+    /// Submits what waits in the inbox, a bounded number of jobs.
+    pub(crate) fn take_in(&mut self, shared: &Shared) {
+        if !shared.has_jobs() {
+            return;
+        }
+        let mut jobs = core::mem::take(&mut self.jobs);
+        let mut ops = recycled(core::mem::take(&mut self.ops));
+        shared.dequeue(INTAKE_MAX, &mut jobs);
+        ops.extend(jobs.drain(..).filter_map(|job| self.admitted(job)));
+        self.jobs = jobs;
+        self.submit_admitted(ops);
+    }
+
+    /// Submits what waits, then one job, and delivers what is finished by then.
+    pub(crate) fn take_turn(&mut self, shared: &Shared, job: Job<'_>) {
+        self.take_in(shared);
+        self.take_job(job);
+        self.poll(shared, false);
+    }
+
+    /// Submits one job.
+    pub(crate) fn take_job(&mut self, job: Job<'_>) {
+        let mut ops = recycled(core::mem::take(&mut self.ops));
+        ops.extend(self.admitted(job));
+        self.submit_admitted(ops);
+    }
+
+    /// Delivers what is finished; with `wait`, blocks until something is, unless nothing is under way.
+    pub(crate) fn poll(&mut self, shared: &Shared, wait: bool) {
+        if !self.has_pending() {
+            return;
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            self.store.poll(wait, &mut self.done);
+            assert!(!wait || !self.done.is_empty(), "a store that has operations under way finishes one");
+        }));
+        match polled {
+            Ok(()) => self.deliver_done(shared),
+            Err(_) => self.stop(),
+        }
+    }
+
+    /// One bounded piece of background work.
+    pub(crate) fn step(&mut self) -> Progress {
+        if self.stopped {
+            return Progress::Idle;
+        }
+        catch_unwind(AssertUnwindSafe(|| self.store.step())).unwrap_or_else(|_| {
+            self.stop();
+            Progress::Idle
+        })
+    }
+
+    #[inline]
+    fn refusal(&self, op: &mut Op<'_>) -> Option<Completion> {
+        if self.stopped {
+            let buf = match &mut op.verb {
+                Verb::Fetch(fetch) => Some(core::mem::take(&mut fetch.buf)),
+                _ => None,
+            };
+            return Some(Completion { token: op.token, result: Err(self.broken()), buf });
+        }
+        match &op.verb {
+            Verb::Prepare(prepare) => {
+                let result = self.fence.answer(prepare)?;
+                Some(Completion { token: op.token, result, buf: None })
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn submit_one(&mut self, op: Op<'_>) {
+        let mut ops = recycled(core::mem::take(&mut self.ops));
+        ops.push(op);
+        self.store.submit(&mut ops);
+        self.ops = recycled(ops);
+    }
+
+    #[inline]
+    fn poll_for_own(&mut self, shared: &Shared) -> Completion {
+        loop {
+            self.store.poll(true, &mut self.done);
+            match self.done.pop() {
+                Some(completion) if self.done.is_empty() && completion.token == OWN => return completion,
+                Some(completion) => self.done.push(completion),
+                None => panic!("a store that has operations under way finishes one"),
+            }
+            if let Some(at) = self.done.iter().position(|c| c.token == OWN) {
+                let own = self.done.swap_remove(at);
+                self.deliver_done(shared);
+                return own;
+            }
+            self.deliver_done(shared);
+            self.take_in(shared);
+        }
+    }
+
+    fn collect_own(&mut self, shared: &Shared, mut left: usize, out: &mut [Completion]) {
+        while left > 0 {
+            self.store.poll(true, &mut self.done);
+            assert!(!self.done.is_empty(), "a store that has operations under way finishes one");
+            let mut at = 0;
+            while at < self.done.len() {
+                if self.done[at].token < OWN {
+                    at += 1;
+                    continue;
+                }
+                let own = self.done.swap_remove(at);
+                let index =
+                    usize::try_from(own.token - OWN).expect("tokens count the operations of one call");
+                out[index] = own;
+                left -= 1;
+            }
+            self.deliver_done(shared);
+        }
+    }
+
+    /// The job's operation, ready to be submitted; `None` if it was answered at once.
+    fn admitted<'a>(&mut self, mut job: Job<'a>) -> Option<Op<'a>> {
+        if let Some(completion) = self.refusal(&mut job.op) {
+            job.dest.deliver(self.no, Finished { completion, again: None });
+            return None;
+        }
+        let note = Note::of(&job.op.verb);
+        let again = if self.fence.is_quiet() { None } else { Some(copy::spare(&mut job.op)) };
+        self.fence.before(note);
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.pending.push(None);
+            self.pending.len() - 1
+        });
+        self.pending[index] = Some(Pending { token: job.op.token, note, dest: job.dest, again });
+        Some(Op { token: index as u64, ..job.op })
+    }
+
+    fn submit_admitted(&mut self, mut ops: Vec<Op<'_>>) {
+        let ran = ops.is_empty() || catch_unwind(AssertUnwindSafe(|| self.store.submit(&mut ops))).is_ok();
+        self.ops = recycled(ops);
+        if !ran {
+            self.stop();
+        }
+    }
+
+    fn deliver_done(&mut self, shared: &Shared) {
+        let mut done = core::mem::take(&mut self.done);
+        for mut completion in done.drain(..) {
+            let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
+            let pending = self.pending.get_mut(index).and_then(Option::take);
+            let Pending { token, note, dest, again } =
+                pending.expect("the store returns tokens it was given");
+            self.vacant.push(index);
+            completion.token = token;
+            self.note(shared, note, &completion.result);
+            let again = again.filter(|_| matches!(completion.result, Err(Error::InDoubt { .. })));
+            dest.deliver(self.no, Finished { completion, again });
+        }
+        self.done = done;
+    }
+
+    #[inline]
+    fn note(&mut self, shared: &Shared, note: Note, result: &Result<Reply, Error>) {
+        match result {
+            Ok(Reply::Written(epoch)) => shared.saw(*epoch),
+            _ if note != Note::Plain && self.fence.after(note, result) => shared.count_decision(),
+            _ => {}
+        }
+    }
+
+    fn broken(&self) -> Error {
+        Error::Io { target: self.no, errno: EIO }
+    }
+
+    /// The store broke one of its own rules and is left alone from now on; everybody else goes on.
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.ops.clear();
+        self.done.clear();
+        let broken = self.broken();
+        for (index, slot) in self.pending.iter_mut().enumerate() {
+            if let Some(Pending { token, dest, .. }) = slot.take() {
+                self.vacant.push(index);
+                let completion = Completion { token, result: Err(broken.clone()), buf: None };
+                dest.deliver(self.no, Finished { completion, again: None });
+            }
+        }
+    }
+}
+
+/// The allocation of a list of operations, for a list of others.
+#[inline]
+fn recycled<'b>(mut ops: Vec<Op<'_>>) -> Vec<Op<'b>> {
+    ops.clear();
+    // An empty list is collected in place: this changes the lifetime and keeps the allocation.
+    ops.into_iter().map_while(|_| None).collect()
+}

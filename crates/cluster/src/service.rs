@@ -1,0 +1,418 @@
+//! The pool's service: containers, their properties and attributes, handles, snapshots, object numbers.
+//!
+//! What it knows is in memory and, record by record, in the system container (`store`). A change that
+//! concerns several targets first writes an intent beside the container's records; a crash in between is
+//! made good when the pool is opened: a creation is undone, everything else completed.
+//!
+//! Invariants: a container number is never used twice; labels and UUIDs are unique among containers that are
+//! not being destroyed; what a record says is durable before the answer; an intent stays on record until all
+//! targets have carried it out.
+
+mod change;
+mod props;
+mod record;
+mod store;
+
+use crate::dispatch::{Targets, plain};
+use crate::drive;
+use crate::hlc::Hlc;
+use crate::inbox::locked;
+use crate::service::record::{ContRecord, Intent, PoolRecord};
+use dolmen_codec::TargetStore;
+use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::verb::{
+    Audit, ContSpec, ContVerb, Finding, Reply, SpaceReport, Usage, Verb, system_container,
+};
+use dolmen_env::Rng;
+use dolmen_types::{
+    ContNo, Credentials, Epoch, Error, Head, Invalid, Label, PoolMap, PropId, PropValue, Props, Result, Uuid,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// Object numbers taken from the record at a time, so that most allocations write nothing.
+const OIDS_RESERVED: u64 = 1 << 16;
+/// Container numbers taken from the record at a time.
+const CONTS_RESERVED: u32 = 64;
+/// Snapshots of one container: each takes part in every later aggregation.
+const SNAPSHOTS_MAX: usize = 65536;
+//= daos:src/include/daos_types.h DAOS_ATTR_NAME_MAX
+const ATTR_NAME_BYTES_MAX: usize = 511;
+/// A user attribute's value: it travels in one message and is one record.
+const ATTR_VALUE_BYTES_MAX: usize = 1 << 20;
+/// User attributes of one container.
+const ATTRS_MAX: usize = 65536;
+
+/// What identifies a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolIdentity {
+    /// Its targets, with its UUID and version.
+    pub map: PoolMap,
+    /// Its label.
+    pub label: Option<Label>,
+}
+
+/// The service of one pool; shared by all threads.
+pub struct Service {
+    identity: PoolIdentity,
+    hlc: Hlc,
+    /// Guards what the service knows. Held across a change with its records, so that changes of containers
+    /// follow each other; operations on data never take it. Taken before any lock of `Targets`.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    conts: BTreeMap<ContNo, Cont>,
+    by_label: BTreeMap<Label, ContNo>,
+    by_uuid: BTreeMap<Uuid, ContNo>,
+    pool_attrs: BTreeSet<String>,
+    next_cont: u32,
+    reserved_cont: u32,
+    rng: Rng,
+}
+
+#[derive(Debug)]
+struct Cont {
+    record: ContRecord,
+    snapshots: BTreeMap<Epoch, Option<String>>,
+    attrs: BTreeSet<String>,
+    handles: u32,
+    next_oid: u64,
+    /// An intent that is on record and not yet carried out by all targets.
+    unfinished: Option<Intent>,
+}
+
+impl Cont {
+    fn new(record: ContRecord) -> Self {
+        let next_oid = record.oid_limit;
+        let (snapshots, attrs) = (BTreeMap::new(), BTreeSet::new());
+        Self { record, snapshots, attrs, handles: 0, next_oid, unfinished: None }
+    }
+
+    /// Whether clients may see it.
+    fn is_live(&self) -> bool {
+        !matches!(self.unfinished, Some(Intent::Create | Intent::Destroy))
+    }
+
+    fn props(&self) -> Props {
+        let mut all = props::all(&self.record.props);
+        if let Some(label) = &self.record.label {
+            all.insert(PropId::CO_LABEL, PropValue::Text(label.as_str().to_owned()));
+        }
+        all.insert(props::CO_ALLOCED_OID, PropValue::Number(self.record.oid_limit));
+        all
+    }
+
+    fn handle(&self, no: ContNo) -> ContHandle {
+        let ContRecord { uuid, label, hash_key, .. } = &self.record;
+        ContHandle { no, uuid: *uuid, label: label.clone(), hash_key: *hash_key, props: self.props() }
+    }
+
+    fn spec(&self) -> ContSpec {
+        ContSpec { hash_key: self.record.hash_key, durability: props::durability(&self.record.props) }
+    }
+}
+
+impl Service {
+    /// Prepares the targets of a new pool.
+    ///
+    /// # Errors
+    /// What a target answers.
+    pub fn create<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
+        let (no, spec) = system_container();
+        targets.ask_all(|_| plain(no, Verb::Cont(ContVerb::Create(spec))))?;
+        let record = PoolRecord { next_cont: 1 };
+        store::change(targets, ContNo::SYSTEM, &[(store::META, Some(&record.encode()))])
+    }
+
+    /// Reads the records and makes good what a crash cut short. `rng` draws the hash keys of containers.
+    ///
+    /// # Errors
+    /// `Corrupt` for a record that cannot be read; what a target answers. An intent that a target cannot
+    /// carry out now does not hinder opening: it is tried again before the container's next change.
+    pub fn open<T: TargetStore>(
+        targets: &Targets<T>,
+        hlc: Hlc,
+        identity: PoolIdentity,
+        rng: Rng,
+    ) -> Result<Self> {
+        store::sound_clocks(targets)?;
+        hlc.merge(targets.newest_epoch());
+        let mut state = change::load(targets, rng)?;
+        change::finish_all(targets, &mut state);
+        Ok(Self { identity, hlc, state: Mutex::new(state) })
+    }
+
+    /// The pool's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Hlc {
+        &self.hlc
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn identity(&self) -> &PoolIdentity {
+        &self.identity
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// `TimedOut` past the deadline; `NoContainer` for an unknown number, `NotFound` for an unknown name;
+    /// what the verb and the targets say.
+    pub fn ask<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        head: &Head,
+        verb: PoolVerb<'_>,
+    ) -> Result<PoolReply> {
+        if head.deadline_ns != 0 && self.hlc.unix_ns() > head.deadline_ns {
+            return Err(Error::TimedOut);
+        }
+        match verb {
+            PoolVerb::TxBegin => Ok(PoolReply::Epoch(self.now(targets))),
+            PoolVerb::TxCommit(tx) => {
+                drive::commit(targets, head, tx).map(PoolReply::Epoch).inspect_err(|error| {
+                    if let Error::TxRestart { after } = error {
+                        self.hlc.merge(*after);
+                    }
+                })
+            }
+            PoolVerb::Query => self.query(targets).map(PoolReply::Pool),
+            PoolVerb::Aggregate(no, epoch) => self.aggregate(targets, no, epoch).map(PoolReply::Aggregated),
+            PoolVerb::Checkpoint => {
+                targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Checkpoint)).map(|_| PoolReply::Done)
+            }
+            PoolVerb::Scrub => audits(targets, || Verb::Scrub).map(PoolReply::Audits),
+            PoolVerb::Check => self.check(targets).map(PoolReply::Audits),
+            PoolVerb::ContQuery(no) => self.cont_info(targets, no).map(Box::new).map(PoolReply::ContInfo),
+            verb => self.ask_state(targets, head.cred, verb),
+        }
+    }
+
+    /// The verbs that work on what the service knows.
+    fn ask_state<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        cred: Credentials,
+        verb: PoolVerb<'_>,
+    ) -> Result<PoolReply> {
+        let mut guard = locked(&self.state);
+        let state = &mut *guard;
+        let done = |()| PoolReply::Done;
+        match verb {
+            PoolVerb::ContCreate { uuid, label, props } => {
+                change::create(targets, state, uuid, label, props, cred).map(PoolReply::Cont)
+            }
+            PoolVerb::ContOpen(name) => state.open(&name).map(PoolReply::Cont),
+            PoolVerb::ContClose(no) => state.close(no).map(done),
+            PoolVerb::ContDestroy(name, force) => change::destroy(targets, state, &name, force).map(done),
+            PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
+            PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props).map(done),
+            PoolVerb::ContProps(no, ids) => state.props(no, &ids).map(PoolReply::Props),
+            PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs).map(done),
+            PoolVerb::Attr(no, name) => change::attr(targets, state, no, &name).map(PoolReply::Attr),
+            PoolVerb::AttrNames(no) => {
+                state.attrs(no).map(|names| PoolReply::AttrNames(names.iter().cloned().collect()))
+            }
+            PoolVerb::RemoveAttrs(no, names) => change::remove_attrs(targets, state, no, &names).map(done),
+            PoolVerb::SnapCreate(no, name) => {
+                let epoch = self.now(targets);
+                change::add_snapshot(targets, state, no, name, epoch).map(PoolReply::Epoch)
+            }
+            PoolVerb::SnapList(no) => state.live(no).map(|cont| PoolReply::Snapshots(snapshots(cont))),
+            PoolVerb::SnapDestroy(no, epoch) => change::remove_snapshot(targets, state, no, epoch).map(done),
+            PoolVerb::Rollback(no, to) => {
+                let at = self.now(targets);
+                change::roll_back(targets, state, no, to, at).map(PoolReply::Epoch)
+            }
+            PoolVerb::AllocOids(no, count) => {
+                change::alloc_oids(targets, state, no, count).map(PoolReply::Oids)
+            }
+            PoolVerb::Query
+            | PoolVerb::ContQuery(_)
+            | PoolVerb::TxBegin
+            | PoolVerb::TxCommit(_)
+            | PoolVerb::Aggregate(..)
+            | PoolVerb::Checkpoint
+            | PoolVerb::Scrub
+            | PoolVerb::Check => unreachable!("answered without the state"),
+        }
+    }
+
+    /// A new epoch above every epoch that a target has answered.
+    fn now<T: TargetStore>(&self, targets: &Targets<T>) -> Epoch {
+        self.hlc.merge(targets.newest_epoch());
+        self.hlc.tick()
+    }
+
+    fn query<T: TargetStore>(&self, targets: &Targets<T>) -> Result<PoolInfo> {
+        let report = |reply| match reply {
+            Reply::Space(report) => report,
+            _ => SpaceReport::default(),
+        };
+        let replies = targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Space))?;
+        let space = replies.into_iter().map(report).collect();
+        let cont_count = locked(&self.state).conts.values().filter(|cont| cont.is_live()).count() as u64;
+        let PoolIdentity { map, label } = self.identity.clone();
+        Ok(PoolInfo { map, label, space, cont_count })
+    }
+
+    fn cont_info<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo) -> Result<ContInfo> {
+        let mut info = {
+            let state = locked(&self.state);
+            let cont = state.live(no)?;
+            ContInfo {
+                cont: cont.handle(no),
+                handles: cont.handles,
+                snapshots: u32::try_from(cont.snapshots.len()).expect("limited by SNAPSHOTS_MAX"),
+                last_snapshot: cont.snapshots.keys().next_back().copied().unwrap_or_default(),
+                usage: Usage::default(),
+            }
+        };
+        for reply in targets.ask_all(|_| plain(no, Verb::Cont(ContVerb::Usage)))? {
+            if let Reply::ContUsage(Usage { versions, value_bytes, bulk_bytes, small_bytes }) = reply {
+                info.usage.versions += versions;
+                info.usage.value_bytes += value_bytes;
+                info.usage.bulk_bytes += bulk_bytes;
+                info.usage.small_bytes += small_bytes;
+            }
+        }
+        Ok(info)
+    }
+
+    /// Snapshots in the making have epochs above the one chosen here, because both are chosen under the state's
+    /// lock; so aggregation never takes away what a new snapshot keeps.
+    fn aggregate<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo, epoch: Epoch) -> Result<u64> {
+        let now = {
+            let state = locked(&self.state);
+            state.live(no)?;
+            self.now(targets)
+        };
+        let epoch = if epoch == Epoch::ZERO { now } else { epoch.min(now) };
+        let mut total = 0;
+        for target in targets.numbers() {
+            loop {
+                let op = plain(no, Verb::Cont(ContVerb::Aggregate(epoch)));
+                let Reply::Aggregated { more, freed } = targets.call(target, op).result? else { break };
+                total += freed;
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// The audits of all targets, and whether each of them knows the containers that the records name.
+    fn check<T: TargetStore>(&self, targets: &Targets<T>) -> Result<Vec<Audit>> {
+        let mut found = audits(targets, || Verb::Check)?;
+        let state = locked(&self.state);
+        for (&no, _) in state.conts.iter().filter(|(_, cont)| cont.is_live()) {
+            let answers = targets.call_all(|_| plain(no, Verb::Cont(ContVerb::Usage)));
+            for (audit, answer) in found.iter_mut().zip(answers) {
+                if matches!(answer.result, Err(Error::NoContainer)) {
+                    let place = match store::damaged(no, store::META) {
+                        Error::Corrupt { place, .. } => place,
+                        _ => continue,
+                    };
+                    audit.findings.push(Finding { place, rule: "container-on-record" });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl State {
+    fn live(&self, no: ContNo) -> Result<&Cont> {
+        self.conts.get(&no).filter(|cont| cont.is_live()).ok_or(Error::NoContainer)
+    }
+
+    fn find(&self, name: &ContName) -> Result<ContNo> {
+        let no = match name {
+            ContName::Label(label) => self.by_label.get(label),
+            ContName::Uuid(uuid) => self.by_uuid.get(uuid),
+        };
+        no.copied().ok_or(Error::NotFound)
+    }
+
+    fn open(&mut self, name: &ContName) -> Result<ContHandle> {
+        let no = self.find(name)?;
+        let cont = self.conts.get_mut(&no).ok_or(Error::NotFound)?;
+        cont.handles = cont.handles.checked_add(1).ok_or(Error::Busy)?;
+        Ok(cont.handle(no))
+    }
+
+    /// Closing a handle on a container that was destroyed by force is no error: there is nothing to give back.
+    fn close(&mut self, no: ContNo) -> Result<()> {
+        match self.conts.get_mut(&no) {
+            Some(cont) if cont.is_live() => {
+                cont.handles = cont.handles.checked_sub(1).ok_or(Invalid::Argument)?;
+                Ok(())
+            }
+            _ if no.0 != 0 && no.0 < self.next_cont => Ok(()),
+            _ => Err(Error::NoContainer),
+        }
+    }
+
+    fn list(&self) -> Vec<ContHandle> {
+        self.conts.iter().filter(|(_, cont)| cont.is_live()).map(|(&no, cont)| cont.handle(no)).collect()
+    }
+
+    fn props(&self, no: ContNo, ids: &[PropId]) -> Result<Props> {
+        let all = self.live(no)?.props();
+        if ids.is_empty() {
+            return Ok(all);
+        }
+        let one = |id: &PropId| all.get(id).map(|value| (*id, value.clone()));
+        ids.iter().map(|id| one(id).ok_or(Error::Invalid(Invalid::Property))).collect()
+    }
+
+    fn attrs(&self, no: Option<ContNo>) -> Result<&BTreeSet<String>> {
+        match no {
+            Some(no) => self.live(no).map(|cont| &cont.attrs),
+            None => Ok(&self.pool_attrs),
+        }
+    }
+
+    fn attrs_mut(&mut self, no: Option<ContNo>) -> Result<&mut BTreeSet<String>> {
+        match no {
+            Some(no) => self.conts.get_mut(&no).map(|cont| &mut cont.attrs).ok_or(Error::NoContainer),
+            None => Ok(&mut self.pool_attrs),
+        }
+    }
+
+    /// Adds a container with what finds it.
+    fn insert(&mut self, no: ContNo, cont: Cont) {
+        if cont.is_live() {
+            self.by_uuid.insert(cont.record.uuid, no);
+            if let Some(label) = &cont.record.label {
+                self.by_label.insert(label.clone(), no);
+            }
+        }
+        self.next_cont = self.next_cont.max(no.0 + 1);
+        self.conts.insert(no, cont);
+    }
+
+    /// Makes a container invisible.
+    fn hide(&mut self, no: ContNo) {
+        self.by_uuid.retain(|_, found| *found != no);
+        self.by_label.retain(|_, found| *found != no);
+    }
+}
+
+fn snapshots(cont: &Cont) -> Vec<Snapshot> {
+    let one = |(&epoch, name): (&Epoch, &Option<String>)| Snapshot { epoch, name: name.clone() };
+    cont.snapshots.iter().map(one).collect()
+}
+
+fn audits<T: TargetStore>(targets: &Targets<T>, verb: impl Fn() -> Verb<'static>) -> Result<Vec<Audit>> {
+    let audit = |reply| match reply {
+        Reply::Audited(audit) => audit,
+        _ => Audit::default(),
+    };
+    let replies = targets.ask_all(|_| plain(ContNo::SYSTEM, verb()))?;
+    Ok(replies.into_iter().map(audit).collect())
+}

@@ -1,0 +1,376 @@
+//! Changes of what the service knows: record first, then the targets, then the record of completion.
+
+use super::record::{
+    ContRecord, Intent, PoolRecord, decode_attr, decode_snapshot, encode_attr, encode_snapshot,
+};
+use super::store::{self, ATTR_PREFIX, INTENT, META, SNAPSHOT_PREFIX};
+use super::{
+    ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED, SNAPSHOTS_MAX,
+    State, props,
+};
+use crate::dispatch::{Targets, plain};
+use dolmen_codec::TargetStore;
+use dolmen_codec::order::HashKey;
+use dolmen_codec::pool::{ContHandle, ContName};
+use dolmen_codec::verb::{ContVerb, Verb};
+use dolmen_env::Rng;
+use dolmen_types::{
+    ContNo, Credentials, Epoch, Error, Invalid, Label, PropId, PropValue, Props, Result, Uuid, limits,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reads everything that is on record.
+pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<State> {
+    let mut state = State {
+        conts: BTreeMap::new(),
+        by_label: BTreeMap::new(),
+        by_uuid: BTreeMap::new(),
+        pool_attrs: BTreeSet::new(),
+        next_cont: 1,
+        reserved_cont: 1,
+        rng,
+    };
+    for no in store::containers(targets)? {
+        if no == ContNo::SYSTEM {
+            let record = needed(targets, no, META, PoolRecord::decode)?;
+            (state.next_cont, state.reserved_cont) = (record.next_cont, record.next_cont);
+            for name in store::names(targets, no)? {
+                state.pool_attrs.extend(attr_name(&name));
+            }
+            continue;
+        }
+        let mut cont = Cont::new(needed(targets, no, META, ContRecord::decode)?);
+        for name in store::names(targets, no)? {
+            cont.attrs.extend(attr_name(&name));
+            if name.as_slice() == INTENT {
+                cont.unfinished = Some(needed(targets, no, INTENT, Intent::decode)?);
+            }
+            if let Some(epoch) = name.strip_prefix(SNAPSHOT_PREFIX) {
+                let epoch = epoch.try_into().ok().map(u64::from_le_bytes).map(Epoch);
+                let epoch = epoch.ok_or_else(|| store::damaged(no, &name))?;
+                cont.snapshots.insert(epoch, needed(targets, no, &name, decode_snapshot)?);
+            }
+        }
+        state.insert(no, cont);
+    }
+    Ok(state)
+}
+
+/// Completes or undoes what is unfinished. What a target refuses now is tried again before the next change.
+pub(super) fn finish_all<T: TargetStore>(targets: &Targets<T>, state: &mut State) {
+    let unfinished: Vec<_> =
+        state.conts.iter().filter(|(_, cont)| cont.unfinished.is_some()).map(|(&no, _)| no).collect();
+    for no in unfinished {
+        // Ignored: the intent stays on record, and every later change of the container reports the failure.
+        let _tried_again_later = finish(targets, state, no);
+    }
+}
+
+pub(super) fn create<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    uuid: Uuid,
+    label: Option<Label>,
+    wanted: Props,
+    cred: Credentials,
+) -> Result<ContHandle> {
+    let label = match (label, wanted.get(&PropId::CO_LABEL)) {
+        (None, Some(PropValue::Text(text))) => Some(Label::new(text)?),
+        (label, _) => label,
+    };
+    let mut kept = props::checked(wanted, props::When::Create)?;
+    if uuid.is_nil() {
+        return Err(Invalid::Argument.into());
+    }
+    if state.by_uuid.contains_key(&uuid) || label.as_ref().is_some_and(|l| state.by_label.contains_key(l)) {
+        return Err(Error::Exists);
+    }
+    // A principal is a name and an @; a number stands for itself where nobody has looked up the name.
+    let principal = |id: u32| PropValue::Text(format!("{id}@"));
+    kept.entry(PropId::CO_OWNER).or_insert_with(|| principal(cred.uid));
+    kept.entry(PropId::CO_OWNER_GROUP).or_insert_with(|| principal(cred.gid));
+    let no = take_number(targets, state)?;
+    let hash_key = HashKey(state.rng.next_u128().to_le_bytes());
+    let record = ContRecord { uuid, label, hash_key, oid_limit: 1, props: kept };
+    let encoded = record.encode();
+    let mut cont = Cont::new(record);
+    cont.unfinished = Some(Intent::Create);
+    let spec = cont.spec();
+    store::change(targets, no, &[(META, Some(&encoded)), (INTENT, Some(&Intent::Create.encode()))])?;
+    state.insert(no, cont);
+    let made = on_all(targets, no, &ContVerb::Create(spec))
+        .and_then(|()| store::change(targets, no, &[(INTENT, None)]));
+    if let Err(error) = made {
+        // Ignored: what cannot be undone now is undone when the pool is opened; nobody sees it until then.
+        let _undone_later = finish(targets, state, no);
+        return Err(error);
+    }
+    let mut cont = state.conts.remove(&no).expect("inserted above");
+    cont.unfinished = None;
+    let handle = cont.handle(no);
+    state.insert(no, cont);
+    Ok(handle)
+}
+
+pub(super) fn destroy<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    name: &ContName,
+    force: bool,
+) -> Result<()> {
+    let no = state.find(name)?;
+    if state.live(no)?.handles > 0 && !force {
+        return Err(Error::NotEmpty);
+    }
+    store::change(targets, no, &[(INTENT, Some(&Intent::Destroy.encode()))])?;
+    if let Some(cont) = state.conts.get_mut(&no) {
+        cont.unfinished = Some(Intent::Destroy);
+    }
+    state.hide(no);
+    finish(targets, state, no)
+}
+
+pub(super) fn set_props<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    wanted: Props,
+) -> Result<()> {
+    let label = match wanted.get(&PropId::CO_LABEL) {
+        Some(PropValue::Text(text)) => Some(Label::new(text)?),
+        _ => None,
+    };
+    let kept = props::checked(wanted, props::When::Later)?;
+    let mut record = state.live(no)?.record.clone();
+    record.props.extend(kept);
+    if let Some(label) = label {
+        if state.by_label.get(&label).is_some_and(|&taken| taken != no) {
+            return Err(Error::Exists);
+        }
+        record.label = Some(label);
+    }
+    store::change(targets, no, &[(META, Some(&record.encode()))])?;
+    state.by_label.retain(|_, found| *found != no);
+    if let Some(label) = &record.label {
+        state.by_label.insert(label.clone(), no);
+    }
+    if let Some(cont) = state.conts.get_mut(&no) {
+        cont.record = record;
+    }
+    Ok(())
+}
+
+pub(super) fn set_attrs<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: Option<ContNo>,
+    attrs: &[(String, Vec<u8>)],
+) -> Result<()> {
+    let known = state.attrs(no)?;
+    let new: BTreeMap<&str, &[u8]> =
+        attrs.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+    if new.keys().any(|name| !(1..=ATTR_NAME_BYTES_MAX).contains(&name.len())) {
+        return Err(Invalid::Name.into());
+    }
+    if new.values().any(|value| value.len() > ATTR_VALUE_BYTES_MAX) {
+        return Err(Invalid::Argument.into());
+    }
+    let added = new.keys().filter(|name| !known.contains(**name)).count();
+    if new.is_empty() || new.len() > limits::IODS_MAX || known.len() + added > ATTRS_MAX {
+        return Err(Invalid::Count.into());
+    }
+    let records: Vec<_> = new.iter().map(|(name, value)| (attr_key(name), encode_attr(value))).collect();
+    let changes: Vec<_> =
+        records.iter().map(|(key, value)| (key.as_slice(), Some(value.as_slice()))).collect();
+    store::change(targets, no.unwrap_or(ContNo::SYSTEM), &changes)?;
+    state.attrs_mut(no)?.extend(new.keys().map(|name| (*name).to_owned()));
+    Ok(())
+}
+
+pub(super) fn attr<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &State,
+    no: Option<ContNo>,
+    name: &str,
+) -> Result<Vec<u8>> {
+    if !state.attrs(no)?.contains(name) {
+        return Err(Error::NotFound);
+    }
+    needed(targets, no.unwrap_or(ContNo::SYSTEM), &attr_key(name), decode_attr)
+}
+
+pub(super) fn remove_attrs<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: Option<ContNo>,
+    names: &[String],
+) -> Result<()> {
+    let known = state.attrs(no)?;
+    let gone: BTreeSet<&String> = names.iter().collect();
+    if gone.is_empty() || gone.len() > limits::IODS_MAX {
+        return Err(Invalid::Count.into());
+    }
+    if gone.iter().any(|name| !known.contains(*name)) {
+        return Err(Error::NotFound);
+    }
+    let keys: Vec<_> = gone.iter().map(|name| attr_key(name)).collect();
+    let changes: Vec<_> = keys.iter().map(|key| (key.as_slice(), None)).collect();
+    store::change(targets, no.unwrap_or(ContNo::SYSTEM), &changes)?;
+    state.attrs_mut(no)?.retain(|name| !gone.contains(name));
+    Ok(())
+}
+
+/// The floors are raised before the snapshot is on record, so that what it shows can no longer change.
+pub(super) fn add_snapshot<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    name: Option<String>,
+    epoch: Epoch,
+) -> Result<Epoch> {
+    finish(targets, state, no)?;
+    let cont = state.live(no)?;
+    if cont.snapshots.len() >= SNAPSHOTS_MAX {
+        return Err(Invalid::Count.into());
+    }
+    if let Some(name) = &name {
+        if name.is_empty() || name.len() > limits::LABEL_BYTES_MAX || name.contains('\0') {
+            return Err(Invalid::Name.into());
+        }
+        if cont.snapshots.values().flatten().any(|taken| taken == name) {
+            return Err(Error::Exists);
+        }
+    }
+    on_all(targets, no, &ContVerb::RaiseFloor(epoch))?;
+    let intent = Intent::AddSnapshot(epoch);
+    let record = encode_snapshot(name.as_deref());
+    store::change(targets, no, &[(&snapshot_key(epoch), Some(&record)), (INTENT, Some(&intent.encode()))])?;
+    let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
+    cont.snapshots.insert(epoch, name);
+    cont.unfinished = Some(intent);
+    finish(targets, state, no)?;
+    Ok(epoch)
+}
+
+pub(super) fn remove_snapshot<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    epoch: Epoch,
+) -> Result<()> {
+    finish(targets, state, no)?;
+    if !state.live(no)?.snapshots.contains_key(&epoch) {
+        return Err(Error::NotFound);
+    }
+    let intent = Intent::RemoveSnapshot(epoch);
+    store::change(targets, no, &[(&snapshot_key(epoch), None), (INTENT, Some(&intent.encode()))])?;
+    let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
+    cont.snapshots.remove(&epoch);
+    cont.unfinished = Some(intent);
+    finish(targets, state, no)
+}
+
+pub(super) fn roll_back<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    to: Epoch,
+    at: Epoch,
+) -> Result<Epoch> {
+    finish(targets, state, no)?;
+    if !state.live(no)?.snapshots.contains_key(&to) {
+        return Err(Error::NotFound);
+    }
+    let intent = Intent::Rollback { to, at };
+    store::change(targets, no, &[(INTENT, Some(&intent.encode()))])?;
+    if let Some(cont) = state.conts.get_mut(&no) {
+        cont.unfinished = Some(intent);
+    }
+    finish(targets, state, no)?;
+    Ok(at)
+}
+
+pub(super) fn alloc_oids<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    count: u64,
+) -> Result<u64> {
+    let cont = state.live(no)?;
+    let first = cont.next_oid;
+    let end = first.checked_add(count).filter(|_| count > 0).ok_or(Invalid::Count)?;
+    if end > cont.record.oid_limit {
+        let mut record = cont.record.clone();
+        record.oid_limit = first.checked_add(count.max(OIDS_RESERVED)).unwrap_or(end);
+        store::change(targets, no, &[(META, Some(&record.encode()))])?;
+        state.conts.get_mut(&no).ok_or(Error::NoContainer)?.record = record;
+    }
+    state.conts.get_mut(&no).ok_or(Error::NoContainer)?.next_oid = end;
+    Ok(first)
+}
+
+/// Carries out the intent that is on record for a container, if any, and takes it off the record.
+fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
+    let Some(intent) = state.conts.get(&no).and_then(|cont| cont.unfinished) else { return Ok(()) };
+    match intent {
+        Intent::Create | Intent::Destroy => {
+            on_all(targets, no, &ContVerb::Destroy)?;
+            store::remove(targets, no)?;
+            state.conts.remove(&no);
+            return Ok(());
+        }
+        Intent::AddSnapshot(epoch) => on_all(targets, no, &ContVerb::AddSnapshot(epoch))?,
+        Intent::RemoveSnapshot(epoch) => on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?,
+        Intent::Rollback { to, at } => {
+            on_all(targets, no, &ContVerb::RaiseFloor(at))?;
+            on_all(targets, no, &ContVerb::Rollback { to, at })?;
+        }
+    }
+    store::change(targets, no, &[(INTENT, None)])?;
+    if let Some(cont) = state.conts.get_mut(&no) {
+        cont.unfinished = None;
+    }
+    Ok(())
+}
+
+/// Asks all targets the same of a container.
+fn on_all<T: TargetStore>(targets: &Targets<T>, no: ContNo, verb: &ContVerb) -> Result<()> {
+    targets.ask_all(|_| plain(no, Verb::Cont(verb.clone()))).map(|_| ())
+}
+
+/// The next container number. Numbers are put on record in ranges before any of them is used, so that one
+/// whose records are gone is not used again.
+fn take_number<T: TargetStore>(targets: &Targets<T>, state: &mut State) -> Result<ContNo> {
+    let no = state.next_cont;
+    if no >= state.reserved_cont {
+        let reserved = no.checked_add(CONTS_RESERVED).ok_or(Error::Busy)?;
+        let record = PoolRecord { next_cont: reserved };
+        store::change(targets, ContNo::SYSTEM, &[(META, Some(&record.encode()))])?;
+        state.reserved_cont = reserved;
+    }
+    state.next_cont = no + 1;
+    Ok(ContNo(no))
+}
+
+/// A record that must be there.
+fn needed<T: TargetStore, R>(
+    targets: &Targets<T>,
+    no: ContNo,
+    akey: &[u8],
+    decode: impl FnOnce(&[u8]) -> Option<R>,
+) -> Result<R> {
+    let bytes = store::record(targets, no, akey)?;
+    bytes.and_then(|bytes| decode(&bytes)).ok_or_else(|| store::damaged(no, akey))
+}
+
+fn snapshot_key(epoch: Epoch) -> Vec<u8> {
+    [SNAPSHOT_PREFIX, &epoch.0.to_le_bytes()].concat()
+}
+
+fn attr_key(name: &str) -> Vec<u8> {
+    [ATTR_PREFIX, name.as_bytes()].concat()
+}
+
+fn attr_name(akey: &[u8]) -> Option<String> {
+    core::str::from_utf8(akey.strip_prefix(ATTR_PREFIX)?).ok().map(str::to_owned)
+}

@@ -1,0 +1,195 @@
+//! Container properties: numbers, defaults and ranges of DAOS, and what Dolmen makes of them.
+
+use dolmen_types::{Durability, Invalid, PropId, PropValue, Props};
+
+/// How a property may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    /// Set at any time.
+    Open,
+    /// Set when the container is made.
+    Fixed,
+    /// Computed.
+    ReadOnly,
+    /// A feature that is not there: requests within the range are accepted, the answer is the OFF value.
+    Off,
+}
+
+/// What values a property takes; the default comes with it.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Number { default: u64, low: u64, high: u64 },
+    Text { default: &'static str },
+    Bytes { default_bytes: usize, low: usize, high: usize },
+}
+
+const fn number(default: u64, low: u64, high: u64) -> Kind {
+    Kind::Number { default, low, high }
+}
+
+const CO_CSUM_SERVER_VERIFY: PropId = PropId(4102);
+const CO_REDUN_LVL: PropId = PropId(4104);
+const CO_SNAPSHOT_MAX: PropId = PropId(4105);
+const CO_ACL: PropId = PropId(4106);
+const CO_COMPRESS: PropId = PropId(4107);
+const CO_ENCRYPT: PropId = PropId(4108);
+const CO_DEDUP: PropId = PropId(4111);
+const CO_DEDUP_THRESHOLD: PropId = PropId(4112);
+const CO_STATUS: PropId = PropId(4114);
+pub(crate) const CO_ALLOCED_OID: PropId = PropId(4115);
+const CO_EC_CELL_SZ: PropId = PropId(4116);
+const CO_EC_PDA: PropId = PropId(4117);
+const CO_RP_PDA: PropId = PropId(4118);
+const CO_GLOBAL_VERSION: PropId = PropId(4119);
+const CO_SCRUBBER_DISABLED: PropId = PropId(4120);
+const CO_OBJ_VERSION: PropId = PropId(4121);
+const CO_PERF_DOMAIN: PropId = PropId(4122);
+
+/// What DAOS answers for a container without a label.
+//= daos:src/include/daos_prop.h DAOS_PROP_CO_LABEL_DEFAULT
+const NO_LABEL: &str = "container_label_not_set";
+
+const U32_MAX: u64 = u32::MAX as u64;
+const ROOTS_BYTES: usize = 64;
+/// An access control list fits one message, as in DAOS.
+const ACL_BYTES_MAX: usize = 65536;
+
+/// Every property. Replicas, erasure codes and encryption are promises, so asking for them is an error;
+/// compression and deduplication only save space, so asking is harmless and the answer says OFF.
+//= daos:src/container/srv_layout.c cont_prop_default
+const TABLE: [(PropId, Use, Kind); 27] = [
+    (PropId::CO_LABEL, Use::Open, Kind::Text { default: NO_LABEL }),
+    (PropId::CO_LAYOUT_TYPE, Use::Fixed, number(0, 0, U32_MAX)),
+    (PropId::CO_LAYOUT_VER, Use::Fixed, number(1, 0, U32_MAX)),
+    (PropId::CO_CSUM, Use::Fixed, number(0, 0, 7)),
+    (PropId::CO_CSUM_CHUNK_SIZE, Use::Fixed, number(32 * 1024, 1, U32_MAX)),
+    (CO_CSUM_SERVER_VERIFY, Use::Open, number(0, 0, 1)),
+    (PropId::CO_REDUN_FAC, Use::Fixed, number(0, 0, 0)),
+    (CO_REDUN_LVL, Use::Fixed, number(2, 1, 254)),
+    (CO_SNAPSHOT_MAX, Use::Off, number(0, 0, U32_MAX)),
+    (CO_ACL, Use::Open, Kind::Bytes { default_bytes: 0, low: 0, high: ACL_BYTES_MAX }),
+    (CO_COMPRESS, Use::Off, number(0, 0, U32_MAX)),
+    (CO_ENCRYPT, Use::Fixed, number(0, 0, 0)),
+    (PropId::CO_OWNER, Use::Open, Kind::Text { default: "" }),
+    (PropId::CO_OWNER_GROUP, Use::Open, Kind::Text { default: "" }),
+    (CO_DEDUP, Use::Off, number(0, 0, 2)),
+    (CO_DEDUP_THRESHOLD, Use::Fixed, number(4096, 1, U32_MAX)),
+    (
+        PropId::CO_ROOTS,
+        Use::Open,
+        Kind::Bytes { default_bytes: ROOTS_BYTES, low: ROOTS_BYTES, high: ROOTS_BYTES },
+    ),
+    (CO_STATUS, Use::Open, number(0, 0, 0)),
+    (CO_ALLOCED_OID, Use::ReadOnly, number(0, 0, 0)),
+    (CO_EC_CELL_SZ, Use::Fixed, number(128 * 1024, 4096, 1 << 20)),
+    (CO_EC_PDA, Use::Fixed, number(1, 0, U32_MAX)),
+    (CO_RP_PDA, Use::Fixed, number(U32_MAX, 0, U32_MAX)),
+    (CO_GLOBAL_VERSION, Use::ReadOnly, number(4, 4, 4)),
+    (CO_SCRUBBER_DISABLED, Use::Open, number(0, 0, 1)),
+    (CO_OBJ_VERSION, Use::ReadOnly, number(1, 1, 1)),
+    (CO_PERF_DOMAIN, Use::Fixed, number(255, 0, U32_MAX)),
+    (PropId::CO_DURABILITY, Use::Fixed, number(Durability::Power as u64, 0, 1)),
+];
+
+/// When properties are set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    Create,
+    Later,
+}
+
+/// Checks properties that a client wants to set and returns those to be kept; the label is not among them.
+///
+/// # Errors
+/// `Invalid::Property` for one that is unknown, has a value of the wrong kind or outside its range, or cannot
+/// be set now.
+pub(crate) fn checked(props: Props, when: When) -> Result<Props, Invalid> {
+    let mut kept = Props::new();
+    for (id, value) in props {
+        let (_, usage, kind) = TABLE.iter().find(|row| row.0 == id).ok_or(Invalid::Property)?;
+        let settable = match usage {
+            Use::Open | Use::Off => true,
+            Use::Fixed => when == When::Create,
+            Use::ReadOnly => false,
+        };
+        if !settable || !fits(*kind, &value) {
+            return Err(Invalid::Property);
+        }
+        if *usage != Use::Off && id != PropId::CO_LABEL {
+            kept.insert(id, value);
+        }
+    }
+    Ok(kept)
+}
+
+/// All properties with their values.
+pub(crate) fn all(kept: &Props) -> Props {
+    let row =
+        |&(id, _, kind): &(PropId, Use, Kind)| (id, kept.get(&id).cloned().unwrap_or_else(|| default(kind)));
+    TABLE.iter().map(row).collect()
+}
+
+/// What acknowledged writes survive.
+pub(crate) fn durability(kept: &Props) -> Durability {
+    match kept.get(&PropId::CO_DURABILITY) {
+        Some(PropValue::Number(number)) => Durability::from_number(*number).unwrap_or_default(),
+        _ => Durability::default(),
+    }
+}
+
+fn fits(kind: Kind, value: &PropValue) -> bool {
+    match (kind, value) {
+        (Kind::Number { low, high, .. }, PropValue::Number(number)) => (low..=high).contains(number),
+        (Kind::Text { .. }, PropValue::Text(text)) => text.len() <= 255,
+        (Kind::Bytes { low, high, .. }, PropValue::Bytes(bytes)) => (low..=high).contains(&bytes.len()),
+        _ => false,
+    }
+}
+
+fn default(kind: Kind) -> PropValue {
+    match kind {
+        Kind::Number { default, .. } => PropValue::Number(default),
+        Kind::Text { default } => PropValue::Text(default.to_owned()),
+        Kind::Bytes { default_bytes, .. } => PropValue::Bytes(vec![0; default_bytes]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(id: PropId, number: u64) -> Props {
+        Props::from([(id, PropValue::Number(number))])
+    }
+
+    #[test]
+    fn defaults_are_those_of_daos() {
+        let props = all(&Props::new());
+        for (id, number) in
+            [(4099, 1), (4101, 32768), (4104, 2), (4112, 4096), (4116, 131_072), (4118, U32_MAX)]
+        {
+            assert_eq!(props[&PropId(id)], PropValue::Number(number), "{id}");
+        }
+        assert_eq!(props.len(), TABLE.len());
+    }
+
+    #[test]
+    fn what_cannot_be_promised_is_refused_and_what_is_off_says_so() {
+        assert_eq!(checked(one(PropId::CO_REDUN_FAC, 1), When::Create), Err(Invalid::Property));
+        assert_eq!(checked(one(CO_ENCRYPT, 1), When::Create), Err(Invalid::Property));
+        let kept = checked(one(CO_COMPRESS, 1), When::Create).unwrap();
+        assert_eq!(all(&kept)[&CO_COMPRESS], PropValue::Number(0));
+    }
+
+    #[test]
+    fn fixed_properties_are_set_at_creation_only() {
+        let durable = one(PropId::CO_DURABILITY, 1);
+        assert_eq!(durability(&checked(durable.clone(), When::Create).unwrap()), Durability::Process);
+        assert_eq!(checked(durable, When::Later), Err(Invalid::Property));
+        assert_eq!(checked(one(PropId::CO_DURABILITY, 2), When::Create), Err(Invalid::Property));
+        assert_eq!(checked(one(CO_ALLOCED_OID, 2), When::Create), Err(Invalid::Property));
+        assert_eq!(checked(one(PropId(9), 2), When::Create), Err(Invalid::Property));
+        let text = Props::from([(PropId::CO_CSUM, PropValue::Text("crc32".to_owned()))]);
+        assert_eq!(checked(text, When::Create), Err(Invalid::Property));
+    }
+}

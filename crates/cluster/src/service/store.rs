@@ -1,0 +1,157 @@
+//! The system container: where the service keeps its records, on target 0, through the verbs of every target.
+//!
+//! One object; its integer dkeys are container numbers (0 is the pool itself), its akeys name the records.
+//! One change is one update of one dkey, so it is there after a crash entirely or not at all.
+
+use crate::dispatch::{Targets, plain};
+use dolmen_codec::verb::{
+    Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, Punch, PunchScope, ReadAt, Reply, Update,
+    UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Op, TargetStore};
+use dolmen_types::{
+    Anchor, Cond, ContNo, Error, IoBuf, Key, ObjectClass, ObjectType, Oid, Place, Result, TargetNo,
+};
+use smallvec::{SmallVec, smallvec};
+
+/// Where the records are.
+pub(crate) const HOME: TargetNo = TargetNo(0);
+
+pub(crate) const META: &[u8] = b"meta";
+pub(crate) const INTENT: &[u8] = b"intent";
+pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
+pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";
+
+/// Room for a record at the first attempt; larger ones say how much they need.
+const ROOM_BYTES: usize = 4096;
+const LIST_ITEMS_MAX: u32 = 4096;
+const LIST_BYTES_MAX: u32 = 1 << 20;
+
+/// A record to be written, or removed.
+pub(crate) type Change<'a> = (&'a [u8], Option<&'a [u8]>);
+
+fn records() -> Oid {
+    Oid::new(ObjectType::DkeyUint64, ObjectClass::S1, 0, 1)
+}
+
+/// An object that never exists; punching it tells a target's clock.
+fn clock_probe() -> Oid {
+    Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 2)
+}
+
+fn dkey(no: ContNo) -> Key {
+    Key::from_slice(&u64::from(no.0).to_le_bytes())
+}
+
+/// Writes and removes records of one container in one step.
+pub(crate) fn change<T: TargetStore>(targets: &Targets<T>, no: ContNo, changes: &[Change<'_>]) -> Result<()> {
+    let iods: SmallVec<[_; 1]> = changes
+        .iter()
+        .map(|&(akey, bytes)| UpdateIod {
+            akey: Key::from_slice(akey),
+            cond: Cond::NONE,
+            value: bytes.map_or(NewValue::NoSingle, |bytes| NewValue::Single(Payload::Ref(bytes))),
+        })
+        .collect();
+    let verb = Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods });
+    targets.call(HOME, plain(ContNo::SYSTEM, verb)).result.map(|_| ())
+}
+
+/// Removes all records of a container.
+pub(crate) fn remove<T: TargetStore>(targets: &Targets<T>, no: ContNo) -> Result<()> {
+    let verb = Verb::Punch(Punch { oid: records(), scope: PunchScope::Dkey(dkey(no)), cond: Cond::NONE });
+    targets.call(HOME, plain(ContNo::SYSTEM, verb)).result.map(|_| ())
+}
+
+/// The numbers of all containers that have records, ascending.
+pub(crate) fn containers<T: TargetStore>(targets: &Targets<T>) -> Result<Vec<ContNo>> {
+    let mut numbers = Vec::new();
+    for key in listed(targets, &ListWhat::Dkeys(records()))? {
+        let number =
+            key.as_slice().try_into().ok().map(u64::from_le_bytes).and_then(|n| u32::try_from(n).ok());
+        numbers.push(ContNo(number.ok_or_else(|| damaged(ContNo::SYSTEM, &key))?));
+    }
+    numbers.sort();
+    Ok(numbers)
+}
+
+/// The names of a container's records, sorted.
+pub(crate) fn names<T: TargetStore>(targets: &Targets<T>, no: ContNo) -> Result<Vec<Key>> {
+    let mut names = listed(targets, &ListWhat::Akeys(records(), dkey(no)))?;
+    names.sort();
+    Ok(names)
+}
+
+/// A record; `None` if it is not there.
+pub(crate) fn record<T: TargetStore>(
+    targets: &Targets<T>,
+    no: ContNo,
+    akey: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    let mut room_bytes = ROOM_BYTES;
+    loop {
+        let iod = FetchIod { akey: Key::from_slice(akey), want: Want::Single { room_bytes } };
+        let fetch = Fetch {
+            oid: records(),
+            dkey: dkey(no),
+            cond: Cond::NONE,
+            at: ReadAt::Latest,
+            iods: smallvec![iod],
+            buf: IoBuf::zeroed(room_bytes),
+        };
+        let completion = targets.call(HOME, plain(ContNo::SYSTEM, Verb::Fetch(fetch)));
+        match (completion.result, completion.buf) {
+            (Ok(Reply::Fetched(found)), Some(buf)) => {
+                let size = found.first().map_or(0, |iod| iod.size_bytes);
+                let bytes = usize::try_from(size).ok().and_then(|size| buf.get(..size));
+                let bytes = bytes.ok_or_else(|| damaged(no, akey))?;
+                return Ok((size > 0).then(|| bytes.to_vec()));
+            }
+            (Err(Error::RecTooBig { needed_bytes }), _) if needed_bytes > room_bytes as u64 => {
+                room_bytes = usize::try_from(needed_bytes).ok().ok_or_else(|| damaged(no, akey))?;
+            }
+            (Err(error), _) => return Err(error),
+            (Ok(_), _) => return Err(damaged(no, akey)),
+        }
+    }
+}
+
+/// Makes every target answer with an epoch above all that it has used, so that the pool's clock is above them.
+pub(crate) fn sound_clocks<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
+    let probe = |_| -> Op<'static> {
+        let punch = Punch { oid: clock_probe(), scope: PunchScope::Object, cond: Cond::NONE };
+        plain(ContNo::SYSTEM, Verb::Punch(punch))
+    };
+    targets.ask_all(probe).map(|_| ())
+}
+
+/// What a record that cannot be decoded is reported as.
+pub(crate) fn damaged(no: ContNo, akey: &[u8]) -> Error {
+    let (oid, dkey, akey) = (records(), dkey(no), Key::from_slice(akey));
+    Error::Corrupt {
+        target: HOME,
+        place: Place::Value { cont: ContNo::SYSTEM, oid, dkey, akey, extent: None },
+    }
+}
+
+fn listed<T: TargetStore>(targets: &Targets<T>, what: &ListWhat) -> Result<Vec<Key>> {
+    let mut anchor = Anchor::default();
+    let mut keys = Vec::new();
+    while !anchor.is_eof() {
+        let list = List {
+            what: what.clone(),
+            anchor,
+            items_max: LIST_ITEMS_MAX,
+            bytes_max: LIST_BYTES_MAX,
+            at: ReadAt::Latest,
+        };
+        match targets.call(HOME, plain(ContNo::SYSTEM, Verb::List(list))).result? {
+            Reply::Listed(Listed::Keys(packed), next) => {
+                keys.extend(packed.iter().map(Key::from_slice));
+                anchor = next;
+            }
+            _ => return Err(damaged(ContNo::SYSTEM, b"")),
+        }
+    }
+    Ok(keys)
+}
