@@ -71,12 +71,15 @@ fn declarations(file: &SourceFile) -> Vec<Finding> {
     found
 }
 
-/// `get_x(&self)` is `x(&self)`.
+/// `get_x(&self)` is `x(&self)`. With further parameters it is a verb, as in `kv.get_many(keys)`.
 fn getter(file: &SourceFile, function: &Function) -> Option<Finding> {
     let rest = function.name.strip_prefix("get_").filter(|rest| !matches!(*rest, "mut" | "unchecked"))?;
     let signature = &file.tokens[function.signature.clone()];
-    let has_receiver = signature.iter().take(8).any(|t| t.is("self"));
-    has_receiver.then(|| {
+    let open = signature.iter().position(|t| t.is("("))?;
+    let parameters = signature[open + 1..].iter().take_while(|t| !t.is(")"));
+    let only_receiver =
+        parameters.filter(|t| t.kind == Kind::Ident && !t.is("mut")).map(|t| t.is("self")).eq([true]);
+    only_receiver.then(|| {
         let what = format!("getter `{}`", function.name);
         Finding::new(&file.path, function.first_line, what, format!("call it `{rest}`"))
     })
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn getters_have_no_prefix() {
-        let text = "impl A {\n fn get_epoch(&self) -> u64 { 1 }\n fn get_mut(&mut self) {}\n}\nfn get_prop(a: u8) {}\n";
+        let text = "impl A {\n fn get_epoch(&self) -> u64 { 1 }\n fn get_mut(&mut self) {}\n fn get_many(&self, n: u8) {}\n}\nfn get_prop(a: u8) {}\n";
         assert_eq!(lines(check, text), [2]);
     }
 

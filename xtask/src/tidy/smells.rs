@@ -71,8 +71,8 @@ pub(super) fn measure(tree: &Tree) -> Vec<Row> {
     let inside = tree.crates.iter().filter(|c| c.name != "fuzz");
     inside
         .map(|package| {
-            let single = singles.iter().filter(|s| s.crate_name == package.name).count();
-            row(package, single)
+            let single = singles.iter().filter(|s| s.crate_name == package.name);
+            row(package, single.map(|s| (s.path.clone(), s.line)).collect())
         })
         .collect()
 }
@@ -94,8 +94,9 @@ impl Tally {
     }
 }
 
-fn row(package: &Crate, single_count: usize) -> Row {
+fn row(package: &Crate, singles: Vec<(String, usize)>) -> Row {
     let mut tally = Tally::default();
+    tally.places.insert("one-impl", singles);
     for file in package.production_files() {
         tally_file(&mut tally, file);
     }
@@ -110,7 +111,6 @@ fn row(package: &Crate, single_count: usize) -> Row {
         package.files.iter().filter(|f| f.path.ends_with("/src/lib.rs")).map(shape::lib_line_count).max();
     let (variants, shared) = variants(package);
     let values = COUNTERS.iter().map(|counter| match counter.name {
-        "one-impl" => ratio(single_count),
         "lib.rs" => ratio(front.unwrap_or(0)),
         "dup-doc/k" => ratio(duplicate_docs(package)) / thousands,
         "err-shared" => ratio(shared),

@@ -14,8 +14,8 @@ const EXCUSE: &str = "One implementor:";
 /// A trait with at most one implementor and no excuse.
 pub(super) struct Single {
     pub(super) crate_name: String,
-    path: String,
-    line: usize,
+    pub(super) path: String,
+    pub(super) line: usize,
     name: String,
     implementor_count: usize,
 }
