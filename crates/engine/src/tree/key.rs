@@ -10,6 +10,7 @@
 #![allow(clippy::big_endian_bytes, reason = "byte order is comparison order only in big-endian")]
 
 use dolmen_codec::order::{self, HashKey};
+use dolmen_codec::version::VersionKind;
 use dolmen_types::{ContNo, Epoch, Key, KeyKind, Oid, Stamp, limits};
 
 /// Container and object id.
@@ -25,76 +26,6 @@ pub(crate) const KEY_BYTES_MAX: usize = OBJECT_PREFIX_BYTES + 2 * (1 + ORDER_BYT
 const LEVEL_RECORD: u8 = 0;
 /// Level byte before a key of the next level.
 const LEVEL_KEY: u8 = 1;
-
-/// What an index entry describes. Persistent: never renumber.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// A punch of the object, dkey or akey; offset 0.
-    Punch = 0,
-    /// A single value; offset 0.
-    Single = 1,
-    /// An extent of one record; the offset is the index of the first record, here and below.
-    Extent1 = 2,
-    /// An extent of 2 to 64 records.
-    Extent64 = 3,
-    /// An extent of 65 to 4096 records.
-    Extent4K = 4,
-    /// An extent of 4097 to 65536 records.
-    Extent64K = 5,
-    /// An extent of 65537 to 1 Mi records.
-    Extent1M = 6,
-    /// A hole too long for a class.
-    Hole = 7,
-}
-
-impl Kind {
-    /// The kinds of array entries, short extents first.
-    pub(crate) const ARRAY: [Self; 6] =
-        [Self::Extent1, Self::Extent64, Self::Extent4K, Self::Extent64K, Self::Extent1M, Self::Hole];
-
-    /// The kind with this number.
-    #[must_use]
-    pub(crate) fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            0 => Self::Punch,
-            1 => Self::Single,
-            2 => Self::Extent1,
-            3 => Self::Extent64,
-            4 => Self::Extent4K,
-            5 => Self::Extent64K,
-            6 => Self::Extent1M,
-            7 => Self::Hole,
-            _ => return None,
-        })
-    }
-
-    /// The class of an array entry of this many records; [`Kind::Hole`] above 1 Mi.
-    #[must_use]
-    pub(crate) fn of_records(records: u64) -> Self {
-        match records {
-            0..=1 => Self::Extent1,
-            2..=64 => Self::Extent64,
-            65..=4096 => Self::Extent4K,
-            4097..=65536 => Self::Extent64K,
-            65537..=0x10_0000 => Self::Extent1M,
-            _ => Self::Hole,
-        }
-    }
-
-    /// The most records that an entry of this kind covers: how far a lookup must step back from an offset.
-    #[must_use]
-    pub(crate) fn records_max(self) -> u64 {
-        match self {
-            Self::Punch | Self::Single | Self::Extent1 => 1,
-            Self::Extent64 => 64,
-            Self::Extent4K => 4096,
-            Self::Extent64K => 65536,
-            Self::Extent1M => 0x10_0000,
-            Self::Hole => u64::MAX,
-        }
-    }
-}
 
 /// How far a key under construction has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -112,6 +43,14 @@ enum Level {
 pub(crate) struct Mark {
     len: usize,
     level: Level,
+}
+
+impl Mark {
+    /// Bytes of the key up to the mark.
+    #[must_use]
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
 }
 
 /// Builds a flat key in a buffer that is allocated once and reused.
@@ -185,7 +124,7 @@ impl FlatKey {
     }
 
     /// Makes the prefix of the entries of one kind that belong to the object, dkey or akey itself.
-    pub(crate) fn record_kind(&mut self, kind: Kind) -> &mut Self {
+    pub(crate) fn record_kind(&mut self, kind: VersionKind) -> &mut Self {
         match self.level {
             Level::Object | Level::Dkey => self.bytes.push(LEVEL_RECORD),
             Level::Akey => {}
@@ -199,7 +138,7 @@ impl FlatKey {
     /// Makes the key of one entry.
     ///
     /// As the start of a seek: the first entry found at this offset has the newest stamp not above `stamp`.
-    pub(crate) fn tail(&mut self, kind: Kind, offset: u64, stamp: Stamp) -> &mut Self {
+    pub(crate) fn tail(&mut self, kind: VersionKind, offset: u64, stamp: Stamp) -> &mut Self {
         self.record_kind(kind);
         self.bytes.extend_from_slice(&offset.to_be_bytes());
         self.bytes.extend_from_slice(&(!stamp.epoch.0).to_be_bytes());
@@ -248,7 +187,7 @@ pub(crate) struct KeyParts<'a> {
     /// `None` in a record of the object or dkey itself.
     pub(crate) akey: Option<&'a [u8]>,
     /// What the entry describes.
-    pub(crate) kind: Kind,
+    pub(crate) kind: VersionKind,
     /// The first record of an array entry, otherwise 0.
     pub(crate) offset: u64,
     /// The version.
@@ -295,16 +234,16 @@ pub(crate) fn split_object(key: &[u8]) -> Option<(ContNo, Oid)> {
     Some((ContNo(u32::from_be_bytes(*cont)), oid))
 }
 
-/// Kind, offset and stamp of a flat key, without looking at the rest; `None` if there is no such kind.
+/// VersionKind, offset and stamp of a flat key, without looking at the rest; `None` if there is no such kind.
 #[must_use]
-pub(crate) fn split_tail(key: &[u8]) -> Option<(Kind, u64, Stamp)> {
+pub(crate) fn split_tail(key: &[u8]) -> Option<(VersionKind, u64, Stamp)> {
     let tail: &[u8; TAIL_BYTES] = key.last_chunk()?;
     let (kind, rest) = tail.split_first()?;
     let (offset, rest) = rest.split_first_chunk()?;
     let (epoch, rest) = rest.split_first_chunk()?;
     let minor: &[u8; 2] = rest.first_chunk()?;
     let stamp = Stamp { epoch: Epoch(!u64::from_be_bytes(*epoch)), minor: !u16::from_be_bytes(*minor) };
-    Some((Kind::from_number(*kind)?, u64::from_be_bytes(*offset), stamp))
+    Some((VersionKind::from_number(*kind)?, u64::from_be_bytes(*offset), stamp))
 }
 
 /// Splits a level byte and, if it announces one, an order-encoded key from the front.
@@ -413,7 +352,7 @@ mod tests {
             }
         }
         let stamp = Stamp { epoch: Epoch(*epoch), minor: *minor };
-        key.tail(Kind::from_number(*kind).unwrap(), *offset, stamp);
+        key.tail(VersionKind::from_number(*kind).unwrap(), *offset, stamp);
         key
     }
 
@@ -461,17 +400,5 @@ mod tests {
         assert!(successor(&mut prefix));
         assert_eq!(prefix, [8]);
         assert!(!successor(&mut vec![255, 255]));
-    }
-
-    #[test]
-    fn classes_cover_all_counts_of_records() {
-        for kind in &Kind::ARRAY[..5] {
-            assert_eq!(Kind::of_records(kind.records_max()), *kind);
-            assert!(Kind::of_records(kind.records_max() + 1) > *kind);
-        }
-        for number in 0..8 {
-            assert_eq!(Kind::from_number(number).map(|k| k as u8), Some(number));
-        }
-        assert_eq!(Kind::from_number(8), None);
     }
 }

@@ -1,0 +1,220 @@
+//! The delta against `BTreeMap`, which is what it is when memory and speed do not matter.
+
+use super::*;
+use crate::tree::key::FlatKey;
+use dolmen_codec::order::HashKey;
+use dolmen_codec::version::VersionKind;
+use dolmen_types::{ContNo, Epoch, KeyKind, ObjectClass, ObjectType, Oid, Stamp};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Keys crowded enough to meet: few objects, dkeys of all kinds, some with long common prefixes.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let object_type =
+        prop_oneof![Just(ObjectType::MultiHashed), Just(ObjectType::MultiLexical), Just(ObjectType::Array)];
+    let name = prop_oneof![
+        (0u64..40).prop_map(|n| n.to_le_bytes().to_vec()),
+        (0usize..60, 1u8..3).prop_map(|(len, byte)| [vec![0; len], vec![byte; 8]].concat()),
+    ];
+    let tail = (0u8..8, prop_oneof![Just(0u64), 0u64..3, any::<u64>()], 0u64..3, 0u16..2);
+    let level = prop::option::of((name.clone(), prop::option::of(name)));
+    (0u32..2, 0u64..3, object_type, level, tail).prop_map(
+        |(cont, lo, object_type, level, (kind, offset, epoch, minor))| {
+            let mut key = FlatKey::default();
+            let cut = |name: &[u8], kind| {
+                if kind == KeyKind::Uint64 { name[name.len() - 8..].to_vec() } else { name.to_vec() }
+            };
+            key.object(ContNo(cont), Oid::new(object_type, ObjectClass::S1, 0, lo));
+            if let Some((dkey, akey)) = level {
+                key.dkey(object_type.dkey_kind(), HashKey([1; 16]), &cut(&dkey, object_type.dkey_kind()));
+                if let Some(akey) = akey {
+                    key.akey(object_type.akey_kind(), HashKey([1; 16]), &cut(&akey, object_type.akey_kind()));
+                }
+            }
+            key.tail(VersionKind::from_number(kind).unwrap(), offset, Stamp { epoch: Epoch(epoch), minor });
+            key.as_bytes().to_vec()
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Vec<u8>, u64),
+    Remove(Vec<u8>),
+    RemoveNear(Vec<u8>, usize),
+    Replace(Vec<u8>, u64),
+    Seek(Vec<u8>, usize),
+    Advance(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let any_bytes = prop_oneof![
+        key(),
+        (key(), 0usize..80).prop_map(|(key, len)| key[..len.min(key.len())].to_vec()),
+        prop::collection::vec(any::<u8>(), 0..90),
+    ];
+    prop_oneof![
+        12 => (key(), any::<u64>()).prop_map(|(key, pos)| Step::Insert(key, pos)),
+        1 => key().prop_map(Step::Remove),
+        1 => (key(), 1usize..120).prop_map(|(key, count)| Step::RemoveNear(key, count)),
+        1 => (key(), any::<u64>()).prop_map(|(key, pos)| Step::Replace(key, pos)),
+        3 => (any_bytes, 0usize..4).prop_map(|(key, count)| Step::Seek(key, count)),
+        3 => (0usize..4).prop_map(Step::Advance),
+    ]
+}
+
+type Model = BTreeMap<Vec<u8>, u64>;
+
+fn first_from(model: &Model, key: &[u8]) -> Option<(Vec<u8>, Pos)> {
+    model.range(key.to_vec()..).next().map(|(key, pos)| (key.clone(), Pos(*pos)))
+}
+
+fn first_after(model: &Model, key: &[u8]) -> Option<(Vec<u8>, Pos)> {
+    first_from(model, &[key, &[0]].concat())
+}
+
+fn here(cursor: &Cursor) -> Option<(Vec<u8>, Pos)> {
+    cursor.entry().map(|(key, pos)| (key.to_vec(), pos))
+}
+
+/// Steps the cursor and compares each place.
+fn advance(delta: &Delta, model: &Model, cursor: &mut Cursor, count: usize) {
+    for _ in 0..count {
+        let expected = here(cursor).and_then(|(key, _)| first_after(model, &key));
+        delta.advance(cursor);
+        assert_eq!(here(cursor), expected);
+    }
+}
+
+fn apply(delta: &mut Delta, model: &mut Model, cursor: &mut Cursor, step: Step) {
+    match step {
+        Step::Insert(key, pos) => assert_eq!(delta.insert(&key, Pos(pos)), model.insert(key, pos).map(Pos)),
+        Step::Remove(key) => assert_eq!(delta.remove(&key), model.remove(&key).map(Pos)),
+        Step::RemoveNear(key, count) => {
+            let near: Vec<_> = model.range(key..).take(count).map(|(key, _)| key.clone()).collect();
+            for key in near {
+                assert_eq!(delta.remove(&key), model.remove(&key).map(Pos));
+            }
+        }
+        Step::Replace(key, pos) => {
+            let known = model.get_mut(&key).map(|old| *old = pos).is_some();
+            assert_eq!(delta.replace(&key, Pos(pos)), known);
+            assert_eq!(delta.get(&key), known.then_some(Pos(pos)));
+        }
+        Step::Seek(key, count) => {
+            delta.seek(cursor, &key);
+            assert_eq!(here(cursor), first_from(model, &key));
+            advance(delta, model, cursor, count);
+        }
+        Step::Advance(count) => advance(delta, model, cursor, count),
+    }
+    assert_eq!(delta.len(), model.len());
+    assert_eq!(delta.is_empty(), model.is_empty());
+}
+
+fn everything(delta: &Delta) -> Vec<(Vec<u8>, Pos)> {
+    let mut cursor = Cursor::default();
+    delta.seek(&mut cursor, &[]);
+    let mut all = Vec::new();
+    while let Some(entry) = here(&cursor) {
+        all.push(entry);
+        delta.advance(&mut cursor);
+    }
+    all
+}
+
+fn same(delta: &Delta, model: &Model) {
+    delta.check();
+    let expected: Vec<_> = model.iter().map(|(key, pos)| (key.clone(), Pos(*pos))).collect();
+    assert_eq!(everything(delta), expected);
+    for (key, pos) in model {
+        assert_eq!(delta.get(key), Some(Pos(*pos)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn delta_behaves_as_a_sorted_map(steps in prop::collection::vec(step(), 1..1500)) {
+        let (mut delta, mut model, mut cursor) = (Delta::default(), Model::new(), Cursor::default());
+        for step in steps {
+            apply(&mut delta, &mut model, &mut cursor, step);
+        }
+        same(&delta, &model);
+    }
+}
+
+/// A permutation of the numbers: random to the tree, the same in every run.
+fn scatter(number: u64) -> u64 {
+    (number ^ (number << 21))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+fn hashed(number: u64) -> Vec<u8> {
+    let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number % 3);
+    let mut key = FlatKey::default();
+    key.object(ContNo(1), oid)
+        .dkey(KeyKind::Hashed, HashKey([9; 16]), &scatter(number).to_le_bytes())
+        .akey(KeyKind::Hashed, HashKey([9; 16]), &number.to_le_bytes())
+        .tail(VersionKind::Single, 0, Stamp { epoch: Epoch(1 << 60 | number), minor: 0 });
+    key.as_bytes().to_vec()
+}
+
+#[test]
+fn a_tree_of_three_levels_grows_shrinks_and_gives_its_memory_back() {
+    const COUNT: u64 = 60_000;
+    let (mut delta, mut model) = (Delta::default(), Model::new());
+    for number in 0..COUNT {
+        let key = hashed(number);
+        delta.insert(&key, Pos(number));
+        model.insert(key, number);
+    }
+    assert!(delta.height >= 2);
+    same(&delta, &model);
+    assert!(delta.resident_bytes() <= 75 * delta.len());
+    for number in (0..COUNT).filter(|number| number % 100 != 0) {
+        let key = hashed(number);
+        assert_eq!(delta.remove(&key), model.remove(&key).map(Pos));
+    }
+    same(&delta, &model);
+    let few = delta.resident_bytes();
+    for number in (0..COUNT).filter(|number| number % 7 == 1) {
+        let key = hashed(number);
+        delta.insert(&key, Pos(number));
+        model.insert(key, number);
+    }
+    same(&delta, &model);
+    assert!(delta.resident_bytes() > few);
+    let mut calls = 0;
+    while !delta.dismantle(50) {
+        calls += 1;
+    }
+    assert!(calls > 3);
+    assert!(delta.is_empty());
+    assert!(delta.resident_bytes() < 4096);
+}
+
+#[test]
+fn interleaved_streams_fill_their_leaves() {
+    let mut delta = Delta::default();
+    let mut model = Model::new();
+    let oid = Oid::new(ObjectType::Array, ObjectClass::S1, 0, 5);
+    for number in 0..40_000u64 {
+        let mut key = FlatKey::default();
+        key.object(ContNo(1), oid)
+            .dkey(KeyKind::Uint64, HashKey::default(), &(number % 4).to_le_bytes())
+            .akey(KeyKind::Hashed, HashKey::default(), b"0")
+            .tail(
+                VersionKind::Array4Ki,
+                number * 4096,
+                Stamp { epoch: Epoch(1 << 61 | number << 20), minor: 0 },
+            );
+        delta.insert(key.as_bytes(), Pos(number));
+        model.insert(key.as_bytes().to_vec(), number);
+    }
+    same(&delta, &model);
+    assert!(delta.resident_bytes() <= 45 * delta.len(), "{} bytes", delta.resident_bytes() / delta.len());
+}
