@@ -91,12 +91,12 @@ fn ceiling(ceilings: &Ceilings, crate_name: &str, column: usize) -> f64 {
 }
 
 fn lowered(rows: &[Row], old: &Ceilings) -> Ceilings {
+    let lower = |row: &Row, column: usize, value: f64| {
+        let ceiling = ceiling(old, &row.crate_name, column);
+        Some(if COUNTERS[column].falls { value.min(ceiling) } else { ceiling })
+    };
     let fresh = rows.iter().map(|row| {
-        let values = row
-            .values
-            .iter()
-            .enumerate()
-            .map(|(column, value)| Some(value.min(ceiling(old, &row.crate_name, column))));
+        let values = row.values.iter().enumerate().map(|(column, value)| lower(row, column, *value));
         (row.crate_name.clone(), values.collect())
     });
     fresh.collect()
@@ -219,6 +219,13 @@ mod tests {
         let fallen = lowered(&[row("env", "swallow/k", 0.1)], &old);
         assert!(raised(&fallen, &old).is_empty());
         assert_eq!(raised(&old, &fallen).len(), 1);
+    }
+
+    #[test]
+    fn counters_of_growth_keep_their_limit() {
+        let fresh = ceilings("lib.rs", 20.0);
+        assert!(compare(&[row("env", "lib.rs", 149.0)], &fresh).is_empty());
+        assert_eq!(compare(&[row("env", "lib.rs", 151.0)], &fresh).len(), 1);
     }
 
     #[test]
