@@ -109,16 +109,7 @@ impl RealRoot {
     /// # Errors
     /// [`Error::Io`].
     pub fn subdirectories(&self) -> Result<Vec<String>> {
-        let failed = failed_on(Op::List, &self.dir);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(&failed)? {
-            let entry = entry.map_err(&failed)?;
-            if entry.file_type().map_err(&failed)?.is_dir() {
-                names.extend(entry.file_name().into_string().ok());
-            }
-        }
-        names.sort();
-        Ok(names)
+        subdirectories(&self.dir)
     }
 
     /// Creates a subdirectory and opens it as a disk.
@@ -142,16 +133,9 @@ impl RealRoot {
     /// Reads a small file.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::OutOfRange`] if it is longer than a mebibyte.
+    /// As [`read_small`].
     pub fn read_small(&self, name: &str) -> Result<Vec<u8>> {
-        let path = self.dir.join(checked_name(name)?);
-        let failed = failed_on(Op::Read, &path);
-        let file_bytes = fs::metadata(&path).map_err(&failed)?.len();
-        if file_bytes > SMALL_FILE_BYTES_MAX {
-            let name = name.to_owned();
-            return Err(Error::OutOfRange { name, offset: 0, len_bytes: SMALL_FILE_BYTES_MAX, file_bytes });
-        }
-        fs::read(&path).map_err(&failed)
+        read_small(&self.dir, name)
     }
 
     /// Replaces (or creates) a small file in one durable step.
@@ -200,6 +184,39 @@ impl RealRoot {
         }
         fs::remove_dir_all(&self.dir).map_err(failed_on(Op::Remove, &self.dir))
     }
+}
+
+/// Names of the subdirectories of a directory that need not be owned, sorted.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Io`].
+pub fn subdirectories(dir: &Path) -> Result<Vec<String>> {
+    let failed = failed_on(Op::List, dir);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
+        if entry.file_type().map_err(&failed)?.is_dir() {
+            names.extend(entry.file_name().into_string().ok());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Reads a small file of a directory that need not be owned; [`RealRoot::write_small`] replaces such a file
+/// in one step, so a reader sees the old one or the new one.
+///
+/// # Errors
+/// [`Error::NotFound`]; [`Error::OutOfRange`] if it is longer than a mebibyte.
+pub fn read_small(dir: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = dir.join(checked_name(name)?);
+    let failed = failed_on(Op::Read, &path);
+    let file_bytes = fs::metadata(&path).map_err(&failed)?.len();
+    if file_bytes > SMALL_FILE_BYTES_MAX {
+        let name = name.to_owned();
+        return Err(Error::OutOfRange { name, offset: 0, len_bytes: SMALL_FILE_BYTES_MAX, file_bytes });
+    }
+    fs::read(&path).map_err(&failed)
 }
 
 fn sync_dir(dir: &Path) -> Result<()> {
