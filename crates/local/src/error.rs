@@ -1,0 +1,112 @@
+//! Why a pool's directory cannot be made, opened or removed.
+
+use core::fmt;
+use std::path::PathBuf;
+
+/// What is wrong with a pool's record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordFault {
+    /// It is not there: the directory is no pool, or its removal was cut short.
+    Missing,
+    /// Its checksum or its contents are wrong.
+    Damaged,
+    /// A newer program wrote it.
+    TooNew {
+        /// Its format version.
+        format: u32,
+    },
+    /// It belongs to another pool.
+    Foreign,
+}
+
+/// Every error of this crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The directory or device refused; a pool in use names its owner's pid.
+    Device(dolmen_env::Error),
+    /// A target or the pool's service refused.
+    Store(dolmen_types::Error),
+    /// The pool's record.
+    Record {
+        /// Where.
+        dir: PathBuf,
+        /// What is wrong.
+        fault: RecordFault,
+    },
+    /// The file system is in memory, and the pool does not say that it may be lost with the power.
+    Volatile {
+        /// The directory on it.
+        dir: PathBuf,
+    },
+    /// An option is outside its range; the field's name.
+    Option {
+        /// Which.
+        name: &'static str,
+    },
+    /// Opening a target panicked, which is a defect of this program; the pool is as it was on disk.
+    Panicked {
+        /// The target.
+        target: u16,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T> = core::result::Result<T, Error>;
+
+impl Error {
+    /// The pid of the process that owns the pool, if that is why it cannot be opened.
+    #[must_use]
+    pub fn owner_pid(&self) -> Option<u32> {
+        match self {
+            Self::Device(dolmen_env::Error::Owned { pid }) => Some(*pid),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Record { dir, fault } => {
+                let dir = dir.display();
+                match fault {
+                    RecordFault::Missing => write!(f, "{dir} is not a pool"),
+                    RecordFault::Damaged => write!(f, "the pool record in {dir} is damaged; restore it from a copy"),
+                    RecordFault::TooNew { format } => {
+                        write!(f, "the pool in {dir} has format {format}; open it with a newer version")
+                    }
+                    RecordFault::Foreign => write!(f, "{dir} belongs to another pool"),
+                }
+            }
+            Self::Volatile { dir } => {
+                write!(f, "{} is in memory and lost with the power; say that the pool is volatile", dir.display())
+            }
+            Self::Option { name } => write!(f, "option {name} is outside its range"),
+            Self::Panicked { target } => write!(f, "target {target} could not be opened because of a defect"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<dolmen_env::Error> for Error {
+    fn from(error: dolmen_env::Error) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<dolmen_types::Error> for Error {
+    fn from(error: dolmen_types::Error) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,19 @@
+//! A pool in this process: client, cluster and engine joined in one directory.
+//!
+//! A *system* directory holds pools; a pool directory holds its record, a lock with the owner's pid and a
+//! directory for each target. One process owns a pool at a time; a second one is told by whom.
+//!
+//! - [`create`], [`open`], [`destroy`], [`list`] work on directories.
+//! - [`LocalPool`] is the open pool: a `Transport`, driven by its callers, with an optional thread for
+//!   background work. Dropping it closes it; [`LocalPool::close`] also reports errors.
+
+mod error;
+mod options;
+mod pool;
+mod record;
+mod root;
+
+pub use error::{Error, RecordFault, Result};
+pub use options::{OpenOptions, PoolOptions, Upkeep};
+pub use pool::LocalPool;
+pub use root::{PoolEntry, create, destroy, list, open};

@@ -1,0 +1,127 @@
+//! What a pool is made of, and how it is opened.
+
+use crate::error::{Error, Result};
+use crate::record::PoolRecord;
+use dolmen_engine::TargetConfig;
+use dolmen_env::{RealOptions, Rng, cpu_count};
+use dolmen_types::{Label, TargetNo, Uuid, limits};
+use std::path::PathBuf;
+
+/// Memory of a pool unless it says otherwise: what a laptop can spare.
+const MEMORY_BUDGET_BYTES_DEFAULT: u64 = 1 << 30;
+/// Below this a target cannot hold the blocks of one merge.
+const MEMORY_BYTES_MIN_PER_TARGET: u64 = 4 << 20;
+
+/// What a new pool is made of. Stored with the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Targets, the unit of concurrency; 0 takes one for each processor.
+    pub targets: u16,
+    /// A name.
+    pub label: Option<Label>,
+    /// Its UUID; drawn if there is none.
+    pub uuid: Option<Uuid>,
+    /// What all targets together may use, in bytes; 0 takes the size of the smallest device.
+    pub capacity_bytes: u64,
+    /// Values up to this size stay beside the metadata.
+    pub small_value_bytes_max: u32,
+    /// Size of a log segment.
+    pub log_segment_bytes: u32,
+    /// Size of a bulk segment.
+    pub bulk_segment_bytes: u32,
+    /// A target begins a checkpoint after this many bytes of log.
+    pub checkpoint_log_bytes: u64,
+    /// Resident memory of all targets together, in bytes; can be overridden at each open.
+    pub memory_budget_bytes: u64,
+    /// The pool may be lost with the power: required where the file system is in memory.
+    pub volatile: bool,
+    /// A directory for bulk data, on another device; `None` keeps it beside the metadata.
+    pub bulk_dir: Option<PathBuf>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        let TargetConfig {
+            small_value_bytes_max, log_segment_bytes, bulk_segment_bytes, checkpoint_log_bytes, ..
+        } = TargetConfig::default();
+        Self {
+            targets: 0,
+            label: None,
+            uuid: None,
+            capacity_bytes: 0,
+            small_value_bytes_max,
+            log_segment_bytes,
+            bulk_segment_bytes,
+            checkpoint_log_bytes,
+            memory_budget_bytes: MEMORY_BUDGET_BYTES_DEFAULT,
+            volatile: false,
+            bulk_dir: None,
+        }
+    }
+}
+
+/// Who does checkpoints, merges and other background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Upkeep {
+    /// Callers, a bounded piece every few operations.
+    #[default]
+    Callers,
+    /// A thread of its own.
+    Thread,
+}
+
+/// How a pool is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Resident memory of all targets together, in bytes; `None` takes the pool's.
+    pub memory_budget_bytes: Option<u64>,
+    /// Who does the background work.
+    pub upkeep: Upkeep,
+    /// What of the system the devices may use.
+    pub devices: RealOptions,
+}
+
+impl PoolOptions {
+    /// The record of a new pool. `device_bytes` is the size of its smallest device.
+    pub(crate) fn record(&self, device_bytes: u64, rng: &mut Rng) -> Result<PoolRecord> {
+        let targets = if self.targets == 0 {
+            u16::try_from(cpu_count().min(limits::TARGETS_MAX)).expect("limited by TARGETS_MAX")
+        } else {
+            self.targets
+        };
+        if usize::from(targets) > limits::TARGETS_MAX {
+            return Err(Error::Option { name: "targets" });
+        }
+        let capacity_bytes = if self.capacity_bytes == 0 { device_bytes } else { self.capacity_bytes };
+        // Version 4, variant 1: the form of a random UUID.
+        let drawn = Uuid::from_u128(rng.next_u128() & !(0xf << 76) & !(3 << 62) | (4 << 76) | (2 << 62));
+        Ok(PoolRecord {
+            uuid: self.uuid.unwrap_or(drawn),
+            label: self.label.clone(),
+            targets,
+            capacity_bytes: capacity_bytes / u64::from(targets),
+            small_value_bytes_max: self.small_value_bytes_max,
+            log_segment_bytes: self.log_segment_bytes,
+            bulk_segment_bytes: self.bulk_segment_bytes,
+            checkpoint_log_bytes: self.checkpoint_log_bytes,
+            memory_budget_bytes: self.memory_budget_bytes,
+            volatile: self.volatile,
+            bulk_dir: self.bulk_dir.clone(),
+        })
+    }
+}
+
+/// The configuration of one target of a pool.
+pub(crate) fn target_config(record: &PoolRecord, memory_budget_bytes: u64, target: TargetNo) -> TargetConfig {
+    let share = memory_budget_bytes / u64::from(record.targets);
+    TargetConfig {
+        target,
+        capacity_bytes: record.capacity_bytes,
+        small_value_bytes_max: record.small_value_bytes_max,
+        log_segment_bytes: record.log_segment_bytes,
+        bulk_segment_bytes: record.bulk_segment_bytes,
+        memory_budget_bytes: share.max(MEMORY_BYTES_MIN_PER_TARGET),
+        checkpoint_log_bytes: record.checkpoint_log_bytes,
+        volatile: record.volatile,
+    }
+}

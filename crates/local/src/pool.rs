@@ -1,0 +1,148 @@
+//! An open pool.
+//!
+//! Invariants: while a `LocalPool` lives, this process owns the directory; when it is dropped, everything
+//! acknowledged is on the devices and the targets are closed.
+
+use crate::error::{Error, Result};
+use crate::options::Upkeep;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use dolmen_cluster::Pool;
+use dolmen_codec::{Outcome, Progress, QueueId, Request, Transport};
+use dolmen_engine::{Recovery, Target};
+use dolmen_env::{RealRoot, spawn};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// How long the upkeep thread rests when there is nothing to do: long enough to cost nothing, short enough
+/// that a checkpoint does not come late.
+const REST: Duration = Duration::from_millis(10);
+
+/// A pool in this process. `Send` and `Sync`; give clients an `Arc` of it.
+pub struct LocalPool {
+    /// Present until the pool is closed.
+    pool: Option<Arc<Pool<Target>>>,
+    upkeep: Option<(Arc<Stop>, JoinHandle<()>)>,
+    recoveries: Vec<Recovery>,
+    root: RealRoot,
+    /// Owned for as long as the pool is open.
+    _bulk: Option<RealRoot>,
+}
+
+/// How the upkeep thread is stopped.
+#[derive(Default)]
+struct Stop {
+    wanted: AtomicBool,
+    /// Guards nothing but the wait itself; held only while resting.
+    rest: Mutex<()>,
+    wake: Condvar,
+}
+
+impl LocalPool {
+    pub(crate) fn start(
+        pool: Pool<Target>,
+        root: RealRoot,
+        bulk: Option<RealRoot>,
+        recoveries: Vec<Recovery>,
+        upkeep: Upkeep,
+    ) -> Result<Self> {
+        let pool = Arc::new(pool);
+        let upkeep = match upkeep {
+            Upkeep::Callers => None,
+            Upkeep::Thread => {
+                pool.targets().set_callers_step(false);
+                let stop = Arc::new(Stop::default());
+                let (pool, stopped) = (Arc::clone(&pool), Arc::clone(&stop));
+                Some((stop, spawn("dolmen-upkeep", move || keep_up(&pool, &stopped))?))
+            }
+        };
+        Ok(Self { pool: Some(pool), upkeep, recoveries, root, _bulk: bulk })
+    }
+
+    /// The pool's directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// What opening found, by target.
+    #[must_use]
+    pub fn recoveries(&self) -> &[Recovery] {
+        &self.recoveries
+    }
+
+    /// One bounded piece of background work, for callers that have time to spare.
+    pub fn step(&self) -> Progress {
+        self.pool().step()
+    }
+
+    /// Makes everything durable, writes a last checkpoint and closes the targets.
+    ///
+    /// # Errors
+    /// The first target's that fails; the others are closed nevertheless.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn pool(&self) -> &Pool<Target> {
+        self.pool.as_ref().expect("the pool is there until it is closed, which takes it by value")
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        if let Some((stop, thread)) = self.upkeep.take() {
+            stop.wanted.store(true, Ordering::Release);
+            stop.wake.notify_all();
+            // Ignored: a panic of the thread was reported when it happened, and the targets are closed below.
+            let _ended = thread.join();
+        }
+        let Some(pool) = self.pool.take().and_then(Arc::into_inner) else { return Ok(()) };
+        let closed: Vec<_> = pool.into_stores().into_iter().map(Target::close).collect();
+        closed.into_iter().collect::<core::result::Result<(), _>>().map_err(Error::Store)
+    }
+}
+
+impl Drop for LocalPool {
+    fn drop(&mut self) {
+        // Ignored: whoever wants to know calls `close`; what was acknowledged is durable in any case.
+        let _closed = self.shut();
+    }
+}
+
+impl core::fmt::Debug for LocalPool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("LocalPool").field("dir", &self.root.path()).finish_non_exhaustive()
+    }
+}
+
+impl Transport for LocalPool {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        self.pool().call(request)
+    }
+
+    fn open_queue(&self) -> dolmen_types::Result<QueueId> {
+        self.pool().open_queue()
+    }
+
+    fn close_queue(&self, queue: QueueId) {
+        self.pool().close_queue(queue);
+    }
+
+    fn submit(&self, queue: QueueId, request: Request<'static>) {
+        self.pool().submit(queue, request);
+    }
+
+    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        self.pool().poll(queue, wait, out);
+    }
+}
+
+fn keep_up(pool: &Pool<Target>, stop: &Stop) {
+    while !stop.wanted.load(Ordering::Acquire) {
+        if pool.step() == Progress::Idle {
+            let resting = stop.rest.lock().unwrap_or_else(PoisonError::into_inner);
+            // A wake-up that comes before the wait costs one rest.
+            drop(stop.wake.wait_timeout(resting, REST));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The record of a pool: one small file in its directory, replaced in one step.
+//!
+//! Invariants: it starts with magic and format version and ends with the crc32c of what precedes; a record
+//! that does not is never used; unknown feature bits refuse the open.
+
+use crate::error::RecordFault;
+use dolmen_codec::bytes::{Reader, put_len};
+use dolmen_types::{Label, Uuid, crc32c, limits};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+const MAGIC: u64 = 0x4c4f_4f50_4d4c_4f44;
+const FORMAT: u32 = 1;
+/// No feature exists yet that a reader would have to know.
+const FEATURES: u32 = 0;
+const SUM_BYTES: usize = 4;
+const VOLATILE: u8 = 1;
+const BULK_DIR: u8 = 2;
+
+/// What must be the same each time a pool is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PoolRecord {
+    pub(crate) uuid: Uuid,
+    pub(crate) label: Option<Label>,
+    pub(crate) targets: u16,
+    /// Of one target.
+    pub(crate) capacity_bytes: u64,
+    pub(crate) small_value_bytes_max: u32,
+    pub(crate) log_segment_bytes: u32,
+    pub(crate) bulk_segment_bytes: u32,
+    pub(crate) checkpoint_log_bytes: u64,
+    pub(crate) memory_budget_bytes: u64,
+    pub(crate) volatile: bool,
+    pub(crate) bulk_dir: Option<PathBuf>,
+}
+
+impl PoolRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        out.extend_from_slice(&FEATURES.to_le_bytes());
+        out.extend_from_slice(self.uuid.as_bytes());
+        out.extend_from_slice(&self.targets.to_le_bytes());
+        let volatile = if self.volatile { VOLATILE } else { 0 };
+        out.push(volatile | if self.bulk_dir.is_some() { BULK_DIR } else { 0 });
+        out.extend_from_slice(&self.capacity_bytes.to_le_bytes());
+        out.extend_from_slice(&self.small_value_bytes_max.to_le_bytes());
+        out.extend_from_slice(&self.log_segment_bytes.to_le_bytes());
+        out.extend_from_slice(&self.bulk_segment_bytes.to_le_bytes());
+        out.extend_from_slice(&self.checkpoint_log_bytes.to_le_bytes());
+        out.extend_from_slice(&self.memory_budget_bytes.to_le_bytes());
+        let label = self.label.as_ref().map_or("", Label::as_str).as_bytes();
+        let bulk_dir = self.bulk_dir.as_ref().map_or(&[][..], |dir| dir.as_os_str().as_bytes());
+        for text in [label, bulk_dir] {
+            put_len(&mut out, text.len());
+            out.extend_from_slice(text);
+        }
+        out.extend_from_slice(&crc32c(&out).to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
+        let damaged = RecordFault::Damaged;
+        let body_len = bytes.len().checked_sub(SUM_BYTES).ok_or(damaged)?;
+        let (content, sum) = bytes.split_at(body_len);
+        let mut r = Reader::new(content);
+        if r.u64() != Some(MAGIC) || sum != crc32c(content).to_le_bytes() {
+            return Err(damaged);
+        }
+        let format = r.u32().ok_or(damaged)?;
+        let features = r.u32().ok_or(damaged)?;
+        if format != FORMAT || features & !FEATURES != 0 {
+            return Err(RecordFault::TooNew { format });
+        }
+        let record = decode_body(&mut r).ok_or(damaged)?;
+        let targets_ok = (1..=limits::TARGETS_MAX).contains(&usize::from(record.targets));
+        if targets_ok && r.remaining() == 0 { Ok(record) } else { Err(damaged) }
+    }
+}
+
+fn decode_body(r: &mut Reader<'_>) -> Option<PoolRecord> {
+    let (uuid, targets, flags) = (r.uuid()?, r.u16()?, r.u8()?);
+    let capacity_bytes = r.u64()?;
+    let (small_value_bytes_max, log_segment_bytes, bulk_segment_bytes) = (r.u32()?, r.u32()?, r.u32()?);
+    let (checkpoint_log_bytes, memory_budget_bytes) = (r.u64()?, r.u64()?);
+    let label_bytes = r.count(1)?;
+    let label = core::str::from_utf8(r.take(label_bytes)?).ok()?;
+    let label = if label.is_empty() { None } else { Some(Label::new(label).ok()?) };
+    let path_bytes = r.count(1)?;
+    let path = PathBuf::from(OsString::from_vec(r.take(path_bytes)?.to_vec()));
+    if flags & !(VOLATILE | BULK_DIR) != 0 {
+        return None;
+    }
+    Some(PoolRecord {
+        uuid,
+        label,
+        targets,
+        capacity_bytes,
+        small_value_bytes_max,
+        log_segment_bytes,
+        bulk_segment_bytes,
+        checkpoint_log_bytes,
+        memory_budget_bytes,
+        volatile: flags & VOLATILE != 0,
+        bulk_dir: (flags & BULK_DIR != 0).then_some(path),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> PoolRecord {
+        PoolRecord {
+            uuid: Uuid::from_u128(7),
+            label: Some(Label::new("tank").unwrap()),
+            targets: 4,
+            capacity_bytes: 1 << 40,
+            small_value_bytes_max: 4096,
+            log_segment_bytes: 1 << 26,
+            bulk_segment_bytes: 1 << 26,
+            checkpoint_log_bytes: 1 << 28,
+            memory_budget_bytes: 1 << 30,
+            volatile: true,
+            bulk_dir: Some(PathBuf::from("/bulk")),
+        }
+    }
+
+    #[test]
+    fn record_round_trips_and_any_damage_is_seen() {
+        let bytes = record().encode();
+        assert_eq!(PoolRecord::decode(&bytes), Ok(record()));
+        let plain = PoolRecord { label: None, volatile: false, bulk_dir: None, ..record() };
+        assert_eq!(PoolRecord::decode(&plain.encode()), Ok(plain));
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert_eq!(PoolRecord::decode(&bad), Err(RecordFault::Damaged), "byte {at}");
+            assert_eq!(PoolRecord::decode(&bytes[..at]), Err(RecordFault::Damaged), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_says_so() {
+        let mut bytes = record().encode();
+        bytes.truncate(bytes.len() - SUM_BYTES);
+        bytes[8] = 2;
+        bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+        assert_eq!(PoolRecord::decode(&bytes), Err(RecordFault::TooNew { format: 2 }));
+    }
+
+    #[test]
+    fn golden_head_of_a_record() {
+        assert_eq!(record().encode()[..16], *b"DOLMPOOL\x01\0\0\0\0\0\0\0");
+    }
+}
