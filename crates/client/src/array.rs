@@ -1,0 +1,380 @@
+//! A one-dimensional array in an object: chunks of records under integer dkeys, akey `0`.
+//!
+//! The size is that of the last record written; it is not stored anywhere.
+
+use crate::at::At;
+use crate::chunks::{self, Group, dkey_of};
+use crate::client::unexpected;
+use crate::container::Container;
+use crate::object::{Object, Page};
+use crate::tx::Tx;
+use dolmen_codec::verb::{FetchIod, NewValue, Payload, UpdateIod, Want};
+use dolmen_types::{
+    Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, limits,
+};
+use smallvec::SmallVec;
+
+/// The akey of all records and of the metadata.
+//= daos:src/client/array/dc_array.c akey '0', metadata under dkey 0
+const AKEY: &[u8] = b"0";
+const METADATA_DKEY: [u8; 8] = [0; 8];
+const METADATA_MAGIC: u64 = 0xdaca_55a9_daca_55a9;
+/// Chunks removed in one transaction when a large array is cut outside of one: well below
+/// `limits::TX_MUTATIONS_MAX` also when all of them lie on one target.
+const CHUNKS_CUT_MAX: usize = 16_384;
+
+/// An array; a cheap handle, `Send` and `Sync`.
+#[derive(Clone, Debug)]
+pub struct Array {
+    object: Object,
+    cell_bytes: u64,
+    chunk_records: u64,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ArrayRead {
+    /// Records below the end of the array, holes included (they read as zeros).
+    pub records: u64,
+    /// Records asked for beyond the end of the array (they read as zeros, too).
+    pub short_records: u64,
+}
+
+/// Size and age of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ArrayStat {
+    /// In records.
+    pub size: u64,
+    /// When the newest visible record was written; zero if there is none.
+    pub max_epoch: Epoch,
+}
+
+impl Array {
+    /// Creates an array: for `ObjectType::Array` cell and chunk size are stored in it, the other array types
+    /// leave them to the application.
+    ///
+    /// # Errors
+    /// `Exists` if the object holds an array's metadata already; `Invalid::ObjectId` unless the id is of an
+    /// array type; `Invalid::RecordSize` and `Invalid::Argument` for sizes out of range.
+    pub fn create(
+        cont: &Container,
+        at: At<'_>,
+        oid: Oid,
+        cell_bytes: u64,
+        chunk_records: u64,
+    ) -> Result<Self> {
+        let array = Self::handle(cont, oid, cell_bytes, chunk_records)?;
+        if array.object.object_type() == ObjectType::Array {
+            array.put_metadata(at, Cond::DKEY_INSERT)?;
+        }
+        Ok(array)
+    }
+
+    /// Opens an array that keeps its own sizes.
+    ///
+    /// # Errors
+    /// `NotFound` if it was not created; `Invalid::ObjectId` unless the id is of type `ObjectType::Array` and
+    /// the object holds an array's metadata.
+    pub fn open(cont: &Container, at: At<'_>, oid: Oid) -> Result<Self> {
+        if oid.object_type() != Some(ObjectType::Array) {
+            return Err(Invalid::ObjectId.into());
+        }
+        let object = cont.object(oid)?;
+        let mut buf = IoBuf::default();
+        object.get(at, &METADATA_DKEY, AKEY, &mut buf)?.ok_or(Error::NotFound)?;
+        let words: Vec<u64> =
+            buf.chunks_exact(8).filter_map(|w| w.try_into().ok().map(u64::from_le_bytes)).collect();
+        match words[..] {
+            [METADATA_MAGIC, cell_bytes, chunk_records] => Self::checked(object, cell_bytes, chunk_records),
+            _ => Err(Invalid::ObjectId.into()),
+        }
+    }
+
+    /// Opens an array whose sizes the application keeps; nothing is asked.
+    ///
+    /// # Errors
+    /// `Invalid::ObjectId` unless the id is of type `ArrayAttr` or `ArrayByte`; `Invalid::RecordSize` and
+    /// `Invalid::Argument` for sizes out of range.
+    pub fn open_with(cont: &Container, oid: Oid, cell_bytes: u64, chunk_records: u64) -> Result<Self> {
+        let array = Self::handle(cont, oid, cell_bytes, chunk_records)?;
+        if array.object.object_type() == ObjectType::Array {
+            Err(Invalid::ObjectId.into())
+        } else {
+            Ok(array)
+        }
+    }
+
+    fn handle(cont: &Container, oid: Oid, cell_bytes: u64, chunk_records: u64) -> Result<Self> {
+        Self::checked(cont.object(oid)?, cell_bytes, chunk_records)
+    }
+
+    fn checked(object: Object, cell_bytes: u64, chunk_records: u64) -> Result<Self> {
+        let object_type = object.object_type();
+        if !object_type.is_array() {
+            return Err(Invalid::ObjectId.into());
+        }
+        let bytes_only = object_type == ObjectType::ArrayByte;
+        if !(1..=limits::RECORD_BYTES_MAX).contains(&cell_bytes) || (bytes_only && cell_bytes != 1) {
+            return Err(Invalid::RecordSize.into());
+        }
+        if chunk_records == 0 {
+            return Err(Invalid::Argument.into());
+        }
+        Ok(Self { object, cell_bytes, chunk_records })
+    }
+
+    fn put_metadata(&self, at: At<'_>, cond: Cond) -> Result<Epoch> {
+        let words = [METADATA_MAGIC, self.cell_bytes, self.chunk_records];
+        let bytes: SmallVec<[u8; 24]> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let value = NewValue::Single(Payload::Ref(&bytes));
+        let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
+        self.object.update(at, &METADATA_DKEY, cond, &[iod])
+    }
+
+    /// The object that holds it.
+    #[must_use]
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Bytes a record.
+    #[must_use]
+    pub fn cell_bytes(&self) -> u64 {
+        self.cell_bytes
+    }
+
+    /// Records a chunk.
+    #[must_use]
+    pub fn chunk_records(&self) -> u64 {
+        self.chunk_records
+    }
+
+    /// Writes ranges of records from `data`, which holds them one after the other. Each chunk is written
+    /// atomically; for all together use a transaction.
+    ///
+    /// # Errors
+    /// `Invalid::Payload` if the length does not fit; `Invalid::Count` above `limits::EXTENTS_MAX` ranges;
+    /// those of [`Object::update`].
+    pub fn write(&self, at: At<'_>, ranges: &[Recx], data: &[u8]) -> Result<()> {
+        let groups = self.groups(ranges)?;
+        if groups.last().map_or(0, |last| last.buffer_start + last.records).checked_mul(self.cell_bytes)
+            != u64::try_from(data.len()).ok()
+        {
+            return Err(Invalid::Payload.into());
+        }
+        for group in groups {
+            let data = Payload::Ref(&data[self.bytes_of(&group)?]);
+            let value = NewValue::Array { record_bytes: self.cell_bytes, extents: group.extents, data };
+            let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
+            self.object.update(at, &dkey_of(group.chunk)?, Cond::NONE, &[iod])?;
+        }
+        Ok(())
+    }
+
+    /// Reads ranges of records into the start of `buf`, which grows if it is shorter; holes and what lies beyond
+    /// the end become zeros. Asks for the array's size only if the last record asked for is not there.
+    ///
+    /// # Errors
+    /// `Invalid::Count`; those of [`Object::fetch`].
+    pub fn read(&self, at: At<'_>, ranges: &[Recx], buf: &mut IoBuf) -> Result<ArrayRead> {
+        let filled = self.read_filled(at, ranges, buf)?;
+        let wanted: u64 = ranges.iter().map(|range| range.count).sum();
+        let last = ranges.iter().filter_map(|range| range.end()).max().unwrap_or(0);
+        if filled.iter().any(|f| f.end() == Some(last)) || wanted == 0 {
+            return Ok(ArrayRead { records: wanted, short_records: 0 });
+        }
+        let size = self.size(at)?;
+        let beyond =
+            |range: &Recx| range.index.saturating_add(range.count).saturating_sub(size).min(range.count);
+        let short_records = ranges.iter().map(beyond).sum();
+        Ok(ArrayRead { records: wanted - short_records, short_records })
+    }
+
+    /// As [`Array::read`], but says which records hold data and never asks for the size.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub fn read_filled(&self, at: At<'_>, ranges: &[Recx], buf: &mut IoBuf) -> Result<SmallVec<[Recx; 1]>> {
+        let groups = self.groups(ranges)?;
+        let len = groups.last().map_or(0, |last| last.buffer_start + last.records);
+        let len = len.checked_mul(self.cell_bytes).and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or(Invalid::Extent)?;
+        if buf.len() < len {
+            buf.set_len(len);
+        }
+        if let [group] = &groups[..] {
+            return self.read_group(at, group, buf);
+        }
+        let mut filled = SmallVec::new();
+        let mut part = IoBuf::default();
+        for group in &groups {
+            let bytes = self.bytes_of(group)?;
+            part.set_len(bytes.len());
+            filled.extend(self.read_group(at, group, &mut part)?);
+            buf[bytes].copy_from_slice(&part);
+        }
+        Ok(filled)
+    }
+
+    /// Reads one group into the start of `buf`, with zeros for holes; the records found, by their index in the
+    /// array.
+    fn read_group(&self, at: At<'_>, group: &Group, buf: &mut IoBuf) -> Result<SmallVec<[Recx; 1]>> {
+        let want = Want::Array { record_bytes: self.cell_bytes, extents: group.extents.clone() };
+        let iod = FetchIod { akey: Key::from_slice(AKEY), want };
+        let fetched = self.object.fetch(at, &dkey_of(group.chunk)?, Cond::NONE, &[iod], buf)?;
+        let mut filled = fetched.into_iter().next().ok_or_else(unexpected)?.filled;
+        let cell_len = usize::try_from(self.cell_bytes).map_err(|_| Invalid::RecordSize)?;
+        let byte_of =
+            |record: u64| usize::try_from(record).map_or(usize::MAX, |r| r.saturating_mul(cell_len));
+        chunks::holes(&group.extents, &filled, |hole| {
+            if let Some(bytes) = buf.get_mut(byte_of(hole.start)..byte_of(hole.end)) {
+                bytes.fill(0);
+            }
+        });
+        for recx in &mut filled {
+            recx.index += group.chunk * self.chunk_records;
+        }
+        Ok(filled)
+    }
+
+    /// Removes records: they read as holes.
+    ///
+    /// # Errors
+    /// `Invalid::Count`; those of [`Object::update`].
+    pub fn punch(&self, at: At<'_>, ranges: &[Recx]) -> Result<()> {
+        for group in self.groups(ranges)? {
+            self.object.punch_records(at, &dkey_of(group.chunk)?, AKEY, &group.extents)?;
+        }
+        Ok(())
+    }
+
+    /// The index of the last record plus one; 0 for an empty array.
+    ///
+    /// # Errors
+    /// Those of [`Object::query`].
+    pub fn size(&self, at: At<'_>) -> Result<u64> {
+        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+        let Some(found) = self.object.query(at, flags, &[], AKEY)? else { return Ok(0) };
+        let (Ok(dkey), Some(recx)) = (<[u8; 8]>::try_from(&found.dkey[..]), found.recx) else {
+            return Err(unexpected());
+        };
+        let chunk = u64::from_le_bytes(dkey).checked_sub(1).ok_or_else(unexpected)?;
+        let start = chunk.checked_mul(self.chunk_records).ok_or_else(unexpected)?;
+        recx.end().and_then(|end| start.checked_add(end)).ok_or_else(unexpected)
+    }
+
+    /// Size and the epoch of the newest visible record. Costs by the number of extents.
+    ///
+    /// # Errors
+    /// Those of [`Object::list_extents`].
+    pub fn stat(&self, at: At<'_>) -> Result<ArrayStat> {
+        let mut max_epoch = Epoch::ZERO;
+        let mut dkeys = Anchor::default();
+        while !dkeys.is_eof() {
+            for dkey in self.object.list_dkeys(at, &mut dkeys, Page::default())?.iter() {
+                let mut extents = Anchor::default();
+                while !extents.is_eof() {
+                    let listed = self.object.list_extents(at, dkey, AKEY, &mut extents, 1024)?;
+                    max_epoch =
+                        listed.iter().filter(|e| !e.single).map(|e| e.epoch).fold(max_epoch, Epoch::max);
+                }
+            }
+        }
+        Ok(ArrayStat { size: self.size(at)?, max_epoch })
+    }
+
+    /// Cuts the array or makes it longer, so that [`Array::size`] is `size`: what lies beyond is removed, and the
+    /// last record is written with zeros if it is not there.
+    ///
+    /// Atomic; but cutting more than 16,384 chunks at [`At::Latest`] removes them from the end in several steps.
+    ///
+    /// # Errors
+    /// `Invalid::Count` if more chunks must go than a transaction holds; those of [`Object::update`].
+    pub fn set_size(&self, at: At<'_>, size: u64) -> Result<()> {
+        let cont = self.object.container();
+        if let Some(tx) = cont.write_tx(at)? {
+            return self.set_size_in(tx, size);
+        }
+        let mut beyond = self.chunks_beyond(At::Latest, size)?;
+        while size > 0 && beyond.len() > CHUNKS_CUT_MAX {
+            let cut = beyond.split_off(beyond.len() - CHUNKS_CUT_MAX);
+            cont.transact(|tx| self.punch_chunks(tx, &cut))?;
+        }
+        cont.transact(|tx| self.set_size_in(tx, size))
+    }
+
+    fn set_size_in(&self, tx: &Tx, size: u64) -> Result<()> {
+        let at = At::Tx(tx);
+        let Some(last) = size.checked_sub(1) else { return self.empty(tx) };
+        if self.size(at)? > size {
+            self.punch_chunks(tx, &self.chunks_beyond(at, size)?)?;
+            let (chunk, inner) = (last / self.chunk_records, last % self.chunk_records);
+            if inner + 1 < self.chunk_records {
+                let tail = Recx::new(inner + 1, self.chunk_records - inner - 1);
+                self.object.punch_records(at, &dkey_of(chunk)?, AKEY, &[tail])?;
+            }
+        }
+        let mut buf = IoBuf::default();
+        if self.read_filled(at, &[Recx::new(last, 1)], &mut buf)?.is_empty() {
+            let len = usize::try_from(self.cell_bytes).map_err(|_| Invalid::RecordSize)?;
+            self.write(at, &[Recx::new(last, 1)], &buf[..len])?;
+        }
+        Ok(())
+    }
+
+    /// Removes every record but keeps the metadata.
+    fn empty(&self, tx: &Tx) -> Result<()> {
+        let at = At::Tx(tx);
+        self.object.punch(at, Cond::NONE)?;
+        if self.object.object_type() == ObjectType::Array {
+            self.put_metadata(at, Cond::NONE)?;
+        }
+        Ok(())
+    }
+
+    fn punch_chunks(&self, tx: &Tx, dkeys: &[u64]) -> Result<()> {
+        for dkey in dkeys {
+            self.object.punch_dkey(At::Tx(tx), &dkey.to_le_bytes(), Cond::NONE)?;
+        }
+        Ok(())
+    }
+
+    /// Dkeys of the chunks that lie wholly beyond `size`, ascending.
+    fn chunks_beyond(&self, at: At<'_>, size: u64) -> Result<Vec<u64>> {
+        let first = size.div_ceil(self.chunk_records).checked_add(1).ok_or(Invalid::Extent)?;
+        let mut found = Vec::new();
+        let mut anchor = Anchor::default();
+        while !anchor.is_eof() {
+            let keys = self.object.list_dkeys(at, &mut anchor, Page::default())?;
+            let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
+            found.extend(numbers.filter(|&dkey| dkey >= first));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Removes the array with its metadata.
+    ///
+    /// # Errors
+    /// Those of [`Object::punch`].
+    pub fn destroy(&self, at: At<'_>) -> Result<()> {
+        self.object.punch(at, Cond::NONE).map(|_| ())
+    }
+
+    fn groups(&self, ranges: &[Recx]) -> Result<SmallVec<[Group; 1]>> {
+        if ranges.len() > limits::EXTENTS_MAX {
+            return Err(Invalid::Count.into());
+        }
+        Ok(chunks::groups(ranges, self.chunk_records)?)
+    }
+
+    /// The bytes of a group in the caller's buffer.
+    fn bytes_of(&self, group: &Group) -> Result<core::ops::Range<usize>> {
+        let byte =
+            |record: u64| record.checked_mul(self.cell_bytes).and_then(|byte| usize::try_from(byte).ok());
+        match (byte(group.buffer_start), byte(group.buffer_start + group.records)) {
+            (Some(start), Some(end)) => Ok(start..end),
+            _ => Err(Invalid::Extent.into()),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One client of one pool: who asks, the map it asks by, and the one place where requests are repeated.
+//!
+//! Invariants: a request keeps its id when it is repeated; the packed map only ever gets a newer version.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use dolmen_codec::pool::{PoolInfo, PoolReply, PoolVerb};
+use dolmen_codec::verb::Reply;
+use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_env::{Clock, Rng};
+use dolmen_types::{Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Repeats after a stale pool map. Each repeat has fetched the map anew, so more than a few mean that the map
+/// changes faster than a request travels.
+const STALE_REPEATS_MAX: u32 = 8;
+/// Repeats while another client's transaction is undecided. With the pauses below they cover the time that a
+/// commit takes even when its coordinator flushes to a slow disk.
+const IN_DOUBT_REPEATS_MAX: u32 = 64;
+/// The first pause is drawn below this; each next one below twice as much.
+const PAUSE_BASE_NS: u64 = 2_000;
+/// Doublings of the pause: 2 us << 9 is about a millisecond.
+const PAUSE_DOUBLINGS_MAX: u32 = 9;
+/// Yields in one pause, so that it ends under a clock that stands still.
+const PAUSE_YIELDS_MAX: u32 = 1_000;
+/// `EPROTO`: an answer that does not belong to its question.
+const ERRNO_PROTOCOL: i32 = 71;
+
+/// What placement needs of a pool map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MapView {
+    pub(crate) version: u32,
+    pub(crate) target_count: u16,
+}
+
+impl MapView {
+    fn of(info: &PoolInfo) -> Self {
+        let target_count = u16::try_from(info.map.targets.len()).unwrap_or(u16::MAX);
+        Self { version: info.map.version, target_count }
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.version) << 16 | u64::from(self.target_count)
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let [a, b, c, d, e, f, ..] = packed.to_le_bytes();
+        Self { version: u32::from_le_bytes([c, d, e, f]), target_count: u16::from_le_bytes([a, b]) }
+    }
+}
+
+/// The state that all handles of a client share.
+pub(crate) struct Core {
+    transport: Arc<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    client: u128,
+    cred: Credentials,
+    job: u64,
+    tenant: u32,
+    timeout_ns: u64,
+    sequence: AtomicU64,
+    map: AtomicU64,
+    /// Guards the generator of pauses and UUIDs; taken alone, never on the way of a request that succeeds.
+    rng: Mutex<Rng>,
+}
+
+/// Who a client is and how it waits; given by the caller, never read from the process's environment.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The caller.
+    pub cred: Credentials,
+    /// The batch job, for accounting; 0 for none.
+    pub job: u64,
+    /// The tenant, for quality of service.
+    pub tenant: u32,
+    /// How long a request may wait before it is begun, in nanoseconds; 0 for as long as it takes.
+    pub timeout_ns: u64,
+    /// Source of deadlines and pauses.
+    pub clock: Arc<dyn Clock>,
+    /// Source of the client's id, of container UUIDs and of the jitter of pauses.
+    pub rng: Rng,
+}
+
+impl Options {
+    /// The machine's clock and entropy; no job, no tenant, no time limit.
+    ///
+    /// # Errors
+    /// `Io` if the system has no entropy to give.
+    pub fn new(cred: Credentials) -> Result<Self> {
+        let no_entropy = |_: dolmen_env::Error| Error::Io { target: TargetNo(0), errno: 5 };
+        let rng = Rng::from_entropy().map_err(no_entropy)?;
+        Ok(Self { cred, job: 0, tenant: 0, timeout_ns: 0, clock: Arc::new(dolmen_env::RealClock), rng })
+    }
+}
+
+impl Core {
+    pub(crate) fn connect(transport: Arc<dyn Transport>, options: Options) -> Result<Arc<Self>> {
+        let Options { cred, job, tenant, timeout_ns, clock, mut rng } = options;
+        let core = Self {
+            transport,
+            clock,
+            client: rng.next_u128(),
+            cred,
+            job,
+            tenant,
+            timeout_ns,
+            sequence: AtomicU64::new(1),
+            map: AtomicU64::new(0),
+            rng: Mutex::new(rng),
+        };
+        core.query()?;
+        Ok(Arc::new(core))
+    }
+
+    pub(crate) fn transport(&self) -> &Arc<dyn Transport> {
+        &self.transport
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn client(&self) -> u128 {
+        self.client
+    }
+
+    pub(crate) fn random_u128(&self) -> u128 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u128()
+    }
+
+    #[inline]
+    pub(crate) fn map(&self) -> MapView {
+        MapView::unpack(self.map.load(Ordering::Acquire))
+    }
+
+    /// An id for a request that changes something.
+    #[inline]
+    pub(crate) fn mutation_id(&self) -> RequestId {
+        RequestId { client: self.client, sequence: self.sequence.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// The id of a request that changes nothing: no target needs to remember its result.
+    #[inline]
+    pub(crate) fn read_id(&self) -> RequestId {
+        RequestId { client: self.client, sequence: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn head(&self, id: RequestId, map_version: u32) -> Head {
+        let deadline_ns = match self.timeout_ns {
+            0 => 0,
+            timeout_ns => self.clock.now_ns().saturating_add(timeout_ns),
+        };
+        Head { id, deadline_ns, map_version, job: self.job, tenant: self.tenant, cred: self.cred }
+    }
+
+    /// Asks, and asks again after a stale map or while a transaction stands in the way. `make` builds the
+    /// question for a map, with `buf` in it if it is a fetch; `buf` is back when this returns.
+    #[inline]
+    pub(crate) fn ask<'a>(
+        &self,
+        id: RequestId,
+        buf: &mut IoBuf,
+        mut make: impl FnMut(MapView, IoBuf) -> Result<Ask<'a>>,
+    ) -> Result<Answer> {
+        let mut repeats = 0;
+        loop {
+            let map = self.map();
+            let ask = make(map, core::mem::take(buf))?;
+            let request = Request { token: 0, head: self.head(id, map.version), ask };
+            let outcome = self.transport.call(request);
+            if let Some(back) = outcome.buf {
+                *buf = back;
+            }
+            match outcome.result {
+                Ok(answer) => return Ok(answer),
+                Err(error) => self.recover(error, &mut repeats)?,
+            }
+        }
+    }
+
+    /// Asks one target something that brings no buffer.
+    #[inline]
+    pub(crate) fn ask_target<'a>(
+        &self,
+        id: RequestId,
+        mut make: impl FnMut(MapView) -> Result<Ask<'a>>,
+    ) -> Result<Reply> {
+        match self.ask(id, &mut IoBuf::default(), |map, _| make(map))? {
+            Answer::Target(reply) => Ok(reply),
+            Answer::Pool(_) => Err(unexpected()),
+        }
+    }
+
+    /// Asks the pool's service.
+    pub(crate) fn ask_pool<'a>(
+        &self,
+        id: RequestId,
+        mut make: impl FnMut() -> PoolVerb<'a>,
+    ) -> Result<PoolReply> {
+        match self.ask(id, &mut IoBuf::default(), |_, _| Ok(Ask::Pool(make())))? {
+            Answer::Pool(reply) => Ok(reply),
+            Answer::Target(_) => Err(unexpected()),
+        }
+    }
+
+    /// Fetches the pool's map and takes it over.
+    pub(crate) fn query(&self) -> Result<PoolInfo> {
+        let head = self.head(self.read_id(), self.map().version);
+        let request = Request { token: 0, head, ask: Ask::Pool(PoolVerb::Query) };
+        match self.transport.call(request).result? {
+            Answer::Pool(PoolReply::Pool(info)) => {
+                self.map.fetch_max(MapView::of(&info).pack(), Ordering::AcqRel);
+                Ok(info)
+            }
+            Answer::Pool(_) | Answer::Target(_) => Err(unexpected()),
+        }
+    }
+
+    /// Makes a repeat of a failed request worthwhile, or returns its error.
+    #[cold]
+    fn recover(&self, error: Error, repeats: &mut u32) -> Result<()> {
+        *repeats += 1;
+        match error {
+            Error::StaleMap { .. } if *repeats <= STALE_REPEATS_MAX => self.query().map(|_| ()),
+            Error::InDoubt { .. } if *repeats <= IN_DOUBT_REPEATS_MAX => {
+                self.pause(*repeats);
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Lets others run for a random time that grows with `repeats`.
+    pub(crate) fn pause(&self, repeats: u32) {
+        let bound = PAUSE_BASE_NS << repeats.min(PAUSE_DOUBLINGS_MAX);
+        let pause_ns = self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(bound);
+        let end = self.clock.monotonic_ns().saturating_add(pause_ns);
+        let mut yields = 0;
+        while self.clock.monotonic_ns() < end && yields < PAUSE_YIELDS_MAX {
+            std::thread::yield_now();
+            yields += 1;
+        }
+    }
+}
+
+/// An answer of another kind than the question's: the other side speaks another protocol.
+pub(crate) fn unexpected() -> Error {
+    Error::Io { target: TargetNo(0), errno: ERRNO_PROTOCOL }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_map_packs_to_a_larger_number() {
+        let old = MapView { version: 7, target_count: 900 };
+        let new = MapView { version: 8, target_count: 3 };
+        assert!(new.pack() > old.pack());
+        assert_eq!((MapView::unpack(old.pack()), MapView::unpack(new.pack())), (old, new));
+    }
+}

@@ -1,0 +1,337 @@
+//! An open container: properties, attributes, snapshots, object ids, transactions.
+
+use crate::at::At;
+use crate::client::{Core, unexpected};
+use crate::object::Object;
+use crate::oids::Oids;
+use crate::pool::{attr, attr_names, done};
+use crate::tx::Tx;
+use crate::walk::{ChangeWalk, ObjectWalk};
+use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_codec::order::HashKey;
+use dolmen_codec::pool::{ContHandle, ContInfo, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::verb::ReadAt;
+use dolmen_types::{
+    ContNo, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props, Result,
+    Uuid,
+};
+use std::sync::Arc;
+
+/// An open container, or a read-only view of one at an epoch.
+///
+/// A cheap handle, `Send` and `Sync`; clones share one open handle, which is given back by
+/// [`Container::close`] or with the last of them.
+#[derive(Clone)]
+pub struct Container {
+    shared: Arc<Shared>,
+    view: Option<Epoch>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    handle: ContHandle,
+    oids: Oids,
+    closed: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            // Ignored: nobody is left to tell, and a pool that is gone has no handles.
+            let _closed = done(&self.core, || PoolVerb::ContClose(self.handle.no));
+        }
+    }
+}
+
+impl Container {
+    pub(crate) fn new(core: Arc<Core>, handle: ContHandle) -> Self {
+        let shared = Shared { core, handle, oids: Oids::default(), closed: AtomicBool::new(false) };
+        Self { shared: Arc::new(shared), view: None }
+    }
+
+    /// Gives the handle back; other clones must not be used any more, and their last one does nothing then.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn close(self) -> Result<()> {
+        if self.shared.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.done(|| PoolVerb::ContClose(self.no()))
+    }
+
+    /// Its number in the pool.
+    #[must_use]
+    pub fn no(&self) -> ContNo {
+        self.shared.handle.no
+    }
+
+    /// Its UUID.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.shared.handle.uuid
+    }
+
+    /// Its label when it was opened.
+    #[must_use]
+    pub fn label(&self) -> Option<&Label> {
+        self.shared.handle.label.as_ref()
+    }
+
+    /// Its properties when it was opened.
+    #[must_use]
+    pub fn opened_props(&self) -> &Props {
+        &self.shared.handle.props
+    }
+
+    /// Everything about it, usage over all targets included.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn query(&self) -> Result<ContInfo> {
+        match self.core().ask_pool(self.core().read_id(), || PoolVerb::ContQuery(self.no()))? {
+            PoolReply::ContInfo(info) => Ok(*info),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Current properties; an empty list asks for all.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn props(&self, wanted: &[PropId]) -> Result<Props> {
+        let make = || PoolVerb::ContProps(self.no(), wanted.to_vec());
+        match self.core().ask_pool(self.core().read_id(), make)? {
+            PoolReply::Props(props) => Ok(props),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sets properties.
+    ///
+    /// # Errors
+    /// `Invalid::Property`; `Exists` if a label is taken.
+    pub fn set_props(&self, props: &Props) -> Result<()> {
+        self.done(|| PoolVerb::ContSetProps(self.no(), props.clone()))
+    }
+
+    /// Sets user attributes.
+    ///
+    /// # Errors
+    /// `Invalid::Name`, `Invalid::Count`.
+    pub fn set_attrs(&self, attrs: &[(String, Vec<u8>)]) -> Result<()> {
+        self.done(|| PoolVerb::SetAttrs(Some(self.no()), attrs.to_vec()))
+    }
+
+    /// Reads a user attribute.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not set.
+    pub fn attr(&self, name: &str) -> Result<Vec<u8>> {
+        attr(self.core(), || PoolVerb::Attr(Some(self.no()), name.to_owned()))
+    }
+
+    /// Names of the user attributes, sorted.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn attr_names(&self) -> Result<Vec<String>> {
+        attr_names(self.core(), || PoolVerb::AttrNames(Some(self.no())))
+    }
+
+    /// Removes user attributes.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn remove_attrs(&self, names: &[String]) -> Result<()> {
+        self.done(|| PoolVerb::RemoveAttrs(Some(self.no()), names.to_vec()))
+    }
+
+    /// Keeps the state of now; what was acknowledged before is in it, what begins later is not.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `Invalid::Name`.
+    pub fn create_snapshot(&self, name: Option<&str>) -> Result<Epoch> {
+        self.epoch(|| PoolVerb::SnapCreate(self.no(), name.map(str::to_owned)))
+    }
+
+    /// Snapshots in order of epoch.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        match self.core().ask_pool(self.core().read_id(), || PoolVerb::SnapList(self.no()))? {
+            PoolReply::Snapshots(snapshots) => Ok(snapshots),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Destroys a snapshot; what only it kept goes with the next aggregation.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none at this epoch.
+    pub fn destroy_snapshot(&self, epoch: Epoch) -> Result<()> {
+        self.done(|| PoolVerb::SnapDestroy(self.no(), epoch))
+    }
+
+    /// Returns the container to a snapshot. What was written since stays readable at its own epochs.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no snapshot at this epoch.
+    pub fn rollback(&self, epoch: Epoch) -> Result<Epoch> {
+        self.epoch(|| PoolVerb::Rollback(self.no(), epoch))
+    }
+
+    /// Values that differ between two kept states, older first.
+    #[must_use]
+    pub fn diff(&self, from: Epoch, to: Epoch) -> ChangeWalk {
+        ChangeWalk::new(self.clone(), from, to)
+    }
+
+    /// Frees versions that no reader can see, up to `epoch` (zero: as far as possible), and returns how many.
+    ///
+    /// # Errors
+    /// Those of the transport and of the targets.
+    pub fn aggregate(&self, epoch: Epoch) -> Result<u64> {
+        let make = || PoolVerb::Aggregate(self.no(), epoch);
+        match self.core().ask_pool(self.core().mutation_id(), make)? {
+            PoolReply::Aggregated(freed) => Ok(freed),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The same container as it was at `epoch`: [`At::Latest`] means that epoch, and writes are refused with
+    /// `NoPermission`. Reads fail with `EpochGone` if aggregation has passed the epoch and no snapshot keeps it.
+    #[must_use]
+    pub fn at(&self, epoch: Epoch) -> Self {
+        Self { shared: Arc::clone(&self.shared), view: Some(epoch) }
+    }
+
+    /// The epoch of a view made by [`Container::at`].
+    #[must_use]
+    pub fn view_epoch(&self) -> Option<Epoch> {
+        self.view
+    }
+
+    /// A new object id, unique in the container. The automatic class is chosen and "as many groups as fit"
+    /// is fixed for the targets of now.
+    ///
+    /// # Errors
+    /// `Invalid::ObjectId` for a class that asks for more than one copy (not available yet), also when the
+    /// container's redundancy factor does.
+    //= daos:src/object/cli_obj.c daos_obj_generate_oid
+    pub fn new_oid(&self, object_type: ObjectType, class: ObjectClass) -> Result<Oid> {
+        let class = self.resolve(object_type, class)?;
+        let number = self.shared.oids.next(self.core(), self.no())?;
+        Ok(Oid::new(object_type, class, 0, number))
+    }
+
+    /// An object id from 96 bits of the caller, who answers for their uniqueness.
+    ///
+    /// # Errors
+    /// As [`Container::new_oid`].
+    pub fn oid(
+        &self,
+        object_type: ObjectType,
+        class: ObjectClass,
+        user_hi: u32,
+        user_lo: u64,
+    ) -> Result<Oid> {
+        Ok(Oid::new(object_type, self.resolve(object_type, class)?, user_hi, user_lo))
+    }
+
+    fn resolve(&self, object_type: ObjectType, class: ObjectClass) -> Result<ObjectClass> {
+        let factor = match self.opened_props().get(&PropId::CO_REDUN_FAC) {
+            Some(PropValue::Number(factor)) => *factor,
+            None => 0,
+            Some(_) => return Err(Invalid::Property.into()),
+        };
+        let target_count = self.core().map().target_count;
+        Ok(dolmen_layout::resolve_class(class, object_type, factor, target_count)?)
+    }
+
+    /// A handle on an object; nothing is asked, the object need not exist.
+    ///
+    /// # Errors
+    /// `Invalid::ObjectId` if the id names no type or a class that cannot be placed.
+    pub fn object(&self, oid: Oid) -> Result<Object> {
+        Object::new(self.clone(), oid)
+    }
+
+    /// All objects that exist at `at`, each once.
+    #[must_use]
+    pub fn objects(&self, at: Option<Epoch>) -> ObjectWalk {
+        ObjectWalk::new(self.clone(), at.or(self.view))
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `NoPermission` in a view made by [`Container::at`]; those of the transport.
+    pub fn begin(&self) -> Result<Tx> {
+        Tx::begin(self.clone())
+    }
+
+    /// Runs `body` in a transaction and commits it; again from the start, with a pause that grows, when it
+    /// conflicts with others. `body` may run several times and must not keep what it read in a failed run.
+    ///
+    /// # Errors
+    /// What `body` returns; the transaction is aborted then. `TxRestart` after 64 conflicts in a row.
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        body: impl FnMut(&Tx) -> core::result::Result<T, E>,
+    ) -> core::result::Result<T, E> {
+        crate::tx::transact(self, body)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.shared.core
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    pub(crate) fn hash_key(&self) -> HashKey {
+        self.shared.handle.hash_key
+    }
+
+    /// The epoch that reads at `at` have, outside of transactions.
+    #[inline]
+    pub(crate) fn read_epoch(&self, at: At<'_>) -> Result<ReadAt> {
+        match (at, self.view) {
+            (At::Latest, None) => Ok(ReadAt::Latest),
+            (At::Latest, Some(epoch)) | (At::Snapshot(epoch), _) => Ok(ReadAt::Epoch(epoch)),
+            (At::Tx(tx), None) if tx.is_of(self) => tx.read_epoch(),
+            (At::Tx(_), _) => Err(Invalid::Argument.into()),
+        }
+    }
+
+    /// The transaction that writes at `at` go to; `None` if they commit at once.
+    #[inline]
+    pub(crate) fn write_tx<'t>(&self, at: At<'t>) -> Result<Option<&'t Tx>> {
+        match (at, self.view) {
+            (At::Latest, None) => Ok(None),
+            (At::Tx(tx), None) if tx.is_of(self) => Ok(Some(tx)),
+            (At::Tx(_), None) => Err(Invalid::Argument.into()),
+            (At::Snapshot(_), _) | (_, Some(_)) => Err(Error::NoPermission),
+        }
+    }
+
+    fn epoch(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<Epoch> {
+        match self.core().ask_pool(self.core().mutation_id(), make)? {
+            PoolReply::Epoch(epoch) => Ok(epoch),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn done(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
+        done(self.core(), make)
+    }
+}
+
+impl core::fmt::Debug for Container {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Container").field("handle", &self.shared.handle).field("view", &self.view).finish()
+    }
+}

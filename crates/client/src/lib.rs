@@ -1,0 +1,49 @@
+//! The client of a pool: pools, containers, objects, arrays, key-values, transactions, events.
+//!
+//! A client reaches whatever serves a pool through [`Transport`] and never learns what that is. It computes
+//! where each shard lies, splits what is too large for one request, repeats requests after a newer pool map,
+//! and holds the writes of a transaction until its commit.
+//!
+//! - [`Pool`], [`Container`], [`Object`]: handles, cheap to clone, `Send` and `Sync`. An object's handle is
+//!   local: opening and closing asks nobody.
+//! - [`At`] says when an operation reads or writes: now, in a transaction, or in a snapshot.
+//! - [`Array`] and [`Kv`] are the two flat forms of an object, laid out as DAOS lays them out.
+//! - [`Tx`] is a serialisable transaction that sees its own writes; [`Container::transact`] repeats one until
+//!   it meets no conflict.
+//!
+//! All operations fail with [`Error`]; a call says only which errors a caller acts on.
+
+mod array;
+mod at;
+mod chunks;
+mod client;
+mod container;
+mod kv;
+mod listing;
+mod object;
+mod oids;
+mod pool;
+mod split;
+mod tx;
+mod walk;
+
+pub use array::{Array, ArrayRead, ArrayStat};
+pub use at::At;
+pub use client::Options;
+pub use container::Container;
+pub use kv::{Kv, PutCond};
+pub use object::{Fetched, Object, Page};
+pub use pool::Pool;
+pub use tx::Tx;
+pub use walk::{ChangeWalk, ObjectWalk};
+
+pub use dolmen_codec::Transport;
+pub use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, Snapshot};
+pub use dolmen_codec::verb::{
+    Audit, Change, ChangeKind, FetchIod, FetchedIod, Finding, Found, ListedExtent, NewValue, PackedKeys,
+    Payload, SpaceReport, UpdateIod, Usage, Want,
+};
+pub use dolmen_types::{
+    Anchor, Cond, Credentials, Epoch, Error, Invalid, IoBuf, Key, Label, ObjectClass, ObjectType, Oid,
+    PropId, PropValue, Props, QueryFlags, Recx, Result, Uuid,
+};

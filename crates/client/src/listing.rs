@@ -1,0 +1,273 @@
+//! Enumerations and key queries over the shards of an object.
+//!
+//! Invariants: an anchor carries the shard being listed and that target's own position in it.
+
+use crate::at::At;
+use crate::client::unexpected;
+use crate::object::{Object, Page};
+use crate::tx::merge;
+use dolmen_codec::Ask;
+use dolmen_codec::verb::{
+    Found, List, ListWhat, Listed, ListedExtent, PackedKeys, Query, ReadAt, Reply, Verb,
+};
+use dolmen_types::{Anchor, Invalid, Key, KeyKind, QueryFlags, Result};
+
+pub(crate) fn dkeys(object: &Object, at: At<'_>, anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
+    let read_at = object.container().read_epoch(at)?;
+    loop {
+        let keys = match at {
+            At::Tx(tx) if tx.touches(object.oid()) => merge::dkeys(tx, object, anchor, page)?,
+            _ => dkeys_of_shard(object, read_at, anchor, page)?,
+        };
+        if !keys.is_empty() || anchor.is_eof() {
+            return Ok(keys);
+        }
+    }
+}
+
+/// One step in the anchor's shard; the anchor goes on to the next shard when this one is exhausted.
+pub(crate) fn dkeys_of_shard(
+    object: &Object,
+    at: ReadAt,
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
+    let shard = anchor.shard;
+    let keys = dkeys_of_target(object, at, anchor, page)?;
+    anchor.shard = shard;
+    go_on(object, anchor);
+    Ok(keys)
+}
+
+/// One step in the anchor's shard; the anchor is left as the target gave it.
+pub(crate) fn dkeys_of_target(
+    object: &Object,
+    at: ReadAt,
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
+    keys(object, Where::Shard(anchor.shard), ListWhat::Dkeys(object.oid()), at, anchor, page)
+}
+
+/// Turns the end of a shard into the start of the next one, if there is one.
+pub(crate) fn go_on(object: &Object, anchor: &mut Anchor) {
+    let shard = anchor.shard;
+    if anchor.is_eof()
+        && let Some(next) = object.layout().shard_after(shard)
+    {
+        *anchor = Anchor::default();
+        anchor.shard = next;
+    }
+}
+
+pub(crate) fn akeys(
+    object: &Object,
+    at: At<'_>,
+    dkey: &[u8],
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
+    let read_at = object.container().read_epoch(at)?;
+    loop {
+        let keys = match at {
+            At::Tx(tx) if tx.touches(object.oid()) => merge::akeys(tx, object, dkey, anchor, page)?,
+            _ => akeys_base(object, read_at, dkey, anchor, page)?,
+        };
+        if !keys.is_empty() || anchor.is_eof() {
+            return Ok(keys);
+        }
+    }
+}
+
+pub(crate) fn akeys_base(
+    object: &Object,
+    at: ReadAt,
+    dkey: &[u8],
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
+    let what = ListWhat::Akeys(object.oid(), Key::from_slice(dkey));
+    keys(object, Where::Dkey(dkey), what, at, anchor, page)
+}
+
+pub(crate) fn extents(
+    object: &Object,
+    at: At<'_>,
+    dkey: &[u8],
+    akey: &[u8],
+    anchor: &mut Anchor,
+    items_max: u32,
+) -> Result<Vec<ListedExtent>> {
+    let read_at = object.container().read_epoch(at)?;
+    loop {
+        let extents = match at {
+            At::Tx(tx) if tx.touches(object.oid()) => {
+                merge::extents(tx, object, dkey, akey, anchor, items_max)?
+            }
+            _ => extents_base(object, read_at, dkey, akey, anchor, items_max)?,
+        };
+        if !extents.is_empty() || anchor.is_eof() {
+            return Ok(extents);
+        }
+    }
+}
+
+pub(crate) fn extents_base(
+    object: &Object,
+    at: ReadAt,
+    dkey: &[u8],
+    akey: &[u8],
+    anchor: &mut Anchor,
+    items_max: u32,
+) -> Result<Vec<ListedExtent>> {
+    let what = ListWhat::Extents(object.oid(), Key::from_slice(dkey), Key::from_slice(akey));
+    let page = Page { items_max, bytes_max: u32::MAX };
+    match list(object, Where::Dkey(dkey), &what, at, anchor, page)? {
+        Listed::Extents(extents) => Ok(extents),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Which of the object's targets is asked.
+#[derive(Clone, Copy)]
+enum Where<'a> {
+    Shard(u16),
+    Dkey(&'a [u8]),
+}
+
+fn keys(
+    object: &Object,
+    at_target: Where<'_>,
+    what: ListWhat,
+    at: ReadAt,
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
+    match list(object, at_target, &what, at, anchor, page)? {
+        Listed::Keys(keys) => Ok(keys),
+        _ => Err(unexpected()),
+    }
+}
+
+fn list(
+    object: &Object,
+    at_target: Where<'_>,
+    what: &ListWhat,
+    at: ReadAt,
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<Listed> {
+    let cont = object.container();
+    // The shard is the client's; a target sees only the position that it gave itself.
+    let mut inner = *anchor;
+    inner.shard = 0;
+    let reply = cont.core().ask_target(cont.core().read_id(), |map| {
+        let target = match at_target {
+            Where::Shard(shard) => object.shard_target(map, shard)?,
+            Where::Dkey(dkey) => object.target(map, dkey)?,
+        };
+        let Page { items_max, bytes_max } = page;
+        let list = List { what: what.clone(), anchor: inner, items_max, bytes_max, at };
+        Ok(Ask::Target(target, cont.no(), Verb::List(list)))
+    })?;
+    match reply {
+        Reply::Listed(listed, next) => {
+            *anchor = next;
+            Ok(listed)
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+pub(crate) fn query(
+    object: &Object,
+    at: At<'_>,
+    flags: QueryFlags,
+    dkey: &[u8],
+    akey: &[u8],
+) -> Result<Option<Found>> {
+    match at {
+        At::Tx(tx) if tx.touches(object.oid()) => merge::query(tx, object, flags, dkey, akey),
+        _ => query_base(object, object.container().read_epoch(at)?, flags, dkey, akey),
+    }
+}
+
+/// The answer of the dkey's shard, or the best one of all shards if the dkey is asked for.
+pub(crate) fn query_base(
+    object: &Object,
+    at: ReadAt,
+    flags: QueryFlags,
+    dkey: &[u8],
+    akey: &[u8],
+) -> Result<Option<Found>> {
+    if !flags.has(QueryFlags::DKEY) {
+        return query_shard(object, Where::Dkey(dkey), at, flags, dkey, akey);
+    }
+    let mut best: Option<Found> = None;
+    let mut shard = Some(0);
+    while let Some(number) = shard {
+        let found = query_shard(object, Where::Shard(number), at, flags, dkey, akey)?;
+        best = better(object, flags, best, found);
+        shard = object.layout().shard_after(number);
+    }
+    Ok(best)
+}
+
+/// The one of two answers that has the larger (or smaller) dkey.
+pub(crate) fn better(
+    object: &Object,
+    flags: QueryFlags,
+    a: Option<Found>,
+    b: Option<Found>,
+) -> Option<Found> {
+    let (Some(left), Some(right)) = (&a, &b) else { return a.or(b) };
+    let order = compare(object.object_type().dkey_kind(), &left.dkey, &right.dkey);
+    if order.is_lt() == flags.has(QueryFlags::MAX) { b } else { a }
+}
+
+/// The order by value of integer and lexical keys.
+pub(crate) fn compare(kind: KeyKind, a: &[u8], b: &[u8]) -> core::cmp::Ordering {
+    match (kind, <[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
+        (KeyKind::Uint64, Ok(a), Ok(b)) => u64::from_le_bytes(a).cmp(&u64::from_le_bytes(b)),
+        _ => a.cmp(b),
+    }
+}
+
+fn query_shard(
+    object: &Object,
+    at_target: Where<'_>,
+    at: ReadAt,
+    flags: QueryFlags,
+    dkey: &[u8],
+    akey: &[u8],
+) -> Result<Option<Found>> {
+    let cont = object.container();
+    let reply = cont.core().ask_target(cont.core().read_id(), |map| {
+        let target = match at_target {
+            Where::Shard(shard) => object.shard_target(map, shard)?,
+            Where::Dkey(dkey) => object.target(map, dkey)?,
+        };
+        let (dkey, akey) = (Key::from_slice(dkey), Key::from_slice(akey));
+        let query = Query { oid: object.oid(), flags, dkey, akey, at };
+        Ok(Ask::Target(target, cont.no(), Verb::Query(query)))
+    })?;
+    match reply {
+        Reply::Found(found) => Ok(found),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Checks the flags of a query as a target does.
+pub(crate) fn check_query(object: &Object, flags: QueryFlags) -> Result<()> {
+    if flags.has(QueryFlags::MAX) == flags.has(QueryFlags::MIN) {
+        return Err(Invalid::Flags.into());
+    }
+    let object_type = object.object_type();
+    let unordered = |asked, kind| flags.has(asked) && kind == KeyKind::Hashed;
+    if unordered(QueryFlags::DKEY, object_type.dkey_kind())
+        || unordered(QueryFlags::AKEY, object_type.akey_kind())
+    {
+        return Err(Invalid::Query.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,402 @@
+//! An object: values under dkeys and akeys.
+
+use crate::at::At;
+use crate::client::{MapView, unexpected};
+use crate::container::Container;
+use crate::tx::merge;
+use crate::{listing, split};
+use dolmen_codec::verb::{
+    Fetch, FetchIod, FetchedIod, Found, ListedExtent, NewValue, PackedKeys, Payload, Punch, PunchScope,
+    ReadAt, Reply, Update, UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Answer, Ask};
+use dolmen_layout::Layout;
+use dolmen_types::{
+    Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, TargetNo,
+};
+use smallvec::{SmallVec, smallvec};
+
+/// What a fetch found, by iod.
+pub type Fetched = SmallVec<[FetchedIod; 1]>;
+
+/// Buffer for a value of unknown length: one page holds most.
+const VALUE_ROOM_BYTES: usize = 4096;
+/// Tries to read a single value of unknown length that grows while it is read.
+const GROW_REPEATS_MAX: u32 = 8;
+
+/// How much of an enumeration is returned at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// At most this many items; not zero.
+    pub items_max: u32,
+    /// At most this many bytes of keys; `KeyTooBig` if not one fits.
+    pub bytes_max: u32,
+}
+
+impl Default for Page {
+    /// A thousand items in 64 KiB.
+    fn default() -> Self {
+        Self { items_max: 1024, bytes_max: 64 << 10 }
+    }
+}
+
+/// A handle on an object; `Send` and `Sync`. Opening and closing asks nobody, and the object exists as long as
+/// it has a value.
+#[derive(Clone, Debug)]
+pub struct Object {
+    cont: Container,
+    oid: Oid,
+    object_type: ObjectType,
+    layout: Layout,
+}
+
+impl Object {
+    pub(crate) fn new(cont: Container, oid: Oid) -> Result<Self> {
+        let object_type = oid.object_type().ok_or(Invalid::ObjectId)?;
+        let layout = Layout::new(oid, cont.core().map().target_count)?;
+        Ok(Self { cont, oid, object_type, layout })
+    }
+
+    /// Its id.
+    #[must_use]
+    #[inline]
+    pub fn oid(&self) -> Oid {
+        self.oid
+    }
+
+    /// Its type.
+    #[must_use]
+    #[inline]
+    pub fn object_type(&self) -> ObjectType {
+        self.object_type
+    }
+
+    /// The container it was opened in.
+    #[must_use]
+    pub fn container(&self) -> &Container {
+        &self.cont
+    }
+
+    /// Writes values under one dkey, atomically up to `limits::PAYLOAD_BYTES_MAX` an akey; more is written piece
+    /// after piece, and conditions hold for the first. Returns the epoch of the (last) write.
+    ///
+    /// Extents may be of any length. In a transaction conditions are checked now, and nothing is sent before
+    /// the commit.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` where a condition is not met; `RecordSize` if an array has other records;
+    /// `NoPermission` in a snapshot; `NoSpace`; `TxRestart`.
+    #[inline]
+    pub fn update(&self, at: At<'_>, dkey: &[u8], cond: Cond, iods: &[UpdateIod<'_>]) -> Result<Epoch> {
+        if let Some(tx) = self.cont.write_tx(at)? {
+            return tx.update(self, dkey, cond, iods);
+        }
+        if iods.iter().any(split::is_needed) {
+            self.update_pieces(dkey, cond, iods)
+        } else {
+            self.update_once(dkey, cond, iods)
+        }
+    }
+
+    fn update_pieces(&self, dkey: &[u8], cond: Cond, iods: &[UpdateIod<'_>]) -> Result<Epoch> {
+        let mut epoch = Epoch::ZERO;
+        let mut cond = cond;
+        for piece in split::pieces(iods)? {
+            epoch = self.update_once(dkey, cond, &piece)?;
+            cond = Cond::NONE;
+        }
+        Ok(epoch)
+    }
+
+    #[inline]
+    fn update_once(&self, dkey: &[u8], cond: Cond, iods: &[UpdateIod<'_>]) -> Result<Epoch> {
+        self.written(
+            || {
+                let dkey = Key::from_slice(dkey);
+                Verb::Update(Update { oid: self.oid, dkey, cond, iods: iods.iter().cloned().collect() })
+            },
+            dkey,
+        )
+    }
+
+    /// Writes a single value.
+    ///
+    /// # Errors
+    /// As [`Object::update`]; `Invalid::Payload` if it is empty or above `limits::PAYLOAD_BYTES_MAX`.
+    #[inline]
+    pub fn put(&self, at: At<'_>, dkey: &[u8], akey: &[u8], value: &[u8]) -> Result<Epoch> {
+        let value = NewValue::Single(Payload::Ref(value));
+        self.update(
+            at,
+            dkey,
+            Cond::NONE,
+            &[UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }],
+        )
+    }
+
+    /// Writes records of an array value: `data` holds `record_bytes` for each record of `recx`.
+    ///
+    /// # Errors
+    /// As [`Object::update`]; `Invalid::Payload` if the length does not fit.
+    #[inline]
+    pub fn write(
+        &self,
+        at: At<'_>,
+        dkey: &[u8],
+        akey: &[u8],
+        record_bytes: u64,
+        recx: Recx,
+        data: &[u8],
+    ) -> Result<Epoch> {
+        let value = NewValue::Array { record_bytes, extents: smallvec![recx], data: Payload::Ref(data) };
+        self.update(
+            at,
+            dkey,
+            Cond::NONE,
+            &[UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }],
+        )
+    }
+
+    /// Removes records of an array value: they read as holes. Extents may be of any length.
+    ///
+    /// # Errors
+    /// `NoPermission` in a snapshot; `TxRestart`.
+    pub fn punch_records(&self, at: At<'_>, dkey: &[u8], akey: &[u8], extents: &[Recx]) -> Result<Epoch> {
+        let value = NewValue::Hole { extents: SmallVec::from_slice(extents) };
+        self.update(
+            at,
+            dkey,
+            Cond::NONE,
+            &[UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }],
+        )
+    }
+
+    /// Reads values under one dkey into `buf`: the parts of the iods follow each other, the bytes of holes and
+    /// of what is missing are left as they were. `buf` is the caller's again whatever happens.
+    ///
+    /// # Errors
+    /// `NotFound` where a condition is not met; `RecTooBig`, `RecordSize`, `EpochGone`, `TxRestart`, `Corrupt`.
+    #[inline]
+    pub fn fetch(
+        &self,
+        at: At<'_>,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod],
+        buf: &mut IoBuf,
+    ) -> Result<Fetched> {
+        let read_at = self.cont.read_epoch(at)?;
+        at.noted(match at {
+            At::Tx(tx) if tx.touches_dkey(self.oid, dkey) => merge::fetch(tx, self, dkey, cond, iods, buf),
+            _ => self.fetch_base(read_at, dkey, cond, iods, buf),
+        })
+    }
+
+    /// What the target holds, without the writes of a transaction that has not committed.
+    #[inline]
+    pub(crate) fn fetch_base(
+        &self,
+        at: ReadAt,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod],
+        buf: &mut IoBuf,
+    ) -> Result<Fetched> {
+        let core = self.cont.core();
+        let answer = core.ask(core.read_id(), buf, |map, buf| {
+            let iods = iods.iter().cloned().collect();
+            let fetch = Fetch { oid: self.oid, dkey: Key::from_slice(dkey), cond, at, iods, buf };
+            Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
+        })?;
+        match answer {
+            Answer::Target(Reply::Fetched(fetched)) if fetched.len() == iods.len() => Ok(fetched),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Reads a single value into `buf`, which becomes as long as the value; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Object::fetch`].
+    pub fn get(&self, at: At<'_>, dkey: &[u8], akey: &[u8], buf: &mut IoBuf) -> Result<Option<usize>> {
+        let mut room_bytes = buf.capacity().max(VALUE_ROOM_BYTES);
+        for _ in 0..GROW_REPEATS_MAX {
+            buf.set_len(room_bytes);
+            let iod = FetchIod { akey: Key::from_slice(akey), want: Want::Single { room_bytes } };
+            match self.fetch(at, dkey, Cond::NONE, &[iod], buf) {
+                Ok(found) => {
+                    let len = usize::try_from(found[0].size_bytes).unwrap_or(0).min(room_bytes);
+                    buf.set_len(len);
+                    return Ok((len > 0).then_some(len));
+                }
+                Err(Error::RecTooBig { needed_bytes }) => {
+                    room_bytes = usize::try_from(needed_bytes).unwrap_or(usize::MAX);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Length of the single value, else bytes a record of the array value; 0 if there is neither.
+    ///
+    /// # Errors
+    /// As [`Object::fetch`].
+    pub fn size(&self, at: At<'_>, dkey: &[u8], akey: &[u8]) -> Result<u64> {
+        let iod = FetchIod { akey: Key::from_slice(akey), want: Want::Size };
+        Ok(self.fetch(at, dkey, Cond::NONE, &[iod], &mut IoBuf::default())?[0].size_bytes)
+    }
+
+    /// Reads records of an array value into the first `record_bytes` x `recx.count` bytes of `buf`, which
+    /// grows if it is shorter; the answer says which records hold data.
+    ///
+    /// # Errors
+    /// As [`Object::fetch`].
+    #[inline]
+    pub fn read(
+        &self,
+        at: At<'_>,
+        dkey: &[u8],
+        akey: &[u8],
+        record_bytes: u64,
+        recx: Recx,
+        buf: &mut IoBuf,
+    ) -> Result<FetchedIod> {
+        let len = record_bytes.checked_mul(recx.count).and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or(Invalid::Extent)?;
+        if buf.len() < len {
+            buf.set_len(len);
+        }
+        let iod = FetchIod {
+            akey: Key::from_slice(akey),
+            want: Want::Array { record_bytes, extents: smallvec![recx] },
+        };
+        let mut fetched = self.fetch(at, dkey, Cond::NONE, &[iod], buf)?;
+        fetched.pop().ok_or_else(unexpected)
+    }
+
+    /// Removes the object. Over several targets this is one transaction.
+    ///
+    /// # Errors
+    /// With `Cond::PUNCH`, `NotFound` if it does not exist; `NoPermission` in a snapshot; `TxRestart`.
+    pub fn punch(&self, at: At<'_>, cond: Cond) -> Result<Epoch> {
+        if let Some(tx) = self.cont.write_tx(at)? {
+            return tx.punch(self, PunchScope::Object, cond);
+        }
+        if self.layout.shard_count() > 1 {
+            return self.cont.transact(|tx| tx.punch(self, PunchScope::Object, cond));
+        }
+        self.written(|| Verb::Punch(Punch { oid: self.oid, scope: PunchScope::Object, cond }), &[])
+    }
+
+    /// Removes a dkey with everything below it.
+    ///
+    /// # Errors
+    /// With `Cond::PUNCH`, `NotFound` if it does not exist; `NoPermission` in a snapshot; `TxRestart`.
+    pub fn punch_dkey(&self, at: At<'_>, dkey: &[u8], cond: Cond) -> Result<Epoch> {
+        self.punch_scope(at, dkey, cond, || PunchScope::Dkey(Key::from_slice(dkey)))
+    }
+
+    /// Removes akeys of a dkey, atomically.
+    ///
+    /// # Errors
+    /// With `Cond::PUNCH`, `NotFound` unless all exist; `NoPermission` in a snapshot; `TxRestart`.
+    pub fn punch_akeys(&self, at: At<'_>, dkey: &[u8], akeys: &[&[u8]], cond: Cond) -> Result<Epoch> {
+        self.punch_scope(at, dkey, cond, || {
+            let akeys = akeys.iter().map(|akey| Key::from_slice(akey)).collect();
+            PunchScope::Akeys(Key::from_slice(dkey), akeys)
+        })
+    }
+
+    fn punch_scope(
+        &self,
+        at: At<'_>,
+        dkey: &[u8],
+        cond: Cond,
+        scope: impl Fn() -> PunchScope,
+    ) -> Result<Epoch> {
+        if let Some(tx) = self.cont.write_tx(at)? {
+            return tx.punch(self, scope(), cond);
+        }
+        self.written(|| Verb::Punch(Punch { oid: self.oid, scope: scope(), cond }), dkey)
+    }
+
+    /// The next dkeys after `anchor`, in order of the key kind within each shard; at least one unless the
+    /// anchor is at its end afterwards.
+    ///
+    /// # Errors
+    /// `KeyTooBig` if the next key alone exceeds `page.bytes_max`; `Invalid::Anchor`; those of reads.
+    pub fn list_dkeys(&self, at: At<'_>, anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
+        at.noted(listing::dkeys(self, at, anchor, page))
+    }
+
+    /// The next akeys of a dkey after `anchor`, in order of the key kind.
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys`].
+    pub fn list_akeys(&self, at: At<'_>, dkey: &[u8], anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
+        at.noted(listing::akeys(self, at, dkey, anchor, page))
+    }
+
+    /// The next visible extents of an array value after `anchor`, ascending; or the single value as one item.
+    /// A logical extent may come in several pieces.
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys`].
+    pub fn list_extents(
+        &self,
+        at: At<'_>,
+        dkey: &[u8],
+        akey: &[u8],
+        anchor: &mut Anchor,
+        items_max: u32,
+    ) -> Result<Vec<ListedExtent>> {
+        at.noted(listing::extents(self, at, dkey, akey, anchor, items_max))
+    }
+
+    /// The largest or smallest existing dkey, akey or record, as `flags` ask; what is not asked for is given.
+    ///
+    /// # Errors
+    /// `Invalid::Query` unless the keys asked for are integers or lexical; `Invalid::Flags`.
+    pub fn query(&self, at: At<'_>, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Result<Option<Found>> {
+        at.noted(listing::query(self, at, flags, dkey, akey))
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The layout under the current map: the one computed at open unless targets were added since.
+    #[inline]
+    fn with_layout<T>(&self, map: MapView, pick: impl FnOnce(&Layout) -> T) -> Result<T> {
+        if map.target_count == self.layout.target_count() {
+            return Ok(pick(&self.layout));
+        }
+        Ok(pick(&Layout::new(self.oid, map.target_count)?))
+    }
+
+    #[inline]
+    pub(crate) fn target(&self, map: MapView, dkey: &[u8]) -> Result<TargetNo> {
+        self.with_layout(map, |layout| layout.target_of(dkey))
+    }
+
+    pub(crate) fn shard_target(&self, map: MapView, shard: u16) -> Result<TargetNo> {
+        Ok(self.with_layout(map, |layout| layout.target(shard))??)
+    }
+
+    pub(crate) fn targets(&self, map: MapView) -> Result<SmallVec<[TargetNo; 8]>> {
+        self.with_layout(map, |layout| layout.targets().collect())
+    }
+
+    #[inline]
+    fn written<'a>(&self, mut make: impl FnMut() -> Verb<'a>, dkey: &[u8]) -> Result<Epoch> {
+        let core = self.cont.core();
+        let reply = core.ask_target(core.mutation_id(), |map| {
+            Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), make()))
+        })?;
+        match reply {
+            Reply::Written(epoch) => Ok(epoch),
+            _ => Err(unexpected()),
+        }
+    }
+}

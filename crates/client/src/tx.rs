@@ -1,0 +1,409 @@
+//! Transactions: buffered writes, reads that see them, one commit.
+//!
+//! A transaction reads at the epoch of its begin and writes nothing before its commit, which is one message.
+//! Targets remember what it read, so that a commit that would make a read untrue is refused: all committed
+//! transactions have the effect of running one after the other in the order of their epochs.
+//!
+//! Conditions are checked when a write is buffered, by such a remembered read; the commit needs no second look.
+
+pub(crate) mod check;
+pub(crate) mod merge;
+pub(crate) mod overlay;
+
+use crate::client::{MapView, unexpected};
+use crate::container::Container;
+use crate::object::Object;
+use crate::split;
+use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
+use dolmen_codec::verb::{Mutation, NewValue, Payload, Punch, PunchScope, ReadAt, Update, UpdateIod};
+use dolmen_codec::{Answer, Ask};
+use dolmen_types::limits::TX_MUTATIONS_MAX;
+use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Oid, Recx, RequestId, Result, TargetNo, TxId};
+use overlay::Overlay;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Runs of one `transact`: with the pauses in between about a tenth of a second of conflicts in a row.
+const TRANSACT_RUNS_MAX: u32 = 64;
+/// Bytes that one transaction may buffer: what a log segment can take and a client can spare.
+const TX_BYTES_MAX: usize = 256 << 20;
+
+/// A transaction; `Send` and `Sync`. Dropping it without a commit forgets it.
+pub struct Tx {
+    cont: Container,
+    /// Guards what is buffered; never held while something is asked.
+    state: Mutex<State>,
+}
+
+struct State {
+    epoch: Epoch,
+    phase: Phase,
+    overlay: Overlay,
+    log: Vec<Entry>,
+    buffered_bytes: usize,
+    /// Kept over repeats of a commit whose answer was lost.
+    commit_id: Option<RequestId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Committing,
+    MustRestart { after: Epoch },
+    Ended,
+}
+
+/// One buffered mutation.
+#[derive(Debug)]
+struct Entry {
+    object: Arc<Object>,
+    change: Change,
+}
+
+#[derive(Debug)]
+enum Change {
+    Update { dkey: Key, iods: Vec<(Key, Value)> },
+    Punch(PunchScope),
+}
+
+#[derive(Debug)]
+enum Value {
+    Single(Arc<[u8]>),
+    NoSingle,
+    Array { record_bytes: u64, extents: SmallVec<[Recx; 1]>, data: Arc<[u8]> },
+    Hole { extents: SmallVec<[Recx; 1]> },
+}
+
+impl Tx {
+    pub(crate) fn begin(cont: Container) -> Result<Self> {
+        if cont.view_epoch().is_some() {
+            return Err(Error::NoPermission);
+        }
+        let state = State::new(begin_epoch(&cont)?);
+        Ok(Self { cont, state: Mutex::new(state) })
+    }
+
+    /// The epoch that its reads have and its writes will get.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.lock().epoch
+    }
+
+    /// The container it was begun in.
+    #[must_use]
+    pub fn container(&self) -> &Container {
+        &self.cont
+    }
+
+    /// Commits and returns the epoch of its writes. A failure other than a conflict leaves everything buffered:
+    /// committing again is safe and returns the first result if that was only lost on its way.
+    ///
+    /// # Errors
+    /// `TxRestart` on a conflict; `Invalid::Count` above `limits::TX_MUTATIONS_MAX` mutations on a target;
+    /// `NoSpace`, `RecordSize` and others of the targets, with nothing written.
+    pub fn commit(&self) -> Result<Epoch> {
+        let (epoch, log, commit_id) = {
+            let mut state = self.lock();
+            state.check()?;
+            state.phase = Phase::Committing;
+            let id = *state.commit_id.get_or_insert_with(|| self.cont.core().mutation_id());
+            (state.epoch, core::mem::take(&mut state.log), id)
+        };
+        let result = if log.is_empty() { Ok(epoch) } else { self.send(epoch, &log, commit_id) };
+        let mut state = self.lock();
+        state.phase = match &result {
+            Ok(_) => Phase::Ended,
+            Err(Error::TxRestart { after }) => Phase::MustRestart { after: *after },
+            Err(Error::InDoubt { .. } | Error::EpochGone { .. }) => Phase::MustRestart { after: epoch },
+            Err(_) => {
+                state.log = log;
+                Phase::Open
+            }
+        };
+        result
+    }
+
+    fn send(&self, epoch: Epoch, log: &[Entry], id: RequestId) -> Result<Epoch> {
+        let core = self.cont.core();
+        let answer = core.ask(id, &mut IoBuf::default(), |map, _| {
+            let tx = TxId { client: core.client(), begin: epoch };
+            let commit = TxCommit { cont: self.cont.no(), tx, epoch, parts: parts(log, map)? };
+            Ok(Ask::Pool(PoolVerb::TxCommit(commit)))
+        })?;
+        match answer {
+            Answer::Pool(PoolReply::Epoch(epoch)) => Ok(epoch),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Forgets everything buffered and ends the transaction. Doing so again is harmless.
+    pub fn abort(&self) {
+        let mut state = self.lock();
+        let epoch = state.epoch;
+        *state = State { phase: Phase::Ended, ..State::new(epoch) };
+    }
+
+    /// Begins anew under the same handle: everything buffered is forgotten, the epoch is a new one.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn restart(&self) -> Result<()> {
+        let epoch = begin_epoch(&self.cont)?;
+        *self.lock() = State::new(epoch);
+        Ok(())
+    }
+
+    /// Whether a conflict was met, so that only [`Tx::restart`] leads on.
+    #[must_use]
+    pub fn must_restart(&self) -> bool {
+        matches!(self.lock().phase, Phase::MustRestart { .. })
+    }
+
+    pub(crate) fn is_of(&self, cont: &Container) -> bool {
+        self.cont.is_same(cont)
+    }
+
+    pub(crate) fn read_epoch(&self) -> Result<ReadAt> {
+        let state = self.lock();
+        state.check()?;
+        Ok(ReadAt::Tx(state.epoch))
+    }
+
+    /// Whether anything of the object is buffered.
+    pub(crate) fn touches(&self, oid: Oid) -> bool {
+        self.lock().overlay.object(oid).is_some()
+    }
+
+    /// Whether anything of the dkey is buffered.
+    pub(crate) fn touches_dkey(&self, oid: Oid, dkey: &[u8]) -> bool {
+        let state = self.lock();
+        let (layer, hidden) = state.overlay.dkey(oid, dkey);
+        layer.is_some() || hidden
+    }
+
+    /// Looks at what is buffered.
+    pub(crate) fn with_overlay<T>(&self, look: impl FnOnce(&Overlay) -> T) -> T {
+        look(&self.lock().overlay)
+    }
+
+    /// Remembers a conflict that a read met.
+    pub(crate) fn note(&self, error: &Error) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            match error {
+                Error::TxRestart { after } => state.phase = Phase::MustRestart { after: *after },
+                Error::InDoubt { .. } => state.phase = Phase::MustRestart { after: state.epoch },
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn update(
+        &self,
+        object: &Object,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[UpdateIod<'_>],
+    ) -> Result<Epoch> {
+        check::update(object, dkey, iods)?;
+        merge::check_update(self, object, dkey, cond, iods).inspect_err(|error| self.note(error))?;
+        let mut state = self.lock();
+        state.check()?;
+        let object = Arc::new(object.clone());
+        if iods.iter().any(split::is_needed) {
+            for piece in split::pieces(iods)? {
+                state.buffer_update(&object, dkey, &piece)?;
+            }
+        } else {
+            state.buffer_update(&object, dkey, iods)?;
+        }
+        Ok(state.epoch)
+    }
+
+    pub(crate) fn punch(&self, object: &Object, scope: PunchScope, cond: Cond) -> Result<Epoch> {
+        check::punch(object, &scope)?;
+        if cond.has(Cond::PUNCH) {
+            merge::check_punch(self, object, &scope).inspect_err(|error| self.note(error))?;
+        }
+        let mut state = self.lock();
+        state.check()?;
+        state.overlay.punch(object.oid(), &scope);
+        state.log.push(Entry { object: Arc::new(object.clone()), change: Change::Punch(scope) });
+        Ok(state.epoch)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of another thread cannot leave it half changed: nothing in here calls out.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl core::fmt::Debug for Tx {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Tx")
+            .field("epoch", &state.epoch)
+            .field("phase", &state.phase)
+            .field("mutations", &state.log.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn new(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            phase: Phase::Open,
+            overlay: Overlay::default(),
+            log: Vec::new(),
+            buffered_bytes: 0,
+            commit_id: None,
+        }
+    }
+
+    /// # Errors
+    /// `TxRestart` after a conflict; `Invalid::Argument` if it has ended; `Busy` while another thread commits it.
+    fn check(&self) -> Result<()> {
+        match self.phase {
+            Phase::Open => Ok(()),
+            Phase::Committing => Err(Error::Busy),
+            Phase::MustRestart { after } => Err(Error::TxRestart { after }),
+            Phase::Ended => Err(Invalid::Argument.into()),
+        }
+    }
+
+    fn buffer_update(&mut self, object: &Arc<Object>, dkey: &[u8], iods: &[UpdateIod<'_>]) -> Result<()> {
+        let bytes: usize = iods.iter().map(|iod| payload_of(&iod.value).len()).sum();
+        if self.buffered_bytes + bytes > TX_BYTES_MAX {
+            return Err(Invalid::Payload.into());
+        }
+        for iod in iods {
+            self.check_record_bytes(object.oid(), dkey, iod)?;
+        }
+        self.buffered_bytes += bytes;
+        let mut values = Vec::with_capacity(iods.len());
+        for iod in iods {
+            let payload: Arc<[u8]> = Arc::from(payload_of(&iod.value));
+            self.overlay.update(object.oid(), dkey, iod, &payload);
+            values.push((iod.akey.clone(), Value::of(&iod.value, payload)));
+        }
+        let change = Change::Update { dkey: Key::from_slice(dkey), iods: values };
+        self.log.push(Entry { object: Arc::clone(object), change });
+        Ok(())
+    }
+
+    /// Records of one array have one size as long as any of them is there.
+    fn check_record_bytes(&self, oid: Oid, dkey: &[u8], iod: &UpdateIod<'_>) -> Result<()> {
+        let NewValue::Array { record_bytes, .. } = &iod.value else { return Ok(()) };
+        match self.overlay.akey(oid, dkey, &iod.akey) {
+            (Some(akey), _) if akey.has_records() && akey.record_bytes != *record_bytes => {
+                Err(Error::RecordSize { stored_bytes: akey.record_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Value {
+    fn of(value: &NewValue<'_>, payload: Arc<[u8]>) -> Self {
+        match value {
+            NewValue::Single(_) => Self::Single(payload),
+            NewValue::NoSingle => Self::NoSingle,
+            NewValue::Array { record_bytes, extents, .. } => {
+                Self::Array { record_bytes: *record_bytes, extents: extents.clone(), data: payload }
+            }
+            NewValue::Hole { extents } => Self::Hole { extents: extents.clone() },
+        }
+    }
+
+    fn borrowed(&self) -> NewValue<'_> {
+        match self {
+            Self::Single(bytes) => NewValue::Single(Payload::Ref(bytes)),
+            Self::NoSingle => NewValue::NoSingle,
+            Self::Array { record_bytes, extents, data } => NewValue::Array {
+                record_bytes: *record_bytes,
+                extents: extents.clone(),
+                data: Payload::Ref(data),
+            },
+            Self::Hole { extents } => NewValue::Hole { extents: extents.clone() },
+        }
+    }
+}
+
+fn payload_of<'a>(value: &'a NewValue<'_>) -> &'a [u8] {
+    match value {
+        NewValue::Single(payload) | NewValue::Array { data: payload, .. } => payload.bytes(),
+        NewValue::NoSingle | NewValue::Hole { .. } => &[],
+    }
+}
+
+fn begin_epoch(cont: &Container) -> Result<Epoch> {
+    match cont.core().ask_pool(cont.core().read_id(), || PoolVerb::TxBegin)? {
+        PoolReply::Epoch(epoch) => Ok(epoch),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The mutations by target, in program order on each.
+fn parts(log: &[Entry], map: MapView) -> Result<Vec<(TargetNo, Vec<Mutation<'_>>)>> {
+    let mut parts: BTreeMap<TargetNo, Vec<Mutation<'_>>> = BTreeMap::new();
+    for entry in log {
+        let oid = entry.object.oid();
+        match &entry.change {
+            Change::Update { dkey, iods } => {
+                let iods = iods.iter().map(|(akey, value)| {
+                    let (akey, value) = (akey.clone(), value.borrowed());
+                    UpdateIod { akey, cond: Cond::NONE, value }
+                });
+                let update = Update { oid, dkey: dkey.clone(), cond: Cond::NONE, iods: iods.collect() };
+                parts.entry(entry.object.target(map, dkey)?).or_default().push(Mutation::Update(update));
+            }
+            Change::Punch(scope) => {
+                let targets = match scope {
+                    PunchScope::Object => entry.object.targets(map)?,
+                    PunchScope::Dkey(dkey) | PunchScope::Akeys(dkey, _) => {
+                        SmallVec::from_slice(&[entry.object.target(map, dkey)?])
+                    }
+                };
+                for target in targets {
+                    let punch = Punch { oid, scope: scope.clone(), cond: Cond::NONE };
+                    parts.entry(target).or_default().push(Mutation::Punch(punch));
+                }
+            }
+        }
+    }
+    if parts.values().any(|mutations| mutations.len() > TX_MUTATIONS_MAX) {
+        return Err(Invalid::Count.into());
+    }
+    Ok(parts.into_iter().collect())
+}
+
+/// The loop behind `Container::transact`.
+pub(crate) fn transact<T, E: From<Error>>(
+    cont: &Container,
+    mut body: impl FnMut(&Tx) -> core::result::Result<T, E>,
+) -> core::result::Result<T, E> {
+    let tx = Tx::begin(cont.clone())?;
+    let mut runs = 1;
+    loop {
+        let conflict = match body(&tx) {
+            Err(error) if !tx.must_restart() => {
+                tx.abort();
+                return Err(error);
+            }
+            Err(conflict) => conflict,
+            Ok(value) => match tx.commit() {
+                Ok(_) => return Ok(value),
+                Err(error) if !tx.must_restart() => return Err(error.into()),
+                Err(conflict) => conflict.into(),
+            },
+        };
+        if runs == TRANSACT_RUNS_MAX {
+            return Err(conflict);
+        }
+        cont.core().pause(runs);
+        tx.restart()?;
+        runs += 1;
+    }
+}
