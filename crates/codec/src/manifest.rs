@@ -19,6 +19,10 @@ pub struct Manifest {
     pub ceiling: Epoch,
     /// The first log frame that is not in a run.
     pub log_start: LogStart,
+    /// Where the log leaves its frames and goes on in another segment, after a recovery that discarded an
+    /// interrupted write: sequence number of the first frame there, and the segment. Ascending; the last of
+    /// equal ones counts.
+    pub splices: Vec<(u64, u32)>,
     /// The number that the next run gets.
     pub next_run: u32,
     /// Runs, newest first.
@@ -121,6 +125,10 @@ impl Manifest {
         out.extend_from_slice(&self.log_start.segment.to_le_bytes());
         out.extend_from_slice(&self.log_start.offset.to_le_bytes());
         out.extend_from_slice(&self.log_start.sequence.to_le_bytes());
+        put_list(&mut out, &self.splices, |out, splice| {
+            out.extend_from_slice(&splice.0.to_le_bytes());
+            out.extend_from_slice(&splice.1.to_le_bytes());
+        });
         out.extend_from_slice(&self.next_run.to_le_bytes());
         put_list(&mut out, &self.runs, |out, run| {
             out.extend_from_slice(&run.number.to_le_bytes());
@@ -167,6 +175,7 @@ impl Manifest {
             target_id,
             ceiling,
             log_start,
+            splices: list(&mut r, 12, |r| Some((r.u64()?, r.u32()?)))?,
             next_run: r.u32()?,
             runs: list(&mut r, 20, |r| Some(RunInfo { number: r.u32()?, bytes: r.u64()?, entries: r.u64()? }))?,
             log_segments: list(&mut r, 12, |r| Some(LogSegmentInfo { number: r.u32()?, live_bytes: r.u64()? }))?,
@@ -244,6 +253,7 @@ mod tests {
             target_id: 1,
             ceiling: Epoch(2),
             log_start: LogStart { segment: 3, offset: 4, sequence: 5 },
+            splices: vec![(36, 37)],
             next_run: 6,
             runs: vec![RunInfo { number: 7, bytes: 8, entries: 9 }],
             log_segments: vec![LogSegmentInfo { number: 10, live_bytes: 11 }],

@@ -1,0 +1,299 @@
+//! Bulk space: values too large for the log, in units of 4 KiB inside preallocated segments.
+//!
+//! Invariants: a unit is in use from its allocation until the checkpoint after the one that dropped its
+//! last reference; only then can no crash bring the reference back.
+
+use crate::error::disk_error;
+use dolmen_codec::manifest::BulkSegmentInfo;
+use dolmen_env::{Disk, FileId, Media, Region};
+use dolmen_types::{Error, TargetNo, limits};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where an extent's bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub(crate) struct BulkPlace {
+    pub(crate) segment: u32,
+    pub(crate) unit: u32,
+}
+
+pub(crate) struct BulkSegment {
+    pub(crate) file: FileId,
+    pub(crate) region: Option<Region>,
+    bitmap: Vec<u64>,
+    free: u32,
+    hint: u32,
+}
+
+pub(crate) struct Bulk {
+    target: TargetNo,
+    segments: BTreeMap<u32, BulkSegment>,
+    segment_units: u32,
+    /// Allocated by operations whose log record does not exist yet.
+    inflight: BTreeSet<(BulkPlace, u32)>,
+    /// Dropped since the last checkpoint began, and while it was being written.
+    dropped: Vec<(BulkPlace, u32)>,
+    dropping: Vec<(BulkPlace, u32)>,
+    /// Segments written since their last flush.
+    pub(crate) dirty: BTreeSet<u32>,
+    used_units: u64,
+    last: u32,
+}
+
+/// Units that `bytes` take.
+pub(crate) fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(limits::BULK_UNIT_BYTES)).expect("a value is limited to a few MiB")
+}
+
+pub(crate) fn file_name(number: u32) -> String {
+    format!("bulk.{number:08x}")
+}
+
+impl Bulk {
+    pub(crate) fn new(target: TargetNo, segment_bytes: u32) -> Self {
+        let segment_units = units(u64::from(segment_bytes));
+        Self {
+            target,
+            segments: BTreeMap::new(),
+            segment_units,
+            inflight: BTreeSet::new(),
+            dropped: Vec::new(),
+            dropping: Vec::new(),
+            dirty: BTreeSet::new(),
+            used_units: 0,
+            last: 0,
+        }
+    }
+
+    /// Opens the segments that a manifest names.
+    pub(crate) fn open(&mut self, disk: &mut dyn Disk, infos: &[BulkSegmentInfo]) -> Result<(), Error> {
+        for info in infos {
+            let file = disk.open(&file_name(info.number)).map_err(|e| disk_error(self.target, &e))?;
+            let used: u32 = info.bitmap.iter().map(|word| word.count_ones()).sum();
+            let mut segment = self.segment(disk, file)?;
+            segment.bitmap.clone_from(&info.bitmap);
+            segment.bitmap.resize(self.segment_units as usize / 64, 0);
+            segment.free = self.segment_units - used.min(self.segment_units);
+            self.used_units += u64::from(used);
+            self.segments.insert(info.number, segment);
+        }
+        Ok(())
+    }
+
+    fn segment(&self, disk: &mut dyn Disk, file: FileId) -> Result<BulkSegment, Error> {
+        let mapped = disk.media() == Media::Mapped;
+        let region =
+            if mapped { Some(disk.map(file).map_err(|e| disk_error(self.target, &e))?) } else { None };
+        let bitmap = vec![0; self.segment_units as usize / 64];
+        Ok(BulkSegment { file, region, bitmap, free: self.segment_units, hint: 0 })
+    }
+
+    /// Whether `count` units can be had without another segment.
+    pub(crate) fn has_room(&self, count: u32) -> bool {
+        self.segments.values().any(|s| s.free >= count && s.find(count).is_some())
+    }
+
+    /// Adds an empty segment.
+    pub(crate) fn grow(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let number = self.segments.last_key_value().map_or(0, |(number, _)| number + 1);
+        let bytes = u64::from(self.segment_units) * limits::BULK_UNIT_BYTES;
+        // A crash may have left a segment that no manifest names.
+        if let Err(error) = disk.remove(&file_name(number))
+            && !error.is_not_found()
+        {
+            return Err(disk_error(self.target, &error));
+        }
+        let file = disk.create(&file_name(number), bytes).map_err(|e| disk_error(self.target, &e))?;
+        disk.sync_names().map_err(|e| disk_error(self.target, &e))?;
+        let segment = self.segment(disk, file)?;
+        self.segments.insert(number, segment);
+        Ok(())
+    }
+
+    /// Takes `count` contiguous units for an operation under way.
+    pub(crate) fn allocate(&mut self, count: u32) -> Option<BulkPlace> {
+        let place = self.allocate_in(self.last, count).or_else(|| {
+            let number = *self.segments.iter().find(|(_, s)| s.free >= count && s.find(count).is_some())?.0;
+            self.allocate_in(number, count)
+        })?;
+        self.last = place.segment;
+        self.inflight.insert((place, count));
+        Some(place)
+    }
+
+    fn allocate_in(&mut self, number: u32, count: u32) -> Option<BulkPlace> {
+        let segment = self.segments.get_mut(&number)?;
+        if segment.free < count {
+            return None;
+        }
+        let unit = segment.find(count)?;
+        segment.set(unit, count);
+        segment.hint = unit + count;
+        self.used_units += u64::from(count);
+        Some(BulkPlace { segment: number, unit })
+    }
+
+    /// The operation's record is in the log: the units are referred to.
+    pub(crate) fn settle(&mut self, place: BulkPlace, count: u32) {
+        let was_inflight = self.inflight.remove(&(place, count));
+        assert!(was_inflight, "units are settled once, by the operation that took them");
+    }
+
+    /// The operation failed: the units are free again.
+    pub(crate) fn give_up(&mut self, place: BulkPlace, count: u32) {
+        self.settle(place, count);
+        self.release(place, count);
+    }
+
+    /// Marks units that a log record refers to, at recovery. Repeating it is harmless.
+    pub(crate) fn replay(
+        &mut self,
+        disk: &mut dyn Disk,
+        place: BulkPlace,
+        count: u32,
+    ) -> Result<bool, Error> {
+        if !self.segments.contains_key(&place.segment) {
+            let Ok(file) = disk.open(&file_name(place.segment)) else {
+                return Ok(false);
+            };
+            let segment = self.segment(disk, file)?;
+            self.segments.insert(place.segment, segment);
+        }
+        let segment = self.segments.get_mut(&place.segment).expect("inserted above");
+        if u64::from(place.unit) + u64::from(count) > u64::from(self.segment_units) {
+            return Ok(false);
+        }
+        self.used_units += u64::from(segment.set(place.unit, count));
+        Ok(true)
+    }
+
+    /// Nothing refers to the units any more, once the next checkpoint is complete.
+    pub(crate) fn drop_reference(&mut self, place: BulkPlace, count: u32) {
+        self.dropped.push((place, count));
+    }
+
+    /// A manifest is about to be written without the references dropped so far.
+    pub(crate) fn begin_release(&mut self) {
+        self.dropping.append(&mut self.dropped);
+    }
+
+    /// That manifest is durable.
+    pub(crate) fn finish_release(&mut self) {
+        for (place, count) in core::mem::take(&mut self.dropping) {
+            self.release(place, count);
+        }
+    }
+
+    fn release(&mut self, place: BulkPlace, count: u32) {
+        let segment = self.segments.get_mut(&place.segment).expect("references name open segments");
+        segment.clear(place.unit, count);
+        self.used_units -= u64::from(count);
+    }
+
+    /// What the manifest about to be written must hold: units that are referred to.
+    pub(crate) fn to_manifest(&self) -> Vec<BulkSegmentInfo> {
+        let mut infos: BTreeMap<u32, Vec<u64>> =
+            self.segments.iter().map(|(&number, segment)| (number, segment.bitmap.clone())).collect();
+        for &(place, count) in self.inflight.iter().chain(&self.dropping) {
+            let bitmap = infos.get_mut(&place.segment).expect("references name open segments");
+            for unit in place.unit..place.unit + count {
+                bitmap[unit as usize / 64] &= !(1 << (unit % 64));
+            }
+        }
+        infos.into_iter().map(|(number, bitmap)| BulkSegmentInfo { number, bitmap }).collect()
+    }
+
+    pub(crate) fn find(&self, segment: u32) -> Option<&BulkSegment> {
+        self.segments.get(&segment)
+    }
+
+    pub(crate) fn find_mut(&mut self, segment: u32) -> Option<&mut BulkSegment> {
+        self.segments.get_mut(&segment)
+    }
+
+    /// Whether every unit of the range is in use.
+    pub(crate) fn is_used(&self, place: BulkPlace, count: u32) -> bool {
+        let Some(segment) = self.segments.get(&place.segment) else {
+            return false;
+        };
+        u64::from(place.unit) + u64::from(count) <= u64::from(self.segment_units)
+            && (place.unit..place.unit + count)
+                .all(|unit| segment.bitmap[unit as usize / 64] >> (unit % 64) & 1 == 1)
+    }
+
+    /// Segments by number, with their bitmaps of units in use.
+    pub(crate) fn bitmaps(&self) -> impl Iterator<Item = (u32, &[u64])> {
+        self.segments.iter().map(|(&number, segment)| (number, &segment.bitmap[..]))
+    }
+
+    /// Units in use that no manifest will refer to: taken by operations under way, or dropped.
+    pub(crate) fn unreferenced(&self) -> impl Iterator<Item = (BulkPlace, u32)> + '_ {
+        self.inflight.iter().chain(&self.dropped).chain(&self.dropping).copied()
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_units * limits::BULK_UNIT_BYTES
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.segments.len() as u64 * u64::from(self.segment_units) * limits::BULK_UNIT_BYTES
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_units) * limits::BULK_UNIT_BYTES
+    }
+
+    /// Space that comes free with the next checkpoint.
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+}
+
+impl BulkSegment {
+    /// The first run of `count` free units at or after the hint, else from the start.
+    fn find(&self, count: u32) -> Option<u32> {
+        self.find_from(self.hint, count).or_else(|| self.find_from(0, count))
+    }
+
+    fn find_from(&self, start: u32, count: u32) -> Option<u32> {
+        let end = u32::try_from(self.bitmap.len()).expect("a segment has few units") * 64;
+        let (mut unit, mut run) = (start, 0);
+        while unit < end {
+            let word = self.bitmap[unit as usize / 64] >> (unit % 64);
+            let left = 64 - unit % 64;
+            if word & 1 == 1 {
+                unit += word.trailing_ones().min(left);
+                run = 0;
+                continue;
+            }
+            let free = word.trailing_zeros().min(left);
+            run += free;
+            unit += free;
+            if run >= count {
+                return Some(unit - run);
+            }
+        }
+        None
+    }
+
+    /// Returns how many were clear before.
+    fn set(&mut self, unit: u32, count: u32) -> u32 {
+        let mut fresh = 0;
+        for unit in unit..unit + count {
+            let word = &mut self.bitmap[unit as usize / 64];
+            fresh += u32::from(*word >> (unit % 64) & 1 == 0);
+            *word |= 1 << (unit % 64);
+        }
+        self.free -= fresh;
+        fresh
+    }
+
+    fn clear(&mut self, unit: u32, count: u32) {
+        for unit in unit..unit + count {
+            let word = &mut self.bitmap[unit as usize / 64];
+            assert!(*word >> (unit % 64) & 1 == 1, "a unit is freed once");
+            *word &= !(1 << (unit % 64));
+        }
+        self.free += count;
+        self.hint = self.hint.min(unit);
+    }
+}

@@ -1,0 +1,68 @@
+//! What a target is made of and how large its parts are.
+
+use dolmen_env::Disk;
+use dolmen_types::{Error, TargetNo, limits};
+
+/// The devices of a target.
+pub struct Devices {
+    /// Superblock, manifest, log and runs.
+    pub meta: Box<dyn Disk>,
+    /// Bulk segments; `None` puts them beside the metadata.
+    pub bulk: Option<Box<dyn Disk>>,
+}
+
+/// Sizes and policies of one target. Plain data; what must be the same at each open is stored in the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetConfig {
+    /// Its number in the pool.
+    pub target: TargetNo,
+    /// What all its files together may take at most, in bytes.
+    pub capacity_bytes: u64,
+    /// Values up to this size stay in log segments.
+    pub small_value_bytes_max: u32,
+    /// Size of a log segment; a whole number of 4 KiB.
+    pub log_segment_bytes: u32,
+    /// Size of a bulk segment; a whole number of 256 KiB, so that its bitmap is of whole words.
+    pub bulk_segment_bytes: u32,
+    /// Resident memory of index, filters and caches, in bytes.
+    pub memory_budget_bytes: u64,
+    /// A checkpoint begins after this many bytes of log.
+    pub checkpoint_log_bytes: u64,
+    /// The pool lives in memory and says so: `Durability::Power` is accepted and means nothing.
+    pub volatile: bool,
+}
+
+impl Default for TargetConfig {
+    fn default() -> Self {
+        Self {
+            target: TargetNo(0),
+            capacity_bytes: 1 << 40,
+            small_value_bytes_max: u32::try_from(limits::SMALL_VALUE_BYTES_DEFAULT)
+                .expect("4096 fits 32 bits"),
+            log_segment_bytes: 64 << 20,
+            bulk_segment_bytes: 64 << 20,
+            memory_budget_bytes: 1 << 30,
+            checkpoint_log_bytes: 256 << 20,
+            volatile: false,
+        }
+    }
+}
+
+/// The smallest log segment: a transaction record with a few small values must fit.
+const LOG_SEGMENT_BYTES_MIN: u32 = 16 << 10;
+const BULK_SEGMENT_STEP_BYTES: u32 = 256 << 10;
+
+impl TargetConfig {
+    /// Refuses sizes that cannot work together.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let log = self.log_segment_bytes;
+        let bulk = self.bulk_segment_bytes;
+        let ok = log >= LOG_SEGMENT_BYTES_MIN
+            && log.is_multiple_of(4096)
+            && bulk >= BULK_SEGMENT_STEP_BYTES
+            && bulk.is_multiple_of(BULK_SEGMENT_STEP_BYTES)
+            && self.small_value_bytes_max <= log / 4
+            && self.capacity_bytes >= 4 * u64::from(log);
+        if ok { Ok(()) } else { Err(dolmen_types::Invalid::Argument.into()) }
+    }
+}

@@ -1,0 +1,74 @@
+//! Container verbs: every change is one log record, applied when it is appended.
+
+use crate::target::Target;
+use dolmen_codec::log_body::ContEvent;
+use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::verb::{ContVerb, Reply};
+use dolmen_types::{ContNo, Epoch, Error, Invalid};
+
+impl Target {
+    pub(crate) fn serve_cont(&mut self, cont: ContNo, verb: ContVerb) -> Result<(Reply, Option<u64>), Error> {
+        if verb.needs_container() {
+            self.conts.find(cont)?;
+        }
+        match verb {
+            ContVerb::Create(spec) => {
+                if self.conts.any(cont).is_some_and(|known| known.state.destroyed) {
+                    return Err(Error::Exists);
+                }
+                if self.conts.find(cont).is_ok() {
+                    return Ok((Reply::Done, None));
+                }
+                self.log_event(cont, ContEvent::Created(spec))
+            }
+            ContVerb::Destroy => {
+                if self.conts.find(cont).is_err() {
+                    return Ok((Reply::Done, None));
+                }
+                self.log_event(cont, ContEvent::Destroyed)
+            }
+            ContVerb::Usage => Ok((Reply::ContUsage(self.conts.find(cont)?.state.usage), None)),
+            ContVerb::RaiseFloor(epoch) => {
+                self.epochs.observe(epoch)?;
+                self.log_event(cont, ContEvent::Floor(epoch))
+            }
+            ContVerb::AddSnapshot(epoch) => {
+                self.epochs.observe(epoch)?;
+                let known = self.conts.find(cont)?;
+                if !known.keeps(epoch) {
+                    return Err(Error::EpochGone { oldest: known.state.aggregated });
+                }
+                self.log_event(cont, ContEvent::SnapshotAdded(epoch))
+            }
+            ContVerb::RemoveSnapshot(epoch) => self.log_event(cont, ContEvent::SnapshotRemoved(epoch)),
+            ContVerb::Rollback { to, at } => {
+                self.epochs.observe(at)?;
+                let known = self.conts.find(cont)?;
+                if to >= at {
+                    return Err(Invalid::Epoch.into());
+                }
+                if !known.keeps(to) {
+                    return Err(Error::EpochGone { oldest: known.state.aggregated });
+                }
+                self.log_event(cont, ContEvent::RolledBack { to, at })
+            }
+            ContVerb::Aggregate(upto) => self.aggregate_step(cont, upto).map(|reply| (reply, None)),
+        }
+    }
+
+    fn log_event(&mut self, cont: ContNo, event: ContEvent) -> Result<(Reply, Option<u64>), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        self.make_room(64, true)?;
+        let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
+        self.conts.apply(cont, event);
+        Ok((Reply::Done, Some(appended.sequence)))
+    }
+
+    /// The horizon of an aggregation: nothing that a transaction under way may read.
+    pub(crate) fn horizon(&self, upto: Epoch) -> Epoch {
+        let oldest_prepared = self.txs.prepared.values().map(|p| p.head.epoch).min().unwrap_or(Epoch::MAX);
+        upto.min(self.epochs.latest()).min(oldest_prepared)
+    }
+}

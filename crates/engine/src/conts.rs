@@ -1,0 +1,190 @@
+//! Containers as a target knows them, and what a read at an epoch may see of one.
+
+use dolmen_codec::log_body::ContEvent;
+use dolmen_codec::manifest::ContState;
+use dolmen_codec::verb::{ContSpec, Usage};
+use dolmen_types::{ContNo, Epoch, Error};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// What a read at one epoch sees: everything up to it but what rollbacks have hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) at: Epoch,
+    /// Hidden intervals `(after, up to and including]`.
+    hidden: SmallVec<[(Epoch, Epoch); 1]>,
+}
+
+impl View {
+    #[inline]
+    pub(crate) fn sees(&self, epoch: Epoch) -> bool {
+        epoch <= self.at && (self.hidden.is_empty() || !self.hides(epoch))
+    }
+
+    /// Whether some epoch up to `at` is hidden.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.hidden.is_empty()
+    }
+
+    fn hides(&self, epoch: Epoch) -> bool {
+        self.hidden.iter().any(|&(after, upto)| epoch > after && epoch <= upto)
+    }
+}
+
+/// The state of one container.
+pub(crate) struct Cont {
+    pub(crate) state: ContState,
+}
+
+impl Cont {
+    fn new(no: ContNo, spec: ContSpec) -> Self {
+        let state = ContState {
+            no,
+            spec,
+            floor: Epoch::ZERO,
+            aggregated: Epoch::ZERO,
+            destroyed: false,
+            usage: Usage::default(),
+            snapshots: Vec::new(),
+            rollbacks: Vec::new(),
+        };
+        Self { state }
+    }
+
+    /// What a read at `at` sees.
+    pub(crate) fn view(&self, at: Epoch) -> View {
+        let mut hidden = SmallVec::new();
+        let mut reader = at;
+        for &(to, rolled_at) in self.state.rollbacks.iter().rev() {
+            if rolled_at < reader {
+                hidden.push((to, rolled_at));
+                reader = to;
+            }
+        }
+        View { at, hidden }
+    }
+
+    /// Whether the state at `at` is still kept whole.
+    pub(crate) fn keeps(&self, at: Epoch) -> bool {
+        at >= self.state.aggregated || self.state.snapshots.binary_search(&at).is_ok()
+    }
+
+    /// Epochs below the horizon whose state must stay readable: snapshots, and states that rollbacks return to.
+    pub(crate) fn kept_epochs(&self, horizon: Epoch) -> Vec<Epoch> {
+        let mut kept: Vec<Epoch> = self.state.snapshots.clone();
+        for &(to, at) in &self.state.rollbacks {
+            kept.push(to);
+            kept.push(at);
+        }
+        kept.push(horizon);
+        kept.retain(|&epoch| epoch <= horizon);
+        kept.sort_unstable();
+        kept.dedup();
+        kept
+    }
+}
+
+/// All containers of a target.
+#[derive(Default)]
+pub(crate) struct Conts {
+    by_no: BTreeMap<ContNo, Cont>,
+}
+
+impl Conts {
+    pub(crate) fn from_manifest(states: &[ContState]) -> Self {
+        let by_no = states.iter().map(|state| (state.no, Cont { state: state.clone() })).collect();
+        Self { by_no }
+    }
+
+    pub(crate) fn to_manifest(&self) -> Vec<ContState> {
+        self.by_no.values().map(|cont| cont.state.clone()).collect()
+    }
+
+    pub(crate) fn find(&self, no: ContNo) -> Result<&Cont, Error> {
+        self.by_no.get(&no).filter(|cont| !cont.state.destroyed).ok_or(Error::NoContainer)
+    }
+
+    pub(crate) fn find_mut(&mut self, no: ContNo) -> Result<&mut Cont, Error> {
+        self.by_no.get_mut(&no).filter(|cont| !cont.state.destroyed).ok_or(Error::NoContainer)
+    }
+
+    /// Also finds a destroyed container whose space is not freed yet.
+    pub(crate) fn any(&self, no: ContNo) -> Option<&Cont> {
+        self.by_no.get(&no)
+    }
+
+    /// As `any`, to change it.
+    pub(crate) fn any_mut(&mut self, no: ContNo) -> Option<&mut Cont> {
+        self.by_no.get_mut(&no)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Cont> {
+        self.by_no.values()
+    }
+
+    /// Forgets a destroyed container of which nothing is left.
+    pub(crate) fn forget(&mut self, no: ContNo) {
+        self.by_no.remove(&no);
+    }
+
+    /// Applies an event; all of them may be repeated.
+    pub(crate) fn apply(&mut self, no: ContNo, event: ContEvent) {
+        if let ContEvent::Created(spec) = event {
+            self.by_no.entry(no).or_insert_with(|| Cont::new(no, spec));
+            return;
+        }
+        let Some(cont) = self.by_no.get_mut(&no) else {
+            return;
+        };
+        let state = &mut cont.state;
+        match event {
+            ContEvent::Created(_) => {}
+            ContEvent::Destroyed => state.destroyed = true,
+            ContEvent::Floor(epoch) => state.floor = state.floor.max(epoch),
+            ContEvent::SnapshotAdded(epoch) => {
+                if let Err(at) = state.snapshots.binary_search(&epoch) {
+                    state.snapshots.insert(at, epoch);
+                }
+            }
+            ContEvent::SnapshotRemoved(epoch) => state.snapshots.retain(|&kept| kept != epoch),
+            ContEvent::RolledBack { to, at } => {
+                if state.rollbacks.last().is_none_or(|last| last.1 < at) {
+                    state.rollbacks.push((to, at));
+                }
+                state.floor = state.floor.max(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cont(rollbacks: &[(u64, u64)]) -> Cont {
+        let spec = dolmen_codec::verb::system_container().1;
+        let mut cont = Cont::new(ContNo(1), spec);
+        cont.state.rollbacks = rollbacks.iter().map(|&(to, at)| (Epoch(to), Epoch(at))).collect();
+        cont
+    }
+
+    #[test]
+    fn a_rollback_hides_its_interval_from_later_reads_only() {
+        let cont = cont(&[(10, 20)]);
+        let seen = |at, epoch| cont.view(Epoch(at)).sees(Epoch(epoch));
+        assert!(seen(15, 15));
+        assert!(seen(20, 20));
+        assert!(seen(21, 10));
+        assert!(!seen(21, 11));
+        assert!(!seen(21, 20));
+        assert!(seen(21, 21));
+    }
+
+    #[test]
+    fn a_rollback_to_before_another_undoes_it() {
+        let cont = cont(&[(10, 20), (15, 30)]);
+        assert!(cont.view(Epoch(31)).sees(Epoch(12)));
+        assert!(!cont.view(Epoch(31)).sees(Epoch(16)));
+        assert!(!cont.view(Epoch(31)).sees(Epoch(25)));
+    }
+}

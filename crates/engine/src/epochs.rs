@@ -1,0 +1,82 @@
+//! The target's hybrid logical clock.
+//!
+//! Invariants: every epoch given out is larger than all given out before, also before a restart and when the
+//! wall clock steps back: none exceeds the ceiling that the log holds.
+
+use dolmen_env::Clock;
+use dolmen_types::{Epoch, Error, Invalid};
+use std::sync::Arc;
+
+/// How far ahead of the log's ceiling a new one is set: rare enough to cost nothing, near enough that a
+/// restart does not carry the clock far into the future.
+const CEILING_AHEAD_NS: u64 = 2_000_000_000;
+/// A caller's epoch may be ahead of this target's clock by the largest clock offset between servers.
+//= daos:src/gurt/hlc.c default epsilon
+const AHEAD_NS_MAX: u64 = 1_000_000_000;
+
+pub(crate) struct Epochs {
+    clock: Arc<dyn Clock>,
+    last: Epoch,
+    ceiling: Epoch,
+}
+
+impl Epochs {
+    /// Continues above `ceiling`.
+    pub(crate) fn new(clock: Arc<dyn Clock>, ceiling: Epoch) -> Self {
+        Self { clock, last: ceiling, ceiling }
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// The next epoch.
+    pub(crate) fn next(&mut self) -> Epoch {
+        let wall = Epoch::from_unix_ns(self.clock.now_ns());
+        self.last = self.last.next().max(wall);
+        self.last
+    }
+
+    /// An epoch at which everything committed is visible and nothing later will be.
+    pub(crate) fn latest(&self) -> Epoch {
+        self.last
+    }
+
+    /// Takes note of an epoch seen elsewhere.
+    ///
+    /// # Errors
+    /// `Invalid::Epoch` if it lies more than a second ahead of the wall clock.
+    pub(crate) fn observe(&mut self, epoch: Epoch) -> Result<(), Error> {
+        if epoch > self.last {
+            let limit = Epoch::from_unix_ns(self.clock.now_ns().saturating_add(AHEAD_NS_MAX));
+            if epoch > limit.max(self.ceiling) {
+                return Err(Invalid::Epoch.into());
+            }
+            self.last = epoch;
+        }
+        Ok(())
+    }
+
+    /// Takes note of an epoch that the log or a manifest holds.
+    pub(crate) fn replay(&mut self, epoch: Epoch) {
+        self.last = self.last.max(epoch);
+        self.ceiling = self.ceiling.max(epoch);
+    }
+
+    /// The ceiling that must be logged before `next` may be called again, if it is reached.
+    pub(crate) fn due_ceiling(&self) -> Option<Epoch> {
+        let wall = self.clock.now_ns();
+        let next = self.last.next().max(Epoch::from_unix_ns(wall));
+        (next >= self.ceiling)
+            .then(|| Epoch::from_unix_ns(next.unix_ns().saturating_add(CEILING_AHEAD_NS)).max(next.next()))
+    }
+
+    pub(crate) fn set_ceiling(&mut self, ceiling: Epoch) {
+        assert!(ceiling >= self.ceiling);
+        self.ceiling = ceiling;
+    }
+
+    pub(crate) fn ceiling(&self) -> Epoch {
+        self.ceiling
+    }
+}

@@ -1,0 +1,29 @@
+//! Errors of the device as errors of the target.
+
+use dolmen_types::{Error, Place, TargetNo};
+
+/// What a caller of the target sees of a device's error.
+pub(crate) fn disk_error(target: TargetNo, error: &dolmen_env::Error) -> Error {
+    match error {
+        dolmen_env::Error::NoSpace { needed_bytes, .. } => {
+            Error::NoSpace { target, needed_bytes: *needed_bytes }
+        }
+        dolmen_env::Error::Io { errno, .. } => Error::Io { target, errno: errno.raw_os_error() },
+        dolmen_env::Error::NotFound { .. }
+        | dolmen_env::Error::Exists { .. }
+        | dolmen_env::Error::Owned { .. }
+        | dolmen_env::Error::BadName { .. }
+        | dolmen_env::Error::NotOpen { .. }
+        | dolmen_env::Error::Busy { .. }
+        | dolmen_env::Error::OutOfRange { .. }
+        | dolmen_env::Error::Crashed => Error::Io { target, errno: EIO },
+    }
+}
+
+/// The system's number for an input/output error.
+const EIO: i32 = 5;
+
+/// A damaged record of the store itself.
+pub(crate) fn corrupt(target: TargetNo, file: &'static str, number: u64, offset: u64) -> Error {
+    Error::Corrupt { target, place: Place::Record { file, number, offset } }
+}

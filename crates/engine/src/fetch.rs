@@ -1,0 +1,265 @@
+//! The read path: resolve what is visible, then read and verify exactly that.
+
+use crate::conts::View;
+use crate::marks::Scope;
+use crate::path::{Depth, Path};
+use crate::store::{Extent, Piece, Store, resolve};
+use crate::target::Target;
+use crate::value::with_keys;
+use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
+use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, Recx, Stamp, limits};
+use smallvec::SmallVec;
+
+/// Lists that a fetch fills and the next one reuses.
+#[derive(Default)]
+pub(crate) struct FetchScratch {
+    extents: Vec<Extent>,
+    pieces: Vec<Piece>,
+}
+
+/// Where one akey's part of the buffer is.
+struct Part {
+    start: usize,
+    len: usize,
+}
+
+impl Target {
+    /// The view of a read, noted so that later transactions respect it.
+    #[inline]
+    pub(crate) fn read_view(&mut self, cont: ContNo, at: ReadAt) -> Result<View, Error> {
+        let known = self.conts.find(cont)?;
+        let epoch = match at {
+            ReadAt::Latest => self.epochs.latest(),
+            ReadAt::Epoch(epoch) | ReadAt::Tx(epoch) => {
+                if epoch == Epoch::ZERO {
+                    return Err(Invalid::Epoch.into());
+                }
+                if !known.keeps(epoch) {
+                    let oldest = known.state.aggregated;
+                    let tx = matches!(at, ReadAt::Tx(_));
+                    return Err(if tx {
+                        Error::TxRestart { after: oldest }
+                    } else {
+                        Error::EpochGone { oldest }
+                    });
+                }
+                self.epochs.observe(epoch)?;
+                epoch
+            }
+        };
+        Ok(known.view(epoch))
+    }
+
+    /// Reads values under one dkey into the fetch's buffer.
+    #[inline]
+    pub(crate) fn fetch(
+        &mut self,
+        cont: ContNo,
+        fetch: &mut Fetch,
+    ) -> Result<SmallVec<[FetchedIod; 1]>, Error> {
+        let count = fetch.iods.len();
+        if count == 0 || count > limits::IODS_MAX {
+            return Err(Invalid::Count.into());
+        }
+        let view = self.read_view(cont, fetch.at)?;
+        let secret = self.conts.find(cont)?.state.spec.hash_key;
+        let mut path = self.store.take_path();
+        path.object(cont, secret, fetch.oid)?;
+        path.dkey(&fetch.dkey)?;
+        let cover = self.store.cover(&mut path, Depth::Dkey, &view)?;
+        self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), view.at)?;
+        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
+        self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
+        if fetch.cond.has(Cond::DKEY_FETCH) {
+            self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
+            if !self.store.dkey_exists(&mut path, &view, cover)? {
+                return Err(Error::NotFound);
+            }
+        }
+        let mut found = SmallVec::new();
+        let mut start = 0;
+        for iod in &fetch.iods {
+            let len = part_bytes(&iod.want)?;
+            let end = start + len;
+            if end > fetch.buf.len() {
+                return Err(Invalid::Payload.into());
+            }
+            path.akey(&iod.akey)?;
+            self.reads.raise(Scope::Akey, path.akey_hash, view.at);
+            let cover = self.store.akey_cover(&mut path, &view, cover)?;
+            let part = Part { start, len };
+            let one = self.fetch_iod(&mut path, iod, &view, cover, &part, &mut fetch.buf);
+            let one = one.map_err(|e| with_keys(e, cont, fetch.oid, &fetch.dkey, &iod.akey, None))?;
+            if fetch.cond.has(Cond::AKEY_FETCH)
+                && one.size_bytes == 0
+                && !self.store.akey_exists(&mut path, &view, cover)?
+            {
+                return Err(Error::NotFound);
+            }
+            found.push(one);
+            start = end;
+        }
+        self.store.put_path(path);
+        Ok(found)
+    }
+
+    #[inline]
+    fn fetch_iod(
+        &mut self,
+        path: &mut Path,
+        iod: &FetchIod,
+        view: &View,
+        cover: Stamp,
+        part: &Part,
+        buf: &mut [u8],
+    ) -> Result<FetchedIod, Error> {
+        match &iod.want {
+            Want::Single { room_bytes } => {
+                let Some(entry) = self.store.single(path, view, cover)? else {
+                    return Ok(FetchedIod::default());
+                };
+                let stored = self.store.stored(&entry.place)?;
+                if stored.len() > *room_bytes {
+                    return Err(Error::RecTooBig { needed_bytes: stored.len() as u64 });
+                }
+                self.store.read_value(&stored, 0, &mut buf[part.start..part.start + stored.len()])?;
+                Ok(FetchedIod { size_bytes: stored.len() as u64, filled: SmallVec::new() })
+            }
+            Want::Size => self.value_size(path, view, cover),
+            Want::Array { record_bytes, extents } => {
+                let out = &mut buf[part.start..part.start + part.len];
+                self.fetch_array(path, *record_bytes, extents, view, cover, out)
+            }
+        }
+    }
+
+    fn value_size(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<FetchedIod, Error> {
+        let size_bytes = match self.store.single(path, view, cover)? {
+            Some(entry) => self.store.stored(&entry.place)?.len() as u64,
+            None => self.store.first_record(path, 0, view, cover)?.map_or(0, |(_, bytes)| u64::from(bytes)),
+        };
+        Ok(FetchedIod { size_bytes, filled: SmallVec::new() })
+    }
+
+    fn fetch_array(
+        &mut self,
+        path: &mut Path,
+        record_bytes: u64,
+        wanted: &[Recx],
+        view: &View,
+        cover: Stamp,
+        out: &mut [u8],
+    ) -> Result<FetchedIod, Error> {
+        let mut fetched = FetchedIod::default();
+        let mut scratch = core::mem::take(&mut self.store.fetch_scratch);
+        let mut base = 0usize;
+        for &recx in wanted {
+            let end = recx.end().ok_or(Invalid::Extent)?;
+            self.store.extents(path, (recx.index, end), view, cover, &mut scratch.extents)?;
+            resolve(&mut scratch.extents, (recx.index, end), &mut scratch.pieces);
+            for piece in &scratch.pieces {
+                let extent = &scratch.extents[piece.extent];
+                if u64::from(extent.record_bytes) != record_bytes {
+                    return Err(Error::RecordSize { stored_bytes: u64::from(extent.record_bytes) });
+                }
+                let at = base + bytes_of(piece.start - recx.index, record_bytes)?;
+                let len = bytes_of(piece.end - piece.start, record_bytes)?;
+                let offset = bytes_of(piece.start - extent.recx.index, record_bytes)?;
+                let stored = self.store.stored(&extent.place)?;
+                self.store
+                    .read_value(&stored, offset, &mut out[at..at + len])
+                    .map_err(|e| in_extent(e, extent.recx))?;
+                push_merged(&mut fetched.filled, Recx::new(piece.start, piece.end - piece.start));
+            }
+            base += bytes_of(recx.count, record_bytes)?;
+        }
+        self.store.fetch_scratch = scratch;
+        if !fetched.filled.is_empty() {
+            fetched.size_bytes = record_bytes;
+        } else if let Some((_, stored)) = self.store.first_record(path, 0, view, cover)? {
+            if u64::from(stored) != record_bytes {
+                return Err(Error::RecordSize { stored_bytes: u64::from(stored) });
+            }
+            fetched.size_bytes = record_bytes;
+        }
+        Ok(fetched)
+    }
+}
+
+/// Keeps the damaged extent in the error; the keys are added by the caller.
+fn in_extent(error: Error, extent: Recx) -> Error {
+    with_extent(error, extent)
+}
+
+fn with_extent(error: Error, extent: Recx) -> Error {
+    let none = dolmen_types::Oid::default();
+    with_keys(error, ContNo::SYSTEM, none, &[], &[], Some(extent))
+}
+
+/// Appends a filled part, joined to the one before if they touch.
+fn push_merged(filled: &mut SmallVec<[Recx; 1]>, recx: Recx) {
+    match filled.last_mut() {
+        Some(last) if last.index + last.count == recx.index => last.count += recx.count,
+        _ => filled.push(recx),
+    }
+}
+
+fn bytes_of(records: u64, record_bytes: u64) -> Result<usize, Error> {
+    let bytes = records.checked_mul(record_bytes).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| Invalid::Payload.into())
+}
+
+/// Bytes of the buffer that one akey's answer takes.
+#[inline]
+fn part_bytes(want: &Want) -> Result<usize, Error> {
+    match want {
+        Want::Single { room_bytes } => Ok(*room_bytes),
+        Want::Size => Ok(0),
+        Want::Array { record_bytes, extents } => {
+            if *record_bytes == 0 || *record_bytes > limits::RECORD_BYTES_MAX {
+                return Err(Invalid::RecordSize.into());
+            }
+            if extents.is_empty() || extents.len() > limits::EXTENTS_MAX {
+                return Err(Invalid::Count.into());
+            }
+            let mut total = 0usize;
+            for recx in extents {
+                if recx.count == 0 || recx.end().is_none() {
+                    return Err(Invalid::Extent.into());
+                }
+                total = total.checked_add(bytes_of(recx.count, *record_bytes)?).ok_or(Invalid::Payload)?;
+            }
+            Ok(total)
+        }
+    }
+}
+
+impl Store {
+    /// The record size of an array's visible data, if it has any.
+    ///
+    /// Versions that are visible together have one record size, so one of them answers, unless something
+    /// may hide it; then the visible records are looked for.
+    #[inline]
+    pub(crate) fn record_bytes(
+        &mut self,
+        path: &mut Path,
+        view: &View,
+        cover: Stamp,
+    ) -> Result<Option<u32>, Error> {
+        let plain =
+            cover == Stamp::default() && view.is_plain() && !self.index.may_have_hole(path.key.as_bytes());
+        if !plain {
+            return Ok(self.first_record(path, 0, view, cover)?.map(|(_, bytes)| bytes));
+        }
+        for kind in dolmen_codec::version::VersionKind::ARRAYS {
+            if !self.index.may_have(path.key.as_bytes(), kind) {
+                continue;
+            }
+            let blocks = &mut self.blocks.source(&mut *self.disks.meta);
+            if let Some(place) = self.index.any_of(&mut path.key, kind, &mut self.scratch, blocks)? {
+                return Ok(Some(self.index.version(&self.log, &place)?.0.record_bytes));
+            }
+        }
+        Ok(None)
+    }
+}

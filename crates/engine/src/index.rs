@@ -1,0 +1,394 @@
+//! The index: a resident delta, a frozen one while it is being checkpointed, and immutable runs.
+//!
+//! Invariants: versions of one flat prefix (same key, kind and offset) enter in order of their stamps, so the
+//! newest source that has a visible one has the newest; entries of the delta refer to frames that are still
+//! part of the mapped log.
+
+use crate::conts::View;
+use crate::error::corrupt;
+use crate::log::{Log, LogPlace};
+use crate::marks::mix;
+use crate::runs::{BlockSource, Run, RunCursor};
+use crate::tree::key::{FlatKey, split_tail};
+use crate::tree::{Cursor, Delta, Pos};
+use dolmen_codec::bytes::Reader;
+use dolmen_codec::version::{ValuePlace, Version, VersionKind};
+use dolmen_types::{Error, Stamp, TargetNo};
+use hashbrown::HashSet;
+
+/// Where an entry's version record is.
+#[derive(Clone, Debug)]
+pub(crate) enum EntryPlace {
+    /// In the log.
+    Log(LogPlace),
+    /// A copy of a run's entry.
+    Run(Box<[u8]>),
+}
+
+/// An entry that a lookup found.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) stamp: Stamp,
+    pub(crate) place: EntryPlace,
+}
+
+pub(crate) struct Index {
+    pub(crate) target: TargetNo,
+    pub(crate) delta: Delta,
+    pub(crate) frozen: Option<Delta>,
+    /// Newest first.
+    pub(crate) runs: Vec<Run>,
+    /// Hashes of the prefixes that have a punch in the delta or the frozen delta.
+    pub(crate) punched: HashSet<u64>,
+    pub(crate) frozen_punched: HashSet<u64>,
+    /// Which kinds delta and frozen delta have, one bit each.
+    kinds: u8,
+    frozen_kinds: u8,
+}
+
+/// Hash of a key prefix together with the kind of the entries below it: what runs' filters are asked.
+#[inline]
+pub(crate) fn prefix_hash(prefix: &[u8], kind: VersionKind) -> u64 {
+    let mut hash = kind as u64;
+    let mut words = prefix.chunks_exact(8);
+    for word in &mut words {
+        hash = mix(hash, u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    }
+    for &byte in words.remainder() {
+        hash = mix(hash, u64::from(byte));
+    }
+    hash
+}
+
+/// What runs' filters are asked about holes; no kind has this number.
+#[inline]
+pub(crate) fn hole_hash(akey_prefix: &[u8]) -> u64 {
+    mix(prefix_hash(akey_prefix, VersionKind::LongHole), 0x484f_4c45)
+}
+
+fn position(place: LogPlace) -> Pos {
+    Pos((u64::from(place.segment) << 32) | u64::from(place.offset))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of a position")]
+pub(crate) fn log_place(pos: Pos) -> LogPlace {
+    LogPlace { segment: (pos.0 >> 32) as u32, offset: pos.0 as u32 }
+}
+
+impl Index {
+    pub(crate) fn new(target: TargetNo) -> Self {
+        Self {
+            target,
+            delta: Delta::default(),
+            frozen: None,
+            runs: Vec::new(),
+            punched: HashSet::new(),
+            frozen_punched: HashSet::new(),
+            kinds: 0,
+            frozen_kinds: 0,
+        }
+    }
+
+    /// Adds a version. `key` is whole; `prefix_bytes` of it name the object, dkey or akey.
+    #[inline]
+    pub(crate) fn insert(&mut self, key: &FlatKey, prefix_bytes: usize, kind: VersionKind, place: LogPlace) {
+        if kind == VersionKind::Punch {
+            self.punched.insert(prefix_hash(&key.as_bytes()[..prefix_bytes], kind));
+        }
+        self.kinds |= 1 << kind as u8;
+        let earlier = self.delta.insert(key.as_bytes(), position(place));
+        assert!(earlier.is_none(), "a version is written once");
+    }
+
+    /// Notes that an akey has a hole.
+    pub(crate) fn note_hole(&mut self, akey_prefix: &[u8]) {
+        self.punched.insert(hole_hash(akey_prefix));
+    }
+
+    /// Whether an akey may have holes.
+    #[inline]
+    pub(crate) fn may_have_hole(&self, akey_prefix: &[u8]) -> bool {
+        if self.punched.is_empty() && self.frozen_punched.is_empty() && self.runs.is_empty() {
+            return false;
+        }
+        let hash = hole_hash(akey_prefix);
+        self.punched.contains(&hash)
+            || self.frozen_punched.contains(&hash)
+            || self.runs.iter().any(|run| run.may_contain(hash))
+    }
+
+    /// Some entry of a kind, visible or not. `key` is at the akey and left as it was.
+    #[inline]
+    pub(crate) fn any_of(
+        &self,
+        key: &mut FlatKey,
+        kind: VersionKind,
+        scratch: &mut Cursor,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<Option<EntryPlace>, Error> {
+        let mark = key.mark();
+        let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
+        key.tail(kind, 0, newest);
+        let found = self.first_at(key.as_bytes(), mark.len() + 1, scratch, blocks);
+        key.rewind(mark);
+        found
+    }
+
+    fn first_at(
+        &self,
+        seek: &[u8],
+        prefix_bytes: usize,
+        scratch: &mut Cursor,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<Option<EntryPlace>, Error> {
+        let prefix = &seek[..prefix_bytes];
+        for delta in core::iter::once(&self.delta).chain(&self.frozen) {
+            delta.seek(scratch, seek);
+            if let Some((key, pos)) = scratch.entry()
+                && key.starts_with(prefix)
+            {
+                return Ok(Some(EntryPlace::Log(log_place(pos))));
+            }
+        }
+        for run in &self.runs {
+            let mut cursor = RunCursor::default();
+            cursor.seek(run, seek, blocks)?;
+            if let Some((key, payload)) = cursor.entry()
+                && key.starts_with(prefix)
+            {
+                return Ok(Some(EntryPlace::Run(payload.into())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins a checkpoint: what is in the delta becomes the frozen one.
+    pub(crate) fn freeze(&mut self) {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        self.frozen = Some(core::mem::take(&mut self.delta));
+        self.frozen_punched = core::mem::take(&mut self.punched);
+        self.frozen_kinds = core::mem::take(&mut self.kinds);
+    }
+
+    /// Ends a checkpoint: the frozen delta is a run now.
+    pub(crate) fn thaw(&mut self, run: Run) {
+        self.frozen = None;
+        self.frozen_punched.clear();
+        self.frozen_kinds = 0;
+        self.runs.insert(0, run);
+    }
+
+    /// Ends a checkpoint that had nothing to write.
+    pub(crate) fn thaw_empty(&mut self) {
+        let frozen = self.frozen.take();
+        assert!(frozen.is_none_or(|frozen| frozen.is_empty()), "only an empty delta becomes no run");
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let frozen = self.frozen.as_ref().map_or(0, Delta::resident_bytes);
+        let runs: usize = self.runs.iter().map(Run::resident_bytes).sum();
+        (self.delta.resident_bytes() + frozen + runs) as u64
+    }
+
+    /// Whether any source may have entries of `kind` below `prefix`.
+    #[inline]
+    pub(crate) fn may_have(&self, prefix: &[u8], kind: VersionKind) -> bool {
+        if kind != VersionKind::Punch && (self.kinds | self.frozen_kinds) >> (kind as u8) & 1 == 1 {
+            return true;
+        }
+        let nothing_resident =
+            kind == VersionKind::Punch && self.punched.is_empty() && self.frozen_punched.is_empty();
+        if nothing_resident && self.runs.is_empty() {
+            return false;
+        }
+        let hash = prefix_hash(prefix, kind);
+        self.punched.contains(&hash)
+            || self.frozen_punched.contains(&hash)
+            || self.runs.iter().any(|run| run.may_contain(hash))
+    }
+
+    /// The newest visible entry of a flat prefix. `key` is the object, dkey or akey; it is left as it was.
+    #[inline]
+    pub(crate) fn newest(
+        &self,
+        key: &mut FlatKey,
+        kind: VersionKind,
+        view: &View,
+        scratch: &mut Cursor,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<Option<Entry>, Error> {
+        let mark = key.mark();
+        let hash = if self.runs.is_empty() { 0 } else { prefix_hash(key.as_bytes(), kind) };
+        key.tail(kind, 0, Stamp { epoch: view.at, minor: u16::MAX });
+        let found = self.newest_at(key.as_bytes(), hash, view, scratch, blocks);
+        key.rewind(mark);
+        found
+    }
+
+    fn newest_at(
+        &self,
+        seek: &[u8],
+        hash: u64,
+        view: &View,
+        scratch: &mut Cursor,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<Option<Entry>, Error> {
+        /// Epoch and minor.
+        const STAMP_BYTES: usize = 10;
+        let prefix = &seek[..seek.len() - STAMP_BYTES];
+        for delta in core::iter::once(&self.delta).chain(&self.frozen) {
+            delta.seek(scratch, seek);
+            while let Some((key, pos)) = scratch.entry() {
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                let (_, _, stamp) = split_tail(key).expect("the delta holds whole keys");
+                if view.sees(stamp.epoch) {
+                    return Ok(Some(Entry { stamp, place: EntryPlace::Log(log_place(pos)) }));
+                }
+                delta.advance(scratch);
+            }
+        }
+        for run in &self.runs {
+            if !run.may_contain(hash) {
+                continue;
+            }
+            let mut cursor = RunCursor::default();
+            cursor.seek(run, seek, blocks)?;
+            while let Some((key, payload)) = cursor.entry() {
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                let (_, _, stamp) = split_tail(key).ok_or_else(|| run.corrupt(self.target))?;
+                if view.sees(stamp.epoch) {
+                    return Ok(Some(Entry { stamp, place: EntryPlace::Run(payload.into()) }));
+                }
+                cursor.advance(run, blocks)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decodes an entry's version and says where an inline value begins.
+    #[inline]
+    pub(crate) fn version<'a>(
+        &self,
+        log: &'a Log,
+        place: &'a EntryPlace,
+    ) -> Result<(Version<'a>, ValuePlace), Error> {
+        match place {
+            EntryPlace::Log(at) => version_in_log(log, *at)
+                .ok_or_else(|| corrupt(self.target, "log", u64::from(at.segment), u64::from(at.offset))),
+            EntryPlace::Run(payload) => {
+                let version = Version::decode(&mut Reader::new(payload))
+                    .ok_or_else(|| corrupt(self.target, "run", 0, 0))?;
+                Ok((version, version.place))
+            }
+        }
+    }
+
+    /// A cursor over all sources.
+    pub(crate) fn cursor(&self) -> IndexCursor {
+        IndexCursor::new(self)
+    }
+}
+
+/// The version at a place of the mapped log, and where its value is.
+#[inline]
+pub(crate) fn version_in_log(log: &Log, at: LogPlace) -> Option<(Version<'_>, ValuePlace)> {
+    let mut reader = Reader::new(log.mapped(at)?);
+    let version = Version::decode(&mut reader)?;
+    let place = match version.place {
+        ValuePlace::Inline => {
+            let behind = u32::try_from(reader.position()).ok()?;
+            ValuePlace::Log { segment: at.segment, offset: at.offset.checked_add(behind)? }
+        }
+        place => place,
+    };
+    Some((version, place))
+}
+
+/// Walks all entries of all sources in key order. An entry stands in one source only.
+pub(crate) struct IndexCursor {
+    deltas: [Cursor; 2],
+    runs: Vec<RunCursor>,
+    at: Option<usize>,
+    /// Copy of a run's payload, so that an entry outlives the cursor's next step.
+    _reserved: (),
+}
+
+impl IndexCursor {
+    fn new(index: &Index) -> Self {
+        let runs = index.runs.iter().map(|_| RunCursor::default()).collect();
+        Self { deltas: [Cursor::default(), Cursor::default()], runs, at: None, _reserved: () }
+    }
+
+    /// Goes to the first entry at or above `key`.
+    pub(crate) fn seek(
+        &mut self,
+        index: &Index,
+        key: &[u8],
+        blocks: &mut dyn BlockSource,
+    ) -> Result<(), Error> {
+        index.delta.seek(&mut self.deltas[0], key);
+        if let Some(frozen) = &index.frozen {
+            frozen.seek(&mut self.deltas[1], key);
+        }
+        for (cursor, run) in self.runs.iter_mut().zip(&index.runs) {
+            cursor.seek(run, key, blocks)?;
+        }
+        self.choose();
+        Ok(())
+    }
+
+    /// Goes to the next entry.
+    pub(crate) fn advance(&mut self, index: &Index, blocks: &mut dyn BlockSource) -> Result<(), Error> {
+        match self.at {
+            None => return Ok(()),
+            Some(0) => index.delta.advance(&mut self.deltas[0]),
+            Some(1) => index.frozen.as_ref().expect("the cursor stands in it").advance(&mut self.deltas[1]),
+            Some(run) => self.runs[run - 2].advance(&index.runs[run - 2], blocks)?,
+        }
+        self.choose();
+        Ok(())
+    }
+
+    fn choose(&mut self) {
+        let mut best: Option<(&[u8], usize)> = None;
+        let deltas = self.deltas.iter().map(|cursor| cursor.entry().map(|(key, _)| key));
+        let runs = self.runs.iter().map(|cursor| cursor.entry().map(|(key, _)| key));
+        for (number, key) in deltas.chain(runs).enumerate() {
+            if let Some(key) = key
+                && best.is_none_or(|(least, _)| key < least)
+            {
+                best = Some((key, number));
+            }
+        }
+        self.at = best.map(|(_, number)| number);
+    }
+
+    /// The key here; `None` at the end.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match self.at? {
+            source @ (0 | 1) => self.deltas[source].entry().map(|(key, _)| key),
+            run => self.runs[run - 2].entry().map(|(key, _)| key),
+        }
+    }
+
+    /// Where the version here is.
+    ///
+    /// # Panics
+    /// At the end.
+    pub(crate) fn place(&self) -> EntryPlace {
+        match self.at.expect("not at the end") {
+            source @ (0 | 1) => {
+                let (_, pos) = self.deltas[source].entry().expect("chosen because it has an entry");
+                EntryPlace::Log(log_place(pos))
+            }
+            run => {
+                EntryPlace::Run(self.runs[run - 2].entry().expect("chosen because it has an entry").1.into())
+            }
+        }
+    }
+}

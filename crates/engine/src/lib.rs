@@ -1,0 +1,43 @@
+//! One target of Dolmen on its devices: versioned objects, committed by one log record each.
+//!
+//! The path of a write: [`Target`] takes it (`target.rs`), validates it into drafts (`draft.rs`), writes large
+//! values to bulk (`update.rs`, `bulk.rs`), appends one record to the log (`log.rs`), puts the versions into the
+//! index (`index.rs`), and answers when the container's durability is reached. A read resolves what is visible
+//! (`store.rs`), then reads and verifies exactly that (`fetch.rs`, `value.rs`). After a crash `open.rs` reads the
+//! manifest and `replay.rs` the log behind it.
+//!
+//! The engine knows no network and no other target.
+
+mod aggregate;
+mod bulk;
+mod check;
+mod checkpoint;
+mod config;
+mod cont_verbs;
+mod conts;
+mod draft;
+mod epochs;
+mod error;
+mod fetch;
+mod index;
+mod list;
+mod log;
+mod marks;
+mod open;
+mod path;
+mod query;
+mod repeats;
+mod replay;
+mod runs;
+mod space;
+mod store;
+mod target;
+mod tree;
+mod tx;
+mod update;
+mod value;
+mod walk;
+
+pub use config::{Devices, TargetConfig};
+pub use open::Recovery;
+pub use target::Target;

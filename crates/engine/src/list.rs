@@ -1,0 +1,403 @@
+//! Enumerations: objects, dkeys, akeys, extents and changes, resumable from an anchor.
+
+use crate::conts::View;
+use crate::marks::Scope;
+use crate::path::{Depth, Path};
+use crate::store::{Extent, resolve};
+use crate::target::Target;
+use dolmen_codec::order;
+use dolmen_codec::verb::{Change, ChangeKind, List, ListWhat, Listed, ListedExtent, PackedKeys, ReadAt};
+use dolmen_types::{
+    Anchor, AnchorState, ContNo, Epoch, Error, Invalid, Key, KeyKind, Oid, Recx, Stamp, limits,
+};
+
+/// Dkeys that one call of `Changes` looks at, at most, so that a call is bounded also when nothing changed.
+const CHANGE_DKEYS_MAX: usize = 4096;
+
+impl Target {
+    pub(crate) fn list(&mut self, cont: ContNo, list: &List) -> Result<(Listed, Anchor), Error> {
+        if list.items_max == 0 {
+            return Err(Invalid::Count.into());
+        }
+        match &list.what {
+            ListWhat::Objects => self.list_objects(cont, list),
+            ListWhat::Dkeys(oid) => self.list_dkeys(cont, *oid, list),
+            ListWhat::Akeys(oid, dkey) => self.list_akeys(cont, *oid, dkey, list),
+            ListWhat::Extents(oid, dkey, akey) => self.list_extents(cont, *oid, dkey, akey, list),
+            ListWhat::Changes { from, to } => self.list_changes(cont, *from, *to, list),
+        }
+    }
+
+    fn list_path(&mut self, cont: ContNo, oid: Oid) -> Result<Path, Error> {
+        let secret = self.conts.find(cont)?.state.spec.hash_key;
+        let mut path = self.store.take_path();
+        path.object(cont, secret, oid)?;
+        Ok(path)
+    }
+
+    fn list_objects(&mut self, cont: ContNo, list: &List) -> Result<(Listed, Anchor), Error> {
+        let view = self.read_view(cont, list.at)?;
+        self.txs.refuse_undecided_list(cont, view.at)?;
+        let mut after = match resume(&list.anchor)? {
+            Resume::Start => None,
+            Resume::Eof => return Ok((Listed::Objects(Vec::new()), Anchor::eof())),
+            Resume::After(bytes) => Some(Oid::from_bytes(bytes.try_into().or(Err(Invalid::Anchor))?)),
+        };
+        let mut path = self.store.take_path();
+        let mut found = Vec::new();
+        let secret = self.conts.find(cont)?.state.spec.hash_key;
+        let mut anchor = Anchor::eof();
+        while let Some(oid) = self.store.next_object(cont, after)? {
+            path.object(cont, secret, oid)?;
+            if self.store.object_exists(&mut path, &view)? {
+                found.push(oid);
+            }
+            after = Some(oid);
+            if found.len() >= list.items_max as usize {
+                anchor = after_bytes(&oid.to_bytes(), list);
+                break;
+            }
+        }
+        path.object(cont, secret, Oid::default())?;
+        self.reads.raise(Scope::ObjectList, path.cont_hash, view.at);
+        self.store.put_path(path);
+        Ok((Listed::Objects(found), anchor))
+    }
+
+    fn list_dkeys(&mut self, cont: ContNo, oid: Oid, list: &List) -> Result<(Listed, Anchor), Error> {
+        let view = self.read_view(cont, list.at)?;
+        self.txs.refuse_undecided_read(cont, oid, None, view.at)?;
+        let mut path = self.list_path(cont, oid)?;
+        self.reads.raise(Scope::DkeyList, path.object_hash, view.at);
+        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
+        let cover = self.store.cover(&mut path, Depth::Object, &view)?;
+        let start = match key_resume(&list.anchor, path.dkey_kind)? {
+            None => return Ok((Listed::Keys(PackedKeys::default()), Anchor::eof())),
+            Some(start) => start,
+        };
+        let listed = self.collect_keys(&mut path, Depth::Object, start, &view, cover, list)?;
+        self.store.put_path(path);
+        Ok(listed)
+    }
+
+    fn list_akeys(
+        &mut self,
+        cont: ContNo,
+        oid: Oid,
+        dkey: &Key,
+        list: &List,
+    ) -> Result<(Listed, Anchor), Error> {
+        let view = self.read_view(cont, list.at)?;
+        self.txs.refuse_undecided_read(cont, oid, Some(dkey), view.at)?;
+        let mut path = self.list_path(cont, oid)?;
+        path.dkey(dkey)?;
+        self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
+        self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
+        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
+        let cover = self.store.cover(&mut path, Depth::Dkey, &view)?;
+        let start = match key_resume(&list.anchor, path.akey_kind)? {
+            None => return Ok((Listed::Keys(PackedKeys::default()), Anchor::eof())),
+            Some(start) => start,
+        };
+        let listed = self.collect_keys(&mut path, Depth::Dkey, start, &view, cover, list)?;
+        self.store.put_path(path);
+        Ok(listed)
+    }
+
+    /// Collects the dkeys of an object or the akeys of a dkey, from behind an order-encoded key.
+    fn collect_keys(
+        &mut self,
+        path: &mut Path,
+        above: Depth,
+        mut after: Option<Vec<u8>>,
+        view: &View,
+        cover: Stamp,
+        list: &List,
+    ) -> Result<(Listed, Anchor), Error> {
+        let kind = if above == Depth::Object { path.dkey_kind } else { path.akey_kind };
+        let mut keys = PackedKeys::default();
+        let mut anchor = Anchor::eof();
+        loop {
+            path.up(above);
+            let next = match above {
+                Depth::Object => self.store.first_dkey(path, after.as_deref(), view, cover)?,
+                Depth::Dkey | Depth::Akey => self.store.first_akey(path, after.as_deref(), view, cover)?,
+            };
+            let Some(encoded) = next else {
+                break;
+            };
+            let key = self.raw_key(path, above, &encoded)?;
+            if keys.bytes.len() + key.len() > list.bytes_max as usize {
+                if keys.is_empty() {
+                    return Err(Error::KeyTooBig { needed_bytes: key.len() as u64 });
+                }
+                let last = after.as_deref().expect("a key was returned before this one");
+                return Ok((Listed::Keys(keys), anchor_of(last, kind, list)?));
+            }
+            keys.push(&key);
+            if keys.len() >= list.items_max as usize {
+                anchor = anchor_of(&encoded, kind, list)?;
+                break;
+            }
+            after = Some(encoded);
+        }
+        Ok((Listed::Keys(keys), anchor))
+    }
+
+    /// The raw bytes of an order-encoded key: from the encoding itself, or from any version below it.
+    fn raw_key(&mut self, path: &mut Path, above: Depth, encoded: &[u8]) -> Result<Key, Error> {
+        let kind = if above == Depth::Object { path.dkey_kind } else { path.akey_kind };
+        if let Some(key) = crate::tree::key::decode_key(encoded, kind) {
+            return Ok(key);
+        }
+        if above == Depth::Object {
+            path.dkey_encoded(encoded);
+        } else {
+            path.akey_encoded(encoded);
+        }
+        let cursor = self.store.seek(path.key.as_bytes())?;
+        path.up(above);
+        if cursor.key().is_none() {
+            return Err(crate::error::corrupt(self.config.target, "run", 0, 0));
+        }
+        let place = cursor.place();
+        let version = self.store.version(&place)?;
+        Ok(Key::from_slice(if above == Depth::Object { version.dkey } else { version.akey }))
+    }
+
+    fn list_extents(
+        &mut self,
+        cont: ContNo,
+        oid: Oid,
+        dkey: &Key,
+        akey: &Key,
+        list: &List,
+    ) -> Result<(Listed, Anchor), Error> {
+        let view = self.read_view(cont, list.at)?;
+        self.txs.refuse_undecided_read(cont, oid, Some(dkey), view.at)?;
+        let mut path = self.list_path(cont, oid)?;
+        path.dkey(dkey)?;
+        path.akey(akey)?;
+        self.reads.raise(Scope::Akey, path.akey_hash, view.at);
+        self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
+        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
+        let cover = self.store.cover(&mut path, Depth::Akey, &view)?;
+        let mut found = Vec::new();
+        let start = match resume(&list.anchor)? {
+            Resume::Eof => return Ok((Listed::Extents(found), Anchor::eof())),
+            Resume::After(bytes) => u64::from_le_bytes(bytes.try_into().or(Err(Invalid::Anchor))?),
+            Resume::Start => {
+                if let Some(entry) = self.store.single(&mut path, &view, cover)? {
+                    let record_bytes = self.store.stored(&entry.place)?.len() as u64;
+                    let recx = Recx::new(0, 1);
+                    found.push(ListedExtent { recx, record_bytes, epoch: entry.stamp.epoch, single: true });
+                }
+                0
+            }
+        };
+        let anchor = self.collect_extents(&mut path, start, &view, cover, list, &mut found)?;
+        self.store.put_path(path);
+        Ok((Listed::Extents(found), anchor))
+    }
+
+    fn collect_extents(
+        &mut self,
+        path: &mut Path,
+        start: u64,
+        view: &View,
+        cover: Stamp,
+        list: &List,
+        found: &mut Vec<ListedExtent>,
+    ) -> Result<Anchor, Error> {
+        let (mut extents, mut pieces) = (Vec::new(), Vec::new());
+        let mut at = start;
+        while let Some((first, _)) = self.store.first_record(path, at, view, cover)? {
+            let window_end = (first / limits::WINDOW_RECORDS + 1).saturating_mul(limits::WINDOW_RECORDS);
+            self.store.extents(path, (first, window_end), view, cover, &mut extents)?;
+            resolve(&mut extents, (first, window_end), &mut pieces);
+            for piece in &pieces {
+                if found.len() >= list.items_max as usize {
+                    return Ok(after_bytes(&piece.start.to_le_bytes(), list));
+                }
+                let extent = &extents[piece.extent];
+                found.push(ListedExtent {
+                    recx: Recx::new(piece.start, piece.end - piece.start),
+                    record_bytes: u64::from(extent.record_bytes),
+                    epoch: extent.stamp.epoch,
+                    single: false,
+                });
+            }
+            if window_end <= at {
+                break;
+            }
+            at = window_end;
+        }
+        Ok(Anchor::eof())
+    }
+
+    fn list_changes(
+        &mut self,
+        cont: ContNo,
+        from: Epoch,
+        to: Epoch,
+        list: &List,
+    ) -> Result<(Listed, Anchor), Error> {
+        if from >= to {
+            return Err(Invalid::Epoch.into());
+        }
+        let old = self.read_view(cont, ReadAt::Epoch(from))?;
+        let new = self.read_view(cont, ReadAt::Epoch(to))?;
+        let mut changes = Vec::new();
+        let (mut oid, mut dkey) = match resume(&list.anchor)? {
+            Resume::Eof => return Ok((Listed::Changes(changes), Anchor::eof())),
+            Resume::Start => (self.store.next_object(cont, None)?, None),
+            Resume::After(bytes) => {
+                let (oid, dkey) = bytes.split_at_checked(16).ok_or(Invalid::Anchor)?;
+                (Some(Oid::from_bytes(oid.try_into().or(Err(Invalid::Anchor))?)), Some(dkey.to_vec()))
+            }
+        };
+        let mut looked_at = 0;
+        while let Some(object) = oid {
+            let mut path = self.list_path(cont, object)?;
+            if let Some(key) = dkey.take() {
+                dkey = Some(encode_position(&key, path.dkey_kind)?);
+            }
+            while let Some(next) = self.store.next_dkey(&mut path, dkey.as_deref())? {
+                path.dkey_encoded(&next);
+                self.dkey_changes(cont, &mut path, &old, &new, &mut changes)?;
+                path.up(Depth::Object);
+                looked_at += 1;
+                if changes.len() >= list.items_max as usize || looked_at >= CHANGE_DKEYS_MAX {
+                    let mut position = object.to_bytes().to_vec();
+                    position.extend_from_slice(&decode_position(&next, path.dkey_kind));
+                    return Ok((Listed::Changes(changes), after_bytes(&position, list)));
+                }
+                dkey = Some(next);
+            }
+            dkey = None;
+            oid = self.store.next_object(cont, Some(object))?;
+            self.store.put_path(path);
+        }
+        Ok((Listed::Changes(changes), Anchor::eof()))
+    }
+
+    /// Appends what differs below one dkey between two views.
+    fn dkey_changes(
+        &mut self,
+        cont: ContNo,
+        path: &mut Path,
+        old: &View,
+        new: &View,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        let _ = cont;
+        let mut akey = None;
+        while let Some(next) = self.store.next_akey(path, akey.as_deref())? {
+            path.akey_encoded(&next);
+            let before = self.visible_stamps(path, old)?;
+            let after = self.visible_stamps(path, new)?;
+            path.up(Depth::Dkey);
+            let kind = match (before.is_empty(), after.is_empty()) {
+                (true, false) => Some(ChangeKind::Added),
+                (false, true) => Some(ChangeKind::Removed),
+                _ => (before != after).then_some(ChangeKind::Modified),
+            };
+            if let Some(kind) = kind {
+                let encoded_dkey = self.encoded_dkey(path);
+                path.up(Depth::Object);
+                let dkey = self.raw_key(path, Depth::Object, &encoded_dkey)?;
+                path.dkey_encoded(&encoded_dkey);
+                let akey = self.raw_key(path, Depth::Dkey, &next)?;
+                changes.push(Change { oid: path.oid, dkey, akey, kind });
+            }
+            akey = Some(next);
+        }
+        Ok(())
+    }
+
+    fn encoded_dkey(&self, path: &Path) -> Vec<u8> {
+        let start = crate::tree::key::OBJECT_PREFIX_BYTES + 1;
+        path.key.as_bytes()[start..path.up_len(Depth::Dkey)].to_vec()
+    }
+
+    /// Which versions make up an akey's visible value: the single value's stamp, and each piece with its stamp.
+    fn visible_stamps(&mut self, path: &mut Path, view: &View) -> Result<Vec<(u64, u64, Stamp)>, Error> {
+        let cover = self.store.cover(path, Depth::Akey, view)?;
+        path.up(Depth::Akey);
+        let mut stamps = Vec::new();
+        if let Some(entry) = self.store.single(path, view, cover)? {
+            stamps.push((u64::MAX, 0, entry.stamp));
+        }
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut pieces = Vec::new();
+        self.store.extents(path, (0, u64::MAX), view, cover, &mut extents)?;
+        resolve(&mut extents, (0, u64::MAX), &mut pieces);
+        for piece in &pieces {
+            let stamp = extents[piece.extent].stamp;
+            match stamps.last_mut() {
+                Some(last) if last.1 == piece.start && last.2 == stamp && last.0 != u64::MAX => {
+                    last.1 = piece.end
+                }
+                _ => stamps.push((piece.start, piece.end, stamp)),
+            }
+        }
+        Ok(stamps)
+    }
+}
+
+enum Resume<'a> {
+    Start,
+    Eof,
+    After(&'a [u8]),
+}
+
+fn resume(anchor: &Anchor) -> Result<Resume<'_>, Error> {
+    match anchor.state() {
+        AnchorState::Start => Ok(Resume::Start),
+        AnchorState::Eof => Ok(Resume::Eof),
+        AnchorState::After if anchor.position().is_empty() => Err(Invalid::Anchor.into()),
+        AnchorState::After => Ok(Resume::After(anchor.position())),
+    }
+}
+
+/// The order-encoded key to resume behind; `Some(None)` at the start, `None` at the end.
+fn key_resume(anchor: &Anchor, kind: KeyKind) -> Result<Option<Option<Vec<u8>>>, Error> {
+    match resume(anchor)? {
+        Resume::Start => Ok(Some(None)),
+        Resume::Eof => Ok(None),
+        Resume::After(position) => Ok(Some(Some(encode_position(position, kind)?))),
+    }
+}
+
+/// Anchors hold lexical keys raw, since escaped ones may be too long, and the others order-encoded.
+fn encode_position(position: &[u8], kind: KeyKind) -> Result<Vec<u8>, Error> {
+    match kind {
+        KeyKind::Hashed if position.len() == 16 => Ok(position.to_vec()),
+        KeyKind::Uint64 if position.len() == 8 => Ok(position.to_vec()),
+        KeyKind::Lexical if !position.is_empty() && position.len() <= limits::LEXICAL_KEY_BYTES_MAX => {
+            let mut encoded = Vec::new();
+            order::push_key(&mut encoded, kind, order::HashKey::default(), position);
+            Ok(encoded)
+        }
+        _ => Err(Invalid::Anchor.into()),
+    }
+}
+
+fn decode_position(encoded: &[u8], kind: KeyKind) -> Vec<u8> {
+    match kind {
+        KeyKind::Hashed | KeyKind::Uint64 => encoded.to_vec(),
+        KeyKind::Lexical => {
+            crate::tree::key::decode_key(encoded, kind).expect("the index holds whole encodings").to_vec()
+        }
+    }
+}
+
+fn anchor_of(encoded: &[u8], kind: KeyKind, list: &List) -> Result<Anchor, Error> {
+    Ok(after_bytes(&decode_position(encoded, kind), list))
+}
+
+fn after_bytes(position: &[u8], list: &List) -> Anchor {
+    let mut anchor = Anchor::after(position).expect("positions are limited to fit");
+    anchor.shard = list.anchor.shard;
+    anchor
+}

@@ -1,0 +1,372 @@
+//! The log: preallocated segments of checksummed frames, which also hold the small values.
+//!
+//! A segment lives three times: as part of the log until a checkpoint has put its frames into a run, as the
+//! home of small values that runs refer to, and, when nothing refers to it, as a spare to be written anew.
+//!
+//! Invariants: frames have consecutive sequence numbers across segments; a segment is written only while it
+//! is the active one; a segment in the free list is referred to by no manifest on disk.
+
+use crate::error::{corrupt, disk_error};
+use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
+use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
+use dolmen_codec::manifest::{LogSegmentInfo, LogStart};
+use dolmen_env::{Disk, FileId, Media, Region};
+use dolmen_types::{Error, TargetNo};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where something stands in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub(crate) struct LogPlace {
+    pub(crate) segment: u32,
+    pub(crate) offset: u32,
+}
+
+/// A frame just appended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Start of the body.
+    pub(crate) body: LogPlace,
+    pub(crate) sequence: u64,
+}
+
+pub(crate) struct Segment {
+    pub(crate) file: FileId,
+    /// Mapped while it is part of the log, and for good on mapped media.
+    pub(crate) region: Option<Region>,
+    pub(crate) salt: u32,
+    pub(crate) first_sequence: u64,
+    /// Bytes of small values that versions refer to.
+    pub(crate) live_bytes: u64,
+}
+
+pub(crate) struct Log {
+    target: TargetNo,
+    target_id: u128,
+    segment_bytes: u32,
+    pub(crate) segments: BTreeMap<u32, Segment>,
+    /// Segments that nothing refers to, ready to be written anew.
+    free: BTreeSet<u32>,
+    active: u32,
+    offset: u32,
+    next_sequence: u64,
+    /// Frames below this sequence are durable.
+    durable_sequence: u64,
+    pub(crate) dirty: BTreeSet<u32>,
+    scratch: Vec<u8>,
+    keep_mapped: bool,
+}
+
+pub(crate) fn file_name(number: u32) -> String {
+    format!("log.{number:08x}")
+}
+
+/// Free segments kept for reuse; more are removed, so that space taken by a burst comes back.
+const FREE_SEGMENTS_MAX: usize = 8;
+
+impl Log {
+    /// A log that continues at `start`, which lies in none of its segments yet.
+    pub(crate) fn new(target: TargetNo, target_id: u128, segment_bytes: u32, media: Media) -> Self {
+        Self {
+            target,
+            target_id,
+            segment_bytes,
+            segments: BTreeMap::new(),
+            free: BTreeSet::new(),
+            active: 0,
+            offset: segment_bytes,
+            next_sequence: 1,
+            durable_sequence: 1,
+            dirty: BTreeSet::new(),
+            scratch: Vec::new(),
+            keep_mapped: media == Media::Mapped,
+        }
+    }
+
+    /// The largest body that a frame can have here.
+    pub(crate) fn body_bytes_max(&self) -> usize {
+        let room = self.segment_bytes as usize - LOG_SEGMENT_HEADER_BYTES - LOG_FRAME_HEADER_BYTES;
+        room.min(LogFrame::BODY_BYTES_MAX)
+    }
+
+    /// Where the next frame goes.
+    pub(crate) fn end(&self) -> LogStart {
+        LogStart { segment: self.active, offset: self.offset, sequence: self.next_sequence }
+    }
+
+    /// Bytes of log since a place, as far as whole segments and the present one tell.
+    pub(crate) fn bytes_since(&self, start: LogStart) -> u64 {
+        if start.segment == self.active {
+            return u64::from(self.offset.saturating_sub(start.offset));
+        }
+        let between = self.segments.values().filter(|s| s.first_sequence > start.sequence).count() as u64;
+        u64::from(self.segment_bytes.saturating_sub(start.offset))
+            + between.saturating_sub(1) * u64::from(self.segment_bytes)
+            + u64::from(self.offset)
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    pub(crate) fn durable_sequence(&self) -> u64 {
+        self.durable_sequence
+    }
+
+    /// Frames below `sequence` are durable.
+    pub(crate) fn set_durable(&mut self, sequence: u64) {
+        self.durable_sequence = self.durable_sequence.max(sequence);
+    }
+
+    /// Whether a frame with such a body needs another segment.
+    pub(crate) fn needs_segment(&self, body_bytes: usize) -> bool {
+        self.offset as usize + LogFrame::padded_bytes(body_bytes) > self.segment_bytes as usize
+    }
+
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_bytes)
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.segments.len() as u64 * u64::from(self.segment_bytes)
+    }
+
+    /// Adds a spare segment.
+    pub(crate) fn add_spare(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let number = self.segments.last_key_value().map_or(0, |(number, _)| number + 1);
+        let io = |e: dolmen_env::Error| disk_error(self.target, &e);
+        // A crash may have left a segment that nothing refers to.
+        if let Err(error) = disk.remove(&file_name(number))
+            && !error.is_not_found()
+        {
+            return Err(io(error));
+        }
+        let file = disk.create(&file_name(number), u64::from(self.segment_bytes)).map_err(io)?;
+        disk.sync_names().map_err(io)?;
+        let segment = Segment { file, region: None, salt: 0, first_sequence: 0, live_bytes: 0 };
+        self.segments.insert(number, segment);
+        self.free.insert(number);
+        Ok(())
+    }
+
+    /// Begins the next segment: a spare one, whose header binds it to this place in the log.
+    ///
+    /// REQUIRES: there is a spare segment.
+    pub(crate) fn roll(&mut self, disk: &mut dyn Disk, salt: u32) -> Result<(), Error> {
+        let number = self.free.pop_first().expect("the caller has made sure of a spare segment");
+        let segment = self.segments.get_mut(&number).expect("free segments are open");
+        if segment.region.is_none() {
+            segment.region = Some(disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?);
+        }
+        segment.salt = salt;
+        segment.first_sequence = self.next_sequence;
+        segment.live_bytes = 0;
+        let header =
+            LogSegmentHeader { target_id: self.target_id, number, salt, first_sequence: self.next_sequence };
+        segment.region.as_mut().expect("mapped above").write(0, &header.encode());
+        self.dirty.insert(number);
+        self.active = number;
+        self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
+        Ok(())
+    }
+
+    /// Appends a frame whose body `build` writes behind what the vector holds already.
+    ///
+    /// REQUIRES: the body fits the active segment (`needs_segment`).
+    #[inline]
+    pub(crate) fn append(&mut self, kind: LogKind, build: impl FnOnce(&mut Vec<u8>)) -> Appended {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.resize(LOG_FRAME_HEADER_BYTES, 0);
+        build(&mut scratch);
+        let appended = self.append_frame(kind, &mut scratch);
+        self.scratch = scratch;
+        appended
+    }
+
+    /// Appends a frame that has room for its header in front.
+    ///
+    /// REQUIRES: as `append`.
+    pub(crate) fn append_frame(&mut self, kind: LogKind, frame: &mut Vec<u8>) -> Appended {
+        let body_bytes = frame.len() - LOG_FRAME_HEADER_BYTES;
+        assert!(!self.needs_segment(body_bytes), "the caller has made room");
+        let segment = self.segments.get_mut(&self.active).expect("the active segment is open");
+        let header = LogFrame {
+            kind,
+            body_bytes: u32::try_from(body_bytes).expect("limited by the segment"),
+            sequence: self.next_sequence,
+            salt: segment.salt,
+            unflushed: u32::try_from(self.next_sequence - self.durable_sequence).unwrap_or(u32::MAX),
+        };
+        header.seal(frame);
+        let region = segment.region.as_mut().expect("the active segment is mapped");
+        region.write(u64::from(self.offset), frame);
+        let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
+        let appended = Appended {
+            body: LogPlace { segment: self.active, offset: self.offset + header_bytes },
+            sequence: self.next_sequence,
+        };
+        self.offset += u32::try_from(LogFrame::padded_bytes(body_bytes)).expect("limited by the segment");
+        self.next_sequence += 1;
+        if self.dirty.last() != Some(&self.active) {
+            self.dirty.insert(self.active);
+        }
+        appended
+    }
+
+    /// The bytes from a place to the end of its segment, while the segment is mapped.
+    #[inline]
+    pub(crate) fn mapped(&self, place: LogPlace) -> Option<&[u8]> {
+        let region = self.segments.get(&place.segment)?.region.as_ref()?;
+        region.try_bytes(u64::from(place.offset)..u64::from(self.segment_bytes))
+    }
+
+    /// Reads bytes of a value; the caller verifies them.
+    pub(crate) fn read(&self, disk: &mut dyn Disk, place: LogPlace, out: &mut [u8]) -> Result<(), Error> {
+        let damaged = || corrupt(self.target, "log", u64::from(place.segment), u64::from(place.offset));
+        let segment = self.segments.get(&place.segment).ok_or_else(damaged)?;
+        let offset = u64::from(place.offset);
+        let end = offset + out.len() as u64;
+        if end > u64::from(self.segment_bytes) {
+            return Err(damaged());
+        }
+        match &segment.region {
+            Some(region) => out.copy_from_slice(region.bytes(offset..end)),
+            None => disk.read_at(segment.file, offset, out).map_err(|e| disk_error(self.target, &e))?,
+        }
+        Ok(())
+    }
+
+    /// Counts a small value as referred to.
+    #[inline]
+    pub(crate) fn add_live(&mut self, segment: u32, bytes: u32) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.live_bytes += u64::from(bytes);
+        }
+    }
+
+    /// A small value is referred to no longer.
+    pub(crate) fn remove_live(&mut self, segment: u32, bytes: u32) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            assert!(segment.live_bytes >= u64::from(bytes), "a value is dropped once");
+            segment.live_bytes -= u64::from(bytes);
+        }
+    }
+
+    /// What a manifest says of segments.
+    pub(crate) fn to_manifest(&self) -> Vec<LogSegmentInfo> {
+        let used = self.segments.iter().filter(|(number, _)| !self.free.contains(number));
+        used.map(|(&number, segment)| LogSegmentInfo { number, live_bytes: segment.live_bytes }).collect()
+    }
+
+    /// After a checkpoint whose log starts at `start`: unmaps what is no longer log, frees what nothing refers to.
+    pub(crate) fn release_before(&mut self, disk: &mut dyn Disk, start: LogStart) -> Result<(), Error> {
+        let mut unused = Vec::new();
+        for (&number, segment) in &mut self.segments {
+            let is_log =
+                segment.first_sequence >= start.sequence || number == start.segment || number == self.active;
+            if is_log || self.free.contains(&number) || self.dirty.contains(&number) {
+                continue;
+            }
+            if !self.keep_mapped {
+                segment.region = None;
+            }
+            if segment.live_bytes == 0 {
+                unused.push(number);
+            }
+        }
+        for number in unused {
+            if self.free.len() < FREE_SEGMENTS_MAX {
+                self.free.insert(number);
+            } else {
+                let segment = self.segments.remove(&number).expect("listed above");
+                drop(segment.region);
+                disk.close(segment.file);
+                disk.remove(&file_name(number)).map_err(|e| disk_error(self.target, &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a segment at recovery and reads its header; `None` if it has none of this target.
+    pub(crate) fn open_segment(
+        &mut self,
+        disk: &mut dyn Disk,
+        number: u32,
+    ) -> Result<Option<LogSegmentHeader>, Error> {
+        let io = |e: dolmen_env::Error| disk_error(self.target, &e);
+        let file = disk.open(&file_name(number)).map_err(io)?;
+        if disk.len(file).map_err(io)? != u64::from(self.segment_bytes) {
+            disk.close(file);
+            return Ok(None);
+        }
+        let mut bytes = [0; LOG_SEGMENT_HEADER_BYTES];
+        disk.read_at(file, 0, &mut bytes).map_err(io)?;
+        let header = LogSegmentHeader::decode(&bytes)
+            .filter(|header| header.target_id == self.target_id && header.number == number);
+        let (salt, first_sequence) = header.map_or((0, 0), |h| (h.salt, h.first_sequence));
+        let region = if self.keep_mapped { Some(disk.map(file).map_err(io)?) } else { None };
+        self.segments.insert(number, Segment { file, region, salt, first_sequence, live_bytes: 0 });
+        Ok(header)
+    }
+
+    /// Maps a segment for replay.
+    pub(crate) fn map(&mut self, disk: &mut dyn Disk, number: u32) -> Result<(), Error> {
+        let segment = self.segments.get_mut(&number).expect("opened before");
+        if segment.region.is_none() {
+            segment.region = Some(disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?);
+        }
+        Ok(())
+    }
+
+    /// Continues behind the last valid frame, found by recovery. Everything so far counts as durable: the
+    /// caller flushes it before it serves.
+    pub(crate) fn resume(&mut self, end: LogStart) {
+        self.active = end.segment;
+        self.offset = end.offset;
+        self.next_sequence = end.sequence;
+        self.durable_sequence = end.sequence;
+    }
+
+    /// Makes sure that segments outside the log never pass for a part of it: those that claim frames from
+    /// `sequence` on lose their headers.
+    pub(crate) fn erase_headers(
+        &mut self,
+        disk: &mut dyn Disk,
+        numbers: &[u32],
+        sequence: u64,
+    ) -> Result<(), Error> {
+        for number in numbers {
+            let segment = self.segments.get_mut(number).expect("listed by the caller");
+            if segment.salt == 0 || segment.first_sequence < sequence {
+                continue;
+            }
+            let io = |e: dolmen_env::Error| disk_error(self.target, &e);
+            match &mut segment.region {
+                Some(region) => region.zero(0..LOG_SEGMENT_HEADER_BYTES as u64),
+                None => disk.write_at(segment.file, 0, &[0; LOG_SEGMENT_HEADER_BYTES]).map_err(io)?,
+            }
+            disk.flush(segment.file).map_err(io)?;
+            segment.salt = 0;
+        }
+        Ok(())
+    }
+
+    /// Flushes everything written, in place.
+    pub(crate) fn flush(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        for number in core::mem::take(&mut self.dirty) {
+            let file = self.segments[&number].file;
+            disk.flush(file).map_err(|e| disk_error(self.target, &e))?;
+        }
+        self.durable_sequence = self.next_sequence;
+        Ok(())
+    }
+
+    /// Declares segments free at recovery.
+    pub(crate) fn set_free(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        self.free.extend(numbers);
+    }
+}

@@ -1,0 +1,194 @@
+//! Creating a target, and opening one after a close or a crash.
+//!
+//! Opening reads the newest valid superblock and its manifest, then replays the log from where the manifest
+//! says. What follows the last valid frame is either an interrupted write, which was never acknowledged, or
+//! damage: a later frame that says the bad one was durable tells them apart.
+
+use crate::bulk::Bulk;
+use crate::config::{Devices, TargetConfig};
+use crate::conts::Conts;
+use crate::epochs::Epochs;
+use crate::error::{corrupt, disk_error};
+use crate::index::Index;
+use crate::log::Log;
+use crate::repeats::Repeats;
+use crate::runs::Blocks;
+use crate::store::{Disks, Store};
+use crate::target::Target;
+use crate::tx::Txs;
+use dolmen_codec::manifest::Manifest;
+use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
+use dolmen_codec::verb::system_container;
+use dolmen_env::{Clock, Disk};
+use dolmen_types::{Error, Invalid, TargetNo, crc32c};
+use hashbrown::HashMap;
+use std::sync::Arc;
+
+pub(crate) const SUPERBLOCK_FILE: &str = "super";
+const SLOTS: u64 = 2;
+
+pub(crate) fn manifest_name(number: u32) -> String {
+    format!("manifest.{number:08x}")
+}
+
+/// What opening found besides the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recovery {
+    /// Whether the target had been closed.
+    pub clean: bool,
+    /// Log frames replayed.
+    pub frames: u64,
+    /// Bytes behind the last valid frame that were an interrupted, never acknowledged write.
+    pub discarded_bytes: u64,
+}
+
+impl Target {
+    /// Creates an empty target and opens it.
+    ///
+    /// # Errors
+    /// `Invalid::Argument` for sizes that do not fit together, `Exists` if the devices hold a target, and the
+    /// device's errors.
+    pub fn create(
+        devices: Devices,
+        clock: Arc<dyn Clock>,
+        target_id: u128,
+        config: &TargetConfig,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let target = config.target;
+        let io = |e: dolmen_env::Error| disk_error(target, &e);
+        let mut disks = Disks::new(devices.meta, devices.bulk);
+        if disks.meta.list().map_err(io)?.iter().any(|name| name == SUPERBLOCK_FILE) {
+            return Err(Error::Exists);
+        }
+        let manifest = Manifest { target_id, ..Manifest::default() };
+        let file = disks.meta.create(SUPERBLOCK_FILE, SLOTS * SUPERBLOCK_SLOT_BYTES as u64).map_err(io)?;
+        disks.meta.close(file);
+        let mut created = assemble(disks, clock, config, &manifest)?;
+        created.fill_reserve()?;
+        let (cont, spec) = system_container();
+        created.conts.apply(cont, dolmen_codec::log_body::ContEvent::Created(spec));
+        created.write_first_manifest()?;
+        Ok(created)
+    }
+
+    /// Opens a target.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `Corrupt` if something durable is damaged, naming file and offset; the
+    /// device's errors.
+    pub fn open(
+        devices: Devices,
+        clock: Arc<dyn Clock>,
+        config: &TargetConfig,
+    ) -> Result<(Self, Recovery), Error> {
+        config.check()?;
+        let mut disks = Disks::new(devices.meta, devices.bulk);
+        let superblock = read_superblock(&mut *disks.meta, config.target)?;
+        let manifest = read_manifest(&mut *disks.meta, config.target, &superblock)?;
+        let mut opened = assemble(disks, clock, config, &manifest)?;
+        opened.checkpoint.adopt(&superblock, &manifest);
+        opened.store.open_runs(&manifest.runs)?;
+        let mut recovery = opened.replay(&manifest, superblock.clean)?;
+        recovery.clean = superblock.clean;
+        opened.remove_strays()?;
+        Ok((opened, recovery))
+    }
+
+    /// Removes files that an interrupted checkpoint left and nothing refers to.
+    fn remove_strays(&mut self) -> Result<(), Error> {
+        let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
+        let current = manifest_name(self.checkpoint.manifest());
+        let names = self.store.disks.meta.list().map_err(io)?;
+        let runs: Vec<String> =
+            self.store.index.runs.iter().map(|run| crate::runs::file_name(run.info().number)).collect();
+        for name in names {
+            let stray_manifest = name.starts_with("manifest.") && name != current;
+            let stray_run = name.starts_with("run.") && !runs.contains(&name);
+            if stray_manifest || stray_run {
+                self.store.disks.meta.remove(&name).map_err(io)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a target together as a manifest describes it, before any replay.
+fn assemble(
+    mut disks: Disks,
+    clock: Arc<dyn Clock>,
+    config: &TargetConfig,
+    manifest: &Manifest,
+) -> Result<Target, Error> {
+    let target = config.target;
+    let media = disks.meta.media();
+    let log = Log::new(target, manifest.target_id, config.log_segment_bytes, media);
+    let mut bulk = Bulk::new(target, config.bulk_segment_bytes);
+    bulk.open(disks.bulk(), &manifest.bulk_segments)?;
+    let blocks = Blocks::new(target, media, config.memory_budget_bytes / 4);
+    let store = Store::new(target, disks, log, bulk, Index::new(target), blocks);
+    let epochs = Epochs::new(clock, manifest.ceiling);
+    let creds: HashMap<_, _> = manifest.creds.iter().map(|&(number, cred)| (cred, number)).collect();
+    Ok(Target::assemble(
+        config.clone(),
+        manifest.target_id,
+        store,
+        Conts::from_manifest(&manifest.conts),
+        epochs,
+        Repeats::from_manifest(&manifest.clients),
+        creds,
+        Txs::from_manifest(&manifest.decided),
+        crate::checkpoint::State::default(),
+    ))
+}
+
+fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, Error> {
+    let file = match disk.open(SUPERBLOCK_FILE) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return Err(Error::NotFound),
+        Err(error) => return Err(disk_error(target, &error)),
+    };
+    let mut best: Option<Superblock> = None;
+    let mut slot = vec![0; SUPERBLOCK_SLOT_BYTES];
+    for number in 0..SLOTS {
+        disk.read_at(file, number * SUPERBLOCK_SLOT_BYTES as u64, &mut slot)
+            .map_err(|e| disk_error(target, &e))?;
+        let found = Superblock::decode(&slot);
+        if let Some(found) = found
+            && best.is_none_or(|best| found.sequence > best.sequence)
+        {
+            best = Some(found);
+        }
+    }
+    disk.close(file);
+    let best = best.ok_or_else(|| corrupt(target, SUPERBLOCK_FILE, 0, 0))?;
+    if best.features != 0 {
+        return Err(Invalid::Layout.into());
+    }
+    Ok(best)
+}
+
+fn read_manifest(disk: &mut dyn Disk, target: TargetNo, superblock: &Superblock) -> Result<Manifest, Error> {
+    let number = superblock.manifest;
+    let damaged = || corrupt(target, "manifest", u64::from(number), 0);
+    let io = |e: dolmen_env::Error| disk_error(target, &e);
+    let file = match disk.open(&manifest_name(number)) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return Err(damaged()),
+        Err(error) => return Err(io(error)),
+    };
+    if u64::from(superblock.manifest_bytes) > disk.len(file).map_err(io)? {
+        return Err(damaged());
+    }
+    let mut bytes = vec![0; superblock.manifest_bytes as usize];
+    disk.read_at(file, 0, &mut bytes).map_err(io)?;
+    disk.close(file);
+    if crc32c(&bytes) != superblock.manifest_sum {
+        return Err(damaged());
+    }
+    let manifest = Manifest::decode(&bytes).ok_or_else(damaged)?;
+    if manifest.target_id != superblock.target_id {
+        return Err(damaged());
+    }
+    Ok(manifest)
+}

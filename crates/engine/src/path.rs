@@ -1,0 +1,152 @@
+//! A place in the key space on its way down: container, object, dkey, akey.
+
+use crate::marks::mix;
+use crate::tree::key::{FlatKey, Mark};
+use dolmen_codec::order::{self, HashKey};
+use dolmen_types::{ContNo, Error, Invalid, KeyKind, Oid};
+
+/// The flat key of an object, dkey or akey, which can be taken back to each level above, and a hash of each
+/// level for marks.
+#[derive(Clone)]
+pub(crate) struct Path {
+    pub(crate) key: FlatKey,
+    pub(crate) oid: Oid,
+    pub(crate) dkey_kind: KeyKind,
+    pub(crate) akey_kind: KeyKind,
+    secret: HashKey,
+    object: Mark,
+    dkey: Mark,
+    akey: Mark,
+    pub(crate) cont_hash: u64,
+    pub(crate) object_hash: u64,
+    pub(crate) dkey_hash: u64,
+    pub(crate) akey_hash: u64,
+}
+
+/// How deep a path goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Depth {
+    Object,
+    Dkey,
+    Akey,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        let key = FlatKey::default();
+        let mark = key.mark();
+        Self {
+            key,
+            oid: Oid::default(),
+            dkey_kind: KeyKind::Hashed,
+            akey_kind: KeyKind::Hashed,
+            secret: HashKey::default(),
+            object: mark,
+            dkey: mark,
+            akey: mark,
+            cont_hash: 0,
+            object_hash: 0,
+            dkey_hash: 0,
+            akey_hash: 0,
+        }
+    }
+}
+
+/// Hashes what a level adds to the key; the order encoding of a hashed key is random already.
+#[inline]
+fn fold(seed: u64, bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(8);
+    let mut hash = seed;
+    for word in &mut words {
+        hash = mix(hash, u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    }
+    words.remainder().iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)))
+}
+
+impl Path {
+    /// Starts at an object.
+    ///
+    /// # Errors
+    /// `Invalid::ObjectId` if its type is unknown.
+    #[inline]
+    pub(crate) fn object(&mut self, cont: ContNo, secret: HashKey, oid: Oid) -> Result<(), Error> {
+        let object_type = oid.object_type().ok_or(Invalid::ObjectId)?;
+        self.dkey_kind = object_type.dkey_kind();
+        self.akey_kind = object_type.akey_kind();
+        self.oid = oid;
+        self.secret = secret;
+        self.key.object(cont, oid);
+        self.object = self.key.mark();
+        self.cont_hash = mix(1, u64::from(cont.0));
+        self.object_hash = mix(mix(self.cont_hash, oid.hi), oid.lo);
+        Ok(())
+    }
+
+    /// Goes down to a dkey.
+    ///
+    /// # Errors
+    /// Those of `order::check_key`.
+    #[inline]
+    pub(crate) fn dkey(&mut self, dkey: &[u8]) -> Result<(), Error> {
+        order::check_key(self.dkey_kind, dkey)?;
+        self.key.rewind(self.object).dkey(self.dkey_kind, self.secret, dkey);
+        self.mark_dkey();
+        Ok(())
+    }
+
+    /// Goes down to a dkey in its order encoding.
+    pub(crate) fn dkey_encoded(&mut self, encoded: &[u8]) {
+        self.key.rewind(self.object).dkey_encoded(encoded);
+        self.mark_dkey();
+    }
+
+    fn mark_dkey(&mut self) {
+        let start = crate::tree::key::OBJECT_PREFIX_BYTES;
+        self.dkey = self.key.mark();
+        self.dkey_hash = fold(self.object_hash, &self.key.as_bytes()[start..]);
+    }
+
+    /// Goes down to an akey.
+    ///
+    /// # Errors
+    /// Those of `order::check_key`.
+    #[inline]
+    pub(crate) fn akey(&mut self, akey: &[u8]) -> Result<(), Error> {
+        order::check_key(self.akey_kind, akey)?;
+        let start = self.key.rewind(self.dkey).as_bytes().len();
+        self.key.akey(self.akey_kind, self.secret, akey);
+        self.mark_akey(start);
+        Ok(())
+    }
+
+    /// Goes down to an akey in its order encoding.
+    pub(crate) fn akey_encoded(&mut self, encoded: &[u8]) {
+        let start = self.key.rewind(self.dkey).as_bytes().len();
+        self.key.akey_encoded(encoded);
+        self.mark_akey(start);
+    }
+
+    fn mark_akey(&mut self, start: usize) {
+        self.akey = self.key.mark();
+        self.akey_hash = fold(self.dkey_hash, &self.key.as_bytes()[start..]);
+    }
+
+    /// How many bytes of the key name the level.
+    pub(crate) fn up_len(&self, depth: Depth) -> usize {
+        match depth {
+            Depth::Object => self.object.len(),
+            Depth::Dkey => self.dkey.len(),
+            Depth::Akey => self.akey.len(),
+        }
+    }
+
+    /// Goes back up.
+    pub(crate) fn up(&mut self, depth: Depth) -> &mut FlatKey {
+        let mark = match depth {
+            Depth::Object => self.object,
+            Depth::Dkey => self.dkey,
+            Depth::Akey => self.akey,
+        };
+        self.key.rewind(mark)
+    }
+}

@@ -1,0 +1,358 @@
+//! Replaying the log behind the last checkpoint.
+
+use crate::bulk::BulkPlace;
+use crate::error::corrupt;
+use crate::index::EntryPlace;
+use crate::log::LogPlace;
+use crate::open::Recovery;
+use crate::path::Depth;
+use crate::target::Target;
+use crate::tx::{Prepared, PreparedVersion};
+use crate::update::offset_place;
+use dolmen_codec::bytes::Reader;
+use dolmen_codec::log_body::{
+    ContEvent, PrepareHead, WriteHead, decode_client, decode_cred, decode_tx, decode_version,
+};
+use dolmen_codec::log_frame::{LOG_FRAME_ALIGN, LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
+use dolmen_codec::log_segment::LOG_SEGMENT_HEADER_BYTES;
+use dolmen_codec::manifest::{LogStart, Manifest};
+use dolmen_codec::version::{Version, VersionKind};
+use dolmen_types::{Epoch, Error, Stamp};
+use std::collections::BTreeSet;
+
+/// One frame found in the log.
+struct Frame {
+    header: LogFrame,
+    body: LogPlace,
+    bytes: Vec<u8>,
+}
+
+impl Target {
+    /// Opens the log's segments, replays its frames, and leaves the log ready to be continued.
+    pub(crate) fn replay(&mut self, manifest: &Manifest, clean: bool) -> Result<Recovery, Error> {
+        self.open_log(manifest)?;
+        let mut recovery = Recovery::default();
+        let mut at = manifest.log_start;
+        loop {
+            if let Some(segment) = splice_at(manifest, at) {
+                self.store.log.map(&mut *self.store.disks.meta, segment)?;
+                at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
+            }
+            match self.frame_at(at)? {
+                Some(frame) => {
+                    if !self.replay_frame(&frame)? {
+                        break;
+                    }
+                    recovery.frames += 1;
+                    let step =
+                        u32::try_from(LogFrame::padded_bytes(frame.bytes.len())).expect("fits its segment");
+                    at = LogStart { offset: at.offset + step, sequence: at.sequence + 1, ..at };
+                }
+                None => match self.segment_that_begins(at.sequence) {
+                    Some(segment) if segment != at.segment => {
+                        self.store.log.map(&mut *self.store.disks.meta, segment)?;
+                        at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
+                    }
+                    _ => break,
+                },
+            }
+        }
+        recovery.discarded_bytes = self.judge_tail(at, clean)?;
+        self.finish_replay(manifest, at, clean)?;
+        Ok(recovery)
+    }
+
+    fn open_log(&mut self, manifest: &Manifest) -> Result<(), Error> {
+        let io = |e: dolmen_env::Error| crate::error::disk_error(self.config.target, &e);
+        let names = self.store.disks.meta.list().map_err(io)?;
+        let numbers =
+            names.iter().filter_map(|name| u32::from_str_radix(name.strip_prefix("log.")?, 16).ok());
+        for number in numbers {
+            self.store.log.open_segment(&mut *self.store.disks.meta, number)?;
+        }
+        for info in &manifest.log_segments {
+            let segment = self.store.log.segments.get_mut(&info.number);
+            let segment =
+                segment.ok_or_else(|| corrupt(self.config.target, "log", u64::from(info.number), 0))?;
+            segment.live_bytes = info.live_bytes;
+        }
+        if manifest.log_start.sequence > 0
+            && self.store.log.segments.contains_key(&manifest.log_start.segment)
+        {
+            self.store.log.map(&mut *self.store.disks.meta, manifest.log_start.segment)?;
+        }
+        Ok(())
+    }
+
+    /// The valid frame with the expected sequence number at a place, if there is one.
+    fn frame_at(&self, at: LogStart) -> Result<Option<Frame>, Error> {
+        let Some(segment) = self.store.log.segments.get(&at.segment) else {
+            return Ok(None);
+        };
+        let place = LogPlace { segment: at.segment, offset: at.offset };
+        let Some(bytes) = self.store.log.mapped(place) else {
+            return Ok(None);
+        };
+        let found = LogFrame::open(bytes, segment.salt).filter(|(header, _)| header.sequence == at.sequence);
+        let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
+        Ok(found.map(|(header, body)| Frame {
+            header,
+            body: LogPlace { offset: at.offset + header_bytes, ..place },
+            bytes: body.to_vec(),
+        }))
+    }
+
+    fn segment_that_begins(&self, sequence: u64) -> Option<u32> {
+        let segments = &self.store.log.segments;
+        segments.iter().find(|(_, s)| s.first_sequence == sequence && s.salt != 0).map(|(&number, _)| number)
+    }
+
+    /// Replays one frame; `false` if it was not complete when the machine stopped: bulk that it refers to is
+    /// missing and nobody was told of it.
+    fn replay_frame(&mut self, frame: &Frame) -> Result<bool, Error> {
+        let damaged = || {
+            corrupt(self.config.target, "log", u64::from(frame.body.segment), u64::from(frame.body.offset))
+        };
+        let mut r = Reader::new(&frame.bytes);
+        match frame.header.kind {
+            LogKind::Write => {
+                let head = WriteHead::decode(&mut r).ok_or_else(damaged)?;
+                let versions = write_versions(&head, &mut r).ok_or_else(damaged)?;
+                if !self.claim_bulk(frame, &versions)? {
+                    return Ok(false);
+                }
+                self.replay_write(frame, &head, &versions)?;
+            }
+            LogKind::Prepare => {
+                let head = PrepareHead::decode(&mut r).ok_or_else(damaged)?;
+                let versions = prepare_versions(&head, &mut r).ok_or_else(damaged)?;
+                if !self.claim_bulk(frame, &versions)? {
+                    return Ok(false);
+                }
+                self.epochs.replay(head.epoch);
+                let tx = head.tx;
+                let prepared = Prepared { head, body: frame.body, body_bytes: frame.bytes.len(), versions };
+                if prepared.head.committed {
+                    self.apply_prepared(&prepared)?;
+                    self.txs.remember(tx);
+                } else if !self.txs.is_decided(tx) {
+                    self.txs.prepared.insert(tx, prepared);
+                }
+            }
+            LogKind::Commit => {
+                let tx = decode_tx(&mut r).ok_or_else(damaged)?;
+                if let Some(prepared) = self.txs.prepared.remove(&tx) {
+                    self.apply_prepared(&prepared)?;
+                }
+                self.txs.remember(tx);
+            }
+            LogKind::Abort => {
+                let tx = decode_tx(&mut r).ok_or_else(damaged)?;
+                if let Some(prepared) = self.txs.prepared.remove(&tx) {
+                    self.drop_prepared(&prepared);
+                }
+            }
+            LogKind::Cont => {
+                let (cont, event) = ContEvent::decode(&mut r).ok_or_else(damaged)?;
+                self.replay_event(event);
+                self.conts.apply(cont, event);
+            }
+            LogKind::Ceiling => self.epochs.replay(Epoch(r.u64().ok_or_else(damaged)?)),
+            LogKind::Client => {
+                let (number, client) = decode_client(&mut r).ok_or_else(damaged)?;
+                self.repeats.add(number, client);
+            }
+            LogKind::Cred => {
+                let (number, cred) = decode_cred(&mut r).ok_or_else(damaged)?;
+                self.creds.insert(cred, number);
+            }
+            LogKind::Moved => {}
+        }
+        Ok(true)
+    }
+
+    fn replay_event(&mut self, event: ContEvent) {
+        match event {
+            ContEvent::Floor(epoch)
+            | ContEvent::SnapshotAdded(epoch)
+            | ContEvent::RolledBack { at: epoch, .. } => {
+                self.epochs.replay(epoch);
+            }
+            ContEvent::Created(_) | ContEvent::Destroyed | ContEvent::SnapshotRemoved(_) => {}
+        }
+    }
+
+    fn replay_write(
+        &mut self,
+        frame: &Frame,
+        head: &WriteHead,
+        versions: &[PreparedVersion],
+    ) -> Result<(), Error> {
+        self.epochs.replay(head.epoch);
+        let Some(known) = self.conts.any(head.cont) else {
+            return Ok(());
+        };
+        let secret = known.state.spec.hash_key;
+        let mut path = self.store.take_path();
+        path.object(head.cont, secret, head.oid)?;
+        let stamp = Stamp { epoch: head.epoch, minor: 0 };
+        for version in versions {
+            let place = offset_place(frame.body, version.offset);
+            self.index_version(&mut path, version.depth, &version.dkey, &version.akey, stamp, place)?;
+        }
+        self.store.put_path(path);
+        self.repeats.retain(head.client, head.sequence, head.epoch);
+        Ok(())
+    }
+
+    /// Marks the bulk units that a frame refers to as used, after verifying what was written to them.
+    fn claim_bulk(&mut self, frame: &Frame, versions: &[PreparedVersion]) -> Result<bool, Error> {
+        for version in versions {
+            let place = EntryPlace::Log(offset_place(frame.body, version.offset));
+            let stored = self.store.stored(&place)?;
+            let Some((bulk, count)) = stored.bulk() else {
+                continue;
+            };
+            let disk = self.store.disks.bulk();
+            if !self.store.bulk.replay(disk, bulk, count)? {
+                return Ok(false);
+            }
+            match self.store.verify_value(&stored) {
+                Ok(()) => {}
+                Err(Error::Corrupt { .. }) => {
+                    self.forget_bulk(bulk, count);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn forget_bulk(&mut self, place: BulkPlace, count: u32) {
+        self.store.bulk.drop_reference(place, count);
+    }
+
+    /// Tells an interrupted write from damage: a later valid frame that says the frame at `at` was durable
+    /// makes it damage. Returns the bytes that are discarded.
+    fn judge_tail(&self, at: LogStart, clean: bool) -> Result<u64, Error> {
+        let damaged = || corrupt(self.config.target, "log", u64::from(at.segment), u64::from(at.offset));
+        let mut discarded = 0;
+        let later: BTreeSet<u32> = self
+            .store
+            .log
+            .segments
+            .iter()
+            .filter(|(_, s)| s.salt != 0 && s.first_sequence > at.sequence)
+            .map(|(&number, _)| number)
+            .collect();
+        if clean && !later.is_empty() {
+            return Err(damaged());
+        }
+        for number in core::iter::once(at.segment).chain(later) {
+            let Some(segment) = self.store.log.segments.get(&number) else {
+                continue;
+            };
+            let start = if number == at.segment { at.offset } else { header_bytes() };
+            let Some(bytes) = self.store.log.mapped(LogPlace { segment: number, offset: start }) else {
+                continue;
+            };
+            let mut offset = 0;
+            while offset + LOG_FRAME_HEADER_BYTES <= bytes.len() {
+                if let Some((header, body)) = LogFrame::open(&bytes[offset..], segment.salt)
+                    && header.sequence >= at.sequence
+                {
+                    let durable_below = header.sequence - u64::from(header.unflushed).min(header.sequence);
+                    if clean || durable_below > at.sequence {
+                        return Err(damaged());
+                    }
+                    discarded += LogFrame::padded_bytes(body.len()) as u64;
+                }
+                offset += LOG_FRAME_ALIGN;
+            }
+        }
+        Ok(discarded)
+    }
+
+    /// Leaves the log ready to be continued behind the last frame, in a segment of its own.
+    ///
+    /// After an unclean stop the frames that were discarded must stay outside the log for ever: segments of
+    /// theirs lose their headers, and the manifest says where the log goes on.
+    fn finish_replay(&mut self, manifest: &Manifest, at: LogStart, clean: bool) -> Result<(), Error> {
+        self.store.log.resume(at);
+        self.epochs.replay(self.epochs.latest());
+        self.reads = crate::marks::Marks::new(self.epochs.latest());
+        self.writes = crate::marks::Marks::new(self.epochs.latest());
+        let named: BTreeSet<u32> = manifest.log_segments.iter().map(|info| info.number).collect();
+        let mut free = Vec::new();
+        for (&number, segment) in &self.store.log.segments {
+            let in_log = number == at.segment || is_log(manifest, segment, at);
+            if !in_log && segment.live_bytes == 0 && !named.contains(&number) {
+                free.push(number);
+            }
+        }
+        self.store.log.erase_headers(&mut *self.store.disks.meta, &free, at.sequence)?;
+        self.store.log.set_free(free);
+        self.fill_reserve()?;
+        if !clean {
+            self.splice_log(at.sequence)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the log goes on at a sequence number, if a recovery has said so and it is not there yet.
+fn splice_at(manifest: &Manifest, at: LogStart) -> Option<u32> {
+    let splice = manifest.splices.iter().rev().find(|splice| splice.0 == at.sequence)?;
+    (splice.1 != at.segment).then_some(splice.1)
+}
+
+fn is_log(manifest: &Manifest, segment: &crate::log::Segment, end: LogStart) -> bool {
+    segment.salt != 0
+        && segment.first_sequence >= manifest.log_start.sequence
+        && segment.first_sequence < end.sequence
+}
+
+fn header_bytes() -> u32 {
+    u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64")
+}
+
+fn depth_of(version: &Version<'_>) -> Depth {
+    match (version.kind, version.dkey.is_empty(), version.akey.is_empty()) {
+        (VersionKind::Punch, true, _) => Depth::Object,
+        (VersionKind::Punch, false, true) => Depth::Dkey,
+        _ => Depth::Akey,
+    }
+}
+
+fn found(offset: usize, oid: dolmen_types::Oid, version: &Version<'_>) -> PreparedVersion {
+    PreparedVersion {
+        oid,
+        depth: depth_of(version),
+        dkey: version.dkey.into(),
+        akey: version.akey.into(),
+        minor: version.minor,
+        offset,
+    }
+}
+
+fn write_versions(head: &WriteHead, r: &mut Reader<'_>) -> Option<Vec<PreparedVersion>> {
+    let mut versions = Vec::new();
+    while r.remaining() > 0 {
+        let (offset, version, _) = decode_version(r)?;
+        versions.push(found(offset, head.oid, &version));
+    }
+    Some(versions)
+}
+
+fn prepare_versions(head: &PrepareHead, r: &mut Reader<'_>) -> Option<Vec<PreparedVersion>> {
+    let mut versions = Vec::new();
+    for _ in 0..head.groups {
+        let oid = r.oid()?;
+        for _ in 0..r.count(16)? {
+            let (offset, version, _) = decode_version(r)?;
+            versions.push(found(offset, oid, &version));
+        }
+    }
+    Some(versions)
+}

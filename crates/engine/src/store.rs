@@ -1,0 +1,399 @@
+//! What a target has stored: devices, log, bulk, index, and the lookups over them.
+
+use crate::bulk::Bulk;
+use crate::conts::View;
+use crate::index::{Entry, EntryPlace, Index, IndexCursor};
+use crate::log::Log;
+use crate::path::{Depth, Path};
+use crate::runs::Blocks;
+use crate::tree::Cursor;
+use dolmen_codec::version::{Version, VersionKind};
+use dolmen_env::Disk;
+use dolmen_types::{Error, Recx, Stamp, TargetNo};
+use std::collections::BTreeMap;
+
+/// The devices; bulk may share that of the metadata.
+pub(crate) struct Disks {
+    pub(crate) meta: Box<dyn Disk>,
+    bulk: Option<Box<dyn Disk>>,
+}
+
+impl Disks {
+    pub(crate) fn new(meta: Box<dyn Disk>, bulk: Option<Box<dyn Disk>>) -> Self {
+        Self { meta, bulk }
+    }
+
+    pub(crate) fn bulk(&mut self) -> &mut dyn Disk {
+        match &mut self.bulk {
+            Some(bulk) => &mut **bulk,
+            None => &mut *self.meta,
+        }
+    }
+
+    pub(crate) fn has_bulk_device(&self) -> bool {
+        self.bulk.is_some()
+    }
+}
+
+pub(crate) struct Store {
+    pub(crate) target: TargetNo,
+    pub(crate) disks: Disks,
+    pub(crate) log: Log,
+    pub(crate) bulk: Bulk,
+    pub(crate) index: Index,
+    pub(crate) blocks: Blocks,
+    pub(crate) scratch: Cursor,
+    pub(crate) fetch_scratch: crate::fetch::FetchScratch,
+    spare: Option<Path>,
+}
+
+/// A version that takes part in an array at some epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    pub(crate) recx: Recx,
+    pub(crate) stamp: Stamp,
+    /// 0 for a hole.
+    pub(crate) record_bytes: u32,
+    pub(crate) place: EntryPlace,
+}
+
+/// A visible part of an extent: records `start..end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Index into the extents that were resolved.
+    pub(crate) extent: usize,
+}
+
+impl Store {
+    pub(crate) fn new(
+        target: TargetNo,
+        disks: Disks,
+        log: Log,
+        bulk: Bulk,
+        index: Index,
+        blocks: Blocks,
+    ) -> Self {
+        Self {
+            target,
+            disks,
+            log,
+            bulk,
+            index,
+            blocks,
+            scratch: Cursor::default(),
+            fetch_scratch: crate::fetch::FetchScratch::default(),
+            spare: None,
+        }
+    }
+
+    /// A path to build a key in; give it back with `put_path` so that it is not allocated anew.
+    #[inline]
+    pub(crate) fn take_path(&mut self) -> Path {
+        self.spare.take().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn put_path(&mut self, path: Path) {
+        self.spare = Some(path);
+    }
+
+    /// The newest visible entry of a kind at the path's present level.
+    #[inline]
+    pub(crate) fn newest(
+        &mut self,
+        path: &mut Path,
+        kind: VersionKind,
+        view: &View,
+    ) -> Result<Option<Entry>, Error> {
+        let blocks = &mut self.blocks.source(&mut *self.disks.meta);
+        self.index.newest(&mut path.key, kind, view, &mut self.scratch, blocks)
+    }
+
+    /// The newest visible punch that covers the path down to `depth`; the path is left there.
+    #[inline]
+    pub(crate) fn cover(&mut self, path: &mut Path, depth: Depth, view: &View) -> Result<Stamp, Error> {
+        let mut cover = Stamp::default();
+        for level in [Depth::Object, Depth::Dkey, Depth::Akey] {
+            if level > depth {
+                break;
+            }
+            let prefix = path.up_len(level);
+            if self.index.may_have(&path.key.as_bytes()[..prefix], VersionKind::Punch) {
+                let mut above = path.clone();
+                above.up(level);
+                if let Some(punch) = self.newest(&mut above, VersionKind::Punch, view)? {
+                    cover = cover.max(punch.stamp);
+                }
+            }
+        }
+        Ok(cover)
+    }
+
+    /// The visible single value of an akey.
+    ///
+    /// REQUIRES: the path is at the akey.
+    #[inline]
+    pub(crate) fn single(
+        &mut self,
+        path: &mut Path,
+        view: &View,
+        cover: Stamp,
+    ) -> Result<Option<Entry>, Error> {
+        let Some(entry) = self.newest(path, VersionKind::Single, view)? else {
+            return Ok(None);
+        };
+        if entry.stamp <= cover {
+            return Ok(None);
+        }
+        let is_data = self.version(&entry.place)?.is_data();
+        Ok(is_data.then_some(entry))
+    }
+
+    /// An entry's version.
+    #[inline]
+    pub(crate) fn version<'a>(&'a self, place: &'a EntryPlace) -> Result<Version<'a>, Error> {
+        Ok(self.index.version(&self.log, place)?.0)
+    }
+
+    /// All versions of an array that take part in `start..end`, whatever hides them of each other.
+    ///
+    /// REQUIRES: the path is at the akey.
+    pub(crate) fn extents(
+        &mut self,
+        path: &mut Path,
+        range: (u64, u64),
+        view: &View,
+        cover: Stamp,
+        out: &mut Vec<Extent>,
+    ) -> Result<(), Error> {
+        out.clear();
+        let akey = path.key.mark();
+        for kind in VersionKind::ARRAYS {
+            if self.index.may_have(path.key.as_bytes(), kind) {
+                let found = self.extents_of_kind(path, kind, range, view, cover, out);
+                path.key.rewind(akey);
+                found?;
+            }
+        }
+        Ok(())
+    }
+
+    fn extents_of_kind(
+        &mut self,
+        path: &mut Path,
+        kind: VersionKind,
+        (start, end): (u64, u64),
+        view: &View,
+        cover: Stamp,
+        out: &mut Vec<Extent>,
+    ) -> Result<(), Error> {
+        let reach = kind.records_max().expect("an array kind") - 1;
+        let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
+        let from = start.saturating_sub(reach);
+        path.key.tail(kind, from, newest);
+        let whole = path.key.as_bytes();
+        let prefix = &whole[..whole.len() - crate::tree::key::TAIL_BYTES + 1];
+        let mut cursor = self.index.cursor();
+        let blocks = &mut self.blocks.source(&mut *self.disks.meta);
+        cursor.seek(&self.index, whole, blocks)?;
+        while let Some(key) = cursor.key() {
+            if !key.starts_with(prefix) {
+                break;
+            }
+            let (_, offset, stamp) = split_tail(self.target, key)?;
+            if offset >= end {
+                break;
+            }
+            if view.sees(stamp.epoch) && stamp > cover {
+                let place = cursor.place();
+                let (version, _) = self.index.version(&self.log, &place)?;
+                let (recx, record_bytes) = (version.recx, version.record_bytes);
+                if recx.index.saturating_add(recx.count) > start {
+                    out.push(Extent { recx, stamp, record_bytes, place });
+                }
+            }
+            cursor.advance(&self.index, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// A cursor at the first entry at or above `key`.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<IndexCursor, Error> {
+        let mut cursor = self.index.cursor();
+        self.reseek(&mut cursor, key)?;
+        Ok(cursor)
+    }
+
+    /// Moves a cursor to the first entry at or above `key`.
+    pub(crate) fn reseek(&mut self, cursor: &mut IndexCursor, key: &[u8]) -> Result<(), Error> {
+        cursor.seek(&self.index, key, &mut self.blocks.source(&mut *self.disks.meta))
+    }
+
+    /// Moves a cursor to the next entry.
+    pub(crate) fn advance(&mut self, cursor: &mut IndexCursor) -> Result<(), Error> {
+        cursor.advance(&self.index, &mut self.blocks.source(&mut *self.disks.meta))
+    }
+
+    /// Whether an akey has visible data.
+    ///
+    /// REQUIRES: the path is at the akey; `cover` covers it.
+    pub(crate) fn akey_exists(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<bool, Error> {
+        if self.index.may_have(path.key.as_bytes(), VersionKind::Single)
+            && self.single(path, view, cover)?.is_some()
+        {
+            return Ok(true);
+        }
+        Ok(self.first_record(path, 0, view, cover)?.is_some())
+    }
+
+    /// The first visible record at or after `from`, with the size of its records.
+    pub(crate) fn first_record(
+        &mut self,
+        path: &mut Path,
+        from: u64,
+        view: &View,
+        cover: Stamp,
+    ) -> Result<Option<(u64, u32)>, Error> {
+        let mut extents = Vec::new();
+        let mut pieces = Vec::new();
+        let mut start = from;
+        while let Some(next) = self.next_extent_start(path, start)? {
+            let from = next.max(start);
+            let window_end = (from / WINDOW + 1).saturating_mul(WINDOW);
+            self.extents(path, (from, window_end), view, cover, &mut extents)?;
+            resolve(&mut extents, (from, window_end), &mut pieces);
+            if let Some(piece) = pieces.first() {
+                return Ok(Some((piece.start, extents[piece.extent].record_bytes)));
+            }
+            if window_end <= from {
+                break;
+            }
+            start = window_end;
+        }
+        Ok(None)
+    }
+
+    /// Where the next data or hole begins at or after `from`, or `from` itself if one reaches over it.
+    fn next_extent_start(&mut self, path: &mut Path, from: u64) -> Result<Option<u64>, Error> {
+        let akey = path.key.mark();
+        let mut best: Option<u64> = None;
+        for kind in VersionKind::ARRAYS {
+            if kind == VersionKind::LongHole || !self.index.may_have(path.key.as_bytes(), kind) {
+                continue;
+            }
+            let reach = kind.records_max().expect("an array kind") - 1;
+            let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
+            path.key.tail(kind, from.saturating_sub(reach), newest);
+            let found = self.seek(path.key.as_bytes());
+            let prefix_bytes = path.key.as_bytes().len() - crate::tree::key::TAIL_BYTES + 1;
+            let cursor = found?;
+            if let Some(key) = cursor.key()
+                && key.starts_with(&path.key.as_bytes()[..prefix_bytes])
+            {
+                let (_, offset, _) = split_tail(self.target, key)?;
+                best = Some(best.map_or(offset, |best| best.min(offset)));
+            }
+            path.key.rewind(akey);
+        }
+        Ok(best.map(|offset| offset.max(from)))
+    }
+}
+
+const WINDOW: u64 = dolmen_types::limits::WINDOW_RECORDS;
+
+/// Kind, offset and stamp of an entry's key.
+#[inline]
+pub(crate) fn split_tail(target: TargetNo, key: &[u8]) -> Result<(VersionKind, u64, Stamp), Error> {
+    crate::tree::key::split_tail(key).ok_or_else(|| crate::error::corrupt(target, "run", 0, 0))
+}
+
+/// Decides which parts of the extents are visible in `start..end`: the newest wins, holes hide without
+/// being visible. Pieces come out in ascending order; the extents end up newest first.
+pub(crate) fn resolve(extents: &mut [Extent], (start, end): (u64, u64), pieces: &mut Vec<Piece>) {
+    pieces.clear();
+    extents.sort_unstable_by(|a, b| b.stamp.cmp(&a.stamp));
+    let mut open: BTreeMap<u64, u64> = BTreeMap::new();
+    if let Some(first) = extents.first() {
+        // Nearly every lookup ends here: the newest version covers all that is wanted.
+        if first.recx.index <= start && first.recx.index.saturating_add(first.recx.count) >= end {
+            if first.record_bytes > 0 {
+                pieces.push(Piece { start, end, extent: 0 });
+            }
+            return;
+        }
+        open.insert(start, end);
+    }
+    for (number, extent) in extents.iter().enumerate() {
+        if open.is_empty() {
+            break;
+        }
+        let (from, upto) = (extent.recx.index, extent.recx.index.saturating_add(extent.recx.count));
+        take_range(&mut open, from, upto, |start, end| {
+            if extent.record_bytes > 0 {
+                pieces.push(Piece { start, end, extent: number });
+            }
+        });
+    }
+    pieces.sort_unstable_by_key(|piece| piece.start);
+}
+
+/// Cuts `from..upto` out of the open intervals and reports each part cut out.
+fn take_range(open: &mut BTreeMap<u64, u64>, from: u64, upto: u64, mut taken: impl FnMut(u64, u64)) {
+    let first = open.range(..=from).next_back().map_or(from, |(&start, _)| start);
+    let touched: Vec<(u64, u64)> =
+        open.range(first..upto).map(|(&s, &e)| (s, e)).filter(|&(_, end)| end > from).collect();
+    for (start, end) in touched {
+        open.remove(&start);
+        if start < from {
+            open.insert(start, from);
+        }
+        if end > upto {
+            open.insert(upto, end);
+        }
+        taken(start.max(from), end.min(upto));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogPlace;
+    use dolmen_types::Epoch;
+    use proptest::prelude::*;
+
+    fn extent(index: u64, count: u64, epoch: u64, hole: bool) -> Extent {
+        Extent {
+            recx: Recx::new(index, count),
+            stamp: Stamp { epoch: Epoch(epoch), minor: 0 },
+            record_bytes: u32::from(!hole),
+            place: EntryPlace::Log(LogPlace { segment: 0, offset: 0 }),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn resolved_pieces_are_those_of_a_record_by_record_walk(
+            spec in prop::collection::vec((0u64..30, 1u64..12, any::<bool>()), 0..12), start in 0u64..20, len in 1u64..25)
+        {
+            let mut extents: Vec<_> =
+                spec.iter().zip(1..).map(|(&(i, n, hole), epoch)| extent(i, n, epoch, hole)).collect();
+            let mut pieces = Vec::new();
+            resolve(&mut extents, (start, start + len), &mut pieces);
+            let mut seen = vec![0; 64];
+            for piece in &pieces {
+                for record in piece.start..piece.end {
+                    seen[usize::try_from(record).unwrap()] = extents[piece.extent].stamp.epoch.0;
+                }
+            }
+            for record in 0..64u64 {
+                let inside = record >= start && record < start + len;
+                let newest = extents.iter().filter(|e| record >= e.recx.index && record < e.recx.index + e.recx.count)
+                    .max_by_key(|e| e.stamp).filter(|e| inside && e.record_bytes > 0);
+                prop_assert_eq!(seen[usize::try_from(record).unwrap()], newest.map_or(0, |e| e.stamp.epoch.0));
+            }
+            prop_assert!(pieces.windows(2).all(|w| w[0].end <= w[1].start));
+        }
+    }
+}

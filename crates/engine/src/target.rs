@@ -1,0 +1,375 @@
+//! One target: takes operations, owns everything it has stored, hands out completions.
+//!
+//! A poll-driven state machine without threads. Whoever owns the target runs it: `submit` does as much of
+//! each operation as needs no waiting, `poll` finishes what waited for a device, `step` does one bounded piece
+//! of background work.
+//!
+//! Invariants: an operation completes exactly once; a mutation completes only when its container's
+//! durability is reached; after a failed flush nothing is written any more.
+
+use crate::config::TargetConfig;
+use crate::conts::Conts;
+use crate::draft::{self, Drafts};
+use crate::epochs::Epochs;
+use crate::marks::Marks;
+use crate::repeats::Repeats;
+use crate::store::Store;
+use crate::tx::Txs;
+use crate::update::{Pending, Work};
+use dolmen_codec::verb::{Mutation, Reply, Verb};
+use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_env::{IoDone, IoOp};
+use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf};
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+
+/// Tokens of flushes; those of bulk writes count up from zero and never get here.
+const FLUSH_TOKEN: u64 = u64::MAX;
+
+/// A completed mutation whose log frame is not durable yet.
+struct Waiting {
+    sequence: u64,
+    completion: Completion,
+}
+
+/// The one flush under way.
+#[derive(Default)]
+struct Flushing {
+    /// Device flushes not yet completed.
+    left: u32,
+    /// Frames below this sequence are durable once all have completed.
+    covers: u64,
+    error: Option<Error>,
+}
+
+/// One target on its devices. Owned by one thread at a time; see [`TargetStore`].
+pub struct Target {
+    pub(crate) config: TargetConfig,
+    pub(crate) target_id: u128,
+    pub(crate) store: Store,
+    pub(crate) conts: Conts,
+    pub(crate) epochs: Epochs,
+    pub(crate) reads: Marks,
+    pub(crate) writes: Marks,
+    pub(crate) repeats: Repeats,
+    pub(crate) creds: HashMap<Credentials, u32>,
+    pub(crate) txs: Txs,
+    pub(crate) checkpoint: crate::checkpoint::State,
+    pub(crate) pending: HashMap<u64, Pending>,
+    pub(crate) next_io: u64,
+    pub(crate) read_only: bool,
+    out: Vec<Completion>,
+    waiting: VecDeque<Waiting>,
+    flushing: Flushing,
+    io_done: Vec<IoDone>,
+}
+
+impl core::fmt::Debug for Target {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Target({})", self.config.target.0)
+    }
+}
+
+impl TargetStore for Target {
+    fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        for op in ops.drain(..) {
+            self.begin(op);
+        }
+    }
+
+    fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
+        self.drive(wait && self.out.is_empty());
+        out.append(&mut self.out);
+    }
+
+    fn step(&mut self) -> Progress {
+        self.background_step()
+    }
+}
+
+impl Target {
+    pub(crate) fn assemble(
+        config: TargetConfig,
+        target_id: u128,
+        store: Store,
+        conts: Conts,
+        epochs: Epochs,
+        repeats: Repeats,
+        creds: HashMap<Credentials, u32>,
+        txs: Txs,
+        checkpoint: crate::checkpoint::State,
+    ) -> Self {
+        let low_water = epochs.latest();
+        Self {
+            config,
+            target_id,
+            store,
+            conts,
+            epochs,
+            reads: Marks::new(low_water),
+            writes: Marks::new(low_water),
+            repeats,
+            creds,
+            txs,
+            checkpoint,
+            pending: HashMap::new(),
+            next_io: 0,
+            read_only: false,
+            out: Vec::new(),
+            waiting: VecDeque::new(),
+            flushing: Flushing::default(),
+            io_done: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, op: Op<'_>) {
+        let Op { token, head, cont, verb } = op;
+        if head.deadline_ns != 0 && self.epochs.now_ns() > head.deadline_ns {
+            let buf = if let Verb::Fetch(fetch) = verb { Some(fetch.buf) } else { None };
+            return self.finish(token, Err(Error::TimedOut), buf);
+        }
+        match verb {
+            Verb::Update(update) => {
+                let inline_max = self.config.small_value_bytes_max as usize;
+                let drafts = draft::of_update(&update, inline_max);
+                self.begin_write(token, head, cont, update.oid, drafts);
+            }
+            Verb::Punch(punch) => {
+                let drafts = draft::of_punch(&punch);
+                self.begin_write(token, head, cont, punch.oid, drafts);
+            }
+            Verb::Fetch(mut fetch) => {
+                let result = self.fetch(cont, &mut fetch);
+                self.finish(token, result.map(Reply::Fetched), Some(fetch.buf));
+            }
+            Verb::Prepare(prepare) => self.begin_prepare(token, head, cont, &prepare),
+            other => {
+                let result = self.serve(cont, other);
+                match result {
+                    Ok((reply, None)) => self.finish(token, Ok(reply), None),
+                    Ok((reply, Some(sequence))) => {
+                        self.finish_durable(token, Durability::Power, sequence, reply)
+                    }
+                    Err(error) => self.finish(token, Err(error), None),
+                }
+            }
+        }
+    }
+
+    /// Verbs that complete at once, or with the flush of the frame they return.
+    fn serve(&mut self, cont: ContNo, verb: Verb<'_>) -> Result<(Reply, Option<u64>), Error> {
+        match verb {
+            Verb::List(list) => {
+                self.list(cont, &list).map(|(listed, anchor)| (Reply::Listed(listed, anchor), None))
+            }
+            Verb::Query(query) => self.query(cont, &query).map(|found| (Reply::Found(found), None)),
+            Verb::Commit(tx) => self.commit_tx(tx).map(|sequence| (Reply::Done, sequence)),
+            Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, sequence)),
+            Verb::TxState(tx) => Ok((Reply::TxState(self.txs.state(tx)), None)),
+            Verb::InDoubt => Ok((Reply::InDoubt(self.txs.in_doubt()), None)),
+            Verb::Cont(verb) => self.serve_cont(cont, verb),
+            Verb::Space => Ok((Reply::Space(self.space_report()), None)),
+            Verb::Flush => Ok((Reply::Done, Some(self.store.log.next_sequence() - 1))),
+            Verb::Checkpoint => self.checkpoint_now().map(|()| (Reply::Done, None)),
+            Verb::Scrub => self.scrub().map(|audit| (Reply::Audited(audit), None)),
+            Verb::Check => self.check().map(|audit| (Reply::Audited(audit), None)),
+            Verb::Update(_) | Verb::Punch(_) | Verb::Fetch(_) | Verb::Prepare(_) => {
+                unreachable!("served where they need their token")
+            }
+        }
+    }
+
+    fn begin_write(
+        &mut self,
+        token: u64,
+        head: Head,
+        cont: ContNo,
+        oid: dolmen_types::Oid,
+        drafts: Result<Drafts<'_>, Error>,
+    ) {
+        if let Some(epoch) = self.repeats.first_result(head.id) {
+            return self.finish(token, Ok(Reply::Written(epoch)), None);
+        }
+        match drafts {
+            Ok(drafts) => self.run_write(token, head, cont, oid, drafts),
+            Err(error) => self.finish(token, Err(error), None),
+        }
+    }
+
+    fn begin_prepare(
+        &mut self,
+        token: u64,
+        head: Head,
+        cont: ContNo,
+        prepare: &dolmen_codec::verb::Prepare<'_>,
+    ) {
+        if self.txs.is_known(prepare.tx) {
+            return self.finish(token, Ok(Reply::Prepared), None);
+        }
+        let inline_max = self.config.small_value_bytes_max as usize;
+        let parts: Result<Vec<_>, Error> =
+            prepare.mutations.iter().map(|m| drafts_of(m, inline_max)).collect();
+        match parts {
+            Ok(parts) => self.run_prepare(token, head, cont, prepare, parts),
+            Err(error) => self.finish(token, Err(error), None),
+        }
+    }
+
+    /// Hands out a completion.
+    pub(crate) fn finish(&mut self, token: u64, result: Result<Reply, Error>, buf: Option<IoBuf>) {
+        self.out.push(Completion { token, result, buf });
+    }
+
+    /// Hands out a completion once the frame with this sequence is as durable as asked for.
+    pub(crate) fn finish_durable(&mut self, token: u64, durability: Durability, sequence: u64, reply: Reply) {
+        let completion = Completion { token, result: Ok(reply), buf: None };
+        let durable = sequence < self.store.log.durable_sequence();
+        if durability == Durability::Process || self.config.volatile || durable {
+            self.out.push(completion);
+        } else {
+            self.waiting.push_back(Waiting { sequence, completion });
+        }
+    }
+
+    /// Runs the devices until nothing more can be done without waiting; with `wait`, until something completed.
+    fn drive(&mut self, wait: bool) {
+        loop {
+            self.start_flush();
+            if self.flushing.left == 0 && self.pending.is_empty() {
+                return;
+            }
+            let mut done = core::mem::take(&mut self.io_done);
+            let only_bulk = self.flushing.left == 0 && self.store.disks.has_bulk_device();
+            let must_wait = wait && self.out.is_empty();
+            self.store.disks.meta.poll(must_wait && !only_bulk, &mut done);
+            if self.store.disks.has_bulk_device() {
+                self.store
+                    .disks
+                    .bulk()
+                    .poll(must_wait && done.is_empty() && !self.pending.is_empty(), &mut done);
+            }
+            let progressed = !done.is_empty();
+            for io in done.drain(..) {
+                self.io_completed(io);
+            }
+            self.io_done = done;
+            if !progressed || !self.out.is_empty() {
+                self.start_flush();
+                return;
+            }
+        }
+    }
+
+    fn io_completed(&mut self, io: IoDone) {
+        let error = io.result.err().map(|e| crate::error::disk_error(self.config.target, &e));
+        if io.token == FLUSH_TOKEN {
+            self.flushing.left -= 1;
+            self.flushing.error = self.flushing.error.take().or(error);
+            if self.flushing.left == 0 {
+                self.flush_completed();
+            }
+            return;
+        }
+        let (pending, token) = (io.token, io.token);
+        let Some(mut waiting) = self.pending.remove(&pending) else {
+            return;
+        };
+        waiting.left -= 1;
+        waiting.error = waiting.error.or(error);
+        if waiting.left > 0 {
+            self.pending.insert(token, waiting);
+        } else {
+            self.bulk_written(waiting);
+        }
+    }
+
+    /// Begins a flush if completions wait for one and none is under way.
+    fn start_flush(&mut self) {
+        if self.flushing.left > 0 || self.waiting.is_empty() {
+            return;
+        }
+        self.flushing.covers = self.store.log.next_sequence();
+        let store = &mut self.store;
+        for number in core::mem::take(&mut store.log.dirty) {
+            let file = store.log.segments[&number].file;
+            store.disks.meta.submit(dolmen_env::Io { token: FLUSH_TOKEN, file, offset: 0, op: IoOp::Flush });
+            self.flushing.left += 1;
+        }
+        let covered =
+            !store.disks.has_bulk_device() && store.disks.meta.flush_covers_disk() && self.flushing.left > 0;
+        for number in core::mem::take(&mut store.bulk.dirty) {
+            if covered {
+                continue;
+            }
+            let file = store.bulk.find(number).expect("dirty segments are open").file;
+            store.disks.bulk().submit(dolmen_env::Io {
+                token: FLUSH_TOKEN,
+                file,
+                offset: 0,
+                op: IoOp::Flush,
+            });
+            self.flushing.left += 1;
+        }
+        if self.flushing.left == 0 {
+            self.flush_completed();
+        }
+    }
+
+    fn flush_completed(&mut self) {
+        if let Some(error) = self.flushing.error.take() {
+            self.read_only = true;
+            for waiting in core::mem::take(&mut self.waiting) {
+                let Completion { token, buf, .. } = waiting.completion;
+                self.out.push(Completion { token, result: Err(error.clone()), buf });
+            }
+            return;
+        }
+        let covers = self.flushing.covers;
+        self.store.log.set_durable(covers);
+        while self.waiting.front().is_some_and(|waiting| waiting.sequence < covers) {
+            self.out.push(self.waiting.pop_front().expect("looked at it").completion);
+        }
+    }
+
+    /// Writes wait for bulk: none may when the target is closed or checkpointed by force.
+    pub(crate) fn drain(&mut self) {
+        while !self.pending.is_empty() || self.flushing.left > 0 || !self.waiting.is_empty() {
+            let held = core::mem::take(&mut self.out);
+            self.drive(true);
+            let fresh = core::mem::replace(&mut self.out, held);
+            self.out.extend(fresh);
+        }
+    }
+
+    /// Continues a mutation whose bulk writes have completed.
+    fn bulk_written(&mut self, pending: Pending) {
+        let Pending { token, head, cont, work, error, .. } = pending;
+        if let Some(error) = error {
+            self.give_up_work(&work);
+            return self.finish(token, Err(error), None);
+        }
+        match work {
+            Work::Write { oid, drafts } => self.commit_and_finish(token, head, cont, oid, &drafts),
+            Work::Prepare { prepare, parts } => self.prepare_and_finish(token, head, cont, &prepare, &parts),
+        }
+    }
+
+    /// Closes: makes everything durable, writes a last checkpoint, marks the target clean.
+    ///
+    /// # Errors
+    /// The device's; what was acknowledged is safe all the same.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.drain();
+        self.close_clean()
+    }
+}
+
+fn drafts_of<'m>(
+    mutation: &'m Mutation<'_>,
+    inline_max: usize,
+) -> Result<(dolmen_types::Oid, Drafts<'m>), Error> {
+    match mutation {
+        Mutation::Update(update) => Ok((update.oid, draft::of_update(update, inline_max)?)),
+        Mutation::Punch(punch) => Ok((punch.oid, draft::of_punch(punch)?)),
+    }
+}

@@ -1,0 +1,552 @@
+//! This target's part in transactions: prepare, commit, abort, and who must wait for whom.
+//!
+//! Serialisability is timestamp ordering: a transaction's reads and writes all happen at its epoch; a write
+//! is refused if something above that epoch has read or written the place.
+//!
+//! Invariants: a prepared transaction's versions are in the log but not in the index; nobody reads or writes
+//! a dkey it has written to until it is decided; a decision is logged before it is acted upon.
+
+use crate::draft::{Draft, DraftData, Drafts};
+use crate::log::LogPlace;
+use crate::marks::Scope;
+use crate::path::{Depth, Path};
+use crate::target::Target;
+use crate::update::{BulkWrites, Pending, Work, offset_place};
+use dolmen_codec::log_body::{PrepareHead, encode_tx};
+use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
+use dolmen_types::{
+    Cond, ContNo, Durability, Epoch, Error, Head, Invalid, Key, Oid, Stamp, TargetNo, TxId, limits,
+};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Decisions remembered after they have been acted upon: participants ask while they resolve what a crash left.
+const DECIDED_MAX: usize = 16 * limits::RETAINED_RESULTS_PER_CLIENT;
+/// Prepared transactions at once; each holds its keys against readers, so more would be a stall anyway.
+const PREPARED_MAX: usize = 4096;
+
+/// A prepare request without its mutations.
+#[derive(Debug, Clone)]
+pub(crate) struct PrepareParts {
+    tx: TxId,
+    epoch: Epoch,
+    leader: TargetNo,
+    participants: SmallVec<[TargetNo; 4]>,
+}
+
+/// A version of a prepared transaction.
+#[derive(Debug, Clone)]
+pub(crate) struct PreparedVersion {
+    pub(crate) oid: Oid,
+    pub(crate) depth: Depth,
+    pub(crate) dkey: Key,
+    pub(crate) akey: Key,
+    pub(crate) minor: u16,
+    /// Offset of its record in the body.
+    pub(crate) offset: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    pub(crate) head: PrepareHead,
+    /// Start of the body in the log, and its length.
+    pub(crate) body: LogPlace,
+    pub(crate) body_bytes: usize,
+    pub(crate) versions: Vec<PreparedVersion>,
+}
+
+/// What a target knows of transactions.
+#[derive(Default)]
+pub(crate) struct Txs {
+    pub(crate) prepared: BTreeMap<TxId, Prepared>,
+    decided: BTreeSet<TxId>,
+    decided_order: VecDeque<TxId>,
+}
+
+impl Txs {
+    pub(crate) fn from_manifest(decided: &[TxId]) -> Self {
+        let mut txs = Self::default();
+        decided.iter().for_each(|&tx| txs.remember(tx));
+        txs
+    }
+
+    pub(crate) fn to_manifest(&self) -> Vec<TxId> {
+        self.decided_order.iter().copied().collect()
+    }
+
+    /// Remembers that a transaction is committed.
+    pub(crate) fn remember(&mut self, tx: TxId) {
+        if self.decided.insert(tx) {
+            self.decided_order.push_back(tx);
+        }
+        if self.decided_order.len() > DECIDED_MAX
+            && let Some(oldest) = self.decided_order.pop_front()
+        {
+            self.decided.remove(&oldest);
+        }
+    }
+
+    pub(crate) fn is_known(&self, tx: TxId) -> bool {
+        self.prepared.contains_key(&tx) || self.decided.contains(&tx)
+    }
+
+    pub(crate) fn is_decided(&self, tx: TxId) -> bool {
+        self.decided.contains(&tx)
+    }
+
+    pub(crate) fn state(&self, tx: TxId) -> TxState {
+        if self.decided.contains(&tx) {
+            TxState::Committed
+        } else if self.prepared.contains_key(&tx) {
+            TxState::Prepared
+        } else {
+            TxState::Unknown
+        }
+    }
+
+    pub(crate) fn in_doubt(&self) -> Vec<InDoubt> {
+        let one = |p: &Prepared| InDoubt {
+            tx: p.head.tx,
+            epoch: p.head.epoch,
+            leader: p.head.leader,
+            participants: p.head.participants.clone(),
+        };
+        self.prepared.values().map(one).collect()
+    }
+
+    /// A read at `at` must know whether these transactions happened.
+    #[inline]
+    pub(crate) fn refuse_undecided_read(
+        &self,
+        cont: ContNo,
+        oid: Oid,
+        dkey: Option<&[u8]>,
+        at: Epoch,
+    ) -> Result<(), Error> {
+        if self.prepared.is_empty() {
+            return Ok(());
+        }
+        let touches = |v: &PreparedVersion| {
+            v.oid == oid && (v.depth == Depth::Object || dkey.is_none_or(|dkey| v.dkey[..] == *dkey))
+        };
+        self.refuse(|p| p.head.cont == cont && p.head.epoch <= at && p.versions.iter().any(touches))
+    }
+
+    pub(crate) fn refuse_undecided_list(&self, cont: ContNo, at: Epoch) -> Result<(), Error> {
+        self.refuse(|p| p.head.cont == cont && p.head.epoch <= at)
+    }
+
+    /// A write beside an undecided one would have to be ordered against it.
+    #[inline]
+    pub(crate) fn refuse_undecided_write(
+        &self,
+        cont: ContNo,
+        oid: Oid,
+        drafts: &Drafts<'_>,
+    ) -> Result<(), Error> {
+        if self.prepared.is_empty() {
+            return Ok(());
+        }
+        let whole_object = drafts.items.iter().any(|draft| draft.depth == Depth::Object);
+        let touches = |v: &PreparedVersion| {
+            v.oid == oid && (whole_object || v.depth == Depth::Object || v.dkey == drafts.dkey)
+        };
+        self.refuse(|p| p.head.cont == cont && p.versions.iter().any(touches))
+    }
+
+    fn refuse(&self, stands_in_the_way: impl Fn(&Prepared) -> bool) -> Result<(), Error> {
+        match self.prepared.values().find(|p| stands_in_the_way(p)) {
+            Some(prepared) => Err(Error::InDoubt { tx: prepared.head.tx }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Target {
+    pub(crate) fn run_prepare(
+        &mut self,
+        token: u64,
+        head: Head,
+        cont: ContNo,
+        prepare: &Prepare<'_>,
+        mut parts: Vec<(Oid, Drafts<'_>)>,
+    ) {
+        let request = PrepareParts {
+            tx: prepare.tx,
+            epoch: prepare.epoch,
+            leader: prepare.leader,
+            participants: prepare.participants.clone(),
+        };
+        let mut writes = BulkWrites::default();
+        let taken = parts.iter_mut().try_for_each(|(_, drafts)| self.take_bulk(drafts, &mut writes));
+        if let Err(error) = taken {
+            parts.iter().for_each(|(_, drafts)| self.give_up(drafts));
+            return self.finish(token, Err(error), None);
+        }
+        if writes.is_empty() {
+            return self.prepare_and_finish(token, head, cont, &request, &parts);
+        }
+        let parts = parts.into_iter().map(|(oid, drafts)| (oid, drafts.into_owned())).collect();
+        let work = Work::Prepare { prepare: request, parts };
+        self.start_writes(Pending { token, head, cont, work, left: 0, error: None }, writes);
+    }
+
+    pub(crate) fn prepare_and_finish(
+        &mut self,
+        token: u64,
+        head: Head,
+        cont: ContNo,
+        request: &PrepareParts,
+        parts: &[(Oid, Drafts<'_>)],
+    ) {
+        match self.prepare(&head, cont, request, parts) {
+            Ok((sequence, durability)) => self.finish_durable(token, durability, sequence, Reply::Prepared),
+            Err(error) => {
+                parts.iter().for_each(|(_, drafts)| self.give_up(drafts));
+                self.finish(token, Err(error), None);
+            }
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        head: &Head,
+        cont: ContNo,
+        request: &PrepareParts,
+        parts: &[(Oid, Drafts<'_>)],
+    ) -> Result<(u64, Durability), Error> {
+        let durability = self.check_prepare(cont, request, parts)?;
+        let body_bytes = 256 + parts.iter().map(|(_, drafts)| drafts.log_bytes() + 20).sum::<usize>();
+        let frees = parts.iter().all(|(_, drafts)| drafts.frees_space());
+        self.make_room(body_bytes, frees)?;
+        let cred = self.cred_number(head)?;
+        let client = self.client_of(head)?;
+        let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
+        let record = PrepareHead {
+            tx: request.tx,
+            epoch: request.epoch,
+            client,
+            sequence: head.id.sequence,
+            cont,
+            leader: request.leader,
+            committed: alone,
+            participants: request.participants.clone(),
+            groups: u32::try_from(parts.len()).expect("mutations are limited"),
+        };
+        let mut versions = Vec::new();
+        let mut written_bytes = 0;
+        let appended = self.store.log.append(LogKind::Prepare, |out| {
+            let start = out.len();
+            record.encode(out);
+            for ((oid, drafts), minor) in parts.iter().zip(0u16..) {
+                out.extend_from_slice(&oid.to_bytes());
+                dolmen_codec::bytes::put_len(out, drafts.items.len());
+                for draft in &drafts.items {
+                    versions.push(prepared_version(*oid, drafts, draft, minor, out.len() - start));
+                    draft.version(&drafts.dkey, minor, cred).encode(out);
+                    out.extend_from_slice(draft.inline());
+                }
+            }
+            written_bytes = out.len() - start;
+        });
+        for (place, count) in parts.iter().flat_map(|(_, drafts)| drafts.items.iter().filter_map(Draft::bulk))
+        {
+            self.store.bulk.settle(place, count);
+        }
+        let prepared = Prepared { head: record, body: appended.body, body_bytes: written_bytes, versions };
+        if alone {
+            self.apply_prepared(&prepared)?;
+            self.txs.remember(request.tx);
+        } else {
+            self.txs.prepared.insert(request.tx, prepared);
+        }
+        Ok((appended.sequence, durability))
+    }
+
+    /// Everything that may refuse a prepare. Nothing is changed.
+    fn check_prepare(
+        &mut self,
+        cont: ContNo,
+        request: &PrepareParts,
+        parts: &[(Oid, Drafts<'_>)],
+    ) -> Result<Durability, Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        let known = self.conts.find(cont)?;
+        if parts.is_empty()
+            || parts.len() > limits::TX_MUTATIONS_MAX
+            || !request.participants.contains(&self.config.target)
+        {
+            return Err(Invalid::Count.into());
+        }
+        if self.txs.prepared.len() >= PREPARED_MAX {
+            return Err(Error::Busy);
+        }
+        let low = known.state.floor.max(known.state.aggregated);
+        if request.epoch <= low {
+            return Err(Error::TxRestart { after: low });
+        }
+        let view = known.view(request.epoch);
+        let spec = known.state.spec;
+        self.epochs.observe(request.epoch)?;
+        let mut path = self.store.take_path();
+        for (number, (oid, drafts)) in parts.iter().enumerate() {
+            path.object(cont, spec.hash_key, *oid)?;
+            self.txs.refuse_undecided_write(cont, *oid, drafts)?;
+            self.refuse_conflicts(&mut path, drafts, request.epoch)?;
+            let earlier = &parts[..number];
+            self.check_part(&mut path, *oid, drafts, earlier, &view)?;
+        }
+        self.store.put_path(path);
+        Ok(spec.durability)
+    }
+
+    /// Refuses writes to places that were read or written above the transaction's epoch.
+    fn refuse_conflicts(&mut self, path: &mut Path, drafts: &Drafts<'_>, epoch: Epoch) -> Result<(), Error> {
+        for draft in &drafts.items {
+            path.up(Depth::Object);
+            if draft.depth >= Depth::Dkey {
+                path.dkey(&drafts.dkey)?;
+            }
+            if draft.depth == Depth::Akey {
+                path.akey(&draft.akey)?;
+            }
+            let newest = self.newest_conflict(path, draft.depth);
+            if newest > epoch {
+                return Err(Error::TxRestart { after: newest });
+            }
+        }
+        path.up(Depth::Object);
+        Ok(())
+    }
+
+    fn newest_conflict(&self, path: &Path, depth: Depth) -> Epoch {
+        let (reads, writes) = (&self.reads, &self.writes);
+        let listed = reads
+            .newest(Scope::ObjectList, path.cont_hash)
+            .max(reads.newest(Scope::ObjectScan, path.object_hash));
+        match depth {
+            Depth::Object => listed
+                .max(reads.newest(Scope::ObjectTree, path.object_hash))
+                .max(writes.newest(Scope::ObjectTree, path.object_hash)),
+            Depth::Dkey => listed
+                .max(reads.newest(Scope::DkeyList, path.object_hash))
+                .max(reads.newest(Scope::DkeyTree, path.dkey_hash))
+                .max(writes.newest(Scope::DkeyTree, path.dkey_hash)),
+            Depth::Akey => listed
+                .max(reads.newest(Scope::DkeyList, path.object_hash))
+                .max(reads.newest(Scope::AkeyList, path.dkey_hash))
+                .max(reads.newest(Scope::Akey, path.akey_hash))
+                .max(writes.newest(Scope::Akey, path.akey_hash)),
+        }
+    }
+
+    /// Conditions of one mutation, which sees the earlier ones of its transaction.
+    fn check_part(
+        &mut self,
+        path: &mut Path,
+        oid: Oid,
+        drafts: &Drafts<'_>,
+        earlier: &[(Oid, Drafts<'_>)],
+        view: &crate::conts::View,
+    ) -> Result<(), Error> {
+        self.mark_conditions(path, drafts, view.at)?;
+        let own: Vec<&Drafts<'_>> = earlier.iter().filter(|(o, _)| *o == oid).map(|(_, d)| d).collect();
+        if own.is_empty()
+            || (drafts.must_exist.is_none()
+                && drafts.cond.is_none()
+                && drafts.items.iter().all(|d| d.cond.is_none()))
+        {
+            return self.check_drafts(path, drafts, view);
+        }
+        let dkey_state = own_state(&own, Some(&drafts.dkey), None);
+        let object_state = own_state(&own, None, None);
+        let must = |state: Own, exists: bool| match (state, exists) {
+            (Own::Exists, _) | (Own::Unknown, true) => true,
+            (Own::Gone, _) | (Own::Unknown, false) => false,
+        };
+        if drafts.must_exist == Some(Depth::Object) {
+            let exists = must(object_state, self.store.object_exists(path, view)?);
+            return if exists { Ok(()) } else { Err(Error::NotFound) };
+        }
+        path.dkey(&drafts.dkey)?;
+        let cover = self.store.cover(path, Depth::Dkey, view)?;
+        path.up(Depth::Dkey);
+        let exists = must(dkey_state, self.store.dkey_exists(path, view, cover)?);
+        refuse_existence(
+            drafts.cond.has(Cond::DKEY_INSERT),
+            drafts.cond.has(Cond::DKEY_UPDATE) || drafts.must_exist.is_some(),
+            exists,
+        )?;
+        for draft in &drafts.items {
+            path.akey(&draft.akey).or_else(|e| if draft.depth == Depth::Akey { Err(e) } else { Ok(()) })?;
+            if draft.depth != Depth::Akey {
+                continue;
+            }
+            let cover = self.store.akey_cover(path, view, cover)?;
+            let state = own_state(&own, Some(&drafts.dkey), Some(&draft.akey));
+            let exists = must(state, self.store.akey_exists(path, view, cover)?);
+            refuse_existence(draft.cond.has(Cond::AKEY_INSERT), draft.cond.has(Cond::AKEY_UPDATE), exists)?;
+        }
+        path.up(Depth::Object);
+        Ok(())
+    }
+
+    /// A condition reads: what it depends on is marked as read at the epoch of the write.
+    pub(crate) fn mark_conditions(
+        &mut self,
+        path: &mut Path,
+        drafts: &Drafts<'_>,
+        at: Epoch,
+    ) -> Result<(), Error> {
+        if drafts.must_exist == Some(Depth::Object) {
+            self.reads.raise(Scope::ObjectScan, path.object_hash, at);
+        }
+        let dkey_read = !drafts.cond.is_none() || drafts.must_exist == Some(Depth::Dkey);
+        let akeys_read = drafts.items.iter().any(|draft| !draft.cond.is_none());
+        if !dkey_read && !akeys_read {
+            return Ok(());
+        }
+        path.dkey(&drafts.dkey)?;
+        self.reads.raise(Scope::ObjectTree, path.object_hash, at);
+        self.reads.raise(Scope::DkeyTree, path.dkey_hash, at);
+        if dkey_read {
+            self.reads.raise(Scope::AkeyList, path.dkey_hash, at);
+        }
+        for draft in drafts.items.iter().filter(|draft| draft.depth == Depth::Akey) {
+            path.akey(&draft.akey)?;
+            self.reads.raise(Scope::Akey, path.akey_hash, at);
+        }
+        path.up(Depth::Object);
+        Ok(())
+    }
+
+    /// Puts the versions of a decided transaction into the index.
+    pub(crate) fn apply_prepared(&mut self, prepared: &Prepared) -> Result<(), Error> {
+        let Some(known) = self.conts.any(prepared.head.cont) else {
+            return Ok(());
+        };
+        let secret = known.state.spec.hash_key;
+        let mut path = self.store.take_path();
+        for version in &prepared.versions {
+            path.object(prepared.head.cont, secret, version.oid)?;
+            let stamp = Stamp { epoch: prepared.head.epoch, minor: version.minor };
+            let place = offset_place(prepared.body, version.offset);
+            self.index_version(&mut path, version.depth, &version.dkey, &version.akey, stamp, place)?;
+        }
+        self.store.put_path(path);
+        Ok(())
+    }
+
+    /// Decides a transaction; returns the sequence of the decision's frame if it is new.
+    pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<Option<u64>, Error> {
+        if self.txs.is_decided(tx) {
+            return Ok(None);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        if !self.txs.prepared.contains_key(&tx) {
+            return Err(Error::NotFound);
+        }
+        self.make_room(24, true)?;
+        let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
+        let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
+        self.apply_prepared(&prepared)?;
+        self.txs.remember(tx);
+        Ok(Some(appended.sequence))
+    }
+
+    /// Forgets a prepared transaction.
+    pub(crate) fn abort_tx(&mut self, tx: TxId) -> Result<Option<u64>, Error> {
+        if self.txs.is_decided(tx) {
+            return Err(Error::Exists);
+        }
+        if !self.txs.prepared.contains_key(&tx) {
+            return Ok(None);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        self.make_room(24, true)?;
+        let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
+        let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
+        self.drop_prepared(&prepared);
+        Ok(Some(appended.sequence))
+    }
+
+    /// Gives back the bulk space of an aborted transaction.
+    pub(crate) fn drop_prepared(&mut self, prepared: &Prepared) {
+        for version in &prepared.versions {
+            let place = crate::index::EntryPlace::Log(offset_place(prepared.body, version.offset));
+            if let Ok(stored) = self.store.stored(&place)
+                && let Some((bulk, count)) = stored.bulk()
+            {
+                self.store.bulk.drop_reference(bulk, count);
+            }
+        }
+    }
+}
+
+fn prepared_version(
+    oid: Oid,
+    drafts: &Drafts<'_>,
+    draft: &Draft<'_>,
+    minor: u16,
+    offset: usize,
+) -> PreparedVersion {
+    PreparedVersion {
+        oid,
+        depth: draft.depth,
+        dkey: drafts.dkey.clone(),
+        akey: draft.akey.clone(),
+        minor,
+        offset,
+    }
+}
+
+fn refuse_existence(insert: bool, update: bool, exists: bool) -> Result<(), Error> {
+    match (insert, update, exists) {
+        (true, _, true) => Err(Error::Exists),
+        (_, true, false) => Err(Error::NotFound),
+        _ => Ok(()),
+    }
+}
+
+/// What earlier mutations of the same transaction make of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Own {
+    Exists,
+    Gone,
+    Unknown,
+}
+
+/// Walks the earlier mutations backwards until one decides.
+fn own_state(earlier: &[&Drafts<'_>], dkey: Option<&Key>, akey: Option<&Key>) -> Own {
+    for drafts in earlier.iter().rev() {
+        let same_dkey = dkey.is_none_or(|dkey| drafts.dkey == *dkey);
+        for draft in drafts.items.iter().rev() {
+            if draft.depth == Depth::Object {
+                return Own::Gone;
+            }
+            if !same_dkey {
+                continue;
+            }
+            if draft.depth == Depth::Dkey && dkey.is_some() {
+                return Own::Gone;
+            }
+            let same_akey = akey.is_none_or(|akey| draft.akey == *akey);
+            if draft.depth == Depth::Akey && same_akey {
+                if !matches!(draft.data, DraftData::None) {
+                    return Own::Exists;
+                }
+                if akey.is_some() && draft.kind == dolmen_codec::version::VersionKind::Punch {
+                    return Own::Gone;
+                }
+            }
+        }
+    }
+    Own::Unknown
+}

@@ -1,0 +1,413 @@
+//! The write path: validated drafts, bulk first, then one log record, then the index, then the answer.
+
+use crate::conts::View;
+use crate::draft::{Draft, DraftData, Drafts};
+use crate::index::version_in_log;
+use crate::log::LogPlace;
+use crate::marks::Scope;
+use crate::path::{Depth, Path};
+use crate::target::Target;
+use crate::tx::PrepareParts;
+use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred};
+use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::verb::Reply;
+use dolmen_codec::version::ValuePlace;
+use dolmen_env::{Io, IoOp};
+use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Oid, Stamp, limits};
+use smallvec::SmallVec;
+
+/// A mutation that waits for its bulk writes.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) token: u64,
+    pub(crate) head: Head,
+    pub(crate) cont: ContNo,
+    pub(crate) work: Work,
+    /// Writes not yet completed.
+    pub(crate) left: u32,
+    pub(crate) error: Option<Error>,
+}
+
+/// What is to be done when they are complete.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Write { oid: Oid, drafts: Drafts<'static> },
+    Prepare { prepare: PrepareParts, parts: Vec<(Oid, Drafts<'static>)> },
+}
+
+/// Direct writes to bulk that an operation must wait for.
+#[derive(Default)]
+pub(crate) struct BulkWrites {
+    ios: Vec<(u32, u32, IoBuf)>,
+}
+
+impl BulkWrites {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ios.is_empty()
+    }
+}
+
+/// Where a version's record is relative to the body it was written in, and what the index must know.
+struct Written {
+    offset: usize,
+}
+
+impl Target {
+    pub(crate) fn run_write(
+        &mut self,
+        token: u64,
+        head: Head,
+        cont: ContNo,
+        oid: Oid,
+        mut drafts: Drafts<'_>,
+    ) {
+        let mut writes = BulkWrites::default();
+        if let Err(error) = self.take_bulk(&mut drafts, &mut writes) {
+            self.give_up(&drafts);
+            return self.finish(token, Err(error), None);
+        }
+        if writes.is_empty() {
+            return self.commit_and_finish(token, head, cont, oid, &drafts);
+        }
+        let work = Work::Write { oid, drafts: drafts.into_owned() };
+        self.start_writes(Pending { token, head, cont, work, left: 0, error: None }, writes);
+    }
+
+    pub(crate) fn start_writes(&mut self, mut pending: Pending, writes: BulkWrites) {
+        let token = self.next_io;
+        self.next_io += 1;
+        pending.left = u32::try_from(writes.ios.len()).expect("a request has few values");
+        self.pending.insert(token, pending);
+        for (segment, unit, buf) in writes.ios {
+            let file = self.store.bulk.find(segment).expect("space was taken in it").file;
+            let len = u32::try_from(buf.len()).expect("payload is limited");
+            let offset = u64::from(unit) * limits::BULK_UNIT_BYTES;
+            self.store.disks.bulk().submit(Io { token, file, offset, op: IoOp::Write(buf, len) });
+        }
+    }
+
+    /// Takes bulk space for large values and writes them: at once on mapped media, else as direct writes.
+    pub(crate) fn take_bulk(
+        &mut self,
+        drafts: &mut Drafts<'_>,
+        writes: &mut BulkWrites,
+    ) -> Result<(), Error> {
+        for draft in &mut drafts.items {
+            let DraftData::Large(bytes) = draft.data else {
+                continue;
+            };
+            if self.read_only {
+                return Err(Error::ReadOnly { target: self.config.target });
+            }
+            let count = crate::bulk::units(bytes.len() as u64);
+            let place = self.allocate_bulk(count)?;
+            draft.data = DraftData::Bulk(place);
+            let segment = self.store.bulk.find_mut(place.segment).expect("space was taken in it");
+            match &mut segment.region {
+                Some(region) => region.write(u64::from(place.unit) * limits::BULK_UNIT_BYTES, bytes),
+                None => {
+                    let mut buf = IoBuf::copy_of(bytes);
+                    let padded = bytes.len().next_multiple_of(4096);
+                    buf.set_len(padded);
+                    buf[bytes.len()..].fill(0);
+                    writes.ios.push((place.segment, place.unit, buf));
+                }
+            }
+            self.store.bulk.dirty.insert(place.segment);
+        }
+        Ok(())
+    }
+
+    /// Returns the bulk space of an operation that failed.
+    pub(crate) fn give_up(&mut self, drafts: &Drafts<'_>) {
+        for (place, count) in drafts.items.iter().filter_map(Draft::bulk) {
+            self.store.bulk.give_up(place, count);
+        }
+    }
+
+    pub(crate) fn give_up_work(&mut self, work: &Work) {
+        match work {
+            Work::Write { drafts, .. } => self.give_up(drafts),
+            Work::Prepare { parts, .. } => parts.iter().for_each(|(_, drafts)| self.give_up(drafts)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn commit_and_finish(
+        &mut self,
+        token: u64,
+        head: Head,
+        cont: ContNo,
+        oid: Oid,
+        drafts: &Drafts<'_>,
+    ) {
+        match self.commit_write(&head, cont, oid, drafts) {
+            Ok((epoch, sequence, durability)) => {
+                self.finish_durable(token, durability, sequence, Reply::Written(epoch))
+            }
+            Err(error) => {
+                self.give_up(drafts);
+                self.finish(token, Err(error), None);
+            }
+        }
+    }
+
+    /// Checks conditions, appends the record, puts it into the index. Either all of it happens or nothing.
+    fn commit_write(
+        &mut self,
+        head: &Head,
+        cont: ContNo,
+        oid: Oid,
+        drafts: &Drafts<'_>,
+    ) -> Result<(Epoch, u64, Durability), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        let known = self.conts.find(cont)?;
+        let spec = known.state.spec;
+        let view = known.view(Epoch::MAX);
+        let mut path = self.store.take_path();
+        path.object(cont, spec.hash_key, oid)?;
+        self.txs.refuse_undecided_write(cont, oid, drafts)?;
+        self.check_drafts(&mut path, drafts, &view)?;
+        self.make_room(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space())?;
+        let cred = self.cred_number(head)?;
+        let client = self.client_number(head)?;
+        let epoch = self.next_epoch()?;
+        let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
+        let mut written: SmallVec<[Written; 1]> = SmallVec::new();
+        let appended = self.store.log.append(LogKind::Write, |out| {
+            let start = out.len();
+            write.encode(out);
+            for draft in &drafts.items {
+                written.push(Written { offset: out.len() - start });
+                draft.version(&drafts.dkey, 0, cred).encode(out);
+                out.extend_from_slice(draft.inline());
+            }
+        });
+        let stamp = Stamp { epoch, minor: 0 };
+        for (draft, at) in drafts.items.iter().zip(&written) {
+            let place = offset_place(appended.body, at.offset);
+            self.settle_draft(&mut path, draft, &drafts.dkey, stamp, place)?;
+        }
+        path.up(Depth::Object);
+        self.mark_conditions(&mut path, drafts, epoch)?;
+        self.repeats.retain(client, head.id.sequence, epoch);
+        self.store.put_path(path);
+        Ok((epoch, appended.sequence, spec.durability))
+    }
+
+    /// Puts one written version into index, marks and accounts.
+    pub(crate) fn settle_draft(
+        &mut self,
+        path: &mut Path,
+        draft: &Draft<'_>,
+        dkey: &[u8],
+        stamp: Stamp,
+        place: LogPlace,
+    ) -> Result<(), Error> {
+        if let Some((bulk, count)) = draft.bulk() {
+            self.store.bulk.settle(bulk, count);
+        }
+        self.index_version(path, draft.depth, dkey, &draft.akey, stamp, place)
+    }
+
+    /// Puts the version at `place` of the log into index, marks and accounts; recovery does the same.
+    pub(crate) fn index_version(
+        &mut self,
+        path: &mut Path,
+        depth: Depth,
+        dkey: &[u8],
+        akey: &[u8],
+        stamp: Stamp,
+        place: LogPlace,
+    ) -> Result<(), Error> {
+        match depth {
+            Depth::Object => {
+                path.up(Depth::Object);
+            }
+            Depth::Dkey => path.dkey(dkey)?,
+            Depth::Akey => {
+                path.dkey(dkey)?;
+                path.akey(akey)?;
+            }
+        }
+        let (version, value) = version_in_log(&self.store.log, place).ok_or_else(|| {
+            crate::error::corrupt(
+                self.config.target,
+                "log",
+                u64::from(place.segment),
+                u64::from(place.offset),
+            )
+        })?;
+        let (kind, recx, value_bytes) = (version.kind, version.recx, version.value_bytes);
+        let prefix = path.key.mark();
+        path.key.tail(kind, recx.index, stamp);
+        self.store.index.insert(&path.key, prefix.len(), kind, place);
+        path.key.rewind(prefix);
+        if kind.is_array() && value_bytes == 0 {
+            self.store.index.note_hole(path.key.as_bytes());
+        }
+        self.mark_write(path, depth, stamp.epoch);
+        let small = match value {
+            ValuePlace::Log { segment, .. } => {
+                self.store.log.add_live(segment, value_bytes);
+                true
+            }
+            ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => false,
+        };
+        if value_bytes > 0
+            && let Ok(cont) =
+                self.conts.find_mut(crate::tree::key::split_object(path.key.as_bytes()).expect("an object").0)
+        {
+            let usage = &mut cont.state.usage;
+            usage.versions += 1;
+            usage.value_bytes += u64::from(value_bytes);
+            if small {
+                usage.small_bytes += u64::from(value_bytes);
+            } else {
+                usage.bulk_bytes +=
+                    u64::from(crate::bulk::units(u64::from(value_bytes))) * limits::BULK_UNIT_BYTES;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn mark_write(&mut self, path: &Path, depth: Depth, epoch: Epoch) {
+        let place = match depth {
+            Depth::Object => path.object_hash,
+            Depth::Dkey => path.dkey_hash,
+            Depth::Akey => path.akey_hash,
+        };
+        let scope = match depth {
+            Depth::Object => Scope::ObjectTree,
+            Depth::Dkey => Scope::DkeyTree,
+            Depth::Akey => Scope::Akey,
+        };
+        self.writes.raise(scope, place, epoch);
+    }
+
+    /// The next epoch; logs a new ceiling first when the old one is reached.
+    #[inline]
+    pub(crate) fn next_epoch(&mut self) -> Result<Epoch, Error> {
+        if let Some(ceiling) = self.epochs.due_ceiling() {
+            self.make_room(8, true)?;
+            self.store.log.append(LogKind::Ceiling, |out| out.extend_from_slice(&ceiling.0.to_le_bytes()));
+            self.epochs.set_ceiling(ceiling);
+        }
+        Ok(self.epochs.next())
+    }
+
+    fn client_number(&mut self, head: &Head) -> Result<u32, Error> {
+        if head.id.sequence == 0 {
+            return Ok(u32::MAX);
+        }
+        let (number, is_new) = self.repeats.number(head.id.client);
+        if is_new {
+            self.make_room(20, true)?;
+            self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
+        }
+        Ok(number)
+    }
+
+    pub(crate) fn client_of(&mut self, head: &Head) -> Result<u32, Error> {
+        self.client_number(head)
+    }
+
+    pub(crate) fn cred_number(&mut self, head: &Head) -> Result<u32, Error> {
+        if let Some(&number) = self.creds.get(&head.cred) {
+            return Ok(number);
+        }
+        let number = u32::try_from(self.creds.len()).expect("fewer credentials than 2^32");
+        self.make_room(16, true)?;
+        self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
+        self.creds.insert(head.cred, number);
+        Ok(number)
+    }
+
+    /// Conditions, record sizes and keys of one mutation at a view. Nothing is changed.
+    ///
+    /// REQUIRES: the path is at the object.
+    #[inline]
+    pub(crate) fn check_drafts(
+        &mut self,
+        path: &mut Path,
+        drafts: &Drafts<'_>,
+        view: &View,
+    ) -> Result<(), Error> {
+        if drafts.must_exist == Some(Depth::Object) && !self.store.object_exists(path, view)? {
+            return Err(Error::NotFound);
+        }
+        let object_only = drafts.items.iter().all(|draft| draft.depth == Depth::Object);
+        if object_only {
+            return Ok(());
+        }
+        path.dkey(&drafts.dkey)?;
+        if drafts.must_exist == Some(Depth::Dkey) || !drafts.cond.is_none() {
+            self.check_dkey(path, drafts, view)?;
+        }
+        let mut previous: &[u8] = &[];
+        for draft in &drafts.items {
+            if draft.depth != Depth::Akey || draft.akey[..] == *previous {
+                continue;
+            }
+            previous = &draft.akey;
+            path.akey(&draft.akey)?;
+            self.check_akey(path, draft, view)?;
+        }
+        Ok(())
+    }
+
+    fn check_dkey(&mut self, path: &mut Path, drafts: &Drafts<'_>, view: &View) -> Result<(), Error> {
+        let insert = drafts.cond.has(Cond::DKEY_INSERT);
+        let update = drafts.cond.has(Cond::DKEY_UPDATE) || drafts.must_exist == Some(Depth::Dkey);
+        if !insert && !update {
+            return Ok(());
+        }
+        let cover = self.store.cover(path, Depth::Dkey, view)?;
+        let exists = self.store.dkey_exists(path, view, cover)?;
+        match (insert, update, exists) {
+            (true, _, true) => Err(Error::Exists),
+            (_, true, false) => Err(Error::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn check_akey(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<(), Error> {
+        let insert = draft.cond.has(Cond::AKEY_INSERT);
+        let update = draft.cond.has(Cond::AKEY_UPDATE);
+        if insert || update {
+            let cover = self.store.cover(path, Depth::Akey, view)?;
+            let exists = self.store.akey_exists(path, view, cover)?;
+            if insert && exists {
+                return Err(Error::Exists);
+            }
+            if update && !exists {
+                return Err(Error::NotFound);
+            }
+        }
+        if draft.record_bytes > 0 {
+            let cover = self.store.cover(path, Depth::Akey, view)?;
+            let stored = self.store.record_bytes(path, view, cover)?;
+            if stored.is_some_and(|stored| stored != draft.record_bytes) {
+                return Err(Error::RecordSize { stored_bytes: u64::from(stored.unwrap_or(0)) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A place `offset` bytes behind the start of a body.
+pub(crate) fn offset_place(body: LogPlace, offset: usize) -> LogPlace {
+    let offset = u32::try_from(offset).expect("a body is shorter than a segment");
+    LogPlace { segment: body.segment, offset: body.offset + offset }
+}
+
+impl Drafts<'_> {
+    /// Whether it only removes: such an operation may use the reserve of a full target.
+    pub(crate) fn frees_space(&self) -> bool {
+        self.items.iter().all(|draft| matches!(draft.data, DraftData::None))
+    }
+}

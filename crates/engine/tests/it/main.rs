@@ -1,0 +1,4 @@
+//! The target through its public interface, on simulated and real devices.
+
+mod basics;
+mod rig;

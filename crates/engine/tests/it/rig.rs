@@ -1,0 +1,213 @@
+//! A target on simulated devices, and terse ways to ask it.
+
+use dolmen_codec::order::HashKey;
+use dolmen_codec::verb::{
+    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, Punch, PunchScope,
+    ReadAt, Reply, Update, UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Completion, Op, TargetStore};
+use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
+use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
+use dolmen_env::{Media, SimClock};
+use dolmen_types::{
+    Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+pub(crate) const CONT: ContNo = ContNo(1);
+
+pub(crate) struct Rig {
+    pub(crate) drive: SimDrive,
+    pub(crate) clock: SimClock,
+    pub(crate) config: TargetConfig,
+    pub(crate) target: Option<Target>,
+    pub(crate) recovery: Recovery,
+}
+
+pub(crate) fn small_config() -> TargetConfig {
+    TargetConfig {
+        capacity_bytes: 64 << 20,
+        log_segment_bytes: 64 << 10,
+        bulk_segment_bytes: 1 << 20,
+        memory_budget_bytes: 4 << 20,
+        checkpoint_log_bytes: 1 << 20,
+        ..TargetConfig::default()
+    }
+}
+
+pub(crate) fn oid(number: u64) -> Oid {
+    Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number)
+}
+
+impl Rig {
+    pub(crate) fn new(media: Media, durability: Durability) -> Self {
+        Self::with_config(media, durability, small_config())
+    }
+
+    pub(crate) fn with_config(media: Media, durability: Durability, config: TargetConfig) -> Self {
+        let drive = SimDrive::new(SimConfig { seed: 1, media, ..SimConfig::default() });
+        let clock = SimClock::new(1_800_000_000_000_000_000);
+        let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
+        let target = Target::create(devices, Arc::new(clock.clone()), 7, &config).unwrap();
+        let mut rig = Self { drive, clock, config, target: Some(target), recovery: Recovery::default() };
+        let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
+        rig.ask(Verb::Cont(ContVerb::Create(spec))).unwrap();
+        rig
+    }
+
+    pub(crate) fn reopen(&mut self) {
+        drop(self.target.take());
+        let devices = Devices { meta: Box::new(SimDisk::new(&self.drive)), bulk: None };
+        let (target, recovery) = Target::open(devices, Arc::new(self.clock.clone()), &self.config).unwrap();
+        self.target = Some(target);
+        self.recovery = recovery;
+    }
+
+    pub(crate) fn close_and_reopen(&mut self) {
+        self.target.take().unwrap().close().unwrap();
+        self.reopen();
+    }
+
+    pub(crate) fn complete(&mut self, verb: Verb<'_>) -> Completion {
+        let target = self.target.as_mut().unwrap();
+        let mut ops = vec![Op { token: 9, head: Head::default(), cont: CONT, verb }];
+        target.submit(&mut ops);
+        let mut out = Vec::new();
+        while out.is_empty() {
+            target.poll(true, &mut out);
+        }
+        assert_eq!((out.len(), out[0].token), (1, 9));
+        out.pop().unwrap()
+    }
+
+    pub(crate) fn ask(&mut self, verb: Verb<'_>) -> Result<Reply, Error> {
+        self.complete(verb).result
+    }
+
+    pub(crate) fn put(&mut self, oid: Oid, dkey: &[u8], akey: &[u8], value: &[u8]) -> Result<Epoch, Error> {
+        self.update(oid, dkey, Cond::NONE, akey, NewValue::Single(Payload::Ref(value)))
+    }
+
+    pub(crate) fn update(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        cond: Cond,
+        akey: &[u8],
+        value: NewValue<'_>,
+    ) -> Result<Epoch, Error> {
+        let iod = UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value };
+        let update = Update { oid, dkey: Key::from_slice(dkey), cond, iods: smallvec![iod] };
+        match self.ask(Verb::Update(update))? {
+            Reply::Written(epoch) => Ok(epoch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        index: u64,
+        record: u64,
+        bytes: &[u8],
+    ) -> Result<Epoch, Error> {
+        let count = bytes.len() as u64 / record;
+        let value = NewValue::Array {
+            record_bytes: record,
+            extents: smallvec![Recx::new(index, count)],
+            data: Payload::Ref(bytes),
+        };
+        self.update(oid, dkey, Cond::NONE, akey, value)
+    }
+
+    pub(crate) fn fetch(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        want: Want,
+        room: usize,
+        at: ReadAt,
+    ) -> Result<(u64, Vec<Recx>, Vec<u8>), Error> {
+        let iod = FetchIod { akey: Key::from_slice(akey), want };
+        let buf = IoBuf::zeroed(room);
+        let fetch =
+            Fetch { oid, dkey: Key::from_slice(dkey), cond: Cond::NONE, at, iods: smallvec![iod], buf };
+        let completion = self.complete(Verb::Fetch(fetch));
+        let buf = completion.buf.expect("a fetch brings its buffer back");
+        match completion.result? {
+            Reply::Fetched(mut found) => {
+                let found = found.pop().unwrap();
+                Ok((found.size_bytes, found.filled.to_vec(), buf.to_vec()))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn get(&mut self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<Vec<u8>> {
+        self.get_at(oid, dkey, akey, ReadAt::Latest).unwrap()
+    }
+
+    pub(crate) fn get_at(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        at: ReadAt,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let room = 2 << 20;
+        let (size, _, mut bytes) =
+            self.fetch(oid, dkey, akey, Want::Single { room_bytes: room }, room, at)?;
+        bytes.truncate(usize::try_from(size).unwrap());
+        Ok((size > 0).then_some(bytes))
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        index: u64,
+        count: u64,
+        record: u64,
+    ) -> (Vec<Recx>, Vec<u8>) {
+        let want = Want::Array { record_bytes: record, extents: smallvec![Recx::new(index, count)] };
+        let room = usize::try_from(count * record).unwrap();
+        let (_, filled, bytes) = self.fetch(oid, dkey, akey, want, room, ReadAt::Latest).unwrap();
+        (filled, bytes)
+    }
+
+    pub(crate) fn punch(&mut self, oid: Oid, scope: PunchScope, cond: Cond) -> Result<Reply, Error> {
+        self.ask(Verb::Punch(Punch { oid, scope, cond }))
+    }
+
+    pub(crate) fn keys(&mut self, what: ListWhat) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut anchor = Anchor::default();
+        while !anchor.is_eof() {
+            let list =
+                List { what: what.clone(), anchor, items_max: 3, bytes_max: 1 << 20, at: ReadAt::Latest };
+            match self.ask(Verb::List(list)).unwrap() {
+                Reply::Listed(Listed::Keys(keys), next) => {
+                    all.extend(keys.iter().map(<[u8]>::to_vec));
+                    anchor = next;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        all.sort();
+        all
+    }
+
+    pub(crate) fn assert_clean(&mut self) {
+        for verb in [Verb::Check, Verb::Scrub] {
+            match self.ask(verb).unwrap() {
+                Reply::Audited(audit) => assert_eq!(audit.findings, []),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
