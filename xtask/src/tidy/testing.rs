@@ -3,6 +3,7 @@
 use super::Finding;
 use crate::source::lexer::{Kind, Token};
 use crate::source::{Function, SourceFile, Tree};
+use std::collections::BTreeSet;
 
 /// Words that make a claim, as whole identifiers or parts of them.
 const CLAIMS: [&str; 14] = [
@@ -50,12 +51,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 );
             }
         }
-        for function in file.functions.iter().filter(|f| f.is_test && !claims(file, f)) {
-            push(
-                function.first_line,
-                "test without a claim",
-                "assert what must hold, or return its error with `?`",
-            );
+        for line in without_claim(file) {
+            push(line, "test without a claim", "assert what must hold, or return its error with `?`");
         }
         for line in unprinted_seeds(file) {
             push(
@@ -108,17 +105,32 @@ fn ignored(file: &SourceFile) -> Vec<usize> {
     marks.map(|(_, t)| t.line).collect()
 }
 
-/// Whether the test can fail: an assertion, a checking function, or `?`.
-pub(super) fn claims(file: &SourceFile, function: &Function) -> bool {
+/// Lines of tests that cannot fail: no assertion and no `?`, neither here nor in a function of the file they call.
+pub(super) fn without_claim(file: &SourceFile) -> Vec<usize> {
+    let mut claiming: BTreeSet<&str> = BTreeSet::new();
+    loop {
+        let more = file
+            .functions
+            .iter()
+            .filter(|f| !claiming.contains(f.name.as_str()) && claims(file, f, &claiming));
+        let more: Vec<&str> = more.map(|f| f.name.as_str()).collect();
+        if more.is_empty() {
+            break;
+        }
+        claiming.extend(more);
+    }
+    let silent = |f: &&Function| f.is_test && !claims(file, f, &claiming);
+    file.functions.iter().filter(silent).map(|f| f.first_line).collect()
+}
+
+fn claims(file: &SourceFile, function: &Function, claiming: &BTreeSet<&str>) -> bool {
     let attributes = file.comments_above(function.first_line).count();
-    let expects_panic = file.lines[..function.first_line]
-        .iter()
-        .rev()
-        .take(4 + attributes)
-        .any(|l| l.contains("should_panic"));
-    expects_panic
-        || body(file, function)
-            .any(|(_, t)| t.is("?") || (t.kind == Kind::Ident && CLAIMS.iter().any(|c| t.text.contains(c))))
+    let above = file.lines[..function.first_line].iter().rev().take(4 + attributes);
+    above.into_iter().any(|l| l.contains("should_panic"))
+        || body(file, function).any(|(_, t)| {
+            let claim = CLAIMS.iter().any(|c| t.text.contains(c)) || claiming.contains(t.text.as_str());
+            t.is("?") || (t.kind == Kind::Ident && claim)
+        })
 }
 
 /// Whether the test waits by the clock.
@@ -164,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_test_makes_a_claim() {
-        let text = "#[test]\nfn a() { f(); }\n#[test]\nfn b() { check_all(); }\n#[test]\n#[should_panic]\nfn c() { f(); }\n";
+        let text = "#[test]\nfn a() { f(); }\n#[test]\nfn b() { check_all(); }\n#[test]\n#[should_panic]\nfn c() { f(); }\n#[test]\nfn d() { same(); }\nfn same() { assert!(x()) }\n";
         assert_eq!(lines(check, text), [2]);
     }
 
