@@ -23,13 +23,37 @@ const FORBIDDEN: [(&str, &str); 13] = [
 /// Texts that are not ours to word.
 const EXEMPT: [&str; 2] = ["Cargo.lock", "LICENSE"];
 
+/// Documents that a newcomer is promised.
+const REQUIRED: [&str; 8] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "STYLE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "docs/glossary.md",
+    "docs/semantics.md",
+];
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         tree.markdown().flat_map(|d| title(d).into_iter().chain(links(tree, d))).collect();
     let documents = tree.documents.iter().filter(|d| !EXEMPT.contains(&d.path.as_str()));
     found.extend(documents.flat_map(|d| forbidden(&d.path, d.text.lines())));
+    found.extend(missing(tree));
     found.extend(tree.sources().flat_map(|(_, f)| forbidden(&f.path, f.lines.iter().map(String::as_str))));
     found
+}
+
+/// Only a tree with the root manifest is the whole repository.
+fn missing(tree: &Tree) -> Vec<Finding> {
+    let has = |path: &&str| tree.paths.iter().any(|p| p == path);
+    let expected = REQUIRED.iter().filter(|path| has(&"Cargo.toml") && !has(path));
+    expected
+        .map(|path| {
+            Finding::new(path, 0, "document is missing", "write it; CONTRIBUTING.md says what is where")
+        })
+        .collect()
 }
 
 fn title(document: &Document) -> Option<Finding> {
@@ -119,6 +143,15 @@ mod tests {
         let text = "# A\n```sh\n# comment\n```\n## B\n";
         let found = check(&tree(&[("a.md", text), ("b.md", "text\n"), ("c.md", "# A\n# B\n")]));
         assert_eq!(places(&found), ["b.md:0", "c.md:0"]);
+    }
+
+    #[test]
+    fn promised_documents_are_missed() {
+        let mut files: Vec<(&str, &str)> = REQUIRED.iter().map(|path| (*path, "# T\n")).collect();
+        files.push(("Cargo.toml", ""));
+        assert_eq!(check(&tree(&files)), []);
+        files.remove(1);
+        assert_eq!(places(&check(&tree(&files))), ["ARCHITECTURE.md:0"]);
     }
 
     #[test]
