@@ -174,11 +174,9 @@ fn turns_to_text(inside: &[Token]) -> bool {
 
 /// `Box<dyn Error`, with or without a path. A `source` field may be one: it keeps the cause.
 fn boxes_error(file: &SourceFile, at: usize) -> bool {
-    let inside = file.tokens.iter().skip(at + 1).take(9);
-    let words: Vec<&str> = inside.map(|t| t.text.as_str()).collect();
-    let names = words.iter().take_while(|w| **w != ">" && **w != "+").collect::<Vec<_>>();
+    let path = file.tokens.iter().skip(at + 3).take_while(|t| t.kind == Kind::Ident || t.is(":"));
     let cause = at >= 2 && file.tokens[at - 2].is("source");
-    words.starts_with(&["<", "dyn"]) && names.last().is_some_and(|w| **w == "Error") && !cause
+    file.matches(at + 1, &["<", "dyn"]) && path.last().is_some_and(|t| t.is("Error")) && !cause
 }
 
 #[cfg(test)]
@@ -194,7 +192,7 @@ mod tests {
 
     #[test]
     fn errors_turned_into_text_are_found() {
-        let text = "fn f() {\n x.map_err(|e| E(e.to_string()));\n Err(format!(\"x\"));\n Err(E::A { n: p.to_string() });\n x.map_err(|e| E::B { why: e.to_string() });\n}\nfn g() -> Result<(), Box<dyn std::error::Error>> {}\nstruct S { source: Box<dyn Error + Send> }\n";
+        let text = "fn f() {\n x.map_err(|e| E(e.to_string()));\n Err(format!(\"x\"));\n Err(E::A { n: p.to_string() });\n x.map_err(|e| E::B { why: e.to_string() });\n}\nfn g() -> Result<(), Box<dyn std::error::Error>> {}\nstruct S { source: Box<dyn Error + Send> }\ntype C = Box<dyn Fn(&Error)>;\n";
         assert_eq!(lines(check, text), [2, 3, 5, 7]);
     }
 

@@ -240,7 +240,25 @@ fn begins_with_verb(text: &str) -> bool {
     VERBS.iter().any(|verb| first == *verb || first.strip_suffix('s') == Some(verb))
 }
 
-/// `let _ = f(..)`, `.ok();`, `.unwrap_or_default()`.
+/// Methods that answer with an `Option`: a default instead of nothing hides no failure.
+const ASKS_FOR_MAYBE: [&str; 14] = [
+    "get",
+    "get_mut",
+    "cloned",
+    "copied",
+    "pop",
+    "take",
+    "max",
+    "min",
+    "next",
+    "next_back",
+    "first",
+    "last",
+    "find",
+    "remove",
+];
+
+/// `let _ = f(..)`, `.ok();` as a statement of its own, `.unwrap_or_default()` on what may be a `Result`.
 fn swallowed(file: &SourceFile) -> Vec<usize> {
     let mut lines = Vec::new();
     for (at, token) in file.production() {
@@ -248,9 +266,9 @@ fn swallowed(file: &SourceFile) -> Vec<usize> {
             "let" if file.matches(at + 1, &["_", "="]) => {
                 file.tokens.iter().skip(at + 3).take_while(|t| !t.is(";")).any(|t| t.is("("))
             }
-            "." => {
-                file.matches(at + 1, &["ok", "(", ")", ";"])
-                    || file.matches(at + 1, &["unwrap_or_default", "(", ")"])
+            "." if file.matches(at + 1, &["ok", "(", ")", ";"]) => !is_bound(file, at),
+            "." if file.matches(at + 1, &["unwrap_or_default", "(", ")"]) => {
+                !called_before(file, at).is_some_and(|name| ASKS_FOR_MAYBE.contains(&name))
             }
             _ => false,
         };
@@ -259,6 +277,22 @@ fn swallowed(file: &SourceFile) -> Vec<usize> {
         }
     }
     lines
+}
+
+/// Whether the statement that holds this token keeps its value.
+fn is_bound(file: &SourceFile, at: usize) -> bool {
+    let start = (0..at)
+        .rev()
+        .find(|i| [";", "{", "}"].iter().any(|end| file.tokens[*i].is(end)))
+        .map_or(0, |i| i + 1);
+    file.tokens[start].is("let") || file.tokens[start].is("return")
+}
+
+/// The method or function whose call ends right before this token.
+fn called_before(file: &SourceFile, at: usize) -> Option<&str> {
+    let end = at.checked_sub(1).filter(|end| file.tokens[*end].is(")"))?;
+    let open = (0..end).rev().find(|i| file.tokens[*i].is("(") && file.closing(*i) == end)?;
+    Some(&file.tokens[open.checked_sub(1)?].text)
 }
 
 fn stubs(file: &SourceFile) -> Vec<usize> {
@@ -364,6 +398,18 @@ mod tests {
         assert!(close(value("dup-doc/k", &doc.repeat(3)), 2.0));
         let shared = "enum AError { X }\nenum BError { X }\nenum CError { X, Y }\n";
         assert!(close(value("err-shared", shared), 1.0));
+    }
+
+    #[test]
+    fn what_is_kept_or_absent_is_not_swallowed() {
+        for kept in [
+            "let a = f().ok();",
+            "map.get(&g(1)).unwrap_or_default();",
+            "list.iter().max().unwrap_or_default();",
+        ] {
+            assert!(close(value("swallow/k", &format!("fn f() {{ {kept} }}\n")), 0.0), "{kept}");
+        }
+        assert!(close(value("swallow/k", "fn f() { read(a.get(1)).unwrap_or_default(); }\n"), 1.0));
     }
 
     #[test]

@@ -9,6 +9,9 @@ const SIMULATED: [&str; 8] = ["types", "codec", "layout", "engine", "cluster", "
 /// Modules of the standard library that touch the world. `std::io` stays: its error type is everywhere.
 const DOORS: [&str; 4] = ["fs", "net", "process", "thread"];
 
+/// Of `std::thread`: a question and the names of types, which start and delay nothing.
+const HARMLESS: [&str; 3] = ["panicking", "JoinHandle", "ScopedJoinHandle"];
+
 /// Crates that may read environment variables: the door itself, the program, and tools that are never shipped.
 const MAY_READ_VARIABLES: [&str; 6] = ["env", "cli", "xtask", "sim", "bench", "bench-compare"];
 
@@ -30,8 +33,8 @@ fn doors(file: &SourceFile) -> Vec<Finding> {
     let mut found = Vec::new();
     for (at, token) in paths {
         let Some(module) = file.tokens.get(at + 3) else { continue };
-        // Asking whether this thread panics, or yielding, needs no simulation.
-        let harmless = module.is("thread") && file.tokens.get(at + 6).is_some_and(|t| t.is("panicking"));
+        let used = file.tokens.get(at + 6).map_or("", |t| t.text.as_str());
+        let harmless = module.is("thread") && HARMLESS.contains(&used);
         if DOORS.iter().any(|door| module.is(door)) && !harmless {
             let what = format!("`std::{}` outside `env`", module.text);
             found.push(Finding::new(
