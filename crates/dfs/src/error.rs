@@ -69,6 +69,15 @@ pub enum Error {
         /// The system's error number.
         errno: i32,
     },
+    /// An operation on one file of a tree failed.
+    InTree {
+        /// Which, in the container.
+        path: PathBuf,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// A worker thread ended by a panic: a bug of this library.
+    Worker,
 }
 
 /// What is wrong with a request that can never succeed as it is.
@@ -121,6 +130,8 @@ impl Error {
             Self::BadRecord { .. } => errno::EIO,
             Self::Store(error) => store_errno(error),
             Self::Local { errno, .. } => *errno,
+            Self::InTree { source, .. } => source.errno(),
+            Self::Worker => errno::EIO,
         }
     }
 }
@@ -205,6 +216,8 @@ impl fmt::Display for Error {
                 write!(f, "damaged inode record of {:?} in directory {dir}", String::from_utf8_lossy(name))
             }
             Self::Store(error) => error.fmt(f),
+            Self::InTree { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Worker => f.write_str("a worker thread panicked"),
             Self::Local { path, errno } => {
                 write!(f, "{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))
             }
@@ -216,6 +229,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Store(error) => Some(error),
+            Self::InTree { source, .. } => Some(&**source),
             _ => None,
         }
     }

@@ -8,13 +8,13 @@ use crate::layout::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use smallvec::SmallVec;
 
 /// Symbolic links followed in one resolution: as Linux.
-pub const SYMLINKS_MAX: u32 = 40;
+pub(crate) const SYMLINKS_MAX: u32 = 40;
 
 /// Checks that `name` can be the name of an entry.
 ///
 /// # Errors
 /// `NameTooLong`, or `Invalid(Name)` if it is empty, `.`, `..`, or holds a slash or zero byte.
-pub fn check_name(name: &[u8]) -> Result<()> {
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Error::NameTooLong);
     }
@@ -26,7 +26,7 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 
 /// One step of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// Go down to this entry.
     Down(&'a [u8]),
     /// Go up.
@@ -39,7 +39,7 @@ pub enum Step<'a> {
 
 /// A path being resolved: what is left of it, also after symbolic links were put in its place.
 #[derive(Debug)]
-pub struct Walk {
+pub(crate) struct Walk {
     rest: SmallVec<[u8; 256]>,
     at: usize,
     links: u32,
@@ -51,7 +51,7 @@ impl Walk {
     ///
     /// # Errors
     /// `NotFound` for an empty path, `NameTooLong` above `PATH_BYTES_MAX`, `Invalid(Name)` for a zero byte.
-    pub fn new(path: &[u8]) -> Result<Self> {
+    pub(crate) fn new(path: &[u8]) -> Result<Self> {
         check_path(path)?;
         Ok(Self { rest: SmallVec::from_slice(path), at: 0, links: 0, from_root: path[0] == b'/' })
     }
@@ -60,7 +60,7 @@ impl Walk {
     ///
     /// # Errors
     /// `NameTooLong` for a component of more than 255 bytes.
-    pub fn step(&mut self) -> Result<Step<'_>> {
+    pub(crate) fn step(&mut self) -> Result<Step<'_>> {
         if core::mem::take(&mut self.from_root) {
             return Ok(Step::Root);
         }
@@ -80,13 +80,13 @@ impl Walk {
 
     /// Whether only slashes (and `.`) are left, which make the last component a directory if there are any.
     #[must_use]
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.rest[self.at..].split(|&b| b == b'/').all(|part| part.is_empty() || part == b".")
     }
 
     /// Whether the component just yielded must be a directory because a slash follows it.
     #[must_use]
-    pub fn needs_dir(&self) -> bool {
+    pub(crate) fn needs_dir(&self) -> bool {
         self.at < self.rest.len()
     }
 
@@ -94,7 +94,7 @@ impl Walk {
     ///
     /// # Errors
     /// `SymlinkLoop` after 40 of them, `NameTooLong` if what is then left exceeds a path.
-    pub fn follow(&mut self, target: &[u8]) -> Result<()> {
+    pub(crate) fn follow(&mut self, target: &[u8]) -> Result<()> {
         self.links += 1;
         if self.links > SYMLINKS_MAX {
             return Err(Error::SymlinkLoop);
@@ -131,7 +131,7 @@ fn check_path(path: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// As `Walk::new`.
-pub fn split(path: &[u8]) -> Result<(&[u8], &[u8], bool)> {
+pub(crate) fn split(path: &[u8]) -> Result<(&[u8], &[u8], bool)> {
     check_path(path)?;
     let end = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();
     let name_at = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);

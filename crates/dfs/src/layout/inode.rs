@@ -173,7 +173,8 @@ impl Inode {
             FileKind::File => size == 0 || linked,
             FileKind::Directory => size == 0,
         };
-        if !known_size || mode & !(S_IFMT | 0o7777) != 0 {
+        let no_chunk = kind == FileKind::File && packed.chunk_bytes.get() == 0;
+        if !known_size || no_chunk || mode & !(S_IFMT | 0o7777) != 0 {
             return None;
         }
         Some(Self {

@@ -1,0 +1,471 @@
+//! Attributes: stat, mode, owner, times, extended attributes, access.
+
+use crate::access::{Cred, Rights, check, check_owner};
+use crate::dir::{Dir, check_mode};
+use crate::error::{Error, Result, What};
+use crate::layout::inode::{FileKind, Inode, Time};
+use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::mount::Mount;
+use crate::node::{Node, Slot};
+use crate::resolve::{Follow, Found};
+use dolmen_client::At;
+use dolmen_types::{Cond, Epoch, Error as StoreError, ObjectClass, Oid};
+
+/// What stat(2) tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// The object.
+    pub oid: Oid,
+    /// A number that no other file of the container has: 1 is the root.
+    pub ino: u64,
+    /// File, directory or symbolic link.
+    pub kind: FileKind,
+    /// Permission bits with set-user-id, set-group-id and sticky.
+    pub permissions: u32,
+    /// Names of a file; 1 for everything else.
+    pub links: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes of a file or of a symbolic link's target; 0 for a directory.
+    pub size_bytes: u64,
+    /// Units of 512 bytes, holes counted as data: `File::data_bytes` counts exactly.
+    pub blocks: u64,
+    /// Last change of content. Access times are not kept; use this.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+    /// Chunk of a file: the preferred size of reads and writes.
+    pub chunk_bytes: u64,
+    /// Class of a file's object.
+    pub class: ObjectClass,
+}
+
+impl Stat {
+    /// Kind and permissions in one number.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.kind.bits() | self.permissions
+    }
+}
+
+/// A new time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// As it is.
+    Keep,
+    /// The mount's clock.
+    Now,
+    /// This.
+    To(Time),
+}
+
+/// Attributes to be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetAttrs {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Time of the last change of content.
+    pub mtime: SetTime,
+}
+
+impl SetAttrs {
+    /// Everything as it is.
+    pub const KEEP: Self = Self { mode: None, uid: None, gid: None, mtime: SetTime::Keep };
+}
+
+/// Whether an extended attribute may or must exist when it is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XattrCond {
+    /// Either.
+    Any,
+    /// It must not: `Exists`.
+    Create,
+    /// It must: `NoAttribute`.
+    Replace,
+}
+
+/// Attempts of a change of an entry that others keep replacing.
+const STALE_RETRIES: u32 = 8;
+
+impl Dir {
+    /// Attributes of what `path` leads to. One fetch, and for a file one query of its size.
+    ///
+    /// # Errors
+    /// `NotFound` and those of resolving a path.
+    pub fn stat(&self, path: impl AsRef<[u8]>) -> Result<Stat> {
+        self.stat_with(path, Follow::Yes)
+    }
+
+    /// Attributes of the entry at `path`, also if it is a symbolic link.
+    ///
+    /// # Errors
+    /// As `stat`.
+    pub fn lstat(&self, path: impl AsRef<[u8]>) -> Result<Stat> {
+        self.stat_with(path, Follow::No)
+    }
+
+    /// Attributes of what `path` leads to.
+    ///
+    /// # Errors
+    /// As `stat`.
+    pub fn stat_with(&self, path: impl AsRef<[u8]>, follow: Follow) -> Result<Stat> {
+        let found = self.start().find(path.as_ref(), follow)?;
+        self.mount().stat_entry(&found.slot, &found.inode)
+    }
+
+    /// Attributes of this directory.
+    ///
+    /// # Errors
+    /// `NotFound` if it was removed.
+    pub fn stat_self(&self) -> Result<Stat> {
+        self.mount().stat_node(&self.node)
+    }
+
+    /// Sets the permission bits of what `path` leads to.
+    ///
+    /// # Errors
+    /// As `set_attrs`.
+    pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<()> {
+        self.set_attrs(path, &SetAttrs { mode: Some(mode), ..SetAttrs::KEEP }, Follow::Yes)
+    }
+
+    /// Sets owner and group, each if given.
+    ///
+    /// # Errors
+    /// As `set_attrs`.
+    pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, follow: Follow) -> Result<()> {
+        self.set_attrs(path, &SetAttrs { uid, gid, ..SetAttrs::KEEP }, follow)
+    }
+
+    /// Sets the time of the last change.
+    ///
+    /// # Errors
+    /// As `set_attrs`.
+    pub fn set_mtime(&self, path: impl AsRef<[u8]>, mtime: SetTime, follow: Follow) -> Result<()> {
+        self.set_attrs(path, &SetAttrs { mtime, ..SetAttrs::KEEP }, follow)
+    }
+
+    /// Sets several attributes at once.
+    ///
+    /// # Errors
+    /// `NotPermitted` unless the caller owns the file; to change the owner takes user 0, to change the group
+    /// membership in it, to set the time to `Now` the right to write. `Invalid(Mode)`, `Invalid(Time)`;
+    /// `Invalid(Kind)` for the mode of a symbolic link; `ReadOnly`.
+    pub fn set_attrs(&self, path: impl AsRef<[u8]>, attrs: &SetAttrs, follow: Follow) -> Result<()> {
+        self.mount().check_writable()?;
+        self.with_found(path.as_ref(), follow, |found| {
+            self.mount().set_attrs(self.cred.as_deref(), &found.slot, found.inode.oid, attrs)
+        })
+    }
+
+    /// Runs `operation` on what `path` leads to, again when the entry was replaced meanwhile.
+    fn with_found<T>(
+        &self,
+        path: &[u8],
+        follow: Follow,
+        mut operation: impl FnMut(&Found) -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..STALE_RETRIES {
+            match operation(&self.start().find(path, follow)?) {
+                Err(Error::Stale) => {}
+                other => return other,
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Checks that `cred` may do what `rights` say with what `path` leads to, as access(2); the way there is
+    /// checked too.
+    ///
+    /// # Errors
+    /// `NoPermission`, `NotFound`; `ReadOnly` for a write right on a read-only mount.
+    pub fn check_access(&self, path: impl AsRef<[u8]>, cred: &Cred, rights: Rights) -> Result<()> {
+        let start = crate::resolve::Start { dir: &self.node, cred: Some(cred) };
+        let found = start.find(path.as_ref(), Follow::Yes)?;
+        let (inode, _, _) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+        if rights.0 & Rights::WRITE.0 != 0 {
+            self.mount().check_writable()?;
+        }
+        check(Some(cred), &inode, rights)
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotFound`, `NoPermission`, `Invalid(Name)`.
+    pub fn xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, follow: Follow) -> Result<Vec<u8>> {
+        check_xattr_name(name.as_ref())?;
+        self.with_found(path.as_ref(), follow, |found| {
+            let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+            check(self.cred.as_deref(), &inode, Rights::READ)?;
+            self.mount().xattr_value(At::Latest, &home, name.as_ref())?.ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// Names of extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn xattr_names(&self, path: impl AsRef<[u8]>, follow: Follow) -> Result<Vec<Vec<u8>>> {
+        self.with_found(path.as_ref(), follow, |found| {
+            let (_, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+            let mut names = self.mount().xattr_names(At::Latest, &home)?;
+            names.sort_unstable();
+            Ok(names)
+        })
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// `Exists`, `NoAttribute` where `cond` is not met; `Invalid(Name)`, `NameTooLong`, `AttributeTooBig`;
+    /// `NoPermission`, `ReadOnly`.
+    pub fn set_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        cond: XattrCond,
+        follow: Follow,
+    ) -> Result<()> {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        check_xattr_name(name)?;
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Error::AttributeTooBig);
+        }
+        let cond = match cond {
+            XattrCond::Any => Cond::NONE,
+            XattrCond::Create => Cond::AKEY_INSERT,
+            XattrCond::Replace => Cond::AKEY_UPDATE,
+        };
+        self.change_xattr(path.as_ref(), follow, |at, home| {
+            let missing = |error| match error {
+                Error::NotFound if cond == Cond::AKEY_UPDATE => Error::NoAttribute,
+                other => other,
+            };
+            self.mount().put_xattr(at, home, name, value, cond).map_err(missing)
+        })
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`; otherwise as `set_xattr`.
+    pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, follow: Follow) -> Result<()> {
+        check_xattr_name(name.as_ref())?;
+        self.change_xattr(path.as_ref(), follow, |at, home| {
+            let missing = |error| match error {
+                Error::NotFound | Error::Store(StoreError::NotFound) => Error::NoAttribute,
+                other => other,
+            };
+            self.mount().punch_xattr(at, home, name.as_ref()).map_err(missing)
+        })
+    }
+
+    fn change_xattr(
+        &self,
+        path: &[u8],
+        follow: Follow,
+        mut change: impl FnMut(At<'_>, &Slot) -> Result<()>,
+    ) -> Result<()> {
+        self.mount().check_writable()?;
+        self.with_found(path, follow, |found| {
+            let mount = self.mount();
+            mount.in_entry(&found.slot, found.inode.oid, |at, inode, home| {
+                check(self.cred.as_deref(), inode, Rights::WRITE)?;
+                change(at, home)?;
+                let now = mount.now();
+                let written_at = Epoch::from_unix_ns(now.unix_ns());
+                mount.put_inode(at, home, &Inode { ctime: now, written_at, ..*inode })
+            })
+        })
+    }
+}
+
+fn set_mode(cred: Option<&Cred>, inode: &mut Inode, mode: u32) -> Result<()> {
+    const SET_GROUP_ID: u32 = 0o2000;
+    check_owner(cred, inode)?;
+    if inode.kind == FileKind::Symlink {
+        return Err(What::Kind.into());
+    }
+    let outside = cred.is_some_and(|cred| !cred.is_root() && !cred.in_group(inode.gid));
+    inode.permissions = if outside { mode & !SET_GROUP_ID } else { mode };
+    Ok(())
+}
+
+fn set_owner(cred: Option<&Cred>, inode: &mut Inode, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    const SET_IDS: u32 = 0o6000;
+    if let Some(cred) = cred.filter(|cred| !cred.is_root()) {
+        check_owner(Some(cred), inode)?;
+        if uid.is_some_and(|uid| uid != inode.uid) || gid.is_some_and(|gid| !cred.in_group(gid)) {
+            return Err(Error::NotPermitted);
+        }
+        if inode.kind == FileKind::File {
+            inode.permissions &= !SET_IDS;
+        }
+    }
+    inode.uid = uid.unwrap_or(inode.uid);
+    inode.gid = gid.unwrap_or(inode.gid);
+    Ok(())
+}
+
+fn set_mtime(cred: Option<&Cred>, inode: &mut Inode, mtime: SetTime, now: Time) -> Result<()> {
+    let owner = check_owner(cred, inode);
+    match mtime {
+        SetTime::Keep => return Ok(()),
+        SetTime::Now => {
+            if owner.is_err() {
+                check(cred, inode, Rights::WRITE)?;
+            }
+            inode.mtime = now;
+        }
+        SetTime::To(time) => {
+            owner?;
+            if time.ns >= 1_000_000_000 {
+                return Err(What::Time.into());
+            }
+            inode.mtime = time;
+        }
+    }
+    Ok(())
+}
+
+fn check_xattr_name(name: &[u8]) -> Result<()> {
+    match name.len() {
+        0 => Err(What::Name.into()),
+        1..=XATTR_NAME_BYTES_MAX if !name.contains(&0) => Ok(()),
+        1..=XATTR_NAME_BYTES_MAX => Err(What::Name.into()),
+        _ => Err(Error::NameTooLong),
+    }
+}
+
+impl Mount {
+    /// Attributes of what the entry `slot` with record `entry` names.
+    pub(crate) fn stat_entry(&self, slot: &Slot, entry: &Inode) -> Result<Stat> {
+        let (inode, links) = if entry.linked {
+            let (shared, links) = self.companion(At::Latest, entry.oid)?;
+            (shared, links.count())
+        } else {
+            (*entry, 1)
+        };
+        debug_assert!(inode.oid == entry.oid || slot.oid != entry.oid);
+        let size_bytes = match inode.kind {
+            FileKind::File => self.size(At::Latest, inode.oid, inode.chunk_bytes)?,
+            FileKind::Symlink => inode.link_bytes,
+            FileKind::Directory => 0,
+        };
+        // Of what is not in use no time is pending.
+        let pending = self.nodes.find(inode.oid).and_then(|node| node.pending_mtime());
+        Ok(Stat {
+            oid: inode.oid,
+            ino: inode.oid.lo.wrapping_add(1),
+            kind: inode.kind,
+            permissions: inode.permissions,
+            links,
+            uid: inode.uid,
+            gid: inode.gid,
+            size_bytes,
+            blocks: size_bytes.div_ceil(512),
+            mtime: pending.unwrap_or(inode.mtime),
+            ctime: pending.map_or(inode.ctime, |time| time.max(inode.ctime)),
+            chunk_bytes: inode.chunk_bytes,
+            class: inode.class,
+        })
+    }
+
+    /// Attributes of what is open, wherever its record is now.
+    pub(crate) fn stat_node(&self, node: &Node) -> Result<Stat> {
+        self.at_home(node, |slot| {
+            let inode = self.inode(At::Latest, slot)?.filter(|inode| inode.oid == node.oid);
+            let mut stat = self.stat_entry(slot, &inode.ok_or(Error::Stale)?)?;
+            if node.is_removed() {
+                stat.links = 0;
+            }
+            Ok(stat)
+        })
+    }
+
+    /// Runs `operation` on a node's home, again when the record moved meanwhile.
+    pub(crate) fn at_home<T>(&self, node: &Node, mut operation: impl FnMut(&Slot) -> Result<T>) -> Result<T> {
+        for _ in 0..STALE_RETRIES {
+            let slot = node.slot();
+            match operation(&slot) {
+                Err(Error::Stale) if node.slot() != slot => {}
+                Err(Error::Stale) if node.kind == FileKind::Directory && node.is_removed() => {
+                    return Err(Error::NotFound);
+                }
+                other => return other,
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Sets attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
+    pub(crate) fn set_attrs(&self, cred: Option<&Cred>, slot: &Slot, oid: Oid, attrs: &SetAttrs) -> Result<()> {
+        attrs.mode.map_or(Ok(()), check_mode)?;
+        let now = self.now();
+        self.amend(slot, oid, |inode| {
+            if attrs.uid.is_some() || attrs.gid.is_some() {
+                set_owner(cred, inode, attrs.uid, attrs.gid)?;
+            }
+            if let Some(mode) = attrs.mode {
+                set_mode(cred, inode, mode)?;
+            }
+            set_mtime(cred, inode, attrs.mtime, now)
+        })
+    }
+
+    /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
+    fn amend(
+        &self,
+        slot: &Slot,
+        oid: Oid,
+        mut change: impl FnMut(&mut Inode) -> Result<()>,
+    ) -> Result<()> {
+        let mut times_set = false;
+        let changed = self.in_entry(slot, oid, |at, inode, home| {
+            let now = self.now();
+            let mut changed = *inode;
+            change(&mut changed)?;
+            times_set = changed.mtime != inode.mtime;
+            changed.ctime = now;
+            changed.written_at = Epoch::from_unix_ns(now.unix_ns());
+            self.put_inode(at, home, &changed)?;
+            Ok(changed)
+        })?;
+        if let Some(node) = self.nodes.find(oid) {
+            if times_set {
+                node.take_pending_mtime();
+            }
+            node.refresh(&changed);
+        }
+        Ok(())
+    }
+
+    /// Runs a read and change of the record of `oid`, which the entry in `slot` names, or of its companion,
+    /// so that nothing comes between: under the entry's stripe, or in a transaction.
+    fn in_entry<T>(
+        &self,
+        slot: &Slot,
+        oid: Oid,
+        mut body: impl FnMut(At<'_>, &Inode, &Slot) -> Result<T>,
+    ) -> Result<T> {
+        let stripe = self.stripes.hold(slot);
+        let entry = |at: At<'_>| self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
+        let result = match entry(At::Latest)? {
+            inode if !inode.linked && !self.is_shared() => body(At::Latest, &inode, slot),
+            _ => self.transact(|tx| {
+                let (inode, _, home) = self.attributes(At::Tx(tx), slot, &entry(At::Tx(tx))?)?;
+                body(At::Tx(tx), &inode, &home)
+            }),
+        };
+        drop(stripe);
+        result
+    }
+}

@@ -1,0 +1,509 @@
+//! Entries of directories: making, opening, removing.
+
+use crate::access::{Cred, Rights, check, check_add, check_remove};
+use crate::error::{Error, Result, What};
+use crate::file::File;
+use crate::layout::inode::{FileKind, Inode, Time};
+use crate::layout::{self, PATH_BYTES_MAX};
+use crate::mount::Mount;
+use crate::node::{Home, Node, Slot};
+use crate::path::check_name;
+use crate::resolve::{Follow, Found, Start, entry_name};
+use dolmen_client::At;
+use dolmen_types::{ObjectClass, ObjectType, Oid};
+use std::sync::{Arc, PoisonError};
+
+/// A directory in use; all paths given to it begin there unless they begin with a slash.
+///
+/// A cheap handle, `Send` and `Sync`. It stays the same directory when that is renamed; when it is removed,
+/// nothing is found in it any more and nothing can be added.
+#[derive(Clone, Debug)]
+pub struct Dir {
+    pub(crate) node: Arc<Node>,
+    pub(crate) cred: Option<Arc<Cred>>,
+}
+
+/// How a file is opened, as the flags of open(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags of open(2), each on its own")]
+pub struct OpenOptions {
+    /// It will be read.
+    pub read: bool,
+    /// It will be written.
+    pub write: bool,
+    /// Every write goes to the end.
+    pub append: bool,
+    /// Make it if it is missing.
+    pub create: bool,
+    /// With `create`: fail if it exists, also as a symbolic link.
+    pub exclusive: bool,
+    /// Cut it to nothing.
+    pub truncate: bool,
+    /// Fail if the last component is a symbolic link.
+    pub no_follow: bool,
+    /// Permission bits of a new file.
+    pub mode: u32,
+    /// Class of a new file; `UNKNOWN` takes the directory's.
+    pub class: ObjectClass,
+    /// Chunk of a new file; 0 takes the directory's.
+    pub chunk_bytes: u64,
+}
+
+impl OpenOptions {
+    /// For reading.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        append: false,
+        create: false,
+        exclusive: false,
+        truncate: false,
+        no_follow: false,
+        mode: 0o644,
+        class: ObjectClass::UNKNOWN,
+        chunk_bytes: 0,
+    };
+    /// For reading and writing.
+    pub const WRITE: Self = Self { write: true, ..Self::READ };
+    /// For reading and writing, made if it is missing.
+    pub const CREATE: Self = Self { create: true, ..Self::WRITE };
+    /// For reading and writing, and it must not exist.
+    pub const CREATE_NEW: Self = Self { exclusive: true, ..Self::CREATE };
+    /// For appending, made if it is missing.
+    pub const APPEND: Self = Self { append: true, ..Self::CREATE };
+
+    fn rights(&self) -> Rights {
+        let read = if self.read { Rights::READ } else { Rights::NONE };
+        let write = if self.write || self.append || self.truncate { Rights::WRITE } else { Rights::NONE };
+        read.and(write)
+    }
+
+    fn check(&self, mount: &Mount) -> Result<()> {
+        let writes = self.write || self.append;
+        if !(self.read || writes) || (self.truncate && !writes) || (self.exclusive && !self.create) {
+            return Err(What::Flags.into());
+        }
+        if self.chunk_bytes != 0 && !layout::superblock::is_chunk(self.chunk_bytes) {
+            return Err(What::Placement.into());
+        }
+        check_mode(self.mode)?;
+        if writes || self.create { mount.check_writable() } else { Ok(()) }
+    }
+}
+
+/// Attempts of an open that others keep creating and removing under.
+const OPEN_RETRIES: u32 = 64;
+
+pub(crate) fn check_mode(mode: u32) -> Result<()> {
+    if mode & !0o7777 == 0 { Ok(()) } else { Err(What::Mode.into()) }
+}
+
+impl Dir {
+    pub(crate) fn start(&self) -> Start<'_> {
+        Start { dir: &self.node, cred: self.cred.as_deref() }
+    }
+
+    pub(crate) fn mount(&self) -> &Arc<Mount> {
+        &self.node.mount
+    }
+
+    /// The object of the directory.
+    #[must_use]
+    pub fn oid(&self) -> Oid {
+        self.node.oid
+    }
+
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, and those of resolving a path.
+    pub fn open_dir(&self, path: impl AsRef<[u8]>) -> Result<Self> {
+        let found = self.start().find(path.as_ref(), Follow::Yes)?;
+        Ok(Self { node: self.start().as_dir(&found)?, cred: self.cred.clone() })
+    }
+
+    /// Opens the file at `path`, or makes it if `options` say so. Making one is one conditional update.
+    ///
+    /// # Errors
+    /// `NotFound`; `Exists` for `exclusive`; `IsDirectory`; `SymlinkLoop` for `no_follow`; `NoPermission`;
+    /// `Invalid(Flags)`; `ReadOnly`.
+    pub fn open(&self, path: impl AsRef<[u8]>, options: &OpenOptions) -> Result<File> {
+        options.check(self.mount())?;
+        let path = path.as_ref();
+        if !options.create {
+            return self.open_existing(path, options);
+        }
+        let mut made = None;
+        for _ in 0..OPEN_RETRIES {
+            match self.start().in_parent(path, |dir, name, slash| self.create_in(dir, name, slash, options)) {
+                Ok(node) => made = Some(node),
+                Err(Error::Exists) if !options.exclusive => match self.open_existing(path, options) {
+                    Err(Error::NotFound) => {
+                        if let Some(file) = self.create_behind_link(path, options)? {
+                            return Ok(file);
+                        }
+                        continue;
+                    }
+                    other => return other,
+                },
+                Err(error) => return Err(error),
+            }
+            break;
+        }
+        let node = made.ok_or(Error::Contended)?;
+        File::new(node, options, self.cred.clone())
+    }
+
+    /// Makes the file that a dangling symbolic link at `path` points to; `None` if that was another case.
+    fn create_behind_link(&self, path: &[u8], options: &OpenOptions) -> Result<Option<File>> {
+        let found = match self.start().find(path, Follow::No) {
+            Err(Error::NotFound) => return Ok(None),
+            other => other?,
+        };
+        let (Some(dir), FileKind::Symlink) = (&found.dir, found.inode.kind) else { return Ok(None) };
+        if options.no_follow {
+            return Err(Error::SymlinkLoop);
+        }
+        let target = self.mount().target(At::Latest, &found.slot, &found.inode)?;
+        let here = Self { node: Arc::clone(dir), cred: self.cred.clone() };
+        here.open(&target, options).map(Some)
+    }
+
+    fn open_existing(&self, path: &[u8], options: &OpenOptions) -> Result<File> {
+        let follow = if options.no_follow { Follow::No } else { Follow::Yes };
+        for _ in 0..OPEN_RETRIES {
+            let quiet = self.mount().removals.quiet();
+            let found = self.start().find(path, follow)?;
+            match found.inode.kind {
+                FileKind::Directory => return Err(Error::IsDirectory),
+                FileKind::Symlink => return Err(Error::SymlinkLoop),
+                FileKind::File => {}
+            }
+            let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+            check(self.cred.as_deref(), &inode, options.rights())?;
+            let Some(node) = self.mount().file_node(&found, &inode, home, quiet)? else { continue };
+            let file = File::new(node, options, self.cred.clone())?;
+            if options.truncate {
+                file.set_len(0)?;
+            }
+            return Ok(file);
+        }
+        Err(Error::Contended)
+    }
+
+    /// Makes a file as the entry `name` of `dir`.
+    fn create_in(&self, dir: &Arc<Node>, name: &[u8], slash: bool, options: &OpenOptions) -> Result<Arc<Node>> {
+        entry_name(name, Error::IsDirectory)?;
+        if slash {
+            return Err(Error::IsDirectory);
+        }
+        let mount = self.mount();
+        self.check_new_entry(dir, name)?;
+        let class = mount.file_class(dir, options.class);
+        let oid = mount.container.new_oid(ObjectType::ArrayByte, class)?;
+        let chunk_bytes = match (options.chunk_bytes, dir.chunk_bytes) {
+            (0, 0) => mount.superblock.chunk_bytes,
+            (0, of_dir) => of_dir,
+            (asked, _) => asked,
+        };
+        let inode = Inode { chunk_bytes, ..self.new_inode(dir, FileKind::File, options.mode, oid) };
+        let slot = Slot::new(dir.oid, name);
+        // The node is in the table before the entry exists, so that whoever unlinks it sees it open.
+        let home = Home { slot: slot.clone(), parent: None };
+        let (node, _) = mount.nodes.find_or_add(oid, || Node::new(mount, &inode, home));
+        match mount.insert(dir, &slot, &inode, None) {
+            Ok(()) => Ok(node),
+            Err(error) => {
+                node.take_pending_mtime();
+                Err(error)
+            }
+        }
+    }
+
+    /// With credentials, an entry that exists is reported before a missing right is.
+    fn check_new_entry(&self, dir: &Arc<Node>, name: &[u8]) -> Result<()> {
+        let Err(denied) = check_add(self.cred.as_deref(), dir) else { return Ok(()) };
+        match self.mount().inode(At::Latest, &Slot::new(dir.oid, name))? {
+            Some(_) => Err(Error::Exists),
+            None => Err(denied),
+        }
+    }
+
+    /// A record with owner, group and times as a new entry of `dir` gets them.
+    fn new_inode(&self, dir: &Node, kind: FileKind, mode: u32, oid: Oid) -> Inode {
+        const SET_GROUP_ID: u32 = 0o2000;
+        let mount = self.mount();
+        let now_ns = mount.now_ns();
+        let now = Time::from_unix_ns(now_ns);
+        let (uid, mut gid) = self.cred.as_deref().map_or(mount.owner, |cred| (cred.uid, cred.gid));
+        let mut permissions = mode;
+        let (_, dir_gid, dir_mode) = dir.rights();
+        if dir_mode & SET_GROUP_ID != 0 {
+            gid = dir_gid;
+            permissions |= if kind == FileKind::Directory { SET_GROUP_ID } else { 0 };
+        }
+        Inode {
+            kind,
+            permissions,
+            oid,
+            mtime: now,
+            ctime: now,
+            chunk_bytes: 0,
+            class: oid.class(),
+            uid,
+            gid,
+            link_bytes: 0,
+            linked: false,
+            written_at: dolmen_types::Epoch::from_unix_ns(now_ns),
+        }
+    }
+
+    /// Makes a directory: one conditional update.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` (parent), `NoPermission`, `ReadOnly`, `Invalid(Mode)`.
+    pub fn mkdir(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<()> {
+        check_mode(mode)?;
+        self.mount().check_writable()?;
+        self.start().in_parent(path.as_ref(), |dir, name, _| {
+            entry_name(name, Error::Exists)?;
+            self.check_new_entry(dir, name)?;
+            let class = self.mount().dir_class();
+            let oid = self.mount().container.new_oid(ObjectType::MultiHashed, class)?;
+            // What new entries get is handed down; zero says "the container's".
+            let inode = Inode {
+                chunk_bytes: dir.chunk_bytes,
+                class: dir.class,
+                ..self.new_inode(dir, FileKind::Directory, mode, oid)
+            };
+            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, None)
+        })
+    }
+
+    /// Makes a symbolic link to `target`, which need not exist.
+    ///
+    /// # Errors
+    /// As `mkdir`; `NotFound` or `NameTooLong` for an empty or too long target.
+    pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
+        let target = target.as_ref();
+        self.mount().check_writable()?;
+        match target.len() {
+            0 => return Err(Error::NotFound),
+            1..=PATH_BYTES_MAX => {}
+            _ => return Err(Error::NameTooLong),
+        }
+        self.start().in_parent(path.as_ref(), |dir, name, slash| {
+            entry_name(name, Error::Exists)?;
+            if slash {
+                return Err(Error::NotFound);
+            }
+            self.check_new_entry(dir, name)?;
+            let oid = self.mount().container.new_oid(ObjectType::MultiHashed, ObjectClass::S1)?;
+            let link_bytes = target.len() as u64;
+            let inode = Inode { link_bytes, ..self.new_inode(dir, FileKind::Symlink, 0o777, oid) };
+            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, Some(target))
+        })
+    }
+
+    /// Where the symbolic link at `path` points.
+    ///
+    /// # Errors
+    /// `Invalid(Kind)` if it is none.
+    pub fn readlink(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        let found = self.start().find(path.as_ref(), Follow::No)?;
+        if found.inode.kind != FileKind::Symlink {
+            return Err(What::Kind.into());
+        }
+        self.mount().target(At::Latest, &found.slot, &found.inode)
+    }
+
+    /// Removes the name of a file or symbolic link. A file goes with its last name, or, while it is open in
+    /// this mount, with its last handle.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NoPermission`, `ReadOnly`.
+    pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.mount().check_writable()?;
+        self.start().in_parent(path.as_ref(), |dir, name, slash| {
+            entry_name(name, Error::IsDirectory)?;
+            let slot = Slot::new(dir.oid, name);
+            if slash {
+                let inode = self.mount().inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
+                return Err(if inode.is_dir() { Error::IsDirectory } else { Error::NotDirectory });
+            }
+            self.mount().unlink(dir, &slot, |inode| check_remove(self.cred.as_deref(), dir, inode))
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `NotEmpty`, `NoPermission`, `ReadOnly`; `Invalid(Name)` for `.`.
+    pub fn rmdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.mount().check_writable()?;
+        self.start().in_parent(path.as_ref(), |dir, name, _| {
+            if name == b".." {
+                return Err(Error::NotEmpty);
+            }
+            check_name(name)?;
+            let slot = Slot::new(dir.oid, name);
+            self.mount().rmdir(dir, &slot, |inode| check_remove(self.cred.as_deref(), dir, inode))
+        })
+    }
+}
+
+impl Mount {
+    /// Adds an entry; one conditional update, or a transaction that also sees that the directory is still
+    /// there if other mounts may remove it.
+    pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, target: Option<&[u8]>) -> Result<()> {
+        let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        if self.is_shared() {
+            self.transact(|tx| {
+                self.check_alive(At::Tx(tx), dir)?;
+                self.put_new_entry(At::Tx(tx), slot, inode, target)
+            })?;
+        } else {
+            self.put_new_entry(At::Latest, slot, inode, target)?;
+        }
+        drop(gate);
+        self.touch(dir);
+        Ok(())
+    }
+
+    /// Whether the directory's own entry still leads to it; remembered by the transaction.
+    pub(crate) fn check_alive(&self, at: At<'_>, dir: &Node) -> Result<()> {
+        match self.inode(at, &dir.slot())? {
+            Some(inode) if inode.oid == dir.oid => Ok(()),
+            _ => Err(Error::Stale),
+        }
+    }
+
+    /// Removes the entry `slot` of `dir` that is no directory, and what it names with its last name.
+    pub(crate) fn unlink(&self, dir: &Node, slot: &Slot, check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
+        let removal = self.removals.begin();
+        let stripe = self.stripes.hold(slot);
+        let inode = self.inode(At::Latest, slot)?.ok_or(Error::NotFound)?;
+        if inode.is_dir() {
+            return Err(Error::IsDirectory);
+        }
+        check(&inode)?;
+        let in_use = self.nodes.find(inode.oid);
+        if self.is_shared() || inode.linked || in_use.is_some() {
+            let seen = inode.oid;
+            let gone = self.transact(|tx| {
+                let inode = self.inode(At::Tx(tx), slot)?.ok_or(Error::NotFound)?;
+                if inode.oid != seen {
+                    return Err(Error::Stale);
+                }
+                self.punch_entry(At::Tx(tx), slot)?;
+                self.drop_name(At::Tx(tx), &inode, in_use.is_some())
+            })?;
+            self.after_drop(in_use.as_deref(), gone);
+        } else {
+            self.punch_entry(At::Latest, slot)?;
+            if inode.kind == FileKind::File {
+                self.punch_object(At::Latest, inode.oid)?;
+            }
+        }
+        drop((stripe, removal));
+        if inode.kind == FileKind::Symlink {
+            self.paths.forget_all();
+        }
+        self.touch(dir);
+        Ok(())
+    }
+
+    /// Takes back one name of what `inode` is; whether that was the last. The entry itself is the caller's.
+    pub(crate) fn drop_name(&self, at: At<'_>, inode: &Inode, open: bool) -> Result<bool> {
+        if inode.kind != FileKind::File {
+            return Ok(true);
+        }
+        let mut last = *inode;
+        if inode.linked {
+            let (shared, links) = self.companion(at, inode.oid)?;
+            if links.count() > 1 {
+                self.set_links(at, inode.oid, links.count() - 1, self.now())?;
+                return Ok(false);
+            }
+            self.punch_object(at, layout::companion_oid(inode.oid))?;
+            last = Inode { linked: false, ..shared };
+        }
+        if open {
+            self.put_orphan(at, &last)?;
+        } else {
+            self.punch_object(at, inode.oid)?;
+        }
+        Ok(true)
+    }
+
+    /// After the commit of a `drop_name`: an open file's attributes are in the orphan list now.
+    pub(crate) fn after_drop(&self, node: Option<&Node>, gone: bool) {
+        if let Some(node) = node
+            && gone
+        {
+            node.set_home(Home { slot: self.orphan_slot(node.oid), parent: None });
+            node.set_removed();
+        }
+    }
+
+    /// Removes the empty directory at the entry `slot` of `dir`.
+    pub(crate) fn rmdir(
+        self: &Arc<Self>,
+        dir: &Arc<Node>,
+        slot: &Slot,
+        check: impl Fn(&Inode) -> Result<()>,
+    ) -> Result<()> {
+        let inode = self.inode(At::Latest, slot)?.ok_or(Error::NotFound)?;
+        if !inode.is_dir() {
+            return Err(Error::NotDirectory);
+        }
+        check(&inode)?;
+        let node = self.dir_node(Some(dir), slot, &inode);
+        let gate = node.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let stripe = self.stripes.hold(slot);
+        let remove = |at: At<'_>| {
+            match self.inode(at, slot)? {
+                Some(inode) if inode.oid == node.oid => {}
+                _ => return Err(Error::Stale),
+            }
+            if !self.is_empty(at, node.oid)? {
+                return Err(Error::NotEmpty);
+            }
+            self.punch_entry(at, slot)
+        };
+        if self.is_shared() { self.transact(|tx| remove(At::Tx(tx)))? } else { remove(At::Latest)? }
+        node.set_removed();
+        drop((stripe, gate));
+        self.paths.forget_all();
+        self.touch(dir);
+        Ok(())
+    }
+
+    /// The node of an open file whose entry was found after `quiet`; `None` if the entry has changed since.
+    fn file_node(
+        self: &Arc<Self>,
+        found: &Found,
+        inode: &Inode,
+        home: Slot,
+        quiet: Option<u64>,
+    ) -> Result<Option<Arc<Node>>> {
+        let home = Home { slot: home, parent: None };
+        let (node, _) = self.nodes.find_or_add(inode.oid, || Node::new(self, inode, home));
+        if node.is_removed() {
+            return Ok(None);
+        }
+        if self.is_read_only() || self.removals.none_since(quiet) {
+            return Ok(Some(node));
+        }
+        // Who removed the entry before the node was in the table has freed the file: the entry tells. Who holds
+        // its stripe now has not looked for nodes yet, or has done everything.
+        let stripe = self.stripes.hold(&found.slot);
+        let now = self.inode(At::Latest, &found.slot)?;
+        let same = now.is_some_and(|now| now.oid == inode.oid && now.linked == found.inode.linked);
+        drop(stripe);
+        Ok(same.then_some(node))
+    }
+}

@@ -1,0 +1,402 @@
+//! Open files: bytes at offsets, size, holes.
+
+use crate::access::{Cred, Rights, check};
+use crate::attr::{SetAttrs, Stat};
+use crate::chunks::{Piece, pieces, seek, size_to};
+use crate::dir::OpenOptions;
+use crate::error::{Error, Result, What};
+use crate::layout::FILE_BYTES_MAX;
+use crate::mount::Mount;
+use crate::node::Node;
+use crate::store::with_scratch;
+use dolmen_client::{Array, At, Object, Page};
+use dolmen_types::{Anchor, IoBuf, Oid, QueryFlags, Recx};
+use std::sync::{Arc, PoisonError};
+
+/// Akey of all data of a file.
+//= daos:src/client/array/dc_array.c akey '0'
+const AKEY_DATA: &[u8] = b"0";
+/// Chunks of a hole that are removed without asking which exist.
+const CHUNKS_BLIND_MAX: u64 = 64;
+const EXTENTS_AT_ONCE: u32 = 1024;
+
+/// An open file; a cheap handle, `Send` and `Sync`.
+///
+/// Reads and writes within one chunk are atomic. Within a mount that is not shared, appends and changes of
+/// the size are atomic towards everything; in a shared one they are transactions. A file whose last name is
+/// removed stays usable through its handles in that mount.
+#[derive(Clone, Debug)]
+pub struct File {
+    node: Arc<Node>,
+    object: Object,
+    cred: Option<Arc<Cred>>,
+    reads: bool,
+    writes: bool,
+    appends: bool,
+}
+
+impl File {
+    pub(crate) fn new(node: Arc<Node>, options: &OpenOptions, cred: Option<Arc<Cred>>) -> Result<Self> {
+        let object = node.mount.object(node.oid)?;
+        Ok(Self {
+            node,
+            object,
+            cred,
+            reads: options.read,
+            writes: options.write || options.append,
+            appends: options.append,
+        })
+    }
+
+    fn mount(&self) -> &Arc<Mount> {
+        &self.node.mount
+    }
+
+    /// The object of the file's data.
+    #[must_use]
+    pub fn oid(&self) -> Oid {
+        self.node.oid
+    }
+
+    /// Bytes in a chunk.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u64 {
+        self.node.chunk_bytes
+    }
+
+    /// Reads from `offset` into `buf`; less than its length only at the end of the file. Holes read as zeros.
+    ///
+    /// # Errors
+    /// `BadHandle` unless it was opened for reading; `Invalid(Range)`; those of the store.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if !self.reads {
+            return Err(Error::BadHandle);
+        }
+        let Some(_end) = offset.checked_add(buf.len() as u64) else { return Err(What::Range.into()) };
+        let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if self.fill(offset, buf)? {
+            return Ok(buf.len());
+        }
+        let size = self.size_now(At::Latest)?;
+        let len = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
+        if self.mount().is_shared() && len > 0 {
+            // What another mount wrote after the first look, it wrote before the end was where it is now.
+            self.fill(offset, &mut buf[..len])?;
+        }
+        drop(gate);
+        Ok(len)
+    }
+
+    /// Reads what is there into `buf`, with zeros for the rest; whether the last byte is data.
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<bool> {
+        let mut last_is_data = buf.is_empty();
+        with_scratch(|scratch| {
+            for piece in pieces(self.node.chunk_bytes, offset, buf.len()) {
+                let part = &mut buf[piece.at..piece.at + piece.len()];
+                last_is_data = self.fill_piece(&piece, part, scratch)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        Ok(last_is_data)
+    }
+
+    fn fill_piece(&self, piece: &Piece, part: &mut [u8], scratch: &mut IoBuf) -> Result<bool> {
+        let dkey = piece.dkey.to_le_bytes();
+        let found = self.object.read(At::Latest, &dkey, AKEY_DATA, 1, piece.recx, scratch)?;
+        if found.filled[..] == [piece.recx] {
+            part.copy_from_slice(&scratch[..part.len()]);
+            return Ok(true);
+        }
+        part.fill(0);
+        let start = piece.recx.index;
+        let mut end = start;
+        for recx in &found.filled {
+            let range = span(recx.index - start, recx.index - start + recx.count);
+            part[range.clone()].copy_from_slice(&scratch[range]);
+            end = recx.index + recx.count;
+        }
+        Ok(end == start + piece.recx.count)
+    }
+
+    /// Writes all of `data` at `offset`, or, in a file opened for appending, at the end. Returns where.
+    ///
+    /// # Errors
+    /// `BadHandle` unless it was opened for writing; `FileTooBig`; `NoSpace` of the store: the chunks before
+    /// the one that failed are written.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<u64> {
+        if self.appends {
+            return self.append(data);
+        }
+        self.check_write(offset, data.len())?;
+        let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
+        self.put(At::Latest, offset, data)?;
+        drop(gate);
+        self.mount().touch(&self.node);
+        Ok(offset)
+    }
+
+    /// Writes all of `data` at the end of the file, atomically towards other appends, and returns where that was.
+    ///
+    /// # Errors
+    /// As `write_at`; `Contended` if other mounts append all the time.
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        self.check_write(0, data.len())?;
+        let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let put = |at: At<'_>| {
+            let offset = self.size_now(at)?;
+            self.check_write(offset, data.len())?;
+            self.put(at, offset, data)?;
+            Ok(offset)
+        };
+        // Over a chunk's end it is two writes, of which a crash must not leave one.
+        let offset = if self.mount().is_shared() || data.len() as u64 > self.node.chunk_bytes {
+            self.mount().transact(|tx| put(At::Tx(tx)))?
+        } else {
+            put(At::Latest)?
+        };
+        drop(gate);
+        self.mount().touch(&self.node);
+        Ok(offset)
+    }
+
+    fn check_write(&self, offset: u64, len: usize) -> Result<()> {
+        if !self.writes {
+            return Err(Error::BadHandle);
+        }
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= FILE_BYTES_MAX => Ok(()),
+            _ => Err(Error::FileTooBig),
+        }
+    }
+
+    fn put(&self, at: At<'_>, offset: u64, data: &[u8]) -> Result<()> {
+        for piece in pieces(self.node.chunk_bytes, offset, data.len()) {
+            let part = &data[piece.at..piece.at + piece.len()];
+            self.object.write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, part)?;
+        }
+        Ok(())
+    }
+
+    /// The size: one query, answered by the last record stored.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn size(&self) -> Result<u64> {
+        self.size_now(At::Latest)
+    }
+
+    fn size_now(&self, at: At<'_>) -> Result<u64> {
+        size_of(&self.object, at, self.node.chunk_bytes)
+    }
+
+    /// Cuts the file or lengthens it with a hole, atomically.
+    ///
+    /// The layout has no size but the last record, so a file that ends in a hole gets one zero byte there.
+    ///
+    /// # Errors
+    /// `BadHandle` unless it was opened for writing; `FileTooBig`; those of the store.
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        self.check_write(size, 0)?;
+        let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
+        if size == 0 {
+            self.mount().punch_object(At::Latest, self.node.oid)?;
+        } else {
+            self.array()?.set_size(At::Latest, size)?;
+        }
+        drop(gate);
+        self.mount().touch(&self.node);
+        Ok(())
+    }
+
+    fn array(&self) -> Result<Array> {
+        Ok(Array::open_with(&self.mount().container, self.node.oid, 1, self.node.chunk_bytes)?)
+    }
+
+    /// Makes a hole; the size stays. A hole at the end keeps its last byte, as zero.
+    ///
+    /// # Errors
+    /// As `set_len`; `Invalid(Range)` for a range that is empty or overflows.
+    pub fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_write(0, 0)?;
+        let end = offset.checked_add(len).filter(|_| len > 0).ok_or(What::Range)?;
+        let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let size = self.size_now(At::Latest)?;
+        let mut end = end.min(size);
+        if end == size && offset < end {
+            self.put(At::Latest, size - 1, &[0])?;
+            end -= 1;
+        }
+        if offset < end {
+            self.punch_range(offset, end)?;
+        }
+        drop(gate);
+        self.mount().touch(&self.node);
+        Ok(())
+    }
+
+    fn punch_range(&self, offset: u64, end: u64) -> Result<()> {
+        let chunk = self.node.chunk_bytes;
+        let (first, last) = (offset / chunk, (end - 1) / chunk);
+        let known;
+        let chunks: &mut dyn Iterator<Item = u64> = if last - first < CHUNKS_BLIND_MAX {
+            &mut (first..=last)
+        } else {
+            known = self.chunks()?;
+            &mut known.into_iter().filter(|chunk| (first..=last).contains(chunk))
+        };
+        for number in chunks {
+            let start = number * chunk;
+            let from = offset.max(start) - start;
+            let hole = Recx::new(from, (end.min(start.saturating_add(chunk))) - start - from);
+            self.object.punch_records(At::Latest, &(number + 1).to_le_bytes(), AKEY_DATA, &[hole])?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of the chunks that hold data, ascending.
+    fn chunks(&self) -> Result<Vec<u64>> {
+        let (mut chunks, mut anchor) = (Vec::new(), Anchor::default());
+        while !anchor.is_eof() {
+            let keys = self.object.list_dkeys(At::Latest, &mut anchor, Page::default())?;
+            let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
+            chunks.extend(numbers.filter_map(|dkey| dkey.checked_sub(1)));
+        }
+        chunks.sort_unstable();
+        Ok(chunks)
+    }
+
+    /// Data of one chunk, as ascending ranges of offsets in the file.
+    fn extents(&self, chunk: u64) -> Result<Vec<(u64, u64)>> {
+        let start = chunk.checked_mul(self.node.chunk_bytes).ok_or(What::Range)?;
+        let dkey = (chunk + 1).to_le_bytes();
+        let (mut extents, mut anchor) = (Vec::new(), Anchor::default());
+        while !anchor.is_eof() {
+            let page = self.object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
+            extents.extend(page.iter().map(|e| (start + e.recx.index, start + e.recx.index + e.recx.count)));
+        }
+        Ok(extents)
+    }
+
+    /// The first offset at or after `offset` that holds data, as `SEEK_DATA`.
+    ///
+    /// # Errors
+    /// `NoSuchOffset` if there is none; those of the store.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.seek(offset, true)
+    }
+
+    /// The first offset at or after `offset` that is in a hole, as `SEEK_HOLE`; the end of the file is one.
+    ///
+    /// # Errors
+    /// `NoSuchOffset` if `offset` is not below the size; those of the store.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.seek(offset, false)
+    }
+
+    fn seek(&self, offset: u64, want_data: bool) -> Result<u64> {
+        let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let size = self.size_now(At::Latest)?;
+        let first = offset / self.node.chunk_bytes;
+        let (mut from, mut next_chunk) = (offset, first);
+        if offset >= size {
+            return Err(Error::NoSuchOffset);
+        }
+        for chunk in self.chunks()?.into_iter().filter(|&chunk| chunk >= first) {
+            if !want_data && chunk > next_chunk {
+                break;
+            }
+            let end = (chunk + 1).saturating_mul(self.node.chunk_bytes).min(size);
+            from = from.max(chunk * self.node.chunk_bytes);
+            match seek(self.extents(chunk)?.into_iter(), end, from, want_data) {
+                Some(found) if want_data || found < end => return Ok(found),
+                // The chunk is data to its end: the hole is further on.
+                Some(end) => from = end,
+                None => {}
+            }
+            next_chunk = chunk + 1;
+        }
+        drop(gate);
+        if want_data { Err(Error::NoSuchOffset) } else { Ok(from.min(size)) }
+    }
+
+    /// Bytes that are data, not holes. Costs by the number of extents.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn data_bytes(&self) -> Result<u64> {
+        let mut sum = 0;
+        for chunk in self.chunks()? {
+            sum += self.extents(chunk)?.iter().map(|(start, end)| end - start).sum::<u64>();
+        }
+        Ok(sum)
+    }
+
+    /// Attributes, also of a file that has no name any more (`links` is 0 then).
+    ///
+    /// # Errors
+    /// `Stale` if another mount moved or removed it.
+    pub fn stat(&self) -> Result<Stat> {
+        self.mount().stat_node(&self.node)
+    }
+
+    /// Sets attributes.
+    ///
+    /// # Errors
+    /// As `Dir::set_attrs`.
+    pub fn set_attrs(&self, attrs: &SetAttrs) -> Result<()> {
+        let mount = self.mount();
+        mount.check_writable()?;
+        mount.at_home(&self.node, |slot| mount.set_attrs(self.cred.as_deref(), slot, self.node.oid, attrs))
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// As `Dir::xattr`.
+    pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        self.mount().at_home(&self.node, |slot| {
+            let inode = self.mount().inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
+            check(self.cred.as_deref(), &inode.ok_or(Error::Stale)?, Rights::READ)?;
+            self.mount().xattr_value(At::Latest, slot, name.as_ref())?.ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// Records the time of the last change; the data is stored already.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn sync(&self) -> Result<()> {
+        self.mount().record_times(&self.node)
+    }
+
+    /// Gives the handle back. Dropping it does the same, but nobody hears of an error then.
+    ///
+    /// # Errors
+    /// Those of the store, from recording the time of the last change.
+    pub fn close(self) -> Result<()> {
+        if self.node.is_removed() { Ok(()) } else { self.sync() }
+    }
+}
+
+fn span(start: u64, end: u64) -> core::ops::Range<usize> {
+    let at = |offset| usize::try_from(offset).expect("inside a piece of at most 1 MiB");
+    at(start)..at(end)
+}
+
+fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
+    let last = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+    let Some(found) = object.query(at, last, &[], AKEY_DATA)? else { return Ok(0) };
+    let dkey = found.dkey[..].try_into().map(u64::from_le_bytes).ok();
+    let last = found.recx.and_then(|recx| recx.end()).and_then(|end| end.checked_sub(1));
+    match (dkey, last) {
+        (Some(dkey), Some(last)) => size_to(chunk_bytes, dkey, last).ok_or(Error::FileTooBig),
+        _ => Err(Error::BadRecord { dir: object.oid(), name: found.dkey.as_slice().into() }),
+    }
+}
+
+impl Mount {
+    /// The size of a file.
+    pub(crate) fn size(&self, at: At<'_>, oid: Oid, chunk_bytes: u64) -> Result<u64> {
+        size_of(&self.object(oid)?, at, chunk_bytes)
+    }
+}

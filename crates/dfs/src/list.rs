@@ -1,0 +1,188 @@
+//! Listing directories.
+
+use crate::access::{Rights, check_dir};
+use crate::attr::Stat;
+use crate::dir::Dir;
+use crate::error::{Error, Result, What};
+use crate::layout::inode::FileKind;
+use crate::node::Slot;
+use dolmen_client::{At, PackedKeys, Page};
+use dolmen_types::{Anchor, Error as StoreError, Invalid};
+
+/// Where a listing stands: opaque, copied by value, valid in another process and after others have added and
+/// removed entries. Every entry that exists during the whole listing is returned exactly once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cookie(Anchor);
+
+/// States of a cookie in its bytes. Persistent: never renumber.
+const STATE_START: u8 = 0;
+const STATE_AFTER: u8 = 1;
+const STATE_END: u8 = 2;
+
+impl Cookie {
+    /// Whether everything was listed.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        self.0.is_eof()
+    }
+
+    /// As bytes, at most 107.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let state = match (self.0.is_eof(), self.0.position()) {
+            (true, _) => STATE_END,
+            (false, []) => STATE_START,
+            (false, _) => STATE_AFTER,
+        };
+        let mut bytes = vec![state];
+        bytes.extend_from_slice(&self.0.shard.to_le_bytes());
+        bytes.extend_from_slice(self.0.position());
+        bytes
+    }
+
+    /// The inverse of `to_bytes`.
+    ///
+    /// # Errors
+    /// `Invalid(Cookie)`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let [state, shard_low, shard_high, position @ ..] = bytes else { return Err(What::Cookie.into()) };
+        let anchor = match (*state, position) {
+            (STATE_START, []) => Some(Anchor::default()),
+            (STATE_END, []) => Some(Anchor::eof()),
+            (STATE_AFTER, [_, ..]) => Anchor::after(position),
+            _ => None,
+        };
+        let mut anchor = anchor.ok_or(What::Cookie)?;
+        anchor.shard = u16::from_le_bytes([*shard_low, *shard_high]);
+        Ok(Self(anchor))
+    }
+}
+
+/// Names of entries, packed into one buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Names(PackedKeys);
+
+impl Names {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names, in the order of the listing.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter()
+    }
+}
+
+/// An entry with its attributes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// What `lstat` says of it.
+    pub stat: Stat,
+}
+
+/// Bytes of names in one answer, for each name asked for: a quarter of the longest.
+const NAME_ROOM_BYTES: u32 = 64;
+/// The least room for names: several of the longest.
+const NAMES_ROOM_BYTES_MIN: u32 = 4096;
+
+impl Dir {
+    /// The next names after `cookie`, at most `count_max`; at least one unless the cookie is then at its end.
+    /// `.` and `..` are not among them.
+    ///
+    /// # Errors
+    /// `NoPermission`; `NotFound` if the directory was removed; `Invalid(Cookie)`, `Invalid(Range)`.
+    pub fn list(&self, cookie: &mut Cookie, count_max: u32) -> Result<Names> {
+        check_dir(self.cred.as_deref(), &self.node, Rights::READ)?;
+        if count_max == 0 {
+            return Err(What::Range.into());
+        }
+        if cookie.is_end() {
+            return Ok(Names::default());
+        }
+        let bytes_max = count_max.saturating_mul(NAME_ROOM_BYTES).max(NAMES_ROOM_BYTES_MIN);
+        let page = Page { items_max: count_max, bytes_max };
+        let keys = self.mount().object(self.node.oid)?.list_dkeys(At::Latest, &mut cookie.0, page);
+        keys.map(Names).map_err(|error| match error {
+            StoreError::Invalid(Invalid::Anchor) => What::Cookie.into(),
+            other => other.into(),
+        })
+    }
+
+    /// The next entries after `cookie` with their attributes; sizes are asked for file by file. Entries that
+    /// were removed meanwhile are left out, so there may be none although the cookie is not at its end.
+    ///
+    /// # Errors
+    /// As `list`; `NoPermission` without the right to pass through.
+    pub fn list_plus(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<Entry>> {
+        check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
+        let names = self.list(cookie, count_max)?;
+        let mut entries = Vec::with_capacity(names.len());
+        for name in names.iter() {
+            let slot = Slot::new(self.node.oid, name);
+            let Some(inode) = self.mount().inode(At::Latest, &slot)? else { continue };
+            match self.mount().stat_entry(&slot, &inode) {
+                Ok(stat) => entries.push(Entry { name: name.into(), stat }),
+                // A hard-linked file whose last names were removed between the two looks.
+                Err(Error::NotFound) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The next names after `cookie` with their kinds, which is one fetch each.
+    ///
+    /// # Errors
+    /// As `list_plus`.
+    pub fn list_kinds(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<(Box<[u8]>, FileKind)>> {
+        check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
+        let names = self.list(cookie, count_max)?;
+        let mut entries = Vec::with_capacity(names.len());
+        for name in names.iter() {
+            let inode = self.mount().inode(At::Latest, &Slot::new(self.node.oid, name))?;
+            entries.extend(inode.map(|inode| (name.into(), inode.kind)));
+        }
+        Ok(entries)
+    }
+
+    /// All names, sorted: for directories that fit memory.
+    ///
+    /// # Errors
+    /// As `list`.
+    pub fn names(&self) -> Result<Vec<Vec<u8>>> {
+        let (mut all, mut cookie) = (Vec::new(), Cookie::default());
+        while !cookie.is_end() {
+            all.extend(self.list(&mut cookie, 4096)?.iter().map(<[u8]>::to_vec));
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_travel_as_bytes() {
+        let mut after = Anchor::after(&[7; 16]).unwrap();
+        after.shard = 258;
+        for anchor in [Anchor::default(), Anchor::eof(), after] {
+            let cookie = Cookie(anchor);
+            assert_eq!(Cookie::from_bytes(&cookie.to_bytes()), Ok(cookie));
+        }
+        for bad in [&[][..], &[1, 0, 0], &[0, 0, 0, 1], &[9, 0, 0], &[1; 120]] {
+            assert_eq!(Cookie::from_bytes(bad), Err(Error::Invalid(What::Cookie)));
+        }
+    }
+}

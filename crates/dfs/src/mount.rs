@@ -1,0 +1,467 @@
+//! A mounted file system: what its handles share.
+
+use crate::cache::Paths;
+use crate::dir::Dir;
+use crate::error::{Error, Result, What};
+use crate::layout::inode::{FileKind, Inode, Time};
+use crate::layout::superblock::{self, Superblock, is_chunk};
+use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
+use crate::node::{Node, Nodes, Slot, Stripes};
+use crate::store::with_scratch;
+use crate::Cred;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU64, Ordering};
+use dolmen_client::{At, Container, NewValue, Page, Payload, UpdateIod};
+use dolmen_env::{Clock, RealClock};
+use dolmen_types::{Anchor, Cond, Epoch, Key, ObjectClass, ObjectType, Oid, PropId, PropValue, Props};
+use std::sync::Arc;
+
+/// Container property `LAYOUT_TYPE` of a container with names.
+//= daos:src/include/daos_prop.h DAOS_PROP_CO_LAYOUT_POSIX
+pub const LAYOUT_POSIX: u64 = 1;
+
+/// How a file system is made.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// Chunk of new files, in bytes.
+    pub chunk_bytes: u64,
+    /// Class of new directories; `UNKNOWN` is one shard.
+    pub dir_class: ObjectClass,
+    /// Class of new files; `UNKNOWN` is one shard.
+    pub file_class: ObjectClass,
+    /// Permission bits of the root directory.
+    pub root_mode: u32,
+    /// Owner of the root directory.
+    pub uid: u32,
+    /// Group of the root directory.
+    pub gid: u32,
+    /// Source of the root directory's times.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            dir_class: ObjectClass::UNKNOWN,
+            file_class: ObjectClass::UNKNOWN,
+            root_mode: 0o755,
+            uid: 0,
+            gid: 0,
+            clock: Arc::new(RealClock),
+        }
+    }
+}
+
+/// How a file system is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Other mounts change the same container while this one is mounted, in this process or elsewhere. Then
+    /// every operation on entries is a transaction and no path is cached.
+    ///
+    /// REQUIRES: if not set, no other mount changes the container.
+    pub shared: bool,
+    /// Owner of what is made by handles without credentials.
+    pub uid: u32,
+    /// Group of the same.
+    pub gid: u32,
+    /// Source of times.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self { read_only: false, shared: false, uid: 0, gid: 0, clock: Arc::new(RealClock) }
+    }
+}
+
+/// Removals of entries begun and ended: tells an open whether one may have come between its two looks.
+#[derive(Debug, Default)]
+pub(crate) struct Removals {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A removal under way.
+pub(crate) struct Removal<'a>(&'a Removals);
+
+impl Removals {
+    /// REQUIRES: called before a removal looks for nodes in use.
+    pub(crate) fn begin(&self) -> Removal<'_> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Removal(self)
+    }
+
+    /// The removals that have begun, if all of them have ended.
+    pub(crate) fn quiet(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::SeqCst);
+        (self.begun.load(Ordering::SeqCst) == ended).then_some(ended)
+    }
+
+    /// Whether none has begun since `quiet` returned this.
+    pub(crate) fn none_since(&self, quiet: Option<u64>) -> bool {
+        quiet == Some(self.begun.load(Ordering::SeqCst))
+    }
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The shared state of a mounted file system.
+pub(crate) struct Mount {
+    pub(crate) container: Container,
+    pub(crate) superblock: Superblock,
+    pub(crate) superblock_oid: Oid,
+    pub(crate) root_oid: Oid,
+    pub(crate) owner: (u32, u32),
+    pub(crate) nodes: Nodes,
+    pub(crate) stripes: Stripes,
+    pub(crate) paths: Paths,
+    pub(crate) removals: Removals,
+    /// Held by renames that move or replace directories, or exchange: it orders their gates. Taken first.
+    pub(crate) tree: std::sync::Mutex<()>,
+    clock: Arc<dyn Clock>,
+    read_only: bool,
+    shared: bool,
+}
+
+impl core::fmt::Debug for Mount {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Mount").field("container", &self.container).finish_non_exhaustive()
+    }
+}
+
+/// The handle that keeps caches alive; the caches keep nodes alive, and those the mount.
+#[derive(Debug)]
+struct Session {
+    mount: Arc<Mount>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.mount.paths.close();
+    }
+}
+
+/// A mounted file system, and its root directory: every operation of [`Dir`] works on it.
+///
+/// A cheap handle, `Send` and `Sync`. Handles of files and directories stay usable after it is dropped.
+#[derive(Clone, Debug)]
+pub struct Dfs {
+    session: Arc<Session>,
+    root: Dir,
+}
+
+impl Deref for Dfs {
+    type Target = Dir;
+    fn deref(&self) -> &Dir {
+        &self.root
+    }
+}
+
+impl Dfs {
+    /// Makes a file system in an empty container.
+    ///
+    /// # Errors
+    /// `Exists` if there is one; `Invalid(Placement)`, `Invalid(Mode)`; those of the store.
+    pub fn format(container: &Container, options: &FormatOptions) -> Result<()> {
+        crate::dir::check_mode(options.root_mode)?;
+        if !is_chunk(options.chunk_bytes) {
+            return Err(What::Placement.into());
+        }
+        let dir_class = or_one_shard(options.dir_class);
+        for class in [dir_class, or_one_shard(options.file_class)] {
+            container.oid(ObjectType::ArrayByte, class, 0, 0)?;
+        }
+        let superblock = Superblock {
+            chunk_bytes: options.chunk_bytes,
+            dir_class: options.dir_class,
+            file_class: options.file_class,
+        };
+        // The two reserved objects are one shard each: what every mount reads first should not move.
+        let superblock_oid = layout::superblock_oid(ObjectClass::S1);
+        let root_class = container.oid(ObjectType::MultiHashed, dir_class, 0, 0)?.class();
+        let root_oid = layout::root_oid(root_class);
+        let now_ns = options.clock.now_ns();
+        let root = Inode {
+            kind: FileKind::Directory,
+            permissions: options.root_mode,
+            oid: root_oid,
+            mtime: Time::from_unix_ns(now_ns),
+            ctime: Time::from_unix_ns(now_ns),
+            chunk_bytes: 0,
+            class: ObjectClass::UNKNOWN,
+            uid: options.uid,
+            gid: options.gid,
+            link_bytes: 0,
+            linked: false,
+            written_at: Epoch::from_unix_ns(now_ns),
+        };
+        let object = container.object(superblock_oid)?;
+        let bytes = superblock.to_bytes();
+        let mut rest = &bytes[..];
+        let mut iods = Vec::with_capacity(superblock::FIELDS.len());
+        for (akey, len) in superblock::FIELDS {
+            let (value, after) = rest.split_at(len);
+            let value = NewValue::Single(Payload::Ref(value));
+            iods.push(UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value });
+            rest = after;
+        }
+        let record = root.to_bytes();
+        let root_iod = crate::store::inode_iod(&record);
+        container.transact(|tx| {
+            object.update(At::Tx(tx), superblock::DKEY, Cond::DKEY_INSERT, &iods)?;
+            object.update(At::Tx(tx), DKEY_ROOT, Cond::DKEY_INSERT, core::slice::from_ref(&root_iod))?;
+            Ok::<_, Error>(())
+        })?;
+        container.set_props(&layout_props(superblock_oid, root_oid))?;
+        Ok(())
+    }
+
+    /// Mounts the file system in a container, or, read-only, in a view of it at a snapshot. A mount that may
+    /// write and is not shared first frees files that were unlinked while open and never closed.
+    ///
+    /// # Errors
+    /// `NotFormatted`, `Superblock`; `ReadOnly` is not an error here: it comes with the first change.
+    pub fn mount(container: &Container, options: &MountOptions) -> Result<Self> {
+        let (superblock_oid, superblock) = read_superblock(container)?;
+        let record = Slot::new(superblock_oid, DKEY_ROOT);
+        let mut mount = Mount {
+            container: container.clone(),
+            superblock,
+            superblock_oid,
+            root_oid: Oid::default(),
+            owner: (options.uid, options.gid),
+            nodes: Nodes::default(),
+            stripes: Stripes::default(),
+            paths: Paths::default(),
+            removals: Removals::default(),
+            tree: std::sync::Mutex::new(()),
+            clock: Arc::clone(&options.clock),
+            read_only: options.read_only || container.view_epoch().is_some(),
+            shared: options.shared,
+        };
+        mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;
+        let mount = Arc::new(mount);
+        if !mount.read_only && !mount.shared {
+            mount.free_orphans()?;
+        }
+        let root = Dir { node: mount.root_node()?, cred: None };
+        Ok(Self { session: Arc::new(Session { mount }), root })
+    }
+
+    /// The same file system as `cred` may use it: every operation checks permissions.
+    #[must_use]
+    pub fn as_user(&self, cred: Cred) -> Self {
+        let root = Dir { node: Arc::clone(&self.root.node), cred: Some(Arc::new(cred)) };
+        Self { session: Arc::clone(&self.session), root }
+    }
+
+    /// The container.
+    #[must_use]
+    pub fn container(&self) -> &Container {
+        &self.session.mount.container
+    }
+
+    /// Whether changes are refused.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.session.mount.read_only
+    }
+
+    /// Records times of files and directories that wait for it. Data and entries need nothing: each is as
+    /// durable as the container says when the call that made it returns.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn sync(&self) -> Result<()> {
+        let mount = &self.session.mount;
+        mount.nodes.live().iter().try_for_each(|node| mount.record_times(node))
+    }
+
+    /// Space and entries, as statvfs(3).
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn statfs(&self) -> Result<Statfs> {
+        let info = self.session.mount.container.query()?;
+        Ok(Statfs {
+            block_bytes: self.session.mount.superblock.chunk_bytes,
+            used_bytes: info.usage.bulk_bytes + info.usage.small_bytes,
+            value_bytes: info.usage.value_bytes,
+            versions: info.usage.versions,
+            name_bytes_max: layout::NAME_BYTES_MAX,
+        })
+    }
+}
+
+/// What a file system takes up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Statfs {
+    /// The preferred size of reads and writes.
+    pub block_bytes: u64,
+    /// Space held, with metadata, kept versions included.
+    pub used_bytes: u64,
+    /// Bytes of keys' values as written, kept versions included.
+    pub value_bytes: u64,
+    /// Values and extents stored, kept versions included.
+    pub versions: u64,
+    /// The longest name.
+    pub name_bytes_max: usize,
+}
+
+//= daos:src/include/daos_fs.h DAOS_SUPER_MAGIC
+/// `f_type` of statfs(2).
+pub const STATFS_TYPE: u32 = 0xda05_ad10;
+
+/// One shard holds most files whole, and makes their size one question; whoever writes large files asks for
+/// more when making them.
+fn or_one_shard(class: ObjectClass) -> ObjectClass {
+    if class == ObjectClass::UNKNOWN { ObjectClass::S1 } else { class }
+}
+
+fn layout_props(superblock: Oid, root: Oid) -> Props {
+    let mut roots = Vec::with_capacity(64);
+    for oid in [superblock, root, Oid::default(), Oid::default()] {
+        roots.extend_from_slice(&oid.to_bytes());
+    }
+    Props::from([
+        (PropId::CO_LAYOUT_TYPE, PropValue::Number(LAYOUT_POSIX)),
+        (PropId::CO_ROOTS, PropValue::Bytes(roots)),
+    ])
+}
+
+/// The superblock and its object: where property `ROOTS` says, else where a container without it has it.
+fn read_superblock(container: &Container) -> Result<(Oid, Superblock)> {
+    let props = container.props(&[PropId::CO_ROOTS])?;
+    let named = match props.get(&PropId::CO_ROOTS) {
+        Some(PropValue::Bytes(roots)) => roots.first_chunk().map(|bytes| Oid::from_bytes(*bytes)),
+        _ => None,
+    };
+    let oid = named.filter(|oid| *oid != Oid::default()).unwrap_or(layout::superblock_oid(ObjectClass::S1));
+    let object = container.object(oid)?;
+    let mut bytes = [0; superblock::BYTES];
+    let mut at = 0;
+    for (akey, len) in superblock::FIELDS {
+        let found = with_scratch(|buf| {
+            let found = object.get(At::Latest, superblock::DKEY, akey, buf)?;
+            if found == Some(len) {
+                bytes[at..at + len].copy_from_slice(&buf[..len]);
+            }
+            Ok::<_, Error>(found)
+        })?;
+        match found {
+            None if at == 0 => return Err(Error::NotFormatted),
+            Some(found) if found == len => at += len,
+            _ => return Err(Error::Superblock(superblock::Unreadable::Damaged)),
+        }
+    }
+    Ok((oid, Superblock::from_bytes(&bytes).map_err(Error::Superblock)?))
+}
+
+impl Mount {
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether other mounts may change the container under this one.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Paths of a snapshot never change, also if others change the container.
+    pub(crate) fn caches_paths(&self) -> bool {
+        !self.shared || self.container.view_epoch().is_some()
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_unix_ns(self.now_ns())
+    }
+
+    pub(crate) fn root_slot(&self) -> Slot {
+        Slot::new(self.superblock_oid, DKEY_ROOT)
+    }
+
+    pub(crate) fn orphans_oid(&self) -> Oid {
+        layout::orphans_oid(ObjectClass::S1)
+    }
+
+    /// The class of a new file: asked for, else the directory's, else the container's, else one shard.
+    pub(crate) fn file_class(&self, dir: &Node, asked: ObjectClass) -> ObjectClass {
+        let inherited = [asked, dir.class, self.superblock.file_class];
+        let chosen = inherited.into_iter().find(|class| *class != ObjectClass::UNKNOWN);
+        chosen.unwrap_or(ObjectClass::S1)
+    }
+
+    /// The class of a new directory.
+    pub(crate) fn dir_class(&self) -> ObjectClass {
+        or_one_shard(self.superblock.dir_class)
+    }
+
+    /// Frees what was unlinked while open by a mount that ended without closing it.
+    fn free_orphans(&self) -> Result<()> {
+        let object = self.object(self.orphans_oid())?;
+        let mut anchor = Anchor::default();
+        while !anchor.is_eof() {
+            let keys = object.list_dkeys(At::Latest, &mut anchor, Page::default())?;
+            for key in keys.iter() {
+                match <[u8; 16]>::try_from(key) {
+                    Ok(bytes) => self.free_orphan(Oid::from_bytes(bytes))?,
+                    Err(_) => return Err(Error::BadRecord { dir: object.oid(), name: key.into() }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a change of a directory's or file's content.
+    pub(crate) fn touch(&self, node: &Node) {
+        if node.touch(self.now_ns()) {
+            // Ignored: the time stays pending, and the next change, `sync` or the last handle tries again.
+            let _still_pending = self.record_times(node);
+        }
+    }
+
+    /// Writes a node's pending time into its record, if the record is still this node's.
+    pub(crate) fn record_times(&self, node: &Node) -> Result<()> {
+        let Some(mtime) = node.take_pending_mtime() else { return Ok(()) };
+        if self.read_only {
+            return Ok(());
+        }
+        let slot = node.slot();
+        let recorded = self.transact(|tx| match self.inode(At::Tx(tx), &slot)? {
+            Some(inode) if inode.oid == node.oid => {
+                let ctime = inode.ctime.max(mtime);
+                let written_at = Epoch::from_unix_ns(mtime.unix_ns());
+                let inode = Inode { mtime, ctime, written_at, ..inode };
+                self.put_inode(At::Tx(tx), &slot, &inode)?;
+                Ok(Some(inode))
+            }
+            // Moved or removed meanwhile: whoever did that knew the time.
+            _ => Ok(None),
+        });
+        match recorded {
+            Ok(Some(inode)) => node.refresh(&inode),
+            Ok(None) => {}
+            Err(error) => {
+                node.touch(mtime.unix_ns());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

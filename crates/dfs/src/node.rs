@@ -1,0 +1,264 @@
+//! What this process knows of a file or directory in use: one node an object, shared by all its handles.
+//!
+//! A node is where in-process rules are kept that the layout has no place for: whether a file is still open
+//! when its last name goes, whether a directory was removed under a handle, and times not yet written.
+//!
+//! Invariants: at most one live node an object and mount (the table holds weak references and a node takes
+//! itself out when it dies); a node's home is where its inode record lies, except between a commit that moves
+//! the record and the assignment that follows it under the same lock of the entry.
+
+use crate::layout::inode::{FileKind, Inode, Time};
+use crate::mount::Mount;
+use core::hash::BuildHasher;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use dolmen_types::{Key, ObjectClass, Oid};
+use hashbrown::{DefaultHashBuilder, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+/// Where an inode record lies: an entry of a directory, the root's entry in the superblock object, a
+/// companion, or an entry of the orphan list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    pub(crate) oid: Oid,
+    pub(crate) dkey: Key,
+}
+
+impl Slot {
+    pub(crate) fn new(oid: Oid, dkey: &[u8]) -> Self {
+        Self { oid, dkey: Key::from_slice(dkey) }
+    }
+}
+
+/// A node's home and, for a directory, the way up.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) slot: Slot,
+    /// `None` for the root, and for files, which are not gone up from.
+    pub(crate) parent: Option<Arc<Node>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) oid: Oid,
+    pub(crate) kind: FileKind,
+    /// Chunk of the file; of a directory, what its new files get (0: the container's).
+    pub(crate) chunk_bytes: u64,
+    /// Class of the object; of a directory, what its new entries get.
+    pub(crate) class: ObjectClass,
+    /// Guards the home; taken after the entry's stripe, before nothing.
+    home: Mutex<Home>,
+    /// Of a directory: shared by whoever adds an entry, exclusive for whoever removes the directory.
+    /// Of a file: shared by reads and writes, exclusive for appends and changes of the size.
+    pub(crate) gate: RwLock<()>,
+    /// A directory that was removed, or a file whose last name was: its record is in the orphan list.
+    removed: AtomicBool,
+    /// Owner, group and mode as last seen: what access checks of a path's directories use.
+    uid: AtomicU32,
+    gid: AtomicU32,
+    mode: AtomicU32,
+    /// Last change of content, nanoseconds since the Unix epoch, if it is not in the record yet; else 0.
+    pending_mtime_ns: AtomicU64,
+    /// The change time in the record, nanoseconds since the Unix epoch.
+    recorded_mtime_ns: AtomicU64,
+}
+
+/// A change within this time after the recorded one is not recorded: the grain of the kernel's file times.
+const TIME_GRAIN_NS: u64 = 4_000_000;
+/// A pending change is recorded at the next one after this time, so that other mounts and a crash see a time
+/// that is at most so old.
+const TIME_LAG_NS_MAX: u64 = 1_000_000_000;
+
+impl Node {
+    pub(crate) fn new(mount: &Arc<Mount>, inode: &Inode, home: Home) -> Self {
+        Self {
+            mount: Arc::clone(mount),
+            oid: inode.oid,
+            kind: inode.kind,
+            chunk_bytes: inode.chunk_bytes,
+            class: inode.class,
+            home: Mutex::new(home),
+            gate: RwLock::new(()),
+            removed: AtomicBool::new(false),
+            uid: AtomicU32::new(inode.uid),
+            gid: AtomicU32::new(inode.gid),
+            mode: AtomicU32::new(inode.permissions),
+            pending_mtime_ns: AtomicU64::new(0),
+            recorded_mtime_ns: AtomicU64::new(inode.mtime.unix_ns()),
+        }
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).slot.clone()
+    }
+
+    pub(crate) fn parent(&self) -> Option<Arc<Self>> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).parent.clone()
+    }
+
+    pub(crate) fn set_home(&self, home: Home) {
+        let old = core::mem::replace(&mut *self.home.lock().unwrap_or_else(PoisonError::into_inner), home);
+        // The old parent may die here, which records its times: not under the lock.
+        drop(old);
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    /// Owner, group and permission bits.
+    pub(crate) fn rights(&self) -> (u32, u32, u32) {
+        let load = |of: &AtomicU32| of.load(Ordering::Relaxed);
+        (load(&self.uid), load(&self.gid), load(&self.mode))
+    }
+
+    /// Takes over what a record that was just read or written says.
+    pub(crate) fn refresh(&self, inode: &Inode) {
+        self.uid.store(inode.uid, Ordering::Relaxed);
+        self.gid.store(inode.gid, Ordering::Relaxed);
+        self.mode.store(inode.permissions, Ordering::Relaxed);
+        self.recorded_mtime_ns.store(inode.mtime.unix_ns(), Ordering::Relaxed);
+    }
+
+    /// Notes a change of content; whether it has waited long enough to be recorded now.
+    pub(crate) fn touch(&self, now_ns: u64) -> bool {
+        let recorded_ns = self.recorded_mtime_ns.load(Ordering::Relaxed);
+        if now_ns.abs_diff(recorded_ns) < TIME_GRAIN_NS {
+            return false;
+        }
+        self.pending_mtime_ns.store(now_ns, Ordering::Relaxed);
+        now_ns.abs_diff(recorded_ns) > TIME_LAG_NS_MAX
+    }
+
+    /// The change that is not in the record yet.
+    pub(crate) fn pending_mtime(&self) -> Option<Time> {
+        let ns = self.pending_mtime_ns.load(Ordering::Relaxed);
+        (ns != 0).then(|| Time::from_unix_ns(ns))
+    }
+
+    /// Takes the pending change out, to record it or because an explicit time replaces it.
+    pub(crate) fn take_pending_mtime(&self) -> Option<Time> {
+        let ns = self.pending_mtime_ns.swap(0, Ordering::Relaxed);
+        (ns != 0).then(|| Time::from_unix_ns(ns))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.mount.nodes.forget(self.oid);
+        if self.kind == FileKind::File && self.is_removed() {
+            // Ignored: the orphan stays in its list, and the next mount frees it.
+            let _orphan_stays = self.mount.free_orphan(self.oid);
+        } else if !self.is_removed() && self.pending_mtime().is_some() {
+            // Ignored: a time is lost, as in a crash; whoever must know calls `sync` or `close`.
+            let _time_lost = self.mount.record_times(self);
+        }
+    }
+}
+
+const SHARDS: usize = 64;
+
+/// Nodes by object.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    hasher: DefaultHashBuilder,
+    /// Each lock guards one shard; no other lock is taken under it.
+    shards: [Mutex<HashMap<Oid, Weak<Node>>>; SHARDS],
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Self { hasher: DefaultHashBuilder::default(), shards: core::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl Nodes {
+    fn shard(&self, oid: Oid) -> std::sync::MutexGuard<'_, HashMap<Oid, Weak<Node>>> {
+        let hash = self.hasher.hash_one(oid.lo).to_le_bytes();
+        let shard = &self.shards[usize::from(hash[0]) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, oid: Oid) -> Option<Arc<Node>> {
+        self.shard(oid).get(&oid)?.upgrade()
+    }
+
+    /// The node of `oid`, made by `make` if there is none; `true` if it was made.
+    pub(crate) fn find_or_add(&self, oid: Oid, make: impl FnOnce() -> Node) -> (Arc<Node>, bool) {
+        let mut shard = self.shard(oid);
+        if let Some(node) = shard.get(&oid).and_then(Weak::upgrade) {
+            return (node, false);
+        }
+        let node = Arc::new(make());
+        shard.insert(oid, Arc::downgrade(&node));
+        (node, true)
+    }
+
+    /// Drops the entry of a dying node, unless a new one has taken its place.
+    fn forget(&self, oid: Oid) {
+        let mut shard = self.shard(oid);
+        if shard.get(&oid).is_some_and(|node| node.strong_count() == 0) {
+            shard.remove(&oid);
+        }
+    }
+
+    /// All live nodes, in no particular order.
+    pub(crate) fn live(&self) -> Vec<Arc<Node>> {
+        let mut live = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            #[expect(clippy::iter_over_hash_type, reason = "every node is visited; the order does not show")]
+            for node in shard.values() {
+                live.extend(node.upgrade());
+            }
+        }
+        live
+    }
+}
+
+const STRIPES: usize = 256;
+
+/// Locks of entries: an operation that reads an entry and then changes it holds the entry's stripe.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    hasher: DefaultHashBuilder,
+    /// Each guards the entries whose hash falls on it. Two are taken in the order of their index.
+    locks: [Mutex<()>; STRIPES],
+}
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Self { hasher: DefaultHashBuilder::default(), locks: core::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+/// One or two stripes, held.
+pub(crate) struct Held<'a> {
+    _first: std::sync::MutexGuard<'a, ()>,
+    _second: Option<std::sync::MutexGuard<'a, ()>>,
+}
+
+impl Stripes {
+    fn index(&self, slot: &Slot) -> usize {
+        let hash = self.hasher.hash_one((slot.oid.lo, &slot.dkey)).to_le_bytes();
+        usize::from(hash[0]) % STRIPES
+    }
+
+    fn lock_at(&self, index: usize) -> std::sync::MutexGuard<'_, ()> {
+        self.locks[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn hold(&self, slot: &Slot) -> Held<'_> {
+        Held { _first: self.lock_at(self.index(slot)), _second: None }
+    }
+
+    pub(crate) fn hold_both(&self, one: &Slot, other: &Slot) -> Held<'_> {
+        let (a, b) = (self.index(one), self.index(other));
+        let first = self.lock_at(a.min(b));
+        Held { _first: first, _second: (a != b).then(|| self.lock_at(a.max(b))) }
+    }
+}

@@ -1,0 +1,394 @@
+//! Rename and hard links: what changes two entries at once, each one transaction.
+
+use crate::access::{Rights, check, check_add, check_remove, owned};
+use crate::dir::Dir;
+use crate::error::{Error, Result, What};
+use crate::layout::inode::{FileKind, Inode};
+use crate::layout::link_count::LinkCount;
+use crate::layout::LINKS_MAX;
+use crate::mount::Mount;
+use crate::node::{Home, Node, Slot};
+use crate::resolve::{Follow, entry_name};
+use crate::store::Extra;
+use dolmen_client::At;
+use dolmen_types::{Epoch, Oid};
+use std::sync::{Arc, PoisonError};
+
+/// What happens to an entry that has the new name already, as the flags of renameat2(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    /// It is replaced: a file by a file, an empty directory by a directory.
+    Replace,
+    /// The rename fails with `Exists`.
+    NoReplace,
+    /// It gets the old name; both must exist.
+    Exchange,
+}
+
+/// Attempts of a rename whose entries others keep replacing.
+const STALE_RETRIES: u32 = 8;
+/// Directories between one and the root: more do not fit a path.
+const DEPTH_MAX: usize = crate::layout::PATH_BYTES_MAX;
+
+/// One side of a rename.
+struct Side<'a> {
+    dir: &'a Arc<Node>,
+    slot: Slot,
+    /// A slash followed the name: it must be a directory.
+    slash: bool,
+}
+
+impl<'a> Side<'a> {
+    fn new(dir: &'a Arc<Node>, name: &[u8], slash: bool) -> Result<Self> {
+        entry_name(name, Error::Invalid(What::Name))?;
+        Ok(Self { dir, slot: Slot::new(dir.oid, name), slash })
+    }
+}
+
+/// What a rename found before its transaction, and locks by.
+struct Seen {
+    source: Inode,
+    victim: Option<Inode>,
+}
+
+impl Dir {
+    /// Renames the entry `old` to `new` in `new_dir`, atomically, also over a crash.
+    ///
+    /// # Errors
+    /// `NotFound`; `Exists` for `NoReplace`; `Invalid(Cycle)` for a directory below itself; `IsDirectory`,
+    /// `NotDirectory`, `NotEmpty` for what cannot be replaced; `NoPermission`, `NotPermitted`, `ReadOnly`.
+    pub fn rename(
+        &self,
+        old: impl AsRef<[u8]>,
+        new_dir: &Self,
+        new: impl AsRef<[u8]>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.mount().check_writable()?;
+        if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
+            return Err(What::Range.into());
+        }
+        for _ in 0..STALE_RETRIES {
+            let done = self.start().in_parent(old.as_ref(), |from_dir, from_name, from_slash| {
+                new_dir.start().in_parent(new.as_ref(), |to_dir, to_name, to_slash| {
+                    let from = Side::new(from_dir, from_name, from_slash)?;
+                    let to = Side::new(to_dir, to_name, to_slash)?;
+                    self.rename_entry(&from, &to, mode)
+                })
+            });
+            match done {
+                Err(Error::Stale) => self.mount().paths.forget_all(),
+                other => return other,
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    fn rename_entry(&self, from: &Side<'_>, to: &Side<'_>, mode: RenameMode) -> Result<()> {
+        let mount = self.mount();
+        let seen = Seen {
+            source: mount.inode(At::Latest, &from.slot)?.ok_or(Error::NotFound)?,
+            victim: mount.inode(At::Latest, &to.slot)?,
+        };
+        self.check_rename(from, to, &seen, mode)?;
+        if from.slot == to.slot {
+            return Ok(());
+        }
+        let moves_dir = seen.source.is_dir() || seen.victim.is_some_and(|victim| victim.is_dir());
+        let whole = moves_dir || mode == RenameMode::Exchange;
+        let tree = whole.then(|| mount.tree.lock().unwrap_or_else(PoisonError::into_inner));
+        let source_node = mount.nodes.find(seen.source.oid);
+        let replaced = seen.victim.filter(|_| mode == RenameMode::Replace);
+        let removal = mount.removals.begin();
+        let victim_node = match replaced {
+            Some(victim) if victim.is_dir() => Some(mount.dir_node(Some(to.dir), &to.slot, &victim)),
+            Some(victim) => mount.nodes.find(victim.oid),
+            None => seen.victim.and_then(|victim| mount.nodes.find(victim.oid)),
+        };
+        let gates = Gates::hold(from.dir, to.dir, mode, victim_node.as_ref().filter(|_| {
+            replaced.is_some_and(|victim| victim.is_dir())
+        }));
+        if gates.closed(from.dir, to.dir, mode) {
+            return Err(Error::NotFound);
+        }
+        let stripes = mount.stripes.hold_both(&from.slot, &to.slot);
+        // A file opened since is in the table now; it stays until its opener has looked at the entry again.
+        let late = replaced.filter(|_| victim_node.is_none()).and_then(|victim| mount.nodes.find(victim.oid));
+        let victim_node = victim_node.as_ref().or(late.as_ref());
+        let in_use = victim_node.is_some();
+        let gone = mount.transact(|tx| mount.rename_in(At::Tx(tx), from, to, &seen, mode, in_use));
+        if let Ok(gone) = gone {
+            if let Some(node) = &source_node {
+                mount.moved(node, &seen.source, to);
+            }
+            if mode == RenameMode::Exchange
+                && let (Some(node), Some(victim)) = (victim_node, &seen.victim)
+            {
+                mount.moved(node, victim, from);
+            } else if let (Some(node), Some(victim)) = (victim_node, replaced) {
+                if victim.is_dir() {
+                    node.set_removed();
+                } else {
+                    mount.after_drop(Some(node), gone);
+                }
+            }
+        }
+        drop((stripes, gates, removal, tree));
+        gone?;
+        let links = |inode: &Inode| inode.kind != FileKind::File;
+        if links(&seen.source) || seen.victim.as_ref().is_some_and(links) {
+            mount.paths.forget_all();
+        }
+        mount.touch(from.dir);
+        mount.touch(to.dir);
+        Ok(())
+    }
+
+    /// The checks that need no look at the tree.
+    fn check_rename(&self, from: &Side<'_>, to: &Side<'_>, seen: &Seen, mode: RenameMode) -> Result<()> {
+        let cred = self.cred.as_deref();
+        let Seen { source, victim } = seen;
+        if from.slash && !source.is_dir() || to.slash && !source.is_dir() && mode != RenameMode::Exchange {
+            return Err(Error::NotDirectory);
+        }
+        match (mode, victim) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            (RenameMode::Exchange, Some(victim)) if to.slash && !victim.is_dir() => {
+                return Err(Error::NotDirectory);
+            }
+            _ => {}
+        }
+        check_remove(cred, from.dir, source)?;
+        match victim {
+            Some(victim) => check_remove(cred, to.dir, victim)?,
+            None => check_add(cred, to.dir)?,
+        }
+        let moved = from.dir.oid != to.dir.oid;
+        let movers = [Some(source), victim.as_ref().filter(|_| mode == RenameMode::Exchange)];
+        for dir in movers.into_iter().flatten().filter(|inode| moved && inode.is_dir()) {
+            // A moved directory's `..` changes.
+            if let Some(cred) = cred
+                && !cred.may(FileKind::Directory, owned(dir), Rights::WRITE)
+            {
+                return Err(Error::NoPermission);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the file at `old` another name. A symbolic link at `old` is not followed.
+    ///
+    /// On the second name the file's attributes move to its companion object; see the crate's documentation.
+    ///
+    /// # Errors
+    /// `NotPermitted` for anything but a file; `Exists`, `NotFound`, `TooManyLinks`, `NoPermission`, `ReadOnly`.
+    pub fn link(&self, old: impl AsRef<[u8]>, new_dir: &Self, new: impl AsRef<[u8]>) -> Result<()> {
+        self.mount().check_writable()?;
+        if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
+            return Err(What::Range.into());
+        }
+        for _ in 0..STALE_RETRIES {
+            let source = self.start().find(old.as_ref(), Follow::No)?;
+            if source.inode.kind != FileKind::File {
+                return Err(Error::NotPermitted);
+            }
+            let done = new_dir.start().in_parent(new.as_ref(), |dir, name, slash| {
+                entry_name(name, Error::Exists)?;
+                let to = Slot::new(dir.oid, name);
+                check_add(new_dir.cred.as_deref(), dir)?;
+                if slash {
+                    let taken = self.mount().inode(At::Latest, &to)?.is_some();
+                    return Err(if taken { Error::Exists } else { Error::NotFound });
+                }
+                self.mount().link(&source.slot, source.inode.oid, dir, &to)
+            });
+            match done {
+                Err(Error::Stale) => self.mount().paths.forget_all(),
+                other => return other,
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Checks that the caller may use the file at `path` as the source of a link, as Linux's protected links.
+    ///
+    /// # Errors
+    /// `NotPermitted` unless the caller owns the file or may read and write it.
+    pub fn check_link_source(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let found = self.start().find(path.as_ref(), Follow::No)?;
+        let (inode, _, _) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+        match self.cred.as_deref() {
+            Some(cred) if cred.uid != inode.uid => {
+                check(Some(cred), &inode, Rights::READ.and(Rights::WRITE)).or(Err(Error::NotPermitted))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The gates that a rename holds: shared of the directories that get an entry, exclusive of one replaced.
+struct Gates<'a> {
+    shared: [Option<std::sync::RwLockReadGuard<'a, ()>>; 2],
+    replaced: Option<std::sync::RwLockWriteGuard<'a, ()>>,
+}
+
+impl<'a> Gates<'a> {
+    fn hold(from: &'a Node, to: &'a Node, mode: RenameMode, replaced: Option<&'a Arc<Node>>) -> Self {
+        let read = |node: &'a Node| Some(node.gate.read().unwrap_or_else(PoisonError::into_inner));
+        let shared = match mode {
+            RenameMode::Exchange if from.oid < to.oid => [read(from), read(to)],
+            RenameMode::Exchange if from.oid > to.oid => [read(to), read(from)],
+            _ => [read(to), None],
+        };
+        let not_held = |node: &&'a Arc<Node>| node.oid != to.oid;
+        let replaced = replaced.filter(not_held);
+        let replaced = replaced.map(|node| node.gate.write().unwrap_or_else(PoisonError::into_inner));
+        Self { shared, replaced }
+    }
+
+    /// Whether a directory that would get an entry was removed.
+    fn closed(&self, from: &Node, to: &Node, mode: RenameMode) -> bool {
+        assert!(self.shared[0].is_some(), "a rename adds at least one entry");
+        assert!(self.replaced.is_none() || mode == RenameMode::Replace);
+        to.is_removed() || (mode == RenameMode::Exchange && from.is_removed())
+    }
+}
+
+impl Mount {
+    /// The transaction of a rename; whether the last name of the victim went.
+    fn rename_in(
+        &self,
+        at: At<'_>,
+        from: &Side<'_>,
+        to: &Side<'_>,
+        seen: &Seen,
+        mode: RenameMode,
+        victim_open: bool,
+    ) -> Result<bool> {
+        let source = self.inode(at, &from.slot)?.ok_or(Error::Stale)?;
+        let victim = self.inode(at, &to.slot)?;
+        if source.oid != seen.source.oid || victim.map(|v| v.oid) != seen.victim.map(|v| v.oid) {
+            return Err(Error::Stale);
+        }
+        if self.is_shared() {
+            self.check_alive(at, to.dir)?;
+        }
+        if source.is_dir() && from.dir.oid != to.dir.oid {
+            self.check_not_below(at, to.dir, source.oid)?;
+        }
+        let extras = self.extras(at, &from.slot)?;
+        if mode == RenameMode::Exchange {
+            let victim = victim.ok_or(Error::NotFound)?;
+            if victim.is_dir() && from.dir.oid != to.dir.oid {
+                self.check_not_below(at, from.dir, victim.oid)?;
+            }
+            let victim_extras = self.extras(at, &to.slot)?;
+            self.replace_entry(at, &from.slot, &victim, &victim_extras)?;
+            self.replace_entry(at, &to.slot, &source, &extras)?;
+            return Ok(false);
+        }
+        let mut gone = false;
+        if let Some(victim) = victim {
+            if victim.oid == source.oid {
+                // Two names of one file: both stay.
+                return Ok(false);
+            }
+            match (source.is_dir(), victim.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                (true, true) if !self.is_empty(at, victim.oid)? => return Err(Error::NotEmpty),
+                _ => {}
+            }
+            gone = self.drop_name(at, &victim, victim_open && victim.kind == FileKind::File)?;
+        }
+        self.punch_entry(at, &from.slot)?;
+        if victim.is_some() {
+            self.punch_entry(at, &to.slot)?;
+        }
+        self.put_moved(at, &to.slot, &source, &extras)?;
+        Ok(gone)
+    }
+
+    fn replace_entry(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
+        self.punch_entry(at, slot)?;
+        self.put_moved(at, slot, inode, extras)
+    }
+
+    /// Writes a renamed entry, whose change time is now.
+    fn put_moved(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
+        let now = self.now();
+        let moved = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..*inode };
+        self.put_whole_entry(at, slot, &moved, extras)
+    }
+
+    /// Refuses to move the directory `moved` into `dir` if that is it or lies below it. Each step up is read
+    /// at `at`, so a transaction conflicts with whoever moves one of them.
+    fn check_not_below(&self, at: At<'_>, dir: &Arc<Node>, moved: Oid) -> Result<()> {
+        let mut above = Arc::clone(dir);
+        for _ in 0..DEPTH_MAX {
+            if above.oid == moved {
+                return Err(What::Cycle.into());
+            }
+            let Some(parent) = above.parent() else { return Ok(()) };
+            self.check_alive(at, &above)?;
+            above = parent;
+        }
+        Err(Error::NameTooLong)
+    }
+
+    /// After the commit of a rename: the node's record lies in the new entry now.
+    fn moved(&self, node: &Arc<Node>, inode: &Inode, to: &Side<'_>) {
+        if inode.linked || node.is_removed() {
+            return;
+        }
+        let parent = inode.is_dir().then(|| Arc::clone(to.dir));
+        node.set_home(Home { slot: to.slot.clone(), parent });
+    }
+
+    /// Adds `to` in `dir` as another name of the file `oid` at `from`.
+    fn link(&self, from: &Slot, oid: Oid, dir: &Arc<Node>, to: &Slot) -> Result<()> {
+        let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        let removal = self.removals.begin();
+        let node = self.nodes.find(oid);
+        let stripes = self.stripes.hold_both(from, to);
+        let linked = self.transact(|tx| self.link_in(At::Tx(tx), from, oid, dir, to));
+        if let (Ok(()), Some(node)) = (&linked, &node) {
+            node.set_home(Home { slot: Self::companion_slot(oid), parent: None });
+        }
+        drop(stripes);
+        drop((removal, gate));
+        linked?;
+        self.touch(dir);
+        Ok(())
+    }
+
+    fn link_in(&self, at: At<'_>, from: &Slot, oid: Oid, dir: &Node, to: &Slot) -> Result<()> {
+        let source = self.inode(at, from)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale)?;
+        if self.is_shared() {
+            self.check_alive(at, dir)?;
+        }
+        let now = self.now();
+        if source.linked {
+            let (_, links) = self.companion(at, oid)?;
+            if links.count() >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            self.set_links(at, oid, links.count() + 1, now)?;
+            return self.put_new_entry(at, to, &source, None);
+        }
+        let extras = self.extras(at, from)?;
+        let shared = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..source };
+        let two = LinkCount::new(2).expect("two is between one and the limit");
+        self.put_companion(at, &shared, two, &extras)?;
+        for (akey, _) in &extras {
+            self.punch_extra(at, from, akey)?;
+        }
+        let entry = Inode { linked: true, ..source };
+        self.put_inode(at, from, &entry)?;
+        self.put_new_entry(at, to, &entry, None)
+    }
+}

@@ -1,0 +1,280 @@
+//! Records in the store: the one place where this crate touches keys.
+
+use crate::error::{Error, Result};
+use crate::layout::inode::{self, FileKind, Inode, Time};
+use crate::layout::link_count::{self, LinkCount};
+use crate::layout::{
+    self, AKEY_INODE, AKEY_LINKS, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION, PATH_BYTES_MAX,
+};
+use crate::mount::Mount;
+use crate::node::Slot;
+use core::cell::Cell;
+use dolmen_client::{At, NewValue, Object, Page, Payload, Tx, UpdateIod};
+use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, Oid, Recx};
+use smallvec::{SmallVec, smallvec};
+
+thread_local! {
+    /// A buffer kept for the next record read of this thread, so that a read allocates nothing.
+    static SCRATCH: Cell<IoBuf> = Cell::new(IoBuf::default());
+}
+
+/// Runs `body` with this thread's buffer; a nested call gets a fresh one.
+pub(crate) fn with_scratch<T>(body: impl FnOnce(&mut IoBuf) -> T) -> T {
+    let mut buf = SCRATCH.take();
+    let result = body(&mut buf);
+    SCRATCH.set(buf);
+    result
+}
+
+/// A single value cannot be empty, but an extended attribute can: then it is stored as this, and this goes
+/// before a value that begins with it. All other values are stored as they are.
+const XATTR_ESCAPE: &[u8] = b"\0DLM_EMPTY\0";
+
+/// One akey of an entry besides its inode record, with its single value.
+pub(crate) type Extra = (Key, Vec<u8>);
+
+fn single<'a>(akey: &[u8], value: &'a [u8]) -> UpdateIod<'a> {
+    UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value: NewValue::Single(Payload::Ref(value)) }
+}
+
+pub(crate) fn inode_iod(record: &[u8; inode::BYTES]) -> UpdateIod<'_> {
+    let extents = smallvec![Recx::new(0, inode::BYTES as u64)];
+    let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(record) };
+    UpdateIod { akey: Key::from_slice(AKEY_INODE), cond: Cond::NONE, value }
+}
+
+impl Mount {
+    pub(crate) fn object(&self, oid: Oid) -> Result<Object> {
+        Ok(self.container.object(oid)?)
+    }
+
+    /// Runs `body` in a transaction, again while it conflicts with others.
+    pub(crate) fn transact<T>(&self, body: impl FnMut(&Tx) -> Result<T>) -> Result<T> {
+        match self.container.transact(body) {
+            Err(Error::Store(StoreError::TxRestart { .. })) => Err(Error::Contended),
+            other => other,
+        }
+    }
+
+    /// The record in `slot`; `None` if there is none.
+    pub(crate) fn inode(&self, at: At<'_>, slot: &Slot) -> Result<Option<Inode>> {
+        let object = self.object(slot.oid)?;
+        with_scratch(|buf| {
+            let whole = Recx::new(0, inode::BYTES as u64);
+            let found = object.read(at, &slot.dkey, AKEY_INODE, 1, whole, buf)?;
+            if found.filled.is_empty() {
+                return Ok(None);
+            }
+            let bytes = buf.first_chunk().filter(|_| found.filled[..] == [whole]);
+            match bytes.and_then(Inode::from_bytes) {
+                Some(inode) => Ok(Some(inode)),
+                None => Err(bad_record(slot)),
+            }
+        })
+    }
+
+    fn value(&self, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<Option<Vec<u8>>> {
+        let object = self.object(slot.oid)?;
+        with_scratch(|buf| Ok(object.get(at, &slot.dkey, akey, buf)?.map(|_| buf.to_vec())))
+    }
+
+    /// The target of the symbolic link whose record is `inode`.
+    pub(crate) fn target(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<Vec<u8>> {
+        assert!(inode.kind == FileKind::Symlink, "asked for symbolic links only");
+        match self.value(at, slot, AKEY_SLINK)? {
+            Some(target) if target.len() as u64 == inode.link_bytes && target.len() <= PATH_BYTES_MAX => {
+                Ok(target)
+            }
+            _ => Err(bad_record(slot)),
+        }
+    }
+
+    /// Adds an entry; `Exists` if the name is taken.
+    pub(crate) fn put_new_entry(
+        &self,
+        at: At<'_>,
+        slot: &Slot,
+        inode: &Inode,
+        target: Option<&[u8]>,
+    ) -> Result<()> {
+        let record = inode.to_bytes();
+        let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
+        iods.extend(target.map(|target| single(AKEY_SLINK, target)));
+        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_INSERT, &iods)?;
+        Ok(())
+    }
+
+    /// Writes a record over the one in `slot`; `NotFound` if there is none.
+    pub(crate) fn put_inode(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<()> {
+        let record = inode.to_bytes();
+        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &[inode_iod(&record)])?;
+        Ok(())
+    }
+
+    /// Everything under an entry's dkey but its record.
+    pub(crate) fn extras(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Extra>> {
+        let mut extras = Vec::new();
+        for akey in self.akeys(at, slot)? {
+            if akey[..] != *AKEY_INODE {
+                // What vanished since it was listed is left out; in a transaction nothing does.
+                if let Some(value) = self.value(at, slot, &akey)? {
+                    extras.push((akey, value));
+                }
+            }
+        }
+        Ok(extras)
+    }
+
+    fn akeys(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Key>> {
+        let object = self.object(slot.oid)?;
+        let (mut keys, mut anchor) = (Vec::new(), Anchor::default());
+        while !anchor.is_eof() {
+            let page = object.list_akeys(at, &slot.dkey, &mut anchor, Page::default())?;
+            keys.extend(page.iter().map(Key::from_slice));
+        }
+        Ok(keys)
+    }
+
+    /// Writes an entry with everything that was under another dkey.
+    pub(crate) fn put_whole_entry(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
+        let record = inode.to_bytes();
+        let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
+        iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
+        self.object(slot.oid)?.update(at, &slot.dkey, Cond::NONE, &iods)?;
+        Ok(())
+    }
+
+    pub(crate) fn punch_entry(&self, at: At<'_>, slot: &Slot) -> Result<()> {
+        self.object(slot.oid)?.punch_dkey(at, &slot.dkey, Cond::PUNCH)?;
+        Ok(())
+    }
+
+    pub(crate) fn punch_object(&self, at: At<'_>, oid: Oid) -> Result<()> {
+        self.object(oid)?.punch(at, Cond::NONE)?;
+        Ok(())
+    }
+
+    /// Whether a directory has no entries.
+    pub(crate) fn is_empty(&self, at: At<'_>, dir: Oid) -> Result<bool> {
+        let object = self.object(dir)?;
+        let mut anchor = Anchor::default();
+        let page = Page { items_max: 1, bytes_max: 4096 };
+        while !anchor.is_eof() {
+            if !object.list_dkeys(at, &mut anchor, page)?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The value of an extended attribute.
+    pub(crate) fn xattr_value(&self, at: At<'_>, slot: &Slot, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = self.value(at, slot, &layout::xattr_akey(name))?;
+        if let Some(stored) = &mut value
+            && stored.starts_with(XATTR_ESCAPE)
+        {
+            stored.drain(..XATTR_ESCAPE.len());
+        }
+        Ok(value)
+    }
+
+    /// Sets an extended attribute; `cond` is on the akey.
+    pub(crate) fn put_xattr(&self, at: At<'_>, slot: &Slot, name: &[u8], value: &[u8], cond: Cond) -> Result<()> {
+        let escaped;
+        let stored = if value.is_empty() || value.starts_with(XATTR_ESCAPE) {
+            escaped = [XATTR_ESCAPE, value].concat();
+            &escaped
+        } else {
+            value
+        };
+        let iod = single(&layout::xattr_akey(name), stored);
+        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE.and(cond), &[iod])?;
+        Ok(())
+    }
+
+    pub(crate) fn punch_xattr(&self, at: At<'_>, slot: &Slot, name: &[u8]) -> Result<()> {
+        let akey = layout::xattr_akey(name);
+        self.object(slot.oid)?.punch_akeys(at, &slot.dkey, &[&akey], Cond::PUNCH)?;
+        Ok(())
+    }
+
+    /// Removes one akey of an entry.
+    pub(crate) fn punch_extra(&self, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<()> {
+        self.object(slot.oid)?.punch_akeys(at, &slot.dkey, &[akey], Cond::PUNCH)?;
+        Ok(())
+    }
+
+    /// Names of extended attributes, in no particular order.
+    pub(crate) fn xattr_names(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Vec<u8>>> {
+        let akeys = self.akeys(at, slot)?;
+        Ok(akeys.iter().filter_map(|akey| akey.strip_prefix(AKEY_XATTR_PREFIX)).map(<[u8]>::to_vec).collect())
+    }
+
+    pub(crate) fn companion_slot(oid: Oid) -> Slot {
+        Slot::new(layout::companion_oid(oid), DKEY_COMPANION)
+    }
+
+    /// The shared record of a hard-linked file, and how many names it has.
+    pub(crate) fn companion(&self, at: At<'_>, file: Oid) -> Result<(Inode, LinkCount)> {
+        let slot = Self::companion_slot(file);
+        let inode = self.inode(at, &slot)?.ok_or(Error::NotFound)?;
+        let links = self.value(at, &slot, AKEY_LINKS)?;
+        let links = links.and_then(|bytes| <[u8; link_count::BYTES]>::try_from(bytes).ok());
+        match links.and_then(LinkCount::from_bytes) {
+            Some(links) => Ok((inode, links)),
+            None => Err(bad_record(&slot)),
+        }
+    }
+
+    /// Makes the companion of a file that gets its second name.
+    pub(crate) fn put_companion(&self, at: At<'_>, inode: &Inode, links: LinkCount, extras: &[Extra]) -> Result<()> {
+        let (record, links) = (inode.to_bytes(), links.to_bytes());
+        let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record), single(AKEY_LINKS, &links)];
+        iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
+        let slot = Self::companion_slot(inode.oid);
+        self.object(slot.oid)?.update(at, &slot.dkey, Cond::NONE, &iods)?;
+        Ok(())
+    }
+
+    /// Sets how many names a hard-linked file has, which is a change of its attributes.
+    pub(crate) fn set_links(&self, at: At<'_>, file: Oid, count: u64, now: Time) -> Result<()> {
+        let links = LinkCount::new(count).ok_or(Error::TooManyLinks)?.to_bytes();
+        let slot = Self::companion_slot(file);
+        let inode = self.inode(at, &slot)?.ok_or(Error::NotFound)?;
+        let record = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..inode }.to_bytes();
+        let iods = [inode_iod(&record), single(AKEY_LINKS, &links)];
+        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &iods)?;
+        Ok(())
+    }
+
+    pub(crate) fn orphan_slot(&self, file: Oid) -> Slot {
+        Slot::new(self.orphans_oid(), &file.to_bytes())
+    }
+
+    /// Notes a file without a name that is still open.
+    pub(crate) fn put_orphan(&self, at: At<'_>, inode: &Inode) -> Result<()> {
+        let slot = self.orphan_slot(inode.oid);
+        self.put_whole_entry(at, &slot, inode, &[])
+    }
+
+    /// Frees a file of the orphan list.
+    pub(crate) fn free_orphan(&self, file: Oid) -> Result<()> {
+        self.punch_object(At::Latest, file)?;
+        let slot = self.orphan_slot(file);
+        self.object(slot.oid)?.punch_dkey(At::Latest, &slot.dkey, Cond::NONE)?;
+        Ok(())
+    }
+
+    /// Attributes of what an entry names, the number of its names, and where they lie.
+    pub(crate) fn attributes(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<(Inode, u64, Slot)> {
+        if !inode.linked {
+            return Ok((*inode, 1, slot.clone()));
+        }
+        let (shared, links) = self.companion(at, inode.oid)?;
+        Ok((shared, links.count(), Self::companion_slot(inode.oid)))
+    }
+}
+
+fn bad_record(slot: &Slot) -> Error {
+    Error::BadRecord { dir: slot.oid, name: slot.dkey.as_slice().into() }
+}

@@ -1,0 +1,143 @@
+//! Whole directory trees: put, get, verify, count. Parallel and resumable.
+//!
+//! Kept are contents with holes, kinds, modes, times of change to the nanosecond, symbolic links, hard links
+//! inside the tree, extended attributes that the caller may read, and owners if asked for. A file's time is
+//! set last, so what was interrupted is told from what was finished, and a repeated put or get copies only the
+//! former. Devices, sockets and pipes have no entry in this layout; they are counted as skipped.
+
+mod du;
+mod get;
+mod local;
+mod put;
+mod queue;
+mod verify;
+
+pub use du::{Usage, digest, du};
+pub use get::get;
+pub use put::put;
+pub use verify::{Difference, Mismatch, Report, verify};
+
+use crate::error::{Error, Result};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Called with what was done so far, from any of the working threads.
+pub type OnProgress<'a> = &'a (dyn Fn(Counts) + Sync);
+
+/// How a tree is worked on.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Threads that copy or compare; 0 for one a processor.
+    pub threads: usize,
+    /// Skip files that are there with the same size and time.
+    pub resume: bool,
+    /// Keep owner and group.
+    pub owner: bool,
+    /// Called after each file and each few MiB.
+    pub on_progress: Option<OnProgress<'a>>,
+}
+
+impl Default for Options<'_> {
+    /// Resumes, one thread a processor, owners not kept, no callback.
+    fn default() -> Self {
+        Self { threads: 0, resume: true, owner: false, on_progress: None }
+    }
+}
+
+impl core::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Options")
+            .field("threads", &self.threads)
+            .field("resume", &self.resume)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Directories.
+    pub dirs: u64,
+    /// Files copied or compared.
+    pub files: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Further names of files.
+    pub links: u64,
+    /// Bytes copied or compared, holes included.
+    pub bytes: u64,
+    /// Files that a resumed run found finished.
+    pub resumed: u64,
+    /// Entries that have no form on the other side (devices, sockets, pipes).
+    pub skipped: u64,
+}
+
+/// Counts that several threads add to.
+#[derive(Debug, Default)]
+struct Tally {
+    dirs: AtomicU64,
+    files: AtomicU64,
+    symlinks: AtomicU64,
+    links: AtomicU64,
+    bytes: AtomicU64,
+    resumed: AtomicU64,
+    skipped: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, of: impl Fn(&Self) -> &AtomicU64, count: u64, options: &Options<'_>) {
+        of(self).fetch_add(count, Ordering::Relaxed);
+        if let Some(on_progress) = options.on_progress {
+            on_progress(self.counts());
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        Counts {
+            dirs: load(&self.dirs),
+            files: load(&self.files),
+            symlinks: load(&self.symlinks),
+            links: load(&self.links),
+            bytes: load(&self.bytes),
+            resumed: load(&self.resumed),
+            skipped: load(&self.skipped),
+        }
+    }
+}
+
+/// Bytes moved at once: a chunk of most files.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// A path in the container.
+type Remote = Vec<u8>;
+
+fn join(dir: &[u8], name: &[u8]) -> Remote {
+    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
+    path.extend_from_slice(dir);
+    if !dir.is_empty() && !dir.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+fn as_path(remote: &[u8]) -> PathBuf {
+    Path::new(std::ffi::OsStr::from_bytes(remote)).to_path_buf()
+}
+
+/// Says which file an error is about.
+trait OnFile<T> {
+    fn on(self, remote: &[u8]) -> Result<T>;
+}
+
+impl<T> OnFile<T> for Result<T> {
+    fn on(self, remote: &[u8]) -> Result<T> {
+        self.map_err(|error| match error {
+            error @ (Error::Local { .. } | Error::InTree { .. }) => error,
+            source => Error::InTree { path: as_path(remote), source: Box::new(source) },
+        })
+    }
+}
