@@ -223,7 +223,7 @@ impl Array {
         let iod = FetchIod { akey: Key::from_slice(AKEY), want };
         let fetched = self.object.fetch(at, &dkey_of(group.chunk)?, Cond::NONE, &[iod], buf)?;
         let mut filled = fetched.into_iter().next().ok_or_else(unexpected)?.filled;
-        let cell_len = usize::try_from(self.cell_bytes).map_err(|_| Invalid::RecordSize)?;
+        let cell_len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
         let byte_of =
             |record: u64| usize::try_from(record).map_or(usize::MAX, |r| r.saturating_mul(cell_len));
         chunks::holes(&group.extents, &filled, |hole| {
@@ -316,7 +316,7 @@ impl Array {
         }
         let mut buf = IoBuf::default();
         if self.read_filled(at, &[Recx::new(last, 1)], &mut buf)?.is_empty() {
-            let len = usize::try_from(self.cell_bytes).map_err(|_| Invalid::RecordSize)?;
+            let len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
             self.write(at, &[Recx::new(last, 1)], &buf[..len])?;
         }
         Ok(())

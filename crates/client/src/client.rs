@@ -86,7 +86,7 @@ impl Options {
     /// # Errors
     /// `Io` if the system has no entropy to give.
     pub fn new(cred: Credentials) -> Result<Self> {
-        let no_entropy = |_: dolmen_env::Error| Error::Io { target: TargetNo(0), errno: 5 };
+        let no_entropy = |_entropy: dolmen_env::Error| Error::Io { target: TargetNo(0), errno: 5 };
         let rng = Rng::from_entropy().map_err(no_entropy)?;
         Ok(Self { cred, job: 0, tenant: 0, timeout_ns: 0, clock: Arc::new(dolmen_env::RealClock), rng })
     }
@@ -237,7 +237,7 @@ impl Core {
         let end = self.clock.monotonic_ns().saturating_add(pause_ns);
         let mut yields = 0;
         while self.clock.monotonic_ns() < end && yields < PAUSE_YIELDS_MAX {
-            std::thread::yield_now();
+            dolmen_env::yield_now();
             yields += 1;
         }
     }

@@ -220,16 +220,24 @@ impl Container {
     /// `Invalid::ObjectId` for a class that asks for more than one copy (not available yet), also when the
     /// container's redundancy factor does.
     //= daos:src/object/cli_obj.c daos_obj_generate_oid
-    pub fn new_oid(&self, object_type: ObjectType, class: ObjectClass) -> Result<Oid> {
+    pub fn alloc_oid(&self, object_type: ObjectType, class: ObjectClass) -> Result<Oid> {
         let class = self.resolve(object_type, class)?;
         let number = self.shared.oids.next(self.core(), self.no())?;
         Ok(Oid::new(object_type, class, 0, number))
     }
 
+    /// As [`Container::alloc_oid`].
+    ///
+    /// # Errors
+    /// As [`Container::alloc_oid`].
+    pub fn new_oid(&self, object_type: ObjectType, class: ObjectClass) -> Result<Oid> {
+        self.alloc_oid(object_type, class)
+    }
+
     /// An object id from 96 bits of the caller, who answers for their uniqueness.
     ///
     /// # Errors
-    /// As [`Container::new_oid`].
+    /// As [`Container::alloc_oid`].
     pub fn oid(
         &self,
         object_type: ObjectType,

@@ -10,6 +10,7 @@
 //! - [`Array`] and [`Kv`] are the two flat forms of an object, laid out as DAOS lays them out.
 //! - [`Tx`] is a serialisable transaction that sees its own writes; [`Container::transact`] repeats one until
 //!   it meets no conflict.
+//! - [`EventQueue`] and [`Event`] are asynchronous operations, driven by whoever polls.
 //!
 //! All operations fail with [`Error`]; a call says only which errors a caller acts on.
 
@@ -18,6 +19,7 @@ mod at;
 mod chunks;
 mod client;
 mod container;
+mod event;
 mod kv;
 mod listing;
 mod object;
@@ -31,6 +33,7 @@ pub use array::{Array, ArrayRead, ArrayStat};
 pub use at::At;
 pub use client::Options;
 pub use container::Container;
+pub use event::{Callback, Event, EventId, EventQueue, Output, Wait};
 pub use kv::{Kv, PutCond};
 pub use object::{Fetched, Object, Page};
 pub use pool::Pool;

@@ -77,7 +77,7 @@ fn cut_array<'a>(record_bytes: u64, extents: &[Recx], data: &'a [u8]) -> Result<
             let count = rest.count.min(to_window).min(records_max - part_records);
             part.push(Recx::new(rest.index, count));
             part_records += count;
-            at += usize::try_from(count).map_err(|_| Invalid::Extent)? * record_len;
+            at += usize::try_from(count).map_err(|_wide| Invalid::Extent)? * record_len;
             rest = Recx::new(rest.index + count, end - rest.index - count);
         }
     }

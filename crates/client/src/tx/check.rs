@@ -34,7 +34,7 @@ fn value(value: &NewValue<'_>) -> Result<()> {
                 return Err(Invalid::RecordSize.into());
             }
             let records = extents(list)?;
-            let len = u64::try_from(data.bytes().len()).map_err(|_| Invalid::Payload)?;
+            let len = u64::try_from(data.bytes().len()).map_err(|_wide| Invalid::Payload)?;
             if records.checked_mul(*record_bytes) == Some(len) {
                 Ok(())
             } else {

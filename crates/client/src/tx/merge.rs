@@ -127,14 +127,14 @@ impl AkeyRef<'_> {
     fn fetch_single(&self, layer: &AkeyLayer, hidden: bool, out: &mut [u8]) -> Result<FetchedIod> {
         match &layer.single {
             Some(Some(value)) => {
-                let needed_bytes = u64::try_from(value.len()).map_err(|_| Invalid::Payload)?;
+                let needed_bytes = u64::try_from(value.len()).map_err(|_wide| Invalid::Payload)?;
                 out.get_mut(..value.len()).ok_or(Error::RecTooBig { needed_bytes })?.copy_from_slice(value);
                 Ok(FetchedIod { size_bytes: needed_bytes, filled: SmallVec::new() })
             }
             None if !hidden => {
                 let mut part = IoBuf::zeroed(out.len());
                 let iod = self.fetch_base(Want::Single { room_bytes: out.len() }, &mut part)?;
-                let len = usize::try_from(iod.size_bytes).map_err(|_| Invalid::Payload)?;
+                let len = usize::try_from(iod.size_bytes).map_err(|_wide| Invalid::Payload)?;
                 out[..len].copy_from_slice(&part[..len]);
                 Ok(iod)
             }
@@ -144,7 +144,7 @@ impl AkeyRef<'_> {
 
     fn fetch_size(&self, layer: &AkeyLayer, hidden: bool) -> Result<FetchedIod> {
         let size_bytes = match &layer.single {
-            Some(Some(value)) => u64::try_from(value.len()).map_err(|_| Invalid::Payload)?,
+            Some(Some(value)) => u64::try_from(value.len()).map_err(|_wide| Invalid::Payload)?,
             None if !hidden && self.base_single(layer)? => {
                 self.fetch_base(Want::Size, &mut IoBuf::default())?.size_bytes
             }
@@ -178,7 +178,7 @@ impl AkeyRef<'_> {
                 &mut part,
             )?;
         }
-        let record_len = usize::try_from(record_bytes).map_err(|_| Invalid::RecordSize)?;
+        let record_len = usize::try_from(record_bytes).map_err(|_wide| Invalid::RecordSize)?;
         let byte =
             |records: u64| usize::try_from(records).map_or(usize::MAX, |r| r.saturating_mul(record_len));
         let kept: Vec<Recx> = base.filled.iter().flat_map(|recx| layer.uncovered(*recx)).collect();
@@ -514,7 +514,7 @@ pub(crate) fn extents(
         items.extend(this.buffered(&layer, Recx::new(from, until - from)));
     }
     if let (Some(Some(value)), true) = (&layer.single, is_first) {
-        let record_bytes = u64::try_from(value.len()).map_err(|_| Invalid::Payload)?;
+        let record_bytes = u64::try_from(value.len()).map_err(|_wide| Invalid::Payload)?;
         items.push(ListedExtent { recx: Recx::new(0, 1), record_bytes, epoch: tx.epoch(), single: true });
     }
     items.sort_unstable_by_key(|extent| (!extent.single, extent.recx));
@@ -532,7 +532,7 @@ pub(crate) fn extents(
 fn start_of(anchor: &Anchor) -> Result<u64> {
     match anchor.position() {
         [] => Ok(0),
-        bytes => Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| Invalid::Anchor)?)),
+        bytes => Ok(u64::from_le_bytes(bytes.try_into().map_err(|_wide| Invalid::Anchor)?)),
     }
 }
 
