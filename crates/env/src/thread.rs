@@ -26,6 +26,11 @@ pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
     std::thread::scope(body)
 }
 
+/// Lets other threads run: for pauses that are too short to sleep.
+pub fn yield_now() {
+    std::thread::yield_now();
+}
+
 /// Processors that this process may use; at least one.
 #[must_use]
 pub fn cpu_count() -> usize {
