@@ -14,6 +14,8 @@ pub mod log_segment;
 pub mod manifest;
 pub mod order;
 pub mod pool;
+pub mod run_block;
+pub mod run_footer;
 pub mod superblock;
 pub mod verb;
 pub mod version;

@@ -1,0 +1,152 @@
+//! Blocks round-trip, find what they hold, and refuse every damage.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn entries() -> impl Strategy<Value = Entries> {
+    let key = (prop::collection::vec(0u8..3, 0..4), prop::collection::vec(any::<u8>(), 0..20))
+        .prop_map(|(prefix, rest)| [vec![7; 6], prefix, rest].concat());
+    prop::collection::btree_map(key, prop::collection::vec(any::<u8>(), 0..60), 1..120)
+}
+
+/// All blocks of these entries, as a writer makes them.
+fn blocks(entries: &Entries, run: u32) -> Vec<IoBuf> {
+    let mut builder = RunBlockBuilder::new(RunBlockKind::Entries);
+    let (mut out, mut page) = (Vec::new(), 0);
+    for (key, payload) in entries {
+        if !builder.push(key, payload, 7) {
+            out.push(builder.finish(run, page));
+            page += u32::try_from(out.last().unwrap().len() / RUN_PAGE_BYTES).unwrap();
+            assert!(builder.push(key, payload, 7));
+        }
+    }
+    out.push(builder.finish(run, page));
+    out
+}
+
+fn read(block: &RunBlock<&[u8]>) -> Entries {
+    let mut key = Vec::new();
+    let one = |index: usize| {
+        block.key_into(index, &mut key);
+        (key.clone(), block.payload(index).to_vec())
+    };
+    (0..block.count()).map(one).collect()
+}
+
+proptest! {
+    #[test]
+    fn blocks_hold_what_was_pushed_and_find_it(entries in entries(), probes in prop::collection::vec(prop::collection::vec(0u8..9, 0..12), 20)) {
+        let mut all = Entries::new();
+        let mut page = 0;
+        for bytes in blocks(&entries, 3) {
+            let block = RunBlock::parse(&bytes[..], RunBlockKind::Entries, (3, page, 0)).unwrap();
+            page += u32::try_from(block.len() / RUN_PAGE_BYTES).unwrap();
+            let part = read(&block);
+            prop_assert_eq!(block.epochs(), (7, 7));
+            for probe in part.keys().chain(&probes) {
+                prop_assert_eq!(block.lower_bound(probe), part.range(..probe.clone()).count());
+                prop_assert_eq!(block.upper_bound(probe), part.range(..=probe.clone()).count());
+            }
+            all.extend(part);
+        }
+        prop_assert_eq!(all, entries);
+    }
+
+    #[test]
+    fn forged_blocks_with_a_right_checksum_give_an_error_or_stay_inside(
+        changes in prop::collection::vec((24usize..400, any::<u8>()), 1..8),
+    ) {
+        let entries = (0..9u8).map(|n| (vec![1, n], vec![n; 20])).collect();
+        let mut bytes = blocks(&entries, 3).remove(0);
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        let sum = crc32c(&bytes[SUM_BYTES..]);
+        bytes[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+        if let Ok(block) = RunBlock::parse(&bytes[..], RunBlockKind::Entries, (3, 0, 0)) {
+            prop_assert_eq!(read(&block).len(), block.count());
+            prop_assert!(block.lower_bound(&[1, 4]) <= block.count());
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(RunBlock::parse(&bytes[..], RunBlockKind::Fence, (0, 0, 0)).is_err());
+        prop_assert!(decode_filter_block(&bytes, (0, 0, 0), &mut Vec::new()).is_err());
+    }
+}
+
+#[test]
+fn any_flipped_bit_and_any_other_name_is_refused() {
+    let entries = (0..40u8).map(|n| (vec![1, n], vec![n; 30])).collect();
+    let mut bytes = blocks(&entries, 3).remove(0);
+    let parse = |bytes: &[u8], run, page, kind| {
+        RunBlock::parse(bytes, kind, (run, page, 4096)).map(|block| block.count())
+    };
+    assert_eq!(parse(&bytes, 3, 0, RunBlockKind::Entries), Ok(40));
+    for (run, page, kind) in
+        [(4, 0, RunBlockKind::Entries), (3, 1, RunBlockKind::Entries), (3, 0, RunBlockKind::Fence)]
+    {
+        assert_eq!(parse(&bytes, run, page, kind), Err(RunDamage { run, offset: 4096 }));
+    }
+    for byte in (0..RUN_PAGE_BYTES).step_by(7) {
+        bytes[byte] ^= 0x20;
+        assert!(parse(&bytes, 3, 0, RunBlockKind::Entries).is_err(), "byte {byte}");
+        bytes[byte] ^= 0x20;
+    }
+    assert!(parse(&bytes[..4000], 3, 0, RunBlockKind::Entries).is_err());
+    assert_eq!(RunDamage { run: 3, offset: 4096 }.to_string(), "run 3 is damaged at byte 4096");
+}
+
+#[test]
+fn the_longest_entry_makes_a_block_of_fifteen_pages() {
+    let entries = Entries::from([(vec![1; 365], vec![2; RUN_ENTRY_BYTES_MAX - 365]), (vec![2], vec![])]);
+    let all = blocks(&entries, 3);
+    assert_eq!(all[0].len(), RUN_BLOCK_PAGES_MAX * RUN_PAGE_BYTES);
+    let block = RunBlock::parse(&all[1][..], RunBlockKind::Entries, (3, 15, 0)).unwrap();
+    assert_eq!((block.page(), block.run(), block.is_empty()), (15, 3, false));
+}
+
+#[test]
+fn filter_blocks_round_trip() {
+    let lines: Vec<[u64; 8]> = (0..RUN_FILTER_BLOCK_LINES as u64).map(|n| [n; 8]).collect();
+    let mut bytes = encode_filter_block(9, 8, &lines);
+    assert_eq!(bytes.len(), 8 * RUN_PAGE_BYTES);
+    let mut out = Vec::new();
+    decode_filter_block(&bytes, (9, 8, 0), &mut out).unwrap();
+    assert_eq!(out, lines);
+    bytes[5000] ^= 1;
+    assert!(decode_filter_block(&bytes, (9, 8, 0), &mut out).is_err());
+}
+
+#[test]
+fn golden_bytes_of_a_block() {
+    let mut builder = RunBlockBuilder::new(RunBlockKind::Entries);
+    assert!(builder.push(b"stone a", b"one", 0x11));
+    assert!(builder.push(b"stone bc", b"", 0x2233));
+    let bytes = builder.finish(0x0102_0304, 0x0506_0708);
+    assert_eq!(bytes.len(), RUN_PAGE_BYTES);
+    let golden: [&[u8]; 11] = [
+        &GOLDEN_SUM,
+        b"DRBK\x01\x00\x01\x01\x04\x03\x02\x01\x08\x07\x06\x05\0\0\0\0",
+        b"\x11\0\0\0\0\0\0\0",
+        b"\x33\x22\0\0\0\0\0\0",
+        b"\x02\0\x06\0\0\0\0\0",
+        b"stone ",
+        b"\x3a\0\x42\0",
+        b"\x01\0\x03\0",
+        b"aone",
+        b"\x02\0\0\0",
+        b"bc",
+    ];
+    let golden = golden.concat();
+    assert_eq!(&bytes[..golden.len()], golden);
+    assert!(bytes[golden.len()..].iter().all(|&byte| byte == 0));
+    assert_eq!(builder.count(), 0);
+}
+
+/// Of the bytes above and the zeros behind them; computed once, then written down.
+const GOLDEN_SUM: [u8; 4] = [218, 24, 58, 32];
