@@ -323,23 +323,25 @@ impl Target {
     }
 
     fn newest_conflict(&self, path: &Path, depth: Depth) -> Epoch {
-        let (reads, writes) = (&self.reads, &self.writes);
+        let reads = &self.reads;
+        // A write at the same epoch is in the way, too: two versions cannot have one stamp.
+        let written = |scope, place| self.writes.newest(scope, place).next();
         let listed = reads
             .newest(Scope::ObjectList, path.cont_hash)
             .max(reads.newest(Scope::ObjectScan, path.object_hash));
         match depth {
             Depth::Object => listed
                 .max(reads.newest(Scope::ObjectTree, path.object_hash))
-                .max(writes.newest(Scope::ObjectTree, path.object_hash)),
+                .max(written(Scope::ObjectTree, path.object_hash)),
             Depth::Dkey => listed
                 .max(reads.newest(Scope::DkeyList, path.object_hash))
                 .max(reads.newest(Scope::DkeyTree, path.dkey_hash))
-                .max(writes.newest(Scope::DkeyTree, path.dkey_hash)),
+                .max(written(Scope::DkeyTree, path.dkey_hash)),
             Depth::Akey => listed
                 .max(reads.newest(Scope::DkeyList, path.object_hash))
                 .max(reads.newest(Scope::AkeyList, path.dkey_hash))
                 .max(reads.newest(Scope::Akey, path.akey_hash))
-                .max(writes.newest(Scope::Akey, path.akey_hash)),
+                .max(written(Scope::Akey, path.akey_hash)),
         }
     }
 
