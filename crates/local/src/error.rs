@@ -73,7 +73,9 @@ impl fmt::Display for Error {
                 let dir = dir.display();
                 match fault {
                     RecordFault::Missing => write!(f, "{dir} is not a pool"),
-                    RecordFault::Damaged => write!(f, "the pool record in {dir} is damaged; restore it from a copy"),
+                    RecordFault::Damaged => {
+                        write!(f, "the pool record in {dir} is damaged; restore it from a copy")
+                    }
                     RecordFault::TooNew { format } => {
                         write!(f, "the pool in {dir} has format {format}; open it with a newer version")
                     }
@@ -81,7 +83,11 @@ impl fmt::Display for Error {
                 }
             }
             Self::Volatile { dir } => {
-                write!(f, "{} is in memory and lost with the power; say that the pool is volatile", dir.display())
+                write!(
+                    f,
+                    "{} is in memory and lost with the power; say that the pool is volatile",
+                    dir.display()
+                )
             }
             Self::Option { name } => write!(f, "option {name} is outside its range"),
             Self::Panicked { target } => write!(f, "target {target} could not be opened because of a defect"),

@@ -42,7 +42,11 @@ pub struct PoolOptions {
 impl Default for PoolOptions {
     fn default() -> Self {
         let TargetConfig {
-            small_value_bytes_max, log_segment_bytes, bulk_segment_bytes, checkpoint_log_bytes, ..
+            small_value_bytes_max,
+            log_segment_bytes,
+            bulk_segment_bytes,
+            checkpoint_log_bytes,
+            ..
         } = TargetConfig::default();
         Self {
             targets: 0,

@@ -1,0 +1,242 @@
+//! Transactions over several targets of one process.
+
+use crate::common::{World, begin, commit, get, get_at, make, owned_update, put};
+use dolmen_codec::Op;
+use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
+use dolmen_env::scope;
+use dolmen_types::{ContNo, Error, Head, TargetNo, TxId};
+use smallvec::smallvec;
+
+fn prepare(cont: ContNo, tx: TxId, dkey: u64, value: &[u8]) -> Op<'static> {
+    let verb = Verb::Prepare(Prepare {
+        tx,
+        epoch: tx.begin,
+        leader: TargetNo(0),
+        participants: smallvec![TargetNo(0), TargetNo(1)],
+        mutations: vec![Mutation::Update(owned_update(dkey, value))],
+    });
+    Op { token: 0, head: Head::default(), cont, verb }
+}
+
+fn decide(cont: ContNo, verb: Verb<'static>) -> Op<'static> {
+    Op { token: 0, head: Head::default(), cont, verb }
+}
+
+#[test]
+fn a_transaction_is_everywhere_or_nowhere() {
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    assert_eq!(commit(&pool, cont, tx, &[(2, 1, b"c"), (0, 1, b"a"), (1, 1, b"b")]), Ok(tx.begin));
+    for (target, value) in [(0, b"a"), (1, b"b"), (2, b"c")] {
+        assert_eq!(get(&pool, target, cont, 1).unwrap(), value);
+        assert_eq!(get_at(&pool, target, cont, 1, ReadAt::Epoch(tx.begin)).unwrap(), value);
+    }
+    assert_eq!(commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b")]), Ok(tx.begin), "sent again");
+
+    let late = begin(&pool, 1);
+    put(&pool, 1, cont, 1, b"newer").unwrap();
+    let conflict = commit(&pool, cont, late, &[(0, 1, b"x"), (1, 1, b"y"), (2, 1, b"z")]);
+    assert!(matches!(conflict, Err(Error::TxRestart { .. })), "{conflict:?}");
+    assert_eq!(get(&pool, 0, cont, 1).unwrap(), b"a");
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"newer");
+    assert_eq!(get(&pool, 2, cont, 1).unwrap(), b"c");
+    let again = begin(&pool, 1);
+    commit(&pool, cont, again, &[(0, 1, b"x"), (1, 1, b"y")]).unwrap();
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"y");
+}
+
+#[test]
+fn a_read_inside_a_transaction_refuses_an_older_write() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let old = begin(&pool, 1);
+    let new = begin(&pool, 2);
+    assert_eq!(get_at(&pool, 1, cont, 5, ReadAt::Tx(new.begin)).unwrap(), b"", "a miss counts as a read");
+    let refused = commit(&pool, cont, old, &[(0, 5, b"x"), (1, 5, b"x")]);
+    assert!(matches!(refused, Err(Error::TxRestart { .. })), "{refused:?}");
+    assert_eq!(get(&pool, 0, cont, 5).unwrap(), b"");
+}
+
+#[test]
+fn targets_without_a_part_are_neither_asked_nor_waited_for() {
+    let world = World::new();
+    let pool = world.create(4);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    world.director.take_trace();
+    world.director.hold(3);
+    commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b")]).unwrap();
+    world.director.release();
+    let trace = world.director.take_trace();
+    let expected = [(0, "tx-state"), (0, "prepare"), (1, "prepare"), (0, "commit"), (1, "commit")];
+    assert_eq!(trace, expected.map(|(target, verb)| (TargetNo(target), verb)));
+}
+
+#[test]
+fn a_commit_that_hangs_on_two_targets_blocks_no_third() {
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    world.director.hold(1);
+    scope(|scope| {
+        let hanging = scope.spawn(|| commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b")]));
+        world.director.wait_until_held(1);
+        let other = begin(&pool, 2);
+        for dkey in 0..50 {
+            put(&pool, 2, cont, dkey, b"free").unwrap();
+        }
+        commit(&pool, cont, other, &[(2, 100, b"one target")]).unwrap();
+        assert!(!hanging.is_finished());
+        world.director.release();
+        hanging.join().unwrap().unwrap();
+    });
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"b");
+}
+
+#[test]
+fn a_reader_waits_for_a_decision_and_sees_it() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    for target in [0, 1] {
+        let done = pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v"));
+        assert!(matches!(done.result, Ok(Reply::Prepared)), "{done:?}");
+    }
+    scope(|scope| {
+        let reader = scope.spawn(|| get(&pool, 1, cont, 1));
+        for target in [0, 1] {
+            pool.targets().call(TargetNo(target), decide(cont, Verb::Commit(tx))).result.unwrap();
+        }
+        assert_eq!(reader.join().unwrap().unwrap(), b"v");
+    });
+}
+
+#[test]
+fn a_participant_that_was_not_told_learns_it_from_the_leader() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    for target in [0, 1] {
+        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
+    }
+    pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"v");
+
+    let lost = begin(&pool, 1);
+    pool.targets().call(TargetNo(1), prepare(cont, lost, 2, b"never")).result.unwrap();
+    assert_eq!(get(&pool, 1, cont, 2).unwrap(), b"", "the leader never heard of it, so it is aborted");
+    let late = pool.targets().call(TargetNo(0), prepare(cont, lost, 2, b"never")).result;
+    assert!(
+        matches!(late, Err(Error::TxRestart { .. })),
+        "a prepare that comes after that is refused: {late:?}"
+    );
+}
+
+#[test]
+fn an_abandoned_transaction_is_ended_when_patience_is_spent() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    for target in [0, 1] {
+        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
+    }
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"");
+    let late = pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result;
+    assert!(matches!(late, Err(Error::NotFound)), "its coordinator learns that it is too late: {late:?}");
+}
+
+#[test]
+fn opening_settles_what_is_undecided_as_the_leader_says() {
+    for (told_leader, seen) in [(true, &b"v"[..]), (false, &b""[..])] {
+        let world = World::new();
+        let pool = world.create(2);
+        let cont = make(&pool, 1, "c").unwrap().no;
+        let tx = begin(&pool, 1);
+        for target in [0, 1] {
+            pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
+        }
+        if told_leader {
+            pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
+        }
+        let pool = world.reopen(pool);
+        world.director.take_trace();
+        assert_eq!(get(&pool, 0, cont, 1).unwrap(), seen);
+        assert_eq!(get(&pool, 1, cont, 1).unwrap(), seen);
+        let fetches = [(TargetNo(0), "fetch"), (TargetNo(1), "fetch")];
+        assert_eq!(world.director.take_trace(), fetches, "nothing is left to settle");
+    }
+}
+
+#[test]
+fn a_crash_at_any_message_leaves_all_or_nothing() {
+    let mut committed = 0;
+    for messages in 0..9 {
+        let world = World::new();
+        let pool = world.create(3);
+        let cont = make(&pool, 1, "c").unwrap().no;
+        let tx = begin(&pool, 1);
+        world.director.fail_after(Some(messages));
+        let answer = commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b"), (2, 1, b"c")]);
+        let pool = world.reopen(pool);
+        let seen: Vec<_> = (0..3).map(|target| get(&pool, target, cont, 1).unwrap()).collect();
+        let all = seen == [b"a", b"b", b"c"];
+        assert!(all || seen.iter().all(Vec::is_empty), "after {messages} messages: {seen:?}");
+        assert!(all || answer.is_err(), "acknowledged after {messages} messages");
+        committed += u32::from(all);
+    }
+    assert_eq!(committed, 4, "the leader's decision is the fifth message");
+}
+
+#[test]
+fn threads_that_move_amounts_keep_the_sum() {
+    const ACCOUNTS: u64 = 6;
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let home = |account: u64| u16::try_from(account % 3).unwrap();
+    for account in 0..ACCOUNTS {
+        put(&pool, home(account), cont, account, &100_u64.to_le_bytes()).unwrap();
+    }
+    let number = |bytes: Vec<u8>| u64::from_le_bytes(bytes.try_into().unwrap());
+    let moved = scope(|scope| {
+        let pool = &pool;
+        let mover = |client: u64| {
+            let mut rng = dolmen_env::Rng::from_seed(client);
+            let mut moved = 0;
+            for _ in 0..60 {
+                let (from, to) = (rng.below(ACCOUNTS), rng.below(ACCOUNTS));
+                if home(from) == home(to) {
+                    continue;
+                }
+                for _ in 0..50 {
+                    let tx = begin(pool, u128::from(client));
+                    let at = ReadAt::Tx(tx.begin);
+                    let (Ok(a), Ok(b)) =
+                        (get_at(pool, home(from), cont, from, at), get_at(pool, home(to), cont, to, at))
+                    else {
+                        continue;
+                    };
+                    let (a, b) = ((number(a) - 1).to_le_bytes(), (number(b) + 1).to_le_bytes());
+                    if commit(pool, cont, tx, &[(home(from), from, &a), (home(to), to, &b)]).is_ok() {
+                        moved += 1;
+                        break;
+                    }
+                }
+            }
+            moved
+        };
+        let movers: Vec<_> = (1..4).map(|client| scope.spawn(move || mover(client))).collect();
+        movers.into_iter().map(|mover| mover.join().unwrap()).sum::<u32>()
+    });
+    assert!(moved > 50, "{moved}");
+    let sum: u64 =
+        (0..ACCOUNTS).map(|account| number(get(&pool, home(account), cont, account).unwrap())).sum();
+    assert_eq!(sum, 100 * ACCOUNTS);
+}

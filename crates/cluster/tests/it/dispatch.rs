@@ -1,0 +1,167 @@
+//! Dispatch: ownership, the inbox, isolation of targets.
+
+use crate::common::{World, fetch, get, make, owned_update, put, update};
+use dolmen_codec::verb::{ReadAt, Reply, Verb};
+use dolmen_codec::{Answer, Ask, Op, Request, Transport};
+use dolmen_env::scope;
+use dolmen_types::{Cond, Error, Head, TargetNo};
+
+const THREADS: u64 = 8;
+const WRITES: u64 = 200;
+
+#[test]
+fn many_threads_on_few_targets_lose_nothing() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    scope(|scope| {
+        for thread in 0..THREADS {
+            let pool = &pool;
+            scope.spawn(move || {
+                for write in 0..WRITES {
+                    let (target, dkey) = (u16::try_from(write % 2).unwrap(), thread * WRITES + write);
+                    put(pool, target, cont, dkey, &dkey.to_le_bytes()).unwrap();
+                    assert_eq!(get(pool, target, cont, dkey).unwrap(), dkey.to_le_bytes());
+                }
+            });
+        }
+    });
+    for dkey in 0..THREADS * WRITES {
+        let target = u16::try_from(dkey % WRITES % 2).unwrap();
+        assert_eq!(get(&pool, target, cont, dkey).unwrap(), dkey.to_le_bytes());
+    }
+}
+
+#[test]
+fn work_on_one_target_never_waits_for_another() {
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    world.director.hold(0);
+    scope(|scope| {
+        let held = scope.spawn(|| put(&pool, 0, cont, 1, b"held"));
+        world.director.wait_until_held(0);
+        for dkey in 0..100 {
+            put(&pool, 1, cont, dkey, b"free").unwrap();
+            put(&pool, 2, cont, dkey, b"free").unwrap();
+            assert_eq!(get(&pool, 1, cont, dkey).unwrap(), b"free");
+        }
+        assert!(!held.is_finished());
+        world.director.release();
+        held.join().unwrap().unwrap();
+    });
+    assert_eq!(get(&pool, 0, cont, 1).unwrap(), b"held");
+}
+
+#[test]
+fn operations_that_wait_for_a_target_share_a_submit() {
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let queue = pool.open_queue().unwrap();
+    world.director.hold(0);
+    scope(|scope| {
+        let held = scope.spawn(|| put(&pool, 0, cont, 1000, b"held"));
+        world.director.wait_until_held(0);
+        world.director.take_batches();
+        for token in 0..100 {
+            let ask = Ask::Target(TargetNo(0), cont, Verb::Update(owned_update(token, b"queued")));
+            pool.submit(queue, Request { token, head: Head::default(), ask });
+        }
+        world.director.release();
+        held.join().unwrap().unwrap();
+    });
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 100 {
+        pool.poll(queue, true, &mut outcomes);
+    }
+    assert!(world.director.take_batches().contains(&(TargetNo(0), 100)), "all in one submit");
+}
+
+#[test]
+fn a_full_inbox_answers_busy_and_loses_nothing_else() {
+    const SENT: u64 = 5000;
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let queue = pool.open_queue().unwrap();
+    world.director.hold(0);
+    scope(|scope| {
+        let held = scope.spawn(|| put(&pool, 0, cont, 1, b"held"));
+        world.director.wait_until_held(0);
+        for token in 0..SENT {
+            let ask = Ask::Target(TargetNo(0), cont, fetch(token, ReadAt::Latest));
+            pool.submit(queue, Request { token, head: Head::default(), ask });
+        }
+        world.director.release();
+        held.join().unwrap().unwrap();
+    });
+    let mut outcomes = Vec::new();
+    loop {
+        let before = outcomes.len();
+        pool.poll(queue, true, &mut outcomes);
+        if outcomes.len() == before {
+            break;
+        }
+    }
+    let mut tokens: Vec<u64> = outcomes.iter().map(|outcome| outcome.token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (0..SENT).collect::<Vec<_>>(), "every request is answered once");
+    assert!(outcomes.iter().all(|outcome| outcome.buf.is_some()), "every buffer comes back");
+    let busy = outcomes.iter().filter(|outcome| matches!(outcome.result, Err(Error::Busy))).count();
+    assert_eq!(busy, 5000 - 4096);
+}
+
+#[test]
+fn a_panic_stops_one_target_and_nothing_else() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    put(&pool, 0, cont, 1, b"x").unwrap();
+    world.director.panic_on(0);
+    let broken = Error::Io { target: TargetNo(0), errno: 5 };
+    assert_eq!(put(&pool, 0, cont, 2, b"y"), Err(broken.clone()));
+    assert_eq!(get(&pool, 0, cont, 1), Err(broken), "a store that panicked is not asked again");
+    put(&pool, 1, cont, 2, b"y").unwrap();
+    assert_eq!(get(&pool, 1, cont, 2).unwrap(), b"y");
+}
+
+#[test]
+fn several_operations_go_in_one_submit_and_come_back_in_order() {
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    world.director.take_batches();
+    let values: Vec<[u8; 8]> = (0..20_u64).map(u64::to_le_bytes).collect();
+    let op = |(dkey, value)| Op {
+        token: 500 - dkey,
+        head: Head::default(),
+        cont,
+        verb: Verb::Update(update(dkey, value, Cond::NONE)),
+    };
+    let mut ops: Vec<Op<'_>> = (0..).zip(values.iter().map(|value| &value[..])).map(op).collect();
+    let mut done = Vec::new();
+    pool.targets().call_many(TargetNo(0), &mut ops, &mut done);
+    assert!(ops.is_empty());
+    assert_eq!(world.director.take_batches(), [(TargetNo(0), 20)]);
+    for (completion, dkey) in done.iter().zip(0..) {
+        assert_eq!(completion.token, 500 - dkey);
+        assert!(matches!(completion.result, Ok(Reply::Written(_))));
+        assert_eq!(get(&pool, 0, cont, dkey).unwrap(), dkey.to_le_bytes());
+    }
+}
+
+#[test]
+fn an_unknown_target_is_refused_with_its_buffer() {
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let ask = Ask::Target(TargetNo(3), cont, fetch(1, ReadAt::Latest));
+    let outcome = pool.call(Request { token: 9, head: Head::default(), ask });
+    assert!(matches!(outcome.result, Err(Error::Invalid(_))));
+    assert_eq!((outcome.token, outcome.buf.map(|buf| buf.len())), (9, Some(64)));
+    let stale = Head { map_version: 1, ..Head::default() };
+    let ask = Ask::Target(TargetNo(0), cont, fetch(1, ReadAt::Latest));
+    let answer = pool.call(Request { token: 9, head: stale, ask });
+    assert!(matches!(answer.result, Ok(Answer::Target(_))), "the current map is welcome");
+}

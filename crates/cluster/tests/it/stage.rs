@@ -1,0 +1,149 @@
+//! A store on a stage: what reaches it is written down, and it can be held, failed or made to panic.
+
+use dolmen_codec::verb::{ContVerb, Verb};
+use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_types::{Error, TargetNo};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// What a test sees and steers of all stores of a pool.
+#[derive(Default)]
+pub(crate) struct Director {
+    /// Guards everything below.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    trace: Vec<(TargetNo, &'static str)>,
+    /// Operations in each submit.
+    batches: Vec<(TargetNo, usize)>,
+    held: BTreeSet<TargetNo>,
+    /// Targets whose owner waits for being let go.
+    waiting: BTreeSet<TargetNo>,
+    panicking: BTreeSet<TargetNo>,
+    /// Operations that are still carried out; then all fail, as when the process has died.
+    left: Option<u64>,
+}
+
+impl Director {
+    /// From now on an owner of `target` that waits for a completion is held.
+    pub(crate) fn hold(&self, target: u16) {
+        self.state.lock().unwrap().held.insert(TargetNo(target));
+    }
+
+    /// Lets all targets go.
+    pub(crate) fn release(&self) {
+        self.state.lock().unwrap().held.clear();
+        self.changed.notify_all();
+    }
+
+    /// Returns when the owner of `target` is held.
+    pub(crate) fn wait_until_held(&self, target: u16) {
+        let mut state = self.state.lock().unwrap();
+        while !state.waiting.contains(&TargetNo(target)) {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+
+    pub(crate) fn panic_on(&self, target: u16) {
+        self.state.lock().unwrap().panicking.insert(TargetNo(target));
+    }
+
+    /// Only `count` more operations are carried out; `None` lifts the limit.
+    pub(crate) fn fail_after(&self, count: Option<u64>) {
+        self.state.lock().unwrap().left = count;
+    }
+
+    /// What has reached the stores since the last call.
+    pub(crate) fn take_trace(&self) -> Vec<(TargetNo, &'static str)> {
+        core::mem::take(&mut self.state.lock().unwrap().trace)
+    }
+
+    /// Targets and sizes of the submits since the last call.
+    pub(crate) fn take_batches(&self) -> Vec<(TargetNo, usize)> {
+        core::mem::take(&mut self.state.lock().unwrap().batches)
+    }
+}
+
+pub(crate) struct Staged<T> {
+    store: T,
+    no: TargetNo,
+    director: Arc<Director>,
+    failed: Vec<Completion>,
+}
+
+impl<T> Staged<T> {
+    pub(crate) fn new(no: u16, store: T, director: &Arc<Director>) -> Self {
+        Self { store, no: TargetNo(no), director: Arc::clone(director), failed: Vec::new() }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.store
+    }
+}
+
+impl<T: TargetStore> TargetStore for Staged<T> {
+    fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        let mut state = self.director.state.lock().unwrap();
+        let panics = state.panicking.contains(&self.no);
+        state.batches.push((self.no, ops.len()));
+        let mut kept = Vec::new();
+        for op in ops.drain(..) {
+            match &mut state.left {
+                Some(0) => {
+                    let result = Err(Error::Io { target: self.no, errno: 5 });
+                    self.failed.push(Completion { token: op.token, result, buf: None });
+                    continue;
+                }
+                Some(left) => *left -= 1,
+                None => {}
+            }
+            state.trace.push((self.no, name(&op.verb)));
+            kept.push(op);
+        }
+        drop(state);
+        assert!(!panics, "staged panic: expected by the test");
+        self.store.submit(&mut kept);
+    }
+
+    fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
+        let mut state = self.director.state.lock().unwrap();
+        while wait && state.held.contains(&self.no) {
+            state.waiting.insert(self.no);
+            self.director.changed.notify_all();
+            state = self.director.changed.wait(state).unwrap();
+        }
+        state.waiting.remove(&self.no);
+        if state.held.contains(&self.no) {
+            return;
+        }
+        drop(state);
+        out.append(&mut self.failed);
+        self.store.poll(wait && out.is_empty(), out);
+    }
+
+    fn step(&mut self) -> Progress {
+        self.store.step()
+    }
+}
+
+fn name(verb: &Verb<'_>) -> &'static str {
+    match verb {
+        Verb::Update(_) => "update",
+        Verb::Punch(_) => "punch",
+        Verb::Fetch(_) => "fetch",
+        Verb::List(_) => "list",
+        Verb::Query(_) => "query",
+        Verb::Prepare(_) => "prepare",
+        Verb::Commit(_) => "commit",
+        Verb::Abort(_) => "abort",
+        Verb::TxState(_) => "tx-state",
+        Verb::InDoubt => "in-doubt",
+        Verb::Cont(ContVerb::RaiseFloor(_)) => "floor",
+        Verb::Cont(ContVerb::AddSnapshot(_)) => "add-snapshot",
+        Verb::Cont(_) => "cont",
+        Verb::Space | Verb::Flush | Verb::Checkpoint | Verb::Scrub | Verb::Check => "whole-target",
+    }
+}

@@ -1,0 +1,137 @@
+//! Life of a pool's directory.
+
+use crate::common::{TempDir, ask, make_cont, open_cont, read, small, write};
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_local::{Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, list, open};
+use dolmen_types::Label;
+
+#[test]
+fn what_was_written_is_there_after_reopening() {
+    let temp = TempDir::new("reopen");
+    let dir = temp.join("tank");
+    create(&dir, &small(3)).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let cont = make_cont(&pool, "c");
+    for dkey in 0..300 {
+        write(&pool, u16::try_from(dkey % 3).unwrap(), &cont, dkey, &dkey.to_le_bytes());
+    }
+    write(&pool, 1, &cont, 1000, &vec![9; 1 << 20]);
+    pool.close().unwrap();
+
+    let pool = open(&dir, &OpenOptions { upkeep: Upkeep::Thread, ..OpenOptions::default() }).unwrap();
+    assert!(pool.recoveries().iter().all(|recovery| recovery.clean));
+    let cont = open_cont(&pool, "c");
+    for dkey in 0..300_u64 {
+        assert_eq!(read(&pool, u16::try_from(dkey % 3).unwrap(), &cont, dkey), dkey.to_le_bytes());
+    }
+    assert_eq!(read(&pool, 1, &cont, 1000), vec![9; 1 << 20]);
+    drop(pool);
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    assert!(pool.recoveries().iter().all(|recovery| recovery.clean), "dropping closes");
+    match ask(&pool, PoolVerb::Check).unwrap() {
+        PoolReply::Audits(audits) => {
+            assert!(audits.iter().all(|audit| audit.findings.is_empty()), "{audits:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pool_keeps_label_uuid_and_targets() {
+    let temp = TempDir::new("identity");
+    let label = Label::new("tank").unwrap();
+    let options = PoolOptions { label: Some(label.clone()), ..small(2) };
+    create(&temp.join("a"), &options).unwrap();
+    create(&temp.join("b"), &small(1)).unwrap();
+    std::fs::create_dir(temp.join("c")).unwrap();
+    let pools = list(temp.path()).unwrap();
+    let seen: Vec<_> = pools.iter().map(|p| (p.name.as_str(), p.label.clone(), p.targets)).collect();
+    assert_eq!(seen, [("a", Some(label.clone()), 2), ("b", None, 1)]);
+    assert_ne!(pools[0].uuid, pools[1].uuid);
+    let pool = open(&temp.join("a"), &OpenOptions::default()).unwrap();
+    match ask(&pool, PoolVerb::Query).unwrap() {
+        PoolReply::Pool(info) => {
+            assert_eq!((info.map.pool, info.label), (pools[0].uuid, Some(label)));
+            assert_eq!((info.map.targets.len(), info.space.len(), info.cont_count), (2, 2, 0));
+            assert!(info.space.iter().all(|space| space.total_bytes == (1 << 30) / 2), "{:?}", info.space);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(list(temp.path()).unwrap(), pools, "a pool in use is listed like any other");
+}
+
+#[test]
+fn bulk_data_may_live_elsewhere() {
+    let temp = TempDir::new("bulk");
+    let (dir, bulk) = (temp.join("meta"), temp.join("bulk"));
+    let options = PoolOptions { bulk_dir: Some(bulk.clone()), ..small(2) };
+    create(&dir, &options).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let cont = make_cont(&pool, "c");
+    write(&pool, 1, &cont, 5, &vec![3; 300_000]);
+    pool.close().unwrap();
+    let bulk_files = std::fs::read_dir(bulk.join("t1")).unwrap().count();
+    assert!(bulk_files > 0, "the value is in the bulk directory");
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    assert_eq!(read(&pool, 1, &open_cont(&pool, "c"), 5), vec![3; 300_000]);
+    drop(pool);
+    create(&temp.join("other"), &PoolOptions { bulk_dir: Some(temp.join("bulk2")), ..small(2) }).unwrap();
+    std::fs::copy(temp.join("bulk2").join("bulk"), bulk.join("bulk")).unwrap();
+    let refused = open(&dir, &OpenOptions::default()).unwrap_err();
+    assert!(matches!(refused, Error::Record { fault: RecordFault::Foreign, .. }), "{refused}");
+}
+
+#[test]
+fn a_pool_is_made_only_where_nothing_is() {
+    let temp = TempDir::new("occupied");
+    let dir = temp.join("p");
+    create(&dir, &small(1)).unwrap();
+    assert!(matches!(create(&dir, &small(1)), Err(Error::Device(dolmen_env::Error::Exists { .. }))));
+    open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+    destroy(&dir).unwrap();
+    assert!(!dir.exists());
+    assert!(matches!(destroy(&dir), Err(Error::Device(dolmen_env::Error::NotFound { .. }))));
+    create(&dir, &small(1)).unwrap();
+}
+
+#[test]
+fn a_failed_creation_leaves_nothing() {
+    let temp = TempDir::new("refused");
+    let dir = temp.join("p");
+    let options = PoolOptions { log_segment_bytes: 77, ..small(2) };
+    assert!(matches!(create(&dir, &options), Err(Error::Store(_))));
+    assert!(!dir.exists());
+}
+
+#[test]
+fn a_damaged_record_is_refused_and_a_removal_cut_short_goes_on() {
+    let temp = TempDir::new("damaged");
+    let dir = temp.join("p");
+    create(&dir, &small(2)).unwrap();
+    let record = std::fs::read(dir.join("pool")).unwrap();
+    let mut bad = record.clone();
+    bad[20] ^= 1;
+    std::fs::write(dir.join("pool"), &bad).unwrap();
+    let damaged = open(&dir, &OpenOptions::default()).unwrap_err();
+    assert!(matches!(damaged, Error::Record { fault: RecordFault::Damaged, .. }), "{damaged}");
+    std::fs::remove_file(dir.join("pool")).unwrap();
+    let missing = open(&dir, &OpenOptions::default()).unwrap_err();
+    assert!(matches!(missing, Error::Record { fault: RecordFault::Missing, .. }), "{missing}");
+    destroy(&dir).unwrap();
+    assert!(!dir.exists());
+}
+
+#[test]
+fn a_file_system_in_memory_has_to_be_agreed_to() {
+    let shm = std::path::Path::new("/dev/shm");
+    if !shm.is_dir() {
+        return;
+    }
+    let dir = shm.join(format!("dolmen-local-test-{}", std::process::id()));
+    let refused = create(&dir, &PoolOptions { volatile: false, ..small(1) }).unwrap_err();
+    assert!(matches!(refused, Error::Volatile { .. }), "{refused}");
+    assert!(!dir.exists());
+    create(&dir, &small(1)).unwrap();
+    open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+    destroy(&dir).unwrap();
+}
