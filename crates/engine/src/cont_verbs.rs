@@ -63,6 +63,8 @@ impl Target {
         self.make_room(64, true)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.conts.apply(cont, event);
+        // A rollback may bring back arrays of other record sizes.
+        self.store.record_sizes.clear();
         Ok((Reply::Done, Some(appended.sequence)))
     }
 

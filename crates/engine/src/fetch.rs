@@ -6,6 +6,7 @@ use crate::path::{Depth, Path};
 use crate::store::{Extent, Piece, Store, resolve};
 use crate::target::Target;
 use crate::value::with_keys;
+use dolmen_codec::version::VersionKind;
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
 use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, Recx, Stamp, limits};
 use smallvec::SmallVec;
@@ -115,10 +116,9 @@ impl Target {
     ) -> Result<FetchedIod, Error> {
         match &iod.want {
             Want::Single { room_bytes } => {
-                let Some(entry) = self.store.single(path, view, cover)? else {
+                let Some(stored) = self.store.single_stored(path, view, cover)? else {
                     return Ok(FetchedIod::default());
                 };
-                let stored = self.store.stored(&entry.place)?;
                 if stored.len() > *room_bytes {
                     return Err(Error::RecTooBig { needed_bytes: stored.len() as u64 });
                 }
@@ -134,8 +134,8 @@ impl Target {
     }
 
     fn value_size(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<FetchedIod, Error> {
-        let size_bytes = match self.store.single(path, view, cover)? {
-            Some(entry) => self.store.stored(&entry.place)?.len() as u64,
+        let size_bytes = match self.store.single_stored(path, view, cover)? {
+            Some(stored) => stored.len() as u64,
             None => self.store.first_record(path, 0, view, cover)?.map_or(0, |(_, bytes)| u64::from(bytes)),
         };
         Ok(FetchedIod { size_bytes, filled: SmallVec::new() })
@@ -150,6 +150,12 @@ impl Target {
         cover: Stamp,
         out: &mut [u8],
     ) -> Result<FetchedIod, Error> {
+        if let [recx] = wanted
+            && recx.count == 1
+            && let Some(found) = self.fetch_hot_record(path, record_bytes, *recx, view, cover, out)?
+        {
+            return Ok(found);
+        }
         let mut fetched = FetchedIod::default();
         let mut scratch = core::mem::take(&mut self.store.fetch_scratch);
         let mut base = 0usize;
@@ -183,6 +189,36 @@ impl Target {
             fetched.size_bytes = record_bytes;
         }
         Ok(fetched)
+    }
+}
+
+impl Target {
+    /// The short way to one record, of an array that is written record by record.
+    #[inline]
+    fn fetch_hot_record(
+        &mut self,
+        path: &mut Path,
+        record_bytes: u64,
+        recx: Recx,
+        view: &View,
+        cover: Stamp,
+        out: &mut [u8],
+    ) -> Result<Option<FetchedIod>, Error> {
+        let longer = |kind: &VersionKind| self.store.index.may_have(path.key.as_bytes(), *kind);
+        if !view.is_plain() || VersionKind::ARRAYS[1..].iter().any(longer) {
+            return Ok(None);
+        }
+        let Some(hit) = self.store.hot_version(path, VersionKind::Array1, recx.index) else {
+            return Ok(None);
+        };
+        let Some(stored) = hit.stored.filter(|_| hit.stamp.epoch <= view.at && hit.stamp > cover) else {
+            return Ok(None);
+        };
+        if u64::from(hit.record_bytes) != record_bytes {
+            return Err(Error::RecordSize { stored_bytes: u64::from(hit.record_bytes) });
+        }
+        self.store.read_value(&stored, 0, out).map_err(|e| in_extent(e, recx))?;
+        Ok(Some(FetchedIod { size_bytes: record_bytes, filled: smallvec::smallvec![recx] }))
     }
 }
 
@@ -251,7 +287,7 @@ impl Store {
         if !plain {
             return Ok(self.first_record(path, 0, view, cover)?.map(|(_, bytes)| bytes));
         }
-        for kind in dolmen_codec::version::VersionKind::ARRAYS {
+        for kind in VersionKind::ARRAYS {
             if !self.index.may_have(path.key.as_bytes(), kind) {
                 continue;
             }

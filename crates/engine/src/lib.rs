@@ -19,6 +19,7 @@ mod draft;
 mod epochs;
 mod error;
 mod fetch;
+mod hot;
 mod index;
 mod list;
 mod log;

@@ -126,7 +126,8 @@ fn assemble(
     let mut bulk = Bulk::new(target, config.bulk_segment_bytes);
     bulk.open(disks.bulk(), &manifest.bulk_segments)?;
     let blocks = Blocks::new(target, media, config.memory_budget_bytes / 4);
-    let store = Store::new(target, disks, log, bulk, Index::new(target), blocks);
+    let hot = crate::hot::Hot::new(config.memory_budget_bytes / 8);
+    let store = Store::new(target, disks, log, bulk, Index::new(target), blocks, hot);
     let epochs = Epochs::new(clock, manifest.ceiling);
     let creds: HashMap<_, _> = manifest.creds.iter().map(|&(number, cred)| (cred, number)).collect();
     Ok(Target::assemble(

@@ -3,14 +3,19 @@
 use crate::marks::mix;
 use crate::tree::key::{FlatKey, Mark};
 use dolmen_codec::order::{self, HashKey};
-use dolmen_types::{ContNo, Error, Invalid, KeyKind, Oid};
+use dolmen_codec::version::VersionKind;
+use dolmen_types::{ContNo, Error, Invalid, Key, KeyKind, Oid};
 
 /// The flat key of an object, dkey or akey, which can be taken back to each level above, and a hash of each
 /// level for marks.
 #[derive(Clone)]
 pub(crate) struct Path {
     pub(crate) key: FlatKey,
+    pub(crate) cont: ContNo,
     pub(crate) oid: Oid,
+    /// The keys as given; empty if only their order encodings are known.
+    raw_dkey: Key,
+    raw_akey: Key,
     pub(crate) dkey_kind: KeyKind,
     pub(crate) akey_kind: KeyKind,
     secret: HashKey,
@@ -37,7 +42,10 @@ impl Default for Path {
         let mark = key.mark();
         Self {
             key,
+            cont: ContNo::default(),
             oid: Oid::default(),
+            raw_dkey: Key::new(),
+            raw_akey: Key::new(),
             dkey_kind: KeyKind::Hashed,
             akey_kind: KeyKind::Hashed,
             secret: HashKey::default(),
@@ -63,6 +71,12 @@ fn fold(seed: u64, bytes: &[u8]) -> u64 {
     words.remainder().iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)))
 }
 
+#[inline]
+fn set_raw(raw: &mut Key, key: &[u8]) {
+    raw.clear();
+    raw.extend_from_slice(key);
+}
+
 impl Path {
     /// Starts at an object.
     ///
@@ -73,6 +87,7 @@ impl Path {
         let object_type = oid.object_type().ok_or(Invalid::ObjectId)?;
         self.dkey_kind = object_type.dkey_kind();
         self.akey_kind = object_type.akey_kind();
+        self.cont = cont;
         self.oid = oid;
         self.secret = secret;
         self.key.object(cont, oid);
@@ -90,6 +105,7 @@ impl Path {
     pub(crate) fn dkey(&mut self, dkey: &[u8]) -> Result<(), Error> {
         order::check_key(self.dkey_kind, dkey)?;
         self.key.rewind(self.object).dkey(self.dkey_kind, self.secret, dkey);
+        set_raw(&mut self.raw_dkey, dkey);
         self.mark_dkey();
         Ok(())
     }
@@ -97,6 +113,7 @@ impl Path {
     /// Goes down to a dkey in its order encoding.
     pub(crate) fn dkey_encoded(&mut self, encoded: &[u8]) {
         self.key.rewind(self.object).dkey_encoded(encoded);
+        self.raw_dkey.clear();
         self.mark_dkey();
     }
 
@@ -115,6 +132,7 @@ impl Path {
         order::check_key(self.akey_kind, akey)?;
         let start = self.key.rewind(self.dkey).as_bytes().len();
         self.key.akey(self.akey_kind, self.secret, akey);
+        set_raw(&mut self.raw_akey, akey);
         self.mark_akey(start);
         Ok(())
     }
@@ -123,12 +141,25 @@ impl Path {
     pub(crate) fn akey_encoded(&mut self, encoded: &[u8]) {
         let start = self.key.rewind(self.dkey).as_bytes().len();
         self.key.akey_encoded(encoded);
+        self.raw_akey.clear();
         self.mark_akey(start);
     }
 
     fn mark_akey(&mut self, start: usize) {
         self.akey = self.key.mark();
         self.akey_hash = fold(self.dkey_hash, &self.key.as_bytes()[start..]);
+    }
+
+    /// Dkey and akey as given, if they are known.
+    #[inline]
+    pub(crate) fn raw(&self) -> Option<(&[u8], &[u8])> {
+        (!self.raw_dkey.is_empty() && !self.raw_akey.is_empty()).then_some((&self.raw_dkey, &self.raw_akey))
+    }
+
+    /// The hash of one value or record of the akey.
+    #[inline]
+    pub(crate) fn hot_hash(&self, kind: VersionKind, index: u64) -> u64 {
+        mix(mix(self.akey_hash, kind as u64), index)
     }
 
     /// How many bytes of the key name the level.

@@ -34,7 +34,9 @@ impl Target {
             self.add_log_segment(may_use_reserve)?;
         }
         let salt = self.next_salt();
-        self.store.log.roll(&mut *self.store.disks.meta, salt)
+        self.store.log.roll(&mut *self.store.disks.meta, salt)?;
+        self.store.hot.begin_segment(self.store.log.end().segment);
+        Ok(())
     }
 
     /// Begins a fresh segment whatever room the present one has.

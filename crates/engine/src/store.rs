@@ -3,11 +3,14 @@
 use crate::bulk::Bulk;
 use crate::conts::View;
 use crate::index::{Entry, EntryPlace, Index, IndexCursor};
-use crate::log::Log;
+use crate::log::{Log, LogPlace};
 use crate::path::{Depth, Path};
 use crate::runs::Blocks;
 use crate::tree::Cursor;
-use dolmen_codec::version::{Version, VersionKind};
+use crate::value::Stored;
+use dolmen_codec::bytes::Reader;
+use dolmen_codec::log_body::WriteHead;
+use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_env::Disk;
 use dolmen_types::{Error, Recx, Stamp, TargetNo};
 use std::collections::BTreeMap;
@@ -42,10 +45,24 @@ pub(crate) struct Store {
     pub(crate) bulk: Bulk,
     pub(crate) index: Index,
     pub(crate) blocks: Blocks,
+    pub(crate) hot: crate::hot::Hot,
+    pub(crate) record_sizes: crate::hot::RecordSizes,
     pub(crate) scratch: Cursor,
     pub(crate) fetch_scratch: crate::fetch::FetchScratch,
     spare: Option<Path>,
 }
+
+/// What the short way found: a key's newest version.
+pub(crate) struct HotHit {
+    pub(crate) stamp: Stamp,
+    /// `None` for a removal or hole.
+    pub(crate) stored: Option<Stored>,
+    pub(crate) record_bytes: u32,
+}
+
+/// Bytes between the start of a `Write` body and its first version.
+#[expect(clippy::cast_possible_truncation, reason = "40")]
+pub(crate) const HEAD_BYTES: u32 = WriteHead::BYTES as u32;
 
 /// A version that takes part in an array at some epoch.
 #[derive(Clone, Debug)]
@@ -74,6 +91,7 @@ impl Store {
         bulk: Bulk,
         index: Index,
         blocks: Blocks,
+        hot: crate::hot::Hot,
     ) -> Self {
         Self {
             target,
@@ -82,6 +100,8 @@ impl Store {
             bulk,
             index,
             blocks,
+            hot,
+            record_sizes: crate::hot::RecordSizes::default(),
             scratch: Cursor::default(),
             fetch_scratch: crate::fetch::FetchScratch::default(),
             spare: None,
@@ -149,6 +169,54 @@ impl Store {
         }
         let is_data = self.version(&entry.place)?.is_data();
         Ok(is_data.then_some(entry))
+    }
+
+    /// The visible single value of an akey, ready to be read; by the short way if there is one.
+    ///
+    /// REQUIRES: the path is at the akey.
+    #[inline]
+    pub(crate) fn single_stored(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<Option<Stored>, Error> {
+        if view.is_plain()
+            && let Some(hit) = self.hot_version(path, VersionKind::Single, 0)
+            && hit.stamp.epoch <= view.at
+        {
+            return Ok(if hit.stamp > cover { hit.stored } else { None });
+        }
+        let entry = self.single(path, view, cover)?;
+        entry.map(|entry| self.stored(&entry.place)).transpose()
+    }
+
+    /// The newest version of a key, if the short way leads to it.
+    #[inline]
+    pub(crate) fn hot_version(&self, path: &Path, kind: VersionKind, index: u64) -> Option<HotHit> {
+        let (dkey, akey) = path.raw()?;
+        for place in self.hot.candidates(path.hot_hash(kind, index)) {
+            let head_at = LogPlace { offset: place.offset.checked_sub(HEAD_BYTES)?, ..place };
+            let mut reader = Reader::new(self.log.mapped(head_at)?);
+            let Some(head) = WriteHead::decode(&mut reader) else {
+                continue;
+            };
+            let Some(version) = Version::decode(&mut reader) else {
+                continue;
+            };
+            let same = head.oid == path.oid
+                && head.cont == path.cont
+                && version.kind == kind
+                && version.recx.index == index
+                && version.dkey == dkey
+                && version.akey == akey;
+            if same {
+                let stamp = Stamp { epoch: head.epoch, minor: version.minor };
+                let behind = head_at.offset.checked_add(u32::try_from(reader.position()).ok()?)?;
+                let value = match version.place {
+                    ValuePlace::Inline => ValuePlace::Log { segment: place.segment, offset: behind },
+                    other => other,
+                };
+                let stored = version.is_data().then(|| crate::value::stored(&version, value));
+                return Some(HotHit { stamp, stored, record_bytes: version.record_bytes });
+            }
+        }
+        None
     }
 
     /// An entry's version.

@@ -11,6 +11,7 @@ use crate::config::TargetConfig;
 use crate::conts::Conts;
 use crate::draft::{self, Drafts};
 use crate::epochs::Epochs;
+use crate::log::LogPlace;
 use crate::marks::Marks;
 use crate::repeats::Repeats;
 use crate::store::Store;
@@ -58,6 +59,8 @@ pub struct Target {
     pub(crate) pending: HashMap<u64, Pending>,
     pub(crate) next_io: u64,
     pub(crate) read_only: bool,
+    /// The first version of the `Write` frame just appended: the one that `hot` can lead to.
+    pub(crate) first_version: Option<LogPlace>,
     out: Vec<Completion>,
     waiting: VecDeque<Waiting>,
     flushing: Flushing,
@@ -115,6 +118,7 @@ impl Target {
             pending: HashMap::new(),
             next_io: 0,
             read_only: false,
+            first_version: None,
             out: Vec::new(),
             waiting: VecDeque::new(),
             flushing: Flushing::default(),

@@ -11,7 +11,7 @@ use crate::tx::PrepareParts;
 use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::Reply;
-use dolmen_codec::version::ValuePlace;
+use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
 use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Oid, Stamp, limits};
 use smallvec::SmallVec;
@@ -186,6 +186,7 @@ impl Target {
             }
         });
         let stamp = Stamp { epoch, minor: 0 };
+        self.first_version = Some(offset_place(appended.body, WriteHead::BYTES));
         for (draft, at) in drafts.items.iter().zip(&written) {
             let place = offset_place(appended.body, at.offset);
             self.settle_draft(&mut path, draft, &drafts.dkey, stamp, place)?;
@@ -241,6 +242,7 @@ impl Target {
             )
         })?;
         let (kind, recx, value_bytes) = (version.kind, version.recx, version.value_bytes);
+        let record_bytes = version.record_bytes;
         let prefix = path.key.mark();
         path.key.tail(kind, recx.index, stamp);
         self.store.index.insert(&path.key, prefix.len(), kind, place);
@@ -249,6 +251,7 @@ impl Target {
             self.store.index.note_hole(path.key.as_bytes());
         }
         self.mark_write(path, depth, stamp.epoch);
+        self.note_newest(path, kind, recx.index, record_bytes, value_bytes, place);
         let small = match value {
             ValuePlace::Log { segment, .. } => {
                 self.store.log.add_live(segment, value_bytes);
@@ -271,6 +274,28 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the short ways true: to the newest version of a key, and to the record size of an array.
+    #[inline]
+    fn note_newest(
+        &mut self,
+        path: &Path,
+        kind: VersionKind,
+        index: u64,
+        record_bytes: u32,
+        value_bytes: u32,
+        place: LogPlace,
+    ) {
+        let is_first = self.first_version == Some(place);
+        if matches!(kind, VersionKind::Single | VersionKind::Array1) {
+            self.store.hot.written(path.hot_hash(kind, index), is_first.then_some(place));
+        }
+        if value_bytes == 0 {
+            self.store.record_sizes.clear();
+        } else if kind.is_array() {
+            self.store.record_sizes.note(path.akey_hash, record_bytes);
+        }
     }
 
     #[inline]
@@ -388,7 +413,7 @@ impl Target {
                 return Err(Error::NotFound);
             }
         }
-        if draft.record_bytes > 0 {
+        if draft.record_bytes > 0 && self.store.record_sizes.find(path.akey_hash) != Some(draft.record_bytes) {
             let cover = self.store.cover(path, Depth::Akey, view)?;
             let stored = self.store.record_bytes(path, view, cover)?;
             if stored.is_some_and(|stored| stored != draft.record_bytes) {

@@ -1,0 +1,228 @@
+//! Hot places: where in the log the newest version of a value was written, by hash.
+//!
+//! A shortcut beside the index for the most frequent question, the latest value of one key: one look into
+//! this table and one into the log instead of a walk down a tree. It may forget anything at any time; what
+//! it finds is verified against the record in the log.
+//!
+//! Invariants: an entry for a key is its newest version: every write of a key removes what may be an older
+//! entry of it. An entry names a life of a segment, so one that points into a recycled segment finds nothing.
+
+use crate::log::LogPlace;
+use std::collections::BTreeMap;
+
+const SLOTS_PER_BUCKET: usize = 4;
+/// Index bits of the smallest table: 2^10 buckets of 32 bytes.
+const INDEX_BITS_MIN: u32 = 10;
+/// An entry is 25 bits of hash behind the first ten, 16 bits of segment life, 23 bits of offset in words.
+const TAG_BITS: u32 = 25;
+const LIFE_BITS: u32 = 16;
+const OFFSET_BITS: u32 = 23;
+/// At least these many bits of the tag must be left to tell keys of a bucket apart.
+const TAG_BITS_LEFT: u32 = 11;
+const WORD_BYTES: u32 = 8;
+
+pub(crate) struct Hot {
+    buckets: Vec<[u64; SLOTS_PER_BUCKET]>,
+    index_bits: u32,
+    index_bits_max: u32,
+    count: usize,
+    life_of: BTreeMap<u32, u64>,
+    segment_of: Vec<u32>,
+    next_life: u64,
+}
+
+const NO_SEGMENT: u32 = u32::MAX;
+
+impl Hot {
+    /// A table that grows up to `budget_bytes`.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        let mut index_bits_max = INDEX_BITS_MIN;
+        while index_bits_max < INDEX_BITS_MIN + TAG_BITS - TAG_BITS_LEFT && (64u64 << index_bits_max) <= budget_bytes {
+            index_bits_max += 1;
+        }
+        Self {
+            buckets: vec![[0; SLOTS_PER_BUCKET]; 1 << INDEX_BITS_MIN],
+            index_bits: INDEX_BITS_MIN,
+            index_bits_max,
+            count: 0,
+            life_of: BTreeMap::new(),
+            segment_of: vec![NO_SEGMENT; 1 << LIFE_BITS],
+            next_life: 1,
+        }
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        (self.buckets.len() * size_of::<[u64; SLOTS_PER_BUCKET]>() + self.segment_of.len() * 4) as u64
+    }
+
+    /// A segment begins a new life: what pointed into its last one finds nothing any more.
+    pub(crate) fn begin_segment(&mut self, segment: u32) {
+        if let Some(old) = self.life_of.remove(&segment) {
+            self.segment_of[life_slot(old)] = NO_SEGMENT;
+        }
+        if self.next_life >> LIFE_BITS > 0 {
+            // Numbers of lives are about to repeat: nothing of the earlier ones may be left.
+            self.buckets.fill([0; SLOTS_PER_BUCKET]);
+            self.segment_of.fill(NO_SEGMENT);
+            self.life_of.clear();
+            self.count = 0;
+            self.next_life = 1;
+        }
+        self.life_of.insert(segment, self.next_life);
+        self.segment_of[life_slot(self.next_life)] = segment;
+        self.next_life += 1;
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> usize {
+        usize::try_from(hash >> (64 - self.index_bits)).expect("few bits are left")
+    }
+
+    /// The bits of the tag that still tell entries of a bucket apart.
+    #[inline]
+    fn tag_mask(&self) -> u64 {
+        (1 << (TAG_BITS - (self.index_bits - INDEX_BITS_MIN))) - 1
+    }
+
+    #[inline]
+    fn tag(hash: u64) -> u64 {
+        (hash << INDEX_BITS_MIN) >> (64 - TAG_BITS)
+    }
+
+    /// Places where the newest version of the key with this hash may be.
+    #[inline]
+    pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = LogPlace> + '_ {
+        let mask = self.tag_mask();
+        let tag = Self::tag(hash) & mask;
+        let bucket = &self.buckets[self.bucket(hash)];
+        bucket.iter().filter(move |&&entry| entry != 0 && (entry >> (LIFE_BITS + OFFSET_BITS)) & mask == tag).filter_map(
+            |&entry| {
+                let life = (entry >> OFFSET_BITS) & ((1 << LIFE_BITS) - 1);
+                let segment = self.segment_of[life_slot(life)];
+                let words = u32::try_from(entry & ((1 << OFFSET_BITS) - 1)).expect("23 bits");
+                (segment != NO_SEGMENT).then_some(LogPlace { segment, offset: words * WORD_BYTES })
+            },
+        )
+    }
+
+    /// A key has a new version; `place` if it can be found again through this table.
+    #[inline]
+    pub(crate) fn written(&mut self, hash: u64, place: Option<LogPlace>) {
+        let mask = self.tag_mask();
+        let tag = Self::tag(hash) & mask;
+        let index = self.bucket(hash);
+        let mut removed = 0;
+        let mut vacant = None;
+        for (number, entry) in self.buckets[index].iter_mut().enumerate() {
+            if *entry != 0 && (*entry >> (LIFE_BITS + OFFSET_BITS)) & mask == tag {
+                *entry = 0;
+                removed += 1;
+            }
+            if *entry == 0 {
+                vacant = Some(number);
+            }
+        }
+        self.count -= removed;
+        let Some(entry) = place.and_then(|place| self.entry(hash, place)) else {
+            return;
+        };
+        let victim = usize::try_from(tag & 3).expect("two bits");
+        let slot = &mut self.buckets[index][vacant.unwrap_or(victim)];
+        self.count += usize::from(*slot == 0);
+        *slot = entry;
+        if self.count * 4 > self.buckets.len() * SLOTS_PER_BUCKET * 3 && self.index_bits < self.index_bits_max {
+            self.grow();
+        }
+    }
+
+    fn entry(&self, hash: u64, place: LogPlace) -> Option<u64> {
+        let life = self.life_of.get(&place.segment)?;
+        if !place.offset.is_multiple_of(WORD_BYTES) || place.offset / WORD_BYTES >= 1 << OFFSET_BITS {
+            return None;
+        }
+        Some((Self::tag(hash) << (LIFE_BITS + OFFSET_BITS)) | (life << OFFSET_BITS) | u64::from(place.offset / WORD_BYTES))
+    }
+
+    /// Doubles the table: the first bit of the tag in use becomes the last bit of the index.
+    fn grow(&mut self) {
+        let bit = LIFE_BITS + OFFSET_BITS + TAG_BITS - (self.index_bits - INDEX_BITS_MIN) - 1;
+        let mut grown = vec![[0; SLOTS_PER_BUCKET]; self.buckets.len() * 2];
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            for (slot, &entry) in bucket.iter().enumerate().filter(|(_, entry)| **entry != 0) {
+                let half = usize::try_from(entry >> bit & 1).expect("one bit");
+                grown[index * 2 + half][slot] = entry;
+            }
+        }
+        self.buckets = grown;
+        self.index_bits += 1;
+    }
+}
+
+fn life_slot(life: u64) -> usize {
+    usize::try_from(life & ((1 << LIFE_BITS) - 1)).expect("16 bits")
+}
+
+/// Arrays whose record size was looked at lately.
+///
+/// Invariants: an array in the table has visible data of that record size, or had when it was noted and
+/// nothing has been removed since: whatever removes data clears the table.
+pub(crate) struct RecordSizes {
+    slots: Box<[(u64, u32)]>,
+}
+
+/// Arrays that one stream of small writes goes back and forth between.
+const RECORD_SIZE_SLOTS: usize = 1 << 13;
+
+impl Default for RecordSizes {
+    fn default() -> Self {
+        Self { slots: vec![(0, 0); RECORD_SIZE_SLOTS].into_boxed_slice() }
+    }
+}
+
+impl RecordSizes {
+    #[inline]
+    fn slot(akey_hash: u64) -> usize {
+        usize::try_from(akey_hash >> (64 - RECORD_SIZE_SLOTS.trailing_zeros())).expect("few bits are left")
+    }
+
+    /// The record size of an array, if it is known.
+    #[inline]
+    pub(crate) fn find(&self, akey_hash: u64) -> Option<u32> {
+        let (hash, bytes) = self.slots[Self::slot(akey_hash)];
+        (hash == akey_hash && bytes > 0).then_some(bytes)
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, akey_hash: u64, record_bytes: u32) {
+        self.slots[Self::slot(akey_hash)] = (akey_hash, record_bytes);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.slots.fill((0, 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marks::mix;
+
+    #[test]
+    fn an_entry_is_found_until_its_key_is_written_again_or_its_segment_recycled() {
+        let mut hot = Hot::new(1 << 20);
+        hot.begin_segment(3);
+        let count = 20_000u32;
+        for number in 0..count {
+            hot.written(mix(1, u64::from(number)), Some(LogPlace { segment: 3, offset: number * 8 }));
+        }
+        let finds = |hot: &Hot, number: u32| {
+            hot.candidates(mix(1, u64::from(number))).any(|place| place.offset == number * 8)
+        };
+        let found = (0..count).filter(|&number| finds(&hot, number)).count();
+        assert!(found > 19_000, "{found}");
+        hot.written(mix(1, 7), None);
+        assert!(!finds(&hot, 7));
+        hot.begin_segment(3);
+        assert!((0..count).all(|number| !finds(&hot, number)));
+    }
+}
