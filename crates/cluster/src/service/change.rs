@@ -322,7 +322,8 @@ fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -
         Intent::AddSnapshot(epoch) => on_all(targets, no, &ContVerb::AddSnapshot(epoch))?,
         Intent::RemoveSnapshot(epoch) => on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?,
         Intent::Rollback { to, at } => {
-            on_all(targets, no, &ContVerb::RaiseFloor(at))?;
+            // One above the rollback, so that the latest epoch of a target that writes nothing is after it.
+            on_all(targets, no, &ContVerb::RaiseFloor(at.next()))?;
             on_all(targets, no, &ContVerb::Rollback { to, at })?;
         }
     }

@@ -1,1 +1,297 @@
+//! The service: containers and all that belongs to them.
 
+use crate::common::{Store, World, ask, by_label, epoch, get, get_at, label, make, make_with, put};
+use dolmen_cluster::Pool;
+use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::verb::{ContVerb, ReadAt, Verb};
+use dolmen_codec::{Ask, Request, Transport};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Props, TargetNo, Uuid};
+
+fn info(pool: &Pool<Store>, no: ContNo) -> ContInfo {
+    match ask(pool, PoolVerb::ContQuery(no)) {
+        Ok(PoolReply::ContInfo(info)) => *info,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn snapshots(pool: &Pool<Store>, no: ContNo) -> Vec<Snapshot> {
+    match ask(pool, PoolVerb::SnapList(no)) {
+        Ok(PoolReply::Snapshots(list)) => list,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn labels(pool: &Pool<Store>) -> Vec<String> {
+    match ask(pool, PoolVerb::ContList) {
+        Ok(PoolReply::Conts(list)) => list.iter().map(|c| c.label.as_ref().unwrap().to_string()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn oids(pool: &Pool<Store>, no: ContNo, count: u64) -> Result<u64, Error> {
+    match ask(pool, PoolVerb::AllocOids(no, count))? {
+        PoolReply::Oids(first) => Ok(first),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
+    let world = World::new();
+    let pool = world.create(2);
+    let first = make(&pool, 1, "a").unwrap();
+    assert_eq!(make(&pool, 1, "b").unwrap_err(), Error::Exists);
+    assert_eq!(make(&pool, 2, "a").unwrap_err(), Error::Exists);
+    let second = make(&pool, 2, "b").unwrap();
+    assert_ne!(first.hash_key, second.hash_key);
+    assert_eq!(labels(&pool), ["a", "b"]);
+
+    let opened = ask(&pool, PoolVerb::ContOpen(ContName::Uuid(Uuid::from_u128(1)))).unwrap();
+    assert!(matches!(opened, PoolReply::Cont(handle) if handle == first));
+    assert_eq!(info(&pool, first.no).handles, 1);
+    assert_eq!(ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap_err(), Error::NotEmpty);
+    ask(&pool, PoolVerb::ContClose(first.no)).unwrap();
+    assert_eq!(ask(&pool, PoolVerb::ContClose(first.no)).unwrap_err(), Invalid::Argument.into());
+    ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap();
+    assert_eq!(labels(&pool), ["b"]);
+    assert_eq!(ask(&pool, PoolVerb::ContOpen(by_label("a"))).unwrap_err(), Error::NotFound);
+    assert_eq!(put(&pool, 0, first.no, 1, b"x"), Err(Error::NoContainer));
+
+    ask(&pool, PoolVerb::ContOpen(by_label("b"))).unwrap();
+    ask(&pool, PoolVerb::ContDestroy(by_label("b"), true)).unwrap();
+    ask(&pool, PoolVerb::ContClose(second.no)).unwrap();
+    let again = make(&pool, 1, "a").unwrap();
+    assert!(again.no > second.no, "numbers are not used twice");
+}
+
+#[test]
+fn properties_are_kept_renamed_and_refused() {
+    let world = World::new();
+    let pool = world.create(2);
+    let props = Props::from([
+        (PropId::CO_LAYOUT_TYPE, PropValue::Number(1)),
+        (PropId::CO_DURABILITY, PropValue::Number(1)),
+        (PropId::CO_ROOTS, PropValue::Bytes(vec![7; 64])),
+    ]);
+    let cont = make_with(&pool, 1, "a", props).unwrap();
+    assert_eq!(cont.props[&PropId::CO_LAYOUT_TYPE], PropValue::Number(1));
+    assert_eq!(cont.props[&PropId::CO_LABEL], PropValue::Text("a".to_owned()));
+    assert_eq!(cont.props[&PropId::CO_OWNER], PropValue::Text("0@".to_owned()));
+    make(&pool, 2, "taken").unwrap();
+
+    let rename = |to: &str| Props::from([(PropId::CO_LABEL, PropValue::Text(to.to_owned()))]);
+    assert_eq!(ask(&pool, PoolVerb::ContSetProps(cont.no, rename("taken"))).unwrap_err(), Error::Exists);
+    assert_eq!(
+        ask(&pool, PoolVerb::ContSetProps(cont.no, rename("a b"))).unwrap_err(),
+        Invalid::Label.into()
+    );
+    ask(&pool, PoolVerb::ContSetProps(cont.no, rename("b"))).unwrap();
+    let fixed = Props::from([(PropId::CO_DURABILITY, PropValue::Number(0))]);
+    let refused = ask(&pool, PoolVerb::ContSetProps(cont.no, fixed)).unwrap_err();
+    assert_eq!(refused, Invalid::Property.into());
+    assert_eq!(ask(&pool, PoolVerb::ContOpen(by_label("a"))).unwrap_err(), Error::NotFound);
+    ask(&pool, PoolVerb::ContOpen(by_label("b"))).unwrap();
+
+    let some = ask(&pool, PoolVerb::ContProps(cont.no, vec![PropId::CO_ROOTS, PropId::CO_CSUM])).unwrap();
+    let expected = Props::from([
+        (PropId::CO_ROOTS, PropValue::Bytes(vec![7; 64])),
+        (PropId::CO_CSUM, PropValue::Number(0)),
+    ]);
+    assert!(matches!(some, PoolReply::Props(props) if props == expected));
+    let unknown = ask(&pool, PoolVerb::ContProps(cont.no, vec![PropId(99)])).unwrap_err();
+    assert_eq!(unknown, Invalid::Property.into());
+
+    let by_prop = PoolVerb::ContCreate { uuid: Uuid::from_u128(3), label: None, props: rename("c") };
+    assert!(matches!(ask(&pool, by_prop), Ok(PoolReply::Cont(cont)) if cont.label == Some(label("c"))));
+    let nil = PoolVerb::ContCreate { uuid: Uuid::nil(), label: None, props: Props::new() };
+    assert_eq!(ask(&pool, nil).unwrap_err(), Invalid::Argument.into());
+}
+
+#[test]
+fn attributes_of_pool_and_container_are_apart() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    let set = |whose, name: &str, value: &[u8]| {
+        ask(&pool, PoolVerb::SetAttrs(whose, vec![(name.to_owned(), value.to_vec())]))
+    };
+    let read = |pool: &Pool<Store>, whose, name: &str| match ask(pool, PoolVerb::Attr(whose, name.to_owned()))
+    {
+        Ok(PoolReply::Attr(value)) => Ok(value),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error),
+    };
+    set(Some(no), "k", b"container").unwrap();
+    set(Some(no), "empty", b"").unwrap();
+    set(None, "k", b"pool").unwrap();
+    let large = vec![5; 100_000];
+    set(None, "large", &large).unwrap();
+    assert_eq!(read(&pool, Some(no), "k").unwrap(), b"container");
+    assert_eq!(read(&pool, Some(no), "empty").unwrap(), b"");
+    assert_eq!(read(&pool, None, "k").unwrap(), b"pool");
+    assert_eq!(read(&pool, None, "none").unwrap_err(), Error::NotFound);
+    assert_eq!(set(None, "", b"x").unwrap_err(), Invalid::Name.into());
+    assert_eq!(set(None, &"n".repeat(512), b"x").unwrap_err(), Invalid::Name.into());
+    assert_eq!(set(Some(ContNo(9)), "k", b"x").unwrap_err(), Error::NoContainer);
+
+    let pool = world.reopen(pool);
+    let names = ask(&pool, PoolVerb::AttrNames(Some(no))).unwrap();
+    assert!(matches!(names, PoolReply::AttrNames(names) if names == ["empty", "k"]));
+    assert_eq!(read(&pool, None, "large").unwrap(), large);
+    ask(&pool, PoolVerb::RemoveAttrs(None, vec!["k".to_owned()])).unwrap();
+    let gone = ask(&pool, PoolVerb::RemoveAttrs(None, vec!["k".to_owned()])).unwrap_err();
+    assert_eq!(gone, Error::NotFound);
+    let pool = world.reopen(pool);
+    assert_eq!(read(&pool, None, "k").unwrap_err(), Error::NotFound);
+    assert_eq!(read(&pool, Some(no), "k").unwrap(), b"container");
+}
+
+#[test]
+fn a_snapshot_shows_one_moment_on_all_targets() {
+    let world = World::new();
+    let pool = world.create(3);
+    let no = make(&pool, 1, "a").unwrap().no;
+    for target in 0..3 {
+        put(&pool, target, no, 1, b"old").unwrap();
+    }
+    let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, Some("daily".to_owned()))));
+    for target in 0..3 {
+        assert!(put(&pool, target, no, 1, b"new").unwrap() > snap);
+    }
+    ask(&pool, PoolVerb::Aggregate(no, Epoch::ZERO)).unwrap();
+    for target in 0..3 {
+        assert_eq!(get_at(&pool, target, no, 1, ReadAt::Epoch(snap)).unwrap(), b"old");
+        assert_eq!(get(&pool, target, no, 1).unwrap(), b"new");
+    }
+    let taken = ask(&pool, PoolVerb::SnapCreate(no, Some("daily".to_owned()))).unwrap_err();
+    assert_eq!(taken, Error::Exists);
+    let unnamed = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
+    let pool = world.reopen(pool);
+    let expected =
+        [Snapshot { epoch: snap, name: Some("daily".to_owned()) }, Snapshot { epoch: unnamed, name: None }];
+    assert_eq!(snapshots(&pool, no), expected);
+    let about = info(&pool, no);
+    assert_eq!((about.snapshots, about.last_snapshot), (2, unnamed));
+    assert!(about.usage.versions >= 6, "{about:?}");
+    ask(&pool, PoolVerb::SnapDestroy(no, snap)).unwrap();
+    assert_eq!(ask(&pool, PoolVerb::SnapDestroy(no, snap)).unwrap_err(), Error::NotFound);
+    assert_eq!(snapshots(&pool, no).len(), 1);
+}
+
+#[test]
+fn a_rollback_returns_all_targets_to_a_snapshot() {
+    let world = World::new();
+    let pool = world.create(3);
+    let no = make(&pool, 1, "a").unwrap().no;
+    for target in 0..3 {
+        put(&pool, target, no, 1, b"old").unwrap();
+    }
+    let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
+    for target in 0..3 {
+        put(&pool, target, no, 1, b"new").unwrap();
+        put(&pool, target, no, 2, b"added").unwrap();
+    }
+    let unknown = ask(&pool, PoolVerb::Rollback(no, Epoch(5))).unwrap_err();
+    assert_eq!(unknown, Error::NotFound);
+    let at = epoch(ask(&pool, PoolVerb::Rollback(no, snap)));
+    let pool = world.reopen(pool);
+    for target in 0..3 {
+        assert_eq!(get(&pool, target, no, 1).unwrap(), b"old");
+        assert_eq!(get(&pool, target, no, 2).unwrap(), b"");
+        assert!(put(&pool, target, no, 2, b"after").unwrap() > at);
+        assert_eq!(get(&pool, target, no, 2).unwrap(), b"after");
+    }
+}
+
+#[test]
+fn object_numbers_are_never_given_twice() {
+    let world = World::new();
+    let pool = world.create(1);
+    let no = make(&pool, 1, "a").unwrap().no;
+    assert_eq!(oids(&pool, no, 10), Ok(1));
+    assert_eq!(oids(&pool, no, 1), Ok(11));
+    assert_eq!(oids(&pool, no, 1 << 20), Ok(12));
+    assert_eq!(oids(&pool, no, 0), Err(Invalid::Count.into()));
+    assert_eq!(oids(&pool, no, u64::MAX), Err(Invalid::Count.into()));
+    let pool = world.reopen(pool);
+    let first = oids(&pool, no, 1).unwrap();
+    assert!(first >= 12 + (1 << 20), "{first}");
+    assert_eq!(oids(&pool, no, 1), Ok(first + 1));
+}
+
+#[test]
+fn reopened_state_is_exact() {
+    let world = World::new();
+    let pool = world.create(2);
+    let a = make(&pool, 1, "a").unwrap();
+    make_with(&pool, 2, "b", Props::from([(PropId::CO_LAYOUT_TYPE, PropValue::Number(1))])).unwrap();
+    make(&pool, 3, "gone").unwrap();
+    ask(&pool, PoolVerb::ContDestroy(by_label("gone"), false)).unwrap();
+    ask(&pool, PoolVerb::SnapCreate(a.no, Some("s".to_owned()))).unwrap();
+    ask(&pool, PoolVerb::SetAttrs(Some(a.no), vec![("k".to_owned(), b"v".to_vec())])).unwrap();
+    let listed = |pool: &Pool<Store>| match ask(pool, PoolVerb::ContList) {
+        Ok(PoolReply::Conts(list)) => list,
+        other => panic!("{other:?}"),
+    };
+    let (before, snaps) = (listed(&pool), snapshots(&pool, a.no));
+    let pool = world.reopen(pool);
+    assert_eq!(listed(&pool), before);
+    assert_eq!(snapshots(&pool, a.no), snaps);
+    assert_eq!(info(&pool, a.no).handles, 0, "handles end with the process that held them");
+    let fourth = make(&pool, 4, "d").unwrap();
+    assert!(before.iter().all(|cont| cont.no < fourth.no));
+}
+
+#[test]
+fn the_clock_never_goes_back() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    world.clock.advance(3_600_000_000_000);
+    put(&pool, 0, no, 1, b"x").unwrap();
+    let written = put(&pool, 1, no, 1, b"x").unwrap();
+    let begun = epoch(ask(&pool, PoolVerb::TxBegin));
+    assert!(begun > written);
+    world.clock.step_to(1_767_225_600_000_000_000);
+    let pool = world.reopen(pool);
+    let again = epoch(ask(&pool, PoolVerb::TxBegin));
+    assert!(again > begun && again > written);
+    let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
+    assert_eq!(get_at(&pool, 1, no, 1, ReadAt::Epoch(snap)).unwrap(), b"x");
+}
+
+#[test]
+fn the_whole_pool_can_be_asked() {
+    let world = World::new();
+    let pool = world.create(3);
+    let no = make(&pool, 1, "a").unwrap().no;
+    put(&pool, 2, no, 1, b"x").unwrap();
+    match ask(&pool, PoolVerb::Query).unwrap() {
+        PoolReply::Pool(info) => assert_eq!((info.space.len(), info.cont_count), (3, 1)),
+        other => panic!("{other:?}"),
+    }
+    match ask(&pool, PoolVerb::Check).unwrap() {
+        PoolReply::Audits(audits) => {
+            assert_eq!(audits.len(), 3);
+            assert!(audits.iter().all(|audit| audit.findings.is_empty()), "{audits:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(info(&pool, no).usage.versions, 1);
+    let late = Head { deadline_ns: 1, ..Head::default() };
+    let request = Request { token: 1, head: late, ask: Ask::Pool(PoolVerb::Query) };
+    assert!(matches!(pool.call(request).result, Err(Error::TimedOut)));
+}
+
+#[test]
+fn clients_do_not_reach_behind_the_service() {
+    let world = World::new();
+    let pool = world.create(1);
+    let no = make(&pool, 1, "a").unwrap().no;
+    assert_eq!(put(&pool, 0, ContNo::SYSTEM, 1, b"x"), Err(Error::NoPermission));
+    assert_eq!(get(&pool, 0, ContNo::SYSTEM, 1), Err(Error::NoPermission));
+    let behind = Ask::Target(TargetNo(0), no, Verb::Cont(ContVerb::Destroy));
+    let answer = pool.call(Request { token: 1, head: Head::default(), ask: behind });
+    assert!(matches!(answer.result, Err(Error::NoPermission)));
+    put(&pool, 0, no, 1, b"x").unwrap();
+}
