@@ -145,6 +145,27 @@ impl RealDisk {
         })
     }
 
+    fn create_preallocated(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        let failed = |errno| Error::from_errno(Op::Create, name, 0, errno).needing(len_bytes);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let access = Mode::RUSR | Mode::WUSR;
+        let buffered = openat(&self.dir, name, flags, access).map_err(failed)?;
+        let filled = self.admit(name, buffered).and_then(|mut file| {
+            preallocate(&file.handle, len_bytes).map_err(failed)?;
+            file.len = len_bytes;
+            Ok(file)
+        });
+        match filled {
+            Ok(file) => Ok(self.files.insert(file)),
+            Err(error) => {
+                // Ignored: the create has failed already, and a file that cannot be removed is reported by
+                // the next create of the same name.
+                let _removed = unlinkat(&self.dir, name, AtFlags::empty());
+                Err(error)
+            }
+        }
+    }
+
     /// Runs one operation on this thread.
     fn run(&mut self, ticket: Ticket) {
         let Ticket { token, handle, offset, op } = ticket;
@@ -264,25 +285,12 @@ impl Disk for RealDisk {
     }
 
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
-        checked_name(name)?;
-        let failed = |errno| Error::from_errno(Op::Create, name, 0, errno).needing(len_bytes);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let access = Mode::RUSR | Mode::WUSR;
-        let buffered = openat(&self.dir, name, flags, access).map_err(failed)?;
-        let filled = self.admit(name, buffered).and_then(|mut file| {
-            preallocate(&file.handle, len_bytes).map_err(failed)?;
-            file.len = len_bytes;
-            Ok(file)
-        });
-        match filled {
-            Ok(file) => Ok(self.files.insert(file)),
-            Err(error) => {
-                // Ignored: the create has failed already, and a file that cannot be removed is reported by
-                // the next create of the same name.
-                let _removed = unlinkat(&self.dir, name, AtFlags::empty());
-                Err(error)
-            }
+        // Some file systems hand out all they have before they find that it is not enough, and everybody
+        // on the device would feel that.
+        if len_bytes > self.space()?.free_bytes {
+            return Err(Error::NoSpace { name: name.to_owned(), needed_bytes: len_bytes });
         }
+        self.create_preallocated(checked_name(name)?, len_bytes)
     }
 
     fn open(&mut self, name: &str) -> Result<FileId> {
@@ -402,5 +410,23 @@ impl Disk for RealDisk {
             fstatvfs(&self.dir).map_err(|errno| Error::from_errno(Op::Stat, &self.dir_name, 0, errno))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_fit_leaves_no_trace() {
+        let dir = Path::new("/dev/shm").join(format!("dolmen-env-full-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let mut disk = RealDisk::open(&dir).unwrap();
+        let full = |name: &str| Error::NoSpace { name: name.to_owned(), needed_bytes: 1 << 50 };
+        // The system's own refusal, and the one that saves it the attempt.
+        assert_eq!(disk.create_preallocated("late", 1 << 50), Err(full("late")));
+        assert_eq!(disk.create("early", 1 << 50), Err(full("early")));
+        assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+        std::fs::remove_dir(&dir).unwrap();
     }
 }

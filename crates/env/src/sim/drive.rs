@@ -133,7 +133,7 @@ impl SimDrive {
     /// A device that holds `files`, all durable.
     #[must_use]
     pub fn with_files(config: SimConfig, power: &SimPower, files: &SimFiles) -> Self {
-        let state = Arc::new(Mutex::new(DriveState::holding(config.seed, files)));
+        let state = Arc::new(Mutex::new(DriveState::holding(config.seed, files, 1)));
         Self { state, power: power.clone(), config }
     }
 
@@ -202,7 +202,8 @@ impl SimDrive {
 
     /// Puts `files` in place of all contents, durable. Open files lose their ids.
     pub fn restore(&self, files: &SimFiles) {
-        *self.lock() = DriveState::holding(self.config.seed, files);
+        let mut state = self.lock();
+        *state = DriveState::holding(self.config.seed, files, state.next_inode);
     }
 
     /// Flips one bit of a file, on the medium and as read. A region mapped before keeps its copy.
@@ -332,14 +333,15 @@ impl Write {
 }
 
 impl DriveState {
-    fn holding(seed: u64, files: &SimFiles) -> Self {
+    /// Inode numbers below `first_inode` are stale for ever.
+    fn holding(seed: u64, files: &SimFiles, first_inode: u64) -> Self {
         let mut state = Self {
             inodes: BTreeMap::new(),
             live_names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             unsynced: Vec::new(),
             in_flight: BTreeMap::new(),
-            next_inode: 1,
+            next_inode: first_inode,
             next_order: 0,
             next_flight: 0,
             rng: Rng::from_seed(seed),
