@@ -85,12 +85,19 @@ impl<T: TargetStore> Owned<T> {
         let note = Note::of(&op.verb);
         self.fence.before(note);
         op.token = OWN;
+        let mut ops = recycled(core::mem::take(&mut self.ops));
+        ops.push(op);
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            self.submit_one(op);
-            self.poll_for_own(shared)
+            self.store.submit(&mut ops);
+            self.store.poll(true, &mut self.done);
         }));
-        let Ok(mut completion) = ran else {
+        self.ops = recycled(ops);
+        if ran.is_err() {
             self.stop();
+        }
+        let alone = self.done.len() == 1 && self.done[0].token == OWN;
+        let own = if alone { self.done.pop() } else { self.poll_for_own(shared) };
+        let Some(mut completion) = own else {
             return Completion { token, result: Err(self.broken()), buf: None };
         };
         completion.token = token;
@@ -223,31 +230,26 @@ impl<T: TargetStore> Owned<T> {
         }
     }
 
-    #[inline]
-    fn submit_one(&mut self, op: Op<'_>) {
-        let mut ops = recycled(core::mem::take(&mut self.ops));
-        ops.push(op);
-        self.store.submit(&mut ops);
-        self.ops = recycled(ops);
-    }
-
-    #[inline]
-    fn poll_for_own(&mut self, shared: &Shared) -> Completion {
-        loop {
-            self.store.poll(true, &mut self.done);
-            match self.done.pop() {
-                Some(completion) if self.done.is_empty() && completion.token == OWN => return completion,
-                Some(completion) => self.done.push(completion),
-                None => panic!("a store that has operations under way finishes one"),
-            }
-            if let Some(at) = self.done.iter().position(|c| c.token == OWN) {
+    /// Delivers what is finished and polls on until the owner's operation is; `None` once the target has stopped.
+    #[cold]
+    fn poll_for_own(&mut self, shared: &Shared) -> Option<Completion> {
+        while !self.stopped {
+            if let Some(at) = self.done.iter().position(|completion| completion.token == OWN) {
                 let own = self.done.swap_remove(at);
                 self.deliver_done(shared);
-                return own;
+                return Some(own);
             }
             self.deliver_done(shared);
             self.take_in(shared);
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                self.store.poll(true, &mut self.done);
+                assert!(!self.done.is_empty(), "a store that has operations under way finishes one");
+            }));
+            if polled.is_err() {
+                self.stop();
+            }
         }
+        None
     }
 
     fn collect_own(&mut self, shared: &Shared, mut left: usize, out: &mut [Completion]) {
