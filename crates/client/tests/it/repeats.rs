@@ -1,0 +1,86 @@
+//! Repeated requests: stale maps, undecided transactions, ids, deadlines.
+
+use crate::objects::object;
+use crate::testpool::{START_NS, TestPool, new_container, open};
+use dolmen_client::{At, Credentials, Epoch, Error, IoBuf, ObjectType, Options, Pool};
+use dolmen_types::TxId;
+use std::sync::Arc;
+
+#[test]
+fn a_stale_map_is_fetched_anew_and_the_request_repeated() {
+    let (served, pool, cont) = open(2);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    served.with(|state| state.map_version = 9);
+    object.put(At::Latest, b"d", b"a", b"v").unwrap();
+    let mut buf = IoBuf::default();
+    assert_eq!(object.get(At::Latest, b"d", b"a", &mut buf), Ok(Some(1)));
+    assert_eq!(pool.query().unwrap().map.version, 9);
+    let heads = served.with(|state| state.heads.clone());
+    let writes: Vec<_> = heads.iter().filter(|h| h.id.sequence != 0).map(|h| h.id).collect();
+    // Create, open, an id range, and the update twice under one id.
+    assert_eq!(writes[writes.len() - 1], writes[writes.len() - 2]);
+    assert_eq!(heads.last().unwrap().map_version, 9);
+}
+
+#[test]
+fn a_map_that_stays_stale_is_an_error_after_a_while() {
+    let (served, _, cont) = open(2);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    served.fail_next((0..20).map(|_| Error::StaleMap { version: 1 }));
+    assert_eq!(object.put(At::Latest, b"d", b"a", b"v"), Err(Error::StaleMap { version: 1 }));
+}
+
+#[test]
+fn an_undecided_transaction_is_waited_for() {
+    let (served, _, cont) = open(1);
+    let object = object(&cont, ObjectType::MultiHashed, "S1");
+    let tx = TxId { client: 1, begin: Epoch(2) };
+    served.fail_next((0..10).map(|_| Error::InDoubt { tx }));
+    assert!(object.put(At::Latest, b"d", b"a", b"v").is_ok());
+    served.fail_next((0..1000).map(|_| Error::InDoubt { tx }));
+    assert_eq!(object.put(At::Latest, b"d", b"a", b"v"), Err(Error::InDoubt { tx }));
+}
+
+#[test]
+fn a_fetch_gives_its_buffer_back_when_it_fails() {
+    let (served, _, cont) = open(1);
+    let object = object(&cont, ObjectType::MultiHashed, "S1");
+    let mut buf = IoBuf::copy_of(b"mine");
+    served.fail_next([Error::Busy]);
+    let read = object.read(At::Latest, b"d", b"a", 1, dolmen_client::Recx::new(0, 4), &mut buf);
+    assert_eq!((read, &buf[..]), (Err(Error::Busy), &b"mine"[..]));
+}
+
+#[test]
+fn every_request_carries_who_asks_and_until_when() {
+    let served = TestPool::new(1);
+    let cred = Credentials { uid: 5, gid: 6, project: 7 };
+    let mut options = Options::new(cred).unwrap();
+    options.clock = Arc::new(served.with(|state| state.clock.clone()));
+    (options.job, options.tenant, options.timeout_ns) = (77, 8, 1_000_000_000);
+    let pool = Pool::connect_with(Arc::<TestPool>::clone(&served), options).unwrap();
+    let cont = new_container(&pool);
+    object(&cont, ObjectType::MultiHashed, "S1").put(At::Latest, b"d", b"a", b"v").unwrap();
+    let heads = served.with(|state| state.heads.clone());
+    assert!(heads.len() > 3);
+    for head in heads {
+        assert_eq!((head.cred, head.job, head.tenant), (cred, 77, 8));
+        assert!(head.deadline_ns > START_NS + 900_000_000);
+    }
+}
+
+#[test]
+fn mutations_have_ids_of_their_own() {
+    let (served, _, cont) = open(1);
+    let object = object(&cont, ObjectType::MultiHashed, "S1");
+    for n in 0..50_u8 {
+        object.put(At::Latest, &[1, n], b"a", b"v").unwrap();
+    }
+    let mut ids: Vec<_> = served.with(|state| state.heads.iter().map(|h| h.id).collect());
+    ids.retain(|id| id.sequence != 0);
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    assert!(count >= 50);
+}

@@ -1,0 +1,165 @@
+//! Transactions: atomic over targets, conflicts, repeats, ends.
+
+use crate::objects::object;
+use crate::testpool::{new_container, open};
+use dolmen_client::{At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectType, Tx};
+
+fn number(object: &Object, at: At<'_>, dkey: &[u8]) -> Result<u64, Error> {
+    let mut buf = IoBuf::default();
+    let len = object.get(at, dkey, b"n", &mut buf)?;
+    Ok(len.map_or(0, |len| u64::from_le_bytes(buf[..len].try_into().unwrap())))
+}
+
+fn add(object: &Object, tx: &Tx, dkey: &[u8], by: u64) -> Result<(), Error> {
+    let sum = number(object, At::Tx(tx), dkey)? + by;
+    object.put(At::Tx(tx), dkey, b"n", &sum.to_le_bytes()).map(|_| ())
+}
+
+fn counters(cont: &Container) -> Object {
+    object(cont, ObjectType::MultiHashed, "SX")
+}
+
+#[test]
+fn a_commit_over_targets_is_seen_at_once_and_nothing_before() {
+    let (_, _, cont) = open(4);
+    let object = counters(&cont);
+    let tx = cont.begin().unwrap();
+    for n in 0..16_u8 {
+        add(&object, &tx, &[n, 7], 1).unwrap();
+        assert_eq!(number(&object, At::Latest, &[n, 7]).unwrap(), 0);
+        assert_eq!(number(&object, At::Tx(&tx), &[n, 7]).unwrap(), 1);
+    }
+    let epoch = tx.commit().unwrap();
+    assert_eq!(epoch, tx.epoch());
+    for n in 0..16_u8 {
+        assert_eq!(number(&object, At::Latest, &[n, 7]).unwrap(), 1);
+    }
+}
+
+#[test]
+fn of_two_that_read_and_write_the_same_one_must_restart() {
+    let (_, _, cont) = open(2);
+    let object = counters(&cont);
+    let (first, second) = (cont.begin().unwrap(), cont.begin().unwrap());
+    add(&object, &first, b"x", 1).unwrap();
+    add(&object, &second, b"x", 10).unwrap();
+    let results = [first.commit(), second.commit()];
+    assert_eq!(results.iter().filter(|r| r.is_ok()).count(), 1, "{results:?}");
+    let lost = if results[0].is_ok() { &second } else { &first };
+    assert!(lost.must_restart());
+    assert!(matches!(number(&object, At::Tx(lost), b"x"), Err(Error::TxRestart { .. })));
+    lost.restart().unwrap();
+    add(&object, lost, b"x", 100).unwrap();
+    lost.commit().unwrap();
+    let sum = number(&object, At::Latest, b"x").unwrap();
+    assert!([101, 110].contains(&sum), "{sum}");
+}
+
+/// Two doctors: each may leave if the other stays. Write skew would let both go.
+#[test]
+fn write_skew_is_refused() {
+    let (_, _, cont) = open(2);
+    let object = counters(&cont);
+    cont.transact(|tx| {
+        add(&object, tx, b"a", 1)?;
+        add(&object, tx, b"b", 1)
+    })
+    .unwrap();
+    let (first, second) = (cont.begin().unwrap(), cont.begin().unwrap());
+    for (tx, own) in [(&first, b"a"), (&second, b"b")] {
+        let on_duty = number(&object, At::Tx(tx), b"a").unwrap() + number(&object, At::Tx(tx), b"b").unwrap();
+        assert_eq!(on_duty, 2);
+        object.punch_dkey(At::Tx(tx), own, Cond::NONE).unwrap();
+    }
+    let committed = [first.commit(), second.commit()].iter().filter(|r| r.is_ok()).count();
+    assert_eq!(committed, 1);
+}
+
+#[test]
+fn transact_repeats_until_it_meets_no_conflict() {
+    let (_, _, cont) = open(2);
+    let object = counters(&cont);
+    let mut runs = 0;
+    cont.transact(|tx| {
+        add(&object, tx, b"x", 1)?;
+        runs += 1;
+        if runs <= 3 {
+            // Somebody else is faster.
+            let other = cont.begin()?;
+            add(&object, &other, b"x", 100)?;
+            other.commit()?;
+        }
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert_eq!((runs, number(&object, At::Latest, b"x").unwrap()), (4, 301));
+}
+
+#[test]
+fn transact_gives_up_after_a_bounded_number_of_conflicts() {
+    let (_, _, cont) = open(1);
+    let object = counters(&cont);
+    let mut runs = 0;
+    let result = cont.transact(|tx| {
+        runs += 1;
+        add(&object, tx, b"x", 1)?;
+        object.put(At::Latest, b"x", b"n", &0_u64.to_le_bytes()).map(|_| ())
+    });
+    assert!(matches!(result, Err(Error::TxRestart { .. })), "{result:?}");
+    assert_eq!(runs, 64);
+}
+
+#[test]
+fn an_error_of_the_body_leaves_nothing_behind() {
+    let (_, _, cont) = open(2);
+    let object = counters(&cont);
+    let result: Result<(), Error> = cont.transact(|tx| {
+        add(&object, tx, b"x", 1)?;
+        Err(Error::NotEmpty)
+    });
+    assert_eq!(result, Err(Error::NotEmpty));
+    assert_eq!(number(&object, At::Latest, b"x").unwrap(), 0);
+}
+
+#[test]
+fn ended_transactions_and_those_of_others_are_refused() {
+    let (_, pool, cont) = open(1);
+    let object = counters(&cont);
+    let tx = cont.begin().unwrap();
+    let other = counters(&new_container(&pool));
+    assert_eq!(other.put(At::Tx(&tx), b"d", b"a", b"v"), Err(Invalid::Argument.into()));
+    assert_eq!(number(&other, At::Tx(&tx), b"d"), Err(Invalid::Argument.into()));
+    add(&object, &tx, b"x", 1).unwrap();
+    tx.abort();
+    assert_eq!(tx.commit(), Err(Invalid::Argument.into()));
+    assert_eq!(number(&object, At::Tx(&tx), b"x"), Err(Invalid::Argument.into()));
+    tx.restart().unwrap();
+    assert_eq!(number(&object, At::Tx(&tx), b"x"), Ok(0));
+    assert!(tx.commit().is_ok());
+    assert_eq!(number(&object, At::Latest, b"x"), Ok(0));
+}
+
+#[test]
+fn bad_writes_fail_when_they_are_made() {
+    let (_, _, cont) = open(1);
+    let object = object(&cont, ObjectType::DkeyUint64, "S1");
+    let tx = cont.begin().unwrap();
+    assert_eq!(object.put(At::Tx(&tx), b"short", b"a", b"v"), Err(Invalid::Key.into()));
+    assert_eq!(object.put(At::Tx(&tx), &[0; 8], b"", b"v"), Err(Invalid::Key.into()));
+    assert_eq!(object.put(At::Tx(&tx), &[0; 8], b"a", b""), Err(Invalid::Payload.into()));
+    assert_eq!(object.update(At::Tx(&tx), &[0; 8], Cond::NONE, &[]), Err(Invalid::Count.into()));
+    assert_eq!(tx.commit(), Ok(tx.epoch()));
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_can_be_repeated() {
+    let (served, _, cont) = open(2);
+    let object = counters(&cont);
+    let tx = cont.begin().unwrap();
+    add(&object, &tx, b"x", 1).unwrap();
+    let before = served.with(|state| state.heads.len());
+    let epoch = tx.commit().unwrap();
+    let id = served.with(|state| state.heads[before].id);
+    assert!(id.sequence > 0);
+    assert_eq!(epoch, tx.epoch());
+}
