@@ -7,6 +7,8 @@
 //! process, which the log then survives like any other death.
 
 use crate::disk::byte_count;
+use crate::real::Mapping;
+use crate::sim::RegionJournal;
 use core::ops::Range;
 use crc_fast::{CrcAlgorithm, Digest};
 use dolmen_types::crc32c;
@@ -30,13 +32,8 @@ pub struct Region {
 
 #[derive(Debug)]
 enum Backing {
-    Mapped(crate::real::Mapping),
-    Simulated(Vec<u8>, Box<dyn Journal>),
-}
-
-/// Where a simulated region reports its writes.
-pub(crate) trait Journal: Send + Sync + core::fmt::Debug {
-    fn written(&self, offset: u64, bytes: &[u8]);
+    Mapped(Mapping),
+    Simulated(Vec<u8>, RegionJournal),
 }
 
 /// The right to be the one region of a file; given back on drop.
@@ -58,11 +55,11 @@ impl Drop for Claim {
 }
 
 impl Region {
-    pub(crate) fn mapped(mapping: crate::real::Mapping, claim: Claim) -> Self {
+    pub(crate) fn mapped(mapping: Mapping, claim: Claim) -> Self {
         Self { backing: Backing::Mapped(mapping), _claim: claim }
     }
 
-    pub(crate) fn simulated(bytes: Vec<u8>, journal: Box<dyn Journal>, claim: Claim) -> Self {
+    pub(crate) fn simulated(bytes: Vec<u8>, journal: RegionJournal, claim: Claim) -> Self {
         Self { backing: Backing::Simulated(bytes, journal), _claim: claim }
     }
 

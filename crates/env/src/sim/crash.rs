@@ -104,10 +104,10 @@ mod tests {
     fn a_sector_tear_leaves_whole_sectors_of_the_file() {
         for seed in 0..200 {
             let fate = Fates::new(CrashPlan::Torn(0), seed).next(100, 2000);
-            let Fate::Part(part) = fate else { panic!("{fate:?}") };
-            assert!(part.start == 0 || (100 + part.start).is_multiple_of(512), "{part:?}");
-            assert!(part.end == 2000 || (100 + part.end).is_multiple_of(512), "{part:?}");
-            assert!(!part.is_empty() && part.len() < 2000, "{part:?}");
+            let Fate::Part(part) = fate else { panic!("seed {seed}: {fate:?}") };
+            assert!(part.start == 0 || (100 + part.start).is_multiple_of(512), "seed {seed}: {part:?}");
+            assert!(part.end == 2000 || (100 + part.end).is_multiple_of(512), "seed {seed}: {part:?}");
+            assert!(!part.is_empty() && part.len() < 2000, "seed {seed}: {part:?}");
         }
         assert_eq!(Fates::new(CrashPlan::Torn(0), 1).next(100, 50), Fate::Lost);
         assert_eq!(Fates::new(CrashPlan::Torn(0), 1).next(0, 0), Fate::Lost);

@@ -298,8 +298,7 @@ impl Disk for SimDisk {
         let bytes = found.live.to_vec();
         state.hold(inode);
         drop(state);
-        let journal = RegionJournal { drive: self.drive.clone(), inode };
-        Ok(Region::simulated(bytes, Box::new(journal), claim))
+        Ok(Region::simulated(bytes, RegionJournal::new(&self.drive, inode), claim))
     }
 
     fn space(&self) -> Result<Space> {

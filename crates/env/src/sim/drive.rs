@@ -6,7 +6,6 @@
 
 use crate::disk::{Media, Space, byte_count};
 use crate::error::{Errno, Error, Op, Result};
-use crate::region::Journal;
 use crate::rng::Rng;
 use crate::sim::crash::{CrashPlan, Fate, Fates};
 use crate::sim::image::Image;
@@ -60,8 +59,13 @@ pub struct Unsynced {
 /// A simulated device. Clones are the same device.
 #[derive(Clone, Debug)]
 pub struct SimDrive {
+    device: Arc<Device>,
+}
+
+#[derive(Debug)]
+struct Device {
     /// Guards all contents; the supply's lock is taken inside it.
-    state: Arc<Mutex<DriveState>>,
+    state: Mutex<DriveState>,
     power: SimPower,
     config: SimConfig,
 }
@@ -133,20 +137,20 @@ impl SimDrive {
     /// A device that holds `files`, all durable.
     #[must_use]
     pub fn with_files(config: SimConfig, power: &SimPower, files: &SimFiles) -> Self {
-        let state = Arc::new(Mutex::new(DriveState::holding(config.seed, files, 1)));
-        Self { state, power: power.clone(), config }
+        let state = Mutex::new(DriveState::holding(config.seed, files, 1));
+        Self { device: Arc::new(Device { state, power: power.clone(), config }) }
     }
 
     /// What the device is like.
     #[must_use]
     pub fn config(&self) -> SimConfig {
-        self.config
+        self.device.config
     }
 
     /// Its supply, where boundaries are counted and faults set.
     #[must_use]
     pub fn power(&self) -> &SimPower {
-        &self.power
+        &self.device.power
     }
 
     /// What a crash now may lose, in order.
@@ -190,8 +194,8 @@ impl SimDrive {
     /// As [`SimDrive::crash`], on the given supply.
     #[must_use]
     pub fn crash_onto(&self, plan: CrashPlan, power: &SimPower) -> Self {
-        let files = self.lock().after_crash(plan, self.config.seed);
-        Self::with_files(self.config, power, &files)
+        let files = self.lock().after_crash(plan, self.device.config.seed);
+        Self::with_files(self.device.config, power, &files)
     }
 
     /// All files as reads see them.
@@ -203,7 +207,7 @@ impl SimDrive {
     /// Puts `files` in place of all contents, durable. Open files lose their ids.
     pub fn restore(&self, files: &SimFiles) {
         let mut state = self.lock();
-        *state = DriveState::holding(self.config.seed, files, state.next_inode);
+        *state = DriveState::holding(self.device.config.seed, files, state.next_inode);
     }
 
     /// Flips one bit of a file, on the medium and as read. A region mapped before keeps its copy.
@@ -234,17 +238,17 @@ impl SimDrive {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, DriveState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.device.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a boundary for `op`: the error of the fault that happens at it.
     pub(crate) fn pass(&self, op: Op, name: &str, offset: u64) -> Result<()> {
-        self.power.pass().map_or(Ok(()), |fault| Err(error_of(fault, op, name, offset)))
+        self.device.power.pass().map_or(Ok(()), |fault| Err(error_of(fault, op, name, offset)))
     }
 
     /// The error that meets a read, or any call that is no boundary, once the machine has stopped.
     pub(crate) fn alive(&self, op: Op, name: &str, offset: u64) -> Result<()> {
-        self.power.ended().map_or(Ok(()), |fault| Err(error_of(fault, op, name, offset)))
+        self.device.power.ended().map_or(Ok(()), |fault| Err(error_of(fault, op, name, offset)))
     }
 
     /// Carries out a write: a boundary.
@@ -274,19 +278,19 @@ impl SimDrive {
             passed = Err(error_of(Fault::Eio, Op::Flush, &name, 0));
         }
         if !self.is_over() {
-            state.settle(inode, until, self.config.flush_covers_disk, passed.is_ok());
+            state.settle(inode, until, self.device.config.flush_covers_disk, passed.is_ok());
         }
         passed
     }
 
     pub(crate) fn space(&self) -> Space {
         let used = self.lock().used_bytes();
-        let total_bytes = self.config.capacity_bytes;
+        let total_bytes = self.device.config.capacity_bytes;
         Space { total_bytes, free_bytes: total_bytes.saturating_sub(used) }
     }
 
     fn is_over(&self) -> bool {
-        self.power.ended().is_some()
+        self.device.power.ended().is_some()
     }
 }
 
@@ -302,12 +306,17 @@ pub(crate) fn error_of(fault: Fault, op: Op, name: &str, offset: u64) -> Error {
 /// A region's way to the device. A region cannot report an error: the next flush of the file does.
 #[derive(Debug)]
 pub(crate) struct RegionJournal {
-    pub(crate) drive: SimDrive,
-    pub(crate) inode: u64,
+    drive: SimDrive,
+    inode: u64,
 }
 
-impl Journal for RegionJournal {
-    fn written(&self, offset: u64, bytes: &[u8]) {
+impl RegionJournal {
+    /// REQUIRES: the inode is held for the region; dropping this releases it.
+    pub(crate) fn new(drive: &SimDrive, inode: u64) -> Self {
+        Self { drive: drive.clone(), inode }
+    }
+
+    pub(crate) fn written(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.drive.lock();
         if !state.inodes.contains_key(&self.inode) {
             return;

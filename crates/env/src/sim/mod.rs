@@ -34,6 +34,7 @@ mod sched;
 
 pub use crash::CrashPlan;
 pub use disk::SimDisk;
+pub(crate) use drive::RegionJournal;
 pub use drive::{SimConfig, SimDrive, SimFiles, Unsynced};
 pub use power::{Fault, SimPower};
 pub use sched::{Outcome, SimSched, Step};

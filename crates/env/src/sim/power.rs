@@ -23,8 +23,13 @@ pub enum Fault {
 /// moment it is carried out. A create is two: the name, then the contents. Reads are none.
 #[derive(Clone, Debug, Default)]
 pub struct SimPower {
+    supply: Arc<Supply>,
+}
+
+#[derive(Debug, Default)]
+struct Supply {
     /// Guards the counter and the faults; taken after a drive's lock, never before one.
-    state: Arc<Mutex<PowerState>>,
+    state: Mutex<PowerState>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +90,6 @@ impl SimPower {
     }
 
     fn lock(&self) -> MutexGuard<'_, PowerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.supply.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

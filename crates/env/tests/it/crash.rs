@@ -237,7 +237,7 @@ fn a_flush_does_not_cover_what_was_submitted_beside_it() {
         while done.len() < 2 {
             disk.poll(true, &mut done);
         }
-        assert!(done.iter().all(|done| done.result.is_ok()));
+        assert!(done.iter().all(|done| done.result.is_ok()), "seed {seed}");
         lost += u32::from(drive.crash(CrashPlan::None).files().bytes("f").unwrap()[0] == 0);
     }
     assert_eq!(lost, 64, "whatever the order, the flush was submitted before the write had completed");
