@@ -1,0 +1,340 @@
+//! Reading a run: its resident part, and cursors over its entries.
+
+use super::filter::Filter;
+use crate::error::{corrupt, disk_error};
+use crate::tree::key::KEY_BYTES_MAX;
+use dolmen_codec::run_block::{
+    RUN_BLOCK_PAGES_MAX, RUN_FILTER_BLOCK_LINES, RUN_PAGE_BYTES, RunBlock, RunBlockKind, RunDamage,
+    decode_filter_block,
+};
+use dolmen_codec::run_footer::RunFooter;
+use dolmen_env::{Disk, FileId};
+use dolmen_types::{Error, IoBuf, TargetNo};
+use std::sync::Arc;
+
+/// An entry block that was read and verified.
+pub(crate) type Block = RunBlock<IoBuf>;
+
+/// Where an entry block lies in the file of its run, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) struct BlockPlace {
+    /// First page.
+    pub(crate) page: u32,
+    /// How many.
+    pub(crate) pages: u32,
+}
+
+impl BlockPlace {
+    /// Byte offset in the file.
+    pub(crate) fn offset_bytes(self) -> u64 {
+        u64::from(self.page) * RUN_PAGE_BYTES as u64
+    }
+
+    /// Bytes of the block.
+    pub(crate) fn len_bytes(self) -> usize {
+        self.pages as usize * RUN_PAGE_BYTES
+    }
+}
+
+/// Why a step over a run did not succeed. The cursor is as it was, so the step can be repeated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum RunError {
+    /// The block is not in memory and must not be read here and now.
+    Stall {
+        /// The run.
+        run: u32,
+        /// What to read.
+        place: BlockPlace,
+    },
+    /// The device failed or gave wrong bytes.
+    Failed(Error),
+}
+
+impl From<RunError> for Error {
+    /// A stall that nobody parked is `Busy`: trying again is right.
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Stall { .. } => Self::Busy,
+            RunError::Failed(error) => error,
+        }
+    }
+}
+
+/// Where cursors get entry blocks from: a cache that reads what it misses, or one that says so.
+pub(crate) trait BlockSource {
+    /// The block of `run` at `place`.
+    ///
+    /// # Errors
+    /// `Stall` if it has to be read first, `Failed` if that does not succeed.
+    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, RunError>;
+}
+
+/// An opened run. Fence and filter are resident: about 2 % of the file.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) target: TargetNo,
+    pub(crate) file: FileId,
+    footer: RunFooter,
+    fence: Vec<RunBlock<IoBuf>>,
+    filter: Filter,
+}
+
+/// An entry block's place in the fence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FencePlace {
+    block: usize,
+    index: usize,
+}
+
+impl Run {
+    /// Reads and verifies the resident part of run `number`, whose file is open.
+    ///
+    /// # Errors
+    /// `Corrupt` or what the device says.
+    pub(crate) fn open(
+        disk: &mut dyn Disk,
+        target: TargetNo,
+        number: u32,
+        file: FileId,
+        file_bytes: u64,
+    ) -> Result<Self, Error> {
+        let io = |error: dolmen_env::Error| disk_error(target, &error);
+        let damage = |at: RunDamage| corrupt(target, "run", u64::from(at.run), at.offset);
+        let Some(footer_offset) = file_bytes.checked_sub(RUN_PAGE_BYTES as u64) else {
+            return Err(corrupt(target, "run", u64::from(number), 0));
+        };
+        if disk.len(file).map_err(io)? < file_bytes {
+            return Err(corrupt(target, "run", u64::from(number), footer_offset));
+        }
+        let mut page = vec![0; RUN_PAGE_BYTES];
+        disk.read_at(file, footer_offset, &mut page).map_err(io)?;
+        let footer = RunFooter::decode(&page, number, file_bytes).map_err(damage)?;
+        // Both lengths were held against that of the file, so they cannot be out of proportion.
+        let mut fence = vec![0; footer.fence_pages as usize * RUN_PAGE_BYTES];
+        disk.read_at(file, footer.fence_offset(), &mut fence).map_err(io)?;
+        let mut filter = vec![0; footer.filter_pages as usize * RUN_PAGE_BYTES];
+        disk.read_at(file, footer.filter_offset(), &mut filter).map_err(io)?;
+        Self::from_parts(target, file, footer, &fence, &filter).map_err(damage)
+    }
+
+    /// A run from its footer and the bytes of its fence and filter.
+    ///
+    /// # Errors
+    /// `RunDamage` if they do not verify.
+    pub(crate) fn from_parts(
+        target: TargetNo,
+        file: FileId,
+        footer: RunFooter,
+        fence: &[u8],
+        filter: &[u8],
+    ) -> Result<Self, RunDamage> {
+        let mut fence_blocks = Vec::with_capacity(fence.len() / RUN_PAGE_BYTES);
+        for (page, bytes) in (0u32..).zip(fence.chunks(RUN_PAGE_BYTES)) {
+            let offset = footer.fence_offset() + u64::from(page) * RUN_PAGE_BYTES as u64;
+            let block =
+                RunBlock::parse(IoBuf::copy_of(bytes), RunBlockKind::Fence, (footer.run, page, offset))?;
+            fence_blocks.push(block);
+        }
+        let mut lines = Vec::with_capacity(filter.len() / 64);
+        let mut page = 0;
+        for bytes in filter.chunks(FILTER_BLOCK_BYTES) {
+            let offset = footer.filter_offset() + u64::from(page) * RUN_PAGE_BYTES as u64;
+            decode_filter_block(bytes, (footer.run, page, offset), &mut lines)?;
+            page += FILTER_BLOCK_PAGES;
+        }
+        let entries: usize = fence_blocks.iter().map(RunBlock::count).sum();
+        if entries != footer.blocks as usize || lines.len() != footer.filter_lines as usize || entries == 0 {
+            return Err(RunDamage { run: footer.run, offset: footer.fence_offset() });
+        }
+        Ok(Self { target, file, footer, fence: fence_blocks, filter: Filter::from_lines(lines) })
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.footer.run
+    }
+
+    /// Counts, epochs and last key.
+    pub(crate) fn footer(&self) -> &RunFooter {
+        &self.footer
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.footer.file_pages() * RUN_PAGE_BYTES as u64
+    }
+
+    /// Whether an entry may have been pushed with this hash.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// How many hashes its filter was sized for, roughly: for the filter of a merge.
+    pub(crate) fn hash_count(&self) -> u64 {
+        u64::from(self.footer.filter_lines) * 51
+    }
+
+    /// Memory of the resident part, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let fence = self.fence.len() * (RUN_PAGE_BYTES + size_of::<RunBlock<IoBuf>>());
+        size_of::<Self>() + fence + size_of_val(self.filter.lines()) + self.footer.last_key.len()
+    }
+
+    /// The error for an entry that is not what a run holds.
+    pub(crate) fn corrupt(&self, target: TargetNo) -> Error {
+        corrupt(target, "run", u64::from(self.number()), 0)
+    }
+
+    /// The block that has the first entry at or after `key`, if any has: it may be the first of the block behind.
+    pub(crate) fn seek(&self, key: &[u8]) -> Result<BlockPlace, RunError> {
+        self.place(self.fence_place(key))
+    }
+
+    /// Verifies bytes that were read from `place`.
+    ///
+    /// # Errors
+    /// `Failed` with `Corrupt` if they are not that block.
+    pub(crate) fn parse(&self, bytes: IoBuf, place: BlockPlace) -> Result<Block, RunError> {
+        let name = (self.number(), place.page, place.offset_bytes());
+        RunBlock::parse(bytes, RunBlockKind::Entries, name).map_err(|at| self.damage(at))
+    }
+
+    fn damage(&self, at: RunDamage) -> RunError {
+        RunError::Failed(corrupt(self.target, "run", u64::from(at.run), at.offset))
+    }
+
+    fn fence_place(&self, key: &[u8]) -> FencePlace {
+        let after = |block: &RunBlock<IoBuf>| block.upper_bound(key) > 0;
+        let block = self.fence.partition_point(after).saturating_sub(1);
+        FencePlace { block, index: self.fence[block].upper_bound(key).saturating_sub(1) }
+    }
+
+    fn next_place(&self, at: FencePlace) -> Option<FencePlace> {
+        if at.index + 1 < self.fence[at.block].count() {
+            return Some(FencePlace { index: at.index + 1, ..at });
+        }
+        (at.block + 1 < self.fence.len()).then_some(FencePlace { block: at.block + 1, index: 0 })
+    }
+
+    fn place(&self, at: FencePlace) -> Result<BlockPlace, RunError> {
+        let page = self.page(at)?;
+        let end = match self.next_place(at) {
+            Some(next) => self.page(next)?,
+            None => self.footer.entry_pages,
+        };
+        match end.checked_sub(page) {
+            Some(pages)
+                if (1..=RUN_BLOCK_PAGES_MAX).contains(&(pages as usize))
+                    && end <= self.footer.entry_pages =>
+            {
+                Ok(BlockPlace { page, pages })
+            }
+            _ => Err(self.bad_fence(at)),
+        }
+    }
+
+    fn page(&self, at: FencePlace) -> Result<u32, RunError> {
+        let payload = self.fence[at.block].payload(at.index);
+        payload.try_into().map(u32::from_le_bytes).ok().ok_or_else(|| self.bad_fence(at))
+    }
+
+    fn bad_fence(&self, at: FencePlace) -> RunError {
+        let offset = self.footer.fence_offset() + (at.block * RUN_PAGE_BYTES) as u64;
+        self.damage(RunDamage { run: self.number(), offset })
+    }
+}
+
+/// Pages and bytes of a full filter block.
+const FILTER_BLOCK_PAGES: u32 = 8;
+const FILTER_BLOCK_BYTES: usize = FILTER_BLOCK_PAGES as usize * RUN_PAGE_BYTES;
+const _: () = assert!(RUN_FILTER_BLOCK_LINES * 64 < FILTER_BLOCK_BYTES);
+
+/// A place in a run: on an entry, or after the last one.
+///
+/// It holds on to its block, so that a cache does not drop that meanwhile, and that a seek which stalled on the
+/// block behind does not begin anew.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunCursor {
+    at: FencePlace,
+    block: Option<Arc<Block>>,
+    /// The entry of the block; `None` if it stands on none.
+    index: Option<usize>,
+    key: Vec<u8>,
+}
+
+impl RunCursor {
+    /// Key and payload of the entry it stands on; `None` after the last one and before the first seek.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
+        let (block, index) = (self.block.as_ref()?, self.index?);
+        Some((&self.key[..], block.payload(index)))
+    }
+
+    /// Goes to the first entry at or after `key`, which may be any bytes.
+    ///
+    /// # Errors
+    /// Those of the source; then the cursor stands nowhere.
+    pub(crate) fn seek(
+        &mut self,
+        run: &Run,
+        key: &[u8],
+        blocks: &mut dyn BlockSource,
+    ) -> Result<(), RunError> {
+        self.index = None;
+        if key > &run.footer.last_key[..] {
+            self.block = None;
+            return Ok(());
+        }
+        let at = run.fence_place(key);
+        let block = match &self.block {
+            Some(block) if self.at == at && block.run() == run.number() => block,
+            Some(_) | None => {
+                let block = blocks.block(run, run.place(at)?)?;
+                self.at = at;
+                self.block.insert(block)
+            }
+        };
+        let index = block.lower_bound(key);
+        if index < block.count() {
+            self.stand(index);
+            return Ok(());
+        }
+        self.enter_next(run, blocks)
+    }
+
+    /// Goes to the next entry; at the end it stays there.
+    ///
+    /// # Errors
+    /// Those of the source; then the cursor is where it was.
+    pub(crate) fn advance(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), RunError> {
+        match (&self.block, self.index) {
+            (Some(block), Some(index)) if index + 1 < block.count() => {
+                self.stand(index + 1);
+                Ok(())
+            }
+            (Some(_), Some(_)) => self.enter_next(run, blocks),
+            (None, _) | (_, None) => Ok(()),
+        }
+    }
+
+    /// Goes to the first entry of the block behind, or to the end.
+    fn enter_next(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), RunError> {
+        match run.next_place(self.at) {
+            Some(next) => {
+                self.block = Some(blocks.block(run, run.place(next)?)?);
+                self.at = next;
+                self.stand(0);
+            }
+            None => (self.block, self.index) = (None, None),
+        }
+        Ok(())
+    }
+
+    fn stand(&mut self, index: usize) {
+        let block = self.block.as_ref().expect("the caller has put it on a block");
+        self.key.reserve(KEY_BYTES_MAX);
+        block.key_into(index, &mut self.key);
+        self.index = Some(index);
+    }
+}

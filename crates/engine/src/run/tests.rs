@@ -1,0 +1,290 @@
+//! Runs written to a simulated disk and read back, against sorted maps.
+
+use super::merge::{MergeCursor, RunMerge, Source, Value, Verdict};
+use super::*;
+use crate::tree::key::FlatKey;
+use crate::tree::{Delta, Pos};
+use dolmen_codec::order::HashKey;
+use dolmen_codec::version::VersionKind;
+use dolmen_env::Disk;
+use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
+use dolmen_types::{
+    ContNo, Epoch, Error, IoBuf, KeyKind, ObjectClass, ObjectType, Oid, Place, Stamp, TargetNo,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const TARGET: TargetNo = TargetNo(4);
+
+fn key(object: u64, dkey: u64, akey: &[u8], epoch: u64) -> Vec<u8> {
+    let mut key = FlatKey::default();
+    key.object(ContNo(1), Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, object))
+        .dkey(KeyKind::Hashed, HashKey([5; 16]), &dkey.to_le_bytes())
+        .akey(KeyKind::Lexical, HashKey([5; 16]), akey)
+        .tail(VersionKind::Single, 0, Stamp { epoch: Epoch(epoch), minor: 0 });
+    key.as_bytes().to_vec()
+}
+
+fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    let akey = (0usize..80, 1u8..4).prop_map(|(len, byte)| vec![byte; len.max(1)]);
+    (0u64..3, 0u64..20, akey, 1u64..4).prop_map(|(object, dkey, akey, epoch)| key(object, dkey, &akey, epoch))
+}
+
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    let cut = (any_key(), 0usize..120).prop_map(|(key, len)| key[..len.min(key.len())].to_vec());
+    prop_oneof![any_key(), cut, prop::collection::vec(any::<u8>(), 0..30)]
+}
+
+fn entries(count: usize) -> impl Strategy<Value = Model> {
+    let payload = prop_oneof![9 => 0usize..200, 1 => 3000usize..9000];
+    let payload = (payload, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]);
+    prop::collection::btree_map(any_key(), payload, 1..count)
+}
+
+fn hash(key: &[u8]) -> u64 {
+    key.iter().fold(7, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn disk() -> SimDisk {
+    SimDisk::new(&SimDrive::new(SimConfig::default()))
+}
+
+fn store(disk: &mut SimDisk, number: u32, blocks: &[IoBuf]) -> Run {
+    let bytes: Vec<u8> = blocks.iter().flat_map(|block| block.to_vec()).collect();
+    let file = disk.create(&format!("run.{number}"), bytes.len() as u64).unwrap();
+    disk.write_at(file, 0, &bytes).unwrap();
+    disk.flush(file).unwrap();
+    Run::open(disk, TARGET, number, file, bytes.len() as u64).unwrap()
+}
+
+fn write(disk: &mut SimDisk, number: u32, model: &Model) -> Run {
+    let mut writer = RunWriter::new(number, model.len() as u64);
+    let mut blocks: Vec<IoBuf> = Vec::new();
+    for (key, payload) in model {
+        assert_eq!(writer.written_bytes(), blocks.iter().map(|block| block.len() as u64).sum::<u64>());
+        blocks.extend(writer.push(key, payload, &[hash(key)]));
+    }
+    assert_eq!(writer.len(), model.len() as u64);
+    blocks.extend(writer.finish().unwrap());
+    let run = store(disk, number, &blocks);
+    assert_eq!(run.file_bytes(), blocks.iter().map(|block| block.len() as u64).sum::<u64>());
+    assert_eq!(run.footer().entries, model.len() as u64);
+    assert_eq!(run.footer().last_key, *model.keys().next_back().unwrap());
+    run
+}
+
+/// Repeats a step after reading each block on which it stalled, as an engine does that parks operations.
+fn unstalled<T>(
+    runs: &[&Run],
+    disk: &mut SimDisk,
+    blocks: &mut Blocks,
+    mut step: impl FnMut(&mut dyn BlockSource) -> Result<T, RunError>,
+) -> T {
+    // A block is asked for again only if it was dropped before its turn came.
+    for _ in 0..10_000 {
+        match step(&mut blocks.cached()) {
+            Ok(done) => return done,
+            Err(RunError::Stall { run, place }) => {
+                let run = runs.iter().find(|found| found.number() == run).unwrap();
+                let mut bytes = IoBuf::zeroed(place.len_bytes());
+                disk.read_at(run.file, place.offset_bytes(), &mut bytes).unwrap();
+                blocks.insert(Arc::new(run.parse(bytes, place).unwrap()));
+            }
+            Err(RunError::Failed(error)) => panic!("{error}"),
+        }
+    }
+    panic!("stalls without end");
+}
+
+fn all_of(run: &Run, source: &mut dyn BlockSource) -> Result<Model, RunError> {
+    let mut cursor = RunCursor::default();
+    let mut all = Model::new();
+    cursor.seek(run, &[], source)?;
+    while let Some((key, payload)) = cursor.entry() {
+        all.insert(key.to_vec(), payload.to_vec());
+        cursor.advance(run, source)?;
+    }
+    cursor.advance(run, source)?;
+    assert!(cursor.entry().is_none());
+    Ok(all)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_run_gives_back_what_was_pushed(model in entries(400), probes in prop::collection::vec(any_bytes(), 30)) {
+        let mut disk = disk();
+        let run = write(&mut disk, 7, &model);
+        let mut blocks = Blocks::new(1 << 20);
+        prop_assert_eq!(&all_of(&run, &mut blocks.source(&mut disk)).unwrap(), &model);
+        let mut cursor = RunCursor::default();
+        for probe in probes.iter().chain(model.keys()) {
+            cursor.seek(&run, probe, &mut blocks.source(&mut disk)).unwrap();
+            let expected = model.range(probe.clone()..).next();
+            prop_assert_eq!(cursor.entry(), expected.map(|(key, payload)| (&key[..], &payload[..])));
+        }
+        prop_assert!(model.keys().all(|key| run.may_contain(hash(key))));
+    }
+
+    #[test]
+    fn a_merge_walks_all_sources_in_order_newest_first(
+        models in prop::collection::vec(entries(120), 1..5),
+        resident in prop::collection::btree_set(any_key(), 0..120),
+        probes in prop::collection::vec(any_bytes(), 6),
+    ) {
+        let mut disk = disk();
+        let mut delta = Delta::default();
+        let mut expected = BTreeMap::new();
+        for key in &resident {
+            delta.insert(key, Pos(hash(key)));
+            expected.insert((key.clone(), 0), None);
+        }
+        let mut runs = Vec::new();
+        for (number, model) in (1u32..).zip(&models) {
+            runs.push(write(&mut disk, number, model));
+            expected.extend(model.iter().map(|(key, payload)| ((key.clone(), number as usize), Some(payload))));
+        }
+        let runs: Vec<&Run> = runs.iter().collect();
+        let mut sources = vec![Source::Delta(&delta)];
+        sources.extend(runs.iter().map(|run| Source::Run(run)));
+        let (mut cursor, mut blocks) = (MergeCursor::default(), Blocks::new(40_000));
+        for probe in [vec![]].iter().chain(&probes) {
+            unstalled(&runs, &mut disk, &mut blocks, |source| cursor.seek(&sources, probe, source));
+            for ((key, number), payload) in expected.range((probe.clone(), 0)..) {
+                let found = cursor.entry().unwrap();
+                prop_assert_eq!((found.key, found.source), (&key[..], *number));
+                match (found.value, payload) {
+                    (Value::Pos(pos), None) => prop_assert_eq!(pos, Pos(hash(key))),
+                    (Value::Payload(bytes), Some(payload)) => prop_assert_eq!(bytes, &payload[..]),
+                    other => prop_assert!(false, "{:?}", other),
+                }
+                unstalled(&runs, &mut disk, &mut blocks, |source| cursor.advance(&sources, source));
+            }
+            prop_assert_eq!(cursor.entry(), None);
+        }
+    }
+
+    #[test]
+    fn merged_runs_hold_what_was_kept(models in prop::collection::vec(entries(200), 1..5), steps in 1usize..300, drop: u8) {
+        let mut disk = disk();
+        let runs: Vec<Run> = (1..).zip(&models).map(|(number, model)| write(&mut disk, number, model)).collect();
+        let runs: Vec<&Run> = runs.iter().collect();
+        let mut expected = Model::new();
+        for (key, payload) in models.iter().rev().flatten() {
+            expected.insert(key.clone(), payload.clone());
+        }
+        let keeps = |key: &[u8]| hash(key) % 4 != u64::from(drop % 8);
+        let (mut merge, mut blocks) = (RunMerge::new(99, &runs), Blocks::new(30_000));
+        let (mut out, mut judged) = (Vec::new(), Vec::new());
+        let mut judge = |key: &[u8], payload: &[u8], hashes: &mut Vec<u64>| {
+            judged.push((key.to_vec(), payload.to_vec()));
+            hashes.push(hash(key));
+            if keeps(key) { Verdict::Keep } else { Verdict::Drop }
+        };
+        let mut done = false;
+        while !done {
+            done = unstalled(&runs, &mut disk, &mut blocks, |source| {
+                merge.step(&runs, source, steps, &mut judge, &mut |block| out.push(block))
+            });
+        }
+        prop_assert_eq!(judged, expected.clone().into_iter().collect::<Vec<_>>());
+        expected.retain(|key, _| keeps(key));
+        if expected.is_empty() {
+            prop_assert!(out.is_empty());
+        } else {
+            let merged = store(&mut disk, 99, &out);
+            let mut blocks = Blocks::new(0);
+            prop_assert_eq!(all_of(&merged, &mut blocks.source(&mut disk)).unwrap(), expected);
+        }
+    }
+}
+
+fn many(count: u64) -> Model {
+    (0..count)
+        .map(|number| (key(number % 7, number, b"a", number + 1), number.to_le_bytes().repeat(10)))
+        .collect()
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_an_error_that_names_run_and_offset() {
+    let drive = SimDrive::new(SimConfig::default());
+    let mut disk = SimDisk::new(&drive);
+    let model = many(2000);
+    let run = write(&mut disk, 7, &model);
+    let (file, bytes) = (run.file, run.file_bytes());
+    let mut seen = [0; 2];
+    for offset in (0..bytes).step_by(1019) {
+        drive.flip("run.7", offset, 3).unwrap();
+        let error = match Run::open(&mut disk, TARGET, 7, file, bytes) {
+            Err(error) => {
+                seen[0] += 1;
+                error
+            }
+            Ok(run) => {
+                seen[1] += 1;
+                all_of(&run, &mut Blocks::new(1 << 20).source(&mut disk)).unwrap_err().into()
+            }
+        };
+        let Error::Corrupt { target: TARGET, place: Place::Record { file: "run", number: 7, offset: at } } =
+            error
+        else {
+            panic!("byte {offset}: {error}");
+        };
+        assert!(at <= offset && offset < at + 32768, "byte {offset} reported at {at}");
+        drive.flip("run.7", offset, 3).unwrap();
+    }
+    assert!(seen[0] > 2 && seen[1] > 50);
+    assert!(Run::open(&mut disk, TARGET, 8, file, bytes).is_err());
+    assert!(Run::open(&mut disk, TARGET, 7, file, bytes + 4096).is_err());
+    assert!(Run::open(&mut disk, TARGET, 7, file, 100).is_err());
+    assert_eq!(all_of(&run, &mut Blocks::new(0).source(&mut disk)).unwrap(), model);
+}
+
+#[test]
+fn the_cache_holds_its_budget_but_keeps_what_a_cursor_holds() {
+    const BUDGET: usize = 10 * 4300;
+    let mut disk = disk();
+    let (old, new) = (write(&mut disk, 7, &many(3000)), write(&mut disk, 8, &many(3000)));
+    let mut blocks = Blocks::new(BUDGET);
+    let mut held = RunCursor::default();
+    held.seek(&old, &[], &mut blocks.source(&mut disk)).unwrap();
+    let first = held.entry().map(|(key, payload)| (key.to_vec(), payload.to_vec()));
+    for run in [&old, &new] {
+        assert_eq!(all_of(run, &mut blocks.source(&mut disk)).unwrap().len(), 3000);
+        assert!(blocks.resident_bytes() <= BUDGET && blocks.resident_bytes() > BUDGET / 2);
+    }
+    assert_eq!(held.entry().map(|(key, payload)| (key.to_vec(), payload.to_vec())), first);
+    let mut again = RunCursor::default();
+    again.seek(&old, &[], &mut blocks.cached()).unwrap();
+    let (hits, misses) = blocks.hits_and_misses();
+    assert!(hits >= 2 && misses > 100);
+    blocks.forget(8);
+    blocks.forget(7);
+    assert_eq!(blocks.resident_bytes(), 0);
+    let stalled = RunCursor::default().seek(&old, &[], &mut blocks.cached()).unwrap_err();
+    assert_eq!(stalled, RunError::Stall { run: 7, place: old.seek(&[]).unwrap() });
+    assert_eq!(Error::from(stalled), Error::Busy);
+    blocks.source(&mut disk).block(&old, old.seek(&[]).unwrap()).unwrap();
+    assert!(blocks.resident_bytes() > 0);
+    blocks.set_budget(0);
+    assert_eq!(blocks.resident_bytes(), 0);
+}
+
+#[test]
+fn the_resident_part_is_small() {
+    let mut disk = disk();
+    let run = write(&mut disk, 7, &many(20_000));
+    assert!(
+        (run.resident_bytes() as u64) < run.file_bytes() / 25,
+        "{} of {}",
+        run.resident_bytes(),
+        run.file_bytes()
+    );
+    assert!((19_900..20_100).contains(&run.hash_count()));
+    let wrong = (0..10_000u64).filter(|number| run.may_contain(hash(&number.to_le_bytes()))).count();
+    assert!(wrong < 300, "{wrong} of 10000");
+}

@@ -1,0 +1,167 @@
+//! Writing a run: ascending entries go in, blocks come out in the order of the file. No I/O here.
+
+use super::filter::Filter;
+use crate::tree::key::{common_prefix_len, split_tail};
+use dolmen_codec::run_block::{
+    RUN_FILTER_BLOCK_LINES, RUN_PAGE_BYTES, RunBlockBuilder, RunBlockKind, encode_filter_block,
+};
+use dolmen_codec::run_footer::RunFooter;
+use dolmen_types::IoBuf;
+
+/// Makes a run.
+///
+/// Each buffer that it returns belongs right behind the one before, from offset 0 of the file on.
+#[derive(Debug)]
+pub(crate) struct RunWriter {
+    run: u32,
+    entries: RunBlockBuilder,
+    fence: RunBlockBuilder,
+    /// Fence blocks that are complete.
+    fence_blocks: Vec<IoBuf>,
+    filter: Filter,
+    /// Separates the open entry block from the one before.
+    separator: Vec<u8>,
+    last_key: Vec<u8>,
+    footer: RunFooter,
+}
+
+/// The end of a run: what is left to be written once the last entry is in.
+#[derive(Debug)]
+pub(crate) struct RunTail {
+    last_block: Option<IoBuf>,
+    fence_blocks: std::vec::IntoIter<IoBuf>,
+    filter: Filter,
+    lines_done: usize,
+    footer: Option<RunFooter>,
+    filter_page: u32,
+}
+
+impl RunWriter {
+    /// Begins run `run`; the filter is sized for `hashes` hashes.
+    pub(crate) fn new(run: u32, hashes: u64) -> Self {
+        Self {
+            run,
+            entries: RunBlockBuilder::new(RunBlockKind::Entries),
+            fence: RunBlockBuilder::new(RunBlockKind::Fence),
+            fence_blocks: Vec::new(),
+            filter: Filter::with_room(hashes),
+            separator: Vec::new(),
+            last_key: Vec::new(),
+            footer: RunFooter {
+                run,
+                entries: 0,
+                blocks: 0,
+                entry_pages: 0,
+                fence_pages: 0,
+                filter_pages: 0,
+                filter_lines: 0,
+                epoch_min: u64::MAX,
+                epoch_max: 0,
+                last_key: Vec::new(),
+            },
+        }
+    }
+
+    /// How many entries were pushed.
+    pub(crate) fn len(&self) -> u64 {
+        self.footer.entries
+    }
+
+    /// Bytes handed out so far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        u64::from(self.footer.entry_pages) * RUN_PAGE_BYTES as u64
+    }
+
+    /// Adds an entry and the hashes by which lookups will ask for it; returns a block once one is full.
+    ///
+    /// REQUIRES: `key` is a flat key above all before; key and payload fit `RUN_ENTRY_BYTES_MAX`.
+    pub(crate) fn push(&mut self, key: &[u8], payload: &[u8], hashes: &[u64]) -> Option<IoBuf> {
+        assert!(self.footer.entries == 0 || key > &self.last_key[..]);
+        let (_, _, stamp) = split_tail(key).expect("the index holds whole keys");
+        let epoch = stamp.epoch.0;
+        let mut full = None;
+        if !self.entries.push(key, payload, epoch) {
+            full = Some(self.finish_block());
+            let separator_len = common_prefix_len(&self.last_key, key) + 1;
+            self.separator.extend_from_slice(&key[..separator_len]);
+            assert!(self.entries.push(key, payload, epoch), "the first entry of a block fits");
+        } else if self.footer.entries == 0 {
+            self.separator.extend_from_slice(key);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.footer.entries += 1;
+        self.footer.epoch_min = self.footer.epoch_min.min(epoch);
+        self.footer.epoch_max = self.footer.epoch_max.max(epoch);
+        for &hash in hashes {
+            self.filter.insert(hash);
+        }
+        full
+    }
+
+    /// Ends the run; `None` if it has no entries.
+    pub(crate) fn finish(mut self) -> Option<RunTail> {
+        if self.footer.entries == 0 {
+            return None;
+        }
+        let last_block = self.finish_block();
+        let block = self.fence.finish(self.run, self.footer.fence_pages);
+        self.add_fence_block(block);
+        let lines = self.filter.lines().len();
+        self.footer.filter_lines = u32::try_from(lines).expect("a run has fewer than 2^32 pages");
+        self.footer.last_key = self.last_key;
+        Some(RunTail {
+            last_block: Some(last_block),
+            fence_blocks: self.fence_blocks.into_iter(),
+            filter: self.filter,
+            lines_done: 0,
+            footer: Some(self.footer),
+            filter_page: 0,
+        })
+    }
+
+    fn finish_block(&mut self) -> IoBuf {
+        let page = self.footer.entry_pages;
+        if !self.fence.push(&self.separator, &page.to_le_bytes(), 0) {
+            let block = self.fence.finish(self.run, self.footer.fence_pages);
+            self.add_fence_block(block);
+            assert!(self.fence.push(&self.separator, &page.to_le_bytes(), 0), "the first one fits");
+        }
+        self.separator.clear();
+        let block = self.entries.finish(self.run, page);
+        self.footer.entry_pages += page_count(&block);
+        self.footer.blocks += 1;
+        block
+    }
+
+    fn add_fence_block(&mut self, block: IoBuf) {
+        assert!(block.len() == RUN_PAGE_BYTES, "a separator is far shorter than a page");
+        self.footer.fence_pages += 1;
+        self.fence_blocks.push(block);
+    }
+}
+
+impl Iterator for RunTail {
+    type Item = IoBuf;
+
+    fn next(&mut self) -> Option<IoBuf> {
+        if let Some(block) = self.last_block.take().or_else(|| self.fence_blocks.next()) {
+            return Some(block);
+        }
+        let rest = &self.filter.lines()[self.lines_done..];
+        if rest.is_empty() {
+            return self.footer.take().map(|footer| footer.encode());
+        }
+        let lines = &rest[..rest.len().min(RUN_FILTER_BLOCK_LINES)];
+        let footer = self.footer.as_mut().expect("taken after the last line");
+        let block = encode_filter_block(footer.run, self.filter_page, lines);
+        self.lines_done += lines.len();
+        self.filter_page += page_count(&block);
+        footer.filter_pages = self.filter_page;
+        Some(block)
+    }
+}
+
+fn page_count(block: &IoBuf) -> u32 {
+    u32::try_from(block.len() / RUN_PAGE_BYTES).expect("a block has at most 15 pages")
+}
