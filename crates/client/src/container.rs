@@ -226,14 +226,6 @@ impl Container {
         Ok(Oid::new(object_type, class, 0, number))
     }
 
-    /// As [`Container::alloc_oid`].
-    ///
-    /// # Errors
-    /// As [`Container::alloc_oid`].
-    pub fn new_oid(&self, object_type: ObjectType, class: ObjectClass) -> Result<Oid> {
-        self.alloc_oid(object_type, class)
-    }
-
     /// An object id from 96 bits of the caller, who answers for their uniqueness.
     ///
     /// # Errors

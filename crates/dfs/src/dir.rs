@@ -200,7 +200,7 @@ impl Dir {
         let mount = self.mount();
         self.check_new_entry(dir, name)?;
         let class = mount.file_class(dir, options.class);
-        let oid = mount.container.new_oid(ObjectType::ArrayByte, class)?;
+        let oid = mount.container.alloc_oid(ObjectType::ArrayByte, class)?;
         let chunk_bytes = match (options.chunk_bytes, dir.chunk_bytes) {
             (0, 0) => mount.superblock.chunk_bytes,
             (0, of_dir) => of_dir,
@@ -269,7 +269,7 @@ impl Dir {
             entry_name(name, Error::Exists)?;
             self.check_new_entry(dir, name)?;
             let class = self.mount().dir_class();
-            let oid = self.mount().container.new_oid(ObjectType::MultiHashed, class)?;
+            let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, class)?;
             // What new entries get is handed down; zero says "the container's".
             let inode = Inode {
                 chunk_bytes: dir.chunk_bytes,
@@ -298,7 +298,7 @@ impl Dir {
                 return Err(Error::NotFound);
             }
             self.check_new_entry(dir, name)?;
-            let oid = self.mount().container.new_oid(ObjectType::MultiHashed, ObjectClass::S1)?;
+            let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, ObjectClass::S1)?;
             let link_bytes = target.len() as u64;
             let inode = Inode { link_bytes, ..self.new_inode(dir, FileKind::Symlink, 0o777, oid) };
             self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, Some(target))

@@ -97,7 +97,7 @@ fn an_update_over_windows_and_beyond_the_payload_limit_is_split_unseen() {
     let mut buf = IoBuf::default();
     assert_eq!(object.read(At::Latest, b"d", b"a", 1, across, &mut buf).unwrap().filled.as_slice(), [across]);
     assert_eq!(&buf[..5], b"12345");
-    let data: Vec<u8> = (0..PAYLOAD_BYTES_MAX + 12_345).map(|n| (n % 253) as u8).collect();
+    let data: Vec<u8> = (0..PAYLOAD_BYTES_MAX + 12_345).map(|n| u8::try_from(n % 253).unwrap()).collect();
     let large = Recx::new(77, data.len() as u64);
     object.write(At::Latest, b"d", b"b", 1, large, &data).unwrap();
     assert_eq!(object.read(At::Latest, b"d", b"b", 1, large, &mut buf).unwrap().filled.as_slice(), [large]);

@@ -6,8 +6,8 @@
 use crate::objects::small_page;
 use crate::testpool::{new_container, open};
 use dolmen_client::{
-    Anchor, At, Cond, Container, Error, FetchIod, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType,
-    Page, Payload, QueryFlags, Recx, UpdateIod, Want,
+    Anchor, At, Cond, Container, Error, FetchIod, Found, IoBuf, Key, NewValue, Object, ObjectClass,
+    ObjectType, Page, Payload, QueryFlags, Recx, UpdateIod, Want,
 };
 use proptest::prelude::*;
 use smallvec::smallvec;
@@ -82,10 +82,19 @@ fn apply(object: &Object, at: At<'_>, step: &Step, mark: u8) -> Result<(), Error
 struct Seen {
     dkeys: Vec<Key>,
     akeys: Vec<(u8, Vec<Key>)>,
-    values: Vec<(u8, u8, u64, Vec<u8>, Vec<Recx>, u64)>,
+    values: Vec<SeenValue>,
     extents: Vec<(u8, u8, bool, BTreeSet<u64>)>,
     exists: Vec<bool>,
-    queries: Vec<Option<(Key, Key, Option<Recx>, u64)>>,
+    queries: Vec<Option<Found>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct SeenValue {
+    number: (u8, u8),
+    found_bytes: u64,
+    buf: Vec<u8>,
+    filled: Vec<Recx>,
+    size: u64,
 }
 
 fn see(object: &Object, at: At<'_>, page: Page) -> Seen {
@@ -140,7 +149,13 @@ fn see_value(object: &Object, at: At<'_>, number: (u8, u8), keys: (&[u8], &[u8])
         let found = object.fetch(at, keys.0, Cond::NONE, &[iod], &mut buf).unwrap().remove(0);
         let filled = found.filled.to_vec();
         let size = object.size(at, keys.0, keys.1).unwrap();
-        seen.values.push((number.0, number.1, found.size_bytes, buf.to_vec(), filled, size));
+        seen.values.push(SeenValue {
+            number,
+            found_bytes: found.size_bytes,
+            buf: buf.to_vec(),
+            filled,
+            size,
+        });
     }
 }
 
@@ -180,7 +195,7 @@ fn see_queries(object: &Object, at: At<'_>, seen: &mut Seen) {
                 continue;
             }
             let found = object.query(at, flags, &d, &a).unwrap();
-            seen.queries.push(found.map(|f| (f.dkey, f.akey, f.recx, f.record_bytes)));
+            seen.queries.push(found);
         }
     }
 }
