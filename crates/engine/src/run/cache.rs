@@ -159,7 +159,7 @@ impl BlockSource for DiskBlocks<'_> {
         }
         let mut bytes = IoBuf::zeroed(place.len_bytes());
         let read = self.disk.read_at(run.file, place.offset_bytes(), &mut bytes);
-        read.map_err(|error| RunError::Failed(disk_error(run.target, &error)))?;
+        read.map_err(|error| RunError::Failed(Box::new(disk_error(run.target, &error))))?;
         let block = Arc::new(run.parse(bytes, place)?);
         self.blocks.insert(Arc::clone(&block));
         Ok(block)

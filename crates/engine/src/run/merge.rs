@@ -165,11 +165,14 @@ impl MergeCursor {
     }
 }
 
+/// Decides about key and payload of an entry, and puts the hashes of its lookups into the list it is given.
+pub(crate) type Judge<'a> = dyn FnMut(&[u8], &[u8], &mut Vec<u64>) -> Verdict + 'a;
+
 /// What becomes of an entry in a merge of runs.
 pub(crate) enum Verdict {
     /// It is in no output.
     Drop,
-    /// It is copied as it is; the filter has put the hashes of its lookups into the list it was given.
+    /// It is copied as it is.
     Keep,
 }
 
@@ -218,7 +221,7 @@ impl RunMerge {
         runs: &[&Run],
         blocks: &mut dyn BlockSource,
         entries: usize,
-        judge: &mut dyn FnMut(&[u8], &[u8], &mut Vec<u64>) -> Verdict,
+        judge: &mut Judge<'_>,
         out: &mut dyn FnMut(IoBuf),
     ) -> Result<bool, RunError> {
         let sources: Vec<_> = runs.iter().map(|run| Source::Run(run)).collect();
@@ -256,7 +259,7 @@ fn take_entry(
     writer: &mut RunWriter,
     found: &Found<'_>,
     hashes: &mut Vec<u64>,
-    judge: &mut dyn FnMut(&[u8], &[u8], &mut Vec<u64>) -> Verdict,
+    judge: &mut Judge<'_>,
     out: &mut dyn FnMut(IoBuf),
 ) {
     let Value::Payload(payload) = found.value else {

@@ -47,7 +47,7 @@ pub(crate) enum RunError {
         place: BlockPlace,
     },
     /// The device failed or gave wrong bytes.
-    Failed(Error),
+    Failed(Box<Error>),
 }
 
 impl From<RunError> for Error {
@@ -55,7 +55,7 @@ impl From<RunError> for Error {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Stall { .. } => Self::Busy,
-            RunError::Failed(error) => error,
+            RunError::Failed(error) => *error,
         }
     }
 }
@@ -201,7 +201,7 @@ impl Run {
     }
 
     fn damage(&self, at: RunDamage) -> RunError {
-        RunError::Failed(corrupt(self.target, "run", u64::from(at.run), at.offset))
+        RunError::Failed(Box::new(corrupt(self.target, "run", u64::from(at.run), at.offset)))
     }
 
     fn fence_place(&self, key: &[u8]) -> FencePlace {
