@@ -83,6 +83,14 @@ impl<T: TargetStore> Targets<T> {
         (0..u16::try_from(self.slots.len()).expect("limited by TARGETS_MAX")).map(TargetNo)
     }
 
+    /// Makes all targets refuse transactions over several targets that were begun at or below `epoch`: a message
+    /// from before the targets were opened must not revive a transaction that was given up since.
+    pub fn refuse_older(&self, epoch: Epoch) {
+        for slot in &self.slots {
+            slot.owned().refuse_older(epoch);
+        }
+    }
+
     /// Carries out one operation and returns its completion.
     ///
     /// Payload is used by reference if the target is free. An operation that meets an undecided transaction

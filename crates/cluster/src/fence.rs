@@ -48,8 +48,8 @@ pub(crate) struct Undecided {
     answered: bool,
 }
 
-/// One target's memory of transactions; lost with the process, which is safe because a reopened target
-/// refuses every `Prepare` with an epoch from before its opening.
+/// One target's memory of transactions; lost with the process, which is safe because whoever opens the target
+/// calls `refuse_older` with the clock of that moment.
 #[derive(Debug, Default)]
 pub(crate) struct Fence {
     undecided: Vec<Undecided>,
@@ -79,6 +79,11 @@ impl Fence {
     /// Undecided transactions.
     pub(crate) fn undecided(&self) -> &[Undecided] {
         &self.undecided
+    }
+
+    /// Refuses transactions begun at or below `epoch`, which may have been decided before this memory began.
+    pub(crate) fn refuse_older(&mut self, epoch: Epoch) {
+        self.floor = self.floor.max(epoch);
     }
 
     /// The answer to a late or repeated `Prepare`; `None` if the store has to see it.

@@ -9,7 +9,7 @@ use crate::fence::{Fence, Note};
 use crate::inbox::{Dest, Finished, Job, Shared};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
-use dolmen_types::{Error, TargetNo};
+use dolmen_types::{Epoch, Error, TargetNo};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Tokens of the owner's own operations start here.
@@ -65,6 +65,10 @@ impl<T: TargetStore> Owned<T> {
 
     pub(crate) fn fence(&self) -> &Fence {
         &self.fence
+    }
+
+    pub(crate) fn refuse_older(&mut self, epoch: Epoch) {
+        self.fence.refuse_older(epoch);
     }
 
     pub(crate) fn set_fence(&mut self, fence: Fence) {

@@ -139,6 +139,7 @@ impl Service {
     ) -> Result<Self> {
         store::sound_clocks(targets)?;
         hlc.merge(targets.newest_epoch());
+        targets.refuse_older(hlc.tick());
         let mut state = change::load(targets, rng)?;
         change::finish_all(targets, &mut state);
         Ok(Self { identity, hlc, state: Mutex::new(state) })

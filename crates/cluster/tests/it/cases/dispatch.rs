@@ -1,6 +1,6 @@
 //! Dispatch: ownership, the inbox, isolation of targets.
 
-use crate::common::{World, fetch, get, make, owned_update, put, update};
+use super::common::{World, fetch, get, make, owned_update, put, update};
 use dolmen_codec::verb::{ReadAt, Reply, Verb};
 use dolmen_codec::{Answer, Ask, Op, Request, Transport};
 use dolmen_env::scope;

@@ -1,6 +1,6 @@
 //! Transactions over several targets of one process.
 
-use crate::common::{World, begin, commit, get, get_at, make, owned_update, put};
+use super::common::{World, begin, commit, get, get_at, make, owned_update, put};
 use dolmen_codec::Op;
 use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_env::scope;

@@ -1,5 +1,6 @@
 //! A pool of staged stores, and short ways to ask it.
 
+use super::{Inner, inner};
 use crate::stage::{Director, Staged};
 use dolmen_cluster::{Hlc, Pool, PoolIdentity, Service, Targets};
 use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb, TxCommit};
@@ -7,7 +8,6 @@ use dolmen_codec::verb::{
     Fetch, FetchIod, Mutation, NewValue, Payload, ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, PoolMap, Props,
@@ -16,7 +16,6 @@ use dolmen_types::{
 use smallvec::smallvec;
 use std::sync::Arc;
 
-pub(crate) type Inner = dolmen_engine::Target;
 pub(crate) type Store = Staged<Inner>;
 
 /// 2026-01-01.
@@ -33,20 +32,7 @@ impl World {
     }
 
     pub(crate) fn fresh_stores(&self, count: u16) -> Vec<Store> {
-        (0..count).map(|no| Staged::new(no, self.inner(no), &self.director)).collect()
-    }
-
-    fn inner(&self, no: u16) -> Inner {
-        let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
-        let devices = dolmen_engine::Devices { meta, bulk: None };
-        let config = dolmen_engine::TargetConfig {
-            target: TargetNo(no),
-            capacity_bytes: 64 << 20,
-            log_segment_bytes: 1 << 20,
-            bulk_segment_bytes: 1 << 20,
-            ..Default::default()
-        };
-        Inner::create(devices, self.arc_clock(), u128::from(no), &config).unwrap()
+        (0..count).map(|no| Staged::new(no, inner(no, &self.clock), &self.director)).collect()
     }
 
     fn arc_clock(&self) -> Arc<dyn Clock> {

@@ -1,6 +1,6 @@
 //! The service: containers and all that belongs to them.
 
-use crate::common::{Store, World, ask, by_label, epoch, get, get_at, label, make, make_with, put};
+use super::common::{Store, World, ask, by_label, epoch, get, get_at, label, make, make_with, put};
 use dolmen_cluster::Pool;
 use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::{ContVerb, ReadAt, Verb};
@@ -257,6 +257,7 @@ fn the_clock_never_goes_back() {
     let again = epoch(ask(&pool, PoolVerb::TxBegin));
     assert!(again > begun && again > written);
     let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
+    assert!(put(&pool, 1, no, 1, b"later").unwrap() > snap);
     assert_eq!(get_at(&pool, 1, no, 1, ReadAt::Epoch(snap)).unwrap(), b"x");
 }
 

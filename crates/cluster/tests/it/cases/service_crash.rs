@@ -1,6 +1,6 @@
 //! Changes of the service cut short at every single operation.
 
-use crate::common::{Store, World, ask, by_label, get, get_at, make, put};
+use super::common::{Store, World, ask, by_label, get, get_at, make, put};
 use dolmen_cluster::Pool;
 use dolmen_codec::pool::{PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::ReadAt;
