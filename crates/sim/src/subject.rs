@@ -1,0 +1,67 @@
+//! What a test drives: a store with its clock, which can be closed, crashed and opened again.
+
+use crate::Model;
+use dolmen_codec::TargetStore;
+use dolmen_env::SimClock;
+use dolmen_types::TargetNo;
+use std::sync::Arc;
+
+/// A store under test.
+pub trait Subject {
+    /// The store, open.
+    fn store(&mut self) -> &mut dyn TargetStore;
+
+    /// Which target the store is.
+    fn target(&self) -> TargetNo;
+
+    /// The only clock of the store.
+    fn clock(&self) -> SimClock;
+
+    /// Closes the store in good order and opens it again. What was not polled is forgotten.
+    fn restart(&mut self);
+
+    /// Takes the store's process away between two of its steps, with everything that was not made durable,
+    /// and opens it again. All that was acknowledged must be there.
+    fn crash(&mut self);
+}
+
+/// The model as a subject.
+#[derive(Debug)]
+pub struct ModelSubject {
+    model: Model,
+    clock: SimClock,
+}
+
+/// Where simulated clocks start: 2026-01-01, so that epochs look like real ones.
+pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
+
+impl ModelSubject {
+    /// An empty model of target `target`.
+    #[must_use]
+    pub fn new(target: TargetNo) -> Self {
+        let clock = SimClock::new(START_NS);
+        Self { model: Model::new(target, Arc::new(clock.clone())), clock }
+    }
+}
+
+impl Subject for ModelSubject {
+    fn store(&mut self) -> &mut dyn TargetStore {
+        &mut self.model
+    }
+
+    fn target(&self) -> TargetNo {
+        self.model.target()
+    }
+
+    fn clock(&self) -> SimClock {
+        self.clock.clone()
+    }
+
+    fn restart(&mut self) {
+        self.model.restart();
+    }
+
+    fn crash(&mut self) {
+        self.model.restart();
+    }
+}
