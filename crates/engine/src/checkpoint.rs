@@ -126,7 +126,8 @@ impl Target {
         self.carry_prepared()?;
         self.store.index.freeze();
         let number = self.checkpoint.take_run_number();
-        let build = RunBuild::new(self.config.target, number);
+        let entries = self.store.index.frozen.as_ref().map_or(0, crate::tree::Delta::len) as u64;
+        let build = RunBuild::new(self.config.target, number, entries);
         self.checkpoint.frozen_sequence = base.log_start.sequence;
         self.checkpoint.work = Some(Work { base, build, after: Vec::new() });
         Ok(())
@@ -181,7 +182,6 @@ impl Target {
         }
         let complete = cursor.entry().is_none();
         self.store.scratch = cursor;
-        work.build.write_blocks(&mut *self.store.disks.meta, complete)?;
         if !complete {
             self.checkpoint.work = Some(work);
             return Ok(false);
@@ -192,7 +192,7 @@ impl Target {
 
     fn finish_checkpoint(&mut self, work: Work) -> Result<(), Error> {
         let Work { base, build, .. } = work;
-        let run = build.finish(&mut *self.store.disks.meta, &mut self.store.blocks)?;
+        let run = build.finish(&mut *self.store.disks.meta)?;
         // The values that the run refers to are in log and bulk: they must be as durable as the run.
         self.flush_data()?;
         let start = base.log_start;

@@ -29,6 +29,7 @@ mod path;
 mod query;
 mod repeats;
 mod replay;
+mod run;
 mod runs;
 mod space;
 mod store;

@@ -125,7 +125,8 @@ fn assemble(
     let log = Log::new(target, manifest.target_id, config.log_segment_bytes, media);
     let mut bulk = Bulk::new(target, config.bulk_segment_bytes);
     bulk.open(disks.bulk(), &manifest.bulk_segments)?;
-    let blocks = Blocks::new(target, media, config.memory_budget_bytes / 4);
+    let cache_bytes = usize::try_from(config.memory_budget_bytes / 4).unwrap_or(usize::MAX);
+    let blocks = Blocks::new(cache_bytes);
     let hot = crate::hot::Hot::new(config.memory_budget_bytes / 8);
     let store = Store::new(target, disks, log, bulk, Index::new(target), blocks, hot);
     let epochs = Epochs::new(clock, manifest.ceiling);

@@ -48,12 +48,12 @@ impl Target {
                         u32::try_from(LogFrame::padded_bytes(frame.bytes.len())).expect("fits its segment");
                     at = LogStart { offset: at.offset + step, sequence: at.sequence + 1, ..at };
                 }
-                None => match self.segment_that_begins(at.sequence) {
-                    Some(segment) if segment != at.segment => {
+                None => match self.next_segment_of(manifest, at) {
+                    Some(segment) => {
                         self.store.log.map(&mut *self.store.disks.meta, segment)?;
                         at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
                     }
-                    _ => break,
+                    None => break,
                 },
             }
         }
@@ -102,9 +102,17 @@ impl Target {
         }))
     }
 
-    fn segment_that_begins(&self, sequence: u64) -> Option<u32> {
+    /// The segment in which the log goes on when this one has no more frames. At a splice the manifest alone
+    /// says where, so no other segment that claims the same sequence number is looked at.
+    fn next_segment_of(&self, manifest: &Manifest, at: LogStart) -> Option<u32> {
+        if manifest.splices.iter().any(|splice| splice.0 == at.sequence) {
+            return None;
+        }
+        let begins = |segment: &crate::log::Segment| segment.salt != 0 && segment.first_sequence == at.sequence;
         let segments = &self.store.log.segments;
-        segments.iter().find(|(_, s)| s.first_sequence == sequence && s.salt != 0).map(|(&number, _)| number)
+        let here = segments.get(&at.segment).is_some_and(begins);
+        let found = segments.iter().find(|(number, segment)| **number != at.segment && begins(segment));
+        found.map(|(&number, _)| number).filter(|_| !here)
     }
 
     /// Replays one frame; `false` if it was not complete when the machine stopped: bulk that it refers to is
