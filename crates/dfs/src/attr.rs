@@ -4,7 +4,7 @@ use crate::access::{Cred, Rights, check, check_owner};
 use crate::dir::{Dir, check_mode};
 use crate::error::{Error, Result, What};
 use crate::layout::inode::{FileKind, Inode, Time};
-use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
 use crate::mount::Mount;
 use crate::node::{Node, Slot};
 use crate::resolve::{Follow, Found};
@@ -348,13 +348,13 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
 impl Mount {
     /// Attributes of what the entry `slot` with record `entry` names.
     pub(crate) fn stat_entry(&self, slot: &Slot, entry: &Inode) -> Result<Stat> {
-        let (inode, links) = if entry.linked {
+        // An open file's home may be its companion.
+        let (inode, links) = if entry.linked || is_companion(slot.oid) {
             let (shared, links) = self.companion(At::Latest, entry.oid)?;
             (shared, links.count())
         } else {
             (*entry, 1)
         };
-        debug_assert!(inode.oid == entry.oid || slot.oid != entry.oid);
         let size_bytes = match inode.kind {
             FileKind::File => self.size(At::Latest, inode.oid, inode.chunk_bytes)?,
             FileKind::Symlink => inode.link_bytes,

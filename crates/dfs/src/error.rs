@@ -93,6 +93,8 @@ pub enum What {
     Flags,
     /// The thing named is no symbolic link, or no file, as the operation needs.
     Kind,
+    /// The container was created for another layout than POSIX.
+    Layout,
     /// A chunk size or object class that no file can have.
     Placement,
     /// A time whose nanoseconds are not below 1e9.

@@ -165,11 +165,22 @@ impl Deref for Dfs {
 }
 
 impl Dfs {
-    /// Makes a file system in an empty container.
+    /// Properties that a container must be created with to be formatted: the layout type is fixed then.
+    #[must_use]
+    pub fn container_props() -> Props {
+        Props::from([(PropId::CO_LAYOUT_TYPE, PropValue::Number(LAYOUT_POSIX))])
+    }
+
+    /// Makes a file system in an empty container that was created with `container_props`.
     ///
     /// # Errors
-    /// `Exists` if there is one; `Invalid(Placement)`, `Invalid(Mode)`; those of the store.
+    /// `Exists` if there is one; `Invalid(Layout)` for a container of another layout; `Invalid(Placement)`,
+    /// `Invalid(Mode)`; those of the store.
     pub fn format(container: &Container, options: &FormatOptions) -> Result<()> {
+        let props = container.props(&[PropId::CO_LAYOUT_TYPE])?;
+        if props.get(&PropId::CO_LAYOUT_TYPE) != Some(&PropValue::Number(LAYOUT_POSIX)) {
+            return Err(What::Layout.into());
+        }
         crate::dir::check_mode(options.root_mode)?;
         if !is_chunk(options.chunk_bytes) {
             return Err(What::Placement.into());
@@ -219,7 +230,7 @@ impl Dfs {
             object.update(At::Tx(tx), DKEY_ROOT, Cond::DKEY_INSERT, core::slice::from_ref(&root_iod))?;
             Ok::<_, Error>(())
         })?;
-        container.set_props(&layout_props(superblock_oid, root_oid))?;
+        container.set_props(&roots_props(superblock_oid, root_oid))?;
         Ok(())
     }
 
@@ -325,15 +336,12 @@ fn or_one_shard(class: ObjectClass) -> ObjectClass {
     if class == ObjectClass::UNKNOWN { ObjectClass::S1 } else { class }
 }
 
-fn layout_props(superblock: Oid, root: Oid) -> Props {
+fn roots_props(superblock: Oid, root: Oid) -> Props {
     let mut roots = Vec::with_capacity(64);
     for oid in [superblock, root, Oid::default(), Oid::default()] {
         roots.extend_from_slice(&oid.to_bytes());
     }
-    Props::from([
-        (PropId::CO_LAYOUT_TYPE, PropValue::Number(LAYOUT_POSIX)),
-        (PropId::CO_ROOTS, PropValue::Bytes(roots)),
-    ])
+    Props::from([(PropId::CO_ROOTS, PropValue::Bytes(roots))])
 }
 
 /// The superblock and its object: where property `ROOTS` says, else where a container without it has it.

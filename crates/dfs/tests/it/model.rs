@@ -174,7 +174,9 @@ impl Model {
     }
 
     pub(crate) fn mkdir(&mut self, path: &str, mode: u32) -> Outcome<()> {
-        self.insert(path, Body::Dir(BTreeMap::new()), mode)
+        let (dir, _) = self.parent(path)?;
+        let inherited = self.inodes[dir].mode & 0o2000;
+        self.insert(path, Body::Dir(BTreeMap::new()), mode | inherited)
     }
 
     pub(crate) fn symlink(&mut self, target: &str, path: &str) -> Outcome<()> {
@@ -239,6 +241,9 @@ impl Model {
         let is_dir = |model: &Self, ino: Ino| matches!(model.inodes[ino].body, Body::Dir(_));
         if how == Rename::NoReplace && victim.is_some() {
             return Err(EEXIST);
+        }
+        if how == Rename::Exchange && victim.is_none() {
+            return Err(ENOENT);
         }
         if is_dir(self, source) && self.is_below(to_dir, source) {
             return Err(EINVAL);

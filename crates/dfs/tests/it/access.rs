@@ -1,0 +1,110 @@
+//! Permissions of handles that carry credentials.
+
+use crate::common::{World, put};
+use dolmen_dfs::{Cred, Cookie, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime};
+
+fn user(fs: &Dfs, uid: u32, groups: &[u32]) -> Dfs {
+    fs.as_user(Cred { uid, gid: uid, groups: groups.to_vec() })
+}
+
+/// `/home` open to all, `/home/a` of user 1, private, with a file; `/tmp` sticky.
+fn homes(world: &World) -> Dfs {
+    let fs = world.mount();
+    for (path, mode, uid) in [("/home", 0o755, 0), ("/home/a", 0o750, 1), ("/tmp", 0o1777, 0)] {
+        fs.mkdir(path, mode).unwrap();
+        fs.chown(path, Some(uid), Some(uid), Follow::Yes).unwrap();
+    }
+    put(&fs, "/home/a/f", b"data");
+    fs.chown("/home/a/f", Some(1), Some(1), Follow::Yes).unwrap();
+    fs.chmod("/home/a/f", 0o640).unwrap();
+    fs
+}
+
+#[test]
+fn every_directory_on_the_way_must_be_passable() {
+    let world = World::new(1);
+    let fs = homes(&world);
+    let (owner, member, other) = (user(&fs, 1, &[]), user(&fs, 2, &[1]), user(&fs, 3, &[]));
+    assert!(owner.stat("/home/a/f").is_ok());
+    assert!(member.stat("/home/a/f").is_ok());
+    assert_eq!(other.stat("/home/a/f").unwrap_err(), Error::NoPermission);
+    assert_eq!(other.open_dir("/home/a").unwrap().names().unwrap_err(), Error::NoPermission);
+    assert_eq!(other.stat("/home/a/../a").unwrap_err(), Error::NoPermission);
+    assert!(other.stat("/home/a").is_ok());
+}
+
+#[test]
+fn files_open_by_their_bits_and_directories_change_by_theirs() {
+    let world = World::new(1);
+    let fs = homes(&world);
+    let (owner, member) = (user(&fs, 1, &[]), user(&fs, 2, &[1]));
+    assert!(owner.open("/home/a/f", &OpenOptions::WRITE).is_ok());
+    assert!(member.open("/home/a/f", &OpenOptions::READ).is_ok());
+    assert_eq!(member.open("/home/a/f", &OpenOptions::WRITE).unwrap_err(), Error::NoPermission);
+    assert_eq!(member.open("/home/a/g", &OpenOptions::CREATE).unwrap_err(), Error::NoPermission);
+    assert_eq!(member.open("/home/a/f", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
+    assert_eq!(member.mkdir("/home/x", 0o755).unwrap_err(), Error::NoPermission);
+    assert_eq!(member.unlink("/home/a/f").unwrap_err(), Error::NoPermission);
+    assert_eq!(member.rename("/home/a/f", &member, "/tmp/f", RenameMode::Replace).unwrap_err(), Error::NoPermission);
+    owner.mkdir("/home/a/d", 0o777).unwrap();
+    let stat = fs.stat("/home/a/d").unwrap();
+    assert_eq!((stat.uid, stat.gid), (1, 1));
+    assert_eq!(member.list(&mut Cookie::default(), 10).map(|names| names.len()), Ok(2));
+}
+
+#[test]
+fn in_a_sticky_directory_only_owners_remove() {
+    let world = World::new(1);
+    let fs = homes(&world);
+    let (one, two) = (user(&fs, 1, &[]), user(&fs, 2, &[]));
+    one.open("/tmp/f", &OpenOptions { mode: 0o666, ..OpenOptions::CREATE }).unwrap();
+    assert_eq!(two.unlink("/tmp/f").unwrap_err(), Error::NotPermitted);
+    assert_eq!(two.rename("/tmp/f", &two, "/tmp/g", RenameMode::Replace).unwrap_err(), Error::NotPermitted);
+    assert!(two.open("/tmp/f", &OpenOptions::WRITE).is_ok());
+    one.unlink("/tmp/f").unwrap();
+}
+
+#[test]
+fn attributes_are_the_owners() {
+    let world = World::new(1);
+    let fs = homes(&world);
+    let (owner, member) = (user(&fs, 1, &[5]), user(&fs, 2, &[1]));
+    assert_eq!(member.chmod("/home/a/f", 0o777).unwrap_err(), Error::NotPermitted);
+    assert_eq!(owner.chown("/home/a/f", Some(2), None, Follow::Yes).unwrap_err(), Error::NotPermitted);
+    assert_eq!(owner.chown("/home/a/f", None, Some(6), Follow::Yes).unwrap_err(), Error::NotPermitted);
+    owner.chmod("/home/a/f", 0o6755).unwrap();
+    owner.chown("/home/a/f", None, Some(5), Follow::Yes).unwrap();
+    let stat = fs.stat("/home/a/f").unwrap();
+    assert_eq!((stat.permissions, stat.gid), (0o755, 5), "set-id bits go with a change of owner");
+    assert_eq!(member.set_mtime("/home/a/f", SetTime::Now, Follow::Yes).unwrap_err(), Error::NoPermission);
+    owner.set_mtime("/home/a/f", SetTime::Now, Follow::Yes).unwrap();
+}
+
+#[test]
+fn access_is_checked_on_demand_and_user_0_may_everything() {
+    let world = World::new(1);
+    let fs = homes(&world);
+    let cred = |uid| Cred { uid, gid: uid, groups: vec![] };
+    let both = Rights::READ.and(Rights::WRITE);
+    assert_eq!(fs.check_access("/home/a/f", &cred(1), both), Ok(()));
+    assert_eq!(fs.check_access("/home/a/f", &cred(1), Rights::EXECUTE), Err(Error::NoPermission));
+    assert_eq!(fs.check_access("/home/a/f", &cred(3), Rights::NONE), Err(Error::NoPermission));
+    assert_eq!(fs.check_access("/home/a/f", &cred(0), both), Ok(()));
+    assert_eq!(fs.check_access("/home/a", &cred(3), Rights::NONE), Ok(()));
+    let root = user(&fs, 0, &[]);
+    root.open("/home/a/f", &OpenOptions::WRITE).unwrap();
+    root.unlink("/home/a/f").unwrap();
+}
+
+#[test]
+fn new_entries_inherit_the_group_of_a_set_group_id_directory() {
+    let world = World::new(1);
+    let fs = world.mount();
+    fs.mkdir("/shared", 0o2777).unwrap();
+    fs.chown("/shared", None, Some(42), Follow::Yes).unwrap();
+    fs.chmod("/shared", 0o2777).unwrap();
+    let member = user(&fs, 7, &[42]);
+    member.mkdir("/shared/d", 0o755).unwrap();
+    let stat = fs.stat("/shared/d").unwrap();
+    assert_eq!((stat.uid, stat.gid, stat.permissions), (7, 42, 0o2755));
+}

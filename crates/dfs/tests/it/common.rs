@@ -1,0 +1,154 @@
+//! A file system on a pool of reference models, in this process.
+
+use dolmen_client::{ContName, Container, Options, Pool};
+use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
+use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time};
+use dolmen_codec::TargetStore;
+use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
+use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_types::{
+    Credentials, Epoch, Label, ObjectClass, PoolMap, TargetInfo, TargetNo, TargetState, Uuid,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// 2026-01-01.
+pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
+
+/// A container with a file system in a pool of its own, and the clock of everything.
+pub(crate) struct World {
+    pub(crate) clock: SimClock,
+    pub(crate) container: Container,
+}
+
+impl World {
+    pub(crate) fn new(targets: u16) -> Self {
+        Self::with(targets, &FormatOptions::default())
+    }
+
+    pub(crate) fn with(targets: u16, format: &FormatOptions) -> Self {
+        let world = Self::bare(targets);
+        let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+        Dfs::format(&world.container, &FormatOptions { clock, ..format.clone() }).unwrap();
+        world
+    }
+
+    /// Without a file system.
+    pub(crate) fn bare(targets: u16) -> Self {
+        let clock = SimClock::new(START_NS);
+        let any: Arc<dyn Clock> = Arc::new(clock.clone());
+        let stores = (0..targets).map(|no| engine(no, &any)).collect();
+        let container = container_on(stores, &any);
+        Self { clock, container }
+    }
+
+    pub(crate) fn options(&self) -> MountOptions {
+        MountOptions { clock: Arc::new(self.clock.clone()), ..MountOptions::default() }
+    }
+
+    pub(crate) fn mount(&self) -> Dfs {
+        Dfs::mount(&self.container, &self.options()).unwrap()
+    }
+
+    pub(crate) fn mount_shared(&self) -> Dfs {
+        Dfs::mount(&self.container, &MountOptions { shared: true, ..self.options() }).unwrap()
+    }
+
+    pub(crate) fn mount_at(&self, epoch: Epoch) -> Dfs {
+        Dfs::mount(&self.container.at(epoch), &self.options()).unwrap()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_unix_ns(self.clock.now_ns())
+    }
+
+    /// Objects in the container.
+    pub(crate) fn object_count(&self) -> usize {
+        let mut walk = self.container.objects(None);
+        core::iter::from_fn(|| Some(walk.next_page().unwrap().len()).filter(|&len| len > 0)).sum()
+    }
+}
+
+/// A target on a disk in memory.
+fn engine(no: u16, clock: &Arc<dyn Clock>) -> dolmen_engine::Target {
+    let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
+    let devices = dolmen_engine::Devices { meta, bulk: None };
+    let config = dolmen_engine::TargetConfig {
+        target: TargetNo(no),
+        capacity_bytes: 64 << 20,
+        log_segment_bytes: 1 << 20,
+        bulk_segment_bytes: 1 << 20,
+        ..Default::default()
+    };
+    dolmen_engine::Target::create(devices, Arc::clone(clock), u128::from(no), &config).unwrap()
+}
+
+/// A new container in a pool of these targets.
+fn container_on<T: TargetStore + 'static>(stores: Vec<T>, clock: &Arc<dyn Clock>) -> Container {
+    let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }; stores.len()];
+    let stores = Targets::new(stores).unwrap();
+    Service::create(&stores).unwrap();
+    let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets };
+    let identity = PoolIdentity { map, label: None };
+    let service = Service::open(&stores, Hlc::new(Arc::clone(clock)), identity, Rng::from_seed(1)).unwrap();
+    let pool = dolmen_cluster::Pool::new(stores, service);
+    let options = Options {
+        cred: Credentials::default(),
+        job: 0,
+        tenant: 0,
+        timeout_ns: 0,
+        clock: Arc::clone(clock),
+        rng: Rng::from_seed(2),
+    };
+    let pool = Pool::connect_with(Arc::new(pool), options).unwrap();
+    let label = Label::new("files").unwrap();
+    pool.create_container(Some(label.clone()), Dfs::container_props()).unwrap();
+    pool.open_container(&ContName::Label(label)).unwrap()
+}
+
+/// Several small chunks make a small file.
+pub(crate) fn small_chunks() -> FormatOptions {
+    FormatOptions { chunk_bytes: 4096, file_class: ObjectClass::SX, ..FormatOptions::default() }
+}
+
+pub(crate) fn put(fs: &Dfs, path: &str, data: &[u8]) -> File {
+    let file = fs.open(path, &OpenOptions { truncate: true, ..OpenOptions::CREATE }).unwrap();
+    file.write_at(0, data).unwrap();
+    file
+}
+
+pub(crate) fn cat(fs: &Dfs, path: &str) -> Vec<u8> {
+    read_all(&fs.open(path, &OpenOptions::READ).unwrap())
+}
+
+pub(crate) fn read_all(file: &File) -> Vec<u8> {
+    let mut data = vec![0xaa; usize::try_from(file.size().unwrap()).unwrap() + 7];
+    let len = file.read_at(0, &mut data).unwrap();
+    data.truncate(len);
+    data
+}
+
+/// A directory that is removed with the value.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dfs-{name}-{}", std::process::id()));
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // Ignored: a test that fails while removing leaves its directory for inspection.
+        let _removed = std::fs::remove_dir_all(&self.0);
+    }
+}

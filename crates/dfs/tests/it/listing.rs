@@ -1,0 +1,91 @@
+//! Listing directories while others change them.
+
+use crate::common::{World, put};
+use dolmen_dfs::{Cookie, Error, FileKind, What};
+use std::collections::BTreeSet;
+
+#[test]
+fn a_listing_resumes_by_cookie_and_returns_each_entry_once() {
+    let world = World::new(3);
+    let fs = world.mount();
+    fs.mkdir("/d", 0o755).unwrap();
+    let expected: BTreeSet<Vec<u8>> = (0..500).map(|n| format!("name-{n}").into_bytes()).collect();
+    for name in &expected {
+        put(&fs, &format!("/d/{}", String::from_utf8_lossy(name)), b"");
+    }
+    for page in [1, 7, 100, 5000] {
+        let (mut found, mut cookie) = (Vec::new(), Cookie::default());
+        while !cookie.is_end() {
+            // As if it went to another process and back.
+            cookie = Cookie::from_bytes(&cookie.to_bytes()).unwrap();
+            let dir = fs.open_dir("/d").unwrap();
+            let names = dir.list(&mut cookie, page).unwrap();
+            assert!(names.len() <= page as usize);
+            found.extend(names.iter().map(<[u8]>::to_vec));
+        }
+        assert_eq!(found.len(), expected.len());
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+}
+
+#[test]
+fn entries_that_stay_are_listed_once_while_others_come_and_go() {
+    let world = World::new(2);
+    let fs = world.mount();
+    fs.mkdir("/d", 0o755).unwrap();
+    for n in 0..200 {
+        put(&fs, &format!("/d/stays-{n}"), b"");
+        put(&fs, &format!("/d/goes-{n}"), b"");
+    }
+    let dir = fs.open_dir("/d").unwrap();
+    let (mut found, mut cookie, mut step) = (Vec::new(), Cookie::default(), 0);
+    while !cookie.is_end() {
+        found.extend(dir.list(&mut cookie, 10).unwrap().iter().map(<[u8]>::to_vec));
+        for n in (step * 5..step * 5 + 5).filter(|n| *n < 200) {
+            dir.unlink(format!("goes-{n}")).unwrap();
+            put(&fs, &format!("/d/comes-{n}"), b"");
+        }
+        step += 1;
+    }
+    let unique: BTreeSet<_> = found.iter().cloned().collect();
+    assert_eq!(unique.len(), found.len(), "nothing twice");
+    assert!((0..200).all(|n| unique.contains(format!("stays-{n}").as_bytes())));
+}
+
+#[test]
+fn a_listing_with_attributes_agrees_with_lstat() {
+    let world = World::new(2);
+    let fs = world.mount();
+    fs.mkdir("/d", 0o755).unwrap();
+    put(&fs, "/d/file", b"12345");
+    fs.symlink("file", "/d/link").unwrap();
+    fs.mkdir("/d/dir", 0o700).unwrap();
+    put(&fs, "/d/one", b"1");
+    fs.link("/d/one", &fs, "/d/two").unwrap();
+    let dir = fs.open_dir("/d").unwrap();
+    let mut entries = Vec::new();
+    let mut cookie = Cookie::default();
+    while !cookie.is_end() {
+        entries.extend(dir.list_plus(&mut cookie, 2).unwrap());
+    }
+    assert_eq!(entries.len(), 5);
+    for entry in &entries {
+        assert_eq!(entry.stat, dir.lstat(&entry.name).unwrap());
+    }
+    let kinds = dir.list_kinds(&mut Cookie::default(), 100).unwrap();
+    assert_eq!(kinds.iter().filter(|(_, kind)| *kind == FileKind::File).count(), 3);
+}
+
+#[test]
+fn empty_directories_and_bad_requests() {
+    let world = World::new(1);
+    let fs = world.mount();
+    let mut cookie = Cookie::default();
+    assert!(fs.list(&mut cookie, 10).unwrap().is_empty());
+    assert!(cookie.is_end());
+    assert!(fs.list(&mut cookie, 10).unwrap().is_empty());
+    assert_eq!(fs.list(&mut Cookie::default(), 0).unwrap_err(), Error::Invalid(What::Range));
+    let mut foreign = Cookie::from_bytes(&[1, 0, 0, 5]).unwrap();
+    assert_eq!(fs.list(&mut foreign, 10).unwrap_err(), Error::Invalid(What::Cookie));
+    assert_eq!(fs.names().unwrap(), Vec::<Vec<u8>>::new());
+}

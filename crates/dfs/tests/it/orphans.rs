@@ -1,0 +1,68 @@
+//! Files that are unlinked or replaced while open.
+
+use crate::common::{World, put, read_all};
+use dolmen_dfs::{Error, OpenOptions, RenameMode, SetAttrs};
+
+#[test]
+fn an_open_file_works_after_its_name_is_gone_and_is_freed_on_close() {
+    let world = World::new(2);
+    let fs = world.mount();
+    fs.mkdir("/keeps-the-root-there", 0o755).unwrap();
+    let objects = world.object_count();
+    let file = put(&fs, "/f", b"data");
+    let clone = file.clone();
+    fs.unlink("/f").unwrap();
+    assert_eq!(fs.stat("/f").unwrap_err(), Error::NotFound);
+    file.write_at(4, b" more").unwrap();
+    file.set_attrs(&SetAttrs { mode: Some(0o600), ..SetAttrs::KEEP }).unwrap();
+    let stat = file.stat().unwrap();
+    assert_eq!((stat.links, stat.size_bytes, stat.permissions), (0, 9, 0o600));
+    put(&fs, "/f", b"another").close().unwrap();
+    assert_eq!(read_all(&file), b"data more");
+    file.close().unwrap();
+    assert_eq!(read_all(&clone), b"data more");
+    drop(clone);
+    assert_eq!(world.object_count(), objects + 1, "only the new file is left");
+}
+
+#[test]
+fn an_open_file_that_is_replaced_by_a_rename_works_on() {
+    let world = World::new(2);
+    let fs = world.mount();
+    let old = put(&fs, "/f", b"old");
+    put(&fs, "/g", b"new");
+    let objects = world.object_count();
+    fs.rename("/g", &fs, "/f", RenameMode::Replace).unwrap();
+    assert_eq!(read_all(&old), b"old");
+    drop(old);
+    assert_eq!(world.object_count(), objects - 1);
+}
+
+#[test]
+fn a_mount_frees_what_a_dead_one_left_open() {
+    let world = World::new(2);
+    let fs = world.mount();
+    let objects = world.object_count();
+    let left_open = put(&fs, "/f", &[7; 10_000]);
+    fs.unlink("/f").unwrap();
+    // As after a crash: the handle never gets to close.
+    core::mem::forget(left_open);
+    let read_only = dolmen_dfs::MountOptions { read_only: true, ..world.options() };
+    dolmen_dfs::Dfs::mount(&world.container, &read_only).unwrap();
+    world.mount_shared();
+    assert_eq!(world.object_count(), objects + 2, "file and orphan list");
+    world.mount();
+    assert_eq!(world.object_count(), objects);
+}
+
+#[test]
+fn an_open_that_fails_leaves_nothing_behind() {
+    let world = World::new(1);
+    let fs = world.mount();
+    put(&fs, "/f", b"x").close().unwrap();
+    let objects = world.object_count();
+    for _ in 0..10 {
+        assert_eq!(fs.open("/f", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
+    }
+    assert_eq!(world.object_count(), objects);
+}

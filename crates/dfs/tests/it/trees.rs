@@ -1,0 +1,159 @@
+//! Put, get, verify and count whole trees.
+
+use crate::common::{TempDir, World, cat, put};
+use dolmen_dfs::tree::{self, Difference, Options};
+use dolmen_dfs::{Error, FileKind, Follow, OpenOptions, SetTime, Time, XattrCond};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// A tree with everything that is kept.
+fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("sub/deep")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    for n in 0..40 {
+        fs::write(root.join(format!("sub/f{n}")), vec![n; usize::from(n) * 100]).unwrap();
+    }
+    fs::write(root.join("sub/deep/nothing"), b"").unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.write_all_at(b"in the middle", 3 << 20).unwrap();
+    sparse.set_len(5 << 20).unwrap();
+    fs::hard_link(root.join("sub/f7"), root.join("same-as-f7")).unwrap();
+    std::os::unix::fs::symlink("sub/f1", root.join("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", root.join("dangling")).unwrap();
+    fs::set_permissions(root.join("sub/f3"), fs::Permissions::from_mode(0o400)).unwrap();
+    fs::set_permissions(root.join("empty"), fs::Permissions::from_mode(0o711)).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789);
+    fs::File::open(root.join("sub/f4")).unwrap().set_modified(old).unwrap();
+    fs::File::open(root.join("sub")).unwrap().set_modified(old).unwrap();
+}
+
+fn options() -> Options<'static> {
+    Options { threads: 3, ..Options::default() }
+}
+
+#[test]
+fn a_tree_is_put_got_and_equal_to_the_last_bit() {
+    let (world, dir) = (World::new(3), TempDir::new("round"));
+    let fs = world.mount();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    make_tree(&from);
+    let counts = tree::put(&from, &fs, "/tree", &options()).unwrap();
+    assert_eq!((counts.dirs, counts.files, counts.symlinks, counts.links), (4, 42, 2, 1));
+    let report = tree::verify(&from, &fs, "/tree", &options()).unwrap();
+    assert_eq!(report.mismatches, []);
+    assert_eq!((report.counts.files, report.more), (43, 0));
+    let counts = tree::get(&fs, "/tree", &to, &options()).unwrap();
+    assert_eq!((counts.dirs, counts.files, counts.symlinks, counts.links), (4, 42, 2, 1));
+    assert_eq!(tree::verify(&to, &fs, "/tree", &options()).unwrap().mismatches, []);
+    let meta = fs::metadata(to.join("sub/f4")).unwrap();
+    assert_eq!((meta.mtime(), meta.mtime_nsec()), (1_000_000_007, 123_456_789));
+    assert_eq!(fs::metadata(to.join("sub/f7")).unwrap().ino(), fs::metadata(to.join("same-as-f7")).unwrap().ino());
+    let sparse = fs::metadata(to.join("sparse")).unwrap();
+    assert_eq!(sparse.len(), 5 << 20);
+    assert!(sparse.blocks() * 512 < 1 << 20, "holes stay holes");
+}
+
+#[test]
+fn a_repeated_put_copies_only_what_is_not_finished() {
+    let (world, dir) = (World::new(2), TempDir::new("resume"));
+    let fs = world.mount();
+    make_tree(dir.path());
+    tree::put(dir.path(), &fs, "/t", &options()).unwrap();
+    // As left by a put that was killed: half a file with a time of its own.
+    put(&fs, "/t/sub/f9", b"half").close().unwrap();
+    fs.set_mtime("/t/sub/f9", SetTime::To(Time { s: 9, ns: 9 }), Follow::Yes).unwrap();
+    fs.unlink("/t/sub/f10").unwrap();
+    let counts = tree::put(dir.path(), &fs, "/t", &options()).unwrap();
+    assert_eq!((counts.files, counts.resumed), (2, 40));
+    assert_eq!(tree::verify(dir.path(), &fs, "/t", &options()).unwrap().mismatches, []);
+    let again = tree::put(dir.path(), &fs, "/t", &Options { resume: false, ..options() }).unwrap();
+    assert_eq!((again.files, again.resumed), (42, 0));
+    assert_eq!(tree::verify(dir.path(), &fs, "/t", &options()).unwrap().mismatches, []);
+}
+
+#[test]
+fn every_kind_of_difference_is_reported() {
+    let (world, dir) = (World::new(2), TempDir::new("differ"));
+    let fs = world.mount();
+    make_tree(dir.path());
+    tree::put(dir.path(), &fs, "/t", &options()).unwrap();
+    let time = |path: &str| fs.lstat(path).unwrap().mtime;
+    let sub = time("/t/sub");
+    let keep = time("/t/sub/f20");
+    let file = fs.open("/t/sub/f20", &OpenOptions::WRITE).unwrap();
+    file.write_at(1234, b"x").unwrap();
+    file.close().unwrap();
+    fs.set_mtime("/t/sub/f20", SetTime::To(keep), Follow::Yes).unwrap();
+    fs.chmod("/t/sub/f21", 0o777).unwrap();
+    fs.set_mtime("/t/sub/f22", SetTime::To(Time { s: 1, ns: 0 }), Follow::Yes).unwrap();
+    fs.set_xattr("/t/sub/f23", "user.x", "v", XattrCond::Any, Follow::Yes).unwrap();
+    fs.unlink("/t/sub/f24").unwrap();
+    put(&fs, "/t/sub/extra", b"").close().unwrap();
+    fs.unlink("/t/sub/f25").unwrap();
+    fs.mkdir("/t/sub/f25", 0o755).unwrap();
+    fs.set_mtime("/t/sub", SetTime::To(sub), Follow::Yes).unwrap();
+    let report = tree::verify(dir.path(), &fs, "/t", &options()).unwrap();
+    let found: Vec<_> =
+        report.mismatches.iter().map(|m| (String::from_utf8_lossy(&m.path).into_owned(), m.difference)).collect();
+    let expected = [
+        ("extra", Difference::Extra),
+        ("f20", Difference::Content { offset: 1234 }),
+        ("f21", Difference::Mode),
+        ("f22", Difference::Time),
+        ("f23", Difference::Xattrs),
+        ("f24", Difference::Missing),
+        ("f25", Difference::Kind),
+    ];
+    assert_eq!(found, expected.map(|(name, difference)| (format!("/t/sub/{name}"), difference)));
+}
+
+#[test]
+fn progress_only_grows_and_errors_name_their_file() {
+    let (world, dir) = (World::new(1), TempDir::new("progress"));
+    let fs = world.mount();
+    make_tree(dir.path());
+    let seen = Mutex::new(Vec::new());
+    let on_progress = |counts: tree::Counts| seen.lock().unwrap().push(counts.bytes);
+    let options = Options { threads: 1, on_progress: Some(&on_progress), ..Options::default() };
+    let counts = tree::put(dir.path(), &fs, "/t", &options).unwrap();
+    assert_eq!(seen.lock().unwrap().iter().max(), Some(&counts.bytes));
+    fs.unlink("/t/sub/f5").unwrap();
+    fs.mkdir("/t/sub/f5", 0o755).unwrap();
+    let error = tree::put(dir.path(), &fs, "/t", &options).unwrap_err();
+    assert_eq!((error.errno(), error.to_string()), (21, "/t/sub/f5: is a directory".into()));
+    let error = tree::put(&dir.path().join("none"), &fs, "/t", &options).unwrap_err();
+    assert!(matches!(error, Error::Local { errno: 2, .. }), "{error}");
+}
+
+#[test]
+fn single_files_and_links_are_trees_too() {
+    let (world, dir) = (World::new(1), TempDir::new("single"));
+    let fs = world.mount();
+    fs::write(dir.path().join("one"), b"one").unwrap();
+    std::os::unix::fs::symlink("one", dir.path().join("two")).unwrap();
+    tree::put(&dir.path().join("one"), &fs, "/1", &options()).unwrap();
+    tree::put(&dir.path().join("two"), &fs, "/2", &options()).unwrap();
+    assert_eq!(cat(&fs, "/1"), b"one");
+    assert_eq!(fs.lstat("/2").unwrap().kind, FileKind::Symlink);
+    tree::get(&fs, "/1", &dir.path().join("three"), &options()).unwrap();
+    assert_eq!(fs::read(dir.path().join("three")).unwrap(), b"one");
+}
+
+#[test]
+fn usage_and_digests_cover_every_file_once() {
+    let (world, dir) = (World::new(2), TempDir::new("du"));
+    let fs = world.mount();
+    make_tree(dir.path());
+    tree::put(dir.path(), &fs, "/t", &options()).unwrap();
+    let usage = tree::du(&fs, "/t", true).unwrap();
+    let small: u64 = (0..40).map(|n| n * 100).sum();
+    assert_eq!((usage.dirs, usage.files, usage.symlinks), (4, 42, 2));
+    assert_eq!(usage.size_bytes, small + (5 << 20) + 6 + 7);
+    assert!(usage.data_bytes >= small + 13 && usage.data_bytes < small + 100_000, "{usage:?}");
+    let digests = tree::digest(&fs, "/t", &options()).unwrap();
+    assert_eq!(digests.len(), 43);
+    let f2 = digests.iter().find(|(path, ..)| path == b"/t/sub/f2").unwrap();
+    assert_eq!((f2.1, f2.2), (200, dolmen_types::crc32c(&[2; 200])));
+}
