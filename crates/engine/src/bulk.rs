@@ -183,7 +183,8 @@ impl Bulk {
         }
     }
 
-    fn release(&mut self, place: BulkPlace, count: u32) {
+    /// Frees units that nothing on disk refers to any more.
+    pub(crate) fn release(&mut self, place: BulkPlace, count: u32) {
         let segment = self.segments.get_mut(&place.segment).expect("references name open segments");
         segment.clear(place.unit, count);
         self.used_units -= u64::from(count);

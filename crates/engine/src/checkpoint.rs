@@ -6,6 +6,7 @@
 //! Invariants: a file is durable before a manifest names it, a manifest before the superblock names it; what
 //! a manifest no longer names is removed or reused only after the superblock is durable.
 
+use crate::aggregate::{Asked, Merge};
 use crate::error::disk_error;
 use crate::open::{SUPERBLOCK_FILE, manifest_name};
 use crate::runs::{Run, RunBuild};
@@ -15,8 +16,9 @@ use dolmen_codec::manifest::{
     BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
+use dolmen_codec::version::ValuePlace;
 use dolmen_env::FileId;
-use dolmen_types::{Credentials, Error, TxId, crc32c};
+use dolmen_types::{ContNo, Credentials, Error, TxId, crc32c};
 
 /// Entries written by one step of a checkpoint: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
@@ -43,8 +45,8 @@ pub(crate) struct State {
     next_run: u32,
     pub(crate) base: Base,
     work: Option<Work>,
-    /// Log bytes behind the base, roughly: what the next open would have to replay.
-    frozen_sequence: u64,
+    pub(crate) merge: Option<Merge>,
+    pub(crate) asked: Option<Asked>,
 }
 
 /// A checkpoint under way.
@@ -88,6 +90,58 @@ impl State {
     pub(crate) fn is_working(&self) -> bool {
         self.work.is_some()
     }
+
+    /// Changes the count of live bytes in a log segment, also in a base that is being written.
+    pub(crate) fn base_live(&mut self, number: u32, bytes: i64) {
+        for base in self.bases() {
+            base.add_live(number, bytes);
+        }
+    }
+
+    /// Takes a version of the runs out of the base, also out of one that is being written.
+    pub(crate) fn base_drop(&mut self, cont: ContNo, value_bytes: u32, place: ValuePlace, is_move: bool) {
+        for base in self.bases() {
+            base.drop_version(cont, value_bytes, place, is_move);
+        }
+    }
+
+    fn bases(&mut self) -> impl Iterator<Item = &mut Base> {
+        core::iter::once(&mut self.base).chain(self.work.as_mut().map(|work| &mut work.base))
+    }
+}
+
+impl Base {
+    fn add_live(&mut self, number: u32, bytes: i64) {
+        match self.log_segments.iter_mut().find(|segment| segment.number == number) {
+            Some(segment) => {
+                segment.live_bytes = segment.live_bytes.checked_add_signed(bytes).expect("never below zero");
+            }
+            None => {
+                let live_bytes = u64::try_from(bytes).expect("a segment unknown to the base only gains");
+                self.log_segments.push(LogSegmentInfo { number, live_bytes });
+            }
+        }
+    }
+
+    fn drop_version(&mut self, cont: ContNo, value_bytes: u32, place: ValuePlace, is_move: bool) {
+        if !is_move
+            && value_bytes > 0
+            && let Some(state) = self.conts.iter_mut().find(|state| state.no == cont)
+        {
+            crate::aggregate::subtract(&mut state.usage, value_bytes, place);
+        }
+        match place {
+            ValuePlace::Log { segment, .. } => self.add_live(segment, -i64::from(value_bytes)),
+            ValuePlace::Bulk { segment, unit } => {
+                let info = self.bulk_segments.iter_mut().find(|info| info.number == segment);
+                let info = info.expect("runs refer to segments of the base");
+                for unit in unit..unit + crate::bulk::units(u64::from(value_bytes)) {
+                    info.bitmap[unit as usize / 64] &= !(1 << (unit % 64));
+                }
+            }
+            ValuePlace::None | ValuePlace::Inline => {}
+        }
+    }
 }
 
 impl Target {
@@ -128,7 +182,6 @@ impl Target {
         let number = self.checkpoint.take_run_number();
         let entries = self.store.index.frozen.as_ref().map_or(0, crate::tree::Delta::len) as u64;
         let build = RunBuild::new(self.config.target, number, entries);
-        self.checkpoint.frozen_sequence = base.log_start.sequence;
         self.checkpoint.work = Some(Work { base, build, after: Vec::new() });
         Ok(())
     }
@@ -198,7 +251,12 @@ impl Target {
         let start = base.log_start;
         self.checkpoint.base = base;
         match run {
-            Some(run) => self.store.index.thaw(run),
+            Some(run) => {
+                self.store.index.thaw(run);
+                if let Some(merge) = &mut self.checkpoint.merge {
+                    merge.run_inserted();
+                }
+            }
             None => self.store.index.thaw_empty(),
         }
         self.write_manifest(false)?;
@@ -310,6 +368,7 @@ impl Target {
             return Err(Error::ReadOnly { target: self.config.target });
         }
         while !self.checkpoint_step()? {}
+        while self.merge_step()?.is_none() {}
         self.begin_checkpoint()?;
         while !self.checkpoint_step()? {}
         Ok(())
@@ -336,6 +395,11 @@ impl Target {
             self.checkpoint_step().map(|_| true)
         } else if self.checkpoint_due() {
             self.begin_checkpoint().map(|()| true)
+        } else if self.checkpoint.merge.is_some() {
+            self.merge_step().map(|_| true)
+        } else if let Some(runs) = self.due_merge() {
+            self.begin_merge(runs);
+            Ok(true)
         } else {
             Ok(false)
         };

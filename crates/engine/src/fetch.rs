@@ -6,8 +6,8 @@ use crate::path::{Depth, Path};
 use crate::store::{Extent, Piece, Store, resolve};
 use crate::target::Target;
 use crate::value::with_keys;
-use dolmen_codec::version::VersionKind;
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
+use dolmen_codec::version::VersionKind;
 use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, Recx, Stamp, limits};
 use smallvec::SmallVec;
 

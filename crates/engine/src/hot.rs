@@ -37,7 +37,9 @@ impl Hot {
     /// A table that grows up to `budget_bytes`.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         let mut index_bits_max = INDEX_BITS_MIN;
-        while index_bits_max < INDEX_BITS_MIN + TAG_BITS - TAG_BITS_LEFT && (64u64 << index_bits_max) <= budget_bytes {
+        while index_bits_max < INDEX_BITS_MIN + TAG_BITS - TAG_BITS_LEFT
+            && (64u64 << index_bits_max) <= budget_bytes
+        {
             index_bits_max += 1;
         }
         Self {
@@ -95,14 +97,15 @@ impl Hot {
         let mask = self.tag_mask();
         let tag = Self::tag(hash) & mask;
         let bucket = &self.buckets[self.bucket(hash)];
-        bucket.iter().filter(move |&&entry| entry != 0 && (entry >> (LIFE_BITS + OFFSET_BITS)) & mask == tag).filter_map(
-            |&entry| {
+        bucket
+            .iter()
+            .filter(move |&&entry| entry != 0 && (entry >> (LIFE_BITS + OFFSET_BITS)) & mask == tag)
+            .filter_map(|&entry| {
                 let life = (entry >> OFFSET_BITS) & ((1 << LIFE_BITS) - 1);
                 let segment = self.segment_of[life_slot(life)];
                 let words = u32::try_from(entry & ((1 << OFFSET_BITS) - 1)).expect("23 bits");
                 (segment != NO_SEGMENT).then_some(LogPlace { segment, offset: words * WORD_BYTES })
-            },
-        )
+            })
     }
 
     /// A key has a new version; `place` if it can be found again through this table.
@@ -130,7 +133,8 @@ impl Hot {
         let slot = &mut self.buckets[index][vacant.unwrap_or(victim)];
         self.count += usize::from(*slot == 0);
         *slot = entry;
-        if self.count * 4 > self.buckets.len() * SLOTS_PER_BUCKET * 3 && self.index_bits < self.index_bits_max {
+        if self.count * 4 > self.buckets.len() * SLOTS_PER_BUCKET * 3 && self.index_bits < self.index_bits_max
+        {
             self.grow();
         }
     }
@@ -140,7 +144,11 @@ impl Hot {
         if !place.offset.is_multiple_of(WORD_BYTES) || place.offset / WORD_BYTES >= 1 << OFFSET_BITS {
             return None;
         }
-        Some((Self::tag(hash) << (LIFE_BITS + OFFSET_BITS)) | (life << OFFSET_BITS) | u64::from(place.offset / WORD_BYTES))
+        Some(
+            (Self::tag(hash) << (LIFE_BITS + OFFSET_BITS))
+                | (life << OFFSET_BITS)
+                | u64::from(place.offset / WORD_BYTES),
+        )
     }
 
     /// Doubles the table: the first bit of the tag in use becomes the last bit of the index.

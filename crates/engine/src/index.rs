@@ -287,6 +287,11 @@ impl Index {
         }
     }
 
+    /// A cursor over some of the runs.
+    pub(crate) fn cursor_over(&self, runs: core::ops::Range<usize>) -> IndexCursor {
+        IndexCursor { only: Some(runs), ..IndexCursor::new(self) }
+    }
+
     /// A cursor over all sources.
     pub(crate) fn cursor(&self) -> IndexCursor {
         IndexCursor::new(self)
@@ -313,14 +318,14 @@ pub(crate) struct IndexCursor {
     deltas: [Cursor; 2],
     runs: Vec<RunCursor>,
     at: Option<usize>,
-    /// Copy of a run's payload, so that an entry outlives the cursor's next step.
-    _reserved: (),
+    /// The runs to walk, instead of all sources.
+    only: Option<core::ops::Range<usize>>,
 }
 
 impl IndexCursor {
     fn new(index: &Index) -> Self {
         let runs = index.runs.iter().map(|_| RunCursor::default()).collect();
-        Self { deltas: [Cursor::default(), Cursor::default()], runs, at: None, _reserved: () }
+        Self { deltas: [Cursor::default(), Cursor::default()], runs, at: None, only: None }
     }
 
     /// Goes to the first entry at or above `key`.
@@ -330,12 +335,16 @@ impl IndexCursor {
         key: &[u8],
         blocks: &mut dyn BlockSource,
     ) -> Result<(), Error> {
-        index.delta.seek(&mut self.deltas[0], key);
-        if let Some(frozen) = &index.frozen {
-            frozen.seek(&mut self.deltas[1], key);
+        if self.only.is_none() {
+            index.delta.seek(&mut self.deltas[0], key);
+            if let Some(frozen) = &index.frozen {
+                frozen.seek(&mut self.deltas[1], key);
+            }
         }
-        for (cursor, run) in self.runs.iter_mut().zip(&index.runs) {
-            cursor.seek(run, key, blocks)?;
+        for (number, (cursor, run)) in self.runs.iter_mut().zip(&index.runs).enumerate() {
+            if self.only.as_ref().is_none_or(|only| only.contains(&number)) {
+                cursor.seek(run, key, blocks)?;
+            }
         }
         self.choose();
         Ok(())

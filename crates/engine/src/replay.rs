@@ -108,7 +108,8 @@ impl Target {
         if manifest.splices.iter().any(|splice| splice.0 == at.sequence) {
             return None;
         }
-        let begins = |segment: &crate::log::Segment| segment.salt != 0 && segment.first_sequence == at.sequence;
+        let begins =
+            |segment: &crate::log::Segment| segment.salt != 0 && segment.first_sequence == at.sequence;
         let segments = &self.store.log.segments;
         let here = segments.get(&at.segment).is_some_and(begins);
         let found = segments.iter().find(|(number, segment)| **number != at.segment && begins(segment));

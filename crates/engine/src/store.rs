@@ -175,7 +175,12 @@ impl Store {
     ///
     /// REQUIRES: the path is at the akey.
     #[inline]
-    pub(crate) fn single_stored(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<Option<Stored>, Error> {
+    pub(crate) fn single_stored(
+        &mut self,
+        path: &mut Path,
+        view: &View,
+        cover: Stamp,
+    ) -> Result<Option<Stored>, Error> {
         if view.is_plain()
             && let Some(hit) = self.hot_version(path, VersionKind::Single, 0)
             && hit.stamp.epoch <= view.at

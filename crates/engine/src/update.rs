@@ -413,7 +413,8 @@ impl Target {
                 return Err(Error::NotFound);
             }
         }
-        if draft.record_bytes > 0 && self.store.record_sizes.find(path.akey_hash) != Some(draft.record_bytes) {
+        if draft.record_bytes > 0 && self.store.record_sizes.find(path.akey_hash) != Some(draft.record_bytes)
+        {
             let cover = self.store.cover(path, Depth::Akey, view)?;
             let stored = self.store.record_bytes(path, view, cover)?;
             if stored.is_some_and(|stored| stored != draft.record_bytes) {

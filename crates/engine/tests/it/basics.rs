@@ -102,3 +102,60 @@ fn a_checkpoint_changes_nothing_that_can_be_seen() {
         }
     });
 }
+
+#[test]
+fn aggregation_frees_what_nobody_can_see_and_nothing_else() {
+    each_rig(|mut rig| {
+        let mut last = dolmen_types::Epoch::ZERO;
+        for round in 0..4u8 {
+            for number in 0..100u8 {
+                last = rig.put(oid(5), &[number], b"a", &[round; 300]).unwrap();
+                rig.write(oid(5), &[number], b"x", u64::from(round) * 10, 1, &[round; 5000]).unwrap();
+            }
+            if round == 1 {
+                let snapshot = dolmen_codec::verb::ContVerb::AddSnapshot(last);
+                rig.ask(Verb::Cont(snapshot)).unwrap();
+            }
+        }
+        rig.punch(oid(5), PunchScope::Dkey(Key::from_slice(&[7])), Cond::NONE).unwrap();
+        let snapshot = {
+            // Round 1 ended with the last write of its array; the snapshot is at the single value before it.
+            last
+        };
+        let freed = rig.aggregate();
+        assert!(freed > 150, "{freed}");
+        for _ in 0..2 {
+            for number in 0..100u8 {
+                let expected = (number != 7).then(|| vec![3; 300]);
+                assert_eq!(rig.get(oid(5), &[number], b"a"), expected);
+            }
+            let (filled, bytes) = rig.read(oid(5), &[9], b"x", 0, 5030, 1);
+            assert_eq!(filled, [Recx::new(0, 5030)]);
+            assert_eq!((bytes[0], bytes[10], bytes[20], bytes[5029]), (0, 1, 2, 3));
+            rig.assert_clean();
+            rig.close_and_reopen();
+        }
+        assert!(snapshot > dolmen_types::Epoch::ZERO);
+        rig.aggregate();
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn a_destroyed_container_gives_its_space_back() {
+    each_rig(|mut rig| {
+        for number in 0..100u8 {
+            rig.put(oid(6), &[number], b"a", &[1; 20_000]).unwrap();
+        }
+        rig.ask(Verb::Cont(dolmen_codec::verb::ContVerb::Destroy)).unwrap();
+        rig.ask(Verb::Checkpoint).unwrap();
+        rig.work();
+        match rig.ask(Verb::Space).unwrap() {
+            dolmen_codec::verb::Reply::Space(space) => assert_eq!(space.bulk_bytes, 0),
+            other => panic!("{other:?}"),
+        }
+        rig.assert_clean();
+        rig.reopen();
+        rig.assert_clean();
+    });
+}

@@ -202,6 +202,28 @@ impl Rig {
         all
     }
 
+    /// Aggregates everything; returns how many versions were freed.
+    pub(crate) fn aggregate(&mut self) -> u64 {
+        for _ in 0..10_000 {
+            match self.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))).unwrap() {
+                Reply::Aggregated { more: false, freed } => return freed,
+                Reply::Aggregated { more: true, .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("aggregation does not end");
+    }
+
+    /// Runs background work until there is none.
+    pub(crate) fn work(&mut self) {
+        for _ in 0..10_000 {
+            if self.target.as_mut().unwrap().step() == dolmen_codec::Progress::Idle {
+                return;
+            }
+        }
+        panic!("background work does not end");
+    }
+
     pub(crate) fn assert_clean(&mut self) {
         for verb in [Verb::Check, Verb::Scrub] {
             match self.ask(verb).unwrap() {
