@@ -9,7 +9,7 @@ use crate::mount::Mount;
 use crate::node::{Node, Slot};
 use crate::resolve::{Follow, Found};
 use dolmen_client::At;
-use dolmen_types::{Cond, Epoch, Error as StoreError, ObjectClass, Oid};
+use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
 
 /// What stat(2) tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -261,7 +261,7 @@ impl Dir {
         check_xattr_name(name.as_ref())?;
         self.change_xattr(path.as_ref(), follow, |at, home| {
             let missing = |error| match error {
-                Error::NotFound | Error::Store(StoreError::NotFound) => Error::NoAttribute,
+                Error::NotFound => Error::NoAttribute,
                 other => other,
             };
             self.mount().punch_xattr(at, home, name.as_ref()).map_err(missing)

@@ -80,7 +80,8 @@ impl OpenOptions {
 
     fn check(&self, mount: &Mount) -> Result<()> {
         let writes = self.write || self.append;
-        if !(self.read || writes) || (self.truncate && !writes) || (self.exclusive && !self.create) {
+        let does_nothing = !self.read && !writes;
+        if does_nothing || (self.truncate && !writes) || (self.exclusive && !self.create) {
             return Err(What::Flags.into());
         }
         if self.chunk_bytes != 0 && !layout::superblock::is_chunk(self.chunk_bytes) {

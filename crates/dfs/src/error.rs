@@ -61,7 +61,7 @@ pub enum Error {
         name: Box<[u8]>,
     },
     /// The store failed.
-    Store(StoreError),
+    Store(Box<StoreError>),
     /// A file outside the container could not be read or written (put, get, verify).
     Local {
         /// Which.
@@ -230,7 +230,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Store(error) => Some(error),
+            Self::Store(error) => Some(&**error),
             Self::InTree { source, .. } => Some(&**source),
             _ => None,
         }
@@ -242,8 +242,9 @@ impl From<StoreError> for Error {
         match error {
             StoreError::NotFound => Self::NotFound,
             StoreError::Exists => Self::Exists,
+            StoreError::TxRestart { .. } => Self::Contended,
             StoreError::Invalid(Invalid::Name) => Self::Invalid(What::Name),
-            other => Self::Store(other),
+            other => Self::Store(Box::new(other)),
         }
     }
 }
@@ -270,7 +271,7 @@ mod tests {
             (Error::NoAttribute, 61),
             (Error::from(StoreError::NotFound), 2),
             (StoreError::NoSpace { target: TargetNo(0), needed_bytes: 1 }.into(), 28),
-            (StoreError::TxRestart { after: Epoch(1) }.into(), 85),
+            (StoreError::TxRestart { after: Epoch(1) }.into(), 11),
             (StoreError::Io { target: TargetNo(1), errno: 121 }.into(), 121),
         ] {
             assert_eq!(error.errno(), number, "{error}");

@@ -211,10 +211,7 @@ impl Nodes {
         let mut live = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            #[expect(clippy::iter_over_hash_type, reason = "every node is visited; the order does not show")]
-            for node in shard.values() {
-                live.extend(node.upgrade());
-            }
+            live.extend(shard.values().filter_map(Weak::upgrade));
         }
         live
     }

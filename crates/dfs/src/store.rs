@@ -10,7 +10,7 @@ use crate::mount::Mount;
 use crate::node::Slot;
 use core::cell::Cell;
 use dolmen_client::{At, NewValue, Object, Page, Payload, Tx, UpdateIod};
-use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, Oid, Recx};
+use dolmen_types::{Anchor, Cond, Epoch, IoBuf, Key, Oid, Recx};
 use smallvec::{SmallVec, smallvec};
 
 thread_local! {
@@ -50,10 +50,7 @@ impl Mount {
 
     /// Runs `body` in a transaction, again while it conflicts with others.
     pub(crate) fn transact<T>(&self, body: impl FnMut(&Tx) -> Result<T>) -> Result<T> {
-        match self.container.transact(body) {
-            Err(Error::Store(StoreError::TxRestart { .. })) => Err(Error::Contended),
-            other => other,
-        }
+        self.container.transact(body)
     }
 
     /// The record in `slot`; `None` if there is none.

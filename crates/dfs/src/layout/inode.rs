@@ -92,6 +92,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 impl Time {
     /// From nanoseconds since the Unix epoch.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "both parts always fit")]
     pub fn from_unix_ns(unix_ns: u64) -> Self {
         let (s, ns) = (unix_ns / NS_PER_S, unix_ns % NS_PER_S);
         Self {
@@ -139,6 +140,9 @@ pub struct Inode {
 
 impl Inode {
     /// The record.
+    ///
+    /// # Panics
+    /// If `permissions` has more than 12 bits: whoever sets them checks.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; BYTES] {
         assert!(self.permissions & !0o7777 == 0, "permission bits are 12 bits");

@@ -1,6 +1,6 @@
 //! Bytes of files: offsets, sizes, holes, appends.
 
-use crate::common::{World, cat, put, read_all, small_chunks};
+use super::common::{World, cat, put, read_all, small_chunks};
 use dolmen_dfs::{Error, OpenOptions, What};
 
 #[test]

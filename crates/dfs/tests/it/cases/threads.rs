@@ -1,6 +1,6 @@
 //! Several threads on one mount, and on several.
 
-use crate::common::{World, cat, put, small_chunks};
+use super::common::{World, cat, put, small_chunks};
 use dolmen_dfs::{Dfs, Error, OpenOptions, RenameMode};
 use std::collections::BTreeSet;
 

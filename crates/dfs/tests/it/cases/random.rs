@@ -1,7 +1,7 @@
 //! Random operations on the file system and on a tree in memory, side by side.
 
-use crate::common::{World, read_all, small_chunks};
-use crate::model::{Body, Ino, Model, Rename, SetXattr};
+use super::common::{World, read_all, small_chunks};
+use super::model::{Body, Ino, Model, Rename, SetXattr};
 use dolmen_dfs::{Dfs, Error, File, Follow, OpenOptions, RenameMode, XattrCond};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Rename: atomic, replacing, exchanging, never a directory below itself.
 
-use crate::common::{World, cat, put};
+use super::common::{World, cat, put};
 use dolmen_dfs::{Error, Follow, OpenOptions, RenameMode, What, XattrCond};
 
 const REPLACE: RenameMode = RenameMode::Replace;

@@ -1,6 +1,6 @@
 //! Read-only views of a snapshot.
 
-use crate::common::{World, cat, put};
+use super::common::{World, cat, put};
 use dolmen_dfs::{Error, OpenOptions, RenameMode};
 
 #[test]

@@ -1,6 +1,6 @@
 //! Hard links: one file with several names.
 
-use crate::common::{World, cat, put};
+use super::common::{World, cat, put};
 use dolmen_dfs::{Error, Follow, OpenOptions, RenameMode, XattrCond};
 
 #[test]
@@ -87,7 +87,7 @@ fn a_linked_file_that_is_open_outlives_its_names() {
     fs.unlink("/g").unwrap();
     assert_eq!(file.stat().unwrap().links, 0);
     drop(file);
-    assert_eq!(crate::common::read_all(&again), b"data");
+    assert_eq!(super::common::read_all(&again), b"data");
     again.close().unwrap();
     assert_eq!(world.object_count(), objects);
 }

@@ -1,6 +1,6 @@
 //! Listing directories while others change them.
 
-use crate::common::{World, put};
+use super::common::{World, put};
 use dolmen_dfs::{Cookie, Error, FileKind, What};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Modes, owners, times, extended attributes, statfs.
 
-use crate::common::{START_NS, World, put};
+use super::common::{START_NS, World, put};
 use dolmen_dfs::{Error, Follow, OpenOptions, SetAttrs, SetTime, Time, What, XattrCond};
 
 #[test]

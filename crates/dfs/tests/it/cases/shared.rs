@@ -1,6 +1,6 @@
 //! Two mounts that change one container.
 
-use crate::common::{World, cat, put};
+use super::common::{World, cat, put};
 use dolmen_dfs::{Error, OpenOptions, RenameMode};
 
 #[test]

@@ -1,6 +1,6 @@
 //! Put, get, verify and count whole trees.
 
-use crate::common::{TempDir, World, cat, put};
+use super::common::{TempDir, World, cat, put};
 use dolmen_dfs::tree::{self, Difference, Options};
 use dolmen_dfs::{Error, FileKind, Follow, OpenOptions, SetTime, Time, XattrCond};
 use std::fs;

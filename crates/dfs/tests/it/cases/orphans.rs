@@ -1,6 +1,6 @@
 //! Files that are unlinked or replaced while open.
 
-use crate::common::{World, put, read_all};
+use super::common::{World, put, read_all};
 use dolmen_dfs::{Error, OpenOptions, RenameMode, SetAttrs};
 
 #[test]

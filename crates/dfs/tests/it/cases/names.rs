@@ -1,6 +1,6 @@
 //! Names and paths: making, finding, removing.
 
-use crate::common::{World, cat, put};
+use super::common::{World, cat, put};
 use dolmen_dfs::{Error, FileKind, OpenOptions, What};
 
 #[test]

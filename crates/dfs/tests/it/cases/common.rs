@@ -1,10 +1,9 @@
-//! A file system on a pool of reference models, in this process.
+//! A file system on a pool in this process.
 
 use dolmen_client::{ContName, Container, Options, Pool};
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
 use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time};
 use dolmen_codec::TargetStore;
-use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_types::{
     Credentials, Epoch, Label, ObjectClass, PoolMap, TargetInfo, TargetNo, TargetState, Uuid,
@@ -37,7 +36,7 @@ impl World {
     pub(crate) fn bare(targets: u16) -> Self {
         let clock = SimClock::new(START_NS);
         let any: Arc<dyn Clock> = Arc::new(clock.clone());
-        let stores = (0..targets).map(|no| engine(no, &any)).collect();
+        let stores = (0..targets).map(|no| super::store(no, &any)).collect();
         let container = container_on(stores, &any);
         Self { clock, container }
     }
@@ -67,20 +66,6 @@ impl World {
         let mut walk = self.container.objects(None);
         core::iter::from_fn(|| Some(walk.next_page().unwrap().len()).filter(|&len| len > 0)).sum()
     }
-}
-
-/// A target on a disk in memory.
-fn engine(no: u16, clock: &Arc<dyn Clock>) -> dolmen_engine::Target {
-    let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
-    let devices = dolmen_engine::Devices { meta, bulk: None };
-    let config = dolmen_engine::TargetConfig {
-        target: TargetNo(no),
-        capacity_bytes: 64 << 20,
-        log_segment_bytes: 1 << 20,
-        bulk_segment_bytes: 1 << 20,
-        ..Default::default()
-    };
-    dolmen_engine::Target::create(devices, Arc::clone(clock), u128::from(no), &config).unwrap()
 }
 
 /// A new container in a pool of these targets.
@@ -133,7 +118,7 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dfs-{name}-{}", std::process::id()));
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dfs-{}-{name}-{}", module_path!().replace("::", "-"), std::process::id()));
         if dir.exists() {
             std::fs::remove_dir_all(&dir).unwrap();
         }

@@ -1,6 +1,6 @@
 //! What lies in the store: another program of this layout must find it.
 
-use crate::common::{World, put};
+use super::common::{World, put};
 use dolmen_client::{At, Container, Page};
 use dolmen_dfs::layout::inode::Inode;
 use dolmen_dfs::{FileKind, Follow, XattrCond, layout};
@@ -66,7 +66,7 @@ fn entries_are_dkeys_with_a_record_of_88_bytes() {
 
 #[test]
 fn files_are_byte_arrays_in_chunks_from_dkey_one_on() {
-    let world = World::with(2, &crate::common::small_chunks());
+    let world = World::with(2, &super::common::small_chunks());
     let fs = world.mount();
     let file = put(&fs, "/f", &[5; 5000]);
     let object = world.container.object(file.oid()).unwrap();

@@ -1,6 +1,6 @@
 //! Permissions of handles that carry credentials.
 
-use crate::common::{World, put};
+use super::common::{World, put};
 use dolmen_dfs::{Cred, Cookie, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime};
 
 fn user(fs: &Dfs, uid: u32, groups: &[u32]) -> Dfs {
