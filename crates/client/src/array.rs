@@ -6,7 +6,7 @@ use crate::at::At;
 use crate::chunks::{self, Group, dkey_of};
 use crate::client::unexpected;
 use crate::container::Container;
-use crate::object::{Object, Page};
+use crate::object::{Object, Page, grow};
 use crate::tx::Tx;
 use dolmen_codec::verb::{FetchIod, NewValue, Payload, UpdateIod, Want};
 use dolmen_types::{
@@ -22,6 +22,8 @@ const METADATA_MAGIC: u64 = 0xdaca_55a9_daca_55a9;
 /// Chunks removed in one transaction when a large array is cut outside of one: well below
 /// `limits::TX_MUTATIONS_MAX` also when all of them lie on one target.
 const CHUNKS_CUT_MAX: usize = 16_384;
+/// Chunks of a punch that are changed one by one without looking which of them exist.
+const PUNCH_CHUNKS_MAX: u64 = 64;
 
 /// An array; a cheap handle, `Send` and `Sync`.
 #[derive(Clone, Debug)]
@@ -197,11 +199,7 @@ impl Array {
     pub fn read_filled(&self, at: At<'_>, ranges: &[Recx], buf: &mut IoBuf) -> Result<SmallVec<[Recx; 1]>> {
         let groups = self.groups(ranges)?;
         let len = groups.last().map_or(0, |last| last.buffer_start + last.records);
-        let len = len.checked_mul(self.cell_bytes).and_then(|len| usize::try_from(len).ok());
-        let len = len.ok_or(Invalid::Extent)?;
-        if buf.len() < len {
-            buf.set_len(len);
-        }
+        grow(buf, len.checked_mul(self.cell_bytes).and_then(|len| usize::try_from(len).ok()))?;
         if let [group] = &groups[..] {
             return self.read_group(at, group, buf);
         }
@@ -237,13 +235,32 @@ impl Array {
         Ok(filled)
     }
 
-    /// Removes records: they read as holes.
+    /// Removes records: they read as holes. Ranges may be of any length; each chunk is changed atomically.
     ///
     /// # Errors
-    /// `Invalid::Count`; those of [`Object::update`].
+    /// `Invalid::Count`, `Invalid::Extent`; those of [`Object::update`].
     pub fn punch(&self, at: At<'_>, ranges: &[Recx]) -> Result<()> {
+        if ranges.len() > limits::EXTENTS_MAX {
+            return Err(Invalid::Count.into());
+        }
+        if chunks::chunk_count(ranges, self.chunk_records)? > PUNCH_CHUNKS_MAX {
+            return self.punch_existing(at, ranges);
+        }
         for group in self.groups(ranges)? {
             self.object.punch_records(at, &dkey_of(group.chunk)?, AKEY, &group.extents)?;
+        }
+        Ok(())
+    }
+
+    /// Removes records from the chunks that exist, which are fewer than the ranges name.
+    fn punch_existing(&self, at: At<'_>, ranges: &[Recx]) -> Result<()> {
+        for dkey in self.chunks_beyond(at, 0)? {
+            let start = (dkey - 1).saturating_mul(self.chunk_records);
+            let chunk = Recx::new(start, self.chunk_records.min(u64::MAX - start));
+            for part in ranges.iter().filter_map(|range| range.intersect(chunk)) {
+                let inner = Recx::new(part.index - start, part.count);
+                self.object.punch_records(at, &dkey.to_le_bytes(), AKEY, &[inner])?;
+            }
         }
         Ok(())
     }

@@ -5,6 +5,9 @@
 use dolmen_types::{Invalid, Recx};
 use smallvec::SmallVec;
 
+/// Chunks that one list may touch. A request each: more would keep a caller waiting for minutes.
+pub(crate) const CHUNKS_MAX: u64 = 1 << 20;
+
 /// Ranges of one list that follow each other and lie in one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
@@ -30,8 +33,12 @@ pub(crate) fn dkey_of(chunk: u64) -> Result<[u8; 8], Invalid> {
 /// Cuts ranges at chunk boundaries and joins what follows each other in one chunk.
 ///
 /// # Errors
-/// `Invalid::Extent` for an empty range or one that ends beyond 2^64 - 1, or if the sum overflows.
+/// `Invalid::Extent` for an empty range or one that ends beyond 2^64 - 1, or if the sum overflows;
+/// `Invalid::Count` above `CHUNKS_MAX`.
 pub(crate) fn groups(ranges: &[Recx], chunk_records: u64) -> Result<SmallVec<[Group; 1]>, Invalid> {
+    if chunk_count(ranges, chunk_records)? > CHUNKS_MAX {
+        return Err(Invalid::Count);
+    }
     let mut groups: SmallVec<[Group; 1]> = SmallVec::new();
     let mut buffer_start: u64 = 0;
     for range in ranges {
@@ -58,6 +65,18 @@ pub(crate) fn groups(ranges: &[Recx], chunk_records: u64) -> Result<SmallVec<[Gr
         }
     }
     Ok(groups)
+}
+
+/// How many chunks ranges touch, each counted as often as ranges touch it.
+///
+/// # Errors
+/// `Invalid::Extent` for an empty range or one that ends beyond 2^64 - 1.
+pub(crate) fn chunk_count(ranges: &[Recx], chunk_records: u64) -> Result<u64, Invalid> {
+    ranges.iter().try_fold(0, |sum: u64, range| {
+        let end = range.end().filter(|_| range.count > 0).ok_or(Invalid::Extent)?;
+        let chunks = (end - 1) / chunk_records - range.index / chunk_records;
+        Ok(sum.saturating_add(chunks).saturating_add(1))
+    })
 }
 
 /// Calls `hole` with each part of `extents` that is not in `filled`, as records of the extents laid end to end.
@@ -126,6 +145,7 @@ mod tests {
     fn ranges_without_a_place_are_refused() {
         assert_eq!(groups(&[Recx::new(0, 0)], 4), Err(Invalid::Extent));
         assert_eq!(groups(&[Recx::new(2, u64::MAX)], 4), Err(Invalid::Extent));
+        assert_eq!(groups(&[Recx::new(0, 1 << 40)], 4), Err(Invalid::Count));
         assert_eq!(dkey_of(u64::MAX), Err(Invalid::Extent));
         assert_eq!(dkey_of(0), Ok(1_u64.to_le_bytes()));
     }

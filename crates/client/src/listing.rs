@@ -35,7 +35,7 @@ pub(crate) fn dkeys_of_shard(
     let shard = anchor.shard;
     let keys = dkeys_of_target(object, at, anchor, page)?;
     anchor.shard = shard;
-    go_on(object, anchor);
+    go_on(object, anchor)?;
     Ok(keys)
 }
 
@@ -50,14 +50,15 @@ pub(crate) fn dkeys_of_target(
 }
 
 /// Turns the end of a shard into the start of the next one, if there is one.
-pub(crate) fn go_on(object: &Object, anchor: &mut Anchor) {
+pub(crate) fn go_on(object: &Object, anchor: &mut Anchor) -> Result<()> {
     let shard = anchor.shard;
     if anchor.is_eof()
-        && let Some(next) = object.layout().shard_after(shard)
+        && let Some(next) = object.shard_after(shard)?
     {
         *anchor = Anchor::default();
         anchor.shard = next;
     }
+    Ok(())
 }
 
 pub(crate) fn akeys(
@@ -208,7 +209,7 @@ pub(crate) fn query_base(
     while let Some(number) = shard {
         let found = query_shard(object, Where::Shard(number), at, flags, dkey, akey)?;
         best = better(object, flags, best, found);
-        shard = object.layout().shard_after(number);
+        shard = object.shard_after(number)?;
     }
     Ok(best)
 }

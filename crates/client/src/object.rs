@@ -11,6 +11,7 @@ use dolmen_codec::verb::{
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_layout::Layout;
+use dolmen_types::limits::PAYLOAD_BYTES_MAX;
 use dolmen_types::{
     Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, TargetNo,
 };
@@ -23,6 +24,10 @@ pub type Fetched = SmallVec<[FetchedIod; 1]>;
 const VALUE_ROOM_BYTES: usize = 4096;
 /// Tries to read a single value of unknown length that grows while it is read.
 const GROW_REPEATS_MAX: u32 = 8;
+
+/// Bytes that one call reads: what a POSIX read returns at most, rounded up. Without it a wrong length would
+/// take all memory.
+const READ_BYTES_MAX: usize = 2 << 30;
 
 /// How much of an enumeration is returned at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +118,7 @@ impl Object {
         self.written(
             || {
                 let dkey = Key::from_slice(dkey);
-                Verb::Update(Update { oid: self.oid, dkey, cond, iods: iods.iter().cloned().collect() })
+                Verb::Update(Update { oid: self.oid, dkey, cond, iods: cloned(iods) })
             },
             dkey,
         )
@@ -204,7 +209,7 @@ impl Object {
     ) -> Result<Fetched> {
         let core = self.cont.core();
         let answer = core.ask(core.read_id(), buf, |map, buf| {
-            let iods = iods.iter().cloned().collect();
+            let iods = cloned(iods);
             let fetch = Fetch { oid: self.oid, dkey: Key::from_slice(dkey), cond, at, iods, buf };
             Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
         })?;
@@ -230,7 +235,8 @@ impl Object {
                     return Ok((len > 0).then_some(len));
                 }
                 Err(Error::RecTooBig { needed_bytes }) => {
-                    room_bytes = usize::try_from(needed_bytes).unwrap_or(usize::MAX);
+                    let room = usize::try_from(needed_bytes).ok().filter(|&room| room <= PAYLOAD_BYTES_MAX);
+                    room_bytes = room.ok_or(Error::RecTooBig { needed_bytes })?;
                 }
                 Err(other) => return Err(other),
             }
@@ -263,10 +269,7 @@ impl Object {
         buf: &mut IoBuf,
     ) -> Result<FetchedIod> {
         let len = record_bytes.checked_mul(recx.count).and_then(|len| usize::try_from(len).ok());
-        let len = len.ok_or(Invalid::Extent)?;
-        if buf.len() < len {
-            buf.set_len(len);
-        }
+        grow(buf, len)?;
         let iod = FetchIod {
             akey: Key::from_slice(akey),
             want: Want::Array { record_bytes, extents: smallvec![recx] },
@@ -362,10 +365,6 @@ impl Object {
         at.noted(listing::query(self, at, flags, dkey, akey))
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// The layout under the current map: the one computed at open unless targets were added since.
     #[inline]
     fn with_layout<T>(&self, map: MapView, pick: impl FnOnce(&Layout) -> T) -> Result<T> {
@@ -384,6 +383,11 @@ impl Object {
         Ok(self.with_layout(map, |layout| layout.target(shard))??)
     }
 
+    /// The shard to list after `shard`; `None` after the last.
+    pub(crate) fn shard_after(&self, shard: u16) -> Result<Option<u16>> {
+        self.with_layout(self.cont.core().map(), |layout| layout.shard_after(shard))
+    }
+
     pub(crate) fn targets(&self, map: MapView) -> Result<SmallVec<[TargetNo; 8]>> {
         self.with_layout(map, |layout| layout.targets().collect())
     }
@@ -399,4 +403,22 @@ impl Object {
             _ => Err(unexpected()),
         }
     }
+}
+
+/// Makes room for a read of `len` bytes.
+///
+/// # Errors
+/// `Invalid::Extent` above `READ_BYTES_MAX`, or for a length that overflowed.
+pub(crate) fn grow(buf: &mut IoBuf, len: Option<usize>) -> Result<()> {
+    let len = len.filter(|&len| len <= READ_BYTES_MAX).ok_or(Invalid::Extent)?;
+    if buf.len() < len {
+        buf.set_len(len);
+    }
+    Ok(())
+}
+
+/// A copy of `iods`; the usual single one without the growth logic of a list.
+#[inline]
+fn cloned<T: Clone>(iods: &[T]) -> SmallVec<[T; 1]> {
+    if let [iod] = iods { SmallVec::from_buf([iod.clone()]) } else { iods.iter().cloned().collect() }
 }

@@ -393,7 +393,7 @@ pub(crate) fn dkeys(tx: &Tx, object: &Object, anchor: &mut Anchor, page: Page) -
     let is_own = |key: &[u8]| tx.touches_dkey(object.oid(), key);
     let keys = merge.run(&base, own, anchor, |key| Ok(!is_own(key) || dkey_exists(tx, object, key)?))?;
     anchor.shard = shard;
-    listing::go_on(object, anchor);
+    listing::go_on(object, anchor)?;
     Ok(keys)
 }
 

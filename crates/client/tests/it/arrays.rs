@@ -22,6 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => prop::collection::vec((0_u64..60, 1_u64..20), 1..4).prop_map(Step::Write),
         1 => (0_u64..60, 1_u64..30).prop_map(|(start, count)| Step::Punch(start, count)),
+        1 => (0_u64..60).prop_map(|start| Step::Punch(start, u64::MAX - start)),
         1 => (0_u64..90).prop_map(Step::SetSize),
     ]
 }
@@ -79,7 +80,7 @@ fn apply(array: &Array, at: At<'_>, step: &Step, mark: u8, plain: &mut Plain) {
         }
         Step::Punch(start, count) => {
             array.punch(at, &[Recx::new(*start, *count)]).unwrap();
-            (*start..start + count).for_each(|i| plain.set(i, None));
+            (*start..(start + count).min(plain.0.len() as u64)).for_each(|i| plain.set(i, None));
         }
         Step::SetSize(size) => {
             array.set_size(at, *size).unwrap();
@@ -162,6 +163,13 @@ fn other_ids_and_sizes_are_refused() {
     let bytes = Array::open_with(&cont, id(ObjectType::ArrayByte), 1, 16).unwrap();
     assert_eq!(bytes.write(At::Latest, &[Recx::new(0, 3)], b"four"), Err(Invalid::Payload.into()));
     assert_eq!(bytes.write(At::Latest, &[Recx::new(u64::MAX, 3)], b"abc"), Err(Invalid::Extent.into()));
+    assert_eq!(
+        bytes.read(At::Latest, &[Recx::new(0, 1 << 40)], &mut IoBuf::default()),
+        Err(Invalid::Count.into())
+    );
+    let object = bytes.object();
+    let all = object.read(At::Latest, &[0; 8], b"a", 1, Recx::new(0, u64::MAX), &mut IoBuf::default());
+    assert_eq!(all, Err(Invalid::Extent.into()));
     let many = vec![Recx::new(0, 1); 16_385];
     assert_eq!(bytes.read(At::Latest, &many, &mut IoBuf::default()), Err(Invalid::Count.into()));
 }

@@ -7,7 +7,7 @@ use dolmen_codec::verb::{ContVerb, Mutation, Prepare, Reply, Verb};
 use dolmen_codec::{Answer, Ask, Completion, Op, Outcome, QueueId, Request, TargetStore, Transport};
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_sim::Model;
-use dolmen_types::{ContNo, Epoch, Error, Head, Result, TargetNo};
+use dolmen_types::{ContNo, Epoch, Error, Head, RequestId, Result, TargetNo};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +25,10 @@ pub(crate) struct State {
     newest: Epoch,
     queues: BTreeMap<u32, Vec<Outcome>>,
     faults: VecDeque<Error>,
+    /// Answers to come that get lost on their way.
+    pub(crate) lost_answers: u32,
+    /// Commits by request, as a service remembers them.
+    commits: BTreeMap<RequestId, Epoch>,
     /// Every head that arrived, in order.
     pub(crate) heads: Vec<Head>,
 }
@@ -43,6 +47,8 @@ impl TestPool {
             newest: Epoch::ZERO,
             queues: BTreeMap::new(),
             faults: VecDeque::new(),
+            lost_answers: 0,
+            commits: BTreeMap::new(),
             heads: Vec::new(),
         };
         Arc::new(Self { state: Mutex::new(state) })
@@ -168,7 +174,14 @@ impl State {
     fn ask_pool(&mut self, head: Head, verb: PoolVerb<'_>) -> Result<PoolReply> {
         match verb {
             PoolVerb::TxBegin => Ok(PoolReply::Epoch(self.next_epoch())),
-            PoolVerb::TxCommit(commit) => self.commit(head, commit).map(PoolReply::Epoch),
+            PoolVerb::TxCommit(commit) => {
+                let epoch = match self.commits.get(&head.id) {
+                    Some(&epoch) => epoch,
+                    None => self.commit(head, commit)?,
+                };
+                self.commits.insert(head.id, epoch);
+                Ok(PoolReply::Epoch(epoch))
+            }
             other => {
                 let mut service = core::mem::take(&mut self.service);
                 let reply = service.ask(self, other);
@@ -181,7 +194,14 @@ impl State {
 
 impl Transport for TestPool {
     fn call(&self, request: Request<'_>) -> Outcome {
-        self.with(|state| state.answer(request))
+        self.with(|state| {
+            let mut outcome = state.answer(request);
+            if state.lost_answers > 0 {
+                state.lost_answers -= 1;
+                outcome.result = Err(Error::TimedOut);
+            }
+            outcome
+        })
     }
 
     fn open_queue(&self) -> Result<QueueId> {

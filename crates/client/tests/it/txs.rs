@@ -157,9 +157,10 @@ fn a_commit_whose_answer_was_lost_can_be_repeated() {
     let object = counters(&cont);
     let tx = cont.begin().unwrap();
     add(&object, &tx, b"x", 1).unwrap();
-    let before = served.with(|state| state.heads.len());
-    let epoch = tx.commit().unwrap();
-    let id = served.with(|state| state.heads[before].id);
-    assert!(id.sequence > 0);
-    assert_eq!(epoch, tx.epoch());
+    served.with(|state| state.lost_answers = 1);
+    assert_eq!(tx.commit(), Err(Error::TimedOut));
+    assert_eq!(number(&object, At::Latest, b"x"), Ok(1));
+    object.put(At::Latest, b"x", b"n", &7_u64.to_le_bytes()).unwrap();
+    assert_eq!(tx.commit(), Ok(tx.epoch()));
+    assert_eq!(number(&object, At::Latest, b"x"), Ok(7));
 }
