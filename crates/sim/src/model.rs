@@ -19,13 +19,11 @@ use dolmen_codec::verb::{List, ListWhat};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::Clock;
 use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
-use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, Invalid, RequestId, Stamp, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, RequestId, Stamp, TargetNo, TxId};
 use read::{Answer, Position, Question};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tx::Prepared;
-
-pub(crate) use read::merge;
 
 /// A caller's epoch may be ahead of the clock by this much: the largest offset between servers.
 const AHEAD_NS_MAX: u64 = 1_000_000_000;
@@ -162,13 +160,19 @@ impl Model {
             Verb::Space => {
                 let used: u64 = self.conts.values().map(|cont| cont.usage().1).sum();
                 let free_bytes = TOTAL_BYTES.saturating_sub(used);
-                let space = SpaceReport { total_bytes: TOTAL_BYTES, free_bytes, log_bytes: used, ..SpaceReport::default() };
+                let space = SpaceReport {
+                    total_bytes: TOTAL_BYTES,
+                    free_bytes,
+                    log_bytes: used,
+                    ..SpaceReport::default()
+                };
                 Ok(Reply::Space(space))
             }
             Verb::Flush | Verb::Checkpoint => Ok(Reply::Done),
             Verb::Scrub | Verb::Check => {
                 let usages = self.conts.values().map(Cont::usage);
-                let (versions, verified_bytes) = usages.fold((0, 0), |sum, usage| (sum.0 + usage.0, sum.1 + usage.1));
+                let (versions, verified_bytes) =
+                    usages.fold((0, 0), |sum, usage| (sum.0 + usage.0, sum.1 + usage.1));
                 Ok(Reply::Audited(Audit { versions, verified_bytes, findings: Vec::new() }))
             }
         }
@@ -262,7 +266,13 @@ impl Model {
         (reply, buf)
     }
 
-    fn fetch_answer(&mut self, head: &Head, no: ContNo, at: ReadAt, question: Question) -> Result<Answer, Error> {
+    fn fetch_answer(
+        &mut self,
+        head: &Head,
+        no: ContNo,
+        at: ReadAt,
+        question: Question,
+    ) -> Result<Answer, Error> {
         self.check_deadline(head)?;
         let Question::Fetch { oid, dkey, iods, room_bytes, .. } = &question else {
             unreachable!("it was a fetch")
@@ -297,7 +307,13 @@ impl Model {
         self.write(id, no, &mutation, epoch)
     }
 
-    fn write(&mut self, id: RequestId, no: ContNo, mutation: &Mutation<'_>, epoch: Epoch) -> Result<Reply, Error> {
+    fn write(
+        &mut self,
+        id: RequestId,
+        no: ContNo,
+        mutation: &Mutation<'_>,
+        epoch: Epoch,
+    ) -> Result<Reply, Error> {
         let origin = Origin { stamp: Stamp { epoch, minor: 0 }, undecided: None };
         write::apply(self.find_mut(no)?, mutation, origin);
         self.retain(id, Some(epoch));

@@ -32,7 +32,8 @@ const W: u64 = limits::WINDOW_RECORDS;
 
 /// Several extents of one update take the payload one after the other.
 fn records_are_read_as_written(h: &mut Harness<'_>) {
-    h.mutate(update(A.0, A.1, Cond::NONE, vec![records(A.2, 1, &[(10, 3), (2, 2)], b"abcde")])).expect("records");
+    h.mutate(update(A.0, A.1, Cond::NONE, vec![records(A.2, 1, &[(10, 3), (2, 2)], b"abcde")]))
+        .expect("records");
     assert_eq!(h.text(A, 0, 15), "..de......abc..");
 }
 
@@ -106,7 +107,8 @@ fn record_size_is_fixed_while_data_is_visible(h: &mut Harness<'_>) {
     assert_eq!(h.mutate(wide()), Err(Error::RecordSize { stored_bytes: 1 }));
     h.dig(A, 2, 1);
     h.mutate(wide()).expect("no data is visible");
-    let (result, buf) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, 2, &[(100, 1)])], 2);
+    let (result, buf) =
+        h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, 2, &[(100, 1)])], 2);
     assert_eq!((result.expect("a plain fetch")[0].size_bytes, &buf[..]), (2, &b"xy"[..]));
     h.punch_dkey(A.0, A.1);
     h.write(A, 7, b"z");
@@ -116,7 +118,8 @@ fn record_size_is_fixed_while_data_is_visible(h: &mut Harness<'_>) {
 /// S4: a fetch with another record size than the visible data's is refused.
 fn fetch_with_another_record_size_is_refused(h: &mut Harness<'_>) {
     h.mutate(update(A.0, A.1, Cond::NONE, vec![records(A.2, 4, &[(0, 1)], b"four")])).expect("records");
-    let (result, _) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, 8, &[(0, 1)])], 8);
+    let (result, _) =
+        h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, 8, &[(0, 1)])], 8);
     assert_eq!(result, Err(Error::RecordSize { stored_bytes: 4 }));
 }
 
@@ -130,8 +133,10 @@ fn records_of_any_size(h: &mut Harness<'_>) {
         let size = record_bytes as u64;
         let ten: Vec<u8> = (0..10).flat_map(record).collect();
         let two: Vec<u8> = (50..52).flat_map(record).collect();
-        h.mutate(update(A.0, A.1, Cond::NONE, vec![records(akey.as_bytes(), size, &[(20, 10)], &ten)])).expect("records");
-        h.mutate(update(A.0, A.1, Cond::NONE, vec![records(akey.as_bytes(), size, &[(24, 2)], &two)])).expect("records");
+        h.mutate(update(A.0, A.1, Cond::NONE, vec![records(akey.as_bytes(), size, &[(20, 10)], &ten)]))
+            .expect("records");
+        h.mutate(update(A.0, A.1, Cond::NONE, vec![records(akey.as_bytes(), size, &[(24, 2)], &two)]))
+            .expect("records");
         let want = vec![want_records(akey.as_bytes(), size, &[(23, 4)])];
         let (result, buf) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, want, 4 * record_bytes);
         assert_eq!(result.expect("a plain fetch")[0].filled[..], [Recx::new(23, 4)]);
@@ -146,7 +151,8 @@ fn largest_records(h: &mut Harness<'_>) {
     let len = usize::try_from(size).expect("a megabyte");
     let bytes = vec![0xA5; 2 * len];
     h.mutate(update(A.0, A.1, Cond::NONE, vec![records(A.2, size, &[(7, 2)], &bytes)])).expect("records");
-    let (result, buf) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, size, &[(8, 1)])], len);
+    let (result, buf) =
+        h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, size, &[(8, 1)])], len);
     assert_eq!(result.expect("a plain fetch")[0].filled[..], [Recx::new(8, 1)]);
     assert!(buf[..] == bytes[..len]);
 }
@@ -194,7 +200,8 @@ fn wrong_record_sizes_are_refused(h: &mut Harness<'_>) {
         *record_bytes = limits::RECORD_BYTES_MAX + 1;
     }
     assert_eq!(h.mutate(update(A.0, A.1, Cond::NONE, vec![iod])), Err(refused.clone()));
-    let (result, _) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, 0, &[(0, 1)])], 8);
+    let (result, _) =
+        h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![want_records(A.2, 0, &[(0, 1)])], 8);
     assert_eq!(result, Err(refused));
 }
 
@@ -253,10 +260,13 @@ fn many_small_writes_become_one_text(h: &mut Harness<'_>) {
 
 /// Extents far above the small threshold, overwritten in the middle, keep every byte.
 fn large_extents_keep_their_bytes(h: &mut Harness<'_>) {
-    let mut bytes: Vec<u8> = (0..700_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]).collect();
-    h.mutate(update(oid(7), A.1, Cond::NONE, vec![records(A.2, 1, &[(1000, 700_000)], &bytes)])).expect("records");
+    let mut bytes: Vec<u8> =
+        (0..700_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]).collect();
+    h.mutate(update(oid(7), A.1, Cond::NONE, vec![records(A.2, 1, &[(1000, 700_000)], &bytes)]))
+        .expect("records");
     let patch: Vec<u8> = (0..100_001_u32).map(|i| (i % 253).to_le_bytes()[0]).collect();
-    h.mutate(update(oid(7), A.1, Cond::NONE, vec![records(A.2, 1, &[(51_001, 100_001)], &patch)])).expect("records");
+    h.mutate(update(oid(7), A.1, Cond::NONE, vec![records(A.2, 1, &[(51_001, 100_001)], &patch)]))
+        .expect("records");
     bytes[50_001..150_002].copy_from_slice(&patch);
     for (from, len) in [(0, 700_000), (49_999, 5), (150_000, 4), (32_767, 32_770), (699_999, 1)] {
         let want = vec![want_records(A.2, 1, &[(1000 + from as u64, len as u64)])];

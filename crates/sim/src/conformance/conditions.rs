@@ -1,7 +1,9 @@
 //! Conditions of updates, punches and fetches.
 
 use super::Case;
-use super::harness::{At, Harness, akeys_scope, hole, no_single, oid, punch, single, update, want_single, want_size};
+use super::harness::{
+    At, Harness, akeys_scope, hole, no_single, oid, punch, single, update, want_single, want_size,
+};
 use dolmen_codec::verb::{PunchScope, ReadAt};
 use dolmen_types::{Cond, Error, Invalid, Key};
 
@@ -107,7 +109,8 @@ fn fetch_conditions(h: &mut Harness<'_>) {
 /// S6: without a condition a punch of nothing succeeds; with it, `NotFound` unless all that is named exists.
 fn punch_conditions(h: &mut Harness<'_>) {
     let dkey = || PunchScope::Dkey(Key::from_slice(b"d"));
-    let scopes = || [PunchScope::Object, dkey(), akeys_scope(b"d", &[b"a"]), akeys_scope(b"d", &[b"a", b"b"])];
+    let scopes =
+        || [PunchScope::Object, dkey(), akeys_scope(b"d", &[b"a"]), akeys_scope(b"d", &[b"a", b"b"])];
     for scope in scopes() {
         h.mutate(punch(oid(1), scope.clone(), Cond::NONE)).expect("without condition");
         assert_eq!(h.mutate(punch(oid(1), scope, Cond::PUNCH)), Err(Error::NotFound));
@@ -117,7 +120,8 @@ fn punch_conditions(h: &mut Harness<'_>) {
     assert_eq!(h.mutate(half), Err(Error::NotFound));
     assert_eq!(h.akeys(oid(1), b"d", ReadAt::Latest), ["a"], "a refused punch removes nothing");
     for scope in scopes() {
-        h.mutate(update(oid(1), b"d", Cond::NONE, vec![single(b"a", b"x"), single(b"b", b"x")])).expect("an update");
+        h.mutate(update(oid(1), b"d", Cond::NONE, vec![single(b"a", b"x"), single(b"b", b"x")]))
+            .expect("an update");
         h.mutate(punch(oid(1), scope.clone(), Cond::PUNCH)).expect("all of it exists");
         assert_eq!(h.mutate(punch(oid(1), scope, Cond::PUNCH)), Err(Error::NotFound));
     }
@@ -127,7 +131,8 @@ fn punch_conditions(h: &mut Harness<'_>) {
 fn conditions_see_removals_and_holes(h: &mut Harness<'_>) {
     h.put(At(oid(1), b"d", b"s"), b"x");
     h.write(At(oid(1), b"d", b"v"), 0, b"xy");
-    h.mutate(update(oid(1), b"d", Cond::NONE, vec![no_single(b"s"), hole(b"v", &[(0, 2)])])).expect("removals");
+    h.mutate(update(oid(1), b"d", Cond::NONE, vec![no_single(b"s"), hole(b"v", &[(0, 2)])]))
+        .expect("removals");
     let change = update(oid(1), b"d", Cond::AKEY_UPDATE, vec![single(b"v", b"x")]);
     assert_eq!(h.mutate(change), Err(Error::NotFound));
     let change = update(oid(1), b"d", Cond::DKEY_UPDATE, vec![single(b"v", b"x")]);
@@ -141,7 +146,10 @@ fn contradicting_conditions_are_refused(h: &mut Harness<'_>) {
     h.put(At(oid(1), b"d", b"a"), b"x");
     for cond in [Cond::DKEY_INSERT.and(Cond::DKEY_UPDATE), Cond::AKEY_INSERT.and(Cond::AKEY_UPDATE)] {
         let result = h.mutate(update(oid(1), b"d", cond, vec![single(b"a", b"y")]));
-        assert!(matches!(result, Err(Error::Invalid(Invalid::Flags) | Error::Exists | Error::NotFound)), "{result:?}");
+        assert!(
+            matches!(result, Err(Error::Invalid(Invalid::Flags) | Error::Exists | Error::NotFound)),
+            "{result:?}"
+        );
     }
     assert_eq!(h.single(At(oid(1), b"d", b"a")).as_deref(), Some(&b"x"[..]));
 }

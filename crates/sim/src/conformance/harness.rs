@@ -4,13 +4,13 @@ use crate::Subject;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
     Change, ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, Found, InDoubt, List, ListWhat, Listed,
-    ListedExtent, Mutation, NewValue, Payload, Prepare, Punch, PunchScope, Query, ReadAt, Reply, TxState, Update,
-    UpdateIod, Usage, Verb, Want,
+    ListedExtent, Mutation, NewValue, Payload, Prepare, Punch, PunchScope, Query, ReadAt, Reply, TxState,
+    Update, UpdateIod, Usage, Verb, Want,
 };
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_types::{
-    Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, QueryFlags,
-    Recx, RequestId, TargetNo, TxId,
+    Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid,
+    QueryFlags, Recx, RequestId, TargetNo, TxId,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -29,7 +29,10 @@ pub struct Harness<'s> {
 
 impl core::fmt::Debug for Harness<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Harness").field("cont", &self.cont).field("token", &self.token).finish_non_exhaustive()
+        f.debug_struct("Harness")
+            .field("cont", &self.cont)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,7 +62,12 @@ pub(crate) fn recxs(extents: &[(u64, u64)]) -> SmallVec<[Recx; 1]> {
     extents.iter().map(|&(index, count)| Recx::new(index, count)).collect()
 }
 
-pub(crate) fn records(akey: &[u8], record_bytes: u64, extents: &[(u64, u64)], data: &[u8]) -> UpdateIod<'static> {
+pub(crate) fn records(
+    akey: &[u8],
+    record_bytes: u64,
+    extents: &[(u64, u64)],
+    data: &[u8],
+) -> UpdateIod<'static> {
     let data = Payload::Owned(IoBuf::copy_of(data));
     let value = NewValue::Array { record_bytes, extents: recxs(extents), data };
     UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }
@@ -220,13 +228,15 @@ impl<'s> Harness<'s> {
     #[track_caller]
     pub(crate) fn write(&mut self, at: At<'_>, index: u64, bytes: &[u8]) -> Epoch {
         let extents = [(index, bytes.len() as u64)];
-        self.mutate(update(at.0, at.1, Cond::NONE, vec![records(at.2, 1, &extents, bytes)])).expect("a plain update")
+        self.mutate(update(at.0, at.1, Cond::NONE, vec![records(at.2, 1, &extents, bytes)]))
+            .expect("a plain update")
     }
 
     /// Removes records.
     #[track_caller]
     pub(crate) fn dig(&mut self, at: At<'_>, index: u64, count: u64) -> Epoch {
-        self.mutate(update(at.0, at.1, Cond::NONE, vec![hole(at.2, &[(index, count)])])).expect("a plain hole")
+        self.mutate(update(at.0, at.1, Cond::NONE, vec![hole(at.2, &[(index, count)])]))
+            .expect("a plain hole")
     }
 
     #[track_caller]
@@ -270,7 +280,8 @@ impl<'s> Harness<'s> {
     #[track_caller]
     pub(crate) fn try_single(&mut self, place: At<'_>, at: ReadAt) -> Result<Option<Vec<u8>>, Error> {
         const ROOM: usize = 65536;
-        let (result, buf) = self.fetch((place.0, place.1), Cond::NONE, at, vec![want_single(place.2, ROOM)], ROOM);
+        let (result, buf) =
+            self.fetch((place.0, place.1), Cond::NONE, at, vec![want_single(place.2, ROOM)], ROOM);
         let size = usize::try_from(result?[0].size_bytes).expect("it fits the room");
         assert!(buf[size..].iter().all(|&byte| byte == FILL), "bytes behind the value were touched");
         Ok((size > 0).then(|| buf[..size].to_vec()))
@@ -364,7 +375,8 @@ impl<'s> Harness<'s> {
     #[track_caller]
     fn sorted(&mut self, what: &ListWhat, at: ReadAt) -> Vec<String> {
         let keys = self.keys(what, 100, at);
-        let mut keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        let mut keys: Vec<String> =
+            keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         keys.sort();
         keys
     }
@@ -480,14 +492,24 @@ impl<'s> Harness<'s> {
     pub(crate) fn prepare(&mut self, tx: (TxId, Epoch), mutations: Vec<Mutation<'_>>) -> Result<(), Error> {
         let own = self.target();
         let other = TargetNo(own.0 + 1);
-        self.prepare_as(Head::default(), Prepare { tx: tx.0, epoch: tx.1, leader: own, participants: smallvec![own, other], mutations })
+        self.prepare_as(
+            Head::default(),
+            Prepare { tx: tx.0, epoch: tx.1, leader: own, participants: smallvec![own, other], mutations },
+        )
     }
 
     /// Commits a transaction whose only part is here.
     #[track_caller]
-    pub(crate) fn commit_alone(&mut self, tx: (TxId, Epoch), mutations: Vec<Mutation<'_>>) -> Result<(), Error> {
+    pub(crate) fn commit_alone(
+        &mut self,
+        tx: (TxId, Epoch),
+        mutations: Vec<Mutation<'_>>,
+    ) -> Result<(), Error> {
         let own = self.target();
-        self.prepare_as(Head::default(), Prepare { tx: tx.0, epoch: tx.1, leader: own, participants: smallvec![own], mutations })
+        self.prepare_as(
+            Head::default(),
+            Prepare { tx: tx.0, epoch: tx.1, leader: own, participants: smallvec![own], mutations },
+        )
     }
 
     #[track_caller]

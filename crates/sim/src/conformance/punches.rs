@@ -83,7 +83,11 @@ fn past_states_are_kept_by_a_punch(h: &mut Harness<'_>) {
     let object = h.punch_object(oid(1));
     let seen = |h: &mut Harness<'_>, at| {
         let at = ReadAt::Epoch(at);
-        (h.single_at(At(oid(1), b"d1", b"a1"), at).is_some(), h.akeys(oid(1), b"d1", at).len(), h.dkeys(oid(1), at).len())
+        (
+            h.single_at(At(oid(1), b"d1", b"a1"), at).is_some(),
+            h.akeys(oid(1), b"d1", at).len(),
+            h.dkeys(oid(1), at).len(),
+        )
     };
     assert_eq!(seen(h, before), (true, 2, 2));
     assert_eq!(seen(h, akey), (false, 1, 2));

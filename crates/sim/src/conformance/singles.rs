@@ -112,7 +112,8 @@ fn single_and_array_are_independent(h: &mut Harness<'_>) {
 
 /// One update of many akeys, single values and arrays mixed, has one epoch for all of them.
 fn update_writes_all_its_akeys(h: &mut Harness<'_>) {
-    let iods = vec![single(b"a", b"one"), records(b"b", 1, &[(0, 2), (8, 2)], b"wxyz"), single(b"c", b"three")];
+    let iods =
+        vec![single(b"a", b"one"), records(b"b", 1, &[(0, 2), (8, 2)], b"wxyz"), single(b"c", b"three")];
     let epoch = h.mutate(update(A.0, A.1, Cond::NONE, iods)).expect("a plain update");
     h.mutate(update(A.0, A.1, Cond::NONE, vec![no_single(b"a"), hole(b"b", &[(0, 9)]), single(b"c", b"3")]))
         .expect("a plain update");
@@ -128,7 +129,12 @@ fn update_writes_all_its_akeys(h: &mut Harness<'_>) {
 fn parts_of_the_buffer_follow_each_other(h: &mut Harness<'_>) {
     h.mutate(update(A.0, A.1, Cond::NONE, vec![single(b"a", b"one"), records(b"b", 2, &[(1, 1)], b"xy")]))
         .expect("a plain update");
-    let wants = vec![want_records(b"b", 2, &[(1, 1), (0, 2)]), want_size(b"a"), want_single(b"a", 5), want_single(b"n", 1)];
+    let wants = vec![
+        want_records(b"b", 2, &[(1, 1), (0, 2)]),
+        want_size(b"a"),
+        want_single(b"a", 5),
+        want_single(b"n", 1),
+    ];
     let (result, buf) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, wants, 14);
     let sizes: Vec<u64> = result.expect("a plain fetch").iter().map(|iod| iod.size_bytes).collect();
     assert_eq!(sizes, [2, 3, 3, 0]);

@@ -139,7 +139,9 @@ fn extents(values: &Values<'_>, list: &List) -> (Listed, Anchor) {
 fn changes(cont: &Cont, (from, to): (Epoch, Epoch), with: &[TxId], list: &List) -> (Listed, Anchor) {
     let done = match list.anchor.state() {
         AnchorState::Start => 0,
-        AnchorState::After => usize::try_from(order::key_number(list.anchor.position())).unwrap_or(usize::MAX),
+        AnchorState::After => {
+            usize::try_from(order::key_number(list.anchor.position())).unwrap_or(usize::MAX)
+        }
         AnchorState::Eof => return (Listed::Changes(Vec::new()), Anchor::eof()),
     };
     let (older, newer) = (cont.view(from, with), cont.view(to, with));

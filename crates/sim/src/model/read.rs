@@ -4,8 +4,8 @@ use super::data::{Cont, Values, View};
 use super::list;
 use dolmen_codec::order;
 use dolmen_codec::verb::{FetchIod, FetchedIod, Found, List, ListWhat, Listed, Query, Want};
-use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, Key, KeyKind, Oid, QueryFlags, Recx, Stamp, TxId};
 use dolmen_types::limits;
+use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, Key, KeyKind, Oid, QueryFlags, Recx, Stamp, TxId};
 use smallvec::SmallVec;
 
 /// Anything that can be asked of the data, also by a mutation before it writes.
@@ -217,7 +217,7 @@ fn fetch_records(
 }
 
 /// The same records as ascending extents that do not touch.
-pub(crate) fn merge(mut parts: Vec<Recx>) -> SmallVec<[Recx; 1]> {
+fn merge(mut parts: Vec<Recx>) -> SmallVec<[Recx; 1]> {
     parts.sort_unstable();
     let mut merged: SmallVec<[Recx; 1]> = SmallVec::new();
     for part in parts {
@@ -237,12 +237,17 @@ pub(super) fn check_query(query: &Query) -> Result<(), Error> {
     let has = |flag| query.flags.has(flag);
     let levels = QueryFlags::DKEY.0 | QueryFlags::AKEY.0 | QueryFlags::RECX.0;
     let known = levels | QueryFlags::MAX.0 | QueryFlags::MIN.0;
-    if has(QueryFlags::MAX) == has(QueryFlags::MIN) || query.flags.0 & levels == 0 || query.flags.0 & !known != 0 {
+    if has(QueryFlags::MAX) == has(QueryFlags::MIN)
+        || query.flags.0 & levels == 0
+        || query.flags.0 & !known != 0
+    {
         return Err(Invalid::Flags.into());
     }
     let object_type = query.oid.object_type().ok_or(Invalid::ObjectId)?;
     let unordered = |flag, kind| has(flag) && kind == KeyKind::Hashed;
-    if unordered(QueryFlags::DKEY, object_type.dkey_kind()) || unordered(QueryFlags::AKEY, object_type.akey_kind()) {
+    if unordered(QueryFlags::DKEY, object_type.dkey_kind())
+        || unordered(QueryFlags::AKEY, object_type.akey_kind())
+    {
         return Err(Invalid::Query.into());
     }
     if !has(QueryFlags::DKEY) {
@@ -259,7 +264,8 @@ fn query(cont: &Cont, view: &View, query: &Query) -> Result<Option<Found>, Error
     let object_type = query.oid.object_type().ok_or(Invalid::ObjectId)?;
     let has = |flag| query.flags.has(flag);
     let ordered = |keys: Vec<&Key>, kind: KeyKind| {
-        let mut keys: Vec<(Vec<u8>, Key)> = keys.into_iter().map(|k| (encoded(cont, kind, k), k.clone())).collect();
+        let mut keys: Vec<(Vec<u8>, Key)> =
+            keys.into_iter().map(|k| (encoded(cont, kind, k), k.clone())).collect();
         keys.sort();
         if has(QueryFlags::MAX) {
             keys.reverse();
@@ -285,7 +291,11 @@ fn query(cont: &Cont, view: &View, query: &Query) -> Result<Option<Found>, Error
                 return Ok(Some(Found { dkey, akey, ..Found::default() }));
             }
             let values = cont.values(view, query.oid, &dkey, &akey);
-            let piece = if has(QueryFlags::MAX) { values.pieces.values().next_back() } else { values.pieces.values().next() };
+            let piece = if has(QueryFlags::MAX) {
+                values.pieces.values().next_back()
+            } else {
+                values.pieces.values().next()
+            };
             if let Some(piece) = piece {
                 let last = piece.recx.index + piece.recx.count - 1;
                 let index = if has(QueryFlags::MAX) { last } else { piece.recx.index };

@@ -38,7 +38,9 @@ impl Model {
         let others: Vec<TxId> = self
             .prepared
             .iter()
-            .filter(|(tx, prepared)| prepared.cont == no && prepared.epoch <= at && !own.contains(tx) && touched(prepared))
+            .filter(|(tx, prepared)| {
+                prepared.cont == no && prepared.epoch <= at && !own.contains(tx) && touched(prepared)
+            })
             .map(|(tx, _)| *tx)
             .collect();
         let answer = question.answer(cont, from, own);
@@ -56,7 +58,12 @@ impl Model {
         Ok(answer)
     }
 
-    pub(super) fn prepare(&mut self, id: RequestId, no: ContNo, prepare: Prepare<'_>) -> Result<Reply, Error> {
+    pub(super) fn prepare(
+        &mut self,
+        id: RequestId,
+        no: ContNo,
+        prepare: Prepare<'_>,
+    ) -> Result<Reply, Error> {
         let tx = prepare.tx;
         let known = self.prepared.contains_key(&tx) || self.decided.contains(&tx);
         if known || self.first_result(id).is_some() {
@@ -104,7 +111,8 @@ impl Model {
         }
         self.observe(prepare.epoch)?;
         let cont = self.find(no)?;
-        let newest = prepare.mutations.iter().filter_map(|mutation| write::newest_write(cont, mutation)).max();
+        let newest =
+            prepare.mutations.iter().filter_map(|mutation| write::newest_write(cont, mutation)).max();
         match newest {
             Some(stamp) if stamp.epoch >= prepare.epoch => Err(Error::TxRestart { after: stamp.epoch }),
             Some(_) | None => Ok(()),
@@ -139,7 +147,8 @@ impl Model {
         let later = self.reads.iter().filter(|read| read.cont == no && read.epoch > epoch);
         for read in later.filter(|read| read.question.oid().is_none_or(|oid| oids.contains(&oid))) {
             // The reader's own earlier mutations were seen by its conditions, whether it is decided or not.
-            let own: Vec<TxId> = read.reader.iter().copied().filter(|own| self.prepared.contains_key(own)).collect();
+            let own: Vec<TxId> =
+                read.reader.iter().copied().filter(|own| self.prepared.contains_key(own)).collect();
             if self.settled(no, read.epoch, read.from, &read.question, &own).is_err() {
                 return Err(Error::TxRestart { after: read.epoch });
             }

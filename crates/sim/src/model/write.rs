@@ -30,7 +30,9 @@ pub(super) fn oid(mutation: &Mutation<'_>) -> Oid {
 pub(super) fn akeys<'a>(mutation: &'a Mutation<'_>) -> Option<(&'a Key, Vec<&'a Key>)> {
     match mutation {
         Mutation::Update(update) => Some((&update.dkey, update.iods.iter().map(|iod| &iod.akey).collect())),
-        Mutation::Punch(Punch { scope: PunchScope::Akeys(dkey, akeys), .. }) => Some((dkey, akeys.iter().collect())),
+        Mutation::Punch(Punch { scope: PunchScope::Akeys(dkey, akeys), .. }) => {
+            Some((dkey, akeys.iter().collect()))
+        }
         Mutation::Punch(_) => None,
     }
 }
@@ -48,7 +50,9 @@ pub(super) fn question(mutation: &Mutation<'_>) -> Option<Question> {
             let question = match &punch.scope {
                 PunchScope::Object => Question::PunchObject(punch.oid),
                 PunchScope::Dkey(dkey) => Question::PunchDkey(punch.oid, dkey.clone()),
-                PunchScope::Akeys(dkey, akeys) => Question::PunchAkeys(punch.oid, dkey.clone(), akeys.to_vec()),
+                PunchScope::Akeys(dkey, akeys) => {
+                    Question::PunchAkeys(punch.oid, dkey.clone(), akeys.to_vec())
+                }
             };
             punch.cond.has(Cond::PUNCH).then_some(question)
         }
