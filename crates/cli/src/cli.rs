@@ -1,0 +1,95 @@
+//! The command line: what can be said, and who does it.
+
+use crate::failure::Outcome;
+use crate::output::Answer;
+use crate::{audit, cont, fs, inspect, obj, pool, shell};
+use clap::{Parser, Subcommand};
+
+/// Stands at the end of `dolmen --help` and of the man page.
+const AFTER_HELP: &str = "\
+Addresses:
+  POOL   a pool's directory; file:DIR, or SYSTEM/NAME with the pool's label or UUID
+         in the directory SYSTEM that holds it, mean the same
+  CONT   a container's label or UUID
+  PATH   a path in a container, from its root
+  SNAP   a snapshot's name, or an epoch as `snapshot list` prints it
+
+JSON:
+  With --json every command prints one document to standard output:
+  {\"response\": ..., \"error\": null, \"status\": 0}, or, if it fails,
+  {\"response\": null, \"error\": \"one line\", \"status\": <DAOS number>, \"detail\": {...}}.
+  Epochs are strings, sizes are numbers of bytes.
+
+Exit codes:
+  0  done
+  1  done, and something is wrong: differences (fs verify), damage (check, inspect)
+  2  wrong arguments
+  3  something named does not exist
+  4  something named exists already, or is not empty
+  5  in use by another process, or busy
+  6  no space left
+  7  stored data is damaged
+  8  not permitted, or read-only
+  9  the device or file system failed
+  10 anything else";
+
+/// A versioned object store with the DAOS data model, in a directory, on a node or on a cluster
+#[derive(Parser, Debug)]
+#[command(name = "dolmen", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Make, look at and remove pools
+    #[command(subcommand)]
+    Pool(pool::Command),
+    /// Make, look at and remove containers, their properties and snapshots
+    #[command(subcommand, visible_alias = "container")]
+    Cont(cont::Command),
+    /// Files and directories in a container
+    #[command(subcommand, visible_alias = "filesystem")]
+    Fs(fs::Command),
+    /// Objects of a container, as stored
+    #[command(subcommand, visible_alias = "object")]
+    Obj(obj::Command),
+    /// Audit every invariant of a pool; with --scrub also read and verify every stored byte
+    Check(audit::Args),
+    /// Show what lies on disk, without opening the pool; works on damaged ones
+    Inspect(inspect::Args),
+    /// Print a completion script
+    Completions(shell::CompletionArgs),
+    /// Write the man pages
+    Man(shell::ManArgs),
+}
+
+/// Does what the command line says.
+pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
+    match &cli.command {
+        Command::Pool(command) => pool::run(command),
+        Command::Cont(command) => cont::run(command),
+        Command::Fs(command) => fs::run(command, cli.json),
+        Command::Obj(command) => obj::run(command),
+        Command::Check(args) => audit::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        assert!(Cli::try_parse_from(["dolmen", "pool", "query", "/p", "--json"]).unwrap().json);
+    }
+}

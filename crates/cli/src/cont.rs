@@ -1,0 +1,272 @@
+//! `dolmen cont`: create, query, list, destroy, get-prop, set-prop, snapshot.
+
+mod props;
+
+use crate::failure::{Doing, Outcome};
+use crate::output::{Answer, Table, human, pairs};
+use crate::place::{self, ContArg, PoolArg, Session};
+use crate::{size, snapshot};
+use clap::{Args, Subcommand, ValueEnum};
+use dolmen_client::{ContHandle, ContInfo};
+use dolmen_dfs::{Dfs, FormatOptions};
+use dolmen_types::{Durability, Epoch, Error, Invalid, Label, ObjectClass, PropId, PropValue, Props, Uuid};
+use serde_json::{Value, json};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Make a container
+    Create(Box<Create>),
+    /// Show a container's space, snapshots and properties
+    Query(ContArg),
+    /// List the containers of a pool
+    List(PoolArg),
+    /// Remove a container with everything in it
+    Destroy(Destroy),
+    /// Print properties
+    GetProp(GetProp),
+    /// Set properties
+    SetProp(SetProp),
+    /// States of a container that are kept
+    #[command(subcommand, visible_alias = "snap")]
+    Snapshot(snapshot::Command),
+}
+
+/// What a container holds.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Layout {
+    /// Files and directories
+    Posix,
+    /// Objects of an application
+    None,
+}
+
+/// What an acknowledged write survives.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Survives {
+    /// The loss of power
+    Power,
+    /// The death of the process
+    Process,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// A name for the container
+    #[arg(value_name = "LABEL")]
+    label: Option<String>,
+    /// What the container holds
+    #[arg(long = "type", value_enum, ignore_case = true, default_value_t = Layout::Posix)]
+    layout: Layout,
+    /// What an acknowledged write survives
+    #[arg(long, value_enum, default_value_t = Survives::Power)]
+    durability: Survives,
+    /// Its UUID; drawn if not given
+    #[arg(long)]
+    uuid: Option<Uuid>,
+    /// Chunk of new files [default: 1 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    chunk_size: Option<u64>,
+    /// Class of new files, S1 to SX [default: S1, files of 64 MiB and more SX]
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    file_class: Option<ObjectClass>,
+    /// Class of new directories [default: S1]
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    dir_class: Option<ObjectClass>,
+    /// More properties
+    #[arg(long, value_name = "NAME:VALUE", value_delimiter = ',')]
+    properties: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Destroy {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Also if it is open somewhere
+    #[arg(short, long)]
+    force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GetProp {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Which; all if none is given
+    #[arg(value_name = "NAME", value_delimiter = ',')]
+    names: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SetProp {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Properties and their new values
+    #[arg(value_name = "NAME:VALUE", value_delimiter = ',', required = true)]
+    values: Vec<String>,
+}
+
+fn class(name: &str) -> Result<ObjectClass, String> {
+    ObjectClass::from_name(name).ok_or_else(|| "no such class; S1, S2, S4 … SX".to_owned())
+}
+
+pub(crate) fn run(command: &Command) -> Outcome<Answer> {
+    match command {
+        Command::Create(args) => create(args),
+        Command::Query(arg) => query(arg),
+        Command::List(arg) => list(arg),
+        Command::Destroy(args) => destroy(args),
+        Command::GetProp(args) => get_prop(args),
+        Command::SetProp(args) => set_prop(args),
+        Command::Snapshot(command) => snapshot::run(command),
+    }
+}
+
+fn create(args: &Create) -> Outcome<Answer> {
+    let label = args.label.as_deref().map(Label::new).transpose().map_err(Error::from);
+    let label = label.doing(|| format!("use {:?} as a label", args.label.as_deref().unwrap_or_default()))?;
+    let mut props = props::parse(&args.properties)?;
+    let durability = match args.durability {
+        Survives::Power => Durability::Power,
+        Survives::Process => Durability::Process,
+    };
+    props.entry(PropId::CO_DURABILITY).or_insert(PropValue::Number(durability as u64));
+    if matches!(args.layout, Layout::Posix) {
+        props.entry(PropId::CO_LAYOUT_TYPE).or_insert(PropValue::Number(dolmen_dfs::LAYOUT_POSIX));
+    }
+    let session = place::open(&args.pool)?;
+    let named = args.label.as_deref().unwrap_or("without a label");
+    let doing = || format!("create container {named} in {}", session.dir().display());
+    let handle = match args.uuid {
+        Some(uuid) => session.pool.create_container_as(uuid, label, props),
+        None => session.pool.create_container(label, props),
+    }
+    .doing(doing)?;
+    if matches!(args.layout, Layout::Posix)
+        && let Err(failure) = format(&session, &handle, args)
+    {
+        let name = dolmen_client::ContName::Uuid(handle.uuid);
+        // Ignored: why it could not be made says more than why its remains could not be removed.
+        let _removed = session.pool.destroy_container(&name, true);
+        return Err(failure).doing(doing);
+    }
+    session.close()?;
+    let text = format!("{}  {}", args.label.as_deref().unwrap_or("-"), handle.uuid);
+    Ok(Answer::new(text, describe(&handle)))
+}
+
+fn format(session: &Session, handle: &ContHandle, args: &Create) -> Outcome<()> {
+    let cont = session.pool.open_container(&dolmen_client::ContName::Uuid(handle.uuid))?;
+    let owner = place::credentials();
+    let defaults = FormatOptions::default();
+    let options = FormatOptions {
+        chunk_bytes: args.chunk_size.unwrap_or(defaults.chunk_bytes),
+        dir_class: args.dir_class.unwrap_or(defaults.dir_class),
+        file_class: args.file_class.unwrap_or(defaults.file_class),
+        uid: owner.uid,
+        gid: owner.gid,
+        ..defaults
+    };
+    Ok(Dfs::format(&cont, &options)?)
+}
+
+fn query(arg: &ContArg) -> Outcome<Answer> {
+    let session = place::open(&arg.pool)?;
+    let cont = session.container(&arg.cont)?;
+    let info = cont.query().doing(|| format!("query container {}", arg.cont))?;
+    drop(cont);
+    session.close()?;
+    let ContInfo { cont: handle, snapshots, last_snapshot, usage, .. } = &info;
+    let last = if *last_snapshot == Epoch::ZERO { "-".to_owned() } else { last_snapshot.to_string() };
+    let mut text = pairs(&[
+        ("label", handle.label.as_ref().map_or("-".to_owned(), ToString::to_string)),
+        ("uuid", handle.uuid.to_string()),
+        ("layout", props::show(PropId::CO_LAYOUT_TYPE, handle.props.get(&PropId::CO_LAYOUT_TYPE))),
+        ("durability", props::show(PropId::CO_DURABILITY, handle.props.get(&PropId::CO_DURABILITY))),
+        ("snapshots", snapshots.to_string()),
+        ("last snapshot", last.clone()),
+    ]);
+    // Kept versions count, too: that is what the container costs.
+    text.push_str(&pairs(&[
+        ("versions     ", usage.versions.to_string()),
+        ("values       ", human(usage.value_bytes)),
+        ("space held   ", human(usage.bulk_bytes + usage.small_bytes)),
+    ]));
+    let mut json = describe(handle);
+    json["snapshots"] = json!(snapshots);
+    json["last_snapshot"] = if *last_snapshot == Epoch::ZERO { Value::Null } else { json!(last) };
+    json["usage"] = json!({
+        "versions": usage.versions,
+        "value_bytes": usage.value_bytes,
+        "bulk_bytes": usage.bulk_bytes,
+        "small_bytes": usage.small_bytes,
+    });
+    Ok(Answer::new(text, json))
+}
+
+/// A container as JSON.
+fn describe(handle: &ContHandle) -> Value {
+    json!({
+        "uuid": handle.uuid.to_string(),
+        "label": handle.label.as_ref().map(ToString::to_string),
+        "number": handle.no.0,
+        "layout": props::show(PropId::CO_LAYOUT_TYPE, handle.props.get(&PropId::CO_LAYOUT_TYPE)),
+        "durability": props::show(PropId::CO_DURABILITY, handle.props.get(&PropId::CO_DURABILITY)),
+    })
+}
+
+fn list(arg: &PoolArg) -> Outcome<Answer> {
+    let session = place::open(arg)?;
+    let conts = session.pool.containers().doing(|| format!("list containers of {}", session.dir().display()))?;
+    session.close()?;
+    let mut table = Table::new(&["label", "uuid", "layout", "durability"]);
+    for cont in &conts {
+        table.row([
+            cont.label.as_ref().map_or("-".to_owned(), ToString::to_string),
+            cont.uuid.to_string(),
+            props::show(PropId::CO_LAYOUT_TYPE, cont.props.get(&PropId::CO_LAYOUT_TYPE)),
+            props::show(PropId::CO_DURABILITY, cont.props.get(&PropId::CO_DURABILITY)),
+        ]);
+    }
+    let text = if conts.is_empty() { "no containers".to_owned() } else { table.text() };
+    Ok(Answer::new(text, conts.iter().map(describe).collect()))
+}
+
+fn destroy(args: &Destroy) -> Outcome<Answer> {
+    let session = place::open(&args.cont.pool)?;
+    let name = place::cont_name(&args.cont.cont)?;
+    let doing = || format!("destroy container {} in {}", args.cont.cont, session.dir().display());
+    session.pool.destroy_container(&name, args.force).doing(doing)?;
+    session.close()?;
+    Ok(Answer::new(format!("{} is gone", args.cont.cont), json!({ "container": args.cont.cont })))
+}
+
+fn get_prop(args: &GetProp) -> Outcome<Answer> {
+    let wanted = args.names.iter().map(|name| props::id(name)).collect::<Outcome<Vec<PropId>>>()?;
+    let session = place::open(&args.cont.pool)?;
+    let cont = session.container(&args.cont.cont)?;
+    let found: Props = cont.props(&wanted).doing(|| format!("read properties of {}", args.cont.cont))?;
+    drop(cont);
+    session.close()?;
+    let rows: Vec<(&str, String)> =
+        found.iter().map(|(id, value)| (props::name(*id), props::show(*id, Some(value)))).collect();
+    let json: serde_json::Map<String, Value> =
+        found.iter().map(|(id, value)| (props::name(*id).to_owned(), props::to_json(*id, value))).collect();
+    Ok(Answer::new(pairs(&rows), Value::Object(json)))
+}
+
+fn set_prop(args: &SetProp) -> Outcome<Answer> {
+    let values = props::parse(&args.values)?;
+    let session = place::open(&args.cont.pool)?;
+    let cont = session.container(&args.cont.cont)?;
+    let doing = || format!("set {} of container {}", args.values.join(", "), args.cont.cont);
+    if values.is_empty() {
+        return Err(Error::from(Invalid::Property)).doing(doing);
+    }
+    cont.set_props(&values).doing(doing)?;
+    drop(cont);
+    session.close()?;
+    let json: serde_json::Map<String, Value> =
+        values.iter().map(|(id, value)| (props::name(*id).to_owned(), props::to_json(*id, value))).collect();
+    Ok(Answer::new(String::new(), Value::Object(json)))
+}

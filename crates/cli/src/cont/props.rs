@@ -1,0 +1,135 @@
+//! Container properties by name, as `daos` spells them.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::hex;
+use dolmen_types::{Durability, PropId, PropValue, Props};
+use serde_json::{Value, json};
+
+/// How a value is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Number,
+    Text,
+    Bytes,
+    /// A number with words for its values.
+    Words(&'static [(u64, &'static str)]),
+}
+
+const LAYOUTS: Form = Form::Words(&[(0, "unknown"), (1, "posix"), (2, "hdf5")]);
+const SWITCH: Form = Form::Words(&[(0, "off"), (1, "on")]);
+const DURABILITIES: Form =
+    Form::Words(&[(Durability::Power as u64, "power"), (Durability::Process as u64, "process")]);
+
+//= daos:src/include/daos_prop.h DAOS_PROP_CO_*
+const TABLE: [(&str, PropId, Form); 27] = [
+    ("label", PropId::CO_LABEL, Form::Text),
+    ("layout_type", PropId::CO_LAYOUT_TYPE, LAYOUTS),
+    ("layout_version", PropId::CO_LAYOUT_VER, Form::Number),
+    ("cksum", PropId::CO_CSUM, Form::Number),
+    ("cksum_size", PropId::CO_CSUM_CHUNK_SIZE, Form::Number),
+    ("srv_cksum", PropId(4102), SWITCH),
+    ("rd_fac", PropId::CO_REDUN_FAC, Form::Number),
+    ("rd_lvl", PropId(4104), Form::Number),
+    ("max_snapshot", PropId(4105), Form::Number),
+    ("acl", PropId(4106), Form::Bytes),
+    ("compression", PropId(4107), Form::Number),
+    ("encryption", PropId(4108), Form::Number),
+    ("owner", PropId::CO_OWNER, Form::Text),
+    ("group", PropId::CO_OWNER_GROUP, Form::Text),
+    ("dedup", PropId(4111), Form::Number),
+    ("dedup_threshold", PropId(4112), Form::Number),
+    ("roots", PropId::CO_ROOTS, Form::Bytes),
+    ("status", PropId(4114), Form::Number),
+    ("alloc_oid", PropId(4115), Form::Number),
+    ("ec_cell_sz", PropId(4116), Form::Number),
+    ("ec_pda", PropId(4117), Form::Number),
+    ("rp_pda", PropId(4118), Form::Number),
+    ("global_version", PropId(4119), Form::Number),
+    ("scrub_disabled", PropId(4120), SWITCH),
+    ("obj_version", PropId(4121), Form::Number),
+    ("perf_domain", PropId(4122), Form::Number),
+    ("durability", PropId::CO_DURABILITY, DURABILITIES),
+];
+
+fn form(id: PropId) -> Form {
+    TABLE.iter().find(|row| row.1 == id).map_or(Form::Bytes, |row| row.2)
+}
+
+/// The name of a property.
+pub(super) fn name(id: PropId) -> &'static str {
+    TABLE.iter().find(|row| row.1 == id).map_or("?", |row| row.0)
+}
+
+/// The property with this name.
+pub(super) fn id(name: &str) -> Outcome<PropId> {
+    TABLE.iter().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("there is no property {name}")).hint("see `dolmen cont get-prop`")
+    })
+}
+
+/// Properties given as `name:value` (or `name=value`).
+pub(super) fn parse(given: &[String]) -> Outcome<Props> {
+    given.iter().map(|pair| parse_one(pair)).collect()
+}
+
+fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
+    let wrong = |hint: String| Failure::new(Exit::Usage, format!("{pair:?} is no property")).hint(hint);
+    let Some((name, text)) = pair.split_once([':', '=']) else {
+        return Err(wrong("write NAME:VALUE".to_owned()));
+    };
+    let id = id(name)?;
+    let number = || text.parse().map_err(|_digits| wrong(format!("{name} is a number")));
+    let value = match form(id) {
+        Form::Text => PropValue::Text(text.to_owned()),
+        Form::Number => PropValue::Number(number()?),
+        Form::Bytes => return Err(wrong(format!("{name} cannot be set from here"))),
+        Form::Words(words) => match words.iter().find(|(_, word)| word.eq_ignore_ascii_case(text)) {
+            Some((number, _)) => PropValue::Number(*number),
+            None => PropValue::Number(number().map_err(|failure| {
+                let known: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
+                failure.hint(format!("{name} is one of {}", known.join(", ")))
+            })?),
+        },
+    };
+    Ok((id, value))
+}
+
+/// A value for people; `-` for none.
+pub(super) fn show(id: PropId, value: Option<&PropValue>) -> String {
+    match (value, form(id)) {
+        (None, _) => "-".to_owned(),
+        (Some(PropValue::Number(number)), Form::Words(words)) => words
+            .iter()
+            .find(|(known, _)| known == number)
+            .map_or(number.to_string(), |(_, word)| (*word).to_owned()),
+        (Some(PropValue::Number(number)), _) => number.to_string(),
+        (Some(PropValue::Text(text)), _) => text.clone(),
+        (Some(PropValue::Bytes(bytes)), _) if bytes.is_empty() => "-".to_owned(),
+        (Some(PropValue::Bytes(bytes)), _) => format!("0x{}", hex(bytes)),
+    }
+}
+
+/// A value for programs: words as words, numbers as numbers, bytes in hexadecimal.
+pub(super) fn to_json(id: PropId, value: &PropValue) -> Value {
+    match value {
+        PropValue::Number(number) if matches!(form(id), Form::Number) => json!(number),
+        PropValue::Bytes(bytes) => json!(hex(bytes)),
+        value => json!(show(id, Some(value))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_numbers_are_read_and_shown() {
+        let props = parse(&["durability:process".to_owned(), "owner=eva@".to_owned()]).unwrap();
+        assert_eq!(props[&PropId::CO_DURABILITY], PropValue::Number(1));
+        assert_eq!(show(PropId::CO_DURABILITY, props.get(&PropId::CO_DURABILITY)), "process");
+        assert_eq!(props[&PropId::CO_OWNER], PropValue::Text("eva@".to_owned()));
+        for wrong in ["nonsense:1", "durability:often", "rd_fac:x", "label"] {
+            assert_eq!(parse(&[wrong.to_owned()]).unwrap_err().exit, Exit::Usage, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Why a command failed: one line that says what, on which object, and what to do; and the exit code.
+
+use core::fmt;
+use dolmen_types::{Error as StoreError, Invalid};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Exit codes. Documented in `--help`; scripts rely on them: never renumber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// Done, and something is wrong: differences, damage, broken rules.
+    Found = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// Something named does not exist.
+    Missing = 3,
+    /// Something named exists already, or is not empty.
+    Taken = 4,
+    /// Another process or client uses it.
+    InUse = 5,
+    /// No space left.
+    Full = 6,
+    /// Stored bytes are damaged.
+    Damaged = 7,
+    /// Not allowed, or read-only.
+    Refused = 8,
+    /// The device or file system failed.
+    Device = 9,
+    /// Anything else.
+    Other = 10,
+}
+
+impl Exit {
+    /// The number for the shell.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Why a command failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// What could not be done, with its object; set by whoever knows both.
+    doing: Option<String>,
+    why: String,
+    /// What to do about it.
+    hint: Option<String>,
+    /// DAOS's number, negative, where there is one.
+    der: Option<i32>,
+    /// The system's number, where there is one.
+    errno: Option<i32>,
+}
+
+/// The result of a part of a command.
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
+        Self { exit, doing: None, why: why.into(), hint: None, der: None, errno: None }
+    }
+
+    /// Adds what to do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// An error of the system on a file outside the store.
+    pub(crate) fn on_file(path: &Path, error: &std::io::Error) -> Self {
+        let errno = error.raw_os_error();
+        let system = errno.map_or(error.kind().to_string(), |number| {
+            rustix_text(&std::io::Error::from_raw_os_error(number))
+        });
+        let mut failure = Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", path.display()));
+        failure.errno = errno;
+        failure
+    }
+
+    /// As JSON, in the frame that every answer has.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "response": null,
+            "error": self.to_string(),
+            "status": self.der.unwrap_or(-1),
+            "detail": {
+                "exit": self.exit.number(),
+                "doing": self.doing,
+                "why": self.why,
+                "hint": self.hint,
+                "der": self.der,
+                "errno": self.errno,
+            },
+        })
+    }
+}
+
+/// The text of a system error without its number.
+fn rustix_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(doing) = &self.doing {
+            write!(f, "cannot {doing}: ")?;
+        }
+        f.write_str(&self.why)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Says what could not be done.
+pub(crate) trait Doing<T> {
+    /// `doing` completes "cannot …".
+    fn doing(self, doing: impl FnOnce() -> String) -> Outcome<T>;
+}
+
+impl<T, E: Into<Failure>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Outcome<T> {
+        self.map_err(|error| {
+            let mut failure: Failure = error.into();
+            failure.doing.get_or_insert_with(doing);
+            failure
+        })
+    }
+}
+
+//= daos:src/include/daos_errno.h errno(3) numbers behind the exit codes
+fn exit_of_errno(errno: i32) -> Exit {
+    use dolmen_dfs::errno;
+    match errno {
+        errno::ENOENT => Exit::Missing,
+        errno::EEXIST | errno::ENOTEMPTY => Exit::Taken,
+        errno::EBUSY => Exit::InUse,
+        errno::ENOSPC | errno::EFBIG => Exit::Full,
+        errno::EPERM | errno::EACCES | errno::EROFS => Exit::Refused,
+        errno::EIO | errno::ENXIO => Exit::Device,
+        _ => Exit::Other,
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let (exit, hint) = match &error {
+            StoreError::NotFound | StoreError::NoContainer => (Exit::Missing, None),
+            StoreError::Exists => (Exit::Taken, Some("choose another name, or remove the old one first")),
+            StoreError::NotEmpty => (Exit::Taken, Some("empty it first, or say so with the command's option")),
+            StoreError::Busy | StoreError::InDoubt { .. } | StoreError::TxRestart { .. } => {
+                (Exit::InUse, Some("run the command again"))
+            }
+            StoreError::NoSpace { .. } => (Exit::Full, None),
+            StoreError::Corrupt { .. } => (Exit::Damaged, Some("`dolmen check` and `dolmen inspect` show more")),
+            StoreError::NoPermission => (Exit::Refused, None),
+            StoreError::ReadOnly { .. } => (Exit::Device, None),
+            StoreError::Io { errno, .. } => {
+                (Exit::Device, (*errno == dolmen_dfs::errno::EIO).then_some("look into the system's log"))
+            }
+            StoreError::EpochGone { .. } => (Exit::Missing, Some("read at a snapshot that still exists")),
+            StoreError::Invalid(what) => (Exit::Usage, hint_of_invalid(*what)),
+            _ => (Exit::Other, None),
+        };
+        let der = Some(error.der());
+        Self { exit, doing: None, why: error.to_string(), hint: hint.map(str::to_owned), der, errno: None }
+    }
+}
+
+fn hint_of_invalid(what: Invalid) -> Option<&'static str> {
+    match what {
+        Invalid::Label => Some("a label has 1 to 127 of the characters A-Z a-z 0-9 . _ : -"),
+        Invalid::Property => {
+            Some("the property is unknown, cannot be set any more, or has a value outside its range")
+        }
+        Invalid::ObjectId => Some("classes with more than one copy are not available yet"),
+        Invalid::Epoch => Some("give an epoch in the past, as `snapshot list` prints it"),
+        _ => None,
+    }
+}
+
+impl From<dolmen_local::Error> for Failure {
+    fn from(error: dolmen_local::Error) -> Self {
+        use dolmen_local::{Error, RecordFault};
+        let why = error.to_string();
+        match error {
+            Error::Device(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Record { fault: RecordFault::Missing, .. } => Self::new(Exit::Missing, why)
+                .hint("make one with `dolmen pool create`, or see `dolmen pool list`"),
+            Error::Record { fault: RecordFault::TooNew { .. }, .. } => Self::new(Exit::Other, why),
+            Error::Record { .. } => Self::new(Exit::Damaged, why),
+            Error::Volatile { .. } => Self::new(Exit::Refused, why).hint("add --volatile"),
+            Error::Option { .. } => Self::new(Exit::Usage, why),
+            Error::Panicked { .. } => Self::new(Exit::Other, why),
+        }
+    }
+}
+
+impl From<dolmen_env::Error> for Failure {
+    fn from(error: dolmen_env::Error) -> Self {
+        use dolmen_env::Error;
+        let why = error.to_string();
+        match error {
+            Error::NotFound { .. } => Self::new(Exit::Missing, why),
+            Error::Exists { .. } => {
+                Self::new(Exit::Taken, why).hint("choose another directory, or empty this one")
+            }
+            Error::Owned { .. } => Self::new(Exit::InUse, why),
+            Error::Busy { .. } => Self::new(Exit::InUse, why),
+            Error::NoSpace { .. } => Self::new(Exit::Full, why).hint("free some space on its file system"),
+            Error::Io { errno, .. } => {
+                let number = errno.raw_os_error();
+                Self { errno: Some(number), ..Self::new(exit_of_errno(number), why) }
+            }
+            _ => Self::new(Exit::Other, why),
+        }
+    }
+}
+
+impl From<dolmen_dfs::Error> for Failure {
+    fn from(error: dolmen_dfs::Error) -> Self {
+        use dolmen_dfs::Error;
+        let errno = error.errno();
+        match error {
+            Error::Store(error) => Self { errno: Some(errno), ..(*error).into() },
+            Error::BadRecord { .. } | Error::Superblock(_) => {
+                Self { errno: Some(errno), ..Self::new(Exit::Damaged, error.to_string()) }
+            }
+            Error::NotFormatted => Self::new(Exit::Missing, "the container holds no file system")
+                .hint("make containers for files with `dolmen cont create --type posix`"),
+            error => Self { errno: Some(errno), ..Self::new(exit_of_errno(errno), error.to_string()) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_types::TargetNo;
+
+    #[test]
+    fn a_failure_is_one_line_with_object_cause_and_remedy() {
+        let full = StoreError::NoSpace { target: TargetNo(2), needed_bytes: 4096 };
+        let failure = Err::<(), _>(full).doing(|| "put /a".to_owned()).unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "cannot put /a: target 2 is full: 4096 bytes more needed; punch or destroy something"
+        );
+        assert_eq!(failure.exit, Exit::Full);
+        let json = failure.to_json();
+        assert_eq!(json["status"], -1007);
+        assert_eq!(json["detail"]["exit"], 6);
+    }
+
+    #[test]
+    fn the_innermost_object_is_the_one_named() {
+        let inner = Err::<(), _>(StoreError::NotFound).doing(|| "read /a/b".to_owned());
+        assert_eq!(inner.doing(|| "copy /a".to_owned()).unwrap_err().to_string(), "cannot read /a/b: not found");
+    }
+}

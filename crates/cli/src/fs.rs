@@ -1,0 +1,249 @@
+//! `dolmen fs`: put, get, ls, cat, rm, mv, du, df, verify.
+
+mod copy;
+mod list;
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::output::{self, Answer, hex, human, pairs};
+use crate::place::{self, ContArg, Session};
+use crate::tree;
+use clap::{Args, Subcommand};
+use dolmen_client::Container;
+use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
+use serde_json::{Value, json};
+
+/// Bytes read at once.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Entries listed at once.
+const ENTRIES_AT_ONCE: u32 = 512;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Copy a file or tree into a container; repeated, it copies only what is not there yet
+    Put(copy::Put),
+    /// Copy a file or tree out of a container; repeated, it copies only what is not there yet
+    Get(copy::Get),
+    /// List a directory
+    Ls(list::Ls),
+    /// Print files
+    Cat(Cat),
+    /// Remove files, and trees with -r
+    Rm(Rm),
+    /// Rename a file or directory, atomically
+    Mv(Mv),
+    /// Count files and bytes of a tree
+    Du(list::Du),
+    /// Show the space that the container holds
+    Df(ContArg),
+    /// Compare a tree outside, or the journal of a put, with what is stored, to the last byte
+    Verify(copy::Verify),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Cat {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Files
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// As of this snapshot
+    #[arg(long, value_name = "SNAP")]
+    snapshot: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Rm {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Files, and directories with -r
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// Directories with everything below them
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Mv {
+    #[command(flatten)]
+    cont: ContArg,
+    /// What to rename
+    #[arg(value_name = "OLD")]
+    old: String,
+    /// Its new name; in that directory under the old name if it is a directory
+    #[arg(value_name = "NEW")]
+    new: String,
+    /// Fail if the new name exists, instead of replacing it
+    #[arg(short, long)]
+    no_clobber: bool,
+}
+
+/// A mounted container and all that keeps it so; in the order in which it is taken down.
+struct Mounted {
+    dfs: Dfs,
+    cont: Container,
+    session: Session,
+}
+
+impl Mounted {
+    /// Opens the container as it is, or read-only as it was at a snapshot.
+    fn open(arg: &ContArg, snapshot: Option<&str>) -> Outcome<Self> {
+        Self::on(place::open(&arg.pool)?, arg, snapshot)
+    }
+
+    fn on(session: Session, arg: &ContArg, snapshot: Option<&str>) -> Outcome<Self> {
+        let cont = session.container(&arg.cont)?;
+        let view = place::view(&cont, snapshot)?;
+        let dfs = place::mount(&view, &arg.cont)?;
+        Ok(Self { dfs, cont, session })
+    }
+
+    /// Records what waits, and closes the pool.
+    fn close(self) -> Outcome<()> {
+        let Self { dfs, cont, session } = self;
+        if !dfs.is_read_only() {
+            dfs.sync().doing(|| "record times of files".to_owned())?;
+        }
+        drop(dfs);
+        drop(cont);
+        session.close()
+    }
+}
+
+pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
+    match command {
+        Command::Put(args) => copy::put(args),
+        Command::Get(args) => copy::get(args),
+        Command::Ls(args) => list::ls(args),
+        Command::Cat(args) => cat(args, as_json),
+        Command::Rm(args) => rm(args),
+        Command::Mv(args) => mv(args),
+        Command::Du(args) => list::du(args),
+        Command::Df(arg) => df(arg),
+        Command::Verify(args) => copy::verify(args),
+    }
+}
+
+fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
+    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mut files = Vec::new();
+    for path in &args.paths {
+        let doing = || format!("read {path}");
+        let file = mounted.dfs.open(path, &OpenOptions::READ).doing(doing)?;
+        let mut block = vec![0; BLOCK_BYTES];
+        let (mut at, mut whole) = (0, Vec::new());
+        loop {
+            let read = file.read_at(at, &mut block).doing(doing)?;
+            at += read as u64;
+            if as_json {
+                whole.extend_from_slice(&block[..read]);
+            } else {
+                output::print(&block[..read])?;
+            }
+            if read < block.len() {
+                break;
+            }
+        }
+        files.push(content(path, whole));
+    }
+    mounted.close()?;
+    Ok(Answer::new(String::new(), json!(files)))
+}
+
+/// A file's content as JSON: text if it is UTF-8, else hexadecimal.
+fn content(path: &str, bytes: Vec<u8>) -> Value {
+    let size_bytes = bytes.len();
+    match String::from_utf8(bytes) {
+        Ok(text) => json!({ "path": path, "size_bytes": size_bytes, "text": text }),
+        Err(binary) => json!({ "path": path, "size_bytes": size_bytes, "hex": hex(binary.as_bytes()) }),
+    }
+}
+
+fn rm(args: &Rm) -> Outcome<Answer> {
+    let mounted = Mounted::open(&args.cont, None)?;
+    let mut removed = 0;
+    for path in &args.paths {
+        let doing = || format!("remove {path}");
+        let kind = mounted.dfs.lstat(path).doing(doing)?.kind;
+        if kind != FileKind::Directory {
+            mounted.dfs.unlink(path).doing(doing)?;
+            removed += 1;
+        } else if args.recursive {
+            removed += remove_tree(&mounted.dfs, path.as_bytes())?;
+        } else {
+            let failure = Failure::new(Exit::Usage, "it is a directory");
+            return Err(failure.hint("add -r to remove it with everything below it")).doing(doing);
+        }
+    }
+    mounted.close()?;
+    Ok(Answer::new(format!("{removed} entries removed"), json!({ "removed": removed })))
+}
+
+/// Removes a directory with everything below it, children first; how many entries.
+fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
+    let mut removed = 0;
+    let mut pending = vec![(root.to_vec(), false)];
+    while let Some((path, emptied)) = pending.pop() {
+        let doing = || format!("remove {}", tree::shown(&path));
+        if emptied {
+            match dfs.rmdir(&path) {
+                // The root of the container is emptied, not removed.
+                Err(Error::Invalid(_) | Error::NotPermitted) if path.iter().all(|&byte| byte == b'/') => {}
+                other => {
+                    other.doing(doing)?;
+                    removed += 1;
+                }
+            }
+            continue;
+        }
+        let dir = dfs.open_dir(&path).doing(doing)?;
+        pending.push((path.clone(), true));
+        for name in dir.names().doing(doing)? {
+            let child = tree::join(&path, &name);
+            if dir.lstat(&name).doing(doing)?.kind == FileKind::Directory {
+                pending.push((child, false));
+            } else {
+                dir.unlink(&name).doing(|| format!("remove {}", tree::shown(&child)))?;
+                removed += 1;
+            }
+        }
+    }
+    Ok(removed)
+}
+
+fn mv(args: &Mv) -> Outcome<Answer> {
+    let mounted = Mounted::open(&args.cont, None)?;
+    let dfs = &mounted.dfs;
+    let doing = || format!("rename {} to {}", args.old, args.new);
+    let into_dir = dfs.stat(&args.new).is_ok_and(|stat| stat.kind == FileKind::Directory);
+    let name = args.old.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let new = if into_dir { tree::join(args.new.as_bytes(), name.as_bytes()) } else { args.new.clone().into() };
+    let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
+    dfs.rename(&args.old, dfs, &new, mode).doing(doing)?;
+    mounted.close()?;
+    Ok(Answer::new(String::new(), json!({ "old": args.old, "new": tree::shown(&new) })))
+}
+
+fn df(arg: &ContArg) -> Outcome<Answer> {
+    let mounted = Mounted::open(arg, None)?;
+    let doing = || format!("count the space of {}", arg.cont);
+    let statfs = mounted.dfs.statfs().doing(doing)?;
+    let space = mounted.session.pool.query().doing(doing)?.space;
+    mounted.close()?;
+    let total_bytes: u64 = space.iter().map(|target| target.total_bytes).sum();
+    let free_bytes: u64 = space.iter().map(|target| target.free_bytes).sum();
+    let text = pairs(&[
+        ("used by the container", human(statfs.used_bytes)),
+        ("values, old versions included", human(statfs.value_bytes)),
+        ("free in the pool", human(free_bytes)),
+        ("pool", human(total_bytes)),
+    ]);
+    let json = json!({
+        "used_bytes": statfs.used_bytes,
+        "value_bytes": statfs.value_bytes,
+        "versions": statfs.versions,
+        "free_bytes": free_bytes,
+        "total_bytes": total_bytes,
+    });
+    Ok(Answer::new(text, json))
+}

@@ -1,0 +1,184 @@
+//! `dolmen fs ls` and `du`.
+
+use super::{ENTRIES_AT_ONCE, Mounted};
+use crate::failure::{Doing, Outcome};
+use crate::output::{Answer, Table, date, human, pairs};
+use crate::place::ContArg;
+use crate::tree;
+use clap::Args;
+use dolmen_dfs::{Cookie, Dfs, FileKind, Stat};
+use serde_json::{Value, json};
+
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    cont: ContArg,
+    /// File or directory
+    #[arg(value_name = "PATH", default_value = "/")]
+    path: String,
+    /// With mode, owner, size and time
+    #[arg(short, long)]
+    long: bool,
+    /// With everything below it
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// As of this snapshot
+    #[arg(long, value_name = "SNAP")]
+    snapshot: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Du {
+    #[command(flatten)]
+    cont: ContArg,
+    /// File or directory
+    #[arg(value_name = "PATH", default_value = "/")]
+    path: String,
+    /// Also count bytes that are data, holes excepted; costs a question for each file
+    #[arg(long)]
+    exact: bool,
+    /// As of this snapshot
+    #[arg(long, value_name = "SNAP")]
+    snapshot: Option<String>,
+}
+
+/// A listed entry: its name as shown, what it is, and where it points.
+struct Line {
+    name: String,
+    stat: Stat,
+    target: Option<String>,
+}
+
+pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
+    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mut lines = lines(&mounted.dfs, args).doing(|| format!("list {}", args.path))?;
+    mounted.close()?;
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    let text = if args.long { long_text(&lines) } else { short_text(&lines) };
+    Ok(Answer::new(text, lines.iter().map(describe).collect()))
+}
+
+fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
+    let stat = dfs.stat(&args.path)?;
+    if stat.kind != FileKind::Directory {
+        return Ok(vec![Line { name: args.path.clone(), stat: dfs.lstat(&args.path)?, target: None }]);
+    }
+    let mut lines = Vec::new();
+    let mut pending: Vec<(Vec<u8>, Vec<u8>)> = vec![(args.path.clone().into_bytes(), Vec::new())];
+    while let Some((path, shown_as)) = pending.pop() {
+        let dir = dfs.open_dir(&path)?;
+        let mut cookie = Cookie::default();
+        while !cookie.is_end() {
+            for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
+                let (child, name) = (tree::join(&path, &entry.name), tree::join(&shown_as, &entry.name));
+                let target = match entry.stat.kind {
+                    FileKind::Symlink if args.long => Some(tree::shown(&dir.readlink(&entry.name)?)),
+                    _ => None,
+                };
+                lines.push(Line { name: tree::shown(&name), stat: entry.stat, target });
+                if args.recursive && entry.stat.kind == FileKind::Directory {
+                    pending.push((child, name));
+                }
+            }
+        }
+    }
+    Ok(lines)
+}
+
+fn short_text(lines: &[Line]) -> String {
+    lines.iter().map(|line| format!("{}\n", line.name)).collect()
+}
+
+fn long_text(lines: &[Line]) -> String {
+    let mut table = Table::new(&["mode", ">links", ">uid", ">gid", ">bytes", "changed (UTC)", "name"]);
+    for Line { name, stat, target } in lines {
+        let arrow = target.as_ref().map_or(String::new(), |target| format!(" -> {target}"));
+        table.row([
+            mode_text(stat),
+            stat.links.to_string(),
+            stat.uid.to_string(),
+            stat.gid.to_string(),
+            stat.size_bytes.to_string(),
+            date(stat.mtime.s),
+            format!("{name}{arrow}"),
+        ]);
+    }
+    table.text()
+}
+
+/// The mode as ls(1) writes it.
+fn mode_text(stat: &Stat) -> String {
+    let kind = match stat.kind {
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::File => '-',
+    };
+    let mode = stat.permissions;
+    let bit = |mask: u32, letter: char| if mode & mask != 0 { letter } else { '-' };
+    let run = |execute: u32, special: u32, letter: char| match (mode & execute != 0, mode & special != 0) {
+        (true, true) => letter,
+        (false, true) => letter.to_ascii_uppercase(),
+        (true, false) => 'x',
+        (false, false) => '-',
+    };
+    [
+        kind,
+        bit(0o400, 'r'),
+        bit(0o200, 'w'),
+        run(0o100, 0o4000, 's'),
+        bit(0o040, 'r'),
+        bit(0o020, 'w'),
+        run(0o010, 0o2000, 's'),
+        bit(0o004, 'r'),
+        bit(0o002, 'w'),
+        run(0o001, 0o1000, 't'),
+    ]
+    .iter()
+    .collect()
+}
+
+fn describe(line: &Line) -> Value {
+    let Line { name, stat, target } = line;
+    let kind = match stat.kind {
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::File => "file",
+    };
+    json!({
+        "name": name,
+        "kind": kind,
+        "mode": format!("{:04o}", stat.permissions),
+        "links": stat.links,
+        "uid": stat.uid,
+        "gid": stat.gid,
+        "size_bytes": stat.size_bytes,
+        "mtime_ns": i128::from(stat.mtime.s) * 1_000_000_000 + i128::from(stat.mtime.ns),
+        "oid": stat.oid.to_string(),
+        "target": target,
+    })
+}
+
+pub(super) fn du(args: &Du) -> Outcome<Answer> {
+    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let usage =
+        dolmen_dfs::tree::du(&mounted.dfs, &args.path, args.exact).doing(|| format!("count {}", args.path))?;
+    mounted.close()?;
+    let mut rows = vec![
+        ("directories", usage.dirs.to_string()),
+        ("files", usage.files.to_string()),
+        ("symbolic links", usage.symlinks.to_string()),
+        ("size", format!("{} ({} bytes)", human(usage.size_bytes), usage.size_bytes)),
+    ];
+    let mut json = json!({
+        "path": args.path,
+        "dirs": usage.dirs,
+        "files": usage.files,
+        "symlinks": usage.symlinks,
+        "size_bytes": usage.size_bytes,
+    });
+    if args.exact {
+        rows.push(("data", format!("{} ({} bytes)", human(usage.data_bytes), usage.data_bytes)));
+        json["data_bytes"] = json!(usage.data_bytes);
+    }
+    Ok(Answer::new(pairs(&rows), json))
+}

@@ -1,0 +1,144 @@
+//! `dolmen inspect`: what lies on disk, decoded by the same codec as the engine's, without opening the pool.
+//!
+//! Read-only, takes no lock, and works on damaged stores: what cannot be decoded is a finding, and the rest is
+//! shown. While another process has the pool open the picture may be of several moments.
+
+mod log;
+mod run;
+mod target;
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::output::{Answer, human, pairs};
+use crate::place;
+use clap::Args as ClapArgs;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct Args {
+    /// Pool: its directory (or SYSTEM/LABEL)
+    #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
+    pool: PathBuf,
+    /// Only this target
+    #[arg(short, long, value_name = "NUMBER")]
+    target: Option<u16>,
+    /// Every frame of the log
+    #[arg(long)]
+    frames: bool,
+}
+
+/// What was found: text, JSON and what is wrong.
+#[derive(Default)]
+struct Report {
+    text: String,
+    findings: Vec<String>,
+}
+
+impl Report {
+    fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref());
+        self.text.push('\n');
+    }
+
+    /// Notes something wrong, also where it stands.
+    fn finding(&mut self, what: String) {
+        self.line(format!("  DAMAGED  {what}"));
+        self.findings.push(what);
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome<Answer> {
+    let dir = place::pool_directory(&args.pool);
+    let doing = || format!("inspect {}", dir.display());
+    let mut targets = target_directories(&dir).doing(doing)?;
+    if targets.is_empty() {
+        let failure = Failure::new(Exit::Missing, "there are no targets in it");
+        return Err(failure.hint("give a pool's directory; see `dolmen pool list`")).doing(doing);
+    }
+    if let Some(wanted) = args.target {
+        targets.retain(|(number, _)| *number == wanted);
+        if targets.is_empty() {
+            return Err(Failure::new(Exit::Missing, format!("it has no target {wanted}"))).doing(doing);
+        }
+    }
+    let mut report = Report::default();
+    let pool = pool_record(&dir, &mut report);
+    let mut rows = Vec::new();
+    for (number, target) in &targets {
+        report.line(format!("\ntarget {number}  {}", target.display()));
+        rows.push(target::show(*number, target, &bulk_of(&dir, *number), args.frames, &mut report).doing(doing)?);
+    }
+    let Report { mut text, findings } = report;
+    let verdict = if findings.is_empty() { "nothing is damaged".to_owned() } else { format!("{} damaged", findings.len()) };
+    text.push_str(&format!("\n{verdict}\n"));
+    let found = !findings.is_empty();
+    let json = json!({
+        "directory": dir.display().to_string(),
+        "pool": pool,
+        "targets": rows,
+        "findings": findings,
+    });
+    Ok(Answer::new(text, json).with_findings(found))
+}
+
+/// Directories `t0`, `t1`, … of a pool.
+fn target_directories(dir: &Path) -> Outcome<Vec<(u16, PathBuf)>> {
+    let number = |name: &String| name.strip_prefix('t')?.parse::<u16>().ok();
+    let names = dolmen_env::subdirectories(dir)?;
+    let mut found: Vec<_> = names.iter().filter_map(|name| Some((number(name)?, dir.join(name)))).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// The record of the pool as its system lists it, and who owns it now.
+fn pool_record(dir: &Path, report: &mut Report) -> Value {
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_unreadable| dir.to_owned());
+    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let listed = absolute.parent().and_then(|system| dolmen_local::list(system).ok()).unwrap_or_default();
+    let owner = std::fs::read_to_string(dir.join(".owner")).unwrap_or_default().trim().to_owned();
+    let owner = if owner.is_empty() { "-".to_owned() } else { format!("process {owner}, or it was killed") };
+    let Some(entry) = listed.into_iter().find(|entry| entry.name == name) else {
+        report.finding(format!("{}: the pool's record is missing or damaged", dir.display()));
+        return Value::Null;
+    };
+    let label = entry.label.as_ref().map(ToString::to_string);
+    report.text.push_str(&pairs(&[
+        ("directory", dir.display().to_string()),
+        ("uuid", entry.uuid.to_string()),
+        ("label", label.clone().unwrap_or_else(|| "-".to_owned())),
+        ("targets", entry.targets.to_string()),
+        ("volatile", entry.volatile.to_string()),
+        ("owner", owner),
+    ]));
+    json!({
+        "uuid": entry.uuid.to_string(),
+        "label": label,
+        "targets": entry.targets,
+        "volatile": entry.volatile,
+    })
+}
+
+/// Where the bulk segments of a target are: beside its metadata, or in the pool's directory for bulk data.
+fn bulk_of(dir: &Path, number: u16) -> PathBuf {
+    dir.join(format!("t{number}"))
+}
+
+/// Names, numbers and lengths of the files of one kind (`log.0000002a`), by number.
+fn files(dir: &Path, kind: &str) -> Outcome<Vec<(u32, PathBuf, u64)>> {
+    let failed = |error| Failure::on_file(dir, &error);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let digits = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('.'));
+        if let Some(number) = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+            found.push((number, entry.path(), entry.metadata().map_err(failed)?.len()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn sizes(files: &[(u32, PathBuf, u64)]) -> String {
+    human(files.iter().map(|(_, _, bytes)| bytes).sum())
+}

@@ -1,0 +1,175 @@
+//! One target: superblock, manifest, and how its files fit them.
+
+use super::{Report, files, log, run, sizes};
+use crate::failure::{Failure, Outcome};
+use crate::output::human;
+use dolmen_codec::manifest::Manifest;
+use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
+use dolmen_types::{crc32c, limits};
+use serde_json::{Value, json};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Shows a target's directory.
+pub(super) fn show(number: u16, dir: &Path, bulk: &Path, frames: bool, report: &mut Report) -> Outcome<Value> {
+    let (slots, superblock) = superblock(dir, report)?;
+    let manifest = match &superblock {
+        Some(superblock) => manifest(dir, superblock, report)?,
+        None => None,
+    };
+    if let Some(manifest) = &manifest {
+        conts(manifest, report);
+    }
+    let segments = log::show(dir, manifest.as_ref(), frames, report)?;
+    let runs = run::show(dir, manifest.as_ref(), report)?;
+    let bulk = bulk_segments(bulk, manifest.as_ref(), report)?;
+    Ok(json!({
+        "target": number,
+        "superblock": slots,
+        "manifest": manifest.as_ref().map(describe),
+        "log": segments,
+        "runs": runs,
+        "bulk": bulk,
+    }))
+}
+
+/// Both slots, and the one that counts.
+fn superblock(dir: &Path, report: &mut Report) -> Outcome<(Vec<Value>, Option<Superblock>)> {
+    let path = dir.join("super");
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Failure::on_file(&path, &error)),
+    };
+    let slots: Vec<Option<Superblock>> = bytes.chunks(SUPERBLOCK_SLOT_BYTES).map(Superblock::decode).collect();
+    let current = slots.iter().flatten().max_by_key(|slot| slot.sequence).copied();
+    let mut rows = Vec::new();
+    for (index, slot) in slots.iter().enumerate() {
+        let blank = bytes.chunks(SUPERBLOCK_SLOT_BYTES).nth(index).is_some_and(|b| b.iter().all(|&byte| byte == 0));
+        let Some(slot) = slot else {
+            // The other slot counts: what a torn write leaves is no damage.
+            report.line(format!("  superblock slot {index}: {}", if blank { "empty" } else { "torn or damaged" }));
+            rows.push(json!({ "slot": index, "valid": false, "empty": blank }));
+            continue;
+        };
+        let counts = current.as_ref() == Some(slot);
+        report.line(format!(
+            "  superblock slot {index}: sequence {}, manifest {:08x} of {}, {}{}",
+            slot.sequence,
+            slot.manifest,
+            human(u64::from(slot.manifest_bytes)),
+            if slot.clean { "closed" } else { "open" },
+            if counts { ", current" } else { "" }
+        ));
+        rows.push(json!({
+            "slot": index,
+            "valid": true,
+            "current": counts,
+            "sequence": slot.sequence,
+            "target_id": format!("{:032x}", slot.target_id),
+            "manifest": slot.manifest,
+            "manifest_bytes": slot.manifest_bytes,
+            "clean": slot.clean,
+            "features": slot.features,
+        }));
+    }
+    if current.is_none() {
+        report.finding(format!("{}: no valid superblock", path.display()));
+    }
+    Ok((rows, current))
+}
+
+fn manifest(dir: &Path, superblock: &Superblock, report: &mut Report) -> Outcome<Option<Manifest>> {
+    let path = dir.join(format!("manifest.{:08x}", superblock.manifest));
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Failure::on_file(&path, &error)),
+    };
+    let whole = bytes.get(..superblock.manifest_bytes as usize);
+    let sound = whole.filter(|bytes| crc32c(bytes) == superblock.manifest_sum);
+    let decoded = sound.and_then(Manifest::decode).filter(|m| m.target_id == superblock.target_id);
+    match &decoded {
+        None => report.finding(format!("{}: missing, or not what the superblock says", path.display())),
+        Some(manifest) => report.line(format!(
+            "  manifest: log from segment {:08x} byte {} frame {}; {} runs, {} containers, epochs up to {}",
+            manifest.log_start.segment,
+            manifest.log_start.offset,
+            manifest.log_start.sequence,
+            manifest.runs.len(),
+            manifest.conts.len(),
+            manifest.ceiling
+        )),
+    }
+    Ok(decoded)
+}
+
+fn conts(manifest: &Manifest, report: &mut Report) {
+    for cont in &manifest.conts {
+        report.line(format!(
+            "  container {}: {:?}, {} versions, {} of values, {} snapshots, {} rollbacks{}",
+            cont.no.0,
+            cont.spec.durability,
+            cont.usage.versions,
+            human(cont.usage.value_bytes),
+            cont.snapshots.len(),
+            cont.rollbacks.len(),
+            if cont.destroyed { ", being destroyed" } else { "" }
+        ));
+    }
+}
+
+fn describe(manifest: &Manifest) -> Value {
+    let conts: Vec<Value> = manifest
+        .conts
+        .iter()
+        .map(|cont| {
+            json!({
+                "container": cont.no.0,
+                "durability": format!("{:?}", cont.spec.durability).to_lowercase(),
+                "floor": cont.floor.to_string(),
+                "aggregated": cont.aggregated.to_string(),
+                "destroyed": cont.destroyed,
+                "versions": cont.usage.versions,
+                "value_bytes": cont.usage.value_bytes,
+                "bulk_bytes": cont.usage.bulk_bytes,
+                "small_bytes": cont.usage.small_bytes,
+                "snapshots": cont.snapshots.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "rollbacks": cont.rollbacks.iter().map(|(to, at)| json!({ "to": to.to_string(), "at": at.to_string() })).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "ceiling": manifest.ceiling.to_string(),
+        "log_segment": manifest.log_start.segment,
+        "log_offset": manifest.log_start.offset,
+        "log_sequence": manifest.log_start.sequence,
+        "next_run": manifest.next_run,
+        "containers": conts,
+        "clients": manifest.clients.len(),
+        "decided": manifest.decided.len(),
+    })
+}
+
+/// Bulk segments: those that the manifest knows with the units in use, and newer ones.
+fn bulk_segments(dir: &Path, manifest: Option<&Manifest>, report: &mut Report) -> Outcome<Vec<Value>> {
+    let found = files(dir, "bulk")?;
+    report.line(format!("  bulk: {} segments, {}", found.len(), sizes(&found)));
+    let known = manifest.map_or(&[][..], |manifest| &manifest.bulk_segments);
+    let mut rows = Vec::new();
+    for (number, path, bytes) in &found {
+        let info = known.iter().find(|info| info.number == *number);
+        let units = info.map(|info| info.bitmap.iter().map(|word| u64::from(word.count_ones())).sum::<u64>());
+        let used_bytes = units.map(|units| units * limits::BULK_UNIT_BYTES);
+        let used = used_bytes.map_or("newer than the checkpoint".to_owned(), |used| format!("{} in use", human(used)));
+        report.line(format!("    {:08x}  {}, {used}", number, human(*bytes)));
+        if used_bytes.is_some_and(|used| used > *bytes) {
+            report.finding(format!("{}: shorter than what is in use of it", path.display()));
+        }
+        rows.push(json!({ "number": number, "bytes": bytes, "used_bytes": used_bytes }));
+    }
+    for info in known.iter().filter(|info| !found.iter().any(|(number, _, _)| *number == info.number)) {
+        report.finding(format!("{}: bulk segment {:08x} is missing", dir.display(), info.number));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,80 @@
+//! The program `dolmen`: pools, containers, trees of files, audits, from a shell.
+//!
+//! Every command answers with text for people or, with `--json`, with one JSON document; failures are one line
+//! that names the object and the remedy, and an exit code. A command opens the pool, does its work, closes it.
+
+mod audit;
+mod cli;
+mod cont;
+mod diff;
+mod failure;
+mod fs;
+mod inspect;
+mod obj;
+mod output;
+mod place;
+mod pool;
+mod progress;
+mod shell;
+mod size;
+mod snapshot;
+mod tree;
+
+use clap::Parser;
+use failure::{Exit, Failure, Outcome};
+use output::Answer;
+use serde_json::json;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let exit = match cli::Cli::try_parse() {
+        Ok(cli) => answer(&cli),
+        Err(error) => refuse_usage(&error),
+    };
+    ExitCode::from(exit.number())
+}
+
+/// Runs the command and prints what it says.
+fn answer(cli: &cli::Cli) -> Exit {
+    match cli::run(cli).and_then(|answer| show(&answer, cli.json)) {
+        Ok(exit) => exit,
+        Err(failure) => report(&failure, cli.json),
+    }
+}
+
+fn show(answer: &Answer, as_json: bool) -> Outcome<Exit> {
+    if as_json {
+        output::print(format!("{:#}\n", answer.framed()).as_bytes())?;
+    } else {
+        output::print(answer.text.as_bytes())?;
+    }
+    Ok(answer.exit)
+}
+
+/// Failures go to standard error as one line, or to standard output as JSON, where programs look.
+fn report(failure: &Failure, as_json: bool) -> Exit {
+    if as_json && output::print(format!("{:#}\n", failure.to_json()).as_bytes()).is_ok() {
+        return failure.exit;
+    }
+    eprintln!("dolmen: {failure}");
+    failure.exit
+}
+
+/// Help and version are no failures; what clap says of wrong arguments is kept, in the form asked for.
+fn refuse_usage(error: &clap::Error) -> Exit {
+    let as_json = std::env::args_os().any(|arg| arg == "--json");
+    if !as_json || !error.use_stderr() {
+        let failed = error.use_stderr();
+        // Ignored: there is no other place to say that standard error is closed.
+        let _printed = error.print();
+        return if failed { Exit::Usage } else { Exit::Done };
+    }
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let failure = Failure::new(Exit::Usage, line).hint("see `dolmen help`");
+    let mut framed = failure.to_json();
+    framed["detail"]["usage"] = json!(text);
+    // Ignored: there is no other place to say that standard output is closed.
+    let _printed = output::print(format!("{framed:#}\n").as_bytes());
+    Exit::Usage
+}

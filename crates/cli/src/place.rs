@@ -1,0 +1,184 @@
+//! From what the user names to open pools, containers and snapshots.
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use clap::Args;
+use dolmen_client::{Container, Pool, Snapshot};
+use dolmen_codec::pool::ContName;
+use dolmen_dfs::{Dfs, MountOptions};
+use dolmen_local::{LocalPool, OpenOptions, Upkeep};
+use dolmen_types::{Credentials, Epoch, Label, Uuid};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A pool on the command line.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PoolArg {
+    /// Pool: its directory (or SYSTEM/LABEL)
+    #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) pool: PathBuf,
+    /// Resident memory for metadata, instead of the pool's own budget
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse)]
+    pub(crate) memory: Option<u64>,
+}
+
+/// A container on the command line.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ContArg {
+    #[command(flatten)]
+    pub(crate) pool: PoolArg,
+    /// Container: its label or UUID
+    #[arg(value_name = "CONT")]
+    pub(crate) cont: String,
+}
+
+/// An open pool and its client.
+pub(crate) struct Session {
+    pub(crate) pool: Pool,
+    pub(crate) local: Arc<LocalPool>,
+    dir: PathBuf,
+}
+
+/// The directory behind `file:DIR` or `DIR`.
+pub(crate) fn directory(named: &Path) -> PathBuf {
+    match named.to_str().and_then(|text| text.strip_prefix("file:")) {
+        Some(rest) => PathBuf::from(rest),
+        None => named.to_owned(),
+    }
+}
+
+/// The directory of the pool that is named by directory, or by system directory and label or UUID.
+pub(crate) fn pool_directory(named: &Path) -> PathBuf {
+    let dir = directory(named);
+    if dir.exists() {
+        return dir;
+    }
+    let (Some(system), Some(name)) = (dir.parent(), dir.file_name().and_then(|name| name.to_str())) else {
+        return dir;
+    };
+    let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
+    let uuid = Uuid::try_parse(name).ok();
+    let found = dolmen_local::list(system).unwrap_or_default().into_iter().find(|entry| {
+        entry.label.as_ref().is_some_and(|label| label.as_str() == name) || Some(entry.uuid) == uuid
+    });
+    found.map_or(dir.clone(), |entry| system.join(entry.name))
+}
+
+/// Opens a pool for a command that does little.
+pub(crate) fn open(arg: &PoolArg) -> Outcome<Session> {
+    open_with(arg, Upkeep::Callers)
+}
+
+/// Opens a pool; `Upkeep::Thread` for commands that write much.
+pub(crate) fn open_with(arg: &PoolArg, upkeep: Upkeep) -> Outcome<Session> {
+    let dir = pool_directory(&arg.pool);
+    let options = OpenOptions { memory_budget_bytes: arg.memory, upkeep, ..OpenOptions::default() };
+    let doing = || format!("open pool {}", dir.display());
+    let local = Arc::new(dolmen_local::open(&dir, &options).doing(doing)?);
+    let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
+    Ok(Session { pool, local, dir })
+}
+
+/// Who runs this program.
+pub(crate) fn credentials() -> Credentials {
+    Credentials {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        project: 0,
+    }
+}
+
+impl Session {
+    /// The pool's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Opens a container by label or UUID.
+    pub(crate) fn container(&self, name: &str) -> Outcome<Container> {
+        let doing = || format!("open container {name} in {}", self.dir.display());
+        match self.pool.open_container(&cont_name(name)?) {
+            Err(dolmen_types::Error::NotFound | dolmen_types::Error::NoContainer) => {
+                let failure = Failure::new(Exit::Missing, "there is none of this name");
+                Err(failure.hint("see `dolmen cont list`")).doing(doing)
+            }
+            other => other.doing(doing),
+        }
+    }
+
+    /// Closes the pool; an error here means that the last checkpoint could not be written.
+    pub(crate) fn close(self) -> Outcome<()> {
+        let Self { pool, local, dir } = self;
+        drop(pool);
+        match Arc::into_inner(local) {
+            Some(local) => local.close().doing(|| format!("close pool {}", dir.display())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A container's name: a UUID if it reads as one.
+pub(crate) fn cont_name(name: &str) -> Outcome<ContName> {
+    match Uuid::try_parse(name) {
+        Ok(uuid) => Ok(ContName::Uuid(uuid)),
+        Err(_no_uuid) => Ok(ContName::Label(Label::new(name).map_err(dolmen_types::Error::from).doing(|| format!("use {name:?} as a label"))?)),
+    }
+}
+
+/// A snapshot by name, or any epoch by number.
+pub(crate) fn snapshot(cont: &Container, name: &str) -> Outcome<Snapshot> {
+    let doing = || format!("find snapshot {name}");
+    let snapshots = cont.snapshots().doing(doing)?;
+    let epoch = parse_epoch(name);
+    let by_name = |snapshot: &&Snapshot| snapshot.name.as_deref() == Some(name);
+    let by_epoch = |snapshot: &&Snapshot| Some(snapshot.epoch) == epoch;
+    match snapshots.iter().find(by_name).or_else(|| snapshots.iter().find(by_epoch)) {
+        Some(snapshot) => Ok(snapshot.clone()),
+        None => {
+            let failure = Failure::new(Exit::Missing, "there is none of this name or epoch");
+            Err(failure.hint("see `dolmen cont snapshot list`")).doing(doing)
+        }
+    }
+}
+
+/// The container as it is, or as it was at a snapshot.
+pub(crate) fn view(cont: &Container, named: Option<&str>) -> Outcome<Container> {
+    match named {
+        Some(name) => Ok(cont.at(snapshot(cont, name)?.epoch)),
+        None => Ok(cont.clone()),
+    }
+}
+
+/// An epoch in hexadecimal with `0x`, or in decimal.
+pub(crate) fn parse_epoch(text: &str) -> Option<Epoch> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    Some(Epoch(number))
+}
+
+/// Mounts the file system of a container. The pool is this process's alone, so nobody else changes it.
+pub(crate) fn mount(cont: &Container, name: &str) -> Outcome<Dfs> {
+    let Credentials { uid, gid, .. } = credentials();
+    let options = MountOptions { uid, gid, ..MountOptions::default() };
+    Dfs::mount(cont, &options).doing(|| format!("use container {name} as a file system"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_are_read_as_they_are_printed() {
+        let epoch = Epoch(0x1234_5678_9abc_def0);
+        assert_eq!(parse_epoch(&epoch.to_string()), Some(epoch));
+        assert_eq!(parse_epoch("17"), Some(Epoch(17)));
+        assert_eq!(parse_epoch("daily"), None);
+    }
+
+    #[test]
+    fn a_directory_may_be_given_as_an_address() {
+        assert_eq!(directory(Path::new("file:/a/b")), Path::new("/a/b"));
+        assert_eq!(directory(Path::new("/a/b")), Path::new("/a/b"));
+    }
+}

@@ -1,0 +1,221 @@
+//! `dolmen pool`: create, query, list, destroy.
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::output::{Answer, Table, human, pairs};
+use crate::place::{self, PoolArg, Session};
+use crate::size;
+use clap::{Args, Subcommand};
+use dolmen_client::PoolInfo;
+use dolmen_local::PoolOptions;
+use dolmen_types::{Label, Uuid};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Make a pool in a directory
+    Create(Create),
+    /// Show a pool's targets and space
+    Query(PoolArg),
+    /// List the pools of a system directory
+    List(List),
+    /// Remove a pool with everything in it
+    Destroy(Destroy),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Create {
+    /// Directory to make the pool in; must not exist, or be empty
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Targets, the unit of concurrency; one for each processor if not given
+    #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
+    targets: u16,
+    /// A name for the pool
+    #[arg(long)]
+    label: Option<String>,
+    /// The pool's UUID; drawn if not given
+    #[arg(long)]
+    uuid: Option<Uuid>,
+    /// What the pool may use at most; the size of its device if not given
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "0", hide_default_value = true)]
+    capacity: u64,
+    /// Resident memory for metadata [default: 1 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
+    /// Values up to this size stay beside the metadata [default: 4 KiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
+    small_values: Option<u32>,
+    /// Size of a log segment [default: 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
+    log_segment: Option<u32>,
+    /// Size of a bulk segment [default: 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
+    bulk_segment: Option<u32>,
+    /// Directory for bulk data, on another device
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    bulk_dir: Option<PathBuf>,
+    /// The pool may be lost with the power: required on a file system in memory
+    #[arg(long)]
+    volatile: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Directory that holds pools
+    #[arg(value_name = "SYSTEM", default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    system: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Destroy {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// Also if it holds containers
+    #[arg(short, long)]
+    recursive: bool,
+    /// Without looking what is in it: for pools that cannot be opened
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub(crate) fn run(command: &Command) -> Outcome<Answer> {
+    match command {
+        Command::Create(args) => create(args),
+        Command::Query(arg) => query(arg),
+        Command::List(args) => list(args),
+        Command::Destroy(args) => destroy(args),
+    }
+}
+
+fn create(args: &Create) -> Outcome<Answer> {
+    let dir = place::directory(&args.dir);
+    let defaults = PoolOptions::default();
+    let label = args.label.as_deref().map(Label::new).transpose().map_err(dolmen_types::Error::from);
+    let options = PoolOptions {
+        targets: args.targets,
+        label: label.doing(|| format!("use {:?} as a label", args.label.as_deref().unwrap_or_default()))?,
+        uuid: args.uuid,
+        capacity_bytes: args.capacity,
+        small_value_bytes_max: args.small_values.unwrap_or(defaults.small_value_bytes_max),
+        log_segment_bytes: args.log_segment.unwrap_or(defaults.log_segment_bytes),
+        bulk_segment_bytes: args.bulk_segment.unwrap_or(defaults.bulk_segment_bytes),
+        memory_budget_bytes: args.memory.unwrap_or(defaults.memory_budget_bytes),
+        volatile: args.volatile,
+        bulk_dir: args.bulk_dir.clone(),
+        ..defaults
+    };
+    let doing = || format!("create a pool in {}", dir.display());
+    dolmen_local::create(&dir, &options).doing(doing)?;
+    let session = place::open(&PoolArg { pool: dir.clone(), memory: None })?;
+    let info = session.pool.query().doing(doing)?;
+    session.close()?;
+    let text = format!("{}  {} targets  {}", dir.display(), info.map.targets.len(), info.map.pool);
+    Ok(Answer::new(text, describe(&dir.display().to_string(), &info)))
+}
+
+fn query(arg: &PoolArg) -> Outcome<Answer> {
+    let session = place::open(arg)?;
+    let info = session.pool.query().doing(|| format!("query pool {}", session.dir().display()))?;
+    let dir = session.dir().display().to_string();
+    session.close()?;
+    let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
+    let mut text = pairs(&[
+        ("directory", dir.clone()),
+        ("uuid", info.map.pool.to_string()),
+        ("label", info.label.as_ref().map_or("-".to_owned(), ToString::to_string)),
+        ("containers", info.cont_count.to_string()),
+        ("targets", info.map.targets.len().to_string()),
+        ("total", human(sum(|space| space.total_bytes))),
+        ("free", human(sum(|space| space.free_bytes))),
+        ("allocated", human(sum(|space| space.allocated_bytes))),
+    ]);
+    let mut table = Table::new(&[">target", ">total", ">free", ">allocated", ">bulk", ">log", ">runs", ">reserve"]);
+    for (target, space) in info.space.iter().enumerate() {
+        let sizes = [
+            space.total_bytes,
+            space.free_bytes,
+            space.allocated_bytes,
+            space.bulk_bytes,
+            space.log_bytes,
+            space.run_bytes,
+            space.reserve_bytes,
+        ];
+        table.row(core::iter::once(target.to_string()).chain(sizes.map(human)));
+    }
+    text.push('\n');
+    text.push_str(&table.text());
+    Ok(Answer::new(text, describe(&dir, &info)))
+}
+
+/// A pool as JSON.
+fn describe(dir: &str, info: &PoolInfo) -> Value {
+    let targets: Vec<Value> = info
+        .space
+        .iter()
+        .enumerate()
+        .map(|(target, space)| {
+            json!({
+                "target": target,
+                "total_bytes": space.total_bytes,
+                "free_bytes": space.free_bytes,
+                "allocated_bytes": space.allocated_bytes,
+                "bulk_bytes": space.bulk_bytes,
+                "log_bytes": space.log_bytes,
+                "run_bytes": space.run_bytes,
+                "reserve_bytes": space.reserve_bytes,
+            })
+        })
+        .collect();
+    json!({
+        "directory": dir,
+        "uuid": info.map.pool.to_string(),
+        "label": info.label.as_ref().map(ToString::to_string),
+        "map_version": info.map.version,
+        "containers": info.cont_count,
+        "targets": targets,
+    })
+}
+
+fn list(args: &List) -> Outcome<Answer> {
+    let system = place::directory(&args.system);
+    let pools = dolmen_local::list(&system).doing(|| format!("list the pools in {}", system.display()))?;
+    let mut table = Table::new(&["name", "label", "uuid", ">targets", "kept"]);
+    let mut rows = Vec::new();
+    for pool in &pools {
+        let label = pool.label.as_ref().map(ToString::to_string);
+        table.row([
+            pool.name.clone(),
+            label.clone().unwrap_or_else(|| "-".to_owned()),
+            pool.uuid.to_string(),
+            pool.targets.to_string(),
+            if pool.volatile { "volatile".to_owned() } else { "durable".to_owned() },
+        ]);
+        rows.push(json!({
+            "name": pool.name,
+            "directory": system.join(&pool.name).display().to_string(),
+            "label": label,
+            "uuid": pool.uuid.to_string(),
+            "targets": pool.targets,
+            "volatile": pool.volatile,
+        }));
+    }
+    let text = if pools.is_empty() { format!("no pools in {}", system.display()) } else { table.text() };
+    Ok(Answer::new(text, json!(rows)))
+}
+
+fn destroy(args: &Destroy) -> Outcome<Answer> {
+    let dir = place::pool_directory(&args.pool.pool);
+    let doing = || format!("destroy pool {}", dir.display());
+    if !args.force && !args.recursive {
+        let session: Session = place::open(&args.pool)?;
+        let containers = session.pool.query().doing(doing)?.cont_count;
+        session.close()?;
+        if containers > 0 {
+            let failure = Failure::new(Exit::Taken, format!("it holds {containers} containers"));
+            return Err(failure.hint("add --recursive to remove them, too")).doing(doing);
+        }
+    }
+    dolmen_local::destroy(&dir).doing(doing)?;
+    Ok(Answer::new(format!("{} is gone", dir.display()), json!({ "directory": dir.display().to_string() })))
+}

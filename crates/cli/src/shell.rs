@@ -1,0 +1,48 @@
+//! Completion scripts and man pages, generated from the command line's own description.
+
+use crate::cli::Cli;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::Answer;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionArgs {
+    /// For which shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Directory to write them to; made if it is missing
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+}
+
+pub(crate) fn completions(args: &CompletionArgs) -> Outcome<Answer> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "dolmen", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let json = json!({ "shell": args.shell.to_string(), "script": script });
+    Ok(Answer::new(script, json))
+}
+
+pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
+    let doing = || format!("write man pages to {}", args.dir.display());
+    let failed = |error| Failure::on_file(&args.dir, &error);
+    std::fs::create_dir_all(&args.dir).map_err(failed).doing(doing)?;
+    clap_mangen::generate_to(Cli::command(), &args.dir).map_err(failed).doing(doing)?;
+    let mut pages = Vec::new();
+    for entry in std::fs::read_dir(&args.dir).map_err(failed).doing(doing)? {
+        let name = entry.map_err(failed).doing(doing)?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("dolmen") && name.ends_with(".1") {
+            pages.push(name);
+        }
+    }
+    pages.sort();
+    let text = format!("{} pages in {}", pages.len(), args.dir.display());
+    Ok(Answer::new(text, json!({ "directory": args.dir.display().to_string(), "pages": pages })))
+}

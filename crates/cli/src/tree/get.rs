@@ -1,0 +1,219 @@
+//! From the container into a directory tree outside.
+
+use super::local::{self, OnPath};
+use super::queue::{self, Queue};
+use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Tally, Trouble, join};
+use crate::failure::Outcome;
+use dolmen_dfs::{Cookie, Dir, FileKind, Follow, OpenOptions, Stat};
+use dolmen_types::Oid;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+/// Zeros in runs of this length become holes: the block of most file systems.
+const HOLE_BYTES: usize = 4096;
+const ENTRIES_AT_ONCE: u32 = 512;
+
+struct Job {
+    remote: Remote,
+    stat: Stat,
+    path: PathBuf,
+}
+
+/// What can only be done when all files are there.
+#[derive(Default)]
+struct Later {
+    /// First names of files with several.
+    first_names: HashMap<Oid, PathBuf>,
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Parents first.
+    dirs: Vec<(Remote, Stat, PathBuf)>,
+}
+
+struct Get<'a> {
+    dir: &'a Dir,
+    options: &'a Options<'a>,
+    tally: Tally,
+}
+
+/// Gets the file, symbolic link or directory tree `remote` to `local`, which is merged into if both are
+/// directories; files of the same name are overwritten.
+///
+/// # Errors
+/// The first error of any file, with its path; what was got until then stays.
+pub(crate) fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<'_>) -> Outcome<Counts> {
+    let remote = remote.as_ref();
+    let get = Get { dir, options, tally: Tally::default() };
+    let mut later = Later::default();
+    let produce = |queue: &Queue<Job>| {
+        let stat = dir.lstat(remote).on("get", remote)?;
+        get.walk(queue, &mut later, Job { remote: remote.to_vec(), stat, path: local.to_owned() })
+    };
+    queue::run(options.threads, produce, |job: Job| get.file(&job).on("get", &job.remote))?;
+    for (first, other) in &later.links {
+        get.link(first, other)?;
+    }
+    for (remote, stat, path) in later.dirs.iter().rev() {
+        get.finish(remote, stat, path).on("get", remote)?;
+    }
+    Ok(get.tally.counts())
+}
+
+impl Get<'_> {
+    fn walk(&self, queue: &Queue<Job>, later: &mut Later, job: Job) -> Outcome<()> {
+        let mut pending = vec![job];
+        while let Some(job) = pending.pop() {
+            match job.stat.kind {
+                FileKind::Directory => {
+                    match fs::create_dir(&job.path) {
+                        Err(error) if error.kind() == ErrorKind::AlreadyExists && job.path.is_dir() => {}
+                        other => other.at(&job.path)?,
+                    }
+                    self.tally.add(|tally| &tally.dirs, 1, self.options);
+                    self.children(&job, &mut pending).on("get", &job.remote)?;
+                    later.dirs.push((job.remote, job.stat, job.path));
+                }
+                FileKind::Symlink => self.symlink(&job).on("get", &job.remote)?,
+                FileKind::File => {
+                    if let Some(job) = later.first_or_link(job)
+                        && !queue.push(job)
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn children(&self, job: &Job, pending: &mut Vec<Job>) -> Result<(), Trouble> {
+        let dir = self.dir.open_dir(&job.remote)?;
+        let mut cookie = Cookie::default();
+        while !cookie.is_end() {
+            for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
+                let path = job.path.join(OsStr::from_bytes(&entry.name));
+                pending.push(Job { remote: join(&job.remote, &entry.name), stat: entry.stat, path });
+            }
+        }
+        Ok(())
+    }
+
+    fn symlink(&self, job: &Job) -> Result<(), Trouble> {
+        let target = self.dir.readlink(&job.remote)?;
+        let target = OsStr::from_bytes(&target);
+        match symlink(target, &job.path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if fs::read_link(&job.path).ok().as_deref() != Some(Path::new(target)) {
+                    fs::remove_file(&job.path).at(&job.path)?;
+                    symlink(target, &job.path).at(&job.path)?;
+                }
+            }
+            other => other.at(&job.path)?,
+        }
+        if self.options.owner {
+            lchown(&job.path, Some(job.stat.uid), Some(job.stat.gid)).at(&job.path)?;
+        }
+        local::set_mtime(&job.path, job.stat.mtime)?;
+        self.tally.add(|tally| &tally.symlinks, 1, self.options);
+        Ok(())
+    }
+
+    fn file(&self, job: &Job) -> Result<(), Trouble> {
+        if self.options.resume && is_there(job) {
+            self.tally.add(|tally| &tally.resumed, 1, self.options);
+            return Ok(());
+        }
+        // A symbolic link or foreign file in the way is replaced, not written through.
+        match fs::remove_file(&job.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => other.at(&job.path)?,
+        }
+        self.copy(job)?;
+        self.finish(&job.remote, &job.stat, &job.path)?;
+        self.tally.add(|tally| &tally.files, 1, self.options);
+        Ok(())
+    }
+
+    fn copy(&self, job: &Job) -> Result<(), Trouble> {
+        let source = self.dir.open(&job.remote, &OpenOptions { no_follow: true, ..OpenOptions::READ })?;
+        let target = fs::OpenOptions::new().write(true).create_new(true).open(&job.path).at(&job.path)?;
+        let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES);
+        let mut block = vec![0; room];
+        let mut at = 0;
+        loop {
+            let read = source.read_at(at, &mut block)?;
+            write_data(&target, at, &block[..read]).at(&job.path)?;
+            at += read as u64;
+            self.tally.add(|tally| &tally.bytes, read as u64, self.options);
+            // As much as there was when it was listed needs no further read to be complete.
+            if read < block.len() || at == job.stat.size_bytes {
+                break;
+            }
+        }
+        Ok(target.set_len(at).at(&job.path)?)
+    }
+
+    /// Sets everything but contents; the time last.
+    fn finish(&self, remote: &[u8], stat: &Stat, path: &Path) -> Result<(), Trouble> {
+        for name in self.dir.xattr_names(remote, Follow::No)? {
+            let value = self.dir.xattr(remote, &name, Follow::No)?;
+            if !local::set_xattr(path, &name, &value)? {
+                self.tally.add(|tally| &tally.skipped, 1, self.options);
+            }
+        }
+        if self.options.owner {
+            chown(path, Some(stat.uid), Some(stat.gid)).at(path)?;
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions)).at(path)?;
+        Ok(local::set_mtime(path, stat.mtime)?)
+    }
+
+    fn link(&self, first: &Path, other: &Path) -> Outcome<()> {
+        match fs::remove_file(other) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.at(other)?,
+        }
+        fs::hard_link(first, other).at(other)?;
+        self.tally.add(|tally| &tally.links, 1, self.options);
+        Ok(())
+    }
+}
+
+fn is_there(job: &Job) -> bool {
+    fs::symlink_metadata(&job.path).is_ok_and(|meta| {
+        meta.is_file() && meta.len() == job.stat.size_bytes && local::mtime(&meta) == job.stat.mtime
+    })
+}
+
+/// Writes what is not zeros.
+fn write_data(target: &fs::File, at: u64, data: &[u8]) -> std::io::Result<()> {
+    let is_zero = |block: &&[u8]| block.iter().all(|&byte| byte == 0);
+    let mut start = 0;
+    while start < data.len() {
+        let blocks = || data[start..].chunks(HOLE_BYTES);
+        let zeros: usize = blocks().take_while(is_zero).map(<[u8]>::len).sum();
+        start += zeros;
+        let len: usize = data[start..].chunks(HOLE_BYTES).take_while(|block| !is_zero(block)).map(<[u8]>::len).sum();
+        target.write_all_at(&data[start..start + len], at + start as u64)?;
+        start += len;
+    }
+    Ok(())
+}
+
+impl Later {
+    fn first_or_link(&mut self, job: Job) -> Option<Job> {
+        if job.stat.links < 2 {
+            return Some(job);
+        }
+        if let Some(first) = self.first_names.get(&job.stat.oid) {
+            self.links.push((first.clone(), job.path));
+            return None;
+        }
+        self.first_names.insert(job.stat.oid, job.path.clone());
+        Some(job)
+    }
+}

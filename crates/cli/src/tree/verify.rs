@@ -1,0 +1,271 @@
+//! Comparing a directory tree outside with one in the container.
+
+use super::local::{self, OnPath};
+use super::queue::{self, Queue};
+use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Tally, Trouble, join};
+use crate::failure::Outcome;
+use dolmen_dfs::{Dir, Error, FileKind, Follow, OpenOptions, Stat};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Differences kept; further ones are counted.
+const MISMATCHES_MAX: usize = 10_000;
+
+/// How an entry differs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Difference {
+    /// Only outside.
+    Missing,
+    /// Only in the container.
+    Extra,
+    /// File, directory or symbolic link.
+    Kind,
+    /// Permission bits.
+    Mode,
+    /// Owner or group.
+    Owner,
+    /// Time of the last change.
+    Time,
+    /// Length.
+    Size,
+    /// Bytes, the first one at this offset; of a symbolic link its target.
+    Content {
+        /// The first byte that differs.
+        offset: u64,
+    },
+    /// Extended attributes.
+    Xattrs,
+    /// Number of names.
+    Links,
+}
+
+impl Difference {
+    /// One word for programs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Extra => "extra",
+            Self::Kind => "kind",
+            Self::Mode => "mode",
+            Self::Owner => "owner",
+            Self::Time => "time",
+            Self::Size => "size",
+            Self::Content { .. } => "content",
+            Self::Xattrs => "xattrs",
+            Self::Links => "links",
+        }
+    }
+}
+
+/// An entry that differs.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Mismatch {
+    /// In the container.
+    pub(crate) path: Vec<u8>,
+    /// How.
+    pub(crate) difference: Difference,
+}
+
+/// The result of a comparison.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Report {
+    /// What was compared.
+    pub(crate) counts: Counts,
+    /// What differs, by path; empty means equal.
+    pub(crate) mismatches: Vec<Mismatch>,
+    /// Differences found beyond those kept.
+    pub(crate) more: u64,
+}
+
+struct Job {
+    path: PathBuf,
+    meta: Metadata,
+    remote: Remote,
+    stat: Stat,
+}
+
+struct Verify<'a> {
+    dir: &'a Dir,
+    options: &'a Options<'a>,
+    tally: Tally,
+    /// Guards the differences found; nothing is asked under it.
+    found: Mutex<(Vec<Mismatch>, u64)>,
+}
+
+/// Compares `local` with `remote`: kinds, modes, times, targets, extended attributes, numbers of names, sizes
+/// and every byte; owners if `options` say so.
+///
+/// # Errors
+/// Those of reading either side; differences are in the report.
+pub(crate) fn verify(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Outcome<Report> {
+    let verify = Verify { dir, options, tally: Tally::default(), found: Mutex::default() };
+    let produce = |queue: &Queue<Job>| {
+        let meta = fs::symlink_metadata(local).at(local)?;
+        verify.walk(queue, local.to_owned(), meta, remote.as_ref().to_vec())
+    };
+    queue::run(options.threads, produce, |job: Job| verify.entry(&job).on("verify", &job.remote))?;
+    let (mut mismatches, more) = verify.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    mismatches.sort_unstable();
+    Ok(Report { counts: verify.tally.counts(), mismatches, more })
+}
+
+impl Verify<'_> {
+    fn note(&self, path: &[u8], difference: Difference) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.0.len() < MISMATCHES_MAX {
+            found.0.push(Mismatch { path: path.to_vec(), difference });
+        } else {
+            found.1 += 1;
+        }
+    }
+
+    fn walk(&self, queue: &Queue<Job>, path: PathBuf, meta: Metadata, remote: Remote) -> Outcome<()> {
+        let mut pending = vec![(path, meta, remote)];
+        while let Some((path, meta, remote)) = pending.pop() {
+            let stat = match self.dir.lstat(&remote) {
+                Err(Error::NotFound) => {
+                    self.note(&remote, Difference::Missing);
+                    continue;
+                }
+                other => other.on("verify", &remote)?,
+            };
+            let kind = kind_of(&meta);
+            if kind.is_none() {
+                self.tally.add(|tally| &tally.skipped, 1, self.options);
+            } else if kind != Some(stat.kind) {
+                self.note(&remote, Difference::Kind);
+            } else {
+                if stat.kind == FileKind::Directory {
+                    self.children(&path, &remote, &mut pending)?;
+                }
+                if !queue.push(Job { path, meta, remote, stat }) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn children(
+        &self,
+        path: &Path,
+        remote: &[u8],
+        pending: &mut Vec<(PathBuf, Metadata, Remote)>,
+    ) -> Outcome<()> {
+        let mut extra: BTreeSet<Vec<u8>> =
+            self.dir.open_dir(remote).and_then(|dir| dir.names()).on("verify", remote)?.into_iter().collect();
+        for entry in fs::read_dir(path).at(path)? {
+            let entry = entry.at(path)?;
+            let name = entry.file_name();
+            extra.remove(name.as_bytes());
+            let meta = entry.metadata().at(&entry.path())?;
+            if kind_of(&meta).is_some() {
+                pending.push((entry.path(), meta, join(remote, name.as_bytes())));
+            } else {
+                self.tally.add(|tally| &tally.skipped, 1, self.options);
+            }
+        }
+        for name in extra {
+            self.note(&join(remote, &name), Difference::Extra);
+        }
+        Ok(())
+    }
+
+    fn entry(&self, job: &Job) -> Result<(), Trouble> {
+        let Job { path, meta, remote, stat } = job;
+        if stat.kind != FileKind::Symlink && stat.permissions != meta.mode() & 0o7777 {
+            self.note(remote, Difference::Mode);
+        }
+        if self.options.owner && (stat.uid, stat.gid) != (meta.uid(), meta.gid()) {
+            self.note(remote, Difference::Owner);
+        }
+        if stat.mtime != local::mtime(meta) {
+            self.note(remote, Difference::Time);
+        }
+        if self.xattrs(remote)? != local::xattrs(path)? {
+            self.note(remote, Difference::Xattrs);
+        }
+        match stat.kind {
+            FileKind::Directory => self.tally.add(|tally| &tally.dirs, 1, self.options),
+            FileKind::Symlink => {
+                let target = fs::read_link(path).at(path)?;
+                if self.dir.readlink(remote)? != target.as_os_str().as_bytes() {
+                    self.note(remote, Difference::Content { offset: 0 });
+                }
+                self.tally.add(|tally| &tally.symlinks, 1, self.options);
+            }
+            FileKind::File => {
+                if (stat.links > 1) != (meta.nlink() > 1) {
+                    self.note(remote, Difference::Links);
+                }
+                self.contents(job)?;
+                self.tally.add(|tally| &tally.files, 1, self.options);
+            }
+        }
+        Ok(())
+    }
+
+    fn xattrs(&self, remote: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Trouble> {
+        let names = self.dir.xattr_names(remote, Follow::No)?;
+        names
+            .into_iter()
+            .map(|name| {
+                let value = self.dir.xattr(remote, &name, Follow::No)?;
+                Ok((name, value))
+            })
+            .collect()
+    }
+
+    fn contents(&self, job: &Job) -> Result<(), Trouble> {
+        if job.stat.size_bytes != job.meta.len() {
+            self.note(&job.remote, Difference::Size);
+            return Ok(());
+        }
+        let stored = self.dir.open(&job.remote, &OpenOptions { no_follow: true, ..OpenOptions::READ })?;
+        let outside = fs::File::open(&job.path).at(&job.path)?;
+        let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
+        let (mut ours, mut theirs) = (vec![0; room], vec![0; room]);
+        let mut at = 0;
+        while at < job.stat.size_bytes {
+            let want = usize::try_from(job.stat.size_bytes - at).unwrap_or(room).min(room);
+            let (ours, theirs) = (&mut ours[..want], &mut theirs[..want]);
+            let short = stored.read_at(at, ours)? < want || outside.read_exact_at(theirs, at).is_err();
+            let differs = ours.iter().zip(&*theirs).position(|(a, b)| a != b);
+            if short || differs.is_some() {
+                let offset = at + differs.unwrap_or(want) as u64;
+                self.note(&job.remote, Difference::Content { offset });
+                return Ok(());
+            }
+            at += want as u64;
+            self.tally.add(|tally| &tally.bytes, want as u64, self.options);
+        }
+        Ok(())
+    }
+}
+
+fn kind_of(meta: &Metadata) -> Option<FileKind> {
+    FileKind::of_mode(meta.mode())
+}
+
+impl core::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let path = Path::new(OsStr::from_bytes(&self.path)).display();
+        match self.difference {
+            Difference::Missing => write!(f, "{path}: missing in the container"),
+            Difference::Extra => write!(f, "{path}: only in the container"),
+            Difference::Content { offset } => write!(f, "{path}: content differs from byte {offset} on"),
+            Difference::Kind => write!(f, "{path}: other kind of file"),
+            Difference::Mode => write!(f, "{path}: other mode"),
+            Difference::Owner => write!(f, "{path}: other owner"),
+            Difference::Time => write!(f, "{path}: other time of change"),
+            Difference::Size => write!(f, "{path}: other size"),
+            Difference::Xattrs => write!(f, "{path}: other extended attributes"),
+            Difference::Links => write!(f, "{path}: other hard links"),
+        }
+    }
+}
