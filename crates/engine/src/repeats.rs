@@ -4,7 +4,7 @@
 //! client heard from least recently makes room.
 
 use dolmen_codec::manifest::ClientInfo;
-use dolmen_types::{Epoch, RequestId, limits};
+use dolmen_types::{Epoch, Error, RequestId, limits};
 use hashbrown::HashMap;
 
 /// Clients whose results are retained: more processes than a node runs.
@@ -28,13 +28,21 @@ struct Client {
 
 impl Repeats {
     /// The first result of a request, if it is retained.
-    pub(crate) fn first_result(&mut self, id: RequestId) -> Option<Epoch> {
+    ///
+    /// # Errors
+    /// `TimedOut` for a repetition so late that newer requests have taken its place: it must not run again.
+    pub(crate) fn first_result(&mut self, id: RequestId) -> Result<Option<Epoch>, Error> {
         if id.sequence == 0 {
-            return None;
+            return Ok(None);
         }
-        let client = self.find(id.client)?;
-        let (sequence, epoch) = *self.clients[client].results.get(slot(id.sequence))?;
-        (sequence == id.sequence).then_some(epoch)
+        let Some(client) = self.find(id.client) else {
+            return Ok(None);
+        };
+        match self.clients[client].results.get(slot(id.sequence)) {
+            Some(&(sequence, epoch)) if sequence == id.sequence => Ok(Some(epoch)),
+            Some(&(sequence, _)) if sequence > id.sequence => Err(Error::TimedOut),
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// The number of a client; the flag says that it is new and must be logged.
@@ -132,9 +140,9 @@ mod tests {
         }
         let mut again = Repeats::from_manifest(&repeats.to_manifest());
         for repeats in [&mut repeats, &mut again] {
-            assert_eq!(repeats.first_result(RequestId { client: 77, sequence: 2 }), Some(Epoch(20)));
-            assert_eq!(repeats.first_result(RequestId { client: 77, sequence: 1 }), None);
-            assert_eq!(repeats.first_result(RequestId { client: 78, sequence: 2 }), None);
+            assert_eq!(repeats.first_result(RequestId { client: 77, sequence: 2 }), Ok(Some(Epoch(20))));
+            assert_eq!(repeats.first_result(RequestId { client: 77, sequence: 1 }), Err(Error::TimedOut));
+            assert_eq!(repeats.first_result(RequestId { client: 78, sequence: 2 }), Ok(None));
         }
     }
 

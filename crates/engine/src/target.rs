@@ -191,8 +191,10 @@ impl Target {
         oid: dolmen_types::Oid,
         drafts: Result<Drafts<'_>, Error>,
     ) {
-        if let Some(epoch) = self.repeats.first_result(head.id) {
-            return self.finish(token, Ok(Reply::Written(epoch)), None);
+        match self.repeats.first_result(head.id) {
+            Ok(None) => {}
+            Ok(Some(epoch)) => return self.finish(token, Ok(Reply::Written(epoch)), None),
+            Err(error) => return self.finish(token, Err(error), None),
         }
         match drafts {
             Ok(drafts) => self.run_write(token, head, cont, oid, drafts),

@@ -1,4 +1,6 @@
 //! The target through its public interface, on simulated and real devices.
 
 mod basics;
+mod conformance;
+mod crash;
 mod rig;

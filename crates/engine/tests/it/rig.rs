@@ -7,7 +7,7 @@ use dolmen_codec::verb::{
 };
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
-use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Media, SimClock};
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
@@ -46,14 +46,38 @@ impl Rig {
     }
 
     pub(crate) fn with_config(media: Media, durability: Durability, config: TargetConfig) -> Self {
+        let mut rig = Self::bare(media, config);
+        let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
+        rig.ask(Verb::Cont(ContVerb::Create(spec))).unwrap();
+        rig
+    }
+
+    /// A target without a container.
+    pub(crate) fn bare(media: Media, config: TargetConfig) -> Self {
         let drive = SimDrive::new(SimConfig { seed: 1, media, ..SimConfig::default() });
         let clock = SimClock::new(1_800_000_000_000_000_000);
         let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
         let target = Target::create(devices, Arc::new(clock.clone()), 7, &config).unwrap();
-        let mut rig = Self { drive, clock, config, target: Some(target), recovery: Recovery::default() };
-        let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
-        rig.ask(Verb::Cont(ContVerb::Create(spec))).unwrap();
+        Self { drive, clock, config, target: Some(target), recovery: Recovery::default() }
+    }
+
+    /// A target opened on what a crash now would leave; this one stays as it is.
+    pub(crate) fn after_crash(&self, plan: CrashPlan) -> Self {
+        let drive = self.drive.crash(plan);
+        let mut rig = Self {
+            drive,
+            clock: self.clock.clone(),
+            config: self.config.clone(),
+            target: None,
+            recovery: Recovery::default(),
+        };
+        rig.reopen();
         rig
+    }
+
+    /// The machine stops and comes back.
+    pub(crate) fn crash(&mut self, plan: CrashPlan) {
+        *self = self.after_crash(plan);
     }
 
     pub(crate) fn reopen(&mut self) {
