@@ -139,7 +139,13 @@ impl Dir {
     ///
     /// # Errors
     /// As `set_attrs`.
-    pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, follow: Follow) -> Result<()> {
+    pub fn chown(
+        &self,
+        path: impl AsRef<[u8]>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        follow: Follow,
+    ) -> Result<()> {
         self.set_attrs(path, &SetAttrs { uid, gid, ..SetAttrs::KEEP }, follow)
     }
 
@@ -407,7 +413,13 @@ impl Mount {
     }
 
     /// Sets attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
-    pub(crate) fn set_attrs(&self, cred: Option<&Cred>, slot: &Slot, oid: Oid, attrs: &SetAttrs) -> Result<()> {
+    pub(crate) fn set_attrs(
+        &self,
+        cred: Option<&Cred>,
+        slot: &Slot,
+        oid: Oid,
+        attrs: &SetAttrs,
+    ) -> Result<()> {
         attrs.mode.map_or(Ok(()), check_mode)?;
         let now = self.now();
         self.amend(slot, oid, |inode| {
@@ -422,12 +434,7 @@ impl Mount {
     }
 
     /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
-    fn amend(
-        &self,
-        slot: &Slot,
-        oid: Oid,
-        mut change: impl FnMut(&mut Inode) -> Result<()>,
-    ) -> Result<()> {
+    fn amend(&self, slot: &Slot, oid: Oid, mut change: impl FnMut(&mut Inode) -> Result<()>) -> Result<()> {
         let mut times_set = false;
         let changed = self.in_entry(slot, oid, |at, inode, home| {
             let now = self.now();

@@ -45,7 +45,7 @@ pub(crate) struct Paths {
     /// Nothing is kept any more.
     closed: AtomicBool,
     hasher: DefaultHashBuilder,
-    /// Each lock guards one shard; no other lock is taken under it.
+    /// Guards: one shard each; no other lock is taken under it.
     shards: [RwLock<Shard>; SHARDS],
 }
 
@@ -89,7 +89,8 @@ impl Paths {
             return;
         }
         let mut shard = self.shard(&key).write().unwrap_or_else(PoisonError::into_inner);
-        let dropped = if shard.len() >= ENTRIES_MAX / SHARDS { core::mem::take(&mut *shard) } else { Shard::new() };
+        let dropped =
+            if shard.len() >= ENTRIES_MAX / SHARDS { core::mem::take(&mut *shard) } else { Shard::new() };
         let replaced = shard.insert(OwnedPath { from, path: path.into() }, (generation, Arc::clone(node)));
         drop(shard);
         // Nodes that die here record their times, which must not happen under the lock.

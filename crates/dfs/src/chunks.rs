@@ -108,8 +108,14 @@ mod tests {
         let extents = || [(10, 20), (20, 25), (40, 50)].into_iter();
         let data = |at| seek(extents(), 60, at, true);
         let hole = |at| seek(extents(), 60, at, false);
-        assert_eq!([data(0), data(12), data(24), data(25), data(50)], [Some(10), Some(12), Some(24), Some(40), None]);
-        assert_eq!([hole(0), hole(10), hole(30), hole(45), hole(60)], [Some(0), Some(25), Some(30), Some(50), None]);
+        assert_eq!(
+            [data(0), data(12), data(24), data(25), data(50)],
+            [Some(10), Some(12), Some(24), Some(40), None]
+        );
+        assert_eq!(
+            [hole(0), hole(10), hole(30), hole(45), hole(60)],
+            [Some(0), Some(25), Some(30), Some(50), None]
+        );
         assert_eq!(seek([(0, 60)].into_iter(), 60, 5, false), Some(60));
     }
 }

@@ -193,7 +193,13 @@ impl Dir {
     }
 
     /// Makes a file as the entry `name` of `dir`.
-    fn create_in(&self, dir: &Arc<Node>, name: &[u8], slash: bool, options: &OpenOptions) -> Result<Arc<Node>> {
+    fn create_in(
+        &self,
+        dir: &Arc<Node>,
+        name: &[u8],
+        slash: bool,
+        options: &OpenOptions,
+    ) -> Result<Arc<Node>> {
         entry_name(name, Error::IsDirectory)?;
         if slash {
             return Err(Error::IsDirectory);
@@ -207,7 +213,7 @@ impl Dir {
             (0, of_dir) => of_dir,
             (asked, _) => asked,
         };
-        let inode = Inode { chunk_bytes, ..self.new_inode(dir, FileKind::File, options.mode, oid) };
+        let inode = Inode { chunk_bytes, ..self.inode_in(dir, FileKind::File, options.mode, oid) };
         let slot = Slot::new(dir.oid, name);
         // The node is in the table before the entry exists, so that whoever unlinks it sees it open.
         let home = Home { slot: slot.clone(), parent: None };
@@ -231,7 +237,7 @@ impl Dir {
     }
 
     /// A record with owner, group and times as a new entry of `dir` gets them.
-    fn new_inode(&self, dir: &Node, kind: FileKind, mode: u32, oid: Oid) -> Inode {
+    fn inode_in(&self, dir: &Node, kind: FileKind, mode: u32, oid: Oid) -> Inode {
         const SET_GROUP_ID: u32 = 0o2000;
         let mount = self.mount();
         let now_ns = mount.now_ns();
@@ -275,7 +281,7 @@ impl Dir {
             let inode = Inode {
                 chunk_bytes: dir.chunk_bytes,
                 class: dir.class,
-                ..self.new_inode(dir, FileKind::Directory, mode, oid)
+                ..self.inode_in(dir, FileKind::Directory, mode, oid)
             };
             self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, None)
         })
@@ -301,7 +307,7 @@ impl Dir {
             self.check_new_entry(dir, name)?;
             let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, ObjectClass::S1)?;
             let link_bytes = target.len() as u64;
-            let inode = Inode { link_bytes, ..self.new_inode(dir, FileKind::Symlink, 0o777, oid) };
+            let inode = Inode { link_bytes, ..self.inode_in(dir, FileKind::Symlink, 0o777, oid) };
             self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, Some(target))
         })
     }
@@ -475,7 +481,11 @@ impl Mount {
             }
             self.punch_entry(at, slot)
         };
-        if self.is_shared() { self.transact(|tx| remove(At::Tx(tx)))? } else { remove(At::Latest)? }
+        if self.is_shared() {
+            self.transact(|tx| remove(At::Tx(tx)))?
+        } else {
+            remove(At::Latest)?
+        }
         node.set_removed();
         drop((stripe, gate));
         self.paths.forget_all();

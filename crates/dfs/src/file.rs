@@ -271,7 +271,8 @@ impl File {
         let dkey = (chunk + 1).to_le_bytes();
         let (mut extents, mut anchor) = (Vec::new(), Anchor::default());
         while !anchor.is_eof() {
-            let page = self.object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
+            let page =
+                self.object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
             extents.extend(page.iter().map(|e| (start + e.recx.index, start + e.recx.index + e.recx.count)));
         }
         Ok(extents)

@@ -1,4 +1,84 @@
 //! POSIX names in a container, on the DFS layout.
+//!
+//! [`Dfs`] formats and mounts a container; [`Dir`] has every operation on names, relative to itself; [`File`]
+//! is an open file; [`tree`] copies and compares whole directory trees. [`layout`] says what lies where.
+//!
+//! # What it costs
+//! In requests to targets, in a mount that is not shared, with the path's directory in the cache:
+//!
+//! | operation | requests |
+//! |---|---|
+//! | create, mkdir, symlink | 1 conditional update |
+//! | open | 1 fetch |
+//! | read, write | 1 for each chunk touched |
+//! | stat | 1 fetch, for a file 1 size query a shard |
+//! | unlink | 1 fetch, 1 punch of the entry, 1 of the file |
+//! | list | 1 for each page of names |
+//! | rename, link, unlink of an open or linked file | 1 transaction |
+//!
+//! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and
+//! writers of different parts never meet. So that the query asks one target, new files are one shard unless
+//! directory, container or the open ask for more; `tree::put` asks for all targets from 64 MiB on. A size in
+//! the inode record would make stat one request but every growing write two, and readers of other programs
+//! would not keep it.
+//!
+//! # What it promises
+//! Each row is proved by the test named, in `tests/it/cases`.
+//!
+//! | | test |
+//! |---|---|
+//! | Paths are followed through `.`, `..` and up to 40 symbolic links; names have up to 255 bytes, paths 4095 | `names::paths_resolve_through_directories_dots_and_symbolic_links`, `names::symbolic_links_in_a_circle_end_in_an_error`, `names::names_have_up_to_255_bytes_of_anything_but_slash_and_zero` |
+//! | Of many that create one name exclusively one wins | `threads::of_many_that_create_one_name_exclusively_one_wins` |
+//! | Create follows a dangling link, not with `exclusive` | `names::creating_knows_exclusive_truncate_and_no_follow` |
+//! | A directory is removed only when empty, also while others fill it; nothing is added to a removed one | `names::nothing_is_found_in_or_added_to_a_removed_directory`, `threads::a_directory_removed_while_others_fill_it_holds_nothing_or_stays` |
+//! | Handles of directories survive renames | `names::paths_are_relative_to_a_directory_handle_also_after_it_moved` |
+//! | Rename is atomic: a name that is replaced always exists, what is replaced is freed | `threads::a_name_replaced_all_the_time_always_exists` |
+//! | Rename can refuse to replace, and exchange | `renames::rename_without_replacing_refuses_an_existing_name`, `renames::exchange_swaps_two_entries_of_any_kind` |
+//! | No directory ends up below itself, also with several movers | `renames::a_directory_cannot_be_moved_below_itself`, `threads::directories_moved_into_each_other_by_many_threads_never_get_lost` |
+//! | All names of a file share contents, attributes and extended attributes | `links::all_names_share_contents_and_attributes` |
+//! | Files without hard links are stored as if there were no such thing | `links::ordinary_files_are_untouched_by_the_extension` |
+//! | An unlinked or replaced file works while it is open and is freed at its last close, or by the next mount | `orphans::an_open_file_works_after_its_name_is_gone_and_is_freed_on_close`, `orphans::a_mount_frees_what_a_dead_one_left_open` |
+//! | Appends of many threads and mounts are whole and all there | `threads::appends_of_many_threads_are_all_there_and_whole`, `threads::appends_of_many_mounts_are_all_there_and_whole` |
+//! | Holes read as zeros, take no space and are found | `files::holes_read_as_zeros_and_take_no_space`, `files::seek_finds_data_and_holes` |
+//! | Cutting, lengthening and punching keep the rest | `files::set_len_cuts_and_lengthens`, `files::punching_keeps_the_size` |
+//! | A listing returns what stays exactly once, whatever comes and goes | `listing::entries_that_stay_are_listed_once_while_others_come_and_go` |
+//! | Extended attributes are set under conditions, up to 64 KiB | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout` |
+//! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
+//! | A snapshot is mounted read-only and never changes | `snapshots::a_snapshot_shows_the_tree_as_it_was` |
+//! | All of this together agrees with a tree in memory, operation by operation | `random::the_file_system_agrees_with_a_tree_in_memory` |
+//!
+//! # Times
+//! A change of a file's or directory's content sets its time in the mount at once, in the store when the last
+//! handle closes, at [`Dfs::sync`], or when the stored one is a second old. Changes within 4 ms of the stored
+//! time do not move it, which is the grain of Linux's file times. A crash loses at most that second of times,
+//! never data. Access times are not kept.
+//!
+//! # Several mounts
+//! A mount that is not `shared` takes the container for its own: it caches paths of directories and orders
+//! operations on one entry by locks in the process, so most need no transaction. With `shared`, every change
+//! of entries is a transaction that also reads what it relies on (the directory still exists, its parents are
+//! where they were), and nothing is cached. A file that another mount unlinks while it is open here is freed
+//! there: reads then find nothing. Orphans are freed by mounts that are not shared.
+//!
+//! # Hard links
+//! The DFS layout keeps a file's attributes in its only entry. When a file gets a second name, they move to
+//! its *companion*, an object of class S1 with the file's number and bit 31 of the user bits set. Under its one
+//! dkey `DLM_COMPANION` lie `DFS_INODE` (the shared 88-byte record), `DLM_LINKS` (the number of names, 8 bytes,
+//! little-endian) and the `x:` akeys. The entries keep their own `DFS_INODE` with kind, mode, object and chunk,
+//! by which other programs of this layout read and write the file; a mark in the size field, which the
+//! layout uses for symbolic links only, says that the attributes are elsewhere. A file that is back to one
+//! name keeps its companion. Symbolic links cannot be linked.
+//!
+//! # Orphans
+//! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
+//! object's id, with the record in `DFS_INODE`. The entry goes and the orphan comes in one transaction.
+//! A crash between the two punches of the unlink of a file that is *not* open leaves an object without a name:
+//! space, never a wrong file.
+//!
+//! # Not kept
+//! Access times; devices, sockets and pipes; link counts of directories (1); `st_blocks` counts holes as data.
+//! The update of a file's contents over several chunks is not atomic, each chunk is.
+
 mod access;
 mod attr;
 mod cache;

@@ -1,5 +1,6 @@
 //! A mounted file system: what its handles share.
 
+use crate::Cred;
 use crate::cache::Paths;
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
@@ -8,7 +9,6 @@ use crate::layout::superblock::{self, Superblock, is_chunk};
 use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
 use crate::node::{Node, Nodes, Slot, Stripes};
 use crate::store::with_scratch;
-use crate::Cred;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::{At, Container, NewValue, Page, Payload, UpdateIod};
@@ -123,7 +123,7 @@ pub(crate) struct Mount {
     pub(crate) stripes: Stripes,
     pub(crate) paths: Paths,
     pub(crate) removals: Removals,
-    /// Held by renames that move or replace directories, or exchange: it orders their gates. Taken first.
+    /// Guards: the order of gates among renames that move or replace directories, or exchange; taken first.
     pub(crate) tree: std::sync::Mutex<()>,
     clock: Arc<dyn Clock>,
     read_only: bool,

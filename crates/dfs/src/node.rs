@@ -46,10 +46,10 @@ pub(crate) struct Node {
     pub(crate) chunk_bytes: u64,
     /// Class of the object; of a directory, what its new entries get.
     pub(crate) class: ObjectClass,
-    /// Guards the home; taken after the entry's stripe, before nothing.
+    /// Guards: the home; taken after gates and stripes, no other lock under it.
     home: Mutex<Home>,
-    /// Of a directory: shared by whoever adds an entry, exclusive for whoever removes the directory.
-    /// Of a file: shared by reads and writes, exclusive for appends and changes of the size.
+    /// Guards: that a directory stays while an entry is added (shared), or goes (exclusive); that a file's end
+    /// stays while it is read or written (shared), or moves (exclusive). Taken after `Mount::tree`.
     pub(crate) gate: RwLock<()>,
     /// A directory that was removed, or a file whose last name was: its record is in the orphan list.
     removed: AtomicBool,
@@ -166,7 +166,7 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Nodes {
     hasher: DefaultHashBuilder,
-    /// Each lock guards one shard; no other lock is taken under it.
+    /// Guards: one shard each; no other lock is taken under it.
     shards: [Mutex<HashMap<Oid, Weak<Node>>>; SHARDS],
 }
 
@@ -223,7 +223,7 @@ const STRIPES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Stripes {
     hasher: DefaultHashBuilder,
-    /// Each guards the entries whose hash falls on it. Two are taken in the order of their index.
+    /// Guards: the entries whose hash falls on it; taken after gates, two in the order of their index.
     locks: [Mutex<()>; STRIPES],
 }
 

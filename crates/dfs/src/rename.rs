@@ -3,9 +3,9 @@
 use crate::access::{Rights, check, check_add, check_remove, owned};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
+use crate::layout::LINKS_MAX;
 use crate::layout::inode::{FileKind, Inode};
 use crate::layout::link_count::LinkCount;
-use crate::layout::LINKS_MAX;
 use crate::mount::Mount;
 use crate::node::{Home, Node, Slot};
 use crate::resolve::{Follow, entry_name};
@@ -105,9 +105,12 @@ impl Dir {
             Some(victim) => mount.nodes.find(victim.oid),
             None => seen.victim.and_then(|victim| mount.nodes.find(victim.oid)),
         };
-        let gates = Gates::hold(from.dir, to.dir, mode, victim_node.as_ref().filter(|_| {
-            replaced.is_some_and(|victim| victim.is_dir())
-        }));
+        let gates = Gates::hold(
+            from.dir,
+            to.dir,
+            mode,
+            victim_node.as_ref().filter(|_| replaced.is_some_and(|victim| victim.is_dir())),
+        );
         if gates.closed(from.dir, to.dir, mode) {
             return Err(Error::NotFound);
         }

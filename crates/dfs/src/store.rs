@@ -133,7 +133,13 @@ impl Mount {
     }
 
     /// Writes an entry with everything that was under another dkey.
-    pub(crate) fn put_whole_entry(&self, at: At<'_>, slot: &Slot, inode: &Inode, extras: &[Extra]) -> Result<()> {
+    pub(crate) fn put_whole_entry(
+        &self,
+        at: At<'_>,
+        slot: &Slot,
+        inode: &Inode,
+        extras: &[Extra],
+    ) -> Result<()> {
         let record = inode.to_bytes();
         let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
         iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
@@ -176,7 +182,14 @@ impl Mount {
     }
 
     /// Sets an extended attribute; `cond` is on the akey.
-    pub(crate) fn put_xattr(&self, at: At<'_>, slot: &Slot, name: &[u8], value: &[u8], cond: Cond) -> Result<()> {
+    pub(crate) fn put_xattr(
+        &self,
+        at: At<'_>,
+        slot: &Slot,
+        name: &[u8],
+        value: &[u8],
+        cond: Cond,
+    ) -> Result<()> {
         let escaped;
         let stored = if value.is_empty() || value.starts_with(XATTR_ESCAPE) {
             escaped = [XATTR_ESCAPE, value].concat();
@@ -224,9 +237,16 @@ impl Mount {
     }
 
     /// Makes the companion of a file that gets its second name.
-    pub(crate) fn put_companion(&self, at: At<'_>, inode: &Inode, links: LinkCount, extras: &[Extra]) -> Result<()> {
+    pub(crate) fn put_companion(
+        &self,
+        at: At<'_>,
+        inode: &Inode,
+        links: LinkCount,
+        extras: &[Extra],
+    ) -> Result<()> {
         let (record, links) = (inode.to_bytes(), links.to_bytes());
-        let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record), single(AKEY_LINKS, &links)];
+        let mut iods: SmallVec<[UpdateIod<'_>; 2]> =
+            smallvec![inode_iod(&record), single(AKEY_LINKS, &links)];
         iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
         let slot = Self::companion_slot(inode.oid);
         self.object(slot.oid)?.update(at, &slot.dkey, Cond::NONE, &iods)?;

@@ -24,7 +24,7 @@ const LAYERS: [(&str, Allowed); 20] = [
     ("client", Allowed::Only(&["types", "codec", "layout", "env"])),
     ("cluster", Allowed::Only(&["types", "codec", "layout", "env", "engine"])),
     ("local", Allowed::Only(&["types", "codec", "layout", "env", "engine", "client", "cluster"])),
-    ("dfs", Allowed::Only(&["types", "client"])),
+    ("dfs", Allowed::Only(&["types", "client", "env"])),
     ("capi", DOOR),
     ("fuse", DOOR),
     ("s3", DOOR),
@@ -38,8 +38,9 @@ const LAYERS: [(&str, Allowed); 20] = [
     ("xtask", Allowed::Only(&[])),
 ];
 
-/// Crates of the proving ground, open to the tests of every crate; `local` joins client and server for them.
-const FOR_TESTS: [&str; 3] = ["sim", "bench", "local"];
+/// Crates of the proving ground, open to the tests of every crate; `local` joins client and server for them,
+/// `cluster` and `engine` make a pool of whatever stores a case is to run on.
+const FOR_TESTS: [&str; 5] = ["sim", "bench", "local", "cluster", "engine"];
 
 /// Libraries may not erase their errors.
 const ANYHOW_USERS: [&str; 2] = ["cli", "xtask"];

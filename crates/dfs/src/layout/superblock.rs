@@ -102,8 +102,7 @@ impl Superblock {
         let class = |at: usize| {
             ObjectClass(u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
         };
-        let read =
-            Self { chunk_bytes: number(&bytes[12..20]), dir_class: class(24), file_class: class(28) };
+        let read = Self { chunk_bytes: number(&bytes[12..20]), dir_class: class(24), file_class: class(28) };
         if is_chunk(read.chunk_bytes) { Ok(read) } else { Err(Unreadable::Damaged) }
     }
 }

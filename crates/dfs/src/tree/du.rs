@@ -59,13 +59,14 @@ pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool) -> Result<Usage> {
 /// The first error of any entry, with its path.
 pub fn digest(dir: &Dir, path: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Vec<(Vec<u8>, u64, u32)>> {
     let tally = Tally::default();
-    // Guards the results; nothing is asked under it.
+    // Guards: the results; taken alone.
     let digests = Mutex::new(Vec::new());
-    let produce = |queue: &Queue<Remote>| {
-        walk(dir, path.as_ref(), |remote, stat| {
-            Ok(stat.kind != FileKind::File || queue.push(remote.to_vec()))
-        })
-    };
+    let produce =
+        |queue: &Queue<Remote>| {
+            walk(dir, path.as_ref(), |remote, stat| {
+                Ok(stat.kind != FileKind::File || queue.push(remote.to_vec()))
+            })
+        };
     let work = |remote: Remote| {
         let (size, crc) = digest_file(dir, &remote, &tally, options).on(&remote)?;
         digests.lock().unwrap_or_else(PoisonError::into_inner).push((remote, size, crc));

@@ -201,7 +201,8 @@ fn write_data(target: &fs::File, at: u64, data: &[u8]) -> std::io::Result<()> {
         let blocks = || data[start..].chunks(HOLE_BYTES);
         let zeros: usize = blocks().take_while(is_zero).map(<[u8]>::len).sum();
         start += zeros;
-        let len: usize = data[start..].chunks(HOLE_BYTES).take_while(|block| !is_zero(block)).map(<[u8]>::len).sum();
+        let len: usize =
+            data[start..].chunks(HOLE_BYTES).take_while(|block| !is_zero(block)).map(<[u8]>::len).sum();
         target.write_all_at(&data[start..start + len], at + start as u64)?;
         start += len;
     }

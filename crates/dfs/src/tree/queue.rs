@@ -18,7 +18,7 @@ struct State<J> {
 
 /// Jobs on their way to the threads.
 pub(super) struct Queue<J> {
-    /// Guards the jobs; nothing is done under it.
+    /// Guards: the jobs; taken alone.
     state: Mutex<State<J>>,
     changed: Condvar,
 }

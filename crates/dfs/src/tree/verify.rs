@@ -78,7 +78,7 @@ struct Verify<'a> {
     dir: &'a Dir,
     options: &'a Options<'a>,
     tally: Tally,
-    /// Guards the differences found; nothing is asked under it.
+    /// Guards: the differences found; taken alone.
     found: Mutex<(Vec<Mismatch>, u64)>,
 }
 

@@ -1,7 +1,7 @@
 //! Permissions of handles that carry credentials.
 
 use super::common::{World, put};
-use dolmen_dfs::{Cred, Cookie, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime};
+use dolmen_dfs::{Cookie, Cred, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime};
 
 fn user(fs: &Dfs, uid: u32, groups: &[u32]) -> Dfs {
     fs.as_user(Cred { uid, gid: uid, groups: groups.to_vec() })
@@ -45,7 +45,10 @@ fn files_open_by_their_bits_and_directories_change_by_theirs() {
     assert_eq!(member.open("/home/a/f", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
     assert_eq!(member.mkdir("/home/x", 0o755).unwrap_err(), Error::NoPermission);
     assert_eq!(member.unlink("/home/a/f").unwrap_err(), Error::NoPermission);
-    assert_eq!(member.rename("/home/a/f", &member, "/tmp/f", RenameMode::Replace).unwrap_err(), Error::NoPermission);
+    assert_eq!(
+        member.rename("/home/a/f", &member, "/tmp/f", RenameMode::Replace).unwrap_err(),
+        Error::NoPermission
+    );
     owner.mkdir("/home/a/d", 0o777).unwrap();
     let stat = fs.stat("/home/a/d").unwrap();
     assert_eq!((stat.uid, stat.gid), (1, 1));

@@ -20,7 +20,10 @@ fn modes_owners_and_times_are_kept() {
     assert_eq!(stat.ctime, world.now());
     assert_eq!((stat.size_bytes, stat.blocks, stat.links), (5, 1, 1));
     assert_eq!(fs.lstat("/l").unwrap().uid, 9);
-    assert_eq!(fs.set_mtime("/f", SetTime::To(Time { s: 0, ns: 1_000_000_000 }), Follow::Yes), Err(What::Time.into()));
+    assert_eq!(
+        fs.set_mtime("/f", SetTime::To(Time { s: 0, ns: 1_000_000_000 }), Follow::Yes),
+        Err(What::Time.into())
+    );
     assert_eq!(fs.chmod("/f", 0o10_000), Err(What::Mode.into()));
     fs.chmod("/", 0o700).unwrap();
     assert_eq!(fs.stat("/").unwrap().permissions, 0o700);

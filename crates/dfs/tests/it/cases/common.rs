@@ -1,13 +1,9 @@
 //! A file system on a pool in this process.
 
-use dolmen_client::{ContName, Container, Options, Pool};
-use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
+use dolmen_client::{ContName, Container, Options, Pool, Transport};
 use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time};
-use dolmen_codec::TargetStore;
 use dolmen_env::{Clock, Rng, SimClock};
-use dolmen_types::{
-    Credentials, Epoch, Label, ObjectClass, PoolMap, TargetInfo, TargetNo, TargetState, Uuid,
-};
+use dolmen_types::{Credentials, Epoch, Label, ObjectClass};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,8 +32,7 @@ impl World {
     pub(crate) fn bare(targets: u16) -> Self {
         let clock = SimClock::new(START_NS);
         let any: Arc<dyn Clock> = Arc::new(clock.clone());
-        let stores = (0..targets).map(|no| super::store(no, &any)).collect();
-        let container = container_on(stores, &any);
+        let container = container_in(super::pool(targets, &any), &any);
         Self { clock, container }
     }
 
@@ -68,15 +63,8 @@ impl World {
     }
 }
 
-/// A new container in a pool of these targets.
-fn container_on<T: TargetStore + 'static>(stores: Vec<T>, clock: &Arc<dyn Clock>) -> Container {
-    let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }; stores.len()];
-    let stores = Targets::new(stores).unwrap();
-    Service::create(&stores).unwrap();
-    let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets };
-    let identity = PoolIdentity { map, label: None };
-    let service = Service::open(&stores, Hlc::new(Arc::clone(clock)), identity, Rng::from_seed(1)).unwrap();
-    let pool = dolmen_cluster::Pool::new(stores, service);
+/// A new container in a pool.
+fn container_in(pool: Arc<dyn Transport>, clock: &Arc<dyn Clock>) -> Container {
     let options = Options {
         cred: Credentials::default(),
         job: 0,
@@ -85,7 +73,7 @@ fn container_on<T: TargetStore + 'static>(stores: Vec<T>, clock: &Arc<dyn Clock>
         clock: Arc::clone(clock),
         rng: Rng::from_seed(2),
     };
-    let pool = Pool::connect_with(Arc::new(pool), options).unwrap();
+    let pool = Pool::connect_with(pool, options).unwrap();
     let label = Label::new("files").unwrap();
     pool.create_container(Some(label.clone()), Dfs::container_props()).unwrap();
     pool.open_container(&ContName::Label(label)).unwrap()
@@ -118,7 +106,11 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dfs-{}-{name}-{}", module_path!().replace("::", "-"), std::process::id()));
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+            "dfs-{}-{name}-{}",
+            module_path!().replace("::", "-"),
+            std::process::id()
+        ));
         if dir.exists() {
             std::fs::remove_dir_all(&dir).unwrap();
         }

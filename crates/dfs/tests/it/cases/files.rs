@@ -100,7 +100,10 @@ fn seek_finds_data_and_holes() {
     let hole = |at| file.seek_hole(at);
     assert_eq!([data(0), data(100), data(9000), data(20_050)], [Ok(0), Ok(150), Ok(20_000), Ok(20_050)]);
     assert_eq!([hole(0), hole(120), hole(150), hole(9000)], [Ok(100), Ok(120), Ok(9000), Ok(9000)]);
-    assert_eq!([hole(20_000), data(20_100), hole(20_100)], [Ok(20_100), Err(Error::NoSuchOffset), Err(Error::NoSuchOffset)]);
+    assert_eq!(
+        [hole(20_000), data(20_100), hole(20_100)],
+        [Ok(20_100), Err(Error::NoSuchOffset), Err(Error::NoSuchOffset)]
+    );
     let empty = put(&fs, "/e", b"");
     assert_eq!(empty.seek_hole(0).unwrap_err(), Error::NoSuchOffset);
     let full = put(&fs, "/full", &[1; 8192]);

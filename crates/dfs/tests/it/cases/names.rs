@@ -66,7 +66,10 @@ fn creating_knows_exclusive_truncate_and_no_follow() {
     assert_eq!(cat(&fs, "/f"), b"");
     fs.symlink("f", "/l").unwrap();
     fs.symlink("made", "/dangling").unwrap();
-    assert_eq!(fs.open("/l", &OpenOptions { no_follow: true, ..OpenOptions::READ }).unwrap_err(), Error::SymlinkLoop);
+    assert_eq!(
+        fs.open("/l", &OpenOptions { no_follow: true, ..OpenOptions::READ }).unwrap_err(),
+        Error::SymlinkLoop
+    );
     assert_eq!(fs.open("/dangling", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
     fs.open("/dangling", &OpenOptions::CREATE).unwrap();
     assert_eq!(fs.lstat("/made").unwrap().kind, FileKind::File);
@@ -188,5 +191,8 @@ fn a_container_without_a_file_system_is_told_apart() {
     dolmen_dfs::Dfs::format(&world.container, &format).unwrap();
     assert_eq!(dolmen_dfs::Dfs::format(&world.container, &format).unwrap_err(), Error::Exists);
     let tiny = dolmen_dfs::FormatOptions { chunk_bytes: 1, ..format };
-    assert_eq!(dolmen_dfs::Dfs::format(&world.container, &tiny).unwrap_err(), Error::Invalid(What::Placement));
+    assert_eq!(
+        dolmen_dfs::Dfs::format(&world.container, &tiny).unwrap_err(),
+        Error::Invalid(What::Placement)
+    );
 }

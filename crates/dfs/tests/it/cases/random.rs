@@ -44,7 +44,8 @@ fn target() -> impl Strategy<Value = String> {
 fn op() -> impl Strategy<Value = Op> {
     let handle = || 0..HANDLES;
     let bytes = || prop::collection::vec(any::<u8>(), 0..6000);
-    let mode = prop::sample::select(vec![Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange]);
+    let mode =
+        prop::sample::select(vec![Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange]);
     let how = prop::sample::select(vec![SetXattr::Either, SetXattr::Create, SetXattr::Replace]);
     let xattr = || prop::sample::select(vec!["user.x", "user.y"]).prop_map(str::to_owned);
     prop_oneof![
@@ -143,7 +144,8 @@ impl Pair {
                     SetXattr::Create => XattrCond::Create,
                     SetXattr::Replace => XattrCond::Replace,
                 };
-                let theirs = model.lookup(path, false).and_then(|ino| model.set_xattr(ino, name, value, *how));
+                let theirs =
+                    model.lookup(path, false).and_then(|ino| model.set_xattr(ino, name, value, *how));
                 same!(op, fs.set_xattr(path, name, value, cond, Follow::No), theirs);
             }
             Op::RemoveXattr { path, name } => {
@@ -200,22 +202,41 @@ impl Pair {
             let inode = &self.model.inodes[ino];
             let stat = self.fs.lstat(&path).unwrap();
             prop_assert_eq!(stat.permissions, inode.mode, "{}", path);
-            let xattrs: BTreeMap<_, _> = self.fs.xattr_names(&path, Follow::No).unwrap().into_iter()
-                .map(|name| { let value = self.fs.xattr(&path, &name, Follow::No).unwrap(); (name, value) })
+            let xattrs: BTreeMap<_, _> = self
+                .fs
+                .xattr_names(&path, Follow::No)
+                .unwrap()
+                .into_iter()
+                .map(|name| {
+                    let value = self.fs.xattr(&path, &name, Follow::No).unwrap();
+                    (name, value)
+                })
                 .collect();
             prop_assert_eq!(&xattrs, &inode.xattrs, "{}", path);
             match &inode.body {
                 Body::File(data) => {
                     let file = self.fs.open(&path, &OpenOptions::READ).unwrap();
                     prop_assert_eq!(&read_all(&file), data, "{}", path);
-                    prop_assert_eq!((stat.size_bytes, stat.links), (data.len() as u64, inode.links), "{}", path);
+                    prop_assert_eq!(
+                        (stat.size_bytes, stat.links),
+                        (data.len() as u64, inode.links),
+                        "{}",
+                        path
+                    );
                 }
                 Body::Symlink(target) => prop_assert_eq!(&self.fs.readlink(&path).unwrap(), target),
                 Body::Dir(entries) => {
                     let names = self.fs.open_dir(&path).unwrap().names().unwrap();
                     prop_assert_eq!(names, entries.keys().cloned().collect::<Vec<_>>(), "{}", path);
                     for (name, ino) in entries {
-                        pending.push((format!("{path}{}{}", if path == "/" { "" } else { "/" }, String::from_utf8_lossy(name)), *ino));
+                        pending.push((
+                            format!(
+                                "{path}{}{}",
+                                if path == "/" { "" } else { "/" },
+                                String::from_utf8_lossy(name)
+                            ),
+                            *ino,
+                        ));
                     }
                 }
             }

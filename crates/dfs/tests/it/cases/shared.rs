@@ -51,11 +51,14 @@ fn two_mounts_cannot_make_a_circle_of_directories() {
 fn appends_of_two_mounts_do_not_overwrite_each_other() {
     let world = World::new(2);
     let (one, two) = (world.mount_shared(), world.mount_shared());
-    let (a, b) = (one.open("/log", &OpenOptions::APPEND).unwrap(), two.open("/log", &OpenOptions::APPEND).unwrap());
+    let (a, b) =
+        (one.open("/log", &OpenOptions::APPEND).unwrap(), two.open("/log", &OpenOptions::APPEND).unwrap());
     let mut ends = Vec::new();
     for n in 0..20_u8 {
         ends.push(if n % 2 == 0 { &a } else { &b }.append(&[n; 10]).unwrap());
     }
     assert_eq!(ends, (0..20).map(|n| n * 10).collect::<Vec<u64>>());
-    assert!(cat(&one, "/log").chunks(10).enumerate().all(|(n, part)| part.iter().all(|&b| usize::from(b) == n)));
+    assert!(
+        cat(&one, "/log").chunks(10).enumerate().all(|(n, part)| part.iter().all(|&b| usize::from(b) == n))
+    );
 }

@@ -82,7 +82,8 @@ fn names_renamed_round_by_many_threads_stay_one_each() {
     in_threads(|thread| {
         for round in 0..30 {
             let (from, to) = (round % 3, (round + 1) % 3);
-            fs.rename(format!("/{from}/{thread}"), &fs, format!("/{to}/{thread}"), RenameMode::Replace).unwrap();
+            fs.rename(format!("/{from}/{thread}"), &fs, format!("/{to}/{thread}"), RenameMode::Replace)
+                .unwrap();
         }
     });
     for n in 0..THREADS {
@@ -157,8 +158,10 @@ fn a_directory_removed_while_others_fill_it_holds_nothing_or_stays() {
 fn directories_moved_into_each_other_by_many_threads_never_get_lost() {
     let world = World::new(2);
     for shared in [false, true] {
-        let mounts: Vec<Dfs> =
-            (0..THREADS).map(|_| if shared { world.mount_shared() } else { world.mount() }).take(if shared { 4 } else { 1 }).collect();
+        let mounts: Vec<Dfs> = (0..THREADS)
+            .map(|_| if shared { world.mount_shared() } else { world.mount() })
+            .take(if shared { 4 } else { 1 })
+            .collect();
         let name = |n: u8| format!("{shared}-{n}");
         for n in 0..THREADS {
             mounts[0].mkdir(name(n), 0o755).unwrap();

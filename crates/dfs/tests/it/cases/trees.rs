@@ -49,7 +49,10 @@ fn a_tree_is_put_got_and_equal_to_the_last_bit() {
     assert_eq!(tree::verify(&to, &fs, "/tree", &options()).unwrap().mismatches, []);
     let meta = fs::metadata(to.join("sub/f4")).unwrap();
     assert_eq!((meta.mtime(), meta.mtime_nsec()), (1_000_000_007, 123_456_789));
-    assert_eq!(fs::metadata(to.join("sub/f7")).unwrap().ino(), fs::metadata(to.join("same-as-f7")).unwrap().ino());
+    assert_eq!(
+        fs::metadata(to.join("sub/f7")).unwrap().ino(),
+        fs::metadata(to.join("same-as-f7")).unwrap().ino()
+    );
     let sparse = fs::metadata(to.join("sparse")).unwrap();
     assert_eq!(sparse.len(), 5 << 20);
     assert!(sparse.blocks() * 512 < 1 << 20, "holes stay holes");
@@ -95,8 +98,11 @@ fn every_kind_of_difference_is_reported() {
     fs.mkdir("/t/sub/f25", 0o755).unwrap();
     fs.set_mtime("/t/sub", SetTime::To(sub), Follow::Yes).unwrap();
     let report = tree::verify(dir.path(), &fs, "/t", &options()).unwrap();
-    let found: Vec<_> =
-        report.mismatches.iter().map(|m| (String::from_utf8_lossy(&m.path).into_owned(), m.difference)).collect();
+    let found: Vec<_> = report
+        .mismatches
+        .iter()
+        .map(|m| (String::from_utf8_lossy(&m.path).into_owned(), m.difference))
+        .collect();
     let expected = [
         ("extra", Difference::Extra),
         ("f20", Difference::Content { offset: 1234 }),
