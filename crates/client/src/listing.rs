@@ -252,10 +252,13 @@ fn query_shard(
         let query = Query { oid: object.oid(), flags, dkey, akey, at };
         Ok(Ask::Target(target, cont.no(), Verb::Query(query)))
     })?;
-    match reply {
-        Reply::Found(found) => Ok(found),
-        _ => Err(unexpected()),
-    }
+    let Reply::Found(found) = reply else { return Err(unexpected()) };
+    // What was given need not come back.
+    Ok(found.map(|found| Found {
+        dkey: if flags.has(QueryFlags::DKEY) { found.dkey } else { Key::from_slice(dkey) },
+        akey: if flags.has(QueryFlags::AKEY) { found.akey } else { Key::from_slice(akey) },
+        ..found
+    }))
 }
 
 /// Checks the flags of a query as a target does.

@@ -6,8 +6,8 @@
 use crate::objects::small_page;
 use crate::testpool::{new_container, open};
 use dolmen_client::{
-    Anchor, At, Cond, Container, Error, FetchIod, Found, IoBuf, Key, NewValue, Object, ObjectClass,
-    ObjectType, Page, Payload, QueryFlags, Recx, UpdateIod, Want,
+    Anchor, At, Cond, Container, Error, FetchIod, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType,
+    Page, Payload, QueryFlags, Recx, UpdateIod, Want,
 };
 use proptest::prelude::*;
 use smallvec::smallvec;
@@ -77,50 +77,33 @@ fn apply(object: &Object, at: At<'_>, step: &Step, mark: u8) -> Result<(), Error
     .map(|_| ())
 }
 
-/// Everything that can be read of an object, in a form that does not depend on how extents are cut.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    dkeys: Vec<Key>,
-    akeys: Vec<(u8, Vec<Key>)>,
-    values: Vec<SeenValue>,
-    extents: Vec<(u8, u8, bool, BTreeSet<u64>)>,
-    exists: Vec<bool>,
-    queries: Vec<Option<Found>>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct SeenValue {
-    number: (u8, u8),
-    found_bytes: u64,
-    buf: Vec<u8>,
-    filled: Vec<Recx>,
-    size: u64,
-}
+/// Everything that can be read of an object, a line each, in a form that does not depend on how extents are cut.
+type Seen = Vec<String>;
 
 fn see(object: &Object, at: At<'_>, page: Page) -> Seen {
-    let mut seen = Seen {
-        dkeys: list(|anchor| object.list_dkeys(at, anchor, page)),
-        akeys: Vec::new(),
-        values: Vec::new(),
-        extents: Vec::new(),
-        exists: Vec::new(),
-        queries: Vec::new(),
-    };
+    let mut seen = vec![format!("dkeys {:?}", once(list(|anchor| object.list_dkeys(at, anchor, page))))];
     for dkey in 0..6 {
         let d = key(object, dkey, true);
-        seen.akeys.push((dkey, list(|anchor| object.list_akeys(at, &d, anchor, page))));
+        let akeys = once(list(|anchor| object.list_akeys(at, &d, anchor, page)));
+        seen.push(format!("akeys of {dkey} {akeys:?}"));
         for akey in 0..3 {
             let a = key(object, akey, false);
-            see_value(object, at, (dkey, akey), (&d, &a), &mut seen);
-            see_extents(object, at, (dkey, akey), (&d, &a), page, &mut seen);
-            for cond in [Cond::DKEY_FETCH, Cond::AKEY_FETCH] {
-                let iod = FetchIod { akey: Key::from_slice(&a), want: Want::Size };
-                seen.exists.push(object.fetch(at, &d, cond, &[iod], &mut IoBuf::default()).is_ok());
-            }
+            let found = |what: String| format!("{dkey}/{akey} {what}");
+            seen.extend(see_value(object, at, &d, &a).into_iter().map(found));
+            seen.push(found(see_extents(object, at, &d, &a, page)));
         }
     }
     see_queries(object, at, &mut seen);
     seen
+}
+
+/// Sorted, since hashed keys come in the order of each container's own hash.
+fn once(mut keys: Vec<Key>) -> Vec<String> {
+    let count = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), count, "a key came twice");
+    keys.iter().map(|key| key.escape_ascii().to_string()).collect()
 }
 
 fn list(mut next: impl FnMut(&mut Anchor) -> Result<dolmen_client::PackedKeys, Error>) -> Vec<Key> {
@@ -132,45 +115,37 @@ fn list(mut next: impl FnMut(&mut Anchor) -> Result<dolmen_client::PackedKeys, E
     keys
 }
 
-fn see_value(object: &Object, at: At<'_>, number: (u8, u8), keys: (&[u8], &[u8]), seen: &mut Seen) {
-    let akey = Key::from_slice(keys.1);
+fn see_value(object: &Object, at: At<'_>, dkey: &[u8], akey: &[u8]) -> Vec<String> {
     let wants = [
         Want::Single { room_bytes: 16 },
         Want::Array {
             record_bytes: 2,
-            extents: smallvec![Recx::new(4, 9), Recx::new(1, 3), Recx::new(20, 20)],
+            extents: smallvec![Recx::new(1, 3), Recx::new(4, 9), Recx::new(20, 20)],
         },
         Want::Size,
     ];
-    let iods = wants.map(|want| FetchIod { akey: akey.clone(), want });
+    let mut seen = Vec::new();
     // One fetch names an akey once, so there are three.
-    for iod in iods {
-        let mut buf = IoBuf::copy_of(&[0xee; 80]);
-        let found = object.fetch(at, keys.0, Cond::NONE, &[iod], &mut buf).unwrap().remove(0);
-        let filled = found.filled.to_vec();
-        let size = object.size(at, keys.0, keys.1).unwrap();
-        seen.values.push(SeenValue {
-            number,
-            found_bytes: found.size_bytes,
-            buf: buf.to_vec(),
-            filled,
-            size,
-        });
+    for want in wants {
+        let iod = FetchIod { akey: Key::from_slice(akey), want };
+        let mut buf = IoBuf::copy_of(&[b'.'; 80]);
+        let found =
+            object.fetch(at, dkey, Cond::NONE, core::slice::from_ref(&iod), &mut buf).unwrap().remove(0);
+        seen.push(format!("{found:?} {}", buf.escape_ascii()));
     }
+    for cond in [Cond::DKEY_FETCH, Cond::AKEY_FETCH] {
+        let iod = FetchIod { akey: Key::from_slice(akey), want: Want::Size };
+        let met = object.fetch(at, dkey, cond, &[iod], &mut IoBuf::default()).is_ok();
+        seen.push(format!("{cond:?} met: {met}"));
+    }
+    seen
 }
 
-fn see_extents(
-    object: &Object,
-    at: At<'_>,
-    number: (u8, u8),
-    keys: (&[u8], &[u8]),
-    page: Page,
-    seen: &mut Seen,
-) {
+fn see_extents(object: &Object, at: At<'_>, dkey: &[u8], akey: &[u8], page: Page) -> String {
     let (mut single, mut records) = (false, BTreeSet::new());
     let mut anchor = Anchor::default();
     while !anchor.is_eof() {
-        for extent in object.list_extents(at, keys.0, keys.1, &mut anchor, page.items_max).unwrap() {
+        for extent in object.list_extents(at, dkey, akey, &mut anchor, page.items_max).unwrap() {
             if extent.single {
                 assert!(!std::mem::replace(&mut single, true), "the single value came twice");
                 continue;
@@ -180,7 +155,7 @@ fn see_extents(
             }
         }
     }
-    seen.extents.push((number.0, number.1, single, records));
+    format!("single: {single}, records {records:?}")
 }
 
 fn see_queries(object: &Object, at: At<'_>, seen: &mut Seen) {
@@ -194,10 +169,15 @@ fn see_queries(object: &Object, at: At<'_>, seen: &mut Seen) {
             if (flags.has(QueryFlags::DKEY) && !dkeys) || (flags.has(QueryFlags::AKEY) && !akeys) {
                 continue;
             }
-            let found = object.query(at, flags, &d, &a).unwrap();
-            seen.queries.push(found);
+            seen.push(format!("{flags:?} {:?}", object.query(at, flags, &d, &a).unwrap()));
         }
     }
+}
+
+/// Fails with the lines that differ.
+fn assert_same(ours: Seen, theirs: Seen, when: &str) {
+    let differ: Vec<_> = ours.into_iter().zip(theirs).filter(|(left, right)| left != right).collect();
+    assert!(differ.is_empty(), "{when} the transaction's view and the direct one differ:\n{differ:#?}");
 }
 
 fn twin(cont: &Container, object_type: ObjectType, class: ObjectClass) -> Object {
@@ -218,31 +198,10 @@ fn run(object_type: ObjectType, class: ObjectClass, before: &[Step], inside: &[S
         let mark = 100 + u8::try_from(number).unwrap();
         let results = [apply(&left, At::Tx(&tx), step, mark), apply(&right, At::Latest, step, mark)];
         assert_eq!(results[0], results[1], "{step:?}");
-        let (ours, theirs) = (sorted(see(&left, At::Tx(&tx), page)), sorted(see(&right, At::Latest, page)));
-        assert_eq!(ours, theirs, "after {step:?}");
+        assert_same(see(&left, At::Tx(&tx), page), see(&right, At::Latest, page), &format!("after {step:?}"));
     }
     tx.commit().unwrap();
-    assert_eq!(
-        sorted(see(&left, At::Latest, page)),
-        sorted(see(&right, At::Latest, page)),
-        "after the commit"
-    );
-}
-
-/// Hashed keys come in the order of each container's own hash; the others must agree in order, which the sets
-/// of pages below check for integer keys by their queries.
-fn sorted(mut seen: Seen) -> Seen {
-    let count = seen.dkeys.len();
-    seen.dkeys.sort();
-    seen.dkeys.dedup();
-    assert_eq!(seen.dkeys.len(), count, "a dkey came twice");
-    for (_, keys) in &mut seen.akeys {
-        let count = keys.len();
-        keys.sort();
-        keys.dedup();
-        assert_eq!(keys.len(), count, "an akey came twice");
-    }
-    seen
+    assert_same(see(&left, At::Latest, page), see(&right, At::Latest, page), "after the commit");
 }
 
 proptest! {
