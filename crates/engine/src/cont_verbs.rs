@@ -50,7 +50,10 @@ impl Target {
                 if !known.keeps(to) {
                     return Err(Error::EpochGone { oldest: known.state.aggregated });
                 }
-                self.log_event(cont, ContEvent::RolledBack { to, at })
+                let done = self.log_event(cont, ContEvent::RolledBack { to, at })?;
+                // Reads after the rollback are above it.
+                self.epochs.next();
+                Ok(done)
             }
             ContVerb::Aggregate(upto) => self.aggregate_step(cont, upto).map(|reply| (reply, None)),
         }

@@ -180,6 +180,9 @@ impl Target {
             base += bytes_of(recx.count, record_bytes)?;
         }
         self.store.fetch_scratch = scratch;
+        if wanted.len() > 1 {
+            merge_filled(&mut fetched.filled);
+        }
         if !fetched.filled.is_empty() {
             fetched.size_bytes = record_bytes;
         } else if let Some((_, stored)) = self.store.first_record(path, 0, view, cover)? {
@@ -238,6 +241,21 @@ fn push_merged(filled: &mut SmallVec<[Recx; 1]>, recx: Recx) {
         Some(last) if last.index + last.count == recx.index => last.count += recx.count,
         _ => filled.push(recx),
     }
+}
+
+/// Sorts filled parts and joins those that touch or overlap.
+fn merge_filled(filled: &mut SmallVec<[Recx; 1]>) {
+    filled.sort_unstable();
+    let mut merged: SmallVec<[Recx; 1]> = SmallVec::new();
+    for &recx in filled.iter() {
+        match merged.last_mut() {
+            Some(last) if recx.index <= last.index + last.count => {
+                last.count = last.count.max(recx.index + recx.count - last.index);
+            }
+            _ => merged.push(recx),
+        }
+    }
+    *filled = merged;
 }
 
 fn bytes_of(records: u64, record_bytes: u64) -> Result<usize, Error> {

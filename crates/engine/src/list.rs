@@ -242,7 +242,7 @@ impl Target {
         to: Epoch,
         list: &List,
     ) -> Result<(Listed, Anchor), Error> {
-        if from >= to {
+        if from > to {
             return Err(Invalid::Epoch.into());
         }
         let old = self.read_view(cont, ReadAt::Epoch(from))?;

@@ -185,7 +185,7 @@ impl Target {
             ContEvent::Floor(epoch)
             | ContEvent::SnapshotAdded(epoch)
             | ContEvent::RolledBack { at: epoch, .. } => {
-                self.epochs.replay(epoch);
+                self.epochs.replay(epoch.next());
             }
             ContEvent::Created(_) | ContEvent::Destroyed | ContEvent::SnapshotRemoved(_) => {}
         }

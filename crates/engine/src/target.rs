@@ -301,8 +301,11 @@ impl Target {
             store.disks.meta.submit(dolmen_env::Io { token: FLUSH_TOKEN, file, offset: 0, op: IoOp::Flush });
             self.flushing.left += 1;
         }
-        let covered =
-            !store.disks.has_bulk_device() && store.disks.meta.flush_covers_disk() && self.flushing.left > 0;
+        let is_block = store.disks.meta.media() == dolmen_env::Media::Block;
+        let covered = is_block
+            && !store.disks.has_bulk_device()
+            && store.disks.meta.flush_covers_disk()
+            && self.flushing.left > 0;
         for number in core::mem::take(&mut store.bulk.dirty) {
             if covered {
                 continue;
