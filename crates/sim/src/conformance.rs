@@ -3,7 +3,7 @@
 mod arrays;
 mod conditions;
 mod epochs;
-mod harness;
+pub(crate) mod harness;
 mod lists;
 mod punches;
 mod requests;

@@ -19,7 +19,7 @@ use dolmen_codec::verb::{List, ListWhat};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::Clock;
 use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
-use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, RequestId, Stamp, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, RequestId, Stamp, TargetNo, TxId};
 use read::{Answer, Position, Question};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -60,6 +60,8 @@ pub struct Model {
     prepared: BTreeMap<TxId, Prepared>,
     /// Committed ones only: unknown means aborted.
     decided: BTreeSet<TxId>,
+    /// A prepare that the network delivers after the abort must not bring a transaction back to life.
+    aborted: BTreeSet<TxId>,
     reads: VecDeque<Remembered>,
     /// Reads up to this epoch are not remembered one by one: anything may have been read.
     read_floor: Epoch,
@@ -79,6 +81,7 @@ impl Model {
             conts: BTreeMap::new(),
             prepared: BTreeMap::new(),
             decided: BTreeSet::new(),
+            aborted: BTreeSet::new(),
             reads: VecDeque::new(),
             read_floor: Epoch::ZERO,
             results: BTreeMap::new(),
@@ -96,6 +99,13 @@ impl Model {
     #[must_use]
     pub fn last_epoch(&self) -> Epoch {
         self.last
+    }
+
+    /// The dkeys of an object as a read of the latest state would list them, undecided ones left out; looking
+    /// is not remembered as a read.
+    pub(crate) fn peek_dkeys(&self, cont: ContNo, oid: Oid) -> BTreeSet<Key> {
+        let Some(cont) = self.conts.get(&cont) else { return BTreeSet::new() };
+        cont.dkeys(&cont.view(self.last, &[]), oid).into_iter().cloned().collect()
     }
 
     /// Closes and opens it: what it keeps only in memory is gone, and it no longer knows what was read.

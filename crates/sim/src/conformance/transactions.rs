@@ -32,6 +32,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("decisions_of_unknown_transactions", decisions_of_unknown_transactions),
     ("transaction_states_are_told", transaction_states_are_told),
     ("repeated_prepare_is_harmless", repeated_prepare_is_harmless),
+    ("late_prepare_of_an_aborted_transaction_is_refused", late_prepare_of_an_aborted_transaction_is_refused),
     ("prepared_transactions_survive_crashes", prepared_transactions_survive_crashes),
     ("decisions_survive_crashes", decisions_survive_crashes),
     ("reads_before_a_restart_count_after_it", reads_before_a_restart_count_after_it),
@@ -412,6 +413,23 @@ fn repeated_prepare_is_harmless(h: &mut Harness<'_>) {
     h.commit(tx);
     assert_eq!(h.extents(A, 10, LATEST).len(), 1);
     assert_eq!(h.usage().versions, 1);
+}
+
+/// A prepare that arrives after the abort does not bring the transaction back: who was told that it is aborted
+/// has acted on it, and a commit that is still under way must find nothing. Also when the abort came first.
+fn late_prepare_of_an_aborted_transaction_is_refused(h: &mut Harness<'_>) {
+    let (prepared, unknown) = (h.begin(), h.begin());
+    h.prepare(prepared, vec![put(A, b"x")]).expect("no conflict");
+    for tx in [prepared, unknown] {
+        h.abort(tx);
+        assert_restart(h.prepare(tx, vec![put(A, b"x")]));
+        assert_eq!(h.ask(Verb::Commit(tx.0)).err(), Some(Error::NotFound));
+    }
+    h.restart();
+    for tx in [prepared, unknown] {
+        assert_restart(h.prepare(tx, vec![put(A, b"x")]));
+    }
+    assert_eq!(h.single(A), None);
 }
 
 /// S11: what was prepared survives a crash as prepared and can then be decided either way.

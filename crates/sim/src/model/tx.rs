@@ -69,6 +69,9 @@ impl Model {
         if known || self.first_result(id).is_some() {
             return Ok(Reply::Prepared);
         }
+        if self.aborted.contains(&tx) {
+            return Err(Error::TxRestart { after: prepare.epoch });
+        }
         self.check_prepare(no, &prepare)?;
         let oids = prepare.mutations.iter().map(write::oid).collect();
         let Prepare { epoch, leader, participants, mutations, .. } = prepare;
@@ -177,6 +180,7 @@ impl Model {
             return Err(Error::Exists);
         }
         self.decide(tx, false);
+        self.aborted.insert(tx);
         Ok(Reply::Done)
     }
 

@@ -1,6 +1,6 @@
-//! The reference model passes every scripted case.
+//! The reference model passes every scripted case, and agrees with itself side by side.
 
-use dolmen_sim::{ModelSubject, conformance};
+use dolmen_sim::{ModelSubject, compare, conformance};
 use dolmen_types::TargetNo;
 
 #[test]
@@ -9,4 +9,20 @@ fn model_passes_every_case() {
         println!("{name}");
         ModelSubject::new(TargetNo(3))
     });
+}
+
+#[test]
+fn model_agrees_with_another_model() {
+    let mut sum = compare::Tally::default();
+    for seed in 0..30 {
+        println!("seed {seed}");
+        let tally =
+            compare::side_by_side_cut(seed, 400, &mut || Box::new(ModelSubject::new(TargetNo(1)))).unwrap();
+        sum.prepared += tally.prepared;
+        sum.restarted += tally.restarted;
+        sum.doubted += tally.doubted;
+    }
+    assert!(sum.prepared > 200, "{sum:?}");
+    assert!(sum.restarted > 50, "{sum:?}");
+    assert!(sum.doubted > 50, "{sum:?}");
 }

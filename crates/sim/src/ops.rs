@@ -1,0 +1,379 @@
+//! Random operations over a small space of keys, so that they meet.
+//!
+//! A step names snapshots, transactions and past writes by number, modulo how many there are, so that any
+//! part of a list of steps is again one: a failing list can be cut down.
+
+use crate::conformance::harness::{akeys_scope, hole, no_single, punch, records, single, typed, update};
+use dolmen_codec::verb::{FetchIod, Mutation, PunchScope, UpdateIod, Want};
+use dolmen_env::Rng;
+use dolmen_types::{Cond, Key, KeyKind, ObjectType, Oid, QueryFlags, Recx, limits};
+
+/// Objects, one of each kind of keys; dkeys of an object; akeys of a dkey.
+const OBJECTS: [ObjectType; 3] = [ObjectType::MultiHashed, ObjectType::MultiUint64, ObjectType::MultiLexical];
+const DKEYS: usize = 3;
+const AKEYS: usize = 4;
+/// Transactions and enumerations open at once.
+pub(crate) const SLOTS: usize = 3;
+
+/// At which state a step reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    Latest,
+    /// The n-th snapshot.
+    Snapshot(usize),
+    /// The n-th newest write.
+    Past(usize),
+    /// The transaction in a slot.
+    Tx(usize),
+}
+
+/// What a step lists.
+#[derive(Clone, Debug)]
+pub(crate) enum Listing {
+    Objects,
+    Dkeys(Oid),
+    Akeys(Oid, Key),
+    Extents(Oid, Key, Key),
+}
+
+/// One step of a random run.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Mutate(Spec),
+    /// The n-th newest mutation once more, with its request id.
+    Repeat(usize),
+    Fetch(Oid, Key, Cond, Vec<FetchIod>, When),
+    List(Listing, u32, When),
+    /// Opens an enumeration of dkeys in a slot.
+    Open(usize, Oid, u32),
+    /// Takes a page of it.
+    Page(usize),
+    Query(Oid, QueryFlags, Key, Key, When),
+    Snapshot,
+    RemoveSnapshot(usize),
+    RollBack(usize),
+    /// Aggregates up to the n-th snapshot or, without one, to the present.
+    Aggregate(Option<usize>),
+    Changes(usize, usize, u32),
+    Begin(usize),
+    Prepare(usize, Vec<Spec>),
+    Commit(usize),
+    Abort(usize),
+    /// Commits a transaction of this target alone at the epoch of a slot.
+    Alone(usize, Vec<Spec>),
+    InDoubt,
+    Usage,
+    Restart,
+    Crash,
+    Checkpoint,
+    Background,
+    Check,
+}
+
+/// A mutation that can be made again and again.
+#[derive(Clone, Debug)]
+pub(crate) enum Spec {
+    Update(Oid, Key, Cond, Vec<Item>),
+    Punch(Oid, PunchScope, Cond),
+}
+
+/// What an update does to an akey.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) akey: Key,
+    cond: Cond,
+    value: Value,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Single(u8, usize),
+    NoSingle,
+    Records(u64, Recx, u8),
+    Hole(Recx),
+}
+
+impl Spec {
+    /// The mutation.
+    pub(crate) fn mutation(&self) -> Mutation<'static> {
+        match self {
+            Self::Punch(oid, scope, cond) => punch(*oid, scope.clone(), *cond),
+            Self::Update(oid, dkey, cond, items) => {
+                update(*oid, dkey, *cond, items.iter().map(Item::iod).collect())
+            }
+        }
+    }
+
+    /// Whether it writes records of a size unusual for their akey, which others may refuse or doubt.
+    pub(crate) fn is_odd(&self) -> bool {
+        let Self::Update(_, _, _, items) = self else { return false };
+        items.iter().any(
+            |item| matches!(item.value, Value::Records(size, ..) if size != usual_record_bytes(&item.akey)),
+        )
+    }
+}
+
+impl Item {
+    fn iod(&self) -> UpdateIod<'static> {
+        let mut iod = match &self.value {
+            Value::Single(seed, len) => single(&self.akey, &bytes(*seed, *len)),
+            Value::NoSingle => no_single(&self.akey),
+            Value::Hole(recx) => hole(&self.akey, &[(recx.index, recx.count)]),
+            Value::Records(record_bytes, recx, seed) => {
+                let len = usize::try_from(record_bytes * recx.count).expect("small extents");
+                records(&self.akey, *record_bytes, &[(recx.index, recx.count)], &bytes(*seed, len))
+            }
+        };
+        iod.cond = self.cond;
+        iod
+    }
+}
+
+/// Bytes that differ along a value and between seeds.
+fn bytes(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| seed.wrapping_add((i % 61).to_le_bytes()[0])).collect()
+}
+
+fn key(kind: KeyKind, number: usize) -> Key {
+    match kind {
+        KeyKind::Hashed => Key::from_slice(format!("k{number}").as_bytes()),
+        KeyKind::Lexical => Key::from_slice(&b"aaaaaaaa"[..=number]),
+        KeyKind::Uint64 => Key::from_slice(&(number as u64 * 300).to_le_bytes()),
+    }
+}
+
+fn kinds(oid: Oid) -> (KeyKind, KeyKind) {
+    let object_type = oid.object_type().expect("one of ours");
+    (object_type.dkey_kind(), object_type.akey_kind())
+}
+
+/// Some akeys have records of eight bytes, the others of one.
+fn usual_record_bytes(akey: &[u8]) -> u64 {
+    let sum = akey.iter().map(|&byte| u64::from(byte)).sum::<u64>() + akey.len() as u64;
+    if sum.is_multiple_of(3) { 8 } else { 1 }
+}
+
+/// Every place that steps write to, with the size of its records.
+pub(crate) fn places() -> impl Iterator<Item = (Oid, Key, Key, u64)> {
+    let oids = OBJECTS.iter().map(|&object_type| typed(object_type, 1));
+    let dkeys = oids.flat_map(|oid| (0..DKEYS).map(move |dkey| (oid, dkey)));
+    let akeys = dkeys.flat_map(|(oid, dkey)| (0..AKEYS).map(move |akey| (oid, dkey, akey)));
+    akeys.map(|(oid, dkey, akey)| {
+        let (dkey, akey) = (key(kinds(oid).0, dkey), key(kinds(oid).1, akey));
+        let record_bytes = usual_record_bytes(&akey);
+        (oid, dkey, akey, record_bytes)
+    })
+}
+
+/// Draws steps.
+#[derive(Debug)]
+pub(crate) struct Source(pub(crate) Rng);
+
+impl Source {
+    /// A list of steps.
+    pub(crate) fn steps(&mut self, count: usize) -> Vec<Step> {
+        (0..count).map(|_| self.step()).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        let slot = self.0.index(SLOTS);
+        match self.0.below(100) {
+            0..33 => Step::Mutate(self.spec()),
+            33..36 => Step::Repeat(self.0.index(6)),
+            36..50 => self.fetch(),
+            50..58 => self.list(),
+            58..60 => Step::Open(slot, self.oid(), 1 + self.small_u32(2)),
+            60..65 => Step::Page(slot),
+            65..69 => self.query(),
+            69..71 => Step::Snapshot,
+            71 => match self.0.below(3) {
+                0 => Step::RemoveSnapshot(self.0.index(8)),
+                1 => Step::RollBack(self.0.index(8)),
+                _ => Step::Aggregate((!self.0.one_in(3)).then(|| self.0.index(8))),
+            },
+            72..74 => Step::Changes(self.0.index(8), self.0.index(8), 1 + self.small_u32(20)),
+            74..78 => Step::Begin(slot),
+            78..82 => Step::Prepare(slot, self.specs()),
+            82..87 => Step::Commit(slot),
+            87 => Step::Abort(slot),
+            88..92 => Step::Alone(slot, self.specs()),
+            92 => Step::InDoubt,
+            93 => Step::Usage,
+            94 => {
+                if self.0.one_in(3) {
+                    Step::Restart
+                } else {
+                    Step::Check
+                }
+            }
+            95 => {
+                if self.0.one_in(2) {
+                    Step::Crash
+                } else {
+                    Step::InDoubt
+                }
+            }
+            96 => Step::Checkpoint,
+            _ => Step::Background,
+        }
+    }
+
+    fn small_u32(&mut self, bound: u64) -> u32 {
+        u32::try_from(self.0.below(bound)).expect("small")
+    }
+
+    fn oid(&mut self) -> Oid {
+        let number = self.0.index(OBJECTS.len());
+        typed(OBJECTS[number], 1)
+    }
+
+    fn place(&mut self) -> (Oid, Key, Key) {
+        let oid = self.oid();
+        let (dkey_kind, akey_kind) = kinds(oid);
+        (oid, key(dkey_kind, self.0.index(DKEYS)), key(akey_kind, self.0.index(AKEYS)))
+    }
+
+    fn when(&mut self) -> When {
+        match self.0.below(10) {
+            0..6 => When::Latest,
+            6 => When::Snapshot(self.0.index(8)),
+            7 => When::Past(self.0.index(12)),
+            _ => When::Tx(self.0.index(SLOTS)),
+        }
+    }
+
+    fn specs(&mut self) -> Vec<Spec> {
+        let count = 1 + self.0.index(3);
+        (0..count).map(|_| self.spec()).collect()
+    }
+
+    fn spec(&mut self) -> Spec {
+        let (oid, dkey, akey) = self.place();
+        if self.0.one_in(7) {
+            let cond = if self.0.one_in(4) { Cond::PUNCH } else { Cond::NONE };
+            let scope = match self.0.below(6) {
+                0 => PunchScope::Object,
+                1 | 2 => PunchScope::Dkey(dkey),
+                _ => akeys_scope(&dkey, &[&akey]),
+            };
+            return Spec::Punch(oid, scope, cond);
+        }
+        let mut items = vec![self.item(akey)];
+        if self.0.one_in(4) {
+            let other = key(kinds(oid).1, self.0.index(AKEYS));
+            if other != items[0].akey {
+                items.push(self.item(other));
+            }
+        }
+        let cond = match self.0.below(20) {
+            0 => Cond::DKEY_INSERT,
+            1 => Cond::DKEY_UPDATE,
+            2 => Cond::AKEY_INSERT,
+            3 => Cond::AKEY_UPDATE,
+            4 => Cond::PER_AKEY,
+            _ => Cond::NONE,
+        };
+        Spec::Update(oid, dkey, cond, items)
+    }
+
+    fn item(&mut self, akey: Key) -> Item {
+        let cond = match self.0.below(6) {
+            0 => Cond::AKEY_INSERT,
+            1 => Cond::AKEY_UPDATE,
+            _ => Cond::NONE,
+        };
+        let seed = self.0.next_u64().to_le_bytes()[0];
+        let value = match self.0.below(20) {
+            0..7 => Value::Single(seed, self.single_bytes()),
+            7 => Value::NoSingle,
+            8..17 => {
+                let odd = self.0.one_in(25);
+                let record_bytes = if odd { 3 } else { usual_record_bytes(&akey) };
+                Value::Records(record_bytes, self.data_recx(), seed)
+            }
+            _ => Value::Hole(self.recx()),
+        };
+        Item { akey, cond, value }
+    }
+
+    fn single_bytes(&mut self) -> usize {
+        match self.0.below(12) {
+            0 => 4097 + self.0.index(3000),
+            1 => 33_000 + self.0.index(20_000),
+            2 => 4090 + self.0.index(10),
+            _ => 1 + self.0.index(40),
+        }
+    }
+
+    /// Around the start, around the edge of the first window, and far away.
+    fn index(&mut self) -> u64 {
+        let base = [0, 0, 0, limits::WINDOW_RECORDS - 20, limits::WINDOW_RECORDS, 1 << 40][self.0.index(6)];
+        base + self.0.below(16)
+    }
+
+    fn data_recx(&mut self) -> Recx {
+        let index = self.index();
+        let room = limits::WINDOW_RECORDS - index % limits::WINDOW_RECORDS;
+        let count = if self.0.one_in(12) { 5000 + self.0.below(40_000) } else { 1 + self.0.below(12) };
+        Recx::new(index, count.min(room))
+    }
+
+    fn recx(&mut self) -> Recx {
+        let count = if self.0.one_in(6) { 1 + self.0.below(3 << 20) } else { 1 + self.0.below(12) };
+        Recx::new(self.index(), count)
+    }
+
+    fn fetch(&mut self) -> Step {
+        let (oid, dkey, akey) = self.place();
+        let cond = match self.0.below(12) {
+            0 => Cond::DKEY_FETCH,
+            1 => Cond::AKEY_FETCH,
+            _ => Cond::NONE,
+        };
+        let mut iods = Vec::new();
+        for _ in 0..=self.0.index(2) {
+            let akey = if iods.is_empty() { akey.clone() } else { key(kinds(oid).1, self.0.index(AKEYS)) };
+            let want = match self.0.below(10) {
+                0 => Want::Size,
+                1 => Want::Single { room_bytes: 20 },
+                2..5 => Want::Single { room_bytes: 60_000 },
+                _ => {
+                    let record_bytes = if self.0.one_in(20) { 5 } else { usual_record_bytes(&akey) };
+                    let extents = (0..=self.0.index(2))
+                        .map(|_| Recx::new(self.index(), 1 + self.0.below(40)))
+                        .collect();
+                    Want::Array { record_bytes, extents }
+                }
+            };
+            iods.push(FetchIod { akey, want });
+        }
+        Step::Fetch(oid, dkey, cond, iods, self.when())
+    }
+
+    fn list(&mut self) -> Step {
+        let (oid, dkey, akey) = self.place();
+        let listing = match self.0.below(4) {
+            0 => Listing::Objects,
+            1 => Listing::Dkeys(oid),
+            2 => Listing::Akeys(oid, dkey),
+            _ => Listing::Extents(oid, dkey, akey),
+        };
+        Step::List(listing, 1 + self.small_u32(6), self.when())
+    }
+
+    fn query(&mut self) -> Step {
+        let (_, dkey_number) = (0, self.0.index(DKEYS));
+        let oid = typed(if self.0.one_in(2) { ObjectType::MultiUint64 } else { ObjectType::MultiLexical }, 1);
+        let (dkey_kind, akey_kind) = kinds(oid);
+        let end = if self.0.one_in(2) { QueryFlags::MAX } else { QueryFlags::MIN };
+        let levels = 1 + self.small_u32(7);
+        let mut flags = end.0;
+        for (bit, flag) in [QueryFlags::DKEY, QueryFlags::AKEY, QueryFlags::RECX].into_iter().enumerate() {
+            if levels >> bit & 1 == 1 {
+                flags |= flag.0;
+            }
+        }
+        let (dkey, akey) = (key(dkey_kind, dkey_number), key(akey_kind, self.0.index(AKEYS)));
+        Step::Query(oid, QueryFlags(flags), dkey, akey, self.when())
+    }
+}
