@@ -1,7 +1,7 @@
 //! Transactions: atomic over targets, conflicts, repeats, ends.
 
-use crate::objects::object;
-use crate::testpool::{new_container, open};
+use super::common::{new_container, open};
+use super::objects::object;
 use dolmen_client::{At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectType, Tx};
 
 fn number(object: &Object, at: At<'_>, dkey: &[u8]) -> Result<u64, Error> {
@@ -157,7 +157,7 @@ fn a_commit_whose_answer_was_lost_can_be_repeated() {
     let object = counters(&cont);
     let tx = cont.begin().unwrap();
     add(&object, &tx, b"x", 1).unwrap();
-    served.with(|state| state.lost_answers = 1);
+    served.lose_answers(1);
     assert_eq!(tx.commit(), Err(Error::TimedOut));
     assert_eq!(number(&object, At::Latest, b"x"), Ok(1));
     object.put(At::Latest, b"x", b"n", &7_u64.to_le_bytes()).unwrap();

@@ -1,7 +1,8 @@
 //! Repeated requests: stale maps, undecided transactions, ids, deadlines.
 
-use crate::objects::object;
-use crate::testpool::{START_NS, TestPool, new_container, open};
+use super::common::{START_NS, new_container, open, options, serve};
+use super::objects::object;
+use crate::watched::Watched;
 use dolmen_client::{At, Credentials, Epoch, Error, IoBuf, ObjectType, Options, Pool};
 use dolmen_types::TxId;
 use std::sync::Arc;
@@ -10,12 +11,12 @@ use std::sync::Arc;
 fn a_stale_map_is_fetched_anew_and_the_request_repeated() {
     let (served, pool, cont) = open(2);
     let object = object(&cont, ObjectType::MultiHashed, "SX");
-    served.with(|state| state.map_version = 9);
+    served.set_map_version(9);
     object.put(At::Latest, b"d", b"a", b"v").unwrap();
     let mut buf = IoBuf::default();
     assert_eq!(object.get(At::Latest, b"d", b"a", &mut buf), Ok(Some(1)));
     assert_eq!(pool.query().unwrap().map.version, 9);
-    let heads = served.with(|state| state.heads.clone());
+    let heads = served.heads();
     let writes: Vec<_> = heads.iter().filter(|h| h.id.sequence != 0).map(|h| h.id).collect();
     // Create, open, an id range, and the update twice under one id.
     assert_eq!(writes[writes.len() - 1], writes[writes.len() - 2]);
@@ -53,15 +54,14 @@ fn a_fetch_gives_its_buffer_back_when_it_fails() {
 
 #[test]
 fn every_request_carries_who_asks_and_until_when() {
-    let served = TestPool::new(1);
+    let served = serve(1);
     let cred = Credentials { uid: 5, gid: 6, project: 7 };
-    let mut options = Options::new(cred).unwrap();
-    options.clock = Arc::new(served.with(|state| state.clock.clone()));
-    (options.job, options.tenant, options.timeout_ns) = (77, 8, 1_000_000_000);
-    let pool = Pool::connect_with(Arc::<TestPool>::clone(&served), options).unwrap();
+    let options = Options { cred, job: 77, tenant: 8, timeout_ns: 1_000_000_000, ..options(&served) };
+    let transport: Arc<Watched> = Arc::clone(&served);
+    let pool = Pool::connect_with(transport, options).unwrap();
     let cont = new_container(&pool);
     object(&cont, ObjectType::MultiHashed, "S1").put(At::Latest, b"d", b"a", b"v").unwrap();
-    let heads = served.with(|state| state.heads.clone());
+    let heads = served.heads();
     assert!(heads.len() > 3);
     for head in heads {
         assert_eq!((head.cred, head.job, head.tenant), (cred, 77, 8));
@@ -76,7 +76,7 @@ fn mutations_have_ids_of_their_own() {
     for n in 0..50_u8 {
         object.put(At::Latest, &[1, n], b"a", b"v").unwrap();
     }
-    let mut ids: Vec<_> = served.with(|state| state.heads.iter().map(|h| h.id).collect());
+    let mut ids: Vec<_> = served.heads().iter().map(|h| h.id).collect();
     ids.retain(|id| id.sequence != 0);
     let count = ids.len();
     ids.sort_unstable();

@@ -1,6 +1,6 @@
 //! Arrays against a plain vector of cells.
 
-use crate::testpool::open;
+use super::common::open;
 use dolmen_client::{
     Array, ArrayRead, At, Container, Epoch, Error, Invalid, IoBuf, ObjectClass, ObjectType, Recx,
 };

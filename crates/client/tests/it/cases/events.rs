@@ -1,7 +1,7 @@
 //! Asynchronous operations.
 
-use crate::objects::object;
-use crate::testpool::open;
+use super::common::open;
+use super::objects::object;
 use dolmen_client::{
     At, Cond, Error, EventQueue, FetchIod, Invalid, IoBuf, Key, NewValue, ObjectType, Output, Payload, Recx,
     UpdateIod, Wait, Want,
@@ -80,7 +80,7 @@ fn a_stale_map_is_renewed_for_the_next_operation() {
     let object = object(&cont, ObjectType::MultiHashed, "S1");
     let queue = EventQueue::new(&pool).unwrap();
     let mut event = queue.event().unwrap();
-    served.with(|state| state.map_version = 5);
+    served.set_map_version(5);
     object.update_on(&mut event, At::Latest, b"d", Cond::NONE, put(b"v")).unwrap();
     assert_eq!(event.wait().err(), Some(Error::StaleMap { version: 5 }));
     object.update_on(&mut event, At::Latest, b"d", Cond::NONE, put(b"v")).unwrap();

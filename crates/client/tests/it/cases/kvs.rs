@@ -1,7 +1,7 @@
 //! Flat key-values.
 
-use crate::objects::small_page;
-use crate::testpool::open;
+use super::common::open;
+use super::objects::small_page;
 use dolmen_client::{Anchor, At, Error, Invalid, IoBuf, Kv, ObjectClass, ObjectType, PutCond};
 
 #[test]

@@ -3,8 +3,8 @@
 //! Two containers start alike. The same operations go into a transaction on one and directly into the other; all
 //! reads inside the transaction must then agree with reads of the other, and after the commit everything must.
 
-use crate::objects::small_page;
-use crate::testpool::{new_container, open};
+use super::common::{new_container, open};
+use super::objects::small_page;
 use dolmen_client::{
     Anchor, At, Cond, Container, Error, FetchIod, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType,
     Page, Payload, QueryFlags, Recx, UpdateIod, Want,

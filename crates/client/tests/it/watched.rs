@@ -1,0 +1,115 @@
+//! A transport that writes down who asks, and loses, delays or refuses on demand.
+
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::verb::Verb;
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
+use dolmen_env::SimClock;
+use dolmen_types::{Error, Head, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+pub(crate) struct Watched {
+    inner: Arc<dyn Transport>,
+    pub(crate) clock: SimClock,
+    /// Guards the faults to come and what was seen; not held while the pool works.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    map_version: u32,
+    faults: VecDeque<Error>,
+    lost_answers: u32,
+    heads: Vec<Head>,
+    /// Outcomes that never reached the pool.
+    refused: Vec<(QueueId, Outcome)>,
+}
+
+impl Watched {
+    pub(crate) fn new(inner: Arc<dyn Transport>, clock: SimClock) -> Self {
+        Self { inner, clock, state: Mutex::new(State { map_version: 1, ..State::default() }) }
+    }
+
+    /// The next requests to targets fail like this, in this order.
+    pub(crate) fn fail_next(&self, errors: impl IntoIterator<Item = Error>) {
+        self.state.lock().unwrap().faults.extend(errors);
+    }
+
+    /// The next answers get lost after the request was carried out.
+    pub(crate) fn lose_answers(&self, count: u32) {
+        self.state.lock().unwrap().lost_answers = count;
+    }
+
+    /// The pool's map changes.
+    pub(crate) fn set_map_version(&self, version: u32) {
+        self.state.lock().unwrap().map_version = version;
+    }
+
+    /// Every head that arrived, in order.
+    pub(crate) fn heads(&self) -> Vec<Head> {
+        self.state.lock().unwrap().heads.clone()
+    }
+
+    /// Lets time pass, writes the request down, and refuses it if that is its turn.
+    fn refusal(&self, request: &Request<'_>) -> Option<Error> {
+        self.clock.advance(20_000);
+        let mut state = self.state.lock().unwrap();
+        state.heads.push(request.head);
+        let Ask::Target(..) = request.ask else { return None };
+        let version = state.map_version;
+        let stale = (request.head.map_version < version).then_some(Error::StaleMap { version });
+        state.faults.pop_front().or(stale)
+    }
+}
+
+fn refused(request: Request<'_>, error: Error) -> Outcome {
+    let buf = match request.ask {
+        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(fetch.buf),
+        _ => None,
+    };
+    Outcome { token: request.token, result: Err(error), buf }
+}
+
+impl Transport for Watched {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        if let Some(error) = self.refusal(&request) {
+            return refused(request, error);
+        }
+        let is_query = matches!(request.ask, Ask::Pool(PoolVerb::Query));
+        let mut outcome = self.inner.call(request);
+        let mut state = self.state.lock().unwrap();
+        if let (true, Ok(Answer::Pool(PoolReply::Pool(info)))) = (is_query, &mut outcome.result) {
+            info.map.version = state.map_version;
+        }
+        if state.lost_answers > 0 {
+            state.lost_answers -= 1;
+            outcome.result = Err(Error::TimedOut);
+        }
+        outcome
+    }
+
+    fn open_queue(&self) -> Result<QueueId> {
+        self.inner.open_queue()
+    }
+
+    fn close_queue(&self, queue: QueueId) {
+        self.inner.close_queue(queue);
+    }
+
+    fn submit(&self, queue: QueueId, request: Request<'static>) {
+        match self.refusal(&request) {
+            Some(error) => self.state.lock().unwrap().refused.push((queue, refused(request, error))),
+            None => self.inner.submit(queue, request),
+        }
+    }
+
+    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        let state = &mut *self.state.lock().unwrap();
+        let (ours, others) = state.refused.drain(..).partition(|(other, _)| *other == queue);
+        state.refused = others;
+        let ours: Vec<(QueueId, Outcome)> = ours;
+        let any = !ours.is_empty();
+        out.extend(ours.into_iter().map(|(_, outcome)| outcome));
+        self.inner.poll(queue, wait && !any, out);
+    }
+}
