@@ -29,11 +29,11 @@ impl Target {
             }
             ContVerb::Usage => Ok((Reply::ContUsage(self.conts.find(cont)?.state.usage), None)),
             ContVerb::RaiseFloor(epoch) => {
-                self.epochs.observe(epoch)?;
+                self.observe(epoch)?;
                 self.log_event(cont, ContEvent::Floor(epoch))
             }
             ContVerb::AddSnapshot(epoch) => {
-                self.epochs.observe(epoch)?;
+                self.observe(epoch)?;
                 let known = self.conts.find(cont)?;
                 if !known.keeps(epoch) {
                     return Err(Error::EpochGone { oldest: known.state.aggregated });
@@ -42,7 +42,7 @@ impl Target {
             }
             ContVerb::RemoveSnapshot(epoch) => self.log_event(cont, ContEvent::SnapshotRemoved(epoch)),
             ContVerb::Rollback { to, at } => {
-                self.epochs.observe(at)?;
+                self.observe(at)?;
                 let known = self.conts.find(cont)?;
                 if to >= at {
                     return Err(Invalid::Epoch.into());

@@ -44,11 +44,11 @@ impl Target {
                         Error::EpochGone { oldest }
                     });
                 }
-                self.epochs.observe(epoch)?;
+                self.observe(epoch)?;
                 epoch
             }
         };
-        Ok(known.view(epoch))
+        Ok(self.conts.find(cont)?.view(epoch))
     }
 
     /// Reads values under one dkey into the fetch's buffer.
@@ -68,10 +68,10 @@ impl Target {
         path.object(cont, secret, fetch.oid)?;
         path.dkey(&fetch.dkey)?;
         let cover = self.store.cover(&mut path, Depth::Dkey, &view)?;
-        self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), view.at)?;
         self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
         self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
         if fetch.cond.has(Cond::DKEY_FETCH) {
+            self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), None, view.at)?;
             self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
             if !self.store.dkey_exists(&mut path, &view, cover)? {
                 return Err(Error::NotFound);
@@ -86,6 +86,7 @@ impl Target {
                 return Err(Invalid::Payload.into());
             }
             path.akey(&iod.akey)?;
+            self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), Some(&iod.akey), view.at)?;
             self.reads.raise(Scope::Akey, path.akey_hash, view.at);
             let cover = self.store.akey_cover(&mut path, &view, cover)?;
             let part = Part { start, len };

@@ -66,7 +66,7 @@ impl Target {
 
     fn list_dkeys(&mut self, cont: ContNo, oid: Oid, list: &List) -> Result<(Listed, Anchor), Error> {
         let view = self.read_view(cont, list.at)?;
-        self.txs.refuse_undecided_read(cont, oid, None, view.at)?;
+        self.txs.refuse_undecided_read(cont, oid, None, None, view.at)?;
         let mut path = self.list_path(cont, oid)?;
         self.reads.raise(Scope::DkeyList, path.object_hash, view.at);
         self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
@@ -88,7 +88,7 @@ impl Target {
         list: &List,
     ) -> Result<(Listed, Anchor), Error> {
         let view = self.read_view(cont, list.at)?;
-        self.txs.refuse_undecided_read(cont, oid, Some(dkey), view.at)?;
+        self.txs.refuse_undecided_read(cont, oid, Some(dkey), None, view.at)?;
         let mut path = self.list_path(cont, oid)?;
         path.dkey(dkey)?;
         self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
@@ -174,7 +174,7 @@ impl Target {
         list: &List,
     ) -> Result<(Listed, Anchor), Error> {
         let view = self.read_view(cont, list.at)?;
-        self.txs.refuse_undecided_read(cont, oid, Some(dkey), view.at)?;
+        self.txs.refuse_undecided_read(cont, oid, Some(dkey), None, view.at)?;
         let mut path = self.list_path(cont, oid)?;
         path.dkey(dkey)?;
         path.akey(akey)?;

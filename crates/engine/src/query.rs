@@ -21,10 +21,14 @@ impl Target {
             return Err(Invalid::Flags.into());
         }
         let view = self.read_view(cont, query.at)?;
-        self.txs.refuse_undecided_read(cont, query.oid, None, view.at)?;
+        self.txs.refuse_undecided_read(cont, query.oid, None, None, view.at)?;
         let secret = self.conts.find(cont)?.state.spec.hash_key;
         let mut path = self.store.take_path();
         path.object(cont, secret, query.oid)?;
+        let hashed = |asked: QueryFlags, kind: KeyKind| query.flags.has(asked) && kind == KeyKind::Hashed;
+        if hashed(QueryFlags::DKEY, path.dkey_kind) || hashed(QueryFlags::AKEY, path.akey_kind) {
+            return Err(Invalid::Query.into());
+        }
         self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
         self.reads.raise(Scope::ObjectScan, path.object_hash, view.at);
         let mut search = Search { flags: query.flags, max, view, query };

@@ -62,6 +62,12 @@ pub(crate) struct Txs {
     pub(crate) prepared: BTreeMap<TxId, Prepared>,
     decided: BTreeSet<TxId>,
     decided_order: VecDeque<TxId>,
+    /// Aborted ones, so that a prepare that arrives late does not bring one back. After a restart the marks'
+    /// low water refuses them all.
+    aborted: BTreeSet<TxId>,
+    aborted_order: VecDeque<TxId>,
+    /// Transactions that began up to here may have been aborted and forgotten.
+    aborted_floor: Epoch,
 }
 
 impl Txs {
@@ -85,6 +91,25 @@ impl Txs {
         {
             self.decided.remove(&oldest);
         }
+    }
+
+    fn remember_abort(&mut self, tx: TxId) {
+        if self.aborted.insert(tx) {
+            self.aborted_order.push_back(tx);
+        }
+        if self.aborted_order.len() > DECIDED_MAX
+            && let Some(oldest) = self.aborted_order.pop_front()
+        {
+            self.aborted.remove(&oldest);
+            self.aborted_floor = self.aborted_floor.max(oldest.begin);
+        }
+    }
+
+    fn refuse_aborted(&self, tx: TxId) -> Result<(), Error> {
+        if tx.begin <= self.aborted_floor || self.aborted.contains(&tx) {
+            return Err(Error::TxRestart { after: self.aborted_floor.max(tx.begin) });
+        }
+        Ok(())
     }
 
     pub(crate) fn is_known(&self, tx: TxId) -> bool {
@@ -122,13 +147,16 @@ impl Txs {
         cont: ContNo,
         oid: Oid,
         dkey: Option<&[u8]>,
+        akey: Option<&[u8]>,
         at: Epoch,
     ) -> Result<(), Error> {
         if self.prepared.is_empty() {
             return Ok(());
         }
         let touches = |v: &PreparedVersion| {
-            v.oid == oid && (v.depth == Depth::Object || dkey.is_none_or(|dkey| v.dkey[..] == *dkey))
+            let same_dkey = v.depth == Depth::Object || dkey.is_none_or(|dkey| v.dkey[..] == *dkey);
+            let same_akey = v.depth != Depth::Akey || akey.is_none_or(|akey| v.akey[..] == *akey);
+            v.oid == oid && same_dkey && same_akey
         };
         self.refuse(|p| p.head.cont == cont && p.head.epoch <= at && p.versions.iter().any(touches))
     }
@@ -149,8 +177,11 @@ impl Txs {
             return Ok(());
         }
         let whole_object = drafts.items.iter().any(|draft| draft.depth == Depth::Object);
+        let whole_dkey = !drafts.cond.is_none() || drafts.items.iter().any(|draft| draft.depth == Depth::Dkey);
+        let same_akey = |v: &PreparedVersion| drafts.items.iter().any(|draft| draft.akey == v.akey);
         let touches = |v: &PreparedVersion| {
-            v.oid == oid && (whole_object || v.depth == Depth::Object || v.dkey == drafts.dkey)
+            let in_dkey = v.depth == Depth::Dkey || whole_dkey || same_akey(v);
+            v.oid == oid && (whole_object || v.depth == Depth::Object || (v.dkey == drafts.dkey && in_dkey))
         };
         self.refuse(|p| p.head.cont == cont && p.versions.iter().any(touches))
     }
@@ -274,6 +305,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
+        self.txs.refuse_aborted(request.tx)?;
         let known = self.conts.find(cont)?;
         if parts.is_empty()
             || parts.len() > limits::TX_MUTATIONS_MAX
@@ -290,7 +322,7 @@ impl Target {
         }
         let view = known.view(request.epoch);
         let spec = known.state.spec;
-        self.epochs.observe(request.epoch)?;
+        self.observe(request.epoch)?;
         let mut path = self.store.take_path();
         for (number, (oid, drafts)) in parts.iter().enumerate() {
             path.object(cont, spec.hash_key, *oid)?;
@@ -466,6 +498,8 @@ impl Target {
         if self.txs.is_decided(tx) {
             return Err(Error::Exists);
         }
+        self.txs.remember_abort(tx);
+        self.observe(tx.begin)?;
         if !self.txs.prepared.contains_key(&tx) {
             return Ok(None);
         }

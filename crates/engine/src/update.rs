@@ -316,12 +316,25 @@ impl Target {
     /// The next epoch; logs a new ceiling first when the old one is reached.
     #[inline]
     pub(crate) fn next_epoch(&mut self) -> Result<Epoch, Error> {
+        self.ensure_ceiling()?;
+        Ok(self.epochs.next())
+    }
+
+    /// Takes note of an epoch seen elsewhere; it counts as given out, also after a restart.
+    pub(crate) fn observe(&mut self, epoch: Epoch) -> Result<(), Error> {
+        self.epochs.observe(epoch)?;
+        self.ensure_ceiling()
+    }
+
+    /// Logs a new ceiling when the present one is reached.
+    #[inline]
+    fn ensure_ceiling(&mut self) -> Result<(), Error> {
         if let Some(ceiling) = self.epochs.due_ceiling() {
             self.make_room(8, true)?;
             self.store.log.append(LogKind::Ceiling, |out| out.extend_from_slice(&ceiling.0.to_le_bytes()));
             self.epochs.set_ceiling(ceiling);
         }
-        Ok(self.epochs.next())
+        Ok(())
     }
 
     fn client_number(&mut self, head: &Head) -> Result<u32, Error> {

@@ -38,7 +38,7 @@ fn every_case_passes_on_the_engine() {
     for media in [Media::Mapped, Media::Block] {
         conformance::run_all(|name| {
             println!("{name} on {media:?}");
-            let config = TargetConfig { bulk_segment_bytes: 16 << 20, capacity_bytes: 256 << 20, ..small_config() };
+            let config = TargetConfig { log_segment_bytes: 1 << 20, bulk_segment_bytes: 16 << 20, capacity_bytes: 256 << 20, ..small_config() };
             EngineSubject(Rig::bare(media, config))
         });
     }
