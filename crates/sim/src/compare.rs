@@ -8,8 +8,8 @@ use crate::ops::{Listing, SLOTS, Source, Spec, Step, When, places};
 use crate::{Model, Subject};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
-    ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, List, ListWhat, Listed, ListedExtent, Mutation, Prepare,
-    Query, ReadAt, Reply, Verb, Want,
+    ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation,
+    Prepare, Query, ReadAt, Reply, Verb, Want,
 };
 use dolmen_codec::{Completion, Op};
 use dolmen_env::{Clock, Rng, SimClock};
@@ -453,7 +453,7 @@ impl<'s> Pair<'s> {
         let at = self.at(when);
         let verb = || Verb::Query(Query { oid, flags, dkey: dkey.clone(), akey: akey.clone(), at });
         let answer = |completion: Completion| match completion.result {
-            Ok(Reply::Found(found)) => Ok(Ok(found)),
+            Ok(Reply::Found(found)) => Ok(Ok(found.map(|found| asked_levels(found, flags)))),
             Ok(other) => Err(format!("a query answered by {other:?}")),
             Err(error) => Ok(Err(error)),
         };
@@ -627,7 +627,7 @@ impl<'s> Pair<'s> {
         for round in 0..2 {
             let states = self.snapshots.iter().map(|&epoch| ReadAt::Epoch(epoch)).chain([ReadAt::Latest]);
             for at in states.collect::<Vec<_>>() {
-                self.sweep_at(at)?;
+                self.sweep_at(at).map_err(|answers| format!("sweep {round}: {answers}"))?;
             }
             self.check()?;
             if round == 0 {
@@ -679,6 +679,17 @@ fn list_what(listing: &Listing) -> ListWhat {
         Listing::Akeys(oid, dkey) => ListWhat::Akeys(oid, dkey),
         Listing::Extents(oid, dkey, akey) => ListWhat::Extents(oid, dkey, akey),
     }
+}
+
+/// The answer without keys that were given or do not matter.
+fn asked_levels(mut found: Found, flags: QueryFlags) -> Found {
+    if !flags.has(QueryFlags::DKEY) {
+        found.dkey.clear();
+    }
+    if !flags.has(QueryFlags::AKEY) {
+        found.akey.clear();
+    }
+    found
 }
 
 type Fetched = (Result<Vec<FetchedIod>, Error>, IoBuf);
