@@ -13,6 +13,7 @@ use dolmen_types::{
     Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, limits,
 };
 use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The akey of all records and of the metadata.
 //= daos:src/client/array/dc_array.c akey '0', metadata under dkey 0
@@ -22,6 +23,8 @@ const METADATA_MAGIC: u64 = 0xdaca_55a9_daca_55a9;
 /// Chunks removed in one transaction when a large array is cut outside of one: well below
 /// `limits::TX_MUTATIONS_MAX` also when all of them lie on one target.
 const CHUNKS_CUT_MAX: usize = 16_384;
+/// A larger scratch buffer is not kept between reads: a handle is cheap.
+const SCRATCH_BYTES_MAX: usize = 8 << 20;
 /// Chunks of a punch that are changed one by one without looking which of them exist.
 const PUNCH_CHUNKS_MAX: u64 = 64;
 
@@ -31,6 +34,26 @@ pub struct Array {
     object: Object,
     cell_bytes: u64,
     chunk_records: u64,
+    scratch: Arc<Scratch>,
+}
+
+/// The buffer through which reads of several chunks go: fresh memory would cost more than the copy.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// Guards the buffer between reads; a reader takes it out and puts it back.
+    buf: Mutex<Option<IoBuf>>,
+}
+
+impl Scratch {
+    fn take(&self) -> IoBuf {
+        self.buf.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    fn put_back(&self, buf: IoBuf) {
+        if buf.capacity() <= SCRATCH_BYTES_MAX {
+            *self.buf.lock().unwrap_or_else(PoisonError::into_inner) = Some(buf);
+        }
+    }
 }
 
 /// What a read found.
@@ -122,7 +145,7 @@ impl Array {
         if chunk_records == 0 {
             return Err(Invalid::Argument.into());
         }
-        Ok(Self { object, cell_bytes, chunk_records })
+        Ok(Self { object, cell_bytes, chunk_records, scratch: Arc::default() })
     }
 
     fn put_metadata(&self, at: At<'_>, cond: Cond) -> Result<Epoch> {
@@ -203,13 +226,25 @@ impl Array {
         if let [group] = &groups[..] {
             return self.read_group(at, group, buf);
         }
+        let mut part = self.scratch.take();
+        let filled = self.read_groups(at, &groups, &mut part, buf);
+        self.scratch.put_back(part);
+        filled
+    }
+
+    fn read_groups(
+        &self,
+        at: At<'_>,
+        groups: &[Group],
+        part: &mut IoBuf,
+        buf: &mut IoBuf,
+    ) -> Result<SmallVec<[Recx; 1]>> {
         let mut filled = SmallVec::new();
-        let mut part = IoBuf::default();
-        for group in &groups {
+        for group in groups {
             let bytes = self.bytes_of(group)?;
             part.set_len(bytes.len());
-            filled.extend(self.read_group(at, group, &mut part)?);
-            buf[bytes].copy_from_slice(&part);
+            filled.extend(self.read_group(at, group, part)?);
+            buf[bytes].copy_from_slice(part);
         }
         Ok(filled)
     }
