@@ -373,6 +373,13 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
         out.extend_from_slice(self.suffix(index));
     }
 
+    /// Whether the first entry is after `key`.
+    #[must_use]
+    pub fn begins_after(&self, key: &[u8]) -> bool {
+        let prefix = self.prefix();
+        key.strip_prefix(prefix).map_or(prefix > key, |suffix| self.suffix(0) > suffix)
+    }
+
     /// The index of the first entry at or after `key`; the count if there is none.
     #[must_use]
     pub fn lower_bound(&self, key: &[u8]) -> usize {

@@ -48,6 +48,7 @@ proptest! {
             prop_assert_eq!(block.epochs(), (7, 7));
             for probe in part.keys().chain(&probes) {
                 prop_assert_eq!(block.lower_bound(probe), part.range(..probe.clone()).count());
+                prop_assert_eq!(block.begins_after(probe), block.upper_bound(probe) == 0);
                 prop_assert_eq!(block.upper_bound(probe), part.range(..=probe.clone()).count());
             }
             all.extend(part);

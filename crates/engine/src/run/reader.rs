@@ -205,8 +205,7 @@ impl Run {
     }
 
     fn fence_place(&self, key: &[u8]) -> FencePlace {
-        let after = |block: &RunBlock<IoBuf>| block.upper_bound(key) > 0;
-        let block = self.fence.partition_point(after).saturating_sub(1);
+        let block = self.fence.partition_point(|block| !block.begins_after(key)).saturating_sub(1);
         FencePlace { block, index: self.fence[block].upper_bound(key).saturating_sub(1) }
     }
 
