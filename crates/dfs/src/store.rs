@@ -147,8 +147,10 @@ impl Mount {
         Ok(())
     }
 
+    /// Removes an entry that was read before: in a transaction, that it exists is known and remembered.
     pub(crate) fn punch_entry(&self, at: At<'_>, slot: &Slot) -> Result<()> {
-        self.object(slot.oid)?.punch_dkey(at, &slot.dkey, Cond::PUNCH)?;
+        let cond = if matches!(at, At::Tx(_)) { Cond::NONE } else { Cond::PUNCH };
+        self.object(slot.oid)?.punch_dkey(at, &slot.dkey, cond)?;
         Ok(())
     }
 

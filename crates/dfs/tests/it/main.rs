@@ -4,26 +4,25 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
-use dolmen_env::Rng;
+use dolmen_env::{Clock, Rng};
 use dolmen_types::{PoolMap, TargetInfo, TargetState, Uuid};
+use std::sync::Arc;
 
-fn identity(targets: u16) -> PoolIdentity {
-    let info = TargetInfo { rank: 0, state: TargetState::UpIn };
-    let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets: vec![info; usize::from(targets)] };
-    PoolIdentity { map, label: None }
-}
-
-/// A pool of targets made by `$store`.
-macro_rules! pool_of {
-    ($store:expr) => {
-        pub(crate) fn pool(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
-            let stores = crate::Targets::new((0..targets).map(|no| $store(no, clock)).collect()).unwrap();
-            crate::Service::create(&stores).unwrap();
-            let (hlc, rng) = (crate::Hlc::new(Arc::clone(clock)), crate::Rng::from_seed(1));
-            let service = crate::Service::open(&stores, hlc, crate::identity(targets), rng).unwrap();
-            Arc::new(dolmen_cluster::Pool::new(stores, service))
-        }
-    };
+/// A pool of these targets, new or as it was left.
+fn pool_on<T: dolmen_codec::TargetStore + 'static>(
+    stores: Vec<T>,
+    clock: &Arc<dyn Clock>,
+    new: bool,
+) -> Arc<dyn dolmen_client::Transport> {
+    let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }; stores.len()];
+    let map = PoolMap { version: 1, pool: Uuid::from_u128(5), targets };
+    let stores = Targets::new(stores).unwrap();
+    if new {
+        Service::create(&stores).unwrap();
+    }
+    let identity = PoolIdentity { map, label: None };
+    let service = Service::open(&stores, Hlc::new(Arc::clone(clock)), identity, Rng::from_seed(1)).unwrap();
+    Arc::new(dolmen_cluster::Pool::new(stores, service))
 }
 
 #[expect(clippy::duplicate_mod, reason = "the same cases run on both stores")]
@@ -37,7 +36,9 @@ mod on_model {
         dolmen_sim::Model::new(TargetNo(no), Arc::clone(clock))
     }
 
-    pool_of!(store);
+    fn pool(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
+        crate::pool_on((0..targets).map(|no| store(no, clock)).collect(), clock, true)
+    }
 
     mod access;
     mod attrs;
@@ -78,11 +79,14 @@ mod on_engine {
         dolmen_engine::Target::create(devices, Arc::clone(clock), u128::from(no), &config).unwrap()
     }
 
-    pool_of!(store);
+    fn pool(targets: u16, clock: &Arc<dyn Clock>) -> Arc<dyn dolmen_client::Transport> {
+        crate::pool_on((0..targets).map(|no| store(no, clock)).collect(), clock, true)
+    }
 
     mod access;
     mod attrs;
     mod common;
+    mod crash;
     mod files;
     mod layout;
     mod links;

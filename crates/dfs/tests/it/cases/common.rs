@@ -64,7 +64,7 @@ impl World {
 }
 
 /// A new container in a pool.
-fn container_in(pool: Arc<dyn Transport>, clock: &Arc<dyn Clock>) -> Container {
+pub(crate) fn container_in(pool: Arc<dyn Transport>, clock: &Arc<dyn Clock>) -> Container {
     let options = Options {
         cred: Credentials::default(),
         job: 0,
@@ -127,5 +127,18 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         // Ignored: a test that fails while removing leaves its directory for inspection.
         let _removed = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes everything below `path`, which ends in a slash.
+pub(crate) fn remove_all(fs: &Dfs, path: &str) {
+    for name in fs.open_dir(path).unwrap().names().unwrap() {
+        let child = format!("{path}{}", String::from_utf8(name).unwrap());
+        if fs.lstat(&child).unwrap().kind == dolmen_dfs::FileKind::Directory {
+            remove_all(fs, &format!("{child}/"));
+            fs.rmdir(&child).unwrap();
+        } else {
+            fs.unlink(&child).unwrap();
+        }
     }
 }

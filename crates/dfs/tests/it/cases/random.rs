@@ -1,6 +1,6 @@
 //! Random operations on the file system and on a tree in memory, side by side.
 
-use super::common::{World, read_all, small_chunks};
+use super::common::{World, read_all, remove_all, small_chunks};
 use super::model::{Body, Ino, Model, Rename, SetXattr};
 use dolmen_dfs::{Dfs, Error, File, Follow, OpenOptions, RenameMode, XattrCond};
 use proptest::prelude::*;
@@ -265,18 +265,6 @@ fn run(ops: &[Op], shared: bool) -> Result<(), TestCaseError> {
     remove_all(&pair.fs, "/");
     prop_assert_eq!(world.object_count(), objects);
     Ok(())
-}
-
-fn remove_all(fs: &Dfs, path: &str) {
-    for name in fs.open_dir(path).unwrap().names().unwrap() {
-        let child = format!("{path}{}", String::from_utf8(name).unwrap());
-        if fs.lstat(&child).unwrap().kind == dolmen_dfs::FileKind::Directory {
-            remove_all(fs, &format!("{child}/"));
-            fs.rmdir(&child).unwrap();
-        } else {
-            fs.unlink(&child).unwrap();
-        }
-    }
 }
 
 proptest! {

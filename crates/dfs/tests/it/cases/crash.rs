@@ -1,0 +1,252 @@
+//! Power cuts at every boundary of a scripted run: after each, the tree is as before or after the operation
+//! that was cut, never in between, and nothing is left behind once it is emptied.
+
+use super::common::{START_NS, container_in, read_all, remove_all};
+use super::model::{Body, Model, Rename};
+use dolmen_client::{ContName, Container, Options, Pool};
+use dolmen_dfs::{Dfs, Error, File, FileKind, FormatOptions, MountOptions, OpenOptions, RenameMode};
+use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive, SimPower};
+use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_types::{Credentials, Label, ObjectClass, TargetNo};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const TARGETS: u16 = 2;
+
+/// What is done one after the other; handles stay open to the end.
+enum Step {
+    Mkdir(&'static str),
+    Create(&'static str),
+    Write(usize, usize, &'static [u8]),
+    Append(usize, &'static [u8]),
+    SetLen(usize, usize),
+    Symlink(&'static str, &'static str),
+    Link(&'static str, &'static str),
+    Rename(&'static str, &'static str, Rename),
+    Unlink(&'static str),
+    Rmdir(&'static str),
+}
+
+const SCRIPT: [Step; 22] = [
+    Step::Mkdir("/a"),
+    Step::Mkdir("/b"),
+    Step::Create("/a/f"),
+    Step::Write(0, 0, b"some data that fits a chunk"),
+    Step::Append(0, b" and more"),
+    Step::Create("/a/g"),
+    Step::Write(1, 5000, b"far out"),
+    Step::SetLen(1, 4097),
+    Step::Symlink("a/f", "/l"),
+    Step::Link("/a/f", "/b/f"),
+    Step::Link("/b/f", "/third"),
+    Step::Rename("/a/g", "/b/g", Rename::Replace),
+    Step::Create("/b/h"),
+    Step::Rename("/b/h", "/b/g", Rename::Replace),
+    Step::Rename("/b/g", "/third", Rename::Exchange),
+    Step::Unlink("/a/f"),
+    Step::Unlink("/b/g"),
+    Step::Unlink("/third"),
+    Step::Rename("/b", "/a/b", Rename::Replace),
+    Step::Unlink("/a/b/f"),
+    Step::Rmdir("/a/b"),
+    Step::Rename("/l", "/a/l", Rename::NoReplace),
+];
+
+struct Run {
+    fs: Dfs,
+    files: Vec<File>,
+    model: Model,
+    inos: Vec<usize>,
+}
+
+impl Run {
+    fn on_fs(&mut self, step: &Step) -> Result<(), Error> {
+        let fs = &self.fs;
+        match *step {
+            Step::Mkdir(path) => fs.mkdir(path, 0o755),
+            Step::Create(path) => {
+                self.files.push(fs.open(path, &OpenOptions::CREATE_NEW)?);
+                Ok(())
+            }
+            Step::Write(file, at, data) => self.files[file].write_at(at as u64, data).map(|_| ()),
+            Step::Append(file, data) => self.files[file].append(data).map(|_| ()),
+            Step::SetLen(file, len) => self.files[file].set_len(len as u64),
+            Step::Symlink(target, path) => fs.symlink(target, path),
+            Step::Link(old, new) => fs.link(old, fs, new),
+            Step::Rename(old, new, how) => fs.rename(old, fs, new, mode(how)),
+            Step::Unlink(path) => fs.unlink(path),
+            Step::Rmdir(path) => fs.rmdir(path),
+        }
+    }
+
+    fn on_model(&mut self, step: &Step) {
+        let model = &mut self.model;
+        match *step {
+            Step::Mkdir(path) => model.mkdir(path, 0o755).unwrap(),
+            Step::Create(path) => self.inos.push(model.create(path, true, false, 0o644).unwrap()),
+            Step::Write(file, at, data) => model.write(self.inos[file], at, data),
+            Step::Append(file, data) => model.append(self.inos[file], data),
+            Step::SetLen(file, len) => model.truncate(self.inos[file], len),
+            Step::Symlink(target, path) => model.symlink(target, path).unwrap(),
+            Step::Link(old, new) => model.link(old, new).unwrap(),
+            Step::Rename(old, new, how) => model.rename(old, new, how).unwrap(),
+            Step::Unlink(path) => model.unlink(path).unwrap(),
+            Step::Rmdir(path) => model.rmdir(path).unwrap(),
+        }
+    }
+}
+
+fn mode(how: Rename) -> RenameMode {
+    match how {
+        Rename::Replace => RenameMode::Replace,
+        Rename::NoReplace => RenameMode::NoReplace,
+        Rename::Exchange => RenameMode::Exchange,
+    }
+}
+
+/// Kind, contents and number of names, by path.
+type Tree = BTreeMap<String, (FileKind, Vec<u8>, u64)>;
+
+fn tree_of_model(model: &Model) -> Tree {
+    let mut tree = Tree::new();
+    let mut pending = vec![(String::new(), 0)];
+    while let Some((path, ino)) = pending.pop() {
+        let inode = &model.inodes[ino];
+        let entry = match &inode.body {
+            Body::File(data) => (FileKind::File, data.clone(), inode.links),
+            Body::Symlink(target) => (FileKind::Symlink, target.clone(), 1),
+            Body::Dir(entries) => {
+                let child = |(name, ino): (&Vec<u8>, &usize)| {
+                    (format!("{path}/{}", String::from_utf8_lossy(name)), *ino)
+                };
+                pending.extend(entries.iter().map(child));
+                (FileKind::Directory, Vec::new(), 1)
+            }
+        };
+        tree.insert(path, entry);
+    }
+    tree
+}
+
+fn tree_of(fs: &Dfs) -> Tree {
+    let mut tree = Tree::new();
+    let mut pending = vec![String::new()];
+    while let Some(path) = pending.pop() {
+        let at = if path.is_empty() { "/" } else { &path };
+        let stat = fs.lstat(at).unwrap();
+        let data = match stat.kind {
+            FileKind::File => read_all(&fs.open(at, &OpenOptions::READ).unwrap()),
+            FileKind::Symlink => fs.readlink(at).unwrap(),
+            FileKind::Directory => {
+                let names = fs.open_dir(at).unwrap().names().unwrap();
+                pending.extend(names.iter().map(|name| format!("{path}/{}", String::from_utf8_lossy(name))));
+                Vec::new()
+            }
+        };
+        tree.insert(path, (stat.kind, data, stat.links));
+    }
+    tree
+}
+
+fn config(no: u16) -> dolmen_engine::TargetConfig {
+    dolmen_engine::TargetConfig {
+        target: TargetNo(no),
+        capacity_bytes: 64 << 20,
+        log_segment_bytes: 1 << 20,
+        bulk_segment_bytes: 1 << 20,
+        ..Default::default()
+    }
+}
+
+fn devices(drive: &SimDrive) -> dolmen_engine::Devices {
+    dolmen_engine::Devices { meta: Box::new(SimDisk::new(drive)), bulk: None }
+}
+
+fn mount(container: &Container, clock: &Arc<dyn Clock>) -> Dfs {
+    Dfs::mount(container, &MountOptions { clock: Arc::clone(clock), ..MountOptions::default() }).unwrap()
+}
+
+/// A mounted file system on drives of one supply.
+fn build(power: &SimPower, clock: &Arc<dyn Clock>) -> (Vec<SimDrive>, Dfs) {
+    let drives: Vec<_> = (0..TARGETS).map(|_| SimDrive::on_power(SimConfig::default(), power)).collect();
+    let stores = (0..TARGETS).zip(&drives).map(|(no, drive)| {
+        let id = u128::from(no);
+        dolmen_engine::Target::create(devices(drive), Arc::clone(clock), id, &config(no)).unwrap()
+    });
+    let pool = crate::pool_on(stores.collect(), clock, true);
+    let container = container_in(pool, clock);
+    let clock_of = Arc::clone(clock);
+    let options = FormatOptions {
+        chunk_bytes: 4096,
+        file_class: ObjectClass::SX,
+        clock: clock_of,
+        ..FormatOptions::default()
+    };
+    Dfs::format(&container, &options).unwrap();
+    let fs = mount(&container, clock);
+    (drives, fs)
+}
+
+/// The file system after a power cut.
+fn rebuild(drives: &[SimDrive], plan: CrashPlan, clock: &Arc<dyn Clock>) -> Dfs {
+    let stores = (0..TARGETS).zip(drives).map(|(no, drive)| {
+        let drive = drive.crash(plan);
+        dolmen_engine::Target::open(devices(&drive), Arc::clone(clock), &config(no)).unwrap().0
+    });
+    let transport = crate::pool_on(stores.collect(), clock, false);
+    let options = Options {
+        cred: Credentials::default(),
+        job: 0,
+        tenant: 0,
+        timeout_ns: 0,
+        clock: Arc::clone(clock),
+        rng: Rng::from_seed(3),
+    };
+    let pool = Pool::connect_with(transport, options).unwrap();
+    assert!(pool.check().unwrap().iter().all(|audit| audit.findings.is_empty()));
+    let container = pool.open_container(&ContName::Label(Label::new("files").unwrap())).unwrap();
+    mount(&container, clock)
+}
+
+/// Runs the script with a power cut at boundary `cut` of it; the drives, the trees before and after the
+/// operation that was cut, and that operation. `None` if the script ended before.
+fn run_until(cut: u64, clock: &Arc<dyn Clock>) -> Option<(Vec<SimDrive>, Tree, Tree, usize)> {
+    let power = SimPower::new();
+    let (drives, fs) = build(&power, clock);
+    power.fail_at(power.ops() + cut, Fault::Crash);
+    let mut run = Run { fs, files: Vec::new(), model: Model::new(), inos: Vec::new() };
+    for (number, step) in SCRIPT.iter().enumerate() {
+        let before = tree_of_model(&run.model);
+        let done = run.on_fs(step);
+        run.on_model(step);
+        if power.is_crashed() {
+            let after = tree_of_model(&run.model);
+            let before = if done.is_ok() { after.clone() } else { before };
+            return Some((drives, before, after, number));
+        }
+        done.unwrap();
+    }
+    None
+}
+
+#[test]
+fn a_power_cut_leaves_every_operation_done_or_not() {
+    let clock: Arc<dyn Clock> = Arc::new(SimClock::new(START_NS));
+    let mut cut = 0;
+    while let Some((drives, before, after, number)) = run_until(cut, &clock) {
+        for plan in [CrashPlan::None, CrashPlan::All, CrashPlan::Subset(cut), CrashPlan::Process] {
+            let fs = rebuild(&drives, plan, &clock);
+            let found = tree_of(&fs);
+            assert!(
+                found == before || found == after,
+                "boundary {cut}, {plan:?}, step {number}: {found:?}\nis neither {before:?}\nnor {after:?}"
+            );
+            // The names that are there can all be removed, and with them everything but what a cut unlink of
+            // a file that was not open may leave.
+            remove_all(&fs, "/");
+            assert_eq!(fs.names().unwrap(), Vec::<Vec<u8>>::new());
+        }
+        cut += 1;
+    }
+    assert!(cut > 40, "only {cut} boundaries");
+}
