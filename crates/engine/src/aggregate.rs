@@ -224,7 +224,9 @@ impl Target {
         let result = match verdict {
             Ok(true) => self.keep(merge, &key, &version),
             Ok(false) => {
-                let cont = split_typed(&key).ok_or_else(damaged)?.cont;
+                let parts = split_typed(&key).ok_or_else(damaged)?;
+                let cont = parts.cont;
+                self.forget_hot(&parts, &version);
                 merge.dropped.push(Dropped { cont, value_bytes: version.value_bytes, place: version.place });
                 merge.freed += 1;
                 Ok(())
@@ -233,6 +235,23 @@ impl Target {
         };
         merge.after = key;
         result
+    }
+
+    /// The short way must not lead to a version that is dropped: what hid it may be dropped with it.
+    fn forget_hot(&mut self, parts: &crate::tree::key::KeyParts<'_>, version: &Version<'_>) {
+        let (Some(dkey), Some(akey)) = (parts.dkey, parts.akey) else {
+            return;
+        };
+        if !matches!(version.kind, VersionKind::Single | VersionKind::Array1) {
+            return;
+        }
+        let mut path = self.store.take_path();
+        if path.object(parts.cont, dolmen_codec::order::HashKey::default(), parts.oid).is_ok() {
+            path.dkey_encoded(dkey);
+            path.akey_encoded(akey);
+            self.store.hot.written(path.hot_hash(version.kind, version.recx.index), None);
+        }
+        self.store.put_path(path);
     }
 
     fn keep(&mut self, merge: &mut Merge, key: &[u8], version: &Version<'_>) -> Result<(), Error> {
@@ -295,6 +314,9 @@ impl Target {
             merge.group.pass(prefix, version.kind, epoch);
             return Ok(true);
         }
+        if hides && version.kind.is_array() && merge.is_bottom && rule.is_plain {
+            return self.judge_group(merge, key, version, parts.stamp, &rule);
+        }
         if hides {
             let older_reader = rule.kept.first().is_none_or(|&oldest| oldest < epoch);
             merge.group.pass(prefix, version.kind, epoch);
@@ -305,6 +327,13 @@ impl Target {
             merge.group.pass(prefix, version.kind, epoch);
             let first = rule.kept.partition_point(|&kept| kept < epoch);
             return Ok(rule.kept.get(first).is_some_and(|&kept| until.is_none_or(|until| kept < until)));
+        }
+        if rule.is_plain && version.kind.is_array() {
+            let until = merge.group.punched_from(parts.stamp);
+            let first = rule.kept.partition_point(|&kept| kept < epoch);
+            if !rule.kept.get(first).is_some_and(|&kept| until.is_none_or(|until| kept < until)) {
+                return Ok(false);
+            }
         }
         self.judge_group(merge, key, version, parts.stamp, &rule)
     }
@@ -468,6 +497,11 @@ impl Group {
         }
     }
 
+    /// From which epoch on a punch hides a version.
+    fn punched_from(&self, stamp: Stamp) -> Option<Epoch> {
+        self.punches.iter().flatten().filter(|punch| **punch > stamp).map(|punch| punch.epoch).min()
+    }
+
     /// A single value's version was passed: older ones of the same key are hidden from its epoch on.
     fn pass(&mut self, prefix: &[u8], kind: VersionKind, epoch: Epoch) {
         if kind == VersionKind::Single {
@@ -487,6 +521,7 @@ impl Store {
         views: &[View],
     ) -> Result<Option<BTreeSet<(u8, u64, Stamp)>>, Error> {
         let mut needed = BTreeSet::new();
+        let (mut holes, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
         for view in views {
             let cover = self.cover(path, crate::path::Depth::Akey, view)?;
@@ -499,10 +534,24 @@ impl Store {
                 return Ok(None);
             }
             resolve(&mut extents, (0, u64::MAX), &mut pieces);
+            for extent in extents.iter().filter(|extent| extent.record_bytes == 0) {
+                holes.insert((extent.stamp, extent.recx.index, extent.recx.count));
+            }
             for piece in &pieces {
                 let extent = &extents[piece.extent];
+                seen.insert((extent.recx.index, extent.recx.count, extent.stamp));
                 let kind = VersionKind::of_extent(extent.recx.count);
                 needed.insert((kind as u8, extent.recx.index, extent.stamp));
+            }
+        }
+        // A hole stays as long as something older that it hides a part of stays.
+        for (stamp, index, count) in holes {
+            let end = index.saturating_add(count);
+            let hides = |&&(start, records, older): &&(u64, u64, Stamp)| {
+                older < stamp && start < end && start + records > index
+            };
+            if seen.iter().any(|version| hides(&version)) {
+                needed.insert((VersionKind::of_extent(count) as u8, index, stamp));
             }
         }
         Ok(Some(needed))

@@ -247,6 +247,7 @@ impl Target {
         }
         let old = self.read_view(cont, ReadAt::Epoch(from))?;
         let new = self.read_view(cont, ReadAt::Epoch(to))?;
+        self.txs.refuse_undecided_list(cont, to)?;
         let mut changes = Vec::new();
         let (mut oid, mut dkey) = match resume(&list.anchor)? {
             Resume::Eof => return Ok((Listed::Changes(changes), Anchor::eof())),

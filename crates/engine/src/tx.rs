@@ -177,7 +177,8 @@ impl Txs {
             return Ok(());
         }
         let whole_object = drafts.items.iter().any(|draft| draft.depth == Depth::Object);
-        let whole_dkey = !drafts.cond.is_none() || drafts.items.iter().any(|draft| draft.depth == Depth::Dkey);
+        let whole_dkey =
+            !drafts.cond.is_none() || drafts.items.iter().any(|draft| draft.depth == Depth::Dkey);
         let same_akey = |v: &PreparedVersion| drafts.items.iter().any(|draft| draft.akey == v.akey);
         let touches = |v: &PreparedVersion| {
             let in_dkey = v.depth == Depth::Dkey || whole_dkey || same_akey(v);

@@ -9,7 +9,7 @@ use dolmen_sim::{Subject, conformance};
 use dolmen_types::TargetNo;
 
 /// An engine on a simulated drive whose crashes lose everything that was not made durable.
-struct EngineSubject(Rig);
+pub(crate) struct EngineSubject(pub(crate) Rig);
 
 impl Subject for EngineSubject {
     fn store(&mut self) -> &mut dyn TargetStore {
@@ -38,7 +38,12 @@ fn every_case_passes_on_the_engine() {
     for media in [Media::Mapped, Media::Block] {
         conformance::run_all(|name| {
             println!("{name} on {media:?}");
-            let config = TargetConfig { log_segment_bytes: 1 << 20, bulk_segment_bytes: 16 << 20, capacity_bytes: 256 << 20, ..small_config() };
+            let config = TargetConfig {
+                log_segment_bytes: 1 << 20,
+                bulk_segment_bytes: 16 << 20,
+                capacity_bytes: 256 << 20,
+                ..small_config()
+            };
             EngineSubject(Rig::bare(media, config))
         });
     }

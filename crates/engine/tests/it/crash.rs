@@ -62,7 +62,9 @@ fn run_step(rig: &mut Rig, step: &Step) -> Result<(), Error> {
         Step::Put(dkey, value) => {
             rig.update(oid(1), &[*dkey], Cond::NONE, b"a", NewValue::Single(Payload::Ref(value))).map(|_| ())
         }
-        Step::Remove(dkey) => rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&[*dkey])), Cond::NONE).map(|_| ()),
+        Step::Remove(dkey) => {
+            rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&[*dkey])), Cond::NONE).map(|_| ())
+        }
         Step::Extent(dkey, bytes) => {
             let extents = smallvec![Recx::new(5, bytes.len() as u64)];
             let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(bytes) };

@@ -4,3 +4,4 @@ mod basics;
 mod conformance;
 mod crash;
 mod rig;
+mod side;
