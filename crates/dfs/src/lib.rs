@@ -44,6 +44,8 @@
 //! | A listing returns what stays exactly once, whatever comes and goes | `listing::entries_that_stay_are_listed_once_while_others_come_and_go` |
 //! | Extended attributes are set under conditions, up to 64 KiB | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout` |
 //! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
+//! | What nothing names is found and freed by a check | `checks::what_nothing_names_is_found_and_freed` |
+//! | A power cut leaves every operation on names done or not | `crash::a_power_cut_leaves_every_operation_done_or_not` |
 //! | A snapshot is mounted read-only and never changes | `snapshots::a_snapshot_shows_the_tree_as_it_was` |
 //! | All of this together agrees with a tree in memory, operation by operation | `random::the_file_system_agrees_with_a_tree_in_memory` |
 //!
@@ -73,7 +75,7 @@
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
 //! object's id, with the record in `DFS_INODE`. The entry goes and the orphan comes in one transaction.
 //! A crash between the two punches of the unlink of a file that is *not* open leaves an object without a name:
-//! space, never a wrong file.
+//! space, never a wrong file, and [`Dfs::check`] finds and frees it.
 //!
 //! # Not kept
 //! Access times; devices, sockets and pipes; link counts of directories (1); `st_blocks` counts holes as data.
@@ -82,6 +84,7 @@
 mod access;
 mod attr;
 mod cache;
+mod check;
 mod chunks;
 mod dir;
 mod error;
@@ -98,6 +101,7 @@ pub mod tree;
 
 pub use access::{Cred, Rights};
 pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
+pub use check::{BadEntry, BadLinks, CheckReport};
 pub use dir::{Dir, OpenOptions};
 pub use error::{Error, Result, What, errno};
 pub use file::File;

@@ -42,6 +42,7 @@ mod on_model {
 
     mod access;
     mod attrs;
+    mod checks;
     mod common;
     mod files;
     mod layout;
@@ -85,6 +86,7 @@ mod on_engine {
 
     mod access;
     mod attrs;
+    mod checks;
     mod common;
     mod crash;
     mod files;

@@ -241,10 +241,14 @@ fn a_power_cut_leaves_every_operation_done_or_not() {
                 found == before || found == after,
                 "boundary {cut}, {plan:?}, step {number}: {found:?}\nis neither {before:?}\nnor {after:?}"
             );
-            // The names that are there can all be removed, and with them everything but what a cut unlink of
-            // a file that was not open may leave.
+            let report = fs.check(true).unwrap();
+            assert!(
+                report.bad_entries.is_empty() && report.bad_links.is_empty(),
+                "boundary {cut}: {report:?}"
+            );
+            assert!(report.leaked.len() <= 1, "boundary {cut}: {report:?}");
             remove_all(&fs, "/");
-            assert_eq!(fs.names().unwrap(), Vec::<Vec<u8>>::new());
+            assert_eq!(fs.check(false).unwrap(), dolmen_dfs::CheckReport { dirs: 1, ..Default::default() });
         }
         cut += 1;
     }
