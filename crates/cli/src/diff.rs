@@ -113,7 +113,7 @@ fn compare(
     after: &Entries,
     written: &BTreeSet<Oid>,
 ) -> Vec<(Vec<u8>, Differs, Option<Vec<u8>>)> {
-    // Of files with several names, and of directories, whose object is the same: the first old path that is gone.
+    // By object: the first of its old paths that is gone.
     let mut gone: BTreeMap<Oid, &Vec<u8>> = BTreeMap::new();
     for (path, stat) in before.iter().rev() {
         if !after.contains_key(path) && stat.kind != FileKind::Symlink {
@@ -121,24 +121,37 @@ fn compare(
         }
     }
     let mut found = Vec::new();
-    let mut renamed = BTreeSet::new();
+    let mut renamed = BTreeMap::new();
     for (path, stat) in after {
         match before.get(path) {
             Some(old) if is_same(old, stat, written) => {}
             Some(_) => found.push((path.clone(), Differs::Modified, None)),
             None => match gone.remove(&stat.oid) {
                 Some(old) if stat.kind != FileKind::Symlink => {
-                    renamed.insert(old);
-                    found.push((path.clone(), Differs::Renamed, Some(old.clone())));
+                    renamed.insert(path, old);
+                    if !went_along(&renamed, path, old) {
+                        found.push((path.clone(), Differs::Renamed, Some(old.clone())));
+                    }
+                    if !is_same(&before[old], stat, written) {
+                        found.push((path.clone(), Differs::Modified, None));
+                    }
                 }
                 _ => found.push((path.clone(), Differs::Added, None)),
             },
         }
     }
-    let removed = before.keys().filter(|path| !after.contains_key(*path) && !renamed.contains(path));
+    let kept: BTreeSet<&Vec<u8>> = renamed.into_values().collect();
+    let removed = before.keys().filter(|path| !after.contains_key(*path) && !kept.contains(path));
     found.extend(removed.map(|path| (path.clone(), Differs::Removed, None)));
     found.sort();
     found
+}
+
+/// Whether an entry has a new path only because the directory that holds it was renamed.
+fn went_along(renamed: &BTreeMap<&Vec<u8>, &Vec<u8>>, new: &[u8], old: &[u8]) -> bool {
+    let split = |path: &[u8]| path.iter().rposition(|&byte| byte == b'/').map(|at| (path[..at].to_vec(), at));
+    let (Some((new_parent, new_at)), Some((old_parent, old_at))) = (split(new), split(old)) else { return false };
+    new[new_at..] == old[old_at..] && renamed.get(&new_parent) == Some(&&old_parent)
 }
 
 /// Whether an entry is as it was; a directory's time follows its entries, which are reported themselves.
@@ -176,4 +189,58 @@ pub(crate) fn objects(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answe
     }
     let json = json!({ "from": from.to_string(), "to": to.to_string(), "changes": rows });
     Ok(Answer::new(if changes.is_empty() { "no changes".to_owned() } else { table.text() }, json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_dfs::Time;
+    use dolmen_types::ObjectClass;
+
+    fn stat(kind: FileKind, object: u64) -> Stat {
+        let time = Time::from_unix_ns(0);
+        Stat {
+            oid: Oid { hi: 0, lo: object },
+            ino: object,
+            kind,
+            permissions: 0o644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size_bytes: 1,
+            blocks: 1,
+            mtime: time,
+            ctime: time,
+            chunk_bytes: 0,
+            class: ObjectClass::S1,
+        }
+    }
+
+    fn entries_of(list: &[(&str, FileKind, u64)]) -> Entries {
+        list.iter().map(|(path, kind, object)| (path.as_bytes().to_vec(), stat(*kind, *object))).collect()
+    }
+
+    #[test]
+    fn a_renamed_directory_takes_its_entries_along() {
+        use FileKind::{Directory, File};
+        let before = entries_of(&[
+            ("/a", Directory, 1),
+            ("/a/kept", File, 2),
+            ("/a/written", File, 3),
+            ("/gone", File, 4),
+            ("/same", File, 5),
+        ]);
+        let after = entries_of(&[
+            ("/b", Directory, 1),
+            ("/b/kept", File, 2),
+            ("/b/written", File, 3),
+            ("/new", File, 6),
+            ("/same", File, 5),
+        ]);
+        let found: Vec<String> = compare(&before, &after, &BTreeSet::from([Oid { hi: 0, lo: 3 }]))
+            .into_iter()
+            .map(|(path, differs, _)| format!("{} {}", differs.letter(), String::from_utf8(path).unwrap()))
+            .collect();
+        assert_eq!(found, ["R /b", "M /b/written", "D /gone", "A /new"]);
+    }
 }

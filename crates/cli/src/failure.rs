@@ -84,7 +84,7 @@ impl Failure {
         json!({
             "response": null,
             "error": self.to_string(),
-            "status": self.der.unwrap_or(-1),
+            "status": self.der.unwrap_or_else(|| der_of_exit(self.exit)),
             "detail": {
                 "exit": self.exit.number(),
                 "doing": self.doing,
@@ -113,6 +113,22 @@ impl fmt::Display for Failure {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         }
+    }
+}
+
+/// The number that `status` has where no store error gave one.
+//= daos:src/include/daos_errno.h DER_*
+fn der_of_exit(exit: Exit) -> i32 {
+    -match exit {
+        Exit::Done | Exit::Found | Exit::Other => 1025,
+        Exit::Usage => 1003,
+        Exit::Missing => 1005,
+        Exit::Taken => 1004,
+        Exit::InUse => 1012,
+        Exit::Full => 1007,
+        Exit::Damaged => 2021,
+        Exit::Refused => 1001,
+        Exit::Device => 2001,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, human, pairs};
 use crate::place;
 use clap::Args as ClapArgs;
+use dolmen_local::PoolEntry;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -63,10 +64,11 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     }
     let mut report = Report::default();
     let pool = pool_record(&dir, &mut report);
+    let bulk_dir = pool.as_ref().and_then(|pool| pool.bulk_dir.clone()).unwrap_or_else(|| dir.clone());
     let mut rows = Vec::new();
     for (number, target) in &targets {
         report.line(format!("\ntarget {number}  {}", target.display()));
-        rows.push(target::show(*number, target, &bulk_of(&dir, *number), args.frames, &mut report).doing(doing)?);
+        rows.push(target::show(*number, target, &bulk_dir.join(format!("t{number}")), args.frames, &mut report).doing(doing)?);
     }
     let Report { mut text, findings } = report;
     let verdict = if findings.is_empty() { "nothing is damaged".to_owned() } else { format!("{} damaged", findings.len()) };
@@ -74,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let found = !findings.is_empty();
     let json = json!({
         "directory": dir.display().to_string(),
-        "pool": pool,
+        "pool": pool.as_ref().map(describe),
         "targets": rows,
         "findings": findings,
     });
@@ -91,7 +93,7 @@ fn target_directories(dir: &Path) -> Outcome<Vec<(u16, PathBuf)>> {
 }
 
 /// The record of the pool as its system lists it, and who owns it now.
-fn pool_record(dir: &Path, report: &mut Report) -> Value {
+fn pool_record(dir: &Path, report: &mut Report) -> Option<PoolEntry> {
     let absolute = std::path::absolute(dir).unwrap_or_else(|_unreadable| dir.to_owned());
     let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let listed = absolute.parent().and_then(|system| dolmen_local::list(system).ok()).unwrap_or_default();
@@ -99,28 +101,28 @@ fn pool_record(dir: &Path, report: &mut Report) -> Value {
     let owner = if owner.is_empty() { "-".to_owned() } else { format!("process {owner}, or it was killed") };
     let Some(entry) = listed.into_iter().find(|entry| entry.name == name) else {
         report.finding(format!("{}: the pool's record is missing or damaged", dir.display()));
-        return Value::Null;
+        return None;
     };
-    let label = entry.label.as_ref().map(ToString::to_string);
     report.text.push_str(&pairs(&[
         ("directory", dir.display().to_string()),
         ("uuid", entry.uuid.to_string()),
-        ("label", label.clone().unwrap_or_else(|| "-".to_owned())),
+        ("label", entry.label.as_ref().map_or("-".to_owned(), ToString::to_string)),
         ("targets", entry.targets.to_string()),
         ("volatile", entry.volatile.to_string()),
+        ("bulk data", entry.bulk_dir.as_ref().map_or("beside the metadata".to_owned(), |dir| dir.display().to_string())),
         ("owner", owner),
     ]));
-    json!({
-        "uuid": entry.uuid.to_string(),
-        "label": label,
-        "targets": entry.targets,
-        "volatile": entry.volatile,
-    })
+    Some(entry)
 }
 
-/// Where the bulk segments of a target are: beside its metadata, or in the pool's directory for bulk data.
-fn bulk_of(dir: &Path, number: u16) -> PathBuf {
-    dir.join(format!("t{number}"))
+fn describe(entry: &PoolEntry) -> Value {
+    json!({
+        "uuid": entry.uuid.to_string(),
+        "label": entry.label.as_ref().map(ToString::to_string),
+        "targets": entry.targets,
+        "volatile": entry.volatile,
+        "bulk_dir": entry.bulk_dir.as_ref().map(|dir| dir.display().to_string()),
+    })
 }
 
 /// Names, numbers and lengths of the files of one kind (`log.0000002a`), by number.

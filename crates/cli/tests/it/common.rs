@@ -1,0 +1,148 @@
+//! The program, a directory for it to work in, and trees of files to feed it.
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// An empty directory, named after the test that uses it.
+pub(crate) struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&dir));
+        fs::create_dir_all(&dir).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A command line of the program, in this directory.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
+        command.current_dir(&self.dir).args(args).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran { args: args.join(" "), output: self.command(args).output().unwrap() }
+    }
+
+    /// Runs what must succeed; its text.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code(), 0, "{ran:?}");
+        ran.stdout()
+    }
+
+    /// Runs what must succeed, with `--json`; what stands under `response`.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let ran = self.run(&[args, &["--json"]].concat());
+        assert_eq!(ran.code(), 0, "{ran:?}");
+        let mut answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        assert_eq!((&answer["error"], &answer["status"]), (&Value::Null, &Value::from(0)));
+        answer["response"].take()
+    }
+
+    /// Runs what must fail with `code`, as text and as JSON; the one line.
+    pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code(), code, "{ran:?}");
+        assert_eq!(ran.stdout(), "", "{ran:?}");
+        let line = ran.stderr();
+        assert_eq!(line.lines().count(), 1, "{ran:?}");
+        let ran = self.run(&[args, &["--json"]].concat());
+        let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        assert_eq!(answer["detail"]["exit"], code, "{ran:?}");
+        assert!(answer["status"].as_i64().unwrap() < 0, "{ran:?}");
+        line
+    }
+
+    /// A pool `p` with two small targets and a container `c` of files.
+    pub(crate) fn pool_with_files(&self) {
+        self.pool(&["p", "--targets", "2"]);
+        self.ok(&["cont", "create", "p", "c"]);
+    }
+
+    /// A pool of small segments; where the directory is in memory, one that says so.
+    pub(crate) fn pool(&self, args: &[&str]) {
+        let small = ["--log-segment", "1M", "--bulk-segment", "1M"];
+        let args = [&["pool", "create"], args, &small].concat();
+        let ran = self.run(&args);
+        if ran.code() == 8 {
+            self.ok(&[&args[..], &["--volatile"]].concat());
+        } else {
+            assert_eq!(ran.code(), 0, "{ran:?}");
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// What a command left behind.
+pub(crate) struct Ran {
+    args: String,
+    pub(crate) output: Output,
+}
+
+impl Ran {
+    pub(crate) fn code(&self) -> i32 {
+        self.output.status.code().unwrap_or(-1)
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
+impl core::fmt::Debug for Ran {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "dolmen {}: {}\n{}{}", self.args, self.output.status, self.stdout(), self.stderr())
+    }
+}
+
+/// Bytes that differ from place to place and from file to file.
+pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// A tree with everything that is kept: sizes from nothing to some MiB, a sparse file, links, modes.
+pub(crate) fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("sub/deep")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    for n in 0..30 {
+        fs::write(root.join(format!("sub/f{n}")), bytes(n * 700, n as u64)).unwrap();
+    }
+    fs::write(root.join("large"), bytes(3_000_001, 99)).unwrap();
+    fs::write(root.join("sub/deep/name with space\nand line"), b"odd").unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.write_all_at(b"in the middle", 3 << 20).unwrap();
+    sparse.set_len(5 << 20).unwrap();
+    fs::hard_link(root.join("sub/f7"), root.join("same-as-f7")).unwrap();
+    std::os::unix::fs::symlink("sub/f1", root.join("link")).unwrap();
+    fs::set_permissions(root.join("sub/f3"), fs::Permissions::from_mode(0o400)).unwrap();
+    fs::set_permissions(root.join("empty"), fs::Permissions::from_mode(0o711)).unwrap();
+}

@@ -1,0 +1,100 @@
+//! `dolmen fs`.
+
+use crate::common::{Place, bytes, make_tree};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn a_tree_goes_in_and_comes_out_equal_to_the_last_byte() {
+    let place = Place::new("trees");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    let put = place.json(&["fs", "put", "p", "c", "src", "/some/where/tree"]);
+    assert_eq!((&put["files"], &put["symlinks"], &put["links"]), (&33.into(), &1.into(), &1.into()));
+    let equal = place.json(&["fs", "verify", "p", "c", "src", "/some/where/tree"]);
+    assert_eq!((&equal["differences"], &equal["files"]), (&0.into(), &34.into()));
+    place.ok(&["fs", "get", "p", "c", "/some/where/tree", "out"]);
+    place.ok(&["fs", "verify", "p", "c", "out", "/some/where/tree"]);
+    let sparse = fs::metadata(place.path("out/sparse")).unwrap();
+    assert_eq!(sparse.len(), 5 << 20);
+    assert!(sparse.blocks() * 512 < 1 << 20, "holes stay holes");
+    let again = place.json(&["fs", "put", "p", "c", "src", "/some/where/tree"]);
+    assert_eq!((&again["files"], &again["resumed"]), (&0.into(), &33.into()));
+    let anew = place.json(&["fs", "put", "p", "c", "src", "/some/where/tree", "--no-resume", "-j", "1"]);
+    assert_eq!(anew["files"], 33);
+}
+
+#[test]
+fn verify_names_what_differs() {
+    let place = Place::new("differs");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let mut changed = bytes(2100, 3);
+    changed[2000] ^= 1;
+    drop(fs::remove_file(place.path("src/sub/f3")));
+    fs::write(place.path("src/sub/f3"), changed).unwrap();
+    fs::remove_file(place.path("src/sub/f4")).unwrap();
+    fs::write(place.path("src/extra"), b"x").unwrap();
+    let ran = place.run(&["fs", "verify", "p", "c", "src", "/t"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    for word in ["/t/sub/f3: content differs from byte 2000", "/t/sub/f4: only in", "/t/extra: missing"] {
+        assert!(ran.stdout().contains(word), "{ran:?}");
+    }
+}
+
+#[test]
+fn files_are_listed_printed_renamed_removed_and_counted() {
+    let place = Place::new("verbs");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c"]), "t\n");
+    let long = place.ok(&["fs", "ls", "p", "c", "/t", "-l"]);
+    assert!(long.contains("drwx--x--x"), "{long}");
+    assert!(long.contains("link -> sub/f1"), "{long}");
+    assert_eq!(place.json(&["fs", "ls", "p", "c", "/t", "-R"]).as_array().unwrap().len(), 38);
+
+    let ran = place.run(&["fs", "cat", "p", "c", "/t/large", "/t/sub/f1"]);
+    assert_eq!(ran.output.stdout, [bytes(3_000_001, 99), bytes(700, 1)].concat());
+    let odd = place.json(&["fs", "cat", "p", "c", "/t/sub/deep/name with space\nand line"]);
+    assert_eq!(odd[0]["text"], "odd");
+
+    let used = place.json(&["fs", "du", "p", "c", "/t", "--exact"]);
+    assert_eq!((&used["files"], &used["dirs"]), (&33.into(), &4.into()));
+    assert!(used["data_bytes"].as_u64() < used["size_bytes"].as_u64());
+    assert!(place.ok(&["fs", "du", "p", "c"]).contains("files"));
+    assert!(place.json(&["fs", "df", "p", "c"])["used_bytes"].as_u64() > Some(3_000_000));
+    assert!(place.ok(&["fs", "df", "p", "c"]).contains("free"));
+
+    place.ok(&["fs", "mv", "p", "c", "/t/large", "/t/empty"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t/empty"]), "large\n");
+    assert!(place.fails(4, &["fs", "mv", "p", "c", "/t/sub/f1", "/t/sub/f2", "-n"]).contains("/t/sub/f1"));
+    place.ok(&["fs", "mv", "p", "c", "/t/sub", "/moved"]);
+
+    place.ok(&["fs", "rm", "p", "c", "/moved/f1", "/moved/f2"]);
+    assert!(place.fails(2, &["fs", "rm", "p", "c", "/moved"]).contains("-r"));
+    place.ok(&["fs", "rm", "p", "c", "/moved", "/t", "-r"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c"]), "");
+    place.ok(&["check", "p", "--scrub"]);
+}
+
+#[test]
+fn a_full_pool_says_so_and_can_be_emptied() {
+    let place = Place::new("full");
+    place.pool(&["p", "--targets", "1", "--capacity", "24M"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    fs::create_dir(place.path("src")).unwrap();
+    for n in 0..40 {
+        fs::write(place.path(&format!("src/f{n}")), bytes(1 << 20, n)).unwrap();
+    }
+    let line = place.fails(6, &["fs", "put", "p", "c", "src", "/t", "--log", "journal"]);
+    assert!(line.contains("full"), "{line}");
+    let kept = place.json(&["fs", "verify", "p", "c", "--log", "journal"]);
+    assert!(kept["files"].as_u64() > Some(4), "{kept}");
+    assert_eq!(place.json(&["check", "p", "--scrub"])["clean"], true);
+    place.ok(&["fs", "rm", "p", "c", "-r", "/t"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c"]), "");
+    place.ok(&["cont", "destroy", "p", "c"]);
+    place.ok(&["cont", "create", "p", "anew"]);
+}

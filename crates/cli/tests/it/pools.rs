@@ -1,0 +1,48 @@
+//! `dolmen pool`.
+
+use crate::common::Place;
+
+#[test]
+fn a_pool_is_made_found_and_destroyed() {
+    let place = Place::new("pools");
+    place.pool(&["one", "--targets", "3", "--label", "tank"]);
+    place.pool(&["two", "--targets", "1"]);
+    let listed = place.json(&["pool", "list"]);
+    let names: Vec<&str> = listed.as_array().unwrap().iter().map(|pool| pool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!((&listed[0]["label"], &listed[0]["targets"]), (&"tank".into(), &3.into()));
+    assert!(place.ok(&["pool", "list", "."]).contains("tank"));
+
+    let uuid = listed[0]["uuid"].as_str().unwrap().to_owned();
+    for name in ["one", "file:one", "tank", &uuid] {
+        let pool = place.json(&["pool", "query", name]);
+        assert_eq!(pool["uuid"], uuid.as_str(), "{name}");
+        assert_eq!(pool["targets"].as_array().unwrap().len(), 3);
+    }
+    assert!(place.ok(&["pool", "query", "one"]).contains("free"));
+
+    assert!(place.fails(4, &["pool", "create", "one"]).contains("one"));
+    assert!(place.fails(2, &["pool", "create", "three", "--label", "two words"]).contains("two words"));
+    assert!(!place.path("three").exists());
+
+    place.ok(&["cont", "create", "one", "c"]);
+    assert!(place.fails(4, &["pool", "destroy", "one"]).contains("--recursive"));
+    place.ok(&["pool", "destroy", "one", "--recursive"]);
+    place.ok(&["pool", "destroy", "two"]);
+    assert!(!place.path("one").exists());
+    assert!(place.ok(&["pool", "list"]).contains("no pools"));
+}
+
+#[test]
+fn bulk_data_may_be_on_another_device() {
+    let place = Place::new("bulkdir");
+    place.pool(&["p", "--targets", "2", "--bulk-dir", "disk2"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    std::fs::write(place.path("big"), crate::common::bytes(200_000, 5)).unwrap();
+    place.ok(&["fs", "put", "p", "c", "big", "/big"]);
+    place.ok(&["fs", "verify", "p", "c", "big", "/big"]);
+    assert!(place.path("disk2").join("t0").exists());
+    place.ok(&["inspect", "p"]);
+    place.ok(&["pool", "destroy", "p", "-r"]);
+    assert!(!place.path("disk2").exists());
+}

@@ -1,0 +1,18 @@
+//! Completions and man pages.
+
+use crate::common::Place;
+
+#[test]
+fn completions_and_man_pages_are_generated() {
+    let place = Place::new("shell");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.ok(&["completions", shell]).contains("dolmen"), "{shell}");
+    }
+    assert_eq!(place.json(&["completions", "bash"])["shell"], "bash");
+    let pages = place.json(&["man", "man1"]);
+    let pages: Vec<&str> = pages["pages"].as_array().unwrap().iter().map(|page| page.as_str().unwrap()).collect();
+    for page in ["dolmen.1", "dolmen-fs-put.1", "dolmen-cont-snapshot-diff.1"] {
+        assert!(pages.contains(&page), "{page}: {pages:?}");
+        assert!(std::fs::read_to_string(place.path("man1").join(page)).unwrap().contains(".TH"), "{page}");
+    }
+}

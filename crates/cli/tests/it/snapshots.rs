@@ -1,0 +1,49 @@
+//! `dolmen cont snapshot`, and reading at one.
+
+use crate::common::{Place, make_tree};
+use std::fs;
+
+#[test]
+fn a_snapshot_is_read_compared_rolled_back_to_and_destroyed() {
+    let place = Place::new("snaps");
+    place.pool_with_files();
+    let src = place.path("src");
+    make_tree(&src);
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let made = place.json(&["cont", "snapshot", "create", "p", "c", "before"]);
+    let epoch = made["epoch"].as_str().unwrap();
+    assert!(place.fails(4, &["cont", "snapshot", "create", "p", "c", "before"]).contains("snapshot"));
+
+    fs::write(place.path("changed"), b"changed").unwrap();
+    place.ok(&["fs", "put", "p", "c", "changed", "/t/sub/f5"]);
+    place.ok(&["fs", "put", "p", "c", "changed", "/t/new"]);
+    place.ok(&["fs", "rm", "p", "c", "/t/large"]);
+    place.ok(&["fs", "mv", "p", "c", "/t/sub/deep", "/t/deeper"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "after"]);
+
+    let expected = "R /t/sub/deep -> /t/deeper\nD /t/large\nA /t/new\nM /t/sub/f5\n";
+    for to in [&["after"][..], &[]] {
+        let text = place.ok(&[&["cont", "snapshot", "diff", "p", "c", "before"], to].concat());
+        assert_eq!(text, format!("{expected}1 added, 1 removed, 1 modified, 1 renamed\n"));
+    }
+    let objects = place.json(&["cont", "snapshot", "diff", "p", "c", epoch, "after", "--objects"]);
+    assert!(objects["changes"].as_array().unwrap().len() > 4, "{objects}");
+    assert_eq!(place.json(&["cont", "snapshot", "diff", "p", "c", "after"])["changes"].as_array().unwrap().len(), 0);
+
+    for snapshot in ["before", epoch] {
+        place.ok(&["fs", "verify", "p", "c", "src", "/t", "--snapshot", snapshot]);
+    }
+    place.ok(&["fs", "get", "p", "c", "/t", "old", "--snapshot", "before"]);
+    assert!(place.path("old/large").exists());
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/t/sub/f5"]), "changed");
+    assert!(place.ok(&["fs", "du", "p", "c", "/t", "--snapshot", "before"]).contains("files"));
+    assert!(!place.ok(&["obj", "list", "p", "c", "--snapshot", "before"]).is_empty());
+
+    place.ok(&["cont", "snapshot", "rollback", "p", "c", "before"]);
+    place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
+    assert_eq!(place.json(&["cont", "snapshot", "list", "p", "c"]).as_array().unwrap().len(), 2);
+    place.ok(&["cont", "snapshot", "destroy", "p", "c", "after"]);
+    assert!(place.ok(&["cont", "snap", "list", "p", "c"]).contains("before"));
+    assert!(place.fails(3, &["cont", "snapshot", "destroy", "p", "c", "after"]).contains("after"));
+    place.ok(&["check", "p", "--scrub"]);
+}
