@@ -33,6 +33,8 @@ pub struct PoolEntry {
     pub targets: u16,
     /// Whether it may be lost with the power.
     pub volatile: bool,
+    /// Where its bulk data is, if not beside the metadata.
+    pub bulk_dir: Option<PathBuf>,
 }
 
 /// Makes a pool in `dir`, which must not exist or be empty, and closes it.
@@ -110,8 +112,9 @@ pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
     let mut entries = Vec::new();
     for name in dolmen_env::subdirectories(system)? {
         let Ok(bytes) = dolmen_env::read_small(&system.join(&name), RECORD_NAME) else { continue };
-        if let Ok(PoolRecord { uuid, label, targets, volatile, .. }) = PoolRecord::decode(&bytes) {
-            entries.push(PoolEntry { name, uuid, label, targets, volatile });
+        if let Ok(PoolRecord { uuid, label, targets, volatile, bulk_dir, .. }) = PoolRecord::decode(&bytes) {
+            let bulk_dir = bulk_dir.map(|path| system.join(&name).join(path));
+            entries.push(PoolEntry { name, uuid, label, targets, volatile, bulk_dir });
         }
     }
     Ok(entries)
