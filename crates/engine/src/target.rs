@@ -249,10 +249,9 @@ impl Target {
             let must_wait = wait && self.out.is_empty();
             self.store.disks.meta.poll(must_wait && !only_bulk, &mut done);
             if self.store.disks.has_bulk_device() {
-                self.store
-                    .disks
-                    .bulk()
-                    .poll(must_wait && done.is_empty() && !self.pending.is_empty(), &mut done);
+                // A flush may be under way on this device alone; without anything under way this does not wait.
+                let bulk_waits = must_wait && done.is_empty();
+                self.store.disks.bulk().poll(bulk_waits, &mut done);
             }
             let progressed = !done.is_empty();
             for io in done.drain(..) {
