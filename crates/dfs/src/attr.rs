@@ -91,7 +91,7 @@ pub enum XattrCond {
 }
 
 /// Attempts of a change of an entry that others keep replacing.
-const STALE_RETRIES: u32 = 8;
+const STALE_RETRIES: u32 = 64;
 
 impl Dir {
     /// Attributes of what `path` leads to. One fetch, and for a file one query of its size.
@@ -422,7 +422,7 @@ impl Mount {
     ) -> Result<()> {
         attrs.mode.map_or(Ok(()), check_mode)?;
         let now = self.now();
-        self.amend(slot, oid, |inode| {
+        self.amend(slot, oid, attrs.mtime != SetTime::Keep, |inode| {
             if attrs.uid.is_some() || attrs.gid.is_some() {
                 set_owner(cred, inode, attrs.uid, attrs.gid)?;
             }
@@ -434,20 +434,24 @@ impl Mount {
     }
 
     /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
-    fn amend(&self, slot: &Slot, oid: Oid, mut change: impl FnMut(&mut Inode) -> Result<()>) -> Result<()> {
-        let mut times_set = false;
+    fn amend(
+        &self,
+        slot: &Slot,
+        oid: Oid,
+        sets_time: bool,
+        mut change: impl FnMut(&mut Inode) -> Result<()>,
+    ) -> Result<()> {
         let changed = self.in_entry(slot, oid, |at, inode, home| {
             let now = self.now();
             let mut changed = *inode;
             change(&mut changed)?;
-            times_set = changed.mtime != inode.mtime;
             changed.ctime = now;
             changed.written_at = Epoch::from_unix_ns(now.unix_ns());
             self.put_inode(at, home, &changed)?;
             Ok(changed)
         })?;
         if let Some(node) = self.nodes.find(oid) {
-            if times_set {
+            if sets_time {
                 node.take_pending_mtime();
             }
             node.refresh(&changed);

@@ -173,7 +173,6 @@ impl Dir {
     fn open_existing(&self, path: &[u8], options: &OpenOptions) -> Result<File> {
         let follow = if options.no_follow { Follow::No } else { Follow::Yes };
         for _ in 0..OPEN_RETRIES {
-            let quiet = self.mount().removals.quiet();
             let found = self.start().find(path, follow)?;
             match found.inode.kind {
                 FileKind::Directory => return Err(Error::IsDirectory),
@@ -182,7 +181,7 @@ impl Dir {
             }
             let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
             check(self.cred.as_deref(), &inode, options.rights())?;
-            let Some(node) = self.mount().file_node(&found, &inode, home, quiet)? else { continue };
+            let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
             let file = File::new(node, options, self.cred.clone())?;
             if options.truncate {
                 file.set_len(0)?;
@@ -396,7 +395,7 @@ impl Mount {
         if inode.is_dir() {
             return Err(Error::IsDirectory);
         }
-        check(&inode)?;
+        check(&self.attributes(At::Latest, slot, &inode)?.0)?;
         let in_use = self.nodes.find(inode.oid);
         if self.is_shared() || inode.linked || in_use.is_some() {
             let seen = inode.oid;
@@ -463,12 +462,14 @@ impl Mount {
         slot: &Slot,
         check: impl Fn(&Inode) -> Result<()>,
     ) -> Result<()> {
+        let quiet = self.removals.quiet();
         let inode = self.inode(At::Latest, slot)?.ok_or(Error::NotFound)?;
         if !inode.is_dir() {
             return Err(Error::NotDirectory);
         }
         check(&inode)?;
-        let node = self.dir_node(Some(dir), slot, &inode);
+        let node = self.dir_node(Some(dir), slot, &inode, quiet)?;
+        let removal = self.removals.begin();
         let gate = node.gate.write().unwrap_or_else(PoisonError::into_inner);
         let stripe = self.stripes.hold(slot);
         let remove = |at: At<'_>| {
@@ -487,26 +488,21 @@ impl Mount {
             remove(At::Latest)?
         }
         node.set_removed();
-        drop((stripe, gate));
+        drop((stripe, gate, removal));
         self.paths.forget_all();
         self.touch(dir);
         Ok(())
     }
 
-    /// The node of an open file whose entry was found after `quiet`; `None` if the entry has changed since.
-    fn file_node(
-        self: &Arc<Self>,
-        found: &Found,
-        inode: &Inode,
-        home: Slot,
-        quiet: Option<u64>,
-    ) -> Result<Option<Arc<Node>>> {
-        let home = Home { slot: home, parent: None };
-        let (node, _) = self.nodes.find_or_add(inode.oid, || Node::new(self, inode, home));
+    /// The node of an open file whose entry was found; `None` if the entry has changed since.
+    fn file_node(self: &Arc<Self>, found: &Found, inode: &Inode, slot: Slot) -> Result<Option<Arc<Node>>> {
+        let home = || Home { slot: slot.clone(), parent: None };
+        let (node, made) = self.nodes.find_or_add(inode.oid, || Node::new(self, inode, home()));
         if node.is_removed() {
             return Ok(None);
         }
-        if self.is_read_only() || self.removals.none_since(quiet) {
+        let known = made || node.is_at(&slot);
+        if known && (self.is_read_only() || self.removals.none_since(found.quiet)) {
             return Ok(Some(node));
         }
         // Who removed the entry before the node was in the table has freed the file: the entry tells. Who holds
@@ -514,6 +510,9 @@ impl Mount {
         let stripe = self.stripes.hold(&found.slot);
         let now = self.inode(At::Latest, &found.slot)?;
         let same = now.is_some_and(|now| now.oid == inode.oid && now.linked == found.inode.linked);
+        if same {
+            node.set_home(home());
+        }
         drop(stripe);
         Ok(same.then_some(node))
     }

@@ -273,7 +273,10 @@ impl File {
         while !anchor.is_eof() {
             let page =
                 self.object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
-            extents.extend(page.iter().map(|e| (start + e.recx.index, start + e.recx.index + e.recx.count)));
+            extents.extend(page.iter().map(|extent| {
+                let at = start.saturating_add(extent.recx.index);
+                (at, at.saturating_add(extent.recx.count))
+            }));
         }
         Ok(extents)
     }
@@ -307,7 +310,7 @@ impl File {
                 break;
             }
             let end = (chunk + 1).saturating_mul(self.node.chunk_bytes).min(size);
-            from = from.max(chunk * self.node.chunk_bytes);
+            from = from.max(chunk.saturating_mul(self.node.chunk_bytes));
             match seek(self.extents(chunk)?.into_iter(), end, from, want_data) {
                 Some(found) if want_data || found < end => return Ok(found),
                 // The chunk is data to its end: the hole is further on.

@@ -106,6 +106,9 @@ impl Dir {
         if count_max == 0 {
             return Err(What::Range.into());
         }
+        if self.node.is_removed() {
+            return Err(Error::NotFound);
+        }
         if cookie.is_end() {
             return Ok(Names::default());
         }

@@ -92,6 +92,11 @@ impl Node {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).slot.clone()
     }
 
+    /// Whether the record lies there.
+    pub(crate) fn is_at(&self, slot: &Slot) -> bool {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).slot == *slot
+    }
+
     pub(crate) fn parent(&self) -> Option<Arc<Self>> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).parent.clone()
     }

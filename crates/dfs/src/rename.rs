@@ -1,6 +1,6 @@
 //! Rename and hard links: what changes two entries at once, each one transaction.
 
-use crate::access::{Rights, check, check_add, check_remove, owned};
+use crate::access::{Rights, check, check_add, check_remove};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
 use crate::layout::LINKS_MAX;
@@ -26,7 +26,7 @@ pub enum RenameMode {
 }
 
 /// Attempts of a rename whose entries others keep replacing.
-const STALE_RETRIES: u32 = 8;
+const STALE_RETRIES: u32 = 64;
 /// Directories between one and the root: more do not fit a path.
 const DEPTH_MAX: usize = crate::layout::PATH_BYTES_MAX;
 
@@ -86,6 +86,7 @@ impl Dir {
 
     fn rename_entry(&self, from: &Side<'_>, to: &Side<'_>, mode: RenameMode) -> Result<()> {
         let mount = self.mount();
+        let quiet = mount.removals.quiet();
         let seen = Seen {
             source: mount.inode(At::Latest, &from.slot)?.ok_or(Error::NotFound)?,
             victim: mount.inode(At::Latest, &to.slot)?,
@@ -97,14 +98,15 @@ impl Dir {
         let moves_dir = seen.source.is_dir() || seen.victim.is_some_and(|victim| victim.is_dir());
         let whole = moves_dir || mode == RenameMode::Exchange;
         let tree = whole.then(|| mount.tree.lock().unwrap_or_else(PoisonError::into_inner));
-        let source_node = mount.nodes.find(seen.source.oid);
         let replaced = seen.victim.filter(|_| mode == RenameMode::Replace);
-        let removal = mount.removals.begin();
         let victim_node = match replaced {
-            Some(victim) if victim.is_dir() => Some(mount.dir_node(Some(to.dir), &to.slot, &victim)),
+            Some(victim) if victim.is_dir() => {
+                Some(mount.dir_node(Some(to.dir), &to.slot, &victim, quiet)?)
+            }
             Some(victim) => mount.nodes.find(victim.oid),
             None => seen.victim.and_then(|victim| mount.nodes.find(victim.oid)),
         };
+        let removal = mount.removals.begin();
         let gates = Gates::hold(
             from.dir,
             to.dir,
@@ -115,6 +117,7 @@ impl Dir {
             return Err(Error::NotFound);
         }
         let stripes = mount.stripes.hold_both(&from.slot, &to.slot);
+        let source_node = mount.nodes.find(seen.source.oid);
         // A file opened since is in the table now; it stays until its opener has looked at the entry again.
         let late = replaced.filter(|_| victim_node.is_none()).and_then(|victim| mount.nodes.find(victim.oid));
         let victim_node = victim_node.as_ref().or(late.as_ref());
@@ -162,9 +165,10 @@ impl Dir {
             }
             _ => {}
         }
-        check_remove(cred, from.dir, source)?;
+        let owned = |slot, inode| Ok::<_, Error>(self.mount().attributes(At::Latest, slot, inode)?.0);
+        check_remove(cred, from.dir, &owned(&from.slot, source)?)?;
         match victim {
-            Some(victim) => check_remove(cred, to.dir, victim)?,
+            Some(victim) => check_remove(cred, to.dir, &owned(&to.slot, victim)?)?,
             None => check_add(cred, to.dir)?,
         }
         let moved = from.dir.oid != to.dir.oid;
@@ -172,7 +176,7 @@ impl Dir {
         for dir in movers.into_iter().flatten().filter(|inode| moved && inode.is_dir()) {
             // A moved directory's `..` changes.
             if let Some(cred) = cred
-                && !cred.may(FileKind::Directory, owned(dir), Rights::WRITE)
+                && check(Some(cred), dir, Rights::WRITE).is_err()
             {
                 return Err(Error::NoPermission);
             }
@@ -356,8 +360,8 @@ impl Mount {
             return Err(Error::NotFound);
         }
         let removal = self.removals.begin();
-        let node = self.nodes.find(oid);
         let stripes = self.stripes.hold_both(from, to);
+        let node = self.nodes.find(oid);
         let linked = self.transact(|tx| self.link_in(At::Tx(tx), from, oid, dir, to));
         if let (Ok(()), Some(node)) = (&linked, &node) {
             node.set_home(Home { slot: Self::companion_slot(oid), parent: None });

@@ -34,10 +34,12 @@ pub(crate) struct Found {
     pub(crate) slot: Slot,
     /// Its record; of a linked file the attributes are in the companion.
     pub(crate) inode: Inode,
+    /// Removals begun before the record was read, if all had ended: see `Mount::dir_node`.
+    pub(crate) quiet: Option<u64>,
 }
 
 /// Attempts before a path that others keep moving is given up.
-const STALE_RETRIES: u32 = 8;
+pub(crate) const STALE_RETRIES: u32 = 64;
 
 impl Start<'_> {
     fn mount(&self) -> &Arc<Mount> {
@@ -46,6 +48,10 @@ impl Start<'_> {
 
     /// The entry at `path`.
     pub(crate) fn find(&self, path: &[u8], follow: Follow) -> Result<Found> {
+        while_stale(|| self.find_once(path, follow))
+    }
+
+    fn find_once(&self, path: &[u8], follow: Follow) -> Result<Found> {
         let (parent, name, slash) = split(path)?;
         if check_name(name) == Err(Error::NameTooLong) {
             return Err(Error::NameTooLong);
@@ -56,9 +62,10 @@ impl Start<'_> {
         let dir = self.dir_at(parent)?;
         check_dir(self.cred, &dir, Rights::EXECUTE)?;
         let slot = Slot::new(dir.oid, name);
+        let quiet = self.mount().removals.quiet();
         let inode = self.mount().inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
         if inode.kind != FileKind::Symlink || follow == Follow::No {
-            return Ok(Found { dir: Some(dir), slot, inode });
+            return Ok(Found { dir: Some(dir), slot, inode, quiet });
         }
         let mut walk = Walk::new(name)?;
         walk.step()?;
@@ -78,9 +85,11 @@ impl Start<'_> {
         if cached && let Some(node) = mount.paths.find(from, path) {
             return Ok(node);
         }
-        let generation = mount.paths.generation();
-        let found = self.descend(Arc::clone(self.dir), &mut Walk::new(path)?, Follow::Yes)?;
-        let node = self.as_dir(&found)?;
+        let (generation, node) = while_stale(|| {
+            let generation = mount.paths.generation();
+            let found = self.descend(Arc::clone(self.dir), &mut Walk::new(path)?, Follow::Yes)?;
+            Ok((generation, self.as_dir(&found)?))
+        })?;
         if cached {
             mount.paths.keep(from, path, generation, &node);
         }
@@ -92,12 +101,13 @@ impl Start<'_> {
         if !found.inode.is_dir() {
             return Err(Error::NotDirectory);
         }
-        Ok(self.mount().dir_node(found.dir.as_ref(), &found.slot, &found.inode))
+        self.mount().dir_node(found.dir.as_ref(), &found.slot, &found.inode, found.quiet)
     }
 
     /// Follows what is left of `walk` from `at`.
     pub(crate) fn descend(&self, mut at: Arc<Node>, walk: &mut Walk, follow: Follow) -> Result<Found> {
         loop {
+            let quiet = self.mount().removals.quiet();
             let name = match walk.step()? {
                 Step::Root => {
                     at = self.mount().root_node()?;
@@ -112,7 +122,7 @@ impl Start<'_> {
                     let slot = at.slot();
                     let inode = self.mount().inode(At::Latest, &slot)?;
                     let inode = inode.filter(|inode| inode.oid == at.oid).ok_or(Error::NotFound)?;
-                    return Ok(Found { dir: at.parent(), slot, inode });
+                    return Ok(Found { dir: at.parent(), slot, inode, quiet });
                 }
                 Step::Down(name) => name,
             };
@@ -124,9 +134,11 @@ impl Start<'_> {
                 FileKind::Symlink if !last || needs_dir || follow == Follow::Yes => {
                     walk.follow(&self.mount().target(At::Latest, &slot, &inode)?)?;
                 }
-                FileKind::Directory if !last => at = self.mount().dir_node(Some(&at), &slot, &inode),
+                FileKind::Directory if !last => {
+                    at = self.mount().dir_node(Some(&at), &slot, &inode, quiet)?;
+                }
                 FileKind::File | FileKind::Symlink if needs_dir => return Err(Error::NotDirectory),
-                _ => return Ok(Found { dir: Some(at), slot, inode }),
+                _ => return Ok(Found { dir: Some(at), slot, inode, quiet }),
             }
         }
     }
@@ -152,21 +164,44 @@ impl Start<'_> {
     }
 }
 
+/// Runs `walk` until it meets no entry that moves while it is looked at.
+fn while_stale<T>(mut walk: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..STALE_RETRIES {
+        match walk() {
+            Err(Error::Stale) => {}
+            other => return other,
+        }
+    }
+    Err(Error::Contended)
+}
+
 impl Mount {
-    /// The node of the directory whose record `inode` lies in `slot`, an entry of `parent`.
+    /// The node of the directory whose record `inode` was read after `quiet` in `slot`, an entry of `parent`;
+    /// `Stale` if the entry has changed since.
+    ///
+    /// A rename sets the home of nodes it finds under the entry's stripe. One that came between the reading
+    /// of the record and the node would leave a node with a home that is no more: then the entry is read again,
+    /// under the stripe.
     pub(crate) fn dir_node(
         self: &Arc<Self>,
         parent: Option<&Arc<Node>>,
         slot: &Slot,
         inode: &Inode,
-    ) -> Arc<Node> {
+        quiet: Option<u64>,
+    ) -> Result<Arc<Node>> {
         let home = || Home { slot: slot.clone(), parent: parent.cloned() };
         let (node, made) = self.nodes.find_or_add(inode.oid, || Node::new(self, inode, home()));
-        if !made && self.is_shared() && node.slot() != *slot {
-            // Another mount moved it: what was just read is newer.
-            node.set_home(home());
+        let known = made || node.is_at(slot);
+        if known && (self.removals.none_since(quiet) || self.is_read_only()) {
+            return Ok(node);
         }
-        node
+        let stripe = self.stripes.hold(slot);
+        match self.inode(At::Latest, slot)? {
+            Some(now) if now.oid == inode.oid => node.set_home(home()),
+            _ => return Err(Error::Stale),
+        }
+        drop(stripe);
+        Ok(node)
     }
 
     /// The root directory's node.
@@ -174,9 +209,9 @@ impl Mount {
         if let Some(node) = self.nodes.find(self.root_oid) {
             return Ok(node);
         }
-        let slot = self.root_slot();
+        let (quiet, slot) = (self.removals.quiet(), self.root_slot());
         let inode = self.inode(At::Latest, &slot)?.ok_or(Error::NotFormatted)?;
-        Ok(self.dir_node(None, &slot, &inode))
+        self.dir_node(None, &slot, &inode, quiet)
     }
 }
 

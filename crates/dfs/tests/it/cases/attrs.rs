@@ -54,6 +54,11 @@ fn an_explicit_time_replaces_one_that_waits() {
     let file = put(&fs, "/f", b"1");
     world.clock.advance(100_000_000);
     file.write_at(0, b"2").unwrap();
+    // Also if it is the one in the record.
+    let recorded = world.mount_shared().stat("/f").unwrap().mtime;
+    file.set_attrs(&SetAttrs { mtime: SetTime::To(recorded), ..SetAttrs::KEEP }).unwrap();
+    assert_eq!(fs.stat("/f").unwrap().mtime, recorded);
+    file.write_at(0, b"3").unwrap();
     let time = Time { s: 77, ns: 7 };
     file.set_attrs(&SetAttrs { mtime: SetTime::To(time), ..SetAttrs::KEEP }).unwrap();
     assert_eq!(fs.stat("/f").unwrap().mtime, time);

@@ -118,6 +118,7 @@ fn nothing_is_found_in_or_added_to_a_removed_directory() {
     assert_eq!(dir.mkdir("x", 0o755).unwrap_err(), Error::NotFound);
     assert_eq!(dir.open("x", &OpenOptions::CREATE).unwrap_err(), Error::NotFound);
     assert_eq!(dir.stat_self().unwrap_err(), Error::NotFound);
+    assert_eq!(dir.names().unwrap_err(), Error::NotFound);
     fs.mkdir("/d", 0o755).unwrap();
     assert_eq!(dir.stat("x").unwrap_err(), Error::NotFound);
     assert_eq!(dir.mkdir("x", 0o755).unwrap_err(), Error::NotFound);

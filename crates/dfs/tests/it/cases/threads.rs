@@ -188,3 +188,40 @@ fn directories_moved_into_each_other_by_many_threads_never_get_lost() {
         assert!((0..THREADS).all(|n| found.contains(&name(n))), "lost one: {found:?}");
     }
 }
+
+#[test]
+fn handles_follow_what_other_threads_rename_all_the_time() {
+    let world = World::new(2);
+    let fs = world.mount();
+    for dir in ["/a", "/b", "/a/moves"] {
+        fs.mkdir(dir, 0o755).unwrap();
+    }
+    put(&fs, "/a/moves/f", b"x").close().unwrap();
+    put(&fs, "/a/file", b"y").close().unwrap();
+    let home = |round: u32| if round % 2 == 0 { ("/a", "/b") } else { ("/b", "/a") };
+    in_threads(|thread| {
+        for round in 0..60 {
+            let (from, to) = home(round);
+            if thread == 0 {
+                for name in ["moves", "file"] {
+                    fs.rename(format!("{from}/{name}"), &fs, format!("{to}/{name}"), RenameMode::Replace)
+                        .unwrap();
+                }
+                continue;
+            }
+            for dir in ["/a", "/b"] {
+                if let Ok(open) = fs.open_dir(format!("{dir}/moves")) {
+                    assert!(open.stat("f").is_ok());
+                    assert_eq!(open.stat_self().unwrap().oid, open.oid());
+                }
+                if let Ok(file) = fs.open(format!("{dir}/file"), &OpenOptions::READ) {
+                    assert_eq!(file.stat().unwrap().links, 1);
+                }
+            }
+        }
+    });
+    let (moves, file) = (fs.open_dir("/a/moves").unwrap(), fs.open("/a/file", &OpenOptions::READ).unwrap());
+    assert_eq!(moves.stat("..").unwrap().oid, fs.stat("/a").unwrap().oid);
+    assert_eq!(file.stat().unwrap().links, 1);
+    assert!(fs.check(false).unwrap().is_clean());
+}
