@@ -294,7 +294,13 @@ impl Target {
             splices: base.splices.clone(),
             next_run: self.checkpoint.next_run,
             runs: self.store.index.runs.iter().map(Run::info).collect::<Vec<RunInfo>>(),
-            log_segments: base.log_segments.clone(),
+            // A segment that nothing refers to may be gone by the next open.
+            log_segments: base
+                .log_segments
+                .iter()
+                .copied()
+                .filter(|segment| segment.live_bytes > 0)
+                .collect(),
             bulk_segments: base.bulk_segments.clone(),
             conts: base.conts.clone(),
             clients: base.clients.clone(),

@@ -176,6 +176,7 @@ fn life_slot(life: u64) -> usize {
 /// nothing has been removed since: whatever removes data clears the table.
 pub(crate) struct RecordSizes {
     slots: Box<[(u64, u32)]>,
+    is_paused: bool,
 }
 
 /// Arrays that one stream of small writes goes back and forth between.
@@ -183,7 +184,7 @@ const RECORD_SIZE_SLOTS: usize = 1 << 13;
 
 impl Default for RecordSizes {
     fn default() -> Self {
-        Self { slots: vec![(0, 0); RECORD_SIZE_SLOTS].into_boxed_slice() }
+        Self { slots: vec![(0, 0); RECORD_SIZE_SLOTS].into_boxed_slice(), is_paused: false }
     }
 }
 
@@ -197,7 +198,12 @@ impl RecordSizes {
     #[inline]
     pub(crate) fn find(&self, akey_hash: u64) -> Option<u32> {
         let (hash, bytes) = self.slots[Self::slot(akey_hash)];
-        (hash == akey_hash && bytes > 0).then_some(bytes)
+        (hash == akey_hash && bytes > 0 && !self.is_paused).then_some(bytes)
+    }
+
+    /// While paused nothing is known: a transaction's own writes count too.
+    pub(crate) fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
     }
 
     #[inline]

@@ -53,8 +53,13 @@ pub(crate) struct Log {
     durable_sequence: u64,
     pub(crate) dirty: BTreeSet<u32>,
     scratch: Vec<u8>,
+    /// Records of a transaction whose conditions are being checked; see `TENTATIVE_SEGMENT`.
+    tentative: Vec<u8>,
     keep_mapped: bool,
 }
+
+/// Not a file: the place of records that exist only while a transaction is being checked.
+const TENTATIVE_SEGMENT: u32 = u32::MAX;
 
 pub(crate) fn file_name(number: u32) -> String {
     format!("log.{number:08x}")
@@ -78,6 +83,7 @@ impl Log {
             durable_sequence: 1,
             dirty: BTreeSet::new(),
             scratch: Vec::new(),
+            tentative: Vec::new(),
             keep_mapped: media == Media::Mapped,
         }
     }
@@ -220,8 +226,22 @@ impl Log {
     /// The bytes from a place to the end of its segment, while the segment is mapped.
     #[inline]
     pub(crate) fn mapped(&self, place: LogPlace) -> Option<&[u8]> {
+        if place.segment == TENTATIVE_SEGMENT {
+            return self.tentative.get(place.offset as usize..);
+        }
         let region = self.segments.get(&place.segment)?.region.as_ref()?;
         region.try_bytes(u64::from(place.offset)..u64::from(self.segment_bytes))
+    }
+
+    /// Puts a record where it can be read like one of the log until `clear_tentative`.
+    pub(crate) fn put_tentative(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> LogPlace {
+        let offset = u32::try_from(self.tentative.len()).expect("a transaction is limited to a log record");
+        build(&mut self.tentative);
+        LogPlace { segment: TENTATIVE_SEGMENT, offset }
+    }
+
+    pub(crate) fn clear_tentative(&mut self) {
+        self.tentative.clear();
     }
 
     /// Reads bytes of a value; the caller verifies them.

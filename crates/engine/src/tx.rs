@@ -6,7 +6,7 @@
 //! Invariants: a prepared transaction's versions are in the log but not in the index; nobody reads or writes
 //! a dkey it has written to until it is decided; a decision is logged before it is acted upon.
 
-use crate::draft::{Draft, DraftData, Drafts};
+use crate::draft::{Draft, Drafts};
 use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
@@ -325,13 +325,12 @@ impl Target {
         let spec = known.state.spec;
         self.observe(request.epoch)?;
         let mut path = self.store.take_path();
-        for (number, (oid, drafts)) in parts.iter().enumerate() {
+        for (oid, drafts) in parts {
             path.object(cont, spec.hash_key, *oid)?;
             self.txs.refuse_undecided_write(cont, *oid, drafts)?;
             self.refuse_conflicts(&mut path, drafts, request.epoch)?;
-            let earlier = &parts[..number];
-            self.check_part(&mut path, *oid, drafts, earlier, &view)?;
         }
+        self.check_parts(&mut path, (cont, spec.hash_key), parts, &view)?;
         self.store.put_path(path);
         Ok(spec.durability)
     }
@@ -378,52 +377,69 @@ impl Target {
         }
     }
 
-    /// Conditions of one mutation, which sees the earlier ones of its transaction.
-    fn check_part(
+    /// Conditions of the mutations, each of which sees the earlier ones: these stand in the index meanwhile,
+    /// with their records in a place of the log that is no file.
+    fn check_parts(
         &mut self,
         path: &mut Path,
-        oid: Oid,
-        drafts: &Drafts<'_>,
-        earlier: &[(Oid, Drafts<'_>)],
+        (cont, secret): (ContNo, dolmen_codec::order::HashKey),
+        parts: &[(Oid, Drafts<'_>)],
         view: &crate::conts::View,
     ) -> Result<(), Error> {
-        self.mark_conditions(path, drafts, view.at)?;
-        let own: Vec<&Drafts<'_>> = earlier.iter().filter(|(o, _)| *o == oid).map(|(_, d)| d).collect();
-        if own.is_empty()
-            || (drafts.must_exist.is_none()
-                && drafts.cond.is_none()
-                && drafts.items.iter().all(|d| d.cond.is_none()))
-        {
-            return self.check_drafts(path, drafts, view);
-        }
-        let dkey_state = own_state(&own, Some(&drafts.dkey), None);
-        let object_state = own_state(&own, None, None);
-        let must = |state: Own, exists: bool| match (state, exists) {
-            (Own::Exists, _) | (Own::Unknown, true) => true,
-            (Own::Gone, _) | (Own::Unknown, false) => false,
-        };
-        if drafts.must_exist == Some(Depth::Object) {
-            let exists = must(object_state, self.store.object_exists(path, view)?);
-            return if exists { Ok(()) } else { Err(Error::NotFound) };
-        }
-        path.dkey(&drafts.dkey)?;
-        let cover = self.store.cover(path, Depth::Dkey, view)?;
-        path.up(Depth::Dkey);
-        let exists = must(dkey_state, self.store.dkey_exists(path, view, cover)?);
-        refuse_existence(
-            drafts.cond.has(Cond::DKEY_INSERT),
-            drafts.cond.has(Cond::DKEY_UPDATE) || drafts.must_exist.is_some(),
-            exists,
-        )?;
-        for draft in &drafts.items {
-            path.akey(&draft.akey).or_else(|e| if draft.depth == Depth::Akey { Err(e) } else { Ok(()) })?;
-            if draft.depth != Depth::Akey {
-                continue;
+        let mut tentative: Vec<Vec<u8>> = Vec::new();
+        let mut result = Ok(());
+        self.store.record_sizes.pause(parts.len() > 1);
+        for ((oid, drafts), minor) in parts.iter().zip(0u16..) {
+            result = path.object(cont, secret, *oid);
+            if result.is_ok() {
+                result = self.mark_conditions(path, drafts, view.at);
             }
-            let cover = self.store.akey_cover(path, view, cover)?;
-            let state = own_state(&own, Some(&drafts.dkey), Some(&draft.akey));
-            let exists = must(state, self.store.akey_exists(path, view, cover)?);
-            refuse_existence(draft.cond.has(Cond::AKEY_INSERT), draft.cond.has(Cond::AKEY_UPDATE), exists)?;
+            if result.is_ok() {
+                result = self.check_drafts(path, drafts, view);
+            }
+            if result.is_err() {
+                break;
+            }
+            if usize::from(minor) + 1 < parts.len() {
+                let stamp = Stamp { epoch: view.at, minor };
+                result = self.place_tentatively(path, drafts, stamp, &mut tentative);
+            }
+        }
+        for key in &tentative {
+            self.store.index.delta.remove(key);
+        }
+        self.store.log.clear_tentative();
+        self.store.record_sizes.pause(false);
+        result
+    }
+
+    fn place_tentatively(
+        &mut self,
+        path: &mut Path,
+        drafts: &Drafts<'_>,
+        stamp: Stamp,
+        keys: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Error> {
+        for draft in &drafts.items {
+            path.up(Depth::Object);
+            if draft.depth >= Depth::Dkey {
+                path.dkey(&drafts.dkey)?;
+            }
+            if draft.depth == Depth::Akey {
+                path.akey(&draft.akey)?;
+            }
+            let place =
+                self.store.log.put_tentative(|out| draft.version(&drafts.dkey, stamp.minor, 0).encode(out));
+            let prefix = path.key.mark();
+            path.key.tail(draft.kind, draft.recx.index, stamp);
+            if self.store.index.delta.get(path.key.as_bytes()).is_none() {
+                self.store.index.insert(&path.key, prefix.len(), draft.kind, place);
+                keys.push(path.key.as_bytes().to_vec());
+            }
+            path.key.rewind(prefix);
+            if draft.kind.is_array() && draft.value_bytes == 0 {
+                self.store.index.note_hole(path.key.as_bytes());
+            }
         }
         path.up(Depth::Object);
         Ok(())
@@ -542,48 +558,4 @@ fn prepared_version(
         minor,
         offset,
     }
-}
-
-fn refuse_existence(insert: bool, update: bool, exists: bool) -> Result<(), Error> {
-    match (insert, update, exists) {
-        (true, _, true) => Err(Error::Exists),
-        (_, true, false) => Err(Error::NotFound),
-        _ => Ok(()),
-    }
-}
-
-/// What earlier mutations of the same transaction make of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Own {
-    Exists,
-    Gone,
-    Unknown,
-}
-
-/// Walks the earlier mutations backwards until one decides.
-fn own_state(earlier: &[&Drafts<'_>], dkey: Option<&Key>, akey: Option<&Key>) -> Own {
-    for drafts in earlier.iter().rev() {
-        let same_dkey = dkey.is_none_or(|dkey| drafts.dkey == *dkey);
-        for draft in drafts.items.iter().rev() {
-            if draft.depth == Depth::Object {
-                return Own::Gone;
-            }
-            if !same_dkey {
-                continue;
-            }
-            if draft.depth == Depth::Dkey && dkey.is_some() {
-                return Own::Gone;
-            }
-            let same_akey = akey.is_none_or(|akey| draft.akey == *akey);
-            if draft.depth == Depth::Akey && same_akey {
-                if !matches!(draft.data, DraftData::None) {
-                    return Own::Exists;
-                }
-                if akey.is_some() && draft.kind == dolmen_codec::version::VersionKind::Punch {
-                    return Own::Gone;
-                }
-            }
-        }
-    }
-    Own::Unknown
 }

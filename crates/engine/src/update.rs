@@ -385,14 +385,15 @@ impl Target {
         if drafts.must_exist == Some(Depth::Dkey) || !drafts.cond.is_none() {
             self.check_dkey(path, drafts, view)?;
         }
-        let mut previous: &[u8] = &[];
-        for draft in &drafts.items {
-            if draft.depth != Depth::Akey || draft.akey[..] == *previous {
-                continue;
-            }
-            previous = &draft.akey;
+        // All conditions come before any record size, so that what is reported does not depend on the order
+        // of the akeys.
+        for draft in drafts.items.iter().filter(|draft| !draft.cond.is_none()) {
             path.akey(&draft.akey)?;
-            self.check_akey(path, draft, view)?;
+            self.check_akey_condition(path, draft, view)?;
+        }
+        for draft in drafts.items.iter().filter(|draft| draft.depth == Depth::Akey) {
+            path.akey(&draft.akey)?;
+            self.check_record_size(path, draft, view)?;
         }
         Ok(())
     }
@@ -412,29 +413,33 @@ impl Target {
         }
     }
 
-    #[inline]
-    fn check_akey(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<(), Error> {
+    fn check_akey_condition(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<(), Error> {
         let insert = draft.cond.has(Cond::AKEY_INSERT);
         let update = draft.cond.has(Cond::AKEY_UPDATE);
-        if insert || update {
-            let cover = self.store.cover(path, Depth::Akey, view)?;
-            let exists = self.store.akey_exists(path, view, cover)?;
-            if insert && exists {
-                return Err(Error::Exists);
-            }
-            if update && !exists {
-                return Err(Error::NotFound);
-            }
+        if !insert && !update {
+            return Ok(());
         }
-        if draft.record_bytes > 0 && self.store.record_sizes.find(path.akey_hash) != Some(draft.record_bytes)
+        let cover = self.store.cover(path, Depth::Akey, view)?;
+        match (insert, update, self.store.akey_exists(path, view, cover)?) {
+            (true, _, true) => Err(Error::Exists),
+            (_, true, false) => Err(Error::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn check_record_size(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<(), Error> {
+        if draft.record_bytes == 0 || self.store.record_sizes.find(path.akey_hash) == Some(draft.record_bytes)
         {
-            let cover = self.store.cover(path, Depth::Akey, view)?;
-            let stored = self.store.record_bytes(path, view, cover)?;
-            if stored.is_some_and(|stored| stored != draft.record_bytes) {
-                return Err(Error::RecordSize { stored_bytes: u64::from(stored.unwrap_or(0)) });
-            }
+            return Ok(());
         }
-        Ok(())
+        let cover = self.store.cover(path, Depth::Akey, view)?;
+        match self.store.record_bytes(path, view, cover)? {
+            Some(stored) if stored != draft.record_bytes => {
+                Err(Error::RecordSize { stored_bytes: u64::from(stored) })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

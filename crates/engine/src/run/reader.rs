@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use crate::error::{corrupt, disk_error};
-use crate::tree::key::KEY_BYTES_MAX;
+use crate::tree::key::{KEY_BYTES_MAX, common_prefix_len};
 use dolmen_codec::run_block::{
     RUN_BLOCK_PAGES_MAX, RUN_FILTER_BLOCK_LINES, RUN_PAGE_BYTES, RunBlock, RunBlockKind, RunDamage,
     decode_filter_block,
@@ -76,7 +76,54 @@ pub(crate) struct Run {
     pub(crate) file: FileId,
     footer: RunFooter,
     fence: Vec<RunBlock<IoBuf>>,
+    top: Top,
     filter: Filter,
+}
+
+/// Which fence block to look into: what their first keys share, and the eight bytes behind it.
+#[derive(Debug)]
+struct Top {
+    prefix: Vec<u8>,
+    heads: Vec<u64>,
+}
+
+impl Top {
+    fn of(fence: &[RunBlock<IoBuf>]) -> Self {
+        let (mut key, mut last) = (Vec::new(), Vec::new());
+        if let (Some(first), Some(block)) = (fence.first(), fence.last()) {
+            first.key_into(0, &mut key);
+            block.key_into(0, &mut last);
+        }
+        let prefix = key[..common_prefix_len(&key, &last)].to_vec();
+        let head = |block: &RunBlock<IoBuf>| {
+            block.key_into(0, &mut key);
+            // Blocks that were forged may not ascend: then a lookup goes astray, but nowhere outside.
+            head_of(key.get(prefix.len()..).unwrap_or_default())
+        };
+        let heads = fence.iter().map(head).collect();
+        Self { prefix, heads }
+    }
+
+    /// The last block of the fence that begins at or before `key`, or the first.
+    fn find(&self, fence: &[RunBlock<IoBuf>], key: &[u8]) -> usize {
+        let Some(suffix) = key.strip_prefix(&self.prefix[..]) else {
+            return if key < &self.prefix[..] { 0 } else { fence.len() - 1 };
+        };
+        let head = head_of(suffix);
+        let low = self.heads.partition_point(|&other| other < head);
+        let same = self.heads[low..].partition_point(|&other| other == head);
+        let ties = fence[low..low + same].partition_point(|block| !block.begins_after(key));
+        (low + ties).saturating_sub(1)
+    }
+}
+
+/// The first eight bytes as an integer; missing bytes count as zero.
+#[allow(clippy::big_endian_bytes, reason = "byte order is comparison order only in big-endian")]
+fn head_of(bytes: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = bytes.len().min(8);
+    head[..len].copy_from_slice(&bytes[..len]);
+    u64::from_be_bytes(head)
 }
 
 /// An entry block's place in the fence.
@@ -146,7 +193,8 @@ impl Run {
         if entries != footer.blocks as usize || lines.len() != footer.filter_lines as usize || entries == 0 {
             return Err(RunDamage { run: footer.run, offset: footer.fence_offset() });
         }
-        Ok(Self { target, file, footer, fence: fence_blocks, filter: Filter::from_lines(lines) })
+        let top = Top::of(&fence_blocks);
+        Ok(Self { target, file, footer, fence: fence_blocks, top, filter: Filter::from_lines(lines) })
     }
 
     /// Its number.
@@ -178,7 +226,11 @@ impl Run {
     /// Memory of the resident part, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         let fence = self.fence.len() * (RUN_PAGE_BYTES + size_of::<RunBlock<IoBuf>>());
-        size_of::<Self>() + fence + size_of_val(self.filter.lines()) + self.footer.last_key.len()
+        size_of::<Self>()
+            + fence
+            + size_of_val(self.filter.lines())
+            + size_of_val(&self.top.heads[..])
+            + self.footer.last_key.len()
     }
 
     /// The error for an entry that is not what a run holds.
@@ -205,7 +257,7 @@ impl Run {
     }
 
     fn fence_place(&self, key: &[u8]) -> FencePlace {
-        let block = self.fence.partition_point(|block| !block.begins_after(key)).saturating_sub(1);
+        let block = self.top.find(&self.fence, key);
         FencePlace { block, index: self.fence[block].upper_bound(key).saturating_sub(1) }
     }
 
