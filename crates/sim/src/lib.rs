@@ -4,11 +4,15 @@
 //!   memory, every answer computed by looking at all versions.
 //! - [`compare`] runs random operations on a store and on the model side by side.
 //! - [`conformance`] are scripted cases that run on every [`Subject`].
+//! - [`net`] delivers messages between coordinators and targets badly, from a seed.
+//! - [`serial`] decides whether a history of transactions is serialisable.
 //!
 //! Everything is deterministic: time comes from a [`dolmen_env::Clock`], randomness from a seed.
 
 pub mod compare;
 pub mod conformance;
+pub mod net;
+pub mod serial;
 
 mod model;
 mod ops;

@@ -148,16 +148,16 @@ impl Model {
             Verb::List(list) => {
                 list::check_list(&list)?;
                 self.find(cont)?;
-                let at = self.list_epoch(cont, &list)?;
-                let answer = self.ask(cont, at, Question::List(list))?;
+                let (own, at) = (list.at, self.list_epoch(cont, &list)?);
+                let answer = self.ask(cont, (at, own), Question::List(list))?;
                 let Answer::Listed(listed, anchor) = answer else { unreachable!("it was a list") };
                 Ok(Reply::Listed(listed, anchor))
             }
             Verb::Query(query) => {
                 read::check_query(&query)?;
                 self.find(cont)?;
-                let at = self.read_epoch(cont, query.at)?;
-                let answer = self.ask(cont, at, Question::Query(query))?;
+                let (own, at) = (query.at, self.read_epoch(cont, query.at)?);
+                let answer = self.ask(cont, (at, own), Question::Query(query))?;
                 let Answer::Found(found) = answer else { unreachable!("it was a query") };
                 Ok(Reply::Found(found))
             }
@@ -246,9 +246,14 @@ impl Model {
     }
 
     /// Answers a read and remembers it.
-    fn ask(&mut self, cont: ContNo, at: Epoch, question: Question) -> Result<Answer, Error> {
-        let from = Position::At(at);
-        let answer = self.settled(cont, at, from, &question, &[])?;
+    fn ask(&mut self, cont: ContNo, (at, own): (Epoch, ReadAt), question: Question) -> Result<Answer, Error> {
+        let answer = self.settled(cont, at, Position::At(at), &question, &[])?;
+        // What a transaction reads comes before what it writes itself, at the same epoch: looked at again
+        // later, its own writes must not cover up those of others.
+        let from = match own {
+            ReadAt::Tx(_) => Position::Before(Stamp { epoch: at, minor: 0 }),
+            ReadAt::Latest | ReadAt::Epoch(_) => Position::At(at),
+        };
         self.remember(Remembered { cont, epoch: at, from, question, reader: None });
         answer
     }
@@ -294,8 +299,8 @@ impl Model {
         }
         read::check_fetch(iods, *room_bytes)?;
         self.find(no)?;
-        let at = self.read_epoch(no, at)?;
-        self.ask(no, at, question)
+        let epoch = self.read_epoch(no, at)?;
+        self.ask(no, (epoch, at), question)
     }
 
     fn mutate(&mut self, id: RequestId, no: ContNo, mutation: Mutation<'_>) -> Result<Reply, Error> {

@@ -33,13 +33,18 @@ pub struct ModelSubject {
 }
 
 /// Where simulated clocks start: 2026-01-01, so that epochs look like real ones.
-pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
+const START_NS: u64 = 1_767_225_600_000_000_000;
 
 impl ModelSubject {
     /// An empty model of target `target`.
     #[must_use]
     pub fn new(target: TargetNo) -> Self {
-        let clock = SimClock::new(START_NS);
+        Self::with_clock(target, SimClock::new(START_NS))
+    }
+
+    /// An empty model of target `target` that shares a clock with others.
+    #[must_use]
+    pub fn with_clock(target: TargetNo, clock: SimClock) -> Self {
         Self { model: Model::new(target, Arc::new(clock.clone())), clock }
     }
 }

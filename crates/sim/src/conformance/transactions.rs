@@ -25,6 +25,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("write_below_a_condition_restarts", write_below_a_condition_restarts),
     ("write_below_a_read_of_the_latest_restarts", write_below_a_read_of_the_latest_restarts),
     ("own_reads_do_not_conflict", own_reads_do_not_conflict),
+    ("own_writes_do_not_cover_up_own_reads", own_writes_do_not_cover_up_own_reads),
     ("write_below_a_newer_write_restarts", write_below_a_newer_write_restarts),
     ("write_below_the_floor_restarts", write_below_the_floor_restarts),
     ("write_below_aggregation_restarts", write_below_aggregation_restarts),
@@ -325,6 +326,15 @@ fn own_reads_do_not_conflict(h: &mut Harness<'_>) {
     h.dkeys(A.0, ReadAt::Tx(tx.1));
     h.commit_alone(tx, vec![put(A, b"new"), put(At(A.0, b"more", b"a"), b"x")]).expect("no conflict");
     assert_eq!(h.single(A).as_deref(), Some(&b"new"[..]));
+}
+
+/// S11: what a transaction has read stays protected when it overwrites or punches it itself.
+fn own_writes_do_not_cover_up_own_reads(h: &mut Harness<'_>) {
+    let (early, late) = (h.begin(), h.begin());
+    assert_eq!(h.single_at(A, ReadAt::Tx(late.1)), None);
+    let remove = punch(A.0, PunchScope::Dkey(Key::from_slice(A.1)), Cond::NONE);
+    h.commit_alone(late, vec![remove]).expect("no conflict");
+    assert_restart(h.commit_alone(early, vec![put(A, b"x")]));
 }
 
 /// S11: a transaction may not write an akey that has a newer committed write.

@@ -1,5 +1,8 @@
 //! The reference model passes every scripted case, and agrees with itself side by side.
 
+mod transactions;
+mod workload;
+
 use dolmen_sim::{ModelSubject, compare, conformance};
 use dolmen_types::TargetNo;
 

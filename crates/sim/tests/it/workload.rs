@@ -1,0 +1,699 @@
+//! Clients that run transactions over a bad network, each a state machine around the coordinator of `cluster`,
+//! and the history of what they saw and wrote.
+
+use dolmen_cluster::commit::{Command, Coordinator, Event, Message};
+use dolmen_cluster::resolve::{Knowledge, Next, Question, Resolution};
+use dolmen_codec::order::HashKey;
+use dolmen_codec::verb::{
+    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, Mutation, NewValue, Payload, Prepare, Punch,
+    PunchScope, ReadAt, Reply, TxState, Update, UpdateIod, Verb, Want,
+};
+use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_sim::Subject;
+use dolmen_sim::net::{Body, Delivery, Faults, Net, Tally};
+use dolmen_sim::serial::{Committed, Item, Read, Write, check};
+use dolmen_types::{
+    Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid,
+    RequestId, TargetNo, TxId,
+};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const TARGETS: u16 = 4;
+const CLIENTS: usize = 6;
+const CONT: ContNo = ContNo(1);
+/// Waits for another coordinator before an undecided transaction is ended for it.
+const PATIENT_WAITS: u32 = 4;
+const WAIT_NS: u64 = 2_000_000;
+/// Repetitions of a read or plain write before the client gives up its transaction.
+const REPEATS_MAX: u32 = 40;
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) committed: usize,
+    pub(crate) restarted: usize,
+    pub(crate) refused: usize,
+    pub(crate) unknown: usize,
+    pub(crate) settled: usize,
+    pub(crate) net: Tally,
+    pub(crate) digest: u64,
+}
+
+/// What a message was sent for.
+enum Purpose {
+    Read(usize),
+    Plain(usize),
+    Coordinate(u64, TargetNo, Message),
+    Settle(u64, TargetNo, Question),
+}
+
+/// Why an undecided transaction is settled.
+#[derive(Clone, Copy)]
+enum Then {
+    Coordinator(u64, TargetNo),
+    Client(usize),
+}
+
+struct Settling {
+    resolution: Resolution,
+    at: TargetNo,
+    tx: TxId,
+    waits: u32,
+    then: Then,
+}
+
+/// One thing that a transaction asks before it writes: which targets, and what to make of the answers.
+#[derive(Clone)]
+enum Wanted {
+    Value(Item),
+    Akeys(Oid, Key),
+    Dkeys(Oid),
+}
+
+#[derive(Default)]
+struct Client {
+    running: Option<Running>,
+    left: u32,
+}
+
+struct Running {
+    record: Committed,
+    tx: TxId,
+    wanted: Vec<Wanted>,
+    /// The target that is asked next, where several are; what those before have listed.
+    asked: u16,
+    listed: BTreeSet<Key>,
+    writes: Vec<(Write, Option<bool>)>,
+    repeats: u32,
+    is_plain: bool,
+}
+
+struct Coordination {
+    coordinator: Coordinator,
+    client: usize,
+    tx: TxId,
+    epoch: Epoch,
+    parts: BTreeMap<TargetNo, Vec<(Write, Option<bool>)>>,
+    record: Committed,
+    /// Its process dies after so many events.
+    dies_in: Option<u32>,
+}
+
+pub(crate) struct World<S> {
+    net: Net<S>,
+    rng: Rng,
+    clock: SimClock,
+    clients: Vec<Client>,
+    purposes: BTreeMap<u64, Purpose>,
+    alarms: BTreeMap<u64, Alarm>,
+    next_token: u64,
+    next_write: u64,
+    last_epoch: Epoch,
+    coordinations: BTreeMap<u64, Coordination>,
+    settlings: BTreeMap<u64, Settling>,
+    participants: BTreeMap<TxId, Vec<TargetNo>>,
+    history: Vec<Committed>,
+    /// Records of transactions whose outcome their client never learned.
+    unknown: Vec<(TxId, Committed)>,
+    /// Transactions that their client knows to be committed.
+    known: Vec<TxId>,
+    summary: Summary,
+}
+
+enum Alarm {
+    Begin(usize),
+    Retry(u64),
+}
+
+fn item(object: u64, dkey: u64, akey: u64) -> Item {
+    let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::SX, 0, object);
+    let key = |name: char, number: u64| Key::from_slice(format!("{name}{number}").as_bytes());
+    Item { oid, dkey: key('d', dkey), akey: key('a', akey) }
+}
+
+fn target_of(oid: Oid, dkey: &Key) -> TargetNo {
+    let sum = oid.lo + dkey.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    TargetNo(u16::try_from(sum % u64::from(TARGETS)).unwrap())
+}
+
+fn targets_of(write: &Write) -> Vec<TargetNo> {
+    match write {
+        Write::Put(item, _) | Write::Remove(item) => vec![target_of(item.oid, &item.dkey)],
+        Write::RemoveDkey(oid, dkey) => vec![target_of(*oid, dkey)],
+        Write::RemoveObject(_) => (0..TARGETS).map(TargetNo).collect(),
+    }
+}
+
+fn mutation((write, must_exist): &(Write, Option<bool>)) -> Mutation<'static> {
+    let punch = |oid: Oid, scope, cond| Mutation::Punch(Punch { oid, scope, cond });
+    match write {
+        Write::Put(item, id) => {
+            let cond = must_exist
+                .map_or(Cond::NONE, |exists| if exists { Cond::AKEY_UPDATE } else { Cond::AKEY_INSERT });
+            let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(&id.to_le_bytes())));
+            let iods = smallvec![UpdateIod { akey: item.akey.clone(), cond: Cond::NONE, value }];
+            Mutation::Update(Update { oid: item.oid, dkey: item.dkey.clone(), cond, iods })
+        }
+        Write::Remove(item) => {
+            let cond = if must_exist.is_some() { Cond::PUNCH } else { Cond::NONE };
+            punch(item.oid, PunchScope::Akeys(item.dkey.clone(), smallvec![item.akey.clone()]), cond)
+        }
+        Write::RemoveDkey(oid, dkey) => punch(*oid, PunchScope::Dkey(dkey.clone()), Cond::NONE),
+        Write::RemoveObject(oid) => punch(*oid, PunchScope::Object, Cond::NONE),
+    }
+}
+
+fn read_verb(wanted: &Wanted, epoch: Epoch) -> Verb<'static> {
+    let at = ReadAt::Tx(epoch);
+    let list =
+        |what| Verb::List(List { what, anchor: Anchor::default(), items_max: 1000, bytes_max: 1 << 16, at });
+    match wanted {
+        Wanted::Value(item) => {
+            let iods = smallvec![FetchIod { akey: item.akey.clone(), want: Want::Single { room_bytes: 8 } }];
+            let buf = IoBuf::zeroed(8);
+            Verb::Fetch(Fetch { oid: item.oid, dkey: item.dkey.clone(), cond: Cond::NONE, at, iods, buf })
+        }
+        Wanted::Akeys(oid, dkey) => list(ListWhat::Akeys(*oid, dkey.clone())),
+        Wanted::Dkeys(oid) => list(ListWhat::Dkeys(*oid)),
+    }
+}
+
+impl<S: Subject> World<S> {
+    pub(crate) fn new(seed: u64, faults: Faults, targets: Vec<S>) -> Self {
+        assert_eq!(targets.len(), usize::from(TARGETS));
+        let clock = targets[0].clock();
+        let mut net = Net::new(seed, faults, targets);
+        let spec = ContSpec { hash_key: HashKey([1; 16]), durability: Durability::Power };
+        for target in 0..TARGETS {
+            net.execute_now(TargetNo(target), CONT, Verb::Cont(ContVerb::Create(spec))).0.unwrap();
+        }
+        Self {
+            net,
+            rng: Rng::from_seed(seed ^ 0xC0DE),
+            clock,
+            clients: Vec::new(),
+            purposes: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+            next_token: 1,
+            next_write: 1,
+            last_epoch: Epoch::ZERO,
+            coordinations: BTreeMap::new(),
+            settlings: BTreeMap::new(),
+            participants: BTreeMap::new(),
+            history: Vec::new(),
+            unknown: Vec::new(),
+            known: Vec::new(),
+            summary: Summary::default(),
+        }
+    }
+
+    /// Lets every client run `transactions` transactions, then heals the network, settles what is left, and
+    /// checks that all of it is atomic and serialisable.
+    pub(crate) fn run(mut self, transactions: u32) -> Summary {
+        for client in 0..CLIENTS {
+            self.clients.push(Client { running: None, left: transactions });
+            self.alarm(Alarm::Begin(client));
+        }
+        while let Some(delivery) = self.net.next() {
+            self.deliver(delivery);
+            if self.clients.iter().all(|client| client.left == 0 && client.running.is_none()) {
+                self.net.heal();
+            }
+        }
+        assert!(self.clients.iter().all(|client| client.running.is_none()), "a client waits for ever");
+        self.settle_the_rest();
+        self.check_outcomes();
+        self.read_everything();
+        if let Err(anomaly) = check(&self.history) {
+            for (number, tx) in self.history.iter().enumerate() {
+                println!("{number}: {tx:?}");
+            }
+            panic!("{anomaly:?}");
+        }
+        Summary { net: self.net.tally(), digest: self.net.digest(), ..self.summary }
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    fn alarm(&mut self, alarm: Alarm) {
+        let token = self.token();
+        let wait = WAIT_NS / 4 + self.rng.below(WAIT_NS);
+        self.alarms.insert(token, alarm);
+        self.net.alarm(token, wait);
+    }
+
+    fn send(&mut self, purpose: Purpose, to: TargetNo, head: Head, body: Body) {
+        let token = self.token();
+        self.purposes.insert(token, purpose);
+        self.net.send(token, to, CONT, head, body);
+    }
+
+    /// An epoch of its own for every transaction.
+    fn begin_epoch(&mut self) -> Epoch {
+        let wall = Epoch::from_unix_ns(self.clock.now_ns());
+        self.last_epoch = Epoch((wall.0 | 1 << 17).max(self.last_epoch.0 + 4097));
+        self.last_epoch
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let (token, answer) = match delivery {
+            Delivery::Alarm { token } => {
+                match self.alarms.remove(&token).unwrap() {
+                    Alarm::Begin(client) => self.begin(client),
+                    Alarm::Retry(settling) => self.begin_settling(settling),
+                }
+                return;
+            }
+            Delivery::Answer { token, result, buf } => (token, Some((result, buf))),
+            Delivery::Silence { token } => (token, None),
+        };
+        // An answer after silence, or a second one: whoever asked has asked again.
+        let Some(purpose) = self.purposes.remove(&token) else { return };
+        match purpose {
+            Purpose::Read(client) => self.on_read(client, answer),
+            Purpose::Plain(client) => self.on_plain(client, answer),
+            Purpose::Coordinate(number, from, to) => {
+                let event = match answer {
+                    Some((result, _)) => Event::Answer { from, to, result: result.map(|_| ()) },
+                    None => Event::Silence { from, to },
+                };
+                self.coordinate(number, event);
+            }
+            Purpose::Settle(number, from, question) => {
+                self.on_settle(number, from, question, answer.map(|a| a.0))
+            }
+        }
+    }
+
+    fn begin(&mut self, client: usize) {
+        if self.clients[client].left == 0 {
+            return;
+        }
+        self.clients[client].left -= 1;
+        let epoch = self.begin_epoch();
+        let record =
+            Committed { epoch, begin_ns: self.net.now_ns(), end_ns: u64::MAX, ..Committed::default() };
+        let tx = TxId { client: client as u128, begin: epoch };
+        let is_plain = self.rng.one_in(8);
+        let (wanted, writes) =
+            if is_plain { (Vec::new(), vec![(self.put(), None)]) } else { (self.wants(), self.writes()) };
+        let running =
+            Running { record, tx, wanted, asked: 0, listed: BTreeSet::new(), writes, repeats: 0, is_plain };
+        self.clients[client].running = Some(running);
+        self.go_on(client);
+    }
+
+    fn item(&mut self) -> Item {
+        item(self.rng.below(2), self.rng.below(4), self.rng.below(2))
+    }
+
+    fn put(&mut self) -> Write {
+        self.next_write += 1;
+        Write::Put(self.item(), self.next_write)
+    }
+
+    fn wants(&mut self) -> Vec<Wanted> {
+        let count = self.rng.below(4);
+        let one = |world: &mut Self| {
+            let Item { oid, dkey, akey } = world.item();
+            match world.rng.below(6) {
+                0 => Wanted::Dkeys(oid),
+                1 => Wanted::Akeys(oid, dkey),
+                _ => Wanted::Value(Item { oid, dkey, akey }),
+            }
+        };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    /// Writes to different items; whole dkeys and objects last, so that every condition is about what was
+    /// there before the transaction.
+    fn writes(&mut self) -> Vec<(Write, Option<bool>)> {
+        let (mut items, mut writes) = (BTreeSet::new(), Vec::new());
+        for _ in 0..self.rng.below(4) {
+            let put = self.put();
+            let Write::Put(item, _) = &put else { unreachable!() };
+            if items.insert(item.clone()) {
+                let must_exist = self.rng.one_in(4).then(|| self.rng.one_in(2));
+                let remove = self.rng.one_in(5);
+                let write = if remove { Write::Remove(item.clone()) } else { put };
+                writes.push((write, if remove { must_exist.map(|_| true) } else { must_exist }));
+            }
+        }
+        let Item { oid, dkey, .. } = self.item();
+        match self.rng.below(20) {
+            0 => writes.push((Write::RemoveObject(oid), None)),
+            1 | 2 => writes.push((Write::RemoveDkey(oid, dkey), None)),
+            _ => {}
+        }
+        writes
+    }
+
+    /// Takes the client's next step.
+    fn go_on(&mut self, client: usize) {
+        let Some(running) = &self.clients[client].running else { return };
+        let epoch = running.record.epoch;
+        if running.is_plain {
+            let write = running.writes[0].clone();
+            let to = targets_of(&write.0)[0];
+            let head =
+                Head { id: RequestId { client: client as u128, sequence: epoch.0 }, ..Head::default() };
+            let body: Body = Arc::new(move || match mutation(&write) {
+                Mutation::Update(update) => Verb::Update(update),
+                Mutation::Punch(punch) => Verb::Punch(punch),
+            });
+            return self.send(Purpose::Plain(client), to, head, body);
+        }
+        match running.wanted.first().cloned() {
+            Some(wanted) => {
+                let to = match &wanted {
+                    Wanted::Value(Item { oid, dkey, .. }) | Wanted::Akeys(oid, dkey) => target_of(*oid, dkey),
+                    Wanted::Dkeys(_) => TargetNo(running.asked),
+                };
+                let body: Body = Arc::new(move || read_verb(&wanted, epoch));
+                self.send(Purpose::Read(client), to, Head::default(), body);
+            }
+            None => self.commit(client),
+        }
+    }
+
+    fn on_read(&mut self, client: usize, answer: Option<(Result<Reply, Error>, Option<IoBuf>)>) {
+        let Some(running) = &mut self.clients[client].running else { return };
+        let wanted = running.wanted[0].clone();
+        match answer {
+            None => return self.repeat(client),
+            Some((Ok(Reply::Fetched(iods)), buf)) => {
+                let Wanted::Value(item) = wanted else { unreachable!() };
+                let bytes: [u8; 8] = buf.unwrap()[..8].try_into().unwrap();
+                let seen = (iods[0].size_bytes > 0).then(|| u64::from_le_bytes(bytes));
+                running.record.reads.push(Read::Value(item, seen));
+                running.wanted.remove(0);
+            }
+            Some((Ok(Reply::Listed(Listed::Keys(keys), anchor)), _)) => {
+                assert!(anchor.is_eof());
+                running.listed.extend(keys.iter().map(Key::from_slice));
+                running.asked += 1;
+                let all = match wanted {
+                    Wanted::Dkeys(_) => running.asked == TARGETS,
+                    Wanted::Akeys(..) | Wanted::Value(_) => true,
+                };
+                if all {
+                    let listed = std::mem::take(&mut running.listed);
+                    running.record.reads.push(match wanted {
+                        Wanted::Dkeys(oid) => Read::Dkeys(oid, listed),
+                        Wanted::Akeys(oid, dkey) => Read::Akeys(oid, dkey, listed),
+                        Wanted::Value(_) => unreachable!(),
+                    });
+                    running.asked = 0;
+                    running.wanted.remove(0);
+                }
+            }
+            Some((Err(Error::InDoubt { tx }), _)) => {
+                let at = match &wanted {
+                    Wanted::Value(Item { oid, dkey, .. }) | Wanted::Akeys(oid, dkey) => target_of(*oid, dkey),
+                    Wanted::Dkeys(_) => TargetNo(running.asked),
+                };
+                return self.settle(at, tx, Then::Client(client));
+            }
+            Some((Err(Error::TxRestart { .. }), _)) => {
+                self.summary.restarted += 1;
+                return self.end(client);
+            }
+            Some(other) => panic!("a read answered by {other:?}"),
+        }
+        self.go_on(client);
+    }
+
+    fn on_plain(&mut self, client: usize, answer: Option<(Result<Reply, Error>, Option<IoBuf>)>) {
+        let Some(running) = &mut self.clients[client].running else { return };
+        match answer {
+            // The write may have been done, so the client must not give up.
+            None => self.go_on(client),
+            Some((Ok(Reply::Written(epoch)), _)) => {
+                running.record.epoch = epoch;
+                running.record.end_ns = self.net.now_ns();
+                running.record.writes = running.writes.iter().map(|write| write.0.clone()).collect();
+                self.history.push(running.record.clone());
+                self.summary.committed += 1;
+                self.end(client);
+            }
+            Some((Err(Error::InDoubt { tx }), _)) => {
+                let at = targets_of(&running.writes[0].0)[0];
+                self.settle(at, tx, Then::Client(client));
+            }
+            Some(other) => panic!("a write answered by {other:?}"),
+        }
+    }
+
+    fn repeat(&mut self, client: usize) {
+        let Some(running) = &mut self.clients[client].running else { return };
+        running.repeats += 1;
+        if running.repeats > REPEATS_MAX { self.end(client) } else { self.go_on(client) }
+    }
+
+    fn end(&mut self, client: usize) {
+        self.clients[client].running = None;
+        self.alarm(Alarm::Begin(client));
+    }
+
+    fn commit(&mut self, client: usize) {
+        let Some(running) = self.clients[client].running.take() else { return };
+        let Running { mut record, tx, writes, .. } = running;
+        if writes.is_empty() {
+            record.end_ns = self.net.now_ns();
+            self.history.push(record);
+            self.summary.committed += 1;
+            return self.end(client);
+        }
+        let mut parts: BTreeMap<TargetNo, Vec<(Write, Option<bool>)>> = BTreeMap::new();
+        for write in &writes {
+            for target in targets_of(&write.0) {
+                parts.entry(target).or_default().push(write.clone());
+            }
+            if let (Write::Put(item, _) | Write::Remove(item), Some(exists)) = write {
+                record.reads.push(Read::Exists(item.clone(), *exists));
+            }
+        }
+        record.writes = writes.into_iter().map(|write| write.0).collect();
+        let participants: Vec<TargetNo> = parts.keys().copied().collect();
+        self.participants.insert(tx, participants.clone());
+        let number = self.token();
+        let mut commands = Vec::new();
+        let epoch = record.epoch;
+        let coordinator = Coordinator::begin(tx, epoch, &participants, &mut commands);
+        let dies_in = self.rng.one_in(12).then(|| u32::try_from(self.rng.below(6)).unwrap());
+        self.coordinations
+            .insert(number, Coordination { coordinator, client, tx, epoch, parts, record, dies_in });
+        self.carry_out(number, commands);
+    }
+
+    fn coordinate(&mut self, number: u64, event: Event) {
+        let Some(coordination) = self.coordinations.get_mut(&number) else { return };
+        if let Some(left) = &mut coordination.dies_in {
+            if *left == 0 {
+                let dead = self.coordinations.remove(&number).unwrap();
+                if !self.known.contains(&dead.tx) && dead.client != usize::MAX {
+                    self.unknown.push((dead.tx, dead.record));
+                    self.end(dead.client);
+                }
+                return;
+            }
+            *left -= 1;
+        }
+        let mut commands = Vec::new();
+        coordination.coordinator.on(event, &mut commands);
+        self.carry_out(number, commands);
+        if self.coordinations.get(&number).is_some_and(|coordination| coordination.coordinator.is_closed()) {
+            self.coordinations.remove(&number);
+        }
+    }
+
+    fn carry_out(&mut self, number: u64, commands: Vec<Command>) {
+        for command in commands {
+            let Some(coordination) = self.coordinations.get_mut(&number) else { return };
+            match command {
+                Command::Send { to, message } => {
+                    let (tx, epoch) = (coordination.tx, coordination.epoch);
+                    let leader = coordination.coordinator.leader();
+                    let participants: SmallVec<[TargetNo; 4]> = coordination.parts.keys().copied().collect();
+                    let part = coordination.parts[&to].clone();
+                    let sequence = if participants.len() == 1 { epoch.0 } else { 0 };
+                    let head = Head { id: RequestId { client: tx.client, sequence }, ..Head::default() };
+                    let body: Body = Arc::new(move || match message {
+                        Message::Prepare => {
+                            let mutations = part.iter().map(mutation).collect();
+                            Verb::Prepare(Prepare {
+                                tx,
+                                epoch,
+                                leader,
+                                participants: participants.clone(),
+                                mutations,
+                            })
+                        }
+                        Message::Commit => Verb::Commit(tx),
+                        Message::Abort => Verb::Abort(tx),
+                    });
+                    self.send(Purpose::Coordinate(number, to, message), to, head, body);
+                }
+                Command::Settle { at, tx } => self.settle(at, tx, Then::Coordinator(number, at)),
+                Command::Finish(result) => {
+                    let client = std::mem::replace(&mut coordination.client, usize::MAX);
+                    let (tx, mut record) = (coordination.tx, coordination.record.clone());
+                    match result {
+                        Ok(_) => {
+                            record.end_ns = self.net.now_ns();
+                            self.history.push(record);
+                            self.known.push(tx);
+                            self.summary.committed += 1;
+                        }
+                        Err(Error::TxRestart { .. }) => self.summary.restarted += 1,
+                        Err(Error::Exists | Error::NotFound) => self.summary.refused += 1,
+                        Err(Error::InDoubt { .. }) => self.unknown.push((tx, record)),
+                        Err(error) => panic!("a transaction ends with {error:?}"),
+                    }
+                    self.end(client);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, at: TargetNo, tx: TxId, then: Then) {
+        let number = self.token();
+        let leader = self.participants[&tx][0];
+        let (resolution, _) = Resolution::begin(at, leader, true);
+        self.settlings.insert(number, Settling { resolution, at, tx, waits: 0, then });
+        self.begin_settling(number);
+    }
+
+    fn begin_settling(&mut self, number: u64) {
+        let Some(settling) = self.settlings.get_mut(&number) else { return };
+        let leader = self.participants[&settling.tx][0];
+        let (resolution, next) = Resolution::begin(settling.at, leader, settling.waits < PATIENT_WAITS);
+        settling.resolution = resolution;
+        self.follow(number, next);
+    }
+
+    fn follow(&mut self, number: u64, next: Next) {
+        let settling = self.settlings.get_mut(&number).unwrap();
+        match next {
+            Next::Ask(to, question) => {
+                let tx = settling.tx;
+                let body: Body = Arc::new(move || question_verb(question, tx));
+                self.send(Purpose::Settle(number, to, question), to, Head::default(), body);
+            }
+            Next::Wait => {
+                settling.waits += 1;
+                self.alarm(Alarm::Retry(number));
+            }
+            Next::Settled => {
+                self.summary.settled += 1;
+                let then = self.settlings.remove(&number).unwrap().then;
+                match then {
+                    Then::Coordinator(coordination, at) => {
+                        self.coordinate(coordination, Event::Settled { at })
+                    }
+                    Then::Client(client) => self.go_on(client),
+                }
+            }
+        }
+    }
+
+    fn on_settle(
+        &mut self,
+        number: u64,
+        from: TargetNo,
+        question: Question,
+        answer: Option<Result<Reply, Error>>,
+    ) {
+        let Some(settling) = self.settlings.get(&number) else { return };
+        let next = match answer {
+            None => Next::Ask(from, question),
+            Some(result) => settling.resolution.on(from, question, &knowledge(result)),
+        };
+        self.follow(number, next);
+    }
+
+    /// Ends what nobody is left to decide.
+    fn settle_the_rest(&mut self) {
+        for target in (0..TARGETS).map(TargetNo) {
+            let Reply::InDoubt(list) = self.net.execute_now(target, CONT, Verb::InDoubt).0.unwrap() else {
+                panic!()
+            };
+            for doubt in list {
+                assert_eq!(doubt.leader, self.participants[&doubt.tx][0]);
+                let (resolution, mut next) = Resolution::begin(target, doubt.leader, false);
+                while let Next::Ask(to, question) = next {
+                    let (result, _) = self.net.execute_now(to, CONT, question_verb(question, doubt.tx));
+                    next = resolution.on(to, question, &knowledge(result));
+                }
+            }
+        }
+    }
+
+    /// All targets of a transaction agree about it, and with what its client was told.
+    fn check_outcomes(&mut self) {
+        let unknown = std::mem::take(&mut self.unknown);
+        let known: BTreeSet<TxId> = self.known.iter().copied().collect();
+        let mut committed = BTreeSet::new();
+        for (tx, participants) in self.participants.clone() {
+            let states: Vec<TxState> = participants
+                .iter()
+                .map(|&target| match self.net.execute_now(target, CONT, Verb::TxState(tx)).0 {
+                    Ok(Reply::TxState(state)) => state,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert!(states.iter().all(|&state| state == states[0]), "{tx:?} is {states:?}");
+            assert_ne!(states[0], TxState::Prepared);
+            if states[0] == TxState::Committed {
+                committed.insert(tx);
+            }
+        }
+        assert!(known.is_subset(&committed), "a client was told of a commit that is not one");
+        let maybe: BTreeSet<TxId> = unknown.iter().map(|(tx, _)| *tx).collect();
+        assert!(
+            committed.difference(&known).all(|tx| maybe.contains(tx)),
+            "a client was told of a failure that is none"
+        );
+        self.summary.unknown = unknown.len();
+        self.history
+            .extend(unknown.into_iter().filter(|(tx, _)| committed.contains(tx)).map(|(_, record)| record));
+    }
+
+    /// One more transaction that reads all there is.
+    fn read_everything(&mut self) {
+        let epoch = self.begin_epoch();
+        let mut reads = Vec::new();
+        for number in 0..16 {
+            let item = item(number / 8, number / 2 % 4, number % 2);
+            let to = target_of(item.oid, &item.dkey);
+            let (result, buf) =
+                self.net.execute_now(to, CONT, read_verb(&Wanted::Value(item.clone()), epoch));
+            let Reply::Fetched(iods) = result.unwrap() else { panic!() };
+            let bytes: [u8; 8] = buf.unwrap()[..8].try_into().unwrap();
+            reads.push(Read::Value(item, (iods[0].size_bytes > 0).then(|| u64::from_le_bytes(bytes))));
+        }
+        let now = self.net.now_ns();
+        self.history.push(Committed { epoch, begin_ns: now, end_ns: u64::MAX, reads, writes: Vec::new() });
+    }
+}
+
+fn question_verb(question: Question, tx: TxId) -> Verb<'static> {
+    match question {
+        Question::State => Verb::TxState(tx),
+        Question::Commit => Verb::Commit(tx),
+        Question::Abort => Verb::Abort(tx),
+    }
+}
+
+fn knowledge(result: Result<Reply, Error>) -> Knowledge {
+    match result {
+        Ok(Reply::TxState(state)) => Knowledge::State(state),
+        Ok(_) => Knowledge::Done(Ok(())),
+        Err(error) => Knowledge::Done(Err(error)),
+    }
+}
