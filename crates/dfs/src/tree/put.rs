@@ -24,6 +24,8 @@ struct Job {
     path: PathBuf,
     meta: Metadata,
     remote: Remote,
+    /// The directory was made in this run: nothing can be there.
+    fresh: bool,
 }
 
 /// What can only be done when all files are there.
@@ -75,15 +77,15 @@ impl Put<'_> {
         meta: Metadata,
         remote: Remote,
     ) -> Result<()> {
-        let mut pending = vec![(path, meta, remote)];
-        while let Some((path, meta, remote)) = pending.pop() {
+        let mut pending = vec![(path, meta, remote, false)];
+        while let Some((path, meta, remote, fresh)) = pending.pop() {
             if meta.is_dir() {
-                self.make_dir(&meta, &remote).on(&remote)?;
+                let made = self.make_dir(&meta, &remote).on(&remote)?;
                 let mut children = Vec::new();
                 for entry in fs::read_dir(&path).at(&path)? {
                     let entry = entry.at(&path)?;
                     let (path, meta) = (entry.path(), entry.metadata().at(&entry.path())?);
-                    children.push((path, meta, join(&remote, entry.file_name().as_bytes())));
+                    children.push((path, meta, join(&remote, entry.file_name().as_bytes()), made));
                 }
                 later.dirs.push((path, meta, remote));
                 pending.append(&mut children);
@@ -91,7 +93,7 @@ impl Put<'_> {
                 self.symlink(&path, &meta, &remote).on(&remote)?;
             } else if !meta.is_file() {
                 self.tally.add(|tally| &tally.skipped, 1, self.options);
-            } else if let Some(job) = later.first_or_link(Job { path, meta, remote })
+            } else if let Some(job) = later.first_or_link(Job { path, meta, remote, fresh })
                 && !queue.push(job)
             {
                 return Ok(());
@@ -100,14 +102,15 @@ impl Put<'_> {
         Ok(())
     }
 
-    fn make_dir(&self, meta: &Metadata, remote: &[u8]) -> Result<()> {
+    /// Whether it was not there.
+    fn make_dir(&self, meta: &Metadata, remote: &[u8]) -> Result<bool> {
         // Writable until everything is in it; the mode is set with the time.
-        match self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700) {
-            Err(Error::Exists) if self.dir.stat(remote)?.kind == FileKind::Directory => {}
-            other => other?,
-        }
+        let made = match self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700) {
+            Err(Error::Exists) if self.dir.stat(remote)?.kind == FileKind::Directory => false,
+            other => other.map(|()| true)?,
+        };
         self.tally.add(|tally| &tally.dirs, 1, self.options);
-        Ok(())
+        Ok(made)
     }
 
     fn finish_dir(&self, path: &Path, meta: &Metadata, remote: &[u8]) -> Result<()> {
@@ -152,7 +155,7 @@ impl Put<'_> {
     }
 
     fn file(&self, job: &Job) -> Result<()> {
-        if self.options.resume && self.is_there(job)? {
+        if self.options.resume && !job.fresh && self.is_there(job)? {
             self.tally.add(|tally| &tally.resumed, 1, self.options);
             return Ok(());
         }
@@ -217,7 +220,8 @@ impl Put<'_> {
                 return Ok(());
             }
         }
-        if file.size()? < len {
+        // A hole at the end: nothing was written there.
+        if at < len {
             file.set_len(len)?;
         }
         Ok(())

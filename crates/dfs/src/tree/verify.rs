@@ -220,7 +220,8 @@ impl Verify<'_> {
             let want = usize::try_from(job.stat.size_bytes - at).unwrap_or(room).min(room);
             let (ours, theirs) = (&mut ours[..want], &mut theirs[..want]);
             let short = stored.read_at(at, ours)? < want || outside.read_exact_at(theirs, at).is_err();
-            let differs = ours.iter().zip(&*theirs).position(|(a, b)| a != b);
+            let equal = *ours == *theirs;
+            let differs = if equal { None } else { ours.iter().zip(&*theirs).position(|(a, b)| a != b) };
             if short || differs.is_some() {
                 let offset = at + differs.unwrap_or(want) as u64;
                 self.note(&job.remote, Difference::Content { offset });
