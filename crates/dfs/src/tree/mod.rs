@@ -25,6 +25,10 @@ use std::path::{Path, PathBuf};
 /// Called with what was done so far, from any of the working threads.
 pub type OnProgress<'a> = &'a (dyn Fn(Counts) + Sync);
 
+/// Called with path, size and crc32c of a file that is put: all of it is acknowledged by then. From any of the
+/// working threads; an error ends the put.
+pub type OnStored<'a> = &'a (dyn Fn(&[u8], u64, u32) -> Result<()> + Sync);
+
 /// How a tree is worked on.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
@@ -36,12 +40,14 @@ pub struct Options<'a> {
     pub owner: bool,
     /// Called after each file and each few MiB.
     pub on_progress: Option<OnProgress<'a>>,
+    /// Called for each file that is put; costs its checksum.
+    pub on_stored: Option<OnStored<'a>>,
 }
 
 impl Default for Options<'_> {
-    /// Resumes, one thread a processor, owners not kept, no callback.
+    /// Resumes, one thread a processor, owners not kept, no callbacks.
     fn default() -> Self {
-        Self { threads: 0, resume: true, owner: false, on_progress: None }
+        Self { threads: 0, resume: true, owner: false, on_progress: None, on_stored: None }
     }
 }
 

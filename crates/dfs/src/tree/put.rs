@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::file::File;
 use crate::layout::inode::FileKind;
 use crate::resolve::Follow;
-use dolmen_types::ObjectClass;
+use dolmen_types::{ObjectClass, crc32c, crc32c_append};
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -175,9 +175,12 @@ impl Put<'_> {
             }
             other => other?,
         };
-        self.copy(job, &file)?;
+        let (size_bytes, crc) = self.copy(job, &file)?;
         self.xattrs(&job.path, &job.remote)?;
         file.set_attrs(&self.attrs(&job.meta))?;
+        if let Some(on_stored) = self.options.on_stored {
+            on_stored(&job.remote, size_bytes, crc)?;
+        }
         self.tally.add(|tally| &tally.files, 1, self.options);
         Ok(())
     }
@@ -192,39 +195,56 @@ impl Put<'_> {
         }
     }
 
-    fn copy(&self, job: &Job, file: &File) -> Result<()> {
+    /// Copies what is data; size and checksum of what was read, holes as zeros.
+    fn copy(&self, job: &Job, file: &File) -> Result<(u64, u32)> {
         let source = fs::File::open(&job.path).at(&job.path)?;
         let len = job.meta.len();
         let mut block = vec![0; usize::try_from(len).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)];
-        let mut at = 0;
+        let mut crc = crc32c(b"");
+        let (mut at, mut written) = (0, 0);
         while at < len {
             let range = if local::is_sparse(&job.meta) {
                 local::next_data(&source, at, &job.path)?
             } else {
                 Some((at, len))
             };
-            let Some((start, end)) = range else { break };
+            // Data that was appended meanwhile is left for the next put.
+            let (start, end) = range.map_or((len, len), |(start, end)| (start.min(len), end.min(len)));
+            crc = self.skip(start - at, crc);
             at = start;
             while at < end {
                 let room = usize::try_from(end - at).unwrap_or(BLOCK_BYTES).min(block.len());
                 let read = source.read_at(&mut block[..room], at).at(&job.path)?;
                 if read == 0 {
-                    break;
+                    // The file was cut while it was read: what it is now is what is kept.
+                    return Ok((at, crc));
                 }
                 file.write_at(at, &block[..read])?;
+                if self.options.on_stored.is_some() {
+                    crc = crc32c_append(crc, &block[..read]);
+                }
                 at += read as u64;
+                written = at;
                 self.tally.add(|tally| &tally.bytes, read as u64, self.options);
-            }
-            if at < end {
-                // The file was cut while it was read: what it is now is what is kept.
-                return Ok(());
             }
         }
         // A hole at the end: nothing was written there.
-        if at < len {
+        if written < len {
             file.set_len(len)?;
         }
-        Ok(())
+        Ok((len, crc))
+    }
+
+    /// The checksum after a hole.
+    fn skip(&self, hole_bytes: u64, mut crc: u32) -> u32 {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut left = if self.options.on_stored.is_some() { hole_bytes } else { 0 };
+        while left > 0 {
+            let now = usize::try_from(left).unwrap_or(ZEROS.len()).min(ZEROS.len());
+            crc = crc32c_append(crc, &ZEROS[..now]);
+            left -= now as u64;
+        }
+        crc
     }
 
     fn link(&self, old: &[u8], new: &[u8]) -> Result<()> {
