@@ -96,7 +96,7 @@ fn entries(view: &Container) -> Outcome<Entries> {
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
             for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
-                let child = crate::tree::join(&path, &entry.name);
+                let child = crate::path::join(&path, &entry.name);
                 if entry.stat.kind == FileKind::Directory {
                     pending.push((child.clone(), dir.open_dir(&entry.name)?));
                 }

@@ -244,6 +244,12 @@ impl From<dolmen_dfs::Error> for Failure {
         let errno = error.errno();
         match error {
             Error::Store(error) => Self { errno: Some(errno), ..(*error).into() },
+            Error::InTree { path, source } => {
+                let mut failure = Self::from(*source);
+                failure.doing.get_or_insert_with(|| format!("copy or compare {}", path.display()));
+                failure
+            }
+            Error::Local { path, errno } => Self::on_file(&path, &std::io::Error::from_raw_os_error(errno)),
             Error::BadRecord { .. } | Error::Superblock(_) => {
                 Self { errno: Some(errno), ..Self::new(Exit::Damaged, error.to_string()) }
             }

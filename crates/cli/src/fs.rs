@@ -1,12 +1,12 @@
 //! `dolmen fs`: put, get, ls, cat, rm, mv, du, df, verify.
 
 mod copy;
+mod journal;
 mod list;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{self, Answer, hex, human, pairs};
 use crate::place::{self, ContArg, Session};
-use crate::tree;
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
 use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
@@ -184,7 +184,7 @@ fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
     let mut removed = 0;
     let mut pending = vec![(root.to_vec(), false)];
     while let Some((path, emptied)) = pending.pop() {
-        let doing = || format!("remove {}", tree::shown(&path));
+        let doing = || format!("remove {}", crate::path::shown(&path));
         if emptied {
             match dfs.rmdir(&path) {
                 // The root of the container is emptied, not removed.
@@ -199,11 +199,11 @@ fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
         let dir = dfs.open_dir(&path).doing(doing)?;
         pending.push((path.clone(), true));
         for name in dir.names().doing(doing)? {
-            let child = tree::join(&path, &name);
+            let child = crate::path::join(&path, &name);
             if dir.lstat(&name).doing(doing)?.kind == FileKind::Directory {
                 pending.push((child, false));
             } else {
-                dir.unlink(&name).doing(|| format!("remove {}", tree::shown(&child)))?;
+                dir.unlink(&name).doing(|| format!("remove {}", crate::path::shown(&child)))?;
                 removed += 1;
             }
         }
@@ -217,11 +217,11 @@ fn mv(args: &Mv) -> Outcome<Answer> {
     let doing = || format!("rename {} to {}", args.old, args.new);
     let into_dir = dfs.stat(&args.new).is_ok_and(|stat| stat.kind == FileKind::Directory);
     let name = args.old.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let new = if into_dir { tree::join(args.new.as_bytes(), name.as_bytes()) } else { args.new.clone().into() };
+    let new = if into_dir { crate::path::join(args.new.as_bytes(), name.as_bytes()) } else { args.new.clone().into() };
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     dfs.rename(&args.old, dfs, &new, mode).doing(doing)?;
     mounted.close()?;
-    Ok(Answer::new(String::new(), json!({ "old": args.old, "new": tree::shown(&new) })))
+    Ok(Answer::new(String::new(), json!({ "old": args.old, "new": crate::path::shown(&new) })))
 }
 
 fn df(arg: &ContArg) -> Outcome<Answer> {

@@ -12,13 +12,13 @@ mod fs;
 mod inspect;
 mod obj;
 mod output;
+mod path;
 mod place;
 mod pool;
 mod progress;
 mod shell;
 mod size;
 mod snapshot;
-mod tree;
 
 use clap::Parser;
 use failure::{Exit, Failure, Outcome};

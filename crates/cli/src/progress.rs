@@ -1,9 +1,9 @@
 //! What a long command shows while it works: a bar, if somebody looks at it and it lasts.
 
 use crate::output::human;
-use crate::tree::Counts;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use dolmen_dfs::tree::Counts;
 use dolmen_env::{Clock, RealClock};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;

@@ -1,12 +1,15 @@
 //! `dolmen fs put`, `get` and `verify`.
 
+use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, human};
 use crate::place::{self, ContArg};
 use crate::progress::Bar;
-use crate::tree::{self, Counts, Journal, Options, Record};
+use crate::path::shown;
 use clap::Args;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use dolmen_dfs::tree::{self, Counts, Difference, Options};
 use dolmen_dfs::{Dfs, Error, OpenOptions};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::Upkeep;
@@ -98,17 +101,18 @@ fn timed<T>(
     verb: &str,
     how: &How,
     journal: Option<&Journal>,
-    work: impl FnOnce(&Options<'_>) -> Outcome<T>,
+    work: impl FnOnce(&Options<'_>) -> dolmen_dfs::Result<T>,
 ) -> Outcome<(T, u64)> {
     let bar = Bar::begin(verb);
     let show = |counts| bar.show(counts);
     let begun_ns = RealClock.monotonic_ns();
+    let note = |path: &[u8], size, crc| journal.map_or(Ok(()), |journal| journal.add(path, size, crc));
     let options = Options {
         threads: how.threads(),
         resume: !how.no_resume,
         owner: how.owner,
         on_progress: Some(&show),
-        journal,
+        on_stored: journal.is_some().then_some(&note),
     };
     let done = work(&options)?;
     Ok((done, RealClock.monotonic_ns() - begun_ns))
@@ -227,14 +231,14 @@ fn verify_tree(dfs: &Dfs, local: &Path, path: &str, how: &How) -> Outcome<Answer
     json["mismatches"] = report
         .mismatches
         .iter()
-        .map(|mismatch| json!({ "path": tree::shown(&mismatch.path), "difference": mismatch.difference.word() }))
+        .map(|mismatch| json!({ "path": shown(&mismatch.path), "difference": word(mismatch.difference) }))
         .collect();
     Ok(Answer::new(text, json).with_findings(differences > 0))
 }
 
 /// Reads every file of a journal and compares size and checksum.
 fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
-    let mut records = tree::read_journal(log)?;
+    let mut records = journal::read(log)?;
     // A file that was put again is what the last record says.
     records.reverse();
     let mut seen = std::collections::BTreeSet::new();
@@ -243,13 +247,9 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     // Guards the paths that differ; nothing is asked under it.
     let differing: Mutex<Vec<String>> = Mutex::default();
     let begun_ns = RealClock.monotonic_ns();
-    let produce = |queue: &tree::Queue<Record>| {
-        records.into_iter().all(|record| queue.push(record));
-        Ok(())
-    };
-    tree::run_jobs(how.threads(), produce, |record: Record| {
-        if let Some(difference) = compare_record(dfs, &record)? {
-            let line = format!("{}: {difference}", tree::shown(&record.path));
+    side_by_side(how.threads(), &records, |record| {
+        if let Some(difference) = compare_record(dfs, record)? {
+            let line = format!("{}: {difference}", shown(&record.path));
             differing.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
         Ok(())
@@ -272,9 +272,44 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     Ok(Answer::new(text, json).with_findings(found))
 }
 
+/// Does `work` on every item in some threads; the first failure.
+fn side_by_side<T: Sync>(threads: usize, items: &[T], work: impl Fn(&T) -> Outcome<()> + Sync) -> Outcome<()> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(failure) = work(item) {
+                next.store(items.len(), Ordering::Relaxed);
+                return Err(failure);
+            }
+        }
+        Ok(())
+    };
+    dolmen_env::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        let panicked = |_panic| Err(Failure::new(Exit::Other, "a worker thread panicked: a defect of this program"));
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
+}
+
+/// One word for a program.
+fn word(difference: Difference) -> &'static str {
+    match difference {
+        Difference::Missing => "missing",
+        Difference::Extra => "extra",
+        Difference::Kind => "kind",
+        Difference::Mode => "mode",
+        Difference::Owner => "owner",
+        Difference::Time => "time",
+        Difference::Size => "size",
+        Difference::Content { .. } => "content",
+        Difference::Xattrs => "xattrs",
+        Difference::Links => "links",
+    }
+}
+
 /// How a stored file differs from its record, if it does.
 fn compare_record(dfs: &Dfs, record: &Record) -> Outcome<Option<&'static str>> {
-    let doing = || format!("read {}", tree::shown(&record.path));
+    let doing = || format!("read {}", shown(&record.path));
     let file = match dfs.open(&record.path, &OpenOptions::READ) {
         Err(Error::NotFound) => return Ok(Some("missing")),
         other => other.doing(doing)?,

@@ -4,7 +4,6 @@ use super::{ENTRIES_AT_ONCE, Mounted};
 use crate::failure::{Doing, Outcome};
 use crate::output::{Answer, Table, date, human, pairs};
 use crate::place::ContArg;
-use crate::tree;
 use clap::Args;
 use dolmen_dfs::{Cookie, Dfs, FileKind, Stat};
 use serde_json::{Value, json};
@@ -70,12 +69,12 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
             for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
-                let (child, name) = (tree::join(&path, &entry.name), tree::join(&shown_as, &entry.name));
+                let (child, name) = (crate::path::join(&path, &entry.name), crate::path::join(&shown_as, &entry.name));
                 let target = match entry.stat.kind {
-                    FileKind::Symlink if args.long => Some(tree::shown(&dir.readlink(&entry.name)?)),
+                    FileKind::Symlink if args.long => Some(crate::path::shown(&dir.readlink(&entry.name)?)),
                     _ => None,
                 };
-                lines.push(Line { name: tree::shown(&name), stat: entry.stat, target });
+                lines.push(Line { name: crate::path::shown(&name), stat: entry.stat, target });
                 if args.recursive && entry.stat.kind == FileKind::Directory {
                     pending.push((child, name));
                 }

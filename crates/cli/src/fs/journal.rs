@@ -1,0 +1,91 @@
+//! The journal of a put: which files are stored and acknowledged, by path, with size and checksum.
+//!
+//! A record is the crc32c in eight hexadecimal digits, the size in decimal, the path, each after a space, and a
+//! NUL, because a path holds anything else. It is appended by one write after the store has acknowledged the
+//! file, so a journal cut short by a kill never names a file that is not there; an unfinished record is ignored.
+
+use crate::failure::{Exit, Failure, Outcome};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// Guards the end of the file: records must not mix. Nothing else is taken under it.
+    file: Mutex<File>,
+    path: PathBuf,
+}
+
+/// A file that was acknowledged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    pub(super) crc: u32,
+    pub(super) size_bytes: u64,
+    /// In the container.
+    pub(super) path: Vec<u8>,
+}
+
+impl Journal {
+    /// Opens a journal for appending.
+    pub(super) fn open(path: &Path) -> Outcome<Self> {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        let file = file.map_err(|error| Failure::on_file(path, &error))?;
+        Ok(Self { file: Mutex::new(file), path: path.to_owned() })
+    }
+
+    /// Adds a file: the hook of a put.
+    ///
+    /// # Errors
+    /// `Local` if the journal cannot be written: then nobody could tell what is acknowledged.
+    pub(super) fn add(&self, path: &[u8], size_bytes: u64, crc: u32) -> dolmen_dfs::Result<()> {
+        let mut line = format!("{crc:08x} {size_bytes} ").into_bytes();
+        line.extend_from_slice(path);
+        line.push(0);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(&line).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(dolmen_dfs::errno::EIO);
+            dolmen_dfs::Error::Local { path: self.path.clone(), errno }
+        })
+    }
+}
+
+/// Reads a journal.
+pub(super) fn read(path: &Path) -> Outcome<Vec<Record>> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::on_file(path, &error))?;
+    let mut records = Vec::new();
+    let mut rest = &bytes[..];
+    while let Some(end) = rest.iter().position(|&byte| byte == 0) {
+        let record = parse(&rest[..end]).ok_or_else(|| {
+            let at = bytes.len() - rest.len();
+            Failure::new(Exit::Usage, format!("{} is no journal of a put: byte {at}", path.display()))
+        })?;
+        records.push(record);
+        rest = &rest[end + 1..];
+    }
+    Ok(records)
+}
+
+fn parse(record: &[u8]) -> Option<Record> {
+    let mut parts = record.splitn(3, |&byte| byte == b' ');
+    let mut text = || core::str::from_utf8(parts.next()?).ok();
+    let crc = u32::from_str_radix(text()?, 16).ok()?;
+    let size_bytes = text()?.parse().ok()?;
+    let path = parts.next()?.to_vec();
+    Some(Record { crc, size_bytes, path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_holds_any_path_and_half_of_one_is_none() {
+        let record = parse(b"0000002a 7 /a b\nc").unwrap();
+        assert_eq!(record, Record { crc: 42, size_bytes: 7, path: b"/a b\nc".to_vec() });
+        for wrong in [&b"0000002a 7"[..], b"", b"x 7 /a", b"1 y /a"] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+}
