@@ -11,3 +11,4 @@ mod pools;
 mod sharing;
 mod shell;
 mod snapshots;
+mod tour;
