@@ -315,7 +315,7 @@ impl Service {
             for (audit, answer) in found.iter_mut().zip(answers) {
                 if matches!(answer.result, Err(Error::NoContainer)) {
                     let place = match store::damaged(no, store::META) {
-                        Error::Corrupt { place, .. } => place,
+                        Error::Corrupt { place, .. } => *place,
                         _ => continue,
                     };
                     audit.findings.push(Finding { place, rule: "container-on-record" });

@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn bodies_round_trip() {
         let mut out = Vec::new();
-        let write = WriteHead { epoch: Epoch(1), client: 2, sequence: 3, cont: ContNo(4), oid: Oid { hi: 5, lo: 6 } };
+        let write =
+            WriteHead { epoch: Epoch(1), client: 2, sequence: 3, cont: ContNo(4), oid: Oid { hi: 5, lo: 6 } };
         write.encode(&mut out);
         assert_eq!(out.len(), WriteHead::BYTES);
         assert_eq!(WriteHead::decode(&mut Reader::new(&out)), Some(write));

@@ -83,6 +83,9 @@ impl LogFrame {
     /// Fills the header space at the start of `frame`, whose rest is the body.
     ///
     /// REQUIRES: `frame.len() == LOG_FRAME_HEADER_BYTES + body_bytes`.
+    ///
+    /// # Panics
+    /// If that does not hold.
     pub fn seal(&self, frame: &mut [u8]) {
         assert_eq!(frame.len(), LOG_FRAME_HEADER_BYTES + self.body_bytes as usize);
         assert!(self.body_bytes <= BODY_BYTES_MAX);

@@ -26,6 +26,9 @@ pub struct LogSegmentHeader {
 
 impl LogSegmentHeader {
     /// Encodes, checksum last.
+    ///
+    /// # Panics
+    /// Never: the fields have fixed sizes.
     #[must_use]
     pub fn encode(&self) -> [u8; LOG_SEGMENT_HEADER_BYTES] {
         let mut out = Vec::with_capacity(LOG_SEGMENT_HEADER_BYTES);

@@ -177,14 +177,22 @@ impl Manifest {
             log_start,
             splices: list(&mut r, 12, |r| Some((r.u64()?, r.u32()?)))?,
             next_run: r.u32()?,
-            runs: list(&mut r, 20, |r| Some(RunInfo { number: r.u32()?, bytes: r.u64()?, entries: r.u64()? }))?,
-            log_segments: list(&mut r, 12, |r| Some(LogSegmentInfo { number: r.u32()?, live_bytes: r.u64()? }))?,
+            runs: list(&mut r, 20, |r| {
+                Some(RunInfo { number: r.u32()?, bytes: r.u64()?, entries: r.u64()? })
+            })?,
+            log_segments: list(&mut r, 12, |r| {
+                Some(LogSegmentInfo { number: r.u32()?, live_bytes: r.u64()? })
+            })?,
             bulk_segments: list(&mut r, 8, |r| {
                 Some(BulkSegmentInfo { number: r.u32()?, bitmap: list(r, 8, |r| r.u64())? })
             })?,
             conts: list(&mut r, 64, cont)?,
             clients: list(&mut r, 24, |r| {
-                Some(ClientInfo { number: r.u32()?, client: r.u128()?, results: list(r, 16, |r| Some((r.u64()?, Epoch(r.u64()?))))? })
+                Some(ClientInfo {
+                    number: r.u32()?,
+                    client: r.u128()?,
+                    results: list(r, 16, |r| Some((r.u64()?, Epoch(r.u64()?))))?,
+                })
             })?,
             creds: list(&mut r, 16, |r| {
                 Some((r.u32()?, Credentials { uid: r.u32()?, gid: r.u32()?, project: r.u32()? }))
@@ -214,14 +222,19 @@ fn put_cont(out: &mut Vec<u8>, cont: &ContState) {
     out.push(u8::from(cont.destroyed));
     out.extend_from_slice(&cont.floor.0.to_le_bytes());
     out.extend_from_slice(&cont.aggregated.0.to_le_bytes());
-    for count in [cont.usage.versions, cont.usage.value_bytes, cont.usage.bulk_bytes, cont.usage.small_bytes] {
+    for count in [cont.usage.versions, cont.usage.value_bytes, cont.usage.bulk_bytes, cont.usage.small_bytes]
+    {
         out.extend_from_slice(&count.to_le_bytes());
     }
     put_list(out, &cont.snapshots, |out, epoch| out.extend_from_slice(&epoch.0.to_le_bytes()));
     put_list(out, &cont.rollbacks, |out, &(to, at)| put_pair(out, &(to.0, at)));
 }
 
-fn list<T>(r: &mut Reader<'_>, each_bytes: usize, one: impl Fn(&mut Reader<'_>) -> Option<T>) -> Option<Vec<T>> {
+fn list<T>(
+    r: &mut Reader<'_>,
+    each_bytes: usize,
+    one: impl Fn(&mut Reader<'_>) -> Option<T>,
+) -> Option<Vec<T>> {
     let count = r.count(each_bytes)?;
     (0..count).map(|_| one(r)).collect()
 }
@@ -237,7 +250,12 @@ fn cont(r: &mut Reader<'_>) -> Option<ContState> {
         destroyed,
         floor: Epoch(r.u64()?),
         aggregated: Epoch(r.u64()?),
-        usage: Usage { versions: r.u64()?, value_bytes: r.u64()?, bulk_bytes: r.u64()?, small_bytes: r.u64()? },
+        usage: Usage {
+            versions: r.u64()?,
+            value_bytes: r.u64()?,
+            bulk_bytes: r.u64()?,
+            small_bytes: r.u64()?,
+        },
         snapshots: list(r, 8, |r| r.u64().map(Epoch))?,
         rollbacks: list(r, 16, |r| Some((Epoch(r.u64()?), Epoch(r.u64()?))))?,
     })

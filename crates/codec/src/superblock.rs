@@ -32,6 +32,9 @@ pub struct Superblock {
 
 impl Superblock {
     /// Encodes one slot.
+    ///
+    /// # Panics
+    /// Never: the fields have fixed sizes.
     #[must_use]
     pub fn encode(&self) -> [u8; SUPERBLOCK_SLOT_BYTES] {
         let mut out = Vec::with_capacity(SUPERBLOCK_SLOT_BYTES);
@@ -82,8 +85,15 @@ mod tests {
 
     #[test]
     fn superblock_round_trips_and_any_flip_is_seen() {
-        let block =
-            Superblock { features: 0, target_id: 1, sequence: 2, manifest: 3, manifest_bytes: 4, manifest_sum: 5, clean: true };
+        let block = Superblock {
+            features: 0,
+            target_id: 1,
+            sequence: 2,
+            manifest: 3,
+            manifest_bytes: 4,
+            manifest_sum: 5,
+            clean: true,
+        };
         let bytes = block.encode();
         assert_eq!(Superblock::decode(&bytes), Some(block));
         for byte in 0..bytes.len() {

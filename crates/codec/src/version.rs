@@ -225,13 +225,31 @@ impl<'a> Version<'a> {
         if has_data != (value_bytes > 0) || (has_data && kind == VersionKind::Punch) {
             return None;
         }
-        if has_data && kind.is_array() && recx.count.checked_mul(u64::from(record_bytes))? != u64::from(value_bytes) {
+        if has_data
+            && kind.is_array()
+            && recx.count.checked_mul(u64::from(record_bytes))? != u64::from(value_bytes)
+        {
             return None;
         }
         let sums = r.take((value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4)?;
         let (dkey, akey) = (r.take(dkey_len)?, r.take(akey_len)?);
-        let keys_fit = if kind == VersionKind::Punch { dkey_len > 0 || akey_len == 0 } else { dkey_len > 0 && akey_len > 0 };
-        keys_fit.then_some(Self { kind, minor, cred, dkey, akey, recx, record_bytes, value_bytes, place, sums })
+        let keys_fit = if kind == VersionKind::Punch {
+            dkey_len > 0 || akey_len == 0
+        } else {
+            dkey_len > 0 && akey_len > 0
+        };
+        keys_fit.then_some(Self {
+            kind,
+            minor,
+            cred,
+            dkey,
+            akey,
+            recx,
+            record_bytes,
+            value_bytes,
+            place,
+            sums,
+        })
     }
 
     /// The checksum of chunk `index`.
@@ -252,7 +270,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn array(count: u64, record_bytes: u32, place: ValuePlace, sums: &[u8]) -> Version<'_> {
-        let value_bytes = if place == ValuePlace::None { 0 } else { u32::try_from(count).unwrap() * record_bytes };
+        let value_bytes =
+            if place == ValuePlace::None { 0 } else { u32::try_from(count).unwrap() * record_bytes };
         Version {
             kind: VersionKind::of_extent(count),
             minor: 3,
@@ -281,9 +300,23 @@ mod tests {
             place: ValuePlace::Log { segment: 4, offset: 5 },
             sums: &[1; 8],
         };
-        let punch = Version { kind: VersionKind::Punch, dkey: b"", akey: b"", place: ValuePlace::None, value_bytes: 0, sums: &[], ..single };
+        let punch = Version {
+            kind: VersionKind::Punch,
+            dkey: b"",
+            akey: b"",
+            place: ValuePlace::None,
+            value_bytes: 0,
+            sums: &[],
+            ..single
+        };
         let bulk = array(100, 700, ValuePlace::Bulk { segment: 1, unit: 2 }, &[7; 12]);
-        for version in [single, punch, bulk, array(5000, 0, ValuePlace::None, &[]), array(1, 64, ValuePlace::Inline, &[2; 4])] {
+        for version in [
+            single,
+            punch,
+            bulk,
+            array(5000, 0, ValuePlace::None, &[]),
+            array(1, 64, ValuePlace::Inline, &[2; 4]),
+        ] {
             let mut bytes = Vec::new();
             version.encode(&mut bytes);
             let mut reader = Reader::new(&bytes);

@@ -54,6 +54,17 @@ struct Rule {
     is_destroyed: bool,
 }
 
+impl Rule {
+    /// Whether a kept epoch sees what was written at `epoch` and is hidden from `until` on.
+    fn sees(&self, epoch: Epoch, until: Option<Epoch>) -> bool {
+        let first = self.kept.partition_point(|&kept| kept < epoch);
+        self.kept.get(first).is_some_and(|&kept| until.is_none_or(|until| kept < until))
+    }
+}
+
+/// Versions that some kept epoch sees: kind, first record, stamp.
+type Needed = BTreeSet<(u8, u64, Stamp)>;
+
 /// What the entries just passed say of those that follow.
 #[derive(Default)]
 struct Group {
@@ -65,7 +76,7 @@ struct Group {
     newer: Option<Epoch>,
     newer_key: Vec<u8>,
     /// Needed versions of the present array; `None` if all are.
-    needed: Option<BTreeSet<(u8, u64, Stamp)>>,
+    needed: Option<Needed>,
     needed_for: Vec<u8>,
 }
 
@@ -295,10 +306,7 @@ impl Target {
     fn judge(&mut self, merge: &mut Merge, key: &[u8], version: &Version<'_>) -> Result<bool, Error> {
         let target = self.config.target;
         let parts = split_typed(key).ok_or_else(|| crate::error::corrupt(target, "run", 0, 0))?;
-        if !merge.rules.contains_key(&parts.cont) {
-            merge.rules.insert(parts.cont, self.rule(parts.cont));
-        }
-        let rule = merge.rules[&parts.cont].clone();
+        let rule = merge.rules.entry(parts.cont).or_insert_with(|| self.rule(parts.cont)).clone();
         let prefix = &key[..parts.prefix_bytes()];
         let depth = usize::from(parts.dkey.is_some()) + usize::from(parts.akey.is_some());
         merge.group.enter(key, &parts, depth);
@@ -325,13 +333,11 @@ impl Target {
         if version.kind == VersionKind::Single && rule.is_plain {
             let until = merge.group.hidden_from(prefix, parts.stamp);
             merge.group.pass(prefix, version.kind, epoch);
-            let first = rule.kept.partition_point(|&kept| kept < epoch);
-            return Ok(rule.kept.get(first).is_some_and(|&kept| until.is_none_or(|until| kept < until)));
+            return Ok(rule.sees(epoch, until));
         }
         if rule.is_plain && version.kind.is_array() {
             let until = merge.group.punched_from(parts.stamp);
-            let first = rule.kept.partition_point(|&kept| kept < epoch);
-            if !rule.kept.get(first).is_some_and(|&kept| until.is_none_or(|until| kept < until)) {
+            if !rule.sees(epoch, until) {
                 return Ok(false);
             }
         }
@@ -515,11 +521,7 @@ impl Group {
 
 impl Store {
     /// The versions of an akey that at least one view sees a part of; `None` if there are too many to tell.
-    fn needed_versions(
-        &mut self,
-        path: &mut Path,
-        views: &[View],
-    ) -> Result<Option<BTreeSet<(u8, u64, Stamp)>>, Error> {
+    fn needed_versions(&mut self, path: &mut Path, views: &[View]) -> Result<Option<Needed>, Error> {
         let mut needed = BTreeSet::new();
         let (mut holes, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());

@@ -87,11 +87,6 @@ impl Bulk {
         Ok(BulkSegment { file, region, bitmap, free: self.segment_units, hint: 0 })
     }
 
-    /// Whether `count` units can be had without another segment.
-    pub(crate) fn has_room(&self, count: u32) -> bool {
-        self.segments.values().any(|s| s.free >= count && s.find(count).is_some())
-    }
-
     /// Adds an empty segment.
     pub(crate) fn grow(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         let number = self.segments.last_key_value().map_or(0, |(number, _)| number + 1);
@@ -221,11 +216,6 @@ impl Bulk {
                 .all(|unit| segment.bitmap[unit as usize / 64] >> (unit % 64) & 1 == 1)
     }
 
-    /// Segments by number, with their bitmaps of units in use.
-    pub(crate) fn bitmaps(&self) -> impl Iterator<Item = (u32, &[u64])> {
-        self.segments.iter().map(|(&number, segment)| (number, &segment.bitmap[..]))
-    }
-
     /// Units in use that no manifest will refer to: taken by operations under way, or dropped.
     pub(crate) fn unreferenced(&self) -> impl Iterator<Item = (BulkPlace, u32)> + '_ {
         self.inflight.iter().chain(&self.dropped).chain(&self.dropping).copied()
@@ -241,11 +231,6 @@ impl Bulk {
 
     pub(crate) fn segment_bytes(&self) -> u64 {
         u64::from(self.segment_units) * limits::BULK_UNIT_BYTES
-    }
-
-    /// Space that comes free with the next checkpoint.
-    pub(crate) fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
     }
 }
 

@@ -20,6 +20,7 @@ impl Target {
 
     fn audit(&mut self, values: bool) -> Result<Audit, Error> {
         let mut audit = Audit::default();
+        self.store.index.delta.check();
         let mut units: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let mut usage = BTreeMap::new();
@@ -59,7 +60,7 @@ impl Target {
         let (version, value) = match self.store.index.version(&self.store.log, place) {
             Ok(found) => found,
             Err(Error::Corrupt { place, .. }) => {
-                audit.findings.push(Finding { place, rule: "version-record" });
+                audit.findings.push(Finding { place: *place, rule: "version-record" });
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -97,7 +98,7 @@ impl Target {
                 Ok(()) => audit.verified_bytes += stored.len() as u64,
                 Err(error @ Error::Corrupt { .. }) => {
                     if let Error::Corrupt { place, .. } = with_keys(error, cont, oid, &dkey, &akey, extent) {
-                        audit.findings.push(Finding { place, rule: "checksum" });
+                        audit.findings.push(Finding { place: *place, rule: "checksum" });
                     }
                 }
                 Err(error) => return Err(error),

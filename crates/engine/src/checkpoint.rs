@@ -23,6 +23,11 @@ use dolmen_types::{ContNo, Credentials, Error, TxId, crc32c};
 /// Entries written by one step of a checkpoint: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
 
+/// Less log than this is not worth a run, however full the memory is of what a checkpoint cannot free.
+const CHECKPOINT_LOG_BYTES_MIN: u64 = 1 << 20;
+/// Nodes of a delta that one step gives back.
+const STEP_NODES: usize = 4096;
+
 /// What a manifest says of the state at the start of the log it names.
 #[derive(Default, Clone)]
 pub(crate) struct Base {
@@ -147,11 +152,7 @@ impl Base {
 impl Target {
     /// The state as a manifest describes it, now.
     fn base_now(&self) -> Base {
-        let mut creds: Vec<_> = Vec::with_capacity(self.creds.len());
-        #[expect(clippy::iter_over_hash_type, reason = "sorted right below")]
-        for (&cred, &number) in &self.creds {
-            creds.push((number, cred));
-        }
+        let mut creds: Vec<_> = self.creds.iter().map(|(&cred, &number)| (number, cred)).collect();
         creds.sort_unstable_by_key(|&(number, _)| number);
         Base {
             conts: self.conts.to_manifest(),
@@ -169,6 +170,8 @@ impl Target {
     pub(crate) fn checkpoint_due(&self) -> bool {
         let log = self.store.log.bytes_since(self.checkpoint.base.log_start);
         log >= self.config.checkpoint_log_bytes
+            || (self.store.resident_bytes() > self.config.memory_budget_bytes
+                && log >= CHECKPOINT_LOG_BYTES_MIN)
             || self.store.index.delta.resident_bytes() as u64 >= self.config.memory_budget_bytes / 4
     }
 
@@ -397,7 +400,9 @@ impl Target {
         if self.read_only {
             return dolmen_codec::Progress::Idle;
         }
-        let worked = if self.checkpoint.is_working() {
+        let worked = if self.store.index.free_retired(STEP_NODES) {
+            Ok(true)
+        } else if self.checkpoint.is_working() {
             self.checkpoint_step().map(|_| true)
         } else if self.checkpoint_due() {
             self.begin_checkpoint().map(|()| true)

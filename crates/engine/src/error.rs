@@ -25,5 +25,5 @@ const EIO: i32 = 5;
 
 /// A damaged record of the store itself.
 pub(crate) fn corrupt(target: TargetNo, file: &'static str, number: u64, offset: u64) -> Error {
-    Error::Corrupt { target, place: Place::Record { file, number, offset } }
+    Error::Corrupt { target, place: Box::new(Place::Record { file, number, offset }) }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Index {
     pub(crate) target: TargetNo,
     pub(crate) delta: Delta,
     pub(crate) frozen: Option<Delta>,
+    /// A delta that has become a run and is given back bit by bit.
+    retired: Option<Delta>,
     /// Newest first.
     pub(crate) runs: Vec<Run>,
     /// Hashes of the prefixes that have a punch in the delta or the frozen delta.
@@ -81,6 +83,7 @@ impl Index {
             target,
             delta: Delta::default(),
             frozen: None,
+            retired: None,
             runs: Vec::new(),
             punched: HashSet::new(),
             frozen_punched: HashSet::new(),
@@ -172,10 +175,21 @@ impl Index {
 
     /// Ends a checkpoint: the frozen delta is a run now.
     pub(crate) fn thaw(&mut self, run: Run) {
-        self.frozen = None;
+        self.retired = self.frozen.take();
         self.frozen_punched.clear();
         self.frozen_kinds = 0;
         self.runs.insert(0, run);
+    }
+
+    /// Gives back a part of the memory of a delta that has become a run; `true` if there was any.
+    pub(crate) fn free_retired(&mut self, nodes: usize) -> bool {
+        let Some(retired) = &mut self.retired else {
+            return false;
+        };
+        if retired.dismantle(nodes) {
+            self.retired = None;
+        }
+        true
     }
 
     /// Ends a checkpoint that had nothing to write.

@@ -196,7 +196,7 @@ impl Log {
     /// Appends a frame that has room for its header in front.
     ///
     /// REQUIRES: as `append`.
-    pub(crate) fn append_frame(&mut self, kind: LogKind, frame: &mut Vec<u8>) -> Appended {
+    pub(crate) fn append_frame(&mut self, kind: LogKind, frame: &mut [u8]) -> Appended {
         let body_bytes = frame.len() - LOG_FRAME_HEADER_BYTES;
         assert!(!self.needs_segment(body_bytes), "the caller has made room");
         let segment = self.segments.get_mut(&self.active).expect("the active segment is open");

@@ -108,6 +108,11 @@ impl Store {
         }
     }
 
+    /// Memory of index, caches and short ways, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.index.resident_bytes() + self.hot.resident_bytes() + self.blocks.resident_bytes() as u64
+    }
+
     /// A path to build a key in; give it back with `put_path` so that it is not allocated anew.
     #[inline]
     pub(crate) fn take_path(&mut self) -> Path {
@@ -386,7 +391,7 @@ pub(crate) fn split_tail(target: TargetNo, key: &[u8]) -> Result<(VersionKind, u
 /// being visible. Pieces come out in ascending order; the extents end up newest first.
 pub(crate) fn resolve(extents: &mut [Extent], (start, end): (u64, u64), pieces: &mut Vec<Piece>) {
     pieces.clear();
-    extents.sort_unstable_by(|a, b| b.stamp.cmp(&a.stamp));
+    extents.sort_unstable_by_key(|extent| core::cmp::Reverse(extent.stamp));
     let mut open: BTreeMap<u64, u64> = BTreeMap::new();
     if let Some(first) = extents.first() {
         // Nearly every lookup ends here: the newest version covers all that is wanted.

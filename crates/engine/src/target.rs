@@ -91,6 +91,7 @@ impl TargetStore for Target {
 }
 
 impl Target {
+    #[expect(clippy::too_many_arguments, reason = "the parts of a target, each named where it is made")]
     pub(crate) fn assemble(
         config: TargetConfig,
         target_id: u128,

@@ -16,7 +16,7 @@ use dolmen_codec::log_body::{PrepareHead, encode_tx};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
 use dolmen_types::{
-    Cond, ContNo, Durability, Epoch, Error, Head, Invalid, Key, Oid, Stamp, TargetNo, TxId, limits,
+    ContNo, Durability, Epoch, Error, Head, Invalid, Key, Oid, Stamp, TargetNo, TxId, limits,
 };
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

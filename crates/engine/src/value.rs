@@ -163,9 +163,9 @@ pub(crate) fn with_keys(
     extent: Option<Recx>,
 ) -> Error {
     match error {
-        Error::Corrupt { target, place: Place::Record { .. } } => {
+        Error::Corrupt { target, place } if matches!(*place, Place::Record { .. }) => {
             let place = Place::Value { cont, oid, dkey: dkey.into(), akey: akey.into(), extent };
-            Error::Corrupt { target, place }
+            Error::Corrupt { target, place: Box::new(place) }
         }
         other => other,
     }

@@ -22,10 +22,12 @@ pub struct IoBuf {
 
 impl IoBuf {
     /// A buffer of `len` zero bytes.
+    ///
+    /// # Panics
+    /// If the allocator has no memory left, as any allocation.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let pages = Page::new_vec_zeroed(len.div_ceil(PAGE_BYTES)).unwrap_or_default();
-        assert!(pages.len() * PAGE_BYTES >= len, "the allocator refused {len} bytes");
+        let pages = Page::new_vec_zeroed(len.div_ceil(PAGE_BYTES)).expect("there is memory left");
         Self { pages, len }
     }
 

@@ -1,6 +1,7 @@
 //! crc32c, the one checksum of records and payload.
 
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
+use crc_fast::Digest;
 
 /// The crc32c (Castagnoli) of `bytes`.
 #[must_use]
@@ -10,11 +11,14 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// The crc32c of the bytes that gave `crc` followed by `bytes`.
+///
+/// # Panics
+/// Never: the algorithm gives 32 bits.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
-    let len = u64::try_from(bytes.len()).expect("a slice is shorter than 2^64 bytes");
-    let joined = crc_fast::checksum_combine(Crc32Iscsi, u64::from(crc), u64::from(crc32c(bytes)), len);
-    u32::try_from(joined).expect("a 32-bit algorithm gives 32 bits")
+    let mut digest = Digest::new_with_init_state(Crc32Iscsi, u64::from(crc ^ u32::MAX));
+    digest.update(bytes);
+    u32::try_from(digest.finalize()).expect("a 32-bit algorithm gives 32 bits")
 }
 
 #[cfg(test)]

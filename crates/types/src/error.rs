@@ -100,8 +100,8 @@ pub enum Error {
     Corrupt {
         /// The target.
         target: TargetNo,
-        /// What is damaged.
-        place: Place,
+        /// What is damaged; boxed, so that a result stays small on the paths where nothing is.
+        place: Box<Place>,
     },
     /// The device failed; `errno` is the system's number.
     Io {
@@ -199,9 +199,15 @@ impl fmt::Display for Error {
             Self::TxRestart { after } => write!(f, "transaction conflict; restart after epoch {after}"),
             Self::InDoubt { tx } => write!(f, "undecided transaction begun at {}", tx.begin),
             Self::NoSpace { target, needed_bytes } => {
-                write!(f, "target {} is full: {needed_bytes} bytes more needed; punch or destroy something", target.0)
+                write!(
+                    f,
+                    "target {} is full: {needed_bytes} bytes more needed; punch or destroy something",
+                    target.0
+                )
             }
-            Self::Corrupt { target, place } => write!(f, "checksum mismatch on target {}: {place:?}", target.0),
+            Self::Corrupt { target, place } => {
+                write!(f, "checksum mismatch on target {}: {place:?}", target.0)
+            }
             Self::Io { target, errno } => write!(f, "device error {errno} on target {}", target.0),
             Self::ReadOnly { target } => {
                 write!(f, "target {} is read-only after a failed flush; reopen the pool", target.0)

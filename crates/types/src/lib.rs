@@ -24,7 +24,9 @@ pub use class::{ObjectClass, Redundancy};
 pub use epoch::{Epoch, Stamp};
 pub use error::{Error, Invalid, Place, Result};
 pub use flags::{Cond, QueryFlags};
-pub use ids::{ContNo, Credentials, Head, Label, PoolMap, RequestId, TargetInfo, TargetNo, TargetState, TxId};
+pub use ids::{
+    ContNo, Credentials, Head, Label, PoolMap, RequestId, TargetInfo, TargetNo, TargetState, TxId,
+};
 pub use key::{Key, KeyKind, Recx};
 pub use oid::{ObjectType, Oid};
 pub use prop::{Durability, PropId, PropValue, Props};

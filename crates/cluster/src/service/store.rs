@@ -130,7 +130,7 @@ pub(crate) fn damaged(no: ContNo, akey: &[u8]) -> Error {
     let (oid, dkey, akey) = (records(), dkey(no), Key::from_slice(akey));
     Error::Corrupt {
         target: HOME,
-        place: Place::Value { cont: ContNo::SYSTEM, oid, dkey, akey, extent: None },
+        place: Box::new(Place::Value { cont: ContNo::SYSTEM, oid, dkey, akey, extent: None }),
     }
 }
 

@@ -3,11 +3,11 @@
 //! Invariants: `bytes` counts the blocks in the slots; neither a block that a cursor holds nor the one that came
 //! last is dropped to make room, so the budget can be exceeded by these.
 
-use super::reader::{Block, BlockPlace, BlockSource, Run, RunError};
+use super::reader::{Block, BlockPlace, BlockSource, Run};
 use crate::error::disk_error;
 use dolmen_codec::run_block::RUN_PAGE_BYTES;
 use dolmen_env::Disk;
-use dolmen_types::IoBuf;
+use dolmen_types::{Error, IoBuf};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -21,8 +21,6 @@ pub(crate) struct Blocks {
     hand: usize,
     bytes: usize,
     budget_bytes: usize,
-    hits: u64,
-    misses: u64,
 }
 
 #[derive(Debug)]
@@ -37,11 +35,6 @@ pub(crate) struct DiskBlocks<'a> {
     disk: &'a mut dyn Disk,
 }
 
-/// Stalls on what the cache does not have.
-pub(crate) struct CachedBlocks<'a> {
-    blocks: &'a mut Blocks,
-}
-
 impl Blocks {
     /// An empty cache.
     pub(crate) fn new(budget_bytes: usize) -> Self {
@@ -51,11 +44,6 @@ impl Blocks {
     /// A source that reads from `disk`, waiting for it.
     pub(crate) fn source<'a>(&'a mut self, disk: &'a mut dyn Disk) -> DiskBlocks<'a> {
         DiskBlocks { blocks: self, disk }
-    }
-
-    /// A source that stalls, for operations that are parked until the block was inserted.
-    pub(crate) fn cached(&mut self) -> CachedBlocks<'_> {
-        CachedBlocks { blocks: self }
     }
 
     /// Takes a block in; others go if there is no room.
@@ -93,28 +81,13 @@ impl Blocks {
         }
     }
 
-    /// Changes the budget.
-    pub(crate) fn set_budget(&mut self, budget_bytes: usize) {
-        self.budget_bytes = budget_bytes;
-        self.shrink(None);
-    }
-
     /// Memory of the blocks, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many blocks were found and not found.
-    pub(crate) fn hits_and_misses(&self) -> (u64, u64) {
-        (self.hits, self.misses)
-    }
-
     fn lookup(&mut self, run: u32, page: u32) -> Option<Arc<Block>> {
-        let Some(&at) = self.places.get(&(run, page)) else {
-            self.misses += 1;
-            return None;
-        };
-        self.hits += 1;
+        let &at = self.places.get(&(run, page))?;
         let slot = self.slots[at].as_mut().expect("places name full slots");
         slot.used = true;
         Some(Arc::clone(&slot.block))
@@ -153,22 +126,15 @@ fn cost(block: &Block) -> usize {
 }
 
 impl BlockSource for DiskBlocks<'_> {
-    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, RunError> {
+    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error> {
         if let Some(block) = self.blocks.lookup(run.number(), place.page) {
             return Ok(block);
         }
         let mut bytes = IoBuf::zeroed(place.len_bytes());
         let read = self.disk.read_at(run.file, place.offset_bytes(), &mut bytes);
-        read.map_err(|error| RunError::Failed(Box::new(disk_error(run.target, &error))))?;
+        read.map_err(|error| disk_error(run.target, &error))?;
         let block = Arc::new(run.parse(bytes, place)?);
         self.blocks.insert(Arc::clone(&block));
         Ok(block)
-    }
-}
-
-impl BlockSource for CachedBlocks<'_> {
-    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, RunError> {
-        let cached = self.blocks.lookup(run.number(), place.page);
-        cached.ok_or(RunError::Stall { run: run.number(), place })
     }
 }

@@ -3,13 +3,11 @@
 //! - [`writer`] turns ascending entries into blocks, fence, filter and footer.
 //! - [`reader`] an opened run: fence and filter are resident, entry blocks are read when a cursor needs them.
 //! - [`cache`] the blocks that were read last, within a budget.
-//! - [`merge`] walks deltas and runs in one order; merges runs into a new one.
 //!
 //! Nothing here reads or writes a device but [`Run::open`] and the source that [`Blocks::source`] makes.
 
 pub(crate) mod cache;
 pub(crate) mod filter;
-pub(crate) mod merge;
 pub(crate) mod reader;
 pub(crate) mod writer;
 
@@ -17,5 +15,5 @@ pub(crate) mod writer;
 mod tests;
 
 pub(crate) use cache::Blocks;
-pub(crate) use reader::{BlockSource, Run, RunCursor, RunError};
+pub(crate) use reader::{BlockSource, Run, RunCursor};
 pub(crate) use writer::RunWriter;

@@ -36,37 +36,13 @@ impl BlockPlace {
     }
 }
 
-/// Why a step over a run did not succeed. The cursor is as it was, so the step can be repeated.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum RunError {
-    /// The block is not in memory and must not be read here and now.
-    Stall {
-        /// The run.
-        run: u32,
-        /// What to read.
-        place: BlockPlace,
-    },
-    /// The device failed or gave wrong bytes.
-    Failed(Box<Error>),
-}
-
-impl From<RunError> for Error {
-    /// A stall that nobody parked is `Busy`: trying again is right.
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Stall { .. } => Self::Busy,
-            RunError::Failed(error) => *error,
-        }
-    }
-}
-
-/// Where cursors get entry blocks from: a cache that reads what it misses, or one that says so.
+/// Where cursors get entry blocks from.
 pub(crate) trait BlockSource {
     /// The block of `run` at `place`.
     ///
     /// # Errors
-    /// `Stall` if it has to be read first, `Failed` if that does not succeed.
-    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, RunError>;
+    /// `Corrupt`, or what the device says.
+    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error>;
 }
 
 /// An opened run. Fence and filter are resident: about 2 % of the file.
@@ -218,11 +194,6 @@ impl Run {
         self.filter.may_contain(hash)
     }
 
-    /// How many hashes its filter was sized for, roughly: for the filter of a merge.
-    pub(crate) fn hash_count(&self) -> u64 {
-        u64::from(self.footer.filter_lines) * 51
-    }
-
     /// Memory of the resident part, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         let fence = self.fence.len() * (RUN_PAGE_BYTES + size_of::<RunBlock<IoBuf>>());
@@ -238,22 +209,17 @@ impl Run {
         corrupt(target, "run", u64::from(self.number()), 0)
     }
 
-    /// The block that has the first entry at or after `key`, if any has: it may be the first of the block behind.
-    pub(crate) fn seek(&self, key: &[u8]) -> Result<BlockPlace, RunError> {
-        self.place(self.fence_place(key))
-    }
-
     /// Verifies bytes that were read from `place`.
     ///
     /// # Errors
-    /// `Failed` with `Corrupt` if they are not that block.
-    pub(crate) fn parse(&self, bytes: IoBuf, place: BlockPlace) -> Result<Block, RunError> {
+    /// `Corrupt` if they are not that block.
+    pub(crate) fn parse(&self, bytes: IoBuf, place: BlockPlace) -> Result<Block, Error> {
         let name = (self.number(), place.page, place.offset_bytes());
         RunBlock::parse(bytes, RunBlockKind::Entries, name).map_err(|at| self.damage(at))
     }
 
-    fn damage(&self, at: RunDamage) -> RunError {
-        RunError::Failed(Box::new(corrupt(self.target, "run", u64::from(at.run), at.offset)))
+    fn damage(&self, at: RunDamage) -> Error {
+        corrupt(self.target, "run", u64::from(at.run), at.offset)
     }
 
     fn fence_place(&self, key: &[u8]) -> FencePlace {
@@ -268,7 +234,7 @@ impl Run {
         (at.block + 1 < self.fence.len()).then_some(FencePlace { block: at.block + 1, index: 0 })
     }
 
-    fn place(&self, at: FencePlace) -> Result<BlockPlace, RunError> {
+    fn place(&self, at: FencePlace) -> Result<BlockPlace, Error> {
         let page = self.page(at)?;
         let end = match self.next_place(at) {
             Some(next) => self.page(next)?,
@@ -285,12 +251,12 @@ impl Run {
         }
     }
 
-    fn page(&self, at: FencePlace) -> Result<u32, RunError> {
+    fn page(&self, at: FencePlace) -> Result<u32, Error> {
         let payload = self.fence[at.block].payload(at.index);
         payload.try_into().map(u32::from_le_bytes).ok().ok_or_else(|| self.bad_fence(at))
     }
 
-    fn bad_fence(&self, at: FencePlace) -> RunError {
+    fn bad_fence(&self, at: FencePlace) -> Error {
         let offset = self.footer.fence_offset() + (at.block * RUN_PAGE_BYTES) as u64;
         self.damage(RunDamage { run: self.number(), offset })
     }
@@ -326,12 +292,7 @@ impl RunCursor {
     ///
     /// # Errors
     /// Those of the source; then the cursor stands nowhere.
-    pub(crate) fn seek(
-        &mut self,
-        run: &Run,
-        key: &[u8],
-        blocks: &mut dyn BlockSource,
-    ) -> Result<(), RunError> {
+    pub(crate) fn seek(&mut self, run: &Run, key: &[u8], blocks: &mut dyn BlockSource) -> Result<(), Error> {
         self.index = None;
         if key > &run.footer.last_key[..] {
             self.block = None;
@@ -358,7 +319,7 @@ impl RunCursor {
     ///
     /// # Errors
     /// Those of the source; then the cursor is where it was.
-    pub(crate) fn advance(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), RunError> {
+    pub(crate) fn advance(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), Error> {
         match (&self.block, self.index) {
             (Some(block), Some(index)) if index + 1 < block.count() => {
                 self.stand(index + 1);
@@ -370,7 +331,7 @@ impl RunCursor {
     }
 
     /// Goes to the first entry of the block behind, or to the end.
-    fn enter_next(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), RunError> {
+    fn enter_next(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), Error> {
         match run.next_place(self.at) {
             Some(next) => {
                 self.block = Some(blocks.block(run, run.place(next)?)?);

@@ -62,16 +62,6 @@ impl RunWriter {
         }
     }
 
-    /// How many entries were pushed.
-    pub(crate) fn len(&self) -> u64 {
-        self.footer.entries
-    }
-
-    /// Bytes handed out so far.
-    pub(crate) fn written_bytes(&self) -> u64 {
-        u64::from(self.footer.entry_pages) * RUN_PAGE_BYTES as u64
-    }
-
     /// Adds an entry and the hashes by which lookups will ask for it; returns a block once one is full.
     ///
     /// REQUIRES: `key` is a flat key above all before; key and payload fit `RUN_ENTRY_BYTES_MAX`.

@@ -120,13 +120,6 @@ impl Delta {
         }
     }
 
-    /// Gives an existing entry a new position; `false` if there is no such entry.
-    pub(crate) fn replace(&mut self, key: &[u8], pos: Pos) -> bool {
-        let path = self.descend(key);
-        let leaf = &mut self.leaves[path.leaf as usize];
-        leaf.find(key).map(|index| leaf.set_value(index, pos.0.to_le_bytes())).is_ok()
-    }
-
     /// The position of an entry.
     #[must_use]
     pub(crate) fn get(&self, key: &[u8]) -> Option<Pos> {

@@ -72,9 +72,9 @@ fn run_step(rig: &mut Rig, step: &Step) -> Result<(), Error> {
         }
         Step::Checkpoint => rig.ask(Verb::Checkpoint).map(|_| ()),
         Step::Aggregate => loop {
-            match rig.ask(Verb::Cont(ContVerb::Aggregate(dolmen_types::Epoch::MAX)))? {
-                dolmen_codec::verb::Reply::Aggregated { more: false, .. } => return Ok(()),
-                _ => {}
+            let step = rig.ask(Verb::Cont(ContVerb::Aggregate(dolmen_types::Epoch::MAX)))?;
+            if let dolmen_codec::verb::Reply::Aggregated { more: false, .. } = step {
+                return Ok(());
             }
         },
     }

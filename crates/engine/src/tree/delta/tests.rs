@@ -97,9 +97,11 @@ fn apply(delta: &mut Delta, model: &mut Model, cursor: &mut Cursor, step: Step) 
             }
         }
         Step::Replace(key, pos) => {
-            let known = model.get_mut(&key).map(|old| *old = pos).is_some();
-            assert_eq!(delta.replace(&key, Pos(pos)), known);
-            assert_eq!(delta.get(&key), known.then_some(Pos(pos)));
+            let old = model.get_mut(&key).map(|old| core::mem::replace(old, pos));
+            if old.is_some() {
+                assert_eq!(delta.insert(&key, Pos(pos)), old.map(Pos));
+            }
+            assert_eq!(delta.get(&key), old.map(|_| Pos(pos)));
         }
         Step::Seek(key, count) => {
             delta.seek(cursor, &key);
