@@ -6,6 +6,7 @@ use dolmen_env::SimClock;
 use dolmen_types::TargetNo;
 use std::sync::Arc;
 
+// One implementor: the others are in the tests of the stores, the engine's first of all.
 /// A store under test.
 pub trait Subject {
     /// The store, open.

@@ -5,7 +5,7 @@ use crate::source::lexer::{Kind, Token};
 use crate::source::{SourceFile, Tree};
 
 /// Crates that talk to people and may erase or format errors.
-pub(super) const FREE: [&str; 2] = ["cli", "xtask"];
+pub(super) const FREE: [&str; 4] = ["cli", "xtask", "sim", "bench"];
 
 /// Field names behind which a message hides.
 const MESSAGES: [&str; 7] = ["message", "msg", "reason", "detail", "details", "description", "text"];

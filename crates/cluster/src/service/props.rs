@@ -132,8 +132,8 @@ pub(crate) fn all(kept: &Props) -> Props {
 /// What acknowledged writes survive.
 pub(crate) fn durability(kept: &Props) -> Durability {
     match kept.get(&PropId::CO_DURABILITY) {
-        Some(PropValue::Number(number)) => Durability::from_number(*number).unwrap_or_default(),
-        _ => Durability::default(),
+        Some(PropValue::Number(number)) => Durability::from_number(*number).unwrap_or(Durability::Power),
+        _ => Durability::Power,
     }
 }
 

@@ -134,6 +134,7 @@ fn as_path(remote: &[u8]) -> PathBuf {
     Path::new(std::ffi::OsStr::from_bytes(remote)).to_path_buf()
 }
 
+// One implementor: a method of results keeps the path of success readable from left to right.
 /// Says which file an error is about.
 trait OnFile<T> {
     fn on(self, remote: &[u8]) -> Result<T>;

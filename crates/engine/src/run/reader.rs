@@ -36,6 +36,7 @@ impl BlockPlace {
     }
 }
 
+// One implementor: a cursor must not know which cache and which device it borrows for one step.
 /// Where cursors get entry blocks from.
 pub(crate) trait BlockSource {
     /// The block of `run` at `place`.
