@@ -159,8 +159,10 @@ fn a_commit_whose_answer_was_lost_can_be_repeated() {
     add(&object, &tx, b"x", 1).unwrap();
     served.lose_answers(1);
     assert_eq!(tx.commit(), Err(Error::TimedOut));
+    let first = served.heads().last().unwrap().id;
     assert_eq!(number(&object, At::Latest, b"x"), Ok(1));
     object.put(At::Latest, b"x", b"n", &7_u64.to_le_bytes()).unwrap();
     assert_eq!(tx.commit(), Ok(tx.epoch()));
+    assert_eq!(served.heads().last().unwrap().id, first, "a repeated request keeps its id");
     assert_eq!(number(&object, At::Latest, b"x"), Ok(7));
 }
