@@ -26,18 +26,25 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let dir = session.dir().display().to_string();
     session.close()?;
 
-    let mut table = Table::new(&[">target", "closed", ">replayed", ">discarded", ">versions", ">verified", ">findings"]);
+    let mut table =
+        Table::new(&[">target", "closed", ">replayed", ">discarded", ">versions", ">verified", ">findings"]);
     let mut targets = Vec::new();
     let mut findings = String::new();
     for (target, recovery) in recoveries.iter().enumerate() {
         let all: Vec<&Audit> = audits.get(target).into_iter().chain(scrubs.get(target)).collect();
         let versions = all.first().map_or(0, |audit| audit.versions);
         let verified = all.iter().map(|audit| audit.verified_bytes).sum::<u64>();
-        let found: Vec<Value> = all.iter().flat_map(|audit| &audit.findings).map(|finding| {
-            json!({ "rule": finding.rule, "place": place_json(&finding.place) })
-        }).collect();
+        let found: Vec<Value> = all
+            .iter()
+            .flat_map(|audit| &audit.findings)
+            .map(|finding| json!({ "rule": finding.rule, "place": place_json(&finding.place) }))
+            .collect();
         for finding in all.iter().flat_map(|audit| &audit.findings) {
-            findings.push_str(&format!("target {target}: {} at {}\n", finding.rule, place_text(&finding.place)));
+            findings.push_str(&format!(
+                "target {target}: {} at {}\n",
+                finding.rule,
+                place_text(&finding.place)
+            ));
         }
         table.row([
             target.to_string(),

@@ -9,7 +9,7 @@ use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
 use dolmen_client::{ContHandle, ContInfo};
 use dolmen_dfs::{Dfs, FormatOptions};
-use dolmen_types::{Durability, Epoch, Error, Invalid, Label, ObjectClass, PropId, PropValue, Props, Uuid};
+use dolmen_types::{Durability, Epoch, Error, Invalid, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
 
 #[derive(Subcommand, Debug)]
@@ -123,8 +123,7 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 }
 
 fn create(args: &Create) -> Outcome<Answer> {
-    let label = args.label.as_deref().map(Label::new).transpose().map_err(Error::from);
-    let label = label.doing(|| format!("use {:?} as a label", args.label.as_deref().unwrap_or_default()))?;
+    let label = args.label.as_deref().map(place::label).transpose()?;
     let mut props = props::parse(&args.properties)?;
     let durability = match args.durability {
         Survives::Power => Durability::Power,
@@ -217,7 +216,8 @@ fn describe(handle: &ContHandle) -> Value {
 
 fn list(arg: &PoolArg) -> Outcome<Answer> {
     let session = place::open(arg)?;
-    let conts = session.pool.containers().doing(|| format!("list containers of {}", session.dir().display()))?;
+    let conts =
+        session.pool.containers().doing(|| format!("list containers of {}", session.dir().display()))?;
     session.close()?;
     let mut table = Table::new(&["label", "uuid", "layout", "durability"]);
     for cont in &conts {

@@ -150,7 +150,9 @@ fn compare(
 /// Whether an entry has a new path only because the directory that holds it was renamed.
 fn went_along(renamed: &BTreeMap<&Vec<u8>, &Vec<u8>>, new: &[u8], old: &[u8]) -> bool {
     let split = |path: &[u8]| path.iter().rposition(|&byte| byte == b'/').map(|at| (path[..at].to_vec(), at));
-    let (Some((new_parent, new_at)), Some((old_parent, old_at))) = (split(new), split(old)) else { return false };
+    let (Some((new_parent, new_at)), Some((old_parent, old_at))) = (split(new), split(old)) else {
+        return false;
+    };
     new[new_at..] == old[old_at..] && renamed.get(&new_parent) == Some(&&old_parent)
 }
 

@@ -74,7 +74,8 @@ impl Failure {
         let system = errno.map_or(error.kind().to_string(), |number| {
             rustix_text(&std::io::Error::from_raw_os_error(number))
         });
-        let mut failure = Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", path.display()));
+        let mut failure =
+            Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", path.display()));
         failure.errno = errno;
         failure
     }
@@ -100,7 +101,7 @@ impl Failure {
 /// The text of a system error without its number.
 fn rustix_text(error: &std::io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 impl fmt::Display for Failure {
@@ -132,6 +133,7 @@ fn der_of_exit(exit: Exit) -> i32 {
     }
 }
 
+// One implementor: a method of results keeps the path of success readable from left to right.
 /// Says what could not be done.
 pub(crate) trait Doing<T> {
     /// `doing` completes "cannot …".
@@ -167,12 +169,16 @@ impl From<StoreError> for Failure {
         let (exit, hint) = match &error {
             StoreError::NotFound | StoreError::NoContainer => (Exit::Missing, None),
             StoreError::Exists => (Exit::Taken, Some("choose another name, or remove the old one first")),
-            StoreError::NotEmpty => (Exit::Taken, Some("empty it first, or say so with the command's option")),
+            StoreError::NotEmpty => {
+                (Exit::Taken, Some("empty it first, or say so with the command's option"))
+            }
             StoreError::Busy | StoreError::InDoubt { .. } | StoreError::TxRestart { .. } => {
                 (Exit::InUse, Some("run the command again"))
             }
             StoreError::NoSpace { .. } => (Exit::Full, None),
-            StoreError::Corrupt { .. } => (Exit::Damaged, Some("`dolmen check` and `dolmen inspect` show more")),
+            StoreError::Corrupt { .. } => {
+                (Exit::Damaged, Some("`dolmen check` and `dolmen inspect` show more"))
+            }
             StoreError::NoPermission => (Exit::Refused, None),
             StoreError::ReadOnly { .. } => (Exit::Device, None),
             StoreError::Io { errno, .. } => {
@@ -282,6 +288,9 @@ mod tests {
     #[test]
     fn the_innermost_object_is_the_one_named() {
         let inner = Err::<(), _>(StoreError::NotFound).doing(|| "read /a/b".to_owned());
-        assert_eq!(inner.doing(|| "copy /a".to_owned()).unwrap_err().to_string(), "cannot read /a/b: not found");
+        assert_eq!(
+            inner.doing(|| "copy /a".to_owned()).unwrap_err().to_string(),
+            "cannot read /a/b: not found"
+        );
     }
 }

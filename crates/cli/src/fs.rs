@@ -217,7 +217,11 @@ fn mv(args: &Mv) -> Outcome<Answer> {
     let doing = || format!("rename {} to {}", args.old, args.new);
     let into_dir = dfs.stat(&args.new).is_ok_and(|stat| stat.kind == FileKind::Directory);
     let name = args.old.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let new = if into_dir { crate::path::join(args.new.as_bytes(), name.as_bytes()) } else { args.new.clone().into() };
+    let new = if into_dir {
+        crate::path::join(args.new.as_bytes(), name.as_bytes())
+    } else {
+        args.new.clone().into()
+    };
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     dfs.rename(&args.old, dfs, &new, mode).doing(doing)?;
     mounted.close()?;

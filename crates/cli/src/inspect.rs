@@ -68,10 +68,17 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let mut rows = Vec::new();
     for (number, target) in &targets {
         report.line(format!("\ntarget {number}  {}", target.display()));
-        rows.push(target::show(*number, target, &bulk_dir.join(format!("t{number}")), args.frames, &mut report).doing(doing)?);
+        rows.push(
+            target::show(*number, target, &bulk_dir.join(format!("t{number}")), args.frames, &mut report)
+                .doing(doing)?,
+        );
     }
     let Report { mut text, findings } = report;
-    let verdict = if findings.is_empty() { "nothing is damaged".to_owned() } else { format!("{} damaged", findings.len()) };
+    let verdict = if findings.is_empty() {
+        "nothing is damaged".to_owned()
+    } else {
+        format!("{} damaged", findings.len())
+    };
     text.push_str(&format!("\n{verdict}\n"));
     let found = !findings.is_empty();
     let json = json!({
@@ -95,11 +102,15 @@ fn target_directories(dir: &Path) -> Outcome<Vec<(u16, PathBuf)>> {
 /// The record of the pool as its system lists it, and who owns it now.
 fn pool_record(dir: &Path, report: &mut Report) -> Option<PoolEntry> {
     let absolute = std::path::absolute(dir).unwrap_or_else(|_unreadable| dir.to_owned());
-    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let listed = absolute.parent().and_then(|system| dolmen_local::list(system).ok()).unwrap_or_default();
-    let owner = std::fs::read_to_string(dir.join(".owner")).unwrap_or_default().trim().to_owned();
-    let owner = if owner.is_empty() { "-".to_owned() } else { format!("process {owner}, or it was killed") };
-    let Some(entry) = listed.into_iter().find(|entry| entry.name == name) else {
+    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned());
+    let listed = absolute.parent().and_then(|system| dolmen_local::list(system).ok());
+    let owner = match std::fs::read_to_string(dir.join(".owner")) {
+        Ok(pid) if !pid.trim().is_empty() => format!("process {}, or it was killed", pid.trim()),
+        _ => "-".to_owned(),
+    };
+    let entry =
+        listed.and_then(|entries| entries.into_iter().find(|entry| Some(&entry.name) == name.as_ref()));
+    let Some(entry) = entry else {
         report.finding(format!("{}: the pool's record is missing or damaged", dir.display()));
         return None;
     };
@@ -109,7 +120,10 @@ fn pool_record(dir: &Path, report: &mut Report) -> Option<PoolEntry> {
         ("label", entry.label.as_ref().map_or("-".to_owned(), ToString::to_string)),
         ("targets", entry.targets.to_string()),
         ("volatile", entry.volatile.to_string()),
-        ("bulk data", entry.bulk_dir.as_ref().map_or("beside the metadata".to_owned(), |dir| dir.display().to_string())),
+        (
+            "bulk data",
+            entry.bulk_dir.as_ref().map_or("beside the metadata".to_owned(), |dir| dir.display().to_string()),
+        ),
         ("owner", owner),
     ]));
     Some(entry)

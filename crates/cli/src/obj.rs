@@ -5,7 +5,7 @@ use crate::output::{Answer, Table, hex, human, readable};
 use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
 use core::fmt::Write as _;
-use dolmen_client::{Anchor, At, Container, IoBuf, ListedExtent, Object, Page, PackedKeys};
+use dolmen_client::{Anchor, At, Container, IoBuf, ListedExtent, Object, PackedKeys, Page};
 use dolmen_types::{KeyKind, ObjectType, Oid};
 use serde_json::{Value, json};
 
@@ -143,7 +143,13 @@ fn key_name(kind: KeyKind, key: &[u8]) -> String {
     }
 }
 
-fn dump_akey(object: &Object, kind: ObjectType, dkey: &[u8], akey: &[u8], text: &mut String) -> Outcome<Value> {
+fn dump_akey(
+    object: &Object,
+    kind: ObjectType,
+    dkey: &[u8],
+    akey: &[u8],
+    text: &mut String,
+) -> Outcome<Value> {
     let name = key_name(kind.akey_kind(), akey);
     let (mut extents, mut anchor) = (Vec::<ListedExtent>::new(), Anchor::default());
     while !anchor.is_eof() {

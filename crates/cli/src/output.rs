@@ -68,7 +68,12 @@ impl Table {
 
     pub(crate) fn text(&self) -> String {
         let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
         let mut text = String::new();
@@ -105,7 +110,11 @@ pub(crate) fn human(bytes: u64) -> String {
     let exponent = (63 - bytes.leading_zeros()) / 10;
     let tenths = (u128::from(bytes) * 10) >> (10 * exponent);
     let unit = UNITS[exponent as usize - 1];
-    if tenths < 1000 { format!("{}.{} {unit}", tenths / 10, tenths % 10) } else { format!("{} {unit}", tenths / 10) }
+    if tenths < 1000 {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {unit}", tenths / 10)
+    }
 }
 
 /// Seconds since 1970 as UTC date and time.

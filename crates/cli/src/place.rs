@@ -57,7 +57,9 @@ pub(crate) fn pool_directory(named: &Path) -> PathBuf {
     };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
     let uuid = Uuid::try_parse(name).ok();
-    let found = dolmen_local::list(system).unwrap_or_default().into_iter().find(|entry| {
+    // A system that cannot be listed has no pool of this name: the name is then taken as a directory's.
+    let Ok(entries) = dolmen_local::list(system) else { return dir };
+    let found = entries.into_iter().find(|entry| {
         entry.label.as_ref().is_some_and(|label| label.as_str() == name) || Some(entry.uuid) == uuid
     });
     found.map_or(dir.clone(), |entry| system.join(entry.name))
@@ -120,8 +122,13 @@ impl Session {
 pub(crate) fn cont_name(name: &str) -> Outcome<ContName> {
     match Uuid::try_parse(name) {
         Ok(uuid) => Ok(ContName::Uuid(uuid)),
-        Err(_no_uuid) => Ok(ContName::Label(Label::new(name).map_err(dolmen_types::Error::from).doing(|| format!("use {name:?} as a label"))?)),
+        Err(_no_uuid) => Ok(ContName::Label(label(name)?)),
     }
+}
+
+/// A label for something new, or of something that has one.
+pub(crate) fn label(text: &str) -> Outcome<Label> {
+    Label::new(text).map_err(dolmen_types::Error::from).doing(|| format!("use {text:?} as a label"))
 }
 
 /// A snapshot by name, or any epoch by number.

@@ -7,7 +7,7 @@ use crate::size;
 use clap::{Args, Subcommand};
 use dolmen_client::PoolInfo;
 use dolmen_local::PoolOptions;
-use dolmen_types::{Label, Uuid};
+use dolmen_types::Uuid;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -91,10 +91,9 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 fn create(args: &Create) -> Outcome<Answer> {
     let dir = place::directory(&args.dir);
     let defaults = PoolOptions::default();
-    let label = args.label.as_deref().map(Label::new).transpose().map_err(dolmen_types::Error::from);
     let options = PoolOptions {
         targets: args.targets,
-        label: label.doing(|| format!("use {:?} as a label", args.label.as_deref().unwrap_or_default()))?,
+        label: args.label.as_deref().map(place::label).transpose()?,
         uuid: args.uuid,
         capacity_bytes: args.capacity,
         small_value_bytes_max: args.small_values.unwrap_or(defaults.small_value_bytes_max),
@@ -130,7 +129,8 @@ fn query(arg: &PoolArg) -> Outcome<Answer> {
         ("free", human(sum(|space| space.free_bytes))),
         ("allocated", human(sum(|space| space.allocated_bytes))),
     ]);
-    let mut table = Table::new(&[">target", ">total", ">free", ">allocated", ">bulk", ">log", ">runs", ">reserve"]);
+    let mut table =
+        Table::new(&[">target", ">total", ">free", ">allocated", ">bulk", ">log", ">runs", ">reserve"]);
     for (target, space) in info.space.iter().enumerate() {
         let sizes = [
             space.total_bytes,

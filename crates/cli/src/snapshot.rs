@@ -81,8 +81,9 @@ fn describe(snapshot: &Snapshot) -> Value {
 fn create(args: &Create) -> Outcome<Answer> {
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let epoch =
-        cont.create_snapshot(args.name.as_deref()).doing(|| format!("snapshot container {}", args.cont.cont))?;
+    let epoch = cont
+        .create_snapshot(args.name.as_deref())
+        .doing(|| format!("snapshot container {}", args.cont.cont))?;
     drop(cont);
     session.close()?;
     let snapshot = Snapshot { epoch, name: args.name.clone() };

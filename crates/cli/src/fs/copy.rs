@@ -4,9 +4,9 @@ use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, human};
+use crate::path::shown;
 use crate::place::{self, ContArg};
 use crate::progress::Bar;
-use crate::path::shown;
 use clap::Args;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_dfs::tree::{self, Counts, Difference, Options};
@@ -122,7 +122,8 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     if let Err(error) = std::fs::symlink_metadata(&args.local) {
         return Err(Failure::on_file(&args.local, &error)).doing(|| format!("put {}", args.local.display()));
     }
-    let journal = args.log.as_deref().map(Journal::open).transpose().doing(|| "write the journal".to_owned())?;
+    let journal =
+        args.log.as_deref().map(Journal::open).transpose().doing(|| "write the journal".to_owned())?;
     let session = place::open_with(&args.cont.pool, Upkeep::Thread)?;
     let mounted = Mounted::on(session, &args.cont, None)?;
     let doing = || format!("put {} at {}", args.local.display(), args.path);
@@ -225,7 +226,10 @@ fn verify_tree(dfs: &Dfs, local: &Path, path: &str, how: &How) -> Outcome<Answer
     let Counts { files, bytes, .. } = report.counts;
     let verdict = if differences == 0 { "equal".to_owned() } else { format!("{differences} differences") };
     let (read, seconds) = (human(bytes), seconds(ns));
-    text.push_str(&format!("{verdict}: {files} files, {read} compared in {seconds:.2} s, {}/s\n", rate(bytes, ns)));
+    text.push_str(&format!(
+        "{verdict}: {files} files, {read} compared in {seconds:.2} s, {}/s\n",
+        rate(bytes, ns)
+    ));
     let mut json = counts_json(report.counts, ns);
     json["differences"] = json!(differences);
     json["mismatches"] = report
@@ -258,9 +262,13 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     let mut differing = differing.into_inner().unwrap_or_else(PoisonError::into_inner);
     differing.sort_unstable();
     let mut text: String = differing.iter().take(MISMATCHES_SHOWN).map(|line| format!("{line}\n")).collect();
-    let verdict = if differing.is_empty() { "all there".to_owned() } else { format!("{} WRONG", differing.len()) };
+    let verdict =
+        if differing.is_empty() { "all there".to_owned() } else { format!("{} WRONG", differing.len()) };
     let seconds = seconds(ns);
-    text.push_str(&format!("{verdict}: {files} acknowledged files, {} read in {seconds:.2} s\n", human(bytes)));
+    text.push_str(&format!(
+        "{verdict}: {files} acknowledged files, {} read in {seconds:.2} s\n",
+        human(bytes)
+    ));
     let json = json!({
         "files": files,
         "bytes": bytes,
@@ -273,7 +281,11 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
 }
 
 /// Does `work` on every item in some threads; the first failure.
-fn side_by_side<T: Sync>(threads: usize, items: &[T], work: impl Fn(&T) -> Outcome<()> + Sync) -> Outcome<()> {
+fn side_by_side<T: Sync>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Outcome<()> + Sync,
+) -> Outcome<()> {
     let next = AtomicUsize::new(0);
     let run = || {
         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -286,8 +298,9 @@ fn side_by_side<T: Sync>(threads: usize, items: &[T], work: impl Fn(&T) -> Outco
     };
     dolmen_env::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        let panicked = |_panic| Err(Failure::new(Exit::Other, "a worker thread panicked: a defect of this program"));
-        running.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        let panicked =
+            |_panic| Err(Failure::new(Exit::Other, "a worker thread panicked: a defect of this program"));
+        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })
 }
 

@@ -69,7 +69,8 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
             for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
-                let (child, name) = (crate::path::join(&path, &entry.name), crate::path::join(&shown_as, &entry.name));
+                let (child, name) =
+                    (crate::path::join(&path, &entry.name), crate::path::join(&shown_as, &entry.name));
                 let target = match entry.stat.kind {
                     FileKind::Symlink if args.long => Some(crate::path::shown(&dir.readlink(&entry.name)?)),
                     _ => None,
@@ -159,8 +160,8 @@ fn describe(line: &Line) -> Value {
 
 pub(super) fn du(args: &Du) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
-    let usage =
-        dolmen_dfs::tree::du(&mounted.dfs, &args.path, args.exact).doing(|| format!("count {}", args.path))?;
+    let usage = dolmen_dfs::tree::du(&mounted.dfs, &args.path, args.exact)
+        .doing(|| format!("count {}", args.path))?;
     mounted.close()?;
     let mut rows = vec![
         ("directories", usage.dirs.to_string()),

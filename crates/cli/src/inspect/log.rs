@@ -14,7 +14,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Shows the log segments of a target.
-pub(super) fn show(dir: &Path, manifest: Option<&Manifest>, frames: bool, report: &mut Report) -> Outcome<Vec<Value>> {
+pub(super) fn show(
+    dir: &Path,
+    manifest: Option<&Manifest>,
+    frames: bool,
+    report: &mut Report,
+) -> Outcome<Vec<Value>> {
     let found = files(dir, "log")?;
     report.line(format!("  log: {} segments, {}", found.len(), sizes(&found)));
     let known = manifest.map_or(&[][..], |manifest| &manifest.log_segments);
@@ -58,8 +63,14 @@ fn segment(
         *kinds.entry(format!("{:?}", frame.kind).to_lowercase()).or_default() += 1;
         if show_frames {
             let what = body_text(frame.kind, body);
-            writeln!(lines, "      @{at:<9} #{:<8} {:?} {} B  {what}", frame.sequence, frame.kind, body.len())
-                .expect("a String takes everything");
+            writeln!(
+                lines,
+                "      @{at:<9} #{:<8} {:?} {} B  {what}",
+                frame.sequence,
+                frame.kind,
+                body.len()
+            )
+            .expect("a String takes everything");
             listed.push(json!({
                 "offset": at,
                 "sequence": frame.sequence,
@@ -72,7 +83,8 @@ fn segment(
         frames += 1;
         at += LogFrame::padded_bytes(body.len());
     }
-    let live = live_bytes.map_or("newer than the checkpoint, or spare".to_owned(), |live| format!("{} live", human(live)));
+    let live = live_bytes
+        .map_or("newer than the checkpoint, or spare".to_owned(), |live| format!("{} live", human(live)));
     let mix: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     report.line(format!(
         "    {:08x}  {}, frames {}+{frames} up to byte {at}: {}; {live}",
@@ -105,7 +117,9 @@ fn body_text(kind: LogKind, body: &[u8]) -> String {
             let state = if head.committed { "committed" } else { "prepared" };
             format!("{state} at {}, leader {}, {} objects", head.epoch, head.leader.0, head.groups)
         }),
-        LogKind::Commit | LogKind::Abort => decode_tx(&mut r).map(|tx| format!("transaction begun at {}", tx.begin)),
+        LogKind::Commit | LogKind::Abort => {
+            decode_tx(&mut r).map(|tx| format!("transaction begun at {}", tx.begin))
+        }
         LogKind::Cont => ContEvent::decode(&mut r).map(|(no, event)| format!("container {} {event:?}", no.0)),
         _ => Some(String::new()),
     };

@@ -103,7 +103,8 @@ fn verify(file: &File, footer: &RunFooter) -> Vec<u64> {
         let name = (footer.run, start, offset);
         let sound = start < end
             && end <= footer.entry_pages
-            && read(file, offset, len).is_ok_and(|bytes| RunBlock::parse(bytes, RunBlockKind::Entries, name).is_ok());
+            && read(file, offset, len)
+                .is_ok_and(|bytes| RunBlock::parse(bytes, RunBlockKind::Entries, name).is_ok());
         if !sound {
             damaged.push(offset);
         }

@@ -11,7 +11,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Shows a target's directory.
-pub(super) fn show(number: u16, dir: &Path, bulk: &Path, frames: bool, report: &mut Report) -> Outcome<Value> {
+pub(super) fn show(
+    number: u16,
+    dir: &Path,
+    bulk: &Path,
+    frames: bool,
+    report: &mut Report,
+) -> Outcome<Value> {
     let (slots, superblock) = superblock(dir, report)?;
     let manifest = match &superblock {
         Some(superblock) => manifest(dir, superblock, report)?,
@@ -41,14 +47,19 @@ fn superblock(dir: &Path, report: &mut Report) -> Outcome<(Vec<Value>, Option<Su
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(Failure::on_file(&path, &error)),
     };
-    let slots: Vec<Option<Superblock>> = bytes.chunks(SUPERBLOCK_SLOT_BYTES).map(Superblock::decode).collect();
+    let slots: Vec<Option<Superblock>> =
+        bytes.chunks(SUPERBLOCK_SLOT_BYTES).map(Superblock::decode).collect();
     let current = slots.iter().flatten().max_by_key(|slot| slot.sequence).copied();
     let mut rows = Vec::new();
     for (index, slot) in slots.iter().enumerate() {
-        let blank = bytes.chunks(SUPERBLOCK_SLOT_BYTES).nth(index).is_some_and(|b| b.iter().all(|&byte| byte == 0));
+        let blank =
+            bytes.chunks(SUPERBLOCK_SLOT_BYTES).nth(index).is_some_and(|b| b.iter().all(|&byte| byte == 0));
         let Some(slot) = slot else {
             // The other slot counts: what a torn write leaves is no damage.
-            report.line(format!("  superblock slot {index}: {}", if blank { "empty" } else { "torn or damaged" }));
+            report.line(format!(
+                "  superblock slot {index}: {}",
+                if blank { "empty" } else { "torn or damaged" }
+            ));
             rows.push(json!({ "slot": index, "valid": false, "empty": blank }));
             continue;
         };
@@ -161,7 +172,8 @@ fn bulk_segments(dir: &Path, manifest: Option<&Manifest>, report: &mut Report) -
         let info = known.iter().find(|info| info.number == *number);
         let units = info.map(|info| info.bitmap.iter().map(|word| u64::from(word.count_ones())).sum::<u64>());
         let used_bytes = units.map(|units| units * limits::BULK_UNIT_BYTES);
-        let used = used_bytes.map_or("newer than the checkpoint".to_owned(), |used| format!("{} in use", human(used)));
+        let used = used_bytes
+            .map_or("newer than the checkpoint".to_owned(), |used| format!("{} in use", human(used)));
         report.line(format!("    {:08x}  {}, {used}", number, human(*bytes)));
         if used_bytes.is_some_and(|used| used > *bytes) {
             report.finding(format!("{}: shorter than what is in use of it", path.display()));

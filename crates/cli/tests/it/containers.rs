@@ -6,7 +6,8 @@ use crate::common::Place;
 fn a_container_is_made_described_and_destroyed() {
     let place = Place::new("conts");
     place.pool(&["p", "--targets", "2"]);
-    let made = place.json(&["cont", "create", "p", "data", "--durability", "process", "--properties", "owner:eva@"]);
+    let made =
+        place.json(&["cont", "create", "p", "data", "--durability", "process", "--properties", "owner:eva@"]);
     let uuid = made["uuid"].as_str().unwrap();
     assert_eq!((&made["layout"], &made["durability"]), (&"posix".into(), &"process".into()));
     place.ok(&["cont", "create", "p", "raw", "--type", "none"]);
@@ -37,6 +38,8 @@ fn properties_are_read_and_set_by_name() {
     assert_eq!(place.ok(&["cont", "get-prop", "p", "c", "owner"]), "owner  eva@\n");
     place.ok(&["cont", "set-prop", "p", "c", "label:renamed"]);
     place.ok(&["fs", "ls", "p", "renamed"]);
-    assert!(place.fails(2, &["cont", "set-prop", "p", "renamed", "durability:process"]).contains("durability"));
+    assert!(
+        place.fails(2, &["cont", "set-prop", "p", "renamed", "durability:process"]).contains("durability")
+    );
     assert!(place.fails(2, &["cont", "set-prop", "p", "renamed", "rd_fac:one"]).contains("number"));
 }

@@ -11,7 +11,8 @@ fn flip(path: &PathBuf, at: usize) {
 }
 
 fn first_file(place: &Place, kind: &str) -> PathBuf {
-    let mut found: Vec<PathBuf> = fs::read_dir(place.path("p/t0")).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(place.path("p/t0")).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(kind));
     found.sort();
     found[0].clone()
@@ -24,7 +25,9 @@ fn inspect_shows_what_lies_on_disk() {
     make_tree(&place.path("src"));
     place.ok(&["fs", "put", "p", "c", "src", "/t"]);
     let text = place.ok(&["inspect", "p", "--frames"]);
-    for word in ["superblock slot", "manifest:", "log:", "runs:", "bulk:", "container 1", "nothing is damaged"] {
+    for word in
+        ["superblock slot", "manifest:", "log:", "runs:", "bulk:", "container 1", "nothing is damaged"]
+    {
         assert!(text.contains(word), "{word}: {text}");
     }
     let json = place.json(&["inspect", "p", "--target", "1", "--frames"]);

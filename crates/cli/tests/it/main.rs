@@ -1,5 +1,7 @@
 //! Tests of `dolmen-cli`: the program, run as a user runs it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod arguments;
 mod common;
 mod containers;

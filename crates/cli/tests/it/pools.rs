@@ -8,7 +8,8 @@ fn a_pool_is_made_found_and_destroyed() {
     place.pool(&["one", "--targets", "3", "--label", "tank"]);
     place.pool(&["two", "--targets", "1"]);
     let listed = place.json(&["pool", "list"]);
-    let names: Vec<&str> = listed.as_array().unwrap().iter().map(|pool| pool["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|pool| pool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["one", "two"]);
     assert_eq!((&listed[0]["label"], &listed[0]["targets"]), (&"tank".into(), &3.into()));
     assert!(place.ok(&["pool", "list", "."]).contains("tank"));

@@ -15,7 +15,12 @@ fn a_second_process_is_told_the_pid_of_the_first() {
     let mut out = first.stdout.take().unwrap();
     let mut head = [0; 1];
     out.read_exact(&mut head).unwrap();
-    for args in [&["pool", "query", "p"][..], &["fs", "ls", "p", "c"], &["check", "p"], &["pool", "destroy", "p", "-f"]] {
+    for args in [
+        &["pool", "query", "p"][..],
+        &["fs", "ls", "p", "c"],
+        &["check", "p"],
+        &["pool", "destroy", "p", "-f"],
+    ] {
         let line = place.fails(5, args);
         assert!(line.contains(&first.id().to_string()), "{line}");
     }

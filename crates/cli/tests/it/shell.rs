@@ -10,7 +10,8 @@ fn completions_and_man_pages_are_generated() {
     }
     assert_eq!(place.json(&["completions", "bash"])["shell"], "bash");
     let pages = place.json(&["man", "man1"]);
-    let pages: Vec<&str> = pages["pages"].as_array().unwrap().iter().map(|page| page.as_str().unwrap()).collect();
+    let pages: Vec<&str> =
+        pages["pages"].as_array().unwrap().iter().map(|page| page.as_str().unwrap()).collect();
     for page in ["dolmen.1", "dolmen-fs-put.1", "dolmen-cont-snapshot-diff.1"] {
         assert!(pages.contains(&page), "{page}: {pages:?}");
         assert!(std::fs::read_to_string(place.path("man1").join(page)).unwrap().contains(".TH"), "{page}");

@@ -28,7 +28,10 @@ fn a_snapshot_is_read_compared_rolled_back_to_and_destroyed() {
     }
     let objects = place.json(&["cont", "snapshot", "diff", "p", "c", epoch, "after", "--objects"]);
     assert!(objects["changes"].as_array().unwrap().len() > 4, "{objects}");
-    assert_eq!(place.json(&["cont", "snapshot", "diff", "p", "c", "after"])["changes"].as_array().unwrap().len(), 0);
+    assert_eq!(
+        place.json(&["cont", "snapshot", "diff", "p", "c", "after"])["changes"].as_array().unwrap().len(),
+        0
+    );
 
     for snapshot in ["before", epoch] {
         place.ok(&["fs", "verify", "p", "c", "src", "/t", "--snapshot", snapshot]);

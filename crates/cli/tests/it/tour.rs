@@ -25,7 +25,9 @@ fn the_tour_of_the_readme_runs_as_it_stands() {
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{out}{err}");
-    for word in ["D /notes/first", "R /notes/second -> /notes/2nd", "is clean", "nothing is damaged", "is gone"] {
+    for word in
+        ["D /notes/first", "R /notes/second -> /notes/2nd", "is clean", "nothing is damaged", "is gone"]
+    {
         assert!(out.contains(word), "{word}: {out}");
     }
 }
