@@ -145,6 +145,7 @@ impl Shared {
     }
 
     /// Puts a job in; gives it back if the inbox is full.
+    #[expect(clippy::result_large_err, reason = "the job goes back to whoever must keep it")]
     pub(crate) fn enqueue(&self, job: Job<'static>) -> core::result::Result<(), Job<'static>> {
         let mut jobs = locked(&self.jobs);
         if jobs.len() >= INBOX_OPS_MAX {

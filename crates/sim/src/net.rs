@@ -189,7 +189,7 @@ impl<S: Subject> Net<S> {
     }
 
     /// Carries on until something is delivered; `None` if nothing is under way.
-    pub fn next(&mut self) -> Option<Delivery> {
+    pub fn deliver(&mut self) -> Option<Delivery> {
         loop {
             let ((at, _), packet) = self.packets.pop_first()?;
             if at > self.now_ns {

@@ -131,7 +131,7 @@ impl Item {
 
 /// Bytes that differ along a value and between seeds.
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
-    (0..len).map(|i| seed.wrapping_add((i % 61).to_le_bytes()[0])).collect()
+    (0..len).map(|i| seed.wrapping_add(u8::try_from(i % 61).expect("below 256"))).collect()
 }
 
 fn key(kind: KeyKind, number: usize) -> Key {

@@ -128,7 +128,9 @@ fn records_of_any_size(h: &mut Harness<'_>) {
     for record_bytes in [1_usize, 3, 8, 100, 4096, 33_000] {
         let akey = record_bytes.to_string();
         let record = |number: usize| -> Vec<u8> {
-            (0..record_bytes).map(|i| (number * 37 + i).to_le_bytes()[0] | 0x80).collect()
+            (0..record_bytes)
+                .map(|i| u8::try_from((number * 37 + i) % 256).expect("below 256") | 0x80)
+                .collect()
         };
         let size = record_bytes as u64;
         let ten: Vec<u8> = (0..10).flat_map(record).collect();

@@ -33,7 +33,7 @@ const A: At<'static> = At(Oid { hi: 0x0001_0001_0000_0000, lo: 1 }, b"dkey", b"a
 /// Values from one byte to 60,000 bytes come back as they were written.
 fn single_values_are_read_as_written(h: &mut Harness<'_>) {
     for len in [1_usize, 7, 64, 4095, 4096, 4097, 32768, 32769, 60_000] {
-        let bytes: Vec<u8> = (0..len).map(|i| (i % 251).to_le_bytes()[0]).collect();
+        let bytes: Vec<u8> = (0..len).map(|i| u8::try_from(i % 251).expect("below 256")).collect();
         let key = len.to_string();
         h.put(At(oid(1), key.as_bytes(), b"a"), &bytes);
         assert_eq!(h.single(At(oid(1), key.as_bytes(), b"a")).as_deref(), Some(&bytes[..]), "{len} bytes");

@@ -216,7 +216,7 @@ impl<S: Subject> World<S> {
             self.clients.push(Client { running: None, left: transactions });
             self.alarm(Alarm::Begin(client));
         }
-        while let Some(delivery) = self.net.next() {
+        while let Some(delivery) = self.net.deliver() {
             self.deliver(delivery);
             if self.clients.iter().all(|client| client.left == 0 && client.running.is_none()) {
                 self.net.heal();
@@ -258,6 +258,11 @@ impl<S: Subject> World<S> {
         let wall = Epoch::from_unix_ns(self.clock.now_ns());
         self.last_epoch = Epoch((wall.0 | 1 << 17).max(self.last_epoch.0 + 4097));
         self.last_epoch
+    }
+
+    /// A pool's clock is never behind an epoch that it has heard of.
+    fn merge(&mut self, epoch: Epoch) {
+        self.last_epoch = self.last_epoch.max(epoch);
     }
 
     fn deliver(&mut self, delivery: Delivery) {
@@ -419,7 +424,8 @@ impl<S: Subject> World<S> {
                 };
                 return self.settle(at, tx, Then::Client(client));
             }
-            Some((Err(Error::TxRestart { .. }), _)) => {
+            Some((Err(Error::TxRestart { after }), _)) => {
+                self.merge(after);
                 self.summary.restarted += 1;
                 return self.end(client);
             }
@@ -434,8 +440,11 @@ impl<S: Subject> World<S> {
             // The write may have been done, so the client must not give up.
             None => self.go_on(client),
             Some((Ok(Reply::Written(epoch)), _)) => {
+                self.last_epoch = self.last_epoch.max(epoch);
                 running.record.epoch = epoch;
-                running.record.end_ns = self.net.now_ns();
+                // Its epoch is from its target's clock alone, which may be a second from another's: only
+                // transactions are promised the order of real time.
+                (running.record.begin_ns, running.record.end_ns) = (0, u64::MAX);
                 running.record.writes = running.writes.iter().map(|write| write.0.clone()).collect();
                 self.history.push(running.record.clone());
                 self.summary.committed += 1;
@@ -550,7 +559,10 @@ impl<S: Subject> World<S> {
                             self.known.push(tx);
                             self.summary.committed += 1;
                         }
-                        Err(Error::TxRestart { .. }) => self.summary.restarted += 1,
+                        Err(Error::TxRestart { after }) => {
+                            self.merge(after);
+                            self.summary.restarted += 1;
+                        }
                         Err(Error::Exists | Error::NotFound) => self.summary.refused += 1,
                         Err(Error::InDoubt { .. }) => self.unknown.push((tx, record)),
                         Err(error) => panic!("a transaction ends with {error:?}"),
