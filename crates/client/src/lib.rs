@@ -12,6 +12,28 @@
 //!   it meets no conflict.
 //! - [`EventQueue`] and [`Event`] are asynchronous operations, driven by whoever polls.
 //!
+//! ```
+//! use dolmen_client::{At, ContName, Credentials, Error, IoBuf, Kv, ObjectClass, ObjectType};
+//! use dolmen_client::{Pool, Props, PutCond, Result, Transport};
+//! use std::sync::Arc;
+//!
+//! /// Moves a value from one key to another, whatever others do.
+//! fn rename(transport: Arc<dyn Transport>) -> Result<()> {
+//!     let pool = Pool::connect(transport, Credentials::default())?;
+//!     let created = pool.create_container(None, Props::new())?;
+//!     let cont = pool.open_container(&ContName::Uuid(created.uuid))?;
+//!     let kv = Kv::open(&cont, cont.alloc_oid(ObjectType::KvHashed, ObjectClass::UNKNOWN)?)?;
+//!     kv.put(At::Latest, b"menhir", b"stone", PutCond::Insert)?;
+//!     cont.transact(|tx| {
+//!         let mut value = IoBuf::default();
+//!         kv.get_existing(At::Tx(tx), b"menhir", &mut value)?;
+//!         kv.remove(At::Tx(tx), b"menhir", true)?;
+//!         kv.put(At::Tx(tx), b"dolmen", &value, PutCond::Insert)?;
+//!         Ok::<(), Error>(())
+//!     })
+//! }
+//! ```
+//!
 //! All operations fail with [`Error`]; a call says only which errors a caller acts on.
 
 mod array;
