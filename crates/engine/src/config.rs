@@ -39,7 +39,8 @@ impl Default for TargetConfig {
             capacity_bytes: 1 << 40,
             small_value_bytes_max: u32::try_from(limits::SMALL_VALUE_BYTES_DEFAULT)
                 .expect("4096 fits 32 bits"),
-            log_segment_bytes: 64 << 20,
+            // Small, because a new target makes three of them and a pool is to be there within 100 ms.
+            log_segment_bytes: 4 << 20,
             bulk_segment_bytes: 64 << 20,
             memory_budget_bytes: 1 << 30,
             checkpoint_log_bytes: 256 << 20,
