@@ -386,7 +386,7 @@ impl Model {
             ContVerb::Aggregate(epoch) => {
                 let last = self.last;
                 let cont = self.find_mut(no)?;
-                cont.oldest = cont.oldest.max(epoch.min(last));
+                cont.oldest = cont.oldest.max(epoch.min(last.max(cont.floor)));
                 // What is no longer kept apart must not be written between.
                 cont.floor = cont.floor.max(cont.oldest);
                 return Ok(Reply::Aggregated { more: false, freed: 0 });

@@ -93,7 +93,7 @@ pub enum Anomaly {
         /// The id of the write.
         write: u64,
     },
-    /// Two writes have one id, or two transactions that write have one epoch: nothing can be decided.
+    /// Two writes have one id, or two to one item have one epoch: nothing can be decided.
     Ambiguous {
         /// One of the two transactions.
         tx: usize,
@@ -168,15 +168,16 @@ pub fn check_graph(history: &[Committed]) -> Result<(), Anomaly> {
 fn versions(history: &[Committed]) -> Result<BTreeMap<Item, Versions>, Anomaly> {
     let mut order: Vec<usize> = (0..history.len()).filter(|&tx| !history[tx].writes.is_empty()).collect();
     order.sort_by_key(|&tx| history[tx].epoch);
-    if let Some(pair) = order.windows(2).find(|pair| history[pair[0]].epoch == history[pair[1]].epoch) {
-        return Err(Anomaly::Ambiguous { tx: pair[1] });
-    }
     let mut versions: BTreeMap<Item, Versions> =
         items(history).into_iter().map(|item| (item, Vec::new())).collect();
     for tx in order {
         for (item, list) in &mut versions {
             // Only the last write of a transaction to an item is a version.
             if let Some(id) = history[tx].writes.iter().rev().find_map(|write| effect(write, item)) {
+                // Writes of one epoch to different items need no order; plain ones on two targets may meet.
+                if list.last().is_some_and(|&(last, _)| history[last].epoch == history[tx].epoch) {
+                    return Err(Anomaly::Ambiguous { tx });
+                }
                 list.push((tx, id));
             }
         }

@@ -175,6 +175,14 @@ fn same_id_twice_is_ambiguous() {
 }
 
 #[test]
+fn same_epoch_twice_is_ambiguous_only_for_one_item() {
+    let history = [tx(1, vec![], vec![put("x", 1)]), tx(1, vec![], vec![put("y", 2)])];
+    assert_eq!(check(&history), Ok(()));
+    let history = [tx(1, vec![], vec![put("x", 1)]), tx(1, vec![], vec![put("x", 2)])];
+    assert_eq!(check(&history), Err(Anomaly::Ambiguous { tx: 1 }));
+}
+
+#[test]
 fn states_that_come_again_are_told_apart_by_epochs() {
     let history = [
         tx(1, vec![Read::Exists(item("x"), false)], vec![put("x", 1)]),
