@@ -120,7 +120,7 @@ fn see_value(object: &Object, at: At<'_>, dkey: &[u8], akey: &[u8]) -> Vec<Strin
         Want::Single { room_bytes: 16 },
         Want::Array {
             record_bytes: 2,
-            extents: smallvec![Recx::new(1, 3), Recx::new(4, 9), Recx::new(20, 20)],
+            extents: smallvec![Recx::new(4, 9), Recx::new(1, 3), Recx::new(20, 20)],
         },
         Want::Size,
     ];
