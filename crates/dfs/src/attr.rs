@@ -7,7 +7,7 @@ use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
 use crate::mount::Mount;
 use crate::node::{Node, Slot};
-use crate::resolve::{Follow, Found};
+use crate::resolve::{Follow, Found, STALE_RETRIES};
 use dolmen_client::At;
 use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
 
@@ -89,9 +89,6 @@ pub enum XattrCond {
     /// It must: `NoAttribute`.
     Replace,
 }
-
-/// Attempts of a change of an entry that others keep replacing.
-const STALE_RETRIES: u32 = 64;
 
 impl Dir {
     /// Attributes of what `path` leads to. One fetch, and for a file one query of its size.

@@ -45,6 +45,8 @@ pub enum Error {
     FileTooBig,
     /// No data, or no hole, at or after the offset.
     NoSuchOffset,
+    /// The two directories are of different mounts.
+    CrossMount,
     /// What the handle stands for was moved or removed by another mount.
     Stale,
     /// Others changed the same names again and again; nothing was done.
@@ -127,6 +129,7 @@ impl Error {
             Self::AttributeTooBig => errno::E2BIG,
             Self::FileTooBig => errno::EFBIG,
             Self::NoSuchOffset => errno::ENXIO,
+            Self::CrossMount => errno::EXDEV,
             Self::Stale => errno::ESTALE,
             Self::Contended => errno::EAGAIN,
             Self::BadRecord { .. } => errno::EIO,
@@ -174,6 +177,7 @@ pub mod errno {
     pub const EACCES: i32 = 13;
     pub const EBUSY: i32 = 16;
     pub const EEXIST: i32 = 17;
+    pub const EXDEV: i32 = 18;
     pub const ENOTDIR: i32 = 20;
     pub const EISDIR: i32 = 21;
     pub const EINVAL: i32 = 22;
@@ -210,6 +214,7 @@ impl fmt::Display for Error {
             Self::AttributeTooBig => f.write_str("extended attribute too long"),
             Self::FileTooBig => f.write_str("file too large"),
             Self::NoSuchOffset => f.write_str("no data or hole at or after the offset"),
+            Self::CrossMount => f.write_str("not in the same mount"),
             Self::Stale => f.write_str("the handle is stale: another mount moved or removed its file"),
             Self::Contended => f.write_str("others keep changing the same names; try again"),
             Self::NotFormatted => f.write_str("the container holds no file system; format it first"),

@@ -31,7 +31,7 @@
 //! | Of many that create one name exclusively one wins | `threads::of_many_that_create_one_name_exclusively_one_wins` |
 //! | Create follows a dangling link, not with `exclusive` | `names::creating_knows_exclusive_truncate_and_no_follow` |
 //! | A directory is removed only when empty, also while others fill it; nothing is added to a removed one | `names::nothing_is_found_in_or_added_to_a_removed_directory`, `threads::a_directory_removed_while_others_fill_it_holds_nothing_or_stays` |
-//! | Handles of directories survive renames | `names::paths_are_relative_to_a_directory_handle_also_after_it_moved` |
+//! | Handles survive renames, also by other threads; cached paths follow them | `names::paths_are_relative_to_a_directory_handle_also_after_it_moved`, `names::cached_paths_follow_renamed_directories_and_links`, `threads::handles_follow_what_other_threads_rename_all_the_time` |
 //! | Rename is atomic: a name that is replaced always exists, what is replaced is freed | `threads::a_name_replaced_all_the_time_always_exists` |
 //! | Rename can refuse to replace, and exchange | `renames::rename_without_replacing_refuses_an_existing_name`, `renames::exchange_swaps_two_entries_of_any_kind` |
 //! | No directory ends up below itself, also with several movers | `renames::a_directory_cannot_be_moved_below_itself`, `threads::directories_moved_into_each_other_by_many_threads_never_get_lost` |

@@ -7,7 +7,8 @@ use crate::error::{Error, Result, What};
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{self, Superblock, is_chunk};
 use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
-use crate::node::{Node, Nodes, Slot, Stripes};
+use crate::node::{Held, Node, Nodes, Slot, Stripes};
+use crate::resolve::STALE_RETRIES;
 use crate::store::with_scratch;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -445,31 +446,65 @@ impl Mount {
     }
 
     /// Writes a node's pending time into its record, if the record is still this node's.
+    ///
+    /// REQUIRES: the caller holds no stripe.
     pub(crate) fn record_times(&self, node: &Node) -> Result<()> {
+        self.record_times_under(node, |slot| Some(self.stripes.hold(slot)))
+    }
+
+    /// As `record_times`, for a node that dies where its entry's stripe may be held: then in a transaction.
+    pub(crate) fn record_last_times(&self, node: &Node) -> Result<()> {
+        self.record_times_under(node, |slot| self.stripes.try_hold(slot))
+    }
+
+    fn record_times_under<'a>(&'a self, node: &Node, hold: impl Fn(&Slot) -> Option<Held<'a>>) -> Result<()> {
         let Some(mtime) = node.take_pending_mtime() else { return Ok(()) };
-        if self.read_only {
-            return Ok(());
+        for _ in 0..STALE_RETRIES {
+            if self.read_only {
+                return Ok(());
+            }
+            let slot = node.slot();
+            match self.record_time_in(node, &slot, mtime, &hold) {
+                Ok(Some(inode)) => {
+                    node.refresh(&inode);
+                    return Ok(());
+                }
+                // Renamed between the two looks; else another mount moved or removed it.
+                Ok(None) if !node.is_at(&slot) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    node.touch(mtime.unix_ns());
+                    return Err(error);
+                }
+            }
         }
-        let slot = node.slot();
-        let recorded = self.transact(|tx| match self.inode(At::Tx(tx), &slot)? {
+        Err(Error::Contended)
+    }
+
+    /// Writes a time into the record in `slot`, which is returned, if it is the node's.
+    fn record_time_in<'a>(
+        &self,
+        node: &Node,
+        slot: &Slot,
+        mtime: Time,
+        hold: impl Fn(&Slot) -> Option<Held<'a>>,
+    ) -> Result<Option<Inode>> {
+        // Companions change in transactions only, and so does everything of shared mounts.
+        let alone = !self.shared && !layout::is_companion(slot.oid);
+        let stripe = if alone { hold(slot) } else { None };
+        let record = |at: At<'_>| match self.inode(at, slot)? {
             Some(inode) if inode.oid == node.oid => {
                 let ctime = inode.ctime.max(mtime);
                 let written_at = Epoch::from_unix_ns(mtime.unix_ns());
                 let inode = Inode { mtime, ctime, written_at, ..inode };
-                self.put_inode(At::Tx(tx), &slot, &inode)?;
+                self.put_inode(at, slot, &inode)?;
                 Ok(Some(inode))
             }
-            // Moved or removed meanwhile: whoever did that knew the time.
             _ => Ok(None),
-        });
-        match recorded {
-            Ok(Some(inode)) => node.refresh(&inode),
-            Ok(None) => {}
-            Err(error) => {
-                node.touch(mtime.unix_ns());
-                return Err(error);
-            }
-        }
-        Ok(())
+        };
+        let recorded =
+            if stripe.is_some() { record(At::Latest) } else { self.transact(|tx| record(At::Tx(tx))) };
+        drop(stripe);
+        recorded
     }
 }

@@ -13,7 +13,7 @@ use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use dolmen_types::{Key, ObjectClass, Oid};
 use hashbrown::{DefaultHashBuilder, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError, Weak};
 
 /// Where an inode record lies: an entry of a directory, the root's entry in the superblock object, a
 /// companion, or an entry of the orphan list.
@@ -160,7 +160,7 @@ impl Drop for Node {
             let _orphan_stays = self.mount.free_orphan(self.oid);
         } else if !self.is_removed() && self.pending_mtime().is_some() {
             // Ignored: a time is lost, as in a crash; whoever must know calls `sync` or `close`.
-            let _time_lost = self.mount.record_times(self);
+            let _time_lost = self.mount.record_last_times(self);
         }
     }
 }
@@ -256,6 +256,17 @@ impl Stripes {
 
     pub(crate) fn hold(&self, slot: &Slot) -> Held<'_> {
         Held { _first: self.lock_at(self.index(slot)), _second: None }
+    }
+
+    /// As `hold`, but `None` if somebody holds it.
+    pub(crate) fn try_hold(&self, slot: &Slot) -> Option<Held<'_>> {
+        match self.locks[self.index(slot)].try_lock() {
+            Ok(first) => Some(Held { _first: first, _second: None }),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Some(Held { _first: poisoned.into_inner(), _second: None })
+            }
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn hold_both(&self, one: &Slot, other: &Slot) -> Held<'_> {

@@ -8,7 +8,7 @@ use crate::layout::inode::{FileKind, Inode};
 use crate::layout::link_count::LinkCount;
 use crate::mount::Mount;
 use crate::node::{Home, Node, Slot};
-use crate::resolve::{Follow, entry_name};
+use crate::resolve::{Follow, STALE_RETRIES, entry_name};
 use crate::store::Extra;
 use dolmen_client::At;
 use dolmen_types::{Epoch, Oid};
@@ -25,8 +25,6 @@ pub enum RenameMode {
     Exchange,
 }
 
-/// Attempts of a rename whose entries others keep replacing.
-const STALE_RETRIES: u32 = 64;
 /// Directories between one and the root: more do not fit a path.
 const DEPTH_MAX: usize = crate::layout::PATH_BYTES_MAX;
 
@@ -66,11 +64,11 @@ impl Dir {
     ) -> Result<()> {
         self.mount().check_writable()?;
         if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
-            return Err(What::Range.into());
+            return Err(Error::CrossMount);
         }
         for _ in 0..STALE_RETRIES {
-            let done = self.start().in_parent(old.as_ref(), |from_dir, from_name, from_slash| {
-                new_dir.start().in_parent(new.as_ref(), |to_dir, to_name, to_slash| {
+            let done = self.start().in_parent_once(old.as_ref(), |from_dir, from_name, from_slash| {
+                new_dir.start().in_parent_once(new.as_ref(), |to_dir, to_name, to_slash| {
                     let from = Side::new(from_dir, from_name, from_slash)?;
                     let to = Side::new(to_dir, to_name, to_slash)?;
                     self.rename_entry(&from, &to, mode)
@@ -193,14 +191,14 @@ impl Dir {
     pub fn link(&self, old: impl AsRef<[u8]>, new_dir: &Self, new: impl AsRef<[u8]>) -> Result<()> {
         self.mount().check_writable()?;
         if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
-            return Err(What::Range.into());
+            return Err(Error::CrossMount);
         }
         for _ in 0..STALE_RETRIES {
             let source = self.start().find(old.as_ref(), Follow::No)?;
             if source.inode.kind != FileKind::File {
                 return Err(Error::NotPermitted);
             }
-            let done = new_dir.start().in_parent(new.as_ref(), |dir, name, slash| {
+            let done = new_dir.start().in_parent_once(new.as_ref(), |dir, name, slash| {
                 entry_name(name, Error::Exists)?;
                 let to = Slot::new(dir.oid, name);
                 check_add(new_dir.cred.as_deref(), dir)?;

@@ -143,24 +143,33 @@ impl Start<'_> {
         }
     }
 
-    /// Runs `operation` on the directory and name that `path` ends in; again if another mount moved the directory.
+    /// Runs `operation` on the directory and name that `path` ends in; again when they moved meanwhile.
     ///
     /// The name may be empty, `.` or `..`: `check_name` tells.
     pub(crate) fn in_parent<T>(
         &self,
         path: &[u8],
-        mut operation: impl FnMut(&Arc<Node>, &[u8], bool) -> Result<T>,
+        operation: impl Fn(&Arc<Node>, &[u8], bool) -> Result<T>,
     ) -> Result<T> {
-        let (parent, name, slash) = split(path)?;
         for _ in 0..STALE_RETRIES {
-            let dir = self.dir_at(parent)?;
-            check_dir(self.cred, &dir, Rights::EXECUTE)?;
-            match operation(&dir, name, slash) {
+            match self.in_parent_once(path, &operation) {
                 Err(Error::Stale) => self.mount().paths.forget_all(),
                 other => return other,
             }
         }
         Err(Error::Stale)
+    }
+
+    /// As `in_parent`, for callers that begin again themselves.
+    pub(crate) fn in_parent_once<T>(
+        &self,
+        path: &[u8],
+        operation: impl FnOnce(&Arc<Node>, &[u8], bool) -> Result<T>,
+    ) -> Result<T> {
+        let (parent, name, slash) = split(path)?;
+        let dir = self.dir_at(parent)?;
+        check_dir(self.cred, &dir, Rights::EXECUTE)?;
+        operation(&dir, name, slash)
     }
 }
 

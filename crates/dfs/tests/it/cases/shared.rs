@@ -38,6 +38,7 @@ fn two_mounts_cannot_make_a_circle_of_directories() {
     let (one, two) = (world.mount_shared(), world.mount_shared());
     one.mkdir("/a", 0o755).unwrap();
     one.mkdir("/b", 0o755).unwrap();
+    assert_eq!(one.rename("/a", &two, "/c", RenameMode::Replace).unwrap_err(), Error::CrossMount);
     let (in_a, in_b) = (one.open_dir("/a").unwrap(), two.open_dir("/b").unwrap());
     one.rename("/a", &one, "/b/a", RenameMode::Replace).unwrap();
     let circle = two.rename("/b", &two, "/a/b", RenameMode::Replace);

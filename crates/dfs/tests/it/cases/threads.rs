@@ -198,7 +198,7 @@ fn handles_follow_what_other_threads_rename_all_the_time() {
     }
     put(&fs, "/a/moves/f", b"x").close().unwrap();
     put(&fs, "/a/file", b"y").close().unwrap();
-    let home = |round: u32| if round % 2 == 0 { ("/a", "/b") } else { ("/b", "/a") };
+    let home = |round: u32| if round.is_multiple_of(2) { ("/a", "/b") } else { ("/b", "/a") };
     in_threads(|thread| {
         for round in 0..60 {
             let (from, to) = home(round);
