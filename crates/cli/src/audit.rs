@@ -1,11 +1,12 @@
-//! `dolmen check`: audits a pool.
+//! `dolmen check`: audits a pool, and the file systems in it.
 
 use crate::failure::{Doing, Outcome};
-use crate::output::{Answer, Table, human};
-use crate::place::{self, PoolArg};
+use crate::output::{Answer, Table, human, readable};
+use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
-use dolmen_client::Audit;
-use dolmen_types::Place;
+use dolmen_client::{Audit, ContHandle, ContName};
+use dolmen_dfs::{CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
+use dolmen_types::{Place, PropId, PropValue};
 use serde_json::{Value, json};
 
 #[derive(ClapArgs, Debug)]
@@ -15,6 +16,23 @@ pub(crate) struct Args {
     /// Also read and verify every stored byte
     #[arg(long)]
     scrub: bool,
+    /// Free objects of files that nothing names, as a killed process may leave them
+    #[arg(long)]
+    repair: bool,
+}
+
+/// What opening a target found.
+struct Opened {
+    closed: bool,
+    frames: u64,
+    discarded_bytes: u64,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Report {
+    text: String,
+    findings: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
@@ -22,42 +40,65 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let doing = || format!("check pool {}", session.dir().display());
     let audits = session.pool.check().doing(doing)?;
     let scrubs = if args.scrub { session.pool.scrub().doing(doing)? } else { Vec::new() };
-    let recoveries = session.local.recoveries().to_vec();
+    let mut report = Report::default();
+    let opened: Vec<Opened> = session
+        .local
+        .recoveries()
+        .iter()
+        .map(|found| Opened {
+            closed: found.clean,
+            frames: found.frames,
+            discarded_bytes: found.discarded_bytes,
+        })
+        .collect();
+    let targets = targets(&opened, &audits, &scrubs, &mut report);
+    let conts = session.pool.containers().doing(doing)?;
+    let posix = Some(&PropValue::Number(LAYOUT_POSIX));
+    let mut trees = Vec::new();
+    for cont in conts.iter().filter(|cont| cont.props.get(&PropId::CO_LAYOUT_TYPE) == posix) {
+        trees.push(files(&session, cont, args.repair, &mut report)?);
+    }
     let dir = session.dir().display().to_string();
     session.close()?;
 
-    let mut table =
-        Table::new(&[">target", "closed", ">replayed", ">discarded", ">versions", ">verified", ">findings"]);
-    let mut targets = Vec::new();
-    let mut findings = String::new();
-    for (target, recovery) in recoveries.iter().enumerate() {
+    let clean = report.findings == 0;
+    let text = format!("{}{dir} is {}\n", report.text, if clean { "clean" } else { "DAMAGED" });
+    let json = json!({
+        "directory": dir,
+        "clean": clean,
+        "scrubbed": args.scrub,
+        "targets": targets,
+        "file_systems": trees,
+    });
+    Ok(Answer::new(text, json).with_findings(!clean))
+}
+
+fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut Report) -> Vec<Value> {
+    let headings = [">target", "closed", ">replayed", ">discarded", ">versions", ">verified", ">findings"];
+    let mut table = Table::new(&headings);
+    let (mut rows, mut lines) = (Vec::new(), String::new());
+    for (target, recovery) in opened.iter().enumerate() {
         let all: Vec<&Audit> = audits.get(target).into_iter().chain(scrubs.get(target)).collect();
         let versions = all.first().map_or(0, |audit| audit.versions);
         let verified = all.iter().map(|audit| audit.verified_bytes).sum::<u64>();
-        let found: Vec<Value> = all
-            .iter()
-            .flat_map(|audit| &audit.findings)
-            .map(|finding| json!({ "rule": finding.rule, "place": place_json(&finding.place) }))
-            .collect();
+        let mut found: Vec<Value> = Vec::new();
         for finding in all.iter().flat_map(|audit| &audit.findings) {
-            findings.push_str(&format!(
-                "target {target}: {} at {}\n",
-                finding.rule,
-                place_text(&finding.place)
-            ));
+            lines.push_str(&format!("target {target}: {} at {}\n", finding.rule, place_text(&finding.place)));
+            found.push(json!({ "rule": finding.rule, "place": place_json(&finding.place) }));
         }
+        report.findings += found.len() as u64;
         table.row([
             target.to_string(),
-            if recovery.clean { "yes".to_owned() } else { "no".to_owned() },
-            recovery.frames.to_string(),
+            if recovery.closed { "yes".to_owned() } else { "no".to_owned() },
+            format!("{} frames", recovery.frames),
             human(recovery.discarded_bytes),
             versions.to_string(),
             human(verified),
             found.len().to_string(),
         ]);
-        targets.push(json!({
+        rows.push(json!({
             "target": target,
-            "closed": recovery.clean,
+            "closed": recovery.closed,
             "frames_replayed": recovery.frames,
             "discarded_bytes": recovery.discarded_bytes,
             "versions": versions,
@@ -65,14 +106,64 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
             "findings": found,
         }));
     }
-    let clean = findings.is_empty();
-    let text = format!("{}{findings}{dir} is {}\n", table.text(), if clean { "clean" } else { "DAMAGED" });
-    let json = json!({ "directory": dir, "clean": clean, "scrubbed": args.scrub, "targets": targets });
-    Ok(Answer::new(text, json).with_findings(!clean))
+    report.text.push_str(&table.text());
+    report.text.push_str(&lines);
+    rows
+}
+
+/// Audits the file system of a container: entries, link counts, and objects that nothing names.
+fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Report) -> Outcome<Value> {
+    let name = handle.label.as_ref().map_or(handle.uuid.to_string(), ToString::to_string);
+    let doing = || format!("check the files of container {name}");
+    let cont = session.pool.open_container(&ContName::Uuid(handle.uuid)).doing(doing)?;
+    let options = MountOptions { read_only: !repair, ..MountOptions::default() };
+    let found = match Dfs::mount(&cont, &options).and_then(|dfs| dfs.check(repair)) {
+        // Its creation was cut short: there is nothing to check, and making it again needs another name.
+        Err(dolmen_dfs::Error::NotFormatted) => {
+            report
+                .text
+                .push_str(&format!("container {name}: no file system yet; destroy it and make it anew\n"));
+            return Ok(json!({ "container": name, "formatted": false }));
+        }
+        other => other.doing(doing)?,
+    };
+    let CheckReport { dirs, files, symlinks, orphans, bad_entries, bad_links, leaked } = &found;
+    report.findings += (bad_entries.len() + bad_links.len()) as u64;
+    let unnamed = match (leaked.len(), repair) {
+        (0, _) => String::new(),
+        (count, true) => format!(", {count} objects without a name freed"),
+        (count, false) => format!(", {count} objects without a name (space only: --repair frees it)"),
+    };
+    report.text.push_str(&format!(
+        "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{unnamed}\n"
+    ));
+    for bad in bad_entries {
+        let entry = readable(&bad.name);
+        report
+            .text
+            .push_str(&format!("container {name}: entry {entry} of directory {} is damaged\n", bad.dir));
+    }
+    for bad in bad_links {
+        let names = bad.found;
+        report
+            .text
+            .push_str(&format!("container {name}: file {} has {names} names, counted others\n", bad.file));
+    }
+    Ok(json!({
+        "container": name,
+        "formatted": true,
+        "dirs": dirs,
+        "files": files,
+        "symlinks": symlinks,
+        "orphans": orphans,
+        "bad_entries": bad_entries.iter().map(|bad| json!({ "dir": bad.dir.to_string(), "name": readable(&bad.name) })).collect::<Vec<_>>(),
+        "bad_links": bad_links.iter().map(|bad| json!({ "file": bad.file.to_string(), "found": bad.found, "stored": bad.stored })).collect::<Vec<_>>(),
+        "unnamed_objects": leaked.len(),
+        "repaired": repair,
+    }))
 }
 
 fn place_text(place: &Place) -> String {
-    use crate::output::readable;
     match place {
         Place::Value { cont, oid, dkey, akey, extent } => {
             let keys = format!("{}/{}", readable(dkey), readable(akey));
@@ -84,7 +175,6 @@ fn place_text(place: &Place) -> String {
 }
 
 fn place_json(place: &Place) -> Value {
-    use crate::output::readable;
     match place {
         Place::Value { cont, oid, dkey, akey, extent } => json!({
             "container": cont.0,
