@@ -131,6 +131,8 @@ impl Bulk {
     pub(crate) fn settle(&mut self, place: BulkPlace, count: u32) {
         let was_inflight = self.inflight.remove(&(place, count));
         assert!(was_inflight, "units are settled once, by the operation that took them");
+        // A flush that began while the bytes were on their way did not cover them.
+        self.dirty.insert(place.segment);
     }
 
     /// The operation failed: the units are free again.
