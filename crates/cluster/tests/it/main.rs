@@ -1,5 +1,6 @@
 //! The cluster on stores that are watched, stopped and made to fail from outside: every case on the reference
 //! model and on the engine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod stage;
 
