@@ -13,10 +13,11 @@ CFGRIB=cfgrib-0.9.15.1
 # The kill comes when this many files of the second put are acknowledged.
 KILL_AFTER=8000
 
+now() { date +%s.%N; }
+begun=$(now)
 mkdir -p "$WORK/fetched"
 rm -rf "$POOL" "$WORK/copy" "$WORK"/*.journal "$ROWS"
 say() { printf '\n== %s\n' "$*"; }
-now() { date +%s.%N; }
 since() { python3 -c "print(f'{$(now) - $1:.2f}')"; }
 
 
@@ -30,7 +31,6 @@ fetch() {
   tar -xzf "$archive" -C "$WORK"
 }
 
-begun=$(now)
 say "fetch $COFFEA (CMS, ATLAS, FCC ROOT files) and $CFGRIB (ERA5 and other GRIB), as plain sdists"
 fetch $COFFEA & fetching=$!
 fetch $CFGRIB
@@ -134,4 +134,5 @@ say "result"
 "$DOLMEN" pool query "$POOL" --json > "$WORK/pool.json"
 python3 demo/report.py "$ROWS" "$WORK/pool.json" "$WORK/demo.png"
 du -sh "$POOL" "$WORK/copy" | sed 's/^/on disk: /'
+rm -rf "$WORK/copy"
 echo "everything in $(since "$begun") s"
