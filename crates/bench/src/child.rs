@@ -1,0 +1,69 @@
+//! Scenarios that run in a process of their own, which is killed while it writes.
+//!
+//! The child prints its rows as JSON lines and then, once all that it counts is acknowledged, how much that
+//! was; it goes on writing other keys until it is killed.
+
+use crate::error::{Error, Result};
+use crate::row::Row;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// What a child says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Line {
+    /// A result.
+    Row(Box<Row>),
+    /// This many updates are acknowledged, in the order that both sides know.
+    Done(u64),
+}
+
+/// Says a line to the parent.
+pub(crate) fn say(line: &Line) -> Result<()> {
+    let text = serde_json::to_string(line).expect("rows are plain data with text keys");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::system("write to the parent"))
+}
+
+/// Runs a scenario in a child, hands on its rows, and kills it in the middle of its writes. Returns how many
+/// updates were acknowledged.
+pub(crate) fn run_and_kill(scenario: &str, spec: &str, each: &mut dyn FnMut(Row)) -> Result<u64> {
+    let mut child = start(spec, scenario)?;
+    let done = listen(&mut child, each);
+    child.kill().map_err(Error::system("kill the child"))?;
+    child.wait().map_err(Error::system("wait for the child"))?;
+    done?.ok_or_else(|| Error::Child { scenario: scenario.to_owned() })
+}
+
+fn start(spec: &str, scenario: &str) -> Result<Child> {
+    let program = std::env::current_exe().map_err(Error::system("find this program"))?;
+    Command::new(program)
+        .args(["bench", "child", scenario, spec])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(Error::system("start the child"))
+}
+
+fn listen(child: &mut Child, each: &mut dyn FnMut(Row)) -> Result<Option<u64>> {
+    let Some(out) = child.stdout.take() else { return Ok(None) };
+    for line in BufReader::new(out).lines() {
+        let line = line.map_err(Error::system("read from the child"))?;
+        match serde_json::from_str(&line) {
+            Ok(Line::Row(row)) => each(*row),
+            Ok(Line::Done(count)) => return Ok(Some(count)),
+            Err(_not_ours) => eprintln!("{line}"),
+        }
+    }
+    Ok(None)
+}
+
+/// Removes what a measurement left in its directory.
+pub(crate) fn clean(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::system("remove the files of the measurement")(error))
+        }
+        _ => Ok(()),
+    }
+}

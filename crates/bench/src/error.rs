@@ -1,0 +1,99 @@
+//! Why a measurement could not be made.
+
+use core::fmt;
+
+/// Every error of this crate.
+#[derive(Debug)]
+pub enum Error {
+    /// The store refused, or gave wrong data.
+    Store(dolmen_types::Error),
+    /// The pool could not be made or opened.
+    Pool(dolmen_local::Error),
+    /// The file system of the store refused.
+    Dfs(dolmen_dfs::Error),
+    /// The device or the system refused.
+    Device(dolmen_env::Error),
+    /// A native file operation, a pipe or a child process failed.
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// What was read back is not what was acknowledged.
+    Wrong {
+        /// The number of the key.
+        key: u64,
+    },
+    /// A child ended, or said something else, before it had measured.
+    Child {
+        /// The scenario that it ran.
+        scenario: String,
+    },
+    /// The plot could not be drawn.
+    Plot,
+}
+
+/// A result of this crate.
+pub type Result<T> = core::result::Result<T, Error>;
+
+impl Error {
+    /// Names what was being done when the system refused.
+    pub(crate) fn system(doing: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::System { doing, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the store answered: {error}"),
+            Self::Pool(error) => error.fmt(f),
+            Self::Dfs(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
+            Self::System { doing, source } => write!(f, "{doing}: {source}"),
+            Self::Wrong { key } => write!(f, "key {key} does not hold what was acknowledged"),
+            Self::Child { scenario } => {
+                write!(f, "the process that ran {scenario} ended early; what it printed is above")
+            }
+            Self::Plot => f.write_str("the plot could not be drawn"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Pool(error) => Some(error),
+            Self::Dfs(error) => Some(error),
+            Self::Device(error) => Some(error),
+            Self::System { source, .. } => Some(source),
+            Self::Wrong { .. } | Self::Child { .. } | Self::Plot => None,
+        }
+    }
+}
+
+impl From<dolmen_types::Error> for Error {
+    fn from(error: dolmen_types::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<dolmen_local::Error> for Error {
+    fn from(error: dolmen_local::Error) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<dolmen_dfs::Error> for Error {
+    fn from(error: dolmen_dfs::Error) -> Self {
+        Self::Dfs(error)
+    }
+}
+
+impl From<dolmen_env::Error> for Error {
+    fn from(error: dolmen_env::Error) -> Self {
+        Self::Device(error)
+    }
+}

@@ -1,0 +1,31 @@
+//! What the store costs: rates, latencies, memory and amplification, beside what the machine gives.
+//!
+//! [`engine`] and [`dfs()`] run scenarios by name and hand out a [`Row`] for each result as soon as it is there.
+//! Scenarios that claim durability run in a child process which is killed while it writes; the parent then opens
+//! the store and compares every byte. [`child`] is that process's entry.
+//!
+//! Rows of a quick run say so and are never quoted. Latencies are those of every seventeenth operation.
+
+mod amplify;
+mod child;
+mod curve;
+mod data;
+mod dfs;
+mod durable;
+mod error;
+mod extents;
+mod meter;
+mod native;
+mod options;
+mod plot;
+mod points;
+mod rig;
+mod row;
+mod suite;
+mod targets;
+
+pub use curve::curve;
+pub use error::{Error, Result};
+pub use options::Options;
+pub use row::{HEADING, Row};
+pub use suite::{child, dfs, engine};

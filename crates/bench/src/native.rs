@@ -1,0 +1,132 @@
+//! What the machine gives without a store: the limits that rows are held against, measured in the same run.
+
+use crate::error::{Error, Result};
+use crate::meter::Meter;
+use crate::row::Row;
+use dolmen_types::IoBuf;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+//= linux:include/uapi/asm-generic/fcntl.h O_DIRECT
+const O_DIRECT: i32 = 0o40_000;
+
+/// Writes of one size into a file: into fresh pages, then again into the same ones.
+pub(crate) fn write_file(path: &Path, size: usize, count: u64, name: &str) -> Result<[Row; 2]> {
+    let bytes = vec![0x5a_u8; size];
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(Error::system("create a native file"))?;
+    let pass = |op: &str| -> Result<Row> {
+        let mut meter = Meter::start();
+        for at in 0..count {
+            let written = meter.run_timed(size as u64, || file.write_all_at(&bytes, at * size as u64));
+            written.map_err(Error::system("write a native file"))?;
+        }
+        Ok(meter.row(name, op, size as u64))
+    };
+    Ok([pass("write() fresh")?, pass("write() again")?])
+}
+
+/// Reads of one size from a file, in order.
+pub(crate) fn read_file(path: &Path, size: usize, count: u64, name: &str) -> Result<Row> {
+    let file = File::open(path).map_err(Error::system("open a native file"))?;
+    let mut bytes = vec![0_u8; size];
+    let mut meter = Meter::start();
+    for at in 0..count {
+        let read = meter.run_timed(size as u64, || file.read_exact_at(&mut bytes, at * size as u64));
+        read.map_err(Error::system("read a native file"))?;
+    }
+    Ok(meter.row(name, "read()", size as u64))
+}
+
+/// Appends with a flush each, one after the other.
+pub(crate) fn append_flush(path: &Path, size: usize, seconds: f64) -> Result<Row> {
+    let bytes = vec![0x5a_u8; size];
+    let mut file = File::create(path).map_err(Error::system("create a native file"))?;
+    let mut meter = Meter::start();
+    while meter.seconds() < seconds {
+        let done = meter.run_timed(size as u64, || file.write_all(&bytes).and_then(|()| file.sync_data()));
+        done.map_err(Error::system("append to a native file and flush it"))?;
+    }
+    Ok(meter.row("native disk", "append + fdatasync", size as u64))
+}
+
+/// The same into room that was written before, so that a flush need not record a new length.
+pub(crate) fn rewrite_flush(path: &Path, size: usize, seconds: f64) -> Result<Row> {
+    const ROOM_BYTES: u64 = 16 << 20;
+    let bytes = vec![0x5a_u8; size];
+    let file = File::create(path).map_err(Error::system("create a native file"))?;
+    let room = vec![0_u8; 1 << 20];
+    for at in 0..ROOM_BYTES >> 20 {
+        file.write_all_at(&room, at << 20).map_err(Error::system("write a native file"))?;
+    }
+    file.sync_all().map_err(Error::system("flush a native file"))?;
+    let mut meter = Meter::start();
+    while meter.seconds() < seconds {
+        let at = meter.ops * size as u64 % (ROOM_BYTES - size as u64);
+        let done =
+            meter.run_timed(size as u64, || file.write_all_at(&bytes, at).and_then(|()| file.sync_data()));
+        done.map_err(Error::system("rewrite a native file and flush it"))?;
+    }
+    Ok(meter.row("native disk", "rewrite + fdatasync", size as u64))
+}
+
+/// Sequential direct writes of 1 MiB, as `dd oflag=direct`: to a new file, then over it again; then direct reads.
+pub(crate) fn direct(path: &Path, count: u64) -> Result<[Row; 3]> {
+    let mut bytes = IoBuf::zeroed(1 << 20);
+    bytes.fill(0x5a);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .custom_flags(O_DIRECT)
+        .open(path)
+        .map_err(Error::system("create a native file for direct writes"))?;
+    let write = |op: &str| -> Result<Row> {
+        let mut meter = Meter::start();
+        for at in 0..count {
+            let done = meter.run_timed(1 << 20, || file.write_all_at(&bytes, at << 20));
+            done.map_err(Error::system("write directly"))?;
+        }
+        Ok(meter.row("native disk", op, 1 << 20))
+    };
+    let rows = [write("O_DIRECT write, new file")?, write("O_DIRECT write again")?];
+    let mut read = Meter::start();
+    for at in 0..count {
+        let done = read.run_timed(1 << 20, || file.read_exact_at(&mut bytes, at << 20));
+        done.map_err(Error::system("read directly"))?;
+    }
+    let [new, again] = rows;
+    Ok([new, again, read.row("native disk", "O_DIRECT read", 1 << 20)])
+}
+
+/// Copies of 1 MiB in memory: from cold to cold.
+pub(crate) fn memcpy(seconds: f64) -> Row {
+    let from = vec![0x5a_u8; 256 << 20];
+    let mut to = vec![0_u8; 256 << 20];
+    let mut meter = Meter::start();
+    while meter.seconds() < seconds {
+        for (to, from) in to.chunks_exact_mut(1 << 20).zip(from.chunks_exact(1 << 20)) {
+            meter.run_timed(1 << 20, || to.copy_from_slice(from));
+        }
+        core::hint::black_box(&to);
+    }
+    meter.row("native memory", "memcpy", 1 << 20)
+}
+
+/// Checksums over 1 MiB in memory.
+pub(crate) fn checksum(seconds: f64) -> Row {
+    let bytes = vec![0x5a_u8; 1 << 20];
+    let mut meter = Meter::start();
+    while meter.seconds() < seconds {
+        core::hint::black_box(meter.run_timed(1 << 20, || dolmen_types::crc32c(&bytes)));
+    }
+    meter.row("native memory", "crc32c hot", 1 << 20)
+}

@@ -1,0 +1,376 @@
+//! One target under load: the caller that a target expects, with buffers that are used again.
+
+use crate::data::Values;
+use crate::error::{Error, Result};
+use crate::meter::now;
+use dolmen_codec::order::HashKey;
+use dolmen_codec::verb::{
+    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, ReadAt, Reply,
+    SpaceReport, Update, UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Completion, Op, TargetStore};
+use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
+use dolmen_env::{Media, RealClock, RealDisk, RealOptions};
+use dolmen_types::{
+    Anchor, Cond, ContNo, Durability, Epoch, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
+};
+use serde::{Deserialize, Serialize};
+use smallvec::smallvec;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Operations between two pieces of background work, as a pool's callers do it.
+const OPS_PER_STEP: u64 = 256;
+/// Between the end of one aggregation and the begin of the next.
+const AGGREGATE_EVERY_NS: u64 = 4_000_000_000;
+/// Records under one dkey of an array.
+const RECORDS_PER_DKEY: u64 = 1024;
+const CONT: ContNo = ContNo(1);
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// A single value under a dkey of its own.
+    Single,
+    /// A record of an array, 1024 to a dkey.
+    Record,
+    /// An extent of bytes under a dkey of its own.
+    Extent,
+}
+
+impl Kind {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Single => "single value",
+            Self::Record => "array record",
+            Self::Extent => "extent",
+        }
+    }
+
+    fn object_type(self) -> ObjectType {
+        match self {
+            Self::Single => ObjectType::MultiHashed,
+            Self::Record | Self::Extent => ObjectType::DkeyUint64,
+        }
+    }
+}
+
+/// How a target is made and opened.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) kind: Kind,
+    pub(crate) size: usize,
+    pub(crate) power: bool,
+    /// Treat the directory as a block device although it is memory, or the other way round.
+    pub(crate) block: Option<bool>,
+    pub(crate) memory_bytes: u64,
+    pub(crate) target: u16,
+}
+
+impl Setup {
+    pub(crate) fn new(kind: Kind, size: usize) -> Self {
+        Self { kind, size, power: false, block: None, memory_bytes: 4 << 30, target: 0 }
+    }
+
+    fn config(&self, volatile: bool) -> TargetConfig {
+        TargetConfig {
+            target: dolmen_types::TargetNo(self.target),
+            memory_budget_bytes: self.memory_bytes,
+            volatile,
+            ..TargetConfig::default()
+        }
+    }
+
+    fn devices(&self, dir: &Path) -> Result<(Devices, bool)> {
+        let media = self.block.map(|block| if block { Media::Block } else { Media::Mapped });
+        let disk = RealDisk::with_options(dir, RealOptions { media, ..RealOptions::default() })?;
+        let is_memory = dolmen_env::Disk::media(&disk) == Media::Mapped;
+        Ok((Devices { meta: Box::new(disk), bulk: None }, is_memory))
+    }
+}
+
+/// A target and its one caller.
+pub(crate) struct Rig<'v> {
+    target: Target,
+    ops: Vec<Op<'v>>,
+    out: Vec<Completion>,
+    head: Head,
+    oid: Oid,
+    setup: Setup,
+    buf: IoBuf,
+    since_step: u64,
+    last: Epoch,
+    aggregating: Option<Epoch>,
+    aggregated_ns: u64,
+    /// Aggregations that ran to their end.
+    pub(crate) aggregations: u64,
+}
+
+impl<'v> Rig<'v> {
+    /// Makes a target in an empty directory, with one container.
+    pub(crate) fn create(dir: &Path, setup: Setup) -> Result<Self> {
+        std::fs::create_dir_all(dir).map_err(Error::system("make a directory for the measurement"))?;
+        let (devices, is_memory) = setup.devices(dir)?;
+        let target = Target::create(
+            devices,
+            Arc::new(RealClock),
+            7 + u128::from(setup.target),
+            &setup.config(is_memory),
+        )?;
+        let mut rig = Self::around(target, setup);
+        let durability = if setup.power { Durability::Power } else { Durability::Process };
+        let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
+        rig.ask(Verb::Cont(ContVerb::Create(spec)))?;
+        Ok(rig)
+    }
+
+    /// Opens what a dead process left.
+    pub(crate) fn open(dir: &Path, setup: Setup) -> Result<(Self, Recovery)> {
+        let (devices, is_memory) = setup.devices(dir)?;
+        let (target, recovery) = Target::open(devices, Arc::new(RealClock), &setup.config(is_memory))?;
+        Ok((Self::around(target, setup), recovery))
+    }
+
+    fn around(target: Target, setup: Setup) -> Self {
+        let mut head = Head::default();
+        head.id.client = u128::from(std::process::id());
+        Self {
+            target,
+            ops: Vec::with_capacity(64),
+            out: Vec::with_capacity(64),
+            head,
+            oid: Oid::new(setup.kind.object_type(), ObjectClass::S1, 0, 1),
+            setup,
+            buf: IoBuf::zeroed(setup.size),
+            since_step: 0,
+            last: Epoch::default(),
+            aggregating: None,
+            aggregated_ns: now(),
+            aggregations: 0,
+        }
+    }
+
+    fn dkey(&self, key: u64) -> Key {
+        let dkey = if self.setup.kind == Kind::Record { key / RECORDS_PER_DKEY } else { key };
+        Key::from_slice(&dkey.to_le_bytes())
+    }
+
+    fn recx(&self, key: u64) -> (u64, Recx) {
+        if self.setup.kind == Kind::Record {
+            (self.setup.size as u64, Recx::new(key % RECORDS_PER_DKEY, 1))
+        } else {
+            (1, Recx::new(0, self.setup.size as u64))
+        }
+    }
+
+    /// Hands an update over; its completion comes with [`Rig::wait`] or [`Rig::settle`].
+    #[inline]
+    pub(crate) fn begin_update(&mut self, key: u64, value: &'v [u8]) {
+        let value = if self.setup.kind == Kind::Single {
+            NewValue::Single(Payload::Ref(value))
+        } else {
+            let (record_bytes, recx) = self.recx(key);
+            NewValue::Array { record_bytes, extents: smallvec![recx], data: Payload::Ref(value) }
+        };
+        self.push_update(self.dkey(key), value);
+    }
+
+    fn push_update(&mut self, dkey: Key, value: NewValue<'v>) {
+        self.head.id.sequence += 1;
+        let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
+        let update = Update { oid: self.oid, dkey, cond: Cond::NONE, iods };
+        let token = self.head.id.sequence;
+        self.ops.push(Op { token, head: self.head, cont: CONT, verb: Verb::Update(update) });
+        self.target.submit(&mut self.ops);
+        self.since_step += 1;
+    }
+
+    /// One update, durable as the container asks, and background work when it is due.
+    #[inline]
+    pub(crate) fn update(&mut self, key: u64, value: &'v [u8]) -> Result<()> {
+        self.begin_update(key, value);
+        self.settle()
+    }
+
+    /// Writes bytes at a byte offset under a dkey, in as many extents as windows ask for.
+    pub(crate) fn update_bytes(&mut self, dkey: u64, offset: u64, value: &'v [u8]) -> Result<()> {
+        let extents = windows(offset, value.len() as u64).collect();
+        let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(value) };
+        self.push_update(Key::from_slice(&dkey.to_le_bytes()), value);
+        self.settle()
+    }
+
+    /// Waits for the one update under way.
+    #[inline]
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        while self.wait(|_| {})? == 0 {}
+        if self.since_step >= OPS_PER_STEP {
+            self.upkeep()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for completions, tells their tokens and returns how many.
+    #[inline]
+    pub(crate) fn wait(&mut self, mut each: impl FnMut(u64)) -> Result<usize> {
+        self.target.poll(true, &mut self.out);
+        let count = self.out.len();
+        for done in self.out.drain(..) {
+            if let Reply::Written(epoch) = done.result? {
+                self.last = epoch;
+            }
+            each(done.token);
+        }
+        Ok(count)
+    }
+
+    /// Reads one value.
+    #[inline]
+    pub(crate) fn fetch(&mut self, key: u64) -> Result<&[u8]> {
+        let want = if self.setup.kind == Kind::Single {
+            Want::Single { room_bytes: self.setup.size }
+        } else {
+            let (record_bytes, recx) = self.recx(key);
+            Want::Array { record_bytes, extents: smallvec![recx] }
+        };
+        self.fetch_want(self.dkey(key), want)?;
+        Ok(&self.buf)
+    }
+
+    /// Reads bytes at a byte offset under a dkey.
+    pub(crate) fn fetch_bytes(&mut self, dkey: u64, offset: u64, len: u64) -> Result<&[u8]> {
+        let want = Want::Array { record_bytes: 1, extents: windows(offset, len).collect() };
+        self.fetch_want(Key::from_slice(&dkey.to_le_bytes()), want)?;
+        Ok(&self.buf)
+    }
+
+    #[inline]
+    fn fetch_want(&mut self, dkey: Key, want: Want) -> Result<()> {
+        let single = matches!(want, Want::Single { .. });
+        let buf = core::mem::take(&mut self.buf);
+        let iods = smallvec![FetchIod { akey: Key::from_slice(b"a"), want }];
+        let fetch = Fetch { oid: self.oid, dkey, cond: Cond::DKEY_FETCH, at: ReadAt::Latest, iods, buf };
+        self.ops.push(Op { token: 0, head: Head::default(), cont: CONT, verb: Verb::Fetch(fetch) });
+        self.target.submit(&mut self.ops);
+        self.target.poll(true, &mut self.out);
+        let done = self.out.pop().expect("a fetch without anything else under way completes in one poll");
+        self.buf = done.buf.expect("a fetch brings its buffer back");
+        match done.result? {
+            Reply::Fetched(iods)
+                if iods.iter().all(|iod| iod.size_bytes > 0 && (single || !iod.filled.is_empty())) =>
+            {
+                Ok(())
+            }
+            _ => Err(dolmen_types::Error::NotFound.into()),
+        }
+    }
+
+    /// Lists a page of dkeys and says whether there are more.
+    pub(crate) fn list_page(&mut self, anchor: &mut Anchor, items_max: u32) -> Result<usize> {
+        let list = List {
+            what: ListWhat::Dkeys(self.oid),
+            anchor: *anchor,
+            items_max,
+            bytes_max: 1 << 20,
+            at: ReadAt::Latest,
+        };
+        match self.ask(Verb::List(list))? {
+            Reply::Listed(Listed::Keys(keys), next) => {
+                *anchor = next;
+                Ok(keys.len())
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// One verb that is no update or fetch, to its end.
+    pub(crate) fn ask(&mut self, verb: Verb<'v>) -> Result<Reply> {
+        self.ops.push(Op { token: u64::MAX, head: Head::default(), cont: CONT, verb });
+        self.target.submit(&mut self.ops);
+        loop {
+            self.target.poll(true, &mut self.out);
+            let at = self.out.iter().position(|done| done.token == u64::MAX);
+            if let Some(at) = at {
+                return Ok(self.out.swap_remove(at).result?);
+            }
+        }
+    }
+
+    /// Background work: a bounded piece of a checkpoint or merge, or of the aggregation that is always under way
+    /// or about to be.
+    pub(crate) fn upkeep(&mut self) -> Result<()> {
+        self.since_step = 0;
+        if let Some(upto) = self.aggregating {
+            let Reply::Aggregated { more, .. } = self.ask(Verb::Cont(ContVerb::Aggregate(upto)))? else {
+                return Ok(());
+            };
+            if !more {
+                self.aggregating = None;
+                self.aggregated_ns = now();
+                self.aggregations += 1;
+            }
+            return Ok(());
+        }
+        self.target.step();
+        if now().saturating_sub(self.aggregated_ns) > AGGREGATE_EVERY_NS && self.last != Epoch::default() {
+            self.aggregating = Some(self.last);
+        }
+        Ok(())
+    }
+
+    /// One piece of a checkpoint or merge.
+    pub(crate) fn step(&mut self) -> dolmen_codec::Progress {
+        self.target.step()
+    }
+
+    /// Aggregates everything, now.
+    pub(crate) fn aggregate(&mut self) -> Result<()> {
+        let upto = self.aggregating.take().map_or(self.last, |upto| upto.max(self.last));
+        while let Reply::Aggregated { more: true, .. } = self.ask(Verb::Cont(ContVerb::Aggregate(upto)))? {}
+        self.aggregations += 1;
+        Ok(())
+    }
+
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        self.ask(Verb::Checkpoint).map(drop)
+    }
+
+    pub(crate) fn space(&mut self) -> Result<SpaceReport> {
+        match self.ask(Verb::Space)? {
+            Reply::Space(space) => Ok(space),
+            _ => Ok(SpaceReport::default()),
+        }
+    }
+
+    pub(crate) fn close(self) -> Result<()> {
+        Ok(self.target.close()?)
+    }
+}
+
+/// An extent of bytes, cut where windows end.
+fn windows(offset: u64, len: u64) -> impl Iterator<Item = Recx> {
+    let window = dolmen_types::limits::WINDOW_RECORDS;
+    let end = offset + len;
+    let first = offset / window * window;
+    (0..).map(move |index| first + index * window).take_while(move |start| *start < end).map(move |start| {
+        let from = start.max(offset);
+        Recx::new(from, end.min(start + window) - from)
+    })
+}
+
+/// Compares every byte of a value with what was acknowledged.
+pub(crate) fn verify(rig: &mut Rig<'_>, key: u64, values: &Values, round: u64) -> Result<()> {
+    if rig.fetch(key)? == values.of(key, round) { Ok(()) } else { Err(Error::Wrong { key }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_are_cut_at_windows_and_cover_everything() {
+        let cut: Vec<Recx> = windows((1 << 20) - 5, (1 << 20) + 10).collect();
+        assert_eq!(cut, [Recx::new((1 << 20) - 5, 5), Recx::new(1 << 20, 1 << 20), Recx::new(2 << 20, 5)]);
+        assert_eq!(windows(0, 64).collect::<Vec<_>>(), [Recx::new(0, 64)]);
+    }
+}
