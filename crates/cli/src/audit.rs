@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         .recoveries()
         .iter()
         .map(|found| Opened {
-            closed: found.clean,
+            closed: found.clean && found.frames == 0,
             frames: found.frames,
             discarded_bytes: found.discarded_bytes,
         })
