@@ -5,4 +5,5 @@ mod basics;
 mod conformance;
 mod crash;
 mod rig;
+mod rot;
 mod side;

@@ -1,0 +1,224 @@
+//! Bit rot in a closed store: every written byte of every file is flipped in turn.
+
+use crate::rig::{Rig, oid};
+use dolmen_codec::verb::{ContVerb, List, ListWhat, Listed, PunchScope, ReadAt, Reply, Verb, Want};
+use dolmen_engine::{Devices, Target, TargetConfig};
+use dolmen_env::Media;
+use dolmen_env::sim::{SimConfig, SimDisk, SimDrive, SimFiles, SimPower};
+use dolmen_types::{Anchor, Cond, Durability, Epoch, Error, Key, Recx};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Tiny parts, so that every byte can have its turn.
+fn tiny() -> TargetConfig {
+    TargetConfig {
+        capacity_bytes: 16 << 20,
+        log_segment_bytes: 16 << 10,
+        bulk_segment_bytes: 256 << 10,
+        small_value_bytes_max: 1024,
+        memory_budget_bytes: 1 << 20,
+        checkpoint_log_bytes: 1 << 30,
+        ..TargetConfig::default()
+    }
+}
+
+/// A page without any written byte is free space.
+const PAGE_BYTES: usize = 4096;
+const EXTENT: Recx = Recx { index: 5, count: 3000 };
+const BULK_BYTES: usize = 5000;
+const REMOVED: &[u8] = b"to be removed";
+/// Small values of both rounds, as dkey and round.
+const SMALL: [(u8, u8); 7] = [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (1, 1), (2, 1)];
+
+/// A closed store, and the epoch before its values were replaced.
+struct Closed {
+    files: SimFiles,
+    media: Media,
+    old: Epoch,
+}
+
+fn small_value(number: u8, round: u8) -> Vec<u8> {
+    (0..60 + number).map(|at| (at.wrapping_mul(7) ^ number ^ (round << 6)) | 1).collect()
+}
+
+fn long_value(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from(at % 251).unwrap() ^ seed).collect()
+}
+
+/// Two rounds of values with a checkpoint, a close and an open between them.
+fn closed(media: Media) -> Closed {
+    let mut rig = Rig::with_config(media, Durability::Power, tiny());
+    for number in 0..4 {
+        rig.put(oid(1), &[number], b"a", &small_value(number, 0)).unwrap();
+    }
+    rig.put(oid(1), &[4], b"a", &long_value(BULK_BYTES, 1)).unwrap();
+    rig.write(oid(1), &[5], b"x", EXTENT.index, 1, &long_value(3000, 2)).unwrap();
+    let old = rig.put(oid(1), &[6], b"a", REMOVED).unwrap();
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(old))).unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    rig.close_and_reopen();
+    rig.put(oid(1), &[0], b"a", &small_value(0, 1)).unwrap();
+    rig.put(oid(1), &[1], b"a", &small_value(1, 1)).unwrap();
+    rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&[6])), Cond::NONE).unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    rig.put(oid(1), &[2], b"a", &small_value(2, 1)).unwrap();
+    rig.target.take().unwrap().close().unwrap();
+    Closed { files: rig.drive.files(), media, old }
+}
+
+fn open(files: &SimFiles, media: Media, rig: &mut Rig) -> Result<(), Error> {
+    let config = SimConfig { seed: 1, media, ..SimConfig::default() };
+    rig.drive = SimDrive::with_files(config, &SimPower::new(), files);
+    let devices = Devices { meta: Box::new(SimDisk::new(&rig.drive)), bulk: None };
+    let (target, recovery) = Target::open(devices, Arc::new(rig.clock.clone()), &rig.config)?;
+    rig.target = Some(target);
+    rig.recovery = recovery;
+    Ok(())
+}
+
+/// Right, or an error that says what was damaged.
+fn judge<T: PartialEq>(what: &str, found: Result<T, Error>, right: &T, wrong: &mut Vec<String>) -> bool {
+    match found {
+        Ok(found) if found == *right => return false,
+        Ok(_) => wrong.push(format!("{what}: wrong data")),
+        Err(Error::Corrupt { .. }) => {}
+        Err(error) => wrong.push(format!("{what}: {error:?}")),
+    }
+    true
+}
+
+fn list(rig: &mut Rig) -> Result<Vec<Vec<u8>>, Error> {
+    let mut all = Vec::new();
+    let mut anchor = Anchor::default();
+    while !anchor.is_eof() {
+        let what = ListWhat::Dkeys(oid(1));
+        let list = List { what, anchor, items_max: 100, bytes_max: 1 << 20, at: ReadAt::Latest };
+        match rig.ask(Verb::List(list))? {
+            Reply::Listed(Listed::Keys(keys), next) => {
+                all.extend(keys.iter().map(<[u8]>::to_vec));
+                anchor = next;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Reads everything, at the latest epoch and at the old one; returns whether any damage was reported.
+fn read_all(rig: &mut Rig, old: Epoch, wrong: &mut Vec<String>) -> bool {
+    let mut reported = false;
+    for (at, is_old) in [(ReadAt::Latest, false), (ReadAt::Epoch(old), true)] {
+        for number in 0..7u8 {
+            let right = match number {
+                5 => continue,
+                4 => Some(long_value(BULK_BYTES, 1)),
+                6 => is_old.then(|| REMOVED.to_vec()),
+                3 => Some(small_value(3, 0)),
+                _ => Some(small_value(number, u8::from(!is_old))),
+            };
+            let want = Want::Single { room_bytes: 6000 };
+            let found = rig.fetch(oid(1), &[number], b"a", want, 6000, at).map(|(size, _, mut bytes)| {
+                bytes.truncate(usize::try_from(size).unwrap());
+                (size > 0).then_some(bytes)
+            });
+            reported |= judge(&format!("dkey {number} at {at:?}"), found, &right, wrong);
+        }
+        let want = Want::Array { record_bytes: 1, extents: [Recx::new(0, 3010)].into_iter().collect() };
+        let found = rig.fetch(oid(1), &[5], b"x", want, 3010, at);
+        let found = found.map(|(_, filled, bytes)| (filled, bytes[5..3005].to_vec()));
+        reported |= judge("extent", found, &(vec![EXTENT], long_value(3000, 2)), wrong);
+    }
+    let keys: Vec<Vec<u8>> = (0..6).map(|number| vec![number]).collect();
+    reported |= judge("dkeys", list(rig), &keys, wrong);
+    for verb in [Verb::Check, Verb::Scrub] {
+        match rig.ask(verb) {
+            Ok(Reply::Audited(audit)) => reported |= !audit.findings.is_empty(),
+            Err(Error::Corrupt { .. }) => reported = true,
+            other => wrong.push(format!("audit: {other:?}")),
+        }
+    }
+    reported
+}
+
+/// What a store says after damage: whether it reported any, and what it got wrong.
+fn examine(closed: &Closed, files: &SimFiles, rig: &mut Rig) -> (bool, Vec<String>) {
+    let mut wrong = Vec::new();
+    let reported = match open(files, closed.media, rig) {
+        Ok(()) => read_all(rig, closed.old, &mut wrong),
+        Err(Error::Corrupt { .. }) => true,
+        Err(error) => {
+            wrong.push(format!("open: {error:?}"));
+            true
+        }
+    };
+    rig.target = None;
+    (reported, wrong)
+}
+
+/// The bit of a byte that rots: any of the eight, always the same one.
+fn rotten_bit(offset: u64) -> u8 {
+    u8::try_from(offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61).unwrap()
+}
+
+/// Flips every byte of a file that is not free space; returns how many were flipped and how many reported.
+fn flip_file(closed: &Closed, rig: &mut Rig, name: &str, failures: &mut Vec<String>) -> (u64, u64) {
+    let (mut flips, mut reports) = (0, 0);
+    let bytes = closed.files.bytes(name).unwrap();
+    for (page, bytes) in bytes.chunks(PAGE_BYTES).enumerate() {
+        if bytes.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        for at in 0..bytes.len() {
+            let offset = (page * PAGE_BYTES + at) as u64;
+            let mut files = closed.files.clone();
+            assert!(files.flip(name, offset, rotten_bit(offset)));
+            flips += 1;
+            let place = format!("{:?} media, {name} byte {offset}", closed.media);
+            match catch_unwind(AssertUnwindSafe(|| examine(closed, &files, rig))) {
+                Ok((reported, wrong)) => {
+                    reports += u64::from(reported);
+                    failures.extend(wrong.into_iter().map(|wrong| format!("{place}: {wrong}")));
+                }
+                Err(_) => failures.push(format!("{place}: panic")),
+            }
+        }
+    }
+    (flips, reports)
+}
+
+fn flip_every_byte(media: Media) {
+    let closed = closed(media);
+    let mut rig = Rig::bare(media, tiny());
+    let (reported, wrong) = examine(&closed, &closed.files, &mut rig);
+    assert!(!reported, "the undamaged store is reported");
+    assert_eq!(wrong, Vec::<String>::new());
+    let (mut in_log, mut in_bulk, mut total, mut failures) = (0, 0, 0, Vec::new());
+    for (name, _) in closed.files.iter() {
+        let (flips, reports) = flip_file(&closed, &mut rig, name, &mut failures);
+        total += flips;
+        match name.split('.').next().unwrap() {
+            "log" => in_log += reports,
+            "bulk" => in_bulk += reports,
+            // The older superblock slot is not needed.
+            "super" => assert!(reports >= flips / 2, "{reports} of {flips} in {name}"),
+            _ => assert_eq!(reports, flips, "every byte of {name} counts"),
+        }
+    }
+    failures.truncate(20);
+    assert_eq!(failures, Vec::<String>::new());
+    assert!(total <= 256 << 10, "{total} flips");
+    let small: usize = SMALL.iter().map(|&(number, round)| small_value(number, round).len()).sum();
+    assert_eq!(in_log, (small + REMOVED.len()) as u64, "each byte of a small value, nothing else");
+    assert_eq!(in_bulk, BULK_BYTES as u64 + EXTENT.count, "each byte of a bulk value, nothing else");
+}
+
+#[test]
+fn no_flipped_bit_of_a_closed_store_on_block_media_gives_wrong_data_or_a_panic() {
+    flip_every_byte(Media::Block);
+}
+
+#[test]
+fn no_flipped_bit_of_a_closed_store_on_mapped_media_gives_wrong_data_or_a_panic() {
+    flip_every_byte(Media::Mapped);
+}
