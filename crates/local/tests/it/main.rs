@@ -4,4 +4,5 @@
 mod common;
 mod directory;
 mod queues;
+mod timing;
 mod two_processes;
