@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, cont, fs, inspect, obj, pool, shell};
+use crate::{audit, bench, cont, fs, inspect, obj, pool, shell};
 use clap::{Parser, Subcommand};
 
 /// Stands at the end of `dolmen --help` and of the man page.
@@ -62,6 +62,9 @@ enum Command {
     Check(audit::Args),
     /// Show what lies on disk, without opening the pool; works on damaged ones
     Inspect(inspect::Args),
+    /// Measure what the store costs on this machine
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Print a completion script
     Completions(shell::CompletionArgs),
     /// Write the man pages
@@ -77,6 +80,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Obj(command) => obj::run(command),
         Command::Check(args) => audit::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Bench(command) => bench::run(command, cli.json),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
     }

@@ -4,6 +4,7 @@
 //! that names the object and the remedy, and an exit code. A command opens the pool, does its work, closes it.
 
 mod audit;
+mod bench;
 mod cli;
 mod cont;
 mod diff;

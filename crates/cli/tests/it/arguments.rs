@@ -30,9 +30,19 @@ fn wrong_arguments_are_refused_with_code_2() {
 fn help_documents_exit_codes_and_every_command() {
     let place = Place::new("help");
     let help = place.ok(&["--help"]);
-    for word in
-        ["Exit codes:", "--json", "pool", "cont", "fs", "obj", "check", "inspect", "completions", "man"]
-    {
+    for word in [
+        "Exit codes:",
+        "--json",
+        "pool",
+        "cont",
+        "fs",
+        "obj",
+        "check",
+        "inspect",
+        "bench",
+        "completions",
+        "man",
+    ] {
         assert!(help.contains(word), "{word}");
     }
     for group in ["pool", "cont", "fs", "obj"] {

@@ -1,0 +1,116 @@
+//! `dolmen bench`: what the store costs on this machine.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Answer;
+use clap::{Args as ClapArgs, Subcommand};
+use dolmen_bench::{Error, HEADING, Options, Row};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Measure one target: updates, fetches, lists, memory, amplification, beside what the machine gives
+    Engine(EngineArgs),
+    /// Measure files and directories, beside native file systems
+    Dfs(Args),
+    /// The part of a measurement that is killed
+    #[command(hide = true)]
+    Child { scenario: String, spec: String },
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    args: Args,
+    /// Rates and bandwidths over sizes from 64 B to 4 MiB instead, as a table and a plot
+    #[arg(long)]
+    curve: bool,
+    /// With --curve: where the plot goes
+    #[arg(long, value_name = "FILE", default_value = "curve.png", value_hint = clap::ValueHint::FilePath)]
+    png: PathBuf,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct Args {
+    /// Small and short; the rows say so and must not be quoted
+    #[arg(long)]
+    quick: bool,
+    /// Directory for the stores, in memory
+    #[arg(long, default_value = "/dev/shm", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Directory on a disk, for what has to survive power loss and for block media
+    #[arg(long, default_value = "/var/tmp", value_hint = clap::ValueHint::DirPath)]
+    disk_dir: PathBuf,
+    /// Seconds of each rate
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Only scenarios whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let below = format!("dolmen-bench-{}", std::process::id());
+        let mut options = Options::new(self.dir.join(&below), self.disk_dir.join(&below), self.quick);
+        options.seconds = self.seconds.unwrap_or(options.seconds);
+        options.only.clone_from(&self.only);
+        options
+    }
+}
+
+pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
+    match command {
+        Command::Engine(engine) if engine.curve => {
+            let (options, png) = (engine.args.options(), &engine.png);
+            measure(&options, as_json, |each| dolmen_bench::curve(&options, png, each))
+        }
+        Command::Engine(engine) => {
+            let options = engine.args.options();
+            measure(&options, as_json, |each| dolmen_bench::engine(&options, each))
+        }
+        Command::Dfs(args) => {
+            let options = args.options();
+            measure(&options, as_json, |each| dolmen_bench::dfs(&options, each))
+        }
+        Command::Child { scenario, spec } => {
+            dolmen_bench::child(scenario, spec).map_err(|error| failed(&error))?;
+            Ok(Answer::new("", Value::Null))
+        }
+    }
+}
+
+/// Rows appear as they come, as text on standard output or, with `--json`, together at the end.
+fn measure(
+    options: &Options,
+    as_json: bool,
+    work: impl FnOnce(&mut dyn FnMut(Row)) -> dolmen_bench::Result<()>,
+) -> Outcome<Answer> {
+    let mut rows = Vec::new();
+    if !as_json {
+        crate::output::print(format!("{HEADING}\n").as_bytes())?;
+    }
+    let mut each = |row: Row| {
+        if !as_json {
+            // Ignored: a reader that went away does not end a measurement.
+            let _printed = crate::output::print(format!("{}\n", row.line()).as_bytes());
+        }
+        rows.push(json!(row));
+    };
+    let result = work(&mut each);
+    for dir in [&options.dir, &options.disk_dir] {
+        // Ignored: a directory of a scenario that failed may be looked at; others are empty or gone.
+        let _removed = std::fs::remove_dir(dir);
+    }
+    result.map_err(|error| failed(&error))?;
+    Ok(Answer::new("", Value::Array(rows)))
+}
+
+fn failed(error: &Error) -> Failure {
+    let exit = match error {
+        Error::Wrong { .. } => Exit::Damaged,
+        Error::Device(_) | Error::System { .. } => Exit::Device,
+        _ => Exit::Other,
+    };
+    Failure::new(exit, error.to_string())
+}
