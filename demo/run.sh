@@ -20,7 +20,6 @@ rm -rf "$POOL" "$WORK/copy" "$WORK"/*.journal "$ROWS"
 say() { printf '\n== %s\n' "$*"; }
 since() { python3 -c "print(f'{$(now) - $1:.2f}')"; }
 
-
 fetch() {
   local package=$1 archive=$WORK/fetched/$1.tar.gz
   if [ ! -f "$archive" ]; then
@@ -43,7 +42,6 @@ for name in "${NAMES[@]}"; do
     "$(du -sh --apparent-size "${TREE[$name]}" | cut -f1)" "${TREE[$name]}"
 done
 echo "fetched and unpacked in $(since "$begun") s"
-
 
 say "a pool of 4 targets, a container of files"
 "$DOLMEN" pool create "$POOL" --targets 4 --label demo || "$DOLMEN" pool create "$POOL" --targets 4 --label demo --volatile
@@ -91,7 +89,6 @@ for name in coffea cfgrib; do
   "$DOLMEN" fs verify "$POOL" durable "${TREE[$name]}" "/$name"
 done
 
-
 say "snapshot, then change, rename and delete a part"
 "$DOLMEN" cont snapshot create "$POOL" files before
 printf 'changed after the snapshot\n' > "$WORK/changed"
@@ -111,7 +108,6 @@ for name in coffea cfgrib; do
   "$DOLMEN" fs verify "$POOL" files "${TREE[$name]}" "/$name" --snapshot before
 done
 
-
 say "a second put of the toolchain, killed (SIGKILL) in the middle"
 journal=$WORK/second.journal
 touch "$journal"
@@ -128,7 +124,6 @@ say "reopen: everything acknowledged is there, and every stored byte and invaria
 "$DOLMEN" check "$POOL" --scrub
 say "the same put again goes on where it was killed"
 "$DOLMEN" fs put "$POOL" files "$TOOLCHAIN" /second
-
 
 say "result"
 "$DOLMEN" pool query "$POOL" --json > "$WORK/pool.json"
