@@ -9,7 +9,12 @@ use std::sync::Arc;
 
 /// How far ahead of the log's ceiling a new one is set: rare enough to cost nothing, near enough that a
 /// restart does not carry the clock far into the future.
-const CEILING_AHEAD_NS: u64 = 2_000_000_000;
+///
+/// After a crash a target goes on at its ceiling. Half a second keeps that within what other targets accept
+/// as a clock's offset.
+const CEILING_AHEAD_NS: u64 = 500_000_000;
+/// A clock that is ahead already moves its ceiling by little, so that quick restarts do not add up.
+const CEILING_STEP_NS: u64 = 1_000_000;
 /// A caller's epoch may be ahead of this target's clock by the largest clock offset between servers.
 //= daos:src/gurt/hlc.c default epsilon
 const AHEAD_NS_MAX: u64 = 1_000_000_000;
@@ -67,8 +72,9 @@ impl Epochs {
     pub(crate) fn due_ceiling(&self) -> Option<Epoch> {
         let wall = self.clock.now_ns();
         let next = self.last.next().max(Epoch::from_unix_ns(wall));
-        (next >= self.ceiling)
-            .then(|| Epoch::from_unix_ns(next.unix_ns().saturating_add(CEILING_AHEAD_NS)).max(next.next()))
+        let ahead = Epoch::from_unix_ns(wall.saturating_add(CEILING_AHEAD_NS));
+        let step = Epoch::from_unix_ns(next.unix_ns().saturating_add(CEILING_STEP_NS));
+        (next >= self.ceiling).then(|| ahead.max(step).max(next.next()))
     }
 
     pub(crate) fn set_ceiling(&mut self, ceiling: Epoch) {

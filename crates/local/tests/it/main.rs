@@ -4,5 +4,4 @@
 mod common;
 mod directory;
 mod queues;
-mod timing;
 mod two_processes;
