@@ -4,6 +4,8 @@
 mod basics;
 mod conformance;
 mod crash;
+mod kill;
+mod late;
 mod rig;
 mod rot;
 mod side;

@@ -1,0 +1,82 @@
+//! A direct write to bulk that completes after a flush of its segment began is flushed before it is acknowledged.
+
+use crate::rig::{CONT, oid, small_config};
+use dolmen_codec::order::HashKey;
+use dolmen_codec::verb::{
+    ContSpec, ContVerb, Fetch, FetchIod, NewValue, Payload, ReadAt, Reply, Update, UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Op, TargetStore};
+use dolmen_engine::{Devices, Target};
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
+use dolmen_env::{Media, SimClock};
+use dolmen_types::{Cond, Durability, Head, IoBuf, Key};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+fn devices(meta: &SimDrive, bulk: &SimDrive) -> Devices {
+    Devices { meta: Box::new(SimDisk::new(meta)), bulk: Some(Box::new(SimDisk::new(bulk))) }
+}
+
+fn update(dkey: u8, value: &[u8]) -> Verb<'_> {
+    let iod = UpdateIod {
+        akey: Key::from_slice(b"a"),
+        cond: Cond::NONE,
+        value: NewValue::Single(Payload::Ref(value)),
+    };
+    Verb::Update(Update {
+        oid: oid(1),
+        dkey: Key::from_slice(&[dkey]),
+        cond: Cond::NONE,
+        iods: smallvec![iod],
+    })
+}
+
+#[test]
+fn a_late_bulk_write_is_flushed() {
+    for seed in 0..40 {
+        let drive = |seed| SimDrive::new(SimConfig { seed, media: Media::Block, ..SimConfig::default() });
+        let (meta, bulk) = (drive(seed), drive(seed + 1000));
+        let clock = SimClock::new(1_800_000_000_000_000_000);
+        let mut target =
+            Target::create(devices(&meta, &bulk), Arc::new(clock.clone()), 7, &small_config()).unwrap();
+        let spec = ContSpec { hash_key: HashKey([5; 16]), durability: Durability::Power };
+        let op = |token, verb| Op { token, head: Head::default(), cont: CONT, verb };
+        let mut done = Vec::new();
+        target.submit(&mut vec![op(1, Verb::Cont(ContVerb::Create(spec)))]);
+        while done.is_empty() {
+            target.poll(true, &mut done);
+        }
+        done.clear();
+        let large = vec![7u8; 100_000];
+        let mut ops = vec![op(2, update(1, b"small")), op(3, update(2, &large))];
+        target.submit(&mut ops);
+        while done.len() < 2 {
+            target.poll(true, &mut done);
+        }
+        assert!(done.iter().all(|c| c.result.is_ok()));
+        let (meta, bulk) = (meta.crash(CrashPlan::None), bulk.crash(CrashPlan::None));
+        drop(target);
+        let (mut target, _) = Target::open(devices(&meta, &bulk), Arc::new(clock.clone()), &small_config())
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let mut buf = IoBuf::default();
+        buf.set_len(100_000);
+        let fetch = Fetch {
+            oid: oid(1),
+            dkey: Key::from_slice(&[2]),
+            cond: Cond::NONE,
+            at: ReadAt::Latest,
+            iods: smallvec![FetchIod {
+                akey: Key::from_slice(b"a"),
+                want: Want::Single { room_bytes: 100_000 }
+            }],
+            buf,
+        };
+        target.submit(&mut vec![op(4, Verb::Fetch(fetch))]);
+        done.clear();
+        while done.is_empty() {
+            target.poll(true, &mut done);
+        }
+        let Ok(Reply::Fetched(found)) = &done[0].result else { panic!("seed {seed}: {:?}", done[0].result) };
+        assert_eq!(found[0].size_bytes, 100_000, "seed {seed}: an acknowledged value is gone");
+    }
+}
