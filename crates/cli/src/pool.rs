@@ -46,7 +46,7 @@ pub(crate) struct Create {
     /// Values up to this size stay beside the metadata [default: 4 KiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
     small_values: Option<u32>,
-    /// Size of a log segment [default: 64 MiB]
+    /// Size of a log segment [default: 4 MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
     log_segment: Option<u32>,
     /// Size of a bulk segment [default: 64 MiB]

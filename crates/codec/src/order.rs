@@ -4,7 +4,7 @@
 //! self-delimiting, so the encodings of several keys in a row compare component by component.
 //!
 //! Invariants: for one container, kind and level, `a == b` exactly if their encodings are equal, up to a
-//! collision of the keyed hash (probability 2^-128 a pair), which the engine detects and refuses.
+//! collision of the keyed hash (probability 2^-128 a pair; nobody without the secret can aim at one).
 
 use core::hash::Hasher;
 use dolmen_types::{Error, Invalid, KeyKind, limits};
