@@ -92,6 +92,10 @@ impl Target {
         let mut recovery = opened.replay(&manifest, superblock.clean)?;
         recovery.clean = superblock.clean;
         opened.remove_strays()?;
+        if superblock.clean {
+            // From now on frames may follow the checkpoint: the next open must not take the target for closed.
+            opened.write_manifest(false)?;
+        }
         Ok((opened, recovery))
     }
 

@@ -159,3 +159,19 @@ fn a_destroyed_container_gives_its_space_back() {
         rig.assert_clean();
     });
 }
+
+#[test]
+fn a_target_that_was_closed_once_is_not_taken_for_closed_after_a_crash() {
+    each_rig(|mut rig| {
+        rig.put(oid(8), b"d", b"a", b"before").unwrap();
+        rig.close_and_reopen();
+        assert!(rig.recovery.clean);
+        rig.put(oid(8), b"d", b"a", b"after").unwrap();
+        rig.crash(dolmen_env::sim::CrashPlan::Process);
+        assert!(!rig.recovery.clean);
+        assert_eq!(rig.get(oid(8), b"d", b"a"), Some(b"after".to_vec()));
+        rig.crash(dolmen_env::sim::CrashPlan::Process);
+        assert_eq!(rig.get(oid(8), b"d", b"a"), Some(b"after".to_vec()));
+        rig.assert_clean();
+    });
+}
