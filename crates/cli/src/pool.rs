@@ -46,10 +46,10 @@ pub(crate) struct Create {
     /// Values up to this size stay beside the metadata [default: 4 KiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
     small_values: Option<u32>,
-    /// Size of a log segment [default: 4 MiB]
+    /// Size of a log segment [default: 4 MiB, less in a small pool]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
     log_segment: Option<u32>,
-    /// Size of a bulk segment [default: 64 MiB]
+    /// Size of a bulk segment [default: 64 MiB, less in a small pool]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
     bulk_segment: Option<u32>,
     /// Directory for bulk data, on another device
@@ -97,8 +97,8 @@ fn create(args: &Create) -> Outcome<Answer> {
         uuid: args.uuid,
         capacity_bytes: args.capacity,
         small_value_bytes_max: args.small_values.unwrap_or(defaults.small_value_bytes_max),
-        log_segment_bytes: args.log_segment.unwrap_or(defaults.log_segment_bytes),
-        bulk_segment_bytes: args.bulk_segment.unwrap_or(defaults.bulk_segment_bytes),
+        log_segment_bytes: args.log_segment.unwrap_or(0),
+        bulk_segment_bytes: args.bulk_segment.unwrap_or(0),
         memory_budget_bytes: args.memory.unwrap_or(defaults.memory_budget_bytes),
         volatile: args.volatile,
         bulk_dir: args.bulk_dir.clone(),

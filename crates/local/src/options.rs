@@ -11,6 +11,12 @@ use std::path::PathBuf;
 const MEMORY_BUDGET_BYTES_DEFAULT: u64 = 1 << 30;
 /// Below this a target cannot hold the blocks of one merge.
 const MEMORY_BYTES_MIN_PER_TARGET: u64 = 4 << 20;
+/// A target that chooses its sizes has room for about so many log segments, and each is at least so large.
+const LOG_SEGMENTS: u64 = 32;
+const LOG_SEGMENT_BYTES_LEAST: u32 = 256 << 10;
+/// And so many bulk segments; the least holds a chunk of a file.
+const BULK_SEGMENTS: u64 = 8;
+const BULK_SEGMENT_BYTES_LEAST: u32 = 1 << 20;
 
 /// What a new pool is made of. Stored with the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +31,9 @@ pub struct PoolOptions {
     pub capacity_bytes: u64,
     /// Values up to this size stay beside the metadata.
     pub small_value_bytes_max: u32,
-    /// Size of a log segment.
+    /// Size of a log segment; 0 takes one that suits the capacity.
     pub log_segment_bytes: u32,
-    /// Size of a bulk segment.
+    /// Size of a bulk segment; 0 takes one that suits the capacity.
     pub bulk_segment_bytes: u32,
     /// A target begins a checkpoint after this many bytes of log.
     pub checkpoint_log_bytes: u64,
@@ -41,21 +47,15 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        let TargetConfig {
-            small_value_bytes_max,
-            log_segment_bytes,
-            bulk_segment_bytes,
-            checkpoint_log_bytes,
-            ..
-        } = TargetConfig::default();
+        let TargetConfig { small_value_bytes_max, checkpoint_log_bytes, .. } = TargetConfig::default();
         Self {
             targets: 0,
             label: None,
             uuid: None,
             capacity_bytes: 0,
             small_value_bytes_max,
-            log_segment_bytes,
-            bulk_segment_bytes,
+            log_segment_bytes: 0,
+            bulk_segment_bytes: 0,
             checkpoint_log_bytes,
             memory_budget_bytes: MEMORY_BUDGET_BYTES_DEFAULT,
             volatile: false,
@@ -97,22 +97,36 @@ impl PoolOptions {
             return Err(Error::Option { name: "targets" });
         }
         let capacity_bytes = if self.capacity_bytes == 0 { device_bytes } else { self.capacity_bytes };
+        let capacity_bytes = capacity_bytes / u64::from(targets);
+        let sizes = TargetConfig::default();
         // Version 4, variant 1: the form of a random UUID.
         let drawn = Uuid::from_u128(rng.next_u128() & !(0xf << 76) & !(3 << 62) | (4 << 76) | (2 << 62));
         Ok(PoolRecord {
             uuid: self.uuid.unwrap_or(drawn),
             label: self.label.clone(),
             targets,
-            capacity_bytes: capacity_bytes / u64::from(targets),
+            capacity_bytes,
             small_value_bytes_max: self.small_value_bytes_max,
-            log_segment_bytes: self.log_segment_bytes,
-            bulk_segment_bytes: self.bulk_segment_bytes,
+            log_segment_bytes: match self.log_segment_bytes {
+                0 => suited(capacity_bytes / LOG_SEGMENTS, LOG_SEGMENT_BYTES_LEAST, sizes.log_segment_bytes),
+                given => given,
+            },
+            bulk_segment_bytes: match self.bulk_segment_bytes {
+                0 => suited(capacity_bytes / BULK_SEGMENTS, BULK_SEGMENT_BYTES_LEAST, sizes.bulk_segment_bytes),
+                given => given,
+            },
             checkpoint_log_bytes: self.checkpoint_log_bytes,
             memory_budget_bytes: self.memory_budget_bytes,
             volatile: self.volatile,
             bulk_dir: self.bulk_dir.clone(),
         })
     }
+}
+
+/// The largest power of two up to `share` bytes, but neither less than `least` nor more than `usual`.
+fn suited(share: u64, least: u32, usual: u32) -> u32 {
+    let power = u32::try_from(share).unwrap_or(u32::MAX).checked_ilog2().map_or(0, |log| 1 << log);
+    power.clamp(least, usual)
 }
 
 /// The configuration of one target of a pool.

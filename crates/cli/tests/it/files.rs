@@ -98,3 +98,15 @@ fn a_full_pool_says_so_and_can_be_emptied() {
     place.ok(&["cont", "destroy", "p", "c"]);
     place.ok(&["cont", "create", "p", "anew"]);
 }
+
+#[test]
+fn a_small_pool_chooses_segments_that_fit_it() {
+    let place = Place::new("tiny");
+    place.ok(&["pool", "create", "p", "--volatile", "--targets", "1", "--capacity", "32M"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    fs::write(place.path("large"), bytes(8 << 20, 1)).unwrap();
+    for name in ["/first", "/second"] {
+        place.ok(&["fs", "put", "p", "c", "large", name]);
+        place.ok(&["fs", "verify", "p", "c", "large", name]);
+    }
+}
