@@ -112,7 +112,9 @@ impl PoolOptions {
                 given => given,
             },
             bulk_segment_bytes: match self.bulk_segment_bytes {
-                0 => suited(capacity_bytes / BULK_SEGMENTS, BULK_SEGMENT_BYTES_LEAST, sizes.bulk_segment_bytes),
+                0 => {
+                    suited(capacity_bytes / BULK_SEGMENTS, BULK_SEGMENT_BYTES_LEAST, sizes.bulk_segment_bytes)
+                }
                 given => given,
             },
             checkpoint_log_bytes: self.checkpoint_log_bytes,
