@@ -12,7 +12,7 @@ const VERSION: u16 = 1;
 const BODY_BYTES: usize = 64;
 
 /// What a slot says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Superblock {
     /// Feature bits that a reader must know; unknown ones refuse the open.
     pub features: u32,

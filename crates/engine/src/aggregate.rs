@@ -376,7 +376,7 @@ impl Target {
     fn finish_merge(&mut self, merge: Merge) -> Result<u64, Error> {
         let Merge { runs, is_bottom, build, dropped, freed, .. } = merge;
         let merged = build.finish(&mut *self.store.disks.meta)?;
-        self.flush_data()?;
+        self.checkpoint.fresh_runs.extend(merged.as_ref().map(|run| run.file));
         for gone in &dropped {
             self.checkpoint.base_drop(gone.cont, gone.value_bytes, gone.place, gone.is_move());
         }

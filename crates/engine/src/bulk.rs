@@ -35,6 +35,8 @@ pub(crate) struct Bulk {
     dropping: Vec<(BulkPlace, u32)>,
     /// Segments written since their last flush.
     pub(crate) dirty: BTreeSet<u32>,
+    /// Segments were created whose names are not durable: the next flush covers them, too.
+    pub(crate) fresh_names: bool,
     used_units: u64,
     last: u32,
 }
@@ -59,6 +61,7 @@ impl Bulk {
             dropped: Vec::new(),
             dropping: Vec::new(),
             dirty: BTreeSet::new(),
+            fresh_names: false,
             used_units: 0,
             last: 0,
         }
@@ -98,7 +101,7 @@ impl Bulk {
             return Err(disk_error(self.target, &error));
         }
         let file = disk.create(&file_name(number), bytes).map_err(|e| disk_error(self.target, &e))?;
-        disk.sync_names().map_err(|e| disk_error(self.target, &e))?;
+        self.fresh_names = true;
         let segment = self.segment(disk, file)?;
         self.segments.insert(number, segment);
         Ok(())
@@ -160,6 +163,8 @@ impl Bulk {
             return Ok(false);
         }
         self.used_units += u64::from(segment.set(place.unit, count));
+        // The dead process may not have flushed it.
+        self.dirty.insert(place.segment);
         Ok(true)
     }
 

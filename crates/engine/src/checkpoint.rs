@@ -3,8 +3,8 @@
 //! Done in bounded steps while writers go on: they fill the next delta. Everything the manifest says is the
 //! state at the moment of the freeze, so that replaying the log from there on gives the present.
 //!
-//! Invariants: a file is durable before a manifest names it, a manifest before the superblock names it; what
-//! a manifest no longer names is removed or reused only after the superblock is durable.
+//! Invariants: a manifest and all that it names are durable before the superblock names it; what a manifest no
+//! longer names is removed or reused only after the superblock is durable.
 
 use crate::aggregate::{Asked, Merge};
 use crate::error::disk_error;
@@ -44,9 +44,12 @@ pub(crate) struct Base {
 /// The state of checkpoints of a target.
 #[derive(Default)]
 pub(crate) struct State {
-    superblock_sequence: u64,
-    manifest: u32,
-    superblock: Option<FileId>,
+    superblock: Superblock,
+    superblock_file: Option<FileId>,
+    /// Written since the last manifest, and not flushed.
+    pub(crate) fresh_runs: Vec<FileId>,
+    /// The checkpoint under way is the last one: if the log behind it is empty, the target is closed.
+    closing: bool,
     next_run: u32,
     pub(crate) base: Base,
     work: Option<Work>,
@@ -65,8 +68,7 @@ struct Work {
 impl State {
     /// Continues where an opened target's superblock and manifest stand.
     pub(crate) fn adopt(&mut self, superblock: &Superblock, manifest: &Manifest) {
-        self.superblock_sequence = superblock.sequence;
-        self.manifest = superblock.manifest;
+        self.superblock = *superblock;
         self.next_run = manifest.next_run;
         self.base = Base {
             conts: manifest.conts.clone(),
@@ -82,7 +84,7 @@ impl State {
 
     /// The number of the present manifest.
     pub(crate) fn manifest(&self) -> u32 {
-        self.manifest
+        self.superblock.manifest
     }
 
     /// A number for a new run.
@@ -249,8 +251,7 @@ impl Target {
     fn finish_checkpoint(&mut self, work: Work) -> Result<(), Error> {
         let Work { base, build, .. } = work;
         let run = build.finish(&mut *self.store.disks.meta)?;
-        // The values that the run refers to are in log and bulk: they must be as durable as the run.
-        self.flush_data()?;
+        self.checkpoint.fresh_runs.extend(run.as_ref().map(|run| run.file));
         let start = base.log_start;
         self.checkpoint.base = base;
         match run {
@@ -262,19 +263,35 @@ impl Target {
             }
             None => self.store.index.thaw_empty(),
         }
-        self.write_manifest(false)?;
+        self.write_manifest(self.checkpoint.closing && self.log_is_empty())?;
         self.store.bulk.finish_release();
         self.store.log.release_before(&mut *self.store.disks.meta, start)
     }
 
-    /// Flushes log and bulk.
-    pub(crate) fn flush_data(&mut self) -> Result<(), Error> {
+    /// Whether nothing was logged since the state that the manifest describes.
+    fn log_is_empty(&self) -> bool {
+        self.store.log.next_sequence() == self.checkpoint.base.log_start.sequence
+    }
+
+    /// Flushes a new manifest and what it refers to: runs, and log and bulk, where the values of the runs are.
+    fn flush_manifest(&mut self, manifest: FileId) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
-        for number in core::mem::take(&mut self.store.bulk.dirty) {
-            let file = self.store.bulk.find(number).expect("dirty segments are open").file;
-            self.store.disks.bulk().flush(file).map_err(io)?;
+        let store = &mut self.store;
+        let mut files = core::mem::take(&mut self.checkpoint.fresh_runs);
+        files.push(manifest);
+        let bulk = core::mem::take(&mut store.bulk.dirty);
+        let bulk = bulk.into_iter().map(|no| store.bulk.find(no).expect("dirty segments are open").file);
+        if store.disks.has_bulk_device() {
+            let bulk: Vec<FileId> = bulk.collect();
+            store.disks.bulk().flush_all(&bulk).map_err(io)?;
+        } else {
+            files.extend(bulk);
         }
-        self.store.log.flush(&mut *self.store.disks.meta)
+        files.extend(store.log.take_dirty());
+        store.disks.meta.flush_all(&files).map_err(io)?;
+        (store.log.fresh_names, store.bulk.fresh_names) = (false, false);
+        store.log.set_durable(store.log.next_sequence());
+        Ok(())
     }
 
     /// Writes a manifest of the base and the present runs, then the superblock that names it.
@@ -312,52 +329,58 @@ impl Target {
         };
         let bytes = manifest.encode();
         let disk = &mut *self.store.disks.meta;
-        let number = self.checkpoint.manifest.wrapping_add(1);
+        let number = self.checkpoint.manifest().wrapping_add(1);
         match disk.remove(&manifest_name(number)) {
             Err(error) if !error.is_not_found() => return Err(io(error)),
             Ok(()) | Err(_) => {}
         }
         let file = disk.create(&manifest_name(number), bytes.len() as u64).map_err(io)?;
         disk.write_at(file, 0, &bytes).map_err(io)?;
-        disk.flush(file).map_err(io)?;
-        disk.close(file);
-        disk.sync_names().map_err(io)?;
-        let superblock = Superblock {
+        self.flush_manifest(file)?;
+        self.store.disks.meta.close(file);
+        let previous = self.checkpoint.manifest();
+        self.write_superblock(Superblock {
             features: 0,
             target_id: self.target_id,
-            sequence: self.checkpoint.superblock_sequence + 1,
+            sequence: 0,
             manifest: number,
             manifest_bytes: u32::try_from(bytes.len()).expect("a manifest is far below 4 GiB"),
             manifest_sum: crc32c(&bytes),
             clean,
-        };
-        self.write_superblock(&superblock)?;
-        let previous = core::mem::replace(&mut self.checkpoint.manifest, number);
+        })?;
         match self.store.disks.meta.remove(&manifest_name(previous)) {
             Err(error) if !error.is_not_found() => Err(io(error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    fn write_superblock(&mut self, superblock: &Superblock) -> Result<(), Error> {
+    /// Says durably whether the target is closed; the manifest stays what it is.
+    pub(crate) fn mark_clean(&mut self, clean: bool) -> Result<(), Error> {
+        let result = self.write_superblock(Superblock { clean, ..self.checkpoint.superblock });
+        self.read_only |= matches!(result, Err(Error::Io { .. }));
+        result
+    }
+
+    /// Writes the next superblock, into the slot of the one before the last.
+    fn write_superblock(&mut self, superblock: Superblock) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
+        let superblock = Superblock { sequence: self.checkpoint.superblock.sequence + 1, ..superblock };
         let disk = &mut *self.store.disks.meta;
-        let file = match self.checkpoint.superblock {
+        let file = match self.checkpoint.superblock_file {
             Some(file) => file,
             None => disk.open(SUPERBLOCK_FILE).map_err(io)?,
         };
-        self.checkpoint.superblock = Some(file);
+        self.checkpoint.superblock_file = Some(file);
         let slot = superblock.sequence % 2 * SUPERBLOCK_SLOT_BYTES as u64;
         disk.write_at(file, slot, &superblock.encode()).map_err(io)?;
         disk.flush(file).map_err(io)?;
-        self.checkpoint.superblock_sequence = superblock.sequence;
+        self.checkpoint.superblock = superblock;
         Ok(())
     }
 
     /// The first manifest of a new target.
     pub(crate) fn write_first_manifest(&mut self) -> Result<(), Error> {
         self.next_segment_now()?;
-        self.flush_data()?;
         self.checkpoint.base = self.base_now();
         self.write_manifest(false)
     }
@@ -365,7 +388,6 @@ impl Target {
     /// After a recovery: the log goes on in a segment of its own, and the manifest says so.
     pub(crate) fn splice_log(&mut self, sequence: u64) -> Result<(), Error> {
         self.next_segment_now()?;
-        self.store.log.flush(&mut *self.store.disks.meta)?;
         let splice = (sequence, self.store.log.end().segment);
         self.checkpoint.base.splices.push(splice);
         self.write_manifest(false)
@@ -388,11 +410,12 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.checkpoint_now()?;
-        self.flush_data()?;
-        // Prepared transactions are carried in frames behind the base; then the log is not empty.
-        let empty = self.store.log.next_sequence() == self.checkpoint.base.log_start.sequence;
-        self.write_manifest(empty)
+        if self.log_is_empty() && !self.checkpoint.is_working() {
+            return self.mark_clean(true);
+        }
+        // Prepared transactions are carried in frames behind the checkpoint; then the log is not empty.
+        self.checkpoint.closing = true;
+        self.checkpoint_now()
     }
 
     /// One bounded piece of background work.

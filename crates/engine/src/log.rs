@@ -52,6 +52,8 @@ pub(crate) struct Log {
     /// Frames below this sequence are durable.
     durable_sequence: u64,
     pub(crate) dirty: BTreeSet<u32>,
+    /// Segments were created whose names are not durable: the next flush covers them, too.
+    pub(crate) fresh_names: bool,
     scratch: Vec<u8>,
     /// Records of a transaction whose conditions are being checked; see `TENTATIVE_SEGMENT`.
     tentative: Vec<u8>,
@@ -82,6 +84,7 @@ impl Log {
             next_sequence: 1,
             durable_sequence: 1,
             dirty: BTreeSet::new(),
+            fresh_names: false,
             scratch: Vec::new(),
             tentative: Vec::new(),
             keep_mapped: media == Media::Mapped,
@@ -151,7 +154,7 @@ impl Log {
             return Err(io(error));
         }
         let file = disk.create(&file_name(number), u64::from(self.segment_bytes)).map_err(io)?;
-        disk.sync_names().map_err(io)?;
+        self.fresh_names = true;
         let segment = Segment { file, region: None, salt: 0, first_sequence: 0, live_bytes: 0 };
         self.segments.insert(number, segment);
         self.free.insert(number);
@@ -342,8 +345,17 @@ impl Log {
         Ok(())
     }
 
-    /// Continues behind the last valid frame, found by recovery. Everything so far counts as durable: the
-    /// caller flushes it before it serves.
+    /// What was replayed may be in memory only, if it was the process that died: it is flushed with the manifest
+    /// that ends the recovery, because later frames will say of it that it is durable.
+    pub(crate) fn doubt_replayed(&mut self, from: LogStart, end: LogStart) {
+        let is_log = |segment: &Segment| {
+            segment.salt != 0 && (from.sequence..end.sequence).contains(&segment.first_sequence)
+        };
+        let log = self.segments.iter().filter(|(_, segment)| is_log(segment)).map(|(&number, _)| number);
+        self.dirty.extend(log.chain([from.segment]).filter(|number| self.segments.contains_key(number)));
+    }
+
+    /// Continues behind the last valid frame, found by recovery. Everything so far counts as durable.
     pub(crate) fn resume(&mut self, end: LogStart) {
         self.active = end.segment;
         self.offset = end.offset;
@@ -375,14 +387,13 @@ impl Log {
         Ok(())
     }
 
-    /// Flushes everything written, in place.
-    pub(crate) fn flush(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        for number in core::mem::take(&mut self.dirty) {
-            let file = self.segments[&number].file;
-            disk.flush(file).map_err(|e| disk_error(self.target, &e))?;
-        }
-        self.durable_sequence = self.next_sequence;
-        Ok(())
+    pub(crate) fn active_file(&self) -> FileId {
+        self.segments[&self.active].file
+    }
+
+    /// The segments written since they were last taken to be flushed.
+    pub(crate) fn take_dirty(&mut self) -> impl Iterator<Item = FileId> + '_ {
+        core::mem::take(&mut self.dirty).into_iter().map(|number| self.segments[&number].file)
     }
 
     /// Declares segments free at recovery.

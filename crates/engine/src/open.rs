@@ -94,7 +94,7 @@ impl Target {
         opened.remove_strays()?;
         if superblock.clean {
             // From now on frames may follow the checkpoint: the next open must not take the target for closed.
-            opened.write_manifest(false)?;
+            opened.mark_clean(false)?;
         }
         Ok((opened, recovery))
     }

@@ -304,6 +304,7 @@ impl Target {
         self.store.log.set_free(free);
         self.fill_reserve()?;
         if !clean {
+            self.store.log.doubt_replayed(manifest.log_start, at);
             self.splice_log(at.sequence)?;
         }
         Ok(())

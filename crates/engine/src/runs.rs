@@ -79,7 +79,8 @@ impl RunBuild {
         Ok(())
     }
 
-    /// Writes the file, makes it durable and opens it; `None` if there was nothing to write.
+    /// Writes the file and opens it; `None` if there was nothing to write. The caller flushes it before a
+    /// superblock leads to it.
     pub(crate) fn finish(mut self, disk: &mut dyn Disk) -> Result<Option<Run>, Error> {
         let Some(tail) = self.writer.finish() else {
             return Ok(None);
@@ -98,8 +99,6 @@ impl RunBuild {
             disk.write_at(file, offset, block).map_err(io)?;
             offset += block.len() as u64;
         }
-        disk.flush(file).map_err(io)?;
-        disk.sync_names().map_err(io)?;
         Run::open(disk, self.target, self.number, file, bytes).map(Some)
     }
 }

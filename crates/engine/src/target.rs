@@ -19,7 +19,7 @@ use crate::tx::Txs;
 use crate::update::{Pending, Work};
 use dolmen_codec::verb::{Mutation, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
-use dolmen_env::{IoDone, IoOp};
+use dolmen_env::{Disk, Io, IoDone, IoOp};
 use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -295,30 +295,26 @@ impl Target {
             return;
         }
         self.flushing.covers = self.store.log.next_sequence();
-        let store = &mut self.store;
-        for number in core::mem::take(&mut store.log.dirty) {
-            let file = store.log.segments[&number].file;
-            store.disks.meta.submit(dolmen_env::Io { token: FLUSH_TOKEN, file, offset: 0, op: IoOp::Flush });
-            self.flushing.left += 1;
+        let Store { disks, log, bulk, .. } = &mut self.store;
+        let flush = |file| Io { token: FLUSH_TOKEN, file, offset: 0, op: IoOp::Flush };
+        let names = |file| Io { op: IoOp::FlushNames, ..flush(file) };
+        let mut count = 0;
+        let mut submit = |disk: &mut dyn Disk, io| {
+            disk.submit(io);
+            count += 1;
+        };
+        if core::mem::take(&mut log.fresh_names) {
+            submit(&mut *disks.meta, names(log.active_file()));
         }
-        let is_block = store.disks.meta.media() == dolmen_env::Media::Block;
-        let covered = is_block
-            && !store.disks.has_bulk_device()
-            && store.disks.meta.flush_covers_disk()
-            && self.flushing.left > 0;
-        for number in core::mem::take(&mut store.bulk.dirty) {
-            if covered {
-                continue;
+        log.take_dirty().for_each(|file| submit(&mut *disks.meta, flush(file)));
+        for number in core::mem::take(&mut bulk.dirty) {
+            let file = bulk.find(number).expect("dirty segments are open").file;
+            submit(disks.bulk(), flush(file));
+            if core::mem::take(&mut bulk.fresh_names) {
+                submit(disks.bulk(), names(file));
             }
-            let file = store.bulk.find(number).expect("dirty segments are open").file;
-            store.disks.bulk().submit(dolmen_env::Io {
-                token: FLUSH_TOKEN,
-                file,
-                offset: 0,
-                op: IoOp::Flush,
-            });
-            self.flushing.left += 1;
         }
+        self.flushing.left = count;
         if self.flushing.left == 0 {
             self.flush_completed();
         }

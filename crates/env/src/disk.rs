@@ -66,6 +66,9 @@ pub enum IoOp {
     Write(IoBuf, u32),
     /// As [`Disk::flush`]; covers what had completed before it was submitted.
     Flush,
+    /// Makes durable the creates, removes and renames of the whole disk that were done before it was submitted;
+    /// the file is any open one. What a created file holds needs a flush of its own.
+    FlushNames,
 }
 
 impl IoOp {
@@ -74,7 +77,7 @@ impl IoOp {
     pub fn into_buf(self) -> Option<IoBuf> {
         match self {
             Self::Read(buf, _) | Self::Write(buf, _) => Some(buf),
-            Self::Flush => None,
+            Self::Flush | Self::FlushNames => None,
         }
     }
 }
@@ -102,19 +105,14 @@ pub trait Disk: Send {
     /// The class of the device; never changes.
     fn media(&self) -> Media;
 
-    /// Whether a flush of any file also makes durable the direct writes (see [`IoOp`]) that had completed
-    /// on other files of this disk: then log and bulk can share one flush. Valid for files that came
-    /// from [`Disk::create`], whose blocks need no metadata update when they are rewritten.
-    fn flush_covers_disk(&self) -> bool;
-
     /// All names, sorted.
     #[expect(clippy::missing_errors_doc, reason = "errors are listed once, on the trait")]
     fn list(&self) -> Result<Vec<String>>;
 
     /// Creates a file of `len_bytes` zeros and opens it.
     ///
-    /// It is preallocated and written once, so later writes meet neither a full device nor unwritten
-    /// extents; its contents are durable, its name only after [`Disk::sync_names`].
+    /// Its blocks are allocated, so later writes do not meet a full device. Name and contents are durable
+    /// after [`Disk::sync_names`].
     ///
     /// # Errors
     /// [`Error::NoSpace`] after removing what was there of the file; [`Error::Exists`].
@@ -157,9 +155,17 @@ pub trait Disk: Send {
     /// [`Error::NotFound`].
     fn rename(&mut self, from: &str, to: &str) -> Result<()>;
 
-    /// Makes all creates, removes and renames durable.
+    /// Makes all creates, removes and renames durable, and the zeros of files that were created.
     #[expect(clippy::missing_errors_doc, reason = "errors are listed once, on the trait")]
     fn sync_names(&mut self) -> Result<()>;
+
+    /// [`Disk::flush`] of each of `files` and [`Disk::sync_names`], in no order: side by side where the
+    /// device can, which then takes little longer than one of them. After an error all of them count as failed.
+    #[expect(clippy::missing_errors_doc, reason = "errors are listed once, on the trait")]
+    fn flush_all(&mut self, files: &[FileId]) -> Result<()> {
+        files.iter().try_for_each(|&file| self.flush(file))?;
+        self.sync_names()
+    }
 
     /// Fills `buf` from the file: all of it or an error.
     #[expect(clippy::missing_errors_doc, reason = "errors are listed once, on the trait")]
@@ -203,9 +209,6 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     fn media(&self) -> Media {
         (**self).media()
     }
-    fn flush_covers_disk(&self) -> bool {
-        (**self).flush_covers_disk()
-    }
     fn list(&self) -> Result<Vec<String>> {
         (**self).list()
     }
@@ -229,6 +232,9 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn sync_names(&mut self) -> Result<()> {
         (**self).sync_names()
+    }
+    fn flush_all(&mut self, files: &[FileId]) -> Result<()> {
+        (**self).flush_all(files)
     }
     fn read_at(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
         (**self).read_at(file, offset, buf)

@@ -129,9 +129,6 @@ impl<D: Disk> Disk for Emulated<D> {
     fn media(&self) -> Media {
         self.limits.media.unwrap_or_else(|| self.inner.media())
     }
-    fn flush_covers_disk(&self) -> bool {
-        self.inner.flush_covers_disk()
-    }
     fn list(&self) -> Result<Vec<String>> {
         self.inner.list()
     }
@@ -185,7 +182,7 @@ impl<D: Disk> Disk for Emulated<D> {
         let (op, bytes, latency_ns) = match &io.op {
             IoOp::Read(_, len) => (Op::Read, u64::from(*len), self.limits.latency_ns),
             IoOp::Write(_, len) => (Op::Write, u64::from(*len), self.limits.latency_ns),
-            IoOp::Flush => (Op::Flush, 0, self.limits.flush_latency_ns),
+            IoOp::Flush | IoOp::FlushNames => (Op::Flush, 0, self.limits.flush_latency_ns),
         };
         let admitted = self.admit(op, io.offset);
         let number = self.next_number;

@@ -1,6 +1,7 @@
-//! A direct write to bulk that completes after a flush of its segment began is flushed before it is acknowledged.
+//! A direct write to bulk that completes after a flush of its segment began is flushed before it is acknowledged;
+//! what a dead process had not flushed is flushed by the recovery.
 
-use crate::rig::{CONT, oid, small_config};
+use crate::rig::{CONT, Rig, oid, small_config};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
     ContSpec, ContVerb, Fetch, FetchIod, NewValue, Payload, ReadAt, Reply, Update, UpdateIod, Verb, Want,
@@ -78,5 +79,27 @@ fn a_late_bulk_write_is_flushed() {
         }
         let Ok(Reply::Fetched(found)) = &done[0].result else { panic!("seed {seed}: {:?}", done[0].result) };
         assert_eq!(found[0].size_bytes, 100_000, "seed {seed}: an acknowledged value is gone");
+    }
+}
+
+#[test]
+fn what_was_recovered_after_a_death_survives_the_power_cut_that_follows() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::new(media, Durability::Process);
+        let large = vec![9; 50_000];
+        // More than one log segment, and bulk.
+        for number in 0..200 {
+            rig.put(oid(1), &[number], b"a", &[number; 900]).unwrap();
+        }
+        rig.put(oid(1), b"large", b"a", &large).unwrap();
+        rig.crash(CrashPlan::Process);
+        assert!(rig.recovery.frames > 200, "{:?}", rig.recovery);
+        rig.put(oid(1), b"later", b"a", b"value").unwrap();
+        rig.ask(Verb::Flush).unwrap();
+        rig.crash(CrashPlan::None);
+        assert!((0..200).all(|number| rig.get(oid(1), &[number], b"a") == Some(vec![number; 900])));
+        assert_eq!(rig.get(oid(1), b"large", b"a"), Some(large));
+        assert_eq!(rig.get(oid(1), b"later", b"a"), Some(b"value".to_vec()));
+        rig.assert_clean();
     }
 }

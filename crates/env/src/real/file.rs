@@ -1,10 +1,10 @@
 //! Descriptors of an open file and blocking I/O on them.
 
-use crate::disk::byte_count;
+use crate::disk::{Media, byte_count};
 use core::sync::atomic::AtomicBool;
 use dolmen_types::IoBuf;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, fdatasync, openat, statx};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, openat, statx};
 use rustix::io::{Errno, pread, pwrite};
 use std::sync::Arc;
 
@@ -38,10 +38,6 @@ impl Handle {
 
     pub(crate) fn buffered(&self) -> BorrowedFd<'_> {
         self.buffered.as_fd()
-    }
-
-    pub(crate) fn is_direct(&self) -> bool {
-        self.direct.is_some()
     }
 
     /// The descriptor that fits a transfer between an [`IoBuf`] and this range.
@@ -112,15 +108,18 @@ fn takes_direct(file: &OwnedFd, len: u64) -> bool {
     len >= DIRECT_ALIGN && read_whole(file.as_fd(), 0, &mut IoBuf::zeroed(probe_len)).is_ok()
 }
 
-/// Gives an empty file its blocks and writes each once.
+/// Gives an empty file its blocks; writes them once where the system does not give blocks of zeros, and in
+/// memory, so that a mapping meets pages that are there.
 ///
 /// Measured for 256 MiB: on tmpfs fallocate and write take 118 ms, write alone 650 ms, fallocate and a
-/// populated mapping 190 ms.
-pub(crate) fn preallocate(handle: &Handle, len: u64) -> rustix::io::Result<()> {
+/// populated mapping 190 ms. On ext4 the first direct writes into blocks that were never written run at 0.6 to
+/// 0.9 of the rate of later ones; writing zeros before them would cost half of the device for as long.
+pub(crate) fn preallocate(handle: &Handle, len: u64, media: Media) -> rustix::io::Result<()> {
     if len == 0 {
         return Ok(());
     }
     match fallocate(handle.buffered(), FallocateFlags::empty(), 0, len) {
+        Ok(()) if media == Media::Block => return Ok(()),
         // A file system without preallocation gets its blocks from the zeros below.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(errno) => return Err(errno),
@@ -134,5 +133,5 @@ pub(crate) fn preallocate(handle: &Handle, len: u64) -> rustix::io::Result<()> {
         write_whole(handle.for_range(offset, count), offset, &zeros[..bytes])?;
         offset += u64::from(count);
     }
-    fdatasync(handle.buffered())
+    Ok(())
 }

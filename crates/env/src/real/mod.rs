@@ -15,8 +15,8 @@ use crate::region::{Claim, Region};
 use crate::slots::Slots;
 use core::sync::atomic::Ordering;
 use file::{Handle, OpenFile, open_direct, preallocate, read_whole, write_whole};
-use ring::{Ring, Ticket};
-use rustix::fd::{AsFd, OwnedFd};
+use ring::{Asker, Ring, Ticket};
+use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, fdatasync, fstat, fstatfs, fstatvfs, fsync, open, openat, renameat,
     statat, unlinkat,
@@ -26,11 +26,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-//= linux:include/uapi/linux/magic.h TMPFS_MAGIC RAMFS_MAGIC EXT4_SUPER_MAGIC XFS_SUPER_MAGIC
+//= linux:include/uapi/linux/magic.h TMPFS_MAGIC RAMFS_MAGIC
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58F6;
-const EXT_MAGIC: u64 = 0xEF53;
-const XFS_MAGIC: u64 = 0x5846_5342;
 
 /// What a [`RealDisk`] may use. Everything is on by default and given up where the system refuses it.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +49,16 @@ impl Default for RealOptions {
 
 /// A directory of this machine.
 pub struct RealDisk {
-    dir: OwnedFd,
+    dir: Arc<Handle>,
     dir_name: String,
     media: Media,
     options: RealOptions,
-    /// Whether the file system rewrites in place, so that a device-wide flush covers direct writes.
-    in_place: bool,
     files: Slots<OpenFile>,
+    /// Created since the last `sync_names`: their blocks are not durable yet.
+    created: Vec<Arc<Handle>>,
+    /// Parts of a `flush_all` that have not completed, and the first error among those that have.
+    flushing: u32,
+    flush_error: Option<Error>,
     ring: RingState,
     done: VecDeque<IoDone>,
 }
@@ -98,12 +99,14 @@ impl RealDisk {
         let magic = u64::try_from(fstatfs(&dir).map_err(failed(Op::Stat))?.f_type).unwrap_or(0);
         let detected = if matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC) { Media::Mapped } else { Media::Block };
         Ok(Self {
-            dir,
+            dir: Arc::new(Handle::new(dir, None)),
             dir_name,
             media: options.media.unwrap_or(detected),
             options,
-            in_place: matches!(magic, EXT_MAGIC | XFS_MAGIC),
             files: Slots::default(),
+            created: Vec::new(),
+            flushing: 0,
+            flush_error: None,
             ring: RingState::Untried,
             done: VecDeque::new(),
         })
@@ -135,7 +138,7 @@ impl RealDisk {
         }
         let len = u64::try_from(stat.st_size).map_err(|_negative| failed(Errno::INVAL))?;
         let wants_direct = self.options.direct && self.media == Media::Block;
-        let direct = if wants_direct { open_direct(self.dir.as_fd(), name, len) } else { None };
+        let direct = if wants_direct { open_direct(self.dir.buffered(), name, len) } else { None };
         Ok(OpenFile {
             name: name.to_owned(),
             handle: Arc::new(Handle::new(buffered, direct)),
@@ -149,18 +152,21 @@ impl RealDisk {
         let failed = |errno| Error::from_errno(Op::Create, name, 0, errno).needing(len_bytes);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let access = Mode::RUSR | Mode::WUSR;
-        let buffered = openat(&self.dir, name, flags, access).map_err(failed)?;
+        let buffered = openat(self.dir.buffered(), name, flags, access).map_err(failed)?;
         let filled = self.admit(name, buffered).and_then(|mut file| {
-            preallocate(&file.handle, len_bytes).map_err(failed)?;
+            preallocate(&file.handle, len_bytes, self.media).map_err(failed)?;
             file.len = len_bytes;
             Ok(file)
         });
         match filled {
-            Ok(file) => Ok(self.files.insert(file)),
+            Ok(file) => {
+                self.created.push(Arc::clone(&file.handle));
+                Ok(self.files.insert(file))
+            }
             Err(error) => {
                 // Ignored: the create has failed already, and a file that cannot be removed is reported by
                 // the next create of the same name.
-                let _removed = unlinkat(&self.dir, name, AtFlags::empty());
+                let _removed = unlinkat(self.dir.buffered(), name, AtFlags::empty());
                 Err(error)
             }
         }
@@ -168,7 +174,7 @@ impl RealDisk {
 
     /// Runs one operation on this thread.
     fn run(&mut self, ticket: Ticket) {
-        let Ticket { token, handle, offset, op } = ticket;
+        let Ticket { token, handle, offset, op, asker } = ticket;
         let failed = |op| {
             let (disk, handle) = (&*self, &handle);
             move |errno| Error::from_errno(op, &disk.name_of(handle), offset, errno)
@@ -185,8 +191,9 @@ impl RealDisk {
                 (written.map(|()| len).map_err(failed(Op::Write)), Some(buf))
             }
             IoOp::Flush => (fdatasync(handle.buffered()).map(|()| 0).map_err(failed(Op::Flush)), None),
+            IoOp::FlushNames => (fsync(handle.buffered()).map(|()| 0).map_err(failed(Op::SyncNames)), None),
         };
-        self.done.push_back(IoDone { token, result, buf });
+        self.complete(asker, IoDone { token, result, buf });
     }
 
     /// The file, after checking that the operation may be done at all.
@@ -203,8 +210,32 @@ impl RealDisk {
                 refuse_mapped(file)?;
             }
             IoOp::Flush => {}
+            IoOp::FlushNames => return Ok(Arc::clone(&self.dir)),
         }
         Ok(Arc::clone(&file.handle))
+    }
+
+    /// Hands an operation to the ring, or carries it out.
+    fn start(&mut self, ticket: Ticket) {
+        while self.ring().is_some_and(|ring| ring.is_full()) {
+            self.ring().into_iter().for_each(|ring| ring.enter(1));
+            self.reap();
+        }
+        match self.ring() {
+            Some(ring) => ring.push(ticket),
+            None => self.run(ticket),
+        }
+    }
+
+    /// Reports what has completed: to the caller of `poll`, or to `flush_all`, which waits for its parts.
+    fn complete(&mut self, asker: Asker, done: IoDone) {
+        match asker {
+            Asker::Submitter => self.done.push_back(done),
+            Asker::FlushAll => {
+                self.flushing -= 1;
+                self.flush_error = self.flush_error.take().or(done.result.err());
+            }
+        }
     }
 
     fn reap(&mut self) {
@@ -219,12 +250,12 @@ impl RealDisk {
     fn finish(&mut self, ticket: Ticket, moved: rustix::io::Result<u32>) {
         let wanted = match ticket.op {
             IoOp::Read(_, len) | IoOp::Write(_, len) => len,
-            IoOp::Flush => 0,
+            IoOp::Flush | IoOp::FlushNames => 0,
         };
         match moved {
             Ok(count) if count == wanted => {
                 let done = IoDone { token: ticket.token, result: Ok(count), buf: ticket.op.into_buf() };
-                self.done.push_back(done);
+                self.complete(ticket.asker, done);
             }
             Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {
                 self.run(ticket);
@@ -234,15 +265,20 @@ impl RealDisk {
                     IoOp::Read(..) => Op::Read,
                     IoOp::Write(..) => Op::Write,
                     IoOp::Flush => Op::Flush,
+                    IoOp::FlushNames => Op::SyncNames,
                 };
                 let name = self.name_of(&ticket.handle);
                 let result = Err(Error::from_errno(op, &name, ticket.offset, errno));
-                self.done.push_back(IoDone { token: ticket.token, result, buf: ticket.op.into_buf() });
+                let done = IoDone { token: ticket.token, result, buf: ticket.op.into_buf() };
+                self.complete(ticket.asker, done);
             }
         }
     }
 
     fn name_of(&self, handle: &Arc<Handle>) -> String {
+        if Arc::ptr_eq(&self.dir, handle) {
+            return self.dir_name.clone();
+        }
         let open = self.files.iter().find(|file| Arc::ptr_eq(&file.handle, handle));
         open.map_or_else(|| "a closed file".to_owned(), |file| file.name.clone())
     }
@@ -257,20 +293,13 @@ impl Disk for RealDisk {
         self.media
     }
 
-    fn flush_covers_disk(&self) -> bool {
-        self.in_place
-            && self.options.direct
-            && self.media == Media::Block
-            && self.files.iter().all(|file| file.handle.is_direct())
-    }
-
     fn list(&self) -> Result<Vec<String>> {
         let failed = |errno| Error::from_errno(Op::List, &self.dir_name, 0, errno);
         let mut names = Vec::new();
-        for entry in Dir::read_from(&self.dir).map_err(failed)? {
+        for entry in Dir::read_from(self.dir.buffered()).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().to_str() else { continue };
-            let stat = match statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let stat = match statat(self.dir.buffered(), name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
                 Err(Errno::NOENT) => continue,
                 Err(errno) => return Err(failed(errno)),
@@ -296,7 +325,7 @@ impl Disk for RealDisk {
     fn open(&mut self, name: &str) -> Result<FileId> {
         checked_name(name)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let buffered = openat(&self.dir, name, flags, Mode::empty())
+        let buffered = openat(self.dir.buffered(), name, flags, Mode::empty())
             .map_err(|errno| Error::from_errno(Op::Open, name, 0, errno))?;
         let file = self.admit(name, buffered)?;
         if self.files.iter().any(|other| other.inode == file.inode) {
@@ -316,14 +345,14 @@ impl Disk for RealDisk {
 
     fn remove(&mut self, name: &str) -> Result<()> {
         checked_name(name)?;
-        unlinkat(&self.dir, name, AtFlags::empty())
+        unlinkat(self.dir.buffered(), name, AtFlags::empty())
             .map_err(|errno| Error::from_errno(Op::Remove, name, 0, errno))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         checked_name(from)?;
         checked_name(to)?;
-        renameat(&self.dir, from, &self.dir, to)
+        renameat(self.dir.buffered(), from, self.dir.buffered(), to)
             .map_err(|errno| Error::from_errno(Op::Rename, from, 0, errno))?;
         for file in self.files.iter_mut().filter(|file| file.name == from) {
             to.clone_into(&mut file.name);
@@ -332,7 +361,26 @@ impl Disk for RealDisk {
     }
 
     fn sync_names(&mut self) -> Result<()> {
-        fsync(&self.dir).map_err(|errno| Error::from_errno(Op::SyncNames, &self.dir_name, 0, errno))
+        self.flush_all(&[])
+    }
+
+    fn flush_all(&mut self, files: &[FileId]) -> Result<()> {
+        let named = files.iter().map(|&file| Ok(Arc::clone(&self.files.at(file)?.handle)));
+        let mut handles = named.collect::<Result<Vec<_>>>()?;
+        handles.append(&mut self.created);
+        let dir = (Arc::clone(&self.dir), IoOp::FlushNames);
+        for (handle, op) in handles.into_iter().map(|file| (file, IoOp::Flush)).chain([dir]) {
+            self.flushing += 1;
+            self.start(Ticket { token: 0, handle, offset: 0, op, asker: Asker::FlushAll });
+        }
+        loop {
+            self.reap();
+            match &mut self.ring {
+                RingState::Ready(ring) if self.flushing > 0 => ring.enter(1),
+                _ => break,
+            }
+        }
+        self.flush_error.take().map_or(Ok(()), Err)
     }
 
     fn read_at(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -363,15 +411,7 @@ impl Disk for RealDisk {
                 return;
             }
         };
-        let ticket = Ticket { token: io.token, handle, offset: io.offset, op: io.op };
-        while self.ring().is_some_and(|ring| ring.is_full()) {
-            self.ring().into_iter().for_each(|ring| ring.enter(1));
-            self.reap();
-        }
-        match self.ring() {
-            Some(ring) => ring.push(ticket),
-            None => self.run(ticket),
-        }
+        self.start(Ticket { token: io.token, handle, offset: io.offset, op: io.op, asker: Asker::Submitter });
     }
 
     fn poll(&mut self, wait: bool, out: &mut Vec<IoDone>) {
@@ -407,7 +447,7 @@ impl Disk for RealDisk {
 
     fn space(&self) -> Result<Space> {
         let stat =
-            fstatvfs(&self.dir).map_err(|errno| Error::from_errno(Op::Stat, &self.dir_name, 0, errno))?;
+            fstatvfs(self.dir.buffered()).map_err(|errno| Error::from_errno(Op::Stat, &self.dir_name, 0, errno))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) })
     }

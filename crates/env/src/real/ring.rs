@@ -24,6 +24,17 @@ pub(crate) struct Ticket {
     pub(crate) handle: Arc<Handle>,
     pub(crate) offset: u64,
     pub(crate) op: IoOp,
+    /// For whom it is done.
+    pub(crate) asker: Asker,
+}
+
+/// Who waits for an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// Whoever submitted it: it completes through [`crate::Disk::poll`].
+    Submitter,
+    /// The [`crate::Disk::flush_all`] under way.
+    FlushAll,
 }
 
 pub(crate) struct Ring {
@@ -130,5 +141,7 @@ fn entry_of(ticket: &mut Ticket) -> squeue::Entry {
             let file = fd(handle.buffered());
             opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build()
         }
+        // Of a directory, a flush of data would not cover all entries.
+        IoOp::FlushNames => opcode::Fsync::new(fd(handle.buffered())).build(),
     }
 }

@@ -10,9 +10,6 @@ use crate::slots::Slots;
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 
-/// Offset and length of a direct write are multiples of this, as on a real disk.
-const DIRECT_ALIGN: u64 = 4096;
-
 /// A disk whose every byte is in memory and whose every fault comes from outside.
 ///
 /// Dropping it is the death of the process: what was submitted stays in flight on the drive.
@@ -79,13 +76,12 @@ impl SimDisk {
                 let inode = self.checked(&state, io.file, io.offset, u64::from(*len))?;
                 let bytes = checked_buf(&state.at(inode).name, buf, *len)?;
                 refuse_mapped(&state, inode)?;
-                let direct = (io.offset | u64::from(*len)).is_multiple_of(DIRECT_ALIGN);
-                let write = Write { inode, offset: io.offset, bytes: buf[..bytes].into(), direct };
+                let write = Write { inode, offset: io.offset, bytes: buf[..bytes].into() };
                 // A machine that has stopped takes no further operation.
                 self.drive.alive(Op::Write, &state.at(inode).name, io.offset)?;
                 (inode, Kind::Write(state.launch(write)))
             }
-            IoOp::Flush => {
+            IoOp::Flush | IoOp::FlushNames => {
                 let inode = self.checked(&state, io.file, 0, 0)?;
                 (inode, Kind::Flush(state.next_order()))
             }
@@ -110,6 +106,7 @@ impl SimDisk {
                     alive.and_then(|()| self.land(&mut state, number)).map(|()| *len)
                 }
                 (IoOp::Flush, Kind::Flush(until)) => self.drive.flush(&mut state, inode, until).map(|()| 0),
+                (IoOp::FlushNames, Kind::Flush(until)) => self.flush_names(&mut state, until).map(|()| 0),
                 _ => unreachable!("the kind was taken from the operation"),
             }
         };
@@ -125,6 +122,15 @@ impl SimDisk {
             state.relaunch(number, write);
         }
         result
+    }
+
+    /// Makes changes of names below `until` durable.
+    fn flush_names(&self, state: &mut DriveState, until: u64) -> Result<()> {
+        let passed = self.drive.pass(Op::SyncNames, "the directory", 0);
+        if self.drive.alive(Op::SyncNames, "the directory", 0).is_ok() {
+            state.settle_names(until, passed.is_ok());
+        }
+        passed
     }
 
     fn read(&self, state: &DriveState, inode: u64, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -151,10 +157,6 @@ fn refuse_mapped(state: &DriveState, inode: u64) -> Result<()> {
 impl Disk for SimDisk {
     fn media(&self) -> Media {
         self.drive.config().media
-    }
-
-    fn flush_covers_disk(&self) -> bool {
-        self.drive.config().flush_covers_disk
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -234,11 +236,8 @@ impl Disk for SimDisk {
 
     fn sync_names(&mut self) -> Result<()> {
         let mut state = self.drive.lock();
-        let passed = self.drive.pass(Op::SyncNames, "the directory", 0);
-        if self.drive.alive(Op::SyncNames, "the directory", 0).is_ok() {
-            state.settle_names(passed.is_ok());
-        }
-        passed
+        let until = state.next_order();
+        self.flush_names(&mut state, until)
     }
 
     fn read_at(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -251,7 +250,7 @@ impl Disk for SimDisk {
         let mut state = self.drive.lock();
         let inode = self.checked(&state, file, offset, byte_count(buf.len()))?;
         refuse_mapped(&state, inode)?;
-        self.drive.write(&mut state, Write { inode, offset, bytes: buf.into(), direct: false })
+        self.drive.write(&mut state, Write { inode, offset, bytes: buf.into() })
     }
 
     fn flush(&mut self, file: FileId) -> Result<()> {

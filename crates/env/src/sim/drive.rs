@@ -24,14 +24,12 @@ pub struct SimConfig {
     pub media: Media,
     /// Room for files.
     pub capacity_bytes: u64,
-    /// See `Disk::flush_covers_disk`.
-    pub flush_covers_disk: bool,
 }
 
 impl Default for SimConfig {
-    /// A block device of 1 GiB whose flush covers it all; seed 0.
+    /// A block device of 1 GiB; seed 0.
     fn default() -> Self {
-        Self { seed: 0, media: Media::Block, capacity_bytes: 1 << 30, flush_covers_disk: true }
+        Self { seed: 0, media: Media::Block, capacity_bytes: 1 << 30 }
     }
 }
 
@@ -117,8 +115,6 @@ pub(crate) struct Write {
     pub(crate) inode: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: Arc<[u8]>,
-    /// Past the page cache: a flush of another file may cover it.
-    pub(crate) direct: bool,
 }
 
 impl SimDrive {
@@ -278,7 +274,7 @@ impl SimDrive {
             passed = Err(error_of(Fault::Eio, Op::Flush, &name, 0));
         }
         if !self.is_over() {
-            state.settle(inode, until, self.device.config.flush_covers_disk, passed.is_ok());
+            state.settle(inode, until, passed.is_ok());
         }
         passed
     }
@@ -321,7 +317,7 @@ impl RegionJournal {
         if !state.inodes.contains_key(&self.inode) {
             return;
         }
-        let write = Write { inode: self.inode, offset, bytes: bytes.into(), direct: false };
+        let write = Write { inode: self.inode, offset, bytes: bytes.into() };
         if self.drive.write(&mut state, write).is_err() {
             state.at_mut(self.inode).flush_owes_error = true;
         }
@@ -481,10 +477,10 @@ impl DriveState {
 
     /// Ends the uncertainty of names: they become durable, or a failed sync makes sure they never do so by
     /// a later one.
-    pub(crate) fn settle_names(&mut self, ok: bool) {
+    pub(crate) fn settle_names(&mut self, until: u64, ok: bool) {
         let mut kept = Vec::new();
         for mut pending in core::mem::take(&mut self.unsynced) {
-            let is_name = !matches!(pending.change, Change::Write(_));
+            let is_name = !matches!(pending.change, Change::Write(_)) && pending.order < until;
             if is_name && ok && !pending.doomed {
                 apply_name(&mut self.durable_names, &pending.change);
             } else {
@@ -496,13 +492,11 @@ impl DriveState {
         self.drop_unused();
     }
 
-    fn settle(&mut self, inode: u64, until: u64, covers_disk: bool, ok: bool) {
+    fn settle(&mut self, inode: u64, until: u64, ok: bool) {
         let mut kept = Vec::new();
         for mut pending in core::mem::take(&mut self.unsynced) {
             let covered = match &pending.change {
-                Change::Write(write) => {
-                    pending.order < until && (write.inode == inode || (covers_disk && write.direct))
-                }
+                Change::Write(write) => pending.order < until && write.inode == inode,
                 _ => false,
             };
             match &pending.change {

@@ -198,29 +198,19 @@ fn a_write_through_memory_that_fails_shows_at_the_flush_once() {
     assert_eq!(drive.crash(CrashPlan::All).files().bytes("f").unwrap()[50..53], [0; 3]);
 }
 
-/// Writes to a second file in one of two ways, flushes the first; what a power cut leaves of the write.
-fn covered_by_another_flush(flush_covers_disk: bool, is_direct: bool) -> bool {
-    let drive = SimDrive::new(SimConfig { flush_covers_disk, ..SimConfig::default() });
+#[test]
+fn a_flush_covers_no_other_file_and_a_flush_of_all_covers_the_named_ones() {
+    let drive = SimDrive::new(SimConfig::default());
     let mut disk = SimDisk::new(&drive);
     let (log, bulk) = (disk.create("log", 4096).unwrap(), disk.create("bulk", 4096).unwrap());
-    disk.sync_names().unwrap();
     let bytes = vec![5; 4096];
-    if is_direct {
-        disk.submit(Io { token: 0, file: bulk, offset: 0, op: IoOp::Write(IoBuf::copy_of(&bytes), 4096) });
-        disk.poll(true, &mut Vec::new());
-    } else {
-        disk.write_at(bulk, 0, &bytes).unwrap();
-    }
-    disk.flush(log).unwrap();
-    drive.crash(CrashPlan::None).files().bytes("bulk").unwrap() == bytes
-}
-
-#[test]
-fn a_flush_covers_direct_writes_of_other_files_only_where_the_disk_says_so() {
-    assert!(covered_by_another_flush(true, true));
-    assert!(!covered_by_another_flush(true, false));
-    assert!(!covered_by_another_flush(false, true));
-    assert!(!covered_by_another_flush(false, false));
+    disk.submit(Io { token: 0, file: bulk, offset: 0, op: IoOp::Write(IoBuf::copy_of(&bytes), 4096) });
+    disk.poll(true, &mut Vec::new());
+    let bulk_after = |drive: &SimDrive| drive.crash(CrashPlan::None).files().bytes("bulk");
+    disk.flush_all(&[log]).unwrap();
+    assert_eq!(bulk_after(&drive).unwrap(), [0; 4096]);
+    disk.flush_all(&[log, bulk]).unwrap();
+    assert_eq!(bulk_after(&drive).unwrap(), bytes);
 }
 
 #[test]

@@ -220,7 +220,6 @@ fn memory_conforms_and_is_known_as_memory() {
     let mut disk = RealDisk::open(place.path()).unwrap();
     assert_eq!(disk.media(), Media::Mapped);
     assert!(!disk.uses_uring());
-    assert!(!disk.flush_covers_disk());
     conforms(disk);
     // The same place, treated as a block device: the ring and direct I/O on tmpfs.
     let options = RealOptions { media: Some(Media::Block), ..RealOptions::default() };
