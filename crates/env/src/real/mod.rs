@@ -446,8 +446,8 @@ impl Disk for RealDisk {
     }
 
     fn space(&self) -> Result<Space> {
-        let stat =
-            fstatvfs(self.dir.buffered()).map_err(|errno| Error::from_errno(Op::Stat, &self.dir_name, 0, errno))?;
+        let stat = fstatvfs(self.dir.buffered())
+            .map_err(|errno| Error::from_errno(Op::Stat, &self.dir_name, 0, errno))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) })
     }
