@@ -17,7 +17,7 @@ use crate::repeats::Repeats;
 use crate::store::Store;
 use crate::tx::Txs;
 use crate::update::{Pending, Work};
-use dolmen_codec::verb::{Mutation, Reply, Verb};
+use dolmen_codec::verb::{Mutation, ReadAt, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
 use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf};
@@ -143,10 +143,15 @@ impl Target {
                 let drafts = draft::of_punch(&punch);
                 self.begin_write(token, head, cont, punch.oid, drafts);
             }
-            Verb::Fetch(mut fetch) => {
-                let result = self.fetch(cont, &mut fetch);
-                self.finish(token, result.map(Reply::Fetched), Some(fetch.buf));
-            }
+            Verb::Fetch(mut fetch) => match self.fetch(cont, &mut fetch) {
+                Ok(found) => {
+                    let completion =
+                        Completion { token, result: Ok(Reply::Fetched(found)), buf: Some(fetch.buf) };
+                    let sequence = self.seen_by_read(cont, fetch.at);
+                    self.complete_after(sequence, completion);
+                }
+                Err(error) => self.finish(token, Err(error), Some(fetch.buf)),
+            },
             Verb::Prepare(prepare) => self.begin_prepare(token, head, cont, &prepare),
             other => {
                 let result = self.serve(cont, other);
@@ -165,9 +170,13 @@ impl Target {
     fn serve(&mut self, cont: ContNo, verb: Verb<'_>) -> Result<(Reply, Option<u64>), Error> {
         match verb {
             Verb::List(list) => {
-                self.list(cont, &list).map(|(listed, anchor)| (Reply::Listed(listed, anchor), None))
+                let (listed, anchor) = self.list(cont, &list)?;
+                Ok((Reply::Listed(listed, anchor), self.seen_by_read(cont, list.at)))
             }
-            Verb::Query(query) => self.query(cont, &query).map(|found| (Reply::Found(found), None)),
+            Verb::Query(query) => {
+                let found = self.query(cont, &query)?;
+                Ok((Reply::Found(found), self.seen_by_read(cont, query.at)))
+            }
             Verb::Commit(tx) => self.commit_tx(tx).map(|sequence| (Reply::Done, sequence)),
             Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, sequence)),
             Verb::TxState(tx) => Ok((Reply::TxState(self.txs.state(tx)), None)),
@@ -230,12 +239,27 @@ impl Target {
     /// Hands out a completion once the frame with this sequence is as durable as asked for.
     pub(crate) fn finish_durable(&mut self, token: u64, durability: Durability, sequence: u64, reply: Reply) {
         let completion = Completion { token, result: Ok(reply), buf: None };
-        let durable = sequence < self.store.log.durable_sequence();
-        if durability == Durability::Process || self.config.volatile || durable {
-            self.out.push(completion);
-        } else {
-            self.waiting.push_back(Waiting { sequence, completion });
+        self.complete_after((durability == Durability::Power).then_some(sequence), completion);
+    }
+
+    /// Hands out a completion once the frame with this sequence, if one is named, is durable.
+    fn complete_after(&mut self, sequence: Option<u64>, completion: Completion) {
+        let durable = self.store.log.durable_sequence();
+        match sequence.filter(|&sequence| sequence >= durable && !self.config.volatile) {
+            Some(sequence) => self.waiting.push_back(Waiting { sequence, completion }),
+            None => self.out.push(completion),
         }
+    }
+
+    /// The frame that must be durable before a read is answered.
+    ///
+    /// What a transaction writes on another target must not outlive what it has read here, and a restart must
+    /// know a ceiling above the epoch that it has read at: a write below it is refused. Other reads promise
+    /// neither.
+    fn seen_by_read(&self, cont: ContNo, at: ReadAt) -> Option<u64> {
+        let survives_power =
+            self.conts.find(cont).is_ok_and(|known| known.state.spec.durability == Durability::Power);
+        (matches!(at, ReadAt::Tx(_)) && survives_power).then(|| self.store.log.next_sequence() - 1)
     }
 
     /// Runs the devices until nothing more can be done without waiting; with `wait`, until something completed.

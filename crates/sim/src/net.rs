@@ -44,6 +44,26 @@ impl Faults {
     };
 }
 
+/// When a planned crash comes, seen from the message that it meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// The target has not seen the message.
+    Before,
+    /// It has begun to work on it, and nothing more than it writes at once is written.
+    Within,
+    /// It has done the work, and nobody is told.
+    After,
+}
+
+/// How much stops at a planned crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// The target that the message is for.
+    Target,
+    /// All of them, with everything under way: one process held them.
+    Process,
+}
+
 /// What is asked: made anew for each delivery, since a duplicate is a message of its own.
 pub type Body = Arc<dyn Fn() -> Verb<'static>>;
 
@@ -69,6 +89,8 @@ pub enum Delivery {
         /// The alarm's.
         token: u64,
     },
+    /// All targets have crashed and are open again; no message, answer, silence or alarm of before will come.
+    Outage,
 }
 
 #[derive(Clone)]
@@ -113,6 +135,13 @@ pub struct Net<S> {
     answered: BTreeSet<u64>,
     tally: Tally,
     digest: u64,
+    /// The number of a message, counted from zero, and what it meets.
+    planned: Option<(u64, Moment, Reach)>,
+    /// Targets that nothing reaches at present, and what waits for them.
+    held: BTreeSet<TargetNo>,
+    waiting: Vec<(u64, Message)>,
+    /// The tokens of all messages that reached a target, in order.
+    trace: Vec<(TargetNo, u64)>,
 }
 
 impl<S> core::fmt::Debug for Net<S> {
@@ -142,7 +171,36 @@ impl<S: Subject> Net<S> {
             answered: BTreeSet::new(),
             tally: Tally::default(),
             digest: 0,
+            planned: None,
+            held: BTreeSet::new(),
+            waiting: Vec::new(),
+            trace: Vec::new(),
         }
+    }
+
+    /// Plans a crash at the message that is the `message`th to reach a target, counted from zero.
+    pub fn crash_at(&mut self, message: u64, moment: Moment, reach: Reach) {
+        self.planned = Some((message, moment, reach));
+    }
+
+    /// From now on nothing reaches `target`.
+    pub fn hold(&mut self, target: TargetNo) {
+        self.held.insert(target);
+    }
+
+    /// Lets everything through that was held.
+    pub fn release(&mut self) {
+        self.held.clear();
+        for (token, message) in core::mem::take(&mut self.waiting) {
+            let at = self.now_ns + self.delay_ns();
+            self.push(at, Packet::Ask(token, message));
+        }
+    }
+
+    /// The messages that reached a target, in order: which target, and the message's token.
+    #[must_use]
+    pub fn trace(&self) -> &[(TargetNo, u64)] {
+        &self.trace
     }
 
     /// Nanoseconds since the start, the same for all.
@@ -197,13 +255,25 @@ impl<S: Subject> Net<S> {
                 self.now_ns = at;
             }
             match packet {
-                Packet::Ask(token, message) => self.execute(token, &message),
+                Packet::Ask(token, message) if self.held.contains(&message.to) => {
+                    self.waiting.push((token, message));
+                }
+                Packet::Ask(token, message) => match self.planned {
+                    Some((at, moment, reach)) if at == self.trace.len() as u64 => {
+                        self.planned = None;
+                        if self.crash_as_planned(token, &message, moment, reach) {
+                            return Some(Delivery::Outage);
+                        }
+                    }
+                    _ => self.execute(token, &message),
+                },
                 Packet::Tell(Delivery::Silence { token }) if self.answered.contains(&token) => {}
                 Packet::Tell(delivery) => {
                     let (kind, token) = match &delivery {
                         Delivery::Answer { token, .. } => (1, *token),
                         Delivery::Silence { token } => (2, *token),
                         Delivery::Alarm { token } => (3, *token),
+                        Delivery::Outage => unreachable!("never sent"),
                     };
                     if kind == 1 {
                         self.answered.insert(token);
@@ -232,13 +302,11 @@ impl<S: Subject> Net<S> {
     }
 
     fn execute(&mut self, token: u64, message: &Message) {
+        self.trace.push((message.to, token));
         if self.rng.one_in(self.faults.crash_before_one_in) {
             return self.crash(message.to);
         }
-        let store = self.targets[message.to.index()].store();
-        store.submit(&mut vec![Op { token, head: message.head, cont: message.cont, verb: (message.body)() }]);
-        self.tally.executed += 1;
-        self.note(token << 3);
+        self.submit(token, message);
         if self.rng.one_in(self.faults.crash_after_one_in) {
             // Half of these crashes come before the store has said that it is done.
             if self.rng.one_in(2) {
@@ -247,11 +315,40 @@ impl<S: Subject> Net<S> {
             return self.crash(message.to);
         }
         let (result, buf) = self.finish(message.to, token);
+        self.targets[message.to.index()].store().step();
         for _ in 0..self.copies() {
             let at = self.now_ns + self.delay_ns();
             let result = result.as_ref().map(copy_of).map_err(Clone::clone);
             self.push(at, Packet::Tell(Delivery::Answer { token, result, buf: buf.clone() }));
         }
+    }
+
+    fn submit(&mut self, token: u64, message: &Message) {
+        let store = self.targets[message.to.index()].store();
+        store.submit(&mut vec![Op { token, head: message.head, cont: message.cont, verb: (message.body)() }]);
+        self.tally.executed += 1;
+        self.note(token << 3);
+    }
+
+    /// True if everything has stopped.
+    fn crash_as_planned(&mut self, token: u64, message: &Message, moment: Moment, reach: Reach) -> bool {
+        self.trace.push((message.to, token));
+        if moment != Moment::Before {
+            self.submit(token, message);
+        }
+        if moment == Moment::After {
+            drop(self.finish(message.to, token));
+        }
+        if reach == Reach::Target {
+            self.crash(message.to);
+            return false;
+        }
+        self.packets.clear();
+        self.waiting.clear();
+        for target in 0..self.targets.len() {
+            self.crash(TargetNo(u16::try_from(target).expect("targets are numbered by 16 bits")));
+        }
+        true
     }
 
     fn finish(&mut self, to: TargetNo, token: u64) -> (Result<Reply, Error>, Option<IoBuf>) {

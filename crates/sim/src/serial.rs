@@ -33,6 +33,8 @@ pub enum Read {
     Dkeys(Oid, BTreeSet<Key>),
     /// The akeys of a dkey; empty if the dkey was missing.
     Akeys(Oid, Key, BTreeSet<Key>),
+    /// The objects of the container.
+    Objects(BTreeSet<Oid>),
 }
 
 /// What a transaction wrote.
@@ -200,8 +202,8 @@ fn items(history: &[Committed]) -> BTreeSet<Item> {
                     let item = |akey: &Key| Item { oid: *oid, dkey: dkey.clone(), akey: akey.clone() };
                     items.extend(akeys.iter().map(item));
                 }
-                // Which akeys a listed dkey has is told by those who wrote them.
-                Read::Dkeys(..) => {}
+                // Which items a listed dkey or object has is told by those who wrote them.
+                Read::Dkeys(..) | Read::Objects(_) => {}
             }
         }
     }
@@ -263,19 +265,29 @@ fn seen_items(read: &Read, versions: &BTreeMap<Item, Versions>) -> Vec<(Item, Se
             below.map(|item| (item.clone(), Seen::Present(akeys.contains(&item.akey)))).collect()
         }
         Read::Dkeys(oid, dkeys) => {
-            // A missing dkey has no akey at all; of one that is there it is not said which. One is known if it
-            // is the only one.
-            let mut akeys: BTreeMap<&Key, Vec<&Item>> = BTreeMap::new();
-            versions
-                .keys()
-                .filter(|item| item.oid == *oid)
-                .for_each(|item| akeys.entry(&item.dkey).or_default().push(item));
-            let told = akeys.into_iter().filter(|(dkey, items)| !dkeys.contains(*dkey) || items.len() == 1);
-            let seen = told
-                .flat_map(|(dkey, items)| items.into_iter().map(move |item| (item, dkeys.contains(dkey))));
-            seen.map(|(item, present)| (item.clone(), Seen::Present(present))).collect()
+            listed(versions.keys().filter(|item| item.oid == *oid), |item| item.dkey.clone(), dkeys)
+        }
+        Read::Objects(oids) => listed(versions.keys(), |item| item.oid, oids),
+    }
+}
+
+/// What a listing of parents says of the items below them. A missing parent has no item at all; of one that is
+/// there it is not said which it has. One is known if it is the only one.
+fn listed<'a, P: Ord>(
+    items: impl Iterator<Item = &'a Item>,
+    parent: impl Fn(&Item) -> P,
+    there: &BTreeSet<P>,
+) -> Vec<(Item, Seen)> {
+    let mut below: BTreeMap<P, Vec<&Item>> = BTreeMap::new();
+    items.for_each(|item| below.entry(parent(item)).or_default().push(item));
+    let mut seen = Vec::new();
+    for (parent, items) in below {
+        let present = there.contains(&parent);
+        if !present || items.len() == 1 {
+            seen.extend(items.into_iter().map(|item| (item.clone(), Seen::Present(present))));
         }
     }
+    seen
 }
 
 /// The version that began the state that was seen (`None`: the state before all versions), and the one that
@@ -379,6 +391,7 @@ fn agrees(state: &BTreeMap<Item, u64>, read: &Read) -> bool {
             let below = state.keys().filter(|item| item.oid == *oid && item.dkey == *dkey);
             below.map(|item| &item.akey).collect::<BTreeSet<&Key>>().into_iter().eq(akeys)
         }
+        Read::Objects(oids) => state.keys().map(|item| item.oid).collect::<BTreeSet<Oid>>() == *oids,
     }
 }
 

@@ -193,3 +193,22 @@ fn states_that_come_again_are_told_apart_by_epochs() {
     ];
     assert_eq!(check(&history), Ok(()));
 }
+
+#[test]
+fn an_object_that_is_not_listed_has_nothing() {
+    let objects = |there: bool| Read::Objects(there.then(|| item("").oid).into_iter().collect());
+    let serial = [
+        tx(1, vec![objects(false)], vec![put("x", 1)]),
+        tx(2, vec![objects(true)], vec![Write::RemoveObject(item("").oid)]),
+        tx(3, vec![objects(false)], vec![]),
+    ];
+    assert_eq!(check(&serial), Ok(()));
+    // Each has listed before the other wrote.
+    let skew =
+        [tx(1, vec![objects(false)], vec![put("x", 1)]), tx(2, vec![objects(false)], vec![put("y", 2)])];
+    assert!(check_replay(&skew).is_err());
+    assert_eq!(
+        check_replay(&[tx(1, vec![objects(true)], vec![])]),
+        Err(Anomaly::Replay { reader: 0, read: 0 })
+    );
+}

@@ -10,7 +10,7 @@ use dolmen_codec::verb::{
 };
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_sim::Subject;
-use dolmen_sim::net::{Body, Delivery, Faults, Net, Tally};
+use dolmen_sim::net::{Body, Delivery, Faults, Moment, Net, Reach, Tally};
 use dolmen_sim::serial::{Committed, Item, Read, Write, check};
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid,
@@ -21,11 +21,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const TARGETS: u16 = 4;
-const CLIENTS: usize = 6;
+pub(crate) const CLIENTS: usize = 6;
 const CONT: ContNo = ContNo(1);
 /// Waits for another coordinator before an undecided transaction is ended for it.
 const PATIENT_WAITS: u32 = 4;
 const WAIT_NS: u64 = 2_000_000;
+/// Length of the larger values.
+const ROOM_BYTES: usize = 300;
 /// Repetitions of a read or plain write before the client gives up its transaction.
 const REPEATS_MAX: u32 = 40;
 
@@ -37,6 +39,9 @@ pub(crate) struct Summary {
     pub(crate) refused: usize,
     pub(crate) unknown: usize,
     pub(crate) settled: usize,
+    /// Messages that reached a target, and events of coordinators.
+    pub(crate) messages: u64,
+    pub(crate) events: u64,
     pub(crate) net: Tally,
     pub(crate) digest: u64,
 }
@@ -70,6 +75,27 @@ enum Wanted {
     Value(Item),
     Akeys(Oid, Key),
     Dkeys(Oid),
+    Objects,
+}
+
+impl Wanted {
+    /// The only target that knows; `None` if all must be asked.
+    fn home(&self) -> Option<TargetNo> {
+        match self {
+            Self::Value(Item { oid, dkey, .. }) | Self::Akeys(oid, dkey) => Some(target_of(*oid, dkey)),
+            Self::Dkeys(_) | Self::Objects => None,
+        }
+    }
+}
+
+/// What one transaction has listed so far of what it wants.
+#[derive(Default)]
+struct Listing {
+    /// The target that is asked next, where several are.
+    asked: u16,
+    anchor: Anchor,
+    keys: BTreeSet<Key>,
+    oids: BTreeSet<Oid>,
 }
 
 #[derive(Default)]
@@ -82,9 +108,7 @@ struct Running {
     record: Committed,
     tx: TxId,
     wanted: Vec<Wanted>,
-    /// The target that is asked next, where several are; what those before have listed.
-    asked: u16,
-    listed: BTreeSet<Key>,
+    listing: Listing,
     writes: Vec<(Write, Option<bool>)>,
     repeats: u32,
     is_plain: bool,
@@ -99,6 +123,15 @@ struct Coordination {
     record: Committed,
     /// Its process dies after so many events.
     dies_in: Option<u32>,
+}
+
+/// The one crash of a run without chance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Planned {
+    /// At so many messages to targets.
+    Message(u64, Moment, Reach),
+    /// The process of a coordinator, at so many events of all coordinators.
+    Coordinator(u64),
 }
 
 pub(crate) struct World<S> {
@@ -120,6 +153,10 @@ pub(crate) struct World<S> {
     /// Transactions that their client knows to be committed.
     known: Vec<TxId>,
     summary: Summary,
+    /// Events of coordinators so far, and the one that kills its coordinator.
+    events: u64,
+    fatal_event: Option<u64>,
+    coordinators_die: bool,
 }
 
 enum Alarm {
@@ -131,6 +168,21 @@ fn item(object: u64, dkey: u64, akey: u64) -> Item {
     let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::SX, 0, object);
     let key = |name: char, number: u64| Key::from_slice(format!("{name}{number}").as_bytes());
     Item { oid, dkey: key('d', dkey), akey: key('a', akey) }
+}
+
+/// What is stored for a write: its id, and for every third one so much more that it is no small value.
+fn value(id: u64) -> Vec<u8> {
+    let mut value = vec![id.to_le_bytes()[0]; if id.is_multiple_of(3) { ROOM_BYTES } else { 8 }];
+    value[..8].copy_from_slice(&id.to_le_bytes());
+    value
+}
+
+/// The write that left a value of so many bytes.
+fn id_in(size_bytes: u64, buf: &[u8]) -> Option<u64> {
+    let found = &buf[..usize::try_from(size_bytes).unwrap()];
+    let id = u64::from_le_bytes(found.get(..8)?.try_into().unwrap());
+    assert_eq!(found, value(id), "a value in parts");
+    Some(id)
 }
 
 fn target_of(oid: Oid, dkey: &Key) -> TargetNo {
@@ -152,7 +204,7 @@ fn mutation((write, must_exist): &(Write, Option<bool>)) -> Mutation<'static> {
         Write::Put(item, id) => {
             let cond = must_exist
                 .map_or(Cond::NONE, |exists| if exists { Cond::AKEY_UPDATE } else { Cond::AKEY_INSERT });
-            let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(&id.to_le_bytes())));
+            let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(&value(*id))));
             let iods = smallvec![UpdateIod { akey: item.akey.clone(), cond: Cond::NONE, value }];
             Mutation::Update(Update { oid: item.oid, dkey: item.dkey.clone(), cond, iods })
         }
@@ -165,18 +217,36 @@ fn mutation((write, must_exist): &(Write, Option<bool>)) -> Mutation<'static> {
     }
 }
 
-fn read_verb(wanted: &Wanted, epoch: Epoch) -> Verb<'static> {
+fn read_verb(wanted: &Wanted, anchor: Anchor, epoch: Epoch) -> Verb<'static> {
     let at = ReadAt::Tx(epoch);
-    let list =
-        |what| Verb::List(List { what, anchor: Anchor::default(), items_max: 1000, bytes_max: 1 << 16, at });
+    // One item a page, so that others write between the pages.
+    let list = |what| Verb::List(List { what, anchor, items_max: 1, bytes_max: 1 << 16, at });
     match wanted {
         Wanted::Value(item) => {
-            let iods = smallvec![FetchIod { akey: item.akey.clone(), want: Want::Single { room_bytes: 8 } }];
-            let buf = IoBuf::zeroed(8);
+            let iods = smallvec![FetchIod {
+                akey: item.akey.clone(),
+                want: Want::Single { room_bytes: ROOM_BYTES }
+            }];
+            let buf = IoBuf::zeroed(ROOM_BYTES);
             Verb::Fetch(Fetch { oid: item.oid, dkey: item.dkey.clone(), cond: Cond::NONE, at, iods, buf })
         }
         Wanted::Akeys(oid, dkey) => list(ListWhat::Akeys(*oid, dkey.clone())),
         Wanted::Dkeys(oid) => list(ListWhat::Dkeys(*oid)),
+        Wanted::Objects => list(ListWhat::Objects),
+    }
+}
+
+impl Running {
+    /// The first thing wanted is listed completely.
+    fn finish_listing(&mut self, wanted: Wanted) {
+        let Listing { keys, oids, .. } = std::mem::take(&mut self.listing);
+        self.record.reads.push(match wanted {
+            Wanted::Dkeys(oid) => Read::Dkeys(oid, keys),
+            Wanted::Akeys(oid, dkey) => Read::Akeys(oid, dkey, keys),
+            Wanted::Objects => Read::Objects(oids),
+            Wanted::Value(_) => unreachable!("a value is not listed"),
+        });
+        self.wanted.remove(0);
     }
 }
 
@@ -206,13 +276,27 @@ impl<S: Subject> World<S> {
             unknown: Vec::new(),
             known: Vec::new(),
             summary: Summary::default(),
+            events: 0,
+            fatal_event: None,
+            coordinators_die: true,
         }
+    }
+
+    /// A world in which nothing fails but what is planned.
+    pub(crate) fn planned(seed: u64, planned: Planned, targets: Vec<S>) -> Self {
+        let mut world = Self::new(seed, Faults::NONE, targets);
+        world.coordinators_die = false;
+        match planned {
+            Planned::Message(message, moment, reach) => world.net.crash_at(message, moment, reach),
+            Planned::Coordinator(event) => world.fatal_event = Some(event),
+        }
+        world
     }
 
     /// Lets every client run `transactions` transactions, then heals the network, settles what is left, and
     /// checks that all of it is atomic and serialisable.
-    pub(crate) fn run(mut self, transactions: u32) -> Summary {
-        for client in 0..CLIENTS {
+    pub(crate) fn run(mut self, clients: usize, transactions: u32) -> Summary {
+        for client in 0..clients {
             self.clients.push(Client { running: None, left: transactions });
             self.alarm(Alarm::Begin(client));
         }
@@ -232,7 +316,62 @@ impl<S: Subject> World<S> {
             }
             panic!("{anomaly:?}");
         }
-        Summary { net: self.net.tally(), digest: self.net.digest(), ..self.summary }
+        let messages = self.net.trace().len() as u64;
+        Summary {
+            net: self.net.tally(),
+            digest: self.net.digest(),
+            messages,
+            events: self.events,
+            ..self.summary
+        }
+    }
+
+    /// A commit on targets 0 and 1 that hangs after `reached` of its messages, while targets 2 and 3 are used:
+    /// by reads, plain writes and transactions of their own. Returns how many messages those took.
+    pub(crate) fn run_beside_a_hanging_commit(mut self, reached: usize) -> usize {
+        const OTHERS: usize = 8;
+        self.coordinators_die = false;
+        self.clients = vec![Client::default(), Client::default()];
+        self.start(0, Vec::new(), &[item(0, 0, 0), item(0, 1, 0)]);
+        while self.net.trace().len() < reached {
+            let delivery = self.net.deliver().expect("the commit is under way");
+            self.deliver(delivery);
+        }
+        assert_eq!(self.summary.committed, 0, "the commit is not over");
+        self.net.hold(TargetNo(0));
+        self.net.hold(TargetNo(1));
+        let before = self.net.trace().len();
+        for number in 1..=OTHERS as u64 {
+            let (here, there) = (item(0, 2, number % 2), item(0, 3, number % 3));
+            let wanted = vec![Wanted::Value(here.clone()), Wanted::Akeys(there.oid, there.dkey.clone())];
+            let places = [here, there];
+            self.start(1, wanted, if number % 2 == 0 { &places[..1] } else { &places });
+            while self.clients[1].running.is_some() || self.client_commits(1) {
+                let delivery = self.net.deliver().expect("the others are not held up");
+                self.deliver(delivery);
+            }
+        }
+        assert_eq!(self.summary.committed, OTHERS, "all but the hanging one");
+        let beside = self.net.trace()[before..].to_vec();
+        assert!(beside.iter().all(|(to, _)| to.0 >= 2), "{beside:?}");
+        self.net.release();
+        self.run(0, 0);
+        beside.len()
+    }
+
+    fn client_commits(&self, client: usize) -> bool {
+        self.coordinations.values().any(|coordination| coordination.client == client)
+    }
+
+    /// Begins a transaction that puts a value in each place.
+    fn start(&mut self, client: usize, wanted: Vec<Wanted>, places: &[Item]) {
+        let epoch = self.begin_epoch();
+        let put = |world: &mut Self, item: &Item| {
+            world.next_write += 1;
+            (Write::Put(item.clone(), world.next_write), None)
+        };
+        let writes = places.iter().map(|item| put(self, item)).collect();
+        self.begin_with(client, epoch, wanted, writes, false);
     }
 
     fn token(&mut self) -> u64 {
@@ -274,6 +413,7 @@ impl<S: Subject> World<S> {
                 }
                 return;
             }
+            Delivery::Outage => return self.outage(),
             Delivery::Answer { token, result, buf } => (token, Some((result, buf))),
             Delivery::Silence { token } => (token, None),
         };
@@ -295,20 +435,59 @@ impl<S: Subject> World<S> {
         }
     }
 
+    /// The process that held all targets and coordinators has died: what is undecided is settled before anything
+    /// else, and the clients begin anew.
+    fn outage(&mut self) {
+        self.purposes.clear();
+        self.alarms.clear();
+        self.settlings.clear();
+        for (_, dead) in std::mem::take(&mut self.coordinations) {
+            self.bury(dead);
+        }
+        self.settle_the_rest();
+        for client in 0..self.clients.len() {
+            match &self.clients[client].running {
+                // Nobody knows whether its write was done: it is sent again under its number.
+                Some(running) if running.is_plain => self.go_on(client),
+                _ => self.end(client),
+            }
+        }
+    }
+
+    /// A coordinator is gone; what became of its transaction is to be seen. True if its client was not told.
+    fn bury(&mut self, dead: Coordination) -> bool {
+        let untold = dead.client != usize::MAX;
+        if untold {
+            self.unknown.push((dead.tx, dead.record));
+        }
+        untold
+    }
+
     fn begin(&mut self, client: usize) {
         if self.clients[client].left == 0 {
             return;
         }
         self.clients[client].left -= 1;
         let epoch = self.begin_epoch();
-        let record =
-            Committed { epoch, begin_ns: self.net.now_ns(), end_ns: u64::MAX, ..Committed::default() };
-        let tx = TxId { client: client as u128, begin: epoch };
         let is_plain = self.rng.one_in(8);
         let (wanted, writes) =
             if is_plain { (Vec::new(), vec![(self.put(), None)]) } else { (self.wants(), self.writes()) };
+        self.begin_with(client, epoch, wanted, writes, is_plain);
+    }
+
+    fn begin_with(
+        &mut self,
+        client: usize,
+        epoch: Epoch,
+        wanted: Vec<Wanted>,
+        writes: Vec<(Write, Option<bool>)>,
+        is_plain: bool,
+    ) {
+        let record =
+            Committed { epoch, begin_ns: self.net.now_ns(), end_ns: u64::MAX, ..Committed::default() };
+        let tx = TxId { client: client as u128, begin: epoch };
         let running =
-            Running { record, tx, wanted, asked: 0, listed: BTreeSet::new(), writes, repeats: 0, is_plain };
+            Running { record, tx, wanted, listing: Listing::default(), writes, repeats: 0, is_plain };
         self.clients[client].running = Some(running);
         self.go_on(client);
     }
@@ -326,9 +505,10 @@ impl<S: Subject> World<S> {
         let count = self.rng.below(4);
         let one = |world: &mut Self| {
             let Item { oid, dkey, akey } = world.item();
-            match world.rng.below(6) {
-                0 => Wanted::Dkeys(oid),
-                1 => Wanted::Akeys(oid, dkey),
+            match world.rng.below(12) {
+                0 | 1 => Wanted::Dkeys(oid),
+                2 | 3 => Wanted::Akeys(oid, dkey),
+                4 => Wanted::Objects,
                 _ => Wanted::Value(Item { oid, dkey, akey }),
             }
         };
@@ -375,11 +555,9 @@ impl<S: Subject> World<S> {
         }
         match running.wanted.first().cloned() {
             Some(wanted) => {
-                let to = match &wanted {
-                    Wanted::Value(Item { oid, dkey, .. }) | Wanted::Akeys(oid, dkey) => target_of(*oid, dkey),
-                    Wanted::Dkeys(_) => TargetNo(running.asked),
-                };
-                let body: Body = Arc::new(move || read_verb(&wanted, epoch));
+                let to = wanted.home().unwrap_or(TargetNo(running.listing.asked));
+                let anchor = running.listing.anchor;
+                let body: Body = Arc::new(move || read_verb(&wanted, anchor, epoch));
                 self.send(Purpose::Read(client), to, Head::default(), body);
             }
             None => self.commit(client),
@@ -393,35 +571,26 @@ impl<S: Subject> World<S> {
             None => return self.repeat(client),
             Some((Ok(Reply::Fetched(iods)), buf)) => {
                 let Wanted::Value(item) = wanted else { unreachable!() };
-                let bytes: [u8; 8] = buf.unwrap()[..8].try_into().unwrap();
-                let seen = (iods[0].size_bytes > 0).then(|| u64::from_le_bytes(bytes));
-                running.record.reads.push(Read::Value(item, seen));
+                running.record.reads.push(Read::Value(item, id_in(iods[0].size_bytes, &buf.unwrap())));
                 running.wanted.remove(0);
             }
-            Some((Ok(Reply::Listed(Listed::Keys(keys), anchor)), _)) => {
-                assert!(anchor.is_eof());
-                running.listed.extend(keys.iter().map(Key::from_slice));
-                running.asked += 1;
-                let all = match wanted {
-                    Wanted::Dkeys(_) => running.asked == TARGETS,
-                    Wanted::Akeys(..) | Wanted::Value(_) => true,
-                };
-                if all {
-                    let listed = std::mem::take(&mut running.listed);
-                    running.record.reads.push(match wanted {
-                        Wanted::Dkeys(oid) => Read::Dkeys(oid, listed),
-                        Wanted::Akeys(oid, dkey) => Read::Akeys(oid, dkey, listed),
-                        Wanted::Value(_) => unreachable!(),
-                    });
-                    running.asked = 0;
-                    running.wanted.remove(0);
+            Some((Ok(Reply::Listed(listed, anchor)), _)) => {
+                running.listing.anchor = anchor;
+                match listed {
+                    Listed::Keys(keys) => running.listing.keys.extend(keys.iter().map(Key::from_slice)),
+                    Listed::Objects(oids) => running.listing.oids.extend(oids),
+                    other => panic!("{other:?}"),
+                }
+                if anchor.is_eof() {
+                    running.listing.anchor = Anchor::default();
+                    running.listing.asked += 1;
+                    if wanted.home().is_some() || running.listing.asked == TARGETS {
+                        running.finish_listing(wanted);
+                    }
                 }
             }
             Some((Err(Error::InDoubt { tx }), _)) => {
-                let at = match &wanted {
-                    Wanted::Value(Item { oid, dkey, .. }) | Wanted::Akeys(oid, dkey) => target_of(*oid, dkey),
-                    Wanted::Dkeys(_) => TargetNo(running.asked),
-                };
+                let at = wanted.home().unwrap_or(TargetNo(running.listing.asked));
                 return self.settle(at, tx, Then::Client(client));
             }
             Some((Err(Error::TxRestart { after }), _)) => {
@@ -494,7 +663,8 @@ impl<S: Subject> World<S> {
         let mut commands = Vec::new();
         let epoch = record.epoch;
         let coordinator = Coordinator::begin(tx, epoch, &participants, &mut commands);
-        let dies_in = self.rng.one_in(12).then(|| u32::try_from(self.rng.below(6)).unwrap());
+        let dies_in =
+            (self.coordinators_die && self.rng.one_in(12)).then(|| u32::try_from(self.rng.below(6)).unwrap());
         self.coordinations
             .insert(number, Coordination { coordinator, client, tx, epoch, parts, record, dies_in });
         self.carry_out(number, commands);
@@ -502,17 +672,17 @@ impl<S: Subject> World<S> {
 
     fn coordinate(&mut self, number: u64, event: Event) {
         let Some(coordination) = self.coordinations.get_mut(&number) else { return };
-        if let Some(left) = &mut coordination.dies_in {
-            if *left == 0 {
-                let dead = self.coordinations.remove(&number).unwrap();
-                if !self.known.contains(&dead.tx) && dead.client != usize::MAX {
-                    self.unknown.push((dead.tx, dead.record));
-                    self.end(dead.client);
-                }
-                return;
+        let fatal = self.fatal_event == Some(self.events) || coordination.dies_in == Some(0);
+        self.events += 1;
+        if fatal {
+            let dead = self.coordinations.remove(&number).unwrap();
+            let client = dead.client;
+            if self.bury(dead) {
+                self.end(client);
             }
-            *left -= 1;
+            return;
         }
+        coordination.dies_in = coordination.dies_in.map(|left| left - 1);
         let mut commands = Vec::new();
         coordination.coordinator.on(event, &mut commands);
         self.carry_out(number, commands);
@@ -683,11 +853,13 @@ impl<S: Subject> World<S> {
         for number in 0..16 {
             let item = item(number / 8, number / 2 % 4, number % 2);
             let to = target_of(item.oid, &item.dkey);
-            let (result, buf) =
-                self.net.execute_now(to, CONT, read_verb(&Wanted::Value(item.clone()), epoch));
+            let (result, buf) = self.net.execute_now(
+                to,
+                CONT,
+                read_verb(&Wanted::Value(item.clone()), Anchor::default(), epoch),
+            );
             let Reply::Fetched(iods) = result.unwrap() else { panic!() };
-            let bytes: [u8; 8] = buf.unwrap()[..8].try_into().unwrap();
-            reads.push(Read::Value(item, (iods[0].size_bytes > 0).then(|| u64::from_le_bytes(bytes))));
+            reads.push(Read::Value(item, id_in(iods[0].size_bytes, &buf.unwrap())));
         }
         let now = self.net.now_ns();
         self.history.push(Committed { epoch, begin_ns: now, end_ns: u64::MAX, reads, writes: Vec::new() });

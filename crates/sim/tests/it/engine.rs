@@ -1,0 +1,80 @@
+//! Engines as subjects: targets on simulated drives, which lose at a crash what was not made durable.
+
+use dolmen_codec::TargetStore;
+use dolmen_engine::{Devices, Target, TargetConfig};
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
+use dolmen_env::{Media, SimClock};
+use dolmen_sim::Subject;
+use dolmen_types::TargetNo;
+use std::sync::Arc;
+
+pub(crate) struct EngineSubject {
+    drive: SimDrive,
+    clock: SimClock,
+    config: TargetConfig,
+    target: Option<Target>,
+    crashes: u64,
+}
+
+impl EngineSubject {
+    /// A target of parts so small that a history passes new segments, checkpoints and merges.
+    pub(crate) fn new(seed: u64, media: Media, no: u16, clock: &SimClock) -> Self {
+        let config = TargetConfig {
+            target: TargetNo(no),
+            capacity_bytes: 16 << 20,
+            log_segment_bytes: 16 << 10,
+            bulk_segment_bytes: 256 << 10,
+            // One write in two of the histories goes to bulk.
+            small_value_bytes_max: 64,
+            memory_budget_bytes: 1 << 20,
+            checkpoint_log_bytes: 8 << 10,
+            volatile: false,
+        };
+        let drive = SimDrive::new(SimConfig { seed: seed ^ u64::from(no), media, ..SimConfig::default() });
+        let target =
+            Target::create(devices(&drive), Arc::new(clock.clone()), u128::from(no), &config).unwrap();
+        Self { drive, clock: clock.clone(), config, target: Some(target), crashes: 0 }
+    }
+
+    fn reopen(&mut self) {
+        let (target, _) =
+            Target::open(devices(&self.drive), Arc::new(self.clock.clone()), &self.config).unwrap();
+        self.target = Some(target);
+    }
+}
+
+fn devices(drive: &SimDrive) -> Devices {
+    Devices { meta: Box::new(SimDisk::new(drive)), bulk: None }
+}
+
+impl Subject for EngineSubject {
+    fn store(&mut self) -> &mut dyn TargetStore {
+        self.target.as_mut().unwrap()
+    }
+
+    fn target(&self) -> TargetNo {
+        self.config.target
+    }
+
+    fn clock(&self) -> SimClock {
+        self.clock.clone()
+    }
+
+    fn restart(&mut self) {
+        self.target.take().unwrap().close().unwrap();
+        self.reopen();
+    }
+
+    /// What was not flushed is lost, kept or torn, in turn.
+    fn crash(&mut self) {
+        self.crashes += 1;
+        let plan = match self.crashes % 4 {
+            0 => CrashPlan::All,
+            1 => CrashPlan::None,
+            _ => CrashPlan::Subset(self.crashes),
+        };
+        self.drive = self.drive.crash(plan);
+        self.target = None;
+        self.reopen();
+    }
+}
