@@ -8,6 +8,7 @@
 //! entry of it. An entry names a life of a segment, so one that points into a recycled segment finds nothing.
 
 use crate::log::LogPlace;
+use crate::path::Path;
 use std::collections::BTreeMap;
 
 const SLOTS_PER_BUCKET: usize = 4;
@@ -172,19 +173,34 @@ fn life_slot(life: u64) -> usize {
 
 /// Arrays whose record size was looked at lately.
 ///
-/// Invariants: an array in the table has visible data of that record size, or had when it was noted and
-/// nothing has been removed since: whatever removes data clears the table.
+/// Invariants: an array that `find` knows has visible data of that record size, or had when it was noted and
+/// nothing of its object has been removed since: a removal begins a new era of all objects that hash like its own,
+/// and only what was noted in the present era is found.
 pub(crate) struct RecordSizes {
-    slots: Box<[(u64, u32)]>,
+    slots: Box<[RecordSize]>,
+    eras: Box<[u32]>,
     is_paused: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct RecordSize {
+    akey_hash: u64,
+    record_bytes: u32,
+    era: u32,
 }
 
 /// Arrays that one stream of small writes goes back and forth between.
 const RECORD_SIZE_SLOTS: usize = 1 << 13;
+/// Objects that are removed from while others are written to: a collision only makes the next write look again.
+const RECORD_SIZE_ERAS: usize = 1 << 10;
 
 impl Default for RecordSizes {
     fn default() -> Self {
-        Self { slots: vec![(0, 0); RECORD_SIZE_SLOTS].into_boxed_slice(), is_paused: false }
+        Self {
+            slots: vec![RecordSize::default(); RECORD_SIZE_SLOTS].into_boxed_slice(),
+            eras: vec![0; RECORD_SIZE_ERAS].into_boxed_slice(),
+            is_paused: false,
+        }
     }
 }
 
@@ -194,11 +210,20 @@ impl RecordSizes {
         usize::try_from(akey_hash >> (64 - RECORD_SIZE_SLOTS.trailing_zeros())).expect("few bits are left")
     }
 
+    #[inline]
+    fn era_slot(object_hash: u64) -> usize {
+        usize::try_from(object_hash >> (64 - RECORD_SIZE_ERAS.trailing_zeros())).expect("few bits are left")
+    }
+
     /// The record size of an array, if it is known.
     #[inline]
-    pub(crate) fn find(&self, akey_hash: u64) -> Option<u32> {
-        let (hash, bytes) = self.slots[Self::slot(akey_hash)];
-        (hash == akey_hash && bytes > 0 && !self.is_paused).then_some(bytes)
+    pub(crate) fn find(&self, path: &Path) -> Option<u32> {
+        let known = self.slots[Self::slot(path.akey_hash)];
+        let is_valid = known.akey_hash == path.akey_hash
+            && known.record_bytes > 0
+            && known.era == self.eras[Self::era_slot(path.object_hash)]
+            && !self.is_paused;
+        is_valid.then_some(known.record_bytes)
     }
 
     /// While paused nothing is known: a transaction's own writes count too.
@@ -207,12 +232,24 @@ impl RecordSizes {
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, akey_hash: u64, record_bytes: u32) {
-        self.slots[Self::slot(akey_hash)] = (akey_hash, record_bytes);
+    pub(crate) fn note(&mut self, path: &Path, record_bytes: u32) {
+        let era = self.eras[Self::era_slot(path.object_hash)];
+        self.slots[Self::slot(path.akey_hash)] = RecordSize { akey_hash: path.akey_hash, record_bytes, era };
+    }
+
+    /// Something of an object was removed.
+    #[inline]
+    pub(crate) fn removed(&mut self, path: &Path) {
+        let era = &mut self.eras[Self::era_slot(path.object_hash)];
+        match era.checked_add(1) {
+            Some(next) => *era = next,
+            None => self.clear(),
+        }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.slots.fill((0, 0));
+        self.slots.fill(RecordSize::default());
+        self.eras.fill(0);
     }
 }
 
@@ -238,5 +275,25 @@ mod tests {
         assert!(!finds(&hot, 7));
         hot.begin_segment(3);
         assert!((0..count).all(|number| !finds(&hot, number)));
+    }
+
+    #[test]
+    fn a_record_size_is_known_until_something_of_the_object_is_removed() {
+        let path = |object_hash, akey_hash| Path { object_hash, akey_hash, ..Path::default() };
+        let (one, two) = (path(mix(1, 1), mix(1, 2)), path(mix(9, 3), mix(9, 4)));
+        let mut sizes = RecordSizes::default();
+        sizes.note(&one, 8);
+        sizes.note(&two, 1);
+        assert_eq!((sizes.find(&one), sizes.find(&two)), (Some(8), Some(1)));
+        sizes.removed(&one);
+        assert_eq!((sizes.find(&one), sizes.find(&two)), (None, Some(1)));
+        sizes.note(&one, 4);
+        assert_eq!(sizes.find(&one), Some(4));
+        sizes.pause(true);
+        assert_eq!(sizes.find(&one), None);
+        sizes.pause(false);
+        sizes.eras[RecordSizes::era_slot(two.object_hash)] = u32::MAX;
+        sizes.removed(&two);
+        assert_eq!((sizes.find(&one), sizes.find(&two)), (None, None));
     }
 }

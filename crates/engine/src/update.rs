@@ -292,9 +292,9 @@ impl Target {
             self.store.hot.written(path.hot_hash(kind, index), is_first.then_some(place));
         }
         if value_bytes == 0 {
-            self.store.record_sizes.clear();
+            self.store.record_sizes.removed(path);
         } else if kind.is_array() {
-            self.store.record_sizes.note(path.akey_hash, record_bytes);
+            self.store.record_sizes.note(path, record_bytes);
         }
     }
 
@@ -429,8 +429,7 @@ impl Target {
 
     #[inline]
     fn check_record_size(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<(), Error> {
-        if draft.record_bytes == 0 || self.store.record_sizes.find(path.akey_hash) == Some(draft.record_bytes)
-        {
+        if draft.record_bytes == 0 || self.store.record_sizes.find(path) == Some(draft.record_bytes) {
             return Ok(());
         }
         let cover = self.store.cover(path, Depth::Akey, view)?;
