@@ -159,6 +159,12 @@ impl<'a> Version<'a> {
         self.place != ValuePlace::None
     }
 
+    /// Whether it is a removed single value or a hole of an array.
+    #[must_use]
+    pub fn is_removal(&self) -> bool {
+        self.kind != VersionKind::Punch && !self.is_data()
+    }
+
     /// Appends the encoding, without an inline value.
     ///
     /// # Panics

@@ -8,7 +8,7 @@
 //! without it is durable; usage, live bytes and bitmaps of the manifest's base change with the runs.
 
 use crate::conts::View;
-use crate::index::{EntryPlace, IndexCursor};
+use crate::cursor::{IndexCursor, PlaceRef};
 use crate::path::Path;
 use crate::runs::RunBuild;
 use crate::store::{Extent, Store, resolve};
@@ -207,7 +207,7 @@ impl Target {
     }
 
     fn merge_entries(&mut self, merge: &mut Merge) -> Result<bool, Error> {
-        let mut cursor = self.store.index.cursor_over(merge.runs.clone());
+        let mut cursor = IndexCursor::over_runs(merge.runs.clone());
         self.store.reseek(&mut cursor, &merge.after)?;
         for _ in 0..STEP_ENTRIES {
             let Some(key) = cursor.key() else {
@@ -224,12 +224,12 @@ impl Target {
     }
 
     fn merge_entry(&mut self, merge: &mut Merge, cursor: &IndexCursor) -> Result<(), Error> {
-        let EntryPlace::Run(payload) = cursor.place() else {
+        let PlaceRef::Run(payload) = cursor.place() else {
             unreachable!("the cursor walks runs only");
         };
         let target = self.config.target;
         let damaged = || crate::error::corrupt(target, "run", 0, 0);
-        let version = Version::decode(&mut Reader::new(&payload)).ok_or_else(damaged)?;
+        let version = Version::decode(&mut Reader::new(payload)).ok_or_else(damaged)?;
         let key = core::mem::take(&mut merge.after);
         let verdict = self.judge(merge, &key, &version);
         let result = match verdict {

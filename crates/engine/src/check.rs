@@ -1,5 +1,6 @@
 //! The audit of every invariant, and the scrub of every byte. Both read only.
 
+use crate::cursor::PlaceRef;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use crate::value::with_keys;
@@ -24,7 +25,8 @@ impl Target {
         let mut units: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let mut usage = BTreeMap::new();
-        let mut cursor = self.store.seek(&[])?;
+        let mut cursor = self.store.take_cursor();
+        self.store.reseek(&mut cursor, &[])?;
         let mut previous: Vec<u8> = Vec::new();
         while let Some(key) = cursor.key() {
             if !previous.is_empty() && *key <= previous[..] {
@@ -33,9 +35,10 @@ impl Target {
             previous.clear();
             previous.extend_from_slice(key);
             let place = cursor.place();
-            self.audit_entry(&previous, &place, values, &mut audit, &mut units, &mut live, &mut usage)?;
+            self.audit_entry(&previous, place, values, &mut audit, &mut units, &mut live, &mut usage)?;
             self.store.advance(&mut cursor)?;
         }
+        self.store.put_cursor(cursor);
         self.audit_units(&units, &mut audit);
         self.audit_accounts(&live, &usage, &mut audit);
         Ok(audit)
@@ -45,7 +48,7 @@ impl Target {
     fn audit_entry(
         &mut self,
         key: &[u8],
-        place: &crate::index::EntryPlace,
+        place: PlaceRef<'_>,
         values: bool,
         audit: &mut Audit,
         units: &mut BTreeMap<(u32, u32), u32>,

@@ -73,7 +73,7 @@ impl Target {
         if fetch.cond.has(Cond::DKEY_FETCH) {
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), None, view.at)?;
             self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
-            if !self.store.dkey_exists(&mut path, &view, cover)? {
+            if !self.store.exists(&path, Depth::Dkey, &view, cover)? {
                 return Err(Error::NotFound);
             }
         }
@@ -88,13 +88,13 @@ impl Target {
             path.akey(&iod.akey)?;
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), Some(&iod.akey), view.at)?;
             self.reads.raise(Scope::Akey, path.akey_hash, view.at);
-            let cover = self.store.akey_cover(&mut path, &view, cover)?;
+            let cover = self.store.own_cover(&mut path, &view, cover)?;
             let part = Part { start, len };
             let one = self.fetch_iod(&mut path, iod, &view, cover, &part, &mut fetch.buf);
             let one = one.map_err(|e| with_keys(e, cont, fetch.oid, &fetch.dkey, &iod.akey, None))?;
             if fetch.cond.has(Cond::AKEY_FETCH)
                 && one.size_bytes == 0
-                && !self.store.akey_exists(&mut path, &view, cover)?
+                && !self.store.exists(&path, Depth::Akey, &view, cover)?
             {
                 return Err(Error::NotFound);
             }
@@ -302,7 +302,7 @@ impl Store {
         cover: Stamp,
     ) -> Result<Option<u32>, Error> {
         let plain =
-            cover == Stamp::default() && view.is_plain() && !self.index.may_have_hole(path.key.as_bytes());
+            cover == Stamp::default() && view.is_plain() && !self.index.may_have_removal(path.key.as_bytes());
         if !plain {
             return Ok(self.first_record(path, 0, view, cover)?.map(|(_, bytes)| bytes));
         }
@@ -312,7 +312,7 @@ impl Store {
             }
             let blocks = &mut self.blocks.source(&mut *self.disks.meta);
             if let Some(place) = self.index.any_of(&mut path.key, kind, &mut self.scratch, blocks)? {
-                return Ok(Some(self.index.version(&self.log, &place)?.0.record_bytes));
+                return Ok(Some(self.index.version(&self.log, place.as_ref())?.0.record_bytes));
             }
         }
         Ok(None)

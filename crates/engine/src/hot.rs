@@ -279,7 +279,11 @@ mod tests {
 
     #[test]
     fn a_record_size_is_known_until_something_of_the_object_is_removed() {
-        let path = |object_hash, akey_hash| Path { object_hash, akey_hash, ..Path::default() };
+        let path = |object_hash, akey_hash| {
+            let mut path = Path::default();
+            (path.object_hash, path.akey_hash) = (object_hash, akey_hash);
+            path
+        };
         let (one, two) = (path(mix(1, 1), mix(1, 2)), path(mix(9, 3), mix(9, 4)));
         let mut sizes = RecordSizes::default();
         sizes.note(&one, 8);

@@ -5,11 +5,12 @@
 //! part of the mapped log.
 
 use crate::conts::View;
+use crate::cursor::PlaceRef;
 use crate::error::corrupt;
 use crate::log::{Log, LogPlace};
 use crate::marks::mix;
 use crate::runs::{BlockSource, Run, RunCursor};
-use crate::tree::key::{FlatKey, split_tail};
+use crate::tree::key::{FlatKey, OBJECT_PREFIX_BYTES, STAMP_BYTES, split_tail};
 use crate::tree::{Cursor, Delta, Pos};
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
@@ -23,6 +24,16 @@ pub(crate) enum EntryPlace {
     Log(LogPlace),
     /// A copy of a run's entry.
     Run(Box<[u8]>),
+}
+
+impl EntryPlace {
+    #[inline]
+    pub(crate) fn as_ref(&self) -> PlaceRef<'_> {
+        match self {
+            Self::Log(at) => PlaceRef::Log(*at),
+            Self::Run(payload) => PlaceRef::Run(payload),
+        }
+    }
 }
 
 /// An entry that a lookup found.
@@ -62,10 +73,11 @@ pub(crate) fn prefix_hash(prefix: &[u8], kind: VersionKind) -> u64 {
     hash
 }
 
-/// What runs' filters are asked about holes; no kind has this number.
+/// What runs' filters are asked about removed values and holes, of an akey or of a whole object; no kind has
+/// this number.
 #[inline]
-pub(crate) fn hole_hash(akey_prefix: &[u8]) -> u64 {
-    mix(prefix_hash(akey_prefix, VersionKind::LongHole), 0x484f_4c45)
+pub(crate) fn removal_hash(prefix: &[u8]) -> u64 {
+    mix(prefix_hash(prefix, VersionKind::LongHole), 0x484f_4c45)
 }
 
 fn position(place: LogPlace) -> Pos {
@@ -103,18 +115,20 @@ impl Index {
         assert!(earlier.is_none(), "a version is written once");
     }
 
-    /// Notes that an akey has a hole.
-    pub(crate) fn note_hole(&mut self, akey_prefix: &[u8]) {
-        self.punched.insert(hole_hash(akey_prefix));
+    /// Notes that a value or records of an akey were removed.
+    pub(crate) fn note_removal(&mut self, akey_prefix: &[u8]) {
+        self.punched.insert(removal_hash(akey_prefix));
+        self.punched.insert(removal_hash(&akey_prefix[..OBJECT_PREFIX_BYTES]));
     }
 
-    /// Whether an akey may have holes.
+    /// Whether values or records of an akey, or anywhere below an object, may have been removed; punches do not
+    /// count.
     #[inline]
-    pub(crate) fn may_have_hole(&self, akey_prefix: &[u8]) -> bool {
+    pub(crate) fn may_have_removal(&self, prefix: &[u8]) -> bool {
         if self.punched.is_empty() && self.frozen_punched.is_empty() && self.runs.is_empty() {
             return false;
         }
-        let hash = hole_hash(akey_prefix);
+        let hash = removal_hash(prefix);
         self.punched.contains(&hash)
             || self.frozen_punched.contains(&hash)
             || self.runs.iter().any(|run| run.may_contain(hash))
@@ -247,8 +261,6 @@ impl Index {
         scratch: &mut Cursor,
         blocks: &mut dyn BlockSource,
     ) -> Result<Option<Entry>, Error> {
-        /// Epoch and minor.
-        const STAMP_BYTES: usize = 10;
         let prefix = &seek[..seek.len() - STAMP_BYTES];
         for delta in core::iter::once(&self.delta).chain(&self.frozen) {
             delta.seek(scratch, seek);
@@ -288,27 +300,17 @@ impl Index {
     pub(crate) fn version<'a>(
         &self,
         log: &'a Log,
-        place: &'a EntryPlace,
+        place: PlaceRef<'a>,
     ) -> Result<(Version<'a>, ValuePlace), Error> {
         match place {
-            EntryPlace::Log(at) => version_in_log(log, *at)
+            PlaceRef::Log(at) => version_in_log(log, at)
                 .ok_or_else(|| corrupt(self.target, "log", u64::from(at.segment), u64::from(at.offset))),
-            EntryPlace::Run(payload) => {
+            PlaceRef::Run(payload) => {
                 let version = Version::decode(&mut Reader::new(payload))
                     .ok_or_else(|| corrupt(self.target, "run", 0, 0))?;
                 Ok((version, version.place))
             }
         }
-    }
-
-    /// A cursor over some of the runs.
-    pub(crate) fn cursor_over(&self, runs: core::ops::Range<usize>) -> IndexCursor {
-        IndexCursor { only: Some(runs), ..IndexCursor::new(self) }
-    }
-
-    /// A cursor over all sources.
-    pub(crate) fn cursor(&self) -> IndexCursor {
-        IndexCursor::new(self)
     }
 }
 
@@ -325,93 +327,4 @@ pub(crate) fn version_in_log(log: &Log, at: LogPlace) -> Option<(Version<'_>, Va
         place => place,
     };
     Some((version, place))
-}
-
-/// Walks all entries of all sources in key order. An entry stands in one source only.
-pub(crate) struct IndexCursor {
-    deltas: [Cursor; 2],
-    runs: Vec<RunCursor>,
-    at: Option<usize>,
-    /// The runs to walk, instead of all sources.
-    only: Option<core::ops::Range<usize>>,
-}
-
-impl IndexCursor {
-    fn new(index: &Index) -> Self {
-        let runs = index.runs.iter().map(|_| RunCursor::default()).collect();
-        Self { deltas: [Cursor::default(), Cursor::default()], runs, at: None, only: None }
-    }
-
-    /// Goes to the first entry at or above `key`.
-    pub(crate) fn seek(
-        &mut self,
-        index: &Index,
-        key: &[u8],
-        blocks: &mut dyn BlockSource,
-    ) -> Result<(), Error> {
-        if self.only.is_none() {
-            index.delta.seek(&mut self.deltas[0], key);
-            if let Some(frozen) = &index.frozen {
-                frozen.seek(&mut self.deltas[1], key);
-            }
-        }
-        for (number, (cursor, run)) in self.runs.iter_mut().zip(&index.runs).enumerate() {
-            if self.only.as_ref().is_none_or(|only| only.contains(&number)) {
-                cursor.seek(run, key, blocks)?;
-            }
-        }
-        self.choose();
-        Ok(())
-    }
-
-    /// Goes to the next entry.
-    pub(crate) fn advance(&mut self, index: &Index, blocks: &mut dyn BlockSource) -> Result<(), Error> {
-        match self.at {
-            None => return Ok(()),
-            Some(0) => index.delta.advance(&mut self.deltas[0]),
-            Some(1) => index.frozen.as_ref().expect("the cursor stands in it").advance(&mut self.deltas[1]),
-            Some(run) => self.runs[run - 2].advance(&index.runs[run - 2], blocks)?,
-        }
-        self.choose();
-        Ok(())
-    }
-
-    fn choose(&mut self) {
-        let mut best: Option<(&[u8], usize)> = None;
-        let deltas = self.deltas.iter().map(|cursor| cursor.entry().map(|(key, _)| key));
-        let runs = self.runs.iter().map(|cursor| cursor.entry().map(|(key, _)| key));
-        for (number, key) in deltas.chain(runs).enumerate() {
-            if let Some(key) = key
-                && best.is_none_or(|(least, _)| key < least)
-            {
-                best = Some((key, number));
-            }
-        }
-        self.at = best.map(|(_, number)| number);
-    }
-
-    /// The key here; `None` at the end.
-    #[inline]
-    pub(crate) fn key(&self) -> Option<&[u8]> {
-        match self.at? {
-            source @ (0 | 1) => self.deltas[source].entry().map(|(key, _)| key),
-            run => self.runs[run - 2].entry().map(|(key, _)| key),
-        }
-    }
-
-    /// Where the version here is.
-    ///
-    /// # Panics
-    /// At the end.
-    pub(crate) fn place(&self) -> EntryPlace {
-        match self.at.expect("not at the end") {
-            source @ (0 | 1) => {
-                let (_, pos) = self.deltas[source].entry().expect("chosen because it has an entry");
-                EntryPlace::Log(log_place(pos))
-            }
-            run => {
-                EntryPlace::Run(self.runs[run - 2].entry().expect("chosen because it has an entry").1.into())
-            }
-        }
-    }
 }

@@ -9,12 +9,14 @@
 //! The engine knows no network and no other target.
 
 mod aggregate;
+mod batch;
 mod bulk;
 mod check;
 mod checkpoint;
 mod config;
 mod cont_verbs;
 mod conts;
+mod cursor;
 mod draft;
 mod epochs;
 mod error;
@@ -27,6 +29,7 @@ mod marks;
 mod open;
 mod path;
 mod query;
+mod records;
 mod repeats;
 mod replay;
 mod run;

@@ -1,10 +1,12 @@
 //! Enumerations: objects, dkeys, akeys, extents and changes, resumable from an anchor.
 
+use crate::batch::{BATCH_KEYS, Batch};
 use crate::conts::View;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::store::{Extent, resolve};
 use crate::target::Target;
+use crate::walk::KeyWalk;
 use dolmen_codec::order;
 use dolmen_codec::verb::{Change, ChangeKind, List, ListWhat, Listed, ListedExtent, PackedKeys, ReadAt};
 use dolmen_types::{
@@ -21,8 +23,8 @@ impl Target {
         }
         match &list.what {
             ListWhat::Objects => self.list_objects(cont, list),
-            ListWhat::Dkeys(oid) => self.list_dkeys(cont, *oid, list),
-            ListWhat::Akeys(oid, dkey) => self.list_akeys(cont, *oid, dkey, list),
+            ListWhat::Dkeys(oid) => self.list_keys(cont, *oid, None, list),
+            ListWhat::Akeys(oid, dkey) => self.list_keys(cont, *oid, Some(dkey), list),
             ListWhat::Extents(oid, dkey, akey) => self.list_extents(cont, *oid, dkey, akey, list),
             ListWhat::Changes { from, to } => self.list_changes(cont, *from, *to, list),
         }
@@ -49,7 +51,8 @@ impl Target {
         let mut anchor = Anchor::eof();
         while let Some(oid) = self.store.next_object(cont, after)? {
             path.object(cont, secret, oid)?;
-            if self.store.object_exists(&mut path, &view)? {
+            let cover = self.store.cover(&mut path, Depth::Object, &view)?;
+            if self.store.exists(&path, Depth::Object, &view, cover)? {
                 found.push(oid);
             }
             after = Some(oid);
@@ -64,105 +67,69 @@ impl Target {
         Ok((Listed::Objects(found), anchor))
     }
 
-    fn list_dkeys(&mut self, cont: ContNo, oid: Oid, list: &List) -> Result<(Listed, Anchor), Error> {
-        let view = self.read_view(cont, list.at)?;
-        self.txs.refuse_undecided_read(cont, oid, None, None, view.at)?;
-        let mut path = self.list_path(cont, oid)?;
-        self.reads.raise(Scope::DkeyList, path.object_hash, view.at);
-        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
-        let cover = self.store.cover(&mut path, Depth::Object, &view)?;
-        let start = match key_resume(&list.anchor, path.dkey_kind)? {
-            None => return Ok((Listed::Keys(PackedKeys::default()), Anchor::eof())),
-            Some(start) => start,
-        };
-        let listed = self.collect_keys(&mut path, Depth::Object, start, &view, cover, list)?;
-        self.store.put_path(path);
-        Ok(listed)
-    }
-
-    fn list_akeys(
+    /// Dkeys of an object, or akeys of one of its dkeys.
+    fn list_keys(
         &mut self,
         cont: ContNo,
         oid: Oid,
-        dkey: &Key,
+        dkey: Option<&Key>,
         list: &List,
     ) -> Result<(Listed, Anchor), Error> {
         let view = self.read_view(cont, list.at)?;
-        self.txs.refuse_undecided_read(cont, oid, Some(dkey), None, view.at)?;
+        self.txs.refuse_undecided_read(cont, oid, dkey.map(|dkey| &dkey[..]), None, view.at)?;
         let mut path = self.list_path(cont, oid)?;
-        path.dkey(dkey)?;
-        self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
-        self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
-        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
-        let cover = self.store.cover(&mut path, Depth::Dkey, &view)?;
-        let start = match key_resume(&list.anchor, path.akey_kind)? {
-            None => return Ok((Listed::Keys(PackedKeys::default()), Anchor::eof())),
-            Some(start) => start,
+        let of = match dkey {
+            None => {
+                self.reads.raise(Scope::DkeyList, path.object_hash, view.at);
+                Depth::Dkey
+            }
+            Some(dkey) => {
+                path.dkey(dkey)?;
+                self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
+                self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
+                Depth::Akey
+            }
         };
-        let listed = self.collect_keys(&mut path, Depth::Dkey, start, &view, cover, list)?;
+        self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
+        let after = match key_resume(&list.anchor, path.kind(of))? {
+            None => return Ok((Listed::Keys(PackedKeys::default()), Anchor::eof())),
+            Some(after) => after,
+        };
+        let cover = self.store.cover(&mut path, of.above(), &view)?;
+        let mut walk = self.store.walk_keys(&path, of, after.as_deref(), cover)?;
+        let (keys, anchor) = self.collect_keys(&mut walk, (of, path.kind(of)), &view, list)?;
+        self.store.end_walk(walk);
         self.store.put_path(path);
-        Ok(listed)
-    }
-
-    /// Collects the dkeys of an object or the akeys of a dkey, from behind an order-encoded key.
-    fn collect_keys(
-        &mut self,
-        path: &mut Path,
-        above: Depth,
-        mut after: Option<Vec<u8>>,
-        view: &View,
-        cover: Stamp,
-        list: &List,
-    ) -> Result<(Listed, Anchor), Error> {
-        let kind = if above == Depth::Object { path.dkey_kind } else { path.akey_kind };
-        let mut keys = PackedKeys::default();
-        let mut anchor = Anchor::eof();
-        loop {
-            path.up(above);
-            let next = match above {
-                Depth::Object => self.store.first_dkey(path, after.as_deref(), view, cover)?,
-                Depth::Dkey | Depth::Akey => self.store.first_akey(path, after.as_deref(), view, cover)?,
-            };
-            let Some(encoded) = next else {
-                break;
-            };
-            let key = self.raw_key(path, above, &encoded)?;
-            if keys.bytes.len() + key.len() > list.bytes_max as usize {
-                if keys.is_empty() {
-                    return Err(Error::KeyTooBig { needed_bytes: key.len() as u64 });
-                }
-                let last = after.as_deref().expect("a key was returned before this one");
-                return Ok((Listed::Keys(keys), anchor_of(last, kind, list)?));
-            }
-            keys.push(&key);
-            if keys.len() >= list.items_max as usize {
-                anchor = anchor_of(&encoded, kind, list)?;
-                break;
-            }
-            after = Some(encoded);
-        }
         Ok((Listed::Keys(keys), anchor))
     }
 
-    /// The raw bytes of an order-encoded key: from the encoding itself, or from any version below it.
-    fn raw_key(&mut self, path: &mut Path, above: Depth, encoded: &[u8]) -> Result<Key, Error> {
-        let kind = if above == Depth::Object { path.dkey_kind } else { path.akey_kind };
-        if let Some(key) = crate::tree::key::decode_key(encoded, kind) {
-            return Ok(key);
+    /// Collects the keys that a walk finds, up to the limits of the listing.
+    fn collect_keys(
+        &mut self,
+        walk: &mut KeyWalk,
+        (of, kind): (Depth, KeyKind),
+        view: &View,
+        list: &List,
+    ) -> Result<(PackedKeys, Anchor), Error> {
+        let (items_max, bytes_max) = (list.items_max as usize, list.bytes_max as usize);
+        let mut keys = PackedKeys::default();
+        let mut last = Vec::new();
+        let mut batch = Batch::new(of, kind);
+        loop {
+            let wanted = BATCH_KEYS.min(items_max - keys.len());
+            batch.fill(&mut self.store, walk, view, wanted)?;
+            let fitted = batch.unpack(&self.store, &mut keys, bytes_max)?;
+            if let Some(index) = fitted.checked_sub(1) {
+                last.clear();
+                last.extend_from_slice(batch.encoded(index));
+            }
+            if fitted == batch.len() && batch.len() < wanted {
+                return Ok((keys, Anchor::eof()));
+            }
+            if fitted < batch.len() || keys.len() >= items_max {
+                return Ok((keys, anchor_of(&last, kind, list)?));
+            }
         }
-        if above == Depth::Object {
-            path.dkey_encoded(encoded);
-        } else {
-            path.akey_encoded(encoded);
-        }
-        let cursor = self.store.seek(path.key.as_bytes())?;
-        path.up(above);
-        if cursor.key().is_none() {
-            return Err(crate::error::corrupt(self.config.target, "run", 0, 0));
-        }
-        let place = cursor.place();
-        let version = self.store.version(&place)?;
-        Ok(Key::from_slice(if above == Depth::Object { version.dkey } else { version.akey }))
     }
 
     fn list_extents(
@@ -263,9 +230,9 @@ impl Target {
             if let Some(key) = dkey.take() {
                 dkey = Some(encode_position(&key, path.dkey_kind)?);
             }
-            while let Some(next) = self.store.next_dkey(&mut path, dkey.as_deref())? {
+            while let Some(next) = self.store.next_key(&path, Depth::Dkey, dkey.as_deref())? {
                 path.dkey_encoded(&next);
-                self.dkey_changes(cont, &mut path, &old, &new, &mut changes)?;
+                self.dkey_changes(&mut path, &old, &new, &mut changes)?;
                 path.up(Depth::Object);
                 looked_at += 1;
                 if changes.len() >= list.items_max as usize || looked_at >= CHANGE_DKEYS_MAX {
@@ -273,7 +240,7 @@ impl Target {
                     position.extend_from_slice(&decode_position(&next, path.dkey_kind));
                     return Ok((Listed::Changes(changes), after_bytes(&position, list)));
                 }
-                dkey = Some(next);
+                dkey = Some(next.to_vec());
             }
             dkey = None;
             oid = self.store.next_object(cont, Some(object))?;
@@ -285,40 +252,42 @@ impl Target {
     /// Appends what differs below one dkey between two views.
     fn dkey_changes(
         &mut self,
-        cont: ContNo,
         path: &mut Path,
         old: &View,
         new: &View,
         changes: &mut Vec<Change>,
     ) -> Result<(), Error> {
-        let _ = cont;
-        let mut akey = None;
-        while let Some(next) = self.store.next_akey(path, akey.as_deref())? {
+        let mut akey: Option<Key> = None;
+        while let Some(next) = self.store.next_key(path, Depth::Akey, akey.as_deref())? {
             path.akey_encoded(&next);
             let before = self.visible_stamps(path, old)?;
             let after = self.visible_stamps(path, new)?;
-            path.up(Depth::Dkey);
             let kind = match (before.is_empty(), after.is_empty()) {
                 (true, false) => Some(ChangeKind::Added),
                 (false, true) => Some(ChangeKind::Removed),
                 _ => (before != after).then_some(ChangeKind::Modified),
             };
             if let Some(kind) = kind {
-                let encoded_dkey = self.encoded_dkey(path);
-                path.up(Depth::Object);
-                let dkey = self.raw_key(path, Depth::Object, &encoded_dkey)?;
-                path.dkey_encoded(&encoded_dkey);
-                let akey = self.raw_key(path, Depth::Dkey, &next)?;
+                let (dkey, akey) = self.raw_keys(path)?;
                 changes.push(Change { oid: path.oid, dkey, akey, kind });
             }
+            path.up(Depth::Dkey);
             akey = Some(next);
         }
         Ok(())
     }
 
-    fn encoded_dkey(&self, path: &Path) -> Vec<u8> {
-        let start = crate::tree::key::OBJECT_PREFIX_BYTES + 1;
-        path.key.as_bytes()[start..path.up_len(Depth::Dkey)].to_vec()
+    /// The raw dkey and akey of a path, which any version below it has.
+    fn raw_keys(&mut self, path: &Path) -> Result<(Key, Key), Error> {
+        let mut cursor = self.store.take_cursor();
+        self.store.reseek(&mut cursor, path.key.as_bytes())?;
+        if cursor.key().is_none() {
+            return Err(crate::error::corrupt(self.config.target, "run", 0, 0));
+        }
+        let (version, _) = self.store.index.version(&self.store.log, cursor.place())?;
+        let keys = (Key::from_slice(version.dkey), Key::from_slice(version.akey));
+        self.store.put_cursor(cursor);
+        Ok(keys)
     }
 
     /// Which versions make up an akey's visible value: the single value's stamp, and each piece with its stamp.

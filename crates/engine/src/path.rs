@@ -36,6 +36,16 @@ pub(crate) enum Depth {
     Akey,
 }
 
+impl Depth {
+    /// The level above.
+    pub(crate) fn above(self) -> Self {
+        match self {
+            Self::Object | Self::Dkey => Self::Object,
+            Self::Akey => Self::Dkey,
+        }
+    }
+}
+
 impl Default for Path {
     fn default() -> Self {
         let key = FlatKey::default();
@@ -108,6 +118,14 @@ impl Path {
         set_raw(&mut self.raw_dkey, dkey);
         self.mark_dkey();
         Ok(())
+    }
+
+    /// Kind of the keys of a level.
+    ///
+    /// REQUIRES: the level is that of dkeys or akeys.
+    pub(crate) fn kind(&self, of: Depth) -> KeyKind {
+        assert!(of != Depth::Object, "objects are named by number");
+        if of == Depth::Dkey { self.dkey_kind } else { self.akey_kind }
     }
 
     /// Goes down to a dkey in its order encoding.

@@ -1,13 +1,13 @@
 //! Runs as checkpoints and merges make them, and as an opened target finds them.
 
 use crate::error::{corrupt, disk_error};
-use crate::index::{hole_hash, prefix_hash, version_in_log};
+use crate::index::{prefix_hash, removal_hash, version_in_log};
 use crate::log::{Log, LogPlace};
 use crate::run::RunWriter;
 use crate::store::Store;
-use crate::tree::key::split_typed;
+use crate::tree::key::{OBJECT_PREFIX_BYTES, split_typed};
 use dolmen_codec::manifest::RunInfo;
-use dolmen_codec::version::{Version, VersionKind};
+use dolmen_codec::version::Version;
 use dolmen_env::Disk;
 use dolmen_types::{Error, IoBuf, TargetNo};
 
@@ -29,16 +29,12 @@ pub(crate) struct RunBuild {
 }
 
 /// Appends the hashes by which lookups will ask for an entry.
-pub(crate) fn push_hashes(prefix: &[u8], kind: VersionKind, is_hole: bool, hashes: &mut Vec<u64>) {
-    hashes.push(prefix_hash(prefix, kind));
-    if is_hole {
-        hashes.push(hole_hash(prefix));
+pub(crate) fn push_hashes(prefix: &[u8], version: &Version<'_>, hashes: &mut Vec<u64>) {
+    hashes.push(prefix_hash(prefix, version.kind));
+    if version.is_removal() {
+        hashes.push(removal_hash(prefix));
+        hashes.push(removal_hash(&prefix[..OBJECT_PREFIX_BYTES]));
     }
-}
-
-/// Whether a version is a hole of an array.
-pub(crate) fn is_hole(version: &Version<'_>) -> bool {
-    version.kind.is_array() && !version.is_data()
 }
 
 impl RunBuild {
@@ -69,7 +65,7 @@ impl RunBuild {
         self.payload.clear();
         version.encode(&mut self.payload);
         self.hashes.clear();
-        push_hashes(&key[..prefix_bytes], version.kind, is_hole(version), &mut self.hashes);
+        push_hashes(&key[..prefix_bytes], version, &mut self.hashes);
         if self.hashes.len() == 1 && self.hashes[0] == self.last_hash {
             self.hashes.clear();
         } else {

@@ -2,7 +2,8 @@
 
 use crate::bulk::Bulk;
 use crate::conts::View;
-use crate::index::{Entry, EntryPlace, Index, IndexCursor};
+use crate::cursor::IndexCursor;
+use crate::index::{Entry, EntryPlace, Index};
 use crate::log::{Log, LogPlace};
 use crate::path::{Depth, Path};
 use crate::runs::Blocks;
@@ -50,6 +51,8 @@ pub(crate) struct Store {
     pub(crate) scratch: Cursor,
     pub(crate) fetch_scratch: crate::fetch::FetchScratch,
     spare: Option<Path>,
+    spare_cursor: Option<IndexCursor>,
+    pub(crate) spare_walk: Option<crate::walk::KeyWalk>,
 }
 
 /// What the short way found: a key's newest version.
@@ -105,6 +108,8 @@ impl Store {
             scratch: Cursor::default(),
             fetch_scratch: crate::fetch::FetchScratch::default(),
             spare: None,
+            spare_cursor: None,
+            spare_walk: None,
         }
     }
 
@@ -122,6 +127,17 @@ impl Store {
     #[inline]
     pub(crate) fn put_path(&mut self, path: Path) {
         self.spare = Some(path);
+    }
+
+    /// A cursor that stands nowhere yet; give it back with `put_cursor` so that it is not allocated anew.
+    #[inline]
+    pub(crate) fn take_cursor(&mut self) -> IndexCursor {
+        self.spare_cursor.take().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn put_cursor(&mut self, cursor: IndexCursor) {
+        self.spare_cursor = Some(cursor);
     }
 
     /// The newest visible entry of a kind at the path's present level.
@@ -232,7 +248,7 @@ impl Store {
     /// An entry's version.
     #[inline]
     pub(crate) fn version<'a>(&'a self, place: &'a EntryPlace) -> Result<Version<'a>, Error> {
-        Ok(self.index.version(&self.log, place)?.0)
+        Ok(self.index.version(&self.log, place.as_ref())?.0)
     }
 
     /// All versions of an array that take part in `start..end`, whatever hides them of each other.
@@ -271,11 +287,10 @@ impl Store {
         let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
         let from = start.saturating_sub(reach);
         path.key.tail(kind, from, newest);
+        let mut cursor = self.take_cursor();
         let whole = path.key.as_bytes();
         let prefix = &whole[..whole.len() - crate::tree::key::TAIL_BYTES + 1];
-        let mut cursor = self.index.cursor();
-        let blocks = &mut self.blocks.source(&mut *self.disks.meta);
-        cursor.seek(&self.index, whole, blocks)?;
+        self.reseek(&mut cursor, whole)?;
         while let Some(key) = cursor.key() {
             if !key.starts_with(prefix) {
                 break;
@@ -285,101 +300,37 @@ impl Store {
                 break;
             }
             if view.sees(stamp.epoch) && stamp > cover {
-                let place = cursor.place();
-                let (version, _) = self.index.version(&self.log, &place)?;
+                let (version, _) = self.index.version(&self.log, cursor.place())?;
                 let (recx, record_bytes) = (version.recx, version.record_bytes);
                 if recx.index.saturating_add(recx.count) > start {
+                    let place = cursor.place().to_place();
                     out.push(Extent { recx, stamp, record_bytes, place });
                 }
             }
-            cursor.advance(&self.index, blocks)?;
+            self.advance(&mut cursor)?;
         }
+        self.put_cursor(cursor);
         Ok(())
     }
 
-    /// A cursor at the first entry at or above `key`.
-    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<IndexCursor, Error> {
-        let mut cursor = self.index.cursor();
-        self.reseek(&mut cursor, key)?;
-        Ok(cursor)
-    }
-
     /// Moves a cursor to the first entry at or above `key`.
+    #[inline]
     pub(crate) fn reseek(&mut self, cursor: &mut IndexCursor, key: &[u8]) -> Result<(), Error> {
         cursor.seek(&self.index, key, &mut self.blocks.source(&mut *self.disks.meta))
     }
 
-    /// Moves a cursor to the next entry.
+    /// Moves a cursor to the last entry below `key`; from there it goes downwards.
+    #[inline]
+    pub(crate) fn seek_below(&mut self, cursor: &mut IndexCursor, key: &[u8]) -> Result<(), Error> {
+        cursor.seek_below(&self.index, key, &mut self.blocks.source(&mut *self.disks.meta))
+    }
+
+    /// Moves a cursor to the next entry of its way.
+    #[inline]
     pub(crate) fn advance(&mut self, cursor: &mut IndexCursor) -> Result<(), Error> {
         cursor.advance(&self.index, &mut self.blocks.source(&mut *self.disks.meta))
     }
-
-    /// Whether an akey has visible data.
-    ///
-    /// REQUIRES: the path is at the akey; `cover` covers it.
-    pub(crate) fn akey_exists(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<bool, Error> {
-        if self.index.may_have(path.key.as_bytes(), VersionKind::Single)
-            && self.single(path, view, cover)?.is_some()
-        {
-            return Ok(true);
-        }
-        Ok(self.first_record(path, 0, view, cover)?.is_some())
-    }
-
-    /// The first visible record at or after `from`, with the size of its records.
-    pub(crate) fn first_record(
-        &mut self,
-        path: &mut Path,
-        from: u64,
-        view: &View,
-        cover: Stamp,
-    ) -> Result<Option<(u64, u32)>, Error> {
-        let mut extents = Vec::new();
-        let mut pieces = Vec::new();
-        let mut start = from;
-        while let Some(next) = self.next_extent_start(path, start)? {
-            let from = next.max(start);
-            let window_end = (from / WINDOW + 1).saturating_mul(WINDOW);
-            self.extents(path, (from, window_end), view, cover, &mut extents)?;
-            resolve(&mut extents, (from, window_end), &mut pieces);
-            if let Some(piece) = pieces.first() {
-                return Ok(Some((piece.start, extents[piece.extent].record_bytes)));
-            }
-            if window_end <= from {
-                break;
-            }
-            start = window_end;
-        }
-        Ok(None)
-    }
-
-    /// Where the next data or hole begins at or after `from`, or `from` itself if one reaches over it.
-    fn next_extent_start(&mut self, path: &mut Path, from: u64) -> Result<Option<u64>, Error> {
-        let akey = path.key.mark();
-        let mut best: Option<u64> = None;
-        for kind in VersionKind::ARRAYS {
-            if kind == VersionKind::LongHole || !self.index.may_have(path.key.as_bytes(), kind) {
-                continue;
-            }
-            let reach = kind.records_max().expect("an array kind") - 1;
-            let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
-            path.key.tail(kind, from.saturating_sub(reach), newest);
-            let found = self.seek(path.key.as_bytes());
-            let prefix_bytes = path.key.as_bytes().len() - crate::tree::key::TAIL_BYTES + 1;
-            let cursor = found?;
-            if let Some(key) = cursor.key()
-                && key.starts_with(&path.key.as_bytes()[..prefix_bytes])
-            {
-                let (_, offset, _) = split_tail(self.target, key)?;
-                best = Some(best.map_or(offset, |best| best.min(offset)));
-            }
-            path.key.rewind(akey);
-        }
-        Ok(best.map(|offset| offset.max(from)))
-    }
 }
-
-const WINDOW: u64 = dolmen_types::limits::WINDOW_RECORDS;
 
 /// Kind, offset and stamp of an entry's key.
 #[inline]

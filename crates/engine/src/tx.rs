@@ -15,6 +15,7 @@ use crate::update::{BulkWrites, Pending, Work, offset_place};
 use dolmen_codec::log_body::{PrepareHead, encode_tx};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
+use dolmen_codec::version::VersionKind;
 use dolmen_types::{
     ContNo, Durability, Epoch, Error, Head, Invalid, Key, Oid, Stamp, TargetNo, TxId, limits,
 };
@@ -437,8 +438,8 @@ impl Target {
                 keys.push(path.key.as_bytes().to_vec());
             }
             path.key.rewind(prefix);
-            if draft.kind.is_array() && draft.value_bytes == 0 {
-                self.store.index.note_hole(path.key.as_bytes());
+            if draft.kind != VersionKind::Punch && draft.value_bytes == 0 {
+                self.store.index.note_removal(path.key.as_bytes());
             }
         }
         path.up(Depth::Object);

@@ -247,8 +247,8 @@ impl Target {
         path.key.tail(kind, recx.index, stamp);
         self.store.index.insert(&path.key, prefix.len(), kind, place);
         path.key.rewind(prefix);
-        if kind.is_array() && value_bytes == 0 {
-            self.store.index.note_hole(path.key.as_bytes());
+        if kind != VersionKind::Punch && value_bytes == 0 {
+            self.store.index.note_removal(path.key.as_bytes());
         }
         self.mark_write(path, depth, stamp.epoch);
         self.note_newest(path, kind, recx.index, record_bytes, value_bytes, place);
@@ -374,8 +374,11 @@ impl Target {
         drafts: &Drafts<'_>,
         view: &View,
     ) -> Result<(), Error> {
-        if drafts.must_exist == Some(Depth::Object) && !self.store.object_exists(path, view)? {
-            return Err(Error::NotFound);
+        if drafts.must_exist == Some(Depth::Object) {
+            let cover = self.store.cover(path, Depth::Object, view)?;
+            if !self.store.exists(path, Depth::Object, view, cover)? {
+                return Err(Error::NotFound);
+            }
         }
         let object_only = drafts.items.iter().all(|draft| draft.depth == Depth::Object);
         if object_only {
@@ -404,8 +407,8 @@ impl Target {
         if !insert && !update {
             return Ok(());
         }
-        let cover = self.store.cover(path, Depth::Dkey, view)?;
-        let exists = self.store.dkey_exists(path, view, cover)?;
+        let cover = self.store.cover(path, Depth::Object, view)?;
+        let exists = self.store.exists(path, Depth::Dkey, view, cover)?;
         match (insert, update, exists) {
             (true, _, true) => Err(Error::Exists),
             (_, true, false) => Err(Error::NotFound),
@@ -419,8 +422,8 @@ impl Target {
         if !insert && !update {
             return Ok(());
         }
-        let cover = self.store.cover(path, Depth::Akey, view)?;
-        match (insert, update, self.store.akey_exists(path, view, cover)?) {
+        let cover = self.store.cover(path, Depth::Dkey, view)?;
+        match (insert, update, self.store.exists(path, Depth::Akey, view, cover)?) {
             (true, _, true) => Err(Error::Exists),
             (_, true, false) => Err(Error::NotFound),
             _ => Ok(()),

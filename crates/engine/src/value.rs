@@ -19,7 +19,7 @@ impl Store {
     /// Where the value of an entry is and what its checksums are.
     #[inline]
     pub(crate) fn stored(&self, place: &EntryPlace) -> Result<Stored, Error> {
-        let (version, at) = self.index.version(&self.log, place)?;
+        let (version, at) = self.index.version(&self.log, place.as_ref())?;
         Ok(stored(&version, at))
     }
 

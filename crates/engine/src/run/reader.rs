@@ -235,6 +235,14 @@ impl Run {
         (at.block + 1 < self.fence.len()).then_some(FencePlace { block: at.block + 1, index: 0 })
     }
 
+    fn place_before(&self, at: FencePlace) -> Option<FencePlace> {
+        if let Some(index) = at.index.checked_sub(1) {
+            return Some(FencePlace { index, ..at });
+        }
+        let block = at.block.checked_sub(1)?;
+        Some(FencePlace { block, index: self.fence[block].count() - 1 })
+    }
+
     fn place(&self, at: FencePlace) -> Result<BlockPlace, Error> {
         let page = self.page(at)?;
         let end = match self.next_place(at) {
@@ -299,21 +307,48 @@ impl RunCursor {
             self.block = None;
             return Ok(());
         }
-        let at = run.fence_place(key);
-        let block = match &self.block {
-            Some(block) if self.at == at && block.run() == run.number() => block,
-            Some(_) | None => {
-                let block = blocks.block(run, run.place(at)?)?;
-                self.at = at;
-                self.block.insert(block)
-            }
-        };
+        let block = self.enter(run, run.fence_place(key), blocks)?;
         let index = block.lower_bound(key);
         if index < block.count() {
             self.stand(index);
             return Ok(());
         }
         self.enter_next(run, blocks)
+    }
+
+    /// Goes to the last entry before `key`, which may be any bytes.
+    ///
+    /// # Errors
+    /// Those of the source; then the cursor stands nowhere.
+    pub(crate) fn seek_below(
+        &mut self,
+        run: &Run,
+        key: &[u8],
+        blocks: &mut dyn BlockSource,
+    ) -> Result<(), Error> {
+        self.index = None;
+        match self.enter(run, run.fence_place(key), blocks)?.lower_bound(key) {
+            0 => self.enter_before(run, blocks),
+            above => {
+                self.stand(above - 1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the block at a place of the fence, unless it is the one it has; it stands on no entry yet.
+    fn enter(
+        &mut self,
+        run: &Run,
+        at: FencePlace,
+        blocks: &mut dyn BlockSource,
+    ) -> Result<&Arc<Block>, Error> {
+        let has_it = self.at == at && self.block.as_ref().is_some_and(|block| block.run() == run.number());
+        if !has_it {
+            self.block = Some(blocks.block(run, run.place(at)?)?);
+            self.at = at;
+        }
+        Ok(self.block.as_ref().expect("it has it, or it was taken"))
     }
 
     /// Goes to the next entry; at the end it stays there.
@@ -329,6 +364,35 @@ impl RunCursor {
             (Some(_), Some(_)) => self.enter_next(run, blocks),
             (None, _) | (_, None) => Ok(()),
         }
+    }
+
+    /// Goes to the entry before; before the first it stands nowhere.
+    ///
+    /// # Errors
+    /// Those of the source; then the cursor is where it was.
+    pub(crate) fn retreat(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), Error> {
+        match self.index {
+            Some(0) => self.enter_before(run, blocks),
+            Some(index) => {
+                self.stand(index - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Goes to the last entry of the block before, or nowhere.
+    fn enter_before(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), Error> {
+        match run.place_before(self.at) {
+            Some(before) => {
+                let block = blocks.block(run, run.place(before)?)?;
+                let last = block.count() - 1;
+                (self.block, self.at) = (Some(block), before);
+                self.stand(last);
+            }
+            None => self.index = None,
+        }
+        Ok(())
     }
 
     /// Goes to the first entry of the block behind, or to the end.

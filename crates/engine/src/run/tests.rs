@@ -98,6 +98,13 @@ proptest! {
             cursor.seek(&run, probe, &mut blocks.source(&mut disk)).unwrap();
             let expected = model.range(probe.clone()..).next();
             prop_assert_eq!(cursor.entry(), expected.map(|(key, payload)| (&key[..], &payload[..])));
+            cursor.seek_below(&run, probe, &mut blocks.source(&mut disk)).unwrap();
+            let mut below = model.range(..probe.clone()).rev();
+            for _ in 0..3 {
+                let expected = below.next().map(|(key, payload)| (&key[..], &payload[..]));
+                prop_assert_eq!(cursor.entry(), expected);
+                cursor.retreat(&run, &mut blocks.source(&mut disk)).unwrap();
+            }
         }
         prop_assert!(model.keys().all(|key| run.may_contain(hash(key))));
     }

@@ -73,6 +73,11 @@ impl Cursor {
     pub(crate) fn entry(&self) -> Option<(&[u8], Pos)> {
         self.pos.map(|pos| (&self.key[..], pos))
     }
+
+    /// Leaves the entry it stands on.
+    pub(crate) fn leave(&mut self) {
+        self.pos = None;
+    }
 }
 
 impl Default for Delta {
@@ -193,6 +198,63 @@ impl Delta {
             cursor.index += 1;
         }
         self.settle(cursor);
+    }
+
+    /// Puts the cursor on the last entry before `key`, which may be any bytes, or on none.
+    pub(crate) fn seek_below(&self, cursor: &mut Cursor, key: &[u8]) {
+        let below = self.below(key);
+        self.stand(cursor, below);
+    }
+
+    /// Puts the cursor on the entry before the one it stands on, or on none.
+    ///
+    /// REQUIRES: the cursor was last put on an entry of this map.
+    pub(crate) fn retreat(&self, cursor: &mut Cursor) {
+        if cursor.pos.is_some() {
+            let is_inside = cursor.generation == self.generation && cursor.index > 0;
+            let below =
+                if is_inside { Some((cursor.leaf, cursor.index - 1)) } else { self.below(&cursor.key) };
+            self.stand(cursor, below);
+        }
+    }
+
+    fn stand(&self, cursor: &mut Cursor, place: Option<(u32, usize)>) {
+        match place {
+            Some(place) => {
+                (cursor.leaf, cursor.index) = place;
+                self.settle(cursor);
+            }
+            None => cursor.leave(),
+        }
+    }
+
+    /// Leaf and index of the last entry before `key`.
+    fn below(&self, key: &[u8]) -> Option<(u32, usize)> {
+        let mut path = self.descend(key);
+        let (Ok(mut above) | Err(mut above)) = self.leaves[path.leaf as usize].find(key);
+        while above == 0 {
+            if !self.step_left(&mut path) {
+                return None;
+            }
+            above = self.leaves[path.leaf as usize].count();
+        }
+        Some((path.leaf, above - 1))
+    }
+
+    /// Turns the way to a leaf into the way to the one left of it; `false` if there is none.
+    fn step_left(&self, path: &mut Path) -> bool {
+        let Some(turn) = path.steps[..self.height].iter().rposition(|&(_, index)| index > 0) else {
+            return false;
+        };
+        let (inner, index) = path.steps[turn];
+        path.steps[turn] = (inner, index - 1);
+        path.leaf = child(&self.inners[inner as usize], index - 1);
+        for step in &mut path.steps[turn + 1..self.height] {
+            let inner = &self.inners[path.leaf as usize];
+            *step = (path.leaf, inner.count());
+            path.leaf = child(inner, inner.count());
+        }
+        true
     }
 
     /// How many entries there are.

@@ -22,10 +22,12 @@ const ORDER_BYTES_MAX: usize = 2 * limits::LEXICAL_KEY_BYTES_MAX + 2;
 /// The longest flat key: two lexical keys.
 pub(crate) const KEY_BYTES_MAX: usize = OBJECT_PREFIX_BYTES + 2 * (1 + ORDER_BYTES_MAX) + TAIL_BYTES;
 
+/// Epoch and minor.
+pub(crate) const STAMP_BYTES: usize = 8 + 2;
 /// Level byte of a record that belongs to the level itself.
-const LEVEL_RECORD: u8 = 0;
+pub(crate) const LEVEL_RECORD: u8 = 0;
 /// Level byte before a key of the next level.
-const LEVEL_KEY: u8 = 1;
+pub(crate) const LEVEL_KEY: u8 = 1;
 
 /// How far a key under construction has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -141,8 +143,7 @@ impl FlatKey {
     pub(crate) fn tail(&mut self, kind: VersionKind, offset: u64, stamp: Stamp) -> &mut Self {
         self.record_kind(kind);
         self.bytes.extend_from_slice(&offset.to_be_bytes());
-        self.bytes.extend_from_slice(&(!stamp.epoch.0).to_be_bytes());
-        self.bytes.extend_from_slice(&(!stamp.minor).to_be_bytes());
+        push_stamp(&mut self.bytes, stamp);
         self
     }
 
@@ -173,6 +174,13 @@ impl FlatKey {
         self.bytes.push(LEVEL_KEY);
         self.level = to;
     }
+}
+
+/// Appends a stamp so that newer ones come first.
+#[inline]
+pub(crate) fn push_stamp(key: &mut Vec<u8>, stamp: Stamp) {
+    key.extend_from_slice(&(!stamp.epoch.0).to_be_bytes());
+    key.extend_from_slice(&(!stamp.minor).to_be_bytes());
 }
 
 /// The components of a flat key; keys are in their order encoding.
@@ -260,7 +268,7 @@ fn split_level(bytes: &[u8], kind: KeyKind) -> Option<(Option<&[u8]>, &[u8])> {
 }
 
 /// Length of the order-encoded key at the front of `bytes`; `None` if it does not end there.
-fn encoded_len(bytes: &[u8], kind: KeyKind) -> Option<usize> {
+pub(crate) fn encoded_len(bytes: &[u8], kind: KeyKind) -> Option<usize> {
     match kind {
         KeyKind::Hashed => Some(16),
         KeyKind::Uint64 => Some(8),

@@ -44,22 +44,28 @@ enum Step {
     RemoveNear(Vec<u8>, usize),
     Replace(Vec<u8>, u64),
     Seek(Vec<u8>, usize),
+    SeekBelow(Vec<u8>, usize),
     Advance(usize),
+    Retreat(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let any_bytes = prop_oneof![
-        key(),
-        (key(), 0usize..80).prop_map(|(key, len)| key[..len.min(key.len())].to_vec()),
-        prop::collection::vec(any::<u8>(), 0..90),
-    ];
+    let any_bytes = || {
+        prop_oneof![
+            key(),
+            (key(), 0usize..80).prop_map(|(key, len)| key[..len.min(key.len())].to_vec()),
+            prop::collection::vec(any::<u8>(), 0..90),
+        ]
+    };
     prop_oneof![
         12 => (key(), any::<u64>()).prop_map(|(key, pos)| Step::Insert(key, pos)),
         1 => key().prop_map(Step::Remove),
         1 => (key(), 1usize..120).prop_map(|(key, count)| Step::RemoveNear(key, count)),
         1 => (key(), any::<u64>()).prop_map(|(key, pos)| Step::Replace(key, pos)),
-        3 => (any_bytes, 0usize..4).prop_map(|(key, count)| Step::Seek(key, count)),
+        3 => (any_bytes(), 0usize..4).prop_map(|(key, count)| Step::Seek(key, count)),
         3 => (0usize..4).prop_map(Step::Advance),
+        3 => (any_bytes(), 0usize..4).prop_map(|(key, count)| Step::SeekBelow(key, count)),
+        3 => (0usize..4).prop_map(Step::Retreat),
     ]
 }
 
@@ -73,6 +79,10 @@ fn first_after(model: &Model, key: &[u8]) -> Option<(Vec<u8>, Pos)> {
     first_from(model, &[key, &[0]].concat())
 }
 
+fn last_below(model: &Model, key: &[u8]) -> Option<(Vec<u8>, Pos)> {
+    model.range(..key.to_vec()).next_back().map(|(key, pos)| (key.clone(), Pos(*pos)))
+}
+
 fn here(cursor: &Cursor) -> Option<(Vec<u8>, Pos)> {
     cursor.entry().map(|(key, pos)| (key.to_vec(), pos))
 }
@@ -82,6 +92,15 @@ fn advance(delta: &Delta, model: &Model, cursor: &mut Cursor, count: usize) {
     for _ in 0..count {
         let expected = here(cursor).and_then(|(key, _)| first_after(model, &key));
         delta.advance(cursor);
+        assert_eq!(here(cursor), expected);
+    }
+}
+
+/// As `advance`, in the other direction.
+fn retreat(delta: &Delta, model: &Model, cursor: &mut Cursor, count: usize) {
+    for _ in 0..count {
+        let expected = here(cursor).and_then(|(key, _)| last_below(model, &key));
+        delta.retreat(cursor);
         assert_eq!(here(cursor), expected);
     }
 }
@@ -108,7 +127,13 @@ fn apply(delta: &mut Delta, model: &mut Model, cursor: &mut Cursor, step: Step) 
             assert_eq!(here(cursor), first_from(model, &key));
             advance(delta, model, cursor, count);
         }
+        Step::SeekBelow(key, count) => {
+            delta.seek_below(cursor, &key);
+            assert_eq!(here(cursor), last_below(model, &key));
+            retreat(delta, model, cursor, count);
+        }
         Step::Advance(count) => advance(delta, model, cursor, count),
+        Step::Retreat(count) => retreat(delta, model, cursor, count),
     }
     assert_eq!(delta.len(), model.len());
     assert_eq!(delta.is_empty(), model.is_empty());
@@ -129,6 +154,13 @@ fn same(delta: &Delta, model: &Model) {
     delta.check();
     let expected: Vec<_> = model.iter().map(|(key, pos)| (key.clone(), Pos(*pos))).collect();
     assert_eq!(everything(delta), expected);
+    let mut cursor = Cursor::default();
+    delta.seek_below(&mut cursor, &[u8::MAX; 8]);
+    for entry in expected.iter().rev() {
+        assert_eq!(here(&cursor).as_ref(), Some(entry));
+        delta.retreat(&mut cursor);
+    }
+    assert_eq!(here(&cursor), None);
     for (key, pos) in model {
         assert_eq!(delta.get(key), Some(Pos(*pos)));
     }
