@@ -232,22 +232,19 @@ fn df(arg: &ContArg) -> Outcome<Answer> {
     let mounted = Mounted::open(arg, None)?;
     let doing = || format!("count the space of {}", arg.cont);
     let statfs = mounted.dfs.statfs().doing(doing)?;
-    let space = mounted.session.pool.query().doing(doing)?.space;
     mounted.close()?;
-    let total_bytes: u64 = space.iter().map(|target| target.total_bytes).sum();
-    let free_bytes: u64 = space.iter().map(|target| target.free_bytes).sum();
     let text = pairs(&[
         ("used by the container", human(statfs.used_bytes)),
         ("values, old versions included", human(statfs.value_bytes)),
-        ("free in the pool", human(free_bytes)),
-        ("pool", human(total_bytes)),
+        ("free in the pool", human(statfs.free_bytes)),
+        ("pool", human(statfs.total_bytes)),
     ]);
     let json = json!({
         "used_bytes": statfs.used_bytes,
         "value_bytes": statfs.value_bytes,
         "versions": statfs.versions,
-        "free_bytes": free_bytes,
-        "total_bytes": total_bytes,
+        "free_bytes": statfs.free_bytes,
+        "total_bytes": statfs.total_bytes,
     });
     Ok(Answer::new(text, json))
 }

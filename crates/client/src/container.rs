@@ -1,6 +1,7 @@
 //! An open container: properties, attributes, snapshots, object ids, transactions.
 
 use crate::at::At;
+use crate::batch::Batch;
 use crate::client::{Core, unexpected};
 use crate::object::Object;
 use crate::oids::Oids;
@@ -9,7 +10,7 @@ use crate::tx::Tx;
 use crate::walk::{ChangeWalk, ObjectWalk};
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::order::HashKey;
-use dolmen_codec::pool::{ContHandle, ContInfo, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::ReadAt;
 use dolmen_types::{
     ContNo, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props, Result,
@@ -262,6 +263,20 @@ impl Container {
     #[must_use]
     pub fn objects(&self, at: Option<Epoch>) -> ObjectWalk {
         ObjectWalk::new(self.clone(), at.or(self.view))
+    }
+
+    /// Begins a batch.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// The pool it is in: map, label, space by target.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn query_pool(&self) -> Result<PoolInfo> {
+        self.core().query()
     }
 
     /// Begins a transaction.

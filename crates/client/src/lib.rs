@@ -10,6 +10,7 @@
 //! - [`Array`] and [`Kv`] are the two flat forms of an object, laid out as DAOS lays them out.
 //! - [`Tx`] is a serialisable transaction that sees its own writes; [`Container::transact`] repeats one until
 //!   it meets no conflict.
+//! - [`Batch`] removes several things at once without a look at them.
 //! - [`EventQueue`] and [`Event`] are asynchronous operations, driven by whoever polls.
 //!
 //! ```
@@ -38,6 +39,7 @@
 
 mod array;
 mod at;
+mod batch;
 mod chunks;
 mod client;
 mod container;
@@ -53,6 +55,7 @@ mod walk;
 
 pub use array::{Array, ArrayRead, ArrayStat};
 pub use at::At;
+pub use batch::Batch;
 pub use client::Options;
 pub use container::Container;
 pub use event::{Callback, Event, EventId, EventQueue, Output, Wait};

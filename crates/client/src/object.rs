@@ -5,6 +5,7 @@ use crate::client::{MapView, unexpected};
 use crate::container::Container;
 use crate::tx::merge;
 use crate::{listing, split};
+use dolmen_codec::order::check_key;
 use dolmen_codec::verb::{
     Fetch, FetchIod, FetchedIod, Found, ListedExtent, NewValue, PackedKeys, Payload, Punch, PunchScope,
     ReadAt, Reply, Update, UpdateIod, Verb, Want,
@@ -331,6 +332,19 @@ impl Object {
     /// `KeyTooBig` if the next key alone exceeds `page.bytes_max`; `Invalid::Anchor`; those of reads.
     pub fn list_dkeys(&self, at: At<'_>, anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {
         at.noted(listing::dkeys(self, at, anchor, page))
+    }
+
+    /// The anchor that goes on behind `dkey` in a listing of dkeys, whether that exists or not.
+    ///
+    /// # Errors
+    /// `Invalid::Key`, `KeyTooBig` for what cannot be a dkey of this object.
+    pub fn anchor_after(&self, dkey: &[u8]) -> Result<Anchor> {
+        let kind = self.object_type.dkey_kind();
+        check_key(kind, dkey)?;
+        let position = merge::position(kind, self.cont.hash_key(), dkey);
+        let mut anchor = Anchor::after(&position).ok_or(Invalid::Key)?;
+        anchor.shard = self.with_layout(self.cont.core().map(), |layout| layout.listed_as(dkey))?;
+        Ok(anchor)
     }
 
     /// The next akeys of a dkey after `anchor`, in order of the key kind.

@@ -24,8 +24,8 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Runs of one `transact`: with the pauses in between about a tenth of a second of conflicts in a row.
-const TRANSACT_RUNS_MAX: u32 = 64;
+/// Repeats of one `transact` or batch: with the pauses in between about a tenth of a second of conflicts in a row.
+pub(crate) const CONFLICTS_MAX: u32 = 64;
 /// Bytes that one transaction may buffer: what a log segment can take and a client can spare.
 const TX_BYTES_MAX: usize = 256 << 20;
 
@@ -338,7 +338,7 @@ fn payload_of<'a>(value: &'a NewValue<'_>) -> &'a [u8] {
     }
 }
 
-fn begin_epoch(cont: &Container) -> Result<Epoch> {
+pub(crate) fn begin_epoch(cont: &Container) -> Result<Epoch> {
     match cont.core().ask_pool(cont.core().read_id(), || PoolVerb::TxBegin)? {
         PoolReply::Epoch(epoch) => Ok(epoch),
         _ => Err(unexpected()),
@@ -399,7 +399,7 @@ pub(crate) fn transact<T, E: From<Error>>(
                 Err(conflict) => conflict.into(),
             },
         };
-        if runs == TRANSACT_RUNS_MAX {
+        if runs == CONFLICTS_MAX {
             return Err(conflict);
         }
         cont.core().pause(runs);

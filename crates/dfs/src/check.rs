@@ -44,7 +44,7 @@ pub struct CheckReport {
     pub bad_entries: Vec<BadEntry>,
     /// Wrong link counts.
     pub bad_links: Vec<BadLinks>,
-    /// Objects that nothing names: a crash inside an unlink leaves them.
+    /// Objects that nothing names: writes of a program that knows no orphans leave them, or a part that rotted.
     pub leaked: Vec<Oid>,
 }
 

@@ -381,8 +381,13 @@ impl Mount {
 
     /// Whether the directory's own entry still leads to it; remembered by the transaction.
     pub(crate) fn check_alive(&self, at: At<'_>, dir: &Node) -> Result<()> {
-        match self.inode(at, &dir.slot())? {
-            Some(inode) if inode.oid == dir.oid => Ok(()),
+        self.check_names(at, &dir.slot(), dir.oid)
+    }
+
+    /// Whether the entry `slot` leads to `oid`; else `Stale`.
+    pub(crate) fn check_names(&self, at: At<'_>, slot: &Slot, oid: Oid) -> Result<()> {
+        match self.inode(at, slot)? {
+            Some(inode) if inode.oid == oid => Ok(()),
             _ => Err(Error::Stale),
         }
     }
@@ -408,11 +413,10 @@ impl Mount {
                 self.drop_name(At::Tx(tx), &inode, in_use.is_some())
             })?;
             self.after_drop(in_use.as_deref(), gone);
+        } else if inode.kind == FileKind::File {
+            self.remove_file(slot, inode.oid)?;
         } else {
             self.punch_entry(At::Latest, slot)?;
-            if inode.kind == FileKind::File {
-                self.punch_object(At::Latest, inode.oid)?;
-            }
         }
         drop((stripe, removal));
         if inode.kind == FileKind::Symlink {

@@ -67,7 +67,8 @@ impl File {
     /// Reads from `offset` into `buf`; less than its length only at the end of the file. Holes read as zeros.
     ///
     /// # Errors
-    /// `BadHandle` unless it was opened for reading; `Invalid(Range)`; those of the store.
+    /// `BadHandle` unless it was opened for reading; `Invalid(Range)`; in a shared mount `Stale` if nothing is
+    /// found and another mount has moved or removed the file; those of the store.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if !self.reads {
             return Err(Error::BadHandle);
@@ -82,6 +83,10 @@ impl File {
         if self.mount().is_shared() && len > 0 {
             // What another mount wrote after the first look, it wrote before the end was where it is now.
             self.fill(offset, &mut buf[..len])?;
+        } else if self.mount().is_shared() {
+            // The end of the file, or of its life.
+            self.mount()
+                .at_home(&self.node, |slot| self.mount().check_names(At::Latest, slot, self.node.oid))?;
         }
         drop(gate);
         Ok(len)
@@ -121,15 +126,17 @@ impl File {
     /// Writes all of `data` at `offset`, or, in a file opened for appending, at the end. Returns where.
     ///
     /// # Errors
-    /// `BadHandle` unless it was opened for writing; `FileTooBig`; `NoSpace` of the store: the chunks before
-    /// the one that failed are written.
+    /// `BadHandle` unless it was opened for writing; `FileTooBig`; in a shared mount `Stale` if another mount has
+    /// moved or removed the file; `NoSpace` of the store: the chunks before the one that failed are written.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<u64> {
         if self.appends {
             return self.append(data);
         }
         self.check_write(offset, data.len())?;
         let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
-        self.put(At::Latest, offset, data)?;
+        for piece in pieces(self.node.chunk_bytes, offset, data.len()) {
+            self.change(|at| self.put_piece(at, &piece, data))?;
+        }
         drop(gate);
         self.mount().touch(&self.node);
         Ok(offset)
@@ -148,12 +155,13 @@ impl File {
             self.put(at, offset, data)?;
             Ok(offset)
         };
-        // Over a chunk's end it is two writes, of which a crash must not leave one.
-        let offset = if self.mount().is_shared() || data.len() as u64 > self.node.chunk_bytes {
-            self.mount().transact(|tx| put(At::Tx(tx)))?
-        } else {
-            put(At::Latest)?
-        };
+        let offset = self.change(|at| match at {
+            // Over a chunk's end it is two writes, of which a crash must not leave one.
+            At::Latest if data.len() as u64 > self.node.chunk_bytes => {
+                self.mount().transact(|tx| put(At::Tx(tx)))
+            }
+            at => put(at),
+        })?;
         drop(gate);
         self.mount().touch(&self.node);
         Ok(offset)
@@ -169,11 +177,29 @@ impl File {
         }
     }
 
-    fn put(&self, at: At<'_>, offset: u64, data: &[u8]) -> Result<()> {
-        for piece in pieces(self.node.chunk_bytes, offset, data.len()) {
-            let part = &data[piece.at..piece.at + piece.len()];
-            self.object.write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, part)?;
+    /// Runs a change of the content: at once, or, if other mounts may remove the file meanwhile, in a transaction
+    /// that sees that they have not. Without it a write would bring back an object that nothing names.
+    fn change<T>(&self, mut body: impl FnMut(At<'_>) -> Result<T>) -> Result<T> {
+        let mount = self.mount();
+        if !mount.is_shared() {
+            return body(At::Latest);
         }
+        mount.at_home(&self.node, |slot| {
+            mount.transact(|tx| {
+                mount.check_names(At::Tx(tx), slot, self.node.oid)?;
+                body(At::Tx(tx))
+            })
+        })
+    }
+
+    fn put(&self, at: At<'_>, offset: u64, data: &[u8]) -> Result<()> {
+        pieces(self.node.chunk_bytes, offset, data.len())
+            .try_for_each(|piece| self.put_piece(at, &piece, data))
+    }
+
+    fn put_piece(&self, at: At<'_>, piece: &Piece, data: &[u8]) -> Result<()> {
+        let part = &data[piece.at..piece.at + piece.len()];
+        self.object.write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, part)?;
         Ok(())
     }
 
@@ -198,11 +224,11 @@ impl File {
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.check_write(size, 0)?;
         let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
-        if size == 0 {
-            self.mount().punch_object(At::Latest, self.node.oid)?;
-        } else {
-            self.array()?.set_size(At::Latest, size)?;
-        }
+        let array = self.array()?;
+        self.change(|at| match size {
+            0 => self.mount().punch_object(at, self.node.oid),
+            _ => Ok(array.set_size(at, size)?),
+        })?;
         drop(gate);
         self.mount().touch(&self.node);
         Ok(())
@@ -220,44 +246,44 @@ impl File {
         self.check_write(0, 0)?;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(What::Range)?;
         let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let size = self.size_now(At::Latest)?;
-        let mut end = end.min(size);
-        if end == size && offset < end {
-            self.put(At::Latest, size - 1, &[0])?;
-            end -= 1;
-        }
-        if offset < end {
-            self.punch_range(offset, end)?;
-        }
+        self.change(|at| {
+            let size = self.size_now(at)?;
+            let mut end = end.min(size);
+            if end == size && offset < end {
+                self.put(at, size - 1, &[0])?;
+                end -= 1;
+            }
+            if offset < end { self.punch_range(at, offset, end) } else { Ok(()) }
+        })?;
         drop(gate);
         self.mount().touch(&self.node);
         Ok(())
     }
 
-    fn punch_range(&self, offset: u64, end: u64) -> Result<()> {
+    fn punch_range(&self, at: At<'_>, offset: u64, end: u64) -> Result<()> {
         let chunk = self.node.chunk_bytes;
         let (first, last) = (offset / chunk, (end - 1) / chunk);
         let known;
         let chunks: &mut dyn Iterator<Item = u64> = if last - first < CHUNKS_BLIND_MAX {
             &mut (first..=last)
         } else {
-            known = self.chunks()?;
+            known = self.chunks(at)?;
             &mut known.into_iter().filter(|chunk| (first..=last).contains(chunk))
         };
         for number in chunks {
             let start = number * chunk;
             let from = offset.max(start) - start;
             let hole = Recx::new(from, (end.min(start.saturating_add(chunk))) - start - from);
-            self.object.punch_records(At::Latest, &(number + 1).to_le_bytes(), AKEY_DATA, &[hole])?;
+            self.object.punch_records(at, &(number + 1).to_le_bytes(), AKEY_DATA, &[hole])?;
         }
         Ok(())
     }
 
     /// Numbers of the chunks that hold data, ascending.
-    fn chunks(&self) -> Result<Vec<u64>> {
+    fn chunks(&self, at: At<'_>) -> Result<Vec<u64>> {
         let (mut chunks, mut anchor) = (Vec::new(), Anchor::default());
         while !anchor.is_eof() {
-            let keys = self.object.list_dkeys(At::Latest, &mut anchor, Page::default())?;
+            let keys = self.object.list_dkeys(at, &mut anchor, Page::default())?;
             let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
             chunks.extend(numbers.filter_map(|dkey| dkey.checked_sub(1)));
         }
@@ -305,7 +331,7 @@ impl File {
         if offset >= size {
             return Err(Error::NoSuchOffset);
         }
-        for chunk in self.chunks()?.into_iter().filter(|&chunk| chunk >= first) {
+        for chunk in self.chunks(At::Latest)?.into_iter().filter(|&chunk| chunk >= first) {
             if !want_data && chunk > next_chunk {
                 break;
             }
@@ -329,7 +355,7 @@ impl File {
     /// Those of the store.
     pub fn data_bytes(&self) -> Result<u64> {
         let mut sum = 0;
-        for chunk in self.chunks()? {
+        for chunk in self.chunks(At::Latest)? {
             sum += self.extents(chunk)?.iter().map(|(start, end)| end - start).sum::<u64>();
         }
         Ok(sum)

@@ -12,9 +12,10 @@
 //! | open | 1 fetch |
 //! | read, write | 1 for each chunk touched |
 //! | stat | 1 fetch, for a file 1 size query a shard |
-//! | unlink | 1 fetch, 1 punch of the entry, 1 of the file |
+//! | unlink | 1 fetch, 1 batch of two punches: one record, or a commit over two targets |
 //! | list | 1 for each page of names |
 //! | rename, link, unlink of an open or linked file | 1 transaction |
+//! | write in a shared mount | 1 transaction for each chunk touched |
 //!
 //! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and
 //! writers of different parts never meet. So that the query asks one target, new files are one shard unless
@@ -42,6 +43,8 @@
 //! | Holes read as zeros, take no space and are found | `files::holes_read_as_zeros_and_take_no_space`, `files::seek_finds_data_and_holes` |
 //! | Cutting, lengthening and punching keep the rest | `files::set_len_cuts_and_lengthens`, `files::punching_keeps_the_size` |
 //! | A listing returns what stays exactly once, whatever comes and goes | `listing::entries_that_stay_are_listed_once_while_others_come_and_go` |
+//! | A listing goes on behind any entry, also inside of a page | `listing::a_listing_resumes_behind_any_entry_while_others_come_and_go` |
+//! | A file that another mount removed is stale here, and no write brings it back | `shared::a_file_that_another_mount_removed_is_stale_and_is_not_brought_back` |
 //! | Extended attributes are set under conditions, up to 64 KiB | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout` |
 //! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
 //! | What nothing names is found and freed by a check | `checks::what_nothing_names_is_found_and_freed` |
@@ -60,7 +63,8 @@
 //! operations on one entry by locks in the process, so most need no transaction. With `shared`, every change
 //! of entries is a transaction that also reads what it relies on (the directory still exists, its parents are
 //! where they were), and nothing is cached. A file that another mount unlinks while it is open here is freed
-//! there: reads then find nothing. Orphans are freed by mounts that are not shared.
+//! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount
+//! has moved it; who opens the path again goes on. Orphans are freed by mounts that are not shared.
 //!
 //! # Hard links
 //! The DFS layout keeps a file's attributes in its only entry. When a file gets a second name, they move to
@@ -73,9 +77,8 @@
 //!
 //! # Orphans
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
-//! object's id, with the record in `DFS_INODE`. The entry goes and the orphan comes in one transaction.
-//! A crash between the two punches of the unlink of a file that is *not* open leaves an object without a name:
-//! space, never a wrong file, and [`Dfs::check`] finds and frees it.
+//! object's id, with the record in `DFS_INODE`. The entry goes and the orphan comes in one transaction. The entry
+//! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
 //! Access times; devices, sockets and pipes; link counts of directories (1); `st_blocks` counts holes as data.

@@ -6,6 +6,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result, What};
 use crate::layout::inode::FileKind;
 use crate::node::Slot;
+use crate::path::check_name;
 use dolmen_client::{At, PackedKeys, Page};
 use dolmen_types::{Anchor, Error as StoreError, Invalid};
 
@@ -119,6 +120,16 @@ impl Dir {
             StoreError::Invalid(Invalid::Anchor) => What::Cookie.into(),
             other => other.into(),
         })
+    }
+
+    /// The cookie that goes on behind `name`, whether there is (still) such an entry or not: a place inside of a
+    /// page, as telldir(3) tells it.
+    ///
+    /// # Errors
+    /// `Invalid(Name)`, `NameTooLong` for what cannot be a name.
+    pub fn cookie_after(&self, name: impl AsRef<[u8]>) -> Result<Cookie> {
+        check_name(name.as_ref())?;
+        Ok(Cookie(self.mount().object(self.node.oid)?.anchor_after(name.as_ref())?))
     }
 
     /// The next entries after `cookie` with their attributes; sizes are asked for file by file. Entries that

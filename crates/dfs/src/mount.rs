@@ -301,9 +301,12 @@ impl Dfs {
     /// # Errors
     /// Those of the store.
     pub fn statfs(&self) -> Result<Statfs> {
-        let info = self.session.mount.container.query()?;
+        let container = &self.session.mount.container;
+        let (info, space) = (container.query()?, container.query_pool()?.space);
         Ok(Statfs {
             block_bytes: self.session.mount.superblock.chunk_bytes,
+            total_bytes: space.iter().map(|target| target.total_bytes).sum(),
+            free_bytes: space.iter().map(|target| target.free_bytes).sum(),
             used_bytes: info.usage.bulk_bytes + info.usage.small_bytes,
             value_bytes: info.usage.value_bytes,
             versions: info.usage.versions,
@@ -317,7 +320,11 @@ impl Dfs {
 pub struct Statfs {
     /// The preferred size of reads and writes.
     pub block_bytes: u64,
-    /// Space held, with metadata, kept versions included.
+    /// What the pool may take up, over all its targets. Other containers have their part of it.
+    pub total_bytes: u64,
+    /// What new data may still take in the pool, the reserve subtracted.
+    pub free_bytes: u64,
+    /// Space held by the container, with metadata, kept versions included.
     pub used_bytes: u64,
     /// Bytes of keys' values as written, kept versions included.
     pub value_bytes: u64,

@@ -154,6 +154,18 @@ impl Mount {
         Ok(())
     }
 
+    /// Removes an entry and the file that only it names, both or neither.
+    ///
+    /// REQUIRES: the entry's stripe is held, and no other mount changes the container.
+    pub(crate) fn remove_file(&self, slot: &Slot, file: Oid) -> Result<()> {
+        let (dir, file) = (self.object(slot.oid)?, self.object(file)?);
+        let mut batch = self.container.batch();
+        batch.punch_dkey(&dir, &slot.dkey);
+        batch.punch(&file);
+        batch.commit()?;
+        Ok(())
+    }
+
     pub(crate) fn punch_object(&self, at: At<'_>, oid: Oid) -> Result<()> {
         self.object(oid)?.punch(at, Cond::NONE)?;
         Ok(())

@@ -254,7 +254,7 @@ impl Target {
         let frees = parts.iter().all(|(_, drafts)| drafts.frees_space());
         self.make_room(body_bytes, frees)?;
         let cred = self.cred_number(head)?;
-        let client = self.client_of(head)?;
+        let client = self.client_number(head)?;
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,

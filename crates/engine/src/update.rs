@@ -337,7 +337,7 @@ impl Target {
         Ok(())
     }
 
-    fn client_number(&mut self, head: &Head) -> Result<u32, Error> {
+    pub(crate) fn client_number(&mut self, head: &Head) -> Result<u32, Error> {
         if head.id.sequence == 0 {
             return Ok(u32::MAX);
         }
@@ -347,10 +347,6 @@ impl Target {
             self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
         }
         Ok(number)
-    }
-
-    pub(crate) fn client_of(&mut self, head: &Head) -> Result<u32, Error> {
-        self.client_number(head)
     }
 
     pub(crate) fn cred_number(&mut self, head: &Head) -> Result<u32, Error> {

@@ -98,6 +98,14 @@ impl Layout {
         (shard.saturating_add(1)..self.shard_count()).find(|&next| self.is_first(next))
     }
 
+    /// The shard under which `dkey` is listed: the first one on its target.
+    #[must_use]
+    pub fn listed_as(&self, dkey: &[u8]) -> u16 {
+        let shard = self.shard_of(dkey);
+        let target = self.shards[usize::from(shard)];
+        (0..shard).find(|&earlier| self.shards[usize::from(earlier)] == target).unwrap_or(shard)
+    }
+
     /// Whether no earlier shard lies on the same target. Only objects with more shards than there are
     /// targets have others.
     fn is_first(&self, shard: u16) -> bool {

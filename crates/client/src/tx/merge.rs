@@ -356,7 +356,7 @@ pub(crate) fn check_punch(tx: &Tx, object: &Object, scope: &PunchScope) -> Resul
 }
 
 /// The position that an anchor holds after `key`; positions compare as the keys do.
-fn position(kind: KeyKind, secret: HashKey, key: &[u8]) -> Vec<u8> {
+pub(crate) fn position(kind: KeyKind, secret: HashKey, key: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16);
     match kind {
         KeyKind::Hashed | KeyKind::Uint64 => push_key(&mut bytes, kind, secret, key),

@@ -35,6 +35,7 @@ mod on_model {
     }
 
     mod arrays;
+    mod batches;
     mod common;
     mod conts;
     mod events;
@@ -70,6 +71,7 @@ mod on_engine {
     }
 
     mod arrays;
+    mod batches;
     mod common;
     mod conts;
     mod events;

@@ -140,4 +140,9 @@ fn statfs_counts_what_is_stored() {
     let after = fs.statfs().unwrap();
     assert!(after.value_bytes >= before.value_bytes + 100_000);
     assert_eq!((after.block_bytes, after.name_bytes_max), (1 << 20, 255));
+    let space = world.container.query_pool().unwrap().space;
+    assert_eq!(space.len(), 2);
+    assert_eq!(after.total_bytes, space.iter().map(|target| target.total_bytes).sum::<u64>());
+    assert_eq!(after.free_bytes, space.iter().map(|target| target.free_bytes).sum::<u64>());
+    assert!(after.free_bytes <= after.total_bytes);
 }

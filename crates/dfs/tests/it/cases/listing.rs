@@ -1,6 +1,6 @@
 //! Listing directories while others change them.
 
-use super::common::{World, put};
+use super::common::{World, put, small_chunks};
 use dolmen_dfs::{Cookie, Error, FileKind, What};
 use std::collections::BTreeSet;
 
@@ -26,6 +26,35 @@ fn a_listing_resumes_by_cookie_and_returns_each_entry_once() {
         assert_eq!(found.len(), expected.len());
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
     }
+}
+
+/// Any entry is a place to go on from, also when it is gone and others have come.
+#[test]
+fn a_listing_resumes_behind_any_entry_while_others_come_and_go() {
+    let world = World::with(3, &small_chunks());
+    let fs = world.mount();
+    fs.mkdir("/d", 0o755).unwrap();
+    let dir = fs.open_dir("/d").unwrap();
+    for n in 0..60 {
+        put(&fs, &format!("/d/name-{n}"), b"");
+    }
+    let all: Vec<_> = dir.list(&mut Cookie::default(), 100).unwrap().iter().map(<[u8]>::to_vec).collect();
+    assert_eq!(all.len(), 60);
+    for (place, name) in all.iter().enumerate() {
+        let mut cookie = Cookie::from_bytes(&dir.cookie_after(name).unwrap().to_bytes()).unwrap();
+        if place % 3 == 0 {
+            dir.unlink(name).unwrap();
+            put(&fs, &format!("/d/late-{place}"), b"");
+        }
+        let mut rest = Vec::new();
+        while !cookie.is_end() {
+            rest.extend(dir.list(&mut cookie, 7).unwrap().iter().map(<[u8]>::to_vec));
+        }
+        rest.retain(|name| name.starts_with(b"name-"));
+        assert_eq!(rest, all[place + 1..]);
+    }
+    assert_eq!(dir.cookie_after("").unwrap_err(), Error::Invalid(What::Name));
+    assert_eq!(dir.cookie_after("n".repeat(256)).unwrap_err(), Error::NameTooLong);
 }
 
 #[test]

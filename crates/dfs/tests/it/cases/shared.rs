@@ -63,3 +63,45 @@ fn appends_of_two_mounts_do_not_overwrite_each_other() {
         cat(&one, "/log").chunks(10).enumerate().all(|(n, part)| part.iter().all(|&b| usize::from(b) == n))
     );
 }
+
+#[test]
+fn a_file_that_another_mount_removed_is_stale_and_is_not_brought_back() {
+    let world = World::new(2);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    one.mkdir("/keeps-the-root-there", 0o755).unwrap();
+    let objects = world.object_count();
+    let file = put(&one, "/f", b"data");
+    let replaced = put(&one, "/g", b"old");
+    two.unlink("/f").unwrap();
+    put(&two, "/h", b"new").close().unwrap();
+    two.rename("/h", &two, "/g", RenameMode::Replace).unwrap();
+    for file in [&file, &replaced] {
+        assert_eq!(file.read_at(0, &mut [0; 10]).unwrap_err(), Error::Stale);
+        assert_eq!(file.write_at(0, b"more").unwrap_err(), Error::Stale);
+        assert_eq!(file.append(b"more").unwrap_err(), Error::Stale);
+        assert_eq!(file.set_len(9).unwrap_err(), Error::Stale);
+        assert_eq!(file.set_len(0).unwrap_err(), Error::Stale);
+        assert_eq!(file.punch_hole(0, 9).unwrap_err(), Error::Stale);
+        assert_eq!(file.stat().unwrap_err(), Error::Stale);
+    }
+    drop((file, replaced));
+    assert_eq!(cat(&one, "/g"), b"new");
+    assert_eq!(world.object_count(), objects + 1, "/g");
+    assert!(one.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_file_that_its_own_mount_unlinked_works_on_in_a_shared_one() {
+    let world = World::new(2);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    let file = put(&one, "/f", b"data");
+    one.unlink("/f").unwrap();
+    assert_eq!(two.stat("/f").unwrap_err(), Error::NotFound);
+    file.write_at(4, b" more").unwrap();
+    file.set_len(7).unwrap();
+    let mut data = [0; 10];
+    assert_eq!(file.read_at(0, &mut data).unwrap(), 7);
+    assert_eq!(&data[..7], b"data mo");
+    drop(file);
+    assert!(two.check(false).unwrap().is_clean());
+}
