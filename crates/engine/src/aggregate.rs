@@ -385,6 +385,7 @@ impl Target {
         }
         let old: Vec<_> = self.store.index.runs.splice(runs, merged).collect();
         self.write_manifest(false)?;
+        self.checkpoint.done.merges += 1;
         for gone in &dropped {
             self.release_dropped(gone);
         }

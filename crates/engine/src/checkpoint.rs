@@ -55,6 +55,16 @@ pub(crate) struct State {
     work: Option<Work>,
     pub(crate) merge: Option<Merge>,
     pub(crate) asked: Option<Asked>,
+    pub(crate) done: BackgroundDone,
+}
+
+/// Background work that a target has completed since it was made or opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackgroundDone {
+    /// Checkpoints, those that aggregations begin with included.
+    pub checkpoints: u64,
+    /// Merges of runs.
+    pub merges: u64,
 }
 
 /// A checkpoint under way.
@@ -264,6 +274,7 @@ impl Target {
             None => self.store.index.thaw_empty(),
         }
         self.write_manifest(self.checkpoint.closing && self.log_is_empty())?;
+        self.checkpoint.done.checkpoints += 1;
         self.store.bulk.finish_release();
         self.store.log.release_before(&mut *self.store.disks.meta, start)
     }
@@ -416,6 +427,12 @@ impl Target {
         // Prepared transactions are carried in frames behind the checkpoint; then the log is not empty.
         self.checkpoint.closing = true;
         self.checkpoint_now()
+    }
+
+    /// The background work completed so far, for whoever measures.
+    #[must_use]
+    pub fn background_done(&self) -> BackgroundDone {
+        self.checkpoint.done
     }
 
     /// One bounded piece of background work.

@@ -43,6 +43,7 @@ mod update;
 mod value;
 mod walk;
 
+pub use checkpoint::BackgroundDone;
 pub use config::{Devices, TargetConfig};
 pub use open::Recovery;
 pub use target::Target;
