@@ -12,15 +12,29 @@ use std::process::{Child, Command, Stdio};
 
 /// What a child says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Line {
+enum Line {
     /// A result.
     Row(Box<Row>),
     /// This many updates are acknowledged, in the order that both sides know.
     Done(u64),
 }
 
+/// Says a result to the parent.
+pub(crate) fn say_row(row: Row) -> Result<()> {
+    say(&Line::Row(Box::new(row)))
+}
+
+/// Says that `count` updates are acknowledged, then goes on writing until the kill comes in the middle of it.
+pub(crate) fn write_until_killed(count: u64, mut write: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    say(&Line::Done(count))?;
+    for extra in 0.. {
+        write(extra)?;
+    }
+    Ok(())
+}
+
 /// Says a line to the parent.
-pub(crate) fn say(line: &Line) -> Result<()> {
+fn say(line: &Line) -> Result<()> {
     let text = serde_json::to_string(line).expect("rows are plain data with text keys");
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::system("write to the parent"))
@@ -31,6 +45,7 @@ pub(crate) fn say(line: &Line) -> Result<()> {
 pub(crate) fn run_and_kill(scenario: &str, spec: &str, each: &mut dyn FnMut(Row)) -> Result<u64> {
     let mut child = start(spec, scenario)?;
     let done = listen(&mut child, each);
+    // Some more writes may come before the kill: that is what the scenario is for.
     child.kill().map_err(Error::system("kill the child"))?;
     child.wait().map_err(Error::system("wait for the child"))?;
     done?.ok_or_else(|| Error::Child { scenario: scenario.to_owned() })

@@ -2,7 +2,7 @@
 
 use crate::child::clean;
 use crate::data::Values;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::plot::{self, Line};
@@ -75,13 +75,18 @@ fn point<'v>(
         let key = update.ops;
         update.run_timed(size, || rig.update_bytes(key, offset, &values.of(key, 0)[..len]))?;
     }
-    update.stop();
+    update.pause();
     let count = update.ops;
+    for key in 0..count {
+        if rig.fetch_bytes(key, offset, size)?[..len] != values.of(key, 0)[..len] {
+            return Err(Error::Wrong { key });
+        }
+    }
     let mut fetch = Meter::start();
     while fetch.ops < count && fetch.seconds() < seconds {
         let key = crate::data::mix(fetch.ops) % count;
         fetch.run_timed(size, || rig.fetch_bytes(key, offset, size).map(<[u8]>::len))?;
     }
-    fetch.stop();
-    Ok([update.row("", "update", size), fetch.row("", "fetch", size)])
+    let note = format!("{count} keys; every byte compared between update and fetch");
+    Ok([update.row("", "update", size).noting(&*note), fetch.row("", "fetch", size).noting(note)])
 }

@@ -8,13 +8,15 @@ const POOL_BYTES: usize = 1 << 18;
 
 /// Values: each is a slice of one pool of random bytes, at a place that key and round decide.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub struct Values {
     pool: Vec<u8>,
     size: usize,
 }
 
 impl Values {
-    pub(crate) fn new(size: usize) -> Self {
+    /// Values of this many bytes.
+    #[must_use]
+    pub fn new(size: usize) -> Self {
         let mut pool = vec![0; POOL_BYTES + size];
         Rng::from_seed(0xD01).fill(&mut pool);
         Self { pool, size }
@@ -22,7 +24,8 @@ impl Values {
 
     /// What `key` holds after its `round`-th write.
     #[inline]
-    pub(crate) fn of(&self, key: u64, round: u64) -> &[u8] {
+    #[must_use]
+    pub fn of(&self, key: u64, round: u64) -> &[u8] {
         let mixed = mix(key ^ round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let start = usize::try_from(mixed % (POOL_BYTES as u64 / 8)).unwrap_or(0) * 8;
         &self.pool[start..start + self.size]
@@ -31,24 +34,32 @@ impl Values {
 
 /// `1 << bits` keys in an order of their own for each round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keys {
+pub struct Keys {
     bits: u32,
 }
 
 impl Keys {
-    pub(crate) fn new(bits: u32) -> Self {
+    /// `1 << bits` keys.
+    ///
+    /// # Panics
+    /// With fewer than 2 or more than 40 bits.
+    #[must_use]
+    pub fn new(bits: u32) -> Self {
         assert!((2..=40).contains(&bits), "the mixing below needs a few bits and a few to spare");
         Self { bits }
     }
 
-    pub(crate) fn count(self) -> u64 {
+    /// How many.
+    #[must_use]
+    pub fn count(self) -> u64 {
         1 << self.bits
     }
 
     /// The key that comes `index`-th in `round`: a bijection, since multiplying by an odd number and folding
     /// high bits onto low ones can both be undone.
     #[inline]
-    pub(crate) fn at(self, index: u64, round: u64) -> u64 {
+    #[must_use]
+    pub fn at(self, index: u64, round: u64) -> u64 {
         let mask = self.count() - 1;
         let fold = self.bits / 2;
         let odd = mix(round) | 1;

@@ -1,47 +1,97 @@
 //! Durability against loss of power, on a disk, against what the disk gives to bare writes.
 
-use crate::child::clean;
+use crate::child::{self, say_row};
 use crate::data::Values;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meter::{Meter, now};
 use crate::native;
 use crate::options::Options;
-use crate::rig::{Kind, Rig, Setup};
+use crate::points::{Spec, reopen};
+use crate::rig::{Kind, Rig, Setup, verify};
 use crate::row::Row;
 use dolmen_env::pin_to_cpu;
-use std::path::Path;
+use std::collections::VecDeque;
 
-/// One client, many in flight, and large extents.
+const SMALL: usize = 64;
+const LARGE: usize = 1 << 20;
+/// Values of large extents that one measurement leaves on the disk at most.
+const LARGE_BYTES_MAX: u64 = 12 << 30;
+/// Turns of store and bare writes, so that a disk that is busy with others is so for both.
+const TURNS: u32 = 3;
+
+/// One client, many in flight, and large extents; each in a child that is killed.
 pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    pin_to_cpu(0)?;
-    let dir = options.disk_dir.join("power");
-    clean(&dir)?;
-    std::fs::create_dir_all(&dir).map_err(crate::Error::system("make a directory for the measurement"))?;
-    let result = small(options, &dir, each).and_then(|()| large(options, &dir, each));
-    clean(&dir)?;
-    result
+    for (kind, size) in [(Kind::Single, SMALL), (Kind::Extent, LARGE)] {
+        let setup = Setup { power: true, ..Setup::new(kind, size) };
+        let spec = Spec::new(options.disk_dir.join("power"), setup, options);
+        child::clean(&spec.dir)?;
+        let text = serde_json::to_string(&spec).expect("plain data");
+        let done = child::run_and_kill("power", &text, each);
+        let verified = done.and_then(|count| verify_all(&spec, count, each));
+        child::clean(&spec.dir)?;
+        verified?;
+    }
+    Ok(())
 }
 
-fn small(options: &Options, dir: &Path, each: &mut dyn FnMut(Row)) -> Result<()> {
-    let seconds = options.seconds / 6.0;
-    let values = Values::new(64);
-    let setup = Setup { power: true, ..Setup::new(Kind::Single, 64) };
-    let mut rig = Rig::create(&dir.join("small"), setup)?;
-    let (mut bare, mut stored) = (Vec::new(), Vec::new());
-    // In turns, so that a disk that is busy with others is so for both.
-    for turn in 0..3 {
-        bare.push(native::append_flush(&dir.join("append"), 64, seconds / 3.0)?);
-        stored.push(one_client(&mut rig, &values, turn, seconds / 3.0)?);
+/// The child's part.
+pub(crate) fn child(spec: &Spec) -> Result<()> {
+    pin_to_cpu(0)?;
+    std::fs::create_dir_all(&spec.dir).map_err(Error::system("make a directory for the measurement"))?;
+    let values = Values::new(spec.setup.size);
+    let mut writer =
+        Writer { rig: Rig::create(&spec.dir.join("store"), spec.setup)?, values: &values, next: 0 };
+    if spec.setup.size == SMALL {
+        small(&mut writer, spec)?
+    } else {
+        large(&mut writer, spec)?
     }
-    let rewrite = native::rewrite_flush(&dir.join("rewrite"), 64, seconds / 3.0)?;
+    child::write_until_killed(writer.next, |_| writer.one())
+}
+
+/// Writes keys in ascending order, each once.
+struct Writer<'v> {
+    rig: Rig<'v>,
+    values: &'v Values,
+    next: u64,
+}
+
+impl Writer<'_> {
+    fn begin(&mut self) {
+        self.rig.begin_update(self.next, self.values.of(self.next, 0));
+        self.next += 1;
+    }
+
+    fn one(&mut self) -> Result<()> {
+        self.begin();
+        while self.rig.wait(|_| {})? == 0 {}
+        Ok(())
+    }
+}
+
+fn small(writer: &mut Writer<'_>, spec: &Spec) -> Result<()> {
+    let seconds = spec.seconds / f64::from(TURNS);
+    let (mut bare, mut stored) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        bare.push(native::append_flush(&spec.dir.join("append"), SMALL, seconds)?);
+        let mut meter = Meter::start();
+        while meter.seconds() < seconds {
+            meter.run_timed(SMALL as u64, || writer.one())?;
+            if meter.ops.is_multiple_of(256) {
+                writer.rig.step();
+            }
+        }
+        stored.push(meter.row("power", "update, one client", SMALL as u64));
+    }
+    let rewrite = native::rewrite_flush(&spec.dir.join("rewrite"), SMALL, seconds)?;
     let (bare, stored) = (median(bare), median(stored));
     let base = bare.ops_per_s;
-    each(bare);
-    each(rewrite);
-    each(stored.against(0.9 * base, "0.9x append + fdatasync").noting("one client, median of three turns"));
-    let row = in_flight(&mut rig, &values, 64, seconds)?;
-    each(row.against(20.0 * base, "20x append + fdatasync").noting("64 in flight"));
-    rig.close()
+    let what = "append + fdatasync of the same bytes";
+    say_row(bare.noting("median of three turns"))?;
+    say_row(rewrite)?;
+    say_row(stored.against(base, what).at_least(0.9 * base).noting("median of three turns"))?;
+    let row = in_flight(writer, 64, spec.seconds, u64::MAX)?;
+    say_row(row.against(base, what).at_least(20.0 * base))
 }
 
 fn median(mut rows: Vec<Row>) -> Row {
@@ -49,56 +99,62 @@ fn median(mut rows: Vec<Row>) -> Row {
     rows.swap_remove(rows.len() / 2)
 }
 
-fn one_client<'v>(rig: &mut Rig<'v>, values: &'v Values, turn: u64, seconds: f64) -> Result<Row> {
-    let mut meter = Meter::start();
-    while meter.seconds() < seconds {
-        let key = turn << 32 | meter.ops;
-        meter.run_timed(64, || rig.update(key, values.of(key, 0)))?;
-    }
-    Ok(meter.row("power", "update, one client", 64))
-}
-
 /// Keeps `depth` updates under way.
-fn in_flight<'v>(rig: &mut Rig<'v>, values: &'v Values, depth: usize, seconds: f64) -> Result<Row> {
-    let size = values.of(0, 0).len() as u64;
+fn in_flight(writer: &mut Writer<'_>, depth: usize, seconds: f64, bytes_max: u64) -> Result<Row> {
+    let size = writer.values.of(0, 0).len() as u64;
     let mut meter = Meter::start();
-    // Tokens count up with the updates, so the begin of an update is found by its token.
-    let mut begun: std::collections::VecDeque<u64> = std::collections::VecDeque::new();
-    let (mut next_key, mut under_way) = (1_u64 << 40, 0);
-    while meter.seconds() < seconds {
-        while under_way < depth {
-            rig.begin_update(next_key, values.of(next_key, 0));
+    let mut begun: VecDeque<u64> = VecDeque::new();
+    while meter.seconds() < seconds && meter.bytes < bytes_max {
+        while begun.len() < depth {
             begun.push_back(now());
-            next_key += 1;
-            under_way += 1;
+            writer.begin();
         }
-        under_way -= rig.wait(|_token| {
+        writer.rig.wait(|_token| {
             // Oldest first: completions of one flush come together and in order.
             let start = begun.pop_front().expect("what completes was begun");
             meter.done(size, now() - start);
         })?;
         if meter.ops.is_multiple_of(256) {
-            rig.step();
+            writer.rig.step();
         }
     }
-    meter.stop();
-    while under_way > 0 {
-        under_way -= rig.wait(|_token| {})?;
+    meter.pause();
+    let mut left = begun.len();
+    while left > 0 {
+        left -= writer.rig.wait(|_token| {})?;
     }
-    let op = if depth == 64 { "update, 64 in flight" } else { "update, 8 in flight" };
-    Ok(meter.row("power", op, size))
+    Ok(meter.row("power", &format!("update, {depth} in flight"), size).at_depth(depth))
 }
 
-fn large(options: &Options, dir: &Path, each: &mut dyn FnMut(Row)) -> Result<()> {
-    const SIZE: usize = 1 << 20;
-    let [new, again, read] = native::direct(&dir.join("direct"), options.pick(1024, 32))?;
+fn large(writer: &mut Writer<'_>, spec: &Spec) -> Result<()> {
+    let path = spec.dir.join("direct");
+    let count = if spec.quick { 32 } else { 4096 };
+    let [new, again, read] = native::direct(&path, count)?;
+    std::fs::remove_file(&path).map_err(Error::system("remove a native file"))?;
     let base = new.ops_per_s.max(again.ops_per_s);
-    [new, again, read].into_iter().for_each(&mut *each);
-    let values = Values::new(SIZE);
-    let setup = Setup { power: true, ..Setup::new(Kind::Extent, SIZE) };
-    let mut rig = Rig::create(&dir.join("large"), setup)?;
-    let row = in_flight(&mut rig, &values, 8, options.seconds / 6.0)?;
-    let note = "8 in flight, fresh segments: preallocated and written once while the clock runs";
-    each(row.against(0.85 * base, "0.85x O_DIRECT write").noting(note));
-    rig.close()
+    for row in [new, again, read] {
+        say_row(row)?;
+    }
+    let row = in_flight(writer, 8, spec.seconds, LARGE_BYTES_MAX)?;
+    let note = "fresh segments: preallocated and written once while the clock runs; held against the faster O_DIRECT";
+    say_row(row.against(base, "O_DIRECT write").at_least(0.85 * base).noting(note))
+}
+
+/// The parent's part: everything acknowledged is there, then perhaps some more, in order.
+fn verify_all(spec: &Spec, count: u64, each: &mut dyn FnMut(Row)) -> Result<()> {
+    let values = Values::new(spec.setup.size);
+    let mut rig = reopen(&spec.dir.join("store"), spec.setup, each)?;
+    let mut meter = Meter::start();
+    for key in 0.. {
+        match meter.run(spec.setup.size as u64, || verify(&mut rig, key, &values, 0)) {
+            Ok(()) => {}
+            Err(Error::Store(dolmen_types::Error::NotFound)) if key >= count => {
+                let note = format!("every byte right; {} more keys than were counted", key - count);
+                each(meter.row("power", "verify after SIGKILL", spec.setup.size as u64).noting(note));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -13,7 +13,6 @@ mod data;
 mod dfs;
 mod durable;
 mod error;
-mod extents;
 mod meter;
 mod native;
 mod options;
@@ -25,7 +24,10 @@ mod suite;
 mod targets;
 
 pub use curve::curve;
+pub use data::{Keys, Values};
 pub use error::{Error, Result};
+pub use meter::Meter;
 pub use options::Options;
+pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};
 pub use suite::{child, dfs, engine};

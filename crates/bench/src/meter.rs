@@ -36,6 +36,10 @@ impl Histogram {
         self.total += other.total;
     }
 
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Upper end of the bucket below which this part of a thousand lies, in microseconds.
     pub(crate) fn quantile_us(&self, per_mille: u64) -> f64 {
         let wanted = (self.total * per_mille).div_ceil(1000);
@@ -52,33 +56,53 @@ impl Histogram {
     }
 }
 
-/// Measures one stretch of operations.
+/// Measures operations, in one stretch or in several with pauses between.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    start_ns: u64,
-    cpu_ns: u64,
-    /// When it was stopped, and the processor time then; running if there is none.
-    stopped: Option<(u64, u64)>,
-    pub(crate) ops: u64,
-    pub(crate) bytes: u64,
+pub struct Meter {
+    /// When the present stretch began, and the processor time then; `None` while it pauses.
+    running: Option<(u64, u64)>,
+    /// Time and processor time of stretches that have ended.
+    before_ns: u64,
+    before_cpu_ns: u64,
+    /// Operations so far.
+    pub ops: u64,
+    /// Their payload.
+    pub bytes: u64,
     histogram: Histogram,
 }
 
 impl Meter {
-    pub(crate) fn start() -> Self {
-        Self {
-            start_ns: now(),
-            cpu_ns: process_cpu_ns(),
-            stopped: None,
-            ops: 0,
-            bytes: 0,
-            histogram: Histogram::new(),
+    /// Begins to count time.
+    #[must_use]
+    pub fn start() -> Self {
+        let mut meter = Self::paused();
+        meter.resume();
+        meter
+    }
+
+    /// A meter whose time begins with the first [`Meter::resume`].
+    #[must_use]
+    pub fn paused() -> Self {
+        let histogram = Histogram::new();
+        Self { running: None, before_ns: 0, before_cpu_ns: 0, ops: 0, bytes: 0, histogram }
+    }
+
+    /// Begins a stretch.
+    pub fn resume(&mut self) {
+        self.running = Some((now(), process_cpu_ns()));
+    }
+
+    /// Ends a stretch; what comes before the next one does not count.
+    pub fn pause(&mut self) {
+        if let Some((start_ns, start_cpu_ns)) = self.running.take() {
+            self.before_ns += now() - start_ns;
+            self.before_cpu_ns += process_cpu_ns() - start_cpu_ns;
         }
     }
 
     /// Runs one operation of `bytes`, sometimes timed.
     #[inline]
-    pub(crate) fn run<T>(&mut self, bytes: u64, work: impl FnOnce() -> T) -> T {
+    pub fn run<T>(&mut self, bytes: u64, work: impl FnOnce() -> T) -> T {
         self.ops += 1;
         self.bytes += bytes;
         if !self.ops.is_multiple_of(TIMED_EVERY) {
@@ -90,8 +114,18 @@ impl Meter {
         out
     }
 
+    /// Runs a batch of operations of together `bytes`; the latency is that of the batch, always timed.
+    #[inline]
+    pub fn run_batch<T>(&mut self, count: usize, bytes: u64, work: impl FnOnce() -> T) -> T {
+        let start = now();
+        let out = work();
+        self.done(bytes, now() - start);
+        self.ops += count as u64 - 1;
+        out
+    }
+
     /// Runs one operation, always timed.
-    pub(crate) fn run_timed<T>(&mut self, bytes: u64, work: impl FnOnce() -> T) -> T {
+    pub fn run_timed<T>(&mut self, bytes: u64, work: impl FnOnce() -> T) -> T {
         let start = now();
         let out = work();
         self.done(bytes, now() - start);
@@ -99,55 +133,55 @@ impl Meter {
     }
 
     /// Counts an operation that took this long.
-    pub(crate) fn done(&mut self, bytes: u64, ns: u64) {
+    pub fn done(&mut self, bytes: u64, ns: u64) {
         self.ops += 1;
         self.bytes += bytes;
         self.histogram.add(ns);
     }
 
-    /// Ends the time; what comes later does not count.
-    pub(crate) fn stop(&mut self) {
-        self.stopped = Some((now(), process_cpu_ns()));
-    }
-
-    pub(crate) fn seconds(&self) -> f64 {
-        let end_ns = self.stopped.map_or_else(now, |(end_ns, _)| end_ns);
-        (end_ns - self.start_ns) as f64 / 1e9
+    /// Time of all stretches, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let running_ns = self.running.map_or(0, |(start_ns, _)| now() - start_ns);
+        (self.before_ns + running_ns) as f64 / 1e9
     }
 
     /// Whether this many seconds have passed; reads the clock only now and then.
     #[inline]
-    pub(crate) fn is_over(&self, seconds: f64) -> bool {
+    #[must_use]
+    pub fn is_over(&self, seconds: f64) -> bool {
         self.ops.is_multiple_of(1024) && self.seconds() >= seconds
     }
 
-    /// Ends the stretch.
-    pub(crate) fn row(self, name: &str, op: &str, size_bytes: u64) -> Row {
+    /// Ends the time and tells what was measured.
+    #[must_use]
+    pub fn row(mut self, name: &str, op: &str, size_bytes: u64) -> Row {
+        self.pause();
         let seconds = self.seconds().max(1e-9);
-        let cpu_ns = self.stopped.map_or_else(process_cpu_ns, |(_, cpu_ns)| cpu_ns);
-        let cpu_s = (cpu_ns - self.cpu_ns) as f64 / 1e9;
         Row {
             ops_per_s: self.ops as f64 / seconds,
             bytes_per_s: self.bytes as f64 / seconds,
             p50_us: self.histogram.quantile_us(500),
             p99_us: self.histogram.quantile_us(990),
-            cpu_s,
+            cpu_s: self.before_cpu_ns as f64 / 1e9,
             value: None,
             unit: None,
             ..Row::value(name, op, size_bytes, 0.0, "")
         }
     }
 
-    /// Joins what several threads did between the same start and end.
+    /// Joins what several threads did at the same time: the longest time counts, and the processor time of the
+    /// process, which each of them saw.
     pub(crate) fn joined(parts: Vec<Self>) -> Option<Self> {
         let mut parts = parts.into_iter();
         let mut all = parts.next()?;
-        for part in parts {
+        all.pause();
+        for mut part in parts {
+            part.pause();
             all.ops += part.ops;
             all.bytes += part.bytes;
-            all.start_ns = all.start_ns.min(part.start_ns);
-            all.cpu_ns = all.cpu_ns.min(part.cpu_ns);
-            all.stopped = all.stopped.max(part.stopped);
+            all.before_ns = all.before_ns.max(part.before_ns);
+            all.before_cpu_ns = all.before_cpu_ns.max(part.before_cpu_ns);
             all.histogram.merge(&part.histogram);
         }
         Some(all)

@@ -1,8 +1,10 @@
 //! What the machine gives without a store: the limits that rows are held against, measured in the same run.
 
+use crate::data::mix;
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::row::Row;
+use dolmen_env::{pin_to_cpu, scope};
 use dolmen_types::IoBuf;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,9 +14,21 @@ use std::path::Path;
 //= linux:include/uapi/asm-generic/fcntl.h O_DIRECT
 const O_DIRECT: i32 = 0o40_000;
 
-/// Writes of one size into a file: into fresh pages, then again into the same ones.
-pub(crate) fn write_file(path: &Path, size: usize, count: u64, name: &str) -> Result<[Row; 2]> {
-    let bytes = vec![0x5a_u8; size];
+/// Runs a measurement on one core, without binding the caller and the children that it starts later to it.
+pub(crate) fn pinned<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let died = || Error::Child { scenario: "native".to_owned() };
+    let run = || {
+        pin_to_cpu(0)?;
+        work()
+    };
+    scope(|scope| scope.spawn(run).join().map_err(|_panic| died())?)
+}
+
+/// Accesses of one size to a file of `1 << bytes_log2` bytes: writes into fresh pages in order, then writes and
+/// reads at random.
+pub(crate) fn random_file(path: &Path, size: usize, bytes_log2: u32, seconds: f64) -> Result<[Row; 3]> {
+    let count = (1_u64 << bytes_log2) / size as u64;
+    let mut bytes = vec![0x5a_u8; size];
     let file = OpenOptions::new()
         .create(true)
         .truncate(true)
@@ -22,27 +36,30 @@ pub(crate) fn write_file(path: &Path, size: usize, count: u64, name: &str) -> Re
         .write(true)
         .open(path)
         .map_err(Error::system("create a native file"))?;
-    let pass = |op: &str| -> Result<Row> {
-        let mut meter = Meter::start();
-        for at in 0..count {
-            let written = meter.run_timed(size as u64, || file.write_all_at(&bytes, at * size as u64));
-            written.map_err(Error::system("write a native file"))?;
-        }
-        Ok(meter.row(name, op, size as u64))
-    };
-    Ok([pass("write() fresh")?, pass("write() again")?])
-}
-
-/// Reads of one size from a file, in order.
-pub(crate) fn read_file(path: &Path, size: usize, count: u64, name: &str) -> Result<Row> {
-    let file = File::open(path).map_err(Error::system("open a native file"))?;
-    let mut bytes = vec![0_u8; size];
-    let mut meter = Meter::start();
+    let (name, size) = ("native tmpfs", size as u64);
+    let mut fresh = Meter::start();
     for at in 0..count {
-        let read = meter.run_timed(size as u64, || file.read_exact_at(&mut bytes, at * size as u64));
-        read.map_err(Error::system("read a native file"))?;
+        let done = fresh.run(size, || file.write_all_at(&bytes, at * size));
+        done.map_err(Error::system("write a native file"))?;
     }
-    Ok(meter.row(name, "read()", size as u64))
+    let mut again = Meter::start();
+    while !again.is_over(seconds) {
+        let at = mix(again.ops) % count * size;
+        let done = again.run(size, || file.write_all_at(&bytes, at));
+        done.map_err(Error::system("write a native file"))?;
+    }
+    let mut read = Meter::start();
+    while !read.is_over(seconds) {
+        let at = mix(read.ops) % count * size;
+        let done = read.run(size, || file.read_exact_at(&mut bytes, at));
+        done.map_err(Error::system("read a native file"))?;
+    }
+    let note = format!("a file of {} MiB", (1_u64 << bytes_log2) >> 20);
+    Ok([
+        fresh.row(name, "pwrite() fresh", size).noting(format!("{note}, in order")),
+        again.row(name, "pwrite() again", size).noting(format!("{note}, at random")),
+        read.row(name, "pread()", size).noting(format!("{note}, at random")),
+    ])
 }
 
 /// Appends with a flush each, one after the other.
@@ -129,4 +146,12 @@ pub(crate) fn checksum(seconds: f64) -> Row {
         core::hint::black_box(meter.run_timed(1 << 20, || dolmen_types::crc32c(&bytes)));
     }
     meter.row("native memory", "crc32c hot", 1 << 20)
+}
+
+/// A counter of `/proc/self/io`: bytes that this process has caused to be read from or written to devices.
+pub(crate) fn io_counter(name: &str) -> Result<u64> {
+    let doing = "read the process's counters of device accesses";
+    let text = std::fs::read_to_string("/proc/self/io").map_err(Error::system(doing))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    Ok(line.and_then(|number| number.trim().parse().ok()).unwrap_or(0))
 }

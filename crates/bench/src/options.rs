@@ -7,7 +7,9 @@ const KEY_BITS: u32 = 22;
 /// What the values of one measurement may take of the memory that tmpfs shares with everything else: keys of
 /// larger values are fewer.
 const VALUES_BYTES_MAX: u64 = 4 << 30;
+/// The same for a quick run.
 const QUICK_KEY_BITS: u32 = 14;
+const QUICK_VALUES_BYTES_MAX: u64 = 64 << 20;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -33,11 +35,8 @@ impl Options {
 
     /// Keys, as a power of two, of values of this size.
     pub(crate) fn key_bits(&self, size: usize) -> u32 {
-        if self.quick {
-            return QUICK_KEY_BITS;
-        }
-        let fitting = (VALUES_BYTES_MAX / size as u64).ilog2();
-        fitting.min(KEY_BITS)
+        let bytes_max = self.pick(VALUES_BYTES_MAX, QUICK_VALUES_BYTES_MAX);
+        (bytes_max / size as u64).ilog2().min(self.pick(KEY_BITS, QUICK_KEY_BITS))
     }
 
     /// `full`, or `quick` in a quick run.
@@ -59,6 +58,7 @@ mod tests {
         let options = Options::new("/m".into(), "/d".into(), false);
         assert!(1 << options.key_bits(64) >= 4_000_000);
         assert_eq!(options.key_bits(4096), 20);
+        assert_eq!(options.key_bits(1 << 20), 12);
         assert!(options.wants("points"));
     }
 }

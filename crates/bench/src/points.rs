@@ -1,20 +1,23 @@
-//! Updates and fetches of one size: fresh, over and over, at random, after a kill.
+//! Updates and fetches of one size: fresh, over and over, at random, one by one and in batches, after a kill.
 
-use crate::child::{self, Line, say};
+use crate::child::{self, say_row};
 use crate::data::{Keys, Values};
 use crate::error::Result;
 use crate::meter::{Meter, now};
+use crate::native;
 use crate::options::Options;
-use crate::rig::{Kind, Rig, Setup, verify};
+use crate::rig::{Background, Kind, Rig, Setup, verify};
 use crate::row::Row;
 use dolmen_env::{anonymous_rss_bytes, pin_to_cpu};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Keys that fit the first-level caches together with all that leads to them.
-const HOT_KEYS: u64 = 256;
 /// Where the keys begin that are written while the kill comes: beyond all that are counted.
-const EXTRA_KEY: u64 = 1 << 41;
+pub(crate) const EXTRA_KEY: u64 = 1 << 41;
+/// Bytes of a value that count as large.
+const EXTENT: usize = 1 << 20;
+/// Checkpoints that must end while a rate is taken.
+const CHECKPOINTS_MIN: u64 = 2;
 
 /// What the child measures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,45 +26,103 @@ pub(crate) struct Spec {
     pub(crate) setup: Setup,
     pub(crate) key_bits: u32,
     pub(crate) seconds: f64,
+    /// A quick run keeps no rules.
+    pub(crate) quick: bool,
+    /// What the machine gives to the same accesses.
+    pub(crate) native: Native,
+}
+
+/// Accesses a second of the same size to a file on the same tmpfs.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Native {
+    write_fresh: f64,
+    write_again: f64,
+    read: f64,
 }
 
 /// The goals of one size, in operations a second.
+#[derive(Clone, Copy, Default)]
 struct Goal {
-    update: f64,
-    fetch: f64,
+    update_fresh: Option<f64>,
+    update: Option<f64>,
+    fetch: Option<f64>,
+    fetch_hot: Option<f64>,
 }
 
-fn goal(size: usize) -> Option<Goal> {
+fn goal(size: usize, native: &Native) -> Goal {
     match size {
-        64 => Some(Goal { update: 1.0e6, fetch: 1.5e6 }),
-        4096 => Some(Goal { update: 350e3, fetch: 800e3 }),
-        _ => None,
+        64 => Goal { update: Some(1.0e6), fetch: Some(1.5e6), ..Goal::default() },
+        4096 => Goal { update: Some(350e3), fetch: Some(800e3), ..Goal::default() },
+        EXTENT => Goal {
+            update_fresh: Some(0.8 * native.write_fresh),
+            update: Some(0.8 * native.write_again),
+            fetch: Some(0.7 * native.read),
+            fetch_hot: Some(8e9 / EXTENT as f64),
+        },
+        _ => Goal::default(),
     }
 }
 
-/// All sizes and kinds of small values, each in a child that is killed.
+impl Spec {
+    pub(crate) fn new(dir: PathBuf, setup: Setup, options: &Options) -> Self {
+        Self {
+            dir,
+            setup,
+            key_bits: options.key_bits(setup.size),
+            seconds: options.seconds,
+            quick: options.quick,
+            native: Native::default(),
+        }
+    }
+
+    /// Operations of one batch.
+    fn depth(&self) -> usize {
+        if self.setup.size >= EXTENT { 8 } else { 32 }
+    }
+
+    /// Keys that fit the caches together with all that leads to them.
+    fn hot_keys(&self) -> u64 {
+        if self.setup.size >= EXTENT { 4 } else { 256 }
+    }
+}
+
+/// All sizes and kinds of values, each in a child that is killed.
 pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    for size in [64, 1024, 4096] {
-        for kind in [Kind::Single, Kind::Record] {
-            run_one(options, kind, size, each)?;
+    let seconds = options.pick(2.0, 0.05);
+    native::pinned(|| Ok([native::memcpy(seconds), native::checksum(seconds)]))?
+        .into_iter()
+        .for_each(&mut *each);
+    let small = [Kind::Single, Kind::Record];
+    for (size, kinds) in [(64, &small[..]), (1024, &small), (4096, &small), (EXTENT, &[Kind::Extent])] {
+        let native = native_limits(options, size, each)?;
+        for &kind in kinds {
+            let dir = options.dir.join(format!("points-{size}"));
+            let spec = Spec { native, ..Spec::new(dir, Setup::new(kind, size), options) };
+            run_one(&spec, each)?;
         }
     }
     Ok(())
 }
 
-fn run_one(options: &Options, kind: Kind, size: usize, each: &mut dyn FnMut(Row)) -> Result<()> {
-    let dir = options.dir.join(format!("points-{size}"));
+fn native_limits(options: &Options, size: usize, each: &mut dyn FnMut(Row)) -> Result<Native> {
+    let dir = options.dir.join("native");
     child::clean(&dir)?;
-    let spec = Spec {
-        dir: dir.clone(),
-        setup: Setup::new(kind, size),
-        key_bits: options.key_bits(size),
-        seconds: options.seconds,
-    };
-    let text = serde_json::to_string(&spec).expect("plain data");
+    std::fs::create_dir_all(&dir).map_err(crate::Error::system("make a directory for the measurement"))?;
+    let (bytes_log2, seconds) = options.pick((30, 3.0), (26, 0.1));
+    let rows = native::pinned(|| native::random_file(&dir.join("file"), size, bytes_log2, seconds));
+    child::clean(&dir)?;
+    let rows = rows?;
+    let [write_fresh, write_again, read] = [0, 1, 2].map(|at: usize| rows[at].ops_per_s);
+    rows.into_iter().for_each(each);
+    Ok(Native { write_fresh, write_again, read })
+}
+
+fn run_one(spec: &Spec, each: &mut dyn FnMut(Row)) -> Result<()> {
+    child::clean(&spec.dir)?;
+    let text = serde_json::to_string(spec).expect("plain data");
     let done = child::run_and_kill("points", &text, each);
-    let verified = done.and_then(|updates| verify_all(&spec, updates, each));
-    child::clean(&dir)?;
+    let verified = done.and_then(|updates| verify_all(spec, updates, each));
+    child::clean(&spec.dir)?;
     verified
 }
 
@@ -69,102 +130,177 @@ fn run_one(options: &Options, kind: Kind, size: usize, each: &mut dyn FnMut(Row)
 pub(crate) fn child(spec: &Spec) -> Result<()> {
     pin_to_cpu(0)?;
     let values = Values::new(spec.setup.size);
-    let (keys, size) = (Keys::new(spec.key_bits), spec.setup.size as u64);
-    let name = spec.setup.kind.label();
+    let keys = Keys::new(spec.key_bits);
     let mut rig = Rig::create(&spec.dir, spec.setup)?;
     let before = anonymous_rss_bytes()?;
+    load(&mut rig, &values, keys, spec)?;
+    if spec.setup.size == 64 {
+        memory(&mut rig, keys, spec, before)?;
+    }
+    let mut updates = keys.count();
+    for depth in [1, spec.depth()] {
+        updates += overwrite(&mut rig, &values, keys, spec, updates, depth)?;
+    }
+    stalls(&rig, spec)?;
+    for depth in [1, spec.depth()] {
+        fetch(&mut rig, keys, spec, depth)?;
+    }
+    fetch_hot(&mut rig, keys, spec)?;
+    child::write_until_killed(updates, |extra| rig.update(EXTRA_KEY + extra, values.of(EXTRA_KEY + extra, 0)))
+}
+
+/// Writes every key once.
+fn load<'v>(rig: &mut Rig<'v>, values: &'v Values, keys: Keys, spec: &Spec) -> Result<()> {
+    let size = spec.setup.size as u64;
     let mut meter = Meter::start();
     for index in 0..keys.count() {
         let key = keys.at(index, 0);
         meter.run(size, || rig.update(key, values.of(key, 0)))?;
     }
-    let row =
-        meter.row(name, "update fresh", size).noting(keys_note(keys, "distinct random keys, fresh segments"));
-    say(&Line::Row(Box::new(row)))?;
-    memory(&mut rig, keys, size, before)?;
-    let updates = overwrite(&mut rig, &values, keys, spec)?;
-    fetch(&mut rig, keys, spec)?;
-    say(&Line::Done(updates))?;
-    for key in EXTRA_KEY.. {
-        rig.update(key, values.of(key, 0))?;
-    }
-    Ok(())
-}
-
-fn keys_note(keys: Keys, what: &str) -> String {
-    format!("{} {what}", keys.count())
+    let note = format!("{} distinct random keys, each once, in {:.1} s", keys.count(), meter.seconds());
+    let row = meter.row(spec.setup.kind.label(), "update fresh", size).noting(note);
+    let row = row.against(spec.native.write_fresh, "pwrite() fresh");
+    let goal = goal(spec.setup.size, &spec.native).update_fresh;
+    say_row(goal.map_or(row.clone(), |goal| row.at_least(goal)))
 }
 
 /// What a resident record costs above its bytes.
-fn memory(rig: &mut Rig<'_>, keys: Keys, size: u64, before: u64) -> Result<()> {
+fn memory(rig: &mut Rig<'_>, keys: Keys, spec: &Spec, before: u64) -> Result<()> {
+    /// Bytes of dkey and akey; those of an array's are shared by its records and count for nothing.
+    const KEY_BYTES: u64 = 9;
     let count = keys.count() as f64;
+    let payload =
+        (spec.setup.size as u64 + if spec.setup.kind == Kind::Single { KEY_BYTES } else { 0 }) as f64;
     let index = anonymous_rss_bytes()?.saturating_sub(before) as f64 / count;
-    let space = rig.space()?;
-    let device = space.allocated_bytes as f64 / count;
-    let over = index + device - (size + 9) as f64;
-    let note =
-        format!("heap {index:.0} B and device (tmpfs) {device:.0} B a record, less value and 9 B of keys");
-    let row = Row::value("memory", "per record over key and value", size, over, "B").noting(note);
-    let row = if size == 64 { row.against(150.0, "goal, at most") } else { row };
-    say(&Line::Row(Box::new(row)))
+    let device = rig.space()?.allocated_bytes as f64 / count;
+    let note = format!(
+        "heap {index:.0} B and device (tmpfs, segments whole) {device:.0} B a record, less {payload} B of value and keys",
+    );
+    let op = "memory per record over key and value";
+    let row = Row::value(spec.setup.kind.label(), op, 64, index + device - payload, "B");
+    say_row(row.at_most(150.0).noting(note))
 }
 
-/// Overwrites all keys in a new order each round; returns how many updates there were in all.
-fn overwrite<'v>(rig: &mut Rig<'v>, values: &'v Values, keys: Keys, spec: &Spec) -> Result<u64> {
+/// Overwrites all keys in a new order each round; returns how many updates there were.
+fn overwrite<'v>(
+    rig: &mut Rig<'v>,
+    values: &'v Values,
+    keys: Keys,
+    spec: &Spec,
+    done: u64,
+    depth: usize,
+) -> Result<u64> {
     let size = spec.setup.size as u64;
-    let before = rig.space()?.allocated_bytes;
-    let mut updates = keys.count();
+    let (allocated, background) = (rig.space()?.allocated_bytes, rig.background());
+    let item = |number: u64| {
+        let (round, index) = (number / keys.count(), number % keys.count());
+        let key = keys.at(index, round);
+        (key, values.of(key, round))
+    };
     let mut meter = Meter::start();
     while !meter.is_over(spec.seconds) {
-        let (round, index) = (updates / keys.count(), updates % keys.count());
-        let key = keys.at(index, round);
-        meter.run(size, || rig.update(key, values.of(key, round)))?;
-        updates += 1;
+        let next = done + meter.ops;
+        if depth == 1 {
+            let (key, value) = item(next);
+            meter.run(size, || rig.update(key, value))?;
+        } else {
+            let bytes = size * depth as u64;
+            meter.run_batch(depth, bytes, || rig.update_batch((next..next + depth as u64).map(item)))?;
+        }
     }
-    let grown = rig.space()?.allocated_bytes.saturating_sub(before);
-    let written = meter.bytes;
-    let note = format!(
-        "{} keys over and over; {} aggregations ended; device grew by {} MiB while {} MiB of values were written",
-        keys.count(),
-        rig.aggregations,
-        grown >> 20,
-        written >> 20
-    );
-    let row = meter.row(spec.setup.kind.label(), "update", size).noting(note);
-    let row = goal(spec.setup.size).map_or(row.clone(), |goal| row.against(goal.update, "goal"));
-    say(&Line::Row(Box::new(row)))?;
+    meter.pause();
+    let grown = rig.space()?.allocated_bytes.saturating_sub(allocated);
+    let (updates, written, seconds) = (meter.ops, meter.bytes, meter.seconds());
+    let note =
+        format!("device grew by {} MiB while {} MiB of values were written", grown >> 20, written >> 20);
+    let row = meter.row(spec.setup.kind.label(), "update", size).at_depth(depth);
+    let row = judged(row, keys, spec, seconds, rig.background().since(background)).noting(note);
+    let row = row.against(spec.native.write_again, "pwrite() again");
+    let goal = goal(spec.setup.size, &spec.native).update;
+    say_row(goal.map_or(row.clone(), |goal| row.at_least(goal)))?;
     Ok(updates)
 }
 
-/// Fetches keys at random, with background work as it comes, then a few hot ones.
-fn fetch(rig: &mut Rig<'_>, keys: Keys, spec: &Spec) -> Result<()> {
-    let size = spec.setup.size as u64;
-    for (op, count) in [("fetch", keys.count()), ("fetch hot", HOT_KEYS)] {
-        let seconds = if count == HOT_KEYS { spec.seconds / 10.0 } else { spec.seconds };
-        let mut meter = Meter::start();
-        let mut index = 0;
-        while !meter.is_over(seconds) {
-            let round = 1_000_000 + index / keys.count();
-            let key = keys.at(index % count, round);
-            // Every byte is compared after the kill; here only that there is a value.
-            let len = meter.run(size, || rig.fetch(key).map(<[u8]>::len))?;
-            assert_eq!(len, spec.setup.size, "the buffer keeps its size");
-            index += 1;
-            if index.is_multiple_of(256) {
-                rig.upkeep()?;
-            }
-        }
-        let row = meter.row(spec.setup.kind.label(), op, size);
-        let row = match (op, goal(spec.setup.size)) {
-            ("fetch", Some(goal)) => {
-                row.against(goal.fetch, "goal").noting(keys_note(keys, "keys at random"))
-            }
-            ("fetch", None) => row.noting(keys_note(keys, "keys at random")),
-            _ => row.noting(format!("{HOT_KEYS} keys, all in the caches")),
-        };
-        say(&Line::Row(Box::new(row)))?;
+/// Notes what ran beside the row, and refuses it if the rules of measuring were not kept.
+fn judged(row: Row, keys: Keys, spec: &Spec, seconds: f64, background: Background) -> Row {
+    let Background { checkpoints, merges, aggregations } = background;
+    let set = keys.count() * spec.setup.size as u64;
+    let row = row.noting(format!(
+        "{} random keys, {} MiB of values; {checkpoints} checkpoints, {merges} merges and {aggregations} aggregations ended in {seconds:.0} s",
+        keys.count(),
+        set >> 20
+    ));
+    let few_keys = keys.count() < 4_000_000 && set < 8 * LAST_CACHE_BYTES;
+    if !spec.quick && (checkpoints < CHECKPOINTS_MIN || aggregations == 0 || few_keys || seconds < 30.0) {
+        return row.invalid("needs 30 s, two checkpoints, an aggregation, and 4 M keys or 8 x L3 of values");
     }
-    Ok(())
+    row
+}
+
+/// Last-level cache of the machines that results are quoted from; `lscpu` tells others.
+const LAST_CACHE_BYTES: u64 = 32 << 20;
+
+/// How long pieces of background work held their caller up during the updates.
+fn stalls(rig: &Rig<'_>, spec: &Spec) -> Result<()> {
+    let size = spec.setup.size as u64;
+    let (name, op) = (spec.setup.kind.label(), "stall by background work, p99");
+    let note = format!(
+        "{} pieces of checkpoint, merge and aggregation between updates: p50 {:.0} us, longest {:.0} us",
+        rig.stalls.total(),
+        rig.stalls.quantile_us(500),
+        rig.stall_ns_max as f64 / 1e3
+    );
+    say_row(Row::value(name, op, size, rig.stalls.quantile_us(990), "us").noting(note))
+}
+
+/// Fetches keys at random, with background work as it comes.
+fn fetch(rig: &mut Rig<'_>, keys: Keys, spec: &Spec, depth: usize) -> Result<()> {
+    let size = spec.setup.size as u64;
+    let background = rig.background();
+    // Another order than that of any round of updates.
+    let key_of = |number: u64| keys.at(number % keys.count(), 1_000_000 + number / keys.count());
+    let mut meter = Meter::start();
+    let mut until_upkeep = 0_usize;
+    while !meter.is_over(spec.seconds) {
+        let next = meter.ops;
+        // Every byte is compared after the kill; here only that there is a value.
+        if depth == 1 {
+            meter.run(size, || rig.fetch(key_of(next)).map(<[u8]>::len))?;
+        } else {
+            let batch = (next..next + depth as u64).map(key_of);
+            meter.run_batch(depth, size * depth as u64, || {
+                rig.fetch_batch(batch, |_, value| {
+                    core::hint::black_box(value.len());
+                })
+            })?;
+        }
+        until_upkeep += depth;
+        if until_upkeep >= 256 {
+            until_upkeep = 0;
+            rig.upkeep()?;
+        }
+    }
+    meter.pause();
+    let seconds = meter.seconds();
+    let op = if spec.setup.size >= EXTENT { "fetch cold" } else { "fetch" };
+    let row = meter.row(spec.setup.kind.label(), op, size).at_depth(depth);
+    let row = judged(row, keys, spec, seconds, rig.background().since(background));
+    let row = row.against(spec.native.read, "pread()");
+    let goal = goal(spec.setup.size, &spec.native).fetch;
+    say_row(goal.map_or(row.clone(), |goal| row.at_least(goal)))
+}
+
+fn fetch_hot(rig: &mut Rig<'_>, keys: Keys, spec: &Spec) -> Result<()> {
+    let size = spec.setup.size as u64;
+    let mut meter = Meter::start();
+    while !meter.is_over(spec.seconds / 10.0) {
+        let key = keys.at(meter.ops % spec.hot_keys(), 0);
+        meter.run(size, || rig.fetch(key).map(<[u8]>::len))?;
+    }
+    let note = format!("{} keys, all in the caches; checksums verified", spec.hot_keys());
+    let row = meter.row(spec.setup.kind.label(), "fetch hot", size).noting(note);
+    let goal = goal(spec.setup.size, &spec.native).fetch_hot;
+    say_row(goal.map_or(row.clone(), |goal| row.at_least(goal)))
 }
 
 /// The parent's part: opens what the kill left and compares every byte.
@@ -172,18 +308,14 @@ fn verify_all(spec: &Spec, updates: u64, each: &mut dyn FnMut(Row)) -> Result<()
     let keys = Keys::new(spec.key_bits);
     let values = Values::new(spec.setup.size);
     let (name, size) = (spec.setup.kind.label(), spec.setup.size as u64);
-    let start = now();
-    let (mut rig, recovery) = Rig::open(&spec.dir, spec.setup)?;
-    let seconds = (now() - start) as f64 / 1e9;
-    let note = format!("{} frames replayed, {} bytes discarded", recovery.frames, recovery.discarded_bytes);
-    each(Row::value(name, "reopen after SIGKILL", size, seconds, "s").noting(note));
+    let mut rig = reopen(&spec.dir, spec.setup, each)?;
     let mut meter = Meter::start();
     let (full, part) = (updates / keys.count(), updates % keys.count());
     for index in 0..keys.count() {
         // The unfinished round wrote its first `part` keys anew; the others are of the round before.
         let key = keys.at(index, full);
         let round = if index < part { full } else { full - 1 };
-        meter.run_timed(size, || verify(&mut rig, key, &values, round))?;
+        meter.run(size, || verify(&mut rig, key, &values, round))?;
     }
     let extra = verify_extra(&mut rig, &values)?;
     let note = format!("every byte right; {extra} more keys that were being written when the kill came");
@@ -192,8 +324,19 @@ fn verify_all(spec: &Spec, updates: u64, each: &mut dyn FnMut(Row)) -> Result<()
     Ok(())
 }
 
-/// Keys written after the count are there in order up to one, and none after it.
-fn verify_extra(rig: &mut Rig<'_>, values: &Values) -> Result<u64> {
+/// Opens what a killed child left and says how long it took.
+pub(crate) fn reopen<'v>(dir: &Path, setup: Setup, each: &mut dyn FnMut(Row)) -> Result<Rig<'v>> {
+    let start = now();
+    let (rig, recovery) = Rig::open(dir, setup)?;
+    let seconds = (now() - start) as f64 / 1e9;
+    let note = format!("{} frames replayed, {} bytes discarded", recovery.frames, recovery.discarded_bytes);
+    let (name, size) = (setup.kind.label(), setup.size as u64);
+    each(Row::value(name, "reopen after SIGKILL", size, seconds, "s").noting(note));
+    Ok(rig)
+}
+
+/// Keys written after the count are there in order up to one, and none after it; how many there are.
+pub(crate) fn verify_extra(rig: &mut Rig<'_>, values: &Values) -> Result<u64> {
     for key in EXTRA_KEY.. {
         match verify(rig, key, values, 0) {
             Ok(()) => {}

@@ -2,7 +2,7 @@
 
 use crate::data::Values;
 use crate::error::{Error, Result};
-use crate::meter::now;
+use crate::meter::{Histogram, now};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
     ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, ReadAt, Reply,
@@ -21,15 +21,21 @@ use std::sync::Arc;
 
 /// Operations between two pieces of background work, as a pool's callers do it.
 const OPS_PER_STEP: u64 = 256;
-/// Between the end of one aggregation and the begin of the next.
+/// Payload between two pieces: a piece of large values is fewer of them.
+const BYTES_PER_STEP: u64 = 8 << 20;
+/// Between the end of one aggregation and the begin of the next, at most.
 const AGGREGATE_EVERY_NS: u64 = 4_000_000_000;
+/// Payload between the begins of two aggregations, at most: what is overwritten waits for them on the device.
+const AGGREGATE_EVERY_BYTES: u64 = 1 << 30;
+/// Fetches that one submit may carry: as many buffers are kept.
+pub(crate) const DEPTH_MAX: usize = 64;
 /// Records under one dkey of an array.
 const RECORDS_PER_DKEY: u64 = 1024;
 const CONT: ContNo = ContNo(1);
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A single value under a dkey of its own.
     Single,
     /// A record of an array, 1024 to a dkey.
@@ -57,18 +63,25 @@ impl Kind {
 
 /// How a target is made and opened.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Setup {
-    pub(crate) kind: Kind,
-    pub(crate) size: usize,
-    pub(crate) power: bool,
+pub struct Setup {
+    /// What a value is.
+    pub kind: Kind,
+    /// Bytes of a value.
+    pub size: usize,
+    /// Whether what is acknowledged survives the loss of power, or only the death of the process.
+    pub power: bool,
     /// Treat the directory as a block device although it is memory, or the other way round.
-    pub(crate) block: Option<bool>,
-    pub(crate) memory_bytes: u64,
-    pub(crate) target: u16,
+    pub block: Option<bool>,
+    /// The memory budget.
+    pub memory_bytes: u64,
+    /// The number of the target.
+    pub target: u16,
 }
 
 impl Setup {
-    pub(crate) fn new(kind: Kind, size: usize) -> Self {
+    /// A target with much memory whose writes survive the death of the process.
+    #[must_use]
+    pub fn new(kind: Kind, size: usize) -> Self {
         Self { kind, size, power: false, block: None, memory_bytes: 4 << 30, target: 0 }
     }
 
@@ -89,26 +102,60 @@ impl Setup {
     }
 }
 
+/// Background work completed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Background {
+    pub(crate) checkpoints: u64,
+    pub(crate) merges: u64,
+    /// Aggregations that ran to their end.
+    pub(crate) aggregations: u64,
+}
+
+impl Background {
+    /// What was completed since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            checkpoints: self.checkpoints - earlier.checkpoints,
+            merges: self.merges - earlier.merges,
+            aggregations: self.aggregations - earlier.aggregations,
+        }
+    }
+}
+
 /// A target and its one caller.
-pub(crate) struct Rig<'v> {
+pub struct Rig<'v> {
     target: Target,
     ops: Vec<Op<'v>>,
     out: Vec<Completion>,
     head: Head,
     oid: Oid,
     setup: Setup,
-    buf: IoBuf,
+    bufs: Vec<IoBuf>,
     since_step: u64,
+    bytes_since_step: u64,
     last: Epoch,
     aggregating: Option<Epoch>,
     aggregated_ns: u64,
-    /// Aggregations that ran to their end.
-    pub(crate) aggregations: u64,
+    bytes_since_aggregation: u64,
+    aggregations: u64,
+    /// How long each piece of background work held its caller up.
+    pub(crate) stalls: Histogram,
+    /// The longest of them.
+    pub(crate) stall_ns_max: u64,
+}
+
+impl core::fmt::Debug for Rig<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Rig({:?})", self.target)
+    }
 }
 
 impl<'v> Rig<'v> {
     /// Makes a target in an empty directory, with one container.
-    pub(crate) fn create(dir: &Path, setup: Setup) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The device's and the store's.
+    pub fn create(dir: &Path, setup: Setup) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(Error::system("make a directory for the measurement"))?;
         let (devices, is_memory) = setup.devices(dir)?;
         let target = Target::create(
@@ -136,17 +183,21 @@ impl<'v> Rig<'v> {
         head.id.client = u128::from(std::process::id());
         Self {
             target,
-            ops: Vec::with_capacity(64),
-            out: Vec::with_capacity(64),
+            ops: Vec::with_capacity(DEPTH_MAX),
+            out: Vec::with_capacity(DEPTH_MAX),
             head,
             oid: Oid::new(setup.kind.object_type(), ObjectClass::S1, 0, 1),
             setup,
-            buf: IoBuf::zeroed(setup.size),
+            bufs: Vec::new(),
             since_step: 0,
+            bytes_since_step: 0,
             last: Epoch::default(),
             aggregating: None,
             aggregated_ns: now(),
+            bytes_since_aggregation: 0,
             aggregations: 0,
+            stalls: Histogram::new(),
+            stall_ns_max: 0,
         }
     }
 
@@ -163,9 +214,15 @@ impl<'v> Rig<'v> {
         }
     }
 
-    /// Hands an update over; its completion comes with [`Rig::wait`] or [`Rig::settle`].
+    /// Hands an update over; its completion comes with [`Rig::wait`].
     #[inline]
     pub(crate) fn begin_update(&mut self, key: u64, value: &'v [u8]) {
+        self.push_update_of(key, value);
+        self.target.submit(&mut self.ops);
+    }
+
+    #[inline]
+    fn push_update_of(&mut self, key: u64, value: &'v [u8]) {
         let value = if self.setup.kind == Kind::Single {
             NewValue::Single(Payload::Ref(value))
         } else {
@@ -173,38 +230,66 @@ impl<'v> Rig<'v> {
             NewValue::Array { record_bytes, extents: smallvec![recx], data: Payload::Ref(value) }
         };
         self.push_update(self.dkey(key), value);
+        self.count_update(self.setup.size as u64);
     }
 
+    #[inline]
     fn push_update(&mut self, dkey: Key, value: NewValue<'v>) {
         self.head.id.sequence += 1;
         let iods = smallvec![UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }];
         let update = Update { oid: self.oid, dkey, cond: Cond::NONE, iods };
         let token = self.head.id.sequence;
         self.ops.push(Op { token, head: self.head, cont: CONT, verb: Verb::Update(update) });
-        self.target.submit(&mut self.ops);
+    }
+
+    #[inline]
+    fn count_update(&mut self, bytes: u64) {
         self.since_step += 1;
+        self.bytes_since_step += bytes;
+        self.bytes_since_aggregation += bytes;
     }
 
     /// One update, durable as the container asks, and background work when it is due.
+    ///
+    /// # Errors
+    /// The store's.
     #[inline]
-    pub(crate) fn update(&mut self, key: u64, value: &'v [u8]) -> Result<()> {
-        self.begin_update(key, value);
+    pub fn update(&mut self, key: u64, value: &'v [u8]) -> Result<()> {
+        self.push_update_of(key, value);
+        self.settle()
+    }
+
+    /// Several updates by one submit, and background work when it is due.
+    ///
+    /// # Errors
+    /// The store's.
+    #[inline]
+    pub fn update_batch(&mut self, items: impl Iterator<Item = (u64, &'v [u8])>) -> Result<()> {
+        for (key, value) in items {
+            self.push_update_of(key, value);
+        }
         self.settle()
     }
 
     /// Writes bytes at a byte offset under a dkey, in as many extents as windows ask for.
     pub(crate) fn update_bytes(&mut self, dkey: u64, offset: u64, value: &'v [u8]) -> Result<()> {
-        let extents = windows(offset, value.len() as u64).collect();
+        let bytes = value.len() as u64;
+        let extents = windows(offset, bytes).collect();
         let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(value) };
         self.push_update(Key::from_slice(&dkey.to_le_bytes()), value);
+        self.count_update(bytes);
         self.settle()
     }
 
-    /// Waits for the one update under way.
+    /// Submits what was pushed, waits for all of it, and does background work when it is due.
     #[inline]
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        while self.wait(|_| {})? == 0 {}
-        if self.since_step >= OPS_PER_STEP {
+    fn settle(&mut self) -> Result<()> {
+        let mut left = self.ops.len();
+        self.target.submit(&mut self.ops);
+        while left > 0 {
+            left -= self.wait(|_| {})?;
+        }
+        if self.since_step >= OPS_PER_STEP || self.bytes_since_step >= BYTES_PER_STEP {
             self.upkeep()?;
         }
         Ok(())
@@ -225,44 +310,88 @@ impl<'v> Rig<'v> {
     }
 
     /// Reads one value.
+    ///
+    /// # Errors
+    /// The store's; [`dolmen_types::Error::NotFound`] if there is none.
     #[inline]
-    pub(crate) fn fetch(&mut self, key: u64) -> Result<&[u8]> {
+    pub fn fetch(&mut self, key: u64) -> Result<&[u8]> {
+        self.push_fetch_of(key, 0);
+        self.settle_fetches(1)?;
+        Ok(&self.bufs[0])
+    }
+
+    /// Reads several values by one submit and shows each.
+    ///
+    /// # Errors
+    /// The store's; [`dolmen_types::Error::NotFound`] if there is none.
+    #[inline]
+    pub fn fetch_batch(
+        &mut self,
+        keys: impl Iterator<Item = u64>,
+        mut each: impl FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let mut count = 0;
+        for key in keys {
+            self.push_fetch_of(key, count);
+            count += 1;
+        }
+        self.settle_fetches(count)?;
+        self.bufs[..count].iter().enumerate().for_each(|(at, buf)| each(at, buf));
+        Ok(())
+    }
+
+    #[inline]
+    fn push_fetch_of(&mut self, key: u64, at: usize) {
         let want = if self.setup.kind == Kind::Single {
             Want::Single { room_bytes: self.setup.size }
         } else {
             let (record_bytes, recx) = self.recx(key);
             Want::Array { record_bytes, extents: smallvec![recx] }
         };
-        self.fetch_want(self.dkey(key), want)?;
-        Ok(&self.buf)
+        self.push_fetch(self.dkey(key), want, at);
     }
 
     /// Reads bytes at a byte offset under a dkey.
     pub(crate) fn fetch_bytes(&mut self, dkey: u64, offset: u64, len: u64) -> Result<&[u8]> {
         let want = Want::Array { record_bytes: 1, extents: windows(offset, len).collect() };
-        self.fetch_want(Key::from_slice(&dkey.to_le_bytes()), want)?;
-        Ok(&self.buf)
+        self.push_fetch(Key::from_slice(&dkey.to_le_bytes()), want, 0);
+        self.settle_fetches(1)?;
+        Ok(&self.bufs[0])
+    }
+
+    /// Puts a fetch into the batch; the token is the place in it.
+    #[inline]
+    fn push_fetch(&mut self, dkey: Key, want: Want, at: usize) {
+        assert!(at < DEPTH_MAX, "a batch is no larger than the buffers kept for it");
+        while self.bufs.len() <= at {
+            self.bufs.push(IoBuf::zeroed(self.setup.size));
+        }
+        let buf = core::mem::take(&mut self.bufs[at]);
+        let iods = smallvec![FetchIod { akey: Key::from_slice(b"a"), want }];
+        let fetch = Fetch { oid: self.oid, dkey, cond: Cond::NONE, at: ReadAt::Latest, iods, buf };
+        let op = Op { token: at as u64, head: Head::default(), cont: CONT, verb: Verb::Fetch(fetch) };
+        self.ops.push(op);
     }
 
     #[inline]
-    fn fetch_want(&mut self, dkey: Key, want: Want) -> Result<()> {
-        let single = matches!(want, Want::Single { .. });
-        let buf = core::mem::take(&mut self.buf);
-        let iods = smallvec![FetchIod { akey: Key::from_slice(b"a"), want }];
-        let fetch = Fetch { oid: self.oid, dkey, cond: Cond::DKEY_FETCH, at: ReadAt::Latest, iods, buf };
-        self.ops.push(Op { token: 0, head: Head::default(), cont: CONT, verb: Verb::Fetch(fetch) });
+    fn settle_fetches(&mut self, count: usize) -> Result<()> {
         self.target.submit(&mut self.ops);
-        self.target.poll(true, &mut self.out);
-        let done = self.out.pop().expect("a fetch without anything else under way completes in one poll");
-        self.buf = done.buf.expect("a fetch brings its buffer back");
-        match done.result? {
-            Reply::Fetched(iods)
-                if iods.iter().all(|iod| iod.size_bytes > 0 && (single || !iod.filled.is_empty())) =>
-            {
-                Ok(())
+        let (mut left, mut missing) = (count, false);
+        while left > 0 {
+            self.target.poll(true, &mut self.out);
+            left -= self.out.len();
+            for done in self.out.drain(..) {
+                let at = usize::try_from(done.token).unwrap_or(usize::MAX);
+                self.bufs[at] = done.buf.expect("a fetch brings its buffer back");
+                let Reply::Fetched(iods) = done.result? else {
+                    return Err(dolmen_types::Error::NotFound.into());
+                };
+                missing |= iods.iter().any(|iod| {
+                    iod.size_bytes == 0 || (self.setup.kind != Kind::Single && iod.filled.is_empty())
+                });
             }
-            _ => Err(dolmen_types::Error::NotFound.into()),
         }
+        if missing { Err(dolmen_types::Error::NotFound.into()) } else { Ok(()) }
     }
 
     /// Lists a page of dkeys and says whether there are more.
@@ -298,24 +427,44 @@ impl<'v> Rig<'v> {
 
     /// Background work: a bounded piece of a checkpoint or merge, or of the aggregation that is always under way
     /// or about to be.
-    pub(crate) fn upkeep(&mut self) -> Result<()> {
-        self.since_step = 0;
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn upkeep(&mut self) -> Result<()> {
+        let start = now();
+        (self.since_step, self.bytes_since_step) = (0, 0);
+        if self.upkeep_piece()? {
+            let ns = now() - start;
+            self.stalls.add(ns);
+            self.stall_ns_max = self.stall_ns_max.max(ns);
+        }
+        Ok(())
+    }
+
+    /// One piece; whether there was anything to do.
+    fn upkeep_piece(&mut self) -> Result<bool> {
         if let Some(upto) = self.aggregating {
-            let Reply::Aggregated { more, .. } = self.ask(Verb::Cont(ContVerb::Aggregate(upto)))? else {
-                return Ok(());
-            };
-            if !more {
+            if let Reply::Aggregated { more: false, .. } = self.ask(Verb::Cont(ContVerb::Aggregate(upto)))? {
                 self.aggregating = None;
                 self.aggregated_ns = now();
                 self.aggregations += 1;
             }
-            return Ok(());
+            return Ok(true);
         }
-        self.target.step();
-        if now().saturating_sub(self.aggregated_ns) > AGGREGATE_EVERY_NS && self.last != Epoch::default() {
+        let progress = self.target.step();
+        let is_due = self.bytes_since_aggregation >= AGGREGATE_EVERY_BYTES
+            || now().saturating_sub(self.aggregated_ns) > AGGREGATE_EVERY_NS;
+        if is_due && self.last != Epoch::default() {
             self.aggregating = Some(self.last);
+            self.bytes_since_aggregation = 0;
         }
-        Ok(())
+        Ok(progress == dolmen_codec::Progress::More)
+    }
+
+    /// Background work completed since the target was made or opened.
+    pub(crate) fn background(&self) -> Background {
+        let done = self.target.background_done();
+        Background { checkpoints: done.checkpoints, merges: done.merges, aggregations: self.aggregations }
     }
 
     /// One piece of a checkpoint or merge.
@@ -342,7 +491,11 @@ impl<'v> Rig<'v> {
         }
     }
 
-    pub(crate) fn close(self) -> Result<()> {
+    /// Closes the target with a last checkpoint.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn close(self) -> Result<()> {
         Ok(self.target.close()?)
     }
 }

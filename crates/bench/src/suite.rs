@@ -3,14 +3,13 @@
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::row::Row;
-use crate::{amplify, durable, extents, points, targets};
+use crate::{amplify, durable, points, targets};
 
 /// A scenario: its name and what runs it.
 type Scenario = (&'static str, fn(&Options, &mut dyn FnMut(Row)) -> Result<()>);
 
-const ENGINE: [Scenario; 6] = [
+const ENGINE: [Scenario; 5] = [
     ("points", points::run),
-    ("extents", extents::run),
     ("dkeys", targets::dkeys),
     ("targets", targets::two),
     ("power", durable::run),
@@ -48,8 +47,14 @@ fn run(scenarios: &[Scenario], options: &Options, each: &mut dyn FnMut(Row)) -> 
 /// [`Error::Child`] for a scenario or specification that no parent of this version gives; the scenario's.
 pub fn child(scenario: &str, spec: &str) -> Result<()> {
     let unknown = || Error::Child { scenario: scenario.to_owned() };
-    match scenario {
-        "points" => points::child(&serde_json::from_str(spec).map_err(|_not_ours| unknown())?),
-        _ => Err(unknown()),
-    }
+    let work = match scenario {
+        "points" => points::child,
+        "dkeys" => targets::dkeys_child,
+        "targets" => targets::two_child,
+        "power" => durable::child,
+        "amplification" => amplify::child,
+        "dfs" => crate::dfs::child,
+        _ => return Err(unknown()),
+    };
+    work(&serde_json::from_str(spec).map_err(|_not_ours| unknown())?)
 }

@@ -1,118 +1,175 @@
 //! Enumeration, and two targets on two threads.
 
-use crate::child::clean;
+use crate::child::{self, say_row};
 use crate::data::{Keys, Values};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::options::Options;
-use crate::rig::{Kind, Rig, Setup};
+use crate::points::{EXTRA_KEY, Spec, reopen, verify_extra};
+use crate::rig::{Kind, Rig, Setup, verify};
 use crate::row::Row;
 use dolmen_env::{cpu_count, pin_to_cpu, scope};
 use dolmen_types::Anchor;
-use std::path::Path;
 
-/// Lists all dkeys of one object, in pages.
+/// Keys of one page of an enumeration.
+const PAGE: u32 = 1024;
+
+/// Lists all dkeys of one object, in a child that is killed.
 pub(crate) fn dkeys(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    pin_to_cpu(0)?;
-    let dir = options.dir.join("dkeys");
-    clean(&dir)?;
-    let result = list_all(&dir, options, each);
-    clean(&dir)?;
-    result
+    let spec = Spec::new(options.dir.join("dkeys"), Setup::new(Kind::Single, 64), options);
+    child::clean(&spec.dir)?;
+    let text = serde_json::to_string(&spec).expect("plain data");
+    let done = child::run_and_kill("dkeys", &text, each);
+    let verified = done.and_then(|_count| verify_listed(&spec, each));
+    child::clean(&spec.dir)?;
+    verified
 }
 
-fn list_all(dir: &Path, options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    const PAGE: u32 = 1024;
-    let (values, keys) = (Values::new(64), Keys::new(options.key_bits(64)));
-    let mut rig = Rig::create(dir, Setup::new(Kind::Single, 64))?;
+/// The child's part of [`dkeys`].
+pub(crate) fn dkeys_child(spec: &Spec) -> Result<()> {
+    pin_to_cpu(0)?;
+    let (values, keys) = (Values::new(64), Keys::new(spec.key_bits));
+    let mut rig = Rig::create(&spec.dir, spec.setup)?;
     for index in 0..keys.count() {
         let key = keys.at(index, 0);
         rig.update(key, values.of(key, 0))?;
     }
-    for (op, note) in
-        [("enumerate dkeys", "delta and runs as they are"), ("enumerate dkeys, one run", "after aggregation")]
-    {
-        let (mut meter, mut anchor, mut listed) = (Meter::start(), Anchor::default(), 0);
-        while !anchor.is_eof() {
-            let count = meter.run_timed(0, || rig.list_page(&mut anchor, PAGE))? as u64;
-            listed += count;
-            // A page counts as the keys in it; its latency stays that of a page.
-            meter.ops += count.saturating_sub(1);
-        }
-        if listed != keys.count() {
-            return Err(Error::Wrong { key: listed });
-        }
-        meter.ops = listed;
-        let note = format!("{listed} keys in pages of {PAGE}, latency of a page; {note}");
-        each(meter.row("single value", op, 64).against(5e6, "goal").noting(note));
-        rig.aggregate()?;
+    let background = rig.background();
+    let mut meter = Meter::start();
+    let mut rounds = 0;
+    while rounds == 0 || meter.seconds() < spec.seconds {
+        list_all(&mut rig, &mut meter, keys.count())?;
+        rounds += 1;
     }
-    Ok(())
+    let done = rig.background().since(background);
+    let note = format!(
+        "{} keys in pages of {PAGE}, latency of a page; {rounds} times all, {} checkpoints and {} aggregations meanwhile",
+        keys.count(),
+        done.checkpoints,
+        done.aggregations
+    );
+    say_row(meter.row("single value", "enumerate dkeys", 64).at_least(5e6).noting(note))?;
+    rig.aggregate()?;
+    let mut meter = Meter::start();
+    list_all(&mut rig, &mut meter, keys.count())?;
+    let row = meter.row("single value", "enumerate dkeys, one run", 64);
+    say_row(row.at_least(5e6).noting("once, after an aggregation"))?;
+    child::write_until_killed(keys.count(), |extra| {
+        rig.update(EXTRA_KEY + extra, values.of(EXTRA_KEY + extra, 0))
+    })
 }
 
-/// The same updates on one target by one thread, and on two by two.
+/// Lists everything once, with background work between pages.
+fn list_all(rig: &mut Rig<'_>, meter: &mut Meter, expected: u64) -> Result<()> {
+    let (mut anchor, mut listed) = (Anchor::default(), 0);
+    while !anchor.is_eof() {
+        let count = meter.run_timed(0, || rig.list_page(&mut anchor, PAGE))? as u64;
+        listed += count;
+        // A page counts as the keys in it; its latency stays that of a page.
+        meter.ops = (meter.ops + count).saturating_sub(1);
+        rig.upkeep()?;
+    }
+    if listed == expected { Ok(()) } else { Err(Error::Wrong { key: listed }) }
+}
+
+fn verify_listed(spec: &Spec, each: &mut dyn FnMut(Row)) -> Result<()> {
+    let (values, keys) = (Values::new(64), Keys::new(spec.key_bits));
+    let mut rig = reopen(&spec.dir, spec.setup, each)?;
+    for key in 0..keys.count() {
+        verify(&mut rig, key, &values, 0)?;
+    }
+    verify_extra(&mut rig, &values).map(drop)
+}
+
+/// The same updates and fetches on one target by one thread, and on two by two, each in a child that is killed.
 pub(crate) fn two(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    let dir = options.dir.join("targets");
-    let seconds = options.pick(options.seconds / 3.0, options.seconds);
-    let mut alone = [0.0, 0.0];
+    let mut alone = Vec::new();
     for threads in [1_u16, 2] {
-        clean(&dir)?;
-        let rows = on_threads(&dir, threads, options, seconds);
-        clean(&dir)?;
-        for (row, one) in rows?.into_iter().zip(&mut alone) {
-            if threads == 1 {
-                *one = row.ops_per_s;
-                each(row);
-            } else {
-                let note = format!("goal 1.8x of one target; {} processors", cpu_count());
-                each(row.against(1.8 * *one, "1.8x one target").noting(note));
-            }
-        }
+        // The number of the target says how many there are.
+        let setup = Setup { target: threads, ..Setup::new(Kind::Single, 64) };
+        let spec = Spec::new(options.dir.join("targets"), setup, options);
+        child::clean(&spec.dir)?;
+        let text = serde_json::to_string(&spec).expect("plain data");
+        let mut beside = |row: Row| {
+            let Some(one) = alone.iter().find(|one: &&Row| one.op == row.op) else {
+                alone.push(row.clone());
+                return each(row);
+            };
+            let note = format!("{} processors", cpu_count());
+            each(row.against(one.ops_per_s, "one target").at_least(1.8 * one.ops_per_s).noting(note));
+        };
+        let done = child::run_and_kill("targets", &text, &mut beside);
+        let verified = done.and_then(|updates| verify_two(&spec, updates));
+        child::clean(&spec.dir)?;
+        verified?;
     }
     Ok(())
 }
 
-fn on_threads(dir: &Path, threads: u16, options: &Options, seconds: f64) -> Result<[Row; 2]> {
-    let keys = Keys::new(options.key_bits(64).saturating_sub(1));
+/// The child's part of [`two`]. Each thread writes the same number of updates, so that one number tells the
+/// parent what is there.
+pub(crate) fn two_child(spec: &Spec) -> Result<()> {
+    let keys = Keys::new(spec.key_bits);
     let values = Values::new(64);
     let values = &values;
+    let threads = spec.setup.target;
     let done = scope(|scope| {
         let work = |target: u16| {
-            let dir = dir.join(format!("t{target}"));
-            move || -> Result<[Meter; 2]> {
+            move || -> Result<(Rig<'_>, [Meter; 2])> {
                 pin_to_cpu(usize::from(target))?;
-                let mut rig = Rig::create(&dir, Setup { target, ..Setup::new(Kind::Single, 64) })?;
-                one_target(&mut rig, values, keys, seconds)
+                let setup = Setup { target, ..spec.setup };
+                let mut rig = Rig::create(&spec.dir.join(format!("t{target}")), setup)?;
+                let meters = one_target(&mut rig, values, keys, spec.seconds)?;
+                Ok((rig, meters))
             }
         };
         let running: Vec<_> = (0..threads).map(|target| scope.spawn(work(target))).collect();
         let died = || Error::Child { scenario: "targets".to_owned() };
         running.into_iter().map(|thread| thread.join().map_err(|_panic| died())?).collect::<Result<Vec<_>>>()
     })?;
-    let (updates, fetches): (Vec<Meter>, Vec<Meter>) = done.into_iter().map(|[a, b]| (a, b)).unzip();
-    let rows = [("update", updates), ("fetch", fetches)].map(|(op, meters)| {
-        Meter::joined(meters).map(|meter| Row { threads: u32::from(threads), ..meter.row("targets", op, 64) })
-    });
-    let [Some(update), Some(fetch)] = rows else {
-        return Err(Error::Child { scenario: "targets".to_owned() });
-    };
+    let (mut rigs, meters): (Vec<Rig<'_>>, Vec<[Meter; 2]>) = done.into_iter().unzip();
+    let (updates, fetches): (Vec<Meter>, Vec<Meter>) = meters.into_iter().map(|[a, b]| (a, b)).unzip();
+    for (op, meters) in [("update", updates), ("fetch", fetches)] {
+        if let Some(meter) = Meter::joined(meters) {
+            let row = Row { threads: u32::from(threads), ..meter.row("targets", op, 64) };
+            say_row(row.noting(format!("{} keys a target", keys.count())))?;
+        }
+    }
+    child::write_until_killed(keys.count(), |extra| {
+        let key = EXTRA_KEY + extra;
+        rigs[0].update(key, values.of(key, 0))
+    })
+}
+
+/// Writes every key, then the same values again until the time is over; then fetches.
+fn one_target<'v>(rig: &mut Rig<'v>, values: &'v Values, keys: Keys, seconds: f64) -> Result<[Meter; 2]> {
+    let mut update = Meter::start();
+    while update.ops < keys.count() || !update.is_over(seconds) {
+        let key = keys.at(update.ops % keys.count(), update.ops / keys.count());
+        update.run(64, || rig.update(key, values.of(key, 0)))?;
+    }
+    update.pause();
+    let mut fetch = Meter::start();
+    while !fetch.is_over(seconds) {
+        let key = keys.at(fetch.ops % keys.count(), 1_000_000 + fetch.ops / keys.count());
+        fetch.run(64, || rig.fetch(key).map(<[u8]>::len))?;
+        if fetch.ops.is_multiple_of(256) {
+            rig.upkeep()?;
+        }
+    }
+    fetch.pause();
     Ok([update, fetch])
 }
 
-fn one_target<'v>(rig: &mut Rig<'v>, values: &'v Values, keys: Keys, seconds: f64) -> Result<[Meter; 2]> {
-    let mut update = Meter::start();
-    while !update.is_over(seconds) {
-        let (round, index) = (update.ops / keys.count(), update.ops % keys.count());
-        let key = keys.at(index, round);
-        update.run(64, || rig.update(key, values.of(key, round)))?;
+fn verify_two(spec: &Spec, updates: u64) -> Result<()> {
+    let (values, mut silent) = (Values::new(64), |_row: Row| {});
+    for target in 0..spec.setup.target {
+        let setup = Setup { target, ..spec.setup };
+        let mut rig = reopen(&spec.dir.join(format!("t{target}")), setup, &mut silent)?;
+        for key in 0..updates {
+            verify(&mut rig, key, &values, 0)?;
+        }
+        verify_extra(&mut rig, &values)?;
     }
-    update.stop();
-    let written = update.ops.min(keys.count());
-    let mut fetch = Meter::start();
-    while !fetch.is_over(seconds / 2.0) {
-        let key = keys.at(fetch.ops % written, 0);
-        fetch.run(64, || rig.fetch(key).map(<[u8]>::len))?;
-    }
-    fetch.stop();
-    Ok([update, fetch])
+    Ok(())
 }
