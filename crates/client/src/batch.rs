@@ -4,7 +4,7 @@
 //! conflict only means that its epoch came too late, and the same changes are sent again with a newer one. On one
 //! target it is one record; over several it is committed as a transaction is.
 
-use crate::client::unexpected;
+use crate::client::{MapView, unexpected};
 use crate::container::Container;
 use crate::object::Object;
 use crate::tx::{CONFLICTS_MAX, begin_epoch};
@@ -66,19 +66,7 @@ impl<'a> Batch<'a> {
     fn send(&self, epoch: Epoch) -> Result<Epoch> {
         let core = self.cont.core();
         let answer = core.ask(core.mutation_id(), &mut IoBuf::default(), |map, _| {
-            let mut parts: Vec<(TargetNo, Vec<Mutation<'_>>)> = Vec::with_capacity(1);
-            for (object, scope) in &self.punches {
-                let targets = match scope {
-                    PunchScope::Object => object.targets(map)?,
-                    PunchScope::Dkey(dkey) | PunchScope::Akeys(dkey, _) => {
-                        SmallVec::from_slice(&[object.target(map, dkey)?])
-                    }
-                };
-                for target in targets {
-                    let punch = Punch { oid: object.oid(), scope: scope.clone(), cond: Cond::NONE };
-                    part_of(&mut parts, target).push(Mutation::Punch(punch));
-                }
-            }
+            let parts = parts_of(self.punches.iter().map(|(object, scope)| (*object, scope)), map)?;
             if parts.is_empty() || parts.iter().any(|(_, mutations)| mutations.len() > TX_MUTATIONS_MAX) {
                 return Err(Invalid::Count.into());
             }
@@ -92,15 +80,29 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The mutations of one target; few targets take part.
-fn part_of<'p, 'm>(
-    parts: &'p mut Vec<(TargetNo, Vec<Mutation<'m>>)>,
-    target: TargetNo,
-) -> &'p mut Vec<Mutation<'m>> {
-    let known = parts.iter().position(|(no, _)| *no == target);
-    let index = known.unwrap_or_else(|| {
-        parts.push((target, Vec::with_capacity(2)));
-        parts.len() - 1
-    });
-    &mut parts[index].1
+/// The removals by target, in their order on each.
+pub(crate) fn parts_of<'p>(
+    punches: impl Iterator<Item = (&'p Object, &'p PunchScope)>,
+    map: MapView,
+) -> Result<Vec<(TargetNo, Vec<Mutation<'static>>)>> {
+    // Few targets take part, so that looking through them is cheaper than a map.
+    let mut parts: Vec<(TargetNo, Vec<Mutation<'static>>)> = Vec::with_capacity(1);
+    for (object, scope) in punches {
+        let targets = match scope {
+            PunchScope::Object => object.targets(map)?,
+            PunchScope::Dkey(dkey) | PunchScope::Akeys(dkey, _) => {
+                SmallVec::from_slice(&[object.target(map, dkey)?])
+            }
+        };
+        for target in targets {
+            let known = parts.iter().position(|(no, _)| *no == target);
+            let index = known.unwrap_or(parts.len());
+            if known.is_none() {
+                parts.push((target, Vec::with_capacity(2)));
+            }
+            let punch = Punch { oid: object.oid(), scope: scope.clone(), cond: Cond::NONE };
+            parts[index].1.push(Mutation::Punch(punch));
+        }
+    }
+    Ok(parts)
 }

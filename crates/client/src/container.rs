@@ -303,6 +303,15 @@ impl Container {
         &self.shared.core
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
+    }
+
+    /// Notes that the handle was given back.
+    pub(crate) fn set_closed(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+    }
+
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }

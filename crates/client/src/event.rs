@@ -3,24 +3,26 @@
 //! Nothing runs by itself: operations go on when somebody polls, tests or waits, and callbacks run in that
 //! thread. An event belongs to one thread at a time, a queue to many.
 //!
-//! An operation that cannot be one request (in a transaction, over several shards) is carried out when it is
-//! launched; [`Event::run`] does that for anything. A stale map is fetched anew and returned as an error: the
-//! payload went with the request.
+//! An operation of several requests goes from one to the next when the answer is polled. Operations in a
+//! transaction only buffer or look at what is buffered, and are carried out when they are launched; [`Event::run`]
+//! does that for anything. A stale map is fetched anew and returned as an error: the payload went with the request.
 //!
-//! Invariants: the lock of a queue is not held while the transport is driven or a callback runs.
+//! Invariants: the lock of a queue is not held while the transport is driven, a callback or a step runs, or a
+//! result is dropped, which may be the last handle of a container.
 
+mod data;
+mod service;
 mod state;
 
-use crate::at::At;
 use crate::client::{Core, unexpected};
-use crate::object::{Fetched, Object};
+use crate::container::Container;
+use crate::object::Fetched;
 use crate::pool::Pool;
-use crate::split;
-use dolmen_codec::verb::{Fetch, FetchIod, Found, ListedExtent, PackedKeys, Reply, Update, UpdateIod, Verb};
+use dolmen_codec::pool::{ContInfo, PoolReply};
+use dolmen_codec::verb::{Found, ListedExtent, PackedKeys, Reply};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
-use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, RequestId, Result};
-use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use dolmen_types::{Anchor, Epoch, Error, Invalid, IoBuf, RequestId, Result};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use state::EventId;
 use state::Slots;
@@ -40,7 +42,27 @@ pub enum Output {
     Extents(Vec<ListedExtent>, Anchor),
     /// The answer to a key query.
     Found(Option<Found>),
+    /// A container.
+    Opened(Container),
+    /// Everything about a container.
+    Info(Box<ContInfo>),
 }
+
+/// The next request of an operation.
+pub(crate) struct Next {
+    pub(crate) id: RequestId,
+    pub(crate) map_version: u32,
+    pub(crate) ask: Ask<'static>,
+}
+
+/// What follows an answer.
+enum Then {
+    Ask(Next),
+    Done(Result<Output>),
+}
+
+/// How an operation of several requests goes on.
+type Step = Box<dyn FnMut(Result<Answer>) -> Then + Send>;
 
 /// How long to wait for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +130,7 @@ impl EventQueue {
     }
 
     fn insert(&self, parent: Option<EventId>) -> Result<Event> {
-        let id = self.inner.lock().insert(parent)?;
+        let id = self.inner.with(|slots| slots.insert(parent))?;
         Ok(Event { inner: Arc::clone(&self.inner), id })
     }
 
@@ -132,13 +154,13 @@ impl EventQueue {
     /// Events under way.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.inner.lock().running()
+        self.inner.with(|slots| slots.running())
     }
 
     /// Events completed and not yet polled.
     #[must_use]
     pub fn completed(&self) -> usize {
-        self.inner.lock().completed()
+        self.inner.with(|slots| slots.completed())
     }
 
     /// Gives this handle up; the queue is closed with the last handle or event.
@@ -158,9 +180,15 @@ impl core::fmt::Debug for EventQueue {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Slots> {
+    /// Looks at or changes the events. What falls away by it is dropped after the lock.
+    fn with<T>(&self, body: impl FnOnce(&mut Slots) -> T) -> T {
         // A panic of a callback cannot leave it half changed: callbacks run without it.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = body(&mut slots);
+        let gone = slots.take_gone();
+        drop(slots);
+        drop(gone);
+        result
     }
 
     /// Drives the transport until `is_enough` says so or the time is over.
@@ -170,12 +198,12 @@ impl Inner {
             Wait::For(ns) => Some(self.core.clock().monotonic_ns().saturating_add(ns)),
             Wait::Forever => None,
         };
-        if is_enough(&mut self.lock()) {
+        if self.with(&mut is_enough) {
             return;
         }
         loop {
             self.drive(end.is_none());
-            if is_enough(&mut self.lock()) || end.is_some_and(|end| self.core.clock().monotonic_ns() >= end) {
+            if self.with(&mut is_enough) || end.is_some_and(|end| self.core.clock().monotonic_ns() >= end) {
                 return;
             }
             dolmen_env::yield_now();
@@ -186,35 +214,66 @@ impl Inner {
         let mut outcomes = Vec::new();
         self.core.transport().poll(self.queue, wait, &mut outcomes);
         for outcome in outcomes {
-            self.finish(outcome);
+            self.go_on(outcome);
         }
     }
 
-    fn finish(&self, outcome: Outcome) {
+    /// Takes an answer to the operation that it belongs to, which ends with it or asks on.
+    fn go_on(&self, outcome: Outcome) {
+        let id = EventId::of_token(outcome.token);
         if let Err(Error::StaleMap { .. }) = outcome.result {
             // Ignored: the event has its error either way, and the next request finds out.
             let _refreshed = self.core.query();
         }
-        let result = outcome.result.and_then(|answer| match answer {
-            Answer::Target(Reply::Written(epoch)) => Ok(Output::Written(epoch)),
+        let Some(mut step) = self.with(|slots| slots.take_step(id)) else {
+            let result = outcome.result.and_then(|answer| self.output(answer));
+            return self.complete(id, result, outcome.buf);
+        };
+        match step(outcome.result) {
+            Then::Done(result) => self.complete(id, result, outcome.buf),
+            Then::Ask(next) => {
+                if self.with(|slots| slots.put_step(id, step)) {
+                    self.submit(id, next);
+                } else {
+                    self.complete(id, Err(Error::Canceled), outcome.buf);
+                }
+            }
+        }
+    }
+
+    /// What an operation of one request gives.
+    fn output(&self, answer: Answer) -> Result<Output> {
+        match answer {
+            Answer::Target(Reply::Written(epoch)) | Answer::Pool(PoolReply::Epoch(epoch)) => {
+                Ok(Output::Written(epoch))
+            }
             Answer::Target(Reply::Fetched(fetched)) => Ok(Output::Fetched(fetched)),
+            Answer::Pool(PoolReply::Cont(handle)) => {
+                Ok(Output::Opened(Container::new(Arc::clone(&self.core), handle)))
+            }
+            Answer::Pool(PoolReply::ContInfo(info)) => Ok(Output::Info(info)),
+            Answer::Pool(PoolReply::Done) => Ok(Output::Done),
             _ => Err(unexpected()),
-        });
-        self.complete(EventId::of_token(outcome.token), result, outcome.buf);
+        }
+    }
+
+    fn submit(&self, id: EventId, next: Next) {
+        let head = self.core.head(next.id, next.map_version);
+        self.core.transport().submit(self.queue, Request { token: id.token(), head, ask: next.ask });
     }
 
     fn complete(&self, id: EventId, result: Result<Output>, buf: Option<IoBuf>) {
         let mut done = Vec::new();
-        self.lock().finish(id, result, buf, &mut done);
+        self.with(|slots| slots.finish(id, result, buf, &mut done));
         self.call_back(done);
     }
 
     fn call_back(&self, done: Vec<EventId>) {
         for id in done {
-            let (callbacks, error) = self.lock().take_callbacks(id);
+            let (callbacks, error) = self.with(|slots| slots.take_callbacks(id));
             for callback in callbacks {
                 if let Err(error) = callback(error.as_ref()) {
-                    self.lock().fail(id, error);
+                    self.with(|slots| slots.fail(id, error));
                 }
             }
         }
@@ -230,7 +289,7 @@ pub struct Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        self.inner.lock().detach(self.id);
+        self.inner.with(|slots| slots.detach(self.id));
     }
 }
 
@@ -244,7 +303,7 @@ impl Event {
     /// Whether its operation is under way.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.inner.lock().is_running(self.id)
+        self.inner.with(|slots| slots.is_running(self.id))
     }
 
     /// Whether its operation has completed, after waiting as told. It is ready again then, and is not returned
@@ -263,12 +322,12 @@ impl Event {
 
     /// The result of a completed operation; `None` if there is none (any more).
     pub fn take_result(&mut self) -> Option<Result<Output>> {
-        self.inner.lock().take_result(self.id)
+        self.inner.with(|slots| slots.take_result(self.id))
     }
 
     /// The buffer of a completed fetch, also of a failed one.
     pub fn take_buf(&mut self) -> Option<IoBuf> {
-        self.inner.lock().take_buf(self.id)
+        self.inner.with(|slots| slots.take_buf(self.id))
     }
 
     /// Waits for the operation and takes its result.
@@ -285,7 +344,7 @@ impl Event {
     /// # Errors
     /// `Invalid::Argument` without children; `NoPermission` if it is under way or a child is not launched.
     pub fn barrier(&mut self) -> Result<()> {
-        let done = self.inner.lock().barrier(self.id)?;
+        let done = self.inner.with(|slots| slots.barrier(self.id))?;
         self.inner.call_back(done);
         Ok(())
     }
@@ -295,7 +354,14 @@ impl Event {
     /// # Errors
     /// `NotFound` never happens for a live event.
     pub fn on_complete(&mut self, callback: Callback) -> Result<()> {
-        self.inner.lock().on_complete(self.id, callback)
+        self.inner.with(|slots| slots.on_complete(self.id, callback))
+    }
+
+    /// Calls its operation off, and those of its children: what was not sent yet never will be, and an operation
+    /// that is cut short completes with `Canceled`. One whose last request is under way completes as if nothing had
+    /// been said, and nothing that was carried out is undone.
+    pub fn abort(&mut self) {
+        self.inner.with(|slots| slots.abort(self.id));
     }
 
     /// Carries an operation out now and completes with its result.
@@ -303,15 +369,51 @@ impl Event {
     /// # Errors
     /// `NoPermission` if the event is not ready; the operation's own error is the event's.
     pub fn run(&mut self, operation: impl FnOnce() -> Result<Output>) -> Result<()> {
-        self.inner.lock().launch(self.id, 1)?;
-        self.inner.complete(self.id, operation(), None);
+        self.inner.with(|slots| slots.launch(self.id, 1, None))?;
+        self.complete(operation(), None);
         Ok(())
     }
 
-    fn submit(&self, id: RequestId, map_version: u32, ask: Ask<'static>) {
-        let core = &self.inner.core;
-        let request = Request { token: self.id.token(), head: core.head(id, map_version), ask };
-        core.transport().submit(self.inner.queue, request);
+    fn complete(&self, result: Result<Output>, buf: Option<IoBuf>) {
+        self.inner.complete(self.id, result, buf);
+    }
+
+    /// # Errors
+    /// `NoPermission` unless it is ready; `Invalid::Argument` if its queue is another client's.
+    pub(crate) fn check_ready(&self, core: &Arc<Core>) -> Result<()> {
+        if !Arc::ptr_eq(core, &self.inner.core) {
+            return Err(Invalid::Argument.into());
+        }
+        self.inner.with(|slots| slots.check_ready(self.id))
+    }
+
+    /// Begins an operation of `requests` requests at once, or of several after each other.
+    ///
+    /// # Errors
+    /// As `check_ready`.
+    fn launch(&self, core: &Arc<Core>, requests: u32, step: Option<Step>) -> Result<()> {
+        self.check_ready(core)?;
+        self.inner.with(|slots| slots.launch(self.id, requests, step))
+    }
+
+    /// Begins an operation of one request whose answer `read` turns into its result.
+    pub(crate) fn launch_after(
+        &self,
+        next: Next,
+        read: impl FnOnce(Result<Answer>) -> Result<Output> + Send + 'static,
+    ) -> Result<()> {
+        let mut read = Some(read);
+        let step: Step = Box::new(move |answer| {
+            // One request has one answer; whoever sends another one speaks another protocol.
+            Then::Done(read.take().map_or_else(|| Err(unexpected()), |read| read(answer)))
+        });
+        self.inner.with(|slots| slots.launch(self.id, 1, Some(step)))?;
+        self.submit(next);
+        Ok(())
+    }
+
+    fn submit(&self, next: Next) {
+        self.inner.submit(self.id, next);
     }
 }
 
@@ -319,93 +421,4 @@ impl core::fmt::Debug for Event {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Event").field("id", &self.id).finish_non_exhaustive()
     }
-}
-
-impl Object {
-    /// Launches [`Object::update`]; payloads are owned by the operation. Large ones are written in several
-    /// requests at a time and may carry no condition then.
-    ///
-    /// # Errors
-    /// `NoPermission` if the event is not ready or the container is a view; `Invalid::Flags` for a condition on
-    /// what takes several requests. Everything else is the event's.
-    pub fn update_on(
-        &self,
-        event: &mut Event,
-        at: At<'_>,
-        dkey: &[u8],
-        cond: Cond,
-        iods: Vec<UpdateIod<'static>>,
-    ) -> Result<()> {
-        if self.container().write_tx(at)?.is_some() {
-            return event.run(|| self.update(at, dkey, cond, &iods).map(Output::Written));
-        }
-        let mut requests: Vec<SmallVec<[UpdateIod<'static>; 1]>> = vec![iods.into()];
-        if requests[0].iter().any(split::is_needed) {
-            if !cond.is_none() {
-                return Err(Invalid::Flags.into());
-            }
-            let pieces = split::pieces(&requests[0])?;
-            requests = pieces.into_iter().map(|piece| piece.into_iter().map(owned).collect()).collect();
-        }
-        let core = self.container().core();
-        let map = core.map();
-        let target = self.target(map, dkey)?;
-        event
-            .inner
-            .lock()
-            .launch(event.id, u32::try_from(requests.len()).map_err(|_wide| Invalid::Payload)?)?;
-        for iods in requests {
-            let update = Update { oid: self.oid(), dkey: Key::from_slice(dkey), cond, iods };
-            let ask = Ask::Target(target, self.container().no(), Verb::Update(update));
-            event.submit(core.mutation_id(), map.version, ask);
-        }
-        Ok(())
-    }
-
-    /// Launches [`Object::fetch`]; `buf` comes back through [`Event::take_buf`].
-    ///
-    /// # Errors
-    /// `NoPermission` if the event is not ready. Everything else is the event's.
-    pub fn fetch_on(
-        &self,
-        event: &mut Event,
-        at: At<'_>,
-        dkey: &[u8],
-        cond: Cond,
-        iods: &[FetchIod],
-        mut buf: IoBuf,
-    ) -> Result<()> {
-        let read_at = self.container().read_epoch(at)?;
-        event.inner.lock().launch(event.id, 1)?;
-        if let At::Tx(_) = at {
-            let result = self.fetch(at, dkey, cond, iods, &mut buf).map(Output::Fetched);
-            event.inner.complete(event.id, result, Some(buf));
-            return Ok(());
-        }
-        let core = self.container().core();
-        let map = core.map();
-        let target = self.target(map, dkey)?;
-        let iods = iods.iter().cloned().collect();
-        let fetch = Fetch { oid: self.oid(), dkey: Key::from_slice(dkey), cond, at: read_at, iods, buf };
-        event.submit(
-            core.read_id(),
-            map.version,
-            Ask::Target(target, self.container().no(), Verb::Fetch(fetch)),
-        );
-        Ok(())
-    }
-}
-
-/// The iod with its own copy of borrowed bytes.
-fn owned(iod: UpdateIod<'_>) -> UpdateIod<'static> {
-    use dolmen_codec::verb::NewValue;
-    let value = match iod.value {
-        NewValue::Single(payload) => NewValue::Single(payload.into_owned()),
-        NewValue::NoSingle => NewValue::NoSingle,
-        NewValue::Array { record_bytes, extents, data } => {
-            NewValue::Array { record_bytes, extents, data: data.into_owned() }
-        }
-        NewValue::Hole { extents } => NewValue::Hole { extents },
-    };
-    UpdateIod { akey: iod.akey, cond: iod.cond, value }
 }

@@ -3,7 +3,8 @@
 //! Invariants: an anchor carries the shard being listed and that target's own position in it.
 
 use crate::at::At;
-use crate::client::unexpected;
+use crate::client::{MapView, unexpected};
+use crate::event::Next;
 use crate::object::{Object, Page};
 use crate::tx::merge;
 use dolmen_codec::Ask;
@@ -131,7 +132,7 @@ pub(crate) fn extents_base(
 
 /// Which of the object's targets is asked.
 #[derive(Clone, Copy)]
-enum Where<'a> {
+pub(crate) enum Where<'a> {
     Shard(u16),
     Dkey(&'a [u8]),
 }
@@ -158,18 +159,9 @@ fn list(
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<Listed> {
-    let cont = object.container();
-    // The shard is the client's; a target sees only the position that it gave itself.
-    let mut inner = *anchor;
-    inner.shard = 0;
-    let reply = cont.core().ask_target(cont.core().read_id(), |map| {
-        let target = match at_target {
-            Where::Shard(shard) => object.shard_target(map, shard)?,
-            Where::Dkey(dkey) => object.target(map, dkey)?,
-        };
-        let Page { items_max, bytes_max } = page;
-        let list = List { what: what.clone(), anchor: inner, items_max, bytes_max, at };
-        Ok(Ask::Target(target, cont.no(), Verb::List(list)))
+    let core = object.container().core();
+    let reply = core.ask_target(core.read_id(), |map| {
+        ask(object, at_target, map, Verb::List(list_from(what, at, anchor, page)))
     })?;
     match reply {
         Reply::Listed(listed, next) => {
@@ -242,23 +234,68 @@ fn query_shard(
     dkey: &[u8],
     akey: &[u8],
 ) -> Result<Option<Found>> {
-    let cont = object.container();
-    let reply = cont.core().ask_target(cont.core().read_id(), |map| {
-        let target = match at_target {
-            Where::Shard(shard) => object.shard_target(map, shard)?,
-            Where::Dkey(dkey) => object.target(map, dkey)?,
-        };
+    let core = object.container().core();
+    let reply = core.ask_target(core.read_id(), |map| {
         let (dkey, akey) = (Key::from_slice(dkey), Key::from_slice(akey));
-        let query = Query { oid: object.oid(), flags, dkey, akey, at };
-        Ok(Ask::Target(target, cont.no(), Verb::Query(query)))
+        ask(object, at_target, map, Verb::Query(Query { oid: object.oid(), flags, dkey, akey, at }))
     })?;
     let Reply::Found(found) = reply else { return Err(unexpected()) };
-    // What was given need not come back.
-    Ok(found.map(|found| Found {
+    Ok(found.map(|found| with_given(found, flags, dkey, akey)))
+}
+
+/// An answer with what was given, which need not come back.
+pub(crate) fn with_given(found: Found, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Found {
+    Found {
         dkey: if flags.has(QueryFlags::DKEY) { found.dkey } else { Key::from_slice(dkey) },
         akey: if flags.has(QueryFlags::AKEY) { found.akey } else { Key::from_slice(akey) },
         ..found
-    }))
+    }
+}
+
+fn list_from(what: &ListWhat, at: ReadAt, anchor: &Anchor, page: Page) -> List {
+    // The shard is the client's; a target sees only the position that it gave itself.
+    let mut anchor = *anchor;
+    anchor.shard = 0;
+    List { what: what.clone(), anchor, items_max: page.items_max, bytes_max: page.bytes_max, at }
+}
+
+fn ask(object: &Object, at_target: Where<'_>, map: MapView, verb: Verb<'static>) -> Result<Ask<'static>> {
+    let target = match at_target {
+        Where::Shard(shard) => object.shard_target(map, shard)?,
+        Where::Dkey(dkey) => object.target(map, dkey)?,
+    };
+    Ok(Ask::Target(target, object.container().no(), verb))
+}
+
+/// A listing as a request of an event.
+pub(crate) fn list_request(
+    object: &Object,
+    at_target: Where<'_>,
+    what: &ListWhat,
+    at: ReadAt,
+    anchor: &Anchor,
+    page: Page,
+) -> Result<Next> {
+    request(object, at_target, Verb::List(list_from(what, at, anchor, page)))
+}
+
+/// A key query as a request of an event.
+pub(crate) fn query_request(
+    object: &Object,
+    at_target: Where<'_>,
+    at: ReadAt,
+    flags: QueryFlags,
+    (dkey, akey): &(Key, Key),
+) -> Result<Next> {
+    let (dkey, akey) = (dkey.clone(), akey.clone());
+    request(object, at_target, Verb::Query(Query { oid: object.oid(), flags, dkey, akey, at }))
+}
+
+fn request(object: &Object, at_target: Where<'_>, verb: Verb<'static>) -> Result<Next> {
+    let core = object.container().core();
+    let map = core.map();
+    let ask = ask(object, at_target, map, verb)?;
+    Ok(Next { id: core.read_id(), map_version: map.version, ask })
 }
 
 /// Checks the flags of a query as a target does.

@@ -287,7 +287,7 @@ impl Object {
         if let Some(tx) = self.cont.write_tx(at)? {
             return tx.punch(self, PunchScope::Object, cond);
         }
-        if self.layout.shard_count() > 1 {
+        if self.shard_count() > 1 {
             return self.cont.transact(|tx| tx.punch(self, PunchScope::Object, cond));
         }
         self.written(|| Verb::Punch(Punch { oid: self.oid, scope: PunchScope::Object, cond }), &[])
@@ -386,6 +386,11 @@ impl Object {
             return Ok(pick(&self.layout));
         }
         Ok(pick(&Layout::new(self.oid, map.target_count)?))
+    }
+
+    /// How many shards it has.
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.layout.shard_count()
     }
 
     #[inline]

@@ -12,6 +12,7 @@ pub(crate) mod overlay;
 
 use crate::client::{MapView, unexpected};
 use crate::container::Container;
+use crate::event::{Event, Next, Output};
 use crate::object::Object;
 use crate::split;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
@@ -52,6 +53,14 @@ enum Phase {
     Committing,
     MustRestart { after: Epoch },
     Ended,
+}
+
+/// What is being committed.
+#[derive(Debug)]
+struct Commit {
+    epoch: Epoch,
+    log: Vec<Entry>,
+    id: RequestId,
 }
 
 /// One buffered mutation.
@@ -103,38 +112,80 @@ impl Tx {
     /// `TxRestart` on a conflict; `Invalid::Count` above `limits::TX_MUTATIONS_MAX` mutations on a target;
     /// `NoSpace`, `RecordSize` and others of the targets, with nothing written.
     pub fn commit(&self) -> Result<Epoch> {
-        let (epoch, log, commit_id) = {
-            let mut state = self.lock();
-            state.check()?;
-            state.phase = Phase::Committing;
-            let id = *state.commit_id.get_or_insert_with(|| self.cont.core().mutation_id());
-            (state.epoch, core::mem::take(&mut state.log), id)
-        };
-        let result = if log.is_empty() { Ok(epoch) } else { self.send(epoch, &log, commit_id) };
+        let commit = self.begin_commit()?;
+        let result = if commit.log.is_empty() { Ok(commit.epoch) } else { self.send(&commit) };
+        self.end_commit(result, commit)
+    }
+
+    /// Takes what is buffered; until `end_commit` the transaction is busy.
+    fn begin_commit(&self) -> Result<Commit> {
+        let mut state = self.lock();
+        state.check()?;
+        state.phase = Phase::Committing;
+        let id = *state.commit_id.get_or_insert_with(|| self.cont.core().mutation_id());
+        Ok(Commit { epoch: state.epoch, log: core::mem::take(&mut state.log), id })
+    }
+
+    /// Ends a commit as its answer says.
+    fn end_commit(&self, result: Result<Epoch>, commit: Commit) -> Result<Epoch> {
         let mut state = self.lock();
         state.phase = match &result {
             Ok(_) => Phase::Ended,
             Err(Error::TxRestart { after }) => Phase::MustRestart { after: *after },
-            Err(Error::InDoubt { .. } | Error::EpochGone { .. }) => Phase::MustRestart { after: epoch },
+            Err(Error::InDoubt { .. } | Error::EpochGone { .. }) => {
+                Phase::MustRestart { after: commit.epoch }
+            }
             Err(_) => {
-                state.log = log;
+                state.log = commit.log;
                 Phase::Open
             }
         };
         result
     }
 
-    fn send(&self, epoch: Epoch, log: &[Entry], id: RequestId) -> Result<Epoch> {
+    fn send(&self, commit: &Commit) -> Result<Epoch> {
         let core = self.cont.core();
-        let answer = core.ask(id, &mut IoBuf::default(), |map, _| {
-            let tx = TxId { client: core.client(), begin: epoch };
-            let commit = TxCommit { cont: self.cont.no(), tx, epoch, parts: parts(log, map)? };
-            Ok(Ask::Pool(PoolVerb::TxCommit(commit)))
+        let answer = core.ask(commit.id, &mut IoBuf::default(), |map, _| {
+            Ok(Ask::Pool(PoolVerb::TxCommit(self.request(commit, map, Value::borrowed)?)))
         })?;
-        match answer {
-            Answer::Pool(PoolReply::Epoch(epoch)) => Ok(epoch),
-            _ => Err(unexpected()),
-        }
+        committed(answer)
+    }
+
+    fn request<'l, 'o>(
+        &self,
+        commit: &'l Commit,
+        map: MapView,
+        value: impl Fn(&'l Value) -> NewValue<'o>,
+    ) -> Result<TxCommit<'o>> {
+        let tx = TxId { client: self.cont.core().client(), begin: commit.epoch };
+        let parts = parts(&commit.log, map, value)?;
+        Ok(TxCommit { cont: self.cont.no(), tx, epoch: commit.epoch, parts })
+    }
+
+    /// Launches [`Tx::commit`]; gives [`Output::Written`](crate::Output::Written). Until that completes the
+    /// transaction is `Busy`, and it stays so if the queue is closed before.
+    ///
+    /// # Errors
+    /// `NoPermission` if the event is not ready; `TxRestart`, `Busy`, `Invalid::Argument` if the transaction cannot be
+    /// committed. Everything else is the event's.
+    pub fn commit_on(self: &Arc<Self>, event: &mut Event) -> Result<()> {
+        let core = self.cont.core();
+        event.check_ready(core)?;
+        let commit = self.begin_commit()?;
+        let map = core.map();
+        let request = match self.request(&commit, map, Value::owned) {
+            Ok(request) if !request.parts.is_empty() => request,
+            empty_or_refused => {
+                let result = empty_or_refused.map(|_| commit.epoch);
+                return event.run(|| self.end_commit(result, commit).map(Output::Written));
+            }
+        };
+        let ask = Ask::Pool(PoolVerb::TxCommit(request));
+        let next = Next { id: commit.id, map_version: map.version, ask };
+        let tx = Arc::clone(self);
+        event.launch_after(next, move |answer| {
+            tx.end_commit(answer.and_then(committed), commit).map(Output::Written)
+        })
     }
 
     /// Forgets everything buffered and ends the transaction. Doing so again is harmless.
@@ -317,6 +368,19 @@ impl Value {
         }
     }
 
+    /// The value with its own copy of the bytes.
+    fn owned(&self) -> NewValue<'static> {
+        let copy = |bytes: &[u8]| Payload::Owned(IoBuf::copy_of(bytes));
+        match self {
+            Self::Single(bytes) => NewValue::Single(copy(bytes)),
+            Self::NoSingle => NewValue::NoSingle,
+            Self::Array { record_bytes, extents, data } => {
+                NewValue::Array { record_bytes: *record_bytes, extents: extents.clone(), data: copy(data) }
+            }
+            Self::Hole { extents } => NewValue::Hole { extents: extents.clone() },
+        }
+    }
+
     fn borrowed(&self) -> NewValue<'_> {
         match self {
             Self::Single(bytes) => NewValue::Single(Payload::Ref(bytes)),
@@ -338,6 +402,13 @@ fn payload_of<'a>(value: &'a NewValue<'_>) -> &'a [u8] {
     }
 }
 
+fn committed(answer: Answer) -> Result<Epoch> {
+    match answer {
+        Answer::Pool(PoolReply::Epoch(epoch)) => Ok(epoch),
+        _ => Err(unexpected()),
+    }
+}
+
 pub(crate) fn begin_epoch(cont: &Container) -> Result<Epoch> {
     match cont.core().ask_pool(cont.core().read_id(), || PoolVerb::TxBegin)? {
         PoolReply::Epoch(epoch) => Ok(epoch),
@@ -346,14 +417,18 @@ pub(crate) fn begin_epoch(cont: &Container) -> Result<Epoch> {
 }
 
 /// The mutations by target, in program order on each.
-fn parts(log: &[Entry], map: MapView) -> Result<Vec<(TargetNo, Vec<Mutation<'_>>)>> {
-    let mut parts: BTreeMap<TargetNo, Vec<Mutation<'_>>> = BTreeMap::new();
+fn parts<'l, 'o>(
+    log: &'l [Entry],
+    map: MapView,
+    new_value: impl Fn(&'l Value) -> NewValue<'o>,
+) -> Result<Vec<(TargetNo, Vec<Mutation<'o>>)>> {
+    let mut parts: BTreeMap<TargetNo, Vec<Mutation<'o>>> = BTreeMap::new();
     for entry in log {
         let oid = entry.object.oid();
         match &entry.change {
             Change::Update { dkey, iods } => {
                 let iods = iods.iter().map(|(akey, value)| {
-                    let (akey, value) = (akey.clone(), value.borrowed());
+                    let (akey, value) = (akey.clone(), new_value(value));
                     UpdateIod { akey, cond: Cond::NONE, value }
                 });
                 let update = Update { oid, dkey: dkey.clone(), cond: Cond::NONE, iods: iods.collect() };

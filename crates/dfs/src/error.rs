@@ -157,6 +157,7 @@ fn store_errno(error: &StoreError) -> i32 {
         StoreError::EpochGone { .. } | StoreError::StaleMap { .. } => errno::ESTALE,
         StoreError::Busy => errno::EBUSY,
         StoreError::TimedOut => errno::ETIMEDOUT,
+        StoreError::Canceled => errno::ECANCELED,
         StoreError::NoPermission => errno::EPERM,
         StoreError::NotEmpty => errno::ENOTEMPTY,
         StoreError::NotDirectory => errno::ENOTDIR,
@@ -192,6 +193,7 @@ pub mod errno {
     pub const ERESTART: i32 = 85;
     pub const ETIMEDOUT: i32 = 110;
     pub const ESTALE: i32 = 116;
+    pub const ECANCELED: i32 = 125;
 }
 
 impl fmt::Display for Error {

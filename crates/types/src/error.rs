@@ -141,6 +141,8 @@ pub enum Error {
     Busy,
     /// The deadline passed before the operation was begun.
     TimedOut,
+    /// The caller called it off before it was complete.
+    Canceled,
     /// The caller may not do this.
     NoPermission,
     /// The pool map is newer than the request's.
@@ -180,6 +182,7 @@ impl Error {
             Self::NoContainer => 2050,
             Self::Busy => 1012,
             Self::TimedOut => 1011,
+            Self::Canceled => 1018,
             Self::NoPermission => 1001,
             Self::StaleMap { .. } => 2007,
             Self::NotEmpty => 1012,
@@ -219,6 +222,7 @@ impl fmt::Display for Error {
             Self::NoContainer => f.write_str("no such container"),
             Self::Busy => f.write_str("busy; try again"),
             Self::TimedOut => f.write_str("deadline passed"),
+            Self::Canceled => f.write_str("called off"),
             Self::NoPermission => f.write_str("permission denied"),
             Self::StaleMap { version } => write!(f, "pool map is stale; version {version} is current"),
             Self::NotEmpty => f.write_str("not empty or still in use"),

@@ -3,7 +3,7 @@
 //! Invariants: an id of an event that is gone is never that of another (slots count generations); a child never
 //! appears among the completed; an event is in the list of the completed exactly while it has that status.
 
-use super::{Callback, Output};
+use super::{Callback, Output, Step};
 use dolmen_types::{Error, Invalid, IoBuf, Result};
 use std::collections::VecDeque;
 
@@ -41,6 +41,8 @@ pub(super) struct Slots {
     free: Vec<u32>,
     completed: VecDeque<EventId>,
     running: usize,
+    /// What fell away: dropped by whoever holds the lock, after it.
+    gone: Vec<State>,
 }
 
 #[derive(Default)]
@@ -49,7 +51,7 @@ struct Slot {
     event: Option<State>,
 }
 
-struct State {
+pub(super) struct State {
     status: Status,
     /// Requests under way for its own operation.
     requests: u32,
@@ -63,6 +65,10 @@ struct State {
     result: Option<Result<Output>>,
     buf: Option<IoBuf>,
     callbacks: Vec<Callback>,
+    /// How the operation under way goes on after the next answer.
+    step: Option<Step>,
+    /// Nothing more is sent for it.
+    aborted: bool,
 }
 
 impl State {
@@ -78,6 +84,8 @@ impl State {
             result: None,
             buf: None,
             callbacks: Vec::new(),
+            step: None,
+            aborted: false,
         }
     }
 }
@@ -129,15 +137,18 @@ impl Slots {
         self.state(id).is_ok_and(|state| state.status == status)
     }
 
-    /// Begins an operation of `requests` requests.
+    /// Begins an operation of `requests` requests at once; `step` leads from one to the next.
     ///
     /// # Errors
     /// As `check_ready`.
-    pub(super) fn launch(&mut self, id: EventId, requests: u32) -> Result<()> {
+    pub(super) fn launch(&mut self, id: EventId, requests: u32, step: Option<Step>) -> Result<()> {
         self.check_ready(id)?;
         let state = self.state(id)?;
-        state.status = Status::Running;
-        (state.requests, state.result, state.buf) = (requests, None, None);
+        let old = State { result: state.result.take(), buf: state.buf.take(), ..State::new(None) };
+        (state.status, state.requests, state.step, state.aborted) = (Status::Running, requests, step, false);
+        if old.result.is_some() || old.buf.is_some() {
+            self.gone.push(old);
+        }
         self.running += 1;
         if let Some(parent) = self.state(id)?.parent {
             self.state(parent)?.children_running += 1;
@@ -153,10 +164,36 @@ impl Slots {
         if self.state(id)?.children.is_empty() {
             return Err(Invalid::Argument.into());
         }
-        self.launch(id, 0)?;
+        self.launch(id, 0, None)?;
         let mut done = Vec::new();
         self.settle(id, &mut done);
         Ok(done)
+    }
+
+    /// How the operation goes on; `None` if it ends with the answer.
+    pub(super) fn take_step(&mut self, id: EventId) -> Option<Step> {
+        self.state(id).ok()?.step.take()
+    }
+
+    /// Keeps the step for the next answer; whether anything may be asked still.
+    pub(super) fn put_step(&mut self, id: EventId, step: Step) -> bool {
+        let Ok(state) = self.state(id) else { return false };
+        state.step = Some(step);
+        !state.aborted
+    }
+
+    /// Lets nothing more be sent for an event and its children.
+    pub(super) fn abort(&mut self, id: EventId) {
+        let Ok(state) = self.state(id) else { return };
+        state.aborted = true;
+        for child in state.children.clone() {
+            self.abort(child);
+        }
+    }
+
+    /// What fell away since the last call.
+    pub(super) fn take_gone(&mut self) -> Vec<State> {
+        core::mem::take(&mut self.gone)
     }
 
     /// Records the end of one request; events that complete by it are appended to `done`.
@@ -168,11 +205,19 @@ impl Slots {
         done: &mut Vec<EventId>,
     ) {
         // An event whose handle is gone may be gone as well.
-        let Ok(state) = self.state(id) else { return };
-        state.requests = state.requests.saturating_sub(1);
-        state.buf = buf.or_else(|| state.buf.take());
-        if !matches!(state.result, Some(Err(_))) {
-            state.result = Some(result);
+        let mut fresh = State { result: Some(result), buf, ..State::new(None) };
+        if let Ok(state) = self.state(id) {
+            state.requests = state.requests.saturating_sub(1);
+            fresh.step = state.step.take();
+            if fresh.buf.is_some() {
+                core::mem::swap(&mut state.buf, &mut fresh.buf);
+            }
+            if !matches!(state.result, Some(Err(_))) {
+                core::mem::swap(&mut state.result, &mut fresh.result);
+            }
+        }
+        if fresh.result.is_some() || fresh.buf.is_some() || fresh.step.is_some() {
+            self.gone.push(fresh);
         }
         self.settle(id, done);
     }
@@ -311,7 +356,7 @@ impl Slots {
 
     fn free(&mut self, id: EventId) {
         if let Some(slot) = self.slots.get_mut(id.slot as usize) {
-            slot.event = None;
+            self.gone.extend(slot.event.take());
             slot.generation = slot.generation.wrapping_add(1);
             self.free.push(id.slot);
         }
@@ -344,8 +389,8 @@ mod tests {
         let mut slots = Slots::default();
         let id = slots.insert(None).unwrap();
         for _ in 0..2 {
-            slots.launch(id, 2).unwrap();
-            assert_eq!(slots.launch(id, 1), Err(Error::NoPermission));
+            slots.launch(id, 2, None).unwrap();
+            assert_eq!(slots.launch(id, 1, None), Err(Error::NoPermission));
             let mut done = Vec::new();
             slots.finish(id, Ok(Output::Written(Epoch(1))), None, &mut done);
             assert!(done.is_empty());
@@ -358,7 +403,7 @@ mod tests {
         let next = slots.insert(None).unwrap();
         assert_ne!(next, id);
         assert_eq!(EventId::of_token(next.token()), next);
-        assert!(slots.launch(id, 1).is_err());
+        assert!(slots.launch(id, 1, None).is_err());
     }
 
     #[test]
@@ -369,8 +414,8 @@ mod tests {
         let children = [slots.insert(Some(parent)).unwrap(), slots.insert(Some(parent)).unwrap()];
         assert_eq!(slots.insert(Some(children[0])), Err(Error::NoPermission));
         assert_eq!(slots.barrier(parent), Err(Error::NoPermission));
-        slots.launch(children[0], 1).unwrap();
-        slots.launch(children[1], 1).unwrap();
+        slots.launch(children[0], 1, None).unwrap();
+        slots.launch(children[1], 1, None).unwrap();
         let mut done = Vec::new();
         slots.finish(children[1], Err(Error::Exists), None, &mut done);
         assert!(slots.barrier(parent).unwrap().is_empty());
@@ -388,7 +433,7 @@ mod tests {
         let mut slots = Slots::default();
         let parent = slots.insert(None).unwrap();
         let child = slots.insert(Some(parent)).unwrap();
-        slots.launch(child, 1).unwrap();
+        slots.launch(child, 1, None).unwrap();
         slots.finish(child, Ok(Output::Done), None, &mut Vec::new());
         assert_eq!(slots.barrier(parent).unwrap(), [parent]);
         assert_eq!(reaped(&mut slots), [parent]);
@@ -398,7 +443,7 @@ mod tests {
     fn a_dropped_event_under_way_is_removed_when_it_ends() {
         let mut slots = Slots::default();
         let id = slots.insert(None).unwrap();
-        slots.launch(id, 1).unwrap();
+        slots.launch(id, 1, None).unwrap();
         slots.detach(id);
         assert_eq!(slots.running(), 1);
         slots.finish(id, Ok(Output::Done), None, &mut Vec::new());

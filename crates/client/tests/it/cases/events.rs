@@ -3,8 +3,8 @@
 use super::common::open;
 use super::objects::object;
 use dolmen_client::{
-    At, Cond, Error, EventQueue, FetchIod, Invalid, IoBuf, Key, NewValue, ObjectType, Output, Payload, Recx,
-    UpdateIod, Wait, Want,
+    Anchor, At, Cond, ContName, Error, Event, EventQueue, FetchIod, Invalid, IoBuf, Key, NewValue,
+    ObjectType, Output, Page, Payload, QueryFlags, Recx, UpdateIod, Wait, Want,
 };
 use dolmen_types::limits::PAYLOAD_BYTES_MAX;
 use smallvec::smallvec;
@@ -164,4 +164,177 @@ fn a_queue_in_use_is_destroyed_only_by_force() {
     assert!(event.test(Wait::For(1_000_000_000)).unwrap());
     drop(event);
     assert_eq!(queue.destroy(false), Ok(()));
+}
+
+/// Twenty dkeys in an object over all targets, and the event's answers beside those of the plain calls.
+#[test]
+fn punches_listings_and_queries_complete_on_events() {
+    let (_, pool, cont) = open(3);
+    let object = object(&cont, ObjectType::MultiUint64, "SX");
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut event = queue.event().unwrap();
+    let dkey = |n: u64| n.to_le_bytes();
+    for n in 0..20 {
+        for akey in 1..4_u64 {
+            object.put(At::Latest, &dkey(n), &akey.to_le_bytes(), b"v").unwrap();
+        }
+    }
+    let page = Page { items_max: 3, bytes_max: 1000 };
+    let (mut listed, mut anchor) = (Vec::new(), Anchor::default());
+    while !anchor.is_eof() {
+        object.list_dkeys_on(&mut event, At::Latest, anchor, page).unwrap();
+        let Output::Keys(keys, next) = event.wait().unwrap() else { panic!("not keys") };
+        listed.extend(keys.iter().map(<[u8]>::to_vec));
+        anchor = next;
+    }
+    listed.sort();
+    let mut all: Vec<_> = (0..20).map(|n| dkey(n).to_vec()).collect();
+    all.sort();
+    assert_eq!(listed, all);
+
+    object.list_akeys_on(&mut event, At::Latest, &dkey(7), Anchor::default(), page).unwrap();
+    let Output::Keys(akeys, _) = event.wait().unwrap() else { panic!("not keys") };
+    assert_eq!(akeys.len(), 3);
+    object
+        .list_extents_on(&mut event, At::Latest, &dkey(7), &1_u64.to_le_bytes(), Anchor::default(), 9)
+        .unwrap();
+    let Output::Extents(extents, _) = event.wait().unwrap() else { panic!("not extents") };
+    assert!(extents.len() == 1 && extents[0].single);
+
+    let last = |event: &mut Event| {
+        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::AKEY.0);
+        object.query_on(event, At::Latest, flags, &[], &[]).unwrap();
+        let Output::Found(found) = event.wait().unwrap() else { panic!("not an answer to a query") };
+        assert_eq!(found, object.query(At::Latest, flags, &[], &[]).unwrap());
+        found.map(|found| (found.dkey.to_vec(), found.akey.to_vec()))
+    };
+    assert_eq!(last(&mut event), Some((dkey(19).to_vec(), dkey(3).to_vec())));
+    object.punch_akeys_on(&mut event, At::Latest, &dkey(19), &[&3_u64.to_le_bytes()], Cond::PUNCH).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Written(_))));
+    assert_eq!(last(&mut event), Some((dkey(19).to_vec(), dkey(2).to_vec())));
+    object.punch_dkey_on(&mut event, At::Latest, &dkey(19), Cond::PUNCH).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Written(_))));
+    object.punch_dkey_on(&mut event, At::Latest, &dkey(19), Cond::PUNCH).unwrap();
+    assert_eq!(event.wait().err(), Some(Error::NotFound));
+    assert_eq!(last(&mut event), Some((dkey(18).to_vec(), dkey(3).to_vec())));
+    object.punch_on(&mut event, At::Latest, Cond::NONE).unwrap();
+    assert!(event.is_running(), "over several targets it takes several requests");
+    assert!(matches!(event.wait(), Ok(Output::Written(_))));
+    assert_eq!(last(&mut event), None);
+    object.punch_on(&mut event, At::Latest, Cond::PUNCH).unwrap();
+    assert_eq!(event.wait().err(), Some(Error::NotFound));
+}
+
+#[test]
+fn transactions_commit_on_events_and_conflicts_are_theirs() {
+    let (_, pool, cont) = open(2);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut event = queue.event().unwrap();
+    let tx = Arc::new(cont.begin().unwrap());
+    for n in 0..8_u8 {
+        object.put(At::Tx(&tx), &[n], b"a", &[n + 1]).unwrap();
+    }
+    tx.commit_on(&mut event).unwrap();
+    assert_eq!(object.put(At::Tx(&tx), b"x", b"a", b"late").err(), Some(Error::Busy));
+    assert!(event.is_running());
+    assert_eq!(tx.commit_on(&mut event), Err(Error::NoPermission));
+    assert!(matches!(event.wait(), Ok(Output::Written(epoch)) if epoch == tx.epoch()));
+    let mut buf = IoBuf::default();
+    assert!(
+        (0..8_u8).all(|n| object.get(At::Latest, &[n], b"a", &mut buf) == Ok(Some(1)) && buf[0] == n + 1)
+    );
+
+    tx.restart().unwrap();
+    object.get(At::Tx(&tx), &[1], b"a", &mut buf).unwrap();
+    object.put(At::Tx(&tx), &[1], b"a", b"mine").unwrap();
+    object.put(At::Latest, &[1], b"a", b"theirs").unwrap();
+    tx.commit_on(&mut event).unwrap();
+    assert!(matches!(event.wait(), Err(Error::TxRestart { .. })));
+    assert!(tx.must_restart());
+    tx.restart().unwrap();
+    tx.commit_on(&mut event).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Written(_))), "there was nothing to send");
+}
+
+#[test]
+fn containers_are_opened_queried_snapshotted_and_closed_on_events() {
+    let (_, pool, cont) = open(2);
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut event = queue.event().unwrap();
+    let name = ContName::Uuid(cont.uuid());
+    pool.open_container_on(&mut event, &name).unwrap();
+    assert!(event.is_running());
+    let Output::Opened(second) = event.wait().unwrap() else { panic!("not a container") };
+    assert_eq!(second.no(), cont.no());
+    let handles = |event: &mut Event| {
+        cont.query_on(event).unwrap();
+        let Output::Info(info) = event.wait().unwrap() else { panic!("no container's info") };
+        info.handles
+    };
+    assert_eq!(handles(&mut event), 2);
+    second.create_snapshot_on(&mut event, Some("first")).unwrap();
+    let Output::Written(epoch) = event.wait().unwrap() else { panic!("not an epoch") };
+    assert_eq!(cont.snapshots().unwrap()[0].epoch, epoch);
+    second.close_on(&mut event).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Done)));
+    second.close_on(&mut event).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Done)));
+    drop(second);
+    assert_eq!(handles(&mut event), 1);
+
+    // Nobody takes the container of an event that is dropped: its handle is given back all the same.
+    for is_polled in [false, true] {
+        let mut dropped = queue.event().unwrap();
+        pool.open_container_on(&mut dropped, &name).unwrap();
+        if is_polled {
+            queue.poll(Wait::Forever, 1, &mut Vec::new()).unwrap();
+        }
+        drop(dropped);
+        queue.poll(Wait::Forever, 1, &mut Vec::new()).unwrap();
+        assert_eq!(handles(&mut event), 1);
+    }
+    let missing = ContName::Uuid(dolmen_client::Uuid::from_u128(1));
+    pool.open_container_on(&mut event, &missing).unwrap();
+    assert_eq!(event.wait().err(), Some(Error::NotFound));
+}
+
+#[test]
+fn an_aborted_operation_sends_nothing_more() {
+    let (_, pool, cont) = open(3);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut event = queue.event().unwrap();
+    object.put(At::Latest, b"d", b"a", b"v").unwrap();
+    object.punch_on(&mut event, At::Latest, Cond::NONE).unwrap();
+    event.abort();
+    assert_eq!(event.wait().err(), Some(Error::Canceled));
+    assert_eq!(object.size(At::Latest, b"d", b"a"), Ok(1));
+    // What is one request is under way already.
+    object.punch_dkey_on(&mut event, At::Latest, b"d", Cond::NONE).unwrap();
+    event.abort();
+    assert!(matches!(event.wait(), Ok(Output::Written(_))));
+    assert_eq!(object.size(At::Latest, b"d", b"a"), Ok(0));
+    // And so it is for a group.
+    object.put(At::Latest, b"d", b"a", b"v").unwrap();
+    let mut parent = queue.event().unwrap();
+    let mut child = queue.child(&parent).unwrap();
+    object.punch_on(&mut child, At::Latest, Cond::NONE).unwrap();
+    parent.barrier().unwrap();
+    parent.abort();
+    assert_eq!(parent.wait().err(), Some(Error::Canceled));
+    assert_eq!(object.size(At::Latest, b"d", b"a"), Ok(1));
+}
+
+#[test]
+fn an_event_serves_its_own_client_only() {
+    let (_, pool, _) = open(1);
+    let (_, _, elsewhere) = open(1);
+    let object = object(&elsewhere, ObjectType::MultiHashed, "S1");
+    let mut event = EventQueue::new(&pool).unwrap().event().unwrap();
+    let refused = Err(Invalid::Argument.into());
+    assert_eq!(object.update_on(&mut event, At::Latest, b"d", Cond::NONE, put(b"v")), refused);
+    assert_eq!(object.punch_on(&mut event, At::Latest, Cond::NONE), refused);
+    assert_eq!(elsewhere.query_on(&mut event), refused);
+    assert_eq!(Arc::new(elsewhere.begin().unwrap()).commit_on(&mut event), refused);
 }

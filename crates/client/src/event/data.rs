@@ -1,0 +1,363 @@
+//! Operations on objects that complete on an event.
+//!
+//! In a transaction they are carried out when they are launched: its writes are only buffered, and its reads must
+//! see them.
+
+use super::{Event, Next, Output, Step, Then};
+use crate::at::At;
+use crate::batch::parts_of;
+use crate::client::unexpected;
+use crate::listing::{self, Where};
+use crate::object::{Object, Page};
+use crate::split;
+use crate::tx::CONFLICTS_MAX;
+use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
+use dolmen_codec::verb::{
+    Fetch, FetchIod, Found, ListWhat, Listed, NewValue, Punch, PunchScope, Reply, Update, UpdateIod, Verb,
+};
+use dolmen_codec::{Answer, Ask};
+use dolmen_types::{Anchor, Cond, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
+use smallvec::SmallVec;
+
+impl Object {
+    /// Launches [`Object::update`]; payloads are owned by the operation. Large ones are written in several
+    /// requests at a time and may carry no condition then.
+    ///
+    /// # Errors
+    /// `NoPermission` if the event is not ready or the container is a view; `Invalid::Flags` for a condition on
+    /// what takes several requests. Everything else is the event's.
+    pub fn update_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: &[u8],
+        cond: Cond,
+        iods: Vec<UpdateIod<'static>>,
+    ) -> Result<()> {
+        if self.container().write_tx(at)?.is_some() {
+            return event.run(|| self.update(at, dkey, cond, &iods).map(Output::Written));
+        }
+        let mut requests: Vec<SmallVec<[UpdateIod<'static>; 1]>> = vec![iods.into()];
+        if requests[0].iter().any(split::is_needed) {
+            if !cond.is_none() {
+                return Err(Invalid::Flags.into());
+            }
+            let pieces = split::pieces(&requests[0])?;
+            requests = pieces.into_iter().map(|piece| piece.into_iter().map(owned).collect()).collect();
+        }
+        let core = self.container().core();
+        let map = core.map();
+        let target = self.target(map, dkey)?;
+        let count = u32::try_from(requests.len()).map_err(|_wide| Invalid::Payload)?;
+        event.launch(core, count, None)?;
+        for iods in requests {
+            let update = Update { oid: self.oid(), dkey: Key::from_slice(dkey), cond, iods };
+            let ask = Ask::Target(target, self.container().no(), Verb::Update(update));
+            event.submit(Next { id: core.mutation_id(), map_version: map.version, ask });
+        }
+        Ok(())
+    }
+
+    /// Launches [`Object::fetch`]; `buf` comes back through [`Event::take_buf`].
+    ///
+    /// # Errors
+    /// `NoPermission` if the event is not ready. Everything else is the event's.
+    pub fn fetch_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod],
+        mut buf: IoBuf,
+    ) -> Result<()> {
+        let read_at = self.container().read_epoch(at)?;
+        let core = self.container().core();
+        if let At::Tx(_) = at {
+            event.launch(core, 1, None)?;
+            let result = self.fetch(at, dkey, cond, iods, &mut buf).map(Output::Fetched);
+            event.complete(result, Some(buf));
+            return Ok(());
+        }
+        let map = core.map();
+        let target = self.target(map, dkey)?;
+        let iods = iods.iter().cloned().collect();
+        let fetch = Fetch { oid: self.oid(), dkey: Key::from_slice(dkey), cond, at: read_at, iods, buf };
+        let ask = Ask::Target(target, self.container().no(), Verb::Fetch(fetch));
+        event.launch(core, 1, None)?;
+        event.submit(Next { id: core.read_id(), map_version: map.version, ask });
+        Ok(())
+    }
+
+    /// Launches [`Object::punch`]. Over several targets with a condition it is carried out now: what it depends on
+    /// is read in a transaction.
+    ///
+    /// # Errors
+    /// `NoPermission` if the event is not ready or the container is a view. Everything else is the event's.
+    pub fn punch_on(&self, event: &mut Event, at: At<'_>, cond: Cond) -> Result<()> {
+        let in_tx = self.container().write_tx(at)?.is_some();
+        if self.shard_count() == 1 {
+            return self.punch_scope_on(event, at, &[], PunchScope::Object, cond);
+        }
+        if in_tx || !cond.is_none() {
+            return event.run(|| self.punch(at, cond).map(Output::Written));
+        }
+        let core = self.container().core();
+        let begin =
+            Next { id: core.read_id(), map_version: core.map().version, ask: Ask::Pool(PoolVerb::TxBegin) };
+        event.launch(core, 1, Some(self.punch_step()))?;
+        event.submit(begin);
+        Ok(())
+    }
+
+    /// Asks for an epoch and commits at it in turns, until no conflict is met.
+    fn punch_step(&self) -> Step {
+        let (object, mut conflicts, mut is_begun) = (self.clone(), 0, false);
+        Box::new(move |answer| {
+            let core = object.container().core();
+            let map = core.map();
+            let next = |id, verb| Then::Ask(Next { id, map_version: map.version, ask: Ask::Pool(verb) });
+            match answer {
+                Ok(Answer::Pool(PoolReply::Epoch(epoch))) if !is_begun => {
+                    is_begun = true;
+                    let parts = parts_of([(&object, &PunchScope::Object)].into_iter(), map);
+                    let tx = TxId { client: core.client(), begin: epoch };
+                    let commit = |parts| TxCommit { cont: object.container().no(), tx, epoch, parts };
+                    match parts {
+                        Ok(parts) => next(core.mutation_id(), PoolVerb::TxCommit(commit(parts))),
+                        Err(error) => Then::Done(Err(error)),
+                    }
+                }
+                Ok(Answer::Pool(PoolReply::Epoch(epoch))) => Then::Done(Ok(Output::Written(epoch))),
+                Ok(_) => Then::Done(Err(unexpected())),
+                Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
+                    if conflicts < CONFLICTS_MAX =>
+                {
+                    (conflicts, is_begun) = (conflicts + 1, false);
+                    next(core.read_id(), PoolVerb::TxBegin)
+                }
+                Err(error) => Then::Done(Err(error)),
+            }
+        })
+    }
+
+    /// Launches [`Object::punch_dkey`].
+    ///
+    /// # Errors
+    /// As [`Object::punch_on`].
+    pub fn punch_dkey_on(&self, event: &mut Event, at: At<'_>, dkey: &[u8], cond: Cond) -> Result<()> {
+        self.punch_scope_on(event, at, dkey, PunchScope::Dkey(Key::from_slice(dkey)), cond)
+    }
+
+    /// Launches [`Object::punch_akeys`].
+    ///
+    /// # Errors
+    /// As [`Object::punch_on`].
+    pub fn punch_akeys_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: &[u8],
+        akeys: &[&[u8]],
+        cond: Cond,
+    ) -> Result<()> {
+        let akeys = akeys.iter().map(|akey| Key::from_slice(akey)).collect();
+        self.punch_scope_on(event, at, dkey, PunchScope::Akeys(Key::from_slice(dkey), akeys), cond)
+    }
+
+    fn punch_scope_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: &[u8],
+        scope: PunchScope,
+        cond: Cond,
+    ) -> Result<()> {
+        if let Some(tx) = self.container().write_tx(at)? {
+            return event.run(|| tx.punch(self, scope, cond).map(Output::Written));
+        }
+        let core = self.container().core();
+        let map = core.map();
+        let verb = Verb::Punch(Punch { oid: self.oid(), scope, cond });
+        let ask = Ask::Target(self.target(map, dkey)?, self.container().no(), verb);
+        event.launch(core, 1, None)?;
+        event.submit(Next { id: core.mutation_id(), map_version: map.version, ask });
+        Ok(())
+    }
+
+    /// Launches [`Object::list_dkeys`]; the anchor to go on from comes with the keys.
+    ///
+    /// # Errors
+    /// `NoPermission` if the event is not ready; `Invalid::Anchor`. Everything else is the event's.
+    pub fn list_dkeys_on(&self, event: &mut Event, at: At<'_>, anchor: Anchor, page: Page) -> Result<()> {
+        if let At::Tx(_) = at {
+            return event.run(|| {
+                let mut anchor = anchor;
+                let keys = self.list_dkeys(at, &mut anchor, page)?;
+                Ok(Output::Keys(keys, anchor))
+            });
+        }
+        self.list_on(event, at, None, ListWhat::Dkeys(self.oid()), anchor, page)
+    }
+
+    /// Launches [`Object::list_akeys`].
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys_on`].
+    pub fn list_akeys_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: &[u8],
+        anchor: Anchor,
+        page: Page,
+    ) -> Result<()> {
+        if let At::Tx(_) = at {
+            return event.run(|| {
+                let mut anchor = anchor;
+                let keys = self.list_akeys(at, dkey, &mut anchor, page)?;
+                Ok(Output::Keys(keys, anchor))
+            });
+        }
+        let dkey = Key::from_slice(dkey);
+        self.list_on(event, at, Some(dkey.clone()), ListWhat::Akeys(self.oid(), dkey), anchor, page)
+    }
+
+    /// Launches [`Object::list_extents`].
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys_on`].
+    pub fn list_extents_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: &[u8],
+        akey: &[u8],
+        anchor: Anchor,
+        items_max: u32,
+    ) -> Result<()> {
+        if let At::Tx(_) = at {
+            return event.run(|| {
+                let mut anchor = anchor;
+                let extents = self.list_extents(at, dkey, akey, &mut anchor, items_max)?;
+                Ok(Output::Extents(extents, anchor))
+            });
+        }
+        let (dkey, akey) = (Key::from_slice(dkey), Key::from_slice(akey));
+        let what = ListWhat::Extents(self.oid(), dkey.clone(), akey);
+        self.list_on(event, at, Some(dkey), what, anchor, Page { items_max, bytes_max: u32::MAX })
+    }
+
+    /// Lists in one dkey, or over the shards; asks on until something was found or nothing is left.
+    fn list_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        dkey: Option<Key>,
+        what: ListWhat,
+        anchor: Anchor,
+        page: Page,
+    ) -> Result<()> {
+        let core = self.container().core();
+        let read_at = self.container().read_epoch(at)?;
+        let object = self.clone();
+        let mut shard = anchor.shard;
+        let first =
+            listing::list_request(&object, place_of(dkey.as_ref(), shard), &what, read_at, &anchor, page)?;
+        let step: Step = Box::new(move |answer| {
+            let read = || {
+                let Answer::Target(Reply::Listed(listed, mut next)) = answer? else {
+                    return Err(unexpected());
+                };
+                next.shard = shard;
+                if dkey.is_none() {
+                    listing::go_on(&object, &mut next)?;
+                    shard = next.shard;
+                }
+                let found = match listed {
+                    Listed::Keys(keys) if !keys.is_empty() || next.is_eof() => Output::Keys(keys, next),
+                    Listed::Extents(extents) if !extents.is_empty() || next.is_eof() => {
+                        Output::Extents(extents, next)
+                    }
+                    Listed::Keys(_) | Listed::Extents(_) => {
+                        let place = place_of(dkey.as_ref(), shard);
+                        return listing::list_request(&object, place, &what, read_at, &next, page)
+                            .map(Then::Ask);
+                    }
+                    Listed::Objects(_) | Listed::Changes(_) => return Err(unexpected()),
+                };
+                Ok(Then::Done(Ok(found)))
+            };
+            read().unwrap_or_else(|error| Then::Done(Err(error)))
+        });
+        event.launch(core, 1, Some(step))?;
+        event.submit(first);
+        Ok(())
+    }
+
+    /// Launches [`Object::query`].
+    ///
+    /// # Errors
+    /// `NoPermission` if the event is not ready. Everything else is the event's.
+    pub fn query_on(
+        &self,
+        event: &mut Event,
+        at: At<'_>,
+        flags: QueryFlags,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Result<()> {
+        if let At::Tx(_) = at {
+            return event.run(|| self.query(at, flags, dkey, akey).map(Output::Found));
+        }
+        let core = self.container().core();
+        let read_at = self.container().read_epoch(at)?;
+        let (object, keys) = (self.clone(), (Key::from_slice(dkey), Key::from_slice(akey)));
+        let all_shards = flags.has(QueryFlags::DKEY);
+        let (mut shard, mut best): (u16, Option<Found>) = (0, None);
+        let first = listing::query_request(
+            self,
+            place_of((!all_shards).then_some(&keys.0), shard),
+            read_at,
+            flags,
+            &keys,
+        )?;
+        let step: Step = Box::new(move |answer| {
+            let read = || {
+                let Answer::Target(Reply::Found(found)) = answer? else { return Err(unexpected()) };
+                let found = found.map(|found| listing::with_given(found, flags, &keys.0, &keys.1));
+                best = listing::better(&object, flags, best.take(), found);
+                match if all_shards { object.shard_after(shard)? } else { None } {
+                    Some(next) => {
+                        shard = next;
+                        let place = Where::Shard(shard);
+                        listing::query_request(&object, place, read_at, flags, &keys).map(Then::Ask)
+                    }
+                    None => Ok(Then::Done(Ok(Output::Found(best.take())))),
+                }
+            };
+            read().unwrap_or_else(|error| Then::Done(Err(error)))
+        });
+        event.launch(core, 1, Some(step))?;
+        event.submit(first);
+        Ok(())
+    }
+}
+
+/// The dkey's shard, or a shard by number.
+fn place_of(dkey: Option<&Key>, shard: u16) -> Where<'_> {
+    dkey.map_or(Where::Shard(shard), |dkey| Where::Dkey(dkey))
+}
+
+/// The iod with its own copy of borrowed bytes.
+fn owned(iod: UpdateIod<'_>) -> UpdateIod<'static> {
+    let value = match iod.value {
+        NewValue::Single(payload) => NewValue::Single(payload.into_owned()),
+        NewValue::NoSingle => NewValue::NoSingle,
+        NewValue::Array { record_bytes, extents, data } => {
+            NewValue::Array { record_bytes, extents, data: data.into_owned() }
+        }
+        NewValue::Hole { extents } => NewValue::Hole { extents },
+    };
+    UpdateIod { akey: iod.akey, cond: iod.cond, value }
+}
