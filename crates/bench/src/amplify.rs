@@ -71,7 +71,7 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
             }
         }
     }
-    while rig.step() == dolmen_codec::Progress::More {}
+    while rig.step() != dolmen_codec::Progress::Idle {}
     let before = rig.space()?.allocated_bytes;
     rig.aggregate()?;
     rig.checkpoint()?;

@@ -149,17 +149,20 @@ impl<T: TargetStore> Targets<T> {
 
     /// One bounded piece of background work, on the next target that is free and has some.
     pub fn step(&self) -> Progress {
+        let mut waiting = Progress::Idle;
         for _ in 0..self.slots.len() {
             let index = self.next_step.fetch_add(1, Ordering::Relaxed) % self.slots.len();
             let slot = &self.slots[index];
             let Some(mut owned) = slot.try_owned() else { continue };
             let progress = owned.step();
             self.leave(slot, owned);
-            if progress == Progress::More {
-                return Progress::More;
+            match progress {
+                Progress::More => return Progress::More,
+                Progress::Waiting => waiting = Progress::Waiting,
+                Progress::Idle => {}
             }
         }
-        Progress::Idle
+        waiting
     }
 
     /// Whether callers do the background work as they go (the default), or a thread calls `step`.

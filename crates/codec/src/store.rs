@@ -34,6 +34,8 @@ pub enum Progress {
     Idle,
     /// Something was done; call again.
     More,
+    /// There is work, but a device has to finish something first: call again soon.
+    Waiting,
 }
 
 /// A store of one target's data.

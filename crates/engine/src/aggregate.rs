@@ -5,30 +5,41 @@
 //! includes the oldest run, no kept epoch is older than they are: then everything they hide goes with them.
 //!
 //! Invariants: a merge never reads values but those it moves; what it drops is reused only after the manifest
-//! without it is durable; usage, live bytes and bitmaps of the manifest's base change with the runs.
+//! without it is durable; usage, live bytes and bitmaps of the manifest's base change with the runs. A merge that
+//! fails changes nothing.
 
 use crate::conts::View;
 use crate::cursor::{IndexCursor, PlaceRef};
+use crate::drops::Drops;
 use crate::path::Path;
-use crate::runs::RunBuild;
+use crate::runs::{Run, RunBuild, Step};
 use crate::store::{Extent, Store, resolve};
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::bytes::Reader;
-use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
-use dolmen_types::{ContNo, Epoch, Error, Stamp, limits};
+use dolmen_types::{ContNo, Epoch, Error, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Entries looked at by one step: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
-/// Extents of one array that are resolved at once; a larger array is copied as it is.
-const GROUP_EXTENTS_MAX: usize = 1 << 16;
-/// Runs that may gather before the newest of like size are merged: each is looked into by a lookup that its
-/// filter does not turn away.
-const RUNS_MAX: usize = 6;
+/// Extents of one array that are resolved at once, at most and at least; a larger array is copied as it is.
+const GROUP_EXTENTS_MAX: u64 = 1 << 16;
+const GROUP_EXTENTS_MIN: u64 = 1 << 10;
+/// What an extent takes while its array is resolved, with a sixteenth of the memory budget for all.
+const GROUP_EXTENT_BYTES: u64 = 16 * 256;
+/// Runs of like size, one newer than the other, that are merged at once. An entry is written once for each time
+/// that the store grows by this factor; a lookup asks at most this many filters for each.
+const MERGE_RUNS: usize = 6;
+/// Runs are of like size if the largest has at most so many times the bytes of the smallest.
+const LIKE_SIZE: u64 = 4;
+/// With so many runs some are merged whatever their sizes.
+const RUNS_MAX: usize = 20;
+/// Values are moved in frames of about this size: what one step moves shares a header.
+const MOVE_BYTES: usize = 64 << 10;
 
 /// A merge under way.
 pub(crate) struct Merge {
@@ -37,11 +48,16 @@ pub(crate) struct Merge {
     build: RunBuild,
     /// The key handled last.
     after: Vec<u8>,
+    has_all_entries: bool,
     /// Log segments whose values are moved away, so that they become free.
     sparse: BTreeSet<u32>,
+    /// Values on their way to the log: the body of the frame that will follow its last one.
+    moving: Vec<u8>,
+    /// Frames with moved values have smaller sequence numbers.
+    moved_until: u64,
     rules: BTreeMap<ContNo, Rule>,
     group: Group,
-    dropped: Vec<Dropped>,
+    drops: Drops,
     freed: u64,
 }
 
@@ -80,13 +96,6 @@ struct Group {
     needed_for: Vec<u8>,
 }
 
-/// A version that the merge left out.
-struct Dropped {
-    cont: ContNo,
-    value_bytes: u32,
-    place: ValuePlace,
-}
-
 impl Target {
     /// One step of the aggregation that a caller asked for.
     pub(crate) fn aggregate_step(&mut self, cont: ContNo, upto: Epoch) -> Result<Reply, Error> {
@@ -94,37 +103,40 @@ impl Target {
             return Err(Error::ReadOnly { target: self.config.target });
         }
         let more = Reply::Aggregated { more: true, freed: 0 };
-        if self.checkpoint.is_working() {
-            self.checkpoint_step()?;
-            return Ok(more);
+        self.poll_background(false);
+        if self.checkpoint.is_working() && !self.checkpoint.is_stalled() {
+            return match self.checkpoint_step() {
+                // What the runs have may be freed all the same, and then there may be room for the delta.
+                Ok(_) | Err(Error::NoSpace { .. }) => Ok(more),
+                Err(error) => Err(error),
+            };
         }
-        if self.checkpoint.merge.is_some() {
-            let freed = self.merge_step()?;
-            let asked =
-                self.checkpoint.asked.as_ref().is_some_and(|asked| asked.cont == cont && asked.merged);
-            if self.checkpoint.merge.is_none() && asked {
-                self.checkpoint.asked = None;
-                return Ok(Reply::Aggregated { more: false, freed: freed.unwrap_or(0) });
-            }
+        if self.checkpoint.merge.is_some() && self.merge_step()? != Step::Done {
             return Ok(more);
         }
         let horizon = self.horizon(upto);
         match &mut self.checkpoint.asked {
+            Some(Asked { cont: asked, freed: Some(freed), .. }) if *asked == cont => {
+                let freed = *freed;
+                self.checkpoint.asked = None;
+                Ok(Reply::Aggregated { more: false, freed })
+            }
             Some(asked) if asked.cont == cont => {
-                asked.merged = true;
+                asked.is_merging = true;
                 let horizon = asked.horizon;
+                self.raise_aggregated(cont, horizon);
                 if self.store.index.runs.is_empty() {
                     self.checkpoint.asked = None;
-                    self.raise_aggregated(cont, horizon);
                     return Ok(Reply::Aggregated { more: false, freed: 0 });
                 }
-                self.raise_aggregated(cont, horizon);
                 self.begin_merge(0..self.store.index.runs.len());
                 Ok(more)
             }
             _ => {
-                self.checkpoint.asked = Some(Asked { cont, horizon, merged: false });
-                self.begin_checkpoint()?;
+                self.checkpoint.asked = Some(Asked { cont, horizon, is_merging: false, freed: None });
+                if !self.checkpoint.is_working() {
+                    self.begin_checkpoint()?;
+                }
                 Ok(more)
             }
         }
@@ -139,79 +151,104 @@ impl Target {
         }
     }
 
-    /// The newest runs of like size, if too many have gathered or a destroyed container waits to be freed.
+    /// The newest runs of like size, if enough have gathered, or all if a destroyed container waits to be freed.
     pub(crate) fn due_merge(&self) -> Option<Range<usize>> {
         let runs = &self.store.index.runs;
         let destroyed = self.checkpoint.base.conts.iter().any(|cont| cont.destroyed);
         if destroyed && !runs.is_empty() {
             return Some(0..runs.len());
         }
-        if runs.len() <= RUNS_MAX {
-            return None;
-        }
-        let mut sum = runs[0].file_bytes();
-        let mut end = 1;
-        while end < runs.len() && (end < 2 || runs[end].file_bytes() <= 2 * sum) {
-            sum += runs[end].file_bytes();
-            end += 1;
-        }
-        Some(0..end)
+        let sizes: Vec<u64> = runs.iter().map(Run::file_bytes).collect();
+        due_range(&sizes)
     }
 
+    /// Begins a merge of these runs.
     pub(crate) fn begin_merge(&mut self, runs: Range<usize>) {
         let is_bottom = runs.end == self.store.index.runs.len();
-        let number = self.checkpoint.take_run_number();
         let entries = self.store.index.runs[runs.clone()].iter().map(|run| run.footer().entries).sum();
-        let build = RunBuild::new(self.config.target, number, entries);
+        let build = self.begin_run(entries);
         let sparse = if is_bottom { self.sparse_segments() } else { BTreeSet::new() };
         self.checkpoint.merge = Some(Merge {
             runs,
             is_bottom,
             build,
             after: Vec::new(),
+            has_all_entries: false,
             sparse,
+            moving: Vec::new(),
+            moved_until: 0,
             rules: BTreeMap::new(),
             group: Group::default(),
-            dropped: Vec::new(),
+            drops: Drops::default(),
             freed: 0,
         });
     }
 
-    /// Segments outside the log of which less than half is referred to.
+    /// Segments outside the log of which more than a fifth is referred to by nobody.
     fn sparse_segments(&self) -> BTreeSet<u32> {
         let start = self.checkpoint.base.log_start;
-        let half = self.store.log.segment_bytes() / 2;
+        let enough = self.store.log.segment_bytes() / 5 * 4;
         let segments = self.store.log.segments.iter();
         let sparse = segments.filter(|(number, segment)| {
             **number != start.segment
                 && segment.first_sequence < start.sequence
                 && segment.live_bytes > 0
-                && segment.live_bytes < half
+                && segment.live_bytes < enough
         });
         sparse.map(|(&number, _)| number).collect()
     }
 
-    /// One step of a merge; how many versions it freed when it is complete.
-    pub(crate) fn merge_step(&mut self) -> Result<Option<u64>, Error> {
+    /// One bounded step of a merge.
+    ///
+    /// # Errors
+    /// Those of the device, and `Corrupt`. The merge is given up then, and nothing has changed.
+    pub(crate) fn merge_step(&mut self) -> Result<Step, Error> {
         let Some(mut merge) = self.checkpoint.merge.take() else {
-            return Ok(Some(0));
+            return Ok(Step::Done);
         };
-        match self.merge_entries(&mut merge) {
-            Ok(false) => {
-                self.checkpoint.merge = Some(merge);
-                Ok(None)
-            }
-            Ok(true) => self.finish_merge(merge).map(Some),
-            Err(error) => Err(error),
+        let result = match self.merge_part(&mut merge) {
+            Ok(Step::Done) => self.commit_merge(&mut merge).map(|()| Step::Done),
+            other => other,
+        };
+        match result {
+            Ok(Step::Done) => {}
+            Ok(Step::More | Step::Waiting) => self.checkpoint.merge = Some(merge),
+            Err(_) => self.give_up_merge(merge),
+        }
+        result
+    }
+
+    fn give_up_merge(&mut self, merge: Merge) {
+        merge.build.discard(&mut *self.store.disks.meta);
+        for (&segment, &bytes) in &merge.drops.moved {
+            self.store.log.remove_live(segment, bytes);
+        }
+        if let Some(asked) = &mut self.checkpoint.asked {
+            asked.is_merging = false;
         }
     }
 
-    fn merge_entries(&mut self, merge: &mut Merge) -> Result<bool, Error> {
+    fn merge_part(&mut self, merge: &mut Merge) -> Result<Step, Error> {
+        if !merge.has_all_entries {
+            if merge.build.pump(&mut *self.store.disks.meta)? == Step::Waiting {
+                return Ok(Step::Waiting);
+            }
+            self.merge_entries(merge)?;
+            self.append_moves(merge);
+            return Ok(Step::More);
+        }
+        match merge.build.complete_step(&mut *self.store.disks.meta)? {
+            Step::Done => self.flush_upto(merge.moved_until),
+            step => Ok(step),
+        }
+    }
+
+    fn merge_entries(&mut self, merge: &mut Merge) -> Result<(), Error> {
         let mut cursor = IndexCursor::over_runs(merge.runs.clone());
         self.store.reseek(&mut cursor, &merge.after)?;
         for _ in 0..STEP_ENTRIES {
             let Some(key) = cursor.key() else {
-                return Ok(true);
+                break;
             };
             if key != &merge.after[..] {
                 merge.after.clear();
@@ -219,8 +256,15 @@ impl Target {
                 self.merge_entry(merge, &cursor)?;
             }
             self.store.advance(&mut cursor)?;
+            if merge.build.is_busy() {
+                return Ok(());
+            }
         }
-        Ok(cursor.key().is_none())
+        if cursor.key().is_none() {
+            merge.build.end_entries();
+            merge.has_all_entries = true;
+        }
+        Ok(())
     }
 
     fn merge_entry(&mut self, merge: &mut Merge, cursor: &IndexCursor) -> Result<(), Error> {
@@ -238,7 +282,7 @@ impl Target {
                 let parts = split_typed(&key).ok_or_else(damaged)?;
                 let cont = parts.cont;
                 self.forget_hot(&parts, &version);
-                merge.dropped.push(Dropped { cont, value_bytes: version.value_bytes, place: version.place });
+                merge.drops.leave_out(cont, version.value_bytes, version.place);
                 merge.freed += 1;
                 Ok(())
             }
@@ -278,13 +322,38 @@ impl Target {
             // A damaged value stays where it is: the scrub reports it, nothing hides it.
             return merge.build.push(key, version);
         }
-        self.make_room(value.len(), true)?;
-        let appended = self.store.log.append(LogKind::Moved, |out| out.extend_from_slice(&value));
-        let place = ValuePlace::Log { segment: appended.body.segment, offset: appended.body.offset };
-        self.store.log.add_live(appended.body.segment, version.value_bytes);
-        self.checkpoint.base_live(appended.body.segment, i64::from(version.value_bytes));
-        merge.dropped.push(Dropped { cont: MOVED, value_bytes: version.value_bytes, place: version.place });
+        let place = self.move_value(merge, &value)?;
+        *merge.drops.log.entry(segment).or_default() += u64::from(version.value_bytes);
         merge.build.push(key, &Version { place, ..*version })
+    }
+
+    /// Takes a value into the frame that `append_moves` will append; its place in the log is known already.
+    fn move_value(&mut self, merge: &mut Merge, value: &[u8]) -> Result<ValuePlace, Error> {
+        let body_bytes = merge.moving.len() + value.len();
+        if body_bytes > MOVE_BYTES || self.store.log.needs_segment(body_bytes) {
+            self.append_moves(merge);
+            self.make_room(value.len(), true)?;
+        }
+        let end = self.store.log.end();
+        let behind = LOG_FRAME_HEADER_BYTES + merge.moving.len();
+        let offset = end.offset + u32::try_from(behind).expect("limited by the segment");
+        merge.moving.extend_from_slice(value);
+        Ok(ValuePlace::Log { segment: end.segment, offset })
+    }
+
+    /// Appends the values that are moving. Nothing may be appended to the log since the first was taken.
+    fn append_moves(&mut self, merge: &mut Merge) {
+        if merge.moving.is_empty() {
+            return;
+        }
+        let moving = core::mem::take(&mut merge.moving);
+        let appended = self.store.log.append(LogKind::Moved, |out| out.extend_from_slice(&moving));
+        let bytes = moving.len() as u64;
+        self.store.log.add_live(appended.body.segment, bytes);
+        *merge.drops.moved.entry(appended.body.segment).or_default() += bytes;
+        merge.moved_until = self.store.log.next_sequence();
+        merge.moving = moving;
+        merge.moving.clear();
     }
 
     fn rule(&self, cont: ContNo) -> Rule {
@@ -365,7 +434,9 @@ impl Target {
                 let known = self.conts.find(parts.cont)?;
                 rule.kept.iter().map(|&kept| known.view(kept)).collect()
             };
-            merge.group.needed = self.store.needed_versions(&mut path, &views)?;
+            let share = self.config.memory_budget_bytes / GROUP_EXTENT_BYTES;
+            let extents_max = share.clamp(GROUP_EXTENTS_MIN, GROUP_EXTENTS_MAX);
+            merge.group.needed = self.store.needed_versions(&mut path, &views, extents_max)?;
             merge.group.needed_for = prefix;
         }
         let offset = version.recx.index;
@@ -373,101 +444,128 @@ impl Target {
         Ok(merge.group.needed.as_ref().is_none_or(|needed| needed.contains(&named)))
     }
 
-    fn finish_merge(&mut self, merge: Merge) -> Result<u64, Error> {
-        let Merge { runs, is_bottom, build, dropped, freed, .. } = merge;
-        let merged = build.finish(&mut *self.store.disks.meta)?;
-        self.checkpoint.fresh_runs.extend(merged.as_ref().map(|run| run.file));
-        for gone in &dropped {
-            self.checkpoint.base_drop(gone.cont, gone.value_bytes, gone.place, gone.is_move());
+    /// Names the merged run in a manifest.
+    fn commit_merge(&mut self, merge: &mut Merge) -> Result<(), Error> {
+        let merged = merge.build.finish()?;
+        let (runs, drops) = (merge.runs.clone(), &merge.drops);
+        let gone = if merge.is_bottom { self.forgettable() } else { Vec::new() };
+        let mut base = self.checkpoint.base.clone();
+        base.apply(drops);
+        base.conts.retain(|cont| !gone.contains(&cont.no));
+        let present = &self.store.index.runs;
+        let (newer, older) = (&present[..runs.start], &present[runs.end..]);
+        let infos = newer.iter().chain(&merged).chain(older).map(Run::info).collect();
+        if let Err(error) = self.write_manifest_of(&base, infos, false) {
+            if let Some(run) = merged {
+                // Ignored: a run that no manifest names is removed by the next open.
+                let _removed = self.store.remove_run(run);
+            }
+            return Err(error);
         }
-        if is_bottom {
-            self.forget_destroyed();
-        }
+        self.checkpoint.base = base;
+        self.checkpoint.merged(drops, &gone, merge.freed);
+        gone.iter().for_each(|&no| self.conts.forget(no));
         let old: Vec<_> = self.store.index.runs.splice(runs, merged).collect();
-        self.write_manifest(false)?;
         self.checkpoint.done.merges += 1;
-        for gone in &dropped {
-            self.release_dropped(gone);
-        }
-        for run in old {
-            self.store.remove_run(run)?;
-        }
+        self.release_dropped(drops);
         let start = self.checkpoint.base.log_start;
-        self.store.log.release_before(&mut *self.store.disks.meta, start)?;
-        Ok(freed)
+        for run in old {
+            // Ignored: as above.
+            let _removed = self.store.remove_run(run);
+        }
+        // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
+        let _released = self.store.log.release_before(&mut *self.store.disks.meta, start);
+        Ok(())
     }
 
-    fn release_dropped(&mut self, gone: &Dropped) {
-        if !gone.is_move()
-            && gone.value_bytes > 0
-            && let Some(known) = self.conts.any_mut(gone.cont)
-        {
-            subtract(&mut known.state.usage, gone.value_bytes, gone.place);
-        }
-        match gone.place {
-            ValuePlace::Log { segment, .. } => self.store.log.remove_live(segment, gone.value_bytes),
-            ValuePlace::Bulk { segment, unit } => {
-                let count = crate::bulk::units(u64::from(gone.value_bytes));
-                self.store.bulk.release(crate::bulk::BulkPlace { segment, unit }, count);
+    fn release_dropped(&mut self, drops: &Drops) {
+        for (&no, gone) in &drops.usage {
+            if let Some(known) = self.conts.any_mut(no) {
+                crate::drops::subtract(&mut known.state.usage, gone);
             }
-            ValuePlace::None | ValuePlace::Inline => {}
+        }
+        for (&segment, &bytes) in &drops.log {
+            self.store.log.remove_live(segment, bytes);
+        }
+        for (&segment, units) in &drops.bulk {
+            self.store.bulk.release_units(segment, units);
         }
     }
 
-    /// Destroyed containers of which nothing is left in the delta are forgotten.
-    fn forget_destroyed(&mut self) {
-        let gone: Vec<ContNo> =
-            self.checkpoint.base.conts.iter().filter(|cont| cont.destroyed).map(|cont| cont.no).collect();
-        for no in gone {
-            let mut prefix = self.store.take_path();
-            let bytes = prefix.key.container(no).as_bytes().to_vec();
-            self.store.put_path(prefix);
+    /// Destroyed containers of which nothing is left once all runs are merged: the delta has nothing of them.
+    fn forgettable(&self) -> Vec<ContNo> {
+        let destroyed = self.checkpoint.base.conts.iter().filter(|cont| cont.destroyed).map(|cont| cont.no);
+        let index = &self.store.index;
+        let in_delta = |no: &ContNo| {
+            let mut key = crate::tree::key::FlatKey::default();
+            let prefix = key.container(*no).as_bytes();
             let mut cursor = crate::tree::Cursor::default();
-            self.store.index.delta.seek(&mut cursor, &bytes);
-            let in_delta = cursor.entry().is_some_and(|(key, _)| key.starts_with(&bytes));
-            if !in_delta {
-                self.checkpoint.base.conts.retain(|cont| cont.no != no);
-                self.conts.forget(no);
-            }
-        }
+            core::iter::once(&index.delta).chain(&index.frozen).any(|delta| {
+                delta.seek(&mut cursor, prefix);
+                cursor.entry().is_some_and(|(key, _)| key.starts_with(prefix))
+            })
+        };
+        destroyed.filter(|no| !in_delta(no)).collect()
     }
 }
 
-/// Takes a version out of a container's accounts.
-pub(crate) fn subtract(usage: &mut dolmen_codec::verb::Usage, value_bytes: u32, place: ValuePlace) {
-    usage.versions -= 1;
-    usage.value_bytes -= u64::from(value_bytes);
-    match place {
-        ValuePlace::Bulk { .. } => {
-            usage.bulk_bytes -=
-                u64::from(crate::bulk::units(u64::from(value_bytes))) * limits::BULK_UNIT_BYTES;
-        }
-        ValuePlace::None | ValuePlace::Inline | ValuePlace::Log { .. } => {
-            usage.small_bytes -= u64::from(value_bytes)
+/// The first runs of like size, one older than the other, if there are enough; with too many runs those that
+/// cost least.
+fn due_range(sizes: &[u64]) -> Option<Range<usize>> {
+    for start in 0..sizes.len() {
+        let (mut least, mut most) = (u64::MAX, 0);
+        let like = |&&size: &&u64| {
+            (least, most) = (least.min(size), most.max(size));
+            most <= least.saturating_mul(LIKE_SIZE)
+        };
+        let count = sizes[start..].iter().take_while(like).count();
+        if count >= MERGE_RUNS {
+            return Some(start..start + count);
         }
     }
+    if sizes.len() < RUNS_MAX {
+        return None;
+    }
+    let windows = sizes.windows(MERGE_RUNS).map(|window| window.iter().sum::<u64>());
+    let (start, _) = windows.enumerate().min_by_key(|&(_, bytes)| bytes)?;
+    Some(start..start + MERGE_RUNS)
 }
 
 /// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.
 pub(crate) struct Asked {
     cont: ContNo,
     horizon: Epoch,
-    merged: bool,
+    /// Its merge has begun, and was not given up.
+    is_merging: bool,
+    /// Versions that it has freed, once it is complete.
+    freed: Option<u64>,
 }
 
-/// The container number that marks a value that was moved, not dropped: no container has it.
-const MOVED: ContNo = ContNo(u32::MAX);
+impl Asked {
+    /// A merge is complete.
+    pub(crate) fn merged(&mut self, freed: u64) {
+        self.freed = self.is_merging.then_some(freed);
+    }
+}
 
 impl Merge {
     /// A checkpoint has put a newer run in front.
     pub(crate) fn run_inserted(&mut self) {
         self.runs = self.runs.start + 1..self.runs.end + 1;
     }
-}
 
-impl Dropped {
-    fn is_move(&self) -> bool {
-        self.cont == MOVED
+    /// What it leaves out and has moved so far.
+    pub(crate) fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    pub(crate) fn build_mut(&mut self) -> &mut RunBuild {
+        &mut self.build
+    }
+
+    /// Memory, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.build.resident_bytes() + self.drops.resident_bytes() + self.moving.capacity() as u64
     }
 }
 
@@ -522,7 +620,12 @@ impl Group {
 
 impl Store {
     /// The versions of an akey that at least one view sees a part of; `None` if there are too many to tell.
-    fn needed_versions(&mut self, path: &mut Path, views: &[View]) -> Result<Option<Needed>, Error> {
+    fn needed_versions(
+        &mut self,
+        path: &mut Path,
+        views: &[View],
+        extents_max: u64,
+    ) -> Result<Option<Needed>, Error> {
         let mut needed = BTreeSet::new();
         let (mut holes, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
@@ -533,7 +636,7 @@ impl Store {
                 needed.insert((VersionKind::Single as u8, 0, entry.stamp));
             }
             self.extents(path, (0, u64::MAX), view, cover, &mut extents)?;
-            if extents.len() > GROUP_EXTENTS_MAX {
+            if extents.len() as u64 > extents_max {
                 return Ok(None);
             }
             resolve(&mut extents, (0, u64::MAX), &mut pieces);

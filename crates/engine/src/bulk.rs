@@ -192,6 +192,20 @@ impl Bulk {
         self.used_units -= u64::from(count);
     }
 
+    /// Frees the units of a segment whose bits are set.
+    pub(crate) fn release_units(&mut self, number: u32, units: &[u64]) {
+        let segment = self.segments.get_mut(&number).expect("references name open segments");
+        let mut freed = 0;
+        for (word, &gone) in segment.bitmap.iter_mut().zip(units) {
+            assert!(*word & gone == gone, "a unit is freed once");
+            *word &= !gone;
+            freed += gone.count_ones();
+        }
+        segment.free += freed;
+        segment.hint = 0;
+        self.used_units -= u64::from(freed);
+    }
+
     /// What the manifest about to be written must hold: units that are referred to.
     pub(crate) fn to_manifest(&self) -> Vec<BulkSegmentInfo> {
         let mut infos: BTreeMap<u32, Vec<u64>> =

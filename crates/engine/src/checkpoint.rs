@@ -4,29 +4,36 @@
 //! state at the moment of the freeze, so that replaying the log from there on gives the present.
 //!
 //! Invariants: a manifest and all that it names are durable before the superblock names it; what a manifest no
-//! longer names is removed or reused only after the superblock is durable.
+//! longer names is removed or reused only after the superblock is durable. What fails before that
+//! changes nothing: the run is discarded, the frozen delta stays, and the same checkpoint begins anew.
 
 use crate::aggregate::{Asked, Merge};
+use crate::drops::Drops;
 use crate::error::disk_error;
 use crate::open::{SUPERBLOCK_FILE, manifest_name};
-use crate::runs::{Run, RunBuild};
+use crate::runs::{Run, RunBuild, Step};
 use crate::target::Target;
+use dolmen_codec::Progress;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::manifest::{
     BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
-use dolmen_codec::version::ValuePlace;
 use dolmen_env::FileId;
 use dolmen_types::{ContNo, Credentials, Error, TxId, crc32c};
 
 /// Entries written by one step of a checkpoint: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
 
-/// Less log than this is not worth a run, however full the memory is of what a checkpoint cannot free.
-const CHECKPOINT_LOG_BYTES_MIN: u64 = 1 << 20;
+/// The delta may take this part of the memory budget, and a quarter of that at least.
+const DELTA_PARTS: u64 = 8;
+/// The same for blocks of runs.
+const BLOCKS_PARTS: u64 = 4;
 /// Nodes of a delta that one step gives back.
 const STEP_NODES: usize = 4096;
+/// With so many runs no checkpoint begins before a merge has made them fewer: each is looked into by listings,
+/// and has its cursor.
+pub(crate) const RUNS_LIMIT: usize = 32;
 
 /// What a manifest says of the state at the start of the log it names.
 #[derive(Default, Clone)]
@@ -46,8 +53,6 @@ pub(crate) struct Base {
 pub(crate) struct State {
     superblock: Superblock,
     superblock_file: Option<FileId>,
-    /// Written since the last manifest, and not flushed.
-    pub(crate) fresh_runs: Vec<FileId>,
     /// The checkpoint under way is the last one: if the log behind it is empty, the target is closed.
     closing: bool,
     next_run: u32,
@@ -73,6 +78,11 @@ struct Work {
     build: RunBuild,
     /// The last key written; the next step goes on behind it.
     after: Vec<u8>,
+    has_all_entries: bool,
+    /// Frames below this sequence are what the run refers to, and prepared transactions carried on.
+    flush_until: u64,
+    /// It has failed, for want of space as a rule; merges go first, since they may free some.
+    is_stalled: bool,
 }
 
 impl State {
@@ -104,59 +114,83 @@ impl State {
         number
     }
 
+    /// Whether a checkpoint is under way.
     pub(crate) fn is_working(&self) -> bool {
         self.work.is_some()
     }
 
-    /// Changes the count of live bytes in a log segment, also in a base that is being written.
-    pub(crate) fn base_live(&mut self, number: u32, bytes: i64) {
-        for base in self.bases() {
-            base.add_live(number, bytes);
+    /// Whether a checkpoint is under way that failed and has not been tried again.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.is_stalled)
+    }
+
+    /// Memory of what is being written, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let work = self.work.as_ref().map_or(0, |work| work.build.resident_bytes());
+        work + self.merge.as_ref().map_or(0, Merge::resident_bytes)
+    }
+
+    /// A merge is complete: what it left out is in no base any more.
+    pub(crate) fn merged(&mut self, drops: &Drops, forgotten: &[ContNo], freed: u64) {
+        if let Some(work) = &mut self.work {
+            work.base.apply(drops);
+            work.base.conts.retain(|cont| !forgotten.contains(&cont.no));
+            work.is_stalled = false;
+        }
+        if let Some(asked) = &mut self.asked {
+            asked.merged(freed);
         }
     }
 
-    /// Takes a version of the runs out of the base, also out of one that is being written.
-    pub(crate) fn base_drop(&mut self, cont: ContNo, value_bytes: u32, place: ValuePlace, is_move: bool) {
-        for base in self.bases() {
-            base.drop_version(cont, value_bytes, place, is_move);
-        }
-    }
-
-    fn bases(&mut self) -> impl Iterator<Item = &mut Base> {
-        core::iter::once(&mut self.base).chain(self.work.as_mut().map(|work| &mut work.base))
+    /// An operation on a run being written has completed; `false` if it is of none.
+    pub(crate) fn completed(&mut self, token: u64, error: Option<Error>) -> bool {
+        let work = self.work.as_mut().map(|work| &mut work.build);
+        let merge = self.merge.as_mut().map(Merge::build_mut);
+        let Some(build) = work.into_iter().chain(merge).find(|build| build.token() == token) else {
+            return false;
+        };
+        build.completed(error);
+        true
     }
 }
 
 impl Base {
-    fn add_live(&mut self, number: u32, bytes: i64) {
+    fn change_live(&mut self, number: u32, change: impl Fn(u64) -> Option<u64>) {
         match self.log_segments.iter_mut().find(|segment| segment.number == number) {
-            Some(segment) => {
-                segment.live_bytes = segment.live_bytes.checked_add_signed(bytes).expect("never below zero");
-            }
+            Some(segment) => segment.live_bytes = change(segment.live_bytes).expect("never below zero"),
             None => {
-                let live_bytes = u64::try_from(bytes).expect("a segment unknown to the base only gains");
+                let live_bytes = change(0).expect("a segment unknown to the base only gains");
                 self.log_segments.push(LogSegmentInfo { number, live_bytes });
             }
         }
     }
 
-    fn drop_version(&mut self, cont: ContNo, value_bytes: u32, place: ValuePlace, is_move: bool) {
-        if !is_move
-            && value_bytes > 0
-            && let Some(state) = self.conts.iter_mut().find(|state| state.no == cont)
-        {
-            crate::aggregate::subtract(&mut state.usage, value_bytes, place);
+    /// Values that a merge under way has copied are not referred to before it is complete.
+    fn without_moves(&mut self, drops: &Drops) {
+        for (&segment, &bytes) in &drops.moved {
+            self.change_live(segment, |live| live.checked_sub(bytes));
         }
-        match place {
-            ValuePlace::Log { segment, .. } => self.add_live(segment, -i64::from(value_bytes)),
-            ValuePlace::Bulk { segment, unit } => {
-                let info = self.bulk_segments.iter_mut().find(|info| info.number == segment);
-                let info = info.expect("runs refer to segments of the base");
-                for unit in unit..unit + crate::bulk::units(u64::from(value_bytes)) {
-                    info.bitmap[unit as usize / 64] &= !(1 << (unit % 64));
-                }
+    }
+
+    /// What a complete merge has left out and moved.
+    pub(crate) fn apply(&mut self, drops: &Drops) {
+        for (&no, usage) in &drops.usage {
+            if let Some(state) = self.conts.iter_mut().find(|state| state.no == no) {
+                crate::drops::subtract(&mut state.usage, usage);
             }
-            ValuePlace::None | ValuePlace::Inline => {}
+        }
+        for (&segment, &bytes) in &drops.moved {
+            self.change_live(segment, |live| live.checked_add(bytes));
+        }
+        for (&segment, &bytes) in &drops.log {
+            self.change_live(segment, |live| live.checked_sub(bytes));
+        }
+        for (&segment, units) in &drops.bulk {
+            let info = self.bulk_segments.iter_mut().find(|info| info.number == segment);
+            let info = info.expect("runs refer to segments of the base");
+            for (word, gone) in info.bitmap.iter_mut().zip(units) {
+                *word &= !gone;
+            }
         }
     }
 }
@@ -166,7 +200,7 @@ impl Target {
     fn base_now(&self) -> Base {
         let mut creds: Vec<_> = self.creds.iter().map(|(&cred, &number)| (number, cred)).collect();
         creds.sort_unstable_by_key(|&(number, _)| number);
-        Base {
+        let mut base = Base {
             conts: self.conts.to_manifest(),
             clients: self.repeats.to_manifest(),
             creds,
@@ -175,16 +209,40 @@ impl Target {
             bulk_segments: self.store.bulk.to_manifest(),
             log_start: self.store.log.end(),
             splices: Vec::new(),
+        };
+        if let Some(merge) = &self.checkpoint.merge {
+            base.without_moves(merge.drops());
         }
+        base
     }
 
     /// Whether enough log has gathered to be worth a checkpoint.
     pub(crate) fn checkpoint_due(&self) -> bool {
         let log = self.store.log.bytes_since(self.checkpoint.base.log_start);
         log >= self.config.checkpoint_log_bytes
-            || (self.store.resident_bytes() > self.config.memory_budget_bytes
-                && log >= CHECKPOINT_LOG_BYTES_MIN)
-            || self.store.index.delta.resident_bytes() as u64 >= self.config.memory_budget_bytes / 4
+            || self.store.index.delta.resident_bytes() as u64 >= self.delta_share()
+    }
+
+    /// What the delta may take before it is checkpointed. While that is written another one fills, and the last
+    /// one is given back: three shares at the worst.
+    pub(crate) fn delta_share(&self) -> u64 {
+        let budget = self.config.memory_budget_bytes;
+        let runs = self.store.index.runs_resident_bytes() + self.checkpoint.resident_bytes();
+        (budget.saturating_sub(runs) / DELTA_PARTS).clamp(budget / DELTA_PARTS / 4, budget / DELTA_PARTS)
+    }
+
+    /// Memory that is accounted for, in bytes: index, filters, caches, and what is being written.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.store.resident_bytes() + self.checkpoint.resident_bytes()
+    }
+
+    /// Gives blocks of runs what the rest leaves of the budget.
+    fn balance_memory(&mut self) {
+        let budget = self.config.memory_budget_bytes;
+        let rest = self.memory_bytes() - self.store.blocks.resident_bytes() as u64 + self.delta_share();
+        let blocks = budget.saturating_sub(rest).clamp(budget / BLOCKS_PARTS / 4, budget / BLOCKS_PARTS);
+        self.store.blocks.set_budget(usize::try_from(blocks).unwrap_or(usize::MAX));
     }
 
     /// Freezes the delta; the steps that follow write it.
@@ -194,11 +252,29 @@ impl Target {
         let base = self.base_now();
         self.carry_prepared()?;
         self.store.index.freeze();
-        let number = self.checkpoint.take_run_number();
-        let entries = self.store.index.frozen.as_ref().map_or(0, crate::tree::Delta::len) as u64;
-        let build = RunBuild::new(self.config.target, number, entries);
-        self.checkpoint.work = Some(Work { base, build, after: Vec::new() });
+        let flush_until = self.store.log.next_sequence();
+        self.begin_work(base, flush_until, false);
         Ok(())
+    }
+
+    fn begin_work(&mut self, base: Base, flush_until: u64, is_stalled: bool) {
+        let build = self.build_of_frozen();
+        let after = Vec::new();
+        self.checkpoint.work =
+            Some(Work { base, build, after, has_all_entries: false, flush_until, is_stalled });
+    }
+
+    fn build_of_frozen(&mut self) -> RunBuild {
+        let entries = self.store.index.frozen.as_ref().map_or(0, crate::tree::Delta::len) as u64;
+        self.begin_run(entries)
+    }
+
+    /// A run to be written, with a number and a token of its own.
+    pub(crate) fn begin_run(&mut self, entries: u64) -> RunBuild {
+        let number = self.checkpoint.take_run_number();
+        let token = self.next_io;
+        self.next_io += 1;
+        RunBuild::new(self.config.target, number, token, entries, self.config.memory_budget_bytes)
     }
 
     /// Prepared transactions stay in the log: their frames are written again behind the freeze.
@@ -226,17 +302,51 @@ impl Target {
         Ok(())
     }
 
-    /// One bounded step of a checkpoint; `true` when it is complete.
-    pub(crate) fn checkpoint_step(&mut self) -> Result<bool, Error> {
+    /// One bounded step of a checkpoint.
+    ///
+    /// # Errors
+    /// Those of the device. Nothing is lost: the next step begins the same checkpoint anew.
+    pub(crate) fn checkpoint_step(&mut self) -> Result<Step, Error> {
         let Some(mut work) = self.checkpoint.work.take() else {
-            return Ok(true);
+            return Ok(Step::Done);
         };
+        work.is_stalled = false;
+        let result = match self.checkpoint_part(&mut work) {
+            Ok(Step::Done) => self.commit_checkpoint(&mut work).map(|()| Step::Done),
+            other => other,
+        };
+        match result {
+            Ok(Step::Done) => {}
+            Ok(Step::More | Step::Waiting) => self.checkpoint.work = Some(work),
+            Err(_) => {
+                work.build.discard(&mut *self.store.disks.meta);
+                self.begin_work(work.base, work.flush_until, true);
+            }
+        }
+        result
+    }
+
+    fn checkpoint_part(&mut self, work: &mut Work) -> Result<Step, Error> {
+        if !work.has_all_entries {
+            if work.build.pump(&mut *self.store.disks.meta)? == Step::Waiting {
+                return Ok(Step::Waiting);
+            }
+            return self.checkpoint_entries(work).map(|()| Step::More);
+        }
+        match work.build.complete_step(&mut *self.store.disks.meta)? {
+            // The values that the run refers to are in log and bulk: they must be as durable as the run.
+            Step::Done => self.flush_upto(work.flush_until),
+            step => Ok(step),
+        }
+    }
+
+    fn checkpoint_entries(&mut self, work: &mut Work) -> Result<(), Error> {
         let frozen = self.store.index.frozen.as_ref().expect("frozen when the work began");
         let mut cursor = core::mem::take(&mut self.store.scratch);
         frozen.seek(&mut cursor, &work.after);
         let mut written = 0;
         while let Some((key, pos)) = cursor.entry() {
-            if written == STEP_ENTRIES {
+            if written == STEP_ENTRIES || work.build.is_busy() {
                 break;
             }
             if key != &work.after[..] {
@@ -248,22 +358,28 @@ impl Target {
             work.after.extend_from_slice(key);
             frozen.advance(&mut cursor);
         }
-        let complete = cursor.entry().is_none();
-        self.store.scratch = cursor;
-        if !complete {
-            self.checkpoint.work = Some(work);
-            return Ok(false);
+        if cursor.entry().is_none() {
+            work.build.end_entries();
+            work.has_all_entries = true;
         }
-        self.finish_checkpoint(work)?;
-        Ok(true)
+        self.store.scratch = cursor;
+        Ok(())
     }
 
-    fn finish_checkpoint(&mut self, work: Work) -> Result<(), Error> {
-        let Work { base, build, .. } = work;
-        let run = build.finish(&mut *self.store.disks.meta)?;
-        self.checkpoint.fresh_runs.extend(run.as_ref().map(|run| run.file));
-        let start = base.log_start;
-        self.checkpoint.base = base;
+    /// Names the run in a manifest.
+    fn commit_checkpoint(&mut self, work: &mut Work) -> Result<(), Error> {
+        let run = work.build.finish()?;
+        let runs = run.iter().chain(&self.store.index.runs).map(Run::info).collect();
+        let is_last = self.checkpoint.closing && self.log_is_empty_since(&work.base);
+        if let Err(error) = self.write_manifest_of(&work.base, runs, is_last) {
+            if let Some(run) = run {
+                // Ignored: a run that no manifest names is removed by the next open.
+                let _removed = self.store.remove_run(run);
+            }
+            return Err(error);
+        }
+        let start = work.base.log_start;
+        self.checkpoint.base = core::mem::take(&mut work.base);
         match run {
             Some(run) => {
                 self.store.index.thaw(run);
@@ -273,23 +389,36 @@ impl Target {
             }
             None => self.store.index.thaw_empty(),
         }
-        self.write_manifest(self.checkpoint.closing && self.log_is_empty())?;
         self.checkpoint.done.checkpoints += 1;
         self.store.bulk.finish_release();
-        self.store.log.release_before(&mut *self.store.disks.meta, start)
+        // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
+        let _released = self.store.log.release_before(&mut *self.store.disks.meta, start);
+        Ok(())
     }
 
-    /// Whether nothing was logged since the state that the manifest describes.
-    fn log_is_empty(&self) -> bool {
-        self.store.log.next_sequence() == self.checkpoint.base.log_start.sequence
+    /// Has log and bulk flushed, without waiting; done when every frame below `sequence` is durable.
+    pub(crate) fn flush_upto(&mut self, sequence: u64) -> Result<Step, Error> {
+        if self.store.log.durable_sequence() >= sequence {
+            return Ok(Step::Done);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        self.want_flush();
+        Ok(Step::Waiting)
     }
 
-    /// Flushes a new manifest and what it refers to: runs, and log and bulk, where the values of the runs are.
+    /// Whether nothing was logged since this state.
+    fn log_is_empty_since(&self, base: &Base) -> bool {
+        self.store.log.next_sequence() == base.log_start.sequence
+    }
+
+    /// Flushes a new manifest and what it refers to: names, and log and bulk, where the values of the runs are.
+    /// A checkpoint has flushed most of this before, without waiting.
     fn flush_manifest(&mut self, manifest: FileId) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
         let store = &mut self.store;
-        let mut files = core::mem::take(&mut self.checkpoint.fresh_runs);
-        files.push(manifest);
+        let mut files = vec![manifest];
         let bulk = core::mem::take(&mut store.bulk.dirty);
         let bulk = bulk.into_iter().map(|no| store.bulk.find(no).expect("dirty segments are open").file);
         if store.disks.has_bulk_device() {
@@ -301,30 +430,47 @@ impl Target {
         files.extend(store.log.take_dirty());
         store.disks.meta.flush_all(&files).map_err(io)?;
         (store.log.fresh_names, store.bulk.fresh_names) = (false, false);
-        store.log.set_durable(store.log.next_sequence());
+        // A flush under way has taken segments that this one did not flush.
+        if !self.is_flushing() {
+            self.store.log.set_durable(self.store.log.next_sequence());
+        }
         Ok(())
     }
 
     /// Writes a manifest of the base and the present runs, then the superblock that names it.
     pub(crate) fn write_manifest(&mut self, clean: bool) -> Result<(), Error> {
-        let result = self.try_write_manifest(clean);
+        let base = core::mem::take(&mut self.checkpoint.base);
+        let runs = self.store.index.runs.iter().map(Run::info).collect();
+        let result = self.write_manifest_of(&base, runs, clean);
+        self.checkpoint.base = base;
+        result
+    }
+
+    /// Writes a manifest of this state, then the superblock that names it. An error changes nothing, or makes
+    /// the target read-only.
+    pub(crate) fn write_manifest_of(
+        &mut self,
+        base: &Base,
+        runs: Vec<RunInfo>,
+        clean: bool,
+    ) -> Result<(), Error> {
+        let result = self.try_write_manifest(base, runs, clean);
         if let Err(Error::Io { .. }) = &result {
             self.read_only = true;
         }
         result
     }
 
-    fn try_write_manifest(&mut self, clean: bool) -> Result<(), Error> {
+    fn try_write_manifest(&mut self, base: &Base, runs: Vec<RunInfo>, clean: bool) -> Result<(), Error> {
         let target = self.config.target;
         let io = |e: dolmen_env::Error| disk_error(target, &e);
-        let base = &self.checkpoint.base;
         let manifest = Manifest {
             target_id: self.target_id,
             ceiling: self.epochs.ceiling(),
             log_start: base.log_start,
             splices: base.splices.clone(),
             next_run: self.checkpoint.next_run,
-            runs: self.store.index.runs.iter().map(Run::info).collect::<Vec<RunInfo>>(),
+            runs,
             // A segment that nothing refers to may be gone by the next open.
             log_segments: base
                 .log_segments
@@ -346,11 +492,14 @@ impl Target {
             Ok(()) | Err(_) => {}
         }
         let file = disk.create(&manifest_name(number), bytes.len() as u64).map_err(io)?;
-        disk.write_at(file, 0, &bytes).map_err(io)?;
-        self.flush_manifest(file)?;
+        if let Err(error) = disk.write_at(file, 0, &bytes) {
+            disk.close(file);
+            return Err(io(error));
+        }
+        let flushed = self.flush_manifest(file);
         self.store.disks.meta.close(file);
         let previous = self.checkpoint.manifest();
-        self.write_superblock(Superblock {
+        let superblock = Superblock {
             features: 0,
             target_id: self.target_id,
             sequence: 0,
@@ -358,11 +507,16 @@ impl Target {
             manifest_bytes: u32::try_from(bytes.len()).expect("a manifest is far below 4 GiB"),
             manifest_sum: crc32c(&bytes),
             clean,
-        })?;
-        match self.store.disks.meta.remove(&manifest_name(previous)) {
-            Err(error) if !error.is_not_found() => Err(io(error)),
-            Ok(()) | Err(_) => Ok(()),
+        };
+        // A flush that failed is not tried again; and a superblock that may or may not be there decides what the
+        // next open finds.
+        if let Err(error) = flushed.and_then(|()| self.write_superblock(superblock)) {
+            self.read_only = true;
+            return Err(error);
         }
+        // Ignored: a manifest that the superblock does not name is removed by the next open.
+        let _removed = self.store.disks.meta.remove(&manifest_name(previous));
+        Ok(())
     }
 
     /// Says durably whether the target is closed; the manifest stays what it is.
@@ -404,16 +558,30 @@ impl Target {
         self.write_manifest(false)
     }
 
-    /// A whole checkpoint, now.
+    /// A whole checkpoint, now: waits for the device.
     pub(crate) fn checkpoint_now(&mut self) -> Result<(), Error> {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        while !self.checkpoint_step()? {}
-        while self.merge_step()?.is_none() {}
+        self.run_to_end(Self::checkpoint_step)?;
+        self.run_to_end(Self::merge_step)?;
+        while self.store.index.runs.len() >= RUNS_LIMIT {
+            let runs = self.due_merge().expect("as many runs make a merge due");
+            self.begin_merge(runs);
+            self.run_to_end(Self::merge_step)?;
+        }
         self.begin_checkpoint()?;
-        while !self.checkpoint_step()? {}
-        Ok(())
+        self.run_to_end(Self::checkpoint_step)
+    }
+
+    fn run_to_end(&mut self, step: impl Fn(&mut Self) -> Result<Step, Error>) -> Result<(), Error> {
+        loop {
+            match step(self)? {
+                Step::Done => return Ok(()),
+                Step::More => {}
+                Step::Waiting => self.poll_background(true),
+            }
+        }
     }
 
     /// The last checkpoint of a target that is being closed.
@@ -421,7 +589,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        if self.log_is_empty() && !self.checkpoint.is_working() {
+        if self.log_is_empty_since(&self.checkpoint.base) && !self.checkpoint.is_working() {
             return self.mark_clean(true);
         }
         // Prepared transactions are carried in frames behind the checkpoint; then the log is not empty.
@@ -436,29 +604,48 @@ impl Target {
     }
 
     /// One bounded piece of background work.
-    pub(crate) fn background_step(&mut self) -> dolmen_codec::Progress {
+    pub(crate) fn background_step(&mut self) -> Progress {
         if self.read_only {
-            return dolmen_codec::Progress::Idle;
+            return Progress::Idle;
         }
-        let worked = if self.store.index.free_retired(STEP_NODES) {
-            Ok(true)
-        } else if self.checkpoint.is_working() {
-            self.checkpoint_step().map(|_| true)
-        } else if self.checkpoint_due() {
-            self.begin_checkpoint().map(|()| true)
-        } else if self.checkpoint.merge.is_some() {
-            self.merge_step().map(|_| true)
-        } else if let Some(runs) = self.due_merge() {
-            self.begin_merge(runs);
-            Ok(true)
-        } else {
-            Ok(false)
-        };
-        match worked {
-            Ok(true) => dolmen_codec::Progress::More,
+        self.poll_background(false);
+        self.balance_memory();
+        match self.background_part() {
+            Ok(Step::More) => Progress::More,
+            Ok(Step::Waiting) => Progress::Waiting,
             // A step that failed for want of space or by a device error leaves the log as it is: nothing is
             // lost, and writers are told when they meet the same condition themselves.
-            Ok(false) | Err(_) => dolmen_codec::Progress::Idle,
+            Ok(Step::Done) | Err(_) => Progress::Idle,
         }
     }
+
+    /// What a step does; `Done` if there is nothing to be done.
+    fn background_part(&mut self) -> Result<Step, Error> {
+        let is_crowded = self.store.index.runs.len() >= RUNS_LIMIT;
+        if self.store.index.free_retired(STEP_NODES) {
+            return Ok(Step::More);
+        }
+        if self.checkpoint.is_working() && !self.checkpoint.is_stalled() {
+            return self.checkpoint_step().map(still_working);
+        }
+        if !self.checkpoint.is_working() && !is_crowded && self.checkpoint_due() {
+            return self.begin_checkpoint().map(|()| Step::More);
+        }
+        if self.checkpoint.merge.is_some() {
+            return self.merge_step().map(still_working);
+        }
+        if let Some(runs) = self.due_merge() {
+            self.begin_merge(runs);
+            return Ok(Step::More);
+        }
+        if self.checkpoint.is_working() {
+            return self.checkpoint_step().map(still_working);
+        }
+        Ok(Step::Done)
+    }
+}
+
+/// The end of one piece of work is not the end of all.
+fn still_working(step: Step) -> Step {
+    if step == Step::Done { Step::More } else { step }
 }

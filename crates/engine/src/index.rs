@@ -9,13 +9,13 @@ use crate::cursor::PlaceRef;
 use crate::error::corrupt;
 use crate::log::{Log, LogPlace};
 use crate::marks::mix;
+use crate::prefixes::Prefixes;
 use crate::runs::{BlockSource, Run, RunCursor};
 use crate::tree::key::{FlatKey, OBJECT_PREFIX_BYTES, STAMP_BYTES, split_tail};
 use crate::tree::{Cursor, Delta, Pos};
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_types::{Error, Stamp, TargetNo};
-use hashbrown::HashSet;
 
 /// Where an entry's version record is.
 #[derive(Clone, Debug)]
@@ -52,8 +52,8 @@ pub(crate) struct Index {
     /// Newest first.
     pub(crate) runs: Vec<Run>,
     /// Hashes of the prefixes that have a punch in the delta or the frozen delta.
-    pub(crate) punched: HashSet<u64>,
-    pub(crate) frozen_punched: HashSet<u64>,
+    punched: Prefixes,
+    frozen_punched: Prefixes,
     /// Which kinds delta and frozen delta have, one bit each.
     kinds: u8,
     frozen_kinds: u8,
@@ -90,15 +90,16 @@ pub(crate) fn log_place(pos: Pos) -> LogPlace {
 }
 
 impl Index {
-    pub(crate) fn new(target: TargetNo) -> Self {
+    /// An empty index; the prefixes with punches and holes take at most `prefixes_bytes`, twice.
+    pub(crate) fn new(target: TargetNo, prefixes_bytes: u64) -> Self {
         Self {
             target,
             delta: Delta::default(),
             frozen: None,
             retired: None,
             runs: Vec::new(),
-            punched: HashSet::new(),
-            frozen_punched: HashSet::new(),
+            punched: Prefixes::new(prefixes_bytes),
+            frozen_punched: Prefixes::default(),
             kinds: 0,
             frozen_kinds: 0,
         }
@@ -129,8 +130,8 @@ impl Index {
             return false;
         }
         let hash = removal_hash(prefix);
-        self.punched.contains(&hash)
-            || self.frozen_punched.contains(&hash)
+        self.punched.may_contain(hash)
+            || self.frozen_punched.may_contain(hash)
             || self.runs.iter().any(|run| run.may_contain(hash))
     }
 
@@ -183,15 +184,14 @@ impl Index {
     pub(crate) fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.frozen = Some(core::mem::take(&mut self.delta));
-        self.frozen_punched = core::mem::take(&mut self.punched);
+        self.frozen_punched = self.punched.take();
         self.frozen_kinds = core::mem::take(&mut self.kinds);
     }
 
     /// Ends a checkpoint: the frozen delta is a run now.
     pub(crate) fn thaw(&mut self, run: Run) {
         self.retired = self.frozen.take();
-        self.frozen_punched.clear();
-        self.frozen_kinds = 0;
+        self.end_frozen();
         self.runs.insert(0, run);
     }
 
@@ -210,12 +210,25 @@ impl Index {
     pub(crate) fn thaw_empty(&mut self) {
         let frozen = self.frozen.take();
         assert!(frozen.is_none_or(|frozen| frozen.is_empty()), "only an empty delta becomes no run");
+        self.end_frozen();
     }
 
+    fn end_frozen(&mut self) {
+        self.frozen_punched = Prefixes::default();
+        self.frozen_kinds = 0;
+    }
+
+    /// Memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let frozen = self.frozen.as_ref().map_or(0, Delta::resident_bytes);
-        let runs: usize = self.runs.iter().map(Run::resident_bytes).sum();
-        (self.delta.resident_bytes() + frozen + runs) as u64
+        let deltas = core::iter::once(&self.delta).chain(&self.frozen).chain(&self.retired);
+        let deltas: usize = deltas.map(Delta::resident_bytes).sum();
+        let prefixes = self.punched.resident_bytes() + self.frozen_punched.resident_bytes();
+        (deltas + prefixes) as u64 + self.runs_resident_bytes()
+    }
+
+    /// Memory of fences and filters, in bytes.
+    pub(crate) fn runs_resident_bytes(&self) -> u64 {
+        self.runs.iter().map(Run::resident_bytes).sum::<usize>() as u64
     }
 
     /// Whether any source may have entries of `kind` below `prefix`.
@@ -230,8 +243,8 @@ impl Index {
             return false;
         }
         let hash = prefix_hash(prefix, kind);
-        self.punched.contains(&hash)
-            || self.frozen_punched.contains(&hash)
+        self.punched.may_contain(hash)
+            || self.frozen_punched.may_contain(hash)
             || self.runs.iter().any(|run| run.may_contain(hash))
     }
 

@@ -265,17 +265,17 @@ impl Log {
 
     /// Counts a small value as referred to.
     #[inline]
-    pub(crate) fn add_live(&mut self, segment: u32, bytes: u32) {
+    pub(crate) fn add_live(&mut self, segment: u32, bytes: u64) {
         if let Some(segment) = self.segments.get_mut(&segment) {
-            segment.live_bytes += u64::from(bytes);
+            segment.live_bytes += bytes;
         }
     }
 
-    /// A small value is referred to no longer.
-    pub(crate) fn remove_live(&mut self, segment: u32, bytes: u32) {
+    /// Small values are referred to no longer.
+    pub(crate) fn remove_live(&mut self, segment: u32, bytes: u64) {
         if let Some(segment) = self.segments.get_mut(&segment) {
-            assert!(segment.live_bytes >= u64::from(bytes), "a value is dropped once");
-            segment.live_bytes -= u64::from(bytes);
+            assert!(segment.live_bytes >= bytes, "a value is dropped once");
+            segment.live_bytes -= bytes;
         }
     }
 

@@ -132,7 +132,15 @@ fn assemble(
     let cache_bytes = usize::try_from(config.memory_budget_bytes / 4).unwrap_or(usize::MAX);
     let blocks = Blocks::new(cache_bytes);
     let hot = crate::hot::Hot::new(config.memory_budget_bytes / 8);
-    let store = Store::new(target, disks, log, bulk, Index::new(target), blocks, hot);
+    let store = Store::new(
+        target,
+        disks,
+        log,
+        bulk,
+        Index::new(target, config.memory_budget_bytes / 64),
+        blocks,
+        hot,
+    );
     let epochs = Epochs::new(clock, manifest.ceiling);
     let creds: HashMap<_, _> = manifest.creds.iter().map(|&(number, cred)| (cred, number)).collect();
     Ok(Target::assemble(

@@ -64,6 +64,7 @@ pub struct Target {
     out: Vec<Completion>,
     waiting: VecDeque<Waiting>,
     flushing: Flushing,
+    flush_wanted: bool,
     io_done: Vec<IoDone>,
 }
 
@@ -123,6 +124,7 @@ impl Target {
             out: Vec::new(),
             waiting: VecDeque::new(),
             flushing: Flushing::default(),
+            flush_wanted: false,
             io_done: Vec::new(),
         }
     }
@@ -262,6 +264,38 @@ impl Target {
         (matches!(at, ReadAt::Tx(_)) && survives_power).then(|| self.store.log.next_sequence() - 1)
     }
 
+    /// Hands over what the devices have completed; with `wait`, after something has if anything is under way.
+    pub(crate) fn poll_background(&mut self, wait: bool) {
+        let mut done = core::mem::take(&mut self.io_done);
+        let two_devices = self.store.disks.has_bulk_device();
+        self.store.disks.meta.poll(false, &mut done);
+        if two_devices {
+            self.store.disks.bulk().poll(false, &mut done);
+        }
+        if wait && done.is_empty() {
+            self.store.disks.meta.poll(true, &mut done);
+        }
+        if wait && done.is_empty() && two_devices {
+            self.store.disks.bulk().poll(true, &mut done);
+        }
+        for io in done.drain(..) {
+            self.io_completed(io);
+        }
+        self.io_done = done;
+        self.start_flush();
+    }
+
+    /// Whether a flush is under way.
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flushing.left > 0
+    }
+
+    /// Log and bulk are to be flushed although no completion waits for it.
+    pub(crate) fn want_flush(&mut self) {
+        self.flush_wanted = true;
+        self.start_flush();
+    }
+
     /// Runs the devices until nothing more can be done without waiting; with `wait`, until something completed.
     fn drive(&mut self, wait: bool) {
         loop {
@@ -300,8 +334,9 @@ impl Target {
             }
             return;
         }
-        let (pending, token) = (io.token, io.token);
-        let Some(mut waiting) = self.pending.remove(&pending) else {
+        let token = io.token;
+        let Some(mut waiting) = self.pending.remove(&token) else {
+            self.checkpoint.completed(token, error);
             return;
         };
         waiting.left -= 1;
@@ -313,11 +348,17 @@ impl Target {
         }
     }
 
-    /// Begins a flush if completions wait for one and none is under way.
+    /// Begins a flush if completions or a checkpoint wait for one and none is under way.
     fn start_flush(&mut self) {
-        if self.flushing.left > 0 || self.waiting.is_empty() {
+        let is_wanted = self.flush_wanted || !self.waiting.is_empty();
+        if self.flushing.left > 0 || !is_wanted {
             return;
         }
+        if self.read_only {
+            let target = self.config.target;
+            return self.fail_waiting(&Error::ReadOnly { target });
+        }
+        self.flush_wanted = false;
         self.flushing.covers = self.store.log.next_sequence();
         let Store { disks, log, bulk, .. } = &mut self.store;
         let flush = |file| Io { token: FLUSH_TOKEN, file, offset: 0, op: IoOp::Flush };
@@ -347,16 +388,19 @@ impl Target {
     fn flush_completed(&mut self) {
         if let Some(error) = self.flushing.error.take() {
             self.read_only = true;
-            for waiting in core::mem::take(&mut self.waiting) {
-                let Completion { token, buf, .. } = waiting.completion;
-                self.out.push(Completion { token, result: Err(error.clone()), buf });
-            }
-            return;
+            return self.fail_waiting(&error);
         }
         let covers = self.flushing.covers;
         self.store.log.set_durable(covers);
         while self.waiting.front().is_some_and(|waiting| waiting.sequence < covers) {
             self.out.push(self.waiting.pop_front().expect("looked at it").completion);
+        }
+    }
+
+    fn fail_waiting(&mut self, error: &Error) {
+        for waiting in core::mem::take(&mut self.waiting) {
+            let Completion { token, buf, .. } = waiting.completion;
+            self.out.push(Completion { token, result: Err(error.clone()), buf });
         }
     }
 

@@ -254,7 +254,7 @@ impl Target {
         self.note_newest(path, kind, recx.index, record_bytes, value_bytes, place);
         let small = match value {
             ValuePlace::Log { segment, .. } => {
-                self.store.log.add_live(segment, value_bytes);
+                self.store.log.add_live(segment, u64::from(value_bytes));
                 true
             }
             ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => false,

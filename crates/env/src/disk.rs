@@ -1,7 +1,8 @@
 //! The trait that stands between the engine and a directory on a device.
 //!
-//! Invariants: a file never changes its length after [`Disk::create`]; an inode has at most one [`FileId`]
-//! and at most one [`Region`]; a file that is mapped is written through its region only.
+//! Invariants: after [`Disk::create`] a file changes its length through [`Disk::extend`] only, and only grows; an
+//! inode has at most one [`FileId`] and at most one [`Region`]; a file that is mapped is written through its
+//! region only and keeps its length.
 
 use crate::error::{Error, Result};
 use crate::region::Region;
@@ -21,7 +22,7 @@ pub enum Media {
 pub enum Mode {
     /// The file must not exist.
     Create {
-        /// Its length for ever.
+        /// Its length.
         len_bytes: u64,
     },
     /// The file must exist.
@@ -117,6 +118,15 @@ pub trait Disk: Send {
     /// # Errors
     /// [`Error::NoSpace`] after removing what was there of the file; [`Error::Exists`].
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId>;
+
+    /// Makes a file `more_bytes` longer; what is added reads as zeros and is preallocated where the file system can.
+    ///
+    /// For files that are written once, from front to end: unlike those of [`Disk::create`] the new blocks are
+    /// not written yet. The length is durable after a [`Disk::flush`] of this file.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], the file as it was; [`Error::Busy`] while it is mapped.
+    fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()>;
 
     /// Opens a file.
     ///
@@ -214,6 +224,9 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
         (**self).create(name, len_bytes)
+    }
+    fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
+        (**self).extend(file, more_bytes)
     }
     fn open(&mut self, name: &str) -> Result<FileId> {
         (**self).open(name)

@@ -135,6 +135,9 @@ impl<D: Disk> Disk for Emulated<D> {
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
         self.inner.create(name, len_bytes)
     }
+    fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
+        self.inner.extend(file, more_bytes)
+    }
     fn open(&mut self, name: &str) -> Result<FileId> {
         self.inner.open(name)
     }

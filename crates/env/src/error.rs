@@ -10,6 +10,8 @@ pub enum Op {
     Open,
     /// Creating or preallocating a file or directory.
     Create,
+    /// Making a file longer.
+    Extend,
     /// Listing a directory.
     List,
     /// Reading.
@@ -41,6 +43,7 @@ impl fmt::Display for Op {
         f.write_str(match self {
             Self::Open => "open",
             Self::Create => "create",
+            Self::Extend => "extend",
             Self::List => "list",
             Self::Read => "read",
             Self::Write => "write",

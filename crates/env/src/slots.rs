@@ -56,6 +56,13 @@ impl<T> Slots<T> {
         self.slots.iter().filter_map(|(_, slot)| slot.as_ref())
     }
 
+    pub(crate) fn at_mut(&mut self, id: FileId) -> Result<&mut T> {
+        match self.slots.get_mut(at(id.0 & INDEX_MASK)) {
+            Some((generation, Some(value))) if *generation == id.0 >> INDEX_BITS => Ok(value),
+            _ => Err(Error::NotOpen { file: id.0 }),
+        }
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|(_, slot)| slot.as_mut())
     }

@@ -19,6 +19,9 @@ use std::thread::JoinHandle;
 /// that a checkpoint does not come late.
 const REST: Duration = Duration::from_millis(10);
 
+/// And when a device works for it.
+const SHORT_REST: Duration = Duration::from_millis(1);
+
 /// A pool in this process. `Send` and `Sync`; give clients an `Arc` of it.
 pub struct LocalPool {
     /// Present until the pool is closed.
@@ -139,10 +142,13 @@ impl Transport for LocalPool {
 
 fn keep_up(pool: &Pool<Target>, stop: &Stop) {
     while !stop.wanted.load(Ordering::Acquire) {
-        if pool.step() == Progress::Idle {
-            let resting = stop.rest.lock().unwrap_or_else(PoisonError::into_inner);
-            // A wake-up that comes before the wait costs one rest.
-            drop(stop.wake.wait_timeout(resting, REST));
-        }
+        let rest = match pool.step() {
+            Progress::More => continue,
+            Progress::Waiting => SHORT_REST,
+            Progress::Idle => REST,
+        };
+        let resting = stop.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        // A wake-up that comes before the wait costs one rest.
+        drop(stop.wake.wait_timeout(resting, rest));
     }
 }

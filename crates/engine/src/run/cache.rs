@@ -81,6 +81,12 @@ impl Blocks {
         }
     }
 
+    /// From now on the blocks may take so many bytes.
+    pub(crate) fn set_budget(&mut self, budget_bytes: usize) {
+        self.budget_bytes = budget_bytes;
+        self.shrink(None);
+    }
+
     /// Memory of the blocks, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.bytes

@@ -16,4 +16,4 @@ mod tests;
 
 pub(crate) use cache::Blocks;
 pub(crate) use reader::{BlockSource, Run, RunCursor};
-pub(crate) use writer::RunWriter;
+pub(crate) use writer::{RunTail, RunWriter};

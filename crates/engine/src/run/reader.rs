@@ -170,8 +170,19 @@ impl Run {
         if entries != footer.blocks as usize || lines.len() != footer.filter_lines as usize || entries == 0 {
             return Err(RunDamage { run: footer.run, offset: footer.fence_offset() });
         }
-        let top = Top::of(&fence_blocks);
-        Ok(Self { target, file, footer, fence: fence_blocks, top, filter: Filter::from_lines(lines) })
+        Ok(Self::of(target, file, footer, fence_blocks, Filter::from_lines(lines)))
+    }
+
+    /// A run from its resident parts.
+    pub(crate) fn of(
+        target: TargetNo,
+        file: FileId,
+        footer: RunFooter,
+        fence: Vec<RunBlock<IoBuf>>,
+        filter: Filter,
+    ) -> Self {
+        let top = Top::of(&fence);
+        Self { target, file, footer, fence, top, filter }
     }
 
     /// Its number.

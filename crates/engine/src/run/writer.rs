@@ -1,12 +1,15 @@
 //! Writing a run: ascending entries go in, blocks come out in the order of the file. No I/O here.
 
 use super::filter::Filter;
+use super::reader::Run;
 use crate::tree::key::{common_prefix_len, split_tail};
 use dolmen_codec::run_block::{
-    RUN_FILTER_BLOCK_LINES, RUN_PAGE_BYTES, RunBlockBuilder, RunBlockKind, encode_filter_block,
+    RUN_FILTER_BLOCK_LINES, RUN_PAGE_BYTES, RunBlock, RunBlockBuilder, RunBlockKind, RunDamage,
+    encode_filter_block,
 };
 use dolmen_codec::run_footer::RunFooter;
-use dolmen_types::IoBuf;
+use dolmen_env::FileId;
+use dolmen_types::{IoBuf, TargetNo};
 
 /// Makes a run.
 ///
@@ -29,11 +32,12 @@ pub(crate) struct RunWriter {
 #[derive(Debug)]
 pub(crate) struct RunTail {
     last_block: Option<IoBuf>,
-    fence_blocks: std::vec::IntoIter<IoBuf>,
+    fence_blocks: Vec<IoBuf>,
+    fence_done: usize,
     filter: Filter,
     lines_done: usize,
-    footer: Option<RunFooter>,
-    filter_page: u32,
+    footer: RunFooter,
+    is_done: bool,
 }
 
 impl RunWriter {
@@ -89,6 +93,11 @@ impl RunWriter {
         full
     }
 
+    /// Memory of fence and filter, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.fence_blocks.len() * RUN_PAGE_BYTES + self.filter.lines().len() * 64
+    }
+
     /// Ends the run; `None` if it has no entries.
     pub(crate) fn finish(mut self) -> Option<RunTail> {
         if self.footer.entries == 0 {
@@ -102,11 +111,12 @@ impl RunWriter {
         self.footer.last_key = self.last_key;
         Some(RunTail {
             last_block: Some(last_block),
-            fence_blocks: self.fence_blocks.into_iter(),
+            fence_blocks: self.fence_blocks,
+            fence_done: 0,
             filter: self.filter,
             lines_done: 0,
-            footer: Some(self.footer),
-            filter_page: 0,
+            footer: self.footer,
+            is_done: false,
         })
     }
 
@@ -135,20 +145,49 @@ impl Iterator for RunTail {
     type Item = IoBuf;
 
     fn next(&mut self) -> Option<IoBuf> {
-        if let Some(block) = self.last_block.take().or_else(|| self.fence_blocks.next()) {
+        if let Some(block) = self.last_block.take() {
             return Some(block);
+        }
+        if let Some(block) = self.fence_blocks.get(self.fence_done) {
+            self.fence_done += 1;
+            return Some(block.clone());
         }
         let rest = &self.filter.lines()[self.lines_done..];
         if rest.is_empty() {
-            return self.footer.take().map(|footer| footer.encode());
+            let is_last = !core::mem::replace(&mut self.is_done, true);
+            return is_last.then(|| self.footer.encode());
         }
         let lines = &rest[..rest.len().min(RUN_FILTER_BLOCK_LINES)];
-        let footer = self.footer.as_mut().expect("taken after the last line");
-        let block = encode_filter_block(footer.run, self.filter_page, lines);
+        let block = encode_filter_block(self.footer.run, self.footer.filter_pages, lines);
         self.lines_done += lines.len();
-        self.filter_page += page_count(&block);
-        footer.filter_pages = self.filter_page;
+        self.footer.filter_pages += page_count(&block);
         Some(block)
+    }
+}
+
+impl RunTail {
+    /// Memory of fence and filter, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.fence_blocks.len() * RUN_PAGE_BYTES + self.filter.lines().len() * 64
+    }
+
+    /// Whether all blocks have come out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// The run whose last block has come out, opened on the file that has them all, without reading it back.
+    ///
+    /// # Errors
+    /// `RunDamage` if a block of the fence was damaged in memory.
+    pub(crate) fn into_run(self, target: TargetNo, file: FileId) -> Result<Run, RunDamage> {
+        assert!(self.is_done, "the file is complete");
+        let mut fence = Vec::with_capacity(self.fence_blocks.len());
+        for (page, block) in (0u32..).zip(self.fence_blocks) {
+            let offset = self.footer.fence_offset() + u64::from(page) * RUN_PAGE_BYTES as u64;
+            fence.push(RunBlock::parse(block, RunBlockKind::Fence, (self.footer.run, page, offset))?);
+        }
+        Ok(Run::of(target, file, self.footer, fence, self.filter))
     }
 }
 

@@ -284,9 +284,9 @@ impl<const VALUE: usize> Node<VALUE> {
     pub(super) fn split_off(&mut self, index: usize, link: u32) -> Self {
         let mut right = Self::new(link);
         if index < self.count() {
-            right.append(self, index..self.count());
+            right.take_part(self, index..self.count());
             let mut left = Self::new(self.link);
-            left.append(self, 0..index);
+            left.take_part(self, 0..index);
             if self.is_stream(index) {
                 (left.hot, left.streak) = (self.hot, self.streak);
             }
@@ -298,7 +298,7 @@ impl<const VALUE: usize> Node<VALUE> {
     /// Removes the keys from `index` on.
     pub(super) fn truncate(&mut self, index: usize) {
         let mut left = Self::new(self.link);
-        left.append(self, 0..index);
+        left.take_part(self, 0..index);
         *self = left;
     }
 
@@ -318,33 +318,55 @@ impl<const VALUE: usize> Node<VALUE> {
             return None;
         }
         let mut node = Self::new(link);
-        node.append(left, 0..left.count());
-        node.append(right, 0..right.count());
-        Some(node)
+        node.take_part(left, 0..left.count());
+        let fits = match node.count {
+            0 => {
+                node.take_part(right, 0..right.count());
+                true
+            }
+            _ => node.append(right, 0..right.count()),
+        };
+        fits.then_some(node)
     }
 
-    /// Appends keys of `from`, all above those that are here.
-    fn append(&mut self, from: &Self, range: Range<usize>) {
+    /// Takes keys of `from` into this node, which has none.
+    fn take_part(&mut self, from: &Self, range: Range<usize>) {
+        assert!(self.count == 0);
         if range.is_empty() {
             return;
         }
         let (mut key, mut last) = (Vec::with_capacity(KEY_BYTES_MAX), Vec::with_capacity(KEY_BYTES_MAX));
         from.key_into(range.start, &mut key);
         from.key_into(range.end - 1, &mut last);
-        if self.count == 0 {
-            let shared = common_prefix_len(&key, &last).min(key.len() - 1);
-            let needed = from.bytes_of(range.clone());
-            self.set_prefix(&key[..shared], needed + shared + 8);
-            if shared == usize::from(from.prefix_len) {
-                self.copy_entries(from, range);
+        let shared = common_prefix_len(&key, &last).min(key.len() - 1);
+        let needed = from.bytes_of(range.clone()) + 8;
+        if shared > usize::from(from.prefix_len) && needed + shared <= NODE_BYTES_MAX {
+            self.set_prefix(&key[..shared], needed + shared);
+            if self.append(from, range.clone()) {
                 return;
             }
+            // Behind a longer prefix a key may be too short for its tail to be folded, and take more.
+            *self = Self::new(self.link);
         }
+        self.set_prefix(from.prefix(), needed + usize::from(from.prefix_len));
+        self.copy_entries(from, range);
+    }
+
+    /// Appends keys of `from`, all above those that are here; `false` if there is no room for all.
+    fn append(&mut self, from: &Self, range: Range<usize>) -> bool {
+        let mut key = Vec::with_capacity(KEY_BYTES_MAX);
         for index in range {
             from.key_into(index, &mut key);
-            assert!(self.insert(self.count(), &key, from.value(index)), "a part of a node fits a node");
+            let fits = match self.count {
+                0 => self.put(0, &key, from.value(index)),
+                _ => self.insert(self.count(), &key, from.value(index)),
+            };
+            if !fits {
+                return false;
+            }
         }
         self.streak = 0;
+        true
     }
 
     /// Bytes of heads and entries.

@@ -189,6 +189,14 @@ impl Rig {
         Ok((size > 0).then_some(bytes))
     }
 
+    /// A single value that is known to be small.
+    pub(crate) fn get_small(&mut self, oid: Oid, dkey: &[u8], akey: &[u8], at: ReadAt) -> Option<Vec<u8>> {
+        let want = Want::Single { room_bytes: 4096 };
+        let (size, _, mut bytes) = self.fetch(oid, dkey, akey, want, 4096, at).unwrap();
+        bytes.truncate(usize::try_from(size).unwrap());
+        (size > 0).then_some(bytes)
+    }
+
     pub(crate) fn read(
         &mut self,
         oid: Oid,

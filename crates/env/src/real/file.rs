@@ -4,7 +4,7 @@ use crate::disk::{Media, byte_count};
 use core::sync::atomic::AtomicBool;
 use dolmen_types::IoBuf;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, openat, statx};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, ftruncate, openat, statx};
 use rustix::io::{Errno, pread, pwrite};
 use std::sync::Arc;
 
@@ -106,6 +106,14 @@ fn takes_direct(file: &OwnedFd, len: u64) -> bool {
     }
     let probe_len = usize::try_from(DIRECT_ALIGN).expect("a small constant");
     len >= DIRECT_ALIGN && read_whole(file.as_fd(), 0, &mut IoBuf::zeroed(probe_len)).is_ok()
+}
+
+/// Makes a file of `len` bytes longer; its new blocks are allocated, not written.
+pub(crate) fn lengthen(handle: &Handle, len: u64, more: u64) -> rustix::io::Result<()> {
+    match fallocate(handle.buffered(), FallocateFlags::empty(), len, more) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => ftruncate(handle.buffered(), len.saturating_add(more)),
+        other => other,
+    }
 }
 
 /// Gives an empty file its blocks; writes them once where the system does not give blocks of zeros, and in

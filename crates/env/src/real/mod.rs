@@ -14,12 +14,12 @@ use crate::error::{Error, Op, Result};
 use crate::region::{Claim, Region};
 use crate::slots::Slots;
 use core::sync::atomic::Ordering;
-use file::{Handle, OpenFile, open_direct, preallocate, read_whole, write_whole};
+use file::{Handle, OpenFile, lengthen, open_direct, preallocate, read_whole, write_whole};
 use ring::{Asker, Ring, Ticket};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, fdatasync, fstat, fstatfs, fstatvfs, fsync, open, openat, renameat,
-    statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, fdatasync, fstat, fstatfs, fstatvfs, fsync, ftruncate, open,
+    openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -320,6 +320,24 @@ impl Disk for RealDisk {
             return Err(Error::NoSpace { name: name.to_owned(), needed_bytes: len_bytes });
         }
         self.create_preallocated(checked_name(name)?, len_bytes)
+    }
+
+    fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
+        let open = self.files.at(file)?;
+        refuse_mapped(open)?;
+        let no_space = || Error::NoSpace { name: open.name.clone(), needed_bytes: more_bytes };
+        // As in `create`: some file systems hand out all they have before they find that it is not enough.
+        if more_bytes > self.space()?.free_bytes {
+            return Err(no_space());
+        }
+        let len = open.len.checked_add(more_bytes).ok_or_else(no_space)?;
+        if let Err(errno) = lengthen(&open.handle, open.len, more_bytes) {
+            // Ignored: the file keeps the length that is counted here, whatever the system has left behind it.
+            let _cut = ftruncate(open.handle.buffered(), open.len);
+            return Err(Error::from_errno(Op::Extend, &open.name, open.len, errno).needing(more_bytes));
+        }
+        self.files.at_mut(file)?.len = len;
+        Ok(())
     }
 
     fn open(&mut self, name: &str) -> Result<FileId> {

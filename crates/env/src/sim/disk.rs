@@ -190,6 +190,21 @@ impl Disk for SimDisk {
         Ok(self.files.insert(inode))
     }
 
+    fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
+        let mut state = self.drive.lock();
+        let inode = self.checked(&state, file, 0, 0)?;
+        refuse_mapped(&state, inode)?;
+        let name = state.at(inode).name.clone();
+        let passed = self.drive.pass(Op::Extend, &name, state.at(inode).live.len());
+        passed.map_err(|error| error.needing(more_bytes))?;
+        let free = self.drive.config().capacity_bytes.saturating_sub(state.used_bytes());
+        if more_bytes > free {
+            return Err(Error::NoSpace { name, needed_bytes: more_bytes });
+        }
+        state.extend(inode, more_bytes);
+        Ok(())
+    }
+
     fn open(&mut self, name: &str) -> Result<FileId> {
         checked_name(name)?;
         let mut state = self.drive.lock();

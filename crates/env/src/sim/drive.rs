@@ -44,7 +44,7 @@ pub struct SimFiles {
 pub struct Unsynced {
     /// The file, by a name it has or had.
     pub name: String,
-    /// Write, create, remove or rename.
+    /// Write, extend, create, remove or rename.
     pub op: Op,
     /// Where a write starts.
     pub offset: u64,
@@ -105,6 +105,8 @@ struct Pending {
 #[derive(Clone, Debug)]
 enum Change {
     Write(Write),
+    /// An inode and its new length.
+    Extend(u64, u64),
     Create(String, u64),
     Remove(String),
     Rename(String, String, u64),
@@ -462,6 +464,14 @@ impl DriveState {
         inode.durable = zeros;
     }
 
+    /// Makes a file longer; the length is durable with a flush of the file.
+    pub(crate) fn extend(&mut self, inode: u64, more_bytes: u64) {
+        let found = self.at_mut(inode);
+        let len = found.live.len() + more_bytes;
+        found.live.lengthen(len);
+        self.record(Change::Extend(inode, len));
+    }
+
     pub(crate) fn remove_name(&mut self, name: &str) {
         self.live_names.remove(name);
         self.record(Change::Remove(name.to_owned()));
@@ -480,7 +490,8 @@ impl DriveState {
     pub(crate) fn settle_names(&mut self, until: u64, ok: bool) {
         let mut kept = Vec::new();
         for mut pending in core::mem::take(&mut self.unsynced) {
-            let is_name = !matches!(pending.change, Change::Write(_)) && pending.order < until;
+            let is_write = matches!(pending.change, Change::Write(_) | Change::Extend(..));
+            let is_name = !is_write && pending.order < until;
             if is_name && ok && !pending.doomed {
                 apply_name(&mut self.durable_names, &pending.change);
             } else {
@@ -497,9 +508,13 @@ impl DriveState {
         for mut pending in core::mem::take(&mut self.unsynced) {
             let covered = match &pending.change {
                 Change::Write(write) => pending.order < until && write.inode == inode,
+                Change::Extend(extended, _) => pending.order < until && *extended == inode,
                 _ => false,
             };
             match &pending.change {
+                Change::Extend(_, len) if covered && ok && !pending.doomed => {
+                    self.at_mut(inode).durable.lengthen(*len);
+                }
                 Change::Write(write) if covered && ok && !pending.doomed => {
                     let write = write.clone();
                     self.at_mut(write.inode).durable.write(write.offset, &write.bytes);
@@ -527,6 +542,7 @@ impl DriveState {
             match &pending.change {
                 Change::Create(_, inode) | Change::Rename(_, _, inode) => used.insert(*inode),
                 Change::Write(write) => used.insert(write.inode),
+                Change::Extend(inode, _) => used.insert(*inode),
                 Change::Remove(_) => false,
             };
         }
@@ -548,6 +564,9 @@ impl DriveState {
                 len_bytes: byte_count(write.bytes.len()),
                 ..name_op(&self.at(write.inode).name, Op::Write)
             },
+            Change::Extend(inode, len) => {
+                Unsynced { len_bytes: *len, ..name_op(&self.at(*inode).name, Op::Extend) }
+            }
             Change::Create(name, _) => name_op(name, Op::Create),
             Change::Remove(name) => name_op(name, Op::Remove),
             Change::Rename(from, _, _) => name_op(from, Op::Rename),
@@ -570,6 +589,13 @@ impl DriveState {
             for pending in &self.unsynced {
                 match &pending.change {
                     Change::Write(write) => survive(&mut images, write, &mut fates),
+                    Change::Extend(inode, len) => {
+                        if fates.next(0, 0) == Fate::Whole
+                            && let Some(image) = images.get_mut(inode)
+                        {
+                            image.lengthen(*len);
+                        }
+                    }
                     change if fates.next(0, 0) == Fate::Whole => apply_name(&mut names, change),
                     _ => {}
                 }
@@ -603,13 +629,17 @@ fn survive(images: &mut BTreeMap<u64, Image>, write: &Write, fates: &mut Fates) 
         Fate::Lost => return,
     };
     if let Some(image) = images.get_mut(&write.inode) {
-        image.write(write.offset + byte_count(part.start), &write.bytes[part]);
+        // Where the file did not become longer, what was written behind its end is not there.
+        let start = write.offset + byte_count(part.start);
+        let room = usize::try_from(image.len().saturating_sub(start)).unwrap_or(usize::MAX);
+        let bytes = &write.bytes[part];
+        image.write(start, &bytes[..bytes.len().min(room)]);
     }
 }
 
 fn apply_name(names: &mut BTreeMap<String, u64>, change: &Change) {
     match change {
-        Change::Write(_) => {}
+        Change::Write(_) | Change::Extend(..) => {}
         Change::Create(name, inode) => {
             names.insert(name.clone(), *inode);
         }

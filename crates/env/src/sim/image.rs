@@ -26,6 +26,15 @@ impl Image {
         image
     }
 
+    /// Makes it longer by zeros; a shorter length changes nothing.
+    pub(crate) fn lengthen(&mut self, len: u64) {
+        if len > self.len {
+            let pages = usize::try_from(len.div_ceil(byte_count(PAGE_BYTES))).unwrap_or(usize::MAX);
+            self.pages.resize(pages, None);
+            self.len = len;
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -263,3 +263,27 @@ fn one_supply_stops_all_its_drives() {
     let after = drives[0].crash_onto(CrashPlan::All, &SimPower::new());
     assert_eq!(after.files().iter().collect::<Vec<_>>(), [("f", 512)]);
 }
+
+#[test]
+fn a_file_is_longer_for_good_only_after_a_flush() {
+    let drive = SimDrive::new(SimConfig::default());
+    let mut disk = SimDisk::new(&drive);
+    let other = disk.create("other", 4096).unwrap();
+    let f = disk.create("f", 0).unwrap();
+    disk.sync_names().unwrap();
+    disk.extend(f, 4096).unwrap();
+    let op = IoOp::Write(IoBuf::copy_of(&[7; 4096]), 4096);
+    disk.submit(Io { token: 0, file: f, offset: 0, op });
+    let mut done = Vec::new();
+    disk.poll(true, &mut done);
+    // The flush of another file covers direct writes, but not what lies behind a durable end.
+    disk.flush(other).unwrap();
+    let bytes = |plan| contents(&drive.crash(plan));
+    assert_eq!(bytes(CrashPlan::None), []);
+    assert_eq!(bytes(CrashPlan::All), [7; 4096]);
+    assert_eq!(bytes(CrashPlan::AllBut(0)), [], "without its length the file has no data");
+    assert_eq!(bytes(CrashPlan::AllBut(1)), [0; 4096]);
+    assert_eq!(bytes(CrashPlan::Process), [7; 4096]);
+    disk.flush(f).unwrap();
+    assert_eq!(bytes(CrashPlan::None), [7; 4096]);
+}

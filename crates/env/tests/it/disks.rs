@@ -180,6 +180,36 @@ fn regions_behave(disk: &mut impl Disk) {
     disk.remove("empty").unwrap();
 }
 
+fn growing_behaves(disk: &mut impl Disk) {
+    let f = disk.create("growing", 0).unwrap();
+    let bytes = pattern(5, 8192);
+    for piece in 0..3_u64 {
+        disk.extend(f, 8192).unwrap();
+        assert_eq!(disk.len(f), Ok((piece + 1) * 8192));
+        let mut zeros = [1; 8192];
+        disk.read_at(f, piece * 8192, &mut zeros).unwrap();
+        assert_eq!(zeros, [0; 8192]);
+        let op = IoOp::Write(IoBuf::copy_of(&bytes), 8192);
+        disk.submit(Io { token: piece, file: f, offset: piece * 8192, op });
+    }
+    assert!(wait_all(disk, 3).iter().all(|done| done.result == Ok(8192)));
+    disk.flush(f).unwrap();
+    assert!(matches!(disk.write_at(f, 24_000, &[0; 600]), Err(Error::OutOfRange { .. })));
+    assert!(disk.extend(f, 1 << 60).unwrap_err().is_no_space());
+    assert!(disk.extend(f, u64::MAX).unwrap_err().is_no_space());
+    assert_eq!(disk.len(f), Ok(3 * 8192), "a file that cannot grow stays as it was");
+    let region = disk.map(f).unwrap();
+    assert!(matches!(disk.extend(f, 4096), Err(Error::Busy { .. })));
+    assert_eq!(region.bytes(8192..16384), bytes);
+    drop(region);
+    disk.close(f);
+    assert!(matches!(disk.extend(f, 1), Err(Error::NotOpen { .. })));
+    let f = disk.open("growing").unwrap();
+    assert_eq!(disk.len(f), Ok(3 * 8192));
+    disk.close(f);
+    disk.remove("growing").unwrap();
+}
+
 fn conforms(mut disk: impl Disk) {
     let before = disk.space().unwrap();
     assert!(before.free_bytes <= before.total_bytes);
@@ -188,6 +218,7 @@ fn conforms(mut disk: impl Disk) {
     submitted_behaves(&mut disk);
     bad_submissions_complete_with_errors(&mut disk);
     regions_behave(&mut disk);
+    growing_behaves(&mut disk);
     assert_eq!(disk.list().unwrap(), Vec::<String>::new());
 }
 

@@ -252,3 +252,36 @@ fn interleaved_streams_fill_their_leaves() {
     same(&delta, &model);
     assert!(delta.resident_bytes() <= 45 * delta.len(), "{} bytes", delta.resident_bytes() / delta.len());
 }
+
+/// Of a punch of a dkey, or of the punch or value of an akey below it.
+fn numbered(object: u64, dkey: u64, akey: Option<VersionKind>, epoch: u64) -> Vec<u8> {
+    let mut key = FlatKey::default();
+    key.object(ContNo(1), Oid::new(ObjectType::MultiUint64, ObjectClass::S1, 0, object));
+    key.dkey(KeyKind::Uint64, HashKey([1; 16]), &dkey.to_le_bytes());
+    if akey.is_some() {
+        key.akey(KeyKind::Uint64, HashKey([1; 16]), &[7; 8]);
+    }
+    let epoch = Epoch(0x1e2a_4efd_91b4_8000 + (epoch << 20));
+    key.tail(akey.unwrap_or(VersionKind::Punch), 0, Stamp { epoch, minor: 0 });
+    key.as_bytes().to_vec()
+}
+
+/// Behind the longer prefix of a part some keys are too short for their tails to be folded.
+#[test]
+fn parts_of_a_split_leaf_fit_whatever_their_prefix() {
+    let (mut delta, mut model) = (Delta::default(), Model::default());
+    let mut put = |key: Vec<u8>, pos| {
+        delta.insert(&key, Pos(pos));
+        model.insert(key, pos);
+    };
+    for dkey in 0..3500 {
+        put(numbered(1, dkey, None, 4 * dkey), dkey);
+        if dkey % 2 == 1 {
+            put(numbered(2, dkey, Some(VersionKind::Punch), 4 * dkey + 1), dkey);
+        }
+        put(numbered(3, dkey, Some(VersionKind::Single), 4 * dkey + 2), dkey);
+        put(numbered(3, dkey, Some(VersionKind::Single), 4 * dkey + 3), dkey);
+    }
+    same(&delta, &model);
+    delta.check();
+}

@@ -1,0 +1,66 @@
+//! What a merge leaves out and moves, summed up by container and segment: its size follows the store's files,
+//! not the number of versions.
+
+use dolmen_codec::verb::Usage;
+use dolmen_codec::version::ValuePlace;
+use dolmen_types::{ContNo, limits};
+use std::collections::BTreeMap;
+
+/// Sums over the versions that a merge has left out, and over the values it has moved.
+#[derive(Default)]
+pub(crate) struct Drops {
+    /// Accounts of the versions left out.
+    pub(crate) usage: BTreeMap<ContNo, Usage>,
+    /// Bytes of log segments that nothing refers to any more.
+    pub(crate) log: BTreeMap<u32, u64>,
+    /// Bytes of log segments that moved values take there.
+    pub(crate) moved: BTreeMap<u32, u64>,
+    /// Units of bulk segments that nothing refers to any more, a bit each.
+    pub(crate) bulk: BTreeMap<u32, Vec<u64>>,
+}
+
+impl Drops {
+    /// A version was left out.
+    pub(crate) fn leave_out(&mut self, cont: ContNo, value_bytes: u32, place: ValuePlace) {
+        if value_bytes == 0 {
+            return;
+        }
+        let bytes = u64::from(value_bytes);
+        let usage = self.usage.entry(cont).or_default();
+        usage.versions += 1;
+        usage.value_bytes += bytes;
+        match place {
+            ValuePlace::Bulk { segment, unit } => {
+                let count = crate::bulk::units(bytes);
+                usage.bulk_bytes += u64::from(count) * limits::BULK_UNIT_BYTES;
+                let bitmap = self.bulk.entry(segment).or_default();
+                for unit in unit..unit + count {
+                    let word = unit as usize / 64;
+                    bitmap.resize(bitmap.len().max(word + 1), 0);
+                    bitmap[word] |= 1 << (unit % 64);
+                }
+            }
+            ValuePlace::Log { segment, .. } => {
+                usage.small_bytes += bytes;
+                *self.log.entry(segment).or_default() += bytes;
+            }
+            ValuePlace::None | ValuePlace::Inline => {}
+        }
+    }
+
+    /// Memory, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        const ENTRY_BYTES: usize = 48;
+        let entries = self.usage.len() + self.log.len() + self.moved.len() + self.bulk.len();
+        let bitmaps: usize = self.bulk.values().map(|words| words.capacity() * 8).sum();
+        (entries * ENTRY_BYTES + bitmaps) as u64
+    }
+}
+
+/// Takes versions out of a container's accounts.
+pub(crate) fn subtract(from: &mut Usage, gone: &Usage) {
+    from.versions -= gone.versions;
+    from.value_bytes -= gone.value_bytes;
+    from.bulk_bytes -= gone.bulk_bytes;
+    from.small_bytes -= gone.small_bytes;
+}
