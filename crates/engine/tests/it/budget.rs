@@ -54,7 +54,12 @@ impl Watched {
 
     fn look(&mut self) {
         self.highest = self.highest.max(self.rig.target.as_ref().unwrap().memory_bytes());
-        assert!(self.highest <= BUDGET_BYTES + SLACK_BYTES, "{} bytes after {} operations", self.highest, self.ops);
+        assert!(
+            self.highest <= BUDGET_BYTES + SLACK_BYTES,
+            "{} bytes after {} operations",
+            self.highest,
+            self.ops
+        );
     }
 
     fn work(&mut self) {
@@ -174,7 +179,8 @@ fn audit_reads(store: &mut Watched, (snapshot, changed): (Epoch, Epoch)) {
     let listed = |store: &mut Watched, object| store.rig.keys(ListWhat::Dkeys(ordered(object))).len() as u64;
     assert_eq!((listed(store, 1), listed(store, 2), listed(store, 3)), (0, DKEYS / 2, DKEYS));
     let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0);
-    let query = Query { oid: ordered(2), flags, dkey: Key::default(), akey: Key::default(), at: ReadAt::Latest };
+    let query =
+        Query { oid: ordered(2), flags, dkey: Key::default(), akey: Key::default(), at: ReadAt::Latest };
     match store.rig.ask(Verb::Query(query)).unwrap() {
         Reply::Found(Some(Found { dkey, .. })) => assert_eq!(&dkey[..], &(DKEYS - 2).to_le_bytes()),
         other => panic!("{other:?}"),
