@@ -2,7 +2,8 @@
 //!
 //! What it knows is in memory and, record by record, in the system container (`store`). A change that
 //! concerns several targets first writes an intent beside the container's records; a crash in between is
-//! made good when the pool is opened: a creation is undone, everything else completed.
+//! made good when the pool is opened: a creation that some target has not seen is undone (nobody was told of it),
+//! everything else completed.
 //!
 //! Invariants: a container number is never used twice; labels and UUIDs are unique among containers that are
 //! not being destroyed; what a record says is durable before the answer; an intent stays on record until all
@@ -137,7 +138,7 @@ impl Service {
         identity: PoolIdentity,
         rng: Rng,
     ) -> Result<Self> {
-        store::sound_clocks(targets)?;
+        targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
         hlc.merge(targets.newest_epoch());
         targets.refuse_older(hlc.tick());
         let mut state = change::load(targets, rng)?;
@@ -336,7 +337,7 @@ impl State {
             ContName::Label(label) => self.by_label.get(label),
             ContName::Uuid(uuid) => self.by_uuid.get(uuid),
         };
-        no.copied().ok_or(Error::NotFound)
+        no.copied().filter(|no| self.live(*no).is_ok()).ok_or(Error::NotFound)
     }
 
     fn open(&mut self, name: &ContName) -> Result<ContHandle> {
@@ -387,7 +388,8 @@ impl State {
 
     /// Adds a container with what finds it.
     fn insert(&mut self, no: ContNo, cont: Cont) {
-        if cont.is_live() {
+        // One in the making has its names already, should it be completed later.
+        if cont.unfinished != Some(Intent::Destroy) {
             self.by_uuid.insert(cont.record.uuid, no);
             if let Some(label) = &cont.record.label {
                 self.by_label.insert(label.clone(), no);

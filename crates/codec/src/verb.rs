@@ -32,6 +32,8 @@ pub enum Verb<'a> {
     TxState(TxId),
     /// Prepared transactions without a decision. Answer: [`Reply::InDoubt`].
     InDoubt,
+    /// The newest epoch that this target has used; changes nothing. Answer: [`Reply::Written`].
+    Latest,
     /// Container verbs.
     Cont(ContVerb),
     /// Space of the target. Answer: [`Reply::Space`].
@@ -518,7 +520,7 @@ pub struct Audit {
 /// Answers.
 #[derive(Debug)]
 pub enum Reply {
-    /// Committed at this epoch.
+    /// Committed at this epoch; or the newest epoch, where only that was asked for.
     Written(Epoch),
     /// By iod, in the order of the question; the bytes are in the completion's buffer.
     Fetched(SmallVec<[FetchedIod; 1]>),

@@ -183,6 +183,7 @@ impl Target {
             Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, sequence)),
             Verb::TxState(tx) => Ok((Reply::TxState(self.txs.state(tx)), None)),
             Verb::InDoubt => Ok((Reply::InDoubt(self.txs.in_doubt()), None)),
+            Verb::Latest => Ok((Reply::Written(self.epochs.latest()), None)),
             Verb::Cont(verb) => self.serve_cont(cont, verb),
             Verb::Space => Ok((Reply::Space(self.space_report()), None)),
             Verb::Flush => Ok((Reply::Done, Some(self.store.log.next_sequence() - 1))),

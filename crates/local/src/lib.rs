@@ -7,6 +7,7 @@
 //! - [`LocalPool`] is the open pool: a `Transport`, driven by its callers, with an optional thread for
 //!   background work. Dropping it closes it; [`LocalPool::close`] also reports errors.
 
+mod each;
 mod error;
 mod options;
 mod pool;

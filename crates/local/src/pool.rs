@@ -3,7 +3,8 @@
 //! Invariants: while a `LocalPool` lives, this process owns the directory; when it is dropped, everything
 //! acknowledged is on the devices and the targets are closed.
 
-use crate::error::{Error, Result};
+use crate::each::close_all;
+use crate::error::Result;
 use crate::options::Upkeep;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -100,8 +101,7 @@ impl LocalPool {
             let _ended = thread.join();
         }
         let Some(pool) = self.pool.take().and_then(Arc::into_inner) else { return Ok(()) };
-        let closed: Vec<_> = pool.into_stores().into_iter().map(Target::close).collect();
-        closed.into_iter().collect::<core::result::Result<(), _>>().map_err(Error::Store)
+        close_all(pool.into_stores())
     }
 }
 

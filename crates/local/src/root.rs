@@ -1,15 +1,14 @@
 //! The directory of a pool and that of a system.
 
+use crate::each::{close_all, on_each};
 use crate::error::{Error, RecordFault, Result};
 use crate::options::{OpenOptions, PoolOptions, target_config};
 use crate::pool::LocalPool;
 use crate::record::PoolRecord;
-use core::panic::AssertUnwindSafe;
 use dolmen_cluster::{Hlc, Pool, PoolIdentity, Service, Targets};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
-use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng, scope};
+use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
-use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,7 +70,7 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     };
     let memory = options.memory_budget_bytes.unwrap_or(record.memory_budget_bytes);
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let opened = on_each_target(record.targets, |target| {
+    let opened = on_each((0..record.targets).collect(), |target, _| {
         let devices = devices(&root, bulk.as_ref(), target, options.devices, Existing::Yes)?;
         Ok(Target::open(devices, Arc::clone(&clock), &target_config(&record, memory, target))?)
     })?;
@@ -143,16 +142,14 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
     record.bulk_dir = bulk.map(|bulk| absolute(bulk.path())).transpose()?;
     let ids: Vec<u128> = (0..record.targets).map(|_| rng.next_u128()).collect();
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let stores = on_each_target(record.targets, |target| {
+    let stores = on_each((0..record.targets).collect(), |target, _| {
         let devices = devices(root, bulk, target, RealOptions::default(), Existing::No)?;
         let config: TargetConfig = target_config(&record, record.memory_budget_bytes, target);
         Ok(Target::create(devices, Arc::clone(&clock), ids[target.index()], &config)?)
     })?;
     let targets = Targets::new(stores)?;
     Service::create(&targets)?;
-    for store in targets.into_stores() {
-        store.close()?;
-    }
+    close_all(targets.into_stores())?;
     if let Some(bulk) = bulk {
         bulk.write_small(BULK_RECORD_NAME, &record.encode())?;
     }
@@ -187,24 +184,6 @@ fn devices(
         }))
     };
     Ok(Devices { meta: disk(root)?, bulk: bulk.map(disk).transpose()? })
-}
-
-/// Runs `work` for every target side by side, since most of it is waiting for a device.
-fn on_each_target<R: Send>(count: u16, work: impl Fn(TargetNo) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let guarded = |target: u16| {
-        catch_unwind(AssertUnwindSafe(|| work(TargetNo(target)))).unwrap_or(Err(Error::Panicked { target }))
-    };
-    if count == 1 {
-        return Ok(vec![guarded(0)?]);
-    }
-    let guarded = &guarded;
-    scope(|scope| {
-        let running: Vec<_> = (0..count).map(|target| scope.spawn(move || guarded(target))).collect();
-        let joined = |(handle, target): (std::thread::ScopedJoinHandle<'_, Result<R>>, u16)| {
-            handle.join().unwrap_or(Err(Error::Panicked { target }))
-        };
-        running.into_iter().zip(0..).map(joined).collect()
-    })
 }
 
 fn read_record(root: &RealRoot, name: &str) -> Result<PoolRecord> {

@@ -166,6 +166,7 @@ impl Model {
             Verb::Abort(tx) => self.abort(tx),
             Verb::TxState(tx) => Ok(Reply::TxState(self.tx_state(tx))),
             Verb::InDoubt => Ok(Reply::InDoubt(self.in_doubt())),
+            Verb::Latest => Ok(Reply::Written(self.last)),
             Verb::Cont(verb) => self.cont_verb(cont, verb),
             Verb::Space => {
                 let used: u64 = self.conts.values().map(|cont| cont.usage().1).sum();

@@ -3,7 +3,7 @@
 use super::record::{
     ContRecord, Intent, PoolRecord, decode_attr, decode_snapshot, encode_attr, encode_snapshot,
 };
-use super::store::{self, ATTR_PREFIX, INTENT, META, SNAPSHOT_PREFIX};
+use super::store::{self, ATTR_PREFIX, Change, INTENT, META, SNAPSHOT_PREFIX};
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED, SNAPSHOTS_MAX,
     State, props,
@@ -89,27 +89,32 @@ pub(super) fn create<T: TargetStore>(
     let principal = |id: u32| PropValue::Text(format!("{id}@"));
     kept.entry(PropId::CO_OWNER).or_insert_with(|| principal(cred.uid));
     kept.entry(PropId::CO_OWNER_GROUP).or_insert_with(|| principal(cred.gid));
-    let no = take_number(targets, state)?;
+    let (no, reserved) = take_number(state)?;
     let hash_key = HashKey(state.rng.next_u128().to_le_bytes());
     let record = ContRecord { uuid, label, hash_key, oid_limit: 1, props: kept };
     let encoded = record.encode();
     let mut cont = Cont::new(record);
     cont.unfinished = Some(Intent::Create);
     let spec = cont.spec();
-    store::change(targets, no, &[(META, Some(&encoded)), (INTENT, Some(&Intent::Create.encode()))])?;
+    let pool = PoolRecord { next_cont: reserved }.encode();
+    let changes: &[Change<'_>] = &[(META, Some(&encoded)), (INTENT, Some(&Intent::Create.encode()))];
+    if reserved == state.reserved_cont {
+        store::change(targets, no, changes)?;
+    } else {
+        store::change_each(targets, &[(ContNo::SYSTEM, &[(META, Some(&pool))]), (no, changes)])?;
+        state.reserved_cont = reserved;
+    }
     state.insert(no, cont);
-    let made = on_all(targets, no, &ContVerb::Create(spec))
-        .and_then(|()| store::change(targets, no, &[(INTENT, None)]));
-    if let Err(error) = made {
+    if let Err(error) = on_all(targets, no, &ContVerb::Create(spec)) {
         // Ignored: what cannot be undone now is undone when the pool is opened; nobody sees it until then.
-        let _undone_later = finish(targets, state, no);
+        let _undone_later = undo(targets, state, no);
         return Err(error);
     }
-    let mut cont = state.conts.remove(&no).expect("inserted above");
+    // Should this be lost, opening finds the container on all targets and completes it.
+    store::change_later(targets, no, &[(INTENT, None)]);
+    let cont = state.conts.get_mut(&no).expect("inserted above");
     cont.unfinished = None;
-    let handle = cont.handle(no);
-    state.insert(no, cont);
-    Ok(handle)
+    Ok(cont.handle(no))
 }
 
 pub(super) fn destroy<T: TargetStore>(
@@ -313,12 +318,8 @@ pub(super) fn alloc_oids<T: TargetStore>(
 fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
     let Some(intent) = state.conts.get(&no).and_then(|cont| cont.unfinished) else { return Ok(()) };
     match intent {
-        Intent::Create | Intent::Destroy => {
-            on_all(targets, no, &ContVerb::Destroy)?;
-            store::remove(targets, no)?;
-            state.conts.remove(&no);
-            return Ok(());
-        }
+        Intent::Create if is_everywhere(targets, no)? => {}
+        Intent::Create | Intent::Destroy => return undo(targets, state, no),
         Intent::AddSnapshot(epoch) => on_all(targets, no, &ContVerb::AddSnapshot(epoch))?,
         Intent::RemoveSnapshot(epoch) => on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?,
         Intent::Rollback { to, at } => {
@@ -334,23 +335,39 @@ fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -
     Ok(())
 }
 
+/// Destroys a container on all targets, then its records.
+fn undo<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
+    on_all(targets, no, &ContVerb::Destroy)?;
+    store::remove(targets, no)?;
+    state.hide(no);
+    state.conts.remove(&no);
+    Ok(())
+}
+
+/// Whether all targets know a container: only then its creation may have been acknowledged.
+fn is_everywhere<T: TargetStore>(targets: &Targets<T>, no: ContNo) -> Result<bool> {
+    match on_all(targets, no, &ContVerb::Usage) {
+        Err(Error::NoContainer) => Ok(false),
+        answer => answer.map(|()| true),
+    }
+}
+
 /// Asks all targets the same of a container.
 fn on_all<T: TargetStore>(targets: &Targets<T>, no: ContNo, verb: &ContVerb) -> Result<()> {
     targets.ask_all(|_| plain(no, Verb::Cont(verb.clone()))).map(|_| ())
 }
 
-/// The next container number. Numbers are put on record in ranges before any of them is used, so that one
-/// whose records are gone is not used again.
-fn take_number<T: TargetStore>(targets: &Targets<T>, state: &mut State) -> Result<ContNo> {
+/// The next container number, and the number below which all must be on record as taken before it is used: so one
+/// whose records are gone is not used again. They are put on record in ranges.
+fn take_number(state: &mut State) -> Result<(ContNo, u32)> {
     let no = state.next_cont;
-    if no >= state.reserved_cont {
-        let reserved = no.checked_add(CONTS_RESERVED).ok_or(Error::Busy)?;
-        let record = PoolRecord { next_cont: reserved };
-        store::change(targets, ContNo::SYSTEM, &[(META, Some(&record.encode()))])?;
-        state.reserved_cont = reserved;
-    }
+    let reserved = if no < state.reserved_cont {
+        state.reserved_cont
+    } else {
+        no.checked_add(CONTS_RESERVED).ok_or(Error::Busy)?
+    };
     state.next_cont = no + 1;
-    Ok(ContNo(no))
+    Ok((ContNo(no), reserved))
 }
 
 /// A record that must be there.

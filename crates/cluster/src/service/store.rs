@@ -34,17 +34,33 @@ fn records() -> Oid {
     Oid::new(ObjectType::DkeyUint64, ObjectClass::S1, 0, 1)
 }
 
-/// An object that never exists; punching it tells a target's clock.
-fn clock_probe() -> Oid {
-    Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 2)
-}
-
 fn dkey(no: ContNo) -> Key {
     Key::from_slice(&u64::from(no.0).to_le_bytes())
 }
 
 /// Writes and removes records of one container in one step.
 pub(crate) fn change<T: TargetStore>(targets: &Targets<T>, no: ContNo, changes: &[Change<'_>]) -> Result<()> {
+    targets.call(HOME, update(no, changes)).result.map(|_| ())
+}
+
+/// As `change`, for several containers: a step each, in this order, and one wait for all.
+pub(crate) fn change_each<T: TargetStore>(
+    targets: &Targets<T>,
+    changes: &[(ContNo, &[Change<'_>])],
+) -> Result<()> {
+    let mut ops = changes.iter().map(|(no, changes)| update(*no, changes)).collect();
+    let mut answers = Vec::new();
+    targets.call_many(HOME, &mut ops, &mut answers);
+    answers.into_iter().try_for_each(|answer| answer.result.map(|_| ()))
+}
+
+/// As `change`, without waiting: it is durable with the next flush, and whether it was made is not known before the
+/// records are read again.
+pub(crate) fn change_later<T: TargetStore>(targets: &Targets<T>, no: ContNo, changes: &[Change<'_>]) {
+    drop(targets.start(HOME, update(no, changes)));
+}
+
+fn update<'a>(no: ContNo, changes: &[Change<'a>]) -> Op<'a> {
     let iods: SmallVec<[_; 1]> = changes
         .iter()
         .map(|&(akey, bytes)| UpdateIod {
@@ -53,8 +69,7 @@ pub(crate) fn change<T: TargetStore>(targets: &Targets<T>, no: ContNo, changes: 
             value: bytes.map_or(NewValue::NoSingle, |bytes| NewValue::Single(Payload::Ref(bytes))),
         })
         .collect();
-    let verb = Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods });
-    targets.call(HOME, plain(ContNo::SYSTEM, verb)).result.map(|_| ())
+    plain(ContNo::SYSTEM, Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods }))
 }
 
 /// Removes all records of a container.
@@ -114,15 +129,6 @@ pub(crate) fn record<T: TargetStore>(
             (Ok(_), _) => return Err(damaged(no, akey)),
         }
     }
-}
-
-/// Makes every target answer with an epoch above all that it has used, so that the pool's clock is above them.
-pub(crate) fn sound_clocks<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
-    let probe = |_| -> Op<'static> {
-        let punch = Punch { oid: clock_probe(), scope: PunchScope::Object, cond: Cond::NONE };
-        plain(ContNo::SYSTEM, Verb::Punch(punch))
-    };
-    targets.ask_all(probe).map(|_| ())
 }
 
 /// What a record that cannot be decoded is reported as.

@@ -141,6 +141,7 @@ fn name(verb: &Verb<'_>) -> &'static str {
         Verb::Abort(_) => "abort",
         Verb::TxState(_) => "tx-state",
         Verb::InDoubt => "in-doubt",
+        Verb::Latest => "latest",
         Verb::Cont(ContVerb::RaiseFloor(_)) => "floor",
         Verb::Cont(ContVerb::AddSnapshot(_)) => "add-snapshot",
         Verb::Cont(_) => "cont",

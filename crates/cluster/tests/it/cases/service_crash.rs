@@ -78,7 +78,8 @@ fn creating_a_container() {
             put(pool, 0, a, 1, b"x").unwrap();
         },
     );
-    assert!(points >= u64::from(TARGETS) + 2, "{points}");
+    // At the last point only the removal of the intent failed, and the container is there all the same.
+    assert_eq!(points, u64::from(TARGETS) + 1);
 }
 
 #[test]

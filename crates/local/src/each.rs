@@ -1,0 +1,36 @@
+//! The same for every target, side by side: most of it is waiting for a device.
+
+use crate::error::{Error, Result};
+use core::panic::AssertUnwindSafe;
+use dolmen_engine::Target;
+use dolmen_env::scope;
+use dolmen_types::TargetNo;
+use std::panic::catch_unwind;
+use std::thread::ScopedJoinHandle;
+
+/// Runs `work` for every part, a thread each; results come in the order of the parts, or the first error once all
+/// have ended.
+pub(crate) fn on_each<P: Send, R: Send>(
+    parts: Vec<P>,
+    work: impl Fn(TargetNo, P) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let guarded = |target: u16, part| {
+        catch_unwind(AssertUnwindSafe(|| work(TargetNo(target), part)))
+            .unwrap_or(Err(Error::Panicked { target }))
+    };
+    let guarded = &guarded;
+    scope(|scope| {
+        let start = |(part, target)| (scope.spawn(move || guarded(target, part)), target);
+        let running: Vec<_> = parts.into_iter().zip(0..).map(start).collect();
+        let join = |(thread, target): (ScopedJoinHandle<'_, Result<R>>, u16)| {
+            thread.join().unwrap_or(Err(Error::Panicked { target }))
+        };
+        let ended: Vec<_> = running.into_iter().map(join).collect();
+        ended.into_iter().collect()
+    })
+}
+
+/// Closes all targets, also if one fails.
+pub(crate) fn close_all(stores: Vec<Target>) -> Result<()> {
+    on_each(stores, |_, store| Ok(store.close()?)).map(drop)
+}
