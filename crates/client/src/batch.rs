@@ -1,52 +1,66 @@
 //! Batches: changes of several objects that happen at once, without a look at what was there before.
 //!
-//! A transaction reads at one epoch and must be given up when others write below it. A batch reads nothing, so a
-//! conflict only means that its epoch came too late, and the same changes are sent again with a newer one. On one
-//! target it is one record; over several it is committed as a transaction is.
+//! A transaction reads at one epoch and must be given up when others write below it. A batch reads nothing but what
+//! its conditions ask, so a conflict only means that its epoch came too late, and the same changes are sent again with
+//! a newer one. On one target it is one record; over several it is committed as a transaction is.
 
 use crate::client::{MapView, unexpected};
 use crate::container::Container;
 use crate::object::Object;
 use crate::tx::{CONFLICTS_MAX, begin_epoch};
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
-use dolmen_codec::verb::{Mutation, Punch, PunchScope};
+use dolmen_codec::verb::{Mutation, Punch, PunchScope, Update, UpdateIod};
 use dolmen_codec::{Answer, Ask};
 use dolmen_types::limits::TX_MUTATIONS_MAX;
 use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Result, TargetNo, TxId};
 use smallvec::SmallVec;
 
-/// Removals that happen together or not at all; made by [`Container::batch`].
+/// Changes that happen together or not at all; made by [`Container::batch`].
 #[derive(Debug)]
 pub struct Batch<'a> {
     cont: &'a Container,
-    punches: SmallVec<[(&'a Object, PunchScope); 4]>,
+    changes: SmallVec<[(&'a Object, Mutation<'a>); 2]>,
 }
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(cont: &'a Container) -> Self {
-        Self { cont, punches: SmallVec::new() }
+        Self { cont, changes: SmallVec::new() }
+    }
+
+    /// Adds values under one dkey. If the condition is not met, nothing of the batch happens. Nothing is split:
+    /// extents lie in one window and payload is below `limits::PAYLOAD_BYTES_MAX`.
+    pub fn update(&mut self, object: &'a Object, dkey: &[u8], cond: Cond, iods: &[UpdateIod<'a>]) {
+        let (oid, dkey) = (object.oid(), Key::from_slice(dkey));
+        let update = Update { oid, dkey, cond, iods: iods.iter().cloned().collect() };
+        self.changes.push((object, Mutation::Update(update)));
     }
 
     /// Adds the removal of an object.
     pub fn punch(&mut self, object: &'a Object) {
-        self.punches.push((object, PunchScope::Object));
+        self.push_punch(object, PunchScope::Object);
     }
 
     /// Adds the removal of a dkey with everything below it.
     pub fn punch_dkey(&mut self, object: &'a Object, dkey: &[u8]) {
-        self.punches.push((object, PunchScope::Dkey(Key::from_slice(dkey))));
+        self.push_punch(object, PunchScope::Dkey(Key::from_slice(dkey)));
+    }
+
+    fn push_punch(&mut self, object: &'a Object, scope: PunchScope) {
+        let punch = Punch { oid: object.oid(), scope, cond: Cond::NONE };
+        self.changes.push((object, Mutation::Punch(punch)));
     }
 
     /// Carries everything out and returns its epoch. Removing what does not exist is no error.
     ///
     /// # Errors
-    /// `NoPermission` in a snapshot; `Invalid::Count` for nothing or more than `limits::TX_MUTATIONS_MAX` on a
+    /// `Exists`, `NotFound` where a condition is not met; `NoSpace`; `Invalid::Extent` and others as an update has
+    /// them; `NoPermission` in a snapshot; `Invalid::Count` for nothing or more than `limits::TX_MUTATIONS_MAX` on a
     /// target; `Invalid::Argument` for objects of another container; `TxRestart` after 64 conflicts in a row.
     pub fn commit(self) -> Result<Epoch> {
         if self.cont.view_epoch().is_some() {
             return Err(Error::NoPermission);
         }
-        if self.punches.iter().any(|(object, _)| !object.container().is_same(self.cont)) {
+        if self.changes.iter().any(|(object, _)| !object.container().is_same(self.cont)) {
             return Err(Invalid::Argument.into());
         }
         let mut conflicts = 0;
@@ -66,7 +80,7 @@ impl<'a> Batch<'a> {
     fn send(&self, epoch: Epoch) -> Result<Epoch> {
         let core = self.cont.core();
         let answer = core.ask(core.mutation_id(), &mut IoBuf::default(), |map, _| {
-            let parts = parts_of(self.punches.iter().map(|(object, scope)| (*object, scope)), map)?;
+            let parts = parts_of(self.changes.iter().map(|(object, change)| (*object, change)), map)?;
             if parts.is_empty() || parts.iter().any(|(_, mutations)| mutations.len() > TX_MUTATIONS_MAX) {
                 return Err(Invalid::Count.into());
             }
@@ -80,19 +94,24 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The removals by target, in their order on each.
-pub(crate) fn parts_of<'p>(
-    punches: impl Iterator<Item = (&'p Object, &'p PunchScope)>,
+/// The changes by target, in their order on each.
+pub(crate) fn parts_of<'p, 'm: 'p>(
+    changes: impl Iterator<Item = (&'p Object, &'p Mutation<'m>)>,
     map: MapView,
-) -> Result<Vec<(TargetNo, Vec<Mutation<'static>>)>> {
+) -> Result<Vec<(TargetNo, Vec<Mutation<'m>>)>> {
     // Few targets take part, so that looking through them is cheaper than a map.
-    let mut parts: Vec<(TargetNo, Vec<Mutation<'static>>)> = Vec::with_capacity(1);
-    for (object, scope) in punches {
-        let targets = match scope {
-            PunchScope::Object => object.targets(map)?,
-            PunchScope::Dkey(dkey) | PunchScope::Akeys(dkey, _) => {
-                SmallVec::from_slice(&[object.target(map, dkey)?])
+    let mut parts: Vec<(TargetNo, Vec<Mutation<'m>>)> = Vec::with_capacity(2);
+    for (object, change) in changes {
+        let dkey = match change {
+            Mutation::Update(Update { dkey, .. })
+            | Mutation::Punch(Punch { scope: PunchScope::Dkey(dkey) | PunchScope::Akeys(dkey, _), .. }) => {
+                Some(dkey)
             }
+            Mutation::Punch(Punch { scope: PunchScope::Object, .. }) => None,
+        };
+        let targets = match dkey {
+            Some(dkey) => SmallVec::from_slice(&[object.target(map, dkey)?]),
+            None => object.targets(map)?,
         };
         for target in targets {
             let known = parts.iter().position(|(no, _)| *no == target);
@@ -100,8 +119,7 @@ pub(crate) fn parts_of<'p>(
             if known.is_none() {
                 parts.push((target, Vec::with_capacity(2)));
             }
-            let punch = Punch { oid: object.oid(), scope: scope.clone(), cond: Cond::NONE };
-            parts[index].1.push(Mutation::Punch(punch));
+            parts[index].1.push(change.clone());
         }
     }
     Ok(parts)

@@ -10,7 +10,7 @@
 //! - [`Array`] and [`Kv`] are the two flat forms of an object, laid out as DAOS lays them out.
 //! - [`Tx`] is a serialisable transaction that sees its own writes; [`Container::transact`] repeats one until
 //!   it meets no conflict.
-//! - [`Batch`] removes several things at once without a look at them.
+//! - [`Batch`] changes several objects at once without a look at them.
 //! - [`EventQueue`] and [`Event`] are asynchronous operations, driven by whoever polls.
 //!
 //! ```

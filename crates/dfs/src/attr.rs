@@ -77,6 +77,18 @@ pub struct SetAttrs {
 impl SetAttrs {
     /// Everything as it is.
     pub const KEEP: Self = Self { mode: None, uid: None, gid: None, mtime: SetTime::Keep };
+
+    /// Sets them in a record.
+    pub(crate) fn apply(&self, cred: Option<&Cred>, inode: &mut Inode, now: Time) -> Result<()> {
+        self.mode.map_or(Ok(()), check_mode)?;
+        if self.uid.is_some() || self.gid.is_some() {
+            set_owner(cred, inode, self.uid, self.gid)?;
+        }
+        if let Some(mode) = self.mode {
+            set_mode(cred, inode, mode)?;
+        }
+        set_mtime(cred, inode, self.mtime, now)
+    }
 }
 
 /// Whether an extended attribute may or must exist when it is set.
@@ -417,17 +429,8 @@ impl Mount {
         oid: Oid,
         attrs: &SetAttrs,
     ) -> Result<()> {
-        attrs.mode.map_or(Ok(()), check_mode)?;
         let now = self.now();
-        self.amend(slot, oid, attrs.mtime != SetTime::Keep, |inode| {
-            if attrs.uid.is_some() || attrs.gid.is_some() {
-                set_owner(cred, inode, attrs.uid, attrs.gid)?;
-            }
-            if let Some(mode) = attrs.mode {
-                set_mode(cred, inode, mode)?;
-            }
-            set_mtime(cred, inode, attrs.mtime, now)
-        })
+        self.amend(slot, oid, attrs.mtime != SetTime::Keep, |inode| attrs.apply(cred, inode, now))
     }
 
     /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.

@@ -5,6 +5,10 @@
 
 use dolmen_types::{Recx, limits};
 
+/// Akey of all data of a file.
+//= daos:src/client/array/dc_array.c akey '0'
+pub(crate) const AKEY_DATA: &[u8] = b"0";
+
 /// A part of a byte range inside one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {

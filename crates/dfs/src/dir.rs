@@ -1,6 +1,7 @@
 //! Entries of directories: making, opening, removing.
 
 use crate::access::{Cred, Rights, check, check_add, check_remove};
+use crate::attr::SetAttrs;
 use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::inode::{FileKind, Inode, Time};
@@ -91,6 +92,9 @@ impl OpenOptions {
         if writes || self.create { mount.check_writable() } else { Ok(()) }
     }
 }
+
+/// The longest file that [`Dir::put_whole`] takes: it is one message and one log record a target.
+pub const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 /// Attempts of an open that others keep creating and removing under.
 const OPEN_RETRIES: u32 = 64;
@@ -205,14 +209,8 @@ impl Dir {
         }
         let mount = self.mount();
         self.check_new_entry(dir, name)?;
-        let class = mount.file_class(dir, options.class);
-        let oid = mount.container.alloc_oid(ObjectType::ArrayByte, class)?;
-        let chunk_bytes = match (options.chunk_bytes, dir.chunk_bytes) {
-            (0, 0) => mount.superblock.chunk_bytes,
-            (0, of_dir) => of_dir,
-            (asked, _) => asked,
-        };
-        let inode = Inode { chunk_bytes, ..self.inode_in(dir, FileKind::File, options.mode, oid) };
+        let inode = self.file_record(dir, options)?;
+        let oid = inode.oid;
         let slot = Slot::new(dir.oid, name);
         // The node is in the table before the entry exists, so that whoever unlinks it sees it open.
         let home = Home { slot: slot.clone(), parent: None };
@@ -224,6 +222,43 @@ impl Dir {
                 Err(error)
             }
         }
+    }
+
+    /// The record of a new file in `dir`.
+    fn file_record(&self, dir: &Node, options: &OpenOptions) -> Result<Inode> {
+        let mount = self.mount();
+        let class = mount.file_class(dir, options.class);
+        let oid = mount.container.alloc_oid(ObjectType::ArrayByte, class)?;
+        let chunk_bytes = match (options.chunk_bytes, dir.chunk_bytes) {
+            (0, 0) => mount.superblock.chunk_bytes,
+            (0, of_dir) => of_dir,
+            (asked, _) => asked,
+        };
+        Ok(Inode { chunk_bytes, ..self.inode_in(dir, FileKind::File, options.mode, oid) })
+    }
+
+    /// Makes a small file with its contents and attributes, all at once: whoever sees it sees the whole of it, and a
+    /// crash leaves all or nothing. One batch, where `open`, `write_at` and `set_attrs` are three writes after each
+    /// other.
+    ///
+    /// # Errors
+    /// `Exists`, also for a symbolic link; `FileTooBig` above [`WHOLE_BYTES_MAX`]; those of `mkdir` and
+    /// `Dir::set_attrs`.
+    pub fn put_whole(&self, path: impl AsRef<[u8]>, data: &[u8], attrs: &SetAttrs) -> Result<()> {
+        self.mount().check_writable()?;
+        if data.len() > WHOLE_BYTES_MAX {
+            return Err(Error::FileTooBig);
+        }
+        self.start().in_parent(path.as_ref(), |dir, name, slash| {
+            entry_name(name, Error::IsDirectory)?;
+            if slash {
+                return Err(Error::IsDirectory);
+            }
+            self.check_new_entry(dir, name)?;
+            let mut inode = self.file_record(dir, &OpenOptions::CREATE_NEW)?;
+            attrs.apply(self.cred.as_deref(), &mut inode, self.mount().now())?;
+            self.mount().insert_file(dir, &Slot::new(dir.oid, name), &inode, data)
+        })
     }
 
     /// With credentials, an entry that exists is reported before a missing right is.
@@ -362,6 +397,21 @@ impl Mount {
     /// Adds an entry; one conditional update, or a transaction that also sees that the directory is still
     /// there if other mounts may remove it.
     pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, target: Option<&[u8]>) -> Result<()> {
+        self.add_to(dir, |at| self.put_new_entry(at, slot, inode, target))
+    }
+
+    /// Adds the entry of a new file together with its contents.
+    fn insert_file(&self, dir: &Node, slot: &Slot, inode: &Inode, data: &[u8]) -> Result<()> {
+        self.add_to(dir, |at| match at {
+            At::Latest if !data.is_empty() => self.put_new_file(slot, inode, data),
+            at => {
+                self.put_new_entry(at, slot, inode, None)?;
+                self.put_data(at, inode, data)
+            }
+        })
+    }
+
+    fn add_to(&self, dir: &Node, put: impl Fn(At<'_>) -> Result<()>) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         if dir.is_removed() {
             return Err(Error::NotFound);
@@ -369,10 +419,10 @@ impl Mount {
         if self.is_shared() {
             self.transact(|tx| {
                 self.check_alive(At::Tx(tx), dir)?;
-                self.put_new_entry(At::Tx(tx), slot, inode, target)
+                put(At::Tx(tx))
             })?;
         } else {
-            self.put_new_entry(At::Latest, slot, inode, target)?;
+            put(At::Latest)?;
         }
         drop(gate);
         self.touch(dir);

@@ -2,7 +2,7 @@
 
 use crate::access::{Cred, Rights, check};
 use crate::attr::{SetAttrs, Stat};
-use crate::chunks::{Piece, pieces, seek, size_to};
+use crate::chunks::{AKEY_DATA, Piece, pieces, seek, size_to};
 use crate::dir::OpenOptions;
 use crate::error::{Error, Result, What};
 use crate::layout::FILE_BYTES_MAX;
@@ -13,9 +13,6 @@ use dolmen_client::{Array, At, Object, Page};
 use dolmen_types::{Anchor, IoBuf, Oid, QueryFlags, Recx};
 use std::sync::{Arc, PoisonError};
 
-/// Akey of all data of a file.
-//= daos:src/client/array/dc_array.c akey '0'
-const AKEY_DATA: &[u8] = b"0";
 /// Chunks of a hole that are removed without asking which exist.
 const CHUNKS_BLIND_MAX: u64 = 64;
 const EXTENTS_AT_ONCE: u32 = 1024;

@@ -9,6 +9,7 @@
 //! | operation | requests |
 //! |---|---|
 //! | create, mkdir, symlink | 1 conditional update |
+//! | a small file with contents and attributes (`put_whole`) | 1 batch: one record, or a commit over two targets |
 //! | open | 1 fetch |
 //! | read, write | 1 for each chunk touched |
 //! | stat | 1 fetch, for a file 1 size query a shard |
@@ -39,6 +40,7 @@
 //! | All names of a file share contents, attributes and extended attributes | `links::all_names_share_contents_and_attributes` |
 //! | Files without hard links are stored as if there were no such thing | `links::ordinary_files_are_untouched_by_the_extension` |
 //! | An unlinked or replaced file works while it is open and is freed at its last close, or by the next mount | `orphans::an_open_file_works_after_its_name_is_gone_and_is_freed_on_close`, `orphans::a_mount_frees_what_a_dead_one_left_open` |
+//! | A small file is made with contents and attributes at once | `files::a_small_file_is_made_whole_or_not_at_all` |
 //! | Appends of many threads and mounts are whole and all there | `threads::appends_of_many_threads_are_all_there_and_whole`, `threads::appends_of_many_mounts_are_all_there_and_whole` |
 //! | Holes read as zeros, take no space and are found | `files::holes_read_as_zeros_and_take_no_space`, `files::seek_finds_data_and_holes` |
 //! | Cutting, lengthening and punching keep the rest | `files::set_len_cuts_and_lengthens`, `files::punching_keeps_the_size` |
@@ -105,7 +107,7 @@ pub mod tree;
 pub use access::{Cred, Rights};
 pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
 pub use check::{BadEntry, BadLinks, CheckReport};
-pub use dir::{Dir, OpenOptions};
+pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX};
 pub use error::{Error, Result, What, errno};
 pub use file::File;
 pub use layout::inode::{FileKind, Time};

@@ -1,5 +1,6 @@
 //! Records in the store: the one place where this crate touches keys.
 
+use crate::chunks::{AKEY_DATA, Piece, pieces};
 use crate::error::{Error, Result};
 use crate::layout::inode::{self, FileKind, Inode, Time};
 use crate::layout::link_count::{self, LinkCount};
@@ -41,6 +42,11 @@ pub(crate) fn inode_iod(record: &[u8; inode::BYTES]) -> UpdateIod<'_> {
     let extents = smallvec![Recx::new(0, inode::BYTES as u64)];
     let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(record) };
     UpdateIod { akey: Key::from_slice(AKEY_INODE), cond: Cond::NONE, value }
+}
+
+fn data_iod<'a>(piece: &Piece, data: &'a [u8]) -> UpdateIod<'a> {
+    let value = NewValue::Array { record_bytes: 1, extents: smallvec![piece.recx], data: Payload::Ref(data) };
+    UpdateIod { akey: Key::from_slice(AKEY_DATA), cond: Cond::NONE, value }
 }
 
 impl Mount {
@@ -99,6 +105,30 @@ impl Mount {
         iods.extend(target.map(|target| single(AKEY_SLINK, target)));
         self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_INSERT, &iods)?;
         Ok(())
+    }
+
+    /// Adds the entry of a new file together with its data, both or neither; `Exists` if the name is taken.
+    pub(crate) fn put_new_file(&self, slot: &Slot, inode: &Inode, data: &[u8]) -> Result<()> {
+        let (dir, file) = (self.object(slot.oid)?, self.object(inode.oid)?);
+        let record = inode.to_bytes();
+        let mut batch = self.container.batch();
+        batch.update(&dir, &slot.dkey, Cond::DKEY_INSERT, &[inode_iod(&record)]);
+        for piece in pieces(inode.chunk_bytes, 0, data.len()) {
+            let iod = data_iod(&piece, &data[piece.at..piece.at + piece.len()]);
+            batch.update(&file, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod]);
+        }
+        batch.commit()?;
+        Ok(())
+    }
+
+    /// Writes the data of a new file from its start.
+    pub(crate) fn put_data(&self, at: At<'_>, inode: &Inode, data: &[u8]) -> Result<()> {
+        let file = self.object(inode.oid)?;
+        pieces(inode.chunk_bytes, 0, data.len()).try_for_each(|piece| {
+            let iod = data_iod(&piece, &data[piece.at..piece.at + piece.len()]);
+            file.update(at, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod])?;
+            Ok(())
+        })
     }
 
     /// Writes a record over the one in `slot`; `NotFound` if there is none.

@@ -13,7 +13,8 @@ use crate::split;
 use crate::tx::CONFLICTS_MAX;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{
-    Fetch, FetchIod, Found, ListWhat, Listed, NewValue, Punch, PunchScope, Reply, Update, UpdateIod, Verb,
+    Fetch, FetchIod, Found, ListWhat, Listed, Mutation, NewValue, Punch, PunchScope, Reply, Update,
+    UpdateIod, Verb,
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_types::{Anchor, Cond, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
@@ -120,7 +121,8 @@ impl Object {
             match answer {
                 Ok(Answer::Pool(PoolReply::Epoch(epoch))) if !is_begun => {
                     is_begun = true;
-                    let parts = parts_of([(&object, &PunchScope::Object)].into_iter(), map);
+                    let punch = Punch { oid: object.oid(), scope: PunchScope::Object, cond: Cond::NONE };
+                    let parts = parts_of([(&object, &Mutation::Punch(punch))].into_iter(), map);
                     let tx = TxId { client: core.client(), begin: epoch };
                     let commit = |parts| TxCommit { cont: object.container().no(), tx, epoch, parts };
                     match parts {

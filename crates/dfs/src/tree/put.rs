@@ -12,14 +12,19 @@ use crate::resolve::Follow;
 use dolmen_types::{ObjectClass, crc32c, crc32c_append};
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Files above this size get all targets: 64 chunks keep them all busy.
 const WIDE_BYTES_MIN: u64 = 64 << 20;
 
-/// A file to be put.
+/// Files up to this size are put whole, in one write: above it, their bytes take longer than a second flush.
+const SMALL_BYTES_MAX: u64 = 256 << 10;
+
+/// A file or symbolic link to be put.
 struct Job {
     path: PathBuf,
     meta: Metadata,
@@ -28,15 +33,22 @@ struct Job {
     fresh: bool,
 }
 
-/// What can only be done when all files are there.
+/// A directory that was made, or found.
+struct Made {
+    path: PathBuf,
+    meta: Metadata,
+    remote: Remote,
+    /// It was not there.
+    fresh: bool,
+}
+
+/// Files with several names.
 #[derive(Default)]
-struct Later {
-    /// First names of files with several, by device and inode.
-    first_names: HashMap<(u64, u64), Remote>,
-    /// Their further names: old and new.
+struct Names {
+    /// First names, by device and inode.
+    first: HashMap<(u64, u64), Remote>,
+    /// Their further names: old and new. They can only be made when all files are there.
     links: Vec<(Remote, Remote)>,
-    /// Directories in the order they were found, parents first.
-    dirs: Vec<(PathBuf, Metadata, Remote)>,
 }
 
 struct Put<'a> {
@@ -48,58 +60,105 @@ struct Put<'a> {
 /// Puts the file, symbolic link or directory tree `local` at `remote`, which is merged into if both are
 /// directories; files of the same name are overwritten.
 ///
+/// Every step waits for the store to make it durable, so all of them are taken side by side: directories level by
+/// level, then everything in them, then the directories' own attributes.
+///
 /// # Errors
 /// The first error of any file, with its path; what was put until then stays.
 pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Counts> {
     let put = Put { dir, options, tally: Tally::default() };
-    let mut later = Later::default();
+    let meta = fs::symlink_metadata(local).at(local)?;
+    let levels = if meta.is_dir() { put.make_dirs(local, remote.as_ref())? } else { Vec::new() };
+    let mut names = Names::default();
     let produce = |queue: &Queue<Job>| {
-        let meta = fs::symlink_metadata(local).at(local)?;
-        put.walk(queue, &mut later, local.to_owned(), meta, remote.as_ref().to_vec())
+        if !meta.is_dir() {
+            let job = Job { path: local.to_owned(), meta, remote: remote.as_ref().to_vec(), fresh: false };
+            put.offer(queue, &mut names, job);
+        }
+        levels.iter().flatten().try_for_each(|dir| put.walk(queue, &mut names, dir))
     };
-    queue::run(options, produce, |job: Job| put.file(&job).on(&job.remote))?;
-    for (old, new) in &later.links {
+    queue::run(options, produce, |job: Job| put.one(&job).on(&job.remote))?;
+    for (old, new) in &names.links {
         put.link(old, new).on(new)?;
     }
-    // Children first: what is put into a directory changes its time.
-    for (path, meta, remote) in later.dirs.iter().rev() {
-        put.finish_dir(path, meta, remote).on(remote)?;
+    // Children first: what is put into a directory changes its time, and its mode may forbid to pass.
+    for level in levels.iter().rev() {
+        side_by_side(options, level.iter(), |dir| put.finish_dir(dir).on(&dir.remote))?;
     }
     Ok(put.tally.counts())
 }
 
+/// Does `work` on all items in the threads of `options`.
+fn side_by_side<J: Send>(
+    options: &Options<'_>,
+    mut items: impl Iterator<Item = J>,
+    work: impl Fn(J) -> Result<()> + Sync,
+) -> Result<()> {
+    let produce = |queue: &Queue<J>| {
+        // After an error of a worker nothing more is wanted.
+        let _all_taken = items.all(|item| queue.push(item));
+        Ok(())
+    };
+    queue::run(options, produce, work)
+}
+
 impl Put<'_> {
-    fn walk(
-        &self,
-        queue: &Queue<Job>,
-        later: &mut Later,
-        path: PathBuf,
-        meta: Metadata,
-        remote: Remote,
-    ) -> Result<()> {
-        let mut pending = vec![(path, meta, remote, false)];
-        while let Some((path, meta, remote, fresh)) = pending.pop() {
-            if meta.is_dir() {
-                let made = self.make_dir(&meta, &remote).on(&remote)?;
+    /// Makes all directories, each after the one above it; by level.
+    fn make_dirs(&self, local: &Path, remote: &[u8]) -> Result<Vec<Vec<Made>>> {
+        let mut levels = Vec::new();
+        let mut next = vec![(local.to_owned(), remote.to_vec())];
+        while !next.is_empty() {
+            // Guards what the threads have found; taken alone.
+            let (made, below) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+            side_by_side(self.options, next.into_iter(), |(path, remote): (PathBuf, Remote)| {
+                let meta = fs::metadata(&path).at(&path)?;
+                let fresh = self.make_dir(&meta, &remote).on(&remote)?;
                 let mut children = Vec::new();
                 for entry in fs::read_dir(&path).at(&path)? {
                     let entry = entry.at(&path)?;
-                    let (path, meta) = (entry.path(), entry.metadata().at(&entry.path())?);
-                    children.push((path, meta, join(&remote, entry.file_name().as_bytes()), made));
+                    if entry.file_type().at(&entry.path())?.is_dir() {
+                        children.push((entry.path(), join(&remote, entry.file_name().as_bytes())));
+                    }
                 }
-                later.dirs.push((path, meta, remote));
-                pending.append(&mut children);
-            } else if meta.is_symlink() {
-                self.symlink(&path, &meta, &remote).on(&remote)?;
-            } else if !meta.is_file() {
-                self.tally.add(|tally| &tally.skipped, 1, self.options);
-            } else if let Some(job) = later.first_or_link(Job { path, meta, remote, fresh })
-                && !queue.push(job)
-            {
-                return Ok(());
+                below.lock().unwrap_or_else(PoisonError::into_inner).append(&mut children);
+                let dir = Made { path, meta, remote, fresh };
+                made.lock().unwrap_or_else(PoisonError::into_inner).push(dir);
+                Ok(())
+            })?;
+            levels.push(made.into_inner().unwrap_or_else(PoisonError::into_inner));
+            next = below.into_inner().unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(levels)
+    }
+
+    /// Offers everything in a directory but directories.
+    fn walk(&self, queue: &Queue<Job>, names: &mut Names, dir: &Made) -> Result<()> {
+        for entry in fs::read_dir(&dir.path).at(&dir.path)? {
+            let entry = entry.at(&dir.path)?;
+            let path = entry.path();
+            if entry.file_type().at(&path)?.is_dir() {
+                continue;
+            }
+            let meta = entry.metadata().at(&path)?;
+            let remote = join(&dir.remote, entry.file_name().as_bytes());
+            if !self.offer(queue, names, Job { path, meta, remote, fresh: dir.fresh }) {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Hands a job to the threads, unless it is a further name or of no kind that is kept. `false` after an error.
+    fn offer(&self, queue: &Queue<Job>, names: &mut Names, job: Job) -> bool {
+        if !job.meta.is_file() && !job.meta.is_symlink() {
+            self.tally.add(|tally| &tally.skipped, 1, self.options);
+            return true;
+        }
+        names.first_or_link(job).is_none_or(|job| queue.push(job))
+    }
+
+    fn one(&self, job: &Job) -> Result<()> {
+        if job.meta.is_symlink() { self.symlink(&job.path, &job.meta, &job.remote) } else { self.file(job) }
     }
 
     /// Whether it was not there.
@@ -113,9 +172,9 @@ impl Put<'_> {
         Ok(made)
     }
 
-    fn finish_dir(&self, path: &Path, meta: &Metadata, remote: &[u8]) -> Result<()> {
-        self.xattrs(path, remote)?;
-        self.dir.set_attrs(remote, &self.attrs(meta), Follow::Yes)
+    fn finish_dir(&self, dir: &Made) -> Result<()> {
+        self.set_xattrs(&dir.remote, local::xattrs(&dir.path)?)?;
+        self.dir.set_attrs(&dir.remote, &self.attrs(&dir.meta), Follow::Yes)
     }
 
     fn attrs(&self, meta: &Metadata) -> SetAttrs {
@@ -128,8 +187,8 @@ impl Put<'_> {
         }
     }
 
-    fn xattrs(&self, path: &Path, remote: &[u8]) -> Result<()> {
-        for (name, value) in local::xattrs(path)? {
+    fn set_xattrs(&self, remote: &[u8], xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Result<()> {
+        for (name, value) in xattrs {
             self.dir.set_xattr(remote, name, value, XattrCond::Any, Follow::No)?;
         }
         Ok(())
@@ -159,6 +218,37 @@ impl Put<'_> {
             self.tally.add(|tally| &tally.resumed, 1, self.options);
             return Ok(());
         }
+        let xattrs = local::xattrs(&job.path)?;
+        let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
+        let stored = if is_small && xattrs.is_empty() { self.put_whole(job)? } else { None };
+        let (size_bytes, crc) = match stored {
+            Some(stored) => stored,
+            None => self.put_parts(job, xattrs)?,
+        };
+        if let Some(on_stored) = self.options.on_stored {
+            on_stored(&job.remote, size_bytes, crc)?;
+        }
+        self.tally.add(|tally| &tally.files, 1, self.options);
+        Ok(())
+    }
+
+    /// Makes a small file with everything at once; `None` if there is one already.
+    fn put_whole(&self, job: &Job) -> Result<Option<(u64, u32)>> {
+        let mut data = Vec::with_capacity(usize::try_from(job.meta.len()).unwrap_or(0) + 1);
+        // What was appended meanwhile is left for the next put.
+        let source = fs::File::open(&job.path).at(&job.path)?;
+        source.take(job.meta.len()).read_to_end(&mut data).at(&job.path)?;
+        match self.dir.put_whole(&job.remote, &data, &self.attrs(&job.meta)) {
+            Err(Error::Exists) => return Ok(None),
+            other => other?,
+        }
+        self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
+        let crc = if self.options.on_stored.is_some() { crc32c(&data) } else { 0 };
+        Ok(Some((data.len() as u64, crc)))
+    }
+
+    /// Makes or overwrites a file part by part; its time, which says that it is complete, comes last.
+    fn put_parts(&self, job: &Job, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(u64, u32)> {
         let wide = job.meta.len() >= WIDE_BYTES_MIN;
         let open = OpenOptions {
             truncate: true,
@@ -175,14 +265,10 @@ impl Put<'_> {
             }
             other => other?,
         };
-        let (size_bytes, crc) = self.copy(job, &file)?;
-        self.xattrs(&job.path, &job.remote)?;
+        let copied = self.copy(job, &file)?;
+        self.set_xattrs(&job.remote, xattrs)?;
         file.set_attrs(&self.attrs(&job.meta))?;
-        if let Some(on_stored) = self.options.on_stored {
-            on_stored(&job.remote, size_bytes, crc)?;
-        }
-        self.tally.add(|tally| &tally.files, 1, self.options);
-        Ok(())
+        Ok(copied)
     }
 
     fn is_there(&self, job: &Job) -> Result<bool> {
@@ -261,18 +347,18 @@ impl Put<'_> {
     }
 }
 
-impl Later {
+impl Names {
     /// The job back if this is the first name of its file; else a link is noted.
     fn first_or_link(&mut self, job: Job) -> Option<Job> {
-        if job.meta.nlink() < 2 {
+        if !job.meta.is_file() || job.meta.nlink() < 2 {
             return Some(job);
         }
         let key = (job.meta.dev(), job.meta.ino());
-        if let Some(first) = self.first_names.get(&key) {
+        if let Some(first) = self.first.get(&key) {
             self.links.push((first.clone(), job.remote));
             return None;
         }
-        self.first_names.insert(key, job.remote.clone());
+        self.first.insert(key, job.remote.clone());
         Some(job)
     }
 }

@@ -1,8 +1,10 @@
-//! Batches: several removals at once.
+//! Batches: several changes at once.
 
 use super::common::{new_container, open};
 use super::objects::object;
-use dolmen_client::{At, Container, Error, Invalid, IoBuf, Object, ObjectType};
+use dolmen_client::{
+    At, Cond, Container, Error, Invalid, IoBuf, Key, NewValue, Object, ObjectType, Payload, UpdateIod,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,6 +39,33 @@ fn a_batch_removes_everything_named_at_one_epoch_and_nothing_else() {
             assert!(!has(&other, &[n]));
             assert!(has(&before.object(one.oid()).unwrap(), &[n]));
             assert!(has(&before.object(other.oid()).unwrap(), &[n]));
+        }
+    }
+}
+
+#[test]
+fn a_batch_whose_condition_is_not_met_does_nothing() {
+    for targets in [1, 4] {
+        let (_, _, cont) = open(targets);
+        let (one, other) = two_objects(&cont);
+        let iod = |value: &'static [u8]| UpdateIod {
+            akey: Key::from_slice(b"a"),
+            cond: Cond::NONE,
+            value: NewValue::Single(Payload::Ref(value)),
+        };
+        for (is_first, value) in [(true, b"first"), (false, b"again")] {
+            let mut batch = cont.batch();
+            for n in 0..8_u8 {
+                batch.update(&other, &[n], Cond::NONE, &[iod(value)]);
+            }
+            batch.update(&one, b"d", Cond::DKEY_INSERT, &[iod(value)]);
+            let result = batch.commit();
+            assert!(if is_first { result.is_ok() } else { result == Err(Error::Exists) });
+        }
+        let mut buf = IoBuf::default();
+        for n in 0..8_u8 {
+            other.get(At::Latest, &[n], b"a", &mut buf).unwrap();
+            assert_eq!(&buf[..], b"first");
         }
     }
 }

@@ -4,7 +4,9 @@
 use super::common::{START_NS, container_in, read_all, remove_all};
 use super::model::{Body, Model, Rename};
 use dolmen_client::{ContName, Container, Options, Pool};
-use dolmen_dfs::{Dfs, Error, File, FileKind, FormatOptions, MountOptions, OpenOptions, RenameMode};
+use dolmen_dfs::{
+    Dfs, Error, File, FileKind, FormatOptions, MountOptions, OpenOptions, RenameMode, SetAttrs,
+};
 use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive, SimPower};
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_types::{Credentials, Label, ObjectClass, TargetNo};
@@ -24,6 +26,8 @@ enum Step {
     Write(usize, usize, &'static [u8]),
     Append(usize, &'static [u8]),
     SetLen(usize, usize),
+    /// A file with its contents at once.
+    PutWhole(&'static str, usize),
     Symlink(&'static str, &'static str),
     Link(&'static str, &'static str),
     Rename(&'static str, &'static str, Rename),
@@ -31,7 +35,7 @@ enum Step {
     Rmdir(&'static str),
 }
 
-const SCRIPT: [Step; 28] = [
+const SCRIPT: [Step; 30] = [
     Step::Mkdir("/a"),
     Step::Mkdir("/b"),
     Step::Touch("/a/closed"),
@@ -40,6 +44,8 @@ const SCRIPT: [Step; 28] = [
     Step::Touch("/a/small"),
     Step::Fill("/a/small", 3),
     Step::Unlink("/a/small"),
+    Step::PutWhole("/a/whole", 5000),
+    Step::Unlink("/a/whole"),
     Step::Create("/a/f"),
     Step::Write(0, 0, b"some data that fits a chunk"),
     Step::Append(0, b" and more"),
@@ -84,6 +90,7 @@ impl Run {
                 file.append(&vec![7; len])?;
                 file.close()
             }
+            Step::PutWhole(path, len) => fs.put_whole(path, &vec![9; len], &SetAttrs::KEEP),
             Step::Write(file, at, data) => self.files[file].write_at(at as u64, data).map(|_| ()),
             Step::Append(file, data) => self.files[file].append(data).map(|_| ()),
             Step::SetLen(file, len) => self.files[file].set_len(len as u64),
@@ -106,6 +113,10 @@ impl Run {
             Step::Fill(path, len) => {
                 let ino = model.lookup(path, true).unwrap();
                 model.append(ino, &vec![7; len]);
+            }
+            Step::PutWhole(path, len) => {
+                let ino = model.create(path, true, false, 0o644).unwrap();
+                model.append(ino, &vec![9; len]);
             }
             Step::Write(file, at, data) => model.write(self.inos[file], at, data),
             Step::Append(file, data) => model.append(self.inos[file], data),

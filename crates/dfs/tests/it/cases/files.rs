@@ -1,7 +1,7 @@
 //! Bytes of files: offsets, sizes, holes, appends.
 
 use super::common::{World, cat, put, read_all, small_chunks};
-use dolmen_dfs::{Error, OpenOptions, What};
+use dolmen_dfs::{Error, OpenOptions, SetAttrs, SetTime, Time, What};
 
 #[test]
 fn bytes_are_read_where_they_were_written_also_over_chunks() {
@@ -138,4 +138,38 @@ fn files_take_class_and_chunk_from_the_open_or_the_container() {
     assert_eq!((stat.chunk_bytes, stat.class), (65_536, class));
     let bad = OpenOptions { chunk_bytes: 5, ..OpenOptions::CREATE };
     assert_eq!(fs.open("/h", &bad).unwrap_err(), Error::Invalid(What::Placement));
+}
+
+#[test]
+fn a_small_file_is_made_whole_or_not_at_all() {
+    let world = World::with(3, &small_chunks());
+    for fs in [world.mount(), world.mount_shared()] {
+        let attrs = SetAttrs {
+            mode: Some(0o4751),
+            uid: Some(7),
+            gid: Some(8),
+            mtime: SetTime::To(Time { s: 1_000, ns: 5 }),
+        };
+        let data: Vec<u8> = (0..20_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        for len in [0, 1, 4096, 4097, 20_000] {
+            let path = format!("/f{len}");
+            fs.put_whole(&path, &data[..len], &attrs).unwrap();
+            assert_eq!(cat(&fs, &path), data[..len]);
+            let stat = fs.stat(&path).unwrap();
+            assert_eq!((stat.permissions, stat.uid, stat.gid), (0o4751, 7, 8));
+            assert_eq!((stat.size_bytes, stat.mtime), (len as u64, Time { s: 1_000, ns: 5 }));
+            let objects = world.object_count();
+            assert_eq!(fs.put_whole(&path, b"other", &attrs).unwrap_err(), Error::Exists);
+            assert_eq!((cat(&fs, &path), world.object_count()), (data[..len].to_vec(), objects));
+            fs.unlink(&path).unwrap();
+        }
+        let too_long = vec![1; dolmen_dfs::WHOLE_BYTES_MAX + 1];
+        assert_eq!(fs.put_whole("/f", &too_long, &attrs).unwrap_err(), Error::FileTooBig);
+        assert_eq!(fs.put_whole("/no/f", b"x", &attrs).unwrap_err(), Error::NotFound);
+        assert_eq!(fs.put_whole("/f/", b"x", &attrs).unwrap_err(), Error::IsDirectory);
+        fs.symlink("nowhere", "/l").unwrap();
+        assert_eq!(fs.put_whole("/l", b"x", &attrs).unwrap_err(), Error::Exists);
+        fs.unlink("/l").unwrap();
+        assert!(fs.check(false).unwrap().is_clean());
+    }
 }
