@@ -15,7 +15,7 @@ use crate::path::Path;
 use crate::runs::{Run, RunBuild, Step};
 use crate::store::{Extent, Store, resolve};
 use crate::target::Target;
-use crate::tree::key::split_typed;
+use crate::tree::key::{KeyParts, TAIL_BYTES, split_typed};
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::verb::Reply;
@@ -275,13 +275,17 @@ impl Target {
         let damaged = || crate::error::corrupt(target, "run", 0, 0);
         let version = Version::decode(&mut Reader::new(payload)).ok_or_else(damaged)?;
         let key = core::mem::take(&mut merge.after);
+        // Asked before the version itself is passed.
+        let superseded = merge.group.is_superseded(&key, &version);
         let verdict = self.judge(merge, &key, &version);
         let result = match verdict {
             Ok(true) => self.keep(merge, &key, &version),
             Ok(false) => {
                 let parts = split_typed(&key).ok_or_else(damaged)?;
                 let cont = parts.cont;
-                self.forget_hot(&parts, &version);
+                if !superseded {
+                    self.forget_hot(&parts, &version);
+                }
                 merge.drops.leave_out(cont, version.value_bytes, version.place);
                 merge.freed += 1;
                 Ok(())
@@ -293,7 +297,7 @@ impl Target {
     }
 
     /// The short way must not lead to a version that is dropped: what hid it may be dropped with it.
-    fn forget_hot(&mut self, parts: &crate::tree::key::KeyParts<'_>, version: &Version<'_>) {
+    fn forget_hot(&mut self, parts: &KeyParts<'_>, version: &Version<'_>) {
         let (Some(dkey), Some(akey)) = (parts.dkey, parts.akey) else {
             return;
         };
@@ -571,7 +575,7 @@ impl Merge {
 
 impl Group {
     /// Enters the object, dkey and akey of a key; punches of what was left no longer count.
-    fn enter(&mut self, key: &[u8], parts: &crate::tree::key::KeyParts<'_>, depth: usize) {
+    fn enter(&mut self, key: &[u8], parts: &KeyParts<'_>, depth: usize) {
         let object = &key[..crate::tree::key::OBJECT_PREFIX_BYTES];
         let dkey = &key[..crate::tree::key::OBJECT_PREFIX_BYTES + parts.dkey.map_or(0, |k| k.len() + 1)];
         let akey = &key[..parts.prefix_bytes()];
@@ -600,6 +604,14 @@ impl Group {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Whether a newer version of the same single value was passed: then the short way leads there, if anywhere.
+    fn is_superseded(&self, key: &[u8], version: &Version<'_>) -> bool {
+        version.kind == VersionKind::Single
+            && self.newer.is_some()
+            && key.len() == self.newer_key.len() + TAIL_BYTES
+            && key.starts_with(&self.newer_key)
     }
 
     /// From which epoch on a punch hides a version.

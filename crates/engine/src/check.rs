@@ -149,7 +149,7 @@ impl Target {
     ) {
         // What a merge under way has moved is referred to once it is complete.
         let moved = self.checkpoint.merge.as_ref().map(|merge| &merge.drops().moved);
-        for (&number, segment) in &self.store.log.segments {
+        for (&number, segment) in self.store.log.segments.iter() {
             let referred = live.get(&number).copied().unwrap_or(0);
             let moving = moved.and_then(|moved| moved.get(&number)).copied().unwrap_or(0);
             if segment.live_bytes != referred + moving {

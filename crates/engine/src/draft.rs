@@ -65,7 +65,7 @@ pub(crate) fn of_update<'a>(update: &'a Update<'_>, inline_max: usize) -> Result
     for iod in &update.iods {
         let cond = akey_cond(update.cond, iod.cond);
         match &iod.value {
-            NewValue::Single(payload) => items.push(single(iod.akey.clone(), cond, payload, inline_max)?),
+            NewValue::Single(payload) => items.push(single(copy_of(&iod.akey), cond, payload, inline_max)?),
             NewValue::NoSingle => {
                 items.push(empty(Depth::Akey, iod.akey.clone(), cond, VersionKind::Single, Recx::default()))
             }
@@ -81,7 +81,7 @@ pub(crate) fn of_update<'a>(update: &'a Update<'_>, inline_max: usize) -> Result
             }
         }
     }
-    Ok(Drafts { dkey: update.dkey.clone(), cond: update.cond, must_exist: None, items })
+    Ok(Drafts { dkey: copy_of(&update.dkey), cond: update.cond, must_exist: None, items })
 }
 
 /// Turns a punch into drafts.
@@ -112,6 +112,12 @@ pub(crate) fn of_punch<'a>(punch: &Punch) -> Result<Drafts<'a>, Error> {
     };
     let must_exist = (must && must_exist != Depth::Akey).then_some(must_exist);
     Ok(Drafts { dkey, cond: Cond::NONE, must_exist, items })
+}
+
+/// `clone` of a small vector goes byte by byte.
+#[inline]
+fn copy_of(key: &Key) -> Key {
+    Key::from_slice(key)
 }
 
 fn refuse_twins<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Error> {
@@ -158,8 +164,10 @@ fn with_data(
 ) -> Draft<'_> {
     let value_bytes = u32::try_from(bytes.len()).expect("payload is limited to a few MiB");
     let data = if bytes.len() <= inline_max { DraftData::Inline(bytes) } else { DraftData::Large(bytes) };
-    let sums =
-        bytes.chunks(chunk_bytes(record_bytes)).flat_map(|chunk| crc32c(chunk).to_le_bytes()).collect();
+    let mut sums = SmallVec::new();
+    for chunk in bytes.chunks(chunk_bytes(record_bytes)) {
+        sums.extend_from_slice(&crc32c(chunk).to_le_bytes());
+    }
     Draft { depth: Depth::Akey, akey, cond, kind, recx, record_bytes, value_bytes, data, sums }
 }
 
@@ -187,7 +195,7 @@ fn array<'a>(
         }
         at += part.len();
         let kind = VersionKind::of_extent(recx.count);
-        items.push(with_data(akey.clone(), cond, kind, recx, record, part, inline_max));
+        items.push(with_data(copy_of(akey), cond, kind, recx, record, part, inline_max));
     }
     if at == bytes.len() { Ok(()) } else { Err(Invalid::Payload.into()) }
 }
@@ -244,6 +252,12 @@ impl Draft<'_> {
             DraftData::Kept(bytes) => bytes,
             DraftData::None | DraftData::Large(_) | DraftData::Bulk(_) => &[],
         }
+    }
+
+    /// Whether its bytes stand in the log record.
+    #[inline]
+    pub(crate) fn is_inline(&self) -> bool {
+        matches!(self.data, DraftData::Inline(_) | DraftData::Kept(_))
     }
 
     /// Its bulk units.

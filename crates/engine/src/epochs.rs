@@ -21,6 +21,8 @@ const AHEAD_NS_MAX: u64 = 1_000_000_000;
 
 pub(crate) struct Epochs {
     clock: Arc<dyn Clock>,
+    /// The wall clock as `tick` has read it: once for all operations that come together.
+    wall_ns: u64,
     last: Epoch,
     ceiling: Epoch,
 }
@@ -28,16 +30,23 @@ pub(crate) struct Epochs {
 impl Epochs {
     /// Continues above `ceiling`.
     pub(crate) fn new(clock: Arc<dyn Clock>, ceiling: Epoch) -> Self {
-        Self { clock, last: ceiling, ceiling }
+        Self { wall_ns: clock.now_ns(), clock, last: ceiling, ceiling }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
+    /// Reads the wall clock for the epochs that follow.
+    #[inline]
+    pub(crate) fn tick(&mut self) {
+        self.wall_ns = self.clock.now_ns();
+    }
+
     /// The next epoch.
+    #[inline]
     pub(crate) fn next(&mut self) -> Epoch {
-        let wall = Epoch::from_unix_ns(self.clock.now_ns());
+        let wall = Epoch::from_unix_ns(self.wall_ns);
         self.last = self.last.next().max(wall);
         self.last
     }
@@ -69,12 +78,15 @@ impl Epochs {
     }
 
     /// The ceiling that must be logged before `next` may be called again, if it is reached.
+    #[inline]
     pub(crate) fn due_ceiling(&self) -> Option<Epoch> {
-        let wall = self.clock.now_ns();
-        let next = self.last.next().max(Epoch::from_unix_ns(wall));
-        let ahead = Epoch::from_unix_ns(wall.saturating_add(CEILING_AHEAD_NS));
+        let next = self.last.next().max(Epoch::from_unix_ns(self.wall_ns));
+        if next < self.ceiling {
+            return None;
+        }
+        let ahead = Epoch::from_unix_ns(self.wall_ns.saturating_add(CEILING_AHEAD_NS));
         let step = Epoch::from_unix_ns(next.unix_ns().saturating_add(CEILING_STEP_NS));
-        (next >= self.ceiling).then(|| ahead.max(step).max(next.next()))
+        Some(ahead.max(step).max(next.next()))
     }
 
     pub(crate) fn set_ceiling(&mut self, ceiling: Epoch) {

@@ -10,6 +10,7 @@
 use crate::log::LogPlace;
 use crate::path::Path;
 use std::collections::BTreeMap;
+use zerocopy::IntoBytes;
 
 const SLOTS_PER_BUCKET: usize = 4;
 /// Index bits of the smallest table: 2^10 buckets of 32 bytes.
@@ -30,9 +31,17 @@ pub(crate) struct Hot {
     life_of: BTreeMap<u32, u64>,
     segment_of: Vec<u32>,
     next_life: u64,
+    /// The segment that began its life last, where nearly all new places are.
+    newest: (u32, u64),
 }
 
 const NO_SEGMENT: u32 = u32::MAX;
+
+fn table(buckets: usize) -> Vec<[u64; SLOTS_PER_BUCKET]> {
+    let mut table = vec![[0; SLOTS_PER_BUCKET]; buckets];
+    dolmen_env::prefer_huge_pages(table.as_mut_bytes());
+    table
+}
 
 impl Hot {
     /// A table that grows up to `budget_bytes`.
@@ -44,13 +53,14 @@ impl Hot {
             index_bits_max += 1;
         }
         Self {
-            buckets: vec![[0; SLOTS_PER_BUCKET]; 1 << INDEX_BITS_MIN],
+            buckets: table(1 << INDEX_BITS_MIN),
             index_bits: INDEX_BITS_MIN,
             index_bits_max,
             count: 0,
             life_of: BTreeMap::new(),
             segment_of: vec![NO_SEGMENT; 1 << LIFE_BITS],
             next_life: 1,
+            newest: (NO_SEGMENT, 0),
         }
     }
 
@@ -73,6 +83,7 @@ impl Hot {
         }
         self.life_of.insert(segment, self.next_life);
         self.segment_of[life_slot(self.next_life)] = segment;
+        self.newest = (segment, self.next_life);
         self.next_life += 1;
     }
 
@@ -90,6 +101,12 @@ impl Hot {
     #[inline]
     fn tag(hash: u64) -> u64 {
         (hash << INDEX_BITS_MIN) >> (64 - TAG_BITS)
+    }
+
+    /// Asks for the entries of a hash to be brought near.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        dolmen_env::prefetch_line(&self.buckets[self.bucket(hash)]);
     }
 
     /// Places where the newest version of the key with this hash may be.
@@ -141,7 +158,10 @@ impl Hot {
     }
 
     fn entry(&self, hash: u64, place: LogPlace) -> Option<u64> {
-        let life = self.life_of.get(&place.segment)?;
+        let life = match self.newest {
+            (segment, life) if segment == place.segment => life,
+            _ => *self.life_of.get(&place.segment)?,
+        };
         if !place.offset.is_multiple_of(WORD_BYTES) || place.offset / WORD_BYTES >= 1 << OFFSET_BITS {
             return None;
         }
@@ -155,7 +175,7 @@ impl Hot {
     /// Doubles the table: the first bit of the tag in use becomes the last bit of the index.
     fn grow(&mut self) {
         let bit = LIFE_BITS + OFFSET_BITS + TAG_BITS - (self.index_bits - INDEX_BITS_MIN) - 1;
-        let mut grown = vec![[0; SLOTS_PER_BUCKET]; self.buckets.len() * 2];
+        let mut grown = table(self.buckets.len() * 2);
         for (index, bucket) in self.buckets.iter().enumerate() {
             for (slot, &entry) in bucket.iter().enumerate().filter(|(_, entry)| **entry != 0) {
                 let half = usize::try_from(entry >> bit & 1).expect("one bit");
@@ -190,7 +210,7 @@ struct RecordSize {
 }
 
 /// Arrays that one stream of small writes goes back and forth between.
-const RECORD_SIZE_SLOTS: usize = 1 << 13;
+const RECORD_SIZE_SLOTS: usize = 1 << 15;
 /// Objects that are removed from while others are written to: a collision only makes the next write look again.
 const RECORD_SIZE_ERAS: usize = 1 << 10;
 
@@ -205,9 +225,12 @@ impl Default for RecordSizes {
 }
 
 impl RecordSizes {
+    /// The two slots that an array may be in.
     #[inline]
-    fn slot(akey_hash: u64) -> usize {
-        usize::try_from(akey_hash >> (64 - RECORD_SIZE_SLOTS.trailing_zeros())).expect("few bits are left")
+    fn pair(akey_hash: u64) -> [usize; 2] {
+        let slot = usize::try_from(akey_hash >> (64 - RECORD_SIZE_SLOTS.trailing_zeros()));
+        let slot = slot.expect("few bits are left");
+        [slot, slot ^ 1]
     }
 
     #[inline]
@@ -218,12 +241,10 @@ impl RecordSizes {
     /// The record size of an array, if it is known.
     #[inline]
     pub(crate) fn find(&self, path: &Path) -> Option<u32> {
-        let known = self.slots[Self::slot(path.akey_hash)];
-        let is_valid = known.akey_hash == path.akey_hash
-            && known.record_bytes > 0
-            && known.era == self.eras[Self::era_slot(path.object_hash)]
-            && !self.is_paused;
-        is_valid.then_some(known.record_bytes)
+        let era = self.eras[Self::era_slot(path.object_hash)];
+        let pair = Self::pair(path.akey_hash).map(|slot| self.slots[slot]);
+        let known = pair.iter().find(|known| known.akey_hash == path.akey_hash)?;
+        (known.record_bytes > 0 && known.era == era && !self.is_paused).then_some(known.record_bytes)
     }
 
     /// While paused nothing is known: a transaction's own writes count too.
@@ -231,10 +252,16 @@ impl RecordSizes {
         self.is_paused = is_paused;
     }
 
+    /// REQUIRES: `record_bytes` is not 0.
     #[inline]
     pub(crate) fn note(&mut self, path: &Path, record_bytes: u32) {
         let era = self.eras[Self::era_slot(path.object_hash)];
-        self.slots[Self::slot(path.akey_hash)] = RecordSize { akey_hash: path.akey_hash, record_bytes, era };
+        let [first, second] = Self::pair(path.akey_hash);
+        let (here, there) = (self.slots[first], self.slots[second]);
+        let is_other = here.akey_hash != path.akey_hash && here.record_bytes > 0;
+        let goes_there = there.akey_hash == path.akey_hash || (is_other && there.record_bytes == 0);
+        let slot = if goes_there { second } else { first };
+        self.slots[slot] = RecordSize { akey_hash: path.akey_hash, record_bytes, era };
     }
 
     /// Something of an object was removed.

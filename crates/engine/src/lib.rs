@@ -9,6 +9,7 @@
 //! The engine knows no network and no other target.
 
 mod aggregate;
+mod ahead;
 mod batch;
 mod bulk;
 mod check;
@@ -27,6 +28,7 @@ mod index;
 mod list;
 mod log;
 mod marks;
+mod numbered;
 mod open;
 mod path;
 mod prefixes;

@@ -30,7 +30,7 @@ impl Target {
         }
     }
 
-    fn list_path(&mut self, cont: ContNo, oid: Oid) -> Result<Path, Error> {
+    fn list_path(&mut self, cont: ContNo, oid: Oid) -> Result<Box<Path>, Error> {
         let secret = self.conts.find(cont)?.state.spec.hash_key;
         let mut path = self.store.take_path();
         path.object(cont, secret, oid)?;

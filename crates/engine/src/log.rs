@@ -7,12 +7,13 @@
 //! is the active one; a segment in the free list is referred to by no manifest on disk.
 
 use crate::error::{corrupt, disk_error};
+use crate::numbered::Numbered;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
 use dolmen_codec::manifest::{LogSegmentInfo, LogStart};
 use dolmen_env::{Disk, FileId, Media, Region};
 use dolmen_types::{Error, TargetNo};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Where something stands in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -43,7 +44,7 @@ pub(crate) struct Log {
     target: TargetNo,
     target_id: u128,
     segment_bytes: u32,
-    pub(crate) segments: BTreeMap<u32, Segment>,
+    pub(crate) segments: Numbered<Segment>,
     /// Segments that nothing refers to, ready to be written anew.
     free: BTreeSet<u32>,
     active: u32,
@@ -77,7 +78,7 @@ impl Log {
             target,
             target_id,
             segment_bytes,
-            segments: BTreeMap::new(),
+            segments: Numbered::default(),
             free: BTreeSet::new(),
             active: 0,
             offset: segment_bytes,
@@ -199,6 +200,7 @@ impl Log {
     /// Appends a frame that has room for its header in front.
     ///
     /// REQUIRES: as `append`.
+    #[inline]
     pub(crate) fn append_frame(&mut self, kind: LogKind, frame: &mut [u8]) -> Appended {
         let body_bytes = frame.len() - LOG_FRAME_HEADER_BYTES;
         assert!(!self.needs_segment(body_bytes), "the caller has made room");
@@ -288,7 +290,7 @@ impl Log {
     /// After a checkpoint whose log starts at `start`: unmaps what is no longer log, frees what nothing refers to.
     pub(crate) fn release_before(&mut self, disk: &mut dyn Disk, start: LogStart) -> Result<(), Error> {
         let mut unused = Vec::new();
-        for (&number, segment) in &mut self.segments {
+        for (&number, segment) in self.segments.iter_mut() {
             let is_log =
                 segment.first_sequence >= start.sequence || number == start.segment || number == self.active;
             if is_log || self.free.contains(&number) || self.dirty.contains(&number) {

@@ -16,6 +16,9 @@ pub(crate) struct Path {
     /// The keys as given; empty if only their order encodings are known.
     raw_dkey: Key,
     raw_akey: Key,
+    /// What the raw keys were last turned into: writes go down to the same key two or three times.
+    encoded_dkey: Encoded,
+    encoded_akey: Encoded,
     pub(crate) dkey_kind: KeyKind,
     pub(crate) akey_kind: KeyKind,
     secret: HashKey,
@@ -56,6 +59,8 @@ impl Default for Path {
             oid: Oid::default(),
             raw_dkey: Key::new(),
             raw_akey: Key::new(),
+            encoded_dkey: Encoded::default(),
+            encoded_akey: Encoded::default(),
             dkey_kind: KeyKind::Hashed,
             akey_kind: KeyKind::Hashed,
             secret: HashKey::default(),
@@ -79,6 +84,37 @@ fn fold(seed: u64, bytes: &[u8]) -> u64 {
         hash = mix(hash, u64::from_le_bytes(word.try_into().expect("chunks of eight")));
     }
     words.remainder().iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)))
+}
+
+/// The order encoding of the key given last at one level.
+#[derive(Clone)]
+struct Encoded {
+    kind: KeyKind,
+    secret: HashKey,
+    raw: Key,
+    bytes: Key,
+}
+
+impl Default for Encoded {
+    fn default() -> Self {
+        Self { kind: KeyKind::Hashed, secret: HashKey::default(), raw: Key::new(), bytes: Key::new() }
+    }
+}
+
+impl Encoded {
+    /// The encoding of `key`, if it is the one that was given last.
+    #[inline]
+    fn find(&self, kind: KeyKind, secret: HashKey, key: &[u8]) -> Option<&[u8]> {
+        let same = self.kind == kind && self.secret == secret && self.raw[..] == *key && !key.is_empty();
+        same.then_some(&self.bytes[..])
+    }
+
+    #[inline]
+    fn set(&mut self, kind: KeyKind, secret: HashKey, key: &[u8], encoded: &[u8]) {
+        (self.kind, self.secret) = (kind, secret);
+        set_raw(&mut self.raw, key);
+        set_raw(&mut self.bytes, encoded);
+    }
 }
 
 #[inline]
@@ -113,8 +149,15 @@ impl Path {
     /// Those of `order::check_key`.
     #[inline]
     pub(crate) fn dkey(&mut self, dkey: &[u8]) -> Result<(), Error> {
-        order::check_key(self.dkey_kind, dkey)?;
-        self.key.rewind(self.object).dkey(self.dkey_kind, self.secret, dkey);
+        let (kind, secret) = (self.dkey_kind, self.secret);
+        let flat = self.key.rewind(self.object);
+        if let Some(encoded) = self.encoded_dkey.find(kind, secret, dkey) {
+            flat.dkey_encoded(encoded);
+        } else {
+            order::check_key(kind, dkey)?;
+            flat.dkey(kind, secret, dkey);
+            self.encoded_dkey.set(kind, secret, dkey, &flat.as_bytes()[self.object.len() + 1..]);
+        }
         set_raw(&mut self.raw_dkey, dkey);
         self.mark_dkey();
         Ok(())
@@ -147,9 +190,16 @@ impl Path {
     /// Those of `order::check_key`.
     #[inline]
     pub(crate) fn akey(&mut self, akey: &[u8]) -> Result<(), Error> {
-        order::check_key(self.akey_kind, akey)?;
-        let start = self.key.rewind(self.dkey).as_bytes().len();
-        self.key.akey(self.akey_kind, self.secret, akey);
+        let (kind, secret) = (self.akey_kind, self.secret);
+        let flat = self.key.rewind(self.dkey);
+        let start = self.dkey.len();
+        if let Some(encoded) = self.encoded_akey.find(kind, secret, akey) {
+            flat.akey_encoded(encoded);
+        } else {
+            order::check_key(kind, akey)?;
+            flat.akey(kind, secret, akey);
+            self.encoded_akey.set(kind, secret, akey, &flat.as_bytes()[start + 1..]);
+        }
         set_raw(&mut self.raw_akey, akey);
         self.mark_akey(start);
         Ok(())

@@ -294,7 +294,7 @@ impl Target {
         self.writes = crate::marks::Marks::new(self.epochs.latest());
         let named: BTreeSet<u32> = manifest.log_segments.iter().map(|info| info.number).collect();
         let mut free = Vec::new();
-        for (&number, segment) in &self.store.log.segments {
+        for (&number, segment) in self.store.log.segments.iter() {
             let in_log =
                 number == at.segment || number == manifest.log_start.segment || is_log(manifest, segment, at);
             if !in_log && segment.live_bytes == 0 && !named.contains(&number) {

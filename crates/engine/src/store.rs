@@ -50,7 +50,7 @@ pub(crate) struct Store {
     pub(crate) record_sizes: crate::hot::RecordSizes,
     pub(crate) scratch: Cursor,
     pub(crate) fetch_scratch: crate::fetch::FetchScratch,
-    spare: Option<Path>,
+    spare: Option<Box<Path>>,
     spare_cursor: Option<IndexCursor>,
     pub(crate) spare_walk: Option<crate::walk::KeyWalk>,
 }
@@ -120,12 +120,12 @@ impl Store {
 
     /// A path to build a key in; give it back with `put_path` so that it is not allocated anew.
     #[inline]
-    pub(crate) fn take_path(&mut self) -> Path {
+    pub(crate) fn take_path(&mut self) -> Box<Path> {
         self.spare.take().unwrap_or_default()
     }
 
     #[inline]
-    pub(crate) fn put_path(&mut self, path: Path) {
+    pub(crate) fn put_path(&mut self, path: Box<Path>) {
         self.spare = Some(path);
     }
 

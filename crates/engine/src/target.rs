@@ -7,6 +7,7 @@
 //! Invariants: an operation completes exactly once; a mutation completes only when its container's
 //! durability is reached; after a failed flush nothing is written any more.
 
+use crate::ahead::{self, Ahead};
 use crate::config::TargetConfig;
 use crate::conts::Conts;
 use crate::draft::{self, Drafts};
@@ -54,6 +55,8 @@ pub struct Target {
     pub(crate) writes: Marks,
     pub(crate) repeats: Repeats,
     pub(crate) creds: HashMap<Credentials, u32>,
+    /// The credentials seen last.
+    pub(crate) last_cred: Option<(Credentials, u32)>,
     pub(crate) txs: Txs,
     pub(crate) checkpoint: crate::checkpoint::State,
     pub(crate) pending: HashMap<u64, Pending>,
@@ -61,6 +64,8 @@ pub struct Target {
     pub(crate) read_only: bool,
     /// The first version of the `Write` frame just appended: the one that `hot` can lead to.
     pub(crate) first_version: Option<LogPlace>,
+    /// Used again by every batch.
+    window: Vec<Ahead>,
     out: Vec<Completion>,
     waiting: VecDeque<Waiting>,
     flushing: Flushing,
@@ -76,9 +81,24 @@ impl core::fmt::Debug for Target {
 
 impl TargetStore for Target {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
-        for op in ops.drain(..) {
-            self.begin(op);
+        self.epochs.tick();
+        if ops.len() == 1 {
+            return ops.drain(..).for_each(|op| self.begin(op));
         }
+        let mut window = core::mem::take(&mut self.window);
+        while !ops.is_empty() {
+            let count = ops.len().min(ahead::WINDOW);
+            if window.len() < count {
+                window.resize_with(ahead::WINDOW, Ahead::default);
+            }
+            self.look_ahead(&ops[..count], &mut window[..count]);
+            for (op, ahead) in ops.drain(..count).zip(&mut window) {
+                self.lend_path(ahead);
+                self.begin(op);
+                self.take_back_path(ahead);
+            }
+        }
+        self.window = window;
     }
 
     fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
@@ -115,12 +135,14 @@ impl Target {
             writes: Marks::new(low_water),
             repeats,
             creds,
+            last_cred: None,
             txs,
             checkpoint,
             pending: HashMap::new(),
             next_io: 0,
             read_only: false,
             first_version: None,
+            window: Vec::new(),
             out: Vec::new(),
             waiting: VecDeque::new(),
             flushing: Flushing::default(),
@@ -418,6 +440,7 @@ impl Target {
     /// Continues a mutation whose bulk writes have completed.
     fn bulk_written(&mut self, pending: Pending) {
         let Pending { token, head, cont, work, error, .. } = pending;
+        self.epochs.tick();
         if let Some(error) = error {
             self.give_up_work(&work);
             return self.finish(token, Err(error), None);

@@ -47,6 +47,32 @@ impl BulkWrites {
     }
 }
 
+/// What the index must know of a version in the log.
+struct Facts {
+    kind: VersionKind,
+    index: u64,
+    record_bytes: u32,
+    value_bytes: u32,
+    /// The segment that holds a small value.
+    small_in: Option<u32>,
+}
+
+/// Takes a path from its object down to where a version belongs.
+#[inline]
+fn descend(path: &mut Path, depth: Depth, dkey: &[u8], akey: &[u8]) -> Result<(), Error> {
+    match depth {
+        Depth::Object => {
+            path.up(Depth::Object);
+        }
+        Depth::Dkey => path.dkey(dkey)?,
+        Depth::Akey => {
+            path.dkey(dkey)?;
+            path.akey(akey)?;
+        }
+    }
+    Ok(())
+}
+
 /// Where a version's record is relative to the body it was written in, and what the index must know.
 struct Written {
     offset: usize,
@@ -199,6 +225,7 @@ impl Target {
     }
 
     /// Puts one written version into index, marks and accounts.
+    #[inline]
     pub(crate) fn settle_draft(
         &mut self,
         path: &mut Path,
@@ -210,10 +237,19 @@ impl Target {
         if let Some((bulk, count)) = draft.bulk() {
             self.store.bulk.settle(bulk, count);
         }
-        self.index_version(path, draft.depth, dkey, &draft.akey, stamp, place)
+        descend(path, draft.depth, dkey, &draft.akey)?;
+        let facts = Facts {
+            kind: draft.kind,
+            index: draft.recx.index,
+            record_bytes: draft.record_bytes,
+            value_bytes: draft.value_bytes,
+            small_in: draft.is_inline().then_some(place.segment),
+        };
+        self.index_facts(path, draft.depth, &facts, stamp, place);
+        Ok(())
     }
 
-    /// Puts the version at `place` of the log into index, marks and accounts; recovery does the same.
+    /// Puts the version at `place` of the log into index, marks and accounts, as writing it did.
     pub(crate) fn index_version(
         &mut self,
         path: &mut Path,
@@ -223,16 +259,7 @@ impl Target {
         stamp: Stamp,
         place: LogPlace,
     ) -> Result<(), Error> {
-        match depth {
-            Depth::Object => {
-                path.up(Depth::Object);
-            }
-            Depth::Dkey => path.dkey(dkey)?,
-            Depth::Akey => {
-                path.dkey(dkey)?;
-                path.akey(akey)?;
-            }
-        }
+        descend(path, depth, dkey, akey)?;
         let (version, value) = version_in_log(&self.store.log, place).ok_or_else(|| {
             crate::error::corrupt(
                 self.config.target,
@@ -241,39 +268,49 @@ impl Target {
                 u64::from(place.offset),
             )
         })?;
-        let (kind, recx, value_bytes) = (version.kind, version.recx, version.value_bytes);
-        let record_bytes = version.record_bytes;
+        let facts = Facts {
+            kind: version.kind,
+            index: version.recx.index,
+            record_bytes: version.record_bytes,
+            value_bytes: version.value_bytes,
+            small_in: match value {
+                ValuePlace::Log { segment, .. } => Some(segment),
+                ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => None,
+            },
+        };
+        self.index_facts(path, depth, &facts, stamp, place);
+        Ok(())
+    }
+
+    /// REQUIRES: the path is at `depth`.
+    #[inline]
+    fn index_facts(&mut self, path: &mut Path, depth: Depth, facts: &Facts, stamp: Stamp, place: LogPlace) {
+        let Facts { kind, index, record_bytes, value_bytes, small_in } = *facts;
         let prefix = path.key.mark();
-        path.key.tail(kind, recx.index, stamp);
+        path.key.tail(kind, index, stamp);
         self.store.index.insert(&path.key, prefix.len(), kind, place);
         path.key.rewind(prefix);
         if kind != VersionKind::Punch && value_bytes == 0 {
             self.store.index.note_removal(path.key.as_bytes());
         }
         self.mark_write(path, depth, stamp.epoch);
-        self.note_newest(path, kind, recx.index, record_bytes, value_bytes, place);
-        let small = match value {
-            ValuePlace::Log { segment, .. } => {
-                self.store.log.add_live(segment, u64::from(value_bytes));
-                true
-            }
-            ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => false,
-        };
+        self.note_newest(path, kind, index, record_bytes, value_bytes, place);
+        if let Some(segment) = small_in {
+            self.store.log.add_live(segment, u64::from(value_bytes));
+        }
         if value_bytes > 0
-            && let Ok(cont) =
-                self.conts.find_mut(crate::tree::key::split_object(path.key.as_bytes()).expect("an object").0)
+            && let Ok(cont) = self.conts.find_mut(path.cont)
         {
             let usage = &mut cont.state.usage;
             usage.versions += 1;
             usage.value_bytes += u64::from(value_bytes);
-            if small {
+            if small_in.is_some() {
                 usage.small_bytes += u64::from(value_bytes);
             } else {
                 usage.bulk_bytes +=
                     u64::from(crate::bulk::units(u64::from(value_bytes))) * limits::BULK_UNIT_BYTES;
             }
         }
-        Ok(())
     }
 
     /// Keeps the short ways true: to the newest version of a key, and to the record size of an array.
@@ -337,6 +374,7 @@ impl Target {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn client_number(&mut self, head: &Head) -> Result<u32, Error> {
         if head.id.sequence == 0 {
             return Ok(u32::MAX);
@@ -349,8 +387,15 @@ impl Target {
         Ok(number)
     }
 
+    #[inline]
     pub(crate) fn cred_number(&mut self, head: &Head) -> Result<u32, Error> {
+        if let Some((cred, number)) = self.last_cred
+            && cred == head.cred
+        {
+            return Ok(number);
+        }
         if let Some(&number) = self.creds.get(&head.cred) {
+            self.last_cred = Some((head.cred, number));
             return Ok(number);
         }
         let number = u32::try_from(self.creds.len()).expect("fewer credentials than 2^32");

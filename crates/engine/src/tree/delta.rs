@@ -125,6 +125,22 @@ impl Delta {
         }
     }
 
+    /// The leaf that has or would have `key`; its node is asked for.
+    #[inline]
+    pub(crate) fn find_leaf(&self, key: &[u8]) -> u32 {
+        let leaf = self.leaf_of(key);
+        dolmen_env::prefetch_line(&self.leaves[leaf as usize]);
+        leaf
+    }
+
+    /// Asks for what an insertion into a leaf touches. A number that is no leaf's any more is ignored.
+    #[inline]
+    pub(crate) fn prefetch_leaf(&self, leaf: u32) {
+        if let Some(leaf) = self.leaves.get(leaf as usize) {
+            leaf.prefetch();
+        }
+    }
+
     /// The position of an entry.
     #[must_use]
     pub(crate) fn get(&self, key: &[u8]) -> Option<Pos> {

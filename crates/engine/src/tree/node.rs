@@ -186,6 +186,15 @@ impl<const VALUE: usize> Node<VALUE> {
         (self.prefix_words() + self.count()) * 8 + usize::from(self.heap - self.dead)
     }
 
+    /// Asks for prefix, heads, and the place of the next entry.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        let bytes = self.words.as_bytes();
+        dolmen_env::prefetch(&bytes[..(self.prefix_words() + self.count()) * 8], usize::MAX);
+        let next = bytes.len() - usize::from(self.heap).min(bytes.len());
+        dolmen_env::prefetch(&bytes[next.saturating_sub(64)..next], 1);
+    }
+
     /// The index of `key`, or the index at which it would be.
     pub(super) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();

@@ -1,0 +1,152 @@
+//! Looking ahead: what a batch of operations will touch is brought near before the first of them runs.
+//!
+//! An operation on a random key waits for memory a handful of times, each time for an address that the load
+//! before it gave. Operations of a batch do not wait for each other, so taking each step for all of them before
+//! the next step lets their misses overlap.
+//!
+//! Invariants: only hints are given, and paths made ready; nothing of what an operation does depends on it.
+
+use crate::log::LogPlace;
+use crate::path::Path;
+use crate::store::HEAD_BYTES;
+use crate::target::Target;
+use dolmen_codec::Op;
+use dolmen_codec::verb::{NewValue, Verb, Want};
+use dolmen_codec::version::VersionKind;
+use dolmen_types::{Epoch, Error, Oid, Stamp};
+
+/// Operations looked ahead at once: more than the misses that a core has under way, and few enough that what was
+/// brought near first is still there.
+pub(crate) const WINDOW: usize = 16;
+/// Cache lines of a record in the log: its head, keys, and 64 bytes of value. What is longer is read in order, which
+/// the processor notices by itself.
+const RECORD_LINES: usize = 4;
+
+/// What is known of one operation so far.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    path: Box<Path>,
+    hash: u64,
+    step: Step,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Step {
+    /// Nothing to look ahead for.
+    #[default]
+    None,
+    Update(VersionKind, u64),
+    Fetch,
+    /// A leaf of the delta.
+    Leaf(u32),
+}
+
+impl Target {
+    /// Brings near what the next operations will touch.
+    pub(crate) fn look_ahead(&mut self, ops: &[Op<'_>], window: &mut [Ahead]) {
+        for (op, ahead) in ops.iter().zip(&mut *window) {
+            ahead.step = Step::None;
+            if self.find_hash(op, ahead).is_ok() {
+                self.store.hot.prefetch(ahead.hash);
+            }
+        }
+        for ahead in &mut *window {
+            match ahead.step {
+                Step::None | Step::Leaf(_) => {}
+                Step::Update(kind, index) => ahead.step = self.find_leaf(&mut ahead.path, kind, index),
+                Step::Fetch => self.prefetch_records(ahead.hash),
+            }
+        }
+        for ahead in window {
+            if let Step::Leaf(leaf) = ahead.step {
+                self.store.index.delta.prefetch_leaf(leaf);
+            }
+        }
+    }
+
+    /// Gives an operation the path that was made ready for it.
+    #[inline]
+    pub(crate) fn lend_path(&mut self, ahead: &mut Ahead) {
+        self.store.put_path(core::mem::take(&mut ahead.path));
+    }
+
+    /// Takes the path back.
+    #[inline]
+    pub(crate) fn take_back_path(&mut self, ahead: &mut Ahead) {
+        ahead.path = self.store.take_path();
+    }
+
+    /// Goes down to the first value that an operation touches.
+    fn find_hash(&self, op: &Op<'_>, ahead: &mut Ahead) -> Result<(), Error> {
+        let (oid, dkey, akey, kind, index): (Oid, &[u8], &[u8], _, _) = match &op.verb {
+            Verb::Update(update) => match update.iods.first() {
+                Some(iod) => {
+                    let (kind, index) = match &iod.value {
+                        NewValue::Array { extents, .. } | NewValue::Hole { extents } => {
+                            extents.first().map_or((VersionKind::Array1, 0), |recx| {
+                                (VersionKind::of_extent(recx.count), recx.index)
+                            })
+                        }
+                        NewValue::Single(_) | NewValue::NoSingle => (VersionKind::Single, 0),
+                    };
+                    ahead.step = Step::Update(kind, index);
+                    (update.oid, &update.dkey, &iod.akey, kind, index)
+                }
+                None => return Ok(()),
+            },
+            Verb::Fetch(fetch) => match fetch.iods.first() {
+                Some(iod) => {
+                    let (kind, index) = match &iod.want {
+                        Want::Array { extents, .. } => {
+                            (VersionKind::Array1, extents.first().map_or(0, |recx| recx.index))
+                        }
+                        Want::Single { .. } | Want::Size => (VersionKind::Single, 0),
+                    };
+                    ahead.step = Step::Fetch;
+                    (fetch.oid, &fetch.dkey, &iod.akey, kind, index)
+                }
+                None => return Ok(()),
+            },
+            _ => return Ok(()),
+        };
+        let went_down = self.go_down(op, &mut ahead.path, oid, dkey, akey);
+        match &went_down {
+            Ok(()) => ahead.hash = ahead.path.hot_hash(kind, index),
+            Err(_) => ahead.step = Step::None,
+        }
+        went_down
+    }
+
+    fn go_down(
+        &self,
+        op: &Op<'_>,
+        path: &mut Path,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Result<(), Error> {
+        let secret = self.conts.find(op.cont)?.state.spec.hash_key;
+        path.object(op.cont, secret, oid)?;
+        path.dkey(dkey)?;
+        path.akey(akey)
+    }
+
+    /// The leaf of the delta that a version goes into.
+    fn find_leaf(&self, path: &mut Path, kind: VersionKind, index: u64) -> Step {
+        let akey = path.key.mark();
+        path.key.tail(kind, index, Stamp { epoch: Epoch::MAX, minor: u16::MAX });
+        let leaf = self.store.index.delta.find_leaf(path.key.as_bytes());
+        path.key.rewind(akey);
+        Step::Leaf(leaf)
+    }
+
+    /// Records that the short way leads to.
+    fn prefetch_records(&self, hash: u64) {
+        for place in self.store.hot.candidates(hash) {
+            let offset = place.offset.saturating_sub(HEAD_BYTES);
+            if let Some(record) = self.store.log.mapped(LogPlace { offset, ..place }) {
+                dolmen_env::prefetch(record, RECORD_LINES);
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Hints to processor and kernel about memory. They change how long things take and nothing else.
+
+use rustix::mm::{Advice, madvise};
+
+const LINE_BYTES: usize = 64;
+/// A huge page of the usual kind.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Asks the processor to bring the cache lines of `bytes` near, at most `lines_max` of them, without waiting.
+#[inline]
+pub fn prefetch(bytes: &[u8], lines_max: usize) {
+    for line in bytes.chunks(LINE_BYTES).take(lines_max) {
+        prefetch_line(line);
+    }
+}
+
+/// Asks the processor to bring the first cache line of `place` near.
+#[inline]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "no hint is known here"))]
+pub fn prefetch_line<T: ?Sized>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program can see, and faults on no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) };
+    }
+}
+
+/// Asks the kernel to back `memory` by huge pages when it is first touched: a table that is looked into at
+/// random then costs one miss of the address translation less a look.
+///
+/// A kernel that refuses leaves everything as it was.
+pub fn prefer_huge_pages(memory: &mut [u8]) {
+    let start = memory.as_mut_ptr();
+    let skip = start.align_offset(HUGE_PAGE_BYTES);
+    let whole = memory.len().saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if whole == 0 {
+        return;
+    }
+    let part = memory[skip..skip + whole].as_mut_ptr();
+    // SAFETY: the range is whole pages inside a slice that we hold alone; this advice changes no content.
+    let advised = unsafe { madvise(part.cast(), whole, Advice::LinuxHugepage) };
+    // Ignored: a hint that is not taken costs time only.
+    let _ = advised;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_leave_memory_as_it_is() {
+        let mut memory = vec![7; 3 * HUGE_PAGE_BYTES + 5];
+        prefer_huge_pages(&mut memory);
+        prefetch(&memory, usize::MAX);
+        prefetch_line(&());
+        prefer_huge_pages(&mut []);
+        assert!(memory.iter().all(|&byte| byte == 7));
+    }
+}
