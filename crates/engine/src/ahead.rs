@@ -117,14 +117,7 @@ impl Target {
         went_down
     }
 
-    fn go_down(
-        &self,
-        op: &Op<'_>,
-        path: &mut Path,
-        oid: Oid,
-        dkey: &[u8],
-        akey: &[u8],
-    ) -> Result<(), Error> {
+    fn go_down(&self, op: &Op<'_>, path: &mut Path, oid: Oid, dkey: &[u8], akey: &[u8]) -> Result<(), Error> {
         let secret = self.conts.find(op.cont)?.state.spec.hash_key;
         path.object(op.cont, secret, oid)?;
         path.dkey(dkey)?;

@@ -96,12 +96,10 @@ mod tests {
         }
         assert_eq!(map.remove(&3), Some(30));
         map.insert(9, 91);
-        assert_eq!(map.iter().map(|(&number, &value)| (number, value)).collect::<Vec<_>>(), [
-            (1, 10),
-            (2, 20),
-            (4, 40),
-            (9, 91)
-        ]);
+        assert_eq!(
+            map.iter().map(|(&number, &value)| (number, value)).collect::<Vec<_>>(),
+            [(1, 10), (2, 20), (4, 40), (9, 91)]
+        );
         assert_eq!((map.get(&0), map.get(&3), map.get(&9), map[&4]), (None, None, Some(&91), 40));
         assert_eq!((map.get(&u32::MAX), map.len(), map.contains_key(&2)), (None, 4, true));
         assert_eq!(map.last_key_value(), Some((&9, &91)));
