@@ -22,6 +22,12 @@ impl Values {
         Self { pool, size }
     }
 
+    /// Bytes of each.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// What `key` holds after its `round`-th write.
     #[inline]
     #[must_use]

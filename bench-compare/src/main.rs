@@ -1,0 +1,49 @@
+//! Dolmen beside its peers: the same keys, values, durability and batches, in one run and one table.
+//!
+//! Every store runs with its caller and its background threads bound to one core, so that merges and compactions
+//! are part of the price of all; `--free` binds nothing. README.md says how each is configured.
+
+mod dolmen;
+mod error;
+mod file;
+mod lmdb;
+mod options;
+mod peer;
+mod redb_peer;
+mod rocks;
+mod run;
+
+use dolmen_bench::HEADING;
+use options::Options;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let Some(options) = Options::parse(std::env::args().skip(1)).transpose() else {
+        println!("{}", options::USAGE);
+        return ExitCode::SUCCESS;
+    };
+    match options.and_then(|options| print(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dolmen-bench-compare: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(options: &Options) -> error::Result<()> {
+    let mut rows = Vec::new();
+    if !options.json {
+        println!("{HEADING}");
+    }
+    run::all(options, &mut |row| {
+        if !options.json {
+            println!("{}", row.line());
+        }
+        rows.push(row);
+    })?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&rows).expect("rows are plain data with text keys"));
+    }
+    Ok(())
+}
