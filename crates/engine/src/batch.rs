@@ -10,13 +10,14 @@ use crate::path::Depth;
 use crate::store::Store;
 use crate::tree::key::decode_key;
 use crate::walk::KeyWalk;
-use core::hint::black_box;
 use dolmen_codec::verb::PackedKeys;
 use dolmen_codec::version::Version;
 use dolmen_types::{Error, KeyKind};
 
 /// More than a processor reads at once, few enough to stay in its first cache.
 pub(crate) const BATCH_KEYS: usize = 64;
+/// Cache lines of a record up to the end of a name of usual length.
+const RECORD_LINES: usize = 2;
 
 /// Up to [`BATCH_KEYS`] keys of one level.
 pub(crate) struct Batch {
@@ -62,7 +63,12 @@ impl Batch {
                     self.at_hand.push(&raw);
                     None
                 }
-                (None, PlaceRef::Log(at)) => Some(at),
+                (None, PlaceRef::Log(at)) => {
+                    if let Some(record) = store.log.mapped(at) {
+                        dolmen_env::prefetch(record, RECORD_LINES);
+                    }
+                    Some(at)
+                }
                 (None, PlaceRef::Run(_)) => {
                     let (version, _) = store.index.version(&store.log, walk.place())?;
                     self.at_hand.push(self.raw(&version));
@@ -84,12 +90,6 @@ impl Batch {
         out: &mut PackedKeys,
         bytes_max: usize,
     ) -> Result<usize, Error> {
-        let mut first_bytes = 0;
-        for at in self.places.iter().flatten() {
-            // Does not wait: nothing depends on the sum.
-            first_bytes += store.log.mapped(*at).and_then(<[u8]>::first).map_or(0, |&byte| u32::from(byte));
-        }
-        black_box(first_bytes);
         let mut at_hand = self.at_hand.iter();
         for (index, place) in self.places.iter().enumerate() {
             let raw = match place {

@@ -5,10 +5,11 @@
 
 use crate::index::{EntryPlace, Index, log_place};
 use crate::log::LogPlace;
-use crate::runs::{BlockSource, RunCursor};
+use crate::runs::{BlockSource, Run, RunCursor};
 use crate::tree::Cursor;
 use core::ops::Range;
 use dolmen_types::Error;
+use smallvec::SmallVec;
 
 /// Where the version of the entry under a cursor is.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,9 @@ impl PlaceRef<'_> {
         }
     }
 }
+
+/// What filters of runs are asked: at most one hash for each kind of array.
+pub(crate) type RunHashes = SmallVec<[u64; 6]>;
 
 /// Which way a cursor goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,12 +54,23 @@ pub(crate) struct IndexCursor {
     way: Way,
     /// The runs to walk, instead of all sources.
     only: Option<Range<usize>>,
+    /// Runs are looked into that may have one of these in their filters; all, if there are none.
+    within: RunHashes,
 }
 
 impl IndexCursor {
     /// A cursor over some of the runs and nothing else.
     pub(crate) fn over_runs(runs: Range<usize>) -> Self {
         Self { only: Some(runs), ..Self::default() }
+    }
+
+    /// From now on runs are left out that have nothing of what these hashes stand for; without hashes none is.
+    pub(crate) fn within(&mut self, hashes: RunHashes) {
+        self.within = hashes;
+    }
+
+    fn is_within(&self, run: &Run) -> bool {
+        self.within.is_empty() || self.within.iter().any(|&hash| run.may_contain(hash))
     }
 
     /// Goes to the first entry at or above `key`, and upwards from there.
@@ -73,8 +88,10 @@ impl IndexCursor {
             }
         }
         let walked = self.only.clone().unwrap_or(0..index.runs.len());
-        for (cursor, run) in self.runs[walked.clone()].iter_mut().zip(&index.runs[walked]) {
-            cursor.seek(run, key, blocks)?;
+        for number in walked {
+            if self.is_within(&index.runs[number]) {
+                self.runs[number].seek(&index.runs[number], key, blocks)?;
+            }
         }
         self.choose();
         Ok(())
@@ -92,8 +109,10 @@ impl IndexCursor {
         if let Some(frozen) = &index.frozen {
             frozen.seek_below(&mut self.deltas[1], key);
         }
-        for (cursor, run) in self.runs.iter_mut().zip(&index.runs) {
-            cursor.seek_below(run, key, blocks)?;
+        for number in 0..index.runs.len() {
+            if self.is_within(&index.runs[number]) {
+                self.runs[number].seek_below(&index.runs[number], key, blocks)?;
+            }
         }
         self.choose();
         Ok(())
@@ -104,6 +123,7 @@ impl IndexCursor {
         self.way = way;
         (self.at, self.second) = (None, None);
         self.deltas.iter_mut().for_each(Cursor::leave);
+        self.runs.iter_mut().for_each(RunCursor::leave);
         self.runs.resize_with(index.runs.len(), RunCursor::default);
     }
 

@@ -306,15 +306,6 @@ impl Store {
         if !plain {
             return Ok(self.first_record(path, 0, view, cover)?.map(|(_, bytes)| bytes));
         }
-        for kind in VersionKind::ARRAYS {
-            if !self.index.may_have(path.key.as_bytes(), kind) {
-                continue;
-            }
-            let blocks = &mut self.blocks.source(&mut *self.disks.meta);
-            if let Some(place) = self.index.any_of(&mut path.key, kind, &mut self.scratch, blocks)? {
-                return Ok(Some(self.index.version(&self.log, place.as_ref())?.0.record_bytes));
-            }
-        }
-        Ok(None)
+        self.any_record_bytes(path)
     }
 }

@@ -5,7 +5,7 @@
 //! part of the mapped log.
 
 use crate::conts::View;
-use crate::cursor::PlaceRef;
+use crate::cursor::{PlaceRef, RunHashes};
 use crate::error::corrupt;
 use crate::log::{Log, LogPlace};
 use crate::marks::mix;
@@ -135,49 +135,10 @@ impl Index {
             || self.runs.iter().any(|run| run.may_contain(hash))
     }
 
-    /// Some entry of a kind, visible or not. `key` is at the akey and left as it was.
-    #[inline]
-    pub(crate) fn any_of(
-        &self,
-        key: &mut FlatKey,
-        kind: VersionKind,
-        scratch: &mut Cursor,
-        blocks: &mut dyn BlockSource,
-    ) -> Result<Option<EntryPlace>, Error> {
-        let mark = key.mark();
-        let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
-        key.tail(kind, 0, newest);
-        let found = self.first_at(key.as_bytes(), mark.len() + 1, scratch, blocks);
-        key.rewind(mark);
-        found
-    }
-
-    fn first_at(
-        &self,
-        seek: &[u8],
-        prefix_bytes: usize,
-        scratch: &mut Cursor,
-        blocks: &mut dyn BlockSource,
-    ) -> Result<Option<EntryPlace>, Error> {
-        let prefix = &seek[..prefix_bytes];
-        for delta in core::iter::once(&self.delta).chain(&self.frozen) {
-            delta.seek(scratch, seek);
-            if let Some((key, pos)) = scratch.entry()
-                && key.starts_with(prefix)
-            {
-                return Ok(Some(EntryPlace::Log(log_place(pos))));
-            }
-        }
-        for run in &self.runs {
-            let mut cursor = RunCursor::default();
-            cursor.seek(run, seek, blocks)?;
-            if let Some((key, payload)) = cursor.entry()
-                && key.starts_with(prefix)
-            {
-                return Ok(Some(EntryPlace::Run(payload.into())));
-            }
-        }
-        Ok(None)
+    /// What confines a cursor to the runs that have entries of some kinds of an akey.
+    pub(crate) fn hashes_of(&self, akey_prefix: &[u8], kinds: &[VersionKind]) -> RunHashes {
+        let hash = |&kind: &VersionKind| prefix_hash(akey_prefix, kind);
+        if self.runs.is_empty() { RunHashes::new() } else { kinds.iter().map(hash).collect() }
     }
 
     /// Begins a checkpoint: what is in the delta becomes the frozen one.

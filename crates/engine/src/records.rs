@@ -73,6 +73,23 @@ impl Store {
         Ok(None)
     }
 
+    /// The record size of some extent of an array of which nothing was ever removed, if it has one.
+    ///
+    /// REQUIRES: the path is at the akey.
+    pub(crate) fn any_record_bytes(&mut self, path: &mut Path) -> Result<Option<u32>, Error> {
+        let any = self.with_cursor(path, |store, cursor, path| {
+            store.seek_extent(cursor, path, VersionKind::Array1, 0)?;
+            match store.extent_here(cursor, path)? {
+                Some((_, start, _)) => {
+                    let version = store.index.version(&store.log, cursor.place())?.0;
+                    Ok(Some((start, version.record_bytes)))
+                }
+                None => Ok(None),
+            }
+        })?;
+        Ok(any.map(|(_, record_bytes)| record_bytes))
+    }
+
     /// Runs a search with a cursor; the path comes back as it was.
     fn with_cursor(
         &mut self,
@@ -81,6 +98,7 @@ impl Store {
     ) -> Result<Edge, Error> {
         let akey = path.key.mark();
         let mut cursor = self.take_cursor();
+        cursor.within(self.index.hashes_of(path.key.as_bytes(), &VersionKind::ARRAYS));
         let edge = search(self, &mut cursor, path);
         self.put_cursor(cursor);
         path.key.rewind(akey);

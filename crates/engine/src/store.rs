@@ -2,7 +2,7 @@
 
 use crate::bulk::Bulk;
 use crate::conts::View;
-use crate::cursor::IndexCursor;
+use crate::cursor::{IndexCursor, RunHashes};
 use crate::index::{Entry, EntryPlace, Index};
 use crate::log::{Log, LogPlace};
 use crate::path::{Depth, Path};
@@ -129,10 +129,12 @@ impl Store {
         self.spare = Some(path);
     }
 
-    /// A cursor that stands nowhere yet; give it back with `put_cursor` so that it is not allocated anew.
+    /// A cursor over everything; give it back with `put_cursor` so that it is not allocated anew.
     #[inline]
     pub(crate) fn take_cursor(&mut self) -> IndexCursor {
-        self.spare_cursor.take().unwrap_or_default()
+        let mut cursor = self.spare_cursor.take().unwrap_or_default();
+        cursor.within(RunHashes::new());
+        cursor
     }
 
     #[inline]
@@ -286,8 +288,9 @@ impl Store {
         let reach = kind.records_max().expect("an array kind") - 1;
         let newest = Stamp { epoch: dolmen_types::Epoch::MAX, minor: u16::MAX };
         let from = start.saturating_sub(reach);
-        path.key.tail(kind, from, newest);
         let mut cursor = self.take_cursor();
+        cursor.within(self.index.hashes_of(path.key.as_bytes(), &[kind]));
+        path.key.tail(kind, from, newest);
         let whole = path.key.as_bytes();
         let prefix = &whole[..whole.len() - crate::tree::key::TAIL_BYTES + 1];
         self.reseek(&mut cursor, whole)?;

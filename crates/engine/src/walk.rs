@@ -6,7 +6,7 @@ use crate::path::{Depth, Path};
 use crate::store::{Store, split_tail};
 use crate::tree::key::{
     LEVEL_KEY, LEVEL_RECORD, OBJECT_PREFIX_BYTES, STAMP_BYTES, encoded_len, push_stamp, split_object,
-    successor,
+    strip_prefix, successor,
 };
 use dolmen_codec::order::HashKey;
 use dolmen_codec::version::VersionKind;
@@ -99,7 +99,8 @@ impl KeyWalk {
             return Ok(false);
         };
         let above = self.above_bytes;
-        if !key.starts_with(&self.prefix[..above]) || key.get(above) != Some(&LEVEL_KEY) {
+        let below = strip_prefix(key, &self.prefix[..above]);
+        if below.and_then(<[u8]>::first) != Some(&LEVEL_KEY) {
             return Ok(false);
         }
         let kind = if self.of == Depth::Dkey { self.dkey_kind } else { self.akey_kind };
@@ -122,13 +123,12 @@ impl KeyWalk {
 
     /// Leaves everything that begins with the prefix behind.
     fn pass(&mut self, store: &mut Store) -> Result<(), Error> {
-        for _ in 0..STEPS_MAX {
-            if !self.is_inside() {
-                return Ok(());
-            }
+        let mut steps = 0;
+        while self.is_inside() && steps < STEPS_MAX {
             store.advance(&mut self.cursor)?;
+            steps += 1;
         }
-        if !self.is_inside() {
+        if steps < STEPS_MAX || !self.is_inside() {
             return Ok(());
         }
         self.seek_key.clear();
@@ -139,7 +139,7 @@ impl KeyWalk {
 
     #[inline]
     fn is_inside(&self) -> bool {
-        self.cursor.key().is_some_and(|key| key.starts_with(&self.prefix))
+        self.cursor.key().is_some_and(|key| strip_prefix(key, &self.prefix).is_some())
     }
 
     /// Leaves those of its kind behind that begin with the prefix and `kind`.
@@ -177,7 +177,7 @@ impl KeyWalk {
         let mut cover = self.cover;
         loop {
             self.prefix.truncate(self.key_bytes);
-            let Some(key) = self.cursor.key().filter(|key| key.starts_with(&self.prefix)) else {
+            let Some(key) = self.cursor.key().filter(|key| strip_prefix(key, &self.prefix).is_some()) else {
                 return Ok(false);
             };
             if key.get(self.key_bytes) == Some(&LEVEL_RECORD) {
@@ -205,7 +205,7 @@ impl KeyWalk {
     ///
     /// REQUIRES: the cursor stands on its first entry; `cover` covers its dkey.
     fn akey_exists(&mut self, store: &mut Store, view: &View, mut cover: Stamp) -> Result<bool, Error> {
-        while let Some(key) = self.cursor.key().filter(|key| key.starts_with(&self.prefix)) {
+        while let Some(key) = self.cursor.key().filter(|key| strip_prefix(key, &self.prefix).is_some()) {
             let (kind, _, stamp) = split_tail(self.target, key)?;
             if stamp.epoch > view.at {
                 self.pass_newer(store, view.at)?;

@@ -308,6 +308,11 @@ impl RunCursor {
         Some((&self.key[..], block.payload(index)))
     }
 
+    /// Leaves the entry it stands on, and keeps its block.
+    pub(crate) fn leave(&mut self) {
+        self.index = None;
+    }
+
     /// Goes to the first entry at or after `key`, which may be any bytes.
     ///
     /// # Errors

@@ -57,12 +57,14 @@ pub(crate) struct Cursor {
     leaf: u32,
     index: usize,
     generation: u64,
+    /// The leaf that `key` was loaded from, in that generation.
+    loaded: u32,
 }
 
 impl Default for Cursor {
     fn default() -> Self {
         let key = Vec::with_capacity(KEY_BYTES_MAX);
-        Self { key, pos: None, leaf: NONE, index: 0, generation: 0 }
+        Self { key, pos: None, leaf: NONE, index: 0, generation: 0, loaded: NONE }
     }
 }
 
@@ -194,6 +196,8 @@ impl Delta {
         cursor.leaf = self.leaf_of(key);
         let (Ok(index) | Err(index)) = self.leaves[cursor.leaf as usize].find(key);
         cursor.index = index;
+        // What it holds may be of another map.
+        cursor.loaded = NONE;
         self.settle(cursor);
     }
 
@@ -219,6 +223,8 @@ impl Delta {
     /// Puts the cursor on the last entry before `key`, which may be any bytes, or on none.
     pub(crate) fn seek_below(&self, cursor: &mut Cursor, key: &[u8]) {
         let below = self.below(key);
+        // What it holds may be of another map.
+        cursor.loaded = NONE;
         self.stand(cursor, below);
     }
 
@@ -321,17 +327,33 @@ impl Delta {
 
     /// Loads the entry at leaf and index, or the first one of the leaves that follow.
     fn settle(&self, cursor: &mut Cursor) {
+        // Of a leaf that has not changed the next key differs behind the prefix only.
+        let was_loaded = cursor.loaded == cursor.leaf && cursor.generation == self.generation;
         cursor.generation = self.generation;
         while cursor.leaf != NONE {
             let leaf = &self.leaves[cursor.leaf as usize];
             if cursor.index < leaf.count() {
-                leaf.key_into(cursor.index, &mut cursor.key);
+                if was_loaded && cursor.loaded == cursor.leaf {
+                    leaf.sibling_into(cursor.index, &mut cursor.key);
+                } else {
+                    leaf.key_into(cursor.index, &mut cursor.key);
+                    cursor.loaded = cursor.leaf;
+                }
                 cursor.pos = Some(Pos(u64::from_le_bytes(leaf.value(cursor.index))));
                 return;
             }
             (cursor.leaf, cursor.index) = (leaf.link, 0);
+            self.prefetch_behind(leaf.link);
         }
         cursor.pos = None;
+    }
+
+    /// Whoever goes on to a leaf will want the next one as well.
+    fn prefetch_behind(&self, leaf: u32) {
+        let next = self.leaves.get(leaf as usize).and_then(|leaf| self.leaves.get(leaf.link as usize));
+        if let Some(next) = next {
+            next.prefetch_all();
+        }
     }
 
     fn leaf_of(&self, key: &[u8]) -> u32 {

@@ -285,3 +285,27 @@ fn parts_of_a_split_leaf_fit_whatever_their_prefix() {
     same(&delta, &model);
     delta.check();
 }
+
+#[test]
+fn a_cursor_may_go_from_one_map_to_another() {
+    let (mut one, mut two) = (Delta::default(), Delta::default());
+    let tail = |first: u8| [&[first; 30][..], &[1; TAIL_BYTES]].concat();
+    let keys: Vec<_> = (1..4).map(|last| [&tail(7)[..30], &[last], &[1; TAIL_BYTES]].concat()).collect();
+    for (key, pos) in keys.iter().zip(0..) {
+        one.insert(key, Pos(pos));
+    }
+    for (first, pos) in (1..4).zip(10..) {
+        two.insert(&tail(first), Pos(pos));
+    }
+    assert_eq!(one.generation, two.generation);
+    let mut cursor = Cursor::default();
+    for _ in 0..2 {
+        one.seek(&mut cursor, &[]);
+        one.advance(&mut cursor);
+        assert_eq!(here(&cursor), Some((keys[1].clone(), Pos(1))));
+        two.seek(&mut cursor, &tail(2));
+        assert_eq!(here(&cursor), Some((tail(2), Pos(11))));
+        one.seek_below(&mut cursor, &keys[2]);
+        assert_eq!(here(&cursor), Some((keys[1].clone(), Pos(1))));
+    }
+}
