@@ -1,7 +1,8 @@
 //! The frame of a log record: 24 bytes before each body.
 //!
 //! Invariants: frames of a segment are contiguous, 8-byte aligned, with consecutive sequence numbers; the
-//! checksum covers everything after itself, body included.
+//! checksum covers everything after itself, body included; the place of the header behind the last frame is
+//! blank as far as the segment reaches.
 
 use crate::bytes::Reader;
 use dolmen_types::crc32c;
@@ -98,6 +99,34 @@ impl LogFrame {
         frame[..4].copy_from_slice(&sum.to_le_bytes());
     }
 
+    /// Bytes of a frame that was begun at the start of `bytes` and is not whole, padding included; 0 if none was.
+    ///
+    /// Behind every frame the place of the next header is blank, so whatever stands there was meant to be the
+    /// frame with this salt and sequence number. A header that has neither is too damaged to tell a length.
+    #[must_use]
+    pub fn begun_bytes(bytes: &[u8], salt: u32, sequence: u64) -> usize {
+        let Some(header) = bytes.get(..LOG_FRAME_HEADER_BYTES) else {
+            return 0;
+        };
+        if header.iter().all(|&byte| byte == 0) {
+            return 0;
+        }
+        let mut r = Reader::new(&header[4..]);
+        let fields = (r.u32(), r.u64(), r.u32());
+        let (Some(word), Some(found_sequence), Some(found_salt)) = fields else {
+            return 0;
+        };
+        let is_named = found_sequence == sequence || found_salt == salt;
+        let body_bytes = if is_named { (word & BODY_BYTES_MAX) as usize } else { 0 };
+        Self::padded_bytes(body_bytes).min(bytes.len())
+    }
+
+    /// The salt that the frame at the start of `bytes` says it has, damaged or not.
+    #[must_use]
+    pub fn salt_of(bytes: &[u8]) -> Option<u32> {
+        Reader::new(bytes.get(16..)?).u32()
+    }
+
     /// Reads the frame at the start of `bytes` and its body; `None` unless it is whole, of this salt and its
     /// checksum is right.
     #[must_use]
@@ -132,10 +161,26 @@ mod tests {
         frame.seal(&mut bytes);
         assert_eq!(LogFrame::open(&bytes, 77), Some((frame, &b"stone"[..])));
         assert_eq!(LogFrame::open(&bytes, 78), None);
-        for bit in 0..bytes.len() * 8 {
+        bytes.resize(100, 0);
+        for bit in 0..(LOG_FRAME_HEADER_BYTES + 5) * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(LogFrame::open(&bad, 77), None, "bit {bit}");
+            assert!(LogFrame::begun_bytes(&bad, 77, 9) >= LOG_FRAME_HEADER_BYTES, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_begun_frame_is_as_long_as_it_says_and_a_blank_place_holds_none() {
+        let frame = LogFrame { kind: LogKind::Cont, body_bytes: 5, sequence: 9, salt: 77, unflushed: 3 };
+        let mut bytes = vec![0; LOG_FRAME_HEADER_BYTES];
+        bytes.extend_from_slice(b"stone");
+        frame.seal(&mut bytes);
+        bytes.resize(100, 0);
+        assert_eq!(LogFrame::begun_bytes(&bytes, 77, 9), 32);
+        assert_eq!(LogFrame::begun_bytes(&bytes, 1, 9), 32);
+        assert_eq!(LogFrame::begun_bytes(&bytes, 1, 2), LOG_FRAME_HEADER_BYTES);
+        assert_eq!(LogFrame::begun_bytes(&bytes[40..], 77, 9), 0);
+        assert_eq!(LogFrame::begun_bytes(&bytes[..20], 77, 9), 0);
     }
 }

@@ -144,28 +144,31 @@ impl Bulk {
         self.release(place, count);
     }
 
-    /// Marks units that a log record refers to, at recovery. Repeating it is harmless.
-    pub(crate) fn replay(
+    /// Opens the segment that a log record refers to, at recovery; `false` if there are no such units.
+    pub(crate) fn reopen(
         &mut self,
         disk: &mut dyn Disk,
         place: BulkPlace,
         count: u32,
     ) -> Result<bool, Error> {
         if !self.segments.contains_key(&place.segment) {
-            let Ok(file) = disk.open(&file_name(place.segment)) else {
-                return Ok(false);
+            let file = match disk.open(&file_name(place.segment)) {
+                Ok(file) => file,
+                Err(error) if error.is_not_found() => return Ok(false),
+                Err(error) => return Err(disk_error(self.target, &error)),
             };
             let segment = self.segment(disk, file)?;
             self.segments.insert(place.segment, segment);
         }
-        let segment = self.segments.get_mut(&place.segment).expect("inserted above");
-        if u64::from(place.unit) + u64::from(count) > u64::from(self.segment_units) {
-            return Ok(false);
-        }
+        Ok(u64::from(place.unit) + u64::from(count) <= u64::from(self.segment_units))
+    }
+
+    /// Marks units of a reopened segment as used. Repeating it is harmless.
+    pub(crate) fn claim(&mut self, place: BulkPlace, count: u32) {
+        let segment = self.segments.get_mut(&place.segment).expect("reopened before");
         self.used_units += u64::from(segment.set(place.unit, count));
         // The dead process may not have flushed it.
         self.dirty.insert(place.segment);
-        Ok(true)
     }
 
     /// Nothing refers to the units any more, once the next checkpoint is complete.

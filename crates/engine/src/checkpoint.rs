@@ -52,6 +52,8 @@ pub(crate) struct Base {
 #[derive(Default)]
 pub(crate) struct State {
     superblock: Superblock,
+    /// The superblock that this target was opened by; opening writes the next one before any frame.
+    life: u64,
     superblock_file: Option<FileId>,
     /// The checkpoint under way is the last one: if the log behind it is empty, the target is closed.
     closing: bool,
@@ -89,6 +91,7 @@ impl State {
     /// Continues where an opened target's superblock and manifest stand.
     pub(crate) fn adopt(&mut self, superblock: &Superblock, manifest: &Manifest) {
         self.superblock = *superblock;
+        self.life = superblock.sequence;
         self.next_run = manifest.next_run;
         self.base = Base {
             conts: manifest.conts.clone(),
@@ -100,6 +103,11 @@ impl State {
             log_start: manifest.log_start,
             splices: manifest.splices.clone(),
         };
+    }
+
+    /// Differs between any two openings of the target that wrote to its log.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
     }
 
     /// The number of the present manifest.

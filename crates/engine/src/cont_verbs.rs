@@ -4,7 +4,7 @@ use crate::target::Target;
 use dolmen_codec::log_body::ContEvent;
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::{ContVerb, Reply};
-use dolmen_types::{ContNo, Epoch, Error, Invalid};
+use dolmen_types::{ContNo, Durability, Epoch, Error, Invalid};
 
 impl Target {
     pub(crate) fn serve_cont(&mut self, cont: ContNo, verb: ContVerb) -> Result<(Reply, Option<u64>), Error> {
@@ -17,23 +17,23 @@ impl Target {
                     return Err(Error::Exists);
                 }
                 if self.conts.find(cont).is_ok() {
-                    return Ok((Reply::Done, None));
+                    return Ok((Reply::Done, Some(self.store.log.last_sequence())));
                 }
                 self.log_event(cont, ContEvent::Created(spec))
             }
             ContVerb::Destroy => {
                 if self.conts.find(cont).is_err() {
-                    return Ok((Reply::Done, None));
+                    return Ok((Reply::Done, Some(self.store.log.last_sequence())));
                 }
                 self.log_event(cont, ContEvent::Destroyed)
             }
             ContVerb::Usage => Ok((Reply::ContUsage(self.conts.find(cont)?.state.usage), None)),
             ContVerb::RaiseFloor(epoch) => {
-                self.observe(epoch)?;
+                self.trust(epoch)?;
                 self.log_event(cont, ContEvent::Floor(epoch))
             }
             ContVerb::AddSnapshot(epoch) => {
-                self.observe(epoch)?;
+                self.trust(epoch)?;
                 let known = self.conts.find(cont)?;
                 if !known.keeps(epoch) {
                     return Err(Error::EpochGone { oldest: known.state.aggregated });
@@ -42,7 +42,7 @@ impl Target {
             }
             ContVerb::RemoveSnapshot(epoch) => self.log_event(cont, ContEvent::SnapshotRemoved(epoch)),
             ContVerb::Rollback { to, at } => {
-                self.observe(at)?;
+                self.trust(at)?;
                 let known = self.conts.find(cont)?;
                 if to >= at {
                     return Err(Invalid::Epoch.into());
@@ -66,9 +66,21 @@ impl Target {
         self.make_room(64, true)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.conts.apply(cont, event);
+        let is_awaited = self.is_awaited(self.durability(cont));
+        if let Some(known) = self.conts.any_mut(cont)
+            && is_awaited
+            && matches!(event, ContEvent::RolledBack { .. } | ContEvent::Destroyed)
+        {
+            known.changed = appended.sequence;
+        }
         // A rollback may bring back arrays of other record sizes.
         self.store.record_sizes.clear();
         Ok((Reply::Done, Some(appended.sequence)))
+    }
+
+    /// What a container asks for; the strictest if it is gone.
+    pub(crate) fn durability(&self, cont: ContNo) -> Durability {
+        self.conts.any(cont).map_or(Durability::Power, |known| known.state.spec.durability)
     }
 
     /// The horizon of an aggregation: nothing that a transaction under way may read.

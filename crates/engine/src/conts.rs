@@ -34,6 +34,8 @@ impl View {
 /// The state of one container.
 pub(crate) struct Cont {
     pub(crate) state: ContState,
+    /// The frame that last changed what every read of the container sees; 0 if readers need not wait for it.
+    pub(crate) changed: u64,
 }
 
 impl Cont {
@@ -48,7 +50,7 @@ impl Cont {
             snapshots: Vec::new(),
             rollbacks: Vec::new(),
         };
-        Self { state }
+        Self { state, changed: 0 }
     }
 
     /// What a read at `at` sees.
@@ -92,7 +94,8 @@ pub(crate) struct Conts {
 
 impl Conts {
     pub(crate) fn from_manifest(states: &[ContState]) -> Self {
-        let by_no = states.iter().map(|state| (state.no, Cont { state: state.clone() })).collect();
+        let by_no =
+            states.iter().map(|state| (state.no, Cont { state: state.clone(), changed: 0 })).collect();
         Self { by_no }
     }
 

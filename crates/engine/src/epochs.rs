@@ -25,12 +25,15 @@ pub(crate) struct Epochs {
     wall_ns: u64,
     last: Epoch,
     ceiling: Epoch,
+    /// The newest epoch that this target or the pool service vouches for: after the wall clock has stepped
+    /// back, what counts as far ahead is measured from here.
+    vouched: Epoch,
 }
 
 impl Epochs {
     /// Continues above `ceiling`.
     pub(crate) fn new(clock: Arc<dyn Clock>, ceiling: Epoch) -> Self {
-        Self { wall_ns: clock.now_ns(), clock, last: ceiling, ceiling }
+        Self { wall_ns: clock.now_ns(), clock, last: ceiling, ceiling, vouched: ceiling }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -56,14 +59,15 @@ impl Epochs {
         self.last
     }
 
-    /// Takes note of an epoch seen elsewhere.
+    /// Takes note of an epoch that a client brings.
     ///
     /// # Errors
-    /// `Invalid::Epoch` if it lies more than a second ahead of the wall clock.
+    /// `Invalid::Epoch` if it lies more than a second ahead of the wall clock and of what is vouched for.
     pub(crate) fn observe(&mut self, epoch: Epoch) -> Result<(), Error> {
         if epoch > self.last {
-            let limit = Epoch::from_unix_ns(self.clock.now_ns().saturating_add(AHEAD_NS_MAX));
-            if epoch > limit.max(self.ceiling) {
+            let ahead = |ns: u64| Epoch::from_unix_ns(ns.saturating_add(AHEAD_NS_MAX));
+            let limit = ahead(self.clock.now_ns()).max(ahead(self.vouched.unix_ns()));
+            if epoch > limit {
                 return Err(Invalid::Epoch.into());
             }
             self.last = epoch;
@@ -71,9 +75,16 @@ impl Epochs {
         Ok(())
     }
 
+    /// Takes note of an epoch that the pool service has chosen, however far ahead it is: after a restart with
+    /// the wall clock stepped back, the pool's clock goes on where it was.
+    pub(crate) fn trust(&mut self, epoch: Epoch) {
+        self.last = self.last.max(epoch);
+        self.vouched = self.vouched.max(epoch);
+    }
+
     /// Takes note of an epoch that the log or a manifest holds.
     pub(crate) fn replay(&mut self, epoch: Epoch) {
-        self.last = self.last.max(epoch);
+        self.trust(epoch);
         self.ceiling = self.ceiling.max(epoch);
     }
 

@@ -5,7 +5,6 @@ use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::store::{Extent, Piece, Store, resolve};
 use crate::target::Target;
-use crate::value::with_keys;
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, Recx, Stamp, limits};
@@ -29,6 +28,7 @@ impl Target {
     #[inline]
     pub(crate) fn read_view(&mut self, cont: ContNo, at: ReadAt) -> Result<View, Error> {
         let known = self.conts.find(cont)?;
+        self.reads.await_frame(known.changed);
         let epoch = match at {
             ReadAt::Latest => self.epochs.latest(),
             ReadAt::Epoch(epoch) | ReadAt::Tx(epoch) => {
@@ -45,6 +45,11 @@ impl Target {
                     });
                 }
                 self.observe(epoch)?;
+                let spec = self.conts.find(cont)?.state.spec;
+                if matches!(at, ReadAt::Tx(_)) && self.is_awaited(spec.durability) {
+                    // A restart must know a ceiling above: a write below what was read is refused.
+                    self.reads.await_frame(self.ceiling_frame);
+                }
                 epoch
             }
         };
@@ -88,10 +93,10 @@ impl Target {
             path.akey(&iod.akey)?;
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), Some(&iod.akey), view.at)?;
             self.reads.raise(Scope::Akey, path.akey_hash, view.at);
-            let cover = self.store.own_cover(&mut path, &view, cover)?;
+            let cover = self.store.own_cover(&mut path, Depth::Akey, &view, cover)?;
             let part = Part { start, len };
             let one = self.fetch_iod(&mut path, iod, &view, cover, &part, &mut fetch.buf);
-            let one = one.map_err(|e| with_keys(e, cont, fetch.oid, &fetch.dkey, &iod.akey, None))?;
+            let one = one.map_err(|e| path.named(e, None))?;
             if fetch.cond.has(Cond::AKEY_FETCH)
                 && one.size_bytes == 0
                 && !self.store.exists(&path, Depth::Akey, &view, cover)?
@@ -175,7 +180,7 @@ impl Target {
                 let stored = self.store.stored(&extent.place)?;
                 self.store
                     .read_value(&stored, offset, &mut out[at..at + len])
-                    .map_err(|e| in_extent(e, extent.recx))?;
+                    .map_err(|e| path.named(e, Some(extent.recx)))?;
                 push_merged(&mut fetched.filled, Recx::new(piece.start, piece.end - piece.start));
             }
             base += bytes_of(recx.count, record_bytes)?;
@@ -221,19 +226,9 @@ impl Target {
         if u64::from(hit.record_bytes) != record_bytes {
             return Err(Error::RecordSize { stored_bytes: u64::from(hit.record_bytes) });
         }
-        self.store.read_value(&stored, 0, out).map_err(|e| in_extent(e, recx))?;
+        self.store.read_value(&stored, 0, out).map_err(|e| path.named(e, Some(recx)))?;
         Ok(Some(FetchedIod { size_bytes: record_bytes, filled: smallvec::smallvec![recx] }))
     }
-}
-
-/// Keeps the damaged extent in the error; the keys are added by the caller.
-fn in_extent(error: Error, extent: Recx) -> Error {
-    with_extent(error, extent)
-}
-
-fn with_extent(error: Error, extent: Recx) -> Error {
-    let none = dolmen_types::Oid::default();
-    with_keys(error, ContNo::SYSTEM, none, &[], &[], Some(extent))
 }
 
 /// Appends a filled part, joined to the one before if they touch.
@@ -307,5 +302,113 @@ impl Store {
             return Ok(self.first_record(path, 0, view, cover)?.map(|(_, bytes)| bytes));
         }
         self.any_record_bytes(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Devices, TargetConfig};
+    use crate::index::EntryPlace;
+    use dolmen_codec::order::HashKey;
+    use dolmen_codec::verb::{
+        ContSpec, ContVerb, NewValue, Payload, Punch, PunchScope, Reply, Update, UpdateIod, Verb,
+    };
+    use dolmen_codec::{Completion, Op, TargetStore};
+    use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
+    use dolmen_types::{Durability, Head, IoBuf, Key, ObjectClass, ObjectType, Oid};
+    use smallvec::smallvec;
+
+    const CONT: ContNo = ContNo(1);
+    const SECRET: HashKey = HashKey([5; 16]);
+
+    fn oid() -> Oid {
+        Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 1)
+    }
+
+    fn target() -> Target {
+        let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
+        let clock = std::sync::Arc::new(dolmen_env::SimClock::new(1_800_000_000_000_000_000));
+        let devices = Devices { meta, bulk: None };
+        let mut target = Target::create(devices, clock, 7, &TargetConfig::default()).expect("room");
+        let spec = ContSpec { hash_key: SECRET, durability: Durability::Process };
+        ask(&mut target, Verb::Cont(ContVerb::Create(spec))).result.expect("a new container");
+        target
+    }
+
+    fn ask(target: &mut Target, verb: Verb<'_>) -> Completion {
+        target.submit(&mut vec![Op { token: 1, head: Head::default(), cont: CONT, verb }]);
+        let mut out = Vec::new();
+        target.poll(true, &mut out);
+        out.pop().expect("one completion")
+    }
+
+    fn update(akey: &[u8], value: NewValue<'static>, cond: Cond) -> Verb<'static> {
+        let iods = smallvec![UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value }];
+        Verb::Update(Update { oid: oid(), dkey: Key::from_slice(b"d"), cond, iods })
+    }
+
+    fn fetch(akey: &[u8], want: Want) -> Verb<'static> {
+        let iods = smallvec![FetchIod { akey: Key::from_slice(akey), want }];
+        let (dkey, buf) = (Key::from_slice(b"d"), IoBuf::zeroed(64));
+        Verb::Fetch(Fetch { oid: oid(), dkey, cond: Cond::NONE, at: ReadAt::Latest, iods, buf })
+    }
+
+    /// Makes every version of akey `b` stand under the hash of `a`, too, as if the two were the same.
+    fn collide(target: &mut Target) {
+        let mut path = Path::default();
+        path.object(CONT, SECRET, oid()).expect("a known type");
+        path.down(Depth::Akey, b"d", b"b").expect("good keys");
+        let of_b = path.key.as_bytes().to_vec();
+        let mut cursor = target.store.take_cursor();
+        target.store.reseek(&mut cursor, &of_b).expect("no device is asked");
+        let mut found = Vec::new();
+        while let Some(key) = cursor.key().filter(|key| key.starts_with(&of_b)) {
+            let (kind, offset, stamp) = crate::tree::key::split_tail(key).expect("a whole key");
+            let EntryPlace::Log(place) = cursor.place().to_place() else { panic!("no run yet") };
+            found.push((kind, offset, stamp, place));
+            target.store.advance(&mut cursor).expect("no device is asked");
+        }
+        assert!(!found.is_empty());
+        path.akey(b"a").expect("a good key");
+        for (kind, offset, stamp, place) in found {
+            let mark = path.key.mark();
+            path.key.tail(kind, offset, stamp);
+            target.store.index.insert(&path.key, mark.len(), kind, place);
+            path.key.rewind(mark);
+        }
+    }
+
+    #[test]
+    fn keys_with_one_hash_are_refused_not_mixed_up() {
+        let single = NewValue::Single(Payload::Ref(b"of b"));
+        let records = || NewValue::Array {
+            record_bytes: 1,
+            extents: smallvec![Recx::new(0, 4)],
+            data: Payload::Ref(b"of b"),
+        };
+        let room = Want::Single { room_bytes: 64 };
+        let array = Want::Array { record_bytes: 1, extents: [Recx::new(0, 4)].into_iter().collect() };
+        for (value, want) in [(single, room.clone()), (records(), array)] {
+            let mut target = target();
+            ask(&mut target, update(b"b", value, Cond::NONE)).result.expect("nothing is in the way");
+            collide(&mut target);
+            assert!(matches!(ask(&mut target, fetch(b"b", want.clone())).result, Ok(Reply::Fetched(_))));
+            let refused = ask(&mut target, fetch(b"a", want)).result;
+            assert!(matches!(refused, Err(Error::HashCollision)), "{refused:?}");
+        }
+        let mut target = target();
+        ask(&mut target, update(b"b", records(), Cond::NONE)).result.expect("nothing is in the way");
+        collide(&mut target);
+        let refused = ask(&mut target, update(b"a", records(), Cond::NONE)).result;
+        assert!(matches!(refused, Err(Error::HashCollision)), "{refused:?}");
+        // A punch of the one would hide the other.
+        let mut target = self::target();
+        let scope = PunchScope::Akeys(Key::from_slice(b"d"), smallvec![Key::from_slice(b"b")]);
+        let punch = Verb::Punch(Punch { oid: oid(), scope, cond: Cond::NONE });
+        ask(&mut target, punch).result.expect("nothing is in the way");
+        collide(&mut target);
+        let refused = ask(&mut target, fetch(b"a", room)).result;
+        assert!(matches!(refused, Err(Error::HashCollision)), "{refused:?}");
     }
 }

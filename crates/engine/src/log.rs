@@ -61,6 +61,9 @@ pub(crate) struct Log {
     keep_mapped: bool,
 }
 
+/// What stands where the next header will be.
+const BLANK: [u8; LOG_FRAME_HEADER_BYTES] = [0; LOG_FRAME_HEADER_BYTES];
+
 /// Not a file: the place of records that exist only while a transaction is being checked.
 const TENTATIVE_SEGMENT: u32 = u32::MAX;
 
@@ -116,6 +119,11 @@ impl Log {
 
     pub(crate) fn next_sequence(&self) -> u64 {
         self.next_sequence
+    }
+
+    /// Of the newest frame; 0 if there is none.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.next_sequence - 1
     }
 
     pub(crate) fn durable_sequence(&self) -> u64 {
@@ -176,7 +184,9 @@ impl Log {
         segment.live_bytes = 0;
         let header =
             LogSegmentHeader { target_id: self.target_id, number, salt, first_sequence: self.next_sequence };
-        segment.region.as_mut().expect("mapped above").write(0, &header.encode());
+        let mut first = header.encode().to_vec();
+        first.extend_from_slice(&BLANK);
+        segment.region.as_mut().expect("mapped above").write(0, &first);
         self.dirty.insert(number);
         self.active = number;
         self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
@@ -197,11 +207,12 @@ impl Log {
         appended
     }
 
-    /// Appends a frame that has room for its header in front.
+    /// Appends a frame that has room for its header in front. The place of the next header is left blank, so
+    /// that what a recycled segment had there never passes for a frame that was begun.
     ///
     /// REQUIRES: as `append`.
     #[inline]
-    pub(crate) fn append_frame(&mut self, kind: LogKind, frame: &mut [u8]) -> Appended {
+    pub(crate) fn append_frame(&mut self, kind: LogKind, frame: &mut Vec<u8>) -> Appended {
         let body_bytes = frame.len() - LOG_FRAME_HEADER_BYTES;
         assert!(!self.needs_segment(body_bytes), "the caller has made room");
         let segment = self.segments.get_mut(&self.active).expect("the active segment is open");
@@ -213,6 +224,8 @@ impl Log {
             unflushed: u32::try_from(self.next_sequence - self.durable_sequence).unwrap_or(u32::MAX),
         };
         header.seal(frame);
+        let room = (self.segment_bytes - self.offset) as usize;
+        frame.resize((LogFrame::padded_bytes(body_bytes) + BLANK.len()).min(room), 0);
         let region = segment.region.as_mut().expect("the active segment is mapped");
         region.write(u64::from(self.offset), frame);
         let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
@@ -316,17 +329,13 @@ impl Log {
         Ok(())
     }
 
-    /// Opens a segment at recovery and reads its header; `None` if it has none of this target.
-    pub(crate) fn open_segment(
-        &mut self,
-        disk: &mut dyn Disk,
-        number: u32,
-    ) -> Result<Option<LogSegmentHeader>, Error> {
+    /// Opens a segment at recovery and reads its header; `false` if it has one that is damaged.
+    pub(crate) fn open_segment(&mut self, disk: &mut dyn Disk, number: u32) -> Result<bool, Error> {
         let io = |e: dolmen_env::Error| disk_error(self.target, &e);
         let file = disk.open(&file_name(number)).map_err(io)?;
         if disk.len(file).map_err(io)? != u64::from(self.segment_bytes) {
             disk.close(file);
-            return Ok(None);
+            return Ok(true);
         }
         let mut bytes = [0; LOG_SEGMENT_HEADER_BYTES];
         disk.read_at(file, 0, &mut bytes).map_err(io)?;
@@ -335,7 +344,7 @@ impl Log {
         let (salt, first_sequence) = header.map_or((0, 0), |h| (h.salt, h.first_sequence));
         let region = if self.keep_mapped { Some(disk.map(file).map_err(io)?) } else { None };
         self.segments.insert(number, Segment { file, region, salt, first_sequence, live_bytes: 0 });
-        Ok(header)
+        Ok(header.is_some() || bytes.iter().all(|&byte| byte == 0))
     }
 
     /// Maps a segment for replay.

@@ -2,9 +2,10 @@
 
 use crate::marks::mix;
 use crate::tree::key::{FlatKey, Mark};
+use crate::value::with_keys;
 use dolmen_codec::order::{self, HashKey};
-use dolmen_codec::version::VersionKind;
-use dolmen_types::{ContNo, Error, Invalid, Key, KeyKind, Oid};
+use dolmen_codec::version::{Version, VersionKind};
+use dolmen_types::{ContNo, Error, Invalid, Key, KeyKind, Oid, Recx};
 
 /// The flat key of an object, dkey or akey, which can be taken back to each level above, and a hash of each
 /// level for marks.
@@ -143,6 +144,22 @@ impl Path {
         Ok(())
     }
 
+    /// Goes from the object down to a depth.
+    ///
+    /// # Errors
+    /// Those of `order::check_key`.
+    #[inline]
+    pub(crate) fn down(&mut self, depth: Depth, dkey: &[u8], akey: &[u8]) -> Result<(), Error> {
+        self.up(Depth::Object);
+        if depth >= Depth::Dkey {
+            self.dkey(dkey)?;
+        }
+        if depth == Depth::Akey {
+            self.akey(akey)?;
+        }
+        Ok(())
+    }
+
     /// Goes down to a dkey.
     ///
     /// # Errors
@@ -224,6 +241,11 @@ impl Path {
         (!self.raw_dkey.is_empty() && !self.raw_akey.is_empty()).then_some((&self.raw_dkey, &self.raw_akey))
     }
 
+    /// An error about a damaged value, with the value's name; one that has a name already keeps it.
+    pub(crate) fn named(&self, error: Error, extent: Option<Recx>) -> Error {
+        with_keys(error, self.cont, self.oid, &self.raw_dkey, &self.raw_akey, extent)
+    }
+
     /// The hash of one value or record of the akey.
     #[inline]
     pub(crate) fn hot_hash(&self, kind: VersionKind, index: u64) -> u64 {
@@ -237,6 +259,19 @@ impl Path {
             Depth::Dkey => self.dkey.len(),
             Depth::Akey => self.akey.len(),
         }
+    }
+
+    /// Two keys with one hash must not pass for each other: a version found under the path has the path's keys,
+    /// as far as these are known and the level goes.
+    #[inline]
+    pub(crate) fn refuse_collision(&self, depth: Depth, version: &Version<'_>) -> Result<(), Error> {
+        let differs = |raw: &Key, key: &[u8]| !raw.is_empty() && raw[..] != *key;
+        if depth >= Depth::Dkey && differs(&self.raw_dkey, version.dkey)
+            || depth == Depth::Akey && differs(&self.raw_akey, version.akey)
+        {
+            return Err(Error::HashCollision);
+        }
+        Ok(())
     }
 
     /// Goes back up.

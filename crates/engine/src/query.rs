@@ -47,14 +47,14 @@ impl Search<'_> {
         let cover = store.cover(path, Depth::Object, &self.view)?;
         if !self.flags.has(QueryFlags::DKEY) {
             path.dkey(&self.query.dkey)?;
-            let cover = store.own_cover(path, &self.view, cover)?;
+            let cover = store.own_cover(path, Depth::Dkey, &self.view, cover)?;
             return self.akeys(store, path, cover, self.query.dkey.clone());
         }
         let kind = path.dkey_kind;
         let mut bound: Option<Key> = None;
         while let Some(encoded) = candidate(store, path, Depth::Dkey, self.max, bound.as_deref())? {
             path.dkey_encoded(&encoded);
-            let dkey_cover = store.own_cover(path, &self.view, cover)?;
+            let dkey_cover = store.own_cover(path, Depth::Dkey, &self.view, cover)?;
             let dkey = decode_key(&encoded, kind).ok_or(Invalid::Query)?;
             if let Some(found) = self.akeys(store, path, dkey_cover, dkey)? {
                 path.up(Depth::Object);
@@ -79,14 +79,14 @@ impl Search<'_> {
                 return Ok(exists.then(|| Found { dkey, ..Found::default() }));
             }
             path.akey(&self.query.akey)?;
-            let cover = store.own_cover(path, &self.view, cover)?;
+            let cover = store.own_cover(path, Depth::Akey, &self.view, cover)?;
             return self.records(store, path, cover, dkey, self.query.akey.clone());
         }
         let kind = path.akey_kind;
         let mut bound: Option<Key> = None;
         while let Some(encoded) = candidate(store, path, Depth::Akey, self.max, bound.as_deref())? {
             path.akey_encoded(&encoded);
-            let akey_cover = store.own_cover(path, &self.view, cover)?;
+            let akey_cover = store.own_cover(path, Depth::Akey, &self.view, cover)?;
             let akey = decode_key(&encoded, kind).ok_or(Invalid::Query)?;
             let found = if self.flags.has(QueryFlags::RECX) {
                 self.records(store, path, akey_cover, dkey.clone(), akey)?

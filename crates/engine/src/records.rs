@@ -5,7 +5,7 @@
 
 use crate::conts::View;
 use crate::cursor::IndexCursor;
-use crate::path::Path;
+use crate::path::{Depth, Path};
 use crate::store::{Store, resolve, split_tail};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{Epoch, Error, Stamp, limits};
@@ -82,6 +82,7 @@ impl Store {
             match store.extent_here(cursor, path)? {
                 Some((_, start, _)) => {
                     let version = store.index.version(&store.log, cursor.place())?.0;
+                    path.refuse_collision(Depth::Akey, &version)?;
                     Ok(Some((start, version.record_bytes)))
                 }
                 None => Ok(None),

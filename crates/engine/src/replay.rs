@@ -1,6 +1,5 @@
 //! Replaying the log behind the last checkpoint.
 
-use crate::bulk::BulkPlace;
 use crate::error::corrupt;
 use crate::index::EntryPlace;
 use crate::log::LogPlace;
@@ -27,61 +26,131 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
+/// What the bulk that a frame refers to must be for the frame to count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BulkRule {
+    /// Whole: else the write was interrupted.
+    MustBeWhole,
+    /// Only in place: the frame was durable, and its bulk with it.
+    MayBeDamaged,
+}
+
+/// What follows the last good frame.
+#[derive(Default)]
+struct Tail {
+    /// From there to the end of what was begun, in all segments.
+    bytes: u64,
+    /// Whether there are valid frames.
+    has_frames: bool,
+    /// Whether one of them says that the frame which is missing was durable.
+    was_durable: bool,
+}
+
+impl Tail {
+    /// Looks through a segment from the place of a frame on, for frames from `sequence` on.
+    fn scan(&mut self, bytes: &[u8], salt: u32, sequence: u64) {
+        let mut end = LogFrame::begun_bytes(bytes, salt, sequence);
+        let mut offset = 0;
+        while offset + LOG_FRAME_HEADER_BYTES <= bytes.len() {
+            if let Some((header, body)) = LogFrame::open(&bytes[offset..], salt)
+                && header.sequence >= sequence
+            {
+                self.has_frames = true;
+                let durable_below = header.sequence - u64::from(header.unflushed).min(header.sequence);
+                self.was_durable |= durable_below > sequence;
+                end = end.max(offset + LogFrame::padded_bytes(body.len()));
+            }
+            offset += LOG_FRAME_ALIGN;
+        }
+        self.bytes += end as u64;
+    }
+
+    /// As `scan`, in a segment whose header is damaged: its first frame has the salt, too.
+    fn scan_headless(&mut self, bytes: &[u8], sequence: u64) {
+        let Some(salt) = LogFrame::salt_of(bytes) else {
+            return;
+        };
+        if LogFrame::open(bytes, salt).is_none_or(|(header, _)| header.sequence >= sequence) {
+            self.bytes += LOG_SEGMENT_HEADER_BYTES as u64;
+            self.scan(bytes, salt, sequence);
+        }
+    }
+}
+
 impl Target {
     /// Opens the log's segments, replays its frames, and leaves the log ready to be continued.
     pub(crate) fn replay(&mut self, manifest: &Manifest, clean: bool) -> Result<Recovery, Error> {
-        self.open_log(manifest)?;
+        let headless = self.open_log(manifest)?;
         let mut recovery = Recovery::default();
         let mut at = manifest.log_start;
         loop {
             if let Some(segment) = splice_at(manifest, at) {
-                self.store.log.map(&mut *self.store.disks.meta, segment)?;
                 at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
             }
-            match self.frame_at(at)? {
-                Some(frame) => {
-                    if !self.replay_frame(&frame)? {
+            self.map_log(at.segment)?;
+            if let Some(frame) = self.frame_at(at)? {
+                let is_whole = self.replay_frame(&frame, BulkRule::MustBeWhole)?;
+                if !is_whole {
+                    // Bulk that was durable and is damaged now is found by whoever reads it.
+                    if !self.judge_tail(at, &headless)?.was_durable {
                         break;
                     }
-                    recovery.frames += 1;
-                    let step =
-                        u32::try_from(LogFrame::padded_bytes(frame.bytes.len())).expect("fits its segment");
-                    at = LogStart { offset: at.offset + step, sequence: at.sequence + 1, ..at };
-                }
-                None => match self.next_segment_of(manifest, at) {
-                    Some(segment) => {
-                        self.store.log.map(&mut *self.store.disks.meta, segment)?;
-                        at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
+                    if !self.replay_frame(&frame, BulkRule::MayBeDamaged)? {
+                        return Err(self.log_damage(at));
                     }
-                    None => break,
-                },
+                }
+                recovery.frames += 1;
+                let step =
+                    u32::try_from(LogFrame::padded_bytes(frame.bytes.len())).expect("fits its segment");
+                at = LogStart { offset: at.offset + step, sequence: at.sequence + 1, ..at };
+            } else if let Some(segment) = self.next_segment_of(manifest, at)? {
+                at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
+            } else {
+                break;
             }
         }
-        recovery.discarded_bytes = self.judge_tail(at, clean)?;
+        let tail = self.judge_tail(at, &headless)?;
+        if tail.was_durable || clean && tail.has_frames {
+            return Err(self.log_damage(at));
+        }
+        // Behind the log of a closed target there is nothing but free space.
+        recovery.discarded_bytes = if clean { 0 } else { tail.bytes };
         self.finish_replay(manifest, at, clean)?;
         Ok(recovery)
     }
 
-    fn open_log(&mut self, manifest: &Manifest) -> Result<(), Error> {
+    fn log_damage(&self, at: LogStart) -> Error {
+        corrupt(self.config.target, "log", u64::from(at.segment), u64::from(at.offset))
+    }
+
+    /// Opens all segments; returns those that the log may go on in but whose header is damaged.
+    fn open_log(&mut self, manifest: &Manifest) -> Result<BTreeSet<u32>, Error> {
         let io = |e: dolmen_env::Error| crate::error::disk_error(self.config.target, &e);
         let names = self.store.disks.meta.list().map_err(io)?;
         let numbers =
             names.iter().filter_map(|name| u32::from_str_radix(name.strip_prefix("log.")?, 16).ok());
+        let mut headless = BTreeSet::new();
         for number in numbers {
-            self.store.log.open_segment(&mut *self.store.disks.meta, number)?;
+            if !self.store.log.open_segment(&mut *self.store.disks.meta, number)? {
+                headless.insert(number);
+            }
         }
         for info in &manifest.log_segments {
             let segment = self.store.log.segments.get_mut(&info.number);
             let segment =
                 segment.ok_or_else(|| corrupt(self.config.target, "log", u64::from(info.number), 0))?;
             segment.live_bytes = info.live_bytes;
+            headless.remove(&info.number);
         }
-        if manifest.log_start.sequence > 0
-            && self.store.log.segments.contains_key(&manifest.log_start.segment)
-        {
-            self.store.log.map(&mut *self.store.disks.meta, manifest.log_start.segment)?;
+        Ok(headless)
+    }
+
+    /// Makes a segment readable that the manifest or the log before it names.
+    fn map_log(&mut self, number: u32) -> Result<(), Error> {
+        if !self.store.log.segments.contains_key(&number) {
+            return Err(corrupt(self.config.target, "log", u64::from(number), 0));
         }
-        Ok(())
+        self.store.log.map(&mut *self.store.disks.meta, number)
     }
 
     /// The valid frame with the expected sequence number at a place, if there is one.
@@ -102,23 +171,32 @@ impl Target {
         }))
     }
 
-    /// The segment in which the log goes on when this one has no more frames. At a splice the manifest alone
-    /// says where, so no other segment that claims the same sequence number is looked at.
-    fn next_segment_of(&self, manifest: &Manifest, at: LogStart) -> Option<u32> {
+    /// The segment in which the log goes on when this one has no more frames: one that begins with the next
+    /// frame. At a splice the manifest alone says where, so no other segment that claims the same sequence
+    /// number is looked at.
+    fn next_segment_of(&mut self, manifest: &Manifest, at: LogStart) -> Result<Option<u32>, Error> {
         if manifest.splices.iter().any(|splice| splice.0 == at.sequence) {
-            return None;
+            return Ok(None);
         }
-        let begins =
-            |segment: &crate::log::Segment| segment.salt != 0 && segment.first_sequence == at.sequence;
-        let segments = &self.store.log.segments;
-        let here = segments.get(&at.segment).is_some_and(begins);
-        let found = segments.iter().find(|(number, segment)| **number != at.segment && begins(segment));
-        found.map(|(&number, _)| number).filter(|_| !here)
+        let segments = self.store.log.segments.iter();
+        let begins: Vec<u32> = segments
+            .filter(|(number, segment)| {
+                **number != at.segment && segment.salt != 0 && segment.first_sequence == at.sequence
+            })
+            .map(|(&number, _)| number)
+            .collect();
+        for segment in begins {
+            self.map_log(segment)?;
+            if self.frame_at(LogStart { segment, offset: header_bytes(), ..at })?.is_some() {
+                return Ok(Some(segment));
+            }
+        }
+        Ok(None)
     }
 
     /// Replays one frame; `false` if it was not complete when the machine stopped: bulk that it refers to is
     /// missing and nobody was told of it.
-    fn replay_frame(&mut self, frame: &Frame) -> Result<bool, Error> {
+    fn replay_frame(&mut self, frame: &Frame, rule: BulkRule) -> Result<bool, Error> {
         let damaged = || {
             corrupt(self.config.target, "log", u64::from(frame.body.segment), u64::from(frame.body.offset))
         };
@@ -127,7 +205,7 @@ impl Target {
             LogKind::Write => {
                 let head = WriteHead::decode(&mut r).ok_or_else(damaged)?;
                 let versions = write_versions(&head, &mut r).ok_or_else(damaged)?;
-                if !self.claim_bulk(frame, &versions)? {
+                if !self.claim_bulk(frame, &versions, rule)? {
                     return Ok(false);
                 }
                 self.replay_write(frame, &head, &versions)?;
@@ -135,7 +213,7 @@ impl Target {
             LogKind::Prepare => {
                 let head = PrepareHead::decode(&mut r).ok_or_else(damaged)?;
                 let versions = prepare_versions(&head, &mut r).ok_or_else(damaged)?;
-                if !self.claim_bulk(frame, &versions)? {
+                if !self.claim_bulk(frame, &versions, rule)? {
                     return Ok(false);
                 }
                 self.epochs.replay(head.epoch);
@@ -214,73 +292,65 @@ impl Target {
         Ok(())
     }
 
-    /// Marks the bulk units that a frame refers to as used, after verifying what was written to them.
-    fn claim_bulk(&mut self, frame: &Frame, versions: &[PreparedVersion]) -> Result<bool, Error> {
+    /// Marks the bulk units that a frame refers to as used, after verifying what was written to them; all of
+    /// them or none.
+    fn claim_bulk(
+        &mut self,
+        frame: &Frame,
+        versions: &[PreparedVersion],
+        rule: BulkRule,
+    ) -> Result<bool, Error> {
+        let mut claims = Vec::new();
         for version in versions {
             let place = EntryPlace::Log(offset_place(frame.body, version.offset));
             let stored = self.store.stored(&place)?;
             let Some((bulk, count)) = stored.bulk() else {
                 continue;
             };
-            let disk = self.store.disks.bulk();
-            if !self.store.bulk.replay(disk, bulk, count)? {
+            if !self.store.bulk.reopen(self.store.disks.bulk(), bulk, count)? {
                 return Ok(false);
             }
             match self.store.verify_value(&stored) {
-                Ok(()) => {}
-                Err(Error::Corrupt { .. }) => {
-                    self.forget_bulk(bulk, count);
-                    return Ok(false);
-                }
+                Err(Error::Corrupt { .. }) if rule == BulkRule::MustBeWhole => return Ok(false),
+                Ok(()) | Err(Error::Corrupt { .. }) => claims.push((bulk, count)),
                 Err(error) => return Err(error),
             }
+        }
+        for (bulk, count) in claims {
+            self.store.bulk.claim(bulk, count);
         }
         Ok(true)
     }
 
-    fn forget_bulk(&mut self, place: BulkPlace, count: u32) {
-        self.store.bulk.drop_reference(place, count);
-    }
-
-    /// Tells an interrupted write from damage: a later valid frame that says the frame at `at` was durable
-    /// makes it damage. Returns the bytes that are discarded.
-    fn judge_tail(&self, at: LogStart, clean: bool) -> Result<u64, Error> {
-        let damaged = || corrupt(self.config.target, "log", u64::from(at.segment), u64::from(at.offset));
-        let mut discarded = 0;
-        let later: BTreeSet<u32> = self
-            .store
-            .log
-            .segments
-            .iter()
-            .filter(|(_, s)| s.salt != 0 && s.first_sequence > at.sequence)
-            .map(|(&number, _)| number)
-            .collect();
-        if clean && !later.is_empty() {
-            return Err(damaged());
+    /// Looks at what follows the last good frame: an interrupted write, or damage. A later valid frame that
+    /// says the one at `at` was durable tells them apart.
+    fn judge_tail(&mut self, at: LogStart, headless: &BTreeSet<u32>) -> Result<Tail, Error> {
+        if headless.contains(&at.segment) {
+            // Named by the manifest, so its header was durable.
+            return Err(corrupt(self.config.target, "log", u64::from(at.segment), 0));
         }
-        for number in core::iter::once(at.segment).chain(later) {
-            let Some(segment) = self.store.log.segments.get(&number) else {
-                continue;
-            };
-            let start = if number == at.segment { at.offset } else { header_bytes() };
-            let Some(bytes) = self.store.log.mapped(LogPlace { segment: number, offset: start }) else {
-                continue;
-            };
-            let mut offset = 0;
-            while offset + LOG_FRAME_HEADER_BYTES <= bytes.len() {
-                if let Some((header, body)) = LogFrame::open(&bytes[offset..], segment.salt)
-                    && header.sequence >= at.sequence
-                {
-                    let durable_below = header.sequence - u64::from(header.unflushed).min(header.sequence);
-                    if clean || durable_below > at.sequence {
-                        return Err(damaged());
-                    }
-                    discarded += LogFrame::padded_bytes(body.len()) as u64;
-                }
-                offset += LOG_FRAME_ALIGN;
+        let mut tail = Tail::default();
+        let segments = &self.store.log.segments;
+        let here = (at.segment, at.offset, segments[&at.segment].salt);
+        let later = segments.iter().filter(|(number, segment)| {
+            **number != at.segment && segment.salt != 0 && segment.first_sequence >= at.sequence
+        });
+        let places: Vec<(u32, u32, u32)> = core::iter::once(here)
+            .chain(later.map(|(&number, segment)| (number, header_bytes(), segment.salt)))
+            .collect();
+        for (segment, offset, salt) in places {
+            self.map_log(segment)?;
+            if let Some(bytes) = self.store.log.mapped(LogPlace { segment, offset }) {
+                tail.scan(bytes, salt, at.sequence);
             }
         }
-        Ok(discarded)
+        for &segment in headless {
+            self.map_log(segment)?;
+            if let Some(bytes) = self.store.log.mapped(LogPlace { segment, offset: header_bytes() }) {
+                tail.scan_headless(bytes, at.sequence);
+            }
+        }
+        Ok(tail)
     }
 
     /// Leaves the log ready to be continued behind the last frame, in a segment of its own.
@@ -290,7 +360,7 @@ impl Target {
     fn finish_replay(&mut self, manifest: &Manifest, at: LogStart, clean: bool) -> Result<(), Error> {
         self.store.log.resume(at);
         self.epochs.replay(self.epochs.latest());
-        self.reads = crate::marks::Marks::new(self.epochs.latest());
+        self.reads = crate::marks::Reads::new(self.epochs.latest());
         self.writes = crate::marks::Marks::new(self.epochs.latest());
         let named: BTreeSet<u32> = manifest.log_segments.iter().map(|info| info.number).collect();
         let mut free = Vec::new();

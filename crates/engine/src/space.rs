@@ -67,11 +67,13 @@ impl Target {
         Ok(())
     }
 
-    /// A new salt; different for each life of a segment because the sequence grows.
+    /// A new salt, different for each life of a segment: the sequence grows within one life of the target, and
+    /// a recovery, after which it may repeat what was discarded, begins another.
     fn next_salt(&self) -> u32 {
         let id = self.target_id.to_le_bytes();
         let seed = u64::from_le_bytes(id[..8].try_into().expect("eight of sixteen bytes"));
-        let mixed = crate::marks::mix(seed, self.store.log.next_sequence()).to_le_bytes();
+        let life = crate::marks::mix(seed, self.checkpoint.life());
+        let mixed = crate::marks::mix(life, self.store.log.next_sequence()).to_le_bytes();
         u32::from_le_bytes(mixed[..4].try_into().expect("four of eight bytes")) | 1
     }
 

@@ -167,6 +167,7 @@ impl Store {
                 let mut above = path.clone();
                 above.up(level);
                 if let Some(punch) = self.newest(&mut above, VersionKind::Punch, view)? {
+                    path.refuse_collision(level, &self.version(&punch.place)?)?;
                     cover = cover.max(punch.stamp);
                 }
             }
@@ -190,7 +191,9 @@ impl Store {
         if entry.stamp <= cover {
             return Ok(None);
         }
-        let is_data = self.version(&entry.place)?.is_data();
+        let version = self.version(&entry.place)?;
+        path.refuse_collision(Depth::Akey, &version)?;
+        let is_data = version.is_data();
         Ok(is_data.then_some(entry))
     }
 
@@ -304,6 +307,7 @@ impl Store {
             }
             if view.sees(stamp.epoch) && stamp > cover {
                 let (version, _) = self.index.version(&self.log, cursor.place())?;
+                path.refuse_collision(Depth::Akey, &version)?;
                 let (recx, record_bytes) = (version.recx, version.record_bytes);
                 if recx.index.saturating_add(recx.count) > start {
                     let place = cursor.place().to_place();

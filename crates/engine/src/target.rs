@@ -13,12 +13,12 @@ use crate::conts::Conts;
 use crate::draft::{self, Drafts};
 use crate::epochs::Epochs;
 use crate::log::LogPlace;
-use crate::marks::Marks;
+use crate::marks::{Marks, Reads};
 use crate::repeats::Repeats;
 use crate::store::Store;
 use crate::tx::Txs;
 use crate::update::{Pending, Work};
-use dolmen_codec::verb::{Mutation, ReadAt, Reply, Verb};
+use dolmen_codec::verb::{Mutation, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
 use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf};
@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 /// Tokens of flushes; those of bulk writes count up from zero and never get here.
 const FLUSH_TOKEN: u64 = u64::MAX;
 
-/// A completed mutation whose log frame is not durable yet.
+/// A completion that waits for a log frame to be durable: its own, or one that it has seen.
 struct Waiting {
     sequence: u64,
     completion: Completion,
@@ -51,7 +51,9 @@ pub struct Target {
     pub(crate) store: Store,
     pub(crate) conts: Conts,
     pub(crate) epochs: Epochs,
-    pub(crate) reads: Marks,
+    /// The frame of the present ceiling of epochs; 0 for one that the target was opened with.
+    pub(crate) ceiling_frame: u64,
+    pub(crate) reads: Reads,
     pub(crate) writes: Marks,
     pub(crate) repeats: Repeats,
     pub(crate) creds: HashMap<Credentials, u32>,
@@ -131,7 +133,8 @@ impl Target {
             store,
             conts,
             epochs,
-            reads: Marks::new(low_water),
+            ceiling_frame: 0,
+            reads: Reads::new(low_water),
             writes: Marks::new(low_water),
             repeats,
             creds,
@@ -153,6 +156,7 @@ impl Target {
 
     fn begin(&mut self, op: Op<'_>) {
         let Op { token, head, cont, verb } = op;
+        self.reads.take_awaited();
         if head.deadline_ns != 0 && self.epochs.now_ns() > head.deadline_ns {
             let buf = if let Verb::Fetch(fetch) = verb { Some(fetch.buf) } else { None };
             return self.finish(token, Err(Error::TimedOut), buf);
@@ -167,24 +171,19 @@ impl Target {
                 let drafts = draft::of_punch(&punch);
                 self.begin_write(token, head, cont, punch.oid, drafts);
             }
-            Verb::Fetch(mut fetch) => match self.fetch(cont, &mut fetch) {
-                Ok(found) => {
-                    let completion =
-                        Completion { token, result: Ok(Reply::Fetched(found)), buf: Some(fetch.buf) };
-                    let sequence = self.seen_by_read(cont, fetch.at);
-                    self.complete_after(sequence, completion);
-                }
-                Err(error) => self.finish(token, Err(error), Some(fetch.buf)),
-            },
+            Verb::Fetch(mut fetch) => {
+                let result = self.fetch(cont, &mut fetch);
+                self.finish_read(token, cont, result.map(Reply::Fetched), Some(fetch.buf));
+            }
             Verb::Prepare(prepare) => self.begin_prepare(token, head, cont, &prepare),
             other => {
                 let result = self.serve(cont, other);
                 match result {
-                    Ok((reply, None)) => self.finish(token, Ok(reply), None),
+                    Ok((reply, None)) => self.finish_read(token, cont, Ok(reply), None),
                     Ok((reply, Some(sequence))) => {
                         self.finish_durable(token, Durability::Power, sequence, reply)
                     }
-                    Err(error) => self.finish(token, Err(error), None),
+                    Err(error) => self.finish_read(token, cont, Err(error), None),
                 }
             }
         }
@@ -194,21 +193,20 @@ impl Target {
     fn serve(&mut self, cont: ContNo, verb: Verb<'_>) -> Result<(Reply, Option<u64>), Error> {
         match verb {
             Verb::List(list) => {
-                let (listed, anchor) = self.list(cont, &list)?;
-                Ok((Reply::Listed(listed, anchor), self.seen_by_read(cont, list.at)))
+                self.list(cont, &list).map(|(listed, anchor)| (Reply::Listed(listed, anchor), None))
             }
-            Verb::Query(query) => {
-                let found = self.query(cont, &query)?;
-                Ok((Reply::Found(found), self.seen_by_read(cont, query.at)))
+            Verb::Query(query) => self.query(cont, &query).map(|found| (Reply::Found(found), None)),
+            Verb::Commit(tx) => self.commit_tx(tx).map(|sequence| (Reply::Done, Some(sequence))),
+            Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, Some(sequence))),
+            // Others decide by the answer: a crash must not take it back.
+            Verb::TxState(tx) => {
+                Ok((Reply::TxState(self.txs.state(tx)), Some(self.store.log.last_sequence())))
             }
-            Verb::Commit(tx) => self.commit_tx(tx).map(|sequence| (Reply::Done, sequence)),
-            Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, sequence)),
-            Verb::TxState(tx) => Ok((Reply::TxState(self.txs.state(tx)), None)),
             Verb::InDoubt => Ok((Reply::InDoubt(self.txs.in_doubt()), None)),
             Verb::Latest => Ok((Reply::Written(self.epochs.latest()), None)),
             Verb::Cont(verb) => self.serve_cont(cont, verb),
             Verb::Space => Ok((Reply::Space(self.space_report()), None)),
-            Verb::Flush => Ok((Reply::Done, Some(self.store.log.next_sequence() - 1))),
+            Verb::Flush => Ok((Reply::Done, Some(self.store.log.last_sequence()))),
             Verb::Checkpoint => self.checkpoint_now().map(|()| (Reply::Done, None)),
             Verb::Scrub => self.scrub().map(|audit| (Reply::Audited(audit), None)),
             Verb::Check => self.check().map(|audit| (Reply::Audited(audit), None)),
@@ -228,7 +226,8 @@ impl Target {
     ) {
         match self.repeats.first_result(head.id) {
             Ok(None) => {}
-            Ok(Some(epoch)) => return self.finish(token, Ok(Reply::Written(epoch)), None),
+            // The first one may be waiting for its flush.
+            Ok(Some(epoch)) => return self.finish_repeated(token, cont, Reply::Written(epoch)),
             Err(error) => return self.finish(token, Err(error), None),
         }
         match drafts {
@@ -245,7 +244,7 @@ impl Target {
         prepare: &dolmen_codec::verb::Prepare<'_>,
     ) {
         if self.txs.is_known(prepare.tx) {
-            return self.finish(token, Ok(Reply::Prepared), None);
+            return self.finish_repeated(token, cont, Reply::Prepared);
         }
         let inline_max = self.config.small_value_bytes_max as usize;
         let parts: Result<Vec<_>, Error> =
@@ -264,27 +263,53 @@ impl Target {
     /// Hands out a completion once the frame with this sequence is as durable as asked for.
     pub(crate) fn finish_durable(&mut self, token: u64, durability: Durability, sequence: u64, reply: Reply) {
         let completion = Completion { token, result: Ok(reply), buf: None };
-        self.complete_after((durability == Durability::Power).then_some(sequence), completion);
-    }
-
-    /// Hands out a completion once the frame with this sequence, if one is named, is durable.
-    fn complete_after(&mut self, sequence: Option<u64>, completion: Completion) {
-        let durable = self.store.log.durable_sequence();
-        match sequence.filter(|&sequence| sequence >= durable && !self.config.volatile) {
-            Some(sequence) => self.waiting.push_back(Waiting { sequence, completion }),
-            None => self.out.push(completion),
+        if self.is_awaited(durability) {
+            self.finish_after(sequence, completion);
+        } else {
+            self.out.push(completion);
         }
     }
 
-    /// The frame that must be durable before a read is answered.
-    ///
-    /// What a transaction writes on another target must not outlive what it has read here, and a restart must
-    /// know a ceiling above the epoch that it has read at: a write below it is refused. Other reads promise
-    /// neither.
-    fn seen_by_read(&self, cont: ContNo, at: ReadAt) -> Option<u64> {
-        let survives_power =
-            self.conts.find(cont).is_ok_and(|known| known.state.spec.durability == Durability::Power);
-        (matches!(at, ReadAt::Tx(_)) && survives_power).then(|| self.store.log.next_sequence() - 1)
+    /// Hands out the first answer of a mutation again, not before it is durable.
+    fn finish_repeated(&mut self, token: u64, cont: ContNo, reply: Reply) {
+        let durability = self.durability(cont);
+        self.finish_durable(token, durability, self.store.log.last_sequence(), reply);
+    }
+
+    /// Hands out what a read found or why something was refused, once all that it depends on is durable.
+    #[inline]
+    pub(crate) fn finish_read(
+        &mut self,
+        token: u64,
+        cont: ContNo,
+        result: Result<Reply, Error>,
+        buf: Option<IoBuf>,
+    ) {
+        let mut awaited = self.reads.take_awaited();
+        if result.is_err() {
+            awaited = awaited.max(self.conts.any(cont).map_or(0, |known| known.changed));
+        }
+        self.finish_after(awaited, Completion { token, result, buf });
+    }
+
+    /// Whether answers wait until frames of such a container are durable.
+    #[inline]
+    pub(crate) fn is_awaited(&self, durability: Durability) -> bool {
+        durability == Durability::Power && !self.config.volatile
+    }
+
+    #[inline]
+    fn finish_after(&mut self, sequence: u64, mut completion: Completion) {
+        if sequence < self.store.log.durable_sequence() {
+            self.out.push(completion);
+        } else if self.read_only {
+            // It never will be.
+            completion.result = Err(Error::ReadOnly { target: self.config.target });
+            self.out.push(completion);
+        } else {
+            let at = self.waiting.partition_point(|waiting| waiting.sequence <= sequence);
+            self.waiting.insert(at, Waiting { sequence, completion });
+        }
     }
 
     /// Hands over what the devices have completed; with `wait`, after something has if anything is under way.
@@ -382,6 +407,7 @@ impl Target {
             return self.fail_waiting(&Error::ReadOnly { target });
         }
         self.flush_wanted = false;
+        self.reads.flush_begun();
         self.flushing.covers = self.store.log.next_sequence();
         let Store { disks, log, bulk, .. } = &mut self.store;
         let flush = |file| Io { token: FLUSH_TOKEN, file, offset: 0, op: IoOp::Flush };
@@ -413,6 +439,7 @@ impl Target {
             self.read_only = true;
             return self.fail_waiting(&error);
         }
+        self.reads.flush_done();
         let covers = self.flushing.covers;
         self.store.log.set_durable(covers);
         while self.waiting.front().is_some_and(|waiting| waiting.sequence < covers) {
@@ -441,6 +468,7 @@ impl Target {
     fn bulk_written(&mut self, pending: Pending) {
         let Pending { token, head, cont, work, error, .. } = pending;
         self.epochs.tick();
+        self.reads.take_awaited();
         if let Some(error) = error {
             self.give_up_work(&work);
             return self.finish(token, Err(error), None);

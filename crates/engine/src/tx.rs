@@ -236,8 +236,11 @@ impl Target {
         match self.prepare(&head, cont, request, parts) {
             Ok((sequence, durability)) => self.finish_durable(token, durability, sequence, Reply::Prepared),
             Err(error) => {
-                parts.iter().for_each(|(_, drafts)| self.give_up(drafts));
-                self.finish(token, Err(error), None);
+                for (oid, drafts) in parts {
+                    self.give_up(drafts);
+                    self.note_refusal(cont, *oid, drafts);
+                }
+                self.finish_read(token, cont, Err(error), None);
             }
         }
     }
@@ -289,6 +292,7 @@ impl Target {
         }
         let prepared = Prepared { head: record, body: appended.body, body_bytes: written_bytes, versions };
         if alone {
+            self.begin_decision(&prepared);
             self.apply_prepared(&prepared)?;
             self.txs.remember(request.tx);
         } else {
@@ -339,13 +343,7 @@ impl Target {
     /// Refuses writes to places that were read or written above the transaction's epoch.
     fn refuse_conflicts(&mut self, path: &mut Path, drafts: &Drafts<'_>, epoch: Epoch) -> Result<(), Error> {
         for draft in &drafts.items {
-            path.up(Depth::Object);
-            if draft.depth >= Depth::Dkey {
-                path.dkey(&drafts.dkey)?;
-            }
-            if draft.depth == Depth::Akey {
-                path.akey(&draft.akey)?;
-            }
+            path.down(draft.depth, &drafts.dkey, &draft.akey)?;
             let newest = self.newest_conflict(path, draft.depth);
             if newest > epoch {
                 return Err(Error::TxRestart { after: newest });
@@ -422,13 +420,7 @@ impl Target {
         keys: &mut Vec<Vec<u8>>,
     ) -> Result<(), Error> {
         for draft in &drafts.items {
-            path.up(Depth::Object);
-            if draft.depth >= Depth::Dkey {
-                path.dkey(&drafts.dkey)?;
-            }
-            if draft.depth == Depth::Akey {
-                path.akey(&draft.akey)?;
-            }
+            path.down(draft.depth, &drafts.dkey, &draft.akey)?;
             let place =
                 self.store.log.put_tentative(|out| draft.version(&drafts.dkey, stamp.minor, 0).encode(out));
             let prefix = path.key.mark();
@@ -475,6 +467,22 @@ impl Target {
         Ok(())
     }
 
+    /// As `mark_conditions`, for what a record size is compared with.
+    pub(crate) fn mark_record_sizes(
+        &mut self,
+        path: &mut Path,
+        drafts: &Drafts<'_>,
+        at: Epoch,
+    ) -> Result<(), Error> {
+        for draft in drafts.items.iter().filter(|draft| draft.record_bytes > 0) {
+            path.dkey(&drafts.dkey)?;
+            path.akey(&draft.akey)?;
+            self.reads.raise(Scope::Akey, path.akey_hash, at);
+        }
+        path.up(Depth::Object);
+        Ok(())
+    }
+
     /// Puts the versions of a decided transaction into the index.
     pub(crate) fn apply_prepared(&mut self, prepared: &Prepared) -> Result<(), Error> {
         let Some(known) = self.conts.any(prepared.head.cont) else {
@@ -492,10 +500,10 @@ impl Target {
         Ok(())
     }
 
-    /// Decides a transaction; returns the sequence of the decision's frame if it is new.
-    pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<Option<u64>, Error> {
+    /// Commits a transaction; returns the frame that must be durable before anybody is told.
+    pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<u64, Error> {
         if self.txs.is_decided(tx) {
-            return Ok(None);
+            return Ok(self.store.log.last_sequence());
         }
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
@@ -506,20 +514,21 @@ impl Target {
         self.make_room(24, true)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
+        self.begin_decision(&prepared);
         self.apply_prepared(&prepared)?;
         self.txs.remember(tx);
-        Ok(Some(appended.sequence))
+        Ok(appended.sequence)
     }
 
-    /// Forgets a prepared transaction.
-    pub(crate) fn abort_tx(&mut self, tx: TxId) -> Result<Option<u64>, Error> {
+    /// Forgets a prepared transaction; returns the frame that must be durable before anybody is told.
+    pub(crate) fn abort_tx(&mut self, tx: TxId) -> Result<u64, Error> {
         if self.txs.is_decided(tx) {
             return Err(Error::Exists);
         }
         self.txs.remember_abort(tx);
         self.observe(tx.begin)?;
         if !self.txs.prepared.contains_key(&tx) {
-            return Ok(None);
+            return Ok(self.store.log.last_sequence());
         }
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
@@ -528,7 +537,31 @@ impl Target {
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);
-        Ok(Some(appended.sequence))
+        self.begin_decision(&prepared);
+        self.note_aborted(&prepared)?;
+        Ok(appended.sequence)
+    }
+
+    /// The frame just appended decides: who sees what it decides waits for it.
+    fn begin_decision(&mut self, prepared: &Prepared) {
+        let durability = self.durability(prepared.head.cont);
+        self.reads.begin_write(self.store.log.last_sequence(), self.is_awaited(durability));
+    }
+
+    /// Who reads past an aborted transaction depends on the abort.
+    fn note_aborted(&mut self, prepared: &Prepared) -> Result<(), Error> {
+        let Some(known) = self.conts.any(prepared.head.cont) else {
+            return Ok(());
+        };
+        let secret = known.state.spec.hash_key;
+        let mut path = self.store.take_path();
+        for version in &prepared.versions {
+            path.object(prepared.head.cont, secret, version.oid)?;
+            path.down(version.depth, &version.dkey, &version.akey)?;
+            self.reads.note_write(&path, version.depth, prepared.head.epoch);
+        }
+        self.store.put_path(path);
+        Ok(())
     }
 
     /// Gives back the bulk space of an aborted transaction.

@@ -57,22 +57,6 @@ struct Facts {
     small_in: Option<u32>,
 }
 
-/// Takes a path from its object down to where a version belongs.
-#[inline]
-fn descend(path: &mut Path, depth: Depth, dkey: &[u8], akey: &[u8]) -> Result<(), Error> {
-    match depth {
-        Depth::Object => {
-            path.up(Depth::Object);
-        }
-        Depth::Dkey => path.dkey(dkey)?,
-        Depth::Akey => {
-            path.dkey(dkey)?;
-            path.akey(akey)?;
-        }
-    }
-    Ok(())
-}
-
 /// Where a version's record is relative to the body it was written in, and what the index must know.
 struct Written {
     offset: usize,
@@ -173,9 +157,26 @@ impl Target {
             }
             Err(error) => {
                 self.give_up(drafts);
-                self.finish(token, Err(error), None);
+                self.note_refusal(cont, oid, drafts);
+                self.finish_read(token, cont, Err(error), None);
             }
         }
+    }
+
+    /// A refusal tells what there is: what it depends on counts as read.
+    pub(crate) fn note_refusal(&mut self, cont: ContNo, oid: Oid, drafts: &Drafts<'_>) {
+        let Ok(known) = self.conts.find(cont) else {
+            return;
+        };
+        let secret = known.state.spec.hash_key;
+        let at = self.epochs.latest();
+        let mut path = self.store.take_path();
+        // Ignored: a key that cannot be is refused for that, which depends on nothing.
+        let _noted = path
+            .object(cont, secret, oid)
+            .and_then(|()| self.mark_conditions(&mut path, drafts, at))
+            .and_then(|()| self.mark_record_sizes(&mut path, drafts, at));
+        self.store.put_path(path);
     }
 
     /// Checks conditions, appends the record, puts it into the index. Either all of it happens or nothing.
@@ -211,6 +212,7 @@ impl Target {
                 out.extend_from_slice(draft.inline());
             }
         });
+        self.reads.begin_write(appended.sequence, self.is_awaited(spec.durability));
         let stamp = Stamp { epoch, minor: 0 };
         self.first_version = Some(offset_place(appended.body, WriteHead::BYTES));
         for (draft, at) in drafts.items.iter().zip(&written) {
@@ -237,7 +239,7 @@ impl Target {
         if let Some((bulk, count)) = draft.bulk() {
             self.store.bulk.settle(bulk, count);
         }
-        descend(path, draft.depth, dkey, &draft.akey)?;
+        path.down(draft.depth, dkey, &draft.akey)?;
         let facts = Facts {
             kind: draft.kind,
             index: draft.recx.index,
@@ -259,7 +261,7 @@ impl Target {
         stamp: Stamp,
         place: LogPlace,
     ) -> Result<(), Error> {
-        descend(path, depth, dkey, akey)?;
+        path.down(depth, dkey, akey)?;
         let (version, value) = version_in_log(&self.store.log, place).ok_or_else(|| {
             crate::error::corrupt(
                 self.config.target,
@@ -348,6 +350,7 @@ impl Target {
             Depth::Akey => Scope::Akey,
         };
         self.writes.raise(scope, place, epoch);
+        self.reads.note_write(path, depth, epoch);
     }
 
     /// The next epoch; logs a new ceiling first when the old one is reached.
@@ -357,7 +360,13 @@ impl Target {
         Ok(self.epochs.next())
     }
 
-    /// Takes note of an epoch seen elsewhere; it counts as given out, also after a restart.
+    /// Takes note of an epoch that the pool service has chosen; it counts as given out, also after a restart.
+    pub(crate) fn trust(&mut self, epoch: Epoch) -> Result<(), Error> {
+        self.epochs.trust(epoch);
+        self.ensure_ceiling()
+    }
+
+    /// As `trust`, with an epoch that a client brings.
     pub(crate) fn observe(&mut self, epoch: Epoch) -> Result<(), Error> {
         self.epochs.observe(epoch)?;
         self.ensure_ceiling()
@@ -368,7 +377,11 @@ impl Target {
     fn ensure_ceiling(&mut self) -> Result<(), Error> {
         if let Some(ceiling) = self.epochs.due_ceiling() {
             self.make_room(8, true)?;
-            self.store.log.append(LogKind::Ceiling, |out| out.extend_from_slice(&ceiling.0.to_le_bytes()));
+            let appended = self
+                .store
+                .log
+                .append(LogKind::Ceiling, |out| out.extend_from_slice(&ceiling.0.to_le_bytes()));
+            self.ceiling_frame = appended.sequence;
             self.epochs.set_ceiling(ceiling);
         }
         Ok(())

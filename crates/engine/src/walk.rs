@@ -367,11 +367,21 @@ impl Store {
     }
 
     /// The newest punch that covers the path at `depth`, given the one that covers what is above.
-    pub(crate) fn own_cover(&mut self, path: &mut Path, view: &View, above: Stamp) -> Result<Stamp, Error> {
+    pub(crate) fn own_cover(
+        &mut self,
+        path: &mut Path,
+        depth: Depth,
+        view: &View,
+        above: Stamp,
+    ) -> Result<Stamp, Error> {
         if !self.index.may_have(path.key.as_bytes(), VersionKind::Punch) {
             return Ok(above);
         }
-        Ok(self.newest(path, VersionKind::Punch, view)?.map_or(above, |punch| punch.stamp.max(above)))
+        let Some(punch) = self.newest(path, VersionKind::Punch, view)? else {
+            return Ok(above);
+        };
+        path.refuse_collision(depth, &self.version(&punch.place)?)?;
+        Ok(punch.stamp.max(above))
     }
 }
 

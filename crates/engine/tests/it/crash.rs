@@ -1,27 +1,12 @@
 //! A crash at every I/O boundary of a scripted workload, with every plan of what survives.
 
-use crate::rig::{Rig, oid};
+use crate::rig::{Rig, oid, tiny};
 use dolmen_codec::verb::{ContVerb, NewValue, Payload, PunchScope, Verb};
-use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
 use dolmen_env::sim::{CrashPlan, Fault};
 use dolmen_types::{Cond, Durability, Error, Key, Recx};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
-
-/// Tiny parts, so that a short script passes every kind of boundary: segments roll, bulk grows, checkpoints
-/// and merges run.
-fn tiny() -> TargetConfig {
-    TargetConfig {
-        capacity_bytes: 16 << 20,
-        log_segment_bytes: 16 << 10,
-        bulk_segment_bytes: 256 << 10,
-        small_value_bytes_max: 1024,
-        memory_budget_bytes: 1 << 20,
-        checkpoint_log_bytes: 1 << 30,
-        ..TargetConfig::default()
-    }
-}
 
 /// Expected single values by dkey; `None` for a removed one.
 type State = BTreeMap<u8, Option<Vec<u8>>>;

@@ -9,4 +9,5 @@ mod kill;
 mod late;
 mod rig;
 mod rot;
+mod seen;
 mod side;

@@ -36,6 +36,20 @@ pub(crate) fn small_config() -> TargetConfig {
     }
 }
 
+/// Tiny parts, so that a short script passes every kind of boundary: segments roll, bulk grows, checkpoints
+/// and merges run.
+pub(crate) fn tiny() -> TargetConfig {
+    TargetConfig {
+        capacity_bytes: 16 << 20,
+        log_segment_bytes: 16 << 10,
+        bulk_segment_bytes: 256 << 10,
+        small_value_bytes_max: 1024,
+        memory_budget_bytes: 1 << 20,
+        checkpoint_log_bytes: 1 << 30,
+        ..TargetConfig::default()
+    }
+}
+
 pub(crate) fn oid(number: u64) -> Oid {
     Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number)
 }
@@ -45,8 +59,16 @@ impl Rig {
         Self::with_config(media, durability, small_config())
     }
 
+    /// On a drive whose operations complete in the order of this seed.
+    pub(crate) fn seeded(seed: u64, media: Media, durability: Durability) -> Self {
+        Self::with_container(Self::bare_seeded(seed, media, small_config()), durability)
+    }
+
     pub(crate) fn with_config(media: Media, durability: Durability, config: TargetConfig) -> Self {
-        let mut rig = Self::bare(media, config);
+        Self::with_container(Self::bare(media, config), durability)
+    }
+
+    fn with_container(mut rig: Self, durability: Durability) -> Self {
         let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
         rig.ask(Verb::Cont(ContVerb::Create(spec))).unwrap();
         rig
@@ -54,7 +76,11 @@ impl Rig {
 
     /// A target without a container.
     pub(crate) fn bare(media: Media, config: TargetConfig) -> Self {
-        let drive = SimDrive::new(SimConfig { seed: 1, media, ..SimConfig::default() });
+        Self::bare_seeded(1, media, config)
+    }
+
+    fn bare_seeded(seed: u64, media: Media, config: TargetConfig) -> Self {
+        let drive = SimDrive::new(SimConfig { seed, media, ..SimConfig::default() });
         let clock = SimClock::new(1_800_000_000_000_000_000);
         let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
         let target = Target::create(devices, Arc::new(clock.clone()), 7, &config).unwrap();

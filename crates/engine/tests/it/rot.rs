@@ -1,26 +1,14 @@
-//! Bit rot in a closed store: every written byte of every file is flipped in turn.
+//! Bit rot: every written byte of every file is flipped in turn, in a closed store and in one whose machine
+//! stopped.
 
-use crate::rig::{Rig, oid};
+use crate::rig::{CONT, Rig, oid, tiny};
 use dolmen_codec::verb::{ContVerb, List, ListWhat, Listed, PunchScope, ReadAt, Reply, Verb, Want};
-use dolmen_engine::{Devices, Target, TargetConfig};
+use dolmen_engine::{Devices, Target};
 use dolmen_env::Media;
-use dolmen_env::sim::{SimConfig, SimDisk, SimDrive, SimFiles, SimPower};
-use dolmen_types::{Anchor, Cond, Durability, Epoch, Error, Key, Recx};
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive, SimFiles, SimPower};
+use dolmen_types::{Anchor, Cond, Durability, Epoch, Error, Key, Place, Recx};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// Tiny parts, so that every byte can have its turn.
-fn tiny() -> TargetConfig {
-    TargetConfig {
-        capacity_bytes: 16 << 20,
-        log_segment_bytes: 16 << 10,
-        bulk_segment_bytes: 256 << 10,
-        small_value_bytes_max: 1024,
-        memory_budget_bytes: 1 << 20,
-        checkpoint_log_bytes: 1 << 30,
-        ..TargetConfig::default()
-    }
-}
 
 /// A page without any written byte is free space.
 const PAGE_BYTES: usize = 4096;
@@ -221,4 +209,135 @@ fn no_flipped_bit_of_a_closed_store_on_block_media_gives_wrong_data_or_a_panic()
 #[test]
 fn no_flipped_bit_of_a_closed_store_on_mapped_media_gives_wrong_data_or_a_panic() {
     flip_every_byte(Media::Mapped);
+}
+
+/// What is damaged is named: container, object, keys and extent, by fetch and by scrub.
+#[track_caller]
+fn assert_named(rig: &mut Rig, extent: Recx) {
+    let want = Want::Array { record_bytes: 1, extents: [Recx::new(0, 3010)].into_iter().collect() };
+    let fetched = rig.fetch(oid(1), &[5], b"x", want, 3010, ReadAt::Latest);
+    let Err(Error::Corrupt { place, .. }) = fetched else { panic!("{fetched:?}") };
+    let named = Place::Value {
+        cont: CONT,
+        oid: oid(1),
+        dkey: [5][..].into(),
+        akey: b"x"[..].into(),
+        extent: Some(extent),
+    };
+    assert_eq!(*place, named);
+    let Ok(Reply::Audited(audit)) = rig.ask(Verb::Scrub) else { panic!("a scrub goes on") };
+    let found: Vec<Place> = audit.findings.into_iter().map(|finding| finding.place).collect();
+    assert_eq!(found, [named]);
+}
+
+#[test]
+fn a_damaged_extent_is_reported_with_its_keys_wherever_it_lies() {
+    // One record, some in the log, and many in bulk; and each again when a run refers to it.
+    for (media, records) in
+        [(Media::Block, 1), (Media::Block, 100), (Media::Mapped, 100), (Media::Block, 3000)]
+    {
+        for in_run in [false, true] {
+            let mut rig = Rig::with_config(media, Durability::Power, tiny());
+            let value = vec![0xA7; records];
+            rig.write(oid(1), &[5], b"x", 5, 1, &value).unwrap();
+            if in_run {
+                rig.ask(Verb::Checkpoint).unwrap();
+            }
+            rig.target.take().unwrap().close().unwrap();
+            let mut files = rig.drive.files();
+            let name = if records > 1024 { "bulk.00000000" } else { "log.00000000" };
+            let bytes = files.bytes(name).unwrap();
+            let at = bytes.windows(records).position(|part| part == value).unwrap();
+            assert!(files.flip(name, at as u64, 3));
+            open(&files, media, &mut rig).unwrap();
+            assert_named(&mut rig, Recx::new(5, records as u64));
+        }
+    }
+}
+
+/// A store whose machine stopped; every value has one state that was acknowledged, and one before.
+fn stopped(media: Media, durability: Durability) -> SimFiles {
+    let mut rig = Rig::with_config(media, durability, tiny());
+    rig.put(oid(1), &[0], b"a", &long_value(700, 9)).unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    // Enough to go on in a second segment.
+    for number in 0..18 {
+        rig.put(oid(1), &[number], b"a", &long_value(900, number)).unwrap();
+    }
+    rig.put(oid(1), &[18], b"a", &long_value(1500, 18)).unwrap();
+    rig.put(oid(1), &[19], b"a", &long_value(60, 19)).unwrap();
+    match durability {
+        Durability::Power => rig.drive.crash(CrashPlan::None).files(),
+        Durability::Process => rig.drive.crash(CrashPlan::Process).files(),
+    }
+}
+
+/// Reads what survived damage: right or missing, but missing only if something is said of it.
+fn judge_stopped(files: &SimFiles, media: Media, rig: &mut Rig, wrong: &mut Vec<String>) {
+    match open(files, media, rig) {
+        Ok(()) => {}
+        Err(Error::Corrupt { .. }) => return,
+        Err(error) => return wrong.push(format!("open: {error:?}")),
+    }
+    let discarded = rig.recovery.discarded_bytes;
+    for number in 0..20u8 {
+        let bytes = match number {
+            18 => 1500,
+            19 => 60,
+            _ => 900,
+        };
+        let right = long_value(bytes, number);
+        let old = (number == 0).then(|| long_value(700, 9));
+        let want = Want::Single { room_bytes: 2000 };
+        match rig.fetch(oid(1), &[number], b"a", want, 2000, ReadAt::Latest) {
+            Ok((size, _, found)) => {
+                let found = (size > 0).then(|| found[..usize::try_from(size).unwrap()].to_vec());
+                if found.as_ref() != Some(&right) && (discarded == 0 || found != old) {
+                    wrong.push(format!("dkey {number}: {size} bytes, {discarded} discarded"));
+                }
+            }
+            Err(Error::Corrupt { .. }) => {}
+            Err(error) => wrong.push(format!("dkey {number}: {error:?}")),
+        }
+    }
+    rig.target = None;
+}
+
+fn flip_every_byte_of_a_stopped_store(media: Media, durability: Durability) {
+    let files = stopped(media, durability);
+    let mut rig = Rig::bare(media, tiny());
+    let mut failures = Vec::new();
+    judge_stopped(&files, media, &mut rig, &mut failures);
+    assert_eq!((rig.recovery.discarded_bytes, &failures[..]), (0, &[][..]), "undamaged");
+    let names: Vec<String> = files.iter().map(|(name, _)| name.to_owned()).collect();
+    for name in names {
+        let bytes = files.bytes(&name).unwrap();
+        for offset in
+            (0..bytes.len()).filter(|&at| bytes[at - at % 64..].iter().take(64).any(|&byte| byte != 0))
+        {
+            let mut damaged = files.clone();
+            assert!(damaged.flip(&name, offset as u64, rotten_bit(offset as u64)));
+            let mut wrong = Vec::new();
+            let judged =
+                catch_unwind(AssertUnwindSafe(|| judge_stopped(&damaged, media, &mut rig, &mut wrong)));
+            if judged.is_err() {
+                wrong.push("panic".to_owned());
+            }
+            failures.extend(wrong.into_iter().map(|wrong| format!("{name} byte {offset}: {wrong}")));
+        }
+    }
+    failures.truncate(20);
+    assert_eq!(failures, Vec::<String>::new());
+}
+
+#[test]
+fn no_flipped_bit_of_a_stopped_store_on_block_media_loses_anything_unsaid() {
+    flip_every_byte_of_a_stopped_store(Media::Block, Durability::Power);
+    flip_every_byte_of_a_stopped_store(Media::Block, Durability::Process);
+}
+
+#[test]
+fn no_flipped_bit_of_a_stopped_store_on_mapped_media_loses_anything_unsaid() {
+    flip_every_byte_of_a_stopped_store(Media::Mapped, Durability::Power);
+    flip_every_byte_of_a_stopped_store(Media::Mapped, Durability::Process);
 }

@@ -33,3 +33,11 @@ fn the_engine_answers_as_the_model_on_block_media() {
 fn the_engine_answers_as_the_model_on_mapped_media() {
     run(100..112, 400, Media::Mapped);
 }
+
+/// Runs that once went apart.
+#[test]
+fn the_engine_answers_as_the_model_where_it_did_not() {
+    for media in [Media::Block, Media::Mapped] {
+        run(2052..2053, 700, media);
+    }
+}
