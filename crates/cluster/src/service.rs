@@ -140,7 +140,9 @@ impl Service {
     ) -> Result<Self> {
         targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
         hlc.merge(targets.newest_epoch());
-        targets.refuse_older(hlc.tick());
+        let now = hlc.tick();
+        targets.refuse_older(now);
+        store::lift_clocks(targets, now)?;
         let mut state = change::load(targets, rng)?;
         change::finish_all(targets, &mut state);
         Ok(Self { identity, hlc, state: Mutex::new(state) })

@@ -5,12 +5,12 @@
 
 use crate::dispatch::{Targets, plain};
 use dolmen_codec::verb::{
-    Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, Punch, PunchScope, ReadAt, Reply, Update,
-    UpdateIod, Verb, Want,
+    ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, Punch, PunchScope, ReadAt, Reply,
+    Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Op, TargetStore};
 use dolmen_types::{
-    Anchor, Cond, ContNo, Error, IoBuf, Key, ObjectClass, ObjectType, Oid, Place, Result, TargetNo,
+    Anchor, Cond, ContNo, Epoch, Error, IoBuf, Key, ObjectClass, ObjectType, Oid, Place, Result, TargetNo,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -129,6 +129,12 @@ pub(crate) fn record<T: TargetStore>(
             (Ok(_), _) => return Err(damaged(no, akey)),
         }
     }
+}
+
+/// Makes every target go on from the pool's clock: after the wall clock has stepped back, a target that was idle
+/// would take the epochs of the others for too far ahead.
+pub(crate) fn lift_clocks<T: TargetStore>(targets: &Targets<T>, now: Epoch) -> Result<()> {
+    targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Cont(ContVerb::RaiseFloor(now)))).map(|_| ())
 }
 
 /// What a record that cannot be decoded is reported as.

@@ -2,6 +2,7 @@
 //! model and on the engine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod clock;
 mod stage;
 
 #[expect(clippy::duplicate_mod, reason = "the same cases run on both stores")]

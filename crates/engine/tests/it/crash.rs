@@ -162,3 +162,60 @@ fn no_death_of_the_process_at_any_boundary_loses_an_acknowledged_write() {
         assert!(checked > 50, "{checked}");
     }
 }
+
+/// Runs the script with one boundary failing, then whatever still works; returns what was acknowledged and
+/// what may have happened.
+fn run_with_fault(media: Media, at: u64, fault: Fault) -> (Rig, State, State, bool) {
+    let mut rig = Rig::with_config(media, Durability::Power, tiny());
+    let power = rig.drive.power().clone();
+    let boundary = power.ops() + at;
+    power.fail_at(boundary, fault);
+    let (mut acknowledged, mut possible) = (State::new(), State::new());
+    for step in script() {
+        apply(&mut possible, &step);
+        match run_step(&mut rig, &step) {
+            Ok(()) => apply(&mut acknowledged, &step),
+            Err(Error::NoSpace { .. } | Error::Io { .. } | Error::ReadOnly { .. }) => {}
+            Err(error) => panic!("boundary {at}: {error:?}"),
+        }
+    }
+    let is_past = power.ops() <= boundary;
+    (rig, acknowledged, possible, is_past)
+}
+
+/// Every value is one that was acknowledged last, or written since without an answer.
+fn assert_nothing_lost(rig: &mut Rig, acknowledged: &State, possible: &State, what: &str) {
+    let seen = observe(rig, 0..9);
+    for dkey in 0..9u8 {
+        let (old, new) = (acknowledged.get(&dkey).cloned().flatten(), possible.get(&dkey).cloned().flatten());
+        let found = &seen[&dkey];
+        let of_script = script().iter().any(
+            |step| matches!(step, Step::Put(key, value) if *key == dkey && found.as_ref() == Some(value)),
+        );
+        assert!(*found == old || *found == new || of_script && old != new, "{what}: dkey {dkey}");
+    }
+    rig.assert_clean();
+}
+
+#[test]
+fn no_boundary_that_finds_the_device_full_or_fails_loses_an_acknowledged_write() {
+    for (media, fault) in
+        [(Media::Block, Fault::NoSpace), (Media::Mapped, Fault::NoSpace), (Media::Block, Fault::Eio)]
+    {
+        for at in 0.. {
+            let (mut rig, acknowledged, possible, is_past) = run_with_fault(media, at, fault);
+            let what = format!("{fault:?} at {at} on {media:?}");
+            let closed =
+                fault == Fault::NoSpace && rig.target.take().is_some_and(|target| target.close().is_ok());
+            if closed {
+                rig.reopen();
+                assert_nothing_lost(&mut rig, &acknowledged, &possible, &format!("{what}, closed"));
+            }
+            rig.crash(CrashPlan::None);
+            assert_nothing_lost(&mut rig, &acknowledged, &possible, &format!("{what}, after a crash"));
+            if is_past {
+                break;
+            }
+        }
+    }
+}
