@@ -155,7 +155,7 @@ fn exit_of_errno(errno: i32) -> Exit {
     use dolmen_dfs::errno;
     match errno {
         errno::ENOENT => Exit::Missing,
-        errno::EEXIST | errno::ENOTEMPTY => Exit::Taken,
+        errno::EEXIST | errno::ENOTEMPTY | errno::EISDIR | errno::ENOTDIR => Exit::Taken,
         errno::EBUSY => Exit::InUse,
         errno::ENOSPC | errno::EFBIG => Exit::Full,
         errno::EPERM | errno::EACCES | errno::EROFS => Exit::Refused,
@@ -251,9 +251,8 @@ impl From<dolmen_dfs::Error> for Failure {
         match error {
             Error::Store(error) => Self { errno: Some(errno), ..(*error).into() },
             Error::InTree { path, source } => {
-                let mut failure = Self::from(*source);
-                failure.doing.get_or_insert_with(|| format!("copy or compare {}", path.display()));
-                failure
+                let failure = Self::from(*source);
+                Self { why: format!("{}: {}", path.display(), failure.why), ..failure }
             }
             Error::Local { path, errno } => Self::on_file(&path, &std::io::Error::from_raw_os_error(errno)),
             Error::BadRecord { .. } | Error::Superblock(_) => {

@@ -110,3 +110,18 @@ fn a_small_pool_chooses_segments_that_fit_it() {
         assert_eq!(place.json(&["fs", "verify", "p", "c", "large", name])["files"], 1);
     }
 }
+
+#[test]
+fn a_copy_that_fails_names_the_file_and_what_stands_in_the_way() {
+    let place = Place::new("stands");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src/sub", "/t/f"]);
+    let why = place.fails(4, &["fs", "put", "p", "c", "src/large", "/t/f"]);
+    assert!(why.contains("cannot put src/large at /t/f: /t/f: is a directory"), "{why}");
+    place.ok(&["fs", "put", "p", "c", "src/large", "/file"]);
+    let why = place.fails(4, &["fs", "put", "p", "c", "src/large", "/file/below"]);
+    assert!(why.contains("/file: not a directory") || why.contains("/file/below: not a directory"), "{why}");
+    let why = place.fails(3, &["fs", "get", "p", "c", "/missing", "out"]);
+    assert!(why.contains("cannot get /missing to out: /missing: no such file or directory"), "{why}");
+}

@@ -25,6 +25,7 @@ enum Step {
     Fill(&'static str, usize),
     Write(usize, usize, &'static [u8]),
     Append(usize, &'static [u8]),
+    PunchHole(usize, usize, usize),
     SetLen(usize, usize),
     /// A file with its contents at once.
     PutWhole(&'static str, usize),
@@ -35,7 +36,7 @@ enum Step {
     Rmdir(&'static str),
 }
 
-const SCRIPT: [Step; 30] = [
+const SCRIPT: [Step; 35] = [
     Step::Mkdir("/a"),
     Step::Mkdir("/b"),
     Step::Touch("/a/closed"),
@@ -49,6 +50,7 @@ const SCRIPT: [Step; 30] = [
     Step::Create("/a/f"),
     Step::Write(0, 0, b"some data that fits a chunk"),
     Step::Append(0, b" and more"),
+    Step::PunchHole(0, 3, 10),
     Step::Create("/a/g"),
     Step::Write(1, 5000, b"far out"),
     Step::SetLen(1, 4097),
@@ -66,6 +68,10 @@ const SCRIPT: [Step; 30] = [
     Step::Unlink("/a/b/f"),
     Step::Rmdir("/a/b"),
     Step::Rename("/l", "/a/l", Rename::NoReplace),
+    Step::Mkdir("/full"),
+    Step::Symlink("target", "/full/link"),
+    Step::Mkdir("/empty"),
+    Step::Rename("/full", "/empty", Rename::Replace),
 ];
 
 struct Run {
@@ -93,6 +99,7 @@ impl Run {
             Step::PutWhole(path, len) => fs.put_whole(path, &vec![9; len], &SetAttrs::KEEP),
             Step::Write(file, at, data) => self.files[file].write_at(at as u64, data).map(|_| ()),
             Step::Append(file, data) => self.files[file].append(data).map(|_| ()),
+            Step::PunchHole(file, at, len) => self.files[file].punch_hole(at as u64, len as u64),
             Step::SetLen(file, len) => self.files[file].set_len(len as u64),
             Step::Symlink(target, path) => fs.symlink(target, path),
             Step::Link(old, new) => fs.link(old, fs, new),
@@ -120,6 +127,7 @@ impl Run {
             }
             Step::Write(file, at, data) => model.write(self.inos[file], at, data),
             Step::Append(file, data) => model.append(self.inos[file], data),
+            Step::PunchHole(file, at, len) => model.punch(self.inos[file], at, len),
             Step::SetLen(file, len) => model.truncate(self.inos[file], len),
             Step::Symlink(target, path) => model.symlink(target, path).unwrap(),
             Step::Link(old, new) => model.link(old, new).unwrap(),
