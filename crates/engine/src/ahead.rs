@@ -6,6 +6,7 @@
 //!
 //! Invariants: only hints are given, and paths made ready; nothing of what an operation does depends on it.
 
+use crate::index::prefix_hash;
 use crate::log::LogPlace;
 use crate::path::Path;
 use crate::store::HEAD_BYTES;
@@ -36,7 +37,7 @@ enum Step {
     #[default]
     None,
     Update(VersionKind, u64),
-    Fetch,
+    Fetch(VersionKind, u64),
     /// A leaf of the delta.
     Leaf(u32),
 }
@@ -54,7 +55,12 @@ impl Target {
             match ahead.step {
                 Step::None | Step::Leaf(_) => {}
                 Step::Update(kind, index) => ahead.step = self.find_leaf(&mut ahead.path, kind, index),
-                Step::Fetch => self.prefetch_records(ahead.hash),
+                Step::Fetch(kind, index) => {
+                    if !self.prefetch_records(ahead.hash) {
+                        self.prefetch_filters(&ahead.path, kind);
+                        ahead.step = self.find_leaf(&mut ahead.path, kind, index);
+                    }
+                }
             }
         }
         for ahead in window {
@@ -98,11 +104,13 @@ impl Target {
                 Some(iod) => {
                     let (kind, index) = match &iod.want {
                         Want::Array { extents, .. } => {
-                            (VersionKind::Array1, extents.first().map_or(0, |recx| recx.index))
+                            extents.first().map_or((VersionKind::Array1, 0), |recx| {
+                                (VersionKind::of_extent(recx.count), recx.index)
+                            })
                         }
                         Want::Single { .. } | Want::Size => (VersionKind::Single, 0),
                     };
-                    ahead.step = Step::Fetch;
+                    ahead.step = Step::Fetch(kind, index);
                     (fetch.oid, &fetch.dkey, &iod.akey, kind, index)
                 }
                 None => return Ok(()),
@@ -133,13 +141,25 @@ impl Target {
         Step::Leaf(leaf)
     }
 
-    /// Records that the short way leads to.
-    fn prefetch_records(&self, hash: u64) {
+    /// Brings records near that the short way leads to; `false` if it leads nowhere.
+    fn prefetch_records(&self, hash: u64) -> bool {
+        let mut is_known = false;
         for place in self.store.hot.candidates(hash) {
             let offset = place.offset.saturating_sub(HEAD_BYTES);
             if let Some(record) = self.store.log.mapped(LogPlace { offset, ..place }) {
                 dolmen_env::prefetch(record, RECORD_LINES);
+                is_known = true;
             }
+        }
+        is_known
+    }
+
+    /// Brings near what tells whether runs have an akey.
+    fn prefetch_filters(&self, path: &Path, kind: VersionKind) {
+        let runs = &self.store.index.runs;
+        if !runs.is_empty() {
+            let hash = prefix_hash(path.key.as_bytes(), kind);
+            runs.iter().for_each(|run| run.prefetch(hash));
         }
     }
 }

@@ -75,13 +75,33 @@ impl Target {
         let cover = self.store.cover(&mut path, Depth::Dkey, &view)?;
         self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
         self.reads.raise(Scope::DkeyTree, path.dkey_hash, view.at);
-        if fetch.cond.has(Cond::DKEY_FETCH) {
+        let must_exist = fetch.cond.has(Cond::DKEY_FETCH);
+        if must_exist {
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), None, view.at)?;
             self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
+        }
+        let found = self.fetch_iods(cont, fetch, &mut path, &view, cover);
+        // What was found says that its dkey exists; only without it there is a question, which comes before all errors.
+        let is_found = found.as_ref().is_ok_and(|found| found.iter().any(|iod| iod.size_bytes > 0));
+        if must_exist && !is_found {
+            path.up(Depth::Dkey);
             if !self.store.exists(&path, Depth::Dkey, &view, cover)? {
                 return Err(Error::NotFound);
             }
         }
+        self.store.put_path(path);
+        found
+    }
+
+    #[inline]
+    fn fetch_iods(
+        &mut self,
+        cont: ContNo,
+        fetch: &mut Fetch,
+        path: &mut Path,
+        view: &View,
+        cover: Stamp,
+    ) -> Result<SmallVec<[FetchedIod; 1]>, Error> {
         let mut found = SmallVec::new();
         let mut start = 0;
         for iod in &fetch.iods {
@@ -93,20 +113,19 @@ impl Target {
             path.akey(&iod.akey)?;
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), Some(&iod.akey), view.at)?;
             self.reads.raise(Scope::Akey, path.akey_hash, view.at);
-            let cover = self.store.own_cover(&mut path, Depth::Akey, &view, cover)?;
+            let cover = self.store.own_cover(path, Depth::Akey, view, cover)?;
             let part = Part { start, len };
-            let one = self.fetch_iod(&mut path, iod, &view, cover, &part, &mut fetch.buf);
+            let one = self.fetch_iod(path, iod, view, cover, &part, &mut fetch.buf);
             let one = one.map_err(|e| path.named(e, None))?;
             if fetch.cond.has(Cond::AKEY_FETCH)
                 && one.size_bytes == 0
-                && !self.store.exists(&path, Depth::Akey, &view, cover)?
+                && !self.store.exists(path, Depth::Akey, view, cover)?
             {
                 return Err(Error::NotFound);
             }
             found.push(one);
             start = end;
         }
-        self.store.put_path(path);
         Ok(found)
     }
 

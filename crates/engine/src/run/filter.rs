@@ -2,6 +2,8 @@
 //!
 //! Ten bits a key and seven probes inside 512 bits give about 1.3 % of false positives.
 
+use zerocopy::IntoBytes;
+
 /// Bits for each expected key.
 const BITS_PER_KEY: u64 = 10;
 const LINE_BITS: u64 = 512;
@@ -19,7 +21,9 @@ impl Filter {
     /// An empty filter, sized for `keys` hashes; more make it less exact.
     pub(crate) fn with_room(keys: u64) -> Self {
         let lines = keys.saturating_mul(BITS_PER_KEY).div_ceil(LINE_BITS).max(1);
-        Self { lines: vec![[0; 8]; usize::try_from(lines).expect("a filter fits the address space")] }
+        let mut lines = vec![[0; 8]; usize::try_from(lines).expect("a filter fits the address space")];
+        dolmen_env::prefer_huge_pages(lines.as_mut_bytes());
+        Self { lines }
     }
 
     /// A filter that was stored; without lines it claims to have everything.
@@ -40,6 +44,14 @@ impl Filter {
         let line = &mut self.lines[index];
         for (word, bit) in probes(hash) {
             line[word] |= bit;
+        }
+    }
+
+    /// Asks for the line of a hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(index) = self.line_of(hash) {
+            dolmen_env::prefetch_line(&self.lines[index]);
         }
     }
 

@@ -206,6 +206,12 @@ impl Run {
         self.filter.may_contain(hash)
     }
 
+    /// Asks for what `may_contain` looks at.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.filter.prefetch(hash);
+    }
+
     /// Memory of the resident part, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         let fence = self.fence.len() * (RUN_PAGE_BYTES + size_of::<RunBlock<IoBuf>>());

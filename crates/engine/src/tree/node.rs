@@ -1,14 +1,16 @@
 //! One node of the delta's tree: sorted byte strings with a fixed-width value each, in one small block of words.
 //!
-//! A block holds, from its start, the prefix that all its keys share (padded to words), then the heads in key
-//! order; from its end, growing down, the entries in order of arrival. A head is the six key bytes after the
+//! A block holds, from its start, the prefix that all its keys share and the stem end that most share (padded to
+//! words), then the heads in key order; from its end, growing down, the entries in order of arrival. A head is the six key bytes after the
 //! prefix, and in its low 16 bits the distance of its entry from the end of the block: a search compares plain
 //! integers in a few adjacent cache lines, and looks at an entry only on a tie. An entry is value, descriptor,
 //! and the key bytes after those of the head; a leaf's key ends with the 19-byte tail of a flat key, of which
-//! kind, zero offset and zero minor are folded into the descriptor.
+//! kind, zero offset and zero minor are folded into the descriptor. The stem end is what stands before the tail of the
+//! first key: the akey, where every dkey has one of the same name.
 //!
 //! Invariants: heads ascend, and strictly so do keys; `heap` is the distance from the end of the block to the
-//! lowest entry; prefix, heads and entries do not overlap; every key begins with the prefix.
+//! lowest entry; front, heads and entries do not overlap; every key begins with the prefix; prefix and stem end
+//! change only while there are no entries.
 #![allow(clippy::big_endian_bytes, reason = "byte order is comparison order only in big-endian")]
 
 use super::key::{KEY_BYTES_MAX, TAIL_BYTES, common_prefix_len, strip_prefix};
@@ -32,6 +34,10 @@ const KIND_SHIFT: u32 = 10;
 const KIND_MASK: u16 = 7;
 const HAS_OFFSET: u16 = 0x2000;
 const HAS_MINOR: u16 = 0x4000;
+/// The stem goes on with the node's stem end.
+const ENDS_SHARED: u16 = 0x8000;
+/// A hashed akey with its level byte, or a lexical one of the usual length; what is shorter than the least is chance.
+const STEM_END_BYTES: Range<usize> = 4..33;
 
 const _: () = assert!(KEY_BYTES_MAX <= LEN_MASK as usize);
 const _: () = assert!(NODE_BYTES_MAX < 1 << DISTANCE_BITS);
@@ -49,45 +55,52 @@ pub(super) struct Node<const VALUE: usize> {
     pub(super) link: u32,
     /// Where an ascending stream would insert next, and how often it has.
     hot: u16,
-    streak: u16,
+    streak: u8,
+    stem_end_len: u8,
 }
 
 /// The widths of a key's parts in an entry.
 #[derive(Clone, Copy)]
 struct Shape {
     descriptor: u16,
-    /// Bytes between head and tail, or all after the head.
+    /// Bytes between head and tail, or all after the head, that the entry has.
     stem: usize,
+    /// Bytes of the stem end that follow them.
+    shared: usize,
     /// Bytes that the tail takes when folded.
     tail: usize,
 }
 
 impl Shape {
-    fn of(suffix: &[u8]) -> Self {
+    fn of(suffix: &[u8], stem_end: &[u8]) -> Self {
         let rest = suffix.get(HEAD_BYTES..).unwrap_or_default();
         let len = |n: usize| u16::try_from(n).expect("a key has at most 365 bytes");
         match rest.split_last_chunk::<TAIL_BYTES>() {
             Some((stem, tail)) if u16::from(tail[0]) <= KIND_MASK => {
                 let has_offset = tail[1..9] != [0; 8];
                 let has_minor = tail[17..] != [0xff; 2];
-                let descriptor = len(stem.len())
+                let ends_shared = !stem_end.is_empty() && stem.ends_with(stem_end);
+                let shared = if ends_shared { stem_end.len() } else { 0 };
+                let descriptor = len(stem.len() - shared)
                     | FOLDED
                     | (u16::from(tail[0]) << KIND_SHIFT)
                     | if has_offset { HAS_OFFSET } else { 0 }
-                    | if has_minor { HAS_MINOR } else { 0 };
-                Self { descriptor, stem: stem.len(), tail: Self::tail_len(descriptor) }
+                    | if has_minor { HAS_MINOR } else { 0 }
+                    | if ends_shared { ENDS_SHARED } else { 0 };
+                Self { descriptor, stem: stem.len() - shared, shared, tail: Self::tail_len(descriptor) }
             }
-            _ => Self { descriptor: len(suffix.len()), stem: rest.len(), tail: 0 },
+            _ => Self { descriptor: len(suffix.len()), stem: rest.len(), shared: 0, tail: 0 },
         }
     }
 
     #[inline]
-    fn read(descriptor: u16) -> Self {
+    fn read(descriptor: u16, stem_end_len: u8) -> Self {
         let len = usize::from(descriptor & LEN_MASK);
         if descriptor & FOLDED == 0 {
-            return Self { descriptor, stem: len.saturating_sub(HEAD_BYTES), tail: 0 };
+            return Self { descriptor, stem: len.saturating_sub(HEAD_BYTES), shared: 0, tail: 0 };
         }
-        Self { descriptor, stem: len, tail: Self::tail_len(descriptor) }
+        let shared = if descriptor & ENDS_SHARED == 0 { 0 } else { usize::from(stem_end_len) };
+        Self { descriptor, stem: len, shared, tail: Self::tail_len(descriptor) }
     }
 
     fn tail_len(descriptor: u16) -> usize {
@@ -101,7 +114,7 @@ impl Shape {
     /// Length of the key after the prefix.
     fn suffix_len(self) -> usize {
         if self.is_folded() {
-            HEAD_BYTES + self.stem + TAIL_BYTES
+            HEAD_BYTES + self.stem + self.shared + TAIL_BYTES
         } else {
             usize::from(self.descriptor & LEN_MASK)
         }
@@ -142,6 +155,17 @@ fn head_of(suffix: &[u8]) -> u64 {
     }
 }
 
+/// What the stems of two keys behind a prefix have in common at their ends.
+fn common_stem_end<'a>(a: &'a [u8], b: &[u8], prefix_len: usize) -> &'a [u8] {
+    let stem = |key: &[u8]| prefix_len + HEAD_BYTES..key.len().saturating_sub(TAIL_BYTES);
+    let (Some(a), Some(b)) = (a.get(stem(a)), b.get(stem(b))) else {
+        return &[];
+    };
+    let shared = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
+    let len = shared.min(STEM_END_BYTES.end - 1);
+    if len < STEM_END_BYTES.start { &[] } else { &a[a.len() - len..] }
+}
+
 /// How many of the ascending `heads` are below `bound`.
 ///
 /// Every eighth first: those loads do not wait for each other, so a node that is not in the cache costs about one
@@ -174,14 +198,14 @@ impl<const VALUE: usize> Node<VALUE> {
 
     /// Bytes of prefix, heads and entries that are not removed.
     pub(super) fn live_bytes(&self) -> usize {
-        (self.prefix_words() + self.count()) * 8 + usize::from(self.heap - self.dead)
+        (self.front_words() + self.count()) * 8 + usize::from(self.heap - self.dead)
     }
 
     /// Asks for prefix, heads, and the place of the next entry.
     #[inline]
     pub(super) fn prefetch(&self) {
         let bytes = self.words.as_bytes();
-        dolmen_env::prefetch(&bytes[..(self.prefix_words() + self.count()) * 8], usize::MAX);
+        dolmen_env::prefetch(&bytes[..(self.front_words() + self.count()) * 8], usize::MAX);
         let next = bytes.len() - usize::from(self.heap).min(bytes.len());
         dolmen_env::prefetch(&bytes[next.saturating_sub(64)..next], 1);
     }
@@ -202,6 +226,10 @@ impl<const VALUE: usize> Node<VALUE> {
         let heads = self.heads();
         let mut low = count_below(heads, head);
         if heads.get(low).is_none_or(|found| found & !DISTANCE_MASK != head) {
+            return Err(low);
+        }
+        // A new version stands before the older ones of its key, nearly always the only ones with this head.
+        if self.compare_rest(heads[low], suffix) == Ordering::Greater {
             return Err(low);
         }
         let mut high = low + heads[low..].partition_point(|found| found & !DISTANCE_MASK == head);
@@ -249,6 +277,7 @@ impl<const VALUE: usize> Node<VALUE> {
             _ => out.extend_from_slice(&head.to_be_bytes()[..HEAD_BYTES]),
         }
         out.extend_from_slice(&rest[..shape.stem]);
+        out.extend_from_slice(&self.stem_end()[..shape.shared]);
         if shape.is_folded() {
             out.extend_from_slice(&shape.unfold(&rest[shape.stem..shape.stem + shape.tail]));
         }
@@ -260,7 +289,7 @@ impl<const VALUE: usize> Node<VALUE> {
     pub(super) fn insert(&mut self, index: usize, key: &[u8], value: [u8; VALUE]) -> bool {
         if self.count == 0 {
             // The next key shortens it to what both share.
-            self.set_prefix(&key[..key.len() - 1], 0);
+            self.set_front(&key[..key.len() - 1], &[], 0);
         } else if !key.starts_with(self.prefix()) && !self.shorten_prefix(key) {
             return false;
         }
@@ -275,7 +304,7 @@ impl<const VALUE: usize> Node<VALUE> {
     /// Inserts a key that begins with the prefix; `false` if the node is full.
     fn put(&mut self, index: usize, key: &[u8], value: [u8; VALUE]) -> bool {
         let suffix = &key[usize::from(self.prefix_len)..];
-        let shape = Shape::of(suffix);
+        let shape = Shape::of(suffix, self.stem_end());
         if !self.reserve(shape.entry_bytes(VALUE) + 8) {
             return false;
         }
@@ -286,7 +315,7 @@ impl<const VALUE: usize> Node<VALUE> {
     /// Removes the key at `index`.
     pub(super) fn remove(&mut self, index: usize) {
         let (shape, _) = self.shape(self.heads()[index]);
-        let (start, end) = (self.prefix_words() + index, self.prefix_words() + self.count());
+        let (start, end) = (self.front_words() + index, self.front_words() + self.count());
         self.words.copy_within(start + 1..end, start);
         self.count -= 1;
         self.dead += u16::try_from(shape.entry_bytes(VALUE)).expect("an entry is smaller than a node");
@@ -296,7 +325,7 @@ impl<const VALUE: usize> Node<VALUE> {
     /// Whether the last keys came in ascending order at `index`, as those of a stream do.
     pub(super) fn is_stream(&self, index: usize) -> bool {
         /// Random keys make such a run once in 10^12.
-        const STREAK: u16 = 8;
+        const STREAK: u8 = 8;
         self.streak >= STREAK && index == usize::from(self.hot)
     }
 
@@ -332,7 +361,8 @@ impl<const VALUE: usize> Node<VALUE> {
             _ => common_prefix_len(left.prefix(), right.prefix()),
         };
         let widened = |node: &Self| {
-            node.live_bytes() + node.count() * usize::from(node.prefix_len).saturating_sub(shared)
+            let longer = usize::from(node.prefix_len).saturating_sub(shared) + node.stem_end().len();
+            node.live_bytes() + node.count() * longer
         };
         if widened(left) + widened(right) > NODE_BYTES_MAX / 4 * 3 {
             return None;
@@ -359,16 +389,23 @@ impl<const VALUE: usize> Node<VALUE> {
         from.key_into(range.start, &mut key);
         from.key_into(range.end - 1, &mut last);
         let shared = common_prefix_len(&key, &last).min(key.len() - 1);
+        // As the prefix grows, the stem end shrinks from its front, so that no entry takes more than before.
+        let grown = shared.saturating_sub(usize::from(from.prefix_len));
+        let stem_end = match from.stem_end() {
+            [] => common_stem_end(&key, &last, shared),
+            old => &old[grown.min(old.len())..],
+        };
         let needed = from.bytes_of(range.clone()) + 8;
-        if shared > usize::from(from.prefix_len) && needed + shared <= NODE_BYTES_MAX {
-            self.set_prefix(&key[..shared], needed + shared);
+        let front = shared + stem_end.len();
+        if (grown > 0 || stem_end != from.stem_end()) && needed + front <= NODE_BYTES_MAX {
+            self.set_front(&key[..shared], stem_end, needed + front);
             if self.append(from, range.clone()) {
                 return;
             }
             // Behind a longer prefix a key may be too short for its tail to be folded, and take more.
             *self = Self::new(self.link);
         }
-        self.set_prefix(from.prefix(), needed + usize::from(from.prefix_len));
+        self.set_front(from.prefix(), from.stem_end(), needed + from.front_words() * 8);
         self.copy_entries(from, range);
     }
 
@@ -394,14 +431,14 @@ impl<const VALUE: usize> Node<VALUE> {
         self.heads()[range].iter().map(|&head| 8 + self.shape(head).0.entry_bytes(VALUE)).sum()
     }
 
-    /// Takes entries over as they are: same prefix, so same heads and bytes.
+    /// Takes entries over as they are: same prefix and stem end, so same heads and bytes.
     fn copy_entries(&mut self, from: &Self, range: Range<usize>) {
         for &head in &from.heads()[range] {
             let entry = from.entry(head);
-            let bytes = Shape::read(descriptor(&entry[VALUE..])).entry_bytes(VALUE);
+            let bytes = Shape::read(descriptor(&entry[VALUE..]), self.stem_end_len).entry_bytes(VALUE);
             let (at, heap) = self.push_heap(bytes);
             self.words.as_mut_bytes()[at..at + bytes].copy_from_slice(&entry[..bytes]);
-            let slot = self.prefix_words() + self.count();
+            let slot = self.front_words() + self.count();
             self.words[slot] = (head & !DISTANCE_MASK) | heap;
             self.count += 1;
         }
@@ -411,13 +448,18 @@ impl<const VALUE: usize> Node<VALUE> {
     fn shorten_prefix(&mut self, key: &[u8]) -> bool {
         let shared = common_prefix_len(self.prefix(), key);
         let longer = self.count() * (usize::from(self.prefix_len) - shared);
-        let needed = self.live_bytes() + longer + key.len() + VALUE + 16;
+        let needed = self.live_bytes() + longer + key.len() + VALUE + 16 + STEM_END_BYTES.end;
         if needed > NODE_BYTES_MAX {
             return false;
         }
         let old = core::mem::replace(self, Self::new(self.link));
-        self.set_prefix(&key[..shared], needed);
         let mut scratch = Vec::with_capacity(KEY_BYTES_MAX);
+        old.key_into(0, &mut scratch);
+        let stem_end = match old.stem_end() {
+            [] => common_stem_end(&scratch, key, shared),
+            stem_end => stem_end,
+        };
+        self.set_front(&key[..shared], stem_end, needed);
         for index in 0..old.count() {
             old.key_into(index, &mut scratch);
             assert!(self.put(index, &scratch, old.value(index)), "room was computed for all");
@@ -426,20 +468,23 @@ impl<const VALUE: usize> Node<VALUE> {
         true
     }
 
-    /// Gives an empty node its prefix, and room for `expected` bytes.
-    fn set_prefix(&mut self, prefix: &[u8], expected: usize) {
+    /// Gives an empty node its prefix and stem end, and room for `expected` bytes.
+    fn set_front(&mut self, prefix: &[u8], stem_end: &[u8], expected: usize) {
         assert!(self.count == 0);
-        let words = expected.max(prefix.len()).div_ceil(8).next_multiple_of(STEP_WORDS);
+        let front = prefix.len() + stem_end.len();
+        let words = expected.max(front).div_ceil(8).next_multiple_of(STEP_WORDS);
         assert!(words * 8 <= NODE_BYTES_MAX);
         self.words = vec![0; words].into_boxed_slice();
         (self.heap, self.dead) = (0, 0);
         self.words.as_mut_bytes()[..prefix.len()].copy_from_slice(prefix);
+        self.words.as_mut_bytes()[prefix.len()..front].copy_from_slice(stem_end);
+        self.stem_end_len = u8::try_from(stem_end.len()).expect("at most 32 bytes");
         self.prefix_len = u16::try_from(prefix.len()).expect("a key has at most 365 bytes");
     }
 
     /// Makes `bytes` of room between heads and entries, by growing or packing; `false` if the node is full.
     fn reserve(&mut self, bytes: usize) -> bool {
-        let used = (self.prefix_words() + self.count()) * 8 + usize::from(self.heap);
+        let used = (self.front_words() + self.count()) * 8 + usize::from(self.heap);
         if used + bytes <= self.block_bytes() {
             return true;
         }
@@ -451,7 +496,7 @@ impl<const VALUE: usize> Node<VALUE> {
             self.grow(used + bytes);
         } else {
             let mut packed = Self::new(self.link);
-            packed.set_prefix(self.prefix(), live + bytes);
+            packed.set_front(self.prefix(), self.stem_end(), live + bytes);
             packed.copy_entries(self, 0..self.count());
             (packed.hot, packed.streak) = (self.hot, self.streak);
             *self = packed;
@@ -462,7 +507,7 @@ impl<const VALUE: usize> Node<VALUE> {
     fn grow(&mut self, bytes: usize) {
         let words = bytes.div_ceil(8).next_multiple_of(STEP_WORDS).min(NODE_BYTES_MAX / 8);
         let mut block = vec![0; words].into_boxed_slice();
-        let front = self.prefix_words() + self.count();
+        let front = self.front_words() + self.count();
         block[..front].copy_from_slice(&self.words[..front]);
         let heap_words = usize::from(self.heap).div_ceil(8);
         let old_words = self.words.len();
@@ -473,7 +518,7 @@ impl<const VALUE: usize> Node<VALUE> {
     /// Writes an entry and its head into room that `reserve` made.
     fn place(&mut self, index: usize, suffix: &[u8], shape: Shape, value: [u8; VALUE]) {
         let (at, heap) = self.push_heap(shape.entry_bytes(VALUE));
-        let (start, end) = (self.prefix_words() + index, self.prefix_words() + self.count());
+        let (start, end) = (self.front_words() + index, self.front_words() + self.count());
         self.words.copy_within(start..end, start + 1);
         self.words[start] = head_of(suffix) | heap;
         self.count += 1;
@@ -484,7 +529,7 @@ impl<const VALUE: usize> Node<VALUE> {
         let (stem, folded) = entry[VALUE + 2..].split_at_mut(shape.stem);
         stem.copy_from_slice(&rest[..shape.stem]);
         if shape.is_folded() {
-            let tail = &rest[shape.stem..];
+            let tail = &rest[shape.stem + shape.shared..];
             let (offset, stamp) = folded.split_at_mut(if shape.descriptor & HAS_OFFSET == 0 { 0 } else { 8 });
             offset.copy_from_slice(&tail[1..1 + offset.len()]);
             stamp.copy_from_slice(&tail[9..9 + stamp.len()]);
@@ -506,22 +551,33 @@ impl<const VALUE: usize> Node<VALUE> {
         }
         let probe = &suffix[HEAD_BYTES..];
         let (stem, folded) = rest[..shape.stem + shape.tail].split_at(shape.stem);
-        let Some((probe_stem, probe_tail)) = probe.split_at_checked(shape.stem) else {
+        let Some((probe_stem, probe)) = probe.split_at_checked(shape.stem) else {
             return stem.cmp(probe);
         };
-        let stems = stem.cmp(probe_stem);
+        let stem_end = &self.stem_end()[..shape.shared];
+        let Some((probe_end, probe_tail)) = probe.split_at_checked(shape.shared) else {
+            return stem.cmp(probe_stem).then_with(|| stem_end.cmp(probe));
+        };
+        let stems = stem.cmp(probe_stem).then_with(|| stem_end.cmp(probe_end));
         if stems != Ordering::Equal {
             return stems;
         }
         if shape.is_folded() {
             shape.unfold(folded)[..].cmp(probe_tail)
         } else {
-            stem.len().cmp(&probe.len())
+            0.cmp(&probe_tail.len())
         }
     }
 
-    fn prefix_words(&self) -> usize {
-        usize::from(self.prefix_len).div_ceil(8)
+    /// Words before the heads.
+    fn front_words(&self) -> usize {
+        (usize::from(self.prefix_len) + usize::from(self.stem_end_len)).div_ceil(8)
+    }
+
+    /// The end that most stems share.
+    fn stem_end(&self) -> &[u8] {
+        let start = usize::from(self.prefix_len);
+        &self.words.as_bytes()[start..start + usize::from(self.stem_end_len)]
     }
 
     fn prefix(&self) -> &[u8] {
@@ -529,7 +585,7 @@ impl<const VALUE: usize> Node<VALUE> {
     }
 
     fn heads(&self) -> &[u64] {
-        let start = self.prefix_words();
+        let start = self.front_words();
         &self.words[start..start + self.count()]
     }
 
@@ -543,7 +599,7 @@ impl<const VALUE: usize> Node<VALUE> {
     #[inline]
     fn shape(&self, head: u64) -> (Shape, &[u8]) {
         let entry = &self.entry(head)[VALUE..];
-        (Shape::read(descriptor(entry)), &entry[2..])
+        (Shape::read(descriptor(entry), self.stem_end_len), &entry[2..])
     }
 
     /// Asserts the invariants; for audits and tests.
@@ -560,7 +616,7 @@ impl<const VALUE: usize> Node<VALUE> {
             core::mem::swap(&mut key, &mut before);
         }
         assert!(live + usize::from(self.dead) == usize::from(self.heap));
-        assert!(self.block_bytes() >= (self.prefix_words() + self.count()) * 8 + usize::from(self.heap));
+        assert!(self.block_bytes() >= (self.front_words() + self.count()) * 8 + usize::from(self.heap));
     }
 }
 

@@ -188,11 +188,15 @@ fn scatter(number: u64) -> u64 {
 }
 
 fn hashed(number: u64) -> Vec<u8> {
+    hashed_with(number, &number.to_le_bytes())
+}
+
+fn hashed_with(number: u64, akey: &[u8]) -> Vec<u8> {
     let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number % 3);
     let mut key = FlatKey::default();
     key.object(ContNo(1), oid)
         .dkey(KeyKind::Hashed, HashKey([9; 16]), &scatter(number).to_le_bytes())
-        .akey(KeyKind::Hashed, HashKey([9; 16]), &number.to_le_bytes())
+        .akey(KeyKind::Hashed, HashKey([9; 16]), akey)
         .tail(VersionKind::Single, 0, Stamp { epoch: Epoch(1 << 60 | number), minor: 0 });
     key.as_bytes().to_vec()
 }
@@ -229,6 +233,26 @@ fn a_tree_of_three_levels_grows_shrinks_and_gives_its_memory_back() {
     assert!(calls > 3);
     assert!(delta.is_empty());
     assert!(delta.resident_bytes() < 4096);
+}
+
+#[test]
+fn an_akey_that_all_dkeys_have_is_stored_once_a_node() {
+    const COUNT: u64 = 30_000;
+    let (mut delta, mut model) = (Delta::default(), Model::new());
+    for number in 0..COUNT {
+        // Now and then another one, which must not end up with the bytes of the first.
+        let akey: &[u8] = if number % 50 == 7 { b"other" } else { b"a" };
+        let key = hashed_with(number, akey);
+        delta.insert(&key, Pos(number));
+        model.insert(key, number);
+    }
+    same(&delta, &model);
+    assert!(delta.resident_bytes() <= 54 * delta.len(), "{}", delta.resident_bytes() / delta.len());
+    for number in (0..COUNT).filter(|number| number % 50 != 7) {
+        let key = hashed_with(number, b"a");
+        assert_eq!(delta.remove(&key), model.remove(&key).map(Pos));
+    }
+    same(&delta, &model);
 }
 
 #[test]
