@@ -477,9 +477,8 @@ impl Target {
             // Ignored: as above.
             let _removed = self.store.remove_run(run);
         }
-        let keep = self.free_segments_kept();
         // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
-        let _released = self.store.log.release_before(&mut *self.store.disks.meta, start, keep);
+        let _released = self.store.log.release_before(&mut *self.store.disks.meta, start);
         Ok(())
     }
 

@@ -399,9 +399,8 @@ impl Target {
         }
         self.checkpoint.done.checkpoints += 1;
         self.store.bulk.finish_release();
-        let keep = self.free_segments_kept();
         // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
-        let _released = self.store.log.release_before(&mut *self.store.disks.meta, start, keep);
+        let _released = self.store.log.release_before(&mut *self.store.disks.meta, start);
         Ok(())
     }
 
@@ -622,7 +621,6 @@ impl Target {
         match self.background_part() {
             Ok(Step::More) => Progress::More,
             Ok(Step::Waiting) => Progress::Waiting,
-            Err(Error::NoSpace { .. }) if self.give_back_log() => Progress::More,
             // A step that failed for want of space or by a device error leaves the log as it is: nothing is
             // lost, and writers are told when they meet the same condition themselves.
             Ok(Step::Done) | Err(_) => Progress::Idle,
@@ -651,8 +649,7 @@ impl Target {
         if self.checkpoint.is_working() {
             return self.checkpoint_step().map(still_working);
         }
-        let trimmed = self.store.log.trim(&mut *self.store.disks.meta)?;
-        Ok(if trimmed { Step::More } else { Step::Done })
+        Ok(Step::Done)
     }
 }
 

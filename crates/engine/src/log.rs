@@ -71,8 +71,8 @@ pub(crate) fn file_name(number: u32) -> String {
     format!("log.{number:08x}")
 }
 
-/// Free segments that an idle target keeps; more are removed, so that space taken by a burst comes back.
-const FREE_SEGMENTS_IDLE: usize = 8;
+/// Free segments kept for reuse; more are removed, so that space taken by a burst comes back.
+const FREE_SEGMENTS_MAX: usize = 8;
 
 impl Log {
     /// A log that continues at `start`, which lies in none of its segments yet.
@@ -301,13 +301,7 @@ impl Log {
     }
 
     /// After a checkpoint whose log starts at `start`: unmaps what is no longer log, frees what nothing refers to.
-    /// At most `keep` of them, or what an idle target keeps, are left.
-    pub(crate) fn release_before(
-        &mut self,
-        disk: &mut dyn Disk,
-        start: LogStart,
-        keep: usize,
-    ) -> Result<(), Error> {
+    pub(crate) fn release_before(&mut self, disk: &mut dyn Disk, start: LogStart) -> Result<(), Error> {
         let mut unused = Vec::new();
         for (&number, segment) in self.segments.iter_mut() {
             let is_log =
@@ -322,30 +316,17 @@ impl Log {
                 unused.push(number);
             }
         }
-        // Kept for what is written next: making a file and its pages is a fifth of what small updates cost.
-        self.free.extend(unused);
-        while self.free.len() > keep.max(FREE_SEGMENTS_IDLE) {
-            self.remove_free(disk)?;
+        for number in unused {
+            if self.free.len() < FREE_SEGMENTS_MAX {
+                self.free.insert(number);
+            } else {
+                let segment = self.segments.remove(&number).expect("listed above");
+                drop(segment.region);
+                disk.close(segment.file);
+                disk.remove(&file_name(number)).map_err(|e| disk_error(self.target, &e))?;
+            }
         }
         Ok(())
-    }
-
-    /// Removes a free segment that an idle target does not keep; `false` if there is none.
-    pub(crate) fn trim(&mut self, disk: &mut dyn Disk) -> Result<bool, Error> {
-        let is_due = self.free.len() > FREE_SEGMENTS_IDLE;
-        if is_due {
-            self.remove_free(disk)?;
-        }
-        Ok(is_due)
-    }
-
-    /// Removes the free segment with the largest number.
-    fn remove_free(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        let number = self.free.pop_last().expect("the caller has counted them");
-        let segment = self.segments.remove(&number).expect("free segments are open");
-        drop(segment.region);
-        disk.close(segment.file);
-        disk.remove(&file_name(number)).map_err(|e| disk_error(self.target, &e))
     }
 
     /// Opens a segment at recovery and reads its header; `false` if it has one that is damaged.

@@ -59,25 +59,6 @@ impl Target {
         }
     }
 
-    /// Free log segments worth keeping: what two checkpoints' logs take, in a target that has plenty of room.
-    pub(crate) fn free_segments_kept(&self) -> usize {
-        if self.allocated_bytes() > self.data_limit() / 2 {
-            return 0;
-        }
-        let kept = 2 * self.config.checkpoint_log_bytes / self.store.log.segment_bytes();
-        usize::try_from(kept).unwrap_or(usize::MAX)
-    }
-
-    /// Gives free log segments back to the device, which has no room; whether there were any.
-    pub(crate) fn give_back_log(&mut self) -> bool {
-        let mut given_back = false;
-        // A segment that cannot be removed makes no room, like none.
-        while self.store.log.trim(&mut *self.store.disks.meta).unwrap_or(false) {
-            given_back = true;
-        }
-        given_back
-    }
-
     /// Creates the reserve; part of creating a target.
     pub(crate) fn fill_reserve(&mut self) -> Result<(), Error> {
         while (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS {
@@ -107,18 +88,11 @@ impl Target {
                 needed_bytes: u64::from(count) * dolmen_types::limits::BULK_UNIT_BYTES,
             });
         }
-        match self.grow_bulk(needed_bytes) {
-            Err(Error::NoSpace { .. }) if self.give_back_log() => self.grow_bulk(needed_bytes)?,
-            other => other?,
-        }
-        self.store.bulk.allocate(count).ok_or(Error::NoSpace { target: self.config.target, needed_bytes })
-    }
-
-    fn grow_bulk(&mut self, needed_bytes: u64) -> Result<(), Error> {
         if self.allocated_bytes() + needed_bytes > self.data_limit() {
             return Err(Error::NoSpace { target: self.config.target, needed_bytes });
         }
-        self.store.bulk.grow(self.store.disks.bulk())
+        self.store.bulk.grow(self.store.disks.bulk())?;
+        self.store.bulk.allocate(count).ok_or(Error::NoSpace { target: self.config.target, needed_bytes })
     }
 
     /// What files of log, bulk and runs take.

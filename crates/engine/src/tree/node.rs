@@ -562,11 +562,7 @@ impl<const VALUE: usize> Node<VALUE> {
         if stems != Ordering::Equal {
             return stems;
         }
-        if shape.is_folded() {
-            shape.unfold(folded)[..].cmp(probe_tail)
-        } else {
-            0.cmp(&probe_tail.len())
-        }
+        if shape.is_folded() { shape.unfold(folded)[..].cmp(probe_tail) } else { 0.cmp(&probe_tail.len()) }
     }
 
     /// Words before the heads.
