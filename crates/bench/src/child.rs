@@ -4,6 +4,7 @@
 //! was; it goes on writing other keys until it is killed.
 
 use crate::error::{Error, Result};
+use crate::meter::now;
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -24,11 +25,18 @@ pub(crate) fn say_row(row: Row) -> Result<()> {
     say(&Line::Row(Box::new(row)))
 }
 
+/// Writing until the kill comes ends by itself after so long, in case the parent is gone.
+const ORPHAN_NS: u64 = 10_000_000_000;
+
 /// Says that `count` updates are acknowledged, then goes on writing until the kill comes in the middle of it.
 pub(crate) fn write_until_killed(count: u64, mut write: impl FnMut(u64) -> Result<()>) -> Result<()> {
     say(&Line::Done(count))?;
+    let start = now();
     for extra in 0.. {
         write(extra)?;
+        if now() - start > ORPHAN_NS {
+            break;
+        }
     }
     Ok(())
 }

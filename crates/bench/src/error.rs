@@ -30,6 +30,13 @@ pub enum Error {
         /// The scenario that it ran.
         scenario: String,
     },
+    /// A file holds no rows of results.
+    Results {
+        /// Which.
+        file: String,
+        /// Why not.
+        source: serde_json::Error,
+    },
     /// The plot could not be drawn.
     Plot,
 }
@@ -56,6 +63,7 @@ impl fmt::Display for Error {
             Self::Child { scenario } => {
                 write!(f, "the process that ran {scenario} ended early; what it printed is above")
             }
+            Self::Results { file, source } => write!(f, "{file} holds no results: {source}"),
             Self::Plot => f.write_str("the plot could not be drawn"),
         }
     }
@@ -69,6 +77,7 @@ impl std::error::Error for Error {
             Self::Dfs(error) => Some(error),
             Self::Device(error) => Some(error),
             Self::System { source, .. } => Some(source),
+            Self::Results { source, .. } => Some(source),
             Self::Wrong { .. } | Self::Child { .. } | Self::Plot => None,
         }
     }

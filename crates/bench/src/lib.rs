@@ -7,17 +7,20 @@
 //! Rows of a quick run say so and are never quoted. Latencies are those of every seventeenth operation.
 
 mod amplify;
+mod cgroup;
 mod child;
 mod curve;
 mod data;
 mod dfs;
 mod durable;
 mod error;
+mod large;
 mod meter;
 mod native;
 mod options;
 mod plot;
 mod points;
+mod report;
 mod rig;
 mod row;
 mod suite;
@@ -26,8 +29,10 @@ mod targets;
 pub use curve::curve;
 pub use data::{Keys, Values};
 pub use error::{Error, Result};
+pub use large::{Large, large};
 pub use meter::Meter;
 pub use options::Options;
+pub use report::{Machine, report};
 pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};
 pub use suite::{child, dfs, engine};

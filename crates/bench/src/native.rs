@@ -124,6 +124,43 @@ pub(crate) fn direct(path: &Path, count: u64) -> Result<[Row; 3]> {
     Ok([new, again, read.row("native disk", "O_DIRECT read", 1 << 20)])
 }
 
+/// Random direct reads of 4 KiB, one after the other, from a new file of so many MiB.
+pub(crate) fn direct_random_read(path: &Path, mib: u64, seconds: f64) -> Result<Row> {
+    const PAGE: usize = 4096;
+    direct_fill(path, mib)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_DIRECT)
+        .open(path)
+        .map_err(Error::system("open a native file for direct reads"))?;
+    let mut page = IoBuf::zeroed(PAGE);
+    let pages = (mib << 20) / PAGE as u64;
+    let mut meter = Meter::start();
+    while meter.seconds() < seconds {
+        let at = mix(meter.ops) % pages * PAGE as u64;
+        let done = meter.run_timed(PAGE as u64, || file.read_exact_at(&mut page, at));
+        done.map_err(Error::system("read directly"))?;
+    }
+    let row = meter.row("native disk", "O_DIRECT read at random", PAGE as u64);
+    Ok(row.noting(format!("a file of {mib} MiB, one reader")))
+}
+
+fn direct_fill(path: &Path, mib: u64) -> Result<()> {
+    let mut bytes = IoBuf::zeroed(1 << 20);
+    bytes.fill(0x5a);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .custom_flags(O_DIRECT)
+        .open(path)
+        .map_err(Error::system("create a native file for direct writes"))?;
+    for at in 0..mib {
+        file.write_all_at(&bytes, at << 20).map_err(Error::system("write directly"))?;
+    }
+    Ok(())
+}
+
 /// Copies of 1 MiB in memory: from cold to cold.
 pub(crate) fn memcpy(seconds: f64) -> Row {
     let from = vec![0x5a_u8; 256 << 20];

@@ -76,13 +76,15 @@ pub struct Setup {
     pub memory_bytes: u64,
     /// The number of the target.
     pub target: u16,
+    /// Whether aggregations run beside the load, one after the other.
+    pub aggregates: bool,
 }
 
 impl Setup {
     /// A target with much memory whose writes survive the death of the process.
     #[must_use]
     pub fn new(kind: Kind, size: usize) -> Self {
-        Self { kind, size, power: false, block: None, memory_bytes: 4 << 30, target: 0 }
+        Self { kind, size, power: false, block: None, memory_bytes: 4 << 30, target: 0, aggregates: true }
     }
 
     fn config(&self, volatile: bool) -> TargetConfig {
@@ -394,6 +396,11 @@ impl<'v> Rig<'v> {
         if missing { Err(dolmen_types::Error::NotFound.into()) } else { Ok(()) }
     }
 
+    /// The epoch of the last update.
+    pub(crate) fn last(&self) -> Epoch {
+        self.last
+    }
+
     /// Lists a page of dkeys and says whether there are more.
     pub(crate) fn list_page(&mut self, anchor: &mut Anchor, items_max: u32) -> Result<usize> {
         let list = List {
@@ -454,7 +461,7 @@ impl<'v> Rig<'v> {
         let progress = self.target.step();
         let is_due = self.bytes_since_aggregation >= AGGREGATE_EVERY_BYTES
             || now().saturating_sub(self.aggregated_ns) > AGGREGATE_EVERY_NS;
-        if is_due && self.last != Epoch::default() {
+        if is_due && self.setup.aggregates && self.last != Epoch::default() {
             self.aggregating = Some(self.last);
             self.bytes_since_aggregation = 0;
         }

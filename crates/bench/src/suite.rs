@@ -47,7 +47,10 @@ fn run(scenarios: &[Scenario], options: &Options, each: &mut dyn FnMut(Row)) -> 
 /// [`Error::Child`] for a scenario or specification that no parent of this version gives; the scenario's.
 pub fn child(scenario: &str, spec: &str) -> Result<()> {
     let unknown = || Error::Child { scenario: scenario.to_owned() };
+    let spec_of_large = || serde_json::from_str(spec).map_err(|_not_ours| unknown());
     let work = match scenario {
+        "large" => return crate::large::child(&spec_of_large()?),
+        "large-after" => return crate::large::after(&spec_of_large()?),
         "points" => points::child,
         "dkeys" => targets::dkeys_child,
         "targets" => targets::two_child,

@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Answer;
 use clap::{Args as ClapArgs, Subcommand};
-use dolmen_bench::{Error, HEADING, Options, Row};
+use dolmen_bench::{Error, HEADING, Large, Machine, Options, Row};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -13,6 +13,8 @@ pub(crate) enum Command {
     Engine(EngineArgs),
     /// Measure files and directories, beside native file systems
     Dfs(Args),
+    /// Make a page of Markdown from results that were written with --json
+    Report(ReportArgs),
     /// The part of a measurement that is killed
     #[command(hide = true)]
     Child { scenario: String, spec: String },
@@ -28,6 +30,28 @@ pub(crate) struct EngineArgs {
     /// With --curve: where the plot goes
     #[arg(long, value_name = "FILE", default_value = "curve.png", value_hint = clap::ValueHint::FilePath)]
     png: PathBuf,
+    /// A store much larger than its memory instead, on --disk-dir and in a memory cgroup (needs root)
+    #[arg(long, conflicts_with = "curve")]
+    large: bool,
+    /// With --large: records of 64 B
+    #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1000..1 << 38))]
+    records: u64,
+    /// With --large: memory of the cgroup in MiB, page cache counted
+    #[arg(long, value_name = "MIB", default_value_t = 1536, value_parser = clap::value_parser!(u64).range(16..1 << 24))]
+    memory: u64,
+    /// With --large: leave the store in <DISK_DIR>/dolmen-bench-<PID>/large
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ReportArgs {
+    /// Files with rows
+    #[arg(required = true, value_hint = clap::ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// The commit that was measured
+    #[arg(long)]
+    commit: String,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -65,6 +89,13 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
             let (options, png) = (engine.args.options(), &engine.png);
             measure(&options, as_json, |each| dolmen_bench::curve(&options, png, each))
         }
+        Command::Engine(engine) if engine.large => {
+            let options = engine.args.options();
+            let large =
+                Large { records: engine.records, memory_bytes: engine.memory << 20, keep: engine.keep };
+            measure(&options, as_json, |each| dolmen_bench::large(&options, &large, each))
+        }
+        Command::Report(args) => report(args),
         Command::Engine(engine) => {
             let options = engine.args.options();
             measure(&options, as_json, |each| dolmen_bench::engine(&options, each))
@@ -104,6 +135,20 @@ fn measure(
     }
     result.map_err(|error| failed(&error))?;
     Ok(Answer::new("", Value::Array(rows)))
+}
+
+fn report(args: &ReportArgs) -> Outcome<Answer> {
+    let mut files = Vec::new();
+    for path in &args.files {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::new(Exit::Other, format!("{}: {error}", path.display())))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        files.push((name, text));
+    }
+    let page = Machine::here()
+        .and_then(|machine| dolmen_bench::report(&machine, &args.commit, &files))
+        .map_err(|error| failed(&error))?;
+    Ok(Answer::new(page.clone(), json!({ "page": page })))
 }
 
 fn failed(error: &Error) -> Failure {
