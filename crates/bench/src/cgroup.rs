@@ -18,8 +18,8 @@ struct Names {
     peak: &'static str,
 }
 
-const V1: Names = Names { limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes" };
-const V2: Names = Names { limit: "memory.max", peak: "memory.peak" };
+const SEPARATE: Names = Names { limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes" };
+const UNIFIED: Names = Names { limit: "memory.max", peak: "memory.peak" };
 
 impl MemoryCgroup {
     /// Makes one beside (version 2) or below (version 1) that of this process.
@@ -65,12 +65,12 @@ fn place(own: &str, has_v1: bool) -> (PathBuf, Names) {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
             controllers.split(',').any(|name| name == "memory").then_some(path)
         });
-        return (Path::new(ROOT).join("memory").join(relative(path)), V1);
+        return (Path::new(ROOT).join("memory").join(relative(path)), SEPARATE);
     }
     let path = own.lines().find_map(|line| line.strip_prefix("0::"));
     // With processes in it, a cgroup of version 2 hands no memory to cgroups below it.
     let parent = Path::new(relative(path)).parent().unwrap_or(Path::new("")).to_owned();
-    (Path::new(ROOT).join(parent), V2)
+    (Path::new(ROOT).join(parent), UNIFIED)
 }
 
 fn relative(path: Option<&str>) -> &str {
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_cgroup_is_made_where_memory_can_be_limited() {
         let (dir, names) = place("5:cpu,cpuacct:/\n4:memory:/user/7\n0::/\n", true);
-        assert_eq!((dir, names.limit), (PathBuf::from("/sys/fs/cgroup/memory/user/7"), V1.limit));
+        assert_eq!((dir, names.limit), (PathBuf::from("/sys/fs/cgroup/memory/user/7"), SEPARATE.limit));
         let (dir, names) = place("0::/user.slice/session-1.scope\n", false);
         assert_eq!((dir, names.limit), (PathBuf::from("/sys/fs/cgroup/user.slice"), "memory.max"));
         assert_eq!(place("0::/\n", false).0, PathBuf::from("/sys/fs/cgroup/"));

@@ -142,8 +142,7 @@ fn report(args: &ReportArgs) -> Outcome<Answer> {
     for path in &args.files {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::new(Exit::Other, format!("{}: {error}", path.display())))?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        files.push((name, text));
+        files.push((path.display().to_string(), text));
     }
     let page = Machine::here()
         .and_then(|machine| dolmen_bench::report(&machine, &args.commit, &files))
