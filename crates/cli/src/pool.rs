@@ -164,6 +164,8 @@ fn describe(dir: &str, info: &PoolInfo) -> Value {
                 "log_bytes": space.log_bytes,
                 "run_bytes": space.run_bytes,
                 "reserve_bytes": space.reserve_bytes,
+                "scrubbed_bytes": space.scrubbed_bytes,
+                "damage_count": space.damage_count,
             })
         })
         .collect();

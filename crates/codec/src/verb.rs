@@ -495,6 +495,10 @@ pub struct SpaceReport {
     pub run_bytes: u64,
     /// Kept back so that a full target can still punch, destroy, checkpoint and merge.
     pub reserve_bytes: u64,
+    /// Verified by the background scrub since the target was opened.
+    pub scrubbed_bytes: u64,
+    /// Damaged versions and blocks that it has found; [`Verb::Check`] names the versions.
+    pub damage_count: u64,
 }
 
 /// One finding of an audit or scrub.

@@ -24,8 +24,6 @@ use dolmen_types::{ContNo, Epoch, Error, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Entries looked at by one step: about a millisecond of work.
-const STEP_ENTRIES: usize = 1024;
 /// Extents of one array that are resolved at once, at most and at least; a larger array is copied as it is.
 const GROUP_EXTENTS_MAX: u64 = 1 << 16;
 const GROUP_EXTENTS_MIN: u64 = 1 << 10;
@@ -184,7 +182,8 @@ impl Target {
         });
     }
 
-    /// Segments outside the log of which more than a fifth is referred to by nobody.
+    /// Segments outside the log of which more than a fifth is referred to by nobody: the emptiest first, as many
+    /// as there is room for what is moved out of them, so that each is freed whole.
     fn sparse_segments(&self) -> BTreeSet<u32> {
         let start = self.checkpoint.base.log_start;
         let enough = self.store.log.segment_bytes() / 5 * 4;
@@ -195,7 +194,17 @@ impl Target {
                 && segment.live_bytes > 0
                 && segment.live_bytes < enough
         });
-        sparse.map(|(&number, _)| number).collect()
+        let mut sparse: Vec<(u64, u32)> =
+            sparse.map(|(&number, segment)| (segment.live_bytes, number)).collect();
+        sparse.sort_unstable();
+        // A frame that does not fit the rest of a segment leaves that unused.
+        let mut room = self.log_room() / 10 * 9;
+        let fits = |&(live, _): &(u64, u32)| {
+            let fits = live <= room;
+            room = room.saturating_sub(live);
+            fits
+        };
+        sparse.into_iter().take_while(fits).map(|(_, number)| number).collect()
     }
 
     /// One bounded step of a merge.
@@ -246,7 +255,7 @@ impl Target {
     fn merge_entries(&mut self, merge: &mut Merge) -> Result<(), Error> {
         let mut cursor = IndexCursor::over_runs(merge.runs.clone());
         self.store.reseek(&mut cursor, &merge.after)?;
-        for _ in 0..STEP_ENTRIES {
+        for _ in 0..self.checkpoint.step_entries {
             let Some(key) = cursor.key() else {
                 break;
             };
@@ -326,7 +335,14 @@ impl Target {
             // A damaged value stays where it is: the scrub reports it, nothing hides it.
             return merge.build.push(key, version);
         }
-        let place = self.move_value(merge, &value)?;
+        let place = match self.move_value(merge, &value) {
+            Err(Error::NoSpace { .. }) => {
+                // The rest stays where it is; what this merge frees makes room for the next one.
+                merge.sparse.clear();
+                return merge.build.push(key, version);
+            }
+            place => place?,
+        };
         *merge.drops.log.entry(segment).or_default() += u64::from(version.value_bytes);
         merge.build.push(key, &Version { place, ..*version })
     }
@@ -460,7 +476,8 @@ impl Target {
         let (newer, older) = (&present[..runs.start], &present[runs.end..]);
         let infos = newer.iter().chain(&merged).chain(older).map(Run::info).collect();
         if let Err(error) = self.write_manifest_of(&base, infos, false) {
-            if let Some(run) = merged {
+            // A superblock that may be there after all may lead to it.
+            if let Some(run) = merged.filter(|_| !self.read_only) {
                 // Ignored: a run that no manifest names is removed by the next open.
                 let _removed = self.store.remove_run(run);
             }
@@ -494,6 +511,7 @@ impl Target {
         for (&segment, units) in &drops.bulk {
             self.store.bulk.release_units(segment, units);
         }
+        self.store.bulk.remove_empty(self.store.disks.bulk());
     }
 
     /// Destroyed containers of which nothing is left once all runs are merged: the delta has nothing of them.

@@ -9,6 +9,9 @@ use dolmen_env::{Disk, FileId, Media, Region};
 use dolmen_types::{Error, TargetNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Segments without anything in use that are kept for reuse; more are removed, so that space comes back.
+const EMPTY_SEGMENTS_MAX: usize = 1;
+
 /// Where an extent's bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) struct BulkPlace {
@@ -207,6 +210,34 @@ impl Bulk {
         segment.free += freed;
         segment.hint = 0;
         self.used_units -= u64::from(freed);
+    }
+
+    /// Removes segments in which nothing is used any more, but for one.
+    ///
+    /// REQUIRES: no log that may be replayed, and no manifest but an older one, refers to what they held.
+    pub(crate) fn remove_empty(&mut self, disk: &mut dyn Disk) {
+        let is_empty = |segment: &BulkSegment| segment.free == self.segment_units;
+        let empty: Vec<u32> = self
+            .segments
+            .iter()
+            .filter(|(_, s)| is_empty(s))
+            .map(|(&n, _)| n)
+            .skip(EMPTY_SEGMENTS_MAX)
+            .collect();
+        for number in empty {
+            let segment = self.segments.remove(&number).expect("listed above");
+            self.dirty.remove(&number);
+            drop(segment.region);
+            disk.close(segment.file);
+            // Ignored: a segment that nothing names is removed by the next open.
+            let _removed = disk.remove(&file_name(number));
+        }
+    }
+
+    /// Whether a file of the device is one of the segments, or none of ours at all.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        let number = name.strip_prefix("bulk.").and_then(|number| u32::from_str_radix(number, 16).ok());
+        number.is_none_or(|number| self.segments.contains_key(&number))
     }
 
     /// What the manifest about to be written must hold: units that are referred to.

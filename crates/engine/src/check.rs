@@ -3,15 +3,16 @@
 use crate::cursor::PlaceRef;
 use crate::target::Target;
 use crate::tree::key::split_typed;
-use crate::value::with_keys;
 use dolmen_codec::verb::{Audit, Finding};
 use dolmen_types::{Error, Place, Recx, limits};
 use std::collections::BTreeMap;
 
 impl Target {
-    /// Audits index against log, bulk and accounts, without reading values.
+    /// Audits index against log, bulk and accounts, without reading values but those that the scrub found damaged.
     pub(crate) fn check(&mut self) -> Result<Audit, Error> {
-        self.audit(false)
+        let mut audit = self.audit(false)?;
+        audit.findings.extend(self.scrubbed_damage()?);
+        Ok(audit)
     }
 
     /// As `check`, and reads and verifies every value.
@@ -97,15 +98,9 @@ impl Target {
             }
         }
         if values {
-            match self.store.verify_value(&stored) {
-                Ok(()) => audit.verified_bytes += stored.len() as u64,
-                Err(error @ Error::Corrupt { .. }) => {
-                    if let Error::Corrupt { place, .. } = with_keys(error, cont, oid, &dkey, &akey, extent) {
-                        audit.findings.push(Finding { place: *place, rule: "checksum" });
-                    }
-                }
-                Err(error) => return Err(error),
-            }
+            let (bytes, damage) = self.verify_entry(key, place)?;
+            audit.verified_bytes += if damage.is_none() { bytes } else { 0 };
+            audit.findings.extend(damage);
         }
         Ok(())
     }

@@ -22,8 +22,12 @@ use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_env::FileId;
 use dolmen_types::{ContNo, Credentials, Error, TxId, crc32c};
 
-/// Entries written by one step of a checkpoint: about a millisecond of work.
-const STEP_ENTRIES: usize = 1024;
+/// Entries written by one step of a checkpoint or merge: about a millisecond of work.
+pub(crate) const STEP_ENTRIES: usize = 1024;
+/// Entries that a writer writes when it has to help: far more than were written since one helped last.
+const SHARE_ENTRIES: usize = 256;
+/// One write in so many helps.
+const SHARE_EVERY: u32 = 8;
 
 /// The delta may take this part of the memory budget, and a quarter of that at least.
 const DELTA_PARTS: u64 = 8;
@@ -49,8 +53,11 @@ pub(crate) struct Base {
 }
 
 /// The state of checkpoints of a target.
-#[derive(Default)]
 pub(crate) struct State {
+    /// Entries that the present step writes.
+    pub(crate) step_entries: usize,
+    /// Writes since one last helped.
+    writes_unshared: u32,
     superblock: Superblock,
     /// The superblock that this target was opened by; opening writes the next one before any frame.
     life: u64,
@@ -85,6 +92,25 @@ struct Work {
     flush_until: u64,
     /// It has failed, for want of space as a rule; merges go first, since they may free some.
     is_stalled: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            step_entries: STEP_ENTRIES,
+            writes_unshared: 0,
+            superblock: Superblock::default(),
+            superblock_file: None,
+            closing: false,
+            next_run: 0,
+            base: Base::default(),
+            work: None,
+            merge: None,
+            asked: None,
+            done: BackgroundDone::default(),
+            life: 0,
+        }
+    }
 }
 
 impl State {
@@ -228,6 +254,7 @@ impl Target {
     pub(crate) fn checkpoint_due(&self) -> bool {
         let log = self.store.log.bytes_since(self.checkpoint.base.log_start);
         log >= self.config.checkpoint_log_bytes
+            || (self.is_reserve_used() && log >= self.store.log.segment_bytes())
             || self.store.index.delta.resident_bytes() as u64 >= self.delta_share()
     }
 
@@ -354,7 +381,7 @@ impl Target {
         frozen.seek(&mut cursor, &work.after);
         let mut written = 0;
         while let Some((key, pos)) = cursor.entry() {
-            if written == STEP_ENTRIES || work.build.is_busy() {
+            if written == self.checkpoint.step_entries || work.build.is_busy() {
                 break;
             }
             if key != &work.after[..] {
@@ -380,7 +407,8 @@ impl Target {
         let runs = run.iter().chain(&self.store.index.runs).map(Run::info).collect();
         let is_last = self.checkpoint.closing && self.log_is_empty_since(&work.base);
         if let Err(error) = self.write_manifest_of(&work.base, runs, is_last) {
-            if let Some(run) = run {
+            // A superblock that may be there after all may lead to it.
+            if let Some(run) = run.filter(|_| !self.read_only) {
                 // Ignored: a run that no manifest names is removed by the next open.
                 let _removed = self.store.remove_run(run);
             }
@@ -399,6 +427,7 @@ impl Target {
         }
         self.checkpoint.done.checkpoints += 1;
         self.store.bulk.finish_release();
+        self.store.bulk.remove_empty(self.store.disks.bulk());
         // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
         let _released = self.store.log.release_before(&mut *self.store.disks.meta, start);
         Ok(())
@@ -486,7 +515,13 @@ impl Target {
                 .copied()
                 .filter(|segment| segment.live_bytes > 0)
                 .collect(),
-            bulk_segments: base.bulk_segments.clone(),
+            // The same for bulk: what is not named is removed.
+            bulk_segments: base
+                .bulk_segments
+                .iter()
+                .filter(|segment| segment.bitmap.iter().any(|&word| word != 0))
+                .cloned()
+                .collect(),
             conts: base.conts.clone(),
             clients: base.clients.clone(),
             creds: base.creds.clone(),
@@ -627,6 +662,40 @@ impl Target {
         }
     }
 
+    /// Has a writer help with the background work if that falls behind, so that delta and runs stay within their
+    /// bounds: first a little now and then, at twice the delta's share a whole step each, waiting for the device.
+    ///
+    /// # Errors
+    /// Those of the background work, once the delta can take no more.
+    #[inline]
+    pub(crate) fn share_work(&mut self) -> Result<(), Error> {
+        let delta = self.store.index.delta.resident_bytes() as u64;
+        // The share depends on what the runs take, which is looked up only when it may matter.
+        if delta < self.config.memory_budget_bytes / DELTA_PARTS / 4 || self.read_only {
+            return Ok(());
+        }
+        let share = self.delta_share();
+        if delta >= 2 * share {
+            self.poll_background(false);
+            if self.background_part()? == Step::Waiting {
+                self.poll_background(true);
+            }
+        } else if delta >= share + share / 4 {
+            self.writes_help();
+        }
+        Ok(())
+    }
+
+    fn writes_help(&mut self) {
+        self.checkpoint.writes_unshared += 1;
+        if self.checkpoint.writes_unshared >= SHARE_EVERY {
+            self.checkpoint.writes_unshared = 0;
+            self.checkpoint.step_entries = SHARE_ENTRIES;
+            self.background_step();
+            self.checkpoint.step_entries = STEP_ENTRIES;
+        }
+    }
+
     /// What a step does; `Done` if there is nothing to be done.
     fn background_part(&mut self) -> Result<Step, Error> {
         let is_crowded = self.store.index.runs.len() >= RUNS_LIMIT;
@@ -649,7 +718,7 @@ impl Target {
         if self.checkpoint.is_working() {
             return self.checkpoint_step().map(still_working);
         }
-        Ok(Step::Done)
+        self.scrub_step()
     }
 }
 

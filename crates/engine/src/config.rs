@@ -28,6 +28,8 @@ pub struct TargetConfig {
     pub memory_budget_bytes: u64,
     /// A checkpoint begins after this many bytes of log.
     pub checkpoint_log_bytes: u64,
+    /// Bytes of values that the background scrub verifies a second; 0 turns it off.
+    pub scrub_bytes_per_s: u64,
     /// The pool lives in memory and says so: `Durability::Power` is accepted and means nothing.
     pub volatile: bool,
 }
@@ -44,6 +46,8 @@ impl Default for TargetConfig {
             bulk_segment_bytes: 64 << 20,
             memory_budget_bytes: 1 << 30,
             checkpoint_log_bytes: 256 << 20,
+            // A terabyte in three days.
+            scrub_bytes_per_s: 4 << 20,
             volatile: false,
         }
     }

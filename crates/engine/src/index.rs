@@ -57,6 +57,9 @@ pub(crate) struct Index {
     /// Which kinds delta and frozen delta have, one bit each.
     kinds: u8,
     frozen_kinds: u8,
+    /// Bytes of keys and records in delta and frozen delta.
+    entry_bytes: u64,
+    frozen_entry_bytes: u64,
 }
 
 /// Hash of a key prefix together with the kind of the entries below it: what runs' filters are asked.
@@ -102,6 +105,8 @@ impl Index {
             frozen_punched: Prefixes::default(),
             kinds: 0,
             frozen_kinds: 0,
+            entry_bytes: 0,
+            frozen_entry_bytes: 0,
         }
     }
 
@@ -114,6 +119,15 @@ impl Index {
         self.kinds |= 1 << kind as u8;
         let earlier = self.delta.insert(key.as_bytes(), position(place));
         assert!(earlier.is_none(), "a version is written once");
+    }
+
+    /// Counts what the run of the delta will have of an entry: its key and raw keys have so many bytes.
+    #[inline]
+    pub(crate) fn note_entry(&mut self, keys_len: usize, value_bytes: u32) {
+        /// The rest of a record, a checksum, the entry's place in its block, and its share of the filter.
+        const REST_BYTES: usize = 44 + 4 + 12 + 2;
+        // Four bytes of checksum for 32 KiB.
+        self.entry_bytes += (keys_len + REST_BYTES) as u64 + u64::from(value_bytes >> 13);
     }
 
     /// Notes that a value or records of an akey were removed.
@@ -147,6 +161,7 @@ impl Index {
         self.frozen = Some(core::mem::take(&mut self.delta));
         self.frozen_punched = self.punched.take();
         self.frozen_kinds = core::mem::take(&mut self.kinds);
+        self.frozen_entry_bytes = core::mem::take(&mut self.entry_bytes);
     }
 
     /// Ends a checkpoint: the frozen delta is a run now.
@@ -177,6 +192,14 @@ impl Index {
     fn end_frozen(&mut self) {
         self.frozen_punched = Prefixes::default();
         self.frozen_kinds = 0;
+        self.frozen_entry_bytes = 0;
+    }
+
+    /// At most so many bytes will the runs of delta and frozen delta have.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        /// Header, fence, filter and footer of a run with little in it.
+        const LEAST_BYTES: u64 = 4 * 4096;
+        (self.entry_bytes + self.frozen_entry_bytes) / 4 * 5 + 2 * LEAST_BYTES
     }
 
     /// Memory, in bytes.

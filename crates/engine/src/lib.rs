@@ -38,6 +38,7 @@ mod repeats;
 mod replay;
 mod run;
 mod runs;
+mod scrub;
 mod space;
 mod store;
 mod target;

@@ -99,7 +99,7 @@ impl Target {
         Ok((opened, recovery))
     }
 
-    /// Removes files that an interrupted checkpoint left and nothing refers to.
+    /// Removes files that an interrupted checkpoint or merge left and nothing refers to.
     fn remove_strays(&mut self) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
         let current = manifest_name(self.checkpoint.manifest());
@@ -111,6 +111,11 @@ impl Target {
             let stray_run = name.starts_with("run.") && !runs.contains(&name);
             if stray_manifest || stray_run {
                 self.store.disks.meta.remove(&name).map_err(io)?;
+            }
+        }
+        for name in self.store.disks.bulk().list().map_err(io)? {
+            if !self.store.bulk.knows(&name) {
+                self.store.disks.bulk().remove(&name).map_err(io)?;
             }
         }
         Ok(())

@@ -1,15 +1,18 @@
 //! Room for what is about to be written: log segments, bulk segments, and the reserve of a full target.
 //!
 //! Invariants: an operation that adds data never takes the reserve; punches, decisions, container events and
-//! checkpoints may, so a full target can still be read, punched and destroyed.
+//! checkpoints may, so a full target can still be read, punched and destroyed. The reserve is kept both of the
+//! capacity and of what the device has left.
 
 use crate::bulk::BulkPlace;
 use crate::target::Target;
 use dolmen_codec::verb::SpaceReport;
-use dolmen_types::Error;
+use dolmen_types::{Error, limits};
 
 /// Log segments kept for what frees space, and for the frames of a checkpoint and merge.
 const RESERVE_LOG_SEGMENTS: u64 = 2;
+/// What a manifest takes beside the bitmaps of bulk segments: containers, retained results, segments of the log.
+const MANIFEST_BYTES: u64 = 64 << 10;
 
 impl Target {
     /// Makes sure that a frame with such a body can be appended. `may_use_reserve` for what frees space.
@@ -19,6 +22,19 @@ impl Target {
             return Ok(());
         }
         self.next_segment(body_bytes, may_use_reserve)
+    }
+
+    /// As `make_room`, for an operation. One that frees space and finds even the reserve used up has a checkpoint
+    /// give back the log that such operations have filled.
+    #[inline]
+    pub(crate) fn make_room_for(&mut self, body_bytes: usize, frees_space: bool) -> Result<(), Error> {
+        match self.make_room(body_bytes, frees_space) {
+            Err(Error::NoSpace { .. }) if frees_space => {
+                self.checkpoint_now()?;
+                self.make_room(body_bytes, true)
+            }
+            other => other,
+        }
     }
 
     fn next_segment(&mut self, body_bytes: usize, may_use_reserve: bool) -> Result<(), Error> {
@@ -32,6 +48,9 @@ impl Target {
         let wanted = if may_use_reserve { 1 } else { RESERVE_LOG_SEGMENTS + 1 };
         if spare < wanted {
             self.add_log_segment(may_use_reserve)?;
+        } else if !may_use_reserve {
+            // A recycled segment takes no room, but what it will hold becomes part of a run.
+            self.check_room(0)?;
         }
         let salt = self.next_salt();
         self.store.log.roll(&mut *self.store.disks.meta, salt)?;
@@ -47,16 +66,17 @@ impl Target {
     fn add_log_segment(&mut self, may_use_reserve: bool) -> Result<(), Error> {
         let needed_bytes = self.store.log.segment_bytes();
         let spare = self.store.log.free_count() as u64;
-        let full = self.allocated_bytes() + needed_bytes > self.data_limit();
-        let added = if full {
-            Err(Error::NoSpace { target: self.config.target, needed_bytes })
-        } else {
-            self.store.log.add_spare(&mut *self.store.disks.meta)
-        };
+        let room = self.check_room(needed_bytes);
+        let added = room.and_then(|()| self.store.log.add_spare(&mut *self.store.disks.meta));
         match added {
             Err(Error::NoSpace { .. }) if may_use_reserve && spare > 0 => Ok(()),
             other => other,
         }
+    }
+
+    /// Whether operations that free space have taken of the reserve.
+    pub(crate) fn is_reserve_used(&self) -> bool {
+        (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS
     }
 
     /// Creates the reserve; part of creating a target.
@@ -83,14 +103,10 @@ impl Target {
             return Ok(place);
         }
         let needed_bytes = self.store.bulk.segment_bytes();
-        if u64::from(count) * dolmen_types::limits::BULK_UNIT_BYTES > needed_bytes {
-            return Err(Error::RecTooBig {
-                needed_bytes: u64::from(count) * dolmen_types::limits::BULK_UNIT_BYTES,
-            });
+        if u64::from(count) * limits::BULK_UNIT_BYTES > needed_bytes {
+            return Err(Error::RecTooBig { needed_bytes: u64::from(count) * limits::BULK_UNIT_BYTES });
         }
-        if self.allocated_bytes() + needed_bytes > self.data_limit() {
-            return Err(Error::NoSpace { target: self.config.target, needed_bytes });
-        }
+        self.check_room(needed_bytes)?;
         self.store.bulk.grow(self.store.disks.bulk())?;
         self.store.bulk.allocate(count).ok_or(Error::NoSpace { target: self.config.target, needed_bytes })
     }
@@ -104,23 +120,50 @@ impl Target {
         self.store.index.runs.iter().map(|run| run.info().bytes).sum()
     }
 
-    /// Beyond this only the reserve is left: one merge of all runs and of the delta.
+    /// Beyond this only the reserve is left.
     fn data_limit(&self) -> u64 {
-        self.config.capacity_bytes.saturating_sub(self.merge_reserve())
+        self.config.capacity_bytes.saturating_sub(self.run_reserve())
     }
 
-    fn merge_reserve(&self) -> u64 {
-        self.run_bytes() + self.store.index.resident_bytes()
+    /// Room for data of so many bytes beside the reserve, of the capacity and on the device of the runs.
+    fn check_room(&self, needed_bytes: u64) -> Result<(), Error> {
+        let no_space = Error::NoSpace { target: self.config.target, needed_bytes };
+        if self.allocated_bytes() + needed_bytes > self.data_limit() {
+            return Err(no_space);
+        }
+        // A device that cannot say what it has left says so when it is asked for more.
+        let left = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes);
+        if left < needed_bytes.saturating_add(self.run_reserve()) { Err(no_space) } else { Ok(()) }
+    }
+
+    /// What may still be logged by what frees space.
+    pub(crate) fn log_room(&self) -> u64 {
+        let segment_bytes = self.store.log.segment_bytes();
+        let mut segments = self.store.log.free_count() as u64;
+        let unallocated = self.data_limit().saturating_sub(self.allocated_bytes());
+        let left = self.store.disks.meta.space().map_or(0, |space| space.free_bytes);
+        segments += unallocated.min(left.saturating_sub(self.run_reserve())) / segment_bytes;
+        segments * segment_bytes
+    }
+
+    /// What a checkpoint of the present deltas and then one merge of everything write, and two manifests.
+    fn run_reserve(&self) -> u64 {
+        let deltas = self.store.index.checkpoint_bytes();
+        let merge = self.run_bytes() + deltas;
+        let bitmaps = self.store.bulk.allocated_bytes() / limits::BULK_UNIT_BYTES / 8;
+        // What the active log segment can still take has entries, too.
+        merge + deltas + self.store.log.segment_bytes() + 2 * (MANIFEST_BYTES + bitmaps)
     }
 
     pub(crate) fn space_report(&self) -> SpaceReport {
         let allocated = self.allocated_bytes();
         let log = &self.store.log;
         let log_bytes = log.segments.values().map(|segment| segment.live_bytes).sum();
-        let reserve_bytes = self.merge_reserve() + RESERVE_LOG_SEGMENTS * log.segment_bytes();
+        let reserve_bytes = self.run_reserve() + RESERVE_LOG_SEGMENTS * log.segment_bytes();
         let bulk_free = self.store.bulk.allocated_bytes() - self.store.bulk.used_bytes();
         let log_free = (log.free_count() as u64).saturating_sub(RESERVE_LOG_SEGMENTS) * log.segment_bytes();
         let device = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes);
+        let device = device.saturating_sub(self.run_reserve());
         let unallocated = self.data_limit().saturating_sub(allocated).min(device);
         SpaceReport {
             total_bytes: self.config.capacity_bytes,
@@ -130,6 +173,8 @@ impl Target {
             log_bytes,
             run_bytes: self.run_bytes(),
             reserve_bytes,
+            scrubbed_bytes: self.scrub.verified_bytes,
+            damage_count: self.scrub.damage_count(),
         }
     }
 }

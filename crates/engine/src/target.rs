@@ -61,6 +61,7 @@ pub struct Target {
     pub(crate) last_cred: Option<(Credentials, u32)>,
     pub(crate) txs: Txs,
     pub(crate) checkpoint: crate::checkpoint::State,
+    pub(crate) scrub: crate::scrub::Scrub,
     pub(crate) pending: HashMap<u64, Pending>,
     pub(crate) next_io: u64,
     pub(crate) read_only: bool,
@@ -141,6 +142,7 @@ impl Target {
             last_cred: None,
             txs,
             checkpoint,
+            scrub: crate::scrub::Scrub::default(),
             pending: HashMap::new(),
             next_io: 0,
             read_only: false,
@@ -230,6 +232,10 @@ impl Target {
             Ok(Some(epoch)) => return self.finish_repeated(token, cont, Reply::Written(epoch)),
             Err(error) => return self.finish(token, Err(error), None),
         }
+        let drafts = drafts.and_then(|drafts| match self.share_work() {
+            Err(error) if !drafts.frees_space() => Err(error),
+            _ => Ok(drafts),
+        });
         match drafts {
             Ok(drafts) => self.run_write(token, head, cont, oid, drafts),
             Err(error) => self.finish(token, Err(error), None),

@@ -255,9 +255,9 @@ impl Target {
         let durability = self.check_prepare(cont, request, parts)?;
         let body_bytes = 256 + parts.iter().map(|(_, drafts)| drafts.log_bytes() + 20).sum::<usize>();
         let frees = parts.iter().all(|(_, drafts)| drafts.frees_space());
-        self.make_room(body_bytes, frees)?;
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
+        self.make_room_for(body_bytes, frees)?;
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,
@@ -511,7 +511,7 @@ impl Target {
         if !self.txs.prepared.contains_key(&tx) {
             return Err(Error::NotFound);
         }
-        self.make_room(24, true)?;
+        self.make_room_for(24, true)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
@@ -533,7 +533,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room(24, true)?;
+        self.make_room_for(24, true)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);

@@ -53,6 +53,8 @@ struct Facts {
     index: u64,
     record_bytes: u32,
     value_bytes: u32,
+    /// Length of the raw keys.
+    raw_len: usize,
     /// The segment that holds a small value.
     small_in: Option<u32>,
 }
@@ -197,10 +199,12 @@ impl Target {
         path.object(cont, spec.hash_key, oid)?;
         self.txs.refuse_undecided_write(cont, oid, drafts)?;
         self.check_drafts(&mut path, drafts, &view)?;
-        self.make_room(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space())?;
+        // These may log records of their own, so the room for this one is made last.
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
-        let epoch = self.next_epoch()?;
+        self.ensure_ceiling()?;
+        self.make_room_for(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space())?;
+        let epoch = self.epochs.next();
         let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
         let mut written: SmallVec<[Written; 1]> = SmallVec::new();
         let appended = self.store.log.append(LogKind::Write, |out| {
@@ -245,6 +249,7 @@ impl Target {
             index: draft.recx.index,
             record_bytes: draft.record_bytes,
             value_bytes: draft.value_bytes,
+            raw_len: dkey.len() + draft.akey.len(),
             small_in: draft.is_inline().then_some(place.segment),
         };
         self.index_facts(path, draft.depth, &facts, stamp, place);
@@ -275,6 +280,7 @@ impl Target {
             index: version.recx.index,
             record_bytes: version.record_bytes,
             value_bytes: version.value_bytes,
+            raw_len: version.dkey.len() + version.akey.len(),
             small_in: match value {
                 ValuePlace::Log { segment, .. } => Some(segment),
                 ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => None,
@@ -287,10 +293,11 @@ impl Target {
     /// REQUIRES: the path is at `depth`.
     #[inline]
     fn index_facts(&mut self, path: &mut Path, depth: Depth, facts: &Facts, stamp: Stamp, place: LogPlace) {
-        let Facts { kind, index, record_bytes, value_bytes, small_in } = *facts;
+        let Facts { kind, index, record_bytes, value_bytes, raw_len, small_in } = *facts;
         let prefix = path.key.mark();
         path.key.tail(kind, index, stamp);
         self.store.index.insert(&path.key, prefix.len(), kind, place);
+        self.store.index.note_entry(path.key.as_bytes().len() + raw_len, value_bytes);
         path.key.rewind(prefix);
         if kind != VersionKind::Punch && value_bytes == 0 {
             self.store.index.note_removal(path.key.as_bytes());
@@ -353,13 +360,6 @@ impl Target {
         self.reads.note_write(path, depth, epoch);
     }
 
-    /// The next epoch; logs a new ceiling first when the old one is reached.
-    #[inline]
-    pub(crate) fn next_epoch(&mut self) -> Result<Epoch, Error> {
-        self.ensure_ceiling()?;
-        Ok(self.epochs.next())
-    }
-
     /// Takes note of an epoch that the pool service has chosen; it counts as given out, also after a restart.
     pub(crate) fn trust(&mut self, epoch: Epoch) -> Result<(), Error> {
         self.epochs.trust(epoch);
@@ -392,9 +392,9 @@ impl Target {
         if head.id.sequence == 0 {
             return Ok(u32::MAX);
         }
+        self.make_room(20, true)?;
         let (number, is_new) = self.repeats.number(head.id.client);
         if is_new {
-            self.make_room(20, true)?;
             self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
         }
         Ok(number)

@@ -143,5 +143,6 @@ pub(crate) fn target_config(record: &PoolRecord, memory_budget_bytes: u64, targe
         memory_budget_bytes: share.max(MEMORY_BYTES_MIN_PER_TARGET),
         checkpoint_log_bytes: record.checkpoint_log_bytes,
         volatile: record.volatile,
+        ..TargetConfig::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, oid, small_config};
 use dolmen_codec::verb::{
-    ChangeKind, ContVerb, Found, List, ListWhat, Listed, PunchScope, Query, ReadAt, Reply, SpaceReport, Verb,
+    ChangeKind, ContVerb, Found, List, ListWhat, Listed, PunchScope, Query, ReadAt, Reply, Verb,
 };
 use dolmen_codec::{Progress, TargetStore};
 use dolmen_engine::TargetConfig;
@@ -69,16 +69,9 @@ impl Watched {
     }
 
     fn get(&mut self, object: u64, dkey: u64, at: ReadAt) -> Option<Vec<u8>> {
-        let found = self.rig.get_small(ordered(object), &dkey.to_le_bytes(), &[7; 8], at);
+        let found = self.rig.get_within(64, ordered(object), &dkey.to_le_bytes(), &[7; 8], at);
         self.tick();
         found
-    }
-
-    fn space(&mut self) -> SpaceReport {
-        match self.rig.ask(Verb::Space).unwrap() {
-            Reply::Space(space) => space,
-            other => panic!("{other:?}"),
-        }
     }
 
     fn changes(&mut self, from: Epoch, to: Epoch) -> Vec<ChangeKind> {
@@ -124,7 +117,7 @@ fn metadata_of_ten_times_the_budget_is_served_within_it() {
     }
     store.rig.ask(Verb::Cont(ContVerb::AddSnapshot(snapshot))).unwrap();
     store.work();
-    let run_bytes = store.space().run_bytes;
+    let run_bytes = store.rig.space().run_bytes;
     assert!(run_bytes > 10 * BUDGET_BYTES, "{run_bytes} bytes of metadata");
 
     let changed = change_a_part(&mut store);

@@ -1,12 +1,15 @@
 //! A crash at every I/O boundary of a scripted workload, with every plan of what survives.
 
 use crate::rig::{Rig, oid, tiny};
-use dolmen_codec::verb::{ContVerb, NewValue, Payload, PunchScope, Verb};
+use dolmen_codec::verb::{ContVerb, NewValue, Payload, PunchScope, ReadAt, Verb};
 use dolmen_env::Media;
 use dolmen_env::sim::{CrashPlan, Fault};
 use dolmen_types::{Cond, Durability, Error, Key, Recx};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
+
+/// The dkeys of the script.
+const DKEYS: u8 = 12;
 
 /// Expected single values by dkey; `None` for a removed one.
 type State = BTreeMap<u8, Option<Vec<u8>>>;
@@ -39,6 +42,16 @@ fn script() -> Vec<Step> {
     steps.push(Step::Aggregate);
     steps.push(Step::Put(6, vec![0x68; 6000]));
     steps.push(Step::Put(0, vec![0x30; 100]));
+    // Segments of bulk are filled, emptied, given back, and their numbers taken again.
+    steps.push(Step::Put(9, vec![0x99; 150_000]));
+    steps.push(Step::Put(10, vec![0xaa; 150_000]));
+    steps.push(Step::Put(11, vec![0xbb; 150_000]));
+    steps.push(Step::Checkpoint);
+    steps.push(Step::Remove(9));
+    steps.push(Step::Remove(10));
+    steps.push(Step::Put(11, vec![0xbc; 100]));
+    steps.push(Step::Aggregate);
+    steps.push(Step::Put(9, vec![0x9a; 150_000]));
     steps
 }
 
@@ -92,7 +105,7 @@ fn observe(rig: &mut Rig, keys: impl Iterator<Item = u8>) -> State {
                 _ => panic!("half an extent: {filled:?}"),
             }
         } else {
-            rig.get(oid(1), &[dkey], b"a")
+            rig.get_within(200_000, oid(1), &[dkey], b"a", ReadAt::Latest)
         };
         state.insert(dkey, value);
     }
@@ -124,9 +137,9 @@ fn crash_everywhere(media: Media, durability: Durability, plans: impl Fn(&Rig) -
         let (rig, acknowledged, possible, crashed) = run_until_crash(media, durability, at);
         for plan in plans(&rig) {
             let mut after = rig.after_crash(plan);
-            let seen = observe(&mut after, 0..9);
+            let seen = observe(&mut after, 0..DKEYS);
             let nothing = None;
-            for dkey in 0..9u8 {
+            for dkey in 0..DKEYS {
                 let value = &seen[&dkey];
                 let old = acknowledged.get(&dkey).unwrap_or(&nothing);
                 let new = possible.get(&dkey).unwrap_or(&nothing);
@@ -218,4 +231,54 @@ fn no_boundary_that_finds_the_device_full_or_fails_loses_an_acknowledged_write()
             }
         }
     }
+}
+
+/// A device that is full although the target counted on room: the operation fails or not, the next ones go on.
+#[test]
+fn no_full_device_at_any_boundary_loses_or_halves_an_acknowledged_write() {
+    for media in [Media::Block, Media::Mapped] {
+        for durability in [Durability::Power, Durability::Process] {
+            let mut at = 0;
+            while full_device(media, durability, at) {
+                at += 1;
+            }
+            assert!(at > 50, "{at}");
+        }
+    }
+}
+
+/// Runs the script with a device that is full at one boundary; `false` if the script has ended before that.
+fn full_device(media: Media, durability: Durability, at: u64) -> bool {
+    let mut rig = Rig::with_config(media, durability, tiny());
+    let boundary = rig.drive.power().ops() + at;
+    rig.drive.power().fail_at(boundary, Fault::NoSpace);
+    // What was refused may have happened all the same if its flush failed.
+    let (mut acknowledged, mut refused) = (State::new(), Vec::new());
+    for step in script() {
+        let mut done = State::new();
+        apply(&mut done, &step);
+        match run_step(&mut rig, &step) {
+            Ok(()) => {
+                refused.retain(|(dkey, _)| !done.contains_key(dkey));
+                acknowledged.append(&mut done);
+            }
+            Err(Error::NoSpace { .. } | Error::ReadOnly { .. } | Error::Io { .. }) => refused.extend(done),
+            Err(error) => panic!("boundary {at}, {media:?}: {error:?}"),
+        }
+    }
+    let has_met = rig.drive.power().ops() > boundary;
+    let judge = |rig: &mut Rig| {
+        let seen = observe(rig, 0..DKEYS);
+        for dkey in 0..DKEYS {
+            let value = &seen[&dkey];
+            let is_right = acknowledged.get(&dkey).unwrap_or(&None) == value
+                || refused.iter().any(|(of, refused)| *of == dkey && refused == value);
+            assert!(is_right, "boundary {at}, {media:?}, {durability:?}: dkey {dkey}");
+        }
+        rig.assert_clean();
+    };
+    judge(&mut rig);
+    rig.crash(CrashPlan::Process);
+    judge(&mut rig);
+    has_met
 }

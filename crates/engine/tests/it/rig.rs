@@ -3,7 +3,7 @@
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
     ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, Punch, PunchScope,
-    ReadAt, Reply, Update, UpdateIod, Verb, Want,
+    ReadAt, Reply, SpaceReport, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
@@ -69,9 +69,20 @@ impl Rig {
     }
 
     fn with_container(mut rig: Self, durability: Durability) -> Self {
-        let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
-        rig.ask(Verb::Cont(ContVerb::Create(spec))).unwrap();
+        rig.create_container(durability);
         rig
+    }
+
+    pub(crate) fn create_container(&mut self, durability: Durability) {
+        let spec = ContSpec { hash_key: HashKey([5; 16]), durability };
+        self.ask(Verb::Cont(ContVerb::Create(spec))).unwrap();
+    }
+
+    pub(crate) fn space(&mut self) -> SpaceReport {
+        match self.ask(Verb::Space).unwrap() {
+            Reply::Space(space) => space,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// A target without a container.
@@ -80,7 +91,11 @@ impl Rig {
     }
 
     fn bare_seeded(seed: u64, media: Media, config: TargetConfig) -> Self {
-        let drive = SimDrive::new(SimConfig { seed, media, ..SimConfig::default() });
+        Self::bare_on(SimDrive::new(SimConfig { seed, media, ..SimConfig::default() }), config)
+    }
+
+    /// A target without a container on this drive.
+    pub(crate) fn bare_on(drive: SimDrive, config: TargetConfig) -> Self {
         let clock = SimClock::new(1_800_000_000_000_000_000);
         let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
         let target = Target::create(devices, Arc::new(clock.clone()), 7, &config).unwrap();
@@ -215,10 +230,17 @@ impl Rig {
         Ok((size > 0).then_some(bytes))
     }
 
-    /// A single value that is known to be small.
-    pub(crate) fn get_small(&mut self, oid: Oid, dkey: &[u8], akey: &[u8], at: ReadAt) -> Option<Vec<u8>> {
-        let want = Want::Single { room_bytes: 4096 };
-        let (size, _, mut bytes) = self.fetch(oid, dkey, akey, want, 4096, at).unwrap();
+    /// A single value that is known to have at most `room` bytes.
+    pub(crate) fn get_within(
+        &mut self,
+        room: usize,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        at: ReadAt,
+    ) -> Option<Vec<u8>> {
+        let want = Want::Single { room_bytes: room };
+        let (size, _, mut bytes) = self.fetch(oid, dkey, akey, want, room, at).unwrap();
         bytes.truncate(usize::try_from(size).unwrap());
         (size > 0).then_some(bytes)
     }

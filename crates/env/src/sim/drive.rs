@@ -320,8 +320,11 @@ impl RegionJournal {
             return;
         }
         let write = Write { inode: self.inode, offset, bytes: bytes.into() };
-        if self.drive.write(&mut state, write).is_err() {
-            state.at_mut(self.inode).flush_owes_error = true;
+        match self.drive.write(&mut state, write.clone()) {
+            Ok(()) => {}
+            // What is mapped has its blocks.
+            Err(Error::NoSpace { .. }) => state.apply(write),
+            Err(_) => state.at_mut(self.inode).flush_owes_error = true,
         }
     }
 }

@@ -28,7 +28,7 @@ impl EngineSubject {
             small_value_bytes_max: 64,
             memory_budget_bytes: 1 << 20,
             checkpoint_log_bytes: 8 << 10,
-            volatile: false,
+            ..TargetConfig::default()
         };
         let drive = SimDrive::new(SimConfig { seed: seed ^ u64::from(no), media, ..SimConfig::default() });
         let target =

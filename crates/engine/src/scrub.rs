@@ -1,0 +1,178 @@
+//! The scrub that goes on by itself: every value is read and verified in turn, at a bounded rate.
+//!
+//! It takes its turn when nothing else is to be done in the background. A step is bounded in entries and bytes,
+//! but for the value that it ends with. What it finds is counted at once and named by `check`, which looks again:
+//! what has been overwritten or freed since is damage no longer.
+
+use crate::cursor::PlaceRef;
+use crate::error::corrupt;
+use crate::runs::Step;
+use crate::target::Target;
+use crate::tree::key::split_typed;
+use crate::value::with_keys;
+use dolmen_codec::verb::Finding;
+use dolmen_types::Error;
+use std::collections::BTreeSet;
+
+/// Entries that one step looks at.
+const STEP_ENTRIES: usize = 256;
+/// Bytes after which a step ends.
+const STEP_BYTES: u64 = 256 << 10;
+/// What looking at an entry counts, beside the bytes of its value.
+const ENTRY_BYTES: u64 = 128;
+/// Damaged versions that are remembered; more are counted.
+const DAMAGED_MAX: usize = 1024;
+
+/// How far the scrub has come, and what it has found.
+#[derive(Default)]
+pub(crate) struct Scrub {
+    /// The last key verified.
+    after: Vec<u8>,
+    /// Bytes that may be read now, as far as time and rate have given them.
+    credit_bytes: u64,
+    credited_ns: u64,
+    pub(crate) verified_bytes: u64,
+    /// Keys of the versions that did not verify.
+    damaged: BTreeSet<Vec<u8>>,
+    /// Those for which there was no room there, and blocks of runs.
+    unnamed: u64,
+}
+
+impl Scrub {
+    /// Versions and blocks found damaged, since the target was opened.
+    pub(crate) fn damage_count(&self) -> u64 {
+        self.damaged.len() as u64 + self.unnamed
+    }
+
+    /// Adds what the rate has given since the last time, a second's worth at most.
+    fn credit(&mut self, bytes_per_s: u64, now_ns: u64) {
+        const NS_PER_S: u64 = 1_000_000_000;
+        let elapsed_ns = now_ns.saturating_sub(self.credited_ns).min(NS_PER_S);
+        let earned = u128::from(bytes_per_s) * u128::from(elapsed_ns) / u128::from(NS_PER_S);
+        if earned > 0 {
+            self.credited_ns = now_ns;
+            let earned = u64::try_from(earned).unwrap_or(u64::MAX);
+            self.credit_bytes = self.credit_bytes.saturating_add(earned).min(bytes_per_s);
+        }
+    }
+}
+
+impl Target {
+    /// Verifies a few values; `Done` if it is not time for more.
+    pub(crate) fn scrub_step(&mut self) -> Result<Step, Error> {
+        let bytes_per_s = self.config.scrub_bytes_per_s;
+        self.scrub.credit(bytes_per_s, self.epochs.now_ns());
+        // Small steps would cost more in finding the place than in reading.
+        if self.scrub.credit_bytes < STEP_BYTES.min(bytes_per_s).max(1) {
+            return Ok(Step::Done);
+        }
+        let after = core::mem::take(&mut self.scrub.after);
+        let (at, read_bytes) = match self.scrub_from(after) {
+            Ok(found) => found,
+            Err(error @ Error::Corrupt { .. }) => {
+                // A block of a run: what is behind it is out of reach, the scrub begins anew.
+                self.scrub.unnamed += 1;
+                self.scrub.credit_bytes = 0;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        self.scrub.credit_bytes = self.scrub.credit_bytes.saturating_sub(read_bytes);
+        match at {
+            Some(at) => {
+                self.scrub.after = at;
+                Ok(Step::More)
+            }
+            None => {
+                self.scrub.credit_bytes = 0;
+                Ok(Step::Done)
+            }
+        }
+    }
+
+    /// Verifies what follows `after`: the last key and the bytes read, or no key at the end.
+    fn scrub_from(&mut self, mut after: Vec<u8>) -> Result<(Option<Vec<u8>>, u64), Error> {
+        let mut cursor = self.store.take_cursor();
+        self.store.reseek(&mut cursor, &after)?;
+        let mut read_bytes = 0;
+        for _ in 0..STEP_ENTRIES {
+            let Some(key) = cursor.key() else {
+                self.store.put_cursor(cursor);
+                return Ok((None, read_bytes));
+            };
+            if *key != after[..] {
+                after.clear();
+                after.extend_from_slice(key);
+                let (value_bytes, damage) = self.verify_entry(&after, cursor.place())?;
+                self.scrub.verified_bytes += value_bytes;
+                read_bytes += value_bytes + ENTRY_BYTES;
+                if damage.is_some() {
+                    self.note_damage(&after);
+                }
+            }
+            self.store.advance(&mut cursor)?;
+            if read_bytes >= STEP_BYTES.min(self.scrub.credit_bytes) {
+                break;
+            }
+        }
+        self.store.put_cursor(cursor);
+        Ok((Some(after), read_bytes))
+    }
+
+    fn note_damage(&mut self, key: &[u8]) {
+        if self.scrub.damaged.contains(key) {
+            return;
+        }
+        if self.scrub.damaged.len() < DAMAGED_MAX {
+            self.scrub.damaged.insert(key.to_vec());
+        } else {
+            self.scrub.unnamed += 1;
+        }
+    }
+
+    /// Reads and verifies the value of an entry: its bytes, and what is wrong with it.
+    pub(crate) fn verify_entry(
+        &mut self,
+        key: &[u8],
+        place: PlaceRef<'_>,
+    ) -> Result<(u64, Option<Finding>), Error> {
+        let target = self.config.target;
+        let parts = split_typed(key).ok_or_else(|| corrupt(target, "run", 0, 0))?;
+        let (version, value) = self.store.index.version(&self.store.log, place)?;
+        if version.value_bytes == 0 {
+            return Ok((0, None));
+        }
+        let extent = version.kind.is_array().then_some(version.recx);
+        let (dkey, akey) = (version.dkey.to_vec(), version.akey.to_vec());
+        let stored = crate::value::stored(&version, value);
+        match self.store.verify_value(&stored) {
+            Ok(()) => Ok((stored.len() as u64, None)),
+            Err(error @ Error::Corrupt { .. }) => {
+                match with_keys(error, parts.cont, parts.oid, &dkey, &akey, extent) {
+                    Error::Corrupt { place, .. } => {
+                        Ok((stored.len() as u64, Some(Finding { place: *place, rule: "checksum" })))
+                    }
+                    other => Err(other),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the scrub has found so far and is still there.
+    pub(crate) fn scrubbed_damage(&mut self) -> Result<Vec<Finding>, Error> {
+        let mut findings = Vec::new();
+        for key in core::mem::take(&mut self.scrub.damaged) {
+            let mut cursor = self.store.take_cursor();
+            self.store.reseek(&mut cursor, &key)?;
+            if cursor.key().is_some_and(|found| *found == key[..])
+                && let (_, Some(finding)) = self.verify_entry(&key, cursor.place())?
+            {
+                findings.push(finding);
+                self.scrub.damaged.insert(key);
+            }
+            self.store.put_cursor(cursor);
+        }
+        Ok(findings)
+    }
+}

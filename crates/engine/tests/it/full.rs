@@ -1,0 +1,155 @@
+//! A full target: it says so, loses nothing, and can be read, punched, destroyed and written again.
+
+use crate::rig::{Rig, oid, small_config};
+use dolmen_codec::TargetStore;
+use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Verb};
+use dolmen_engine::TargetConfig;
+use dolmen_env::Media;
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDrive};
+use dolmen_types::{Cond, Durability, Error, Key};
+use std::collections::BTreeMap;
+
+const ROOM_BYTES: u64 = 12 << 20;
+/// In the log, a large one of the log, in bulk.
+const SIZES: [usize; 3] = [200, 3000, 20_000];
+
+/// What was acknowledged: size and fill of the value by dkey.
+type Stored = BTreeMap<u32, (usize, u8)>;
+
+/// A target that may take this much: by its capacity, or because its device has no more.
+fn limited(media: Media, by_device: bool) -> Rig {
+    let config = TargetConfig {
+        capacity_bytes: if by_device { 1 << 40 } else { ROOM_BYTES },
+        bulk_segment_bytes: 512 << 10,
+        ..small_config()
+    };
+    let capacity_bytes = if by_device { ROOM_BYTES } else { 1 << 30 };
+    let drive = SimDrive::new(SimConfig { seed: 3, media, capacity_bytes });
+    let mut rig = Rig::bare_on(drive, config);
+    rig.create_container(Durability::Process);
+    rig
+}
+
+/// Writes until values of no size fit any more.
+fn fill(rig: &mut Rig, stored: &mut Stored, first: u32) -> u32 {
+    let (mut refused, mut dkey) = (0, first);
+    while refused < SIZES.len() {
+        let size = SIZES[dkey as usize % SIZES.len()];
+        let byte = dkey.to_le_bytes()[0] | 1;
+        match rig.put(oid(1), &dkey.to_le_bytes(), b"a", &vec![byte; size]) {
+            Ok(_) => {
+                stored.insert(dkey, (size, byte));
+                refused = 0;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+                assert_eq!(error.der(), -1007, "DER_NOSPACE");
+                refused += 1;
+            }
+        }
+        if dkey % 16 == 0 {
+            rig.target.as_mut().unwrap().step();
+        }
+        dkey += 1;
+    }
+    dkey
+}
+
+fn assert_stored(rig: &mut Rig, stored: &Stored, dkeys: std::ops::Range<u32>) {
+    for dkey in dkeys {
+        let found = rig.get_within(32 << 10, oid(1), &dkey.to_le_bytes(), b"a", ReadAt::Latest);
+        let found = found.map(|value| (value.len(), value[0], value[value.len() - 1]));
+        let right = stored.get(&dkey).map(|&(size, byte)| (size, byte, byte));
+        assert_eq!(found, right, "dkey {dkey}");
+    }
+    rig.assert_clean();
+}
+
+fn each_limit(test: impl Fn(Rig)) {
+    for media in [Media::Block, Media::Mapped] {
+        for by_device in [false, true] {
+            println!("{media:?}, by the device: {by_device}");
+            test(limited(media, by_device));
+        }
+    }
+}
+
+#[test]
+fn a_full_target_is_read_punched_aggregated_and_written_again() {
+    each_limit(|mut rig| {
+        let mut stored = Stored::new();
+        let end = fill(&mut rig, &mut stored, 0);
+        assert!(stored.len() > 500, "{}", stored.len());
+        assert_stored(&mut rig, &stored, 0..end);
+        rig.work();
+        rig.crash(CrashPlan::Process);
+        assert_stored(&mut rig, &stored, 0..end);
+        let dkeys: Vec<u32> = stored.keys().copied().filter(|dkey| dkey % 4 != 0).collect();
+        for dkey in dkeys {
+            let scope = PunchScope::Dkey(Key::from_slice(&dkey.to_le_bytes()));
+            rig.punch(oid(1), scope, Cond::PUNCH).unwrap();
+            stored.remove(&dkey);
+        }
+        let full = rig.space().allocated_bytes;
+        assert!(rig.aggregate() > 300);
+        rig.aggregate();
+        assert!(rig.space().allocated_bytes < full, "{} of {full}", rig.space().allocated_bytes);
+        assert_stored(&mut rig, &stored, 0..end);
+        let before = stored.len();
+        let end = fill(&mut rig, &mut stored, end);
+        assert!(stored.len() > before + 200, "{before} and now {}", stored.len());
+        rig.close_and_reopen();
+        assert_stored(&mut rig, &stored, 0..end);
+    });
+}
+
+#[test]
+fn containers_of_a_full_target_are_destroyed_and_give_all_back() {
+    each_limit(|mut rig| {
+        let end = fill(&mut rig, &mut Stored::new(), 0);
+        rig.ask(Verb::Cont(ContVerb::Destroy)).unwrap();
+        rig.ask(Verb::Checkpoint).unwrap();
+        rig.work();
+        let space = rig.space();
+        assert_eq!((space.bulk_bytes, space.log_bytes), (0, 0));
+        rig.create_container(Durability::Process);
+        let mut stored = Stored::new();
+        fill(&mut rig, &mut stored, end);
+        assert!(stored.len() > 500, "{}", stored.len());
+        rig.crash(CrashPlan::Process);
+        assert_stored(&mut rig, &stored, 0..end + 100);
+    });
+}
+
+#[test]
+fn segments_that_aggregation_empties_are_given_back_to_the_device() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::new(media, Durability::Power);
+        let segments =
+            |rig: &Rig| rig.drive.files().iter().filter(|(name, _)| name.starts_with("bulk.")).count() as u64;
+        for dkey in 0..20u8 {
+            rig.put(oid(1), &[dkey], b"a", &[dkey | 1; 700_000]).unwrap();
+        }
+        rig.ask(Verb::Checkpoint).unwrap();
+        assert_eq!(segments(&rig), 20);
+        let full = rig.space();
+        for dkey in 0..18u8 {
+            rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&[dkey])), Cond::NONE).unwrap();
+        }
+        rig.aggregate();
+        for _ in 0..2 {
+            // Two in use, and an empty one for what comes next.
+            assert!((2..=3).contains(&segments(&rig)), "{}", segments(&rig));
+            let space = rig.space();
+            assert_eq!(space.bulk_bytes, 2 * 700_416);
+            assert!(full.allocated_bytes - space.allocated_bytes >= 17 << 20);
+            assert_eq!(rig.get(oid(1), &[19], b"a"), Some(vec![19; 700_000]));
+            rig.assert_clean();
+            rig.close_and_reopen();
+        }
+        rig.put(oid(1), &[1], b"a", &[9; 700_000]).unwrap();
+        rig.crash(CrashPlan::None);
+        assert_eq!(rig.get(oid(1), &[1], b"a"), Some(vec![9; 700_000]));
+        rig.assert_clean();
+    }
+}

@@ -1,0 +1,44 @@
+//! Writers that are faster than checkpoints and merges: they help, and nothing grows beyond its bound.
+
+use crate::rig::{Rig, small_config};
+use dolmen_engine::TargetConfig;
+use dolmen_env::Media;
+use dolmen_types::{Durability, ObjectClass, ObjectType, Oid};
+
+const BUDGET_BYTES: u64 = 2 << 20;
+/// As in docs/operating.md.
+const RUNS_LIMIT: usize = 32;
+
+#[test]
+fn memory_and_runs_stay_bounded_when_nobody_does_the_background_work() {
+    for media in [Media::Block, Media::Mapped] {
+        let config = TargetConfig {
+            capacity_bytes: 512 << 20,
+            log_segment_bytes: 1 << 20,
+            memory_budget_bytes: BUDGET_BYTES,
+            ..small_config()
+        };
+        let mut rig = Rig::with_config(media, Durability::Process, config);
+        let oid = Oid::new(ObjectType::MultiUint64, ObjectClass::S1, 0, 1);
+        let (mut highest, mut runs_highest) = (0, 0);
+        for number in 0..150_000u64 {
+            let dkey = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+            rig.put(oid, &dkey, &[7; 8], &number.to_le_bytes()).unwrap();
+            if number % 256 == 0 {
+                highest = highest.max(rig.target.as_ref().unwrap().memory_bytes());
+            }
+            if number % 8192 == 0 {
+                let runs = rig.drive.files().iter().filter(|(name, _)| name.starts_with("run.")).count();
+                runs_highest = runs_highest.max(runs);
+            }
+        }
+        assert!(highest < BUDGET_BYTES + (512 << 10), "{highest} bytes");
+        assert!((2..=RUNS_LIMIT + 2).contains(&runs_highest), "{runs_highest} runs");
+        for number in (0..150_000u64).step_by(1009) {
+            let dkey = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+            let found = rig.get_within(64, oid, &dkey, &[7; 8], dolmen_codec::verb::ReadAt::Latest);
+            assert_eq!(found, Some(number.to_le_bytes().to_vec()));
+        }
+        rig.assert_clean();
+    }
+}
