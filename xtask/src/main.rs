@@ -2,7 +2,15 @@
 //!
 //! One module per command; `source` reads the repository and is shared by all of them.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it runs other programs against the real clock; nothing simulates it"
+)]
+
+mod bounded;
 mod deny;
+mod mutants;
+mod soak;
 mod source;
 mod tidy;
 
@@ -14,7 +22,13 @@ usage: cargo xtask <command>
   tidy              check dependency table, style rules, smell ceilings and documents
   tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
   tidy --table      print the smell counters, one row per crate
-  deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing";
+  deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
+  mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
+  mutants --only N  those whose names contain N (several may follow)
+  mutants --check   only see whether each still applies
+  mutants --list    print names and claims
+  soak [PART...]    kill, side, crash, network, fuzz: the tests for longer, on fresh seeds; --rounds N (10,000) and
+                    --minutes N (60) bound each part; results go to docs/benchmarks/soak.md";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +48,8 @@ fn run(arguments: &[String]) -> Result<bool> {
     match words.as_slice() {
         ["tidy", rest @ ..] => tidy::run(rest),
         ["deny"] => deny::run(),
+        ["mutants", rest @ ..] => mutants::run(rest),
+        ["soak", rest @ ..] => soak::run(rest),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

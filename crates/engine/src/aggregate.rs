@@ -289,6 +289,8 @@ impl Target {
         let verdict = self.judge(merge, &key, &version);
         let result = match verdict {
             Ok(true) => self.keep(merge, &key, &version),
+            // Checksums that are right do not make a run ours: what it names must be in use.
+            Ok(false) if !self.store.is_in_use(version.place, version.value_bytes) => Err(damaged()),
             Ok(false) => {
                 let parts = split_typed(&key).ok_or_else(damaged)?;
                 let cont = parts.cont;
@@ -469,6 +471,9 @@ impl Target {
         let merged = merge.build.finish()?;
         let (runs, drops) = (merge.runs.clone(), &merge.drops);
         let gone = if merge.is_bottom { self.forgettable() } else { Vec::new() };
+        if !self.checkpoint.base.covers(drops) {
+            return Err(crate::error::corrupt(self.config.target, "run", 0, 0));
+        }
         let mut base = self.checkpoint.base.clone();
         base.apply(drops);
         base.conts.retain(|cont| !gone.contains(&cont.no));

@@ -227,6 +227,29 @@ impl Base {
             }
         }
     }
+
+    /// Whether all that is to be taken out is there: a forged run may name anything.
+    pub(crate) fn covers(&self, drops: &Drops) -> bool {
+        let live = |number: u32| {
+            let segment = self.log_segments.iter().find(|segment| segment.number == number);
+            let moved = drops.moved.get(&number).copied().unwrap_or(0);
+            segment.map_or(0, |segment| segment.live_bytes).saturating_add(moved)
+        };
+        let used = |number: u32, units: &[u64]| {
+            let info = self.bulk_segments.iter().find(|info| info.number == number);
+            info.is_some_and(|info| {
+                units.len() <= info.bitmap.len()
+                    && info.bitmap.iter().zip(units).all(|(word, gone)| word & gone == *gone)
+            })
+        };
+        let counted = |no: ContNo, gone: &dolmen_codec::verb::Usage| {
+            let state = self.conts.iter().find(|state| state.no == no);
+            state.is_none_or(|state| crate::drops::covers(&state.usage, gone))
+        };
+        drops.log.iter().all(|(&number, &bytes)| bytes <= live(number))
+            && drops.bulk.iter().all(|(&number, units)| used(number, units))
+            && drops.usage.iter().all(|(&no, gone)| counted(no, gone))
+    }
 }
 
 impl Target {

@@ -57,6 +57,14 @@ impl Drops {
     }
 }
 
+/// Whether accounts hold at least so much.
+pub(crate) fn covers(usage: &Usage, gone: &Usage) -> bool {
+    gone.versions <= usage.versions
+        && gone.value_bytes <= usage.value_bytes
+        && gone.bulk_bytes <= usage.bulk_bytes
+        && gone.small_bytes <= usage.small_bytes
+}
+
 /// Takes versions out of a container's accounts.
 pub(crate) fn subtract(from: &mut Usage, gone: &Usage) {
     from.versions -= gone.versions;

@@ -100,6 +100,18 @@ impl Store {
         Ok(crc32c(out))
     }
 
+    /// Whether a place lies in a segment that there is, in units that are taken.
+    pub(crate) fn is_in_use(&self, place: ValuePlace, value_bytes: u32) -> bool {
+        match place {
+            ValuePlace::None | ValuePlace::Inline => true,
+            ValuePlace::Log { segment, .. } => self.log.segments.contains_key(&segment),
+            ValuePlace::Bulk { segment, unit } => {
+                let count = crate::bulk::units(u64::from(value_bytes));
+                self.bulk.is_used(BulkPlace { segment, unit }, count)
+            }
+        }
+    }
+
     fn damaged(&self, stored: &Stored, start: usize) -> Error {
         let (file, number, offset) = match stored.place {
             ValuePlace::None | ValuePlace::Inline => ("log", 0, 0),

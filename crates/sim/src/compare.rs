@@ -4,6 +4,7 @@
 //! refuse a transaction, or doubt an answer, where the model does not: it may restart too often, never too
 //! seldom. Of enumerations the set and order of items count, not the pages; of extents what they cover.
 
+use crate::chance::Chance;
 use crate::ops::{Listing, SLOTS, Source, Spec, Step, When, places};
 use crate::{Model, Subject};
 use dolmen_codec::order::HashKey;
@@ -31,6 +32,8 @@ const REOPEN_NS: u64 = 10_000_000_000;
 const TURNS_MAX: usize = 100_000;
 /// Attempts at cutting a failing list of steps down.
 const CUTS_MAX: usize = 400;
+/// Steps that bytes may choose: what a fuzzer tries must take milliseconds.
+const STEPS_OF_BYTES_MAX: usize = 200;
 /// Two single values with the room that steps ask for, and some.
 const BUF_BYTES: usize = 130_000;
 
@@ -74,7 +77,19 @@ pub struct Tally {
 /// # Errors
 /// The first disagreement.
 pub fn side_by_side(seed: u64, steps: usize, subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
-    run(seed, &Source(Rng::from_seed(seed)).steps(steps), subject)
+    run(seed, &random_steps(seed, steps), subject)
+}
+
+/// Runs the steps that `bytes` choose on an empty subject and on a model.
+///
+/// # Errors
+/// The first disagreement.
+pub fn side_by_side_of(bytes: &[u8], subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
+    run(0, &Source(Chance::Bytes(bytes)).steps(STEPS_OF_BYTES_MAX), subject)
+}
+
+fn random_steps(seed: u64, count: usize) -> Vec<Step> {
+    Source(Chance::Seed(Rng::from_seed(seed))).steps(count)
 }
 
 /// As [`side_by_side`] on a fresh subject, and cuts the steps down to a few that still disagree.
@@ -86,7 +101,7 @@ pub fn side_by_side_cut(
     steps: usize,
     open: &mut dyn FnMut() -> Box<dyn Subject>,
 ) -> Result<Tally, Box<Divergence>> {
-    let mut steps = Source(Rng::from_seed(seed)).steps(steps);
+    let mut steps = random_steps(seed, steps);
     let mut smallest = match run(seed, &steps, &mut *open()) {
         Ok(tally) => return Ok(tally),
         Err(divergence) => divergence,

@@ -4,6 +4,7 @@
 //!   memory, every answer computed by looking at all versions.
 //! - [`compare`] runs random operations on a store and on the model side by side.
 //! - [`conformance`] are scripted cases that run on every [`Subject`].
+//! - [`fuzz`] reads records and runs operations from any bytes.
 //! - [`net`] delivers messages between coordinators and targets badly, from a seed.
 //! - [`serial`] decides whether a history of transactions is serialisable.
 //!
@@ -11,9 +12,11 @@
 
 pub mod compare;
 pub mod conformance;
+pub mod fuzz;
 pub mod net;
 pub mod serial;
 
+mod chance;
 mod model;
 mod ops;
 mod subject;

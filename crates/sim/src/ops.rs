@@ -3,9 +3,9 @@
 //! A step names snapshots, transactions and past writes by number, modulo how many there are, so that any
 //! part of a list of steps is again one: a failing list can be cut down.
 
+use crate::chance::Chance;
 use crate::conformance::harness::{akeys_scope, hole, no_single, punch, records, single, typed, update};
 use dolmen_codec::verb::{FetchIod, Mutation, PunchScope, UpdateIod, Want};
-use dolmen_env::Rng;
 use dolmen_types::{Cond, Key, KeyKind, ObjectType, Oid, QueryFlags, Recx, limits};
 
 /// Objects, one of each kind of keys; dkeys of an object; akeys of a dkey.
@@ -167,12 +167,16 @@ pub(crate) fn places() -> impl Iterator<Item = (Oid, Key, Key, u64)> {
 
 /// Draws steps.
 #[derive(Debug)]
-pub(crate) struct Source(pub(crate) Rng);
+pub(crate) struct Source<'a>(pub(crate) Chance<'a>);
 
-impl Source {
-    /// A list of steps.
+impl Source<'_> {
+    /// A list of at most `count` steps, until the chances are spent.
     pub(crate) fn steps(&mut self, count: usize) -> Vec<Step> {
-        (0..count).map(|_| self.step()).collect()
+        let mut steps = Vec::new();
+        while steps.len() < count && !self.0.is_spent() {
+            steps.push(self.step());
+        }
+        steps
     }
 
     fn step(&mut self) -> Step {
@@ -282,7 +286,7 @@ impl Source {
             1 => Cond::AKEY_UPDATE,
             _ => Cond::NONE,
         };
-        let seed = self.0.next_u64().to_le_bytes()[0];
+        let seed = self.0.byte();
         let value = match self.0.below(20) {
             0..7 => Value::Single(seed, self.single_bytes()),
             7 => Value::NoSingle,

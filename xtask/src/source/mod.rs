@@ -117,6 +117,11 @@ pub(crate) fn root() -> Result<PathBuf> {
     Ok(root.with_context(|| format!("{} is not inside the repository", here.display()))?.to_owned())
 }
 
+/// Where the build puts things.
+pub(crate) fn target_directory(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
 /// Standard output of git in `root`; fails with what git said.
 pub(crate) fn git(root: &Path, arguments: &[&str]) -> Result<String> {
     let output =
@@ -128,7 +133,7 @@ pub(crate) fn git(root: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// Paths relative to `root`, sorted. Without git (a source archive) every file outside build output counts.
-fn list(root: &Path) -> Result<Vec<String>> {
+pub(crate) fn list(root: &Path) -> Result<Vec<String>> {
     let listed = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let mut paths: Vec<String> = match listed {
         Ok(text) => text.split('\0').filter(|p| !p.is_empty()).map(str::to_owned).collect(),

@@ -1,6 +1,6 @@
 //! A crash at every I/O boundary of a scripted workload, with every plan of what survives.
 
-use crate::rig::{Rig, oid, tiny};
+use crate::rig::{Rig, amount, oid, tiny};
 use dolmen_codec::verb::{ContVerb, NewValue, Payload, PunchScope, ReadAt, Verb};
 use dolmen_env::Media;
 use dolmen_env::sim::{CrashPlan, Fault};
@@ -162,8 +162,9 @@ fn crash_everywhere(media: Media, durability: Durability, plans: impl Fn(&Rig) -
 
 #[test]
 fn no_power_cut_at_any_boundary_loses_or_halves_an_acknowledged_write() {
+    let subsets = amount("CRASH_SUBSETS", 32);
     for media in [Media::Block, Media::Mapped] {
-        let checked = crash_everywhere(media, Durability::Power, |rig| rig.drive.crash_plans(32));
+        let checked = crash_everywhere(media, Durability::Power, |rig| rig.drive.crash_plans(subsets));
         assert!(checked > 1000, "{checked}");
     }
 }

@@ -25,6 +25,11 @@ pub(crate) struct Rig {
     pub(crate) recovery: Recovery,
 }
 
+/// How much of something to do: a variable of the environment, set by a soak run, or the share of every run.
+pub(crate) fn amount(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a soak run sets a number"))
+}
+
 pub(crate) fn small_config() -> TargetConfig {
     TargetConfig {
         capacity_bytes: 64 << 20,

@@ -1,7 +1,7 @@
 //! Random operations on the engine and the reference model side by side.
 
 use crate::conformance::EngineSubject;
-use crate::rig::{Rig, small_config};
+use crate::rig::{Rig, amount, small_config};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
 use dolmen_sim::Subject;
@@ -26,12 +26,14 @@ fn run(seeds: std::ops::Range<u64>, steps: usize, media: Media) {
 
 #[test]
 fn the_engine_answers_as_the_model_on_block_media() {
-    run(0..12, 400, Media::Block);
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0), amount("SIDE_SEEDS", 12));
+    run(first..first + count, 400, Media::Block);
 }
 
 #[test]
 fn the_engine_answers_as_the_model_on_mapped_media() {
-    run(100..112, 400, Media::Mapped);
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 100, amount("SIDE_SEEDS", 12));
+    run(first..first + count, 400, Media::Mapped);
 }
 
 /// Runs that once went apart.

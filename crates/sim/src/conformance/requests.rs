@@ -59,8 +59,8 @@ fn repeats_are_known_after_a_restart(h: &mut Harness<'_>) {
     }
     for round in 0..4 {
         match round {
-            0 => h.restart(),
-            1 => h.crash(),
+            0 => h.crash(),
+            1 => h.restart(),
             2 => h.done(Verb::Checkpoint),
             _ => h.crash(),
         }

@@ -303,6 +303,11 @@ fn write_below_a_condition_restarts(h: &mut Harness<'_>) {
     h.commit_alone(late, vec![change]).expect("no conflict");
     assert_restart(h.commit_alone(early, vec![punch(A.0, akeys_scope(A.1, &[b"mine"]), Cond::NONE)]));
     assert_eq!(h.single(At(A.0, A.1, b"mine")).as_deref(), Some(&b"y"[..]));
+    // What a condition of a transaction has read is more than what the transaction writes.
+    let (early, late) = (h.begin(), h.begin());
+    let insert = update(A.0, b"fresh", Cond::DKEY_INSERT, vec![single(b"mine", b"z")]);
+    h.commit_alone(late, vec![insert]).expect("nothing is there");
+    assert_restart(h.commit_alone(early, vec![put(At(A.0, b"fresh", b"theirs"), b"x")]));
 }
 
 /// S11: a read outside of transactions is remembered as well.

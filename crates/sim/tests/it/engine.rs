@@ -8,6 +8,9 @@ use dolmen_sim::Subject;
 use dolmen_types::TargetNo;
 use std::sync::Arc;
 
+/// 2026-01-01.
+pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
+
 pub(crate) struct EngineSubject {
     drive: SimDrive,
     clock: SimClock,

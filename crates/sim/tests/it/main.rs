@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod corpus;
 mod engine;
+mod hostile;
 mod transactions;
 mod workload;
 

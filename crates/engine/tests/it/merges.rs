@@ -1,0 +1,58 @@
+//! Merges of some runs, not of all, keep what the older runs still need.
+
+use crate::rig::{Rig, oid};
+use dolmen_codec::verb::{ContVerb, PunchScope, Reply, Verb};
+use dolmen_codec::{Progress, TargetStore};
+use dolmen_env::Media;
+use dolmen_env::sim::CrashPlan;
+use dolmen_types::{Cond, Durability, Epoch, Key};
+
+fn run_bytes(rig: &mut Rig) -> u64 {
+    match rig.ask(Verb::Space).unwrap() {
+        Reply::Space(report) => report.run_bytes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A crash between a checkpoint that has made the horizon of an aggregation durable and its merge.
+fn cut_an_aggregation_short(rig: &mut Rig) {
+    for _ in 0..3 {
+        let step = rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))).unwrap();
+        assert!(matches!(step, Reply::Aggregated { more: true, .. }), "{step:?}");
+    }
+    let before = run_bytes(rig);
+    for number in 0..400u32 {
+        rig.put(oid(3), &number.to_le_bytes(), b"a", &[3; 3500]).unwrap();
+    }
+    while run_bytes(rig) == before {
+        assert_eq!(rig.target.as_mut().unwrap().step(), Progress::More, "a checkpoint is due");
+    }
+    rig.crash(CrashPlan::All);
+    assert!(run_bytes(rig) > before, "nothing is merged yet");
+}
+
+#[test]
+fn a_punch_outlives_merges_that_leave_out_what_it_hides() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::new(media, Durability::Process);
+        for number in 0..30_000u32 {
+            rig.put(oid(1), &number.to_le_bytes(), b"a", b"old").unwrap();
+        }
+        rig.ask(Verb::Checkpoint).unwrap();
+        let oldest = run_bytes(&mut rig);
+        let gone = 7u32.to_le_bytes();
+        rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&gone)), Cond::NONE).unwrap();
+        cut_an_aggregation_short(&mut rig);
+        for number in 0..8u32 {
+            rig.put(oid(2), &number.to_le_bytes(), b"a", b"new").unwrap();
+            rig.ask(Verb::Checkpoint).unwrap();
+        }
+        let before = run_bytes(&mut rig);
+        rig.work();
+        let after = run_bytes(&mut rig);
+        assert!(oldest < after && after < before, "{oldest} stay, {before} are merged to {after}");
+        assert_eq!(rig.get(oid(1), &gone, b"a"), None, "{media:?}");
+        assert_eq!(rig.get(oid(1), &8u32.to_le_bytes(), b"a"), Some(b"old".to_vec()));
+        rig.assert_clean();
+    }
+}

@@ -1,0 +1,63 @@
+//! What fuzzing has found, and what it starts from, once more: the corpus below `fuzz/corpus`.
+
+use crate::engine::EngineSubject;
+use crate::hostile;
+use dolmen_env::{Media, Rng, SimClock};
+use dolmen_sim::fuzz;
+use std::path::Path;
+
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut inputs: Vec<(String, Vec<u8>)> = entries
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.display().to_string(), std::fs::read(&path).unwrap()))
+        .collect();
+    inputs.sort();
+    assert!(!inputs.is_empty(), "{target} has no corpus");
+    inputs
+}
+
+fn replay(target: &str, run: impl Fn(&[u8])) {
+    for (name, bytes) in corpus(target) {
+        println!("{name}");
+        run(&bytes);
+    }
+}
+
+#[test]
+fn no_record_of_the_corpus_panics() {
+    for (name, run) in fuzz::RECORDS {
+        replay(name, run);
+    }
+}
+
+#[test]
+fn the_engine_agrees_with_the_model_on_every_operation_of_the_corpus() {
+    replay("operations", |bytes| {
+        for media in [Media::Block, Media::Mapped] {
+            let clock = SimClock::new(crate::engine::START_NS);
+            fuzz::operations(&bytes[1..], &mut EngineSubject::new(1, media, 1, &clock));
+        }
+    });
+}
+
+#[test]
+fn no_forged_store_of_the_corpus_panics() {
+    for (name, run) in hostile::FORGERIES {
+        replay(name, run);
+    }
+}
+
+#[test]
+fn forgeries_from_a_seed_do_not_panic() {
+    for seed in 0..150 {
+        println!("seed {seed}");
+        let mut rng = Rng::from_seed(seed);
+        for (_, run) in hostile::FORGERIES {
+            let mut bytes = vec![0; 3 * (1 + rng.index(20))];
+            rng.fill(&mut bytes);
+            run(&bytes);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The fuzz targets that need an engine; they share their code with the tests that replay the corpus.
+
+#[path = "../../crates/sim/tests/it/engine.rs"]
+mod engine;
+#[path = "../../crates/sim/tests/it/hostile.rs"]
+mod hostile;
+
+use dolmen_env::{Media, SimClock};
+use engine::{EngineSubject, START_NS};
+
+/// The first byte says on which media; the rest are operations, beside the model.
+pub fn operations(bytes: &[u8]) {
+    let Some((media, bytes)) = bytes.split_first() else { return };
+    let media = if media % 2 == 0 { Media::Block } else { Media::Mapped };
+    let clock = SimClock::new(START_NS);
+    dolmen_sim::fuzz::operations(bytes, &mut EngineSubject::new(1, media, 1, &clock));
+}
+
+/// Frames behind the log of a store.
+pub fn store_frames(bytes: &[u8]) {
+    hostile::frames(bytes);
+}
+
+/// Changes to a manifest.
+pub fn store_manifest(bytes: &[u8]) {
+    hostile::manifest_changed(bytes);
+}
+
+/// Changes to a run.
+pub fn store_run(bytes: &[u8]) {
+    hostile::run_changed(bytes);
+}

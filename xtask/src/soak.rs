@@ -1,0 +1,258 @@
+//! `cargo xtask soak`: the tests of `cargo test` for much longer, on seeds that nobody has run before.
+//!
+//! Each part runs one test, or one fuzz target, over and over until its time or its amount is reached; a failure
+//! ends the part and names the log. What was run is added to `docs/benchmarks/soak.md`.
+
+use crate::bounded::{self, End};
+use crate::source;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What a round of a part is, and which variables of its test say how much of it to do.
+struct Part {
+    name: &'static str,
+    what: &'static str,
+    /// Package and start of the test's name.
+    test: (&'static str, &'static str),
+    /// Variable and value of one batch; `None` is a fresh seed.
+    variables: &'static [(&'static str, Option<u64>)],
+    /// Rounds in one batch.
+    batch: u64,
+}
+
+const PARTS: [Part; 4] = [
+    Part {
+        name: "kill",
+        what: "kill -9 of a writing process, reopened and verified",
+        test: ("dolmen-engine", "kill::"),
+        variables: &[("KILL_ROUNDS", Some(500)), ("KILL_SEED", None)],
+        batch: 500,
+    },
+    Part {
+        name: "side",
+        what: "random operations on engine and model, 400 steps each",
+        test: ("dolmen-engine", "side::"),
+        variables: &[("SIDE_SEEDS", Some(100)), ("SIDE_FIRST_SEED", None)],
+        batch: 200,
+    },
+    Part {
+        name: "crash",
+        what: "power cuts at every boundary, 512 seeded subsets at each",
+        test: ("dolmen-engine", "crash::no_power_cut"),
+        variables: &[("CRASH_SUBSETS", Some(512))],
+        batch: 1,
+    },
+    Part {
+        name: "network",
+        what: "histories of four engines over a bad network",
+        test: ("dolmen-sim", "transactions::histories_of_engines_over_a_bad"),
+        variables: &[("NETWORK_SEEDS", Some(500)), ("NETWORK_FIRST_SEED", None)],
+        batch: 500,
+    },
+];
+
+/// Rounds of a part unless its time ends before.
+const ROUNDS: u64 = 10_000;
+/// Time of a part, and of all fuzz targets together.
+const MINUTES: u64 = 60;
+/// One batch that takes longer than this hangs.
+const BATCH_LIMIT: Duration = Duration::from_secs(3600);
+
+struct Options {
+    parts: Vec<String>,
+    rounds: u64,
+    time: Duration,
+}
+
+/// What a part has done.
+struct Outcome {
+    name: String,
+    what: String,
+    passed: bool,
+    took: Duration,
+}
+
+/// Runs the parts that are named, or all; `false` if one fails.
+pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
+    let options = parse(arguments)?;
+    let root = source::root()?;
+    let logs = source::target_directory(&root).join("soak");
+    std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+    let mut outcomes = Vec::new();
+    for name in &options.parts {
+        let log = logs.join(format!("{name}.log"));
+        std::fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
+        let outcome = match PARTS.iter().find(|part| part.name == name) {
+            Some(part) => run_part(&root, part, &options, &log)?,
+            None => run_fuzz(&root, options.time, &log)?,
+        };
+        println!(
+            "soak: {:<8} {:<6} {:>6} s  {}",
+            outcome.name,
+            if outcome.passed { "ok" } else { "FAILED" },
+            outcome.took.as_secs(),
+            outcome.what
+        );
+        if !outcome.passed {
+            println!("soak: see {}", log.display());
+        }
+        outcomes.push(outcome);
+    }
+    record(&root, &outcomes)?;
+    Ok(outcomes.iter().all(|outcome| outcome.passed))
+}
+
+fn parse(arguments: &[&str]) -> Result<Options> {
+    let mut options = Options { parts: Vec::new(), rounds: ROUNDS, time: Duration::from_secs(MINUTES * 60) };
+    let mut words = arguments.iter();
+    while let Some(&word) = words.next() {
+        let mut number = || -> Result<u64> {
+            let text = words.next().with_context(|| format!("{word} takes a number"))?;
+            text.parse().with_context(|| format!("{word} takes a number, not `{text}`"))
+        };
+        match word {
+            "--rounds" => options.rounds = number()?,
+            "--minutes" => options.time = Duration::from_secs(number()? * 60),
+            name if name == "fuzz" || PARTS.iter().any(|part| part.name == name) => {
+                options.parts.push(name.to_owned());
+            }
+            _ => bail!("soak takes {}, fuzz, --rounds N or --minutes N, not `{word}`", part_names()),
+        }
+    }
+    if options.parts.is_empty() {
+        options.parts = PARTS.iter().map(|part| part.name.to_owned()).chain(["fuzz".to_owned()]).collect();
+    }
+    Ok(options)
+}
+
+fn part_names() -> String {
+    PARTS.map(|part| part.name).join(", ")
+}
+
+/// Batches of one test until the rounds are done or the time is up.
+fn run_part(root: &Path, part: &Part, options: &Options, log: &Path) -> Result<Outcome> {
+    let start = Instant::now();
+    let (mut rounds, mut passed) = (0, true);
+    while passed && rounds < options.rounds && (rounds == 0 || start.elapsed() < options.time) {
+        let mut command = cargo(root);
+        command.args(["test", "--package", part.test.0, "--test", "it", "--", part.test.1]);
+        for (variable, value) in part.variables {
+            let value = value.map_or_else(fresh_seed, |value| value.min(options.rounds));
+            command.env(variable, value.to_string());
+            note(log, &format!("{variable}={value}"))?;
+        }
+        passed = bounded::run(&mut command, BATCH_LIMIT, log)? == End::Well;
+        rounds += part.batch.min(options.rounds);
+    }
+    let what = format!("{} rounds: {}", rounds, part.what);
+    Ok(Outcome { name: part.name.to_owned(), what, passed, took: start.elapsed() })
+}
+
+/// A seed that will not come again soon: the nanoseconds of the wall clock.
+fn fresh_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(since.subsec_nanos()) << 20 | since.as_secs() & 0xF_FFFF
+}
+
+/// Every fuzz target for an equal share of the time. Needs a nightly compiler and cargo-fuzz.
+fn run_fuzz(root: &Path, time: Duration, log: &Path) -> Result<Outcome> {
+    let start = Instant::now();
+    let folder = root.join("fuzz");
+    let targets = fuzz_targets(&folder)?;
+    let share = (time.as_secs() / targets.len() as u64).max(1);
+    let build = source::target_directory(root).join("fuzz");
+    let mut passed = true;
+    for target in &targets {
+        let mut command = Command::new("cargo");
+        command.current_dir(&folder).env("CARGO_TARGET_DIR", &build);
+        // No sanitizer: the code under test has no unsafe block; assertions and overflow checks are on.
+        command.args(["+nightly", "fuzz", "run", "--sanitizer", "none", target]);
+        // New finds go to the build folder; what is worth keeping is put into fuzz/corpus by hand.
+        let found = build.join("corpus").join(target);
+        std::fs::create_dir_all(&found).context("cannot make a folder for the corpus")?;
+        command.arg(&found).arg(folder.join("corpus").join(target)).args([
+            "--",
+            "-max_len=4096",
+            "-rss_limit_mb=2048",
+            "-malloc_limit_mb=256",
+            "-timeout=60",
+        ]);
+        command.arg(format!("-max_total_time={share}"));
+        if bounded::run(&mut command, Duration::from_secs(share) + BATCH_LIMIT, log)? != End::Well {
+            println!("soak: fuzz target {target} failed");
+            passed = false;
+        }
+    }
+    let what = format!("{} fuzz targets, {share} s each", targets.len());
+    Ok(Outcome { name: "fuzz".to_owned(), what, passed, took: start.elapsed() })
+}
+
+fn fuzz_targets(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder.join("fuzz_targets")).context("cannot list the fuzz targets")? {
+        let path: PathBuf = entry.context("cannot list the fuzz targets")?.path();
+        names.extend(path.file_stem().and_then(|name| name.to_str()).map(str::to_owned));
+    }
+    names.sort();
+    ensure!(!names.is_empty(), "there is no fuzz target");
+    Ok(names)
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+fn note(log: &Path, line: &str) -> Result<()> {
+    let file = std::fs::File::options().append(true).open(log);
+    let mut file = file.with_context(|| format!("cannot write {}", log.display()))?;
+    writeln!(file, "{line}").with_context(|| format!("cannot write {}", log.display()))
+}
+
+/// Adds a row for each part to the record of all runs.
+fn record(root: &Path, outcomes: &[Outcome]) -> Result<()> {
+    let path = root.join("docs/benchmarks/soak.md");
+    let mut text =
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let commit = source::git(root, &["rev-parse", "--short", "HEAD"])?;
+    for Outcome { name, what, passed, took } in outcomes {
+        let verdict = if *passed { "ok" } else { "FAILED" };
+        let row = format!("| {} | {name} | {what} | {} | {verdict} |\n", commit.trim(), took.as_secs());
+        text.push_str(&row);
+    }
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_run_unless_some_are_named() {
+        let all = parse(&[]).expect("nothing to refuse");
+        assert_eq!(all.parts.len(), PARTS.len() + 1);
+        assert_eq!((all.rounds, all.time), (10_000, Duration::from_secs(3600)));
+        let some = parse(&["kill", "--rounds", "1500", "--minutes", "3"]).expect("well formed");
+        assert_eq!((some.parts, some.rounds), (vec!["kill".to_owned()], 1500));
+        assert_eq!(some.time, Duration::from_secs(180));
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        for words in [&["burn"][..], &["--rounds"], &["--rounds", "many"], &["kill", "side", "--fast"]] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn every_fuzz_target_has_a_corpus() {
+        let folder = source::root().expect("tests run in the tree").join("fuzz");
+        for target in fuzz_targets(&folder).expect("listed") {
+            assert!(folder.join("corpus").join(&target).is_dir(), "{target}");
+        }
+    }
+}
