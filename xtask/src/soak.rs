@@ -140,7 +140,10 @@ fn run_part(root: &Path, part: &Part, options: &Options, log: &Path) -> Result<O
         let mut command = cargo(root);
         command.args(["test", "--package", part.test.0, "--test", "it", "--", part.test.1]);
         for (variable, value) in part.variables {
-            let value = value.map_or_else(fresh_seed, |value| value.min(options.rounds));
+            let value = match value {
+                Some(value) => value.min(options.rounds),
+                None => fresh_seed()?,
+            };
             command.env(variable, value.to_string());
             note(log, &format!("{variable}={value}"))?;
         }
@@ -152,9 +155,9 @@ fn run_part(root: &Path, part: &Part, options: &Options, log: &Path) -> Result<O
 }
 
 /// A seed that will not come again soon: the nanoseconds of the wall clock.
-fn fresh_seed() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(since.subsec_nanos()) << 20 | since.as_secs() & 0xF_FFFF
+fn fresh_seed() -> Result<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    Ok(u64::from(since.subsec_nanos()) << 20 | since.as_secs() & 0xF_FFFF)
 }
 
 /// Every fuzz target for an equal share of the time. Needs a nightly compiler and cargo-fuzz.

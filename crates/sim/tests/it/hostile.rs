@@ -15,6 +15,7 @@ use dolmen_codec::{Op, TargetStore};
 use dolmen_engine::{Devices, Target, TargetConfig};
 use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Disk, SimClock};
+use dolmen_sim::fuzz;
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
     crc32c,
@@ -38,7 +39,7 @@ const KINDS: [LogKind; 9] = [
 const CHANGES_MAX: usize = 64;
 
 /// Each way of forging a store, by the name of its fuzz target and of the folder with its corpus.
-pub(crate) const FORGERIES: [(&str, fn(&[u8])); 3] =
+pub(crate) const FORGERIES: [(&str, fuzz::Target); 3] =
     [("store_frames", frames), ("store_manifest", manifest_changed), ("store_run", run_changed)];
 
 /// What a forger begins with.
