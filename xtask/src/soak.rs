@@ -140,7 +140,7 @@ fn run_part(root: &Path, part: &Part, options: &Options, log: &Path) -> Result<O
         let mut command = cargo(root);
         command.args(["test", "--package", part.test.0, "--test", "it", "--", part.test.1]);
         for (variable, value) in part.variables {
-            let value = match value {
+            let value = match *value {
                 Some(value) => value.min(options.rounds),
                 None => fresh_seed()?,
             };

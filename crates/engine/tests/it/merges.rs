@@ -25,7 +25,9 @@ fn cut_an_aggregation_short(rig: &mut Rig) {
         rig.put(oid(3), &number.to_le_bytes(), b"a", &[3; 3500]).unwrap();
     }
     while run_bytes(rig) == before {
-        assert_eq!(rig.target.as_mut().unwrap().step(), Progress::More, "a checkpoint is due");
+        let target = rig.target.as_mut().unwrap();
+        assert_ne!(target.step(), Progress::Idle, "a checkpoint is due");
+        target.poll(true, &mut Vec::new());
     }
     rig.crash(CrashPlan::All);
     assert!(run_bytes(rig) > before, "nothing is merged yet");
