@@ -140,7 +140,7 @@ impl Target {
         }
     }
 
-    fn raise_aggregated(&mut self, cont: ContNo, horizon: Epoch) {
+    pub(crate) fn raise_aggregated(&mut self, cont: ContNo, horizon: Epoch) {
         if let Ok(known) = self.conts.find_mut(cont) {
             known.state.aggregated = known.state.aggregated.max(horizon);
         }

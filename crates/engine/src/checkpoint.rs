@@ -69,6 +69,8 @@ pub(crate) struct State {
     work: Option<Work>,
     pub(crate) merge: Option<Merge>,
     pub(crate) asked: Option<Asked>,
+    /// The next sequence of the log when reclaiming last ended.
+    pub(crate) reclaimed_at: Option<u64>,
     pub(crate) done: BackgroundDone,
 }
 
@@ -107,6 +109,7 @@ impl Default for State {
             work: None,
             merge: None,
             asked: None,
+            reclaimed_at: None,
             done: BackgroundDone::default(),
             life: 0,
         }
@@ -640,7 +643,11 @@ impl Target {
         self.run_to_end(Self::checkpoint_step)
     }
 
-    fn run_to_end(&mut self, step: impl Fn(&mut Self) -> Result<Step, Error>) -> Result<(), Error> {
+    /// Runs steps of one kind until there are no more; waits for the device.
+    pub(crate) fn run_to_end(
+        &mut self,
+        step: impl Fn(&mut Self) -> Result<Step, Error>,
+    ) -> Result<(), Error> {
         loop {
             match step(self)? {
                 Step::Done => return Ok(()),

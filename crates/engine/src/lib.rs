@@ -33,6 +33,7 @@ mod open;
 mod path;
 mod prefixes;
 mod query;
+mod reclaim;
 mod records;
 mod repeats;
 mod replay;

@@ -24,12 +24,11 @@ impl Target {
         self.next_segment(body_bytes, may_use_reserve)
     }
 
-    /// As `make_room`, for an operation. One that frees space and finds even the reserve used up has a checkpoint
-    /// give back the log that such operations have filled.
+    /// As `make_room`, for a decision: one that finds even the reserve used up has a checkpoint give back the log.
     #[inline]
-    pub(crate) fn make_room_for(&mut self, body_bytes: usize, frees_space: bool) -> Result<(), Error> {
-        match self.make_room(body_bytes, frees_space) {
-            Err(Error::NoSpace { .. }) if frees_space => {
+    pub(crate) fn make_room_for_decision(&mut self, body_bytes: usize) -> Result<(), Error> {
+        match self.make_room(body_bytes, true) {
+            Err(Error::NoSpace { .. }) => {
                 self.checkpoint_now()?;
                 self.make_room(body_bytes, true)
             }
@@ -97,8 +96,15 @@ impl Target {
         u32::from_le_bytes(mixed[..4].try_into().expect("four of eight bytes")) | 1
     }
 
-    /// Takes contiguous units, growing the bulk by a segment if need be.
+    /// Takes contiguous units, growing the bulk by a segment or reclaiming if need be.
     pub(crate) fn allocate_bulk(&mut self, count: u32) -> Result<BulkPlace, Error> {
+        match self.take_units(count) {
+            Err(Error::NoSpace { .. }) if self.reclaim() => self.take_units(count),
+            other => other,
+        }
+    }
+
+    fn take_units(&mut self, count: u32) -> Result<BulkPlace, Error> {
         if let Some(place) = self.store.bulk.allocate(count) {
             return Ok(place);
         }

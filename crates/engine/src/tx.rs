@@ -211,6 +211,8 @@ impl Target {
             leader: prepare.leader,
             participants: prepare.participants.clone(),
         };
+        let (body_bytes, frees) = room_of(&parts);
+        self.seek_room(body_bytes, frees);
         let mut writes = BulkWrites::default();
         let taken = parts.iter_mut().try_for_each(|(_, drafts)| self.take_bulk(drafts, &mut writes));
         if let Err(error) = taken {
@@ -253,11 +255,10 @@ impl Target {
         parts: &[(Oid, Drafts<'_>)],
     ) -> Result<(u64, Durability), Error> {
         let durability = self.check_prepare(cont, request, parts)?;
-        let body_bytes = 256 + parts.iter().map(|(_, drafts)| drafts.log_bytes() + 20).sum::<usize>();
-        let frees = parts.iter().all(|(_, drafts)| drafts.frees_space());
+        let (body_bytes, frees) = room_of(parts);
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
-        self.make_room_for(body_bytes, frees)?;
+        self.make_room(body_bytes, frees)?;
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,
@@ -511,7 +512,7 @@ impl Target {
         if !self.txs.prepared.contains_key(&tx) {
             return Err(Error::NotFound);
         }
-        self.make_room_for(24, true)?;
+        self.make_room_for_decision(24)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
@@ -533,7 +534,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_for(24, true)?;
+        self.make_room_for_decision(24)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);
@@ -575,6 +576,12 @@ impl Target {
             }
         }
     }
+}
+
+/// What the record of a prepare takes of the log at most, and whether all of it frees space.
+fn room_of(parts: &[(Oid, Drafts<'_>)]) -> (usize, bool) {
+    let body_bytes = 256 + parts.iter().map(|(_, drafts)| drafts.log_bytes() + 20).sum::<usize>();
+    (body_bytes, parts.iter().all(|(_, drafts)| drafts.frees_space()))
 }
 
 fn prepared_version(

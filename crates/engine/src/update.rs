@@ -73,6 +73,7 @@ impl Target {
         oid: Oid,
         mut drafts: Drafts<'_>,
     ) {
+        self.seek_room(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space());
         let mut writes = BulkWrites::default();
         if let Err(error) = self.take_bulk(&mut drafts, &mut writes) {
             self.give_up(&drafts);
@@ -203,7 +204,7 @@ impl Target {
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
         self.ensure_ceiling()?;
-        self.make_room_for(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space())?;
+        self.make_room(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space())?;
         let epoch = self.epochs.next();
         let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
         let mut written: SmallVec<[Written; 1]> = SmallVec::new();

@@ -125,3 +125,23 @@ fn a_copy_that_fails_names_the_file_and_what_stands_in_the_way() {
     let why = place.fails(3, &["fs", "get", "p", "c", "/missing", "out"]);
     assert!(why.contains("cannot get /missing to out: /missing: no such file or directory"), "{why}");
 }
+
+#[test]
+fn what_was_removed_makes_room_in_a_full_pool() {
+    let place = Place::new("reuse");
+    place.pool(&["p", "--targets", "1", "--capacity", "24M"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    fs::write(place.path("large"), bytes(8 << 20, 1)).unwrap();
+    for _ in 0..5 {
+        place.ok(&["fs", "put", "p", "c", "large", "/again"]);
+        assert_eq!(place.json(&["fs", "verify", "p", "c", "large", "/again"])["files"], 1);
+        place.ok(&["fs", "rm", "p", "c", "/again"]);
+    }
+    place.ok(&["fs", "put", "p", "c", "large", "/kept"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "before"]);
+    place.ok(&["fs", "rm", "p", "c", "/kept"]);
+    place.ok(&["fs", "put", "p", "c", "large", "/again"]);
+    place.fails(6, &["fs", "put", "p", "c", "large", "/third"]);
+    place.ok(&["fs", "cat", "p", "c", "/kept", "--snapshot", "before"]);
+    assert_eq!(place.json(&["check", "p", "--scrub"])["clean"], true);
+}

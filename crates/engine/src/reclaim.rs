@@ -1,0 +1,74 @@
+//! Room at the last moment: what nobody can see any more is freed before a writer is told that a target is full.
+//!
+//! Reclaiming is an aggregation of every container up to now, run to its end while the writer waits. It is
+//! tried once for each state of the log: if nothing was written since it last ended, there is nothing to free.
+//!
+//! Invariants: it runs before an operation has looked at anything, so that what its waits complete cannot
+//! come between an operation's checks and its record.
+
+use crate::target::Target;
+use dolmen_types::{ContNo, Epoch, Error};
+
+impl Target {
+    /// Sees to it that an operation finds room for its frame, if there can be; if not, `make_room` tells.
+    #[inline]
+    pub(crate) fn seek_room(&mut self, body_bytes: usize, frees_space: bool) {
+        if self.store.log.needs_segment(body_bytes) {
+            self.seek_segment(body_bytes, frees_space);
+        }
+    }
+
+    fn seek_segment(&mut self, body_bytes: usize, frees_space: bool) {
+        if !matches!(self.make_room(body_bytes, frees_space), Err(Error::NoSpace { .. })) {
+            return;
+        }
+        if frees_space {
+            // Operations that free space have used up the reserve: a checkpoint gives back the log they filled.
+            // Ignored: if it failed, the operation finds no room and says so.
+            let _checkpoint = self.checkpoint_now();
+        } else {
+            self.reclaim();
+        }
+    }
+
+    /// Frees what nobody can see; whether it ran, so that there may be room now.
+    pub(crate) fn reclaim(&mut self) -> bool {
+        if self.read_only || self.checkpoint.reclaimed_at == Some(self.store.log.next_sequence()) {
+            return false;
+        }
+        let done = self.reclaim_all();
+        self.checkpoint.reclaimed_at = Some(self.store.log.next_sequence());
+        done.is_ok()
+    }
+
+    fn reclaim_all(&mut self) -> Result<(), Error> {
+        self.finish_checkpoint_if_room()?;
+        self.run_to_end(Self::merge_step)?;
+        self.begin_checkpoint_unless_stalled()?;
+        self.finish_checkpoint_if_room()?;
+        let horizon = self.horizon(Epoch::MAX);
+        let conts: Vec<ContNo> = self.conts.iter().map(|known| known.state.no).collect();
+        for cont in conts {
+            self.raise_aggregated(cont, horizon);
+        }
+        if !self.store.index.runs.is_empty() {
+            self.begin_merge(0..self.store.index.runs.len());
+            self.run_to_end(Self::merge_step)?;
+        }
+        // Bulk that the merge has dropped is free when the checkpoint after it is durable.
+        self.begin_checkpoint_unless_stalled()?;
+        self.run_to_end(Self::checkpoint_step)
+    }
+
+    fn begin_checkpoint_unless_stalled(&mut self) -> Result<(), Error> {
+        if self.checkpoint.is_working() { Ok(()) } else { self.begin_checkpoint() }
+    }
+
+    /// The runs may be merged without the delta, and then there may be room for it.
+    fn finish_checkpoint_if_room(&mut self) -> Result<(), Error> {
+        match self.run_to_end(Self::checkpoint_step) {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            other => other,
+        }
+    }
+}
