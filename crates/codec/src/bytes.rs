@@ -2,6 +2,21 @@
 
 use dolmen_types::{Oid, Uuid};
 
+/// How many leading bytes are the same in both.
+#[must_use]
+#[inline]
+pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    let mut at = 0;
+    while let (Some(x), Some(y)) = (a[at..].first_chunk(), b[at..].first_chunk()) {
+        let differs = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differs != 0 {
+            return at + differs.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+}
+
 /// A cursor over untrusted bytes: each read is `None` past the end, never a panic.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
@@ -97,4 +112,21 @@ impl<'a> Reader<'a> {
 /// If `len` is 4 GiB or more; limits in `types` keep every list far below.
 pub fn put_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&u32::try_from(len).expect("lists are limited far below 2^32").to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_prefix_len;
+
+    #[test]
+    fn a_common_prefix_ends_at_the_first_byte_that_differs() {
+        let bytes: Vec<u8> = (0..40).collect();
+        for len in 0..bytes.len() {
+            assert_eq!(common_prefix_len(&bytes, &bytes[..len]), len);
+            let mut other = bytes.clone();
+            other[len] ^= 0x80;
+            assert_eq!(common_prefix_len(&bytes, &other), len);
+            assert_eq!(common_prefix_len(&other[..=len], &bytes[..=len]), len);
+        }
+    }
 }

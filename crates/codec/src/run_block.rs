@@ -9,6 +9,7 @@
 //! Invariants: keys ascend strictly; a parsed block has been checked to its last offset, so that reading it can
 //! neither fail nor leave it.
 
+use crate::bytes::common_prefix_len;
 use core::cmp::Ordering;
 use core::fmt;
 use core::ops::Deref;
@@ -142,7 +143,7 @@ impl RunBlockBuilder {
             key.len()
         } else {
             let first = &self.bytes[..self.prefix_len];
-            first.iter().zip(key).take_while(|(a, b)| a == b).count()
+            common_prefix_len(first, key)
         };
         let more = Some((narrow(key.len()), narrow(payload.len())));
         if self.encoded_len(prefix_len, more) > RUN_PAGE_BYTES && !self.lens.is_empty() {

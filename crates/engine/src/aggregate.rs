@@ -21,7 +21,7 @@ use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_types::{ContNo, Epoch, Error, Stamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Extents of one array that are resolved at once, at most and at least; a larger array is copied as it is.
@@ -53,14 +53,14 @@ pub(crate) struct Merge {
     moving: Vec<u8>,
     /// Frames with moved values have smaller sequence numbers.
     moved_until: u64,
-    rules: BTreeMap<ContNo, Rule>,
+    /// Of the container whose entries are passing: they come one container after the other.
+    rule: Option<(ContNo, Rule)>,
     group: Group,
     drops: Drops,
     freed: u64,
 }
 
 /// What may be dropped of a container.
-#[derive(Clone)]
 struct Rule {
     horizon: Epoch,
     kept: Vec<Epoch>,
@@ -78,6 +78,27 @@ impl Rule {
 
 /// Versions that some kept epoch sees: kind, first record, stamp.
 type Needed = BTreeSet<(u8, u64, Stamp)>;
+
+/// An entry that passes: what a run has of it, and what that means.
+struct Passing<'a> {
+    key: &'a [u8],
+    parts: KeyParts<'a>,
+    payload: &'a [u8],
+    version: Version<'a>,
+}
+
+impl<'a> Passing<'a> {
+    /// `None` if it is not what a run holds.
+    fn of(key: &'a [u8], payload: &'a [u8]) -> Option<Self> {
+        let parts = split_typed(key)?;
+        let version = Version::decode(&mut Reader::new(payload))?;
+        Some(Self { key, parts, payload, version })
+    }
+
+    fn prefix(&self) -> &'a [u8] {
+        &self.key[..self.parts.prefix_bytes()]
+    }
+}
 
 /// What the entries just passed say of those that follow.
 #[derive(Default)]
@@ -175,7 +196,7 @@ impl Target {
             sparse,
             moving: Vec::new(),
             moved_until: 0,
-            rules: BTreeMap::new(),
+            rule: None,
             group: Group::default(),
             drops: Drops::default(),
             freed: 0,
@@ -260,8 +281,7 @@ impl Target {
                 break;
             };
             if key != &merge.after[..] {
-                merge.after.clear();
-                merge.after.extend_from_slice(key);
+                replace(&mut merge.after, key);
                 self.merge_entry(merge, &cursor)?;
             }
             self.store.advance(&mut cursor)?;
@@ -277,34 +297,28 @@ impl Target {
     }
 
     fn merge_entry(&mut self, merge: &mut Merge, cursor: &IndexCursor) -> Result<(), Error> {
-        let PlaceRef::Run(payload) = cursor.place() else {
-            unreachable!("the cursor walks runs only");
+        let (Some(key), PlaceRef::Run(payload)) = (cursor.key(), cursor.place()) else {
+            unreachable!("the cursor stands on an entry of a run");
         };
         let target = self.config.target;
         let damaged = || crate::error::corrupt(target, "run", 0, 0);
-        let version = Version::decode(&mut Reader::new(payload)).ok_or_else(damaged)?;
-        let key = core::mem::take(&mut merge.after);
+        let entry = Passing::of(key, payload).ok_or_else(damaged)?;
+        let version = &entry.version;
         // Asked before the version itself is passed.
-        let superseded = merge.group.is_superseded(&key, &version);
-        let verdict = self.judge(merge, &key, &version);
-        let result = match verdict {
-            Ok(true) => self.keep(merge, &key, &version),
-            // Checksums that are right do not make a run ours: what it names must be in use.
-            Ok(false) if !self.store.is_in_use(version.place, version.value_bytes) => Err(damaged()),
-            Ok(false) => {
-                let parts = split_typed(&key).ok_or_else(damaged)?;
-                let cont = parts.cont;
-                if !superseded {
-                    self.forget_hot(&parts, &version);
-                }
-                merge.drops.leave_out(cont, version.value_bytes, version.place);
-                merge.freed += 1;
-                Ok(())
-            }
-            Err(error) => Err(error),
-        };
-        merge.after = key;
-        result
+        let superseded = merge.group.is_superseded(key, version);
+        if self.judge(merge, &entry)? {
+            return self.keep(merge, &entry);
+        }
+        // Checksums that are right do not make a run ours: what it names must be in use.
+        if !self.store.is_in_use(version.place, version.value_bytes) {
+            return Err(damaged());
+        }
+        if !superseded {
+            self.forget_hot(&entry.parts, version);
+        }
+        merge.drops.leave_out(entry.parts.cont, version.value_bytes, version.place);
+        merge.freed += 1;
+        Ok(())
     }
 
     /// The short way must not lead to a version that is dropped: what hid it may be dropped with it.
@@ -324,29 +338,35 @@ impl Target {
         self.store.put_path(path);
     }
 
-    fn keep(&mut self, merge: &mut Merge, key: &[u8], version: &Version<'_>) -> Result<(), Error> {
-        let ValuePlace::Log { segment, .. } = version.place else {
-            return merge.build.push(key, version);
+    /// Passes an entry on as it is, unless its value moves.
+    fn keep(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<(), Error> {
+        let Passing { key, parts, payload, version } = entry;
+        let segment = match version.place {
+            ValuePlace::Log { segment, .. } if merge.sparse.contains(&segment) => segment,
+            _ => {
+                merge.build.push_encoded(key, parts, version, payload);
+                return Ok(());
+            }
         };
-        if !merge.sparse.contains(&segment) {
-            return merge.build.push(key, version);
-        }
         let mut value = vec![0; version.value_bytes as usize];
         let stored = crate::value::stored(version, version.place);
         if self.store.read_value(&stored, 0, &mut value).is_err() {
             // A damaged value stays where it is: the scrub reports it, nothing hides it.
-            return merge.build.push(key, version);
+            merge.build.push_encoded(key, parts, version, payload);
+            return Ok(());
         }
         let place = match self.move_value(merge, &value) {
             Err(Error::NoSpace { .. }) => {
                 // The rest stays where it is; what this merge frees makes room for the next one.
                 merge.sparse.clear();
-                return merge.build.push(key, version);
+                merge.build.push_encoded(key, parts, version, payload);
+                return Ok(());
             }
             place => place?,
         };
         *merge.drops.log.entry(segment).or_default() += u64::from(version.value_bytes);
-        merge.build.push(key, &Version { place, ..*version })
+        merge.build.push(key, parts, &Version { place, ..*version });
+        Ok(())
     }
 
     /// Takes a value into the frame that `append_moves` will append; its place in the log is known already.
@@ -394,13 +414,22 @@ impl Target {
     }
 
     /// Whether an entry stays.
-    fn judge(&mut self, merge: &mut Merge, key: &[u8], version: &Version<'_>) -> Result<bool, Error> {
-        let target = self.config.target;
-        let parts = split_typed(key).ok_or_else(|| crate::error::corrupt(target, "run", 0, 0))?;
-        let rule = merge.rules.entry(parts.cont).or_insert_with(|| self.rule(parts.cont)).clone();
-        let prefix = &key[..parts.prefix_bytes()];
+    fn judge(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<bool, Error> {
+        let cont = entry.parts.cont;
+        let rule = match merge.rule.take() {
+            Some((of, rule)) if of == cont => rule,
+            _ => self.rule(cont),
+        };
+        let verdict = self.judge_by(&rule, merge, entry);
+        merge.rule = Some((cont, rule));
+        verdict
+    }
+
+    fn judge_by(&mut self, rule: &Rule, merge: &mut Merge, entry: &Passing<'_>) -> Result<bool, Error> {
+        let Passing { key, parts, version, .. } = entry;
+        let prefix = entry.prefix();
         let depth = usize::from(parts.dkey.is_some()) + usize::from(parts.akey.is_some());
-        merge.group.enter(key, &parts, depth);
+        merge.group.enter(key, parts, depth);
         if rule.is_destroyed {
             return Ok(false);
         }
@@ -414,7 +443,7 @@ impl Target {
             return Ok(true);
         }
         if hides && version.kind.is_array() && merge.is_bottom && rule.is_plain {
-            return self.judge_group(merge, key, version, parts.stamp, &rule);
+            return self.judge_group(rule, merge, entry);
         }
         if hides {
             let older_reader = rule.kept.first().is_none_or(|&oldest| oldest < epoch);
@@ -432,20 +461,13 @@ impl Target {
                 return Ok(false);
             }
         }
-        self.judge_group(merge, key, version, parts.stamp, &rule)
+        self.judge_group(rule, merge, entry)
     }
 
     /// Arrays, and everything in a container that was rolled back: what each kept epoch sees decides.
-    fn judge_group(
-        &mut self,
-        merge: &mut Merge,
-        key: &[u8],
-        version: &Version<'_>,
-        stamp: Stamp,
-        rule: &Rule,
-    ) -> Result<bool, Error> {
-        let parts = split_typed(key).expect("split by the caller");
-        let prefix = key[..parts.prefix_bytes()].to_vec();
+    fn judge_group(&mut self, rule: &Rule, merge: &mut Merge, entry: &Passing<'_>) -> Result<bool, Error> {
+        let Passing { parts, version, .. } = entry;
+        let prefix = entry.prefix();
         if merge.group.needed_for != prefix {
             let secret = self.conts.find(parts.cont)?.state.spec.hash_key;
             let mut path = Path::default();
@@ -459,10 +481,10 @@ impl Target {
             let share = self.config.memory_budget_bytes / GROUP_EXTENT_BYTES;
             let extents_max = share.clamp(GROUP_EXTENTS_MIN, GROUP_EXTENTS_MAX);
             merge.group.needed = self.store.needed_versions(&mut path, &views, extents_max)?;
-            merge.group.needed_for = prefix;
+            replace(&mut merge.group.needed_for, prefix);
         }
         let offset = version.recx.index;
-        let named = (version.kind as u8, offset, stamp);
+        let named = (version.kind as u8, offset, parts.stamp);
         Ok(merge.group.needed.as_ref().is_none_or(|needed| needed.contains(&named)))
     }
 
@@ -596,6 +618,12 @@ impl Merge {
     }
 }
 
+/// Replaces bytes in the memory they have.
+fn replace(bytes: &mut Vec<u8>, by: &[u8]) {
+    bytes.clear();
+    bytes.extend_from_slice(by);
+}
+
 impl Group {
     /// Enters the object, dkey and akey of a key; punches of what was left no longer count.
     fn enter(&mut self, key: &[u8], parts: &KeyParts<'_>, depth: usize) {
@@ -603,17 +631,17 @@ impl Group {
         let dkey = &key[..crate::tree::key::OBJECT_PREFIX_BYTES + parts.dkey.map_or(0, |k| k.len() + 1)];
         let akey = &key[..parts.prefix_bytes()];
         if self.object != object {
-            self.object = object.to_vec();
+            replace(&mut self.object, object);
             self.punches[0].clear();
             self.dkey.clear();
         }
         if depth >= 1 && self.dkey != dkey {
-            self.dkey = dkey.to_vec();
+            replace(&mut self.dkey, dkey);
             self.punches[1].clear();
             self.akey.clear();
         }
         if depth == 2 && self.akey != akey {
-            self.akey = akey.to_vec();
+            replace(&mut self.akey, akey);
             self.punches[2].clear();
         }
     }
@@ -646,7 +674,7 @@ impl Group {
     fn pass(&mut self, prefix: &[u8], kind: VersionKind, epoch: Epoch) {
         if kind == VersionKind::Single {
             if self.newer_key != prefix {
-                self.newer_key = prefix.to_vec();
+                replace(&mut self.newer_key, prefix);
             }
             self.newer = Some(epoch);
         }

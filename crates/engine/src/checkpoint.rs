@@ -26,6 +26,8 @@ use dolmen_types::{ContNo, Credentials, Error, TxId, crc32c};
 pub(crate) const STEP_ENTRIES: usize = 1024;
 /// Entries that a writer writes when it has to help: far more than were written since one helped last.
 const SHARE_ENTRIES: usize = 256;
+/// Records of the log that are brought near before the checkpoint comes to them.
+const RECORDS_AHEAD: usize = 16;
 /// One write in so many helps.
 const SHARE_EVERY: u32 = 8;
 
@@ -405,6 +407,12 @@ impl Target {
         let frozen = self.store.index.frozen.as_ref().expect("frozen when the work began");
         let mut cursor = core::mem::take(&mut self.store.scratch);
         frozen.seek(&mut cursor, &work.after);
+        // Entries come in the order of their keys, records stand in that of their writing.
+        let mut ahead = crate::tree::Cursor::default();
+        frozen.seek(&mut ahead, &work.after);
+        for _ in 0..RECORDS_AHEAD {
+            self.store.log.prefetch_next(frozen, &mut ahead);
+        }
         let mut written = 0;
         while let Some((key, pos)) = cursor.entry() {
             if written == self.checkpoint.step_entries || work.build.is_busy() {
@@ -418,6 +426,7 @@ impl Target {
             work.after.clear();
             work.after.extend_from_slice(key);
             frozen.advance(&mut cursor);
+            self.store.log.prefetch_next(frozen, &mut ahead);
         }
         if cursor.entry().is_none() {
             work.build.end_entries();

@@ -8,6 +8,7 @@
 
 use crate::error::{corrupt, disk_error};
 use crate::numbered::Numbered;
+use crate::tree::{Cursor, Delta};
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
 use dolmen_codec::manifest::{LogSegmentInfo, LogStart};
@@ -249,6 +250,18 @@ impl Log {
         }
         let region = self.segments.get(&place.segment)?.region.as_ref()?;
         region.try_bytes(u64::from(place.offset)..u64::from(self.segment_bytes))
+    }
+
+    /// Brings the record of an entry near and goes on to the next entry.
+    pub(crate) fn prefetch_next(&self, delta: &Delta, cursor: &mut Cursor) {
+        /// The head of a record and its keys, as a rule.
+        const LINES: usize = 2;
+        if let Some((_, pos)) = cursor.entry()
+            && let Some(record) = self.mapped(crate::index::log_place(pos))
+        {
+            dolmen_env::prefetch(record, LINES);
+        }
+        delta.advance(cursor);
     }
 
     /// Puts a record where it can be read like one of the log until `clear_tentative`.

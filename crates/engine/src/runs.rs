@@ -5,7 +5,7 @@ use crate::index::{prefix_hash, removal_hash, version_in_log};
 use crate::log::{Log, LogPlace};
 use crate::run::{RunTail, RunWriter};
 use crate::store::Store;
-use crate::tree::key::{OBJECT_PREFIX_BYTES, split_typed};
+use crate::tree::key::{KeyParts, OBJECT_PREFIX_BYTES, split_typed};
 use dolmen_codec::manifest::RunInfo;
 use dolmen_codec::run_block::{RUN_BLOCK_PAGES_MAX, RUN_PAGE_BYTES};
 use dolmen_codec::version::Version;
@@ -125,19 +125,34 @@ impl RunBuild {
     pub(crate) fn push_from_log(&mut self, log: &Log, key: &[u8], place: LogPlace) -> Result<(), Error> {
         let damaged = || corrupt(self.target, "log", u64::from(place.segment), u64::from(place.offset));
         let (version, at) = version_in_log(log, place).ok_or_else(damaged)?;
-        self.push(key, &Version { place: at, ..version })
+        let parts = split_typed(key).ok_or_else(damaged)?;
+        self.push(key, &parts, &Version { place: at, ..version });
+        Ok(())
     }
 
     /// Adds a version whose value has a place of its own.
     ///
     /// REQUIRES: `end_entries` was not called.
-    pub(crate) fn push(&mut self, key: &[u8], version: &Version<'_>) -> Result<(), Error> {
-        let damaged = || corrupt(self.target, "run", u64::from(self.number), 0);
-        let prefix_bytes = split_typed(key).ok_or_else(damaged)?.prefix_bytes();
-        self.payload.clear();
-        version.encode(&mut self.payload);
+    pub(crate) fn push(&mut self, key: &[u8], parts: &KeyParts<'_>, version: &Version<'_>) {
+        let mut payload = core::mem::take(&mut self.payload);
+        payload.clear();
+        version.encode(&mut payload);
+        self.push_encoded(key, parts, version, &payload);
+        self.payload = payload;
+    }
+
+    /// Adds a version of which the encoding is there already.
+    ///
+    /// REQUIRES: as `push`; `payload` decodes to `version`, and `key` splits into `parts`.
+    pub(crate) fn push_encoded(
+        &mut self,
+        key: &[u8],
+        parts: &KeyParts<'_>,
+        version: &Version<'_>,
+        payload: &[u8],
+    ) {
         self.hashes.clear();
-        push_hashes(&key[..prefix_bytes], version, &mut self.hashes);
+        push_hashes(&key[..parts.prefix_bytes()], version, &mut self.hashes);
         if self.hashes.len() == 1 && self.hashes[0] == self.last_hash {
             self.hashes.clear();
         } else {
@@ -146,10 +161,9 @@ impl RunBuild {
         let Stage::Entries(writer) = &mut self.stage else {
             unreachable!("entries come before the tail");
         };
-        if let Some(block) = writer.push(key, &self.payload, &self.hashes) {
+        if let Some(block) = writer.push(key, payload, &self.hashes) {
             self.add_block(&block);
         }
-        Ok(())
     }
 
     /// The last entry is in.

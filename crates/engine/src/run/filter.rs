@@ -37,6 +37,7 @@ impl Filter {
     }
 
     /// Adds a hash.
+    #[inline]
     pub(crate) fn insert(&mut self, hash: u64) {
         let Some(index) = self.line_of(hash) else {
             return;

@@ -11,6 +11,9 @@ use dolmen_codec::run_footer::RunFooter;
 use dolmen_env::FileId;
 use dolmen_types::{IoBuf, TargetNo};
 
+/// So many hashes enter the filter at once, so that their misses overlap.
+const LATE_MAX: usize = 32;
+
 /// Makes a run.
 ///
 /// Each buffer that it returns belongs right behind the one before, from offset 0 of the file on.
@@ -22,6 +25,8 @@ pub(crate) struct RunWriter {
     /// Fence blocks that are complete.
     fence_blocks: Vec<IoBuf>,
     filter: Filter,
+    /// Hashes on their way into the filter: their lines are asked for.
+    late: Vec<u64>,
     /// Separates the open entry block from the one before.
     separator: Vec<u8>,
     last_key: Vec<u8>,
@@ -49,6 +54,7 @@ impl RunWriter {
             fence: RunBlockBuilder::new(RunBlockKind::Fence),
             fence_blocks: Vec::new(),
             filter: Filter::with_room(hashes),
+            late: Vec::with_capacity(LATE_MAX),
             separator: Vec::new(),
             last_key: Vec::new(),
             footer: RunFooter {
@@ -88,9 +94,17 @@ impl RunWriter {
         self.footer.epoch_min = self.footer.epoch_min.min(epoch);
         self.footer.epoch_max = self.footer.epoch_max.max(epoch);
         for &hash in hashes {
-            self.filter.insert(hash);
+            self.filter.prefetch(hash);
+            self.late.push(hash);
+        }
+        if self.late.len() >= LATE_MAX {
+            self.insert_late();
         }
         full
+    }
+
+    fn insert_late(&mut self) {
+        self.late.drain(..).for_each(|hash| self.filter.insert(hash));
     }
 
     /// Memory of fence and filter, in bytes.
@@ -103,6 +117,7 @@ impl RunWriter {
         if self.footer.entries == 0 {
             return None;
         }
+        self.insert_late();
         let last_block = self.finish_block();
         let block = self.fence.finish(self.run, self.footer.fence_pages);
         self.add_fence_block(block);

@@ -9,6 +9,7 @@
 //! tail of [`TAIL_BYTES`].
 #![allow(clippy::big_endian_bytes, reason = "byte order is comparison order only in big-endian")]
 
+pub(crate) use dolmen_codec::bytes::common_prefix_len;
 use dolmen_codec::order::{self, HashKey};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{ContNo, Epoch, Key, KeyKind, Oid, Stamp, limits};
@@ -334,12 +335,6 @@ pub(crate) fn strip_prefix<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]>
         differs |= u64::from(a ^ b);
     }
     (differs == 0).then_some(suffix)
-}
-
-/// How many leading bytes are the same in both.
-#[must_use]
-pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
 #[cfg(test)]
