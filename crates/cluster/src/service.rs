@@ -18,7 +18,7 @@ use crate::dispatch::{Targets, plain};
 use crate::drive;
 use crate::hlc::Hlc;
 use crate::inbox::locked;
-use crate::service::record::{ContRecord, Intent, PoolRecord};
+use crate::service::record::{ContRecord, Intent};
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::{
@@ -121,10 +121,9 @@ impl Service {
     /// # Errors
     /// What a target answers.
     pub fn create<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
+        // The pool's own record comes with the first container.
         let (no, spec) = system_container();
-        targets.ask_all(|_| plain(no, Verb::Cont(ContVerb::Create(spec))))?;
-        let record = PoolRecord { next_cont: 1 };
-        store::change(targets, ContNo::SYSTEM, &[(store::META, Some(&record.encode()))])
+        targets.ask_all(|_| plain(no, Verb::Cont(ContVerb::Create(spec)))).map(|_| ())
     }
 
     /// Reads the records and makes good what a crash cut short. `rng` draws the hash keys of containers.

@@ -738,7 +738,8 @@ impl Target {
     /// What a step does; `Done` if there is nothing to be done.
     fn background_part(&mut self) -> Result<Step, Error> {
         let is_crowded = self.store.index.runs.len() >= RUNS_LIMIT;
-        if self.store.index.free_retired(STEP_NODES) {
+        // Without room for it a checkpoint goes on all the same.
+        if self.prepare_segment() == Ok(true) || self.store.index.free_retired(STEP_NODES) {
             return Ok(Step::More);
         }
         if self.checkpoint.is_working() && !self.checkpoint.is_stalled() {

@@ -6,6 +6,7 @@
 //! Invariants: frames have consecutive sequence numbers across segments; a segment is written only while it
 //! is the active one; a segment in the free list is referred to by no manifest on disk.
 
+use crate::config::TargetConfig;
 use crate::error::{corrupt, disk_error};
 use crate::numbered::Numbered;
 use crate::tree::{Cursor, Delta};
@@ -60,6 +61,9 @@ pub(crate) struct Log {
     /// Records of a transaction whose conditions are being checked; see `TENTATIVE_SEGMENT`.
     tentative: Vec<u8>,
     keep_mapped: bool,
+    /// Free segments kept for reuse: what is logged between two checkpoints, so that in the long run no segment is
+    /// made anew. More are removed.
+    free_max: usize,
 }
 
 /// What stands where the next header will be.
@@ -72,17 +76,20 @@ pub(crate) fn file_name(number: u32) -> String {
     format!("log.{number:08x}")
 }
 
-/// Free segments kept for reuse; more are removed, so that space taken by a burst comes back.
-const FREE_SEGMENTS_MAX: usize = 8;
+/// Free segments kept at least: a burst of small checkpoints reuses them.
+const FREE_SEGMENTS_MIN: u64 = 8;
 
 impl Log {
     /// A log that continues at `start`, which lies in none of its segments yet.
-    pub(crate) fn new(target: TargetNo, target_id: u128, segment_bytes: u32, media: Media) -> Self {
+    pub(crate) fn new(config: &TargetConfig, target_id: u128, media: Media) -> Self {
+        let segment_bytes = config.log_segment_bytes;
+        let free_max = config.checkpoint_log_bytes.div_ceil(u64::from(segment_bytes)).max(FREE_SEGMENTS_MIN);
         Self {
-            target,
+            target: config.target,
             target_id,
             segment_bytes,
             segments: Numbered::default(),
+            free_max: usize::try_from(free_max).unwrap_or(usize::MAX),
             free: BTreeSet::new(),
             active: 0,
             offset: segment_bytes,
@@ -329,15 +336,19 @@ impl Log {
                 unused.push(number);
             }
         }
-        for number in unused {
-            if self.free.len() < FREE_SEGMENTS_MAX {
-                self.free.insert(number);
-            } else {
-                let segment = self.segments.remove(&number).expect("listed above");
-                drop(segment.region);
-                disk.close(segment.file);
-                disk.remove(&file_name(number)).map_err(|e| disk_error(self.target, &e))?;
-            }
+        self.free.extend(unused);
+        self.trim(disk, self.free_max)
+    }
+
+    /// Gives free segments beyond `kept` back to the device.
+    pub(crate) fn trim(&mut self, disk: &mut dyn Disk, kept: usize) -> Result<(), Error> {
+        while self.free.len() > kept
+            && let Some(number) = self.free.pop_last()
+        {
+            let segment = self.segments.remove(&number).expect("free segments are open");
+            drop(segment.region);
+            disk.close(segment.file);
+            disk.remove(&file_name(number)).map_err(|e| disk_error(self.target, &e))?;
         }
         Ok(())
     }
@@ -355,9 +366,20 @@ impl Log {
         let header = LogSegmentHeader::decode(&bytes)
             .filter(|header| header.target_id == self.target_id && header.number == number);
         let (salt, first_sequence) = header.map_or((0, 0), |h| (h.salt, h.first_sequence));
-        let region = if self.keep_mapped { Some(disk.map(file).map_err(io)?) } else { None };
-        self.segments.insert(number, Segment { file, region, salt, first_sequence, live_bytes: 0 });
+        self.segments.insert(number, Segment { file, region: None, salt, first_sequence, live_bytes: 0 });
         Ok(header.is_some() || bytes.iter().all(|&byte| byte == 0))
+    }
+
+    /// Notes at recovery that values of a segment are referred to; `false` if there is no such segment.
+    pub(crate) fn adopt(&mut self, disk: &mut dyn Disk, info: LogSegmentInfo) -> Result<bool, Error> {
+        let Some(segment) = self.segments.get_mut(&info.number) else {
+            return Ok(false);
+        };
+        segment.live_bytes = info.live_bytes;
+        if self.keep_mapped {
+            self.map(disk, info.number)?;
+        }
+        Ok(true)
     }
 
     /// Maps a segment for replay.

@@ -131,7 +131,7 @@ fn assemble(
 ) -> Result<Target, Error> {
     let target = config.target;
     let media = disks.meta.media();
-    let log = Log::new(target, manifest.target_id, config.log_segment_bytes, media);
+    let log = Log::new(config, manifest.target_id, media);
     let mut bulk = Bulk::new(target, config.bulk_segment_bytes);
     bulk.open(disks.bulk(), &manifest.bulk_segments)?;
     let cache_bytes = usize::try_from(config.memory_budget_bytes / 4).unwrap_or(usize::MAX);

@@ -135,11 +135,10 @@ impl Target {
                 headless.insert(number);
             }
         }
-        for info in &manifest.log_segments {
-            let segment = self.store.log.segments.get_mut(&info.number);
-            let segment =
-                segment.ok_or_else(|| corrupt(self.config.target, "log", u64::from(info.number), 0))?;
-            segment.live_bytes = info.live_bytes;
+        for &info in &manifest.log_segments {
+            if !self.store.log.adopt(&mut *self.store.disks.meta, info)? {
+                return Err(corrupt(self.config.target, "log", u64::from(info.number), 0));
+            }
             headless.remove(&info.number);
         }
         Ok(headless)

@@ -78,6 +78,15 @@ impl Target {
         (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS
     }
 
+    /// Makes the segment after the next, so that no update has to wait for it; whether it was missing.
+    pub(crate) fn prepare_segment(&mut self) -> Result<bool, Error> {
+        let missing = self.store.log.free_count() as u64 <= RESERVE_LOG_SEGMENTS;
+        if missing {
+            self.add_log_segment(false)?;
+        }
+        Ok(missing)
+    }
+
     /// Creates the reserve; part of creating a target.
     pub(crate) fn fill_reserve(&mut self) -> Result<(), Error> {
         while (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS {
@@ -111,6 +120,10 @@ impl Target {
         let needed_bytes = self.store.bulk.segment_bytes();
         if u64::from(count) * limits::BULK_UNIT_BYTES > needed_bytes {
             return Err(Error::RecTooBig { needed_bytes: u64::from(count) * limits::BULK_UNIT_BYTES });
+        }
+        if self.check_room(needed_bytes).is_err() {
+            let reserve = usize::try_from(RESERVE_LOG_SEGMENTS).expect("two");
+            self.store.log.trim(&mut *self.store.disks.meta, reserve)?;
         }
         self.check_room(needed_bytes)?;
         self.store.bulk.grow(self.store.disks.bulk())?;

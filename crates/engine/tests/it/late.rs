@@ -1,5 +1,5 @@
 //! A direct write to bulk that completes after a flush of its segment began is flushed before it is acknowledged;
-//! what a dead process had not flushed is flushed by the recovery.
+//! what a dead process had not flushed is flushed by the recovery; damage is seen across segments.
 
 use crate::rig::{CONT, Rig, oid, small_config};
 use dolmen_codec::order::HashKey;
@@ -8,9 +8,9 @@ use dolmen_codec::verb::{
 };
 use dolmen_codec::{Op, TargetStore};
 use dolmen_engine::{Devices, Target};
-use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive, SimPower};
 use dolmen_env::{Media, SimClock};
-use dolmen_types::{Cond, Durability, Head, IoBuf, Key};
+use dolmen_types::{Cond, Durability, Error, Head, IoBuf, Key};
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -101,5 +101,37 @@ fn what_was_recovered_after_a_death_survives_the_power_cut_that_follows() {
         assert_eq!(rig.get(oid(1), b"large", b"a"), Some(large));
         assert_eq!(rig.get(oid(1), b"later", b"a"), Some(b"value".to_vec()));
         rig.assert_clean();
+    }
+}
+
+#[test]
+fn damage_at_the_end_of_a_segment_is_told_from_an_interrupted_write() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::new(media, Durability::Power);
+        for number in 0..200 {
+            rig.put(oid(1), &[number], b"a", &[number + 1; 900]).unwrap();
+        }
+        drop(rig.target.take());
+        let files = rig.drive.files();
+        // The last frame of a full segment that is not the newest: its end is filled but for less than a frame.
+        let mut damaged = 0;
+        for number in 0..8 {
+            let name = format!("log.{number:08x}");
+            let Some(mut bytes) = files.bytes(&name) else { continue };
+            let end = bytes.len() - 1100;
+            if bytes[end] == 0 {
+                continue;
+            }
+            bytes[end] ^= 1;
+            let mut broken = files.clone();
+            broken.insert(&name, &bytes);
+            let config = SimConfig { seed: 3, media, ..SimConfig::default() };
+            let drive = SimDrive::with_files(config, &SimPower::default(), &broken);
+            let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
+            let opened = Target::open(devices, Arc::new(rig.clock.clone()), &rig.config);
+            assert!(matches!(opened, Err(Error::Corrupt { .. })), "{media:?} {name}: {opened:?}");
+            damaged += 1;
+        }
+        assert!(damaged >= 2, "{damaged}");
     }
 }
