@@ -78,12 +78,15 @@ pub(crate) fn file_name(number: u32) -> String {
 
 /// Free segments kept at least: a burst of small checkpoints reuses them.
 const FREE_SEGMENTS_MIN: u64 = 8;
+/// And at most as many as fill this part of the target, unless bulk needs the room.
+const FREE_PARTS_OF_CAPACITY: u64 = 16;
 
 impl Log {
     /// A log that continues at `start`, which lies in none of its segments yet.
     pub(crate) fn new(config: &TargetConfig, target_id: u128, media: Media) -> Self {
         let segment_bytes = config.log_segment_bytes;
-        let free_max = config.checkpoint_log_bytes.div_ceil(u64::from(segment_bytes)).max(FREE_SEGMENTS_MIN);
+        let free_bytes = config.checkpoint_log_bytes.min(config.capacity_bytes / FREE_PARTS_OF_CAPACITY);
+        let free_max = free_bytes.div_ceil(u64::from(segment_bytes)).max(FREE_SEGMENTS_MIN);
         Self {
             target: config.target,
             target_id,

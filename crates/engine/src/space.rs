@@ -78,13 +78,15 @@ impl Target {
         (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS
     }
 
-    /// Makes the segment after the next, so that no update has to wait for it; whether it was missing.
+    /// Makes the segment after the next, so that no update has to wait for it; whether it was missing and made.
+    /// A target that is nearly full has none made: what fills the present segment takes room in runs, too.
     pub(crate) fn prepare_segment(&mut self) -> Result<bool, Error> {
-        let missing = self.store.log.free_count() as u64 <= RESERVE_LOG_SEGMENTS;
-        if missing {
+        let is_missing = self.store.log.free_count() as u64 <= RESERVE_LOG_SEGMENTS;
+        let has_room = is_missing && self.check_room(2 * self.store.log.segment_bytes()).is_ok();
+        if has_room {
             self.add_log_segment(false)?;
         }
-        Ok(missing)
+        Ok(has_room)
     }
 
     /// Creates the reserve; part of creating a target.
