@@ -95,7 +95,19 @@ impl Target {
             // From now on frames may follow the checkpoint: the next open must not take the target for closed.
             opened.mark_clean(false)?;
         }
+        if opened.is_reserve_used() {
+            opened.give_back_log()?;
+        }
         Ok((opened, recovery))
+    }
+
+    /// Every recovery takes a segment: on a full device a checkpoint gives those before it back, so that the next
+    /// one finds one, too.
+    fn give_back_log(&mut self) -> Result<(), Error> {
+        match self.checkpoint_now() {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            other => other,
+        }
     }
 
     /// Removes files that an interrupted checkpoint or merge left and nothing refers to.

@@ -100,27 +100,36 @@ fn what_was_aggregated_is_gone_after_a_reopen_too_though_the_device_was_full() {
 
 #[test]
 fn a_full_device_is_opened_after_a_process_died() {
-    let drive = SimDrive::new(SimConfig { seed: 3, media: Media::Block, capacity_bytes: 2 << 20 });
-    let mut rig = Rig::bare_on(drive, small_config());
-    rig.create_container(Durability::Process);
-    let mut end = 0u32;
-    while rig.put(oid(1), &end.to_le_bytes(), b"a", &[7; 300]).is_ok() {
-        end += 1;
+    for punches in [0, 1, 100, 400, 1600] {
+        let drive = SimDrive::new(SimConfig { seed: 3, media: Media::Block, capacity_bytes: 2 << 20 });
+        let mut rig = Rig::bare_on(drive, small_config());
+        rig.create_container(Durability::Process);
+        let mut end = 0u32;
+        while rig.put(oid(1), &end.to_le_bytes(), b"a", &[7; 300]).is_ok() {
+            end += 1;
+        }
+        assert!(end > 1600, "{end}");
+        rig.crash(CrashPlan::Process);
+        for dkey in 0..punches {
+            let scope = PunchScope::Dkey(Key::from_slice(&u32::to_le_bytes(dkey)));
+            rig.punch(oid(1), scope, Cond::NONE).unwrap();
+            if dkey % 150 == 0 {
+                rig.crash(CrashPlan::Process);
+            }
+        }
+        rig.crash(CrashPlan::Process);
+        for dkey in 0..end {
+            let found = rig.get_within(512, oid(1), &dkey.to_le_bytes(), b"a", ReadAt::Latest);
+            assert_eq!(found.is_some(), dkey >= punches, "{punches}: dkey {dkey}");
+        }
+        rig.punch(oid(1), PunchScope::Object, Cond::NONE).unwrap();
+        rig.aggregate();
+        rig.aggregate();
+        rig.put(oid(1), &[1], b"a", &[8; 300]).unwrap();
+        rig.crash(CrashPlan::Process);
+        assert_eq!(rig.get(oid(1), &[1], b"a"), Some(vec![8; 300]));
+        rig.assert_clean();
     }
-    assert!(end > 1600, "{end}");
-    rig.crash(CrashPlan::Process);
-    rig.crash(CrashPlan::Process);
-    for dkey in 0..end {
-        let found = rig.get_within(512, oid(1), &dkey.to_le_bytes(), b"a", ReadAt::Latest);
-        assert!(found.is_some(), "dkey {dkey}");
-    }
-    rig.punch(oid(1), PunchScope::Object, Cond::NONE).unwrap();
-    rig.aggregate();
-    rig.aggregate();
-    rig.put(oid(1), &[1], b"a", &[8; 300]).unwrap();
-    rig.crash(CrashPlan::Process);
-    assert_eq!(rig.get(oid(1), &[1], b"a"), Some(vec![8; 300]));
-    rig.assert_clean();
 }
 
 #[test]
