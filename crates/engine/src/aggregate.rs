@@ -133,7 +133,6 @@ impl Target {
         if self.checkpoint.merge.is_some() && self.merge_step()? != Step::Done {
             return Ok(more);
         }
-        let horizon = self.horizon(upto);
         match &mut self.checkpoint.asked {
             Some(Asked { cont: asked, freed: Some(freed), .. }) if *asked == cont => {
                 let freed = *freed;
@@ -142,8 +141,6 @@ impl Target {
             }
             Some(asked) if asked.cont == cont => {
                 asked.is_merging = true;
-                let horizon = asked.horizon;
-                self.raise_aggregated(cont, horizon);
                 if self.store.index.runs.is_empty() {
                     self.checkpoint.asked = None;
                     return Ok(Reply::Aggregated { more: false, freed: 0 });
@@ -152,7 +149,9 @@ impl Target {
                 Ok(more)
             }
             _ => {
-                self.checkpoint.asked = Some(Asked { cont, horizon, is_merging: false, freed: None });
+                // From now on nothing comes below the horizon that a punch it drops would have hidden.
+                self.raise_aggregated(cont, self.horizon(upto));
+                self.checkpoint.asked = Some(Asked { cont, is_merging: false, freed: None });
                 if !self.checkpoint.is_working() {
                     self.begin_checkpoint()?;
                 }
@@ -165,16 +164,15 @@ impl Target {
         if let Ok(known) = self.conts.find_mut(cont) {
             known.state.aggregated = known.state.aggregated.max(horizon);
         }
-        if let Some(base) = self.checkpoint.base.conts.iter_mut().find(|c| c.no == cont) {
-            base.aggregated = base.aggregated.max(horizon);
-        }
+        self.checkpoint.raise_aggregated(cont, horizon);
     }
 
     /// The newest runs of like size, if enough have gathered, or all if a destroyed container waits to be freed.
     pub(crate) fn due_merge(&self) -> Option<Range<usize>> {
         let runs = &self.store.index.runs;
-        let destroyed = self.checkpoint.base.conts.iter().any(|cont| cont.destroyed);
-        if destroyed && !runs.is_empty() {
+        let mut conts = self.checkpoint.base.conts.iter();
+        let waits = conts.any(|cont| cont.destroyed && !self.txs.is_in_doubt(cont.no));
+        if waits && !runs.is_empty() {
             return Some(0..runs.len());
         }
         let sizes: Vec<u64> = runs.iter().map(Run::file_bytes).collect();
@@ -541,7 +539,8 @@ impl Target {
         self.store.bulk.remove_empty(self.store.disks.bulk());
     }
 
-    /// Destroyed containers of which nothing is left once all runs are merged: the delta has nothing of them.
+    /// Destroyed containers of which nothing is left once all runs are merged: the delta has nothing of them, and
+    /// no decision may bring anything.
     fn forgettable(&self) -> Vec<ContNo> {
         let destroyed = self.checkpoint.base.conts.iter().filter(|cont| cont.destroyed).map(|cont| cont.no);
         let index = &self.store.index;
@@ -554,7 +553,7 @@ impl Target {
                 cursor.entry().is_some_and(|(key, _)| key.starts_with(prefix))
             })
         };
-        destroyed.filter(|no| !in_delta(no)).collect()
+        destroyed.filter(|no| !in_delta(no) && !self.txs.is_in_doubt(*no)).collect()
     }
 }
 
@@ -583,7 +582,6 @@ fn due_range(sizes: &[u64]) -> Option<Range<usize>> {
 /// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.
 pub(crate) struct Asked {
     cont: ContNo,
-    horizon: Epoch,
     /// Its merge has begun, and was not given up.
     is_merging: bool,
     /// Versions that it has freed, once it is complete.

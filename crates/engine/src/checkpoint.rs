@@ -12,6 +12,7 @@ use crate::drops::Drops;
 use crate::error::disk_error;
 use crate::open::{SUPERBLOCK_FILE, manifest_name};
 use crate::runs::{Run, RunBuild, Step};
+use crate::space::RESERVE_LOG_SEGMENTS;
 use crate::target::Target;
 use dolmen_codec::Progress;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
@@ -20,7 +21,7 @@ use dolmen_codec::manifest::{
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_env::FileId;
-use dolmen_types::{ContNo, Credentials, Error, TxId, crc32c};
+use dolmen_types::{ContNo, Credentials, Epoch, Error, TxId, crc32c};
 
 /// Entries written by one step of a checkpoint or merge: about a millisecond of work.
 pub(crate) const STEP_ENTRIES: usize = 1024;
@@ -178,6 +179,16 @@ impl State {
         }
         if let Some(asked) = &mut self.asked {
             asked.merged(freed);
+        }
+    }
+
+    /// No manifest from now on says less of what was aggregated, nor that of a checkpoint under way.
+    pub(crate) fn raise_aggregated(&mut self, cont: ContNo, horizon: Epoch) {
+        let work = self.work.as_mut().map(|work| &mut work.base);
+        for base in work.into_iter().chain([&mut self.base]) {
+            if let Some(state) = base.conts.iter_mut().find(|state| state.no == cont) {
+                state.aggregated = state.aggregated.max(horizon);
+            }
         }
     }
 
@@ -623,6 +634,7 @@ impl Target {
 
     /// The first manifest of a new target.
     pub(crate) fn write_first_manifest(&mut self) -> Result<(), Error> {
+        self.reserve_segments(RESERVE_LOG_SEGMENTS + 1)?;
         self.next_segment_now()?;
         self.checkpoint.base = self.base_now();
         self.write_manifest(false)
@@ -630,6 +642,7 @@ impl Target {
 
     /// After a recovery: the log goes on in a segment of its own, and the manifest says so.
     pub(crate) fn splice_log(&mut self, sequence: u64) -> Result<(), Error> {
+        self.reserve_segments(1)?;
         self.next_segment_now()?;
         let splice = (sequence, self.store.log.end().segment);
         self.checkpoint.base.splices.push(splice);

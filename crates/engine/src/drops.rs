@@ -66,9 +66,12 @@ pub(crate) fn covers(usage: &Usage, gone: &Usage) -> bool {
 }
 
 /// Takes versions out of a container's accounts.
+///
+/// REQUIRES: the accounts cover them.
 pub(crate) fn subtract(from: &mut Usage, gone: &Usage) {
-    from.versions -= gone.versions;
-    from.value_bytes -= gone.value_bytes;
-    from.bulk_bytes -= gone.bulk_bytes;
-    from.small_bytes -= gone.small_bytes;
+    debug_assert!(covers(from, gone), "a version is counted before it is dropped");
+    from.versions = from.versions.saturating_sub(gone.versions);
+    from.value_bytes = from.value_bytes.saturating_sub(gone.value_bytes);
+    from.bulk_bytes = from.bulk_bytes.saturating_sub(gone.bulk_bytes);
+    from.small_bytes = from.small_bytes.saturating_sub(gone.small_bytes);
 }

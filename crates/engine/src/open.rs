@@ -65,7 +65,6 @@ impl Target {
         let file = disks.meta.create(SUPERBLOCK_FILE, SLOTS * SUPERBLOCK_SLOT_BYTES as u64).map_err(io)?;
         disks.meta.close(file);
         let mut created = assemble(disks, clock, config, &manifest)?;
-        created.fill_reserve()?;
         let (cont, spec) = system_container();
         created.conts.apply(cont, dolmen_codec::log_body::ContEvent::Created(spec));
         created.write_first_manifest()?;
@@ -96,11 +95,35 @@ impl Target {
             // From now on frames may follow the checkpoint: the next open must not take the target for closed.
             opened.mark_clean(false)?;
         }
+        if opened.is_reserve_used() {
+            opened.give_back_log()?;
+        }
         Ok((opened, recovery))
+    }
+
+    /// Every recovery takes a segment: on a full device a checkpoint gives those before it back, so that the next
+    /// one finds one, too.
+    fn give_back_log(&mut self) -> Result<(), Error> {
+        match self.checkpoint_now() {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            other => other,
+        }
     }
 
     /// Removes files that an interrupted checkpoint or merge left and nothing refers to.
     fn remove_strays(&mut self) -> Result<(), Error> {
+        self.remove_stray_runs()?;
+        let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
+        for name in self.store.disks.bulk().list().map_err(io)? {
+            if !self.store.bulk.knows(&name) {
+                self.store.disks.bulk().remove(&name).map_err(io)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs and manifests among them.
+    pub(crate) fn remove_stray_runs(&mut self) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
         let current = manifest_name(self.checkpoint.manifest());
         let names = self.store.disks.meta.list().map_err(io)?;
@@ -111,11 +134,6 @@ impl Target {
             let stray_run = name.starts_with("run.") && !runs.contains(&name);
             if stray_manifest || stray_run {
                 self.store.disks.meta.remove(&name).map_err(io)?;
-            }
-        }
-        for name in self.store.disks.bulk().list().map_err(io)? {
-            if !self.store.bulk.knows(&name) {
-                self.store.disks.bulk().remove(&name).map_err(io)?;
             }
         }
         Ok(())

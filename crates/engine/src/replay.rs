@@ -372,12 +372,13 @@ impl Target {
         }
         self.store.log.erase_headers(&mut *self.store.disks.meta, &free, at.sequence)?;
         self.store.log.set_free(free);
-        self.fill_reserve()?;
         if !clean {
+            // On a full device the new manifest takes their place.
+            self.remove_stray_runs()?;
             self.store.log.doubt_replayed(manifest.log_start, at);
             self.splice_log(at.sequence)?;
         }
-        Ok(())
+        self.refill_reserve()
     }
 }
 

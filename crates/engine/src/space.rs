@@ -10,7 +10,7 @@ use dolmen_codec::verb::SpaceReport;
 use dolmen_types::{Error, limits};
 
 /// Log segments kept for what frees space, and for the frames of a checkpoint and merge.
-const RESERVE_LOG_SEGMENTS: u64 = 2;
+pub(crate) const RESERVE_LOG_SEGMENTS: u64 = 2;
 /// What a manifest takes beside the bitmaps of bulk segments: containers, retained results, segments of the log.
 const MANIFEST_BYTES: u64 = 64 << 10;
 
@@ -46,7 +46,9 @@ impl Target {
         let spare = self.store.log.free_count() as u64;
         let wanted = if may_use_reserve { 1 } else { RESERVE_LOG_SEGMENTS + 1 };
         if spare < wanted {
-            self.add_log_segment(may_use_reserve)?;
+            for _ in spare..wanted {
+                self.add_log_segment()?;
+            }
         } else if !may_use_reserve {
             // A recycled segment takes no room, but what it will hold becomes part of a run.
             self.check_room(0)?;
@@ -62,15 +64,9 @@ impl Target {
         self.next_segment(0, true)
     }
 
-    fn add_log_segment(&mut self, may_use_reserve: bool) -> Result<(), Error> {
-        let needed_bytes = self.store.log.segment_bytes();
-        let spare = self.store.log.free_count() as u64;
-        let room = self.check_room(needed_bytes);
-        let added = room.and_then(|()| self.store.log.add_spare(&mut *self.store.disks.meta));
-        match added {
-            Err(Error::NoSpace { .. }) if may_use_reserve && spare > 0 => Ok(()),
-            other => other,
-        }
+    fn add_log_segment(&mut self) -> Result<(), Error> {
+        self.check_room(self.store.log.segment_bytes())?;
+        self.store.log.add_spare(&mut *self.store.disks.meta)
     }
 
     /// Whether operations that free space have taken of the reserve.
@@ -84,15 +80,27 @@ impl Target {
         let is_missing = self.store.log.free_count() as u64 <= RESERVE_LOG_SEGMENTS;
         let has_room = is_missing && self.check_room(2 * self.store.log.segment_bytes()).is_ok();
         if has_room {
-            self.add_log_segment(false)?;
+            self.add_log_segment()?;
         }
         Ok(has_room)
     }
 
-    /// Creates the reserve; part of creating a target.
-    pub(crate) fn fill_reserve(&mut self) -> Result<(), Error> {
-        while (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS {
+    /// Sees to so many spare segments, whatever they leave to others: for creating and for opening a target.
+    pub(crate) fn reserve_segments(&mut self, count: u64) -> Result<(), Error> {
+        while (self.store.log.free_count() as u64) < count {
             self.store.log.add_spare(&mut *self.store.disks.meta)?;
+        }
+        Ok(())
+    }
+
+    /// Creates what operations that free space have taken of the reserve, as far as there is room. Nothing that
+    /// adds data is written before the reserve is whole again.
+    pub(crate) fn refill_reserve(&mut self) -> Result<(), Error> {
+        while self.is_reserve_used() {
+            match self.add_log_segment() {
+                Err(Error::NoSpace { .. }) => return Ok(()),
+                other => other?,
+            }
         }
         Ok(())
     }

@@ -232,6 +232,9 @@ impl Target {
             Ok(Some(epoch)) => return self.finish_repeated(token, cont, Reply::Written(epoch)),
             Err(error) => return self.finish(token, Err(error), None),
         }
+        if self.is_pending(|pending| head.id.sequence != 0 && pending.head.id == head.id) {
+            return self.finish(token, Err(Error::Busy), None);
+        }
         let drafts = drafts.and_then(|drafts| match self.share_work() {
             Err(error) if !drafts.frees_space() => Err(error),
             _ => Ok(drafts),
@@ -240,6 +243,12 @@ impl Target {
             Ok(drafts) => self.run_write(token, head, cont, oid, drafts),
             Err(error) => self.finish(token, Err(error), None),
         }
+    }
+
+    /// Whether the first of a repeated request waits for its bulk writes: it must not run beside that one.
+    #[inline]
+    fn is_pending(&self, is_same: impl Fn(&Pending) -> bool) -> bool {
+        !self.pending.is_empty() && self.pending.values().any(is_same)
     }
 
     fn begin_prepare(
@@ -251,6 +260,9 @@ impl Target {
     ) {
         if self.txs.is_known(prepare.tx) {
             return self.finish_repeated(token, cont, Reply::Prepared);
+        }
+        if self.is_pending(|pending| pending.work.prepares(prepare.tx)) {
+            return self.finish(token, Err(Error::Busy), None);
         }
         let inline_max = self.config.small_value_bytes_max as usize;
         let parts: Result<Vec<_>, Error> =

@@ -30,7 +30,7 @@ const PREPARED_MAX: usize = 4096;
 /// A prepare request without its mutations.
 #[derive(Debug, Clone)]
 pub(crate) struct PrepareParts {
-    tx: TxId,
+    pub(crate) tx: TxId,
     epoch: Epoch,
     leader: TargetNo,
     participants: SmallVec<[TargetNo; 4]>,
@@ -129,6 +129,11 @@ impl Txs {
         } else {
             TxState::Unknown
         }
+    }
+
+    /// Whether something prepared in this container is undecided.
+    pub(crate) fn is_in_doubt(&self, cont: ContNo) -> bool {
+        self.prepared.values().any(|p| p.head.cont == cont)
     }
 
     pub(crate) fn in_doubt(&self) -> Vec<InDoubt> {

@@ -13,7 +13,7 @@ use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
-use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Oid, Stamp, limits};
+use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Oid, Stamp, TxId, limits};
 use smallvec::SmallVec;
 
 /// A mutation that waits for its bulk writes.
@@ -33,6 +33,12 @@ pub(crate) struct Pending {
 pub(crate) enum Work {
     Write { oid: Oid, drafts: Drafts<'static> },
     Prepare { prepare: PrepareParts, parts: Vec<(Oid, Drafts<'static>)> },
+}
+
+impl Work {
+    pub(crate) fn prepares(&self, tx: TxId) -> bool {
+        matches!(self, Self::Prepare { prepare, .. } if prepare.tx == tx)
+    }
 }
 
 /// Direct writes to bulk that an operation must wait for.
@@ -308,8 +314,9 @@ impl Target {
         if let Some(segment) = small_in {
             self.store.log.add_live(segment, u64::from(value_bytes));
         }
+        // Counted in a destroyed container, too: a merge takes it out of the accounts.
         if value_bytes > 0
-            && let Ok(cont) = self.conts.find_mut(path.cont)
+            && let Some(cont) = self.conts.any_mut(path.cont)
         {
             let usage = &mut cont.state.usage;
             usage.versions += 1;

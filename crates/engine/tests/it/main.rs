@@ -5,6 +5,7 @@ mod basics;
 mod budget;
 mod conformance;
 mod crash;
+mod edges;
 mod faults;
 mod full;
 mod kill;
