@@ -1,5 +1,6 @@
 //! Why a file system operation failed, and the system's number for it.
 
+use crate::layout::inode::FileKind;
 use crate::layout::superblock::Unreadable;
 use core::fmt;
 use dolmen_types::{Error as StoreError, Invalid, Oid};
@@ -78,6 +79,13 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// Something of another kind has the name, which a copy of a tree does not replace.
+    OtherKind {
+        /// What has the name.
+        there: FileKind,
+        /// What was to get it.
+        wanted: FileKind,
+    },
     /// A worker thread ended by a panic: a bug of this library.
     Worker,
 }
@@ -136,6 +144,8 @@ impl Error {
             Self::Store(error) => store_errno(error),
             Self::Local { errno, .. } => *errno,
             Self::InTree { source, .. } => source.errno(),
+            Self::OtherKind { there: FileKind::Directory, .. } => errno::EISDIR,
+            Self::OtherKind { .. } => errno::ENOTDIR,
             Self::Worker => errno::EIO,
         }
     }
@@ -226,11 +236,23 @@ impl fmt::Display for Error {
             }
             Self::Store(error) => error.fmt(f),
             Self::InTree { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::OtherKind { there, wanted } => {
+                let (there, wanted) = (kind_word(*there), kind_word(*wanted));
+                write!(f, "a {there} has this name, and a {wanted} does not replace it")
+            }
             Self::Worker => f.write_str("a worker thread panicked"),
             Self::Local { path, errno } => {
                 write!(f, "{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))
             }
         }
+    }
+}
+
+fn kind_word(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
     }
 }
 

@@ -5,10 +5,10 @@ use super::queue::{self, Queue};
 use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Tally, join};
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use crate::list::Cookie;
-use crate::resolve::Follow;
+use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_types::Oid;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -42,6 +42,8 @@ struct Get<'a> {
     dir: &'a Dir,
     options: &'a Options<'a>,
     tally: Tally,
+    /// Numbers of files begun.
+    begun: AtomicU64,
 }
 
 /// Gets the file, symbolic link or directory tree `remote` to `local`, which is merged into if both are
@@ -51,7 +53,7 @@ struct Get<'a> {
 /// The first error of any file, with its path; what was got until then stays.
 pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<'_>) -> Result<Counts> {
     let remote = remote.as_ref();
-    let get = Get { dir, options, tally: Tally::default() };
+    let get = Get { dir, options, tally: Tally::default(), begun: AtomicU64::new(0) };
     let mut later = Later::default();
     let produce = |queue: &Queue<Job>| {
         let stat = dir.lstat(remote).on(remote)?;
@@ -75,6 +77,11 @@ impl Get<'_> {
                 FileKind::Directory => {
                     match fs::create_dir(&job.path) {
                         Err(error) if error.kind() == ErrorKind::AlreadyExists && job.path.is_dir() => {}
+                        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                            let error =
+                                Error::OtherKind { there: FileKind::File, wanted: FileKind::Directory };
+                            return Err(error).on(&job.remote);
+                        }
                         other => other.at(&job.path)?,
                     }
                     self.tally.add(|tally| &tally.dirs, 1, self.options);
@@ -118,6 +125,7 @@ impl Get<'_> {
             }
             other => other.at(&job.path)?,
         }
+        self.set_xattrs(&job.remote, &job.path)?;
         if self.options.owner {
             lchown(&job.path, Some(job.stat.uid), Some(job.stat.gid)).at(&job.path)?;
         }
@@ -128,29 +136,50 @@ impl Get<'_> {
 
     fn file(&self, job: &Job) -> Result<()> {
         if self.options.resume && is_there(job) {
+            self.finish(&job.remote, &job.stat, &job.path)?;
             self.tally.add(|tally| &tally.resumed, 1, self.options);
             return Ok(());
         }
-        // A symbolic link or foreign file in the way is replaced, not written through.
-        match fs::remove_file(&job.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            other => other.at(&job.path)?,
+        if fs::symlink_metadata(&job.path).is_ok_and(|meta| meta.is_dir()) {
+            return Err(Error::OtherKind { there: FileKind::Directory, wanted: FileKind::File });
         }
-        self.copy(job)?;
-        self.finish(&job.remote, &job.stat, &job.path)?;
+        let (unfinished, target) = self.begin(&job.path)?;
+        let got = self.copy(job, &target).and_then(|()| {
+            self.finish(&job.remote, &job.stat, &unfinished)?;
+            // A symbolic link or foreign file in the way is replaced, not written through.
+            fs::rename(&unfinished, &job.path).at(&job.path)
+        });
+        if got.is_err() {
+            // Ignored: the first error is the one to tell; the name says what is left behind.
+            let _removed = fs::remove_file(&unfinished);
+        }
+        got?;
         self.tally.add(|tally| &tally.files, 1, self.options);
         Ok(())
     }
 
-    fn copy(&self, job: &Job) -> Result<()> {
+    /// A file of its own beside the final name, which only what is complete gets.
+    fn begin(&self, path: &Path) -> Result<(PathBuf, fs::File)> {
+        let pid = std::process::id();
+        loop {
+            let number = self.begun.fetch_add(1, Ordering::Relaxed);
+            let unfinished = path.with_file_name(format!(".dolmen-{pid}-{number}.unfinished"));
+            match fs::OpenOptions::new().write(true).create_new(true).open(&unfinished) {
+                // Left by an earlier process of this number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                other => return Ok((unfinished, other.at(path)?)),
+            }
+        }
+    }
+
+    fn copy(&self, job: &Job, target: &fs::File) -> Result<()> {
         let source = self.dir.open(&job.remote, &OpenOptions { no_follow: true, ..OpenOptions::READ })?;
-        let target = fs::OpenOptions::new().write(true).create_new(true).open(&job.path).at(&job.path)?;
         let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES);
         let mut block = vec![0; room];
         let mut at = 0;
         loop {
             let read = source.read_at(at, &mut block)?;
-            write_data(&target, at, &block[..read]).at(&job.path)?;
+            write_data(target, at, &block[..read]).at(&job.path)?;
             at += read as u64;
             self.tally.add(|tally| &tally.bytes, read as u64, self.options);
             // As much as there was when it was listed needs no further read to be complete.
@@ -163,17 +192,25 @@ impl Get<'_> {
 
     /// Sets everything but contents; the time last.
     fn finish(&self, remote: &[u8], stat: &Stat, path: &Path) -> Result<()> {
-        for name in self.dir.xattr_names(remote, Follow::No)? {
-            let value = self.dir.xattr(remote, &name, Follow::No)?;
-            if !local::set_xattr(path, &name, &value)? {
-                self.tally.add(|tally| &tally.skipped, 1, self.options);
-            }
-        }
+        self.set_xattrs(remote, path)?;
         if self.options.owner {
             chown(path, Some(stat.uid), Some(stat.gid)).at(path)?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions)).at(path)?;
         local::set_mtime(path, stat.mtime)
+    }
+
+    /// Makes the extended attributes those stored; what may not be set or removed is counted.
+    fn set_xattrs(&self, remote: &[u8], path: &Path) -> Result<()> {
+        let (stored, there) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
+        let refused = |done: bool| self.tally.add(|tally| &tally.skipped, u64::from(!done), self.options);
+        for (name, _) in there.iter().filter(|(name, _)| stored.iter().all(|(kept, _)| kept != name)) {
+            refused(local::remove_xattr(path, name)?);
+        }
+        for (name, value) in stored.iter().filter(|xattr| !there.contains(xattr)) {
+            refused(local::set_xattr(path, name, value)?);
+        }
+        Ok(())
     }
 
     fn link(&self, first: &Path, other: &Path) -> Result<()> {

@@ -62,18 +62,30 @@ pub(super) fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
 }
 
 fn xattr_names(path: &Path) -> Result<Vec<Vec<u8>>> {
+    /// Room that most lists fit in.
+    const LIST_BYTES: usize = 1024;
     /// What Linux lists at most.
     const LIST_BYTES_MAX: usize = 65536;
-    let mut probe: [u8; 0] = [];
-    let len = match rustix::fs::llistxattr(path, &mut probe[..]) {
-        Ok(0) | Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
-        Ok(len) => len.max(LIST_BYTES_MAX),
-        Err(error) => return Err(error).at(path),
+    let mut list = vec![0u8; LIST_BYTES];
+    let len = match rustix::fs::llistxattr(path, &mut list[..]) {
+        Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
+        Err(rustix::io::Errno::RANGE) => {
+            list.resize(LIST_BYTES_MAX, 0);
+            rustix::fs::llistxattr(path, &mut list[..]).at(path)?
+        }
+        other => other.at(path)?,
     };
-    let mut list = vec![0u8; len];
-    let len = rustix::fs::llistxattr(path, &mut list[..]).at(path)?;
     let names = list[..len].split(|&byte| byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(<[u8]>::to_vec).collect())
+}
+
+/// Removes an extended attribute; `false` if it may not be removed.
+pub(super) fn remove_xattr(path: &Path, name: &[u8]) -> Result<bool> {
+    match rustix::fs::lremovexattr(path, name) {
+        Ok(()) | Err(rustix::io::Errno::NODATA) => Ok(true),
+        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error).at(path),
+    }
 }
 
 /// Sets an extended attribute; `false` if the file system has none of this kind.

@@ -2,8 +2,8 @@
 //!
 //! Kept are contents with holes, kinds, modes, times of change to the nanosecond, symbolic links, hard links
 //! inside the tree, extended attributes that the caller may read, and owners if asked for. A file's time is
-//! set last, so what was interrupted is told from what was finished, and a repeated put or get copies only the
-//! former. Devices, sockets and pipes have no entry in this layout; they are counted as skipped.
+//! set last, so what was interrupted is told from what was finished, and a repeated put or get copies the contents
+//! of only the former, and makes mode, owner and extended attributes of all files what they are at the source. Devices, sockets and pipes have no entry in this layout; they are counted as skipped.
 
 mod du;
 mod get;
@@ -17,7 +17,9 @@ pub use get::get;
 pub use put::put;
 pub use verify::{Difference, Mismatch, Report, verify};
 
+use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::resolve::Follow;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ pub type OnStored<'a> = &'a (dyn Fn(&[u8], u64, u32) -> Result<()> + Sync);
 pub struct Options<'a> {
     /// Threads that copy or compare; 0 for one a processor.
     pub threads: usize,
-    /// Skip files that are there with the same size and time.
+    /// Do not copy the contents of files that are there with the same size and time.
     pub resume: bool,
     /// Keep owner and group.
     pub owner: bool,
@@ -128,6 +130,15 @@ fn join(dir: &[u8], name: &[u8]) -> Remote {
     }
     path.extend_from_slice(name);
     path
+}
+
+impl Dir {
+    /// Names and values of extended attributes, sorted by name; those of a symbolic link itself.
+    fn xattrs(&self, remote: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let names = self.xattr_names(remote, Follow::No)?;
+        let valued = |name: Vec<u8>| Ok((name.clone(), self.xattr(remote, name, Follow::No)?));
+        names.into_iter().map(valued).collect()
+    }
 }
 
 fn as_path(remote: &[u8]) -> PathBuf {

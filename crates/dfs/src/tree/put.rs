@@ -165,7 +165,10 @@ impl Put<'_> {
     fn make_dir(&self, meta: &Metadata, remote: &[u8]) -> Result<bool> {
         // Writable until everything is in it; the mode is set with the time.
         let made = match self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700) {
-            Err(Error::Exists) if self.dir.stat(remote)?.kind == FileKind::Directory => false,
+            Err(Error::Exists) => match self.dir.stat(remote)?.kind {
+                FileKind::Directory => false,
+                there => return Err(Error::OtherKind { there, wanted: FileKind::Directory }),
+            },
             other => other.map(|()| true)?,
         };
         self.tally.add(|tally| &tally.dirs, 1, self.options);
@@ -173,7 +176,7 @@ impl Put<'_> {
     }
 
     fn finish_dir(&self, dir: &Made) -> Result<()> {
-        self.set_xattrs(&dir.remote, local::xattrs(&dir.path)?)?;
+        self.set_xattrs(&dir.remote, &local::xattrs(&dir.path)?, dir.fresh)?;
         self.dir.set_attrs(&dir.remote, &self.attrs(&dir.meta), Follow::Yes)
     }
 
@@ -187,9 +190,14 @@ impl Put<'_> {
         }
     }
 
-    fn set_xattrs(&self, remote: &[u8], xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Result<()> {
-        for (name, value) in xattrs {
-            self.dir.set_xattr(remote, name, value, XattrCond::Any, Follow::No)?;
+    /// Makes the extended attributes those given; what is `fresh` has no others.
+    fn set_xattrs(&self, remote: &[u8], xattrs: &[(Vec<u8>, Vec<u8>)], fresh: bool) -> Result<()> {
+        let there = if fresh { Vec::new() } else { self.dir.xattrs(remote)? };
+        for (name, _) in there.iter().filter(|(name, _)| xattrs.iter().all(|(kept, _)| kept != name)) {
+            self.dir.remove_xattr(remote, name, Follow::No)?;
+        }
+        for xattr in xattrs.iter().filter(|xattr| !there.contains(xattr)) {
+            self.dir.set_xattr(remote, &xattr.0, &xattr.1, XattrCond::Any, Follow::No)?;
         }
         Ok(())
     }
@@ -200,14 +208,17 @@ impl Put<'_> {
         match self.dir.symlink(target, remote) {
             Err(Error::Exists) => match self.dir.lstat(remote)?.kind {
                 FileKind::Symlink if self.dir.readlink(remote)? == target => {}
-                FileKind::Directory => return Err(Error::IsDirectory),
-                _ => {
+                there @ FileKind::Directory => {
+                    return Err(Error::OtherKind { there, wanted: FileKind::Symlink });
+                }
+                FileKind::Symlink | FileKind::File => {
                     self.dir.unlink(remote)?;
                     self.dir.symlink(target, remote)?;
                 }
             },
             other => other?,
         }
+        self.set_xattrs(remote, &local::xattrs(path)?, false)?;
         self.dir.set_attrs(remote, &self.attrs(meta), Follow::No)?;
         self.tally.add(|tally| &tally.symlinks, 1, self.options);
         Ok(())
@@ -223,7 +234,7 @@ impl Put<'_> {
         let stored = if is_small && xattrs.is_empty() { self.put_whole(job)? } else { None };
         let (size_bytes, crc) = match stored {
             Some(stored) => stored,
-            None => self.put_parts(job, xattrs)?,
+            None => self.put_parts(job, &xattrs)?,
         };
         if let Some(on_stored) = self.options.on_stored {
             on_stored(&job.remote, size_bytes, crc)?;
@@ -248,7 +259,7 @@ impl Put<'_> {
     }
 
     /// Makes or overwrites a file part by part; its time, which says that it is complete, comes last.
-    fn put_parts(&self, job: &Job, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(u64, u32)> {
+    fn put_parts(&self, job: &Job, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, u32)> {
         let wide = job.meta.len() >= WIDE_BYTES_MIN;
         let open = OpenOptions {
             truncate: true,
@@ -263,22 +274,33 @@ impl Put<'_> {
                 self.dir.unlink(&job.remote)?;
                 self.dir.open(&job.remote, &open)?
             }
+            Err(Error::IsDirectory) => {
+                return Err(Error::OtherKind { there: FileKind::Directory, wanted: FileKind::File });
+            }
             other => other?,
         };
         let copied = self.copy(job, &file)?;
-        self.set_xattrs(&job.remote, xattrs)?;
+        self.set_xattrs(&job.remote, xattrs, job.fresh)?;
         file.set_attrs(&self.attrs(&job.meta))?;
         Ok(copied)
     }
 
+    /// Whether the file's contents are there; then everything else is made as it is outside.
     fn is_there(&self, job: &Job) -> Result<bool> {
-        match self.dir.lstat(&job.remote) {
-            Ok(stat) => Ok(stat.kind == FileKind::File
-                && stat.size_bytes == job.meta.len()
-                && stat.mtime == local::mtime(&job.meta)),
-            Err(Error::NotFound) => Ok(false),
-            Err(other) => Err(other),
+        let stat = match self.dir.lstat(&job.remote) {
+            Err(Error::NotFound) => return Ok(false),
+            other => other?,
+        };
+        let mtime = local::mtime(&job.meta);
+        if stat.kind != FileKind::File || stat.size_bytes != job.meta.len() || stat.mtime != mtime {
+            return Ok(false);
         }
+        self.set_xattrs(&job.remote, &local::xattrs(&job.path)?, false)?;
+        let is_owned = !self.options.owner || (stat.uid, stat.gid) == (job.meta.uid(), job.meta.gid());
+        if stat.permissions != job.meta.mode() & 0o7777 || !is_owned {
+            self.dir.set_attrs(&job.remote, &self.attrs(&job.meta), Follow::No)?;
+        }
+        Ok(true)
     }
 
     /// Copies what is data; size and checksum of what was read, holes as zeros.

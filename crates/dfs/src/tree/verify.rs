@@ -7,7 +7,6 @@ use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
-use crate::resolve::Follow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -172,7 +171,7 @@ impl Verify<'_> {
         if stat.mtime != local::mtime(meta) {
             self.note(remote, Difference::Time);
         }
-        if self.xattrs(remote)? != local::xattrs(path)? {
+        if self.dir.xattrs(remote)? != local::xattrs(path)? {
             self.note(remote, Difference::Xattrs);
         }
         match stat.kind {
@@ -193,17 +192,6 @@ impl Verify<'_> {
             }
         }
         Ok(())
-    }
-
-    fn xattrs(&self, remote: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let names = self.dir.xattr_names(remote, Follow::No)?;
-        names
-            .into_iter()
-            .map(|name| {
-                let value = self.dir.xattr(remote, &name, Follow::No)?;
-                Ok((name, value))
-            })
-            .collect()
     }
 
     fn contents(&self, job: &Job) -> Result<()> {

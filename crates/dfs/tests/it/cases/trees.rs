@@ -128,9 +128,128 @@ fn progress_only_grows_and_errors_name_their_file() {
     fs.unlink("/t/sub/f5").unwrap();
     fs.mkdir("/t/sub/f5", 0o755).unwrap();
     let error = tree::put(dir.path(), &fs, "/t", &options).unwrap_err();
-    assert_eq!((error.errno(), error.to_string()), (21, "/t/sub/f5: is a directory".into()));
+    assert_eq!(
+        (error.errno(), error.to_string()),
+        (21, "/t/sub/f5: a directory has this name, and a file does not replace it".into())
+    );
     let error = tree::put(&dir.path().join("none"), &fs, "/t", &options).unwrap_err();
     assert!(matches!(error, Error::Local { errno: 2, .. }), "{error}");
+}
+
+/// Sets or removes an attribute outside, where `TempDir`s must be able to hold them.
+fn set_outside(path: &Path, name: &str, value: Option<&[u8]>) {
+    match value {
+        Some(value) => rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap(),
+        None => rustix::fs::removexattr(path, name).unwrap(),
+    }
+}
+
+#[test]
+fn extended_attributes_outside_are_put_got_and_compared() {
+    let (world, dir) = (World::new(2), TempDir::new("xattrs"));
+    let fs = world.mount();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    make_tree(&from);
+    let large = vec![7; 1500];
+    set_outside(&from.join("sub/f1"), "user.small", Some(b"value"));
+    set_outside(&from.join("sub"), "user.of-a-directory", Some(&large));
+    // More names than fit where a list is first asked for.
+    for n in 0..30 {
+        set_outside(&from.join("sparse"), &format!("user.{n}-{}", "x".repeat(40)), Some(b"v"));
+    }
+    tree::put(&from, &fs, "/t", &options()).unwrap();
+    assert_eq!(fs.xattr("/t/sub/f1", "user.small", Follow::No).unwrap(), b"value");
+    assert_eq!(fs.xattr("/t/sub", "user.of-a-directory", Follow::No).unwrap(), large);
+    let ours = |path: &str| {
+        let names = fs.xattr_names(path, Follow::No).unwrap();
+        names.iter().filter(|name| name.starts_with(b"user.")).count()
+    };
+    assert_eq!(ours("/t/sparse"), 30);
+    assert_eq!(tree::verify(&from, &fs, "/t", &options()).unwrap().mismatches, []);
+    tree::get(&fs, "/t", &to, &options()).unwrap();
+    assert_eq!(tree::verify(&to, &fs, "/t", &options()).unwrap().mismatches, []);
+    set_outside(&to.join("sub/f1"), "user.small", Some(b"other"));
+    let report = tree::verify(&to, &fs, "/t", &options()).unwrap();
+    let found: Vec<_> = report.mismatches.iter().map(|m| (&m.path[..], m.difference)).collect();
+    assert_eq!(found, [(&b"/t/sub/f1"[..], Difference::Xattrs)]);
+    // A repeated get restores what is stored.
+    set_outside(&to.join("sub/f2"), "user.foreign", Some(b"v"));
+    tree::get(&fs, "/t", &to, &options()).unwrap();
+    assert_eq!(tree::verify(&to, &fs, "/t", &options()).unwrap().mismatches, []);
+}
+
+#[test]
+fn a_repeated_put_and_get_take_over_changed_metadata() {
+    let (world, dir) = (World::new(2), TempDir::new("metadata"));
+    let fs = world.mount();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    make_tree(&from);
+    set_outside(&from.join("sub/f1"), "user.gone", Some(b"v"));
+    tree::put(&from, &fs, "/t", &options()).unwrap();
+    tree::get(&fs, "/t", &to, &options()).unwrap();
+    set_outside(&from.join("sub/f1"), "user.gone", None);
+    set_outside(&from.join("sub/f1"), "user.new", Some(b"v"));
+    fs::set_permissions(from.join("sub/f2"), fs::Permissions::from_mode(0o604)).unwrap();
+    fs::set_permissions(from.join("sub/deep"), fs::Permissions::from_mode(0o705)).unwrap();
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_100_000_000, 5);
+    fs::File::open(from.join("sub/f4")).unwrap().set_modified(time).unwrap();
+    assert_eq!(tree::verify(&from, &fs, "/t", &options()).unwrap().mismatches.len(), 4);
+    let counts = tree::put(&from, &fs, "/t", &options()).unwrap();
+    assert_eq!((counts.files, counts.resumed), (1, 41), "only the touched file is copied");
+    assert_eq!(tree::verify(&from, &fs, "/t", &options()).unwrap().mismatches, []);
+    fs.chown("/t/sub/f6", Some(12), Some(34), Follow::No).unwrap();
+    let owned = Options { owner: true, ..options() };
+    tree::put(&from, &fs, "/t", &owned).unwrap();
+    assert_eq!(tree::verify(&from, &fs, "/t", &owned).unwrap().mismatches, []);
+    tree::get(&fs, "/t", &to, &options()).unwrap();
+    assert_eq!(tree::verify(&to, &fs, "/t", &options()).unwrap().mismatches, []);
+}
+
+#[test]
+fn a_changed_kind_is_refused_with_both_kinds() {
+    let (world, dir) = (World::new(1), TempDir::new("kinds"));
+    let fs = world.mount();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir_all(from.join("a")).unwrap();
+    fs::create_dir(&to).unwrap();
+    fs::write(to.join("a"), b"outside").unwrap();
+    fs.mkdir("/t", 0o755).unwrap();
+    put(&fs, "/t/a", b"stored").close().unwrap();
+    let error = tree::put(&from, &fs, "/t", &options()).unwrap_err().to_string();
+    assert_eq!(error, "/t/a: a file has this name, and a directory does not replace it");
+    let error = tree::get(&fs, "/t", &from, &options()).unwrap_err().to_string();
+    assert_eq!(error, "/t/a: a directory has this name, and a file does not replace it");
+    fs.unlink("/t/a").unwrap();
+    fs.mkdir("/t/a", 0o755).unwrap();
+    let error = tree::get(&fs, "/t", &to, &options()).unwrap_err().to_string();
+    assert_eq!(error, "/t/a: a file has this name, and a directory does not replace it");
+    assert_eq!(fs::read(to.join("a")).unwrap(), b"outside");
+}
+
+#[test]
+fn a_file_that_cannot_be_got_keeps_its_name_free() {
+    let (world, dir) = (World::new(1), TempDir::new("unfinished"));
+    let fs = world.mount();
+    put(&fs, "/one", &[7; 5000]).close().unwrap();
+    let names =
+        || -> Vec<_> { fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect() };
+    let during = Mutex::new(Vec::new());
+    // Takes away what is written, so that the get cannot end.
+    let on_progress = |counts: tree::Counts| {
+        if counts.files == 0 {
+            during.lock().unwrap().extend(names());
+            names().iter().for_each(|path| fs::remove_file(path).unwrap());
+        }
+    };
+    let options = Options { threads: 1, on_progress: Some(&on_progress), ..Options::default() };
+    let to = dir.path().join("one");
+    let error = tree::get(&fs, "/one", &to, &options).unwrap_err();
+    assert_eq!(error.errno(), 2, "{error}");
+    assert!(!during.lock().unwrap().is_empty());
+    assert!(!during.lock().unwrap().contains(&to), "no final name before the file is complete");
+    assert_eq!(names(), Vec::<std::path::PathBuf>::new());
+    tree::get(&fs, "/one", &to, &Options::default()).unwrap();
+    assert_eq!(names(), [to]);
 }
 
 #[test]
