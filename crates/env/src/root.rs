@@ -72,13 +72,14 @@ pub struct RealRoot {
 }
 
 impl RealRoot {
-    /// Creates the directory (its parents, too) and owns it. Nothing is durable before
-    /// [`RealRoot::sync`].
+    /// Creates the directory (its parents, too) and owns it. Parents that it makes are durable when this
+    /// returns, the directory itself not before [`RealRoot::sync`].
     ///
     /// # Errors
     /// [`Error::Exists`] if it exists and is not empty; [`Error::Owned`].
     pub fn create(dir: &Path) -> Result<Self> {
         let failed = failed_on(Op::Create, dir);
+        create_parents(dir, sync_dir)?;
         fs::create_dir_all(dir).map_err(&failed)?;
         let lock = DirLock::acquire(dir)?;
         for entry in fs::read_dir(dir).map_err(&failed)? {
@@ -219,6 +220,19 @@ pub fn read_small(dir: &Path, name: &str) -> Result<Vec<u8>> {
     fs::read(&path).map_err(&failed)
 }
 
+/// Makes the parents that `dir` lacks, outermost first, and gives `sync` the directory that each is named in.
+fn create_parents(dir: &Path, mut sync: impl FnMut(&Path) -> Result<()>) -> Result<()> {
+    let parents = dir.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+    let missing: Vec<&Path> = parents.take_while(|parent| !parent.exists()).collect();
+    for parent in missing.into_iter().rev() {
+        // Another process may have made it meanwhile, and not yet synced it.
+        fs::create_dir_all(parent).map_err(failed_on(Op::Create, parent))?;
+        let holder = parent.parent().filter(|holder| !holder.as_os_str().is_empty());
+        sync(holder.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
 fn sync_dir(dir: &Path) -> Result<()> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed_on(Op::SyncNames, dir))
 }
@@ -226,4 +240,28 @@ fn sync_dir(dir: &Path) -> Result<()> {
 fn failed_on(op: Op, path: &Path) -> impl Fn(std::io::Error) -> Error {
     let name = path.display().to_string();
     move |error| Error::from_std(op, &name, &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_every_parent_that_is_made_is_synced() {
+        let root = std::env::temp_dir().join(format!("dolmen-parents-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let dir = root.join("a/b/pool");
+        for expected in [vec![root.clone(), root.join("a")], Vec::new()] {
+            let mut synced = Vec::new();
+            create_parents(&dir, |holder| {
+                synced.push(holder.to_owned());
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(synced, expected);
+            assert!(root.join("a/b").is_dir());
+        }
+        assert!(!dir.exists());
+        fs::remove_dir_all(&root).unwrap();
+    }
 }
