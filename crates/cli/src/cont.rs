@@ -1,4 +1,4 @@
-//! `dolmen cont`: create, query, list, destroy, get-prop, set-prop, snapshot.
+//! `dolmen cont`: create, query, list, destroy, get-prop, set-prop, aggregate, snapshot.
 
 mod props;
 
@@ -7,7 +7,7 @@ use crate::output::{Answer, Table, human, pairs};
 use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
-use dolmen_client::{ContHandle, ContInfo};
+use dolmen_client::{ContHandle, ContInfo, Usage};
 use dolmen_dfs::{Dfs, FormatOptions};
 use dolmen_types::{Durability, Epoch, Error, Invalid, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     GetProp(GetProp),
     /// Set properties
     SetProp(SetProp),
+    /// Give back what no reader can see any more
+    Aggregate(ContArg),
     /// States of a container that are kept
     #[command(subcommand, visible_alias = "snap")]
     Snapshot(snapshot::Command),
@@ -118,6 +120,7 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
         Command::Destroy(args) => destroy(args),
         Command::GetProp(args) => get_prop(args),
         Command::SetProp(args) => set_prop(args),
+        Command::Aggregate(arg) => aggregate(arg),
         Command::Snapshot(command) => snapshot::run(command),
     }
 }
@@ -194,11 +197,40 @@ fn query(arg: &ContArg) -> Outcome<Answer> {
     let mut json = describe(handle);
     json["snapshots"] = json!(snapshots);
     json["last_snapshot"] = if *last_snapshot == Epoch::ZERO { Value::Null } else { json!(last) };
-    json["usage"] = json!({
+    json["usage"] = usage_json(usage);
+    Ok(Answer::new(text, json))
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    json!({
         "versions": usage.versions,
         "value_bytes": usage.value_bytes,
         "bulk_bytes": usage.bulk_bytes,
         "small_bytes": usage.small_bytes,
+    })
+}
+
+fn aggregate(arg: &ContArg) -> Outcome<Answer> {
+    let session = place::open(&arg.pool)?;
+    let cont = session.container(&arg.cont)?;
+    let run = || -> dolmen_types::Result<_> {
+        let before = cont.query()?.usage;
+        let freed = cont.aggregate(Epoch::ZERO)?;
+        Ok((before, freed, cont.query()?.usage))
+    };
+    let (before, freed, after) = run().doing(|| format!("aggregate container {}", arg.cont))?;
+    drop(cont);
+    session.close()?;
+    let held = |usage: &Usage| human(usage.bulk_bytes + usage.small_bytes);
+    let text = pairs(&[
+        ("versions freed", freed.to_string()),
+        ("space before", held(&before)),
+        ("space after", held(&after)),
+    ]);
+    let json = json!({
+        "freed_versions": freed,
+        "before": usage_json(&before),
+        "after": usage_json(&after),
     });
     Ok(Answer::new(text, json))
 }

@@ -146,18 +146,17 @@ impl File {
     pub fn append(&self, data: &[u8]) -> Result<u64> {
         self.check_write(0, data.len())?;
         let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let put = |at: At<'_>| {
+        let offset = self.change(|at| {
             let offset = self.size_now(at)?;
             self.check_write(offset, data.len())?;
-            self.put(at, offset, data)?;
-            Ok(offset)
-        };
-        let offset = self.change(|at| match at {
-            // Over a chunk's end it is two writes, of which a crash must not leave one.
-            At::Latest if data.len() as u64 > self.node.chunk_bytes => {
-                self.mount().transact(|tx| put(At::Tx(tx)))
+            let is_split = pieces(self.node.chunk_bytes, offset, data.len()).nth(1).is_some();
+            match at {
+                // Over a chunk's end it is two writes, of which a crash must not leave one. The gate keeps the end
+                // where it is.
+                At::Latest if is_split => self.mount().transact(|tx| self.put(At::Tx(tx), offset, data))?,
+                at => self.put(at, offset, data)?,
             }
-            at => put(at),
+            Ok(offset)
         })?;
         drop(gate);
         self.mount().touch(&self.node);

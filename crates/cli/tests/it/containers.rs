@@ -43,3 +43,31 @@ fn properties_are_read_and_set_by_name() {
     );
     assert!(place.fails(2, &["cont", "set-prop", "p", "renamed", "rd_fac:one"]).contains("number"));
 }
+
+#[test]
+fn aggregation_frees_what_was_overwritten_and_says_how_much() {
+    let place = Place::new("aggregate");
+    place.pool_with_files();
+    for fill in [1_u8, 2, 3] {
+        std::fs::write(place.path("data"), vec![fill; 100_000]).unwrap();
+        place.ok(&["fs", "put", "p", "c", "data", "/data"]);
+        if fill < 3 {
+            place.ok(&["fs", "rm", "p", "c", "/data"]);
+        }
+    }
+    let versions = || place.json(&["cont", "query", "p", "c"])["usage"]["versions"].as_u64().unwrap();
+    let held = versions();
+    let told = place.json(&["cont", "aggregate", "p", "c"]);
+    assert!(told["freed_versions"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(told["before"]["versions"], held);
+    assert!(versions() < held);
+    assert_eq!(told["after"]["versions"], versions());
+    place.ok(&["fs", "get", "p", "c", "/data", "back"]);
+    assert_eq!(std::fs::read(place.path("back")).unwrap(), vec![3; 100_000]);
+
+    let text = place.ok(&["cont", "aggregate", "p", "c"]);
+    for line in ["versions freed  0\n", "space before", "space after"] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(place.fails(3, &["cont", "aggregate", "p", "none"]).contains("none"));
+}

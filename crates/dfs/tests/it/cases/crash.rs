@@ -36,7 +36,7 @@ enum Step {
     Rmdir(&'static str),
 }
 
-const SCRIPT: [Step; 35] = [
+const SCRIPT: [Step; 36] = [
     Step::Mkdir("/a"),
     Step::Mkdir("/b"),
     Step::Touch("/a/closed"),
@@ -44,6 +44,8 @@ const SCRIPT: [Step; 35] = [
     Step::Unlink("/a/closed"),
     Step::Touch("/a/small"),
     Step::Fill("/a/small", 3),
+    // No longer than a chunk, but over the end of one.
+    Step::Fill("/a/small", 4096),
     Step::Unlink("/a/small"),
     Step::PutWhole("/a/whole", 5000),
     Step::Unlink("/a/whole"),
