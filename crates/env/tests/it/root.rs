@@ -77,7 +77,7 @@ fn a_pool_directory_is_made_used_opened_again_and_removed() {
 
 #[test]
 fn the_lock_file_keeps_its_length() {
-    let place = Place::new("lock-length");
+    let place = Place::on_block();
     let root = RealRoot::open(place.path()).unwrap();
     let owner = || std::fs::read_to_string(place.path().join(".owner")).unwrap();
     let held = owner();
