@@ -182,7 +182,9 @@ impl From<StoreError> for Failure {
             StoreError::NoPermission => (Exit::Refused, None),
             StoreError::ReadOnly { .. } => (Exit::Device, None),
             StoreError::Io { errno, .. } => {
-                (Exit::Device, (*errno == dolmen_dfs::errno::EIO).then_some("look into the system's log"))
+                let hint = (*errno == dolmen_dfs::errno::EIO).then_some("look into the system's log");
+                let exit = if exit_of_errno(*errno) == Exit::Refused { Exit::Refused } else { Exit::Device };
+                (exit, hint)
             }
             StoreError::EpochGone { .. } => (Exit::Missing, Some("read at a snapshot that still exists")),
             StoreError::Invalid(what) => (Exit::Usage, hint_of_invalid(*what)),
@@ -216,6 +218,10 @@ impl From<dolmen_local::Error> for Failure {
                 .hint("make one with `dolmen pool create`, or see `dolmen pool list`"),
             Error::Record { fault: RecordFault::TooNew { .. }, .. } => Self::new(Exit::Other, why),
             Error::Record { .. } => Self::new(Exit::Damaged, why),
+            Error::ForeignTarget { .. } => Self::new(Exit::Damaged, why),
+            Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),
+            Error::Inside { .. } => Self::new(Exit::Refused, why).hint("choose a directory outside"),
+            Error::Foreign { .. } => Self::new(Exit::Taken, why).hint("move it elsewhere first"),
             Error::Volatile { .. } => Self::new(Exit::Refused, why).hint("add --volatile"),
             Error::Option { .. } => Self::new(Exit::Usage, why),
             Error::Panicked { .. } => Self::new(Exit::Other, why),

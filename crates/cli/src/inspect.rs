@@ -12,6 +12,7 @@ use crate::output::{Answer, human, pairs};
 use crate::place;
 use clap::Args as ClapArgs;
 use dolmen_local::PoolEntry;
+use dolmen_types::TargetNo;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,7 @@ impl Report {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
-    let dir = place::pool_directory(&args.pool);
+    let dir = place::pool_directory(&args.pool)?;
     let doing = || format!("inspect {}", dir.display());
     let mut targets = target_directories(&dir).doing(doing)?;
     if targets.is_empty() {
@@ -68,10 +69,13 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let mut rows = Vec::new();
     for (number, target) in &targets {
         report.line(format!("\ntarget {number}  {}", target.display()));
-        rows.push(
-            target::show(*number, target, &bulk_dir.join(format!("t{number}")), args.frames, &mut report)
-                .doing(doing)?,
-        );
+        let place = target::Place {
+            number: *number,
+            dir: target,
+            bulk: &bulk_dir.join(format!("t{number}")),
+            id: pool.as_ref().map(|pool| dolmen_local::target_id(pool.uuid, TargetNo(*number))),
+        };
+        rows.push(target::show(&place, args.frames, &mut report).doing(doing)?);
     }
     let Report { mut text, findings } = report;
     let verdict = if findings.is_empty() {

@@ -47,22 +47,32 @@ pub(crate) fn directory(named: &Path) -> PathBuf {
 }
 
 /// The directory of the pool that is named by directory, or by system directory and label or UUID.
-pub(crate) fn pool_directory(named: &Path) -> PathBuf {
+pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
     let dir = directory(named);
     if dir.exists() {
-        return dir;
+        return Ok(dir);
     }
     let (Some(system), Some(name)) = (dir.parent(), dir.file_name().and_then(|name| name.to_str())) else {
-        return dir;
+        return Ok(dir);
     };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
     let uuid = Uuid::try_parse(name).ok();
     // A system that cannot be listed has no pool of this name: the name is then taken as a directory's.
-    let Ok(entries) = dolmen_local::list(system) else { return dir };
-    let found = entries.into_iter().find(|entry| {
+    let Ok(entries) = dolmen_local::list(system) else { return Ok(dir) };
+    let is_named = |entry: &dolmen_local::PoolEntry| {
         entry.label.as_ref().is_some_and(|label| label.as_str() == name) || Some(entry.uuid) == uuid
-    });
-    found.map_or(dir.clone(), |entry| system.join(entry.name))
+    };
+    let found: Vec<PathBuf> =
+        entries.iter().filter(|entry| is_named(entry)).map(|entry| system.join(&entry.name)).collect();
+    match &found[..] {
+        [] => Ok(dir),
+        [only] => Ok(only.clone()),
+        several => {
+            let several: Vec<_> = several.iter().map(|dir| dir.display().to_string()).collect();
+            let failure = Failure::new(Exit::Usage, format!("several pools have it: {}", several.join(", ")));
+            Err(failure.hint("give the directory of one")).doing(|| format!("find pool {name}"))
+        }
+    }
 }
 
 /// Opens a pool for a command that does little.
@@ -72,7 +82,7 @@ pub(crate) fn open(arg: &PoolArg) -> Outcome<Session> {
 
 /// Opens a pool; `Upkeep::Thread` for commands that write much.
 pub(crate) fn open_with(arg: &PoolArg, upkeep: Upkeep) -> Outcome<Session> {
-    let dir = pool_directory(&arg.pool);
+    let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, upkeep, ..OpenOptions::default() };
     let doing = || format!("open pool {}", dir.display());
     let local = Arc::new(dolmen_local::open(&dir, &options).doing(doing)?);

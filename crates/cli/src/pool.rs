@@ -207,7 +207,7 @@ fn list(args: &List) -> Outcome<Answer> {
 }
 
 fn destroy(args: &Destroy) -> Outcome<Answer> {
-    let dir = place::pool_directory(&args.pool.pool);
+    let dir = place::pool_directory(&args.pool.pool)?;
     let doing = || format!("destroy pool {}", dir.display());
     if !args.force && !args.recursive {
         let session: Session = place::open(&args.pool)?;

@@ -16,7 +16,7 @@ const BODY_BYTES: usize = 64;
 pub struct Superblock {
     /// Feature bits that a reader must know; unknown ones refuse the open.
     pub features: u32,
-    /// The target, drawn at creation.
+    /// The target: in a pool, derived from its UUID and the target's number.
     pub target_id: u128,
     /// Grows by one with each write; its parity is the slot.
     pub sequence: u64,

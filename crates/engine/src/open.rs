@@ -71,6 +71,14 @@ impl Target {
         Ok(created)
     }
 
+    /// The id of the target on a metadata device, as [`Target::create`] was given it. Reads only.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `Corrupt` if its superblock is damaged; the device's errors.
+    pub fn id_on(meta: &mut dyn Disk, target: TargetNo) -> Result<u128, Error> {
+        Ok(read_superblock(meta, target)?.target_id)
+    }
+
     /// Opens a target.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};
-pub use root::{DirLock, RealRoot, read_small, subdirectories};
+pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
 pub use thread::{
     anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, yield_now,
 };

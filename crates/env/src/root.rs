@@ -7,7 +7,7 @@ use crate::disk::checked_name;
 use crate::error::{Error, Op, Result};
 use crate::real::{RealDisk, RealOptions};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::{Errno, pread, pwrite};
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,6 +15,10 @@ use std::path::{Path, PathBuf};
 
 /// The file that is locked, and holds the owner's process id in decimal.
 const LOCK_NAME: &str = ".owner";
+
+/// Bytes of that file. It never changes its length, so that a full file system keeps nobody from owning the
+/// directory: what is written lies where the file has its space already.
+const LOCK_BYTES: usize = 16;
 
 /// Largest small file: a pool's description is a few hundred bytes; a larger one is not ours.
 const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
@@ -42,24 +46,31 @@ impl DirLock {
             Err(Errno::WOULDBLOCK) => return Err(Error::Owned { pid: owner_of(&file) }),
             Err(errno) => return Err(failed(errno)),
         }
-        let pid = format!("{}\n", std::process::id());
-        ftruncate(&file, 0).map_err(failed)?;
-        pwrite(&file, pid.as_bytes(), 0).map_err(failed)?;
-        Ok(Self { file })
+        match write_owner(&file, &std::process::id().to_string()) {
+            // The lock is what counts: without space for the pid, others learn only that there is an owner.
+            Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(Self { file }),
+            Err(errno) => Err(failed(errno)),
+        }
     }
+}
+
+/// Writes who owns the directory, in place.
+fn write_owner(file: &OwnedFd, pid: &str) -> core::result::Result<(), Errno> {
+    let line = format!("{pid:<width$}\n", width = LOCK_BYTES - 1);
+    pwrite(file, line.as_bytes(), 0).map(drop)
 }
 
 impl Drop for DirLock {
     fn drop(&mut self) {
         // A pid left behind would mislead whoever looks at the file. Ignored: the lock ends with the
         // descriptor in any case.
-        let _cleared = ftruncate(&self.file, 0);
+        let _cleared = write_owner(&self.file, "");
     }
 }
 
 /// The pid in the lock file; 0 while the owner is between locking and writing.
 fn owner_of(file: &OwnedFd) -> u32 {
-    let mut text = [0; 16];
+    let mut text = [0; LOCK_BYTES];
     let len = pread(file, &mut text, 0).unwrap_or(0);
     core::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
@@ -80,14 +91,14 @@ impl RealRoot {
     pub fn create(dir: &Path) -> Result<Self> {
         let failed = failed_on(Op::Create, dir);
         create_parents(dir, sync_dir)?;
-        fs::create_dir_all(dir).map_err(&failed)?;
+        fs::create_dir_all(dir).map_err(failed)?;
         let lock = DirLock::acquire(dir)?;
-        for entry in fs::read_dir(dir).map_err(&failed)? {
-            if entry.map_err(&failed)?.file_name() != LOCK_NAME {
-                return Err(Error::Exists { name: dir.display().to_string() });
-            }
+        let root = Self { dir: dir.to_owned(), _lock: lock };
+        if root.entries()?.is_empty() {
+            Ok(root)
+        } else {
+            Err(Error::Exists { name: dir.display().to_string() })
         }
-        Ok(Self { dir: dir.to_owned(), _lock: lock })
     }
 
     /// Owns an existing directory.
@@ -111,6 +122,16 @@ impl RealRoot {
     /// [`Error::Io`].
     pub fn subdirectories(&self) -> Result<Vec<String>> {
         subdirectories(&self.dir)
+    }
+
+    /// Names of all entries but the lock, sorted; a name that is no UTF-8 is shown with replacements.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn entries(&self) -> Result<Vec<String>> {
+        let mut names = entries(&self.dir)?;
+        names.retain(|name| name != LOCK_NAME);
+        Ok(names)
     }
 
     /// Creates a subdirectory and opens it as a disk.
@@ -199,6 +220,21 @@ pub fn subdirectories(dir: &Path) -> Result<Vec<String>> {
         if entry.file_type().map_err(&failed)?.is_dir() {
             names.extend(entry.file_name().into_string().ok());
         }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Names of all entries of a directory that need not be owned, sorted; a name that is no UTF-8 is shown with
+/// replacements.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Io`].
+pub fn entries(dir: &Path) -> Result<Vec<String>> {
+    let failed = failed_on(Op::List, dir);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(&failed)? {
+        names.push(entry.map_err(&failed)?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
     Ok(names)

@@ -33,6 +33,28 @@ pub enum Error {
         /// What is wrong.
         fault: RecordFault,
     },
+    /// The directory of a target holds another one: of another pool, or of another number.
+    ForeignTarget {
+        /// Where.
+        dir: PathBuf,
+    },
+    /// Another pool of the system has the label.
+    LabelTaken {
+        /// The other pool.
+        dir: PathBuf,
+    },
+    /// The directory lies inside a pool.
+    Inside {
+        /// The directory.
+        dir: PathBuf,
+        /// The pool around it.
+        pool: PathBuf,
+    },
+    /// Something that is not the pool's lies in its directory.
+    Foreign {
+        /// What, by path.
+        entries: Vec<PathBuf>,
+    },
     /// The file system is in memory, and the pool does not say that it may be lost with the power.
     Volatile {
         /// The directory on it.
@@ -81,6 +103,19 @@ impl fmt::Display for Error {
                     }
                     RecordFault::Foreign => write!(f, "{dir} belongs to another pool"),
                 }
+            }
+            Self::ForeignTarget { dir } => write!(
+                f,
+                "{} holds another target than this pool's; restore the whole pool from one copy, or destroy it",
+                dir.display()
+            ),
+            Self::LabelTaken { dir } => write!(f, "the pool in {} has this label", dir.display()),
+            Self::Inside { dir, pool } => {
+                write!(f, "{} lies inside the pool in {}", dir.display(), pool.display())
+            }
+            Self::Foreign { entries } => {
+                let names: Vec<_> = entries.iter().map(|entry| entry.display().to_string()).collect();
+                write!(f, "this does not belong to the pool: {}", names.join(", "))
             }
             Self::Volatile { dir } => {
                 write!(

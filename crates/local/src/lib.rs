@@ -17,4 +17,4 @@ mod root;
 pub use error::{Error, RecordFault, Result};
 pub use options::{OpenOptions, PoolOptions, Upkeep};
 pub use pool::LocalPool;
-pub use root::{PoolEntry, create, destroy, list, open};
+pub use root::{PoolEntry, create, destroy, list, open, target_id};

@@ -61,6 +61,11 @@ impl PoolRecord {
         out
     }
 
+    /// Whether a file is a pool's record, be it damaged or of a newer format.
+    pub(crate) fn is_one(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC.to_le_bytes())
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
         let damaged = RecordFault::Damaged;
         let body_len = bytes.len().checked_sub(SUM_BYTES).ok_or(damaged)?;

@@ -39,9 +39,21 @@ pub struct PoolEntry {
 /// Makes a pool in `dir`, which must not exist or be empty, and closes it.
 ///
 /// # Errors
-/// `Volatile` on a file system in memory unless the options say so; `Option`; what the device and the engine
-/// answer. Nothing is left behind.
+/// `Inside` if `dir` or the directory for bulk data lies in a pool; `LabelTaken` if another pool beside it has
+/// the label; `Volatile` on a file system in memory unless the options say so; `Option`; what the device and
+/// the engine answer. Nothing is left behind.
 pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
+    refuse_inside_pool(dir)?;
+    if let Some(bulk) = &options.bulk_dir {
+        refuse_inside_pool(bulk)?;
+        let (dir, bulk) = (resolved(dir)?, resolved(bulk)?);
+        if bulk != dir && bulk.starts_with(&dir) {
+            return Err(Error::Inside { dir: bulk, pool: dir });
+        }
+    }
+    if let Some(label) = &options.label {
+        refuse_taken_label(dir, label)?;
+    }
     let root = RealRoot::create(dir)?;
     let bulk = options.bulk_dir.as_deref().map(RealRoot::create).transpose();
     let made = match &bulk {
@@ -60,7 +72,7 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
 ///
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
-/// targets answer.
+/// targets answer; `ForeignTarget` if a target's directory holds another target.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let root = RealRoot::open(dir)?;
     let mut record = read_record(&root, RECORD_NAME)?;
@@ -70,8 +82,16 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     };
     let memory = options.memory_budget_bytes.unwrap_or(record.memory_budget_bytes);
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let opened = on_each((0..record.targets).collect(), |target, _| {
-        let devices = devices(&root, bulk.as_ref(), target, options.devices, Existing::Yes)?;
+    let mut all = Vec::with_capacity(usize::from(record.targets));
+    // Before any of them is opened, which writes: what belongs elsewhere stays as it is.
+    for target in (0..record.targets).map(TargetNo) {
+        let mut devices = devices(&root, bulk.as_ref(), target, options.devices, Existing::Yes)?;
+        if Target::id_on(&mut *devices.meta, target)? != target_id(record.uuid, target) {
+            return Err(Error::ForeignTarget { dir: target_dir(&root, target) });
+        }
+        all.push(devices);
+    }
+    let opened = on_each(all, |target, devices| {
         Ok(Target::open(devices, Arc::clone(&clock), &target_config(&record, memory, target))?)
     })?;
     let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = opened.into_iter().unzip();
@@ -84,7 +104,8 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
 /// Removes the pool in `dir` with everything in it. Calling it again goes on where it was cut short.
 ///
 /// # Errors
-/// `Record` if it is no pool; `Device` with the owner's pid if it is in use.
+/// `Record` if it is no pool; `Foreign` if something else lies in it, and nothing is removed; `Device` with the
+/// owner's pid if it is in use.
 pub fn destroy(dir: &Path) -> Result<()> {
     let root = RealRoot::open(dir)?;
     let record = match read_record(&root, RECORD_NAME) {
@@ -93,10 +114,18 @@ pub fn destroy(dir: &Path) -> Result<()> {
         Err(Error::Record { fault: RecordFault::Missing, .. }) if is_remains(&root)? => None,
         Err(error) => return Err(error),
     };
+    let targets = record.as_ref().map_or(u16::MAX, |record| record.targets);
     let bulk = match record.and_then(|record| Some((record.uuid, record.bulk_dir?))) {
         Some((uuid, path)) => Some(open_bulk(&dir.join(path), uuid)?),
         None => None,
     };
+    let mut entries = foreign_entries(&root, RECORD_NAME, targets)?;
+    if let Some(bulk) = &bulk {
+        entries.append(&mut foreign_entries(bulk, BULK_RECORD_NAME, targets)?);
+    }
+    if !entries.is_empty() {
+        return Err(Error::Foreign { entries });
+    }
     root.remove_tree(RECORD_NAME)?;
     bulk.map_or(Ok(()), |bulk| bulk.remove_tree(BULK_RECORD_NAME))?;
     Ok(())
@@ -117,6 +146,82 @@ pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
         }
     }
     Ok(entries)
+}
+
+/// The id that a target of a pool has: no other target of the pool has it, nor one of another pool.
+#[must_use]
+pub fn target_id(pool: Uuid, target: TargetNo) -> u128 {
+    /// Odd, so that every number gives another id; large, so that UUIDs that follow each other do not meet.
+    const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    pool.as_u128().wrapping_add(STEP.wrapping_mul(u128::from(target.0) + 1))
+}
+
+fn target_name(target: TargetNo) -> String {
+    format!("t{}", target.0)
+}
+
+fn target_dir(root: &RealRoot, target: TargetNo) -> PathBuf {
+    root.path().join(target_name(target))
+}
+
+/// Refuses a directory that has a pool above it, or a pool's directory for bulk data.
+fn refuse_inside_pool(dir: &Path) -> Result<()> {
+    let path = resolved(dir)?;
+    let above = path.ancestors().skip(1).find(|&above| {
+        [RECORD_NAME, BULK_RECORD_NAME]
+            .iter()
+            .any(|name| dolmen_env::read_small(above, name).is_ok_and(|bytes| PoolRecord::is_one(&bytes)))
+    });
+    match above {
+        Some(pool) => Err(Error::Inside { dir: dir.to_owned(), pool: pool.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a label that a pool beside the new one has.
+fn refuse_taken_label(dir: &Path, label: &Label) -> Result<()> {
+    let path = resolved(dir)?;
+    let Some(system) = path.parent() else { return Ok(()) };
+    let entries = match list(system) {
+        Err(Error::Device(error)) if error.is_not_found() => return Ok(()),
+        entries => entries?,
+    };
+    match entries.into_iter().find(|entry| entry.label.as_ref() == Some(label)) {
+        Some(entry) => Err(Error::LabelTaken { dir: system.join(entry.name) }),
+        None => Ok(()),
+    }
+}
+
+/// What lies in a pool's directory, or in those of its targets, and is not the pool's.
+fn foreign_entries(root: &RealRoot, record: &str, targets: u16) -> Result<Vec<PathBuf>> {
+    let fresh = format!(".{record}.new");
+    let subdirectories = root.subdirectories()?;
+    let mut foreign = Vec::new();
+    for name in root.entries()? {
+        let path = root.path().join(&name);
+        if subdirectories.contains(&name) && target_number(&name).is_some_and(|number| number < targets) {
+            let names = dolmen_env::entries(&path)?;
+            foreign.extend(names.iter().filter(|name| !is_engine_file(name)).map(|name| path.join(name)));
+        } else if name != record && name != fresh {
+            foreign.push(path);
+        }
+    }
+    Ok(foreign)
+}
+
+/// The number of a target by the name of its directory.
+fn target_number(name: &str) -> Option<u16> {
+    let number = name.strip_prefix('t')?.parse().ok()?;
+    (target_name(TargetNo(number)) == name).then_some(number)
+}
+
+/// Whether the engine names a file so: `super`, or a kind and a number of eight digits.
+fn is_engine_file(name: &str) -> bool {
+    let numbered = |kind: &str| {
+        let number = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('.'));
+        number.is_some_and(|digits| digits.len() == 8 && u32::from_str_radix(digits, 16).is_ok())
+    };
+    name == "super" || ["manifest", "log", "run", "bulk"].into_iter().any(numbered)
 }
 
 /// Whether the directories of targets are there already.
@@ -140,12 +245,11 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
     let mut record = options.record(device_bytes, &mut rng)?;
     // An absolute path stays right from whatever directory the pool is opened.
     record.bulk_dir = bulk.map(|bulk| absolute(bulk.path())).transpose()?;
-    let ids: Vec<u128> = (0..record.targets).map(|_| rng.next_u128()).collect();
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let stores = on_each((0..record.targets).collect(), |target, _| {
         let devices = devices(root, bulk, target, RealOptions::default(), Existing::No)?;
         let config: TargetConfig = target_config(&record, record.memory_budget_bytes, target);
-        Ok(Target::create(devices, Arc::clone(&clock), ids[target.index()], &config)?)
+        Ok(Target::create(devices, Arc::clone(&clock), target_id(record.uuid, target), &config)?)
     })?;
     let targets = Targets::new(stores)?;
     Service::create(&targets)?;
@@ -164,6 +268,18 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     })
 }
 
+/// The path without links and `..`, as far as it exists.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    let path = absolute(path)?;
+    let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    Ok(match existing {
+        Some((above, real)) => path.strip_prefix(above).map_or(real.clone(), |rest| {
+            if rest.as_os_str().is_empty() { real.clone() } else { real.join(rest) }
+        }),
+        None => path,
+    })
+}
+
 fn pool_map(record: &PoolRecord) -> PoolMap {
     let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }; usize::from(record.targets)];
     PoolMap { version: MAP_VERSION, pool: record.uuid, targets }
@@ -176,7 +292,7 @@ fn devices(
     options: RealOptions,
     existing: Existing,
 ) -> Result<Devices> {
-    let name = format!("t{}", target.0);
+    let name = target_name(target);
     let disk = |root: &RealRoot| -> Result<Box<dyn Disk>> {
         Ok(Box::new(match existing {
             Existing::Yes => root.open_disk(&name, options)?,
@@ -207,7 +323,6 @@ fn open_bulk(dir: &Path, uuid: Uuid) -> Result<RealRoot> {
 
 /// Whether a directory holds targets and nothing else that is visible.
 fn is_remains(root: &RealRoot) -> Result<bool> {
-    let names = root.subdirectories()?;
-    let target = |name: &String| name.strip_prefix('t').is_some_and(|number| number.parse::<u16>().is_ok());
-    Ok(!names.is_empty() && names.iter().all(target))
+    let names = root.entries()?;
+    Ok(!names.is_empty() && names.iter().all(|name| target_number(name).is_some()))
 }

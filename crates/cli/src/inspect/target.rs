@@ -10,15 +10,24 @@ use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 
+/// Where a target is, and what it has to be.
+pub(super) struct Place<'a> {
+    pub(super) number: u16,
+    pub(super) dir: &'a Path,
+    pub(super) bulk: &'a Path,
+    /// Its id, as far as the pool is known.
+    pub(super) id: Option<u128>,
+}
+
 /// Shows a target's directory.
-pub(super) fn show(
-    number: u16,
-    dir: &Path,
-    bulk: &Path,
-    frames: bool,
-    report: &mut Report,
-) -> Outcome<Value> {
+pub(super) fn show(place: &Place<'_>, frames: bool, report: &mut Report) -> Outcome<Value> {
+    let Place { number, dir, bulk, id } = *place;
     let (slots, superblock) = superblock(dir, report)?;
+    if let (Some(found), Some(id)) = (&superblock, id)
+        && found.target_id != id
+    {
+        report.finding(format!("{}: holds another target than this pool's", dir.display()));
+    }
     let manifest = match &superblock {
         Some(superblock) => manifest(dir, superblock, report)?,
         None => None,

@@ -47,3 +47,29 @@ fn bulk_data_may_be_on_another_device() {
     place.ok(&["pool", "destroy", "p", "-r"]);
     assert!(!place.path("disk2").exists());
 }
+
+#[test]
+fn a_foreign_target_is_damage_and_an_ambiguous_name_an_error() {
+    let place = Place::new("identity");
+    place.pool(&["p", "--targets", "2", "--label", "tank"]);
+    let [t0, t1, aside] = ["t0", "t1", "aside"].map(|name| place.path("p").join(name));
+    for (from, to) in [(&t0, &aside), (&t1, &t0), (&aside, &t1)] {
+        std::fs::rename(from, to).unwrap();
+    }
+    for command in [&["check", "p"][..], &["cont", "list", "p"]] {
+        let line = place.fails(7, command);
+        assert!(line.contains("p/t0") && line.contains("from one copy"), "{line}");
+    }
+    let inspected = place.run(&["inspect", "p"]);
+    assert_eq!(inspected.code(), 1, "{inspected:?}");
+    assert!(inspected.stdout().contains("t1: holds another target"), "{inspected:?}");
+    place.ok(&["pool", "destroy", "p", "--force"]);
+
+    place.pool(&["a", "--targets", "1", "--label", "tank"]);
+    place.fails(4, &["pool", "create", "b", "--targets", "1", "--label", "tank", "--volatile"]);
+    std::fs::create_dir(place.path("b")).unwrap();
+    std::fs::copy(place.path("a").join("pool"), place.path("b").join("pool")).unwrap();
+    let line = place.fails(2, &["pool", "destroy", "tank"]);
+    assert!(line.contains("./a") && line.contains("./b"), "{line}");
+    assert!(place.path("a").join("pool").exists());
+}

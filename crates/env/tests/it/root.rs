@@ -74,3 +74,16 @@ fn a_pool_directory_is_made_used_opened_again_and_removed() {
     assert!(!dir.exists());
     assert!(RealRoot::open(&dir).unwrap_err().is_not_found());
 }
+
+#[test]
+fn the_lock_file_keeps_its_length() {
+    let place = Place::on_block();
+    let root = RealRoot::open(place.path()).unwrap();
+    let owner = || std::fs::read_to_string(place.path().join(".owner")).unwrap();
+    let held = owner();
+    assert_eq!(held.trim(), std::process::id().to_string());
+    drop(root);
+    assert_eq!((owner().len(), owner().trim()), (held.len(), ""));
+    drop(RealRoot::open(place.path()).unwrap());
+    assert_eq!(owner().len(), held.len());
+}

@@ -4,6 +4,7 @@ use crate::common::{TempDir, ask, make_cont, open_cont, read, small, write};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_local::{Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, list, open};
 use dolmen_types::Label;
+use std::path::Path;
 
 #[test]
 fn what_was_written_is_there_after_reopening() {
@@ -134,4 +135,95 @@ fn a_file_system_in_memory_has_to_be_agreed_to() {
     create(&dir, &small(1)).unwrap();
     open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
     destroy(&dir).unwrap();
+}
+
+/// Copies a directory of files and directories.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let there = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &there);
+        } else {
+            std::fs::copy(entry.path(), there).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_target_of_another_pool_or_place_is_refused_and_left_as_it_is() {
+    let temp = TempDir::new("foreign");
+    let (dir, other) = (temp.join("p"), temp.join("other"));
+    create(&dir, &small(2)).unwrap();
+    create(&other, &small(2)).unwrap();
+    let refused = |named: &str| match open(&dir, &OpenOptions::default()).unwrap_err() {
+        Error::ForeignTarget { dir: found } => assert_eq!(found, dir.join(named)),
+        other => panic!("{other}"),
+    };
+    let rename = |from: &str, to: &str| std::fs::rename(dir.join(from), dir.join(to)).unwrap();
+    let swap = || {
+        rename("t0", "aside");
+        rename("t1", "t0");
+        rename("aside", "t1");
+    };
+    swap();
+    refused("t0");
+    swap();
+    rename("t1", "kept");
+    copy(&other.join("t1"), &dir.join("t1"));
+    let before = std::fs::read(dir.join("t1").join("super")).unwrap();
+    refused("t1");
+    assert_eq!(std::fs::read(dir.join("t1").join("super")).unwrap(), before);
+    std::fs::remove_dir_all(dir.join("t1")).unwrap();
+    rename("kept", "t1");
+    open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_label_is_taken_once_beside_each_other() {
+    let temp = TempDir::new("labels");
+    let labelled = PoolOptions { label: Some(Label::new("tank").unwrap()), ..small(1) };
+    create(&temp.join("a"), &labelled).unwrap();
+    let refused = create(&temp.join("b"), &labelled).unwrap_err();
+    assert!(matches!(&refused, Error::LabelTaken { dir } if dir.ends_with("a")), "{refused}");
+    assert!(!temp.join("b").exists());
+    create(&temp.join("elsewhere").join("b"), &labelled).unwrap();
+}
+
+#[test]
+fn no_pool_is_made_inside_another() {
+    let temp = TempDir::new("inside");
+    let dir = temp.join("p");
+    create(&dir, &small(1)).unwrap();
+    for inner in [dir.join("q"), dir.join("t0").join("q"), dir.join("x").join("y")] {
+        let refused = create(&inner, &small(1)).unwrap_err();
+        assert!(matches!(&refused, Error::Inside { pool, .. } if pool.ends_with("p")), "{refused}");
+        let options = PoolOptions { bulk_dir: Some(inner.clone()), ..small(1) };
+        assert!(matches!(create(&temp.join("q"), &options), Err(Error::Inside { .. })));
+        assert!(!inner.exists());
+    }
+    let within = PoolOptions { bulk_dir: Some(temp.join("q").join("bulk")), ..small(1) };
+    assert!(matches!(create(&temp.join("q"), &within), Err(Error::Inside { .. })));
+    create(&dir.join("..").join("q"), &small(1)).unwrap();
+}
+
+#[test]
+fn destroying_removes_nothing_that_is_not_the_pools() {
+    let temp = TempDir::new("strangers");
+    let dir = temp.join("p");
+    create(&dir, &small(2)).unwrap();
+    let strangers = [dir.join("notes"), dir.join("t0").join("notes"), dir.join("t7")];
+    for (at, path) in strangers.iter().enumerate() {
+        if at == 2 {
+            std::fs::create_dir(path).unwrap()
+        } else {
+            std::fs::write(path, b"mine").unwrap()
+        }
+        let refused = destroy(&dir).unwrap_err();
+        assert_eq!(refused, Error::Foreign { entries: vec![path.clone()] });
+        open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+        if at == 2 { std::fs::remove_dir(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    }
+    destroy(&dir).unwrap();
+    assert!(!dir.exists());
 }
