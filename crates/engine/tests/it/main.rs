@@ -5,6 +5,7 @@ mod basics;
 mod budget;
 mod conformance;
 mod crash;
+mod damaged;
 mod faults;
 mod full;
 mod kill;
