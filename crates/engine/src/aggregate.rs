@@ -6,8 +6,10 @@
 //!
 //! Invariants: a merge never reads values but those it moves; what it drops is reused only after the manifest
 //! without it is durable; usage, live bytes and bitmaps of the manifest's base change with the runs. A merge that
-//! fails changes nothing.
+//! fails changes nothing. A run with a damaged block stays as it is, and merges go on without it: nothing is dropped
+//! that an older run could show again, since only a merge with the oldest run drops what hides.
 
+use crate::checkpoint::RUNS_LIMIT;
 use crate::conts::View;
 use crate::cursor::{IndexCursor, PlaceRef};
 use crate::drops::Drops;
@@ -167,16 +169,45 @@ impl Target {
         self.checkpoint.raise_aggregated(cont, horizon);
     }
 
-    /// The newest runs of like size, if enough have gathered, or all if a destroyed container waits to be freed.
+    /// The newest runs of like size, if enough have gathered, or all if a destroyed container waits to be freed;
+    /// never a damaged one.
     pub(crate) fn due_merge(&self) -> Option<Range<usize>> {
         let runs = &self.store.index.runs;
+        let intact = self.intact_runs();
         let mut conts = self.checkpoint.base.conts.iter();
         let waits = conts.any(|cont| cont.destroyed && !self.txs.is_in_doubt(cont.no));
-        if waits && !runs.is_empty() {
+        if waits && !runs.is_empty() && self.are_runs_intact() {
             return Some(0..runs.len());
         }
         let sizes: Vec<u64> = runs.iter().map(Run::file_bytes).collect();
-        due_range(&sizes)
+        due_range(&sizes, &intact)
+    }
+
+    /// The runs between which no block is known to be damaged, newest first.
+    pub(crate) fn intact_runs(&self) -> Vec<Range<usize>> {
+        let mut intact: Vec<Range<usize>> = Vec::new();
+        for (at, run) in self.store.index.runs.iter().enumerate() {
+            if self.scrub.is_run_damaged(run.number()) {
+                continue;
+            }
+            match intact.last_mut() {
+                Some(last) if last.end == at => last.end += 1,
+                _ => intact.push(at..at + 1),
+            }
+        }
+        intact
+    }
+
+    fn are_runs_intact(&self) -> bool {
+        !self.store.index.runs.iter().any(|run| self.scrub.is_run_damaged(run.number()))
+    }
+
+    /// Whether a merge has to make runs fewer before a checkpoint adds one. Damaged runs do not count: no merge
+    /// can take them.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.store.index.runs.len() >= RUNS_LIMIT
+            && self.intact_runs().iter().map(ExactSizeIterator::len).sum::<usize>() >= RUNS_LIMIT
+            && self.due_merge().is_some()
     }
 
     /// Begins a merge of these runs.
@@ -229,7 +260,8 @@ impl Target {
     /// One bounded step of a merge.
     ///
     /// # Errors
-    /// Those of the device, and `Corrupt`. The merge is given up then, and nothing has changed.
+    /// Those of the device, and `Corrupt`. The merge is given up then, and nothing has changed; what is damaged is
+    /// left out of the next one.
     pub(crate) fn merge_step(&mut self) -> Result<Step, Error> {
         let Some(mut merge) = self.checkpoint.merge.take() else {
             return Ok(Step::Done);
@@ -241,9 +273,33 @@ impl Target {
         match result {
             Ok(Step::Done) => {}
             Ok(Step::More | Step::Waiting) => self.checkpoint.merge = Some(merge),
-            Err(_) => self.give_up_merge(merge),
+            Err(ref error) => {
+                self.note_damaged_runs(&merge.runs, error);
+                self.give_up_merge(merge);
+            }
         }
         result
+    }
+
+    /// As `merge_step`; a merge that met damage is done, since the next one is of other runs.
+    pub(crate) fn merge_intact_step(&mut self) -> Result<Step, Error> {
+        match self.merge_step() {
+            Err(Error::Corrupt { .. }) => Ok(Step::Done),
+            other => other,
+        }
+    }
+
+    /// Remembers which of these runs is damaged: all, if that cannot be told, so that no merge begins anew for
+    /// ever.
+    fn note_damaged_runs(&mut self, runs: &Range<usize>, error: &Error) {
+        if !matches!(error, Error::Corrupt { .. }) {
+            return;
+        }
+        self.scrub.note_block(error);
+        let runs = &self.store.index.runs[runs.clone()];
+        if !runs.iter().any(|run| self.scrub.is_run_damaged(run.number())) {
+            runs.iter().for_each(|run| self.scrub.note_run(run.number()));
+        }
     }
 
     fn give_up_merge(&mut self, merge: Merge) {
@@ -478,7 +534,11 @@ impl Target {
             };
             let share = self.config.memory_budget_bytes / GROUP_EXTENT_BYTES;
             let extents_max = share.clamp(GROUP_EXTENTS_MIN, GROUP_EXTENTS_MAX);
-            merge.group.needed = self.store.needed_versions(&mut path, &views, extents_max)?;
+            merge.group.needed = match self.store.needed_versions(&mut path, &views, extents_max) {
+                // A damaged run beside those that are merged: who knows what it needs.
+                Err(Error::Corrupt { .. }) => None,
+                needed => needed?,
+            };
             replace(&mut merge.group.needed_for, prefix);
         }
         let offset = version.recx.index;
@@ -490,7 +550,7 @@ impl Target {
     fn commit_merge(&mut self, merge: &mut Merge) -> Result<(), Error> {
         let merged = merge.build.finish()?;
         let (runs, drops) = (merge.runs.clone(), &merge.drops);
-        let gone = if merge.is_bottom { self.forgettable() } else { Vec::new() };
+        let gone = if merge.is_bottom && self.are_runs_intact() { self.forgettable() } else { Vec::new() };
         if !self.checkpoint.base.covers(drops) {
             return Err(crate::error::corrupt(self.config.target, "run", 0, 0));
         }
@@ -516,6 +576,7 @@ impl Target {
         self.release_dropped(drops);
         let start = self.checkpoint.base.log_start;
         for run in old {
+            self.scrub.forget_run(run.number());
             // Ignored: as above.
             let _removed = self.store.remove_run(run);
         }
@@ -539,8 +600,8 @@ impl Target {
         self.store.bulk.remove_empty(self.store.disks.bulk());
     }
 
-    /// Destroyed containers of which nothing is left once all runs are merged: the delta has nothing of them, and
-    /// no decision may bring anything.
+    /// Destroyed containers of which nothing is left once all runs are merged and none is damaged: the delta has
+    /// nothing of them, and no decision may bring anything.
     fn forgettable(&self) -> Vec<ContNo> {
         let destroyed = self.checkpoint.base.conts.iter().filter(|cont| cont.destroyed).map(|cont| cont.no);
         let index = &self.store.index;
@@ -558,25 +619,30 @@ impl Target {
 }
 
 /// The first runs of like size, one older than the other, if there are enough; with too many runs those that
-/// cost least.
-fn due_range(sizes: &[u64]) -> Option<Range<usize>> {
-    for start in 0..sizes.len() {
-        let (mut least, mut most) = (u64::MAX, 0);
-        let like = |&&size: &&u64| {
-            (least, most) = (least.min(size), most.max(size));
-            most <= least.saturating_mul(LIKE_SIZE)
-        };
-        let count = sizes[start..].iter().take_while(like).count();
-        if count >= MERGE_RUNS {
-            return Some(start..start + count);
+/// cost least. All within one of the intact ranges.
+fn due_range(sizes: &[u64], intact: &[Range<usize>]) -> Option<Range<usize>> {
+    for range in intact {
+        for start in range.clone() {
+            let (mut least, mut most) = (u64::MAX, 0);
+            let like = |&&size: &&u64| {
+                (least, most) = (least.min(size), most.max(size));
+                most <= least.saturating_mul(LIKE_SIZE)
+            };
+            let count = sizes[start..range.end].iter().take_while(like).count();
+            if count >= MERGE_RUNS {
+                return Some(start..start + count);
+            }
         }
     }
-    if sizes.len() < RUNS_MAX {
+    if intact.iter().map(ExactSizeIterator::len).sum::<usize>() < RUNS_MAX {
         return None;
     }
-    let windows = sizes.windows(MERGE_RUNS).map(|window| window.iter().sum::<u64>());
-    let (start, _) = windows.enumerate().min_by_key(|&(_, bytes)| bytes)?;
-    Some(start..start + MERGE_RUNS)
+    // Damaged runs may leave no more than a few beside each other.
+    let count = intact.iter().map(ExactSizeIterator::len).max()?.min(MERGE_RUNS);
+    let starts =
+        intact.iter().flat_map(|range| range.start..(range.end + 1).saturating_sub(count).max(range.start));
+    let start = starts.min_by_key(|&start| sizes[start..start + count].iter().sum::<u64>())?;
+    (count > 1).then_some(start..start + count)
 }
 
 /// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.

@@ -38,7 +38,7 @@ const DELTA_PARTS: u64 = 8;
 const BLOCKS_PARTS: u64 = 4;
 /// Nodes of a delta that one step gives back.
 const STEP_NODES: usize = 4096;
-/// With so many runs no checkpoint begins before a merge has made them fewer: each is looked into by listings,
+/// With so many intact runs no checkpoint begins before a merge has made them fewer: each is looked into by listings,
 /// and has its cursor.
 pub(crate) const RUNS_LIMIT: usize = 32;
 
@@ -655,11 +655,10 @@ impl Target {
             return Err(Error::ReadOnly { target: self.config.target });
         }
         self.run_to_end(Self::checkpoint_step)?;
-        self.run_to_end(Self::merge_step)?;
-        while self.store.index.runs.len() >= RUNS_LIMIT {
-            let runs = self.due_merge().expect("as many runs make a merge due");
+        self.run_to_end(Self::merge_intact_step)?;
+        while let Some(runs) = self.due_merge().filter(|_| self.is_crowded()) {
             self.begin_merge(runs);
-            self.run_to_end(Self::merge_step)?;
+            self.run_to_end(Self::merge_intact_step)?;
         }
         self.begin_checkpoint()?;
         self.run_to_end(Self::checkpoint_step)
@@ -750,7 +749,6 @@ impl Target {
 
     /// What a step does; `Done` if there is nothing to be done.
     fn background_part(&mut self) -> Result<Step, Error> {
-        let is_crowded = self.store.index.runs.len() >= RUNS_LIMIT;
         // Without room for it a checkpoint goes on all the same.
         if self.prepare_segment() == Ok(true) || self.store.index.free_retired(STEP_NODES) {
             return Ok(Step::More);
@@ -758,11 +756,11 @@ impl Target {
         if self.checkpoint.is_working() && !self.checkpoint.is_stalled() {
             return self.checkpoint_step().map(still_working);
         }
-        if !self.checkpoint.is_working() && !is_crowded && self.checkpoint_due() {
+        if !self.checkpoint.is_working() && self.checkpoint_due() && !self.is_crowded() {
             return self.begin_checkpoint().map(|()| Step::More);
         }
         if self.checkpoint.merge.is_some() {
-            return self.merge_step().map(still_working);
+            return self.merge_intact_step().map(still_working);
         }
         if let Some(runs) = self.due_merge() {
             self.begin_merge(runs);

@@ -43,7 +43,7 @@ impl Target {
 
     fn reclaim_all(&mut self) -> Result<(), Error> {
         self.finish_checkpoint_if_room()?;
-        self.run_to_end(Self::merge_step)?;
+        self.run_to_end(Self::merge_intact_step)?;
         self.begin_checkpoint_unless_stalled()?;
         self.finish_checkpoint_if_room()?;
         let horizon = self.horizon(Epoch::MAX);
@@ -51,9 +51,10 @@ impl Target {
         for cont in conts {
             self.raise_aggregated(cont, horizon);
         }
-        if !self.store.index.runs.is_empty() {
-            self.begin_merge(0..self.store.index.runs.len());
-            self.run_to_end(Self::merge_step)?;
+        // The oldest first: the places of those before stay the same.
+        for runs in self.intact_runs().into_iter().rev() {
+            self.begin_merge(runs);
+            self.run_to_end(Self::merge_intact_step)?;
         }
         // Bulk that the merge has dropped is free when the checkpoint after it is durable.
         self.begin_checkpoint_unless_stalled()?;

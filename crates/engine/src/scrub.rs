@@ -11,7 +11,7 @@ use crate::target::Target;
 use crate::tree::key::split_typed;
 use crate::value::with_keys;
 use dolmen_codec::verb::Finding;
-use dolmen_types::Error;
+use dolmen_types::{Error, Place};
 use std::collections::BTreeSet;
 
 /// Entries that one step looks at.
@@ -34,14 +34,45 @@ pub(crate) struct Scrub {
     pub(crate) verified_bytes: u64,
     /// Keys of the versions that did not verify.
     damaged: BTreeSet<Vec<u8>>,
-    /// Those for which there was no room there, and blocks of runs.
+    /// Those for which there was no room there.
     unnamed: u64,
+    /// Damaged blocks of runs that scrub or merges met: number of the run, and offset. The scrub and a merge
+    /// end at the first one, so these are few.
+    blocks: BTreeSet<(u64, u64)>,
 }
 
 impl Scrub {
     /// Versions and blocks found damaged, since the target was opened.
     pub(crate) fn damage_count(&self) -> u64 {
-        self.damaged.len() as u64 + self.unnamed
+        (self.damaged.len() + self.blocks.len()) as u64 + self.unnamed
+    }
+
+    /// Remembers the block of a run that an error names; whether it names one.
+    pub(crate) fn note_block(&mut self, error: &Error) -> bool {
+        let Error::Corrupt { place, .. } = error else {
+            return false;
+        };
+        let Place::Record { file: "run", number, offset } = **place else {
+            return false;
+        };
+        self.blocks.insert((number, offset));
+        true
+    }
+
+    /// Remembers that something in a run is damaged, who knows where.
+    pub(crate) fn note_run(&mut self, run: u32) {
+        self.blocks.insert((u64::from(run), 0));
+    }
+
+    /// Whether a block of this run was found damaged.
+    pub(crate) fn is_run_damaged(&self, run: u32) -> bool {
+        let run = u64::from(run);
+        self.blocks.range((run, 0)..=(run, u64::MAX)).next().is_some()
+    }
+
+    /// A run is there no longer.
+    pub(crate) fn forget_run(&mut self, run: u32) {
+        self.blocks.retain(|&(number, _)| number != u64::from(run));
     }
 
     /// Adds what the rate has given since the last time, a second's worth at most.
@@ -71,7 +102,9 @@ impl Target {
             Ok(found) => found,
             Err(error @ Error::Corrupt { .. }) => {
                 // A block of a run: what is behind it is out of reach, the scrub begins anew.
-                self.scrub.unnamed += 1;
+                if !self.scrub.note_block(&error) {
+                    self.scrub.unnamed += 1;
+                }
                 self.scrub.credit_bytes = 0;
                 return Err(error);
             }

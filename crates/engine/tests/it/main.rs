@@ -5,6 +5,7 @@ mod basics;
 mod budget;
 mod conformance;
 mod crash;
+mod damaged;
 mod edges;
 mod faults;
 mod full;
