@@ -68,7 +68,8 @@ proptest! {
         let sum = crc32c(&bytes[SUM_BYTES..]);
         bytes[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
         if let Ok(block) = RunBlock::parse(&bytes[..], RunBlockKind::Entries, (3, 0, 0)) {
-            prop_assert_eq!(read(&block).len(), block.count());
+            // Forged keys may be equal to each other.
+            prop_assert!(read(&block).len() <= block.count());
             prop_assert!(block.lower_bound(&[1, 4]) <= block.count());
         }
     }
