@@ -4,13 +4,13 @@
 //! its conditions ask, so a conflict only means that its epoch came too late, and the same changes are sent again with
 //! a newer one. On one target it is one record; over several it is committed as a transaction is.
 
-use crate::client::{MapView, unexpected};
+use crate::client::MapView;
 use crate::container::Container;
 use crate::object::Object;
-use crate::tx::{CONFLICTS_MAX, begin_epoch};
-use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
+use crate::tx::{CONFLICTS_MAX, begin_epoch, committed};
+use dolmen_codec::Ask;
+use dolmen_codec::pool::{PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, Punch, PunchScope, Update, UpdateIod};
-use dolmen_codec::{Answer, Ask};
 use dolmen_types::limits::TX_MUTATIONS_MAX;
 use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Result, TargetNo, TxId};
 use smallvec::SmallVec;
@@ -79,18 +79,14 @@ impl<'a> Batch<'a> {
 
     fn send(&self, epoch: Epoch) -> Result<Epoch> {
         let core = self.cont.core();
-        let answer = core.ask(core.mutation_id(), &mut IoBuf::default(), |map, _| {
+        committed(core.ask(core.mutation_id(), &mut IoBuf::default(), |map, _| {
             let parts = parts_of(self.changes.iter().map(|(object, change)| (*object, change)), map)?;
             if parts.is_empty() || parts.iter().any(|(_, mutations)| mutations.len() > TX_MUTATIONS_MAX) {
                 return Err(Invalid::Count.into());
             }
             let tx = TxId { client: core.client(), begin: epoch };
             Ok(Ask::Pool(PoolVerb::TxCommit(TxCommit { cont: self.cont.no(), tx, epoch, parts })))
-        })?;
-        match answer {
-            Answer::Pool(PoolReply::Epoch(epoch)) => Ok(epoch),
-            _ => Err(unexpected()),
-        }
+        })?)
     }
 }
 

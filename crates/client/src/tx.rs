@@ -402,7 +402,8 @@ fn payload_of<'a>(value: &'a NewValue<'_>) -> &'a [u8] {
     }
 }
 
-fn committed(answer: Answer) -> Result<Epoch> {
+/// The epoch that a commit answered with.
+pub(crate) fn committed(answer: Answer) -> Result<Epoch> {
     match answer {
         Answer::Pool(PoolReply::Epoch(epoch)) => Ok(epoch),
         _ => Err(unexpected()),

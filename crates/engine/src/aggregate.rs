@@ -176,8 +176,9 @@ impl Target {
         let intact = self.intact_runs();
         let mut conts = self.checkpoint.base.conts.iter();
         let waits = conts.any(|cont| cont.destroyed && !self.txs.is_in_doubt(cont.no));
-        if waits && !runs.is_empty() && self.are_runs_intact() {
-            return Some(0..runs.len());
+        let all = 0..runs.len();
+        if waits && intact == [all.clone()] {
+            return Some(all);
         }
         let sizes: Vec<u64> = runs.iter().map(Run::file_bytes).collect();
         due_range(&sizes, &intact)

@@ -63,7 +63,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_for_decision(64)?;
+        self.make_room_or_checkpoint(64)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.conts.apply(cont, event);
         let is_awaited = self.is_awaited(self.durability(cont));

@@ -29,31 +29,24 @@ impl Target {
     pub(crate) fn read_view(&mut self, cont: ContNo, at: ReadAt) -> Result<View, Error> {
         let known = self.conts.find(cont)?;
         self.reads.await_frame(known.changed);
-        let epoch = match at {
-            ReadAt::Latest => self.epochs.latest(),
-            ReadAt::Epoch(epoch) | ReadAt::Tx(epoch) => {
-                if epoch == Epoch::ZERO {
-                    return Err(Invalid::Epoch.into());
-                }
-                if !known.keeps(epoch) {
-                    let oldest = known.state.aggregated;
-                    let tx = matches!(at, ReadAt::Tx(_));
-                    return Err(if tx {
-                        Error::TxRestart { after: oldest }
-                    } else {
-                        Error::EpochGone { oldest }
-                    });
-                }
-                self.observe(epoch)?;
-                let spec = self.conts.find(cont)?.state.spec;
-                if matches!(at, ReadAt::Tx(_)) && self.is_awaited(spec.durability) {
-                    // A restart must know a ceiling above: a write below what was read is refused.
-                    self.reads.await_frame(self.ceiling_frame);
-                }
-                epoch
-            }
+        let (ReadAt::Epoch(epoch) | ReadAt::Tx(epoch)) = at else {
+            return Ok(known.view(self.epochs.latest()));
         };
-        Ok(self.conts.find(cont)?.view(epoch))
+        if epoch == Epoch::ZERO {
+            return Err(Invalid::Epoch.into());
+        }
+        let is_tx = matches!(at, ReadAt::Tx(_));
+        if !known.keeps(epoch) {
+            let oldest = known.state.aggregated;
+            return Err(if is_tx { Error::TxRestart { after: oldest } } else { Error::EpochGone { oldest } });
+        }
+        let (view, durability) = (known.view(epoch), known.state.spec.durability);
+        self.observe(epoch)?;
+        if is_tx && self.is_awaited(durability) {
+            // A restart must know a ceiling above: a write below what was read is refused.
+            self.reads.await_frame(self.ceiling_frame);
+        }
+        Ok(view)
     }
 
     /// Reads values under one dkey into the fetch's buffer.

@@ -19,14 +19,10 @@ impl Target {
     }
 
     fn seek_segment(&mut self, body_bytes: usize, frees_space: bool) {
-        if !matches!(self.make_room(body_bytes, frees_space), Err(Error::NoSpace { .. })) {
-            return;
-        }
         if frees_space {
-            // Operations that free space have used up the reserve: a checkpoint gives back the log they filled.
             // Ignored: if it failed, the operation finds no room and says so.
-            let _checkpoint = self.checkpoint_now();
-        } else {
+            let _room = self.make_room_or_checkpoint(body_bytes);
+        } else if matches!(self.make_room(body_bytes, false), Err(Error::NoSpace { .. })) {
             self.reclaim();
         }
     }

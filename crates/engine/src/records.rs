@@ -78,7 +78,7 @@ impl Store {
     /// REQUIRES: the path is at the akey.
     pub(crate) fn any_record_bytes(&mut self, path: &mut Path) -> Result<Option<u32>, Error> {
         let any = self.with_cursor(path, |store, cursor, path| {
-            store.seek_extent(cursor, path, VersionKind::Array1, 0)?;
+            store.seek_extent(Self::reseek, cursor, path, (VersionKind::Array1, 0))?;
             match store.extent_here(cursor, path)? {
                 Some((_, start, _)) => {
                     let version = store.index.version(&store.log, cursor.place())?.0;
@@ -117,17 +117,17 @@ impl Store {
     ) -> Result<Edge, Error> {
         let mut best: Edge = None;
         let lowest = |kind: VersionKind| from.saturating_sub(reach(kind) - 1);
-        self.seek_extent(cursor, path, VersionKind::Array1, from)?;
+        self.seek_extent(Self::reseek, cursor, path, (VersionKind::Array1, from))?;
         while let Some((kind, start, stamp)) = self.extent_here(cursor, path)? {
             if start < lowest(kind) {
-                self.seek_extent(cursor, path, kind, lowest(kind))?;
+                self.seek_extent(Self::reseek, cursor, path, (kind, lowest(kind)))?;
                 continue;
             }
             let at = start.max(from);
             if best.is_some_and(|(best, _)| best <= at) {
                 self.advance(cursor)?;
                 if self.extent_here(cursor, path)?.is_some_and(|(next, ..)| next == kind) {
-                    self.seek_extent(cursor, path, following(kind), 0)?;
+                    self.seek_extent(Self::reseek, cursor, path, (following(kind), 0))?;
                 }
                 continue;
             }
@@ -152,16 +152,16 @@ impl Store {
         cover: Stamp,
     ) -> Result<Edge, Error> {
         let mut best: Edge = None;
-        self.seek_extent_below(cursor, path, VersionKind::LongHole, 0)?;
+        self.seek_extent(Self::seek_below, cursor, path, (VersionKind::LongHole, 0))?;
         while let Some((kind, start, stamp)) = self.extent_here(cursor, path)? {
             if start >= limit {
-                self.seek_extent_below(cursor, path, kind, limit)?;
+                self.seek_extent(Self::seek_below, cursor, path, (kind, limit))?;
                 continue;
             }
             if best.is_some_and(|(best, _)| best >= start.saturating_add(reach(kind)).min(limit)) {
                 self.advance(cursor)?;
                 if self.extent_here(cursor, path)?.is_some_and(|(next, ..)| next == kind) {
-                    self.seek_extent_below(cursor, path, kind, 0)?;
+                    self.seek_extent(Self::seek_below, cursor, path, (kind, 0))?;
                 }
                 continue;
             }
@@ -190,30 +190,17 @@ impl Store {
         Ok(Some(extent).filter(|(kind, ..)| kind.is_array() && *kind != VersionKind::LongHole))
     }
 
-    /// Goes up to the first extent of a kind, or a later one, that begins at or behind `start`.
+    /// Goes up with `Store::reseek` to the first extent of a kind, or a later one, that begins at or behind
+    /// `start`, or down with `Store::seek_below` to the last of it, or of an earlier one, that begins before.
     fn seek_extent(
         &mut self,
+        way: fn(&mut Self, &mut IndexCursor, &[u8]) -> Result<(), Error>,
         cursor: &mut IndexCursor,
         path: &mut Path,
-        kind: VersionKind,
-        start: u64,
+        (kind, start): (VersionKind, u64),
     ) -> Result<(), Error> {
         let akey = path.key.mark();
-        let sought = self.reseek(cursor, path.key.tail(kind, start, NEWEST).as_bytes());
-        path.key.rewind(akey);
-        sought
-    }
-
-    /// Goes down to the last extent of a kind that begins before `start`, or of an earlier kind.
-    fn seek_extent_below(
-        &mut self,
-        cursor: &mut IndexCursor,
-        path: &mut Path,
-        kind: VersionKind,
-        start: u64,
-    ) -> Result<(), Error> {
-        let akey = path.key.mark();
-        let sought = self.seek_below(cursor, path.key.tail(kind, start, NEWEST).as_bytes());
+        let sought = way(self, cursor, path.key.tail(kind, start, NEWEST).as_bytes());
         path.key.rewind(akey);
         sought
     }

@@ -24,9 +24,9 @@ impl Target {
         self.next_segment(body_bytes, may_use_reserve)
     }
 
-    /// As `make_room`, for a decision: one that finds even the reserve used up has a checkpoint give back the log.
+    /// As `make_room`, for what frees space: if even the reserve is used up, a checkpoint gives back the log.
     #[inline]
-    pub(crate) fn make_room_for_decision(&mut self, body_bytes: usize) -> Result<(), Error> {
+    pub(crate) fn make_room_or_checkpoint(&mut self, body_bytes: usize) -> Result<(), Error> {
         match self.make_room(body_bytes, true) {
             Err(Error::NoSpace { .. }) => {
                 self.checkpoint_now()?;
@@ -149,29 +149,30 @@ impl Target {
         self.store.index.runs.iter().map(|run| run.info().bytes).sum()
     }
 
-    /// Beyond this only the reserve is left.
-    fn data_limit(&self) -> u64 {
-        self.config.capacity_bytes.saturating_sub(self.run_reserve())
-    }
-
     /// Room for data of so many bytes beside the reserve, of the capacity and on the device of the runs.
     fn check_room(&self, needed_bytes: u64) -> Result<(), Error> {
-        let no_space = Error::NoSpace { target: self.config.target, needed_bytes };
-        if self.allocated_bytes() + needed_bytes > self.data_limit() {
-            return Err(no_space);
-        }
         // A device that cannot say what it has left says so when it is asked for more.
-        let left = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes);
-        if left < needed_bytes.saturating_add(self.run_reserve()) { Err(no_space) } else { Ok(()) }
+        if self.room(u64::MAX).is_some_and(|room| room >= needed_bytes) {
+            Ok(())
+        } else {
+            Err(Error::NoSpace { target: self.config.target, needed_bytes })
+        }
+    }
+
+    /// What data may still be allocated beside the reserve, which is `None` if the reserve itself is short;
+    /// `unknown_left` stands for what a device has left that cannot say it.
+    fn room(&self, unknown_left: u64) -> Option<u64> {
+        let reserve = self.run_reserve();
+        let unallocated =
+            self.config.capacity_bytes.saturating_sub(reserve).checked_sub(self.allocated_bytes())?;
+        let left = self.store.disks.meta.space().map_or(unknown_left, |space| space.free_bytes);
+        Some(unallocated.min(left.checked_sub(reserve)?))
     }
 
     /// What may still be logged by what frees space.
     pub(crate) fn log_room(&self) -> u64 {
         let segment_bytes = self.store.log.segment_bytes();
-        let mut segments = self.store.log.free_count() as u64;
-        let unallocated = self.data_limit().saturating_sub(self.allocated_bytes());
-        let left = self.store.disks.meta.space().map_or(0, |space| space.free_bytes);
-        segments += unallocated.min(left.saturating_sub(self.run_reserve())) / segment_bytes;
+        let segments = self.store.log.free_count() as u64 + self.room(0).unwrap_or(0) / segment_bytes;
         segments * segment_bytes
     }
 
@@ -185,19 +186,15 @@ impl Target {
     }
 
     pub(crate) fn space_report(&self) -> SpaceReport {
-        let allocated = self.allocated_bytes();
         let log = &self.store.log;
         let log_bytes = log.segments.values().map(|segment| segment.live_bytes).sum();
         let reserve_bytes = self.run_reserve() + RESERVE_LOG_SEGMENTS * log.segment_bytes();
         let bulk_free = self.store.bulk.allocated_bytes() - self.store.bulk.used_bytes();
         let log_free = (log.free_count() as u64).saturating_sub(RESERVE_LOG_SEGMENTS) * log.segment_bytes();
-        let device = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes);
-        let device = device.saturating_sub(self.run_reserve());
-        let unallocated = self.data_limit().saturating_sub(allocated).min(device);
         SpaceReport {
             total_bytes: self.config.capacity_bytes,
-            free_bytes: unallocated + bulk_free + log_free,
-            allocated_bytes: allocated,
+            free_bytes: self.room(u64::MAX).unwrap_or(0) + bulk_free + log_free,
+            allocated_bytes: self.allocated_bytes(),
             bulk_bytes: self.store.bulk.used_bytes(),
             log_bytes,
             run_bytes: self.run_bytes(),

@@ -491,6 +491,19 @@ impl Target {
 
     /// Puts the versions of a decided transaction into the index.
     pub(crate) fn apply_prepared(&mut self, prepared: &Prepared) -> Result<(), Error> {
+        self.each_prepared(prepared, |target, path, version| {
+            let stamp = Stamp { epoch: prepared.head.epoch, minor: version.minor };
+            let place = offset_place(prepared.body, version.offset);
+            target.index_version(path, version.depth, &version.dkey, &version.akey, stamp, place)
+        })
+    }
+
+    /// Does something with each prepared version and the path of its object, unless the container is gone.
+    fn each_prepared(
+        &mut self,
+        prepared: &Prepared,
+        mut act: impl FnMut(&mut Self, &mut Path, &PreparedVersion) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let Some(known) = self.conts.any(prepared.head.cont) else {
             return Ok(());
         };
@@ -498,9 +511,7 @@ impl Target {
         let mut path = self.store.take_path();
         for version in &prepared.versions {
             path.object(prepared.head.cont, secret, version.oid)?;
-            let stamp = Stamp { epoch: prepared.head.epoch, minor: version.minor };
-            let place = offset_place(prepared.body, version.offset);
-            self.index_version(&mut path, version.depth, &version.dkey, &version.akey, stamp, place)?;
+            act(self, &mut path, version)?;
         }
         self.store.put_path(path);
         Ok(())
@@ -517,7 +528,7 @@ impl Target {
         if !self.txs.prepared.contains_key(&tx) {
             return Err(Error::NotFound);
         }
-        self.make_room_for_decision(24)?;
+        self.make_room_or_checkpoint(24)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
@@ -539,7 +550,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_for_decision(24)?;
+        self.make_room_or_checkpoint(24)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);
@@ -556,18 +567,11 @@ impl Target {
 
     /// Who reads past an aborted transaction depends on the abort.
     fn note_aborted(&mut self, prepared: &Prepared) -> Result<(), Error> {
-        let Some(known) = self.conts.any(prepared.head.cont) else {
-            return Ok(());
-        };
-        let secret = known.state.spec.hash_key;
-        let mut path = self.store.take_path();
-        for version in &prepared.versions {
-            path.object(prepared.head.cont, secret, version.oid)?;
+        self.each_prepared(prepared, |target, path, version| {
             path.down(version.depth, &version.dkey, &version.akey)?;
-            self.reads.note_write(&path, version.depth, prepared.head.epoch);
-        }
-        self.store.put_path(path);
-        Ok(())
+            target.reads.note_write(path, version.depth, prepared.head.epoch);
+            Ok(())
+        })
     }
 
     /// Gives back the bulk space of an aborted transaction.
