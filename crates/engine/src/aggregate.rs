@@ -13,6 +13,7 @@ use crate::checkpoint::RUNS_LIMIT;
 use crate::conts::View;
 use crate::cursor::{IndexCursor, PlaceRef};
 use crate::drops::Drops;
+use crate::join::JoinRule;
 use crate::path::Path;
 use crate::runs::{Run, RunBuild, Step};
 use crate::store::{Extent, Store, resolve};
@@ -53,13 +54,15 @@ pub(crate) struct Merge {
     sparse: BTreeSet<u32>,
     /// Values on their way to the log: the body of the frame that will follow its last one.
     moving: Vec<u8>,
-    /// Frames with moved values have smaller sequence numbers.
-    moved_until: u64,
+    /// Frames with moved values, and with what may hide what is dropped, have smaller sequence numbers.
+    durable_until: u64,
     /// Of the container whose entries are passing: they come one container after the other.
     rule: Option<(ContNo, Rule)>,
     group: Group,
     drops: Drops,
     freed: u64,
+    /// Extents were joined: what they hide now is for the next merge.
+    has_joined: bool,
 }
 
 /// What may be dropped of a container.
@@ -80,6 +83,13 @@ impl Rule {
 
 /// Versions that some kept epoch sees: kind, first record, stamp.
 type Needed = BTreeSet<(u8, u64, Stamp)>;
+
+/// What a merge learns of an array as a whole; nothing if there is too much to tell.
+#[derive(Default)]
+struct Resolved {
+    needed: Option<Needed>,
+    joinable: Vec<Vec<Extent>>,
+}
 
 /// An entry that passes: what a run has of it, and what that means.
 struct Passing<'a> {
@@ -135,8 +145,13 @@ impl Target {
         if self.checkpoint.merge.is_some() && self.merge_step()? != Step::Done {
             return Ok(more);
         }
+        let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.cont == cont);
+        if asked.is_some_and(Asked::begin_round) {
+            self.begin_checkpoint_unless_stalled()?;
+            return Ok(more);
+        }
         match &mut self.checkpoint.asked {
-            Some(Asked { cont: asked, freed: Some(freed), .. }) if *asked == cont => {
+            Some(Asked { cont: asked, is_complete: true, freed, .. }) if *asked == cont => {
                 let freed = *freed;
                 self.checkpoint.asked = None;
                 Ok(Reply::Aggregated { more: false, freed })
@@ -153,10 +168,8 @@ impl Target {
             _ => {
                 // From now on nothing comes below the horizon that a punch it drops would have hidden.
                 self.raise_aggregated(cont, self.horizon(upto));
-                self.checkpoint.asked = Some(Asked { cont, is_merging: false, freed: None });
-                if !self.checkpoint.is_working() {
-                    self.begin_checkpoint()?;
-                }
+                self.checkpoint.asked = Some(Asked::new(cont));
+                self.begin_checkpoint_unless_stalled()?;
                 Ok(more)
             }
         }
@@ -225,11 +238,13 @@ impl Target {
             has_all_entries: false,
             sparse,
             moving: Vec::new(),
-            moved_until: 0,
+            // What hides what is dropped must be durable first.
+            durable_until: self.store.log.next_sequence(),
             rule: None,
             group: Group::default(),
             drops: Drops::default(),
             freed: 0,
+            has_joined: false,
         });
     }
 
@@ -323,7 +338,7 @@ impl Target {
             return Ok(Step::More);
         }
         match merge.build.complete_step(&mut *self.store.disks.meta)? {
-            Step::Done => self.flush_upto(merge.moved_until),
+            Step::Done => self.flush_upto(merge.durable_until),
             step => Ok(step),
         }
     }
@@ -448,7 +463,7 @@ impl Target {
         let bytes = moving.len() as u64;
         self.store.log.add_live(appended.body.segment, bytes);
         *merge.drops.moved.entry(appended.body.segment).or_default() += bytes;
-        merge.moved_until = self.store.log.next_sequence();
+        merge.durable_until = self.store.log.next_sequence();
         merge.moving = moving;
         merge.moving.clear();
     }
@@ -535,12 +550,20 @@ impl Target {
             };
             let share = self.config.memory_budget_bytes / GROUP_EXTENT_BYTES;
             let extents_max = share.clamp(GROUP_EXTENTS_MIN, GROUP_EXTENTS_MAX);
-            merge.group.needed = match self.store.needed_versions(&mut path, &views, extents_max) {
+            let join = JoinRule::new(self.config.join_extents_min, self.config.log_segment_bytes);
+            let kept = if rule.is_plain { &rule.kept[..] } else { &[] };
+            let resolved = match self.store.needed_versions(&mut path, &views, extents_max, (kept, join)) {
                 // A damaged run beside those that are merged: who knows what it needs.
-                Err(Error::Corrupt { .. }) => None,
-                needed => needed?,
+                Err(Error::Corrupt { .. }) => Resolved::default(),
+                resolved => resolved?,
             };
+            merge.group.needed = resolved.needed;
             replace(&mut merge.group.needed_for, prefix);
+            if !resolved.joinable.is_empty() {
+                self.append_moves(merge);
+                self.join(parts.cont, parts.oid, &resolved.joinable)?;
+                merge.has_joined = true;
+            }
         }
         let offset = version.recx.index;
         let named = (version.kind as u8, offset, parts.stamp);
@@ -570,7 +593,7 @@ impl Target {
             return Err(error);
         }
         self.checkpoint.base = base;
-        self.checkpoint.merged(drops, &gone, merge.freed);
+        self.checkpoint.merged(drops, &gone, merge.freed, merge.has_joined);
         gone.iter().for_each(|&no| self.conts.forget(no));
         let old: Vec<_> = self.store.index.runs.splice(runs, merged).collect();
         self.checkpoint.done.merges += 1;
@@ -651,14 +674,43 @@ pub(crate) struct Asked {
     cont: ContNo,
     /// Its merge has begun, and was not given up.
     is_merging: bool,
-    /// Versions that it has freed, once it is complete.
-    freed: Option<u64>,
+    is_complete: bool,
+    /// Versions that it has freed.
+    freed: u64,
+    round: Round,
+}
+
+/// What was joined in the first round is dropped in a second one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    HasJoined,
+    Second,
 }
 
 impl Asked {
+    fn new(cont: ContNo) -> Self {
+        Self { cont, is_merging: false, is_complete: false, freed: 0, round: Round::First }
+    }
+
     /// A merge is complete.
-    pub(crate) fn merged(&mut self, freed: u64) {
-        self.freed = self.is_merging.then_some(freed);
+    pub(crate) fn merged(&mut self, freed: u64, has_joined: bool) {
+        if self.is_merging {
+            self.is_complete = true;
+            self.freed += freed;
+            if has_joined && self.round == Round::First {
+                self.round = Round::HasJoined;
+            }
+        }
+    }
+
+    /// Begins the second round if there is to be one.
+    fn begin_round(&mut self) -> bool {
+        let begins = self.is_complete && self.round == Round::HasJoined;
+        if begins {
+            *self = Self { freed: self.freed, round: Round::Second, ..Self::new(self.cont) };
+        }
+        begins
     }
 }
 
@@ -747,13 +799,15 @@ impl Group {
 }
 
 impl Store {
-    /// The versions of an akey that at least one view sees a part of; `None` if there are too many to tell.
+    /// The versions of an akey that at least one view sees a part of, and which of them can be joined between the
+    /// kept epochs, if there are any.
     fn needed_versions(
         &mut self,
         path: &mut Path,
         views: &[View],
         extents_max: u64,
-    ) -> Result<Option<Needed>, Error> {
+        (kept, join): (&[Epoch], JoinRule),
+    ) -> Result<Resolved, Error> {
         let mut needed = BTreeSet::new();
         let (mut holes, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let (mut extents, mut pieces): (Vec<Extent>, Vec<_>) = (Vec::new(), Vec::new());
@@ -765,7 +819,7 @@ impl Store {
             }
             self.extents(path, (0, u64::MAX), view, cover, &mut extents)?;
             if extents.len() as u64 > extents_max {
-                return Ok(None);
+                return Ok(Resolved::default());
             }
             resolve(&mut extents, (0, u64::MAX), &mut pieces);
             for extent in extents.iter().filter(|extent| extent.record_bytes == 0) {
@@ -788,6 +842,11 @@ impl Store {
                 needed.insert((VersionKind::of_extent(count) as u8, index, stamp));
             }
         }
-        Ok(Some(needed))
+        // The pieces are those of the last view, the horizon's.
+        let joinable = match kept {
+            [] => Vec::new(),
+            kept => self.joinable(&extents, &pieces, kept, join)?,
+        };
+        Ok(Resolved { needed: Some(needed), joinable })
     }
 }

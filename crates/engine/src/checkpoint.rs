@@ -171,14 +171,14 @@ impl State {
     }
 
     /// A merge is complete: what it left out is in no base any more.
-    pub(crate) fn merged(&mut self, drops: &Drops, forgotten: &[ContNo], freed: u64) {
+    pub(crate) fn merged(&mut self, drops: &Drops, forgotten: &[ContNo], freed: u64, has_joined: bool) {
         if let Some(work) = &mut self.work {
             work.base.apply(drops);
             work.base.conts.retain(|cont| !forgotten.contains(&cont.no));
             work.is_stalled = false;
         }
         if let Some(asked) = &mut self.asked {
-            asked.merged(freed);
+            asked.merged(freed, has_joined);
         }
     }
 

@@ -28,6 +28,8 @@ pub struct TargetConfig {
     pub memory_budget_bytes: u64,
     /// A checkpoint begins after this many bytes of log.
     pub checkpoint_log_bytes: u64,
+    /// So many small extents, written one after another and side by side, are joined by an aggregation; 2 or more.
+    pub join_extents_min: u32,
     /// Bytes of values that the background scrub verifies a second; 0 turns it off.
     pub scrub_bytes_per_s: u64,
     /// The pool lives in memory and says so: `Durability::Power` is accepted and means nothing.
@@ -46,6 +48,8 @@ impl Default for TargetConfig {
             bulk_segment_bytes: 64 << 20,
             memory_budget_bytes: 1 << 30,
             checkpoint_log_bytes: 256 << 20,
+            // Extents in any other order lie like this once in 40,000 times, and stay as they are.
+            join_extents_min: 8,
             // A terabyte in three days.
             scrub_bytes_per_s: 4 << 20,
             volatile: false,
@@ -66,6 +70,7 @@ impl TargetConfig {
             && log.is_multiple_of(4096)
             && bulk >= BULK_SEGMENT_STEP_BYTES
             && bulk.is_multiple_of(BULK_SEGMENT_STEP_BYTES)
+            && self.join_extents_min >= 2
             && self.small_value_bytes_max <= log / 4
             && self.capacity_bytes >= 4 * u64::from(log);
         if ok { Ok(()) } else { Err(dolmen_types::Invalid::Argument.into()) }

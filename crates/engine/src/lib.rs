@@ -25,6 +25,7 @@ mod error;
 mod fetch;
 mod hot;
 mod index;
+mod join;
 mod list;
 mod log;
 mod marks;

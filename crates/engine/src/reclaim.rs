@@ -57,7 +57,7 @@ impl Target {
         self.run_to_end(Self::checkpoint_step)
     }
 
-    fn begin_checkpoint_unless_stalled(&mut self) -> Result<(), Error> {
+    pub(crate) fn begin_checkpoint_unless_stalled(&mut self) -> Result<(), Error> {
         if self.checkpoint.is_working() { Ok(()) } else { self.begin_checkpoint() }
     }
 

@@ -281,8 +281,8 @@ impl Target {
         let secret = known.state.spec.hash_key;
         let mut path = self.store.take_path();
         path.object(head.cont, secret, head.oid)?;
-        let stamp = Stamp { epoch: head.epoch, minor: 0 };
         for version in versions {
+            let stamp = Stamp { epoch: head.epoch, minor: version.minor };
             let place = offset_place(frame.body, version.offset);
             self.index_version(&mut path, version.depth, &version.dkey, &version.akey, stamp, place)?;
         }

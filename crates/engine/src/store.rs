@@ -349,7 +349,8 @@ pub(crate) fn split_tail(target: TargetNo, key: &[u8]) -> Result<(VersionKind, u
 /// being visible. Pieces come out in ascending order; the extents end up newest first.
 pub(crate) fn resolve(extents: &mut [Extent], (start, end): (u64, u64), pieces: &mut Vec<Piece>) {
     pieces.clear();
-    extents.sort_unstable_by_key(|extent| core::cmp::Reverse(extent.stamp));
+    // A joined extent has the stamp of the last of its parts, and hides it.
+    extents.sort_unstable_by_key(|extent| core::cmp::Reverse((extent.stamp, extent.recx.count)));
     let mut open: BTreeMap<u64, u64> = BTreeMap::new();
     if let Some(first) = extents.first() {
         // Nearly every lookup ends here: the newest version covers all that is wanted.

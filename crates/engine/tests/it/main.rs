@@ -9,6 +9,7 @@ mod damaged;
 mod edges;
 mod faults;
 mod full;
+mod joins;
 mod kill;
 mod late;
 mod merges;

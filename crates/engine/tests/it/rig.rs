@@ -37,6 +37,7 @@ pub(crate) fn small_config() -> TargetConfig {
         bulk_segment_bytes: 1 << 20,
         memory_budget_bytes: 4 << 20,
         checkpoint_log_bytes: 1 << 20,
+        join_extents_min: 2,
         ..TargetConfig::default()
     }
 }
@@ -51,6 +52,7 @@ pub(crate) fn tiny() -> TargetConfig {
         small_value_bytes_max: 1024,
         memory_budget_bytes: 1 << 20,
         checkpoint_log_bytes: 1 << 30,
+        join_extents_min: 2,
         ..TargetConfig::default()
     }
 }
