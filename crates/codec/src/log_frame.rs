@@ -9,6 +9,9 @@ use dolmen_types::crc32c;
 
 /// Bytes of the encoded frame header.
 pub const LOG_FRAME_HEADER_BYTES: usize = 24;
+/// The first bytes of a header, checksum, length and kind: written last and at once, so that a frame that has them
+/// was whole.
+pub const LOG_FRAME_SEAL_BYTES: usize = 8;
 /// Frames start at multiples of this.
 pub const LOG_FRAME_ALIGN: usize = 8;
 
@@ -119,6 +122,13 @@ impl LogFrame {
         let is_named = found_sequence == sequence || found_salt == salt;
         let body_bytes = if is_named { (word & BODY_BYTES_MAX) as usize } else { 0 };
         Self::padded_bytes(body_bytes).min(bytes.len())
+    }
+
+    /// Whether a frame at the start of `bytes` was written to its end. Behind every frame the place of the next header
+    /// is blank.
+    #[must_use]
+    pub fn is_sealed(bytes: &[u8]) -> bool {
+        bytes.len() >= LOG_FRAME_HEADER_BYTES && bytes[..LOG_FRAME_SEAL_BYTES].iter().any(|&byte| byte != 0)
     }
 
     /// The salt that the frame at the start of `bytes` says it has, damaged or not.

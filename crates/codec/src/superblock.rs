@@ -9,7 +9,7 @@ use dolmen_types::crc32c;
 pub const SUPERBLOCK_SLOT_BYTES: usize = 4096;
 const MAGIC: u64 = 0x5245_5055_534c_4f44;
 const VERSION: u16 = 1;
-const BODY_BYTES: usize = 64;
+const BODY_BYTES: usize = 96;
 
 /// What a slot says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,6 +28,9 @@ pub struct Superblock {
     pub manifest_sum: u32,
     /// Whether the target was closed: nothing follows the checkpoint in the log.
     pub clean: bool,
+    /// The run of the machine in which this was written, 0 if unknown: while it lasts, nothing that was written to
+    /// the log behind the checkpoint can be lost or torn, but for a frame that was being written.
+    pub boot_id: u128,
 }
 
 impl Superblock {
@@ -47,6 +50,7 @@ impl Superblock {
         out.extend_from_slice(&self.manifest.to_le_bytes());
         out.extend_from_slice(&self.manifest_bytes.to_le_bytes());
         out.extend_from_slice(&self.manifest_sum.to_le_bytes());
+        out.extend_from_slice(&self.boot_id.to_le_bytes());
         out.resize(BODY_BYTES - 4, 0);
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
         out.resize(SUPERBLOCK_SLOT_BYTES, 0);
@@ -75,6 +79,7 @@ impl Superblock {
             manifest: r.u32()?,
             manifest_bytes: r.u32()?,
             manifest_sum: r.u32()?,
+            boot_id: r.u128()?,
         })
     }
 }
@@ -93,6 +98,7 @@ mod tests {
             manifest_bytes: 4,
             manifest_sum: 5,
             clean: true,
+            boot_id: 6,
         };
         let bytes = block.encode();
         assert_eq!(Superblock::decode(&bytes), Some(block));

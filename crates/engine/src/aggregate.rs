@@ -1,8 +1,9 @@
 //! Aggregation: merges runs, and on the way drops what no reader can see.
 //!
 //! A version is dropped when it is not above the container's horizon and no kept epoch (a snapshot, a state
-//! that a rollback returns to, the horizon) sees it. Punches, removals and holes go when, in a merge that
-//! includes the oldest run, no kept epoch is older than they are: then everything they hide goes with them.
+//! that a rollback returns to, the horizon) sees it. Punches, removals and holes go when, in a merge of all that
+//! there is at or below the horizon, no kept epoch is older than they are: then everything they hide goes with them.
+//! What a delta or a run beside the merge holds may be older than they are, by a transaction that was decided late.
 //!
 //! Invariants: a merge never reads values but those it moves; what it drops is reused only after the manifest
 //! without it is durable; usage, live bytes and bitmaps of the manifest's base change with the runs. A merge that
@@ -46,6 +47,8 @@ const MOVE_BYTES: usize = 64 << 10;
 pub(crate) struct Merge {
     runs: Range<usize>,
     is_bottom: bool,
+    /// The runs hold everything that was logged before this sequence number; 0 if there are others.
+    holds_before: u64,
     build: RunBuild,
     /// The key handled last.
     after: Vec<u8>,
@@ -71,6 +74,8 @@ struct Rule {
     kept: Vec<Epoch>,
     is_plain: bool,
     is_destroyed: bool,
+    /// Whether the merge has everything at or below the horizon, so that what hides may go with what it hides.
+    is_whole: bool,
 }
 
 impl Rule {
@@ -157,13 +162,11 @@ impl Target {
                 Ok(Reply::Aggregated { more: false, freed })
             }
             Some(asked) if asked.cont == cont => {
-                asked.is_merging = true;
-                if self.store.index.runs.is_empty() {
-                    self.checkpoint.asked = None;
-                    return Ok(Reply::Aggregated { more: false, freed: 0 });
+                if self.begin_owed_checkpoint(cont)? {
+                    Ok(more)
+                } else {
+                    Ok(self.merge_asked())
                 }
-                self.begin_merge(0..self.store.index.runs.len());
-                Ok(more)
             }
             _ => {
                 // From now on nothing comes below the horizon that a punch it drops would have hidden.
@@ -175,9 +178,41 @@ impl Target {
         }
     }
 
+    /// Begins the merge of an aggregation that a caller asked for.
+    fn merge_asked(&mut self) -> Reply {
+        if self.store.index.runs.is_empty() {
+            self.checkpoint.asked = None;
+            return Reply::Aggregated { more: false, freed: 0 };
+        }
+        if let Some(asked) = &mut self.checkpoint.asked {
+            asked.is_merging = true;
+        }
+        self.begin_merge(0..self.store.index.runs.len());
+        Reply::Aggregated { more: true, freed: 0 }
+    }
+
+    /// Begins a checkpoint of what the last one left in the delta at or below the horizon; `false` if there is no
+    /// need or no room for it.
+    fn begin_owed_checkpoint(&mut self, cont: ContNo) -> Result<bool, Error> {
+        let before = self.conts.any(cont).map_or(0, |known| known.aggregated_before);
+        if self.checkpoint.is_working() || before <= self.checkpoint.base.log_start.sequence {
+            return Ok(false);
+        }
+        match self.begin_checkpoint() {
+            Ok(()) => Ok(true),
+            Err(Error::NoSpace { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn raise_aggregated(&mut self, cont: ContNo, horizon: Epoch) {
+        let index = &self.store.index;
+        let is_delta_empty = index.delta.is_empty() && index.frozen.is_none();
+        let start = self.checkpoint.base.log_start.sequence;
+        let before = if is_delta_empty { start } else { self.store.log.next_sequence() };
         if let Ok(known) = self.conts.find_mut(cont) {
             known.state.aggregated = known.state.aggregated.max(horizon);
+            known.aggregated_before = known.aggregated_before.max(before);
         }
         self.checkpoint.raise_aggregated(cont, horizon);
     }
@@ -227,12 +262,15 @@ impl Target {
     /// Begins a merge of these runs.
     pub(crate) fn begin_merge(&mut self, runs: Range<usize>) {
         let is_bottom = runs.end == self.store.index.runs.len();
+        let are_all = is_bottom && runs.start == 0;
+        let holds_before = if are_all { self.checkpoint.base.log_start.sequence } else { 0 };
         let entries = self.store.index.runs[runs.clone()].iter().map(|run| run.footer().entries).sum();
         let build = self.begin_run(entries);
         let sparse = if is_bottom { self.sparse_segments() } else { BTreeSet::new() };
         self.checkpoint.merge = Some(Merge {
             runs,
             is_bottom,
+            holds_before,
             build,
             after: Vec::new(),
             has_all_entries: false,
@@ -468,7 +506,7 @@ impl Target {
         merge.moving.clear();
     }
 
-    fn rule(&self, cont: ContNo) -> Rule {
+    fn rule(&self, cont: ContNo, holds_before: u64) -> Rule {
         match self.conts.any(cont) {
             Some(known) if !known.state.destroyed => {
                 let horizon = known.state.aggregated;
@@ -477,9 +515,16 @@ impl Target {
                     kept: known.kept_epochs(horizon),
                     is_plain: known.state.rollbacks.is_empty(),
                     is_destroyed: false,
+                    is_whole: known.aggregated_before <= holds_before,
                 }
             }
-            _ => Rule { horizon: Epoch::MAX, kept: Vec::new(), is_plain: true, is_destroyed: true },
+            _ => Rule {
+                horizon: Epoch::MAX,
+                kept: Vec::new(),
+                is_plain: true,
+                is_destroyed: true,
+                is_whole: true,
+            },
         }
     }
 
@@ -488,7 +533,7 @@ impl Target {
         let cont = entry.parts.cont;
         let rule = match merge.rule.take() {
             Some((of, rule)) if of == cont => rule,
-            _ => self.rule(cont),
+            _ => self.rule(cont, merge.holds_before),
         };
         let verdict = self.judge_by(&rule, merge, entry);
         merge.rule = Some((cont, rule));
@@ -512,13 +557,13 @@ impl Target {
             merge.group.pass(prefix, version.kind, epoch);
             return Ok(true);
         }
-        if hides && version.kind.is_array() && merge.is_bottom && rule.is_plain {
+        if hides && version.kind.is_array() && rule.is_whole && rule.is_plain {
             return self.judge_group(rule, merge, entry);
         }
         if hides {
             let older_reader = rule.kept.first().is_none_or(|&oldest| oldest < epoch);
             merge.group.pass(prefix, version.kind, epoch);
-            return Ok(!merge.is_bottom || older_reader || !rule.is_plain);
+            return Ok(!rule.is_whole || older_reader || !rule.is_plain);
         }
         if version.kind == VersionKind::Single && rule.is_plain {
             let until = merge.group.hidden_from(prefix, parts.stamp);

@@ -596,6 +596,7 @@ impl Target {
             manifest_bytes: u32::try_from(bytes.len()).expect("a manifest is far below 4 GiB"),
             manifest_sum: crc32c(&bytes),
             clean,
+            boot_id: 0,
         };
         // A flush that failed is not tried again; and a superblock that may or may not be there decides what the
         // next open finds.
@@ -618,8 +619,9 @@ impl Target {
     /// Writes the next superblock, into the slot of the one before the last.
     fn write_superblock(&mut self, superblock: Superblock) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
-        let superblock = Superblock { sequence: self.checkpoint.superblock.sequence + 1, ..superblock };
         let disk = &mut *self.store.disks.meta;
+        let sequence = self.checkpoint.superblock.sequence + 1;
+        let superblock = Superblock { sequence, boot_id: disk.boot_id(), ..superblock };
         let file = match self.checkpoint.superblock_file {
             Some(file) => file,
             None => disk.open(SUPERBLOCK_FILE).map_err(io)?,

@@ -36,6 +36,9 @@ pub(crate) struct Cont {
     pub(crate) state: ContState,
     /// The frame that last changed what every read of the container sees; 0 if readers need not wait for it.
     pub(crate) changed: u64,
+    /// Whatever there is at or below the aggregated horizon stands in frames before this sequence number: later ones
+    /// are above it.
+    pub(crate) aggregated_before: u64,
 }
 
 impl Cont {
@@ -50,7 +53,7 @@ impl Cont {
             snapshots: Vec::new(),
             rollbacks: Vec::new(),
         };
-        Self { state, changed: 0 }
+        Self { state, changed: 0, aggregated_before: 0 }
     }
 
     /// What a read at `at` sees.
@@ -94,9 +97,8 @@ pub(crate) struct Conts {
 
 impl Conts {
     pub(crate) fn from_manifest(states: &[ContState]) -> Self {
-        let by_no =
-            states.iter().map(|state| (state.no, Cont { state: state.clone(), changed: 0 })).collect();
-        Self { by_no }
+        let known = |state: &ContState| Cont { state: state.clone(), changed: 0, aggregated_before: 0 };
+        Self { by_no: states.iter().map(|state| (state.no, known(state))).collect() }
     }
 
     pub(crate) fn to_manifest(&self) -> Vec<ContState> {
@@ -123,6 +125,11 @@ impl Conts {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Cont> {
         self.by_no.values()
+    }
+
+    /// The log was replayed up to this sequence number.
+    pub(crate) fn replayed(&mut self, sequence: u64) {
+        self.by_no.values_mut().for_each(|cont| cont.aggregated_before = sequence);
     }
 
     /// Forgets a destroyed container of which nothing is left.

@@ -10,7 +10,7 @@ use crate::config::TargetConfig;
 use crate::error::{corrupt, disk_error};
 use crate::numbered::Numbered;
 use crate::tree::{Cursor, Delta};
-use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
+use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LOG_FRAME_SEAL_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
 use dolmen_codec::manifest::{LogSegmentInfo, LogStart};
 use dolmen_env::{Disk, FileId, Media, Region};
@@ -195,9 +195,10 @@ impl Log {
         segment.live_bytes = 0;
         let header =
             LogSegmentHeader { target_id: self.target_id, number, salt, first_sequence: self.next_sequence };
-        let mut first = header.encode().to_vec();
-        first.extend_from_slice(&BLANK);
-        segment.region.as_mut().expect("mapped above").write(0, &first);
+        let region = segment.region.as_mut().expect("mapped above");
+        // In this order: under a new header nothing old passes for a frame.
+        region.write(LOG_SEGMENT_HEADER_BYTES as u64, &BLANK);
+        region.write(0, &header.encode());
         self.dirty.insert(number);
         self.active = number;
         self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
@@ -219,7 +220,8 @@ impl Log {
     }
 
     /// Appends a frame that has room for its header in front. The place of the next header is left blank, so
-    /// that what a recycled segment had there never passes for a frame that was begun.
+    /// that what a recycled segment had there never passes for a frame that was begun; its first word comes last, so
+    /// that a frame that the process died in is told from one that it had written.
     ///
     /// REQUIRES: as `append`.
     #[inline]
@@ -238,7 +240,9 @@ impl Log {
         let room = (self.segment_bytes - self.offset) as usize;
         frame.resize((LogFrame::padded_bytes(body_bytes) + BLANK.len()).min(room), 0);
         let region = segment.region.as_mut().expect("the active segment is mapped");
-        region.write(u64::from(self.offset), frame);
+        let (seal, rest) = frame.split_first_chunk::<LOG_FRAME_SEAL_BYTES>().expect("a header is longer");
+        region.write(u64::from(self.offset) + LOG_FRAME_SEAL_BYTES as u64, rest);
+        region.seal(u64::from(self.offset), *seal);
         let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
         let appended = Appended {
             body: LogPlace { segment: self.active, offset: self.offset + header_bytes },

@@ -2,7 +2,8 @@
 //!
 //! Opening reads the newest valid superblock and its manifest, then replays the log from where the manifest
 //! says. What follows the last valid frame is either an interrupted write, which was never acknowledged, or
-//! damage: a later frame that says the bad one was durable tells them apart.
+//! damage. A later frame that says the bad one was durable tells them apart; and if the machine has run on since the
+//! last open, nothing can be missing but a frame that was being written.
 
 use crate::bulk::Bulk;
 use crate::config::{Devices, TargetConfig};
@@ -12,6 +13,7 @@ use crate::error::{corrupt, disk_error};
 use crate::index::Index;
 use crate::log::Log;
 use crate::repeats::Repeats;
+use crate::replay::Stop;
 use crate::runs::Blocks;
 use crate::store::{Disks, Store};
 use crate::target::Target;
@@ -93,10 +95,11 @@ impl Target {
         let mut disks = Disks::new(devices.meta, devices.bulk);
         let superblock = read_superblock(&mut *disks.meta, config.target)?;
         let manifest = read_manifest(&mut *disks.meta, config.target, &superblock)?;
+        let stop = stop_of(&superblock, disks.meta.boot_id());
         let mut opened = assemble(disks, clock, config, &manifest)?;
         opened.checkpoint.adopt(&superblock, &manifest);
         opened.store.open_runs(&manifest.runs)?;
-        let mut recovery = opened.replay(&manifest, superblock.clean)?;
+        let mut recovery = opened.replay(&manifest, stop)?;
         recovery.clean = superblock.clean;
         opened.remove_strays()?;
         if superblock.clean {
@@ -145,6 +148,17 @@ impl Target {
             }
         }
         Ok(())
+    }
+}
+
+/// How the target's last owner came to its end.
+fn stop_of(superblock: &Superblock, boot_id: u128) -> Stop {
+    if superblock.clean {
+        Stop::Closed
+    } else if boot_id != 0 && superblock.boot_id == boot_id {
+        Stop::Process
+    } else {
+        Stop::Power
     }
 }
 

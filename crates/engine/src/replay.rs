@@ -35,6 +35,17 @@ enum BulkRule {
     MayBeDamaged,
 }
 
+/// What may be missing behind the checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The target was closed: nothing follows.
+    Closed,
+    /// The process died and the machine runs on: whatever was written is there, but for a frame that was being written.
+    Process,
+    /// The machine stopped: what was not flushed may be missing or torn, in any order.
+    Power,
+}
+
 /// What follows the last good frame.
 #[derive(Default)]
 struct Tail {
@@ -44,9 +55,21 @@ struct Tail {
     has_frames: bool,
     /// Whether one of them says that the frame which is missing was durable.
     was_durable: bool,
+    /// Whether a frame was written to its end at the place where the log ends, or a segment was begun behind one that
+    /// is missing.
+    was_written: bool,
 }
 
 impl Tail {
+    /// Whether something that was acknowledged is missing or damaged, rather than an interrupted write.
+    fn is_damage(&self, stop: Stop) -> bool {
+        match stop {
+            Stop::Closed => self.has_frames,
+            Stop::Process => self.has_frames || self.was_written,
+            Stop::Power => self.was_durable,
+        }
+    }
+
     /// Looks through a segment from the place of a frame on, for frames from `sequence` on.
     fn scan(&mut self, bytes: &[u8], salt: u32, sequence: u64) {
         let mut end = LogFrame::begun_bytes(bytes, salt, sequence);
@@ -79,8 +102,10 @@ impl Tail {
 
 impl Target {
     /// Opens the log's segments, replays its frames, and leaves the log ready to be continued.
-    pub(crate) fn replay(&mut self, manifest: &Manifest, clean: bool) -> Result<Recovery, Error> {
+    pub(crate) fn replay(&mut self, manifest: &Manifest, stop: Stop) -> Result<Recovery, Error> {
         let headless = self.open_log(manifest)?;
+        // The recovery that made a splice has flushed everything before it.
+        let durable_below = manifest.splices.last().map_or(0, |splice| splice.0);
         let mut recovery = Recovery::default();
         let mut at = manifest.log_start;
         loop {
@@ -91,8 +116,9 @@ impl Target {
             if let Some(frame) = self.frame_at(at)? {
                 let is_whole = self.replay_frame(&frame, BulkRule::MustBeWhole)?;
                 if !is_whole {
-                    // Bulk that was durable and is damaged now is found by whoever reads it.
-                    if !self.judge_tail(at, &headless)?.was_durable {
+                    // Bulk that was written before its frame and is damaged now is found by whoever reads it.
+                    let was_whole = stop != Stop::Power || at.sequence < durable_below;
+                    if !was_whole && !self.judge_tail(at, &headless)?.was_durable {
                         break;
                     }
                     if !self.replay_frame(&frame, BulkRule::MayBeDamaged)? {
@@ -110,12 +136,12 @@ impl Target {
             }
         }
         let tail = self.judge_tail(at, &headless)?;
-        if tail.was_durable || clean && tail.has_frames {
+        if tail.is_damage(stop) || at.sequence < durable_below {
             return Err(self.log_damage(at));
         }
         // Behind the log of a closed target there is nothing but free space.
-        recovery.discarded_bytes = if clean { 0 } else { tail.bytes };
-        self.finish_replay(manifest, at, clean)?;
+        recovery.discarded_bytes = if stop == Stop::Closed { 0 } else { tail.bytes };
+        self.finish_replay(manifest, at, stop)?;
         Ok(recovery)
     }
 
@@ -331,6 +357,8 @@ impl Target {
         let mut tail = Tail::default();
         let segments = &self.store.log.segments;
         let here = (at.segment, at.offset, segments[&at.segment].salt);
+        tail.was_written =
+            segments.iter().any(|(_, segment)| segment.salt != 0 && segment.first_sequence > at.sequence);
         let later = segments.iter().filter(|(number, segment)| {
             **number != at.segment && segment.salt != 0 && segment.first_sequence >= at.sequence
         });
@@ -340,6 +368,7 @@ impl Target {
         for (segment, offset, salt) in places {
             self.map_log(segment)?;
             if let Some(bytes) = self.store.log.mapped(LogPlace { segment, offset }) {
+                tail.was_written |= LogFrame::is_sealed(bytes);
                 tail.scan(bytes, salt, at.sequence);
             }
         }
@@ -356,8 +385,9 @@ impl Target {
     ///
     /// After an unclean stop the frames that were discarded must stay outside the log for ever: segments of
     /// theirs lose their headers, and the manifest says where the log goes on.
-    fn finish_replay(&mut self, manifest: &Manifest, at: LogStart, clean: bool) -> Result<(), Error> {
+    fn finish_replay(&mut self, manifest: &Manifest, at: LogStart, stop: Stop) -> Result<(), Error> {
         self.store.log.resume(at);
+        self.conts.replayed(at.sequence);
         self.epochs.replay(self.epochs.latest());
         self.reads = crate::marks::Reads::new(self.epochs.latest());
         self.writes = crate::marks::Marks::new(self.epochs.latest());
@@ -372,7 +402,7 @@ impl Target {
         }
         self.store.log.erase_headers(&mut *self.store.disks.meta, &free, at.sequence)?;
         self.store.log.set_free(free);
-        if !clean {
+        if stop != Stop::Closed {
             // On a full device the new manifest takes their place.
             self.remove_stray_runs()?;
             self.store.log.doubt_replayed(manifest.log_start, at);

@@ -106,6 +106,12 @@ pub trait Disk: Send {
     /// The class of the device; never changes.
     fn media(&self) -> Media;
 
+    /// Names the time since the machine was started; 0 if that is not known.
+    ///
+    /// What was written and not flushed is still there, in memory, as long as this number stays: it survives the
+    /// death of the process, not that of the machine.
+    fn boot_id(&self) -> u128;
+
     /// All names, sorted.
     #[expect(clippy::missing_errors_doc, reason = "errors are listed once, on the trait")]
     fn list(&self) -> Result<Vec<String>>;
@@ -218,6 +224,9 @@ pub trait Disk: Send {
 impl<D: Disk + ?Sized> Disk for Box<D> {
     fn media(&self) -> Media {
         (**self).media()
+    }
+    fn boot_id(&self) -> u128 {
+        (**self).boot_id()
     }
     fn list(&self) -> Result<Vec<String>> {
         (**self).list()

@@ -129,6 +129,9 @@ impl<D: Disk> Disk for Emulated<D> {
     fn media(&self) -> Media {
         self.limits.media.unwrap_or_else(|| self.inner.media())
     }
+    fn boot_id(&self) -> u128 {
+        self.inner.boot_id()
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.inner.list()
     }

@@ -112,6 +112,19 @@ impl Region {
         }
     }
 
+    /// Writes eight bytes at once, after everything written before: if the process dies, they are there only with all
+    /// of that.
+    ///
+    /// # Panics
+    /// If they do not fit into the file or `offset` is no multiple of eight.
+    #[inline]
+    pub fn seal(&mut self, offset: u64, word: [u8; 8]) {
+        match &mut self.backing {
+            Backing::Mapped(mapping) => mapping.store_word(index(offset), u64::from_le_bytes(word).to_le()),
+            Backing::Simulated(..) => self.write(offset, &word),
+        }
+    }
+
     /// Copies `bytes` to `offset` and returns their crc32c, computed as they pass.
     ///
     /// # Panics

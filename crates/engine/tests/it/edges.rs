@@ -71,6 +71,42 @@ fn a_transaction_that_began_before_the_horizon_does_not_wake_what_was_punched() 
     rig.assert_clean();
 }
 
+/// A write of a transaction that was decided after a punch above it, which is in a run already.
+fn decided_under_a_punch() -> Rig {
+    let mut rig = Rig::new(Media::Block, Durability::Power);
+    rig.put(oid(1), &[1], b"a", b"old").unwrap();
+    let epoch = begin(&rig);
+    rig.punch(oid(1), PunchScope::Object, Cond::NONE).unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    let prepared = rig.ask(prepare(epoch, &[0, 1], b"late"));
+    assert!(matches!(prepared, Ok(Reply::Prepared)), "{prepared:?}");
+    rig.ask(Verb::Commit(tx(epoch))).unwrap();
+    assert_eq!(rig.get(oid(1), &[1], b"a"), None);
+    rig
+}
+
+#[test]
+fn a_merge_beside_a_checkpoint_that_finds_no_room_wakes_nothing_that_was_punched() {
+    for boundary in 0..40 {
+        let mut rig = decided_under_a_punch();
+        let power = rig.drive.power();
+        power.fail_at(power.ops() + boundary, Fault::NoSpace);
+        for _ in 0..1000 {
+            match rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))) {
+                Ok(Reply::Aggregated { more: false, .. }) => break,
+                Ok(Reply::Aggregated { .. }) | Err(Error::NoSpace { .. } | Error::ReadOnly { .. }) => {}
+                other => panic!("{boundary}: {other:?}"),
+            }
+        }
+        assert_eq!(rig.get(oid(1), &[1], b"a"), None, "boundary {boundary}");
+        rig.crash(CrashPlan::Process);
+        assert_eq!(rig.get(oid(1), &[1], b"a"), None, "boundary {boundary}, opened again");
+        rig.aggregate();
+        assert_eq!(rig.get(oid(1), &[1], b"a"), None, "boundary {boundary}, aggregated");
+        rig.assert_clean();
+    }
+}
+
 #[test]
 fn what_was_aggregated_is_gone_after_a_reopen_too_though_the_device_was_full() {
     for boundary in 0..40 {
@@ -101,7 +137,7 @@ fn what_was_aggregated_is_gone_after_a_reopen_too_though_the_device_was_full() {
 #[test]
 fn a_full_device_is_opened_after_a_process_died() {
     for punches in [0, 1, 100, 400, 1600] {
-        let drive = SimDrive::new(SimConfig { seed: 3, media: Media::Block, capacity_bytes: 2 << 20 });
+        let drive = SimDrive::new(SimConfig { seed: 3, capacity_bytes: 2 << 20, ..SimConfig::default() });
         let mut rig = Rig::bare_on(drive, small_config());
         rig.create_container(Durability::Process);
         let mut end = 0u32;

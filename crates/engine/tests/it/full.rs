@@ -24,7 +24,7 @@ fn limited(media: Media, by_device: bool) -> Rig {
         ..small_config()
     };
     let capacity_bytes = if by_device { ROOM_BYTES } else { 1 << 30 };
-    let drive = SimDrive::new(SimConfig { seed: 3, media, capacity_bytes });
+    let drive = SimDrive::new(SimConfig { seed: 3, media, capacity_bytes, ..SimConfig::default() });
     let mut rig = Rig::bare_on(drive, config);
     rig.create_container(Durability::Process);
     rig

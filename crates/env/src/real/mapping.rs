@@ -4,6 +4,7 @@
 //! long as the value; it is the only one of its file in this process (see `Claim`).
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -41,6 +42,17 @@ impl Mapping {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `start` and `len` are one live, writable mapping, and `&mut self` makes us alone with it.
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Stores a word in one instruction, not before what was stored earlier.
+    #[inline]
+    pub(crate) fn store_word(&mut self, offset: usize, word: u64) {
+        assert!(offset.is_multiple_of(size_of::<u64>()), "the word is aligned");
+        let place: *mut u8 = &raw mut self.bytes_mut()[offset..offset + size_of::<u64>()][0];
+        // SAFETY: the word lies in the mapping (checked above), which starts at a page, so it is aligned; `&mut self`
+        // makes us alone with it.
+        let place = unsafe { AtomicU64::from_ptr(place.cast()) };
+        place.store(word, Ordering::Release);
     }
 }
 

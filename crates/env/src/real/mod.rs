@@ -24,7 +24,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 //= linux:include/uapi/linux/magic.h TMPFS_MAGIC RAMFS_MAGIC
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -284,6 +284,12 @@ impl RealDisk {
     }
 }
 
+/// The kernel's random number for the time since it started, in hexadecimal with dashes; 0 where it tells none.
+fn read_boot_id() -> u128 {
+    let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+}
+
 fn refuse_mapped(file: &OpenFile) -> Result<()> {
     if file.mapped.load(Ordering::Acquire) { Err(Error::Busy { name: file.name.clone() }) } else { Ok(()) }
 }
@@ -291,6 +297,11 @@ fn refuse_mapped(file: &OpenFile) -> Result<()> {
 impl Disk for RealDisk {
     fn media(&self) -> Media {
         self.media
+    }
+
+    fn boot_id(&self) -> u128 {
+        static BOOT_ID: OnceLock<u128> = OnceLock::new();
+        *BOOT_ID.get_or_init(read_boot_id)
     }
 
     fn list(&self) -> Result<Vec<String>> {

@@ -159,6 +159,10 @@ impl Disk for SimDisk {
         self.drive.config().media
     }
 
+    fn boot_id(&self) -> u128 {
+        self.drive.config().boot_id
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         self.drive.alive(Op::List, "the directory", 0)?;
         Ok(self.drive.lock().names())

@@ -24,12 +24,14 @@ pub struct SimConfig {
     pub media: Media,
     /// Room for files.
     pub capacity_bytes: u64,
+    /// The machine's, until a crash with loss of power gives it the next one.
+    pub boot_id: u128,
 }
 
 impl Default for SimConfig {
     /// A block device of 1 GiB; seed 0.
     fn default() -> Self {
-        Self { seed: 0, media: Media::Block, capacity_bytes: 1 << 30 }
+        Self { seed: 0, media: Media::Block, capacity_bytes: 1 << 30, boot_id: 1 }
     }
 }
 
@@ -193,7 +195,12 @@ impl SimDrive {
     #[must_use]
     pub fn crash_onto(&self, plan: CrashPlan, power: &SimPower) -> Self {
         let files = self.lock().after_crash(plan, self.device.config.seed);
-        Self::with_files(self.device.config, power, &files)
+        let config = self.device.config;
+        let boot_id = match plan {
+            CrashPlan::Process => config.boot_id,
+            _ => config.boot_id + 1,
+        };
+        Self::with_files(SimConfig { boot_id, ..config }, power, &files)
     }
 
     /// All files as reads see them.
