@@ -2,17 +2,20 @@
 //!
 //! The caller takes a target with one atomic, runs its operation by reference, delivers what others have
 //! left in the inbox meanwhile, and lets go. If another thread owns the target, the operation is put into
-//! the inbox (with its own copy of the payload) and the caller waits until it is answered or the target is
-//! free. So concurrent operations of one target share a submit, and a flush, without a thread of their own.
+//! the inbox (with its own copy of the payload) and the caller sleeps until it is answered, or is called because
+//! the target is free. So concurrent operations of one target share a submit, and a flush, without a thread of
+//! their own; who has an answer goes on at once, whoever owns the target by then.
 //!
 //! Invariants: a thread owns at most one target at a time, so work on one never waits for another;
-//! an operation that waits for a target is answered even if no other thread ever comes back to it.
+//! an operation that waits for a target is answered even if no other thread ever comes back to it: whoever lets
+//! the target go calls the next that waits, and who was called and needs the target no more calls on.
 
 use crate::copy;
 use crate::fence::{Fence, Undecided};
 use crate::inbox::{Dest, Finished, Job, Outbox, Shared, Ticket, locked};
 use crate::owned::Owned;
 use crate::resolve;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
@@ -33,6 +36,38 @@ struct Slot<T> {
     owner: Mutex<Owned<T>>,
     shared: Shared,
     ops_since_step: AtomicU32,
+}
+
+/// A target in the hands of this thread; letting it go calls the next that waits for it.
+struct Turn<'s, T> {
+    // Dropped in this order: who is called must find the target free.
+    owned: MutexGuard<'s, Owned<T>>,
+    _next: Next<'s>,
+}
+
+struct Next<'s>(&'s Shared);
+
+impl Drop for Next<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.hand_over();
+    }
+}
+
+impl<T> Deref for Turn<'_, T> {
+    type Target = Owned<T>;
+
+    #[inline]
+    fn deref(&self) -> &Owned<T> {
+        &self.owned
+    }
+}
+
+impl<T> DerefMut for Turn<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Owned<T> {
+        &mut self.owned
+    }
 }
 
 /// All targets of a pool in this process.
@@ -218,30 +253,34 @@ impl<T: TargetStore> Targets<T> {
     }
 
     /// Waits for an operation that was started.
-    pub(crate) fn wait_for(&self, target: TargetNo, ticket: &Ticket) -> Finished<'static> {
+    pub(crate) fn wait_for(&self, target: TargetNo, ticket: &Arc<Ticket>) -> Finished<'static> {
         loop {
             if let Some(finished) = ticket.take() {
                 return finished;
             }
-            self.drive(target, true, || ticket.is_filled());
+            self.drive_for(target, &Dest::Ticket(Arc::clone(ticket)));
         }
     }
 
-    /// Polls a target, taking in what waits for it. With `wait`, does not return before `finished` says so
-    /// or nothing is under way any more.
-    pub(crate) fn drive(&self, target: TargetNo, wait: bool, finished: impl Fn() -> bool) {
+    /// Polls a target that is free, taking in what waits for it.
+    pub(crate) fn drive(&self, target: TargetNo) {
         let slot = &self.slots[target.index()];
-        let owned = if wait { slot.owned_unless(&finished) } else { slot.try_owned() };
-        let Some(mut owned) = owned else { return };
+        let Some(mut owned) = slot.try_owned() else { return };
+        owned.take_in(&slot.shared);
+        owned.poll(&slot.shared, false);
+        self.leave(slot, owned);
+    }
+
+    /// Drives a target, or lets its owner do so, until there is an answer for `dest` or nothing is under way.
+    pub(crate) fn drive_for(&self, target: TargetNo, dest: &Dest) {
+        let slot = &self.slots[target.index()];
+        let Some(mut owned) = slot.owned_unless_ready(dest) else { return };
         loop {
             owned.take_in(&slot.shared);
-            if finished() || !owned.has_pending() {
+            if dest.is_ready() || !owned.has_pending() {
                 break;
             }
-            owned.poll(&slot.shared, wait);
-            if !wait {
-                break;
-            }
+            owned.poll(&slot.shared, true);
         }
         self.leave(slot, owned);
     }
@@ -307,7 +346,7 @@ impl<T: TargetStore> Targets<T> {
 
     /// Serves the inbox once, does its share of background work, and lets go.
     #[inline]
-    fn leave(&self, slot: &Slot<T>, mut owned: MutexGuard<'_, Owned<T>>) {
+    fn leave(&self, slot: &Slot<T>, mut owned: Turn<'_, T>) {
         if slot.shared.has_jobs() {
             owned.take_in(&slot.shared);
             owned.poll(&slot.shared, false);
@@ -326,16 +365,21 @@ impl<T: TargetStore> Targets<T> {
 
 impl<T> Slot<T> {
     #[inline]
-    fn try_owned(&self) -> Option<MutexGuard<'_, Owned<T>>> {
+    fn turn<'s>(&'s self, owned: MutexGuard<'s, Owned<T>>) -> Turn<'s, T> {
+        Turn { owned, _next: Next(&self.shared) }
+    }
+
+    #[inline]
+    fn try_owned(&self) -> Option<Turn<'_, T>> {
         match self.owner.try_lock() {
-            Ok(owned) => Some(owned),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Ok(owned) => Some(self.turn(owned)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.turn(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Takes the target if it becomes free within a few attempts, or until `finished`.
-    fn spun_owned(&self, finished: impl Fn() -> bool) -> Option<MutexGuard<'_, Owned<T>>> {
+    fn spun_owned(&self, finished: impl Fn() -> bool) -> Option<Turn<'_, T>> {
         for _ in 0..SPINS {
             if let Some(owned) = self.try_owned() {
                 return Some(owned);
@@ -349,14 +393,31 @@ impl<T> Slot<T> {
     }
 
     /// Takes the target, waiting for its owner to let go.
-    fn owned(&self) -> MutexGuard<'_, Owned<T>> {
-        self.spun_owned(|| false).unwrap_or_else(|| locked(&self.owner))
+    fn owned(&self) -> Turn<'_, T> {
+        self.spun_owned(|| false).unwrap_or_else(|| self.turn(locked(&self.owner)))
     }
 
-    /// As `owned`; `None` if it is `finished` while waiting.
-    fn owned_unless(&self, finished: impl Fn() -> bool) -> Option<MutexGuard<'_, Owned<T>>> {
-        let spun = self.spun_owned(&finished);
-        if spun.is_none() && finished() { None } else { Some(spun.unwrap_or_else(|| locked(&self.owner))) }
+    /// Takes the target when it is free; `None` as soon as there is an answer for `dest`.
+    fn owned_unless_ready(&self, dest: &Dest) -> Option<Turn<'_, T>> {
+        let mut called = false;
+        while !dest.is_ready() {
+            if let Some(owned) = self.spun_owned(|| dest.is_ready()) {
+                return Some(owned);
+            }
+            let calls = dest.calls();
+            self.shared.add_waiter(dest.clone());
+            if let Some(owned) = self.try_owned() {
+                self.shared.remove_waiter(dest);
+                return Some(owned);
+            }
+            dest.sleep(calls);
+            called = true;
+        }
+        if called {
+            // The call may have been for this one, and what others wait for is still to be done.
+            self.shared.hand_over();
+        }
+        None
     }
 }
 

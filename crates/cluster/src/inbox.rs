@@ -1,9 +1,9 @@
 //! Operations that reach a target while another thread owns it, and where their answers go.
 //!
 //! Invariants: an inbox holds at most `INBOX_OPS_MAX` operations; every operation put in is delivered
-//! exactly once.
+//! exactly once; who sleeps is woken by its answer, or called when the target is let go.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use core::time::Duration;
 use dolmen_codec::{Completion, Op};
 use dolmen_types::{Epoch, TargetNo};
@@ -25,8 +25,71 @@ pub(crate) struct Finished<'a> {
     pub(crate) again: Option<Op<'a>>,
 }
 
-/// Where an operation goes when it is finished.
-#[derive(Debug)]
+/// What threads wait for. They sleep here, not at the target: an answer wakes whom it is for and nobody else.
+#[derive(Debug, Default)]
+struct Awaited<S> {
+    /// Guards what is waited for; taken alone or after a target's owner lock, never before it.
+    state: Mutex<AwaitedState<S>>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct AwaitedState<S> {
+    held: S,
+    sleepers: u32,
+    /// How often somebody was called to drive a target.
+    calls: u64,
+}
+
+impl<S> Awaited<S> {
+    fn holding(held: S) -> Self {
+        let state = AwaitedState { held, sleepers: 0, calls: 0 };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Looks at what is held, or changes it, without waking anybody.
+    fn with<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+        work(&mut locked(&self.state).held)
+    }
+
+    /// Changes what is held, and wakes who waits for that.
+    fn put(&self, work: impl FnOnce(&mut S)) {
+        let mut state = locked(&self.state);
+        work(&mut state.held);
+        self.wake(state);
+    }
+
+    fn call(&self) {
+        let mut state = locked(&self.state);
+        state.calls += 1;
+        self.wake(state);
+    }
+
+    fn calls(&self) -> u64 {
+        locked(&self.state).calls
+    }
+
+    /// Sleeps until it `is_ready`, or somebody was called since `calls` were counted.
+    fn sleep(&self, calls: u64, is_ready: impl Fn() -> bool) {
+        let mut state = locked(&self.state);
+        while state.calls == calls && !is_ready() {
+            state.sleepers += 1;
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.sleepers -= 1;
+        }
+    }
+
+    fn wake(&self, state: MutexGuard<'_, AwaitedState<S>>) {
+        let sleeping = state.sleepers > 0;
+        drop(state);
+        if sleeping {
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Where an operation goes when it is finished, and who waits for it.
+#[derive(Clone, Debug)]
 pub(crate) enum Dest {
     /// To a thread that waits for this one operation.
     Ticket(Arc<Ticket>),
@@ -41,14 +104,52 @@ impl Dest {
             Self::Queue(outbox) => outbox.put(from, finished),
         }
     }
+
+    /// Whether there is an answer.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self {
+            Self::Ticket(ticket) => ticket.is_filled(),
+            Self::Queue(outbox) => outbox.has_ready(),
+        }
+    }
+
+    /// How often those who wait here were called; for `sleep`.
+    pub(crate) fn calls(&self) -> u64 {
+        match self {
+            Self::Ticket(ticket) => ticket.answer.calls(),
+            Self::Queue(outbox) => outbox.inner.calls(),
+        }
+    }
+
+    /// Sleeps until there is an answer, or there were calls since `calls`.
+    pub(crate) fn sleep(&self, calls: u64) {
+        match self {
+            Self::Ticket(ticket) => ticket.answer.sleep(calls, || ticket.is_filled()),
+            Self::Queue(outbox) => outbox.inner.sleep(calls, || outbox.has_ready()),
+        }
+    }
+
+    fn call(&self) {
+        match self {
+            Self::Ticket(ticket) => ticket.answer.call(),
+            Self::Queue(outbox) => outbox.inner.call(),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ticket(one), Self::Ticket(other)) => Arc::ptr_eq(one, other),
+            (Self::Queue(one), Self::Queue(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
 }
 
 /// Room for the answer to one operation.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
     filled: AtomicBool,
-    /// Guards the answer; held only to put and to take it.
-    answer: Mutex<Option<Finished<'static>>>,
+    answer: Awaited<Option<Finished<'static>>>,
 }
 
 impl Ticket {
@@ -57,20 +158,21 @@ impl Ticket {
     }
 
     pub(crate) fn take(&self) -> Option<Finished<'static>> {
-        if self.is_filled() { locked(&self.answer).take() } else { None }
+        if self.is_filled() { self.answer.with(Option::take) } else { None }
     }
 
     fn fill(&self, finished: Finished<'static>) {
-        *locked(&self.answer) = Some(finished);
-        self.filled.store(true, Ordering::Release);
+        self.answer.put(|answer| {
+            *answer = Some(finished);
+            self.filled.store(true, Ordering::Release);
+        });
     }
 }
 
 /// The answers of one completion queue.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// Guards the answers and the counts; taken alone or after a target's owner lock, never before it.
-    inner: Mutex<OutboxInner>,
+    inner: Awaited<OutboxInner>,
     ready: AtomicUsize,
 }
 
@@ -83,12 +185,12 @@ struct OutboxInner {
 impl Outbox {
     pub(crate) fn new(target_count: usize) -> Self {
         let inner = OutboxInner { finished: VecDeque::new(), under_way: vec![0; target_count] };
-        Self { inner: Mutex::new(inner), ready: AtomicUsize::new(0) }
+        Self { inner: Awaited::holding(inner), ready: AtomicUsize::new(0) }
     }
 
     /// Counts an operation as under way on `target`.
     pub(crate) fn begin(&self, target: TargetNo) {
-        locked(&self.inner).under_way[target.index()] += 1;
+        self.inner.with(|inner| inner.under_way[target.index()] += 1);
     }
 
     pub(crate) fn has_ready(&self) -> bool {
@@ -97,25 +199,28 @@ impl Outbox {
 
     /// Appends everything that is finished.
     pub(crate) fn take(&self, out: &mut Vec<(TargetNo, Finished<'static>)>) {
-        let mut inner = locked(&self.inner);
-        out.extend(inner.finished.drain(..));
-        self.ready.store(0, Ordering::Release);
+        self.inner.with(|inner| {
+            out.extend(inner.finished.drain(..));
+            self.ready.store(0, Ordering::Release);
+        });
     }
 
     /// Appends the targets that have operations of this queue.
     pub(crate) fn targets_under_way(&self, out: &mut Vec<TargetNo>) {
-        let inner = locked(&self.inner);
-        let busy = inner.under_way.iter().zip(0..).filter(|(count, _)| **count > 0);
-        out.extend(busy.map(|(_, no)| TargetNo(no)));
+        self.inner.with(|inner| {
+            let busy = inner.under_way.iter().zip(0..).filter(|(count, _)| **count > 0);
+            out.extend(busy.map(|(_, no)| TargetNo(no)));
+        });
     }
 
     fn put(&self, from: TargetNo, finished: Finished<'static>) {
-        let mut inner = locked(&self.inner);
-        let count = &mut inner.under_way[from.index()];
-        assert!(*count > 0, "an operation is delivered once");
-        *count -= 1;
-        inner.finished.push_back((from, finished));
-        self.ready.store(inner.finished.len(), Ordering::Release);
+        self.inner.put(|inner| {
+            let count = &mut inner.under_way[from.index()];
+            assert!(*count > 0, "an operation is delivered once");
+            *count -= 1;
+            inner.finished.push_back((from, finished));
+            self.ready.store(inner.finished.len(), Ordering::Release);
+        });
     }
 }
 
@@ -132,6 +237,9 @@ pub(crate) struct Shared {
     /// Guards the jobs; taken alone or after the owner lock, never before it.
     jobs: Mutex<VecDeque<Job<'static>>>,
     job_count: AtomicUsize,
+    /// Guards those who wait while another thread has the target; taken alone.
+    waiters: Mutex<VecDeque<Dest>>,
+    waiter_count: AtomicUsize,
     newest: AtomicU64,
     /// Guards the number of decisions; held only to add one or to wait for the next.
     decisions: Mutex<u64>,
@@ -162,6 +270,47 @@ impl Shared {
         let count = jobs.len().min(count_max);
         out.extend(jobs.drain(..count));
         self.job_count.store(jobs.len(), Ordering::Release);
+    }
+
+    /// Notes one who waits: it is called when the target is let go, unless it has its answer by then. An attempt
+    /// to take the target has to follow, since it may have been let go before.
+    pub(crate) fn add_waiter(&self, dest: Dest) {
+        let mut waiters = locked(&self.waiters);
+        waiters.push_back(dest);
+        self.waiter_count.store(waiters.len(), Ordering::Relaxed);
+        drop(waiters);
+        // Pairs with that of `hand_over`: either its owner sees the waiter, or the waiter sees a free target.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Forgets one who has the target now.
+    pub(crate) fn remove_waiter(&self, dest: &Dest) {
+        let mut waiters = locked(&self.waiters);
+        waiters.retain(|waiter| !waiter.is(dest));
+        self.waiter_count.store(waiters.len(), Ordering::Relaxed);
+    }
+
+    /// Calls the first who still waits to drive the target, which was let go.
+    #[inline]
+    pub(crate) fn hand_over(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiter_count.load(Ordering::Relaxed) > 0 {
+            self.call_first_waiter();
+        }
+    }
+
+    #[cold]
+    fn call_first_waiter(&self) {
+        let mut waiters = locked(&self.waiters);
+        let mut first = waiters.pop_front();
+        while first.as_ref().is_some_and(Dest::is_ready) {
+            first = waiters.pop_front();
+        }
+        self.waiter_count.store(waiters.len(), Ordering::Relaxed);
+        drop(waiters);
+        if let Some(first) = first {
+            first.call();
+        }
     }
 
     /// Notes an epoch that the target has answered. REQUIRES: the caller owns the target.

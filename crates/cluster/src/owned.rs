@@ -86,6 +86,7 @@ impl<T: TargetStore> Owned<T> {
         if let Some(refusal) = self.refusal(&mut op) {
             return refusal;
         }
+        self.take_in(shared);
         let note = Note::of(&op.verb);
         self.fence.before(note);
         op.token = OWN;

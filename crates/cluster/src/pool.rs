@@ -5,7 +5,7 @@
 
 use crate::copy;
 use crate::dispatch::Targets;
-use crate::inbox::{Finished, Outbox, locked};
+use crate::inbox::{Dest, Finished, Outbox, locked};
 use crate::service::Service;
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{
@@ -133,13 +133,13 @@ impl<T: TargetStore> Pool<T> {
     /// Drives the targets that have operations of `queue`; with `wait`, until one of them is finished.
     fn drive(&self, queue: &Queue, busy: &[TargetNo], wait: bool) {
         for &target in busy {
-            self.targets.drive(target, false, || false);
+            self.targets.drive(target);
         }
         if let Some(&target) = busy.first()
             && wait
             && !queue.outbox.has_ready()
         {
-            self.targets.drive(target, true, || queue.outbox.has_ready());
+            self.targets.drive_for(target, &Dest::Queue(Arc::clone(&queue.outbox)));
         }
     }
 }
