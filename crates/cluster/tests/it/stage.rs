@@ -25,6 +25,10 @@ struct State {
     panicking: BTreeSet<TargetNo>,
     /// Operations that are still carried out; then all fail, as when the process has died.
     left: Option<u64>,
+    /// Threads that write, each one operation at a time.
+    writers: u64,
+    begun: u64,
+    answered: u64,
 }
 
 impl Director {
@@ -45,6 +49,25 @@ impl Director {
         while !state.waiting.contains(&TargetNo(target)) {
             state = self.changed.wait(state).unwrap();
         }
+    }
+
+    /// From now on a store that waits for a device does so until each of `writers` threads has begun an operation
+    /// that is not answered: a device so slow that nobody comes too late for the next flush.
+    pub(crate) fn gather(&self, writers: u64) {
+        let mut state = self.state.lock().unwrap();
+        (state.writers, state.begun, state.answered) = (writers, 0, 0);
+    }
+
+    /// One of the writers begins an operation.
+    pub(crate) fn begin(&self) {
+        self.state.lock().unwrap().begun += 1;
+        self.changed.notify_all();
+    }
+
+    /// One of the writers has no more to write.
+    pub(crate) fn retire(&self) {
+        self.state.lock().unwrap().writers -= 1;
+        self.changed.notify_all();
     }
 
     pub(crate) fn panic_on(&self, target: u16) {
@@ -115,13 +138,21 @@ impl<T: TargetStore> TargetStore for Staged<T> {
             self.director.changed.notify_all();
             state = self.director.changed.wait(state).unwrap();
         }
+        while wait && state.begun - state.answered < state.writers {
+            state = self.director.changed.wait(state).unwrap();
+        }
         state.waiting.remove(&self.no);
         if state.held.contains(&self.no) {
             return;
         }
         drop(state);
+        let before = out.len();
         out.append(&mut self.failed);
         self.store.poll(wait && out.is_empty(), out);
+        let mut state = self.director.state.lock().unwrap();
+        if state.writers > 0 {
+            state.answered += u64::try_from(out.len() - before).unwrap();
+        }
     }
 
     fn step(&mut self) -> Progress {

@@ -79,6 +79,64 @@ fn operations_that_wait_for_a_target_share_a_submit() {
 }
 
 #[test]
+fn writes_of_many_threads_share_their_flushes() {
+    const WRITERS: u64 = 16;
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    // What the service has begun and waits for no more is over after this.
+    put(&pool, 0, cont, WRITERS * WRITES, b"first").unwrap();
+    world.director.take_batches();
+    world.director.gather(WRITERS);
+    scope(|scope| {
+        for thread in 0..WRITERS {
+            let (pool, director) = (&pool, &world.director);
+            scope.spawn(move || {
+                for write in 0..WRITES {
+                    director.begin();
+                    put(pool, 0, cont, thread * WRITES + write, b"shared").unwrap();
+                }
+                director.retire();
+            });
+        }
+    });
+    world.director.gather(0);
+    // A store flushes at most once after each submit.
+    let batches = world.director.take_batches();
+    let ops: usize = batches.iter().map(|(_, count)| count).sum();
+    assert_eq!(ops as u64, WRITERS * WRITES);
+    let flushes = batches.iter().filter(|(_, count)| *count > 0).count();
+    println!("{ops} operations, {flushes} flushes");
+    assert!(flushes * 4 <= ops, "{flushes} flushes for {ops} operations");
+}
+
+#[test]
+fn operations_in_flight_share_their_flushes() {
+    const IN_FLIGHT: u64 = 64;
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let queue = pool.open_queue().unwrap();
+    let mut outcomes = Vec::new();
+    world.director.hold(0);
+    for token in 0..IN_FLIGHT {
+        let ask = Ask::Target(TargetNo(0), cont, Verb::Update(owned_update(token, b"queued")));
+        pool.submit(queue, Request { token, head: Head::default(), ask });
+    }
+    pool.poll(queue, false, &mut outcomes);
+    assert!(outcomes.is_empty(), "the device is still at work");
+    world.director.release();
+    let mut waits = 0;
+    while (outcomes.len() as u64) < IN_FLIGHT {
+        pool.poll(queue, true, &mut outcomes);
+        waits += 1;
+    }
+    // Background work among them may have begun one flush, and the rest shares the next.
+    assert!(waits <= 2, "{waits} flushes for {IN_FLIGHT} operations");
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+}
+
+#[test]
 fn a_full_inbox_answers_busy_and_loses_nothing_else() {
     const SENT: u64 = 5000;
     let world = World::new();

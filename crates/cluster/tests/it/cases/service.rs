@@ -5,6 +5,7 @@ use dolmen_cluster::Pool;
 use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::{ContVerb, ReadAt, Verb};
 use dolmen_codec::{Ask, Request, Transport};
+use dolmen_env::scope;
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Props, TargetNo, Uuid};
 
 fn info(pool: &Pool<Store>, no: ContNo) -> ContInfo {
@@ -295,4 +296,24 @@ fn clients_do_not_reach_behind_the_service() {
     let answer = pool.call(Request { token: 1, head: Head::default(), ask: behind });
     assert!(matches!(answer.result, Err(Error::NoPermission)));
     put(&pool, 0, no, 1, b"x").unwrap();
+}
+
+#[test]
+fn of_two_containers_made_at_once_with_one_label_exactly_one_is() {
+    let world = World::new();
+    let pool = world.create(2);
+    for round in 0..50_u128 {
+        let name = format!("c{round}");
+        let made: Vec<_> = scope(|scope| {
+            let making: Vec<_> = (0..4)
+                .map(|thread| {
+                    let (pool, name) = (&pool, &name);
+                    scope.spawn(move || make(pool, 1 + round * 4 + thread, name))
+                })
+                .collect();
+            making.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(made.iter().filter(|result| result.is_ok()).count(), 1, "{made:?}");
+        assert!(made.iter().all(|result| matches!(result, Ok(_) | Err(Error::Exists))), "{made:?}");
+    }
 }
