@@ -1,12 +1,12 @@
 //! `dolmen check`: audits a pool, and the file systems in it.
 
 use crate::failure::{Doing, Outcome};
-use crate::output::{Answer, Table, human, readable};
+use crate::output::{Answer, Table, human, place_json, readable};
 use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
-use dolmen_client::{Audit, ContHandle, ContName};
+use dolmen_client::{Audit, ContHandle, ContName, Finding};
 use dolmen_dfs::{CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
-use dolmen_types::{Place, PropId, PropValue};
+use dolmen_types::{PropId, PropValue, shown};
 use serde_json::{Value, json};
 
 #[derive(ClapArgs, Debug)]
@@ -83,8 +83,10 @@ fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut R
         let verified = all.iter().map(|audit| audit.verified_bytes).sum::<u64>();
         let mut found: Vec<Value> = Vec::new();
         for finding in all.iter().flat_map(|audit| &audit.findings) {
-            lines.push_str(&format!("target {target}: {} at {}\n", finding.rule, place_text(&finding.place)));
-            found.push(json!({ "rule": finding.rule, "place": place_json(&finding.place) }));
+            let Finding { rule, place } = finding;
+            let meaning = meaning(rule);
+            lines.push_str(&format!("target {target}: {place}: {meaning} ({rule})\n"));
+            found.push(json!({ "rule": rule, "meaning": meaning, "place": place_json(place) }));
         }
         report.findings += found.len() as u64;
         table.row([
@@ -138,7 +140,7 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{unnamed}\n"
     ));
     for bad in bad_entries {
-        let entry = readable(&bad.name);
+        let entry = shown(&bad.name);
         report
             .text
             .push_str(&format!("container {name}: entry {entry} of directory {} is damaged\n", bad.dir));
@@ -163,28 +165,20 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
     }))
 }
 
-fn place_text(place: &Place) -> String {
-    match place {
-        Place::Value { cont, oid, dkey, akey, extent } => {
-            let keys = format!("{}/{}", readable(dkey), readable(akey));
-            let records = extent.map_or(String::new(), |e| format!(" records {}+{}", e.index, e.count));
-            format!("container {} object {oid} key {keys}{records}", cont.0)
-        }
-        Place::Record { file, number, offset } => format!("{file} {number} byte {offset}"),
-    }
-}
-
-fn place_json(place: &Place) -> Value {
-    match place {
-        Place::Value { cont, oid, dkey, akey, extent } => json!({
-            "container": cont.0,
-            "oid": oid.to_string(),
-            "dkey": readable(dkey),
-            "akey": readable(akey),
-            "extent": extent.map(|extent| json!({ "index": extent.index, "count": extent.count })),
-        }),
-        Place::Record { file, number, offset } => {
-            json!({ "file": file, "number": number, "offset": offset })
-        }
+/// What a rule's word means; the table in docs/operating.md.
+fn meaning(rule: &str) -> &'static str {
+    match rule {
+        "index-order" => "keys of the index do not ascend",
+        "index-key" => "a key of the index cannot be split",
+        "version-record" => "an entry names no readable version",
+        "bulk-shared" => "two versions name the same space",
+        "bulk-free" => "a version names space that counts as free",
+        "bulk-overlap" => "ranges in use overlap",
+        "bulk-leak" => "space in use is not that which something refers to",
+        "log-live-bytes" => "the count of bytes referred to is wrong",
+        "usage" => "a container's count of versions or bytes is wrong",
+        "checksum" => "the value does not match its checksum",
+        "container-on-record" => "the pool service knows a container that the target does not",
+        _ => "a rule of the store is broken",
     }
 }

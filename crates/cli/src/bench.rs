@@ -66,11 +66,19 @@ pub(crate) struct Args {
     #[arg(long, default_value = "/var/tmp", value_hint = clap::ValueHint::DirPath)]
     disk_dir: PathBuf,
     /// Seconds of each rate
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seconds)]
     seconds: Option<f64>,
     /// Only scenarios whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+}
+
+/// A time that a measurement can take: up to a day.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("{text} is not a number of seconds from 0.01 to 86400")),
+    }
 }
 
 impl Args {

@@ -8,7 +8,7 @@ use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
 use dolmen_client::{ContHandle, ContInfo, Usage};
-use dolmen_dfs::{Dfs, FormatOptions};
+use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
 use dolmen_types::{Durability, Epoch, Error, Invalid, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub(crate) struct Create {
     #[arg(long)]
     uuid: Option<Uuid>,
     /// Chunk of new files [default: 1 MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::between(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX))]
     chunk_size: Option<u64>,
     /// Class of new files, S1 to SX [default: S1, files of 64 MiB and more SX]
     #[arg(long, value_name = "CLASS", value_parser = class)]

@@ -2,6 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::{Answer, Table, readable};
+use crate::path::shown;
 use dolmen_client::{ChangeKind, Container};
 use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, MountOptions, Stat};
 use dolmen_types::{Epoch, Oid};
@@ -60,16 +61,15 @@ pub(crate) fn paths(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answer>
     let mut text = String::new();
     let mut rows = Vec::with_capacity(found.len());
     for (path, differs, old) in &found {
-        let path = readable(path);
-        let old = old.as_deref().map(readable);
         text.push_str(differs.letter());
         text.push(' ');
-        if let Some(old) = &old {
-            text.extend([old, " -> "]);
+        if let Some(old) = old {
+            text.extend([&shown(old), " -> "]);
         }
-        text.push_str(&path);
+        text.push_str(&shown(path));
         text.push('\n');
-        rows.push(json!({ "change": differs.word(), "path": path, "old_path": old }));
+        let old = old.as_deref().map(crate::path::text);
+        rows.push(json!({ "change": differs.word(), "path": crate::path::text(path), "old_path": old }));
     }
     let count = |which| found.iter().filter(|(_, differs, _)| *differs == which).count();
     let counts = [Differs::Added, Differs::Removed, Differs::Modified, Differs::Renamed].map(count);

@@ -1,8 +1,10 @@
 //! Why a command failed: one line that says what, on which object, and what to do; and the exit code.
 
+use crate::path::shown_outside;
 use core::fmt;
 use dolmen_types::{Error as StoreError, Invalid};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Exit codes. Documented in `--help`; scripts rely on them: never renumber.
@@ -52,6 +54,8 @@ pub(crate) struct Failure {
     der: Option<i32>,
     /// The system's number, where there is one.
     errno: Option<i32>,
+    /// What is damaged.
+    place: Option<Box<Value>>,
 }
 
 /// The result of a part of a command.
@@ -59,7 +63,7 @@ pub(crate) type Outcome<T> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
-        Self { exit, doing: None, why: why.into(), hint: None, der: None, errno: None }
+        Self { exit, doing: None, why: why.into(), hint: None, der: None, errno: None, place: None }
     }
 
     /// Adds what to do.
@@ -75,7 +79,7 @@ impl Failure {
             rustix_text(&std::io::Error::from_raw_os_error(number))
         });
         let mut failure =
-            Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", path.display()));
+            Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", shown_outside(path)));
         failure.errno = errno;
         failure
     }
@@ -86,14 +90,20 @@ impl Failure {
             "response": null,
             "error": self.to_string(),
             "status": self.der.unwrap_or_else(|| der_of_exit(self.exit)),
-            "detail": {
-                "exit": self.exit.number(),
-                "doing": self.doing,
-                "why": self.why,
-                "hint": self.hint,
-                "der": self.der,
-                "errno": self.errno,
-            },
+            "detail": self.detail(),
+        })
+    }
+
+    /// Its parts, for programs.
+    pub(crate) fn detail(&self) -> Value {
+        json!({
+            "exit": self.exit.number(),
+            "doing": self.doing,
+            "why": self.why,
+            "hint": self.hint,
+            "der": self.der,
+            "errno": self.errno,
+            "place": self.place,
         })
     }
 }
@@ -105,15 +115,25 @@ fn rustix_text(error: &std::io::Error) -> String {
 }
 
 impl fmt::Display for Failure {
+    /// One line, whatever the names in it are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(doing) = &self.doing {
-            write!(f, "cannot {doing}: ")?;
+            write!(f, "cannot {}: ", one_line(doing))?;
         }
-        f.write_str(&self.why)?;
+        f.write_str(&one_line(&self.why))?;
         match &self.hint {
-            Some(hint) => write!(f, "; {hint}"),
+            Some(hint) => write!(f, "; {}", one_line(hint)),
             None => Ok(()),
         }
+    }
+}
+
+/// A text in which names may have controls of a terminal, with these written out.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        Cow::Owned(dolmen_types::shown(text.as_bytes()))
+    } else {
+        text.into()
     }
 }
 
@@ -191,7 +211,16 @@ impl From<StoreError> for Failure {
             _ => (Exit::Other, None),
         };
         let der = Some(error.der());
-        Self { exit, doing: None, why: error.to_string(), hint: hint.map(str::to_owned), der, errno: None }
+        let place = match &error {
+            StoreError::Corrupt { target, place } => {
+                let mut fields = crate::output::place_json(place);
+                fields["target"] = json!(target.0);
+                Some(Box::new(fields))
+            }
+            _ => None,
+        };
+        let hint = hint.map(str::to_owned);
+        Self { exit, doing: None, why: error.to_string(), hint, der, errno: None, place }
     }
 }
 
@@ -258,7 +287,7 @@ impl From<dolmen_dfs::Error> for Failure {
             Error::Store(error) => Self { errno: Some(errno), ..(*error).into() },
             Error::InTree { path, source } => {
                 let failure = Self::from(*source);
-                Self { why: format!("{}: {}", path.display(), failure.why), ..failure }
+                Self { why: format!("{}: {}", shown_outside(&path), failure.why), ..failure }
             }
             Error::Local { path, errno } => Self::on_file(&path, &std::io::Error::from_raw_os_error(errno)),
             Error::BadRecord { .. } | Error::Superblock(_) => {

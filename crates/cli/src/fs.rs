@@ -6,11 +6,14 @@ mod list;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{self, Answer, hex, human, pairs};
+use crate::path::{shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
 use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
 use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -45,7 +48,7 @@ pub(crate) struct Cat {
     cont: ContArg,
     /// Files
     #[arg(value_name = "PATH", required = true)]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// As of this snapshot
     #[arg(long, value_name = "SNAP")]
     snapshot: Option<String>,
@@ -57,7 +60,7 @@ pub(crate) struct Rm {
     cont: ContArg,
     /// Files, and directories with -r
     #[arg(value_name = "PATH", required = true)]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// Directories with everything below them
     #[arg(short, long)]
     recursive: bool,
@@ -69,10 +72,10 @@ pub(crate) struct Mv {
     cont: ContArg,
     /// What to rename
     #[arg(value_name = "OLD")]
-    old: String,
+    old: OsString,
     /// Its new name; in that directory under the old name if it is a directory
     #[arg(value_name = "NEW")]
-    new: String,
+    new: OsString,
     /// Fail if the new name exists, instead of replacing it
     #[arg(short, long)]
     no_clobber: bool,
@@ -128,8 +131,8 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
     let mut files = Vec::new();
     for path in &args.paths {
-        let doing = || format!("read {path}");
-        let file = mounted.dfs.open(path, &OpenOptions::READ).doing(doing)?;
+        let doing = || format!("read {}", shown_arg(path));
+        let file = mounted.dfs.open(path.as_bytes(), &OpenOptions::READ).doing(doing)?;
         let mut block = vec![0; BLOCK_BYTES];
         let (mut at, mut whole) = (0, Vec::new());
         loop {
@@ -144,7 +147,7 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
                 break;
             }
         }
-        files.push(content(path, whole));
+        files.push(content(&text(path.as_bytes()), whole));
     }
     mounted.close()?;
     Ok(Answer::new(String::new(), json!(files)))
@@ -163,13 +166,14 @@ fn rm(args: &Rm) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, None)?;
     let mut removed = 0;
     for path in &args.paths {
-        let doing = || format!("remove {path}");
+        let doing = || format!("remove {}", shown_arg(path));
+        let path = path.as_bytes();
         let kind = mounted.dfs.lstat(path).doing(doing)?.kind;
         if kind != FileKind::Directory {
             mounted.dfs.unlink(path).doing(doing)?;
             removed += 1;
         } else if args.recursive {
-            removed += remove_tree(&mounted.dfs, path.as_bytes())?;
+            removed += remove_tree(&mounted.dfs, path)?;
         } else {
             let failure = Failure::new(Exit::Usage, "it is a directory");
             return Err(failure.hint("add -r to remove it with everything below it")).doing(doing);
@@ -214,18 +218,15 @@ fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
 fn mv(args: &Mv) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, None)?;
     let dfs = &mounted.dfs;
-    let doing = || format!("rename {} to {}", args.old, args.new);
-    let into_dir = dfs.stat(&args.new).is_ok_and(|stat| stat.kind == FileKind::Directory);
-    let name = args.old.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let new = if into_dir {
-        crate::path::join(args.new.as_bytes(), name.as_bytes())
-    } else {
-        args.new.clone().into()
-    };
+    let doing = || format!("rename {} to {}", shown_arg(&args.old), shown_arg(&args.new));
+    let (old, new) = (args.old.as_bytes(), args.new.as_bytes());
+    let into_dir = dfs.stat(new).is_ok_and(|stat| stat.kind == FileKind::Directory);
+    let name = old.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or_default();
+    let new = if into_dir { crate::path::join(new, name) } else { new.to_vec() };
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-    dfs.rename(&args.old, dfs, &new, mode).doing(doing)?;
+    dfs.rename(old, dfs, &new, mode).doing(doing)?;
     mounted.close()?;
-    Ok(Answer::new(String::new(), json!({ "old": args.old, "new": crate::path::shown(&new) })))
+    Ok(Answer::new(String::new(), json!({ "old": text(old), "new": text(&new) })))
 }
 
 fn df(arg: &ContArg) -> Outcome<Answer> {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Exit, Failure, Outcome};
 use core::fmt::Write as _;
+use dolmen_types::Place;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -138,6 +139,22 @@ pub(crate) fn readable(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
         _ => format!("0x{}", hex(bytes)),
+    }
+}
+
+/// Where something is wrong, for programs.
+pub(crate) fn place_json(place: &Place) -> Value {
+    match place {
+        Place::Value { cont, oid, dkey, akey, extent } => json!({
+            "container": cont.0,
+            "oid": oid.to_string(),
+            "dkey": readable(dkey),
+            "akey": readable(akey),
+            "extent": extent.map(|extent| json!({ "index": extent.index, "count": extent.count })),
+        }),
+        Place::Record { file, number, offset } => {
+            json!({ "file": file, "number": number, "offset": offset })
+        }
     }
 }
 

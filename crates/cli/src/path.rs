@@ -1,5 +1,6 @@
-//! Paths in a container.
+//! Paths in a container: any bytes but zero, as the shell hands them over.
 
+use dolmen_types::shown as shown_bytes;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,9 +16,24 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// A path for people.
+/// A path for people: nothing in it can steer a terminal.
 pub(crate) fn shown(path: &[u8]) -> String {
-    Path::new(OsStr::from_bytes(path)).display().to_string()
+    shown_bytes(path)
+}
+
+/// A path outside for people.
+pub(crate) fn shown_outside(path: &Path) -> String {
+    shown_bytes(path.as_os_str().as_bytes())
+}
+
+/// An argument for people.
+pub(crate) fn shown_arg(arg: &OsStr) -> String {
+    shown_bytes(arg.as_bytes())
+}
+
+/// A path for programs: itself if it is UTF-8, which JSON can say, else as people see it.
+pub(crate) fn text(path: &[u8]) -> String {
+    core::str::from_utf8(path).map_or_else(|_binary| shown(path), str::to_owned)
 }
 
 #[cfg(test)]
@@ -29,6 +45,7 @@ mod tests {
         assert_eq!(join(b"/", b"a"), b"/a");
         assert_eq!(join(b"/a", b"b"), b"/a/b");
         assert_eq!(join(b"", b"b"), b"b");
-        assert_eq!(shown(b"/a"), "/a");
+        assert_eq!(shown(b"/a\n"), "/a\\n");
+        assert_eq!((text(b"/a\n"), text(b"/\xff")), ("/a\n".to_owned(), "/\\xff".to_owned()));
     }
 }

@@ -17,8 +17,13 @@ pub(crate) struct PoolArg {
     #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
     pub(crate) pool: PathBuf,
     /// Resident memory for metadata, instead of the pool's own budget
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = memory())]
     pub(crate) memory: Option<u64>,
+}
+
+/// What a pool may be given as memory: from what one target needs to more than machines have.
+pub(crate) fn memory() -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    crate::size::between(4 << 20, 16 << 40)
 }
 
 /// A container on the command line.

@@ -11,6 +11,10 @@ use dolmen_types::Uuid;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
+/// Targets of a pool, as the option's range has it.
+#[expect(clippy::cast_possible_wrap, reason = "the limit is some thousands")]
+const TARGETS_MAX: i64 = dolmen_types::limits::TARGETS_MAX as i64;
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Make a pool in a directory
@@ -29,8 +33,8 @@ pub(crate) struct Create {
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
     /// Targets, the unit of concurrency; one for each processor if not given
-    #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
-    targets: u16,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=TARGETS_MAX))]
+    targets: Option<u16>,
     /// A name for the pool
     #[arg(long)]
     label: Option<String>,
@@ -38,19 +42,19 @@ pub(crate) struct Create {
     #[arg(long)]
     uuid: Option<Uuid>,
     /// What the pool may use at most; the size of its device if not given
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "0", hide_default_value = true)]
-    capacity: u64,
+    #[arg(long, value_name = "SIZE", value_parser = size::between(64 << 10, 1 << 50))]
+    capacity: Option<u64>,
     /// Resident memory for metadata [default: 1 GiB]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = place::memory())]
     memory: Option<u64>,
     /// Values up to this size stay beside the metadata [default: 4 KiB]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
+    #[arg(long, value_name = "SIZE", value_parser = size::steps(0, 256 << 20, 1))]
     small_values: Option<u32>,
     /// Size of a log segment [default: 4 MiB, less in a small pool]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
+    #[arg(long, value_name = "SIZE", value_parser = size::steps(16 << 10, 1 << 30, 4 << 10))]
     log_segment: Option<u32>,
     /// Size of a bulk segment [default: 64 MiB, less in a small pool]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
+    #[arg(long, value_name = "SIZE", value_parser = size::steps(256 << 10, 1 << 30, 256 << 10))]
     bulk_segment: Option<u32>,
     /// Directory for bulk data, on another device
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
@@ -92,10 +96,10 @@ fn create(args: &Create) -> Outcome<Answer> {
     let dir = place::directory(&args.dir);
     let defaults = PoolOptions::default();
     let options = PoolOptions {
-        targets: args.targets,
+        targets: args.targets.unwrap_or(0),
         label: args.label.as_deref().map(place::label).transpose()?,
         uuid: args.uuid,
-        capacity_bytes: args.capacity,
+        capacity_bytes: args.capacity.unwrap_or(0),
         small_value_bytes_max: args.small_values.unwrap_or(defaults.small_value_bytes_max),
         log_segment_bytes: args.log_segment.unwrap_or(0),
         bulk_segment_bytes: args.bulk_segment.unwrap_or(0),

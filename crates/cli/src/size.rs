@@ -19,12 +19,36 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "larger than 16 EiB".to_owned())
 }
 
-/// As [`parse`], for sizes that are stored in 32 bits.
-///
-/// # Errors
-/// A text for clap to print.
-pub(crate) fn parse_u32(text: &str) -> Result<u32, String> {
-    u32::try_from(parse(text)?).map_err(|_large| "larger than 4 GiB".to_owned())
+/// A parser of sizes from `low` to `high`; what it says of others names both.
+pub(crate) fn between(low: u64, high: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    move |text| match parse(text)? {
+        size if (low..=high).contains(&size) => Ok(size),
+        size => Err(format!("{size} bytes is not from {} to {}", exact(low), exact(high))),
+    }
+}
+
+/// As [`between`], for sizes that are stored in 32 bits and are whole numbers of `step`.
+pub(crate) fn steps(
+    low: u32,
+    high: u32,
+    step: u32,
+) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+    move |text| {
+        let size = between(u64::from(low), u64::from(high))(text)?;
+        let size = u32::try_from(size).map_err(|_large| "larger than 4 GiB".to_owned())?;
+        if size.is_multiple_of(step) {
+            Ok(size)
+        } else {
+            Err(format!("{size} bytes is not a whole number of {}", exact(u64::from(step))))
+        }
+    }
+}
+
+/// A size without rounding.
+fn exact(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+    let unit = (bytes.trailing_zeros() / 10).min(4);
+    if bytes == 0 { "0".to_owned() } else { format!("{}{}", bytes >> (10 * unit), UNITS[unit as usize]) }
 }
 
 #[cfg(test)]
@@ -39,6 +63,16 @@ mod tests {
         for wrong in ["", "K", "1X", "-1", "99999999T"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(parse_u32("4G").is_err());
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_told_the_range() {
+        assert_eq!(between(4096, 1 << 30)("1M"), Ok(1 << 20));
+        assert_eq!(between(4096, 1 << 30)("1"), Err("1 bytes is not from 4K to 1G".to_owned()));
+        assert_eq!(
+            steps(16 << 10, 1 << 30, 4096)("17000"),
+            Err("17000 bytes is not a whole number of 4K".to_owned())
+        );
+        assert_eq!(exact(1500), "1500");
     }
 }

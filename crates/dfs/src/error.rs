@@ -3,8 +3,9 @@
 use crate::layout::inode::FileKind;
 use crate::layout::superblock::Unreadable;
 use core::fmt;
-use dolmen_types::{Error as StoreError, Invalid, Oid};
-use std::path::PathBuf;
+use dolmen_types::{Error as StoreError, Invalid, Oid, shown};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The result of a file system operation.
 pub type Result<T> = core::result::Result<T, Error>;
@@ -79,6 +80,11 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// The directory outside is one that a copy must not touch, such as that of the open pool itself.
+    Excluded {
+        /// Which.
+        path: PathBuf,
+    },
     /// Something of another kind has the name, which a copy of a tree does not replace.
     OtherKind {
         /// What has the name.
@@ -116,6 +122,19 @@ pub enum What {
 }
 
 impl Error {
+    /// Whether only one entry of a tree is in the way, so that a copy can go on with the others.
+    pub(crate) fn spares_others(&self) -> bool {
+        let is_of_all =
+            |number| matches!(number, errno::ENOSPC | errno::EDQUOT | errno::EROFS | errno::EMFILE);
+        match self {
+            Self::InTree { source, .. } => source.spares_others(),
+            Self::Local { errno, .. } => !is_of_all(*errno),
+            Self::Store(error) => matches!(**error, StoreError::Corrupt { .. }),
+            Self::ReadOnly | Self::Worker | Self::NotFormatted | Self::Superblock(_) => false,
+            _ => true,
+        }
+    }
+
     /// The system's (Linux) number, positive.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -146,6 +165,7 @@ impl Error {
             Self::InTree { source, .. } => source.errno(),
             Self::OtherKind { there: FileKind::Directory, .. } => errno::EISDIR,
             Self::OtherKind { .. } => errno::ENOTDIR,
+            Self::Excluded { .. } => errno::EBUSY,
             Self::Worker => errno::EIO,
         }
     }
@@ -192,6 +212,7 @@ pub mod errno {
     pub const ENOTDIR: i32 = 20;
     pub const EISDIR: i32 = 21;
     pub const EINVAL: i32 = 22;
+    pub const EMFILE: i32 = 24;
     pub const EFBIG: i32 = 27;
     pub const ENOSPC: i32 = 28;
     pub const EROFS: i32 = 30;
@@ -203,6 +224,7 @@ pub mod errno {
     pub const ERESTART: i32 = 85;
     pub const ETIMEDOUT: i32 = 110;
     pub const ESTALE: i32 = 116;
+    pub const EDQUOT: i32 = 122;
     pub const ECANCELED: i32 = 125;
 }
 
@@ -220,7 +242,7 @@ impl fmt::Display for Error {
             Self::NotPermitted => f.write_str("operation not permitted"),
             Self::ReadOnly => f.write_str("read-only file system"),
             Self::BadHandle => f.write_str("the file is not open for this"),
-            Self::Invalid(what) => write!(f, "invalid {what:?} in the request"),
+            Self::Invalid(what) => what.fmt(f),
             Self::TooManyLinks => f.write_str("too many hard links"),
             Self::NoAttribute => f.write_str("no such extended attribute"),
             Self::AttributeTooBig => f.write_str("extended attribute too long"),
@@ -230,21 +252,47 @@ impl fmt::Display for Error {
             Self::Stale => f.write_str("the handle is stale: another mount moved or removed its file"),
             Self::Contended => f.write_str("others keep changing the same names; try again"),
             Self::NotFormatted => f.write_str("the container holds no file system; format it first"),
-            Self::Superblock(why) => write!(f, "the container's superblock cannot be used: {why:?}"),
+            Self::Superblock(Unreadable::Damaged) => f.write_str("the container's superblock is damaged"),
+            Self::Superblock(Unreadable::Version { superblock, layout }) => write!(
+                f,
+                "the container's files have version {superblock}.{layout}; open it with a newer program"
+            ),
             Self::BadRecord { dir, name } => {
-                write!(f, "damaged inode record of {:?} in directory {dir}", String::from_utf8_lossy(name))
+                write!(f, "damaged inode record of {} in directory {dir}", shown(name))
             }
             Self::Store(error) => error.fmt(f),
-            Self::InTree { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::InTree { path, source } => write!(f, "{}: {source}", shown_path(path)),
             Self::OtherKind { there, wanted } => {
                 let (there, wanted) = (kind_word(*there), kind_word(*wanted));
                 write!(f, "a {there} has this name, and a {wanted} does not replace it")
             }
+            Self::Excluded { path } => write!(f, "{}: belongs to the pool itself", shown_path(path)),
             Self::Worker => f.write_str("a worker thread panicked"),
             Self::Local { path, errno } => {
-                write!(f, "{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))
+                write!(f, "{}: {}", shown_path(path), std::io::Error::from_raw_os_error(*errno))
             }
         }
+    }
+}
+
+fn shown_path(path: &Path) -> String {
+    shown(path.as_os_str().as_bytes())
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "a name is empty, `.` or `..`, or has a slash or zero byte",
+            Self::Cycle => "a directory cannot be moved into itself or below itself",
+            Self::Mode => "the mode has bits outside 07777",
+            Self::Flags => "the flags contradict each other",
+            Self::Kind => "it is of another kind than this needs",
+            Self::Layout => "the container was made for another layout than files",
+            Self::Placement => "no file can have this chunk size or object class",
+            Self::Time => "the nanoseconds of a time are 1e9 or more",
+            Self::Cookie => "the cookie is of no listing of this directory",
+            Self::Range => "an offset or length is too large",
+        })
     }
 }
 

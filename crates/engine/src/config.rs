@@ -32,6 +32,9 @@ pub struct TargetConfig {
     pub join_extents_min: u32,
     /// Bytes of values that the background scrub verifies a second; 0 turns it off.
     pub scrub_bytes_per_s: u64,
+    /// Targets whose metadata lies on the same device, this one counted: free space there is reported in equal
+    /// shares, so that it is counted once over all of them.
+    pub device_sharers: u16,
     /// The pool lives in memory and says so: `Durability::Power` is accepted and means nothing.
     pub volatile: bool,
 }
@@ -52,6 +55,7 @@ impl Default for TargetConfig {
             join_extents_min: 8,
             // A terabyte in three days.
             scrub_bytes_per_s: 4 << 20,
+            device_sharers: 1,
             volatile: false,
         }
     }

@@ -191,9 +191,13 @@ impl Target {
         let reserve_bytes = self.run_reserve() + RESERVE_LOG_SEGMENTS * log.segment_bytes();
         let bulk_free = self.store.bulk.allocated_bytes() - self.store.bulk.used_bytes();
         let log_free = (log.free_count() as u64).saturating_sub(RESERVE_LOG_SEGMENTS) * log.segment_bytes();
+        // The others take what is left beside this one: over all of them it is counted once.
+        let left = self.store.disks.meta.space().map_or(u64::MAX, |space| space.free_bytes);
+        let share = (left / u64::from(self.config.device_sharers.max(1))).saturating_sub(self.run_reserve());
+        let room = self.room(u64::MAX).unwrap_or(0).min(share);
         SpaceReport {
             total_bytes: self.config.capacity_bytes,
-            free_bytes: self.room(u64::MAX).unwrap_or(0) + bulk_free + log_free,
+            free_bytes: room + bulk_free + log_free,
             allocated_bytes: self.allocated_bytes(),
             bulk_bytes: self.store.bulk.used_bytes(),
             log_bytes,

@@ -60,10 +60,16 @@ pub enum Error {
         /// The directory on it.
         dir: PathBuf,
     },
-    /// An option is outside its range; the field's name.
+    /// An option is outside the range that it has beside the others.
     Option {
-        /// Which.
+        /// The field's name.
         name: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The least that is allowed.
+        low: u64,
+        /// And the most.
+        high: u64,
     },
     /// Opening a target panicked, which is a defect of this program; the pool is as it was on disk.
     Panicked {
@@ -124,7 +130,9 @@ impl fmt::Display for Error {
                     dir.display()
                 )
             }
-            Self::Option { name } => write!(f, "option {name} is outside its range"),
+            Self::Option { name, value, low, high } => {
+                write!(f, "{name} is {value}, and has to be from {low} to {high}")
+            }
             Self::Panicked { target } => write!(f, "target {target} could not be opened because of a defect"),
         }
     }

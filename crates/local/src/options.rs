@@ -18,6 +18,11 @@ const LOG_SEGMENT_BYTES_LEAST: u32 = 256 << 10;
 const BULK_SEGMENTS: u64 = 8;
 const BULK_SEGMENT_BYTES_LEAST: u32 = 1 << 20;
 
+/// What a target refuses: less than four log segments, smaller ones, and small values that are no part of one.
+const LOG_SEGMENTS_MIN: u64 = 4;
+const LOG_SEGMENT_BYTES_MIN: u64 = 16 << 10;
+const SMALL_VALUES_IN_SEGMENT: u64 = 4;
+
 /// What a new pool is made of. Stored with the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
@@ -93,15 +98,13 @@ impl PoolOptions {
         } else {
             self.targets
         };
-        if usize::from(targets) > limits::TARGETS_MAX {
-            return Err(Error::Option { name: "targets" });
-        }
+        in_range("targets", u64::from(targets), 1, limits::TARGETS_MAX as u64)?;
         let capacity_bytes = if self.capacity_bytes == 0 { device_bytes } else { self.capacity_bytes };
         let capacity_bytes = capacity_bytes / u64::from(targets);
         let sizes = TargetConfig::default();
         // Version 4, variant 1: the form of a random UUID.
         let drawn = Uuid::from_u128(rng.next_u128() & !(0xf << 76) & !(3 << 62) | (4 << 76) | (2 << 62));
-        Ok(PoolRecord {
+        let record = PoolRecord {
             uuid: self.uuid.unwrap_or(drawn),
             label: self.label.clone(),
             targets,
@@ -121,8 +124,25 @@ impl PoolOptions {
             memory_budget_bytes: self.memory_budget_bytes,
             volatile: self.volatile,
             bulk_dir: self.bulk_dir.clone(),
-        })
+        };
+        check(&record)?;
+        Ok(record)
     }
+}
+
+/// Refuses sizes that a target cannot have beside each other.
+fn check(record: &PoolRecord) -> Result<()> {
+    let targets = u64::from(record.targets);
+    let log_segment = u64::from(record.log_segment_bytes);
+    let small_values = u64::from(record.small_value_bytes_max);
+    in_range("log_segment_bytes", log_segment, LOG_SEGMENT_BYTES_MIN, u64::from(u32::MAX))?;
+    in_range("small_value_bytes_max", small_values, 0, log_segment / SMALL_VALUES_IN_SEGMENT)?;
+    let capacity_bytes = record.capacity_bytes * targets;
+    in_range("capacity_bytes", capacity_bytes, LOG_SEGMENTS_MIN * log_segment * targets, u64::MAX)
+}
+
+fn in_range(name: &'static str, value: u64, low: u64, high: u64) -> Result<()> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(Error::Option { name, value, low, high }) }
 }
 
 /// The largest power of two up to `share` bytes, but neither less than `least` nor more than `usual`.
@@ -143,6 +163,7 @@ pub(crate) fn target_config(record: &PoolRecord, memory_budget_bytes: u64, targe
         memory_budget_bytes: share.max(MEMORY_BYTES_MIN_PER_TARGET),
         checkpoint_log_bytes: record.checkpoint_log_bytes,
         volatile: record.volatile,
+        device_sharers: record.targets,
         ..TargetConfig::default()
     }
 }

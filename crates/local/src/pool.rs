@@ -31,7 +31,7 @@ pub struct LocalPool {
     recoveries: Vec<Recovery>,
     root: RealRoot,
     /// Owned for as long as the pool is open.
-    _bulk: Option<RealRoot>,
+    bulk: Option<RealRoot>,
 }
 
 /// How the upkeep thread is stopped.
@@ -61,13 +61,18 @@ impl LocalPool {
                 Some((stop, spawn("dolmen-upkeep", move || keep_up(&pool, &stopped))?))
             }
         };
-        Ok(Self { pool: Some(pool), upkeep, recoveries, root, _bulk: bulk })
+        Ok(Self { pool: Some(pool), upkeep, recoveries, root, bulk })
     }
 
     /// The pool's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.root.path()
+    }
+
+    /// All directories that this process owns for the pool: its own, and that of bulk data if it has one.
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        [Some(&self.root), self.bulk.as_ref()].into_iter().flatten().map(RealRoot::path)
     }
 
     /// What opening found, by target.

@@ -1,5 +1,6 @@
 //! The one error that crosses layers: coarse, typed, with DAOS's number.
 
+use crate::shown;
 use crate::{ContNo, Epoch, Key, Oid, Recx, TargetNo, TxId};
 use core::fmt;
 
@@ -193,10 +194,50 @@ impl Error {
     }
 }
 
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Label => "the label has wrong characters or a wrong length",
+            Self::ObjectId => "the object's type or class cannot be placed",
+            Self::Key => "the key is empty, or of a kind that the object does not have",
+            Self::Extent => "the extent is empty or too long",
+            Self::Payload => "the data does not have the length that its extents say",
+            Self::RecordSize => "the record size is zero or too large",
+            Self::Count => "the list is empty or too long",
+            Self::Flags => "the flags contradict each other or are unknown",
+            Self::Anchor => "the anchor is of no such listing",
+            Self::Query => "the keys have no order that can be asked for",
+            Self::Epoch => "the epoch is zero, in the future or no longer kept",
+            Self::Property => "the property is unknown, or its value is not allowed",
+            Self::Name => "the name is empty, too long or has a forbidden byte",
+            Self::Path => "the path does not lead where it has to",
+            Self::Layout => "the layout is another one, or of a newer version",
+            Self::Argument => "a number is outside its range",
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value { cont, oid, dkey, akey, extent } => {
+                write!(f, "container {}, object {oid}, key {}/{}", cont.0, shown(dkey), shown(akey))?;
+                match extent {
+                    Some(extent) => {
+                        write!(f, ", {} records from {}", extent.count, extent.index)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Self::Record { file, number, offset } => write!(f, "{file} {number}, byte {offset}"),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(what) => write!(f, "invalid {what:?} in the request"),
+            Self::Invalid(what) => what.fmt(f),
             Self::NotFound => f.write_str("not found"),
             Self::Exists => f.write_str("exists already"),
             Self::TxRestart { after } => write!(f, "transaction conflict; restart after epoch {after}"),
@@ -209,7 +250,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Corrupt { target, place } => {
-                write!(f, "checksum mismatch on target {}: {place:?}", target.0)
+                write!(f, "damaged data on target {}: {place}", target.0)
             }
             Self::Io { target, errno } => write!(f, "device error {errno} on target {}", target.0),
             Self::ReadOnly { target } => {

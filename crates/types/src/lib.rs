@@ -16,6 +16,7 @@ mod key;
 pub mod limits;
 mod oid;
 mod prop;
+mod shown;
 
 pub use anchor::{Anchor, AnchorState};
 pub use buf::IoBuf;
@@ -30,4 +31,5 @@ pub use ids::{
 pub use key::{Key, KeyKind, Recx};
 pub use oid::{ObjectType, Oid};
 pub use prop::{Durability, PropId, PropValue, Props};
+pub use shown::shown;
 pub use uuid::Uuid;

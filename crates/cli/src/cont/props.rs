@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 /// How a value is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    Number,
+    /// From, to.
+    Number(u64, u64),
     Text,
     Bytes,
     /// A number with words for its values.
@@ -24,36 +25,38 @@ const DURABILITIES: Form =
 const TABLE: [(&str, PropId, Form); 27] = [
     ("label", PropId::CO_LABEL, Form::Text),
     ("layout_type", PropId::CO_LAYOUT_TYPE, LAYOUTS),
-    ("layout_version", PropId::CO_LAYOUT_VER, Form::Number),
-    ("cksum", PropId::CO_CSUM, Form::Number),
-    ("cksum_size", PropId::CO_CSUM_CHUNK_SIZE, Form::Number),
+    ("layout_version", PropId::CO_LAYOUT_VER, Form::Number(0, U32_MAX)),
+    ("cksum", PropId::CO_CSUM, Form::Number(0, 7)),
+    ("cksum_size", PropId::CO_CSUM_CHUNK_SIZE, Form::Number(1, U32_MAX)),
     ("srv_cksum", PropId(4102), SWITCH),
-    ("rd_fac", PropId::CO_REDUN_FAC, Form::Number),
-    ("rd_lvl", PropId(4104), Form::Number),
-    ("max_snapshot", PropId(4105), Form::Number),
+    ("rd_fac", PropId::CO_REDUN_FAC, Form::Number(0, 0)),
+    ("rd_lvl", PropId(4104), Form::Number(1, 254)),
+    ("max_snapshot", PropId(4105), Form::Number(0, U32_MAX)),
     ("acl", PropId(4106), Form::Bytes),
-    ("compression", PropId(4107), Form::Number),
-    ("encryption", PropId(4108), Form::Number),
+    ("compression", PropId(4107), Form::Number(0, U32_MAX)),
+    ("encryption", PropId(4108), Form::Number(0, 0)),
     ("owner", PropId::CO_OWNER, Form::Text),
     ("group", PropId::CO_OWNER_GROUP, Form::Text),
-    ("dedup", PropId(4111), Form::Number),
-    ("dedup_threshold", PropId(4112), Form::Number),
+    ("dedup", PropId(4111), Form::Number(0, 2)),
+    ("dedup_threshold", PropId(4112), Form::Number(1, U32_MAX)),
     ("roots", PropId::CO_ROOTS, Form::Bytes),
-    ("status", PropId(4114), Form::Number),
-    ("alloc_oid", PropId(4115), Form::Number),
-    ("ec_cell_sz", PropId(4116), Form::Number),
-    ("ec_pda", PropId(4117), Form::Number),
-    ("rp_pda", PropId(4118), Form::Number),
-    ("global_version", PropId(4119), Form::Number),
+    ("status", PropId(4114), Form::Number(0, 0)),
+    ("alloc_oid", PropId(4115), Form::Number(0, u64::MAX)),
+    ("ec_cell_sz", PropId(4116), Form::Number(4096, 1 << 20)),
+    ("ec_pda", PropId(4117), Form::Number(0, U32_MAX)),
+    ("rp_pda", PropId(4118), Form::Number(0, U32_MAX)),
+    ("global_version", PropId(4119), Form::Number(4, 4)),
     ("scrub_disabled", PropId(4120), SWITCH),
-    ("obj_version", PropId(4121), Form::Number),
-    ("perf_domain", PropId(4122), Form::Number),
+    ("obj_version", PropId(4121), Form::Number(1, 1)),
+    ("perf_domain", PropId(4122), Form::Number(0, U32_MAX)),
     ("durability", PropId::CO_DURABILITY, DURABILITIES),
 ];
 
 fn form(id: PropId) -> Form {
     TABLE.iter().find(|row| row.1 == id).map_or(Form::Bytes, |row| row.2)
 }
+
+const U32_MAX: u64 = u32::MAX as u64;
 
 /// The name of a property.
 pub(super) fn name(id: PropId) -> &'static str {
@@ -78,10 +81,14 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
         return Err(wrong("write NAME:VALUE".to_owned()));
     };
     let id = id(name)?;
-    let number = || text.parse().map_err(|_digits| wrong(format!("{name} is a number")));
+    let number = || text.parse::<u64>().map_err(|_digits| wrong(format!("{name} is a number")));
     let value = match form(id) {
         Form::Text => PropValue::Text(text.to_owned()),
-        Form::Number => PropValue::Number(number()?),
+        Form::Number(low, high) => match number()? {
+            value if (low..=high).contains(&value) => PropValue::Number(value),
+            value if low == high => return Err(wrong(format!("{name} can only be {low}, not {value}"))),
+            value => return Err(wrong(format!("{name} is from {low} to {high}, not {value}"))),
+        },
         Form::Bytes => return Err(wrong(format!("{name} cannot be set from here"))),
         Form::Words(words) => match words.iter().find(|(_, word)| word.eq_ignore_ascii_case(text)) {
             Some((number, _)) => PropValue::Number(*number),
@@ -112,7 +119,7 @@ pub(super) fn show(id: PropId, value: Option<&PropValue>) -> String {
 /// A value for programs: words as words, numbers as numbers, bytes in hexadecimal.
 pub(super) fn to_json(id: PropId, value: &PropValue) -> Value {
     match value {
-        PropValue::Number(number) if matches!(form(id), Form::Number) => json!(number),
+        PropValue::Number(number) if matches!(form(id), Form::Number(..)) => json!(number),
         PropValue::Bytes(bytes) => json!(hex(bytes)),
         value => json!(show(id, Some(value))),
     }

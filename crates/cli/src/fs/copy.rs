@@ -4,24 +4,29 @@ use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, human};
-use crate::path::shown;
-use crate::place::{self, ContArg};
+use crate::path::{shown, shown_arg, shown_outside, text};
+use crate::place::{self, ContArg, Session};
 use crate::progress::Bar;
 use clap::Args;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use dolmen_dfs::tree::{self, Counts, Difference, Options};
+use dolmen_dfs::tree::{self, Counts, Difference, Options, Skipped};
 use dolmen_dfs::{Dfs, Error, OpenOptions};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::Upkeep;
 use dolmen_types::{crc32c, crc32c_append};
 use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Threads for each processor: most of them wait for a flush, which they share.
 const THREADS_PER_CPU: usize = 8;
-/// Differences printed; the JSON has all that were kept.
+/// Differences, failures and skipped entries printed; the JSON has all that were kept.
 const MISMATCHES_SHOWN: usize = 20;
+/// Failures kept, and skipped entries; further ones are counted.
+const REMARKS_MAX: usize = 1000;
 
 #[derive(Args, Debug)]
 pub(crate) struct Put {
@@ -32,7 +37,7 @@ pub(crate) struct Put {
     local: PathBuf,
     /// Its path in the container; missing directories above it are made
     #[arg(value_name = "PATH")]
-    path: String,
+    path: OsString,
     #[command(flatten)]
     how: How,
     /// Append a record for every file that is stored and acknowledged; see `fs verify --log`
@@ -46,7 +51,7 @@ pub(crate) struct Get {
     cont: ContArg,
     /// File or directory in the container
     #[arg(value_name = "PATH")]
-    path: String,
+    path: OsString,
     /// Where to put it outside
     #[arg(value_name = "LOCAL", value_hint = clap::ValueHint::AnyPath)]
     local: PathBuf,
@@ -66,7 +71,7 @@ pub(crate) struct Verify {
     local: Option<PathBuf>,
     /// Its path in the container
     #[arg(value_name = "PATH", required_unless_present = "log")]
-    path: Option<String>,
+    path: Option<OsString>,
     /// Verify the files of a put's journal instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "path"], value_hint = clap::ValueHint::FilePath)]
     log: Option<PathBuf>,
@@ -96,56 +101,157 @@ impl How {
     }
 }
 
-/// Runs a copy or comparison with a bar; what it returns, and how long it took.
+/// What could not be copied or compared, and what was left out; the first of each.
+#[derive(Default)]
+struct Remarks {
+    /// Guards the failures; taken alone.
+    failures: Mutex<Vec<Failure>>,
+    /// Guards what was left out: path and why; taken alone.
+    skipped: Mutex<Vec<(PathBuf, Skipped)>>,
+}
+
+impl Remarks {
+    fn fail(&self, error: Error) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < REMARKS_MAX {
+            failures.push(error.into());
+        }
+    }
+
+    fn skip(&self, path: &Path, why: Skipped) {
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        if skipped.len() < REMARKS_MAX {
+            skipped.push((path.to_owned(), why));
+        }
+    }
+
+    /// Adds both to an answer, as lines before its summary and as fields; what the failures mean for its exit code.
+    fn report(self, counts: Counts, text: &mut String, json: &mut Value) -> Exit {
+        let mut failures = self.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failures.sort_by_key(ToString::to_string);
+        let mut skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
+        skipped.sort_unstable();
+        for failure in failures.iter().take(MISMATCHES_SHOWN) {
+            text.push_str(&format!("FAILED {failure}\n"));
+        }
+        more(text, counts.failed, "failed");
+        for (path, why) in skipped.iter().take(MISMATCHES_SHOWN) {
+            text.push_str(&format!("skipped {}: {}\n", shown_outside(path), why_skipped(*why)));
+        }
+        more(text, counts.skipped, "skipped");
+        json["failed"] = json!(counts.failed);
+        json["failures"] = failures.iter().map(Failure::detail).collect();
+        json["skipped_entries"] = skipped
+            .iter()
+            .map(|(path, why)| json!({ "path": self::text(path.as_os_str().as_bytes()), "why": why_skipped(*why) }))
+            .collect();
+        match counts.failed {
+            0 => Exit::Done,
+            _ if failures.iter().any(|failure| failure.exit == Exit::Damaged) => Exit::Damaged,
+            _ => Exit::Found,
+        }
+    }
+}
+
+fn more(text: &mut String, count: u64, what: &str) {
+    if count > MISMATCHES_SHOWN as u64 {
+        text.push_str(&format!("… and {} more {what}\n", count - MISMATCHES_SHOWN as u64));
+    }
+}
+
+fn why_skipped(why: Skipped) -> &'static str {
+    match why {
+        Skipped::Socket => "a socket",
+        Skipped::Pipe => "a named pipe",
+        Skipped::Device => "a device",
+        Skipped::Excluded => "the directory of the pool itself",
+        Skipped::Attribute => "an extended attribute that its file system refuses",
+    }
+}
+
+/// The directories of the open pool, by device and inode: a copy must neither read nor write them.
+fn own_directories(session: &Session) -> Outcome<Vec<(u64, u64)>> {
+    let id = |dir: &Path| {
+        let meta = std::fs::metadata(dir).map_err(|error| Failure::on_file(dir, &error))?;
+        Ok((meta.dev(), meta.ino()))
+    };
+    session.local.directories().map(id).collect()
+}
+
+/// Refuses a path outside that lies in a directory of the open pool.
+fn refuse_own(local: &Path, own: &[(u64, u64)]) -> Outcome<()> {
+    let absolute = std::path::absolute(local).map_err(|error| Failure::on_file(local, &error))?;
+    let existing = absolute.ancestors().find_map(|above| above.canonicalize().ok());
+    let is_own =
+        |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| own.contains(&(meta.dev(), meta.ino())));
+    if existing.is_some_and(|path| path.ancestors().any(is_own)) {
+        let failure = Failure::new(Exit::Refused, "it belongs to the pool itself");
+        return Err(failure.hint("name a file or directory outside the pool"));
+    }
+    Ok(())
+}
+
+/// Runs a copy or comparison with a bar; what it returns, how long it took, and what it could not do.
 fn timed<T>(
     verb: &str,
     how: &How,
     journal: Option<&Journal>,
+    own: &[(u64, u64)],
     work: impl FnOnce(&Options<'_>) -> dolmen_dfs::Result<T>,
-) -> Outcome<(T, u64)> {
+) -> Outcome<(T, u64, Remarks)> {
     let bar = Bar::begin(verb);
     let show = |counts| bar.show(counts);
     let begun_ns = RealClock.monotonic_ns();
     let note = |path: &[u8], size, crc| journal.map_or(Ok(()), |journal| journal.add(path, size, crc));
+    let remarks = Remarks::default();
+    let fail = |error| remarks.fail(error);
+    let skip = |path: &Path, why| remarks.skip(path, why);
     let options = Options {
         threads: how.threads(),
         resume: !how.no_resume,
         owner: how.owner,
         on_progress: Some(&show),
         on_stored: journal.is_some().then_some(&note),
+        on_failure: Some(&fail),
+        on_skipped: Some(&skip),
+        excluded: own,
     };
     let done = work(&options)?;
-    Ok((done, RealClock.monotonic_ns() - begun_ns))
+    Ok((done, RealClock.monotonic_ns() - begun_ns, remarks))
 }
 
 pub(super) fn put(args: &Put) -> Outcome<Answer> {
     if let Err(error) = std::fs::symlink_metadata(&args.local) {
-        return Err(Failure::on_file(&args.local, &error)).doing(|| format!("put {}", args.local.display()));
+        return Err(Failure::on_file(&args.local, &error))
+            .doing(|| format!("put {}", shown_outside(&args.local)));
     }
     let journal =
         args.log.as_deref().map(Journal::open).transpose().doing(|| "write the journal".to_owned())?;
     let session = place::open_with(&args.cont.pool, Upkeep::Thread)?;
     let mounted = Mounted::on(session, &args.cont, None)?;
-    let doing = || format!("put {} at {}", args.local.display(), args.path);
+    let doing = || format!("put {} at {}", shown_outside(&args.local), shown_arg(&args.path));
+    let own = own_directories(&mounted.session).doing(doing)?;
+    refuse_own(&args.local, &own).doing(doing)?;
     make_parents(&mounted.dfs, &args.path).doing(doing)?;
-    let (counts, ns) = timed("put", &args.how, journal.as_ref(), |options| {
-        tree::put(&args.local, &mounted.dfs, &args.path, options)
+    let (counts, ns, remarks) = timed("put", &args.how, journal.as_ref(), &own, |options| {
+        tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
     })
     .doing(doing)?;
     mounted.close()?;
-    Ok(copied("put", counts, ns))
+    Ok(copied("put", counts, ns, remarks))
 }
 
 /// Makes the directories above `path`.
-fn make_parents(dfs: &Dfs, path: &str) -> Outcome<()> {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let mut above = String::new();
+fn make_parents(dfs: &Dfs, path: &OsStr) -> Outcome<()> {
+    let parts: Vec<&[u8]> =
+        path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+    let mut above = Vec::new();
     for part in parts.split_last().map_or(&[][..], |(_, above)| above) {
-        above.push('/');
-        above.push_str(part);
+        above.push(b'/');
+        above.extend_from_slice(part);
         match dfs.mkdir(&above, 0o755) {
             Err(Error::Exists) => {}
-            other => other.doing(|| format!("make directory {above}"))?,
+            other => other.doing(|| format!("make directory {}", shown(&above)))?,
         }
     }
     Ok(())
@@ -153,29 +259,40 @@ fn make_parents(dfs: &Dfs, path: &str) -> Outcome<()> {
 
 pub(super) fn get(args: &Get) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
-    let (counts, ns) =
-        timed("get", &args.how, None, |options| tree::get(&mounted.dfs, &args.path, &args.local, options))
-            .doing(|| format!("get {} to {}", args.path, args.local.display()))?;
+    let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&args.local));
+    let own = own_directories(&mounted.session).doing(doing)?;
+    refuse_own(&args.local, &own).doing(doing)?;
+    let (counts, ns, remarks) = timed("get", &args.how, None, &own, |options| {
+        tree::get(&mounted.dfs, args.path.as_bytes(), &args.local, options)
+    })
+    .doing(doing)?;
     mounted.close()?;
-    Ok(copied("get", counts, ns))
+    Ok(copied("get", counts, ns, remarks))
 }
 
-fn copied(verb: &str, counts: Counts, ns: u64) -> Answer {
-    let Counts { dirs, files, symlinks, links, bytes, resumed, skipped } = counts;
+fn copied(verb: &str, counts: Counts, ns: u64, remarks: Remarks) -> Answer {
+    let Counts { dirs, files, symlinks, links, bytes, resumed, skipped, failed } = counts;
     let seconds = seconds(ns);
-    let mut text = format!("{verb} {files} files, {} in {seconds:.2} s, {}/s", human(bytes), rate(bytes, ns));
+    let (mut text, mut json) = (String::new(), counts_json(counts, ns));
+    let exit = remarks.report(counts, &mut text, &mut json);
+    text.push_str(&format!(
+        "{verb} {files} files, {} in {seconds:.2} s, {}/s",
+        human(bytes),
+        rate(bytes, ns)
+    ));
     for (count, what) in [
         (dirs, "directories"),
         (symlinks, "symbolic links"),
         (links, "hard links"),
         (resumed, "files already there"),
         (skipped, "skipped"),
+        (failed, "FAILED"),
     ] {
         if count > 0 {
             text.push_str(&format!("; {count} {what}"));
         }
     }
-    Answer::new(text, counts_json(counts, ns))
+    Answer { exit, ..Answer::new(text, json) }
 }
 
 fn counts_json(counts: Counts, ns: u64) -> Value {
@@ -205,39 +322,50 @@ pub(super) fn verify(args: &Verify) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
     let answer = match (&args.log, &args.local, &args.path) {
         (Some(log), _, _) => verify_journal(&mounted.dfs, log, &args.how)?,
-        (None, Some(local), Some(path)) => verify_tree(&mounted.dfs, local, path, &args.how)?,
+        (None, Some(local), Some(path)) => verify_tree(&mounted, local, path, &args.how)?,
         _ => return Err(Failure::new(Exit::Usage, "LOCAL and PATH, or --log FILE, are needed")),
     };
     mounted.close()?;
     Ok(answer)
 }
 
-fn verify_tree(dfs: &Dfs, local: &Path, path: &str, how: &How) -> Outcome<Answer> {
-    let (report, ns) = timed("verify", how, None, |options| tree::verify(local, dfs, path, options))
-        .doing(|| format!("compare {} with {path}", local.display()))?;
+fn verify_tree(mounted: &Mounted, local: &Path, path: &OsStr, how: &How) -> Outcome<Answer> {
+    let doing = || format!("compare {} with {}", shown_outside(local), shown_arg(path));
+    let own = own_directories(&mounted.session).doing(doing)?;
+    let (report, ns, remarks) = timed("verify", how, None, &own, |options| {
+        tree::verify(local, &mounted.dfs, path.as_bytes(), options)
+    })
+    .doing(doing)?;
     let differences = report.mismatches.len() as u64 + report.more;
-    let mut text = String::new();
+    let (mut text, mut json) = (String::new(), counts_json(report.counts, ns));
+    let failed_as = remarks.report(report.counts, &mut text, &mut json);
     for mismatch in report.mismatches.iter().take(MISMATCHES_SHOWN) {
         text.push_str(&format!("{mismatch}\n"));
     }
     if differences > MISMATCHES_SHOWN as u64 {
         text.push_str(&format!("… and {} more\n", differences - MISMATCHES_SHOWN as u64));
     }
-    let Counts { files, bytes, .. } = report.counts;
-    let verdict = if differences == 0 { "equal".to_owned() } else { format!("{differences} differences") };
+    let Counts { files, bytes, failed, .. } = report.counts;
+    let verdict = match (differences, failed) {
+        (0, 0) => "equal".to_owned(),
+        (differences, 0) => format!("{differences} differences"),
+        (differences, failed) => format!("{differences} differences, {failed} NOT COMPARED"),
+    };
     let (read, seconds) = (human(bytes), seconds(ns));
     text.push_str(&format!(
         "{verdict}: {files} files, {read} compared in {seconds:.2} s, {}/s\n",
         rate(bytes, ns)
     ));
-    let mut json = counts_json(report.counts, ns);
     json["differences"] = json!(differences);
     json["mismatches"] = report
         .mismatches
         .iter()
-        .map(|mismatch| json!({ "path": shown(&mismatch.path), "difference": word(mismatch.difference) }))
+        .map(
+            |mismatch| json!({ "path": self::text(&mismatch.path), "difference": word(mismatch.difference) }),
+        )
         .collect();
-    Ok(Answer::new(text, json).with_findings(differences > 0))
+    let exit = if failed_as == Exit::Done && differences > 0 { Exit::Found } else { failed_as };
+    Ok(Answer { exit, ..Answer::new(text, json) })
 }
 
 /// Reads every file of a journal and compares size and checksum.
@@ -252,7 +380,9 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     let differing: Mutex<Vec<String>> = Mutex::default();
     let begun_ns = RealClock.monotonic_ns();
     side_by_side(how.threads(), &records, |record| {
-        if let Some(difference) = compare_record(dfs, record)? {
+        // What cannot be read is no reason to leave the others unread.
+        let difference = compare_record(dfs, record).unwrap_or_else(|failure| Some(failure.to_string()));
+        if let Some(difference) = difference {
             let line = format!("{}: {difference}", shown(&record.path));
             differing.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
@@ -321,10 +451,10 @@ fn word(difference: Difference) -> &'static str {
 }
 
 /// How a stored file differs from its record, if it does.
-fn compare_record(dfs: &Dfs, record: &Record) -> Outcome<Option<&'static str>> {
+fn compare_record(dfs: &Dfs, record: &Record) -> Outcome<Option<String>> {
     let doing = || format!("read {}", shown(&record.path));
     let file = match dfs.open(&record.path, &OpenOptions::READ) {
-        Err(Error::NotFound) => return Ok(Some("missing")),
+        Err(Error::NotFound) => return Ok(Some("missing".to_owned())),
         other => other.doing(doing)?,
     };
     let room = usize::try_from(record.size_bytes).unwrap_or(BLOCK_BYTES).saturating_add(1).min(BLOCK_BYTES);
@@ -340,7 +470,7 @@ fn compare_record(dfs: &Dfs, record: &Record) -> Outcome<Option<&'static str>> {
     }
     Ok(match (at == record.size_bytes, crc == record.crc) {
         (true, true) => None,
-        (false, _) => Some("other size"),
-        (true, false) => Some("other content"),
+        (false, _) => Some("other size".to_owned()),
+        (true, false) => Some("other content".to_owned()),
     })
 }

@@ -2,11 +2,14 @@
 
 use super::{ENTRIES_AT_ONCE, Mounted};
 use crate::failure::{Doing, Outcome};
-use crate::output::{Answer, Table, date, human, pairs};
+use crate::output::{Answer, Table, date, hex, human, pairs};
+use crate::path::{shown, shown_arg, text};
 use crate::place::ContArg;
 use clap::Args;
 use dolmen_dfs::{Cookie, Dfs, FileKind, Stat};
 use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
@@ -14,7 +17,7 @@ pub(crate) struct Ls {
     cont: ContArg,
     /// File or directory
     #[arg(value_name = "PATH", default_value = "/")]
-    path: String,
+    path: OsString,
     /// With mode, owner, size and time
     #[arg(short, long)]
     long: bool,
@@ -32,7 +35,7 @@ pub(crate) struct Du {
     cont: ContArg,
     /// File or directory
     #[arg(value_name = "PATH", default_value = "/")]
-    path: String,
+    path: OsString,
     /// Also count bytes that are data, holes excepted; costs a question for each file
     #[arg(long)]
     exact: bool,
@@ -41,16 +44,16 @@ pub(crate) struct Du {
     snapshot: Option<String>,
 }
 
-/// A listed entry: its name as shown, what it is, and where it points.
+/// A listed entry: its name, what it is, and where it points.
 struct Line {
-    name: String,
+    name: Vec<u8>,
     stat: Stat,
-    target: Option<String>,
+    target: Option<Vec<u8>>,
 }
 
 pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
-    let mut lines = lines(&mounted.dfs, args).doing(|| format!("list {}", args.path))?;
+    let mut lines = lines(&mounted.dfs, args).doing(|| format!("list {}", shown_arg(&args.path)))?;
     mounted.close()?;
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     let text = if args.long { long_text(&lines) } else { short_text(&lines) };
@@ -58,12 +61,13 @@ pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
 }
 
 fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
-    let stat = dfs.stat(&args.path)?;
+    let path = args.path.as_bytes();
+    let stat = dfs.stat(path)?;
     if stat.kind != FileKind::Directory {
-        return Ok(vec![Line { name: args.path.clone(), stat: dfs.lstat(&args.path)?, target: None }]);
+        return Ok(vec![Line { name: path.to_vec(), stat: dfs.lstat(path)?, target: None }]);
     }
     let mut lines = Vec::new();
-    let mut pending: Vec<(Vec<u8>, Vec<u8>)> = vec![(args.path.clone().into_bytes(), Vec::new())];
+    let mut pending: Vec<(Vec<u8>, Vec<u8>)> = vec![(path.to_vec(), Vec::new())];
     while let Some((path, shown_as)) = pending.pop() {
         let dir = dfs.open_dir(&path)?;
         let mut cookie = Cookie::default();
@@ -72,13 +76,13 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
                 let (child, name) =
                     (crate::path::join(&path, &entry.name), crate::path::join(&shown_as, &entry.name));
                 let target = match entry.stat.kind {
-                    FileKind::Symlink if args.long => Some(crate::path::shown(&dir.readlink(&entry.name)?)),
+                    FileKind::Symlink if args.long => Some(dir.readlink(&entry.name)?),
                     _ => None,
                 };
-                lines.push(Line { name: crate::path::shown(&name), stat: entry.stat, target });
                 if args.recursive && entry.stat.kind == FileKind::Directory {
-                    pending.push((child, name));
+                    pending.push((child, name.clone()));
                 }
+                lines.push(Line { name, stat: entry.stat, target });
             }
         }
     }
@@ -86,13 +90,13 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
 }
 
 fn short_text(lines: &[Line]) -> String {
-    lines.iter().map(|line| format!("{}\n", line.name)).collect()
+    lines.iter().map(|line| format!("{}\n", shown(&line.name))).collect()
 }
 
 fn long_text(lines: &[Line]) -> String {
     let mut table = Table::new(&["mode", ">links", ">uid", ">gid", ">bytes", "changed (UTC)", "name"]);
     for Line { name, stat, target } in lines {
-        let arrow = target.as_ref().map_or(String::new(), |target| format!(" -> {target}"));
+        let arrow = target.as_ref().map_or(String::new(), |target| format!(" -> {}", shown(target)));
         table.row([
             mode_text(stat),
             stat.links.to_string(),
@@ -100,7 +104,7 @@ fn long_text(lines: &[Line]) -> String {
             stat.gid.to_string(),
             stat.size_bytes.to_string(),
             date(stat.mtime.s),
-            format!("{name}{arrow}"),
+            format!("{}{arrow}", shown(name)),
         ]);
     }
     table.text()
@@ -144,8 +148,11 @@ fn describe(line: &Line) -> Value {
         FileKind::Symlink => "symlink",
         FileKind::File => "file",
     };
+    // What is no UTF-8 cannot be said in JSON but in hexadecimal.
+    let binary = core::str::from_utf8(name).err().map(|_binary| hex(name));
     json!({
-        "name": name,
+        "name": text(name),
+        "name_hex": binary,
         "kind": kind,
         "mode": format!("{:04o}", stat.permissions),
         "links": stat.links,
@@ -154,14 +161,14 @@ fn describe(line: &Line) -> Value {
         "size_bytes": stat.size_bytes,
         "mtime_ns": i128::from(stat.mtime.s) * 1_000_000_000 + i128::from(stat.mtime.ns),
         "oid": stat.oid.to_string(),
-        "target": target,
+        "target": target.as_deref().map(text),
     })
 }
 
 pub(super) fn du(args: &Du) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
-    let usage = dolmen_dfs::tree::du(&mounted.dfs, &args.path, args.exact)
-        .doing(|| format!("count {}", args.path))?;
+    let usage = dolmen_dfs::tree::du(&mounted.dfs, args.path.as_bytes(), args.exact)
+        .doing(|| format!("count {}", shown_arg(&args.path)))?;
     mounted.close()?;
     let mut rows = vec![
         ("directories", usage.dirs.to_string()),
@@ -170,7 +177,7 @@ pub(super) fn du(args: &Du) -> Outcome<Answer> {
         ("size", format!("{} ({} bytes)", human(usage.size_bytes), usage.size_bytes)),
     ];
     let mut json = json!({
-        "path": args.path,
+        "path": text(args.path.as_bytes()),
         "dirs": usage.dirs,
         "files": usage.files,
         "symlinks": usage.symlinks,

@@ -27,6 +27,42 @@ fn wrong_arguments_are_refused_with_code_2() {
 }
 
 #[test]
+fn numbers_outside_their_range_are_refused_with_option_value_and_range() {
+    let place = Place::new("ranges");
+    for (args, words) in [
+        (&["pool", "create", "p", "--targets", "0"][..], ["--targets", "0", "1..="]),
+        (&["pool", "create", "p", "--capacity", "7"], ["--capacity", "7 bytes", "from 64K to 1024T"]),
+        (&["pool", "create", "p", "--memory", "1"], ["--memory", "1 bytes", "from 4M to 16T"]),
+        (&["pool", "create", "p", "--memory", "17T"], ["--memory", "17T", "from 4M to 16T"]),
+        (&["pool", "query", "p", "--memory", "0"], ["--memory", "0 bytes", "from 4M to 16T"]),
+        (&["pool", "create", "p", "--log-segment", "5000"], ["--log-segment", "5000", "16K"]),
+        (
+            &["pool", "create", "p", "--log-segment", "17000"],
+            ["--log-segment", "17000", "whole number of 4K"],
+        ),
+        (&["pool", "create", "p", "--bulk-segment", "2G"], ["--bulk-segment", "2G", "from 256K to 1G"]),
+        (&["pool", "create", "p", "--small-values", "1G"], ["--small-values", "1G", "256M"]),
+        (&["cont", "create", "p", "c", "--chunk-size", "1"], ["--chunk-size", "1 bytes", "from 4K to 1G"]),
+        (&["cont", "create", "p", "c", "--chunk-size", "1025M"], ["--chunk-size", "1025M", "from 4K to 1G"]),
+        (&["fs", "put", "p", "c", "a", "/a", "-j", "1025"], ["--jobs", "1025", "1..=1024"]),
+        (&["bench", "dfs", "--seconds=-1"], ["--seconds", "-1", "from 0.01 to 86400"]),
+        (&["inspect", "p", "--target", "70000"], ["--target", "70000", "0..="]),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code(), 2, "{ran:?}");
+        words.iter().for_each(|word| assert!(ran.stderr().contains(word), "{word}: {ran:?}"));
+    }
+    let line = place.fails(2, &["pool", "create", "p", "--log-segment", "1M", "--capacity", "1M"]);
+    assert!(line.contains("capacity") && line.contains("1048576"), "{line}");
+    assert!(!place.path("p").exists());
+    place.pool(&["p", "--targets", "1"]);
+    let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "max_snapshot:4294967296"]);
+    assert!(line.contains("max_snapshot is from 0 to 4294967295, not 4294967296"), "{line}");
+    let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "max_snapshot:many"]);
+    assert!(line.contains("max_snapshot is a number"), "{line}");
+}
+
+#[test]
 fn help_documents_exit_codes_and_every_command() {
     let place = Place::new("help");
     let help = place.ok(&["--help"]);

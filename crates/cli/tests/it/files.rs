@@ -1,8 +1,12 @@
 //! `dolmen fs`.
 
 use crate::common::{Place, bytes, make_tree};
+use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 
 #[test]
 fn a_tree_goes_in_and_comes_out_equal_to_the_last_byte() {
@@ -145,4 +149,100 @@ fn what_was_removed_makes_room_in_a_full_pool() {
     place.fails(6, &["fs", "put", "p", "c", "large", "/third"]);
     place.ok(&["fs", "cat", "p", "c", "/kept", "--snapshot", "before"]);
     assert_eq!(place.json(&["check", "p", "--scrub"])["clean"], true);
+}
+
+#[test]
+fn an_entry_that_cannot_be_copied_is_named_and_all_others_are_done() {
+    let place = Place::new("spared");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    let _socket = UnixListener::bind(place.path("src/socket")).unwrap();
+    // A directory has the name of a file, on either side.
+    place.ok(&["fs", "put", "p", "c", "src/empty", "/t/sub/f1"]);
+    let ran = place.run(&["fs", "put", "p", "c", "src", "/t"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    let why = "/t/sub/f1: a directory has this name, and a file does not replace it";
+    for word in [why, "skipped src/socket: a socket", "1 FAILED"] {
+        assert!(ran.stdout().contains(word), "{word}: {ran:?}");
+    }
+    let ran = place.run(&["fs", "put", "p", "c", "src", "/t", "--json"]);
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    let put = &answer["response"];
+    assert_eq!((&put["failed"], &put["skipped"], &put["resumed"]), (&1.into(), &1.into(), &32.into()));
+    assert!(put["failures"][0]["why"].as_str().unwrap().contains("/t/sub/f1"), "{put}");
+    assert_eq!(put["skipped_entries"][0]["why"], "a socket");
+
+    fs::create_dir_all(place.path("out/sub/f2")).unwrap();
+    let ran = place.run(&["fs", "get", "p", "c", "/t", "out"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("/t/sub/f2: a directory has this name"), "{ran:?}");
+    assert_eq!(fs::read(place.path("out/sub/f3")).unwrap(), bytes(2100, 3), "the others are there");
+    let ran = place.run(&["fs", "verify", "p", "c", "src", "/t"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("1 differences: 33 files"), "{ran:?}");
+}
+
+#[test]
+fn names_that_a_terminal_would_obey_are_written_out_and_any_bytes_are_a_name() {
+    let place = Place::new("odd-names");
+    place.pool_with_files();
+    fs::create_dir(place.path("src")).unwrap();
+    let wild = OsStr::from_bytes(b"\x1b[31m\xffred");
+    fs::write(place.path("src").join(wild), b"odd").unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t"]), "\\x1b[31m\\xffred\n");
+    assert_eq!(place.json(&["fs", "ls", "p", "c", "/t"])[0]["name_hex"], "1b5b33316dff726564");
+    let path = [b"/t/", wild.as_bytes()].concat();
+    let path = OsStr::from_bytes(&path);
+    let ran = |args: &[&str], last: &[&OsStr]| place.command(args).args(last).output().unwrap();
+    assert_eq!(ran(&["fs", "cat", "p", "c"], &[path]).stdout, b"odd");
+    place.ok(&["cont", "snapshot", "create", "p", "c", "s"]);
+    assert!(ran(&["fs", "mv", "p", "c"], &[path, OsStr::new("/t/plain")]).status.success());
+    let diff = place.ok(&["cont", "snapshot", "diff", "p", "c", "s"]);
+    assert!(diff.contains("R /t/\\x1b[31m\\xffred -> /t/plain"), "{diff}");
+    let gone = ran(&["fs", "rm", "p", "c"], &[path]);
+    let line = String::from_utf8(gone.stderr).unwrap();
+    assert!(line.contains("/t/\\x1b[31m\\xffred") && !line.contains('\x1b'), "{line:?}");
+    let log = place.run(&["fs", "put", "p", "c", "src", "/new", "--log", "journal"]);
+    assert_eq!(log.code(), 0, "{log:?}");
+    place.ok(&["fs", "verify", "p", "c", "--log", "journal"]);
+}
+
+#[test]
+fn a_copy_leaves_the_pool_itself_alone() {
+    let place = Place::new("itself");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    let put = place.json(&["fs", "put", "p", "c", ".", "/all"]);
+    assert_eq!(put["skipped"], 1, "{put}");
+    assert_eq!(put["skipped_entries"][0]["why"], "the directory of the pool itself");
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/all"]), "src\n");
+    place.ok(&["fs", "verify", "p", "c", ".", "/all"]);
+    for args in [
+        &["fs", "put", "p", "c", "p", "/x"][..],
+        &["fs", "put", "p", "c", "p/t0", "/x"],
+        &["fs", "get", "p", "c", "/all", "p"],
+        &["fs", "get", "p", "c", "/all", "p/t0/new"],
+    ] {
+        let line = place.fails(8, args);
+        assert!(line.contains("belongs to the pool itself"), "{line}");
+    }
+    // A tree that has a directory of the pool's name would be written into it.
+    place.ok(&["fs", "put", "p", "c", "src/sub", "/all/p"]);
+    let ran = place.run(&["fs", "get", "p", "c", "/all", "."]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("belongs to the pool itself"), "{ran:?}");
+    place.ok(&["check", "p", "--scrub"]);
+}
+
+#[test]
+fn a_directory_is_not_moved_into_itself() {
+    let place = Place::new("cycle");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    for new in ["/t", "/t/sub/deep"] {
+        let line = place.fails(10, &["fs", "mv", "p", "c", "/t", new]);
+        assert!(line.contains("a directory cannot be moved into itself"), "{line}");
+    }
 }

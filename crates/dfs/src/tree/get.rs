@@ -2,7 +2,7 @@
 
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Tally, join};
+use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join};
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
@@ -50,45 +50,50 @@ struct Get<'a> {
 /// directories; files of the same name are overwritten.
 ///
 /// # Errors
-/// The first error of any file, with its path; what was got until then stays.
+/// The first error of any entry, with its path, unless `Options::on_failure` takes it; what was got until then
+/// stays. `Excluded` where an excluded directory is in the way.
 pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<'_>) -> Result<Counts> {
     let remote = remote.as_ref();
+    let stat = dir.lstat(remote).on(remote)?;
+    let is_dir = stat.kind == FileKind::Directory;
+    let options = &options.for_root(is_dir);
     let get = Get { dir, options, tally: Tally::default(), begun: AtomicU64::new(0) };
+    if is_dir {
+        get.make_dir(local).on(remote)?;
+    }
     let mut later = Later::default();
     let produce = |queue: &Queue<Job>| {
-        let stat = dir.lstat(remote).on(remote)?;
         get.walk(queue, &mut later, Job { remote: remote.to_vec(), stat, path: local.to_owned() })
     };
-    queue::run(options, produce, |job: Job| get.file(&job).on(&job.remote))?;
+    queue::run(options, produce, |job: Job| get.spare(get.file(&job).on(&job.remote)))?;
     for (first, other) in &later.links {
-        get.link(first, other)?;
+        get.spare(get.link(first, other))?;
     }
     for (remote, stat, path) in later.dirs.iter().rev() {
-        get.finish(remote, stat, path).on(remote)?;
+        get.spare(get.finish(remote, stat, path).on(remote))?;
     }
     Ok(get.tally.counts())
 }
 
 impl Get<'_> {
+    fn spare(&self, done: Result<()>) -> Result<()> {
+        self.tally.spare(done, self.options).map(|_| ())
+    }
+
     fn walk(&self, queue: &Queue<Job>, later: &mut Later, job: Job) -> Result<()> {
         let mut pending = vec![job];
         while let Some(job) = pending.pop() {
             match job.stat.kind {
                 FileKind::Directory => {
-                    match fs::create_dir(&job.path) {
-                        Err(error) if error.kind() == ErrorKind::AlreadyExists && job.path.is_dir() => {}
-                        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                            let error =
-                                Error::OtherKind { there: FileKind::File, wanted: FileKind::Directory };
-                            return Err(error).on(&job.remote);
-                        }
-                        other => other.at(&job.path)?,
+                    let made = self.make_dir(&job.path).on(&job.remote);
+                    if self.tally.spare(made, self.options)?.is_none() {
+                        continue;
                     }
                     self.tally.add(|tally| &tally.dirs, 1, self.options);
-                    self.children(&job, &mut pending).on(&job.remote)?;
+                    self.spare(self.children(&job, &mut pending).on(&job.remote))?;
                     later.dirs.push((job.remote, job.stat, job.path));
                 }
-                FileKind::Symlink => self.symlink(&job).on(&job.remote)?,
+                FileKind::Symlink => self.spare(self.symlink(&job).on(&job.remote))?,
                 FileKind::File => {
                     if let Some(job) = later.first_or_link(job)
                         && !queue.push(job)
@@ -99,6 +104,22 @@ impl Get<'_> {
             }
         }
         Ok(())
+    }
+
+    fn make_dir(&self, path: &Path) -> Result<()> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let there = fs::metadata(path).at(path)?;
+                if self.options.is_excluded(&there) {
+                    return Err(Error::Excluded { path: path.to_owned() });
+                }
+                if there.is_dir() {
+                    return Ok(());
+                }
+                Err(Error::OtherKind { there: FileKind::File, wanted: FileKind::Directory })
+            }
+            other => other.at(path),
+        }
     }
 
     fn children(&self, job: &Job, pending: &mut Vec<Job>) -> Result<()> {
@@ -203,7 +224,11 @@ impl Get<'_> {
     /// Makes the extended attributes those stored; what may not be set or removed is counted.
     fn set_xattrs(&self, remote: &[u8], path: &Path) -> Result<()> {
         let (stored, there) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
-        let refused = |done: bool| self.tally.add(|tally| &tally.skipped, u64::from(!done), self.options);
+        let refused = |done: bool| {
+            if !done {
+                self.tally.skip(path, Skipped::Attribute, self.options);
+            }
+        };
         for (name, _) in there.iter().filter(|(name, _)| stored.iter().all(|(kept, _)| kept != name)) {
             refused(local::remove_xattr(path, name)?);
         }

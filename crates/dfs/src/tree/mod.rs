@@ -3,7 +3,11 @@
 //! Kept are contents with holes, kinds, modes, times of change to the nanosecond, symbolic links, hard links
 //! inside the tree, extended attributes that the caller may read, and owners if asked for. A file's time is
 //! set last, so what was interrupted is told from what was finished, and a repeated put or get copies the contents
-//! of only the former, and makes mode, owner and extended attributes of all files what they are at the source. Devices, sockets and pipes have no entry in this layout; they are counted as skipped.
+//! of only the former, and makes mode, owner and extended attributes of all files what they are at the source.
+//! Devices, sockets and pipes have no entry in this layout; they are named and counted as skipped.
+//!
+//! An entry that cannot be copied or compared does not end the run if the caller takes failures one by one
+//! (`Options::on_failure`): all others are done, and those below a directory that failed are left out with it.
 
 mod du;
 mod get;
@@ -21,7 +25,9 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::resolve::Follow;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Called with what was done so far, from any of the working threads.
@@ -30,6 +36,27 @@ pub type OnProgress<'a> = &'a (dyn Fn(Counts) + Sync);
 /// Called with path, size and crc32c of a file that is put: all of it is acknowledged by then. From any of the
 /// working threads; an error ends the put.
 pub type OnStored<'a> = &'a (dyn Fn(&[u8], u64, u32) -> Result<()> + Sync);
+
+/// Called with why an entry could not be copied or compared, with its path. From any of the working threads.
+pub type OnFailure<'a> = &'a (dyn Fn(Error) + Sync);
+
+/// Why an entry is left out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Skipped {
+    /// A socket.
+    Socket,
+    /// A named pipe.
+    Pipe,
+    /// A character or block device.
+    Device,
+    /// A directory of `Options::excluded`.
+    Excluded,
+    /// An extended attribute that the other side has no room for, or forbids.
+    Attribute,
+}
+
+/// Called with what is left out, by its path outside. From any of the working threads.
+pub type OnSkipped<'a> = &'a (dyn Fn(&Path, Skipped) + Sync);
 
 /// How a tree is worked on.
 #[derive(Clone, Copy)]
@@ -44,12 +71,30 @@ pub struct Options<'a> {
     pub on_progress: Option<OnProgress<'a>>,
     /// Called for each file that is put; costs its checksum.
     pub on_stored: Option<OnStored<'a>>,
+    /// Called for each entry that could not be copied or compared, and the run goes on; without it, the first one
+    /// ends the run. What would meet every entry, such as a full device, ends it in any case, and so does what is
+    /// wrong with the entry that was named.
+    pub on_failure: Option<OnFailure<'a>>,
+    /// Called for each entry that is left out.
+    pub on_skipped: Option<OnSkipped<'a>>,
+    /// Directories outside that are left out by a put and not written by a get, by device and inode: those of the
+    /// open pool.
+    pub excluded: &'a [(u64, u64)],
 }
 
 impl Default for Options<'_> {
-    /// Resumes, one thread a processor, owners not kept, no callbacks.
+    /// Resumes, one thread a processor, owners not kept, no callbacks, nothing excluded.
     fn default() -> Self {
-        Self { threads: 0, resume: true, owner: false, on_progress: None, on_stored: None }
+        Self {
+            threads: 0,
+            resume: true,
+            owner: false,
+            on_progress: None,
+            on_stored: None,
+            on_failure: None,
+            on_skipped: None,
+            excluded: &[],
+        }
     }
 }
 
@@ -78,8 +123,10 @@ pub struct Counts {
     pub bytes: u64,
     /// Files that a resumed run found finished.
     pub resumed: u64,
-    /// Entries that have no form on the other side (devices, sockets, pipes).
+    /// What is left out: devices, sockets, pipes, excluded directories, attributes that the other side refuses.
     pub skipped: u64,
+    /// Entries that could not be copied or compared.
+    pub failed: u64,
 }
 
 /// Counts that several threads add to.
@@ -92,6 +139,7 @@ struct Tally {
     bytes: AtomicU64,
     resumed: AtomicU64,
     skipped: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl Tally {
@@ -100,6 +148,25 @@ impl Tally {
         if let Some(on_progress) = options.on_progress {
             on_progress(self.counts());
         }
+    }
+
+    /// What was done; `None` if it failed and the others go on.
+    fn spare<T>(&self, done: Result<T>, options: &Options<'_>) -> Result<Option<T>> {
+        match (done, options.on_failure) {
+            (Err(error), Some(on_failure)) if error.spares_others() => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                on_failure(error);
+                Ok(None)
+            }
+            (done, _) => done.map(Some),
+        }
+    }
+
+    fn skip(&self, path: &Path, why: Skipped, options: &Options<'_>) {
+        if let Some(on_skipped) = options.on_skipped {
+            on_skipped(path, why);
+        }
+        self.add(|tally| &tally.skipped, 1, options);
     }
 
     fn counts(&self) -> Counts {
@@ -112,6 +179,7 @@ impl Tally {
             bytes: load(&self.bytes),
             resumed: load(&self.resumed),
             skipped: load(&self.skipped),
+            failed: load(&self.failed),
         }
     }
 }
@@ -130,6 +198,29 @@ fn join(dir: &[u8], name: &[u8]) -> Remote {
     }
     path.extend_from_slice(name);
     path
+}
+
+impl Options<'_> {
+    /// The same; for the entry that the caller has named, a failure is that of the whole run.
+    fn for_root(&self, is_dir: bool) -> Self {
+        if is_dir { *self } else { Self { on_failure: None, ..*self } }
+    }
+
+    fn is_excluded(&self, meta: &Metadata) -> bool {
+        meta.is_dir() && self.excluded.contains(&(meta.dev(), meta.ino()))
+    }
+}
+
+/// Why what is no file, directory or symbolic link is left out.
+fn special(meta: &Metadata) -> Skipped {
+    let kind = meta.file_type();
+    if kind.is_socket() {
+        Skipped::Socket
+    } else if kind.is_fifo() {
+        Skipped::Pipe
+    } else {
+        Skipped::Device
+    }
 }
 
 impl Dir {
@@ -154,7 +245,7 @@ trait OnFile<T> {
 impl<T> OnFile<T> for Result<T> {
     fn on(self, remote: &[u8]) -> Result<T> {
         self.map_err(|error| match error {
-            error @ (Error::Local { .. } | Error::InTree { .. }) => error,
+            error @ (Error::Local { .. } | Error::InTree { .. } | Error::Excluded { .. }) => error,
             source => Error::InTree { path: as_path(remote), source: Box::new(source) },
         })
     }

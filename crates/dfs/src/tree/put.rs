@@ -2,7 +2,7 @@
 
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Tally, join};
+use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, special};
 use crate::attr::{SetAttrs, SetTime, XattrCond};
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
@@ -64,10 +64,15 @@ struct Put<'a> {
 /// level, then everything in them, then the directories' own attributes.
 ///
 /// # Errors
-/// The first error of any file, with its path; what was put until then stays.
+/// `Excluded` if `local` is an excluded directory; the first error of any entry, with its path, unless
+/// `Options::on_failure` takes it; what was put until then stays.
 pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Counts> {
-    let put = Put { dir, options, tally: Tally::default() };
     let meta = fs::symlink_metadata(local).at(local)?;
+    let options = &options.for_root(meta.is_dir());
+    let put = Put { dir, options, tally: Tally::default() };
+    if options.is_excluded(&meta) {
+        return Err(Error::Excluded { path: local.to_owned() });
+    }
     let levels = if meta.is_dir() { put.make_dirs(local, remote.as_ref())? } else { Vec::new() };
     let mut names = Names::default();
     let produce = |queue: &Queue<Job>| {
@@ -77,13 +82,15 @@ pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<
         }
         levels.iter().flatten().try_for_each(|dir| put.walk(queue, &mut names, dir))
     };
-    queue::run(options, produce, |job: Job| put.one(&job).on(&job.remote))?;
+    queue::run(options, produce, |job: Job| put.one(&job))?;
     for (old, new) in &names.links {
-        put.link(old, new).on(new)?;
+        put.tally.spare(put.link(old, new).on(new), options)?;
     }
     // Children first: what is put into a directory changes its time, and its mode may forbid to pass.
     for level in levels.iter().rev() {
-        side_by_side(options, level.iter(), |dir| put.finish_dir(dir).on(&dir.remote))?;
+        side_by_side(options, level.iter(), |dir| {
+            put.tally.spare(put.finish_dir(dir).on(&dir.remote), options).map(|_| ())
+        })?;
     }
     Ok(put.tally.counts())
 }
@@ -105,23 +112,17 @@ fn side_by_side<J: Send>(
 impl Put<'_> {
     /// Makes all directories, each after the one above it; by level.
     fn make_dirs(&self, local: &Path, remote: &[u8]) -> Result<Vec<Vec<Made>>> {
-        let mut levels = Vec::new();
-        let mut next = vec![(local.to_owned(), remote.to_vec())];
+        let (root, mut next) = self.dir_of(local.to_owned(), remote.to_vec())?;
+        let mut levels = vec![vec![root]];
         while !next.is_empty() {
             // Guards what the threads have found; taken alone.
             let (made, below) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
             side_by_side(self.options, next.into_iter(), |(path, remote): (PathBuf, Remote)| {
-                let meta = fs::metadata(&path).at(&path)?;
-                let fresh = self.make_dir(&meta, &remote).on(&remote)?;
-                let mut children = Vec::new();
-                for entry in fs::read_dir(&path).at(&path)? {
-                    let entry = entry.at(&path)?;
-                    if entry.file_type().at(&entry.path())?.is_dir() {
-                        children.push((entry.path(), join(&remote, entry.file_name().as_bytes())));
-                    }
-                }
+                let Some((dir, mut children)) = self.tally.spare(self.dir_of(path, remote), self.options)?
+                else {
+                    return Ok(());
+                };
                 below.lock().unwrap_or_else(PoisonError::into_inner).append(&mut children);
-                let dir = Made { path, meta, remote, fresh };
                 made.lock().unwrap_or_else(PoisonError::into_inner).push(dir);
                 Ok(())
             })?;
@@ -131,15 +132,39 @@ impl Put<'_> {
         Ok(levels)
     }
 
+    /// Makes a directory, and lists those below it.
+    fn dir_of(&self, path: PathBuf, remote: Remote) -> Result<(Made, Vec<(PathBuf, Remote)>)> {
+        let meta = fs::metadata(&path).at(&path)?;
+        // Listed first: what may not be read is not made either.
+        let entries = fs::read_dir(&path).at(&path)?;
+        let fresh = self.make_dir(&meta, &remote).on(&remote)?;
+        let mut children = Vec::new();
+        for entry in entries {
+            let entry = entry.at(&path)?;
+            if !entry.file_type().at(&entry.path())?.is_dir() {
+                continue;
+            }
+            if !self.options.excluded.is_empty() && self.options.is_excluded(&entry.metadata().at(&path)?) {
+                self.tally.skip(&entry.path(), Skipped::Excluded, self.options);
+                continue;
+            }
+            children.push((entry.path(), join(&remote, entry.file_name().as_bytes())));
+        }
+        Ok((Made { path, meta, remote, fresh }, children))
+    }
+
     /// Offers everything in a directory but directories.
     fn walk(&self, queue: &Queue<Job>, names: &mut Names, dir: &Made) -> Result<()> {
-        for entry in fs::read_dir(&dir.path).at(&dir.path)? {
-            let entry = entry.at(&dir.path)?;
+        let Some(entries) = self.tally.spare(fs::read_dir(&dir.path).at(&dir.path), self.options)? else {
+            return Ok(());
+        };
+        for entry in entries {
+            let Some(entry) = self.tally.spare(entry.at(&dir.path), self.options)? else { continue };
             let path = entry.path();
             if entry.file_type().at(&path)?.is_dir() {
                 continue;
             }
-            let meta = entry.metadata().at(&path)?;
+            let Some(meta) = self.tally.spare(entry.metadata().at(&path), self.options)? else { continue };
             let remote = join(&dir.remote, entry.file_name().as_bytes());
             if !self.offer(queue, names, Job { path, meta, remote, fresh: dir.fresh }) {
                 break;
@@ -151,14 +176,25 @@ impl Put<'_> {
     /// Hands a job to the threads, unless it is a further name or of no kind that is kept. `false` after an error.
     fn offer(&self, queue: &Queue<Job>, names: &mut Names, job: Job) -> bool {
         if !job.meta.is_file() && !job.meta.is_symlink() {
-            self.tally.add(|tally| &tally.skipped, 1, self.options);
+            self.tally.skip(&job.path, special(&job.meta), self.options);
             return true;
         }
         names.first_or_link(job).is_none_or(|job| queue.push(job))
     }
 
     fn one(&self, job: &Job) -> Result<()> {
-        if job.meta.is_symlink() { self.symlink(&job.path, &job.meta, &job.remote) } else { self.file(job) }
+        if job.meta.is_symlink() {
+            let done = self.symlink(&job.path, &job.meta, &job.remote).on(&job.remote);
+            return self.tally.spare(done, self.options).map(|_| ());
+        }
+        let Some(Some((size_bytes, crc))) = self.tally.spare(self.file(job).on(&job.remote), self.options)?
+        else {
+            return Ok(());
+        };
+        match self.options.on_stored {
+            Some(on_stored) => on_stored(&job.remote, size_bytes, crc),
+            None => Ok(()),
+        }
     }
 
     /// Whether it was not there.
@@ -224,23 +260,21 @@ impl Put<'_> {
         Ok(())
     }
 
-    fn file(&self, job: &Job) -> Result<()> {
+    /// Size and checksum of what was stored; `None` if it was there.
+    fn file(&self, job: &Job) -> Result<Option<(u64, u32)>> {
         if self.options.resume && !job.fresh && self.is_there(job)? {
             self.tally.add(|tally| &tally.resumed, 1, self.options);
-            return Ok(());
+            return Ok(None);
         }
         let xattrs = local::xattrs(&job.path)?;
         let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
         let stored = if is_small && xattrs.is_empty() { self.put_whole(job)? } else { None };
-        let (size_bytes, crc) = match stored {
+        let stored = match stored {
             Some(stored) => stored,
             None => self.put_parts(job, &xattrs)?,
         };
-        if let Some(on_stored) = self.options.on_stored {
-            on_stored(&job.remote, size_bytes, crc)?;
-        }
         self.tally.add(|tally| &tally.files, 1, self.options);
-        Ok(())
+        Ok(Some(stored))
     }
 
     /// Makes a small file with everything at once; `None` if there is one already.

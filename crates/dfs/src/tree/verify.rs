@@ -2,13 +2,12 @@
 
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Tally, join};
+use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, special};
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -85,14 +84,19 @@ struct Verify<'a> {
 /// and every byte; owners if `options` say so.
 ///
 /// # Errors
-/// Those of reading either side; differences are in the report.
+/// Those of reading either side, unless `Options::on_failure` takes them; differences are in the report.
 pub fn verify(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Report> {
+    let meta = fs::symlink_metadata(local).at(local)?;
+    match dir.lstat(remote.as_ref()) {
+        Ok(_) | Err(Error::NotFound) => {}
+        Err(error) => return Err(error).on(remote.as_ref()),
+    }
+    let options = &options.for_root(meta.is_dir());
     let verify = Verify { dir, options, tally: Tally::default(), found: Mutex::default() };
-    let produce = |queue: &Queue<Job>| {
-        let meta = fs::symlink_metadata(local).at(local)?;
-        verify.walk(queue, local.to_owned(), meta, remote.as_ref().to_vec())
-    };
-    queue::run(options, produce, |job: Job| verify.entry(&job).on(&job.remote))?;
+    let produce = |queue: &Queue<Job>| verify.walk(queue, local.to_owned(), meta, remote.as_ref().to_vec());
+    queue::run(options, produce, |job: Job| {
+        verify.tally.spare(verify.entry(&job).on(&job.remote), options).map(|_| ())
+    })?;
     let (mut mismatches, more) = verify.found.into_inner().unwrap_or_else(PoisonError::into_inner);
     mismatches.sort_unstable();
     Ok(Report { counts: verify.tally.counts(), mismatches, more })
@@ -116,16 +120,19 @@ impl Verify<'_> {
                     self.note(&remote, Difference::Missing);
                     continue;
                 }
-                other => other.on(&remote)?,
+                other => match self.tally.spare(other.on(&remote), self.options)? {
+                    Some(stat) => stat,
+                    None => continue,
+                },
             };
             let kind = kind_of(&meta);
             if kind.is_none() {
-                self.tally.add(|tally| &tally.skipped, 1, self.options);
+                self.tally.skip(&path, special(&meta), self.options);
             } else if kind != Some(stat.kind) {
                 self.note(&remote, Difference::Kind);
             } else {
                 if stat.kind == FileKind::Directory {
-                    self.children(&path, &remote, &mut pending)?;
+                    self.tally.spare(self.children(&path, &remote, &mut pending), self.options)?;
                 }
                 if !queue.push(Job { path, meta, remote, stat }) {
                     return Ok(());
@@ -147,11 +154,14 @@ impl Verify<'_> {
             let entry = entry.at(path)?;
             let name = entry.file_name();
             extra.remove(name.as_bytes());
-            let meta = entry.metadata().at(&entry.path())?;
-            if kind_of(&meta).is_some() {
-                pending.push((entry.path(), meta, join(remote, name.as_bytes())));
+            let path = entry.path();
+            let Some(meta) = self.tally.spare(entry.metadata().at(&path), self.options)? else { continue };
+            if self.options.is_excluded(&meta) {
+                self.tally.skip(&path, Skipped::Excluded, self.options);
+            } else if kind_of(&meta).is_some() {
+                pending.push((path, meta, join(remote, name.as_bytes())));
             } else {
-                self.tally.add(|tally| &tally.skipped, 1, self.options);
+                self.tally.skip(&path, special(&meta), self.options);
             }
         }
         for name in extra {
@@ -228,7 +238,7 @@ fn kind_of(meta: &Metadata) -> Option<FileKind> {
 
 impl core::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let path = Path::new(OsStr::from_bytes(&self.path)).display();
+        let path = dolmen_types::shown(&self.path);
         match self.difference {
             Difference::Missing => write!(f, "{path}: missing in the container"),
             Difference::Extra => write!(f, "{path}: only in the container"),

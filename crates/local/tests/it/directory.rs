@@ -227,3 +227,37 @@ fn destroying_removes_nothing_that_is_not_the_pools() {
     destroy(&dir).unwrap();
     assert!(!dir.exists());
 }
+
+#[test]
+fn space_that_targets_share_is_counted_once() {
+    let temp = TempDir::new("shared-space");
+    let dir = temp.join("tank");
+    create(&dir, &PoolOptions { capacity_bytes: 1 << 50, ..small(4) }).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let device = dolmen_env::RealDisk::open(temp.path()).unwrap();
+    let left = || dolmen_env::Disk::space(&device).unwrap().free_bytes;
+    let before = left();
+    let free: u64 = match ask(&pool, PoolVerb::Query).unwrap() {
+        PoolReply::Pool(info) => info.space.iter().map(|space| space.free_bytes).sum(),
+        other => panic!("{other:?}"),
+    };
+    // What the targets have allocated already is theirs beside it, and others use the device meanwhile.
+    let most = before.max(left()) + (1 << 30);
+    assert!(free <= most, "{free} bytes of {most}");
+}
+
+#[test]
+fn options_that_do_not_fit_each_other_are_named_with_their_range() {
+    let temp = TempDir::new("options");
+    let refused = |options: PoolOptions| create(&temp.join("tank"), &options).unwrap_err();
+    let low = 4 * (1 << 20) * 2;
+    assert_eq!(
+        refused(PoolOptions { capacity_bytes: 1 << 20, ..small(2) }),
+        Error::Option { name: "capacity_bytes", value: 1 << 20, low, high: u64::MAX }
+    );
+    assert_eq!(
+        refused(PoolOptions { small_value_bytes_max: 1 << 20, ..small(1) }),
+        Error::Option { name: "small_value_bytes_max", value: 1 << 20, low: 0, high: 1 << 18 }
+    );
+    assert!(!temp.join("tank").exists());
+}
