@@ -221,7 +221,7 @@ fn mv(args: &Mv) -> Outcome<Answer> {
     let doing = || format!("rename {} to {}", shown_arg(&args.old), shown_arg(&args.new));
     let (old, new) = (args.old.as_bytes(), args.new.as_bytes());
     let into_dir = dfs.stat(new).is_ok_and(|stat| stat.kind == FileKind::Directory);
-    let name = old.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or_default();
+    let name = old.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or(&[]);
     let new = if into_dir { crate::path::join(new, name) } else { new.to_vec() };
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     dfs.rename(old, dfs, &new, mode).doing(doing)?;
