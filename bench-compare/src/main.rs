@@ -13,7 +13,7 @@ mod redb_peer;
 mod rocks;
 mod run;
 
-use dolmen_bench::HEADING;
+use dolmen_bench::{HEADING, Results};
 use options::Options;
 use std::process::ExitCode;
 
@@ -31,19 +31,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints each row, and adds it to the file of results.
 fn print(options: &Options) -> error::Result<()> {
-    let mut rows = Vec::new();
-    if !options.json {
-        println!("{HEADING}");
-    }
+    let mut results = options.out.as_deref().map(Results::append).transpose()?;
+    let mut kept = Ok(());
+    println!("{HEADING}");
     run::all(options, &mut |row| {
-        if !options.json {
-            println!("{}", row.line());
+        println!("{}", row.line());
+        if let Some(results) = &mut results
+            && kept.is_ok()
+        {
+            kept = results.add(&row);
         }
-        rows.push(row);
     })?;
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&rows).expect("rows are plain data with text keys"));
-    }
-    Ok(())
+    Ok(kept?)
 }

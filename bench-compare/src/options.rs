@@ -10,7 +10,7 @@ Measures Dolmen, RocksDB, LMDB, redb and plain files with the same keys, values,
 Usage: dolmen-bench-compare [OPTIONS]
 
       --quick           Small and short; the rows say so and must not be quoted
-      --json            Rows as JSON, at the end
+      --out FILE        Add every row to this file, for `dolmen bench report`
       --dir DIR         Directory for the stores, in memory [default: /dev/shm]
       --disk-dir DIR    Directory on a disk, for what has to survive power loss [default: /var/tmp]
       --seconds N       Seconds of each rate [default: 30]
@@ -21,7 +21,7 @@ Usage: dolmen-bench-compare [OPTIONS]
 #[derive(Clone, Debug)]
 pub struct Options {
     pub quick: bool,
-    pub json: bool,
+    pub out: Option<PathBuf>,
     pub free: bool,
     pub dir: PathBuf,
     pub disk_dir: PathBuf,
@@ -34,7 +34,7 @@ impl Options {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Self>> {
         let mut options = Self {
             quick: false,
-            json: false,
+            out: None,
             free: false,
             dir: "/dev/shm".into(),
             disk_dir: "/var/tmp".into(),
@@ -46,7 +46,7 @@ impl Options {
             let mut value = || args.next().ok_or_else(|| wrong(&arg, "needs a value"));
             match arg.as_str() {
                 "--quick" => options.quick = true,
-                "--json" => options.json = true,
+                "--out" => options.out = Some(value()?.into()),
                 "--free" => options.free = true,
                 "--dir" => options.dir = value()?.into(),
                 "--disk-dir" => options.disk_dir = value()?.into(),

@@ -35,6 +35,8 @@ struct Case<'c> {
     place: &'static str,
     size: usize,
     durability: Durability,
+    /// Operations of a batch, one measurement each.
+    depths: &'c [usize],
 }
 
 /// Runs every case on every store; rows come when all stores have done a case.
@@ -44,17 +46,26 @@ pub fn all(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     }
     let memory = (options.dir.as_path(), "tmpfs");
     let disk = (options.disk_dir.as_path(), "ext4");
+    // Batches where a goal is set; large values and flushes tell the same with and without.
     let cases = [
-        (memory, 64, Durability::Process),
-        (memory, 1024, Durability::Process),
-        (memory, 4096, Durability::Process),
-        (disk, 64, Durability::Process),
-        (disk, 64, Durability::Power),
+        (memory, 64, Durability::Process, &[1, BATCH][..]),
+        (memory, 4096, Durability::Process, &[1][..]),
+        (disk, 64, Durability::Power, &[1, BATCH][..]),
     ];
-    for ((dir, place), size, durability) in cases {
-        let case = Case { options, dir, place, size, durability };
+    let stores: Vec<_> = STORES.iter().filter(|(name, _)| name.contains(&options.only)).collect();
+    if stores.is_empty() {
+        return Err(Error::Argument { argument: options.only.clone(), why: "is in the name of no store" });
+    }
+    let rates = |durability, depths: &[usize]| if durability == Durability::Power { 1 } else { 2 } * depths.len();
+    let all: usize = cases.iter().map(|case| rates(case.2, case.3)).sum();
+    // Loading and comparing take about half a rate.
+    eprintln!("# all of it: about {:.0} s", (all as f64 + 1.0) * stores.len() as f64 * options.seconds);
+    for ((dir, place), size, durability, depths) in cases {
+        let case = Case { options, dir, place, size, durability, depths };
         let mut rows = Vec::new();
-        for (name, create) in STORES.iter().filter(|(name, _)| name.contains(&options.only)) {
+        for (name, create) in &stores {
+            let seconds = rates(durability, depths) as f64 * options.seconds;
+            eprintln!("#   {name}, {place}, {size} B: about {seconds:.0} s and loading");
             let made = clean(dir).and_then(|()| on_store(&case, name, *create));
             clean(dir)?;
             rows.extend(made?);
@@ -85,12 +96,12 @@ fn on_store(case: &Case<'_>, name: &'static str, create: Create) -> Result<Vec<R
     }
     let mut rows = vec![load(case, name, &mut *peer, &values, keys)?];
     let mut updates = keys.count();
-    for depth in [1, BATCH] {
+    for &depth in case.depths {
         let (row, done) = update(case, name, &mut *peer, &values, keys, updates, depth)?;
         updates += done;
         rows.push(row);
     }
-    for depth in [1, BATCH] {
+    for &depth in case.depths {
         rows.push(fetch(case, name, &mut *peer, keys, depth)?);
     }
     verify(name, &mut *peer, &values, keys, updates)?;
@@ -98,7 +109,7 @@ fn on_store(case: &Case<'_>, name: &'static str, create: Create) -> Result<Vec<R
     Ok(rows)
 }
 
-/// Writes every key once, one by one.
+/// Writes every key once, in batches: one commit for each would take some stores minutes.
 fn load<'v>(
     case: &Case<'_>,
     name: &str,
@@ -107,11 +118,16 @@ fn load<'v>(
     keys: Keys,
 ) -> Result<Row> {
     let mut meter = Meter::start();
-    for index in 0..keys.count() {
-        let key = keys.at(index, 0);
-        meter.run(case.size as u64, || peer.put(key, values.of(key, 0)))?;
+    let mut batch = Vec::with_capacity(BATCH);
+    for first in (0..keys.count()).step_by(BATCH) {
+        batch.clear();
+        batch.extend((first..first + BATCH as u64).map(|index| {
+            let key = keys.at(index, 0);
+            (key, values.of(key, 0))
+        }));
+        meter.run_batch(BATCH, (BATCH * case.size) as u64, || peer.put_batch(&batch))?;
     }
-    Ok(case.row(meter, name, "update fresh", keys, 1))
+    Ok(case.row(meter, name, "update fresh", keys, BATCH))
 }
 
 /// Overwrites keys in a new order each round; also how many updates there were.
@@ -186,12 +202,19 @@ fn verify(
     updates: u64,
 ) -> Result<()> {
     let (full, part) = (updates / keys.count(), updates % keys.count());
-    for index in 0..keys.count() {
-        let key = keys.at(index, full);
-        let round = if index < part { full } else { full - 1 };
-        let mut same = false;
-        peer.get(key, &mut |_key, value| same = value == values.of(key, round))?;
-        if !same {
+    let mut batch = Vec::with_capacity(BATCH);
+    for first in (0..keys.count()).step_by(BATCH) {
+        batch.clear();
+        batch.extend((first..first + BATCH as u64).map(|index| keys.at(index, full)));
+        let (mut index, mut wrong) = (first, None);
+        peer.get_batch(&batch, &mut |key, value| {
+            let round = if index < part { full } else { full - 1 };
+            index += 1;
+            if value != values.of(key, round) {
+                wrong = Some(key);
+            }
+        })?;
+        if let Some(key) = wrong {
             return Err(Error::Wrong { name, key });
         }
     }
@@ -207,7 +230,7 @@ fn flushed<'v>(
     keys: Keys,
 ) -> Result<Vec<Row>> {
     let (mut rows, mut updates) = (Vec::new(), 0);
-    for depth in [1, BATCH] {
+    for &depth in case.depths {
         let (row, done) = update(case, name, peer, values, keys, updates, depth)?;
         updates += done;
         rows.push(row);

@@ -19,34 +19,60 @@ pub(crate) enum End {
     Badly,
     /// It was killed at its limit.
     TooLate,
+    /// It was killed because it had said enough.
+    Told,
 }
 
 /// Runs a command for at most `limit`; stdout and stderr are appended to `log`.
 pub(crate) fn run(command: &mut Command, limit: Duration, log: &Path) -> Result<End> {
+    run_until(command, limit, log, None)
+}
+
+/// The same; once a line that ends with `told` appears in the log, the rest does not matter.
+pub(crate) fn run_until(
+    command: &mut Command,
+    limit: Duration,
+    log: &Path,
+    told: Option<&str>,
+) -> Result<End> {
     let output = File::options().create(true).append(true).open(log);
     let output = output.with_context(|| format!("cannot write {}", log.display()))?;
     let errors = output.try_clone().context("cannot share the log")?;
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     // A group of its own, so that what the child has started ends with it.
+    let before = std::fs::metadata(log).with_context(|| format!("cannot read {}", log.display()))?.len();
     let mut child = command.process_group(0).spawn().context("cannot start the command")?;
-    match wait(&mut child, limit)? {
-        Some(status) => Ok(if status.success() { End::Well } else { End::Badly }),
-        None => {
-            kill_group(&child)?;
-            let status = child.wait().context("cannot wait for the killed command")?;
-            // It may have ended by itself between the last question and the kill.
-            Ok(if status.signal().is_none() && status.success() { End::Well } else { End::TooLate })
-        }
+    let has_told = || told.is_some_and(|told| says(log, before, told));
+    let ended = wait(&mut child, limit, has_told)?;
+    if let Some(status) = ended {
+        return Ok(if status.success() { End::Well } else { End::Badly });
     }
+    kill_group(&child)?;
+    let status = child.wait().context("cannot wait for the killed command")?;
+    // It may have ended by itself between the last question and the kill.
+    if status.signal().is_none() && status.success() {
+        return Ok(End::Well);
+    }
+    Ok(if has_told() { End::Told } else { End::TooLate })
 }
 
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+/// Whether a line of the log behind `before` ends with this; a log that cannot be read says nothing.
+fn says(log: &Path, before: u64, told: &str) -> bool {
+    let before = usize::try_from(before).unwrap_or(usize::MAX);
+    std::fs::read(log).is_ok_and(|bytes| {
+        let text = String::from_utf8_lossy(bytes.get(before..).unwrap_or(&[]));
+        text.lines().any(|line| line.ends_with(told))
+    })
+}
+
+/// Waits until the child ends, has said enough, or its time is over; its status in the first case.
+fn wait(child: &mut Child, limit: Duration, has_told: impl Fn() -> bool) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for the command")? {
             return Ok(Some(status));
         }
-        if start.elapsed() >= limit {
+        if start.elapsed() >= limit || has_told() {
             return Ok(None);
         }
         std::thread::sleep(PERIOD);
@@ -83,6 +109,16 @@ mod tests {
             (End::Well, "out\nerr\n".into())
         );
         assert_eq!(shell("exit 3", Duration::from_secs(60)).0, End::Badly);
+    }
+
+    #[test]
+    fn what_has_said_enough_is_not_waited_for() {
+        let log = std::env::temp_dir().join(format!("bounded-told-{}", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo test a ... FAILED; cat /dev/zero > /dev/null"]);
+        let end = run_until(&mut command, Duration::from_secs(60), &log, Some("... FAILED"));
+        std::fs::remove_file(&log).expect("just written");
+        assert_eq!(end.expect("sh is there"), End::Told);
     }
 
     #[test]

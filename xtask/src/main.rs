@@ -25,9 +25,10 @@ usage: cargo xtask <command>
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
   mutants --only N  those whose names contain N (several may follow)
+  mutants --resume  those that an interrupted run of the same tree has not caught yet
   mutants --check   only see whether each still applies
   mutants --list    print names and claims
-  soak [PART...]    kill, side, crash, network, fuzz: the tests for longer, on fresh seeds; --rounds N (10,000) and
+  soak [PART...]    kill, side, crash, network, fuzz, large: the tests for longer, on fresh seeds; --rounds N (10,000) and
                     --minutes N (60) bound each part; results go to docs/benchmarks/soak.md";
 
 fn main() -> ExitCode {

@@ -40,9 +40,13 @@ const PARTS: [Part; 4] = [
     },
     Part {
         name: "crash",
-        what: "power cuts at every boundary, 512 seeded subsets at each",
+        what: "power cuts at every boundary of two scripts, 512 and 32 seeded subsets at each",
         test: ("dolmen-engine", "crash::no_power_cut"),
-        variables: &[("CRASH_SUBSETS", Some(512))],
+        variables: &[
+            ("CRASH_SUBSETS", Some(512)),
+            ("CRASH_STRIDE", Some(1)),
+            ("CRASH_LONG_SUBSETS", Some(32)),
+        ],
         batch: 1,
     },
     Part {
@@ -53,6 +57,10 @@ const PARTS: [Part; 4] = [
         batch: 500,
     },
 ];
+
+/// The parts that are no test of `PARTS`.
+const FUZZ: &str = "fuzz";
+const LARGE: &str = "large";
 
 /// Rounds of a part unless its time ends before.
 const ROUNDS: u64 = 10_000;
@@ -87,6 +95,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         std::fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
         let outcome = match PARTS.iter().find(|part| part.name == name) {
             Some(part) => run_part(&root, part, &options, &log)?,
+            None if name == LARGE => run_large(&root, &logs, &log)?,
             None => run_fuzz(&root, options.time, &log)?,
         };
         println!(
@@ -116,14 +125,15 @@ fn parse(arguments: &[&str]) -> Result<Options> {
         match word {
             "--rounds" => options.rounds = number()?,
             "--minutes" => options.time = Duration::from_secs(number()? * 60),
-            name if name == "fuzz" || PARTS.iter().any(|part| part.name == name) => {
+            name if [FUZZ, LARGE].contains(&name) || PARTS.iter().any(|part| part.name == name) => {
                 options.parts.push(name.to_owned());
             }
-            _ => bail!("soak takes {}, fuzz, --rounds N or --minutes N, not `{word}`", part_names()),
+            _ => bail!("soak takes {}, fuzz, large, --rounds N or --minutes N, not `{word}`", part_names()),
         }
     }
     if options.parts.is_empty() {
-        options.parts = PARTS.iter().map(|part| part.name.to_owned()).chain(["fuzz".to_owned()]).collect();
+        let names = PARTS.iter().map(|part| part.name).chain([FUZZ, LARGE]);
+        options.parts = names.map(str::to_owned).collect();
     }
     Ok(options)
 }
@@ -190,7 +200,40 @@ fn run_fuzz(root: &Path, time: Duration, log: &Path) -> Result<Outcome> {
         }
     }
     let what = format!("{} fuzz targets, {share} s each", targets.len());
-    Ok(Outcome { name: "fuzz".to_owned(), what, passed, took: start.elapsed() })
+    Ok(Outcome { name: FUZZ.to_owned(), what, passed, took: start.elapsed() })
+}
+
+/// A store of 50 M records in little memory: built, killed, opened and worked on by `dolmen bench`, which adds its rows
+/// to `docs/benchmarks`; then every scripted case beside what is in it. Needs root, for the memory cgroup.
+fn run_large(root: &Path, folder: &Path, log: &Path) -> Result<Outcome> {
+    let start = Instant::now();
+    let disk = folder.join("large");
+    std::fs::create_dir_all(&disk).with_context(|| format!("cannot make {}", disk.display()))?;
+    let mut build = cargo(root);
+    let mut passed =
+        bounded::run(build.args(["build", "--release", "--package", "dolmen-cli"]), BATCH_LIMIT, log)?
+            == End::Well;
+    if passed {
+        let mut bench = Command::new(source::target_directory(root).join("release/dolmen"));
+        bench.args(["bench", "engine", "--large", "--keep", "--disk-dir"]).arg(&disk);
+        bench.arg("--out").arg(root.join("docs/benchmarks/large.jsonl"));
+        passed = bounded::run(&mut bench, 2 * BATCH_LIMIT, log)? == End::Well;
+    }
+    if passed {
+        let mut cases = cargo(root);
+        cases.args(["test", "--package", "dolmen-engine", "--test", "it", "--", "beside::"]);
+        passed = bounded::run(cases.env("BESIDE_STORE", kept(&disk)?), BATCH_LIMIT, log)? == End::Well;
+    }
+    std::fs::remove_dir_all(&disk).with_context(|| format!("cannot remove {}", disk.display()))?;
+    let what = "50 M records in 1.5 GiB, rows in large.jsonl; every case beside them".to_owned();
+    Ok(Outcome { name: LARGE.to_owned(), what, passed, took: start.elapsed() })
+}
+
+/// The store that a run with `--keep` has left: in a folder named for its process.
+fn kept(disk: &Path) -> Result<PathBuf> {
+    let mut entries = std::fs::read_dir(disk).with_context(|| format!("cannot list {}", disk.display()))?;
+    let run = entries.next().context("nothing was kept")?.context("cannot list what was kept")?;
+    Ok(run.path().join("large"))
 }
 
 fn fuzz_targets(folder: &Path) -> Result<Vec<String>> {
@@ -237,7 +280,7 @@ mod tests {
     #[test]
     fn all_parts_run_unless_some_are_named() {
         let all = parse(&[]).expect("nothing to refuse");
-        assert_eq!(all.parts.len(), PARTS.len() + 1);
+        assert_eq!(all.parts.len(), PARTS.len() + 2);
         assert_eq!((all.rounds, all.time), (10_000, Duration::from_secs(3600)));
         let some = parse(&["kill", "--rounds", "1500", "--minutes", "3"]).expect("well formed");
         assert_eq!((some.parts, some.rounds), (vec!["kill".to_owned()], 1500));

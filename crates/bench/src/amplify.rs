@@ -17,15 +17,11 @@ const SIZES_LOG2: [u32; 3] = [6, 12, 20];
 
 /// Counts what reaches the disk, in a child that is killed.
 pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    let setup = Setup::new(Kind::Extent, 1 << 20);
+    // Aggregations that begin by the clock would be the more the slower the machine: there is one, at the end.
+    let setup = Setup { aggregates: false, ..Setup::new(Kind::Extent, 1 << 20) };
     let dir = options.disk_dir.join("amplify");
-    let spec = Spec { key_bits: options.pick(28, 22), ..Spec::new(dir, setup, options) };
-    child::clean(&spec.dir)?;
-    let text = serde_json::to_string(&spec).expect("plain data");
-    let done = child::run_and_kill("amplification", &text, each);
-    let verified = done.and_then(|_count| verify_all(&spec, each));
-    child::clean(&spec.dir)?;
-    verified
+    let spec = Spec { key_bits: options.pick(27, 22), ..Spec::new(dir, setup, options) };
+    child::measure("amplification", &spec, each, |_count, each| verify_all(&spec, each))
 }
 
 /// A class of values: an extent of bytes of each size under dkeys of its own.
@@ -62,6 +58,8 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
     let (mut payload, mut updates) = (0, 0);
     for round in 0..ROUNDS {
         for class in &classes {
+            let (count, bytes) = (class.keys.count(), class.values.size());
+            eprintln!("#   round {} of {ROUNDS}: {count} values of {bytes} B", round + 1);
             for index in 0..class.keys.count() {
                 let key = class.keys.at(index, round);
                 let value = class.values.of(key, round);
@@ -71,6 +69,7 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
             }
         }
     }
+    eprintln!("#   checkpoints and merges, then an aggregation of all");
     while rig.step() != dolmen_codec::Progress::Idle {}
     let before = rig.space()?.allocated_bytes;
     rig.aggregate()?;

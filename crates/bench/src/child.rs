@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::meter::now;
+use crate::points::Spec;
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -46,6 +47,27 @@ fn say(line: &Line) -> Result<()> {
     let text = serde_json::to_string(line).expect("rows are plain data with text keys");
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::system("write to the parent"))
+}
+
+/// Runs a scenario in a child that is killed, lets `verify` open what it left behind, given how many updates were
+/// acknowledged, and removes the files, whatever came of it.
+pub(crate) fn measure(
+    scenario: &str,
+    spec: &Spec,
+    each: &mut dyn FnMut(Row),
+    verify: impl FnOnce(u64, &mut dyn FnMut(Row)) -> Result<()>,
+) -> Result<()> {
+    clean(&spec.dir)?;
+    let text = serde_json::to_string(spec).expect("plain data");
+    let done = run_and_kill(scenario, &text, each);
+    let verified = done.and_then(|updates| verify(updates, each));
+    clean(&spec.dir)?;
+    verified
+}
+
+/// Tells whoever watches what comes next and about how long it takes.
+pub(crate) fn say_next(what: &str, seconds: f64) {
+    eprintln!("# {what}: about {seconds:.0} s");
 }
 
 /// Runs a scenario in a child, hands on its rows, and kills it in the middle of its writes. Returns how many

@@ -16,48 +16,62 @@ const SIZE_LOG2_MAX: u32 = 22;
 /// An offset that no sector, page or word begins at.
 const UNALIGNED: u64 = 13;
 
-/// Measures the curves and draws them into `png`; `each` gets every point as a row.
+/// What the names of rows of curves begin with.
+const NAME: &str = "curve";
+
+/// Measures the curves; `each` gets every point as a row as soon as it is there.
 ///
 /// # Errors
-/// The store's, the system's, and [`crate::Error::Plot`] if the picture cannot be written.
-pub fn curve(options: &Options, png: &Path, each: &mut dyn FnMut(Row)) -> Result<()> {
+/// The store's and the system's.
+pub fn curve(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     pin_to_cpu(0)?;
-    let mut lines = Vec::new();
     for (media, dir, block) in [("mapped", &options.dir, false), ("block", &options.disk_dir, true)] {
         for (shape, offset) in [("aligned", 0), ("unaligned", UNALIGNED)] {
             let dir = dir.join("curve");
             clean(&dir)?;
-            let rows = points(options, &dir, block, offset);
+            let mut named = |row: Row| {
+                each(Row { name: format!("{NAME} {media} {shape}"), quick: options.quick, ..row });
+            };
+            let done = points(options, &dir, block, offset, &mut named);
             clean(&dir)?;
-            let mut update = Line::new(&format!("update {media} {shape}"));
-            let mut fetch = Line::new(&format!("fetch {media} {shape}"));
-            for [up, down] in rows? {
-                update.points.push((up.size_bytes, up.bytes_per_s));
-                fetch.points.push((down.size_bytes, down.bytes_per_s));
-                for row in [up, down] {
-                    each(Row { name: format!("curve {media} {shape}"), quick: options.quick, ..row });
-                }
-            }
-            lines.extend([update, fetch]);
+            done?;
         }
     }
-    plot::bandwidth(png, &lines)
+    Ok(())
 }
 
-fn points(options: &Options, dir: &Path, block: bool, offset: u64) -> Result<Vec<[Row; 2]>> {
+/// Draws the curves among the rows into `png`; whether there are any.
+pub(crate) fn draw(png: &Path, rows: &[&Row]) -> Result<bool> {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in rows {
+        let Some(where_to) = row.name.strip_prefix(NAME) else { continue };
+        let name = format!("{}{where_to}", row.op);
+        let point = (row.size_bytes, row.bytes_per_s);
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line { name, points: vec![point] }),
+        }
+    }
+    if lines.is_empty() {
+        return Ok(false);
+    }
+    plot::bandwidth(png, &lines)?;
+    Ok(true)
+}
+
+fn points(options: &Options, dir: &Path, block: bool, offset: u64, each: &mut dyn FnMut(Row)) -> Result<()> {
     let values = Values::new(1 << SIZE_LOG2_MAX);
-    let mut rows = Vec::new();
     for size_log2 in (SIZE_LOG2_MIN..=SIZE_LOG2_MAX).step_by(options.pick(1, 4)) {
         let size = 1_u64 << size_log2;
         let dir = dir.join(size.to_string());
         let size_in_memory = usize::try_from(size).unwrap_or(usize::MAX);
         let setup = Setup { block: Some(block), ..Setup::new(Kind::Extent, size_in_memory) };
         let mut rig = Rig::create(&dir, setup)?;
-        rows.push(point(&mut rig, &values, size, offset, options)?);
+        point(&mut rig, &values, size, offset, options)?.into_iter().for_each(&mut *each);
         rig.close()?;
         clean(&dir)?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn point<'v>(

@@ -39,22 +39,28 @@ struct Goals {
 
 const GOALS: Goals = Goals { create: 300e3, stat: 700e3, unlink: 300e3, small: 150e3, readdir_s: 1.0 };
 
-/// The store in a child that is killed, then the peers.
-pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
+/// The store, in a child that is killed.
+pub(crate) fn store(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     let spec = spec_of(options.dir.join("dfs"), options);
+    child::measure("dfs", &spec, each, |_count, each| verify_all(&spec, each))
+}
+
+/// The file system in memory, by the same calls.
+pub(crate) fn native_tmpfs(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
+    native_peer(options, "native tmpfs", &options.dir, each)
+}
+
+/// The file system on a disk, by the same calls.
+pub(crate) fn native_ext4(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
+    native_peer(options, "native ext4", &options.disk_dir, each)
+}
+
+fn native_peer(options: &Options, name: &str, dir: &Path, each: &mut dyn FnMut(Row)) -> Result<()> {
+    let spec = spec_of(dir.join("native"), options);
     child::clean(&spec.dir)?;
-    let text = serde_json::to_string(&spec).expect("plain data");
-    let done = child::run_and_kill("dfs", &text, each);
-    let verified = done.and_then(|_count| verify_all(&spec, each));
+    let rows = native::pinned(|| native_files(&spec, name));
     child::clean(&spec.dir)?;
-    verified?;
-    for (name, dir) in [("native tmpfs", &options.dir), ("native ext4", &options.disk_dir)] {
-        let spec = spec_of(dir.join("native"), options);
-        child::clean(&spec.dir)?;
-        let rows = native::pinned(|| native_files(&spec, name));
-        child::clean(&spec.dir)?;
-        rows?.into_iter().for_each(&mut *each);
-    }
+    rows?.into_iter().for_each(each);
     Ok(())
 }
 
@@ -124,7 +130,9 @@ fn measure(
     goals: Option<&Goals>,
     each: &mut dyn FnMut(Row) -> Result<()>,
 ) -> Result<()> {
+    child::say_next(&format!("  {name}: create, stat, readdir, unlink"), 3.5 * spec.seconds);
     empty_files(name, dirs, spec, goals, each)?;
+    child::say_next(&format!("  {name}: write and read of {SMALL_FILE} B"), 2.5 * spec.seconds);
     small_files(name, dirs, spec, goals, each)
 }
 

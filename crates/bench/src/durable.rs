@@ -24,12 +24,7 @@ pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     for (kind, size) in [(Kind::Single, SMALL), (Kind::Extent, LARGE)] {
         let setup = Setup { power: true, ..Setup::new(kind, size) };
         let spec = Spec::new(options.disk_dir.join("power"), setup, options);
-        child::clean(&spec.dir)?;
-        let text = serde_json::to_string(&spec).expect("plain data");
-        let done = child::run_and_kill("power", &text, each);
-        let verified = done.and_then(|count| verify_all(&spec, count, each));
-        child::clean(&spec.dir)?;
-        verified?;
+        child::measure("power", &spec, each, |count, each| verify_all(&spec, count, each))?;
     }
     Ok(())
 }
@@ -70,6 +65,7 @@ impl Writer<'_> {
 }
 
 fn small(writer: &mut Writer<'_>, spec: &Spec) -> Result<()> {
+    child::say_next("  one client and bare appends in turns, then rewrites", 2.4 * spec.seconds);
     let seconds = spec.seconds / f64::from(TURNS);
     let (mut bare, mut stored) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
@@ -102,6 +98,7 @@ fn median(mut rows: Vec<Row>) -> Row {
 /// Keeps `depth` updates under way.
 fn in_flight(writer: &mut Writer<'_>, depth: usize, seconds: f64, bytes_max: u64) -> Result<Row> {
     let size = writer.values.of(0, 0).len() as u64;
+    child::say_next(&format!("  update of {size} B, {depth} in flight"), seconds);
     let mut meter = Meter::start();
     let mut begun: VecDeque<u64> = VecDeque::new();
     while meter.seconds() < seconds && meter.bytes < bytes_max {

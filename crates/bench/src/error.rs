@@ -30,6 +30,13 @@ pub enum Error {
         /// The scenario that it ran.
         scenario: String,
     },
+    /// No scenario has such a name.
+    Scenario {
+        /// What was asked for.
+        wanted: String,
+        /// Which there are.
+        names: Vec<&'static str>,
+    },
     /// A file holds no rows of results.
     Results {
         /// Which.
@@ -63,6 +70,9 @@ impl fmt::Display for Error {
             Self::Child { scenario } => {
                 write!(f, "the process that ran {scenario} ended early; what it printed is above")
             }
+            Self::Scenario { wanted, names } => {
+                write!(f, "no scenario is called {wanted}; there are {}", names.join(", "))
+            }
             Self::Results { file, source } => write!(f, "{file} holds no results: {source}"),
             Self::Plot => f.write_str("the plot could not be drawn"),
         }
@@ -78,7 +88,7 @@ impl std::error::Error for Error {
             Self::Device(error) => Some(error),
             Self::System { source, .. } => Some(source),
             Self::Results { source, .. } => Some(source),
-            Self::Wrong { .. } | Self::Child { .. } | Self::Plot => None,
+            Self::Wrong { .. } | Self::Child { .. } | Self::Scenario { .. } | Self::Plot => None,
         }
     }
 }

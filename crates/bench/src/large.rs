@@ -118,6 +118,7 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
     pin_to_cpu(0)?;
     let values = Values::new(SIZE);
     let mut rig = Rig::create(&spec.dir, spec.setup)?;
+    child::say_next("  update fresh, every record", spec.records as f64 / 100e3);
     let mut meter = Meter::start();
     for_each_record(spec.records, 0, |key| {
         if meter.ops.is_multiple_of(spec.records / 10 + 1) {
@@ -127,6 +128,7 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
     })?;
     let row = updates_row(&rig, meter, "update fresh");
     say_row(row)?;
+    child::say_next("  update, then fetch", 2.0 * spec.seconds);
     let background = rig.background();
     let mut meter = Meter::start();
     // Which record comes next is a function of the count, so that the next process can tell what is there.
@@ -193,7 +195,9 @@ pub(crate) fn after(spec: &Spec) -> Result<()> {
     let (mut rig, recovery) = Rig::open(&spec.dir, spec.setup)?;
     let note = format!("{} frames replayed, {} bytes discarded", recovery.frames, recovery.discarded_bytes);
     say_value("reopen after SIGKILL", start, |row| row.at_most(10.0).noting(note))?;
+    child::say_next("  comparing", spec.seconds);
     verify_records(&mut rig, &values, spec)?;
+    child::say_next("  scrub, every value in the order of the device", spec.records as f64 / 400e3);
     let start = now();
     let Reply::Audited(audit) = rig.ask(Verb::Scrub)? else { return Err(Error::Wrong { key: 0 }) };
     if let Some(finding) = audit.findings.first() {
@@ -202,7 +206,9 @@ pub(crate) fn after(spec: &Spec) -> Result<()> {
     }
     let note = format!("{} versions, {} MiB verified, clean", audit.versions, audit.verified_bytes >> 20);
     say_value("scrub", start, |row| row.noting(note))?;
+    child::say_next("  snapshot difference", spec.records as f64 / 1e6);
     difference(&mut rig, &values, spec)?;
+    child::say_next("  aggregation", spec.records as f64 / 400e3);
     let start = now();
     rig.aggregate()?;
     say_value("aggregation", start, |row| row)?;

@@ -1,6 +1,7 @@
 //! What the store costs: rates, latencies, memory and amplification, beside what the machine gives.
 //!
-//! [`engine`] and [`dfs()`] run scenarios by name and hand out a [`Row`] for each result as soon as it is there.
+//! [`engine`] and [`dfs()`] run scenarios by name and hand out a [`Row`] for each result as soon as it is there;
+//! [`Results`] keeps it on a disk.
 //! Scenarios that claim durability run in a child process which is killed while it writes; the parent then opens
 //! the store and compares every byte. [`child`] is that process's entry.
 //!
@@ -32,7 +33,7 @@ pub use error::{Error, Result};
 pub use large::{Large, large};
 pub use meter::Meter;
 pub use options::Options;
-pub use report::{Machine, report};
+pub use report::{Machine, Results, report};
 pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};
 pub use suite::{child, dfs, engine};

@@ -19,15 +19,9 @@ const FONTS: [&str; 4] = [
 /// One curve.
 #[derive(Debug)]
 pub(crate) struct Line {
-    name: String,
+    pub(crate) name: String,
     /// Size in bytes, bytes a second.
     pub(crate) points: Vec<(u64, f64)>,
-}
-
-impl Line {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), points: Vec::new() }
-    }
 }
 
 /// Draws the curves, both axes logarithmic.

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::meter::{Meter, now};
 use crate::native;
 use crate::options::Options;
-use crate::rig::{Background, Kind, Rig, Setup, verify};
+use crate::rig::{Background, Kind, Rig, Setup, verify, verify_many};
 use crate::row::Row;
 use dolmen_env::{anonymous_rss_bytes, pin_to_cpu};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Where the keys begin that are written while the kill comes: beyond all that are counted.
 pub(crate) const EXTRA_KEY: u64 = 1 << 41;
 /// Bytes of a value that count as large.
-const EXTENT: usize = 1 << 20;
+pub(crate) const EXTENT: usize = 1 << 20;
 /// Checkpoints that must end while a rate is taken.
 const CHECKPOINTS_MIN: u64 = 2;
 
@@ -75,9 +75,19 @@ impl Spec {
         }
     }
 
-    /// Operations of one batch.
-    fn depth(&self) -> usize {
-        if self.setup.size >= EXTENT { 8 } else { 32 }
+    /// Operations handed over together: one, and those of a batch where a goal is set.
+    fn depths(&self) -> &'static [usize] {
+        match self.setup.size {
+            1024 => &[1],
+            EXTENT.. => &[1, 8],
+            _ => &[1, 32],
+        }
+    }
+
+    /// Tells what comes next.
+    fn say_next(&self, op: &str, depth: usize) {
+        let Setup { kind, size, .. } = self.setup;
+        child::say_next(&format!("  {} of {size} B, {op}, depth {depth}", kind.label()), self.seconds);
     }
 
     /// Keys that fit the caches together with all that leads to them.
@@ -86,44 +96,34 @@ impl Spec {
     }
 }
 
-/// All sizes and kinds of values, each in a child that is killed.
-pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
+/// What memory gives to copies and checksums.
+pub(crate) fn machine(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     let seconds = options.pick(2.0, 0.05);
-    native::pinned(|| Ok([native::memcpy(seconds), native::checksum(seconds)]))?
-        .into_iter()
-        .for_each(&mut *each);
-    let small = [Kind::Single, Kind::Record];
-    for (size, kinds) in [(64, &small[..]), (1024, &small), (4096, &small), (EXTENT, &[Kind::Extent])] {
-        let native = native_limits(options, size, each)?;
-        for &kind in kinds {
-            let dir = options.dir.join(format!("points-{size}"));
-            let spec = Spec { native, ..Spec::new(dir, Setup::new(kind, size), options) };
-            run_one(&spec, each)?;
-        }
-    }
+    let rows = native::pinned(|| Ok([native::memcpy(seconds), native::checksum(seconds)]))?;
+    rows.into_iter().for_each(each);
     Ok(())
+}
+
+/// Values of one kind and size, in a child that is killed.
+pub(crate) fn run(options: &Options, kind: Kind, size: usize, each: &mut dyn FnMut(Row)) -> Result<()> {
+    let native = native_limits(options, size, each)?;
+    let spec = Spec { native, ..Spec::new(options.dir.join("points"), Setup::new(kind, size), options) };
+    child::measure("points", &spec, each, |updates, each| verify_all(&spec, updates, each))
 }
 
 fn native_limits(options: &Options, size: usize, each: &mut dyn FnMut(Row)) -> Result<Native> {
     let dir = options.dir.join("native");
     child::clean(&dir)?;
     std::fs::create_dir_all(&dir).map_err(crate::Error::system("make a directory for the measurement"))?;
-    let (bytes_log2, seconds) = options.pick((30, 3.0), (26, 0.1));
+    // Only of large values more than the ratio is asked.
+    let full = if size >= EXTENT { (30, 3.0) } else { (28, 1.5) };
+    let (bytes_log2, seconds) = options.pick(full, (26, 0.1));
     let rows = native::pinned(|| native::random_file(&dir.join("file"), size, bytes_log2, seconds));
     child::clean(&dir)?;
     let rows = rows?;
     let [write_fresh, write_again, read] = [0, 1, 2].map(|at: usize| rows[at].ops_per_s);
     rows.into_iter().for_each(each);
     Ok(Native { write_fresh, write_again, read })
-}
-
-fn run_one(spec: &Spec, each: &mut dyn FnMut(Row)) -> Result<()> {
-    child::clean(&spec.dir)?;
-    let text = serde_json::to_string(spec).expect("plain data");
-    let done = child::run_and_kill("points", &text, each);
-    let verified = done.and_then(|updates| verify_all(spec, updates, each));
-    child::clean(&spec.dir)?;
-    verified
 }
 
 /// The child's part.
@@ -138,11 +138,13 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
         memory(&mut rig, keys, spec, before)?;
     }
     let mut updates = keys.count();
-    for depth in [1, spec.depth()] {
+    for &depth in spec.depths() {
+        spec.say_next("update", depth);
         updates += overwrite(&mut rig, &values, keys, spec, updates, depth)?;
     }
     stalls(&rig, spec)?;
-    for depth in [1, spec.depth()] {
+    for &depth in spec.depths() {
+        spec.say_next("fetch", depth);
         fetch(&mut rig, keys, spec, depth)?;
     }
     fetch_hot(&mut rig, keys, spec)?;
@@ -311,12 +313,12 @@ fn verify_all(spec: &Spec, updates: u64, each: &mut dyn FnMut(Row)) -> Result<()
     let mut rig = reopen(&spec.dir, spec.setup, each)?;
     let mut meter = Meter::start();
     let (full, part) = (updates / keys.count(), updates % keys.count());
-    for index in 0..keys.count() {
+    let wanted = (0..keys.count()).map(|index| {
         // The unfinished round wrote its first `part` keys anew; the others are of the round before.
-        let key = keys.at(index, full);
         let round = if index < part { full } else { full - 1 };
-        meter.run(size, || verify(&mut rig, key, &values, round))?;
-    }
+        (keys.at(index, full), round)
+    });
+    verify_many(&mut rig, wanted, &values, &mut meter)?;
     let extra = verify_extra(&mut rig, &values)?;
     let note = format!("every byte right; {extra} more keys that were being written when the kill came");
     each(meter.row(name, "verify after SIGKILL", size).noting(note));

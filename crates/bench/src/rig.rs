@@ -2,7 +2,7 @@
 
 use crate::data::Values;
 use crate::error::{Error, Result};
-use crate::meter::{Histogram, now};
+use crate::meter::{Histogram, Meter, now};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
     ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, ReadAt, Reply,
@@ -521,6 +521,37 @@ fn windows(offset: u64, len: u64) -> impl Iterator<Item = Recx> {
 /// Compares every byte of a value with what was acknowledged.
 pub(crate) fn verify(rig: &mut Rig<'_>, key: u64, values: &Values, round: u64) -> Result<()> {
     if rig.fetch(key)? == values.of(key, round) { Ok(()) } else { Err(Error::Wrong { key }) }
+}
+
+/// Values compared by one submit.
+const VERIFY_DEPTH: usize = 16;
+
+/// Compares every byte of many values, each told by key and round, with what was acknowledged.
+pub(crate) fn verify_many(
+    rig: &mut Rig<'_>,
+    mut wanted: impl Iterator<Item = (u64, u64)>,
+    values: &Values,
+    meter: &mut Meter,
+) -> Result<()> {
+    loop {
+        let batch: Vec<(u64, u64)> = wanted.by_ref().take(VERIFY_DEPTH).collect();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut wrong = None;
+        let keys = batch.iter().map(|&(key, _)| key);
+        meter.run_batch(batch.len(), (batch.len() * values.size()) as u64, || {
+            rig.fetch_batch(keys, |at, value| {
+                let (key, round) = batch[at];
+                if value != values.of(key, round) {
+                    wrong = Some(key);
+                }
+            })
+        })?;
+        if let Some(key) = wrong {
+            return Err(Error::Wrong { key });
+        }
+    }
 }
 
 #[cfg(test)]

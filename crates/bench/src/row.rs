@@ -102,6 +102,12 @@ impl Row {
         self
     }
 
+    /// Whether it is another result of the same measurement.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let what = |row: &Self| (row.size_bytes, row.threads, row.depth);
+        self.name == other.name && self.op == other.op && what(self) == what(other)
+    }
+
     fn measured(&self) -> f64 {
         self.value.unwrap_or(self.ops_per_s)
     }

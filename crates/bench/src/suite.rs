@@ -1,25 +1,76 @@
 //! The scenarios by name.
 
+use crate::child::say_next;
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::rig::Kind;
 use crate::row::Row;
 use crate::{amplify, durable, points, targets};
 
-/// A scenario: its name and what runs it.
-type Scenario = (&'static str, fn(&Options, &mut dyn FnMut(Row)) -> Result<()>);
+/// A scenario, and how long it takes.
+struct Scenario {
+    name: &'static str,
+    /// Rows, or turns of rows, that take the seconds of a rate each.
+    rates: f64,
+    /// Seconds of all else in a quoted run: loading, limits of the machine, opening, comparing.
+    besides_s: f64,
+    run: fn(&Options, &mut dyn FnMut(Row)) -> Result<()>,
+}
 
-const ENGINE: [Scenario; 5] = [
-    ("points", points::run),
-    ("dkeys", targets::dkeys),
-    ("targets", targets::two),
-    ("power", durable::run),
-    ("amplification", amplify::run),
+const ENGINE: [Scenario; 11] = [
+    Scenario { name: "machine", rates: 0.0, besides_s: 6.0, run: points::machine },
+    Scenario {
+        name: "points-single-64",
+        rates: 4.1,
+        besides_s: 20.0,
+        run: |options, each| points::run(options, Kind::Single, 64, each),
+    },
+    Scenario {
+        name: "points-record-64",
+        rates: 4.1,
+        besides_s: 20.0,
+        run: |options, each| points::run(options, Kind::Record, 64, each),
+    },
+    Scenario {
+        name: "points-single-1024",
+        rates: 2.1,
+        besides_s: 25.0,
+        run: |options, each| points::run(options, Kind::Single, 1024, each),
+    },
+    Scenario {
+        name: "points-single-4096",
+        rates: 4.1,
+        besides_s: 20.0,
+        run: |options, each| points::run(options, Kind::Single, 4096, each),
+    },
+    Scenario {
+        name: "points-record-4096",
+        rates: 4.1,
+        besides_s: 20.0,
+        run: |options, each| points::run(options, Kind::Record, 4096, each),
+    },
+    Scenario {
+        name: "points-extent-1m",
+        rates: 4.1,
+        besides_s: 25.0,
+        run: |options, each| points::run(options, Kind::Extent, points::EXTENT, each),
+    },
+    Scenario { name: "dkeys", rates: 1.0, besides_s: 20.0, run: targets::dkeys },
+    Scenario { name: "targets", rates: 4.0, besides_s: 20.0, run: targets::two },
+    Scenario { name: "power", rates: 4.4, besides_s: 60.0, run: durable::run },
+    Scenario { name: "amplification", rates: 0.0, besides_s: 120.0, run: amplify::run },
+];
+const DFS: [Scenario; 3] = [
+    Scenario { name: "dfs", rates: 6.0, besides_s: 60.0, run: crate::dfs::store },
+    Scenario { name: "native-tmpfs", rates: 6.0, besides_s: 30.0, run: crate::dfs::native_tmpfs },
+    Scenario { name: "native-ext4", rates: 6.0, besides_s: 60.0, run: crate::dfs::native_ext4 },
 ];
 
 /// Measures the engine; `each` gets every row as soon as it is there.
 ///
 /// # Errors
-/// The first scenario's that fails: a store that refuses or loses data, a system that refuses files or processes.
+/// [`Error::Scenario`] if none has such a name; the first scenario's that fails: a store that refuses or loses data,
+/// a system that refuses files or processes.
 pub fn engine(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     run(&ENGINE, options, each)
 }
@@ -29,13 +80,22 @@ pub fn engine(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
 /// # Errors
 /// As [`engine`].
 pub fn dfs(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    run(&[("dfs", crate::dfs::run)], options, each)
+    run(&DFS, options, each)
 }
 
 fn run(scenarios: &[Scenario], options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
-    for (_, scenario) in scenarios.iter().filter(|(name, _)| options.wants(name)) {
+    let wanted: Vec<&Scenario> = scenarios.iter().filter(|scenario| options.wants(scenario.name)).collect();
+    if wanted.is_empty() {
+        let names = scenarios.iter().map(|scenario| scenario.name).collect();
+        return Err(Error::Scenario { wanted: options.only.clone(), names });
+    }
+    let seconds =
+        |scenario: &Scenario| scenario.rates * options.seconds + options.pick(scenario.besides_s, 1.0);
+    say_next("all of it", wanted.iter().map(|scenario| seconds(scenario)).sum());
+    for scenario in wanted {
+        say_next(scenario.name, seconds(scenario));
         let mut marked = |row| each(Row { quick: options.quick, ..row });
-        scenario(options, &mut marked)?;
+        (scenario.run)(options, &mut marked)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::points::{EXTRA_KEY, Spec, reopen, verify_extra};
-use crate::rig::{Kind, Rig, Setup, verify};
+use crate::rig::{Kind, Rig, Setup, verify_many};
 use crate::row::Row;
 use dolmen_env::{cpu_count, pin_to_cpu, scope};
 use dolmen_types::Anchor;
@@ -17,12 +17,7 @@ const PAGE: u32 = 1024;
 /// Lists all dkeys of one object, in a child that is killed.
 pub(crate) fn dkeys(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     let spec = Spec::new(options.dir.join("dkeys"), Setup::new(Kind::Single, 64), options);
-    child::clean(&spec.dir)?;
-    let text = serde_json::to_string(&spec).expect("plain data");
-    let done = child::run_and_kill("dkeys", &text, each);
-    let verified = done.and_then(|_count| verify_listed(&spec, each));
-    child::clean(&spec.dir)?;
-    verified
+    child::measure("dkeys", &spec, each, |_count, each| verify_listed(&spec, each))
 }
 
 /// The child's part of [`dkeys`].
@@ -34,6 +29,7 @@ pub(crate) fn dkeys_child(spec: &Spec) -> Result<()> {
         let key = keys.at(index, 0);
         rig.update(key, values.of(key, 0))?;
     }
+    child::say_next("  enumerate dkeys", spec.seconds);
     let background = rig.background();
     let mut meter = Meter::start();
     let mut rounds = 0;
@@ -75,9 +71,7 @@ fn list_all(rig: &mut Rig<'_>, meter: &mut Meter, expected: u64) -> Result<()> {
 fn verify_listed(spec: &Spec, each: &mut dyn FnMut(Row)) -> Result<()> {
     let (values, keys) = (Values::new(64), Keys::new(spec.key_bits));
     let mut rig = reopen(&spec.dir, spec.setup, each)?;
-    for key in 0..keys.count() {
-        verify(&mut rig, key, &values, 0)?;
-    }
+    verify_many(&mut rig, (0..keys.count()).map(|key| (key, 0)), &values, &mut Meter::paused())?;
     verify_extra(&mut rig, &values).map(drop)
 }
 
@@ -85,11 +79,10 @@ fn verify_listed(spec: &Spec, each: &mut dyn FnMut(Row)) -> Result<()> {
 pub(crate) fn two(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     let mut alone = Vec::new();
     for threads in [1_u16, 2] {
+        child::say_next(&format!("  update and fetch on {threads} threads"), 2.0 * options.seconds);
         // The number of the target says how many there are.
         let setup = Setup { target: threads, ..Setup::new(Kind::Single, 64) };
         let spec = Spec::new(options.dir.join("targets"), setup, options);
-        child::clean(&spec.dir)?;
-        let text = serde_json::to_string(&spec).expect("plain data");
         let mut beside = |row: Row| {
             let Some(one) = alone.iter().find(|one: &&Row| one.op == row.op) else {
                 alone.push(row.clone());
@@ -98,10 +91,7 @@ pub(crate) fn two(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
             let note = format!("{} processors", cpu_count());
             each(row.against(one.ops_per_s, "one target").at_least(1.8 * one.ops_per_s).noting(note));
         };
-        let done = child::run_and_kill("targets", &text, &mut beside);
-        let verified = done.and_then(|updates| verify_two(&spec, updates));
-        child::clean(&spec.dir)?;
-        verified?;
+        child::measure("targets", &spec, &mut beside, |updates, _each| verify_two(&spec, updates))?;
     }
     Ok(())
 }
@@ -166,9 +156,7 @@ fn verify_two(spec: &Spec, updates: u64) -> Result<()> {
     for target in 0..spec.setup.target {
         let setup = Setup { target, ..spec.setup };
         let mut rig = reopen(&spec.dir.join(format!("t{target}")), setup, &mut silent)?;
-        for key in 0..updates {
-            verify(&mut rig, key, &values, 0)?;
-        }
+        verify_many(&mut rig, (0..updates).map(|key| (key, 0)), &values, &mut Meter::paused())?;
         verify_extra(&mut rig, &values)?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Answer;
 use clap::{Args as ClapArgs, Subcommand};
-use dolmen_bench::{Error, HEADING, Large, Machine, Options, Row};
+use dolmen_bench::{Error, HEADING, Large, Options, Results, Row};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) enum Command {
     Engine(EngineArgs),
     /// Measure files and directories, beside native file systems
     Dfs(Args),
-    /// Make a page of Markdown from results that were written with --json
+    /// Make a page of Markdown from files that --out has written
     Report(ReportArgs),
     /// The part of a measurement that is killed
     #[command(hide = true)]
@@ -24,12 +24,9 @@ pub(crate) enum Command {
 pub(crate) struct EngineArgs {
     #[command(flatten)]
     args: Args,
-    /// Rates and bandwidths over sizes from 64 B to 4 MiB instead, as a table and a plot
+    /// Rates and bandwidths over sizes from 64 B to 4 MiB instead; `bench report --png` draws them
     #[arg(long)]
     curve: bool,
-    /// With --curve: where the plot goes
-    #[arg(long, value_name = "FILE", default_value = "curve.png", value_hint = clap::ValueHint::FilePath)]
-    png: PathBuf,
     /// A store much larger than its memory instead, on --disk-dir and in a memory cgroup (needs root)
     #[arg(long, conflicts_with = "curve")]
     large: bool,
@@ -46,9 +43,12 @@ pub(crate) struct EngineArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ReportArgs {
-    /// Files with rows
+    /// Files of results
     #[arg(required = true, value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
+    /// Draw the curves among the rows, bandwidth over access size
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    png: Option<PathBuf>,
     /// The commit that was measured
     #[arg(long)]
     commit: String,
@@ -71,6 +71,9 @@ pub(crate) struct Args {
     /// Only scenarios whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Add every row to this file as soon as it is there, for `bench report`
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    out: Option<PathBuf>,
 }
 
 /// A time that a measurement can take: up to a day.
@@ -94,23 +97,23 @@ impl Args {
 pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
     match command {
         Command::Engine(engine) if engine.curve => {
-            let (options, png) = (engine.args.options(), &engine.png);
-            measure(&options, as_json, |each| dolmen_bench::curve(&options, png, each))
+            let options = engine.args.options();
+            measure(&engine.args, &options, as_json, |each| dolmen_bench::curve(&options, each))
         }
         Command::Engine(engine) if engine.large => {
             let options = engine.args.options();
             let large =
                 Large { records: engine.records, memory_bytes: engine.memory << 20, keep: engine.keep };
-            measure(&options, as_json, |each| dolmen_bench::large(&options, &large, each))
+            measure(&engine.args, &options, as_json, |each| dolmen_bench::large(&options, &large, each))
         }
         Command::Report(args) => report(args),
         Command::Engine(engine) => {
             let options = engine.args.options();
-            measure(&options, as_json, |each| dolmen_bench::engine(&options, each))
+            measure(&engine.args, &options, as_json, |each| dolmen_bench::engine(&options, each))
         }
         Command::Dfs(args) => {
             let options = args.options();
-            measure(&options, as_json, |each| dolmen_bench::dfs(&options, each))
+            measure(args, &options, as_json, |each| dolmen_bench::dfs(&options, each))
         }
         Command::Child { scenario, spec } => {
             dolmen_bench::child(scenario, spec).map_err(|error| failed(&error))?;
@@ -119,13 +122,20 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
     }
 }
 
-/// Rows appear as they come, as text on standard output or, with `--json`, together at the end.
+/// Rows appear as they come, in the file of results and as text on standard output or, with `--json`, together at
+/// the end.
 fn measure(
+    args: &Args,
     options: &Options,
     as_json: bool,
     work: impl FnOnce(&mut dyn FnMut(Row)) -> dolmen_bench::Result<()>,
 ) -> Outcome<Answer> {
     let mut rows = Vec::new();
+    let mut results = match &args.out {
+        Some(path) => Some(Results::append(path).map_err(|error| failed(&error))?),
+        None => None,
+    };
+    let mut kept = Ok(());
     if !as_json {
         crate::output::print(format!("{HEADING}\n").as_bytes())?;
     }
@@ -134,6 +144,11 @@ fn measure(
             // Ignored: a reader that went away does not end a measurement.
             let _printed = crate::output::print(format!("{}\n", row.line()).as_bytes());
         }
+        if let Some(results) = &mut results
+            && kept.is_ok()
+        {
+            kept = results.add(&row);
+        }
         rows.push(json!(row));
     };
     let result = work(&mut each);
@@ -141,7 +156,7 @@ fn measure(
         // Ignored: a directory of a scenario that failed may be looked at; others are empty or gone.
         let _removed = std::fs::remove_dir(dir);
     }
-    result.map_err(|error| failed(&error))?;
+    result.and(kept).map_err(|error| failed(&error))?;
     Ok(Answer::new("", Value::Array(rows)))
 }
 
@@ -152,9 +167,8 @@ fn report(args: &ReportArgs) -> Outcome<Answer> {
             .map_err(|error| Failure::new(Exit::Other, format!("{}: {error}", path.display())))?;
         files.push((path.display().to_string(), text));
     }
-    let page = Machine::here()
-        .and_then(|machine| dolmen_bench::report(&machine, &args.commit, &files))
-        .map_err(|error| failed(&error))?;
+    let page =
+        dolmen_bench::report(&args.commit, &files, args.png.as_deref()).map_err(|error| failed(&error))?;
     Ok(Answer::new(page.clone(), json!({ "page": page })))
 }
 

@@ -1,11 +1,42 @@
 //! The audit of every invariant, and the scrub of every byte. Both read only.
 
 use crate::cursor::PlaceRef;
+use crate::log::LogPlace;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::verb::{Audit, Finding};
-use dolmen_types::{Error, Place, Recx, limits};
-use std::collections::BTreeMap;
+use dolmen_codec::version::ValuePlace;
+use dolmen_types::{ContNo, Error, Place, crc32c, limits};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Part of the memory budget that places of small values take while a scrub gathers them.
+const SMALL_SHARE: u64 = 8;
+/// Small values that are gathered at least: fewer would be read nearly in the order of keys.
+const SMALL_MIN: usize = 4096;
+
+/// A value in the log that waits for its turn to be verified.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct SmallValue {
+    segment: u32,
+    offset: u32,
+    bytes: u32,
+    sum: u32,
+}
+
+/// What one walk over the index gathers.
+#[derive(Default)]
+struct Sums {
+    audit: Audit,
+    /// Units of bulk that versions refer to, by their first.
+    units: BTreeMap<(u32, u32), u32>,
+    /// Bytes of values in each segment of the log.
+    live: BTreeMap<u32, u64>,
+    /// Versions and their bytes in each container.
+    usage: BTreeMap<ContNo, (u64, u64)>,
+    /// Values in the log not verified yet, and the key of the first.
+    small: Vec<SmallValue>,
+    first_small: Vec<u8>,
+}
 
 impl Target {
     /// Audits index against log, bulk and accounts, without reading values but those that the scrub found damaged.
@@ -21,41 +52,43 @@ impl Target {
     }
 
     fn audit(&mut self, values: bool) -> Result<Audit, Error> {
-        let mut audit = Audit::default();
+        let mut sums = Sums::default();
         self.store.index.delta.check();
-        let mut units: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-        let mut live: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut usage = BTreeMap::new();
+        let batch = self.config.memory_budget_bytes / SMALL_SHARE / size_of::<SmallValue>() as u64;
+        let batch = usize::try_from(batch).unwrap_or(usize::MAX).max(SMALL_MIN);
         let mut cursor = self.store.take_cursor();
         self.store.reseek(&mut cursor, &[])?;
         let mut previous: Vec<u8> = Vec::new();
         while let Some(key) = cursor.key() {
             if !previous.is_empty() && *key <= previous[..] {
-                audit.findings.push(finding("run", 0, 0, "index-order"));
+                sums.audit.findings.push(finding("run", 0, 0, "index-order"));
             }
             previous.clear();
             previous.extend_from_slice(key);
-            let place = cursor.place();
-            self.audit_entry(&previous, place, values, &mut audit, &mut units, &mut live, &mut usage)?;
+            if sums.small.is_empty() {
+                sums.first_small.clone_from(&previous);
+            }
+            self.audit_entry(&previous, cursor.place(), values, &mut sums)?;
+            if sums.small.len() >= batch {
+                self.verify_small(&mut sums, &previous)?;
+            }
             self.store.advance(&mut cursor)?;
         }
         self.store.put_cursor(cursor);
-        self.audit_units(&units, &mut audit);
-        self.audit_accounts(&live, &usage, &mut audit);
-        Ok(audit)
+        self.verify_small(&mut sums, &previous)?;
+        self.audit_units(&sums.units, &mut sums.audit);
+        self.audit_accounts(&sums.live, &sums.usage, &mut sums.audit);
+        Ok(sums.audit)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the sums that one walk over the index gathers")]
     fn audit_entry(
         &mut self,
         key: &[u8],
         place: PlaceRef<'_>,
         values: bool,
-        audit: &mut Audit,
-        units: &mut BTreeMap<(u32, u32), u32>,
-        live: &mut BTreeMap<u32, u64>,
-        usage: &mut BTreeMap<dolmen_types::ContNo, (u64, u64)>,
+        sums: &mut Sums,
     ) -> Result<(), Error> {
+        let audit = &mut sums.audit;
         audit.versions += 1;
         let Some(parts) = split_typed(key) else {
             audit.findings.push(finding("run", 0, 0, "index-key"));
@@ -72,36 +105,87 @@ impl Target {
         if version.value_bytes == 0 {
             return Ok(());
         }
-        let extent = version.kind.is_array().then_some(version.recx);
-        let (dkey, akey) = (version.dkey.to_vec(), version.akey.to_vec());
-        let sums = usage.entry(parts.cont).or_default();
-        sums.0 += 1;
-        sums.1 += u64::from(version.value_bytes);
-        if let dolmen_codec::version::ValuePlace::Log { segment, .. } = value {
-            *live.entry(segment).or_default() += u64::from(version.value_bytes);
-        }
+        let usage = sums.usage.entry(parts.cont).or_default();
+        usage.0 += 1;
+        usage.1 += u64::from(version.value_bytes);
         let stored = crate::value::stored(&version, value);
-        let (cont, oid) = (parts.cont, parts.oid);
-        let place_of = |extent: Option<Recx>| Place::Value {
-            cont,
-            oid,
-            dkey: dkey[..].into(),
-            akey: akey[..].into(),
-            extent,
-        };
+        if let ValuePlace::Log { segment, offset } = value {
+            *sums.live.entry(segment).or_default() += u64::from(version.value_bytes);
+            if let (true, Some(sum)) = (values, stored.only_sum()) {
+                sums.small.push(SmallValue { segment, offset, bytes: version.value_bytes, sum });
+                return Ok(());
+            }
+        }
         if let Some((bulk, count)) = stored.bulk() {
-            if units.insert((bulk.segment, bulk.unit), count).is_some() {
-                audit.findings.push(Finding { place: place_of(extent), rule: "bulk-shared" });
-            }
-            if !self.store.bulk.is_used(bulk, count) {
-                audit.findings.push(Finding { place: place_of(extent), rule: "bulk-free" });
-            }
+            let is_shared = sums.units.insert((bulk.segment, bulk.unit), count).is_some();
+            let is_free = !self.store.bulk.is_used(bulk, count);
+            let place = || Place::Value {
+                cont: parts.cont,
+                oid: parts.oid,
+                dkey: version.dkey.into(),
+                akey: version.akey.into(),
+                extent: version.kind.is_array().then_some(version.recx),
+            };
+            let rules = [(is_shared, "bulk-shared"), (is_free, "bulk-free")];
+            let broken = rules.into_iter().filter(|(is_broken, _)| *is_broken);
+            audit.findings.extend(broken.map(|(_, rule)| Finding { place: place(), rule }));
         }
         if values {
             let (bytes, damage) = self.verify_entry(key, place)?;
             audit.verified_bytes += if damage.is_none() { bytes } else { 0 };
             audit.findings.extend(damage);
         }
+        Ok(())
+    }
+
+    /// Reads and verifies what was gathered, in the order in which it lies on the device: in the order of keys,
+    /// which is another, each value would cost an access of its own. The last of the keys is `last`.
+    fn verify_small(&mut self, sums: &mut Sums, last: &[u8]) -> Result<(), Error> {
+        sums.small.sort_unstable();
+        let mut damaged = BTreeSet::new();
+        let mut bytes = Vec::new();
+        for value in sums.small.drain(..) {
+            bytes.resize(value.bytes as usize, 0);
+            let at = LogPlace { segment: value.segment, offset: value.offset };
+            match self.store.log.read(&mut *self.store.disks.meta, at, &mut bytes) {
+                Ok(()) if crc32c(&bytes) == value.sum => sums.audit.verified_bytes += u64::from(value.bytes),
+                Ok(()) | Err(Error::Corrupt { .. }) => {
+                    damaged.insert(at);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if damaged.is_empty() {
+            return Ok(());
+        }
+        self.name_damaged(&damaged, &sums.first_small, last, &mut sums.audit)
+    }
+
+    /// Finds the keys, from `first` to `last`, whose values lie at damaged places.
+    fn name_damaged(
+        &mut self,
+        damaged: &BTreeSet<LogPlace>,
+        first: &[u8],
+        last: &[u8],
+        audit: &mut Audit,
+    ) -> Result<(), Error> {
+        let mut cursor = self.store.take_cursor();
+        self.store.reseek(&mut cursor, first)?;
+        while let Some(key) = cursor.key()
+            && *key <= *last
+        {
+            let key = key.to_vec();
+            let place = cursor.place();
+            if let Ok((_, ValuePlace::Log { segment, offset })) =
+                self.store.index.version(&self.store.log, place)
+                && damaged.contains(&LogPlace { segment, offset })
+            {
+                let (_, damage) = self.verify_entry(&key, place)?;
+                audit.findings.extend(damage);
+            }
+            self.store.advance(&mut cursor)?;
+        }
+        self.store.put_cursor(cursor);
         Ok(())
     }
 
@@ -139,7 +223,7 @@ impl Target {
     fn audit_accounts(
         &self,
         live: &BTreeMap<u32, u64>,
-        usage: &BTreeMap<dolmen_types::ContNo, (u64, u64)>,
+        usage: &BTreeMap<ContNo, (u64, u64)>,
         audit: &mut Audit,
     ) {
         // What a merge under way has moved is referred to once it is complete.

@@ -154,6 +154,11 @@ impl Stored {
         self.value_bytes
     }
 
+    /// Its checksum, if there is one for all of it.
+    pub(crate) fn only_sum(&self) -> Option<u32> {
+        if let [sum] = self.sums[..] { Some(sum) } else { None }
+    }
+
     /// Its place in bulk, and how many units it takes.
     pub(crate) fn bulk(&self) -> Option<(BulkPlace, u32)> {
         match self.place {

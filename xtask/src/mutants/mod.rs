@@ -12,6 +12,8 @@ use crate::source;
 use anyhow::{Context as _, Result, bail, ensure};
 use list::{Mutant, Test};
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -50,7 +52,8 @@ impl Verdict {
 }
 
 /// Runs the mutants, or those whose names contain what follows `--only`; `false` unless all are caught.
-/// `--check` only sees whether all apply; `--list` prints them.
+/// `--resume` leaves out what an interrupted run of the same tree has caught; `--check` only sees whether all
+/// apply; `--list` prints them.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let root = source::root()?;
     let mut mutants = list::read(&root.join("mutants"))?;
@@ -63,24 +66,79 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         ["--only", names @ ..] if !names.is_empty() => {
             mutants.retain(|mutant| names.iter().any(|name| mutant.name.contains(name)));
         }
-        [] => {}
-        _ => bail!("mutants takes --list, --check or --only NAME..., not `{}`", arguments.join(" ")),
+        [] | ["--resume"] => {}
+        _ => {
+            bail!("mutants takes --list, --check, --resume or --only NAME..., not `{}`", arguments.join(" "))
+        }
     }
     ensure!(!mutants.is_empty(), "no mutant has such a name");
     if !check(&root, &mutants)? {
         return Ok(false);
     }
     let ground = Ground::new(&root)?;
+    let results = Results::open(&root, &ground.logs, arguments.contains(&"--resume"))?;
+    let all = mutants.len();
+    mutants.retain(|mutant| !results.caught.contains(&mutant.name));
+    println!("mutants: {} of {all} to be tried", mutants.len());
+    // Those of one file together: what the last one changed is then compiled anew only once.
+    mutants.sort_by(|a, b| a.edits[0].path.cmp(&b.edits[0].path));
     ground.prove_baseline(&mutants)?;
-    let mut uncaught = 0_usize;
+    let mut uncaught = Vec::new();
     for mutant in &mutants {
         let start = Instant::now();
         let verdict = ground.try_mutant(mutant)?;
         println!("mutants: {:<36} {:<16} {:>4} s", mutant.name, verdict.words(), start.elapsed().as_secs());
-        uncaught += usize::from(!verdict.is_caught());
+        if verdict.is_caught() {
+            results.add(&mutant.name)?;
+        } else {
+            uncaught.push(mutant.name.as_str());
+        }
     }
-    println!("mutants: {} of {} caught", mutants.len() - uncaught, mutants.len());
-    Ok(uncaught == 0)
+    println!("mutants: {} of {all} caught", all - uncaught.len());
+    if !uncaught.is_empty() {
+        println!("mutants: not caught: {}", uncaught.join(" "));
+    }
+    Ok(uncaught.is_empty())
+}
+
+/// Names of mutants that were caught, a line each, below the tree that they were caught in.
+struct Results {
+    path: PathBuf,
+    caught: BTreeSet<String>,
+}
+
+impl Results {
+    /// Goes on with the results of a run of the same tree if asked to, or begins anew.
+    fn open(root: &Path, folder: &Path, resume: bool) -> Result<Self> {
+        let path = folder.join("results");
+        let tree = tree_name(root)?;
+        if resume && path.is_file() {
+            let old = std::fs::read_to_string(&path);
+            let old = old.with_context(|| format!("cannot read {}", path.display()))?;
+            let mut lines = old.lines();
+            if lines.next() == Some(&tree) {
+                return Ok(Self { path, caught: lines.map(str::to_owned).collect() });
+            }
+        }
+        std::fs::write(&path, format!("{tree}\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path, caught: BTreeSet::new() })
+    }
+
+    fn add(&self, name: &str) -> Result<()> {
+        let file = std::fs::File::options().append(true).open(&self.path);
+        let mut file = file.with_context(|| format!("cannot write {}", self.path.display()))?;
+        writeln!(file, "{name}").with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// What tells one state of the tree from others: the commit, and what was changed since.
+fn tree_name(root: &Path) -> Result<String> {
+    let commit = source::git(root, &["rev-parse", "HEAD"])?;
+    let changes = source::git(root, &["diff", "HEAD"])?;
+    let mut hasher = DefaultHasher::new();
+    changes.hash(&mut hasher);
+    Ok(format!("{} {:016x}", commit.trim(), hasher.finish()))
 }
 
 /// Whether every mutant applies to the tree as it is.
@@ -148,12 +206,15 @@ impl Ground {
             return Ok(Verdict::DoesNotCompile);
         }
         let before = std::fs::read_to_string(log).context("cannot read the log")?.len();
-        let end = bounded::run(self.cargo(test).args(["--", &test.filter]), TEST_LIMIT, log)?;
+        // One test that fails is enough: the others of the binary are not waited for.
+        let mut command = self.cargo(test);
+        let end =
+            bounded::run_until(command.args(["--", &test.filter]), TEST_LIMIT, log, Some(" ... FAILED"))?;
         let text = std::fs::read_to_string(log).context("cannot read the log")?;
         Ok(match end {
             _ if text[before..].contains("\nrunning 0 tests\n") => Verdict::NoSuchTest,
             End::Well => Verdict::Survived,
-            End::Badly => Verdict::Caught,
+            End::Badly | End::Told => Verdict::Caught,
             End::TooLate => Verdict::Hangs,
         })
     }

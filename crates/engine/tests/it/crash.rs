@@ -1,26 +1,48 @@
 //! A crash at every I/O boundary of a scripted workload, with every plan of what survives.
 
 use crate::rig::{Rig, amount, oid, tiny};
-use dolmen_codec::verb::{ContVerb, NewValue, Payload, PunchScope, ReadAt, Verb};
-use dolmen_env::Media;
+use dolmen_codec::verb::{
+    ContVerb, Mutation, NewValue, Payload, Prepare, PunchScope, ReadAt, Reply, Update, UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Progress, TargetStore};
+use dolmen_engine::TargetConfig;
 use dolmen_env::sim::{CrashPlan, Fault};
-use dolmen_types::{Cond, Durability, Error, Key, Recx};
+use dolmen_env::{Clock as _, Media};
+use dolmen_types::{Cond, Durability, Epoch, Error, Key, Recx, TxId};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 
-/// The dkeys of the script.
-const DKEYS: u8 = 12;
+/// The object and the dkey of a value.
+type Name = (u64, u8);
 
-/// Expected single values by dkey; `None` for a removed one.
-type State = BTreeMap<u8, Option<Vec<u8>>>;
+/// The name whose value is an extent.
+const EXTENT: Name = (1, 7);
 
-/// One step of the script: what it asks, and what holds when it was acknowledged.
+/// Expected values; `None` for one that is not there.
+type State = BTreeMap<Name, Option<Vec<u8>>>;
+
+/// One step of a script.
 enum Step {
     Put(u8, Vec<u8>),
     Remove(u8),
-    Extent(u8, Vec<u8>),
+    Extent(Vec<u8>),
+    /// The same value under a dkey of two objects, in one transaction.
+    Both(u8, Vec<u8>),
+    /// Keeps the state as of the last write.
+    Snapshot,
     Checkpoint,
     Aggregate,
+    /// Checkpoints and merges, as they are due.
+    Work,
+}
+
+/// All names of the scripts.
+fn names() -> impl Iterator<Item = Name> {
+    (0..12).map(|dkey| (1, dkey)).chain((0..4).map(|dkey| (2, dkey)))
+}
+
+fn nothing() -> State {
+    names().map(|name| (name, None)).collect()
 }
 
 fn script() -> Vec<Step> {
@@ -29,7 +51,7 @@ fn script() -> Vec<Step> {
         steps.push(Step::Put(number, vec![number + 1; 200]));
     }
     steps.push(Step::Put(6, vec![0x66; 5000]));
-    steps.push(Step::Extent(7, vec![0x77; 3000]));
+    steps.push(Step::Extent(vec![0x77; 3000]));
     steps.push(Step::Remove(1));
     steps.push(Step::Checkpoint);
     for number in 0..4u8 {
@@ -55,47 +77,106 @@ fn script() -> Vec<Step> {
     steps
 }
 
-fn run_step(rig: &mut Rig, step: &Step) -> Result<(), Error> {
+/// Rounds of writes that fill several segments of the log, with transactions, snapshots, and the checkpoints and
+/// merges that become due.
+fn long_script() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for round in 0..6u8 {
+        for number in 0..7u8 {
+            steps.push(Step::Put(number, vec![0x10 * (round + 1) + number; 500 + 60 * usize::from(number)]));
+        }
+        steps.push(Step::Extent(vec![0xe0 + round; 3000]));
+        steps.push(Step::Both(round % 4, vec![0xb0 + round; 700]));
+        if round % 2 == 0 {
+            steps.push(Step::Snapshot);
+        }
+        steps.push(Step::Put(8, vec![0x80 + round; 5000]));
+        steps.push(Step::Both((round + 1) % 4, vec![0xc0 + round; 4000]));
+        steps.push(Step::Remove(round));
+        steps.push(Step::Work);
+        steps.push(Step::Put(9, vec![0x90 + round; 20_000]));
+        if round == 3 {
+            steps.push(Step::Aggregate);
+        }
+        steps.push(Step::Checkpoint);
+        steps.push(Step::Work);
+    }
+    steps
+}
+
+/// Does a step; the epoch if it wrote.
+fn run_step(rig: &mut Rig, step: &Step, last: Epoch) -> Result<Option<Epoch>, Error> {
+    let single = |value| NewValue::Single(Payload::Ref(value));
     match step {
-        Step::Put(dkey, value) => {
-            rig.update(oid(1), &[*dkey], Cond::NONE, b"a", NewValue::Single(Payload::Ref(value))).map(|_| ())
-        }
+        Step::Put(dkey, value) => rig.update(oid(1), &[*dkey], Cond::NONE, b"a", single(value)).map(Some),
         Step::Remove(dkey) => {
-            rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&[*dkey])), Cond::NONE).map(|_| ())
+            let scope = PunchScope::Dkey(Key::from_slice(&[*dkey]));
+            match rig.punch(oid(1), scope, Cond::NONE)? {
+                Reply::Written(epoch) => Ok(Some(epoch)),
+                other => panic!("{other:?}"),
+            }
         }
-        Step::Extent(dkey, bytes) => {
+        Step::Extent(bytes) => {
             let extents = smallvec![Recx::new(5, bytes.len() as u64)];
             let value = NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(bytes) };
-            rig.update(oid(1), &[*dkey], Cond::NONE, b"x", value).map(|_| ())
+            rig.update(oid(EXTENT.0), &[EXTENT.1], Cond::NONE, b"x", value).map(Some)
         }
-        Step::Checkpoint => rig.ask(Verb::Checkpoint).map(|_| ()),
+        Step::Both(dkey, value) => {
+            rig.clock.advance(1_000_000);
+            let epoch = Epoch::from_unix_ns(rig.clock.now_ns());
+            rig.clock.advance(1_000_000);
+            let update = |object| {
+                let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value: single(value) };
+                let dkey = Key::from_slice(&[*dkey]);
+                Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods: smallvec![iod] })
+            };
+            let target = rig.config.target;
+            let prepare = Prepare {
+                tx: TxId { client: 9, begin: epoch },
+                epoch,
+                leader: target,
+                participants: smallvec![target],
+                mutations: vec![update(1), update(2)],
+            };
+            rig.ask(Verb::Prepare(prepare)).map(|_| Some(epoch))
+        }
+        Step::Snapshot => rig.ask(Verb::Cont(ContVerb::AddSnapshot(last))).map(|_| None),
+        Step::Checkpoint => rig.ask(Verb::Checkpoint).map(|_| None),
         Step::Aggregate => loop {
-            let step = rig.ask(Verb::Cont(ContVerb::Aggregate(dolmen_types::Epoch::MAX)))?;
-            if let dolmen_codec::verb::Reply::Aggregated { more: false, .. } = step {
-                return Ok(());
+            let step = rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX)))?;
+            if let Reply::Aggregated { more: false, .. } = step {
+                return Ok(None);
             }
         },
+        Step::Work => {
+            // A machine that has stopped has no more work to do, whatever the target believes.
+            while !rig.drive.power().is_crashed() && rig.target.as_mut().unwrap().step() == Progress::More {}
+            Ok(None)
+        }
     }
 }
 
-fn apply(state: &mut State, step: &Step) {
+/// What a step changes.
+fn effect(step: &Step) -> State {
     match step {
-        Step::Put(dkey, value) | Step::Extent(dkey, value) => {
-            state.insert(*dkey, Some(value.clone()));
+        Step::Put(dkey, value) => State::from([((1, *dkey), Some(value.clone()))]),
+        Step::Extent(value) => State::from([(EXTENT, Some(value.clone()))]),
+        Step::Both(dkey, value) => {
+            State::from([((1, *dkey), Some(value.clone())), ((2, *dkey), Some(value.clone()))])
         }
-        Step::Remove(dkey) => {
-            state.insert(*dkey, None);
-        }
-        Step::Checkpoint | Step::Aggregate => {}
+        Step::Remove(dkey) => State::from([((1, *dkey), None)]),
+        Step::Snapshot | Step::Checkpoint | Step::Aggregate | Step::Work => State::new(),
     }
 }
 
-/// The values as they are stored now.
-fn observe(rig: &mut Rig, keys: impl Iterator<Item = u8>) -> State {
+/// The values as they are stored.
+fn observe(rig: &mut Rig, at: ReadAt) -> State {
     let mut state = State::new();
-    for dkey in keys {
-        let value = if dkey == 7 {
-            let (filled, bytes) = rig.read(oid(1), &[dkey], b"x", 0, 3005, 1);
+    for name in names() {
+        let (object, dkey) = (oid(name.0), [name.1]);
+        let value = if name == EXTENT {
+            let want = Want::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 3005)] };
+            let (_, filled, bytes) = rig.fetch(object, &dkey, b"x", want, 3005, at).unwrap();
             match filled[..] {
                 [] => None,
                 [recx] => {
@@ -105,55 +186,100 @@ fn observe(rig: &mut Rig, keys: impl Iterator<Item = u8>) -> State {
                 _ => panic!("half an extent: {filled:?}"),
             }
         } else {
-            rig.get_within(200_000, oid(1), &[dkey], b"a", ReadAt::Latest)
+            rig.get_within(150_000, object, &dkey, b"a", at)
         };
-        state.insert(dkey, value);
+        state.insert(name, value);
     }
     state
 }
 
-/// Runs the script until a crash at boundary `at`; returns what was acknowledged and what may have happened.
-fn run_until_crash(media: Media, durability: Durability, at: u64) -> (Rig, State, State, bool) {
-    let mut rig = Rig::with_config(media, durability, tiny());
-    let start = rig.drive.power().ops();
-    rig.drive.power().fail_at(start + at, Fault::Crash);
-    let (mut acknowledged, mut possible) = (State::new(), State::new());
-    for step in script() {
-        apply(&mut possible, &step);
-        let result = run_step(&mut rig, &step);
-        // A write through mapped memory cannot fail: the machine may have stopped without an error.
-        if rig.drive.power().is_crashed() {
-            return (rig, acknowledged, possible, true);
-        }
-        result.unwrap();
-        apply(&mut acknowledged, &step);
-    }
-    (rig, acknowledged, possible, false)
+/// What differs, tersely: values are long.
+fn difference(seen: &State, expected: &State) -> Vec<String> {
+    let terse = |value: &Option<Vec<u8>>| value.as_ref().map(|bytes| (bytes.len(), bytes[0]));
+    let changed = names().filter(|name| seen[name] != expected[name]);
+    changed
+        .map(|name| format!("{name:?}: {:?} for {:?}", terse(&seen[&name]), terse(&expected[&name])))
+        .collect()
 }
 
-fn crash_everywhere(media: Media, durability: Durability, plans: impl Fn(&Rig) -> Vec<CrashPlan>) -> u64 {
+/// A script that met a crash, or its end.
+struct Run {
+    rig: Rig,
+    /// The state that was acknowledged.
+    acknowledged: State,
+    /// The same with the step that was under way.
+    possible: State,
+    /// Snapshots that were acknowledged, and the state each keeps.
+    snapshots: Vec<(Epoch, State)>,
+    is_crashed: bool,
+}
+
+/// Runs a script until a crash at boundary `at`.
+fn run_until_crash(
+    script: &[Step],
+    config: TargetConfig,
+    media: Media,
+    durability: Durability,
+    at: u64,
+) -> Run {
+    let rig = Rig::with_config(media, durability, config);
+    let start = rig.drive.power().ops();
+    rig.drive.power().fail_at(start + at, Fault::Crash);
+    let snapshots = Vec::new();
+    let mut run = Run { rig, acknowledged: nothing(), possible: nothing(), snapshots, is_crashed: false };
+    let mut last = Epoch::default();
+    for step in script {
+        run.possible.extend(effect(step));
+        let result = run_step(&mut run.rig, step, last);
+        // A write through mapped memory cannot fail: the machine may have stopped without an error.
+        if run.rig.drive.power().is_crashed() {
+            run.is_crashed = true;
+            return run;
+        }
+        last = result.unwrap().unwrap_or(last);
+        run.acknowledged.clone_from(&run.possible);
+        if matches!(step, Step::Snapshot) {
+            run.snapshots.push((last, run.acknowledged.clone()));
+        }
+    }
+    run
+}
+
+impl Run {
+    /// All that was acknowledged is there, and the step under way either whole or not at all.
+    fn judge(&self, plan: CrashPlan, what: &str) {
+        let mut after = self.rig.after_crash(plan);
+        let seen = observe(&mut after, ReadAt::Latest);
+        assert!(
+            seen == self.acknowledged || seen == self.possible,
+            "{what}: {:?}; with the step under way: {:?}",
+            difference(&seen, &self.acknowledged),
+            difference(&seen, &self.possible)
+        );
+        for (epoch, state) in &self.snapshots {
+            let kept = observe(&mut after, ReadAt::Epoch(*epoch));
+            assert!(kept == *state, "{what}: snapshot {epoch:?}: {:?}", difference(&kept, state));
+        }
+        after.assert_clean();
+    }
+}
+
+/// Crashes at every `stride`-th boundary; how many crashes were judged.
+fn crash_everywhere(
+    script: &[Step],
+    config: &TargetConfig,
+    (media, durability): (Media, Durability),
+    stride: usize,
+    plans: impl Fn(&Rig) -> Vec<CrashPlan>,
+) -> u64 {
     let mut checked = 0;
-    for at in 0.. {
-        let (rig, acknowledged, possible, crashed) = run_until_crash(media, durability, at);
-        for plan in plans(&rig) {
-            let mut after = rig.after_crash(plan);
-            let seen = observe(&mut after, 0..DKEYS);
-            let nothing = None;
-            for dkey in 0..DKEYS {
-                let value = &seen[&dkey];
-                let old = acknowledged.get(&dkey).unwrap_or(&nothing);
-                let new = possible.get(&dkey).unwrap_or(&nothing);
-                assert!(
-                    value == old || value == new,
-                    "boundary {at}, {plan:?}, {media:?}: dkey {dkey} has {:?} bytes of {:?}",
-                    value.as_ref().map(Vec::len),
-                    value.as_ref().and_then(|v| v.first())
-                );
-            }
-            after.assert_clean();
+    for at in (0..).step_by(stride) {
+        let run = run_until_crash(script, config.clone(), media, durability, at);
+        for plan in plans(&run.rig) {
+            run.judge(plan, &format!("boundary {at}, {plan:?}, {media:?}, {durability:?}"));
             checked += 1;
         }
-        if !crashed {
+        if !run.is_crashed {
             return checked;
         }
     }
@@ -164,7 +290,8 @@ fn crash_everywhere(media: Media, durability: Durability, plans: impl Fn(&Rig) -
 fn no_power_cut_at_any_boundary_loses_or_halves_an_acknowledged_write() {
     let subsets = amount("CRASH_SUBSETS", 32);
     for media in [Media::Block, Media::Mapped] {
-        let checked = crash_everywhere(media, Durability::Power, |rig| rig.drive.crash_plans(subsets));
+        let on = (media, Durability::Power);
+        let checked = crash_everywhere(&script(), &tiny(), on, 1, |rig| rig.drive.crash_plans(subsets));
         assert!(checked > 1000, "{checked}");
     }
 }
@@ -172,43 +299,88 @@ fn no_power_cut_at_any_boundary_loses_or_halves_an_acknowledged_write() {
 #[test]
 fn no_death_of_the_process_at_any_boundary_loses_an_acknowledged_write() {
     for media in [Media::Block, Media::Mapped] {
-        let checked = crash_everywhere(media, Durability::Process, |_| vec![CrashPlan::Process]);
+        let on = (media, Durability::Process);
+        let checked = crash_everywhere(&script(), &tiny(), on, 1, |_| vec![CrashPlan::Process]);
         assert!(checked > 50, "{checked}");
     }
 }
 
-/// Runs the script with one boundary failing, then whatever still works; returns what was acknowledged and
-/// what may have happened.
-fn run_with_fault(media: Media, at: u64, fault: Fault) -> (Rig, State, State, bool) {
-    let mut rig = Rig::with_config(media, Durability::Power, tiny());
+/// The longer script, at boundaries as far apart as time allows: a soak run takes every one.
+#[test]
+fn no_power_cut_among_checkpoints_merges_snapshots_and_transactions_loses_anything() {
+    let config = TargetConfig { checkpoint_log_bytes: 8 << 10, ..tiny() };
+    let steps = long_script();
+    let whole = run_until_crash(&steps, config.clone(), Media::Block, Durability::Power, u64::MAX / 2);
+    let done = whole.rig.target.as_ref().unwrap().background_done();
+    assert!(done.checkpoints > 6, "{done:?}");
+    assert!(done.merges > 0, "{done:?}");
+    let stride = usize::try_from(amount("CRASH_STRIDE", 11)).unwrap();
+    let subsets = amount("CRASH_LONG_SUBSETS", 4);
+    for media in [Media::Block, Media::Mapped] {
+        let on = (media, Durability::Power);
+        let checked = crash_everywhere(&steps, &config, on, stride, |rig| rig.drive.crash_plans(subsets));
+        assert!(checked > 100, "{checked}");
+        let on = (media, Durability::Process);
+        let checked = crash_everywhere(&steps, &config, on, stride, |_| vec![CrashPlan::Process]);
+        assert!(checked > 10, "{checked}");
+    }
+}
+
+/// What may be found: under each name the last value acknowledged, or one whose write was refused since and may
+/// have happened all the same, because the flush failed that was to cover it.
+struct Expected {
+    acknowledged: State,
+    doubtful: Vec<(Name, Option<Vec<u8>>)>,
+    /// The target has ended with an error: what it refuses from here on does not happen.
+    is_over: bool,
+}
+
+impl Expected {
+    fn new() -> Self {
+        Self { acknowledged: nothing(), doubtful: Vec::new(), is_over: false }
+    }
+
+    /// Notes how a step ended.
+    fn note(&mut self, step: &Step, result: Result<Option<Epoch>, Error>, what: &str) {
+        let changed = effect(step);
+        match result {
+            Ok(_) => {
+                self.doubtful.retain(|(name, _)| !changed.contains_key(name));
+                self.acknowledged.extend(changed);
+            }
+            Err(Error::ReadOnly { .. }) if self.is_over => {}
+            Err(error @ (Error::NoSpace { .. } | Error::Io { .. } | Error::ReadOnly { .. })) => {
+                self.is_over |= !matches!(error, Error::NoSpace { .. });
+                self.doubtful.extend(changed);
+            }
+            Err(error) => panic!("{what}: {error:?}"),
+        }
+    }
+
+    fn judge(&self, rig: &mut Rig, what: &str) {
+        let seen = observe(rig, ReadAt::Latest);
+        for (name, value) in &seen {
+            let is_right = self.acknowledged[name] == *value
+                || self.doubtful.iter().any(|(of, refused)| of == name && refused == value);
+            assert!(is_right, "{what}: {name:?} of {:?}", difference(&seen, &self.acknowledged));
+        }
+        rig.assert_clean();
+    }
+}
+
+/// Runs the script with one boundary that fails; what may be found, and whether that boundary was met.
+fn run_with_fault(media: Media, durability: Durability, at: u64, fault: Fault) -> (Rig, Expected, bool) {
+    let mut rig = Rig::with_config(media, durability, tiny());
     let power = rig.drive.power().clone();
     let boundary = power.ops() + at;
     power.fail_at(boundary, fault);
-    let (mut acknowledged, mut possible) = (State::new(), State::new());
+    let mut expected = Expected::new();
     for step in script() {
-        apply(&mut possible, &step);
-        match run_step(&mut rig, &step) {
-            Ok(()) => apply(&mut acknowledged, &step),
-            Err(Error::NoSpace { .. } | Error::Io { .. } | Error::ReadOnly { .. }) => {}
-            Err(error) => panic!("boundary {at}: {error:?}"),
-        }
+        let result = run_step(&mut rig, &step, Epoch::default());
+        expected.note(&step, result, &format!("{fault:?} at {at}, {media:?}, {durability:?}"));
     }
-    let is_past = power.ops() <= boundary;
-    (rig, acknowledged, possible, is_past)
-}
-
-/// Every value is one that was acknowledged last, or written since without an answer.
-fn assert_nothing_lost(rig: &mut Rig, acknowledged: &State, possible: &State, what: &str) {
-    let seen = observe(rig, 0..9);
-    for dkey in 0..9u8 {
-        let (old, new) = (acknowledged.get(&dkey).cloned().flatten(), possible.get(&dkey).cloned().flatten());
-        let found = &seen[&dkey];
-        let of_script = script().iter().any(
-            |step| matches!(step, Step::Put(key, value) if *key == dkey && found.as_ref() == Some(value)),
-        );
-        assert!(*found == old || *found == new || of_script && old != new, "{what}: dkey {dkey}");
-    }
-    rig.assert_clean();
+    let has_met = power.ops() > boundary;
+    (rig, expected, has_met)
 }
 
 #[test]
@@ -217,17 +389,17 @@ fn no_boundary_that_finds_the_device_full_or_fails_loses_an_acknowledged_write()
         [(Media::Block, Fault::NoSpace), (Media::Mapped, Fault::NoSpace), (Media::Block, Fault::Eio)]
     {
         for at in 0.. {
-            let (mut rig, acknowledged, possible, is_past) = run_with_fault(media, at, fault);
+            let (mut rig, expected, has_met) = run_with_fault(media, Durability::Power, at, fault);
             let what = format!("{fault:?} at {at} on {media:?}");
             let closed =
                 fault == Fault::NoSpace && rig.target.take().is_some_and(|target| target.close().is_ok());
             if closed {
                 rig.reopen();
-                assert_nothing_lost(&mut rig, &acknowledged, &possible, &format!("{what}, closed"));
+                expected.judge(&mut rig, &format!("{what}, closed"));
             }
             rig.crash(CrashPlan::None);
-            assert_nothing_lost(&mut rig, &acknowledged, &possible, &format!("{what}, after a crash"));
-            if is_past {
+            expected.judge(&mut rig, &format!("{what}, after a crash"));
+            if !has_met {
                 break;
             }
         }
@@ -250,39 +422,13 @@ fn no_full_device_at_any_boundary_loses_or_halves_an_acknowledged_write() {
 
 /// Runs the script with a device that is full at one boundary; `false` if the script has ended before that.
 fn full_device(media: Media, durability: Durability, at: u64) -> bool {
-    let mut rig = Rig::with_config(media, durability, tiny());
-    let boundary = rig.drive.power().ops() + at;
-    rig.drive.power().fail_at(boundary, Fault::NoSpace);
-    // What was refused may have happened all the same if its flush failed.
-    let (mut acknowledged, mut refused) = (State::new(), Vec::new());
-    for step in script() {
-        let mut done = State::new();
-        apply(&mut done, &step);
-        match run_step(&mut rig, &step) {
-            Ok(()) => {
-                refused.retain(|(dkey, _)| !done.contains_key(dkey));
-                acknowledged.append(&mut done);
-            }
-            Err(Error::NoSpace { .. } | Error::ReadOnly { .. } | Error::Io { .. }) => refused.extend(done),
-            Err(error) => panic!("boundary {at}, {media:?}: {error:?}"),
-        }
-    }
-    let has_met = rig.drive.power().ops() > boundary;
-    let judge = |rig: &mut Rig| {
-        let seen = observe(rig, 0..DKEYS);
-        for dkey in 0..DKEYS {
-            let value = &seen[&dkey];
-            let is_right = acknowledged.get(&dkey).unwrap_or(&None) == value
-                || refused.iter().any(|(of, refused)| *of == dkey && refused == value);
-            assert!(is_right, "boundary {at}, {media:?}, {durability:?}: dkey {dkey}");
-        }
-        rig.assert_clean();
-    };
+    let (mut rig, expected, has_met) = run_with_fault(media, durability, at, Fault::NoSpace);
+    let what = format!("boundary {at}, {media:?}, {durability:?}");
     // Behind a flush that failed nothing is answered that it was to cover.
     if rig.ask(Verb::Flush).is_ok() {
-        judge(&mut rig);
+        expected.judge(&mut rig, &what);
     }
     rig.crash(CrashPlan::Process);
-    judge(&mut rig);
+    expected.judge(&mut rig, &what);
     has_met
 }

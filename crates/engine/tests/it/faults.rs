@@ -63,3 +63,21 @@ fn a_part_of_a_damaged_chunk_is_an_error() {
         assert_eq!(part(36_000).unwrap().2, [7; 10], "another chunk is whole");
     }
 }
+
+#[test]
+fn damage_of_any_chunk_of_a_value_is_an_error() {
+    const CHUNK: u64 = 32 << 10;
+    let value: Vec<u8> = (0..100_000_u32).map(|at| at.to_le_bytes()[1] | 1).collect();
+    for media in [Media::Block, Media::Mapped] {
+        for chunk in 0..4 {
+            let mut rig = Rig::new(media, Durability::Power);
+            rig.write(oid(1), b"d", b"x", 0, 1, &value).unwrap();
+            rig.target.take().unwrap().close().unwrap();
+            rig.drive.flip("bulk.00000000", chunk * CHUNK + 100, 3).unwrap();
+            rig.reopen();
+            let want = Want::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 100_000)] };
+            let read = rig.fetch(oid(1), b"d", b"x", want, 100_000, ReadAt::Latest);
+            assert!(matches!(read, Err(Error::Corrupt { .. })), "{media:?}, chunk {chunk}");
+        }
+    }
+}

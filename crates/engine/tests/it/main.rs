@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod basics;
+mod beside;
 mod budget;
 mod conformance;
 mod crash;

@@ -425,3 +425,25 @@ fn damage_before_the_end_of_an_earlier_recovery_is_never_an_interrupted_write() 
     let opened = open_on(config, &damaged, &mut rig);
     assert!(matches!(opened, Err(Error::Corrupt { .. })), "{opened:?}");
 }
+
+/// Each write was answered before the next began: the frame behind a damaged one says that it was durable.
+#[test]
+fn damage_that_a_later_frame_calls_durable_is_corruption_and_no_interrupted_write() {
+    for media in [Media::Block, Media::Mapped] {
+        let Stopped { files, config, .. } = stopped(media, Durability::Power, CrashPlan::None);
+        let mut rig = Rig::bare(media, tiny());
+        for number in 1..18u8 {
+            let value = long_value(900, number);
+            let place = |name: &str| {
+                let bytes = files.bytes(name)?;
+                bytes.windows(value.len()).position(|part| part == value)
+            };
+            let found = files.iter().find_map(|(name, _)| Some((name, place(name)?)));
+            let (name, at) = found.expect("written once");
+            let mut damaged = files.clone();
+            assert!(damaged.flip(name, at as u64 + 50, 2));
+            let opened = open_on(config, &damaged, &mut rig);
+            assert!(matches!(opened, Err(Error::Corrupt { .. })), "{media:?}, dkey {number}: {opened:?}");
+        }
+    }
+}

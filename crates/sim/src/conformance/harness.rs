@@ -470,8 +470,8 @@ impl<'s> Harness<'s> {
     /// Aggregates up to an epoch, to the end.
     #[track_caller]
     pub(crate) fn aggregate(&mut self, epoch: Epoch) {
-        // Far more steps than a case has versions.
-        for _ in 0..10_000 {
+        // Far more steps than a store has versions: a device may let many of them wait for it.
+        for _ in 0..100_000_000 {
             match self.ask(Verb::Cont(ContVerb::Aggregate(epoch))) {
                 Ok(Reply::Aggregated { more: true, .. }) => {}
                 Ok(Reply::Aggregated { more: false, .. }) => return,

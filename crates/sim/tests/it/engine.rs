@@ -22,17 +22,7 @@ pub(crate) struct EngineSubject {
 impl EngineSubject {
     /// A target of parts so small that a history passes new segments, checkpoints and merges.
     pub(crate) fn new(seed: u64, media: Media, no: u16, clock: &SimClock) -> Self {
-        let config = TargetConfig {
-            target: TargetNo(no),
-            capacity_bytes: 16 << 20,
-            log_segment_bytes: 16 << 10,
-            bulk_segment_bytes: 256 << 10,
-            // One write in two of the histories goes to bulk.
-            small_value_bytes_max: 64,
-            memory_budget_bytes: 1 << 20,
-            checkpoint_log_bytes: 8 << 10,
-            ..TargetConfig::default()
-        };
+        let config = tiny(TargetNo(no));
         let drive = SimDrive::new(SimConfig { seed: seed ^ u64::from(no), media, ..SimConfig::default() });
         let target =
             Target::create(devices(&drive), Arc::new(clock.clone()), u128::from(no), &config).unwrap();
@@ -46,7 +36,22 @@ impl EngineSubject {
     }
 }
 
-fn devices(drive: &SimDrive) -> Devices {
+/// Parts so small that a short history passes every kind of file.
+pub(crate) fn tiny(target: TargetNo) -> TargetConfig {
+    TargetConfig {
+        target,
+        capacity_bytes: 16 << 20,
+        log_segment_bytes: 16 << 10,
+        bulk_segment_bytes: 256 << 10,
+        // One write in two of the histories goes to bulk.
+        small_value_bytes_max: 64,
+        memory_budget_bytes: 1 << 20,
+        checkpoint_log_bytes: 8 << 10,
+        ..TargetConfig::default()
+    }
+}
+
+pub(crate) fn devices(drive: &SimDrive) -> Devices {
     Devices { meta: Box::new(SimDisk::new(drive)), bulk: None }
 }
 

@@ -1,6 +1,7 @@
 //! Stores that somebody has forged: every checksum is right, the contents are any bytes. Opening and using one
 //! may fail in any way but a panic.
 
+use crate::engine::{devices, tiny};
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
@@ -12,13 +13,13 @@ use dolmen_codec::verb::{
     Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Op, TargetStore};
-use dolmen_engine::{Devices, Target, TargetConfig};
+use dolmen_engine::{Target, TargetConfig};
 use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Disk, SimClock};
 use dolmen_sim::fuzz;
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
-    crc32c,
+    TargetNo, crc32c,
 };
 use smallvec::smallvec;
 use std::sync::{Arc, OnceLock};
@@ -55,23 +56,11 @@ struct Genuine {
 }
 
 fn config() -> TargetConfig {
-    TargetConfig {
-        capacity_bytes: 16 << 20,
-        log_segment_bytes: 16 << 10,
-        bulk_segment_bytes: 256 << 10,
-        small_value_bytes_max: 64,
-        memory_budget_bytes: 1 << 20,
-        checkpoint_log_bytes: 8 << 10,
-        ..TargetConfig::default()
-    }
+    tiny(TargetNo(0))
 }
 
 fn drive() -> SimDrive {
     SimDrive::new(SimConfig { capacity_bytes: 64 << 20, ..SimConfig::default() })
-}
-
-fn devices(drive: &SimDrive) -> Devices {
-    Devices { meta: Box::new(SimDisk::new(drive)), bulk: None }
 }
 
 fn clock() -> Arc<SimClock> {
