@@ -9,8 +9,9 @@ use dolmen_env::{Disk, FileId, Media, Region};
 use dolmen_types::{Error, TargetNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Segments without anything in use that are kept for reuse; more are removed, so that space comes back.
-const EMPTY_SEGMENTS_MAX: usize = 1;
+/// Segments without anything in use are kept for reuse, one and as many as this part of what is in use: on tmpfs a
+/// fresh page costs several times what writing it again does. More are removed, so that space comes back.
+const EMPTY_PARTS_OF_USED: u64 = 8;
 
 /// Where an extent's bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -212,18 +213,21 @@ impl Bulk {
         self.used_units -= u64::from(freed);
     }
 
-    /// Removes segments in which nothing is used any more, but for one.
+    /// Removes segments in which nothing is used any more, but for those that are worth keeping.
     ///
     /// REQUIRES: no log that may be replayed, and no manifest but an older one, refers to what they held.
     pub(crate) fn remove_empty(&mut self, disk: &mut dyn Disk) {
+        let kept = 1 + self.used_units / EMPTY_PARTS_OF_USED / u64::from(self.segment_units);
+        self.trim(disk, usize::try_from(kept).unwrap_or(usize::MAX));
+    }
+
+    /// Gives segments in which nothing is used back to the device, but for `kept` of them.
+    ///
+    /// REQUIRES: as `remove_empty`.
+    pub(crate) fn trim(&mut self, disk: &mut dyn Disk, kept: usize) {
         let is_empty = |segment: &BulkSegment| segment.free == self.segment_units;
-        let empty: Vec<u32> = self
-            .segments
-            .iter()
-            .filter(|(_, s)| is_empty(s))
-            .map(|(&n, _)| n)
-            .skip(EMPTY_SEGMENTS_MAX)
-            .collect();
+        let empty = self.segments.iter().filter(|(_, segment)| is_empty(segment));
+        let empty: Vec<u32> = empty.map(|(&number, _)| number).skip(kept).collect();
         for number in empty {
             let segment = self.segments.remove(&number).expect("listed above");
             self.dirty.remove(&number);

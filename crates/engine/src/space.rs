@@ -65,7 +65,11 @@ impl Target {
     }
 
     fn add_log_segment(&mut self) -> Result<(), Error> {
-        self.check_room(self.store.log.segment_bytes())?;
+        let needed_bytes = self.store.log.segment_bytes();
+        if self.check_room(needed_bytes).is_err() {
+            self.store.bulk.trim(self.store.disks.bulk(), 0);
+        }
+        self.check_room(needed_bytes)?;
         self.store.log.add_spare(&mut *self.store.disks.meta)
     }
 
