@@ -12,14 +12,16 @@
 
 use crate::checkpoint::RUNS_LIMIT;
 use crate::conts::View;
-use crate::cursor::{IndexCursor, PlaceRef};
 use crate::drops::Drops;
 use crate::join::JoinRule;
+use crate::log::LogPlace;
+use crate::numbered::Numbered;
 use crate::path::Path;
-use crate::runs::{Run, RunBuild, Step};
+use crate::runs::{MergedRuns, Run, RunBuild, Step};
 use crate::store::{Extent, Store, resolve};
 use crate::target::Target;
 use crate::tree::key::{KeyParts, TAIL_BYTES, split_typed};
+use core::cmp::Ordering;
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::verb::Reply;
@@ -40,6 +42,10 @@ const MERGE_RUNS: usize = 6;
 const LIKE_SIZE: u64 = 4;
 /// With so many runs some are merged whatever their sizes.
 const RUNS_MAX: usize = 20;
+/// What nobody refers to may be such a part of the segments outside the log.
+const GARBAGE_PARTS: u64 = 5;
+/// Values that are brought near before they are moved.
+const VALUES_AHEAD: usize = 16;
 /// Values are moved in frames of about this size: what one step moves shares a header.
 const MOVE_BYTES: usize = 64 << 10;
 
@@ -50,12 +56,14 @@ pub(crate) struct Merge {
     /// The runs hold everything that was logged before this sequence number; 0 if there are others.
     holds_before: u64,
     build: RunBuild,
+    /// Where it stands in the runs, once it has begun.
+    entries: Option<MergedRuns>,
     /// The key handled last.
     after: Vec<u8>,
     has_all_entries: bool,
     /// Log segments whose values are moved away, so that they become free.
-    sparse: BTreeSet<u32>,
-    /// Values on their way to the log: the body of the frame that will follow its last one.
+    sparse: Numbered<()>,
+    /// Values on their way to the log: the frame that will follow its last one, with room for its header in front.
     moving: Vec<u8>,
     /// Frames with moved values, and with what may hide what is dropped, have smaller sequence numbers.
     durable_until: u64,
@@ -266,16 +274,17 @@ impl Target {
         let holds_before = if are_all { self.checkpoint.base.log_start.sequence } else { 0 };
         let entries = self.store.index.runs[runs.clone()].iter().map(|run| run.footer().entries).sum();
         let build = self.begin_run(entries);
-        let sparse = if is_bottom { self.sparse_segments() } else { BTreeSet::new() };
+        let sparse = if is_bottom { self.sparse_segments() } else { Numbered::default() };
         self.checkpoint.merge = Some(Merge {
             runs,
             is_bottom,
             holds_before,
             build,
+            entries: None,
             after: Vec::new(),
             has_all_entries: false,
             sparse,
-            moving: Vec::new(),
+            moving: vec![0; LOG_FRAME_HEADER_BYTES],
             // What hides what is dropped must be durable first.
             durable_until: self.store.log.next_sequence(),
             rule: None,
@@ -286,29 +295,22 @@ impl Target {
         });
     }
 
-    /// Segments outside the log of which more than a fifth is referred to by nobody: the emptiest first, as many
-    /// as there is room for what is moved out of them, so that each is freed whole.
-    fn sparse_segments(&self) -> BTreeSet<u32> {
+    /// Segments outside the log whose values are to move, so that each is freed whole: the emptiest first, until
+    /// what nobody refers to is no more than a fifth of all that is left, and as many as there is room for what is
+    /// moved out of them.
+    fn sparse_segments(&self) -> Numbered<()> {
         let start = self.checkpoint.base.log_start;
-        let enough = self.store.log.segment_bytes() / 5 * 4;
-        let segments = self.store.log.segments.iter();
-        let sparse = segments.filter(|(number, segment)| {
-            **number != start.segment
-                && segment.first_sequence < start.sequence
-                && segment.live_bytes > 0
-                && segment.live_bytes < enough
+        let segments = self.store.log.segments.iter().filter(|(number, segment)| {
+            **number != start.segment && segment.first_sequence < start.sequence && segment.live_bytes > 0
         });
-        let mut sparse: Vec<(u64, u32)> =
-            sparse.map(|(&number, segment)| (segment.live_bytes, number)).collect();
-        sparse.sort_unstable();
+        let segments = segments.map(|(&number, segment)| (segment.live_bytes, number)).collect();
         // A frame that does not fit the rest of a segment leaves that unused.
-        let mut room = self.log_room() / 10 * 9;
-        let fits = |&(live, _): &(u64, u32)| {
-            let fits = live <= room;
-            room = room.saturating_sub(live);
-            fits
-        };
-        sparse.into_iter().take_while(fits).map(|(_, number)| number).collect()
+        let room = self.log_room() / 10 * 9;
+        let mut sparse = Numbered::default();
+        for number in emptiest(segments, self.store.log.segment_bytes(), room) {
+            sparse.insert(number, ());
+        }
+        sparse
     }
 
     /// One bounded step of a merge.
@@ -358,7 +360,7 @@ impl Target {
 
     fn give_up_merge(&mut self, merge: Merge) {
         merge.build.discard(&mut *self.store.disks.meta);
-        for (&segment, &bytes) in &merge.drops.moved {
+        for (&segment, &bytes) in merge.drops.moved.iter() {
             self.store.log.remove_live(segment, bytes);
         }
         if let Some(asked) = &mut self.checkpoint.asked {
@@ -382,32 +384,41 @@ impl Target {
     }
 
     fn merge_entries(&mut self, merge: &mut Merge) -> Result<(), Error> {
-        let mut cursor = IndexCursor::over_runs(merge.runs.clone());
-        self.store.reseek(&mut cursor, &merge.after)?;
+        let mut entries = match merge.entries.take() {
+            Some(entries) => entries,
+            None => self.store.merged(merge.runs.clone())?,
+        };
         for _ in 0..self.checkpoint.step_entries {
-            let Some(key) = cursor.key() else {
+            let Some((key, payload)) = entries.entry() else {
                 break;
             };
-            if key != &merge.after[..] {
-                replace(&mut merge.after, key);
-                self.merge_entry(merge, &cursor)?;
+            match key.cmp(&merge.after) {
+                Ordering::Greater => {
+                    replace(&mut merge.after, key);
+                    if merge.sparse.len() > 0 {
+                        self.store.prefetch_values(&merge.sparse, entries.upcoming(VALUES_AHEAD));
+                    }
+                    self.merge_entry(merge, key, payload)?;
+                }
+                // The newer run's comes first and counts.
+                Ordering::Equal => {}
+                // Only runs that were forged do not ascend.
+                Ordering::Less => return Err(crate::error::corrupt(self.config.target, "run", 0, 0)),
             }
-            self.store.advance(&mut cursor)?;
+            self.store.advance_merged(&mut entries, merge.runs.clone())?;
             if merge.build.is_busy() {
-                return Ok(());
+                break;
             }
         }
-        if cursor.key().is_none() {
+        if entries.entry().is_none() {
             merge.build.end_entries();
             merge.has_all_entries = true;
         }
+        merge.entries = Some(entries);
         Ok(())
     }
 
-    fn merge_entry(&mut self, merge: &mut Merge, cursor: &IndexCursor) -> Result<(), Error> {
-        let (Some(key), PlaceRef::Run(payload)) = (cursor.key(), cursor.place()) else {
-            unreachable!("the cursor stands on an entry of a run");
-        };
+    fn merge_entry(&mut self, merge: &mut Merge, key: &[u8], payload: &[u8]) -> Result<(), Error> {
         let target = self.config.target;
         let damaged = || crate::error::corrupt(target, "run", 0, 0);
         let entry = Passing::of(key, payload).ok_or_else(damaged)?;
@@ -449,61 +460,68 @@ impl Target {
     /// Passes an entry on as it is, unless its value moves.
     fn keep(&mut self, merge: &mut Merge, entry: &Passing<'_>) -> Result<(), Error> {
         let Passing { key, parts, payload, version } = entry;
-        let segment = match version.place {
-            ValuePlace::Log { segment, .. } if merge.sparse.contains(&segment) => segment,
-            _ => {
-                merge.build.push_encoded(key, parts, version, payload);
-                return Ok(());
+        let moved = match version.place {
+            ValuePlace::Log { segment, .. } if merge.sparse.contains_key(&segment) => {
+                self.move_value(merge, version, segment)?
             }
+            _ => None,
         };
-        let mut value = vec![0; version.value_bytes as usize];
-        let stored = crate::value::stored(version, version.place);
-        if self.store.read_value(&stored, 0, &mut value).is_err() {
-            // A damaged value stays where it is: the scrub reports it, nothing hides it.
-            merge.build.push_encoded(key, parts, version, payload);
-            return Ok(());
+        match moved {
+            Some(place) => merge.build.push(key, parts, &Version { place, ..*version }),
+            None => merge.build.push_encoded(key, parts, version, payload),
         }
-        let place = match self.move_value(merge, &value) {
-            Err(Error::NoSpace { .. }) => {
-                // The rest stays where it is; what this merge frees makes room for the next one.
-                merge.sparse.clear();
-                merge.build.push_encoded(key, parts, version, payload);
-                return Ok(());
-            }
-            place => place?,
-        };
-        *merge.drops.log.entry(segment).or_default() += u64::from(version.value_bytes);
-        merge.build.push(key, parts, &Version { place, ..*version });
         Ok(())
     }
 
     /// Takes a value into the frame that `append_moves` will append; its place in the log is known already.
-    fn move_value(&mut self, merge: &mut Merge, value: &[u8]) -> Result<ValuePlace, Error> {
-        let body_bytes = merge.moving.len() + value.len();
+    /// `None` if it stays where it is.
+    fn move_value(
+        &mut self,
+        merge: &mut Merge,
+        version: &Version<'_>,
+        from: u32,
+    ) -> Result<Option<ValuePlace>, Error> {
+        let stored = crate::value::stored(version, version.place);
+        let value_bytes = version.value_bytes as usize;
+        let body_bytes = merge.moving.len() - LOG_FRAME_HEADER_BYTES + value_bytes;
         if body_bytes > MOVE_BYTES || self.store.log.needs_segment(body_bytes) {
             self.append_moves(merge);
-            self.make_room(value.len(), true)?;
+            match self.make_room(value_bytes, true) {
+                // The rest stays where it is; what this merge frees makes room for the next one.
+                Err(Error::NoSpace { .. }) => {
+                    merge.sparse = Numbered::default();
+                    return Ok(None);
+                }
+                // No value is that large, whatever a run says.
+                Err(Error::RecTooBig { .. }) => return Ok(None),
+                other => other?,
+            }
         }
+        let start = merge.moving.len();
+        merge.moving.resize(start + value_bytes, 0);
+        if self.store.read_value(&stored, 0, &mut merge.moving[start..]).is_err() {
+            // A damaged value stays where it is: the scrub reports it, nothing hides it.
+            merge.moving.truncate(start);
+            return Ok(None);
+        }
+        *merge.drops.log.entry(from) += u64::from(version.value_bytes);
         let end = self.store.log.end();
-        let behind = LOG_FRAME_HEADER_BYTES + merge.moving.len();
-        let offset = end.offset + u32::try_from(behind).expect("limited by the segment");
-        merge.moving.extend_from_slice(value);
-        Ok(ValuePlace::Log { segment: end.segment, offset })
+        let offset = end.offset + u32::try_from(start).expect("limited by the segment");
+        Ok(Some(ValuePlace::Log { segment: end.segment, offset }))
     }
 
     /// Appends the values that are moving. Nothing may be appended to the log since the first was taken.
     fn append_moves(&mut self, merge: &mut Merge) {
-        if merge.moving.is_empty() {
+        if merge.moving.len() == LOG_FRAME_HEADER_BYTES {
             return;
         }
-        let moving = core::mem::take(&mut merge.moving);
-        let appended = self.store.log.append(LogKind::Moved, |out| out.extend_from_slice(&moving));
-        let bytes = moving.len() as u64;
+        let bytes = (merge.moving.len() - LOG_FRAME_HEADER_BYTES) as u64;
+        let appended = self.store.log.append_frame(LogKind::Moved, &mut merge.moving);
         self.store.log.add_live(appended.body.segment, bytes);
-        *merge.drops.moved.entry(appended.body.segment).or_default() += bytes;
+        *merge.drops.moved.entry(appended.body.segment) += bytes;
         merge.durable_until = self.store.log.next_sequence();
-        merge.moving = moving;
         merge.moving.clear();
+        merge.moving.resize(LOG_FRAME_HEADER_BYTES, 0);
     }
 
     fn rule(&self, cont: ContNo, holds_before: u64) -> Rule {
@@ -660,10 +678,10 @@ impl Target {
                 crate::drops::subtract(&mut known.state.usage, gone);
             }
         }
-        for (&segment, &bytes) in &drops.log {
+        for (&segment, &bytes) in drops.log.iter() {
             self.store.log.remove_live(segment, bytes);
         }
-        for (&segment, units) in &drops.bulk {
+        for (&segment, units) in drops.bulk.iter() {
             self.store.bulk.release_units(segment, units);
         }
         self.store.bulk.remove_empty(self.store.disks.bulk());
@@ -712,6 +730,22 @@ fn due_range(sizes: &[u64], intact: &[Range<usize>]) -> Option<Range<usize>> {
         intact.iter().flat_map(|range| range.start..(range.end + 1).saturating_sub(count).max(range.start));
     let start = starts.min_by_key(|&start| sizes[start..start + count].iter().sum::<u64>())?;
     (count > 1).then_some(start..start + count)
+}
+
+/// Which of the segments, of so many bytes each and given with the bytes that are live in them, are given up so that
+/// garbage is no more than its part of what is left: the emptiest, as far as there is room for what lives in them.
+fn emptiest(mut segments: Vec<(u64, u32)>, segment_bytes: u64, mut room: u64) -> Vec<u32> {
+    segments.sort_unstable();
+    let mut total = segments.len() as u64 * segment_bytes;
+    let mut garbage: u64 = segments.iter().map(|&(live, _)| segment_bytes.saturating_sub(live)).sum();
+    let is_taken = |&&(live, _): &&(u64, u32)| {
+        let is_taken = garbage > total / GARBAGE_PARTS && live <= room;
+        let gone = segment_bytes.saturating_sub(live);
+        (garbage, total) = (garbage.saturating_sub(gone), total.saturating_sub(gone));
+        room = room.saturating_sub(live);
+        is_taken
+    };
+    segments.iter().take_while(is_taken).map(|&(_, number)| number).collect()
 }
 
 /// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.
@@ -776,7 +810,8 @@ impl Merge {
 
     /// Memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.build.resident_bytes() + self.drops.resident_bytes() + self.moving.capacity() as u64
+        let entries = self.entries.as_ref().map_or(0, MergedRuns::resident_bytes);
+        entries + self.build.resident_bytes() + self.drops.resident_bytes() + self.moving.capacity() as u64
     }
 }
 
@@ -844,6 +879,31 @@ impl Group {
 }
 
 impl Store {
+    /// The entries of some runs. What is read is not kept: each block passes once.
+    fn merged(&mut self, runs: Range<usize>) -> Result<MergedRuns, Error> {
+        MergedRuns::first_of(&self.index.runs[runs], &mut self.blocks.passing(&mut *self.disks.meta))
+    }
+
+    fn advance_merged(&mut self, entries: &mut MergedRuns, runs: Range<usize>) -> Result<(), Error> {
+        entries.advance(&self.index.runs[runs], &mut self.blocks.passing(&mut *self.disks.meta))
+    }
+
+    /// Brings values near that are in one of these segments: they stand in the order of their writing, so that each
+    /// is a miss of its own.
+    fn prefetch_values<'a>(&self, segments: &Numbered<()>, payloads: impl Iterator<Item = &'a [u8]>) {
+        /// The rest of a longer value follows by itself.
+        const LINES: usize = 2;
+        for payload in payloads {
+            if let Some(version) = Version::decode(&mut Reader::new(payload))
+                && let ValuePlace::Log { segment, offset } = version.place
+                && segments.contains_key(&segment)
+                && let Some(value) = self.log.mapped(LogPlace { segment, offset })
+            {
+                dolmen_env::prefetch(value, LINES);
+            }
+        }
+    }
+
     /// The versions of an akey that at least one view sees a part of, and which of them can be joined between the
     /// kept epochs, if there are any.
     fn needed_versions(
@@ -893,5 +953,21 @@ impl Store {
             kept => self.joinable(&extents, &pieces, kept, join)?,
         };
         Ok(Resolved { needed: Some(needed), joinable })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_emptiest_segments_are_given_up_until_garbage_is_a_fifth() {
+        assert_eq!(emptiest(vec![(100, 1), (100, 2)], 100, u64::MAX), [0; 0]);
+        assert_eq!(emptiest(vec![(80, 1), (90, 2)], 100, u64::MAX), [0; 0]);
+        assert_eq!(emptiest(vec![(10, 7)], 100, u64::MAX), [7]);
+        // 230 of 500 are garbage; without the two emptiest 60 of 330 are.
+        let segments = vec![(95, 1), (10, 2), (75, 3), (20, 4), (70, 5)];
+        assert_eq!(emptiest(segments.clone(), 100, u64::MAX), [2, 4]);
+        assert_eq!(emptiest(segments, 100, 25), [2]);
     }
 }

@@ -217,7 +217,7 @@ impl Base {
 
     /// Values that a merge under way has copied are not referred to before it is complete.
     fn without_moves(&mut self, drops: &Drops) {
-        for (&segment, &bytes) in &drops.moved {
+        for (&segment, &bytes) in drops.moved.iter() {
             self.change_live(segment, |live| live.checked_sub(bytes));
         }
     }
@@ -229,13 +229,13 @@ impl Base {
                 crate::drops::subtract(&mut state.usage, usage);
             }
         }
-        for (&segment, &bytes) in &drops.moved {
+        for (&segment, &bytes) in drops.moved.iter() {
             self.change_live(segment, |live| live.checked_add(bytes));
         }
-        for (&segment, &bytes) in &drops.log {
+        for (&segment, &bytes) in drops.log.iter() {
             self.change_live(segment, |live| live.checked_sub(bytes));
         }
-        for (&segment, units) in &drops.bulk {
+        for (&segment, units) in drops.bulk.iter() {
             let info = self.bulk_segments.iter_mut().find(|info| info.number == segment);
             let info = info.expect("runs refer to segments of the base");
             for (word, gone) in info.bitmap.iter_mut().zip(units) {

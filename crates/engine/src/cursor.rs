@@ -7,7 +7,6 @@ use crate::index::{EntryPlace, Index, log_place};
 use crate::log::LogPlace;
 use crate::runs::{BlockSource, Run, RunCursor};
 use crate::tree::Cursor;
-use core::ops::Range;
 use dolmen_types::Error;
 use smallvec::SmallVec;
 
@@ -52,18 +51,11 @@ pub(crate) struct IndexCursor {
     /// The source whose entry comes second: while the first stays ahead of it, no other is looked at.
     second: Option<usize>,
     way: Way,
-    /// The runs to walk, instead of all sources.
-    only: Option<Range<usize>>,
     /// Runs are looked into that may have one of these in their filters; all, if there are none.
     within: RunHashes,
 }
 
 impl IndexCursor {
-    /// A cursor over some of the runs and nothing else.
-    pub(crate) fn over_runs(runs: Range<usize>) -> Self {
-        Self { only: Some(runs), ..Self::default() }
-    }
-
     /// From now on runs are left out that have nothing of what these hashes stand for; without hashes none is.
     pub(crate) fn within(&mut self, hashes: RunHashes) {
         self.within = hashes;
@@ -81,14 +73,11 @@ impl IndexCursor {
         blocks: &mut dyn BlockSource,
     ) -> Result<(), Error> {
         self.begin(index, Way::Up);
-        if self.only.is_none() {
-            index.delta.seek(&mut self.deltas[0], key);
-            if let Some(frozen) = &index.frozen {
-                frozen.seek(&mut self.deltas[1], key);
-            }
+        index.delta.seek(&mut self.deltas[0], key);
+        if let Some(frozen) = &index.frozen {
+            frozen.seek(&mut self.deltas[1], key);
         }
-        let walked = self.only.clone().unwrap_or(0..index.runs.len());
-        for number in walked {
+        for number in 0..index.runs.len() {
             if self.is_within(&index.runs[number]) {
                 self.runs[number].seek(&index.runs[number], key, blocks)?;
             }

@@ -1,6 +1,7 @@
 //! What a merge leaves out and moves, summed up by container and segment: its size follows the store's files,
 //! not the number of versions.
 
+use crate::numbered::Numbered;
 use dolmen_codec::verb::Usage;
 use dolmen_codec::version::ValuePlace;
 use dolmen_types::{ContNo, limits};
@@ -12,11 +13,11 @@ pub(crate) struct Drops {
     /// Accounts of the versions left out.
     pub(crate) usage: BTreeMap<ContNo, Usage>,
     /// Bytes of log segments that nothing refers to any more.
-    pub(crate) log: BTreeMap<u32, u64>,
+    pub(crate) log: Numbered<u64>,
     /// Bytes of log segments that moved values take there.
-    pub(crate) moved: BTreeMap<u32, u64>,
+    pub(crate) moved: Numbered<u64>,
     /// Units of bulk segments that nothing refers to any more, a bit each.
-    pub(crate) bulk: BTreeMap<u32, Vec<u64>>,
+    pub(crate) bulk: Numbered<Vec<u64>>,
 }
 
 impl Drops {
@@ -33,7 +34,7 @@ impl Drops {
             ValuePlace::Bulk { segment, unit } => {
                 let count = crate::bulk::units(bytes);
                 usage.bulk_bytes += u64::from(count) * limits::BULK_UNIT_BYTES;
-                let bitmap = self.bulk.entry(segment).or_default();
+                let bitmap = self.bulk.entry(segment);
                 for unit in unit..unit + count {
                     let word = unit as usize / 64;
                     bitmap.resize(bitmap.len().max(word + 1), 0);
@@ -42,7 +43,7 @@ impl Drops {
             }
             ValuePlace::Log { segment, .. } => {
                 usage.small_bytes += bytes;
-                *self.log.entry(segment).or_default() += bytes;
+                *self.log.entry(segment) += bytes;
             }
             ValuePlace::None | ValuePlace::Inline => {}
         }

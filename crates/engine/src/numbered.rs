@@ -76,6 +76,20 @@ impl<T> Numbered<T> {
     }
 }
 
+impl<T: Default> Numbered<T> {
+    /// The value of a number, put there if it is not.
+    pub(crate) fn entry(&mut self, number: u32) -> &mut T {
+        let slot = match self.slot(number) {
+            Ok(slot) => slot,
+            Err(slot) => {
+                self.slots.insert(slot, (number, T::default()));
+                slot
+            }
+        };
+        &mut self.slots[slot].1
+    }
+}
+
 impl<T> Index<&u32> for Numbered<T> {
     type Output = T;
 
@@ -103,5 +117,8 @@ mod tests {
         assert_eq!((map.get(&0), map.get(&3), map.get(&9), map[&4]), (None, None, Some(&91), 40));
         assert_eq!((map.get(&u32::MAX), map.len(), map.contains_key(&2)), (None, 4, true));
         assert_eq!(map.last_key_value(), Some((&9, &91)));
+        *map.entry(9) += 1;
+        *map.entry(5) += 50;
+        assert_eq!((map[&9], map[&5]), (92, 50));
     }
 }

@@ -35,6 +35,13 @@ pub(crate) struct DiskBlocks<'a> {
     disk: &'a mut dyn Disk,
 }
 
+/// As [`DiskBlocks`], for whoever goes once over all of a run: what is read that way is not worth a place in the
+/// cache, and nothing there counts as used.
+pub(crate) struct PassingBlocks<'a> {
+    blocks: &'a Blocks,
+    disk: &'a mut dyn Disk,
+}
+
 impl Blocks {
     /// An empty cache.
     pub(crate) fn new(budget_bytes: usize) -> Self {
@@ -44,6 +51,11 @@ impl Blocks {
     /// A source that reads from `disk`, waiting for it.
     pub(crate) fn source<'a>(&'a mut self, disk: &'a mut dyn Disk) -> DiskBlocks<'a> {
         DiskBlocks { blocks: self, disk }
+    }
+
+    /// A source that reads from `disk`, waiting for it, and leaves the cache as it is.
+    pub(crate) fn passing<'a>(&'a self, disk: &'a mut dyn Disk) -> PassingBlocks<'a> {
+        PassingBlocks { blocks: self, disk }
     }
 
     /// Takes a block in; others go if there is no room.
@@ -99,6 +111,11 @@ impl Blocks {
         Some(Arc::clone(&slot.block))
     }
 
+    fn peek(&self, run: u32, page: u32) -> Option<Arc<Block>> {
+        let slot = self.slots[*self.places.get(&(run, page))?].as_ref().expect("places name full slots");
+        Some(Arc::clone(&slot.block))
+    }
+
     /// Moves the hand until the budget is held or it has passed everything twice.
     fn shrink(&mut self, newest: Option<usize>) {
         let mut steps = 2 * self.slots.len();
@@ -136,11 +153,24 @@ impl BlockSource for DiskBlocks<'_> {
         if let Some(block) = self.blocks.lookup(run.number(), place.page) {
             return Ok(block);
         }
-        let mut bytes = IoBuf::zeroed(place.len_bytes());
-        let read = self.disk.read_at(run.file, place.offset_bytes(), &mut bytes);
-        read.map_err(|error| disk_error(run.target, &error))?;
-        let block = Arc::new(run.parse(bytes, place)?);
+        let block = read(self.disk, run, place)?;
         self.blocks.insert(Arc::clone(&block));
         Ok(block)
     }
+}
+
+impl BlockSource for PassingBlocks<'_> {
+    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error> {
+        match self.blocks.peek(run.number(), place.page) {
+            Some(block) => Ok(block),
+            None => read(self.disk, run, place),
+        }
+    }
+}
+
+fn read(disk: &mut dyn Disk, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error> {
+    let mut bytes = IoBuf::zeroed(place.len_bytes());
+    let read = disk.read_at(run.file, place.offset_bytes(), &mut bytes);
+    read.map_err(|error| disk_error(run.target, &error))?;
+    Ok(Arc::new(run.parse(bytes, place)?))
 }

@@ -36,7 +36,6 @@ impl BlockPlace {
     }
 }
 
-// One implementor: a cursor must not know which cache and which device it borrows for one step.
 /// Where cursors get entry blocks from.
 pub(crate) trait BlockSource {
     /// The block of `run` at `place`.
@@ -312,6 +311,20 @@ impl RunCursor {
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
         let (block, index) = (self.block.as_ref()?, self.index?);
         Some((&self.key[..], block.payload(index)))
+    }
+
+    /// Payloads of entries to which it comes soon: `ahead` of them at the start of a block, then one more each.
+    pub(crate) fn upcoming(&self, ahead: usize) -> impl Iterator<Item = &[u8]> {
+        let block = self.block.as_ref().zip(self.index);
+        block.into_iter().flat_map(move |(block, index)| {
+            let first = if index == 0 { 0 } else { index + ahead };
+            (first..(index + ahead + 1).min(block.count())).map(|index| block.payload(index))
+        })
+    }
+
+    /// Memory of its block and key, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.key.capacity() + self.block.as_ref().map_or(0, |block| block.len())
     }
 
     /// Leaves the entry it stands on, and keeps its block.

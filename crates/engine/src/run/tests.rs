@@ -110,6 +110,44 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn merged_runs_show_every_entry_of_each_in_order(models in prop::collection::vec(entries(150), 1..6)) {
+        let mut disk = disk();
+        let runs: Vec<Run> = (0u32..).zip(&models).map(|(number, model)| write(&mut disk, number, model)).collect();
+        let blocks = Blocks::new(1 << 20);
+        let mut merged = MergedRuns::first_of(&runs, &mut blocks.passing(&mut disk)).unwrap();
+        let mut all = Vec::new();
+        while let Some((key, payload)) = merged.entry() {
+            all.push((key.to_vec(), payload.to_vec()));
+            merged.advance(&runs, &mut blocks.passing(&mut disk)).unwrap();
+        }
+        prop_assert!(all.is_sorted_by(|a, b| a.0 <= b.0));
+        let mut expected: Vec<_> = models.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+        expected.sort();
+        all.sort();
+        prop_assert_eq!(all, expected);
+        prop_assert_eq!(blocks.resident_bytes(), 0);
+    }
+}
+
+#[test]
+fn each_entry_of_a_run_is_shown_ahead_once() {
+    let mut disk = disk();
+    let model = many(3000);
+    let run = write(&mut disk, 7, &model);
+    let mut blocks = Blocks::new(1 << 20);
+    let (mut cursor, mut shown) = (RunCursor::default(), Vec::new());
+    cursor.seek(&run, &[], &mut blocks.source(&mut disk)).unwrap();
+    while cursor.entry().is_some() {
+        shown.extend(cursor.upcoming(3).map(<[u8]>::to_vec));
+        cursor.advance(&run, &mut blocks.source(&mut disk)).unwrap();
+    }
+    assert_eq!(shown, model.values().cloned().collect::<Vec<_>>());
+}
+
 fn many(count: u64) -> Model {
     (0..count)
         .map(|number| (key(number % 7, number, b"a", number + 1), number.to_le_bytes().repeat(10)))
