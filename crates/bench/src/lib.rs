@@ -21,6 +21,7 @@ mod native;
 mod options;
 mod plot;
 mod points;
+mod pools;
 mod report;
 mod rig;
 mod row;

@@ -60,10 +60,11 @@ const ENGINE: [Scenario; 11] = [
     Scenario { name: "power", rates: 4.4, besides_s: 60.0, run: durable::run },
     Scenario { name: "amplification", rates: 0.0, besides_s: 120.0, run: amplify::run },
 ];
-const DFS: [Scenario; 3] = [
+const DFS: [Scenario; 4] = [
     Scenario { name: "dfs", rates: 6.0, besides_s: 60.0, run: crate::dfs::store },
     Scenario { name: "native-tmpfs", rates: 6.0, besides_s: 30.0, run: crate::dfs::native_tmpfs },
     Scenario { name: "native-ext4", rates: 6.0, besides_s: 60.0, run: crate::dfs::native_ext4 },
+    Scenario { name: "pools", rates: 0.0, besides_s: 10.0, run: crate::pools::run },
 ];
 
 /// Measures the engine; `each` gets every row as soon as it is there.
