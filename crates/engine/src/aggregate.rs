@@ -445,14 +445,12 @@ impl Target {
         let (Some(dkey), Some(akey)) = (parts.dkey, parts.akey) else {
             return;
         };
-        if !matches!(version.kind, VersionKind::Single | VersionKind::Array1) {
-            return;
-        }
         let mut path = self.store.take_path();
         if path.object(parts.cont, dolmen_codec::order::HashKey::default(), parts.oid).is_ok() {
             path.dkey_encoded(dkey);
             path.akey_encoded(akey);
             self.store.hot.written(path.hot_hash(version.kind, version.recx.index), None);
+            self.store.hot.written(path.sole_hash(), None);
         }
         self.store.put_path(path);
     }

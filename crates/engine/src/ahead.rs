@@ -119,7 +119,10 @@ impl Target {
         };
         let went_down = self.go_down(op, &mut ahead.path, oid, dkey, akey);
         match &went_down {
-            Ok(()) => ahead.hash = ahead.path.hot_hash(kind, index),
+            Ok(()) if kind == VersionKind::Single || kind == VersionKind::Array1 => {
+                ahead.hash = ahead.path.hot_hash(kind, index);
+            }
+            Ok(()) => ahead.hash = ahead.path.sole_hash(),
             Err(_) => ahead.step = Step::None,
         }
         went_down

@@ -3,7 +3,7 @@
 use crate::conts::View;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
-use crate::store::{Extent, Piece, Store, resolve};
+use crate::store::{Extent, HotHit, Piece, Store, resolve};
 use crate::target::Target;
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
 use dolmen_codec::version::VersionKind;
@@ -174,6 +174,11 @@ impl Target {
         {
             return Ok(found);
         }
+        if let [recx] = wanted
+            && let Some(found) = self.fetch_sole_extent(path, record_bytes, *recx, view, cover, out)?
+        {
+            return Ok(found);
+        }
         let mut fetched = FetchedIod::default();
         let mut scratch = core::mem::take(&mut self.store.fetch_scratch);
         let mut base = 0usize;
@@ -240,6 +245,48 @@ impl Target {
         }
         self.store.read_value(&stored, 0, out).map_err(|e| path.named(e, Some(recx)))?;
         Ok(Some(FetchedIod { size_bytes: record_bytes, filled: smallvec::smallvec![recx] }))
+    }
+}
+
+impl Target {
+    /// The short way to an array that was written at once.
+    #[inline]
+    fn fetch_sole_extent(
+        &mut self,
+        path: &mut Path,
+        record_bytes: u64,
+        wanted: Recx,
+        view: &View,
+        cover: Stamp,
+        out: &mut [u8],
+    ) -> Result<Option<FetchedIod>, Error> {
+        if !view.is_plain() {
+            return Ok(None);
+        }
+        let Some(HotHit { stamp, stored: Some(stored), record_bytes: stored_bytes, recx }) =
+            self.store.sole_extent(path)
+        else {
+            return Ok(None);
+        };
+        if stamp.epoch > view.at || stamp <= cover {
+            return Ok(None);
+        }
+        if u64::from(stored_bytes) != record_bytes {
+            return Err(Error::RecordSize { stored_bytes: u64::from(stored_bytes) });
+        }
+        let mut fetched = FetchedIod { size_bytes: record_bytes, filled: SmallVec::new() };
+        let start = wanted.index.max(recx.index);
+        let end = (wanted.index + wanted.count).min(recx.index + recx.count);
+        if start < end {
+            let at = bytes_of(start - wanted.index, record_bytes)?;
+            let len = bytes_of(end - start, record_bytes)?;
+            let offset = bytes_of(start - recx.index, record_bytes)?;
+            self.store
+                .read_value(&stored, offset, &mut out[at..at + len])
+                .map_err(|e| path.named(e, Some(recx)))?;
+            fetched.filled.push(Recx::new(start, end - start));
+        }
+        Ok(Some(fetched))
     }
 }
 

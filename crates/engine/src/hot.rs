@@ -5,7 +5,8 @@
 //! it finds is verified against the record in the log.
 //!
 //! Invariants: an entry for a key is its newest version: every write of a key removes what may be an older
-//! entry of it. An entry names a life of a segment, so one that points into a recycled segment finds nothing.
+//! entry of it. The entry of a sole extent is of the newest extent, which is all that is visible since: every write of an
+//! extent that it does not hold true for removes it. An entry names a life of a segment, so one that points into a recycled segment finds nothing.
 
 use crate::log::LogPlace;
 use crate::path::Path;

@@ -83,6 +83,12 @@ pub(crate) fn removal_hash(prefix: &[u8]) -> u64 {
     mix(prefix_hash(prefix, VersionKind::LongHole), 0x484f_4c45)
 }
 
+/// What runs' filters are asked about extents anywhere below an object whose dkeys are integers.
+#[inline]
+pub(crate) fn extents_hash(object_prefix: &[u8]) -> u64 {
+    prefix_hash(object_prefix, VersionKind::Array1)
+}
+
 fn position(place: LogPlace) -> Pos {
     Pos((u64::from(place.segment) << 32) | u64::from(place.offset))
 }
@@ -230,6 +236,19 @@ impl Index {
         self.punched.may_contain(hash)
             || self.frozen_punched.may_contain(hash)
             || self.runs.iter().any(|run| run.may_contain(hash))
+    }
+
+    /// Whether there may be extents of any age below an object whose dkeys are integers.
+    pub(crate) fn may_have_extents(&self, object_prefix: &[u8], scratch: &mut Cursor) -> bool {
+        let mut is_resident = |delta: &Delta| {
+            delta.seek(scratch, object_prefix);
+            scratch.entry().is_some_and(|(key, _)| key.starts_with(object_prefix))
+        };
+        if core::iter::once(&self.delta).chain(&self.frozen).any(&mut is_resident) {
+            return true;
+        }
+        let hash = extents_hash(object_prefix);
+        self.runs.iter().any(|run| run.may_contain(hash))
     }
 
     /// The newest visible entry of a flat prefix. `key` is the object, dkey or akey; it is left as it was.

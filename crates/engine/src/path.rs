@@ -32,6 +32,9 @@ pub(crate) struct Path {
     pub(crate) akey_hash: u64,
 }
 
+/// Tells the hash of an object's sole extent from its others.
+const SOLE: u64 = 0x534f_4c45;
+
 /// How deep a path goes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Depth {
@@ -250,6 +253,23 @@ impl Path {
     #[inline]
     pub(crate) fn hot_hash(&self, kind: VersionKind, index: u64) -> u64 {
         mix(mix(self.akey_hash, kind as u64), index)
+    }
+
+    /// The hash of the sole extent: of an array, or, where dkeys are integers, of all arrays of the object.
+    ///
+    /// An array's has that of its first record, so that writing that one is one look.
+    #[inline]
+    pub(crate) fn sole_hash(&self) -> u64 {
+        match self.dkey_kind {
+            KeyKind::Uint64 => mix(self.object_hash, SOLE),
+            KeyKind::Hashed | KeyKind::Lexical => self.hot_hash(VersionKind::Array1, 0),
+        }
+    }
+
+    /// Whether an extent of this kind can be found as the sole one.
+    #[inline]
+    pub(crate) fn may_be_sole(&self, kind: VersionKind) -> bool {
+        kind.is_array() && (kind != VersionKind::Array1 || self.dkey_kind == KeyKind::Uint64)
     }
 
     /// How many bytes of the key name the level.

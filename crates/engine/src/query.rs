@@ -5,7 +5,7 @@
 use crate::conts::View;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
-use crate::store::Store;
+use crate::store::{HotHit, Store};
 use crate::target::Target;
 use crate::tree::key::decode_key;
 use dolmen_codec::verb::{Found, Query};
@@ -29,7 +29,10 @@ impl Target {
         self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
         self.reads.raise(Scope::ObjectScan, path.object_hash, view.at);
         let mut search = Search { flags: query.flags, max, view, query };
-        let found = search.dkeys(&mut self.store, &mut path)?;
+        let found = match search.sole_extent(&mut self.store, &mut path)? {
+            Some(found) => found,
+            None => search.dkeys(&mut self.store, &mut path)?,
+        };
         self.store.put_path(path);
         Ok(found)
     }
@@ -43,6 +46,41 @@ struct Search<'q> {
 }
 
 impl Search<'_> {
+    /// The short way to the first or last record of an object that was written at once; `None` if there is no such way.
+    fn sole_extent(&self, store: &mut Store, path: &mut Path) -> Result<Option<Option<Found>>, Error> {
+        let is_asked = self.flags.has(QueryFlags::DKEY)
+            && self.flags.has(QueryFlags::RECX)
+            && !self.flags.has(QueryFlags::AKEY)
+            && path.dkey_kind == KeyKind::Uint64;
+        if !is_asked || !self.view.is_plain() {
+            return Ok(None);
+        }
+        let akey = &self.query.akey;
+        let Some((dkey, HotHit { stamp, stored: Some(_), record_bytes, recx })) =
+            store.sole_of_object(path, akey)
+        else {
+            return Ok(None);
+        };
+        if stamp.epoch > self.view.at {
+            return Ok(None);
+        }
+        let dkey = Key::from_slice(dkey);
+        path.dkey(&dkey)?;
+        path.akey(akey)?;
+        let cover = store.cover(path, Depth::Akey, &self.view)?;
+        path.up(Depth::Object);
+        if stamp <= cover {
+            return Ok(Some(None));
+        }
+        let record = if self.max { recx.index + recx.count - 1 } else { recx.index };
+        Ok(Some(Some(Found {
+            dkey,
+            akey: akey.clone(),
+            recx: Some(Recx::new(record, 1)),
+            record_bytes: u64::from(record_bytes),
+        })))
+    }
+
     fn dkeys(&mut self, store: &mut Store, path: &mut Path) -> Result<Option<Found>, Error> {
         let cover = store.cover(path, Depth::Object, &self.view)?;
         if !self.flags.has(QueryFlags::DKEY) {
@@ -137,4 +175,147 @@ fn candidate(
         return Err(Invalid::Query.into());
     }
     if max { store.key_before(path, of, bound) } else { store.next_key(path, of, bound) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Devices, TargetConfig};
+    use crate::path::Path;
+    use dolmen_codec::order::HashKey;
+    use dolmen_codec::verb::{
+        ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, NewValue, Payload, Punch, PunchScope, ReadAt, Reply,
+        Update, UpdateIod, Verb, Want,
+    };
+    use dolmen_codec::{Op, TargetStore};
+    use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
+    use dolmen_types::{Cond, Durability, Head, IoBuf, ObjectClass, ObjectType, Oid};
+    use smallvec::smallvec;
+
+    const CONT: ContNo = ContNo(1);
+    const SECRET: HashKey = HashKey([5; 16]);
+    const AKEY: &[u8] = b"a";
+
+    fn target() -> Target {
+        let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
+        let clock = std::sync::Arc::new(dolmen_env::SimClock::new(1_800_000_000_000_000_000));
+        let devices = Devices { meta, bulk: None };
+        let mut target = Target::create(devices, clock, 7, &TargetConfig::default()).expect("room");
+        let spec = ContSpec { hash_key: SECRET, durability: Durability::Process };
+        ask(&mut target, Verb::Cont(ContVerb::Create(spec)));
+        target
+    }
+
+    fn ask(target: &mut Target, verb: Verb<'_>) -> Reply {
+        target.submit(&mut vec![Op { token: 1, head: Head::default(), cont: CONT, verb }]);
+        let mut out = Vec::new();
+        target.poll(true, &mut out);
+        out.pop().expect("one completion").result.expect("nothing is in the way")
+    }
+
+    fn oid(number: u64) -> Oid {
+        Oid::new(ObjectType::ArrayByte, ObjectClass::S1, 0, number)
+    }
+
+    fn key(number: u64) -> Key {
+        Key::from_slice(&number.to_le_bytes())
+    }
+
+    fn set(target: &mut Target, oid: Oid, dkey: u64, value: NewValue<'_>) {
+        let iods = smallvec![UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value }];
+        ask(target, Verb::Update(Update { oid, dkey: key(dkey), cond: Cond::NONE, iods }));
+    }
+
+    fn write(target: &mut Target, oid: Oid, dkey: u64, index: u64, data: &[u8]) {
+        let extents = smallvec![Recx::new(index, data.len() as u64)];
+        set(target, oid, dkey, NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(data) });
+    }
+
+    /// Dkey and number of the last record.
+    fn last(target: &mut Target, oid: Oid) -> Option<(u64, u64)> {
+        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+        let query = Query { oid, flags, dkey: Key::new(), akey: Key::from_slice(AKEY), at: ReadAt::Latest };
+        let Reply::Found(found) = ask(target, Verb::Query(query)) else { panic!("another reply") };
+        found.map(|found| {
+            let dkey = u64::from_le_bytes(found.dkey[..].try_into().expect("an integer"));
+            (dkey, found.recx.expect("a record").index)
+        })
+    }
+
+    fn read(target: &mut Target, oid: Oid, dkey: u64, recx: Recx) -> (FetchedIod, Vec<u8>) {
+        let want = Want::Array { record_bytes: 1, extents: [recx].into_iter().collect() };
+        let iods = smallvec![FetchIod { akey: Key::from_slice(AKEY), want }];
+        let buf = IoBuf::zeroed(64);
+        let fetch = Fetch { oid, dkey: key(dkey), cond: Cond::NONE, at: ReadAt::Latest, iods, buf };
+        target.submit(&mut vec![Op {
+            token: 1,
+            head: Head::default(),
+            cont: CONT,
+            verb: Verb::Fetch(fetch),
+        }]);
+        let mut out = Vec::new();
+        target.poll(true, &mut out);
+        let done = out.pop().expect("one completion");
+        let Ok(Reply::Fetched(mut fetched)) = done.result else { panic!("another reply") };
+        (fetched.pop().expect("one iod"), done.buf.expect("the buffer is back").to_vec())
+    }
+
+    fn is_sole(target: &Target, oid: Oid) -> bool {
+        let mut path = Path::default();
+        path.object(CONT, SECRET, oid).expect("a known type");
+        target.store.sole_of_object(&path, AKEY).is_some()
+    }
+
+    #[test]
+    fn an_array_written_at_once_has_a_short_way_until_there_is_more() {
+        let mut target = target();
+        let file = oid(1);
+        write(&mut target, file, 1, 2, b"0123456789");
+        assert!(is_sole(&target, file));
+        assert_eq!(last(&mut target, file), Some((1, 11)));
+        let (found, bytes) = read(&mut target, file, 1, Recx::new(0, 20));
+        assert_eq!((&found.filled[..], &bytes[2..12]), (&[Recx::new(2, 10)][..], &b"0123456789"[..]));
+        let (found, bytes) = read(&mut target, file, 1, Recx::new(5, 3));
+        assert_eq!((&found.filled[..], &bytes[..3]), (&[Recx::new(5, 3)][..], &b"345"[..]));
+        let (found, _) = read(&mut target, file, 1, Recx::new(30, 3));
+        assert_eq!((found.filled.len(), found.size_bytes), (0, 1));
+        assert_eq!(read(&mut target, file, 2, Recx::new(2, 3)).0, FetchedIod::default());
+
+        write(&mut target, file, 1, 0, b"abcdefghijklmnop");
+        assert!(is_sole(&target, file), "all of it was written over");
+        assert_eq!(last(&mut target, file), Some((1, 15)));
+        write(&mut target, file, 1, 4, b"wxyz");
+        assert!(!is_sole(&target, file), "a part was written over");
+        assert_eq!(&read(&mut target, file, 1, Recx::new(2, 8)).1[..8], b"cdwxyzij");
+        assert_eq!(last(&mut target, file), Some((1, 15)));
+
+        for (number, more) in [(2, 2), (3, 9)] {
+            write(&mut target, oid(number), 3, 0, b"three");
+            assert!(is_sole(&target, oid(number)));
+            write(&mut target, oid(number), more, 0, b"0123456789");
+            assert!(!is_sole(&target, oid(number)), "there is another dkey");
+            assert_eq!(last(&mut target, oid(number)), Some(if more > 3 { (more, 9) } else { (3, 4) }));
+        }
+    }
+
+    #[test]
+    fn what_was_removed_has_no_short_way() {
+        let mut target = target();
+        let punch = |scope| Verb::Punch(Punch { oid: oid(1), scope, cond: Cond::NONE });
+        for scope in [
+            PunchScope::Object,
+            PunchScope::Dkey(key(1)),
+            PunchScope::Akeys(key(1), smallvec![Key::from_slice(AKEY)]),
+        ] {
+            write(&mut target, oid(1), 1, 0, b"0123456789");
+            assert_eq!(last(&mut target, oid(1)), Some((1, 9)));
+            ask(&mut target, punch(scope));
+            assert_eq!(last(&mut target, oid(1)), None);
+            assert_eq!(read(&mut target, oid(1), 1, Recx::new(0, 4)).0, FetchedIod::default());
+        }
+        write(&mut target, oid(2), 1, 0, b"0123456789");
+        set(&mut target, oid(2), 1, NewValue::Hole { extents: smallvec![Recx::new(5, 5)] });
+        assert_eq!(last(&mut target, oid(2)), Some((1, 4)));
+        assert_eq!(&read(&mut target, oid(2), 1, Recx::new(3, 5)).0.filled[..], &[Recx::new(3, 2)]);
+    }
 }

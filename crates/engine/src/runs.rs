@@ -1,7 +1,7 @@
 //! Runs as checkpoints and merges make them, and as an opened target finds them.
 
 use crate::error::{corrupt, disk_error};
-use crate::index::{prefix_hash, removal_hash, version_in_log};
+use crate::index::{extents_hash, prefix_hash, removal_hash, version_in_log};
 use crate::log::{Log, LogPlace};
 use crate::run::{RunTail, RunWriter};
 use crate::store::Store;
@@ -10,7 +10,7 @@ use dolmen_codec::manifest::RunInfo;
 use dolmen_codec::run_block::{RUN_BLOCK_PAGES_MAX, RUN_PAGE_BYTES};
 use dolmen_codec::version::Version;
 use dolmen_env::{Disk, FileId, Io, IoOp};
-use dolmen_types::{Error, IoBuf, TargetNo};
+use dolmen_types::{Error, IoBuf, KeyKind, TargetNo};
 
 pub(crate) use crate::run::{BlockSource, Blocks, MergedRuns, Run, RunCursor};
 
@@ -61,6 +61,8 @@ pub(crate) struct RunBuild {
     payload: Vec<u8>,
     hashes: Vec<u64>,
     last_hash: u64,
+    /// The object whose extents the filter was told of last.
+    last_object: u64,
 }
 
 /// What a run being written is at.
@@ -103,6 +105,7 @@ impl RunBuild {
             payload: Vec::new(),
             hashes: Vec::new(),
             last_hash: 0,
+            last_object: 0,
         }
     }
 
@@ -157,6 +160,15 @@ impl RunBuild {
             self.hashes.clear();
         } else {
             self.last_hash = self.hashes[0];
+        }
+        if version.kind.is_array()
+            && parts.oid.object_type().is_some_and(|of| of.dkey_kind() == KeyKind::Uint64)
+        {
+            let object = extents_hash(&key[..OBJECT_PREFIX_BYTES]);
+            if object != self.last_object {
+                self.last_object = object;
+                self.hashes.push(object);
+            }
         }
         let Stage::Entries(writer) = &mut self.stage else {
             unreachable!("entries come before the tail");

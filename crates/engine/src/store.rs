@@ -61,6 +61,7 @@ pub(crate) struct HotHit {
     /// `None` for a removal or hole.
     pub(crate) stored: Option<Stored>,
     pub(crate) record_bytes: u32,
+    pub(crate) recx: Recx,
 }
 
 /// Bytes between the start of a `Write` body and its first version.
@@ -221,7 +222,53 @@ impl Store {
     #[inline]
     pub(crate) fn hot_version(&self, path: &Path, kind: VersionKind, index: u64) -> Option<HotHit> {
         let (dkey, akey) = path.raw()?;
-        for place in self.hot.candidates(path.hot_hash(kind, index)) {
+        let is_it = |version: &Version<'_>| {
+            version.kind == kind
+                && version.recx.index == index
+                && version.dkey == dkey
+                && version.akey == akey
+        };
+        self.hot_record(path, path.hot_hash(kind, index), is_it).map(|(_, hit)| hit)
+    }
+
+    /// The extent that is all that is visible of an array since it was written, if the short way leads to one.
+    ///
+    /// REQUIRES: the path is at the akey.
+    #[inline]
+    pub(crate) fn sole_extent(&self, path: &Path) -> Option<HotHit> {
+        let (dkey, akey) = path.raw()?;
+        let is_it = |version: &Version<'_>| {
+            path.may_be_sole(version.kind) && version.dkey == dkey && version.akey == akey
+        };
+        self.hot_record(path, path.sole_hash(), is_it).map(|(_, hit)| hit)
+    }
+
+    /// The extent that is all that is visible of all arrays of an object since it was written, if it is one of
+    /// `akey` and the short way leads to it; with its dkey.
+    ///
+    /// REQUIRES: the path is at an object whose dkeys are integers.
+    pub(crate) fn sole_of_object(&self, path: &Path, akey: &[u8]) -> Option<(&[u8], HotHit)> {
+        let is_it = |version: &Version<'_>| path.may_be_sole(version.kind) && version.akey == akey;
+        self.hot_record(path, path.sole_hash(), is_it)
+    }
+
+    /// Whether there may be extents of any age anywhere below the path's object.
+    ///
+    /// REQUIRES: its dkeys are integers.
+    #[inline]
+    pub(crate) fn may_have_extents(&mut self, path: &Path) -> bool {
+        self.index.may_have_extents(&path.key.as_bytes()[..path.up_len(Depth::Object)], &mut self.scratch)
+    }
+
+    /// A version of the path's object that the hot table leads to, with its dkey.
+    #[inline]
+    fn hot_record(
+        &self,
+        path: &Path,
+        hash: u64,
+        is_it: impl Fn(&Version<'_>) -> bool,
+    ) -> Option<(&[u8], HotHit)> {
+        for place in self.hot.candidates(hash) {
             let head_at = LogPlace { offset: place.offset.checked_sub(HEAD_BYTES)?, ..place };
             let mut reader = Reader::new(self.log.mapped(head_at)?);
             let Some(head) = WriteHead::decode(&mut reader) else {
@@ -230,13 +277,7 @@ impl Store {
             let Some(version) = Version::decode(&mut reader) else {
                 continue;
             };
-            let same = head.oid == path.oid
-                && head.cont == path.cont
-                && version.kind == kind
-                && version.recx.index == index
-                && version.dkey == dkey
-                && version.akey == akey;
-            if same {
+            if head.oid == path.oid && head.cont == path.cont && is_it(&version) {
                 let stamp = Stamp { epoch: head.epoch, minor: version.minor };
                 let behind = head_at.offset.checked_add(u32::try_from(reader.position()).ok()?)?;
                 let value = match version.place {
@@ -244,7 +285,8 @@ impl Store {
                     other => other,
                 };
                 let stored = version.is_data().then(|| crate::value::stored(&version, value));
-                return Some(HotHit { stamp, stored, record_bytes: version.record_bytes });
+                let (record_bytes, recx) = (version.record_bytes, version.recx);
+                return Some((version.dkey, HotHit { stamp, stored, record_bytes, recx }));
             }
         }
         None

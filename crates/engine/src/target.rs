@@ -67,6 +67,8 @@ pub struct Target {
     pub(crate) read_only: bool,
     /// The first version of the `Write` frame just appended: the one that `hot` can lead to.
     pub(crate) first_version: Option<LogPlace>,
+    /// Whether it is all that is visible of its array, or, where dkeys are integers, of all arrays of its object.
+    pub(crate) first_is_sole: bool,
     /// Used again by every batch.
     window: Vec<Ahead>,
     out: Vec<Completion>,
@@ -147,6 +149,7 @@ impl Target {
             next_io: 0,
             read_only: false,
             first_version: None,
+            first_is_sole: false,
             window: Vec::new(),
             out: Vec::new(),
             waiting: VecDeque::new(),

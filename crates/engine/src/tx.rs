@@ -400,7 +400,7 @@ impl Target {
                 result = self.mark_conditions(path, drafts, view.at);
             }
             if result.is_ok() {
-                result = self.check_drafts(path, drafts, view);
+                result = self.check_drafts(path, drafts, view).map(|_first_is_sole| ());
             }
             if result.is_err() {
                 break;

@@ -13,7 +13,7 @@ use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
-use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Oid, Stamp, TxId, limits};
+use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, KeyKind, Oid, Stamp, TxId, limits};
 use smallvec::SmallVec;
 
 /// A mutation that waits for its bulk writes.
@@ -205,7 +205,7 @@ impl Target {
         let mut path = self.store.take_path();
         path.object(cont, spec.hash_key, oid)?;
         self.txs.refuse_undecided_write(cont, oid, drafts)?;
-        self.check_drafts(&mut path, drafts, &view)?;
+        let is_sole = self.check_drafts(&mut path, drafts, &view)?;
         // These may log records of their own, so the room for this one is made last.
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
@@ -226,10 +226,12 @@ impl Target {
         self.reads.begin_write(appended.sequence, self.is_awaited(spec.durability));
         let stamp = Stamp { epoch, minor: 0 };
         self.first_version = Some(offset_place(appended.body, WriteHead::BYTES));
+        self.first_is_sole = is_sole;
         for (draft, at) in drafts.items.iter().zip(&written) {
             let place = offset_place(appended.body, at.offset);
             self.settle_draft(&mut path, draft, &drafts.dkey, stamp, place)?;
         }
+        self.first_version = None;
         path.up(Depth::Object);
         self.mark_conditions(&mut path, drafts, epoch)?;
         self.repeats.retain(client, head.id.sequence, epoch);
@@ -345,6 +347,13 @@ impl Target {
         if matches!(kind, VersionKind::Single | VersionKind::Array1) {
             self.store.hot.written(path.hot_hash(kind, index), is_first.then_some(place));
         }
+        if kind.is_array() {
+            let is_sole = is_first && self.first_is_sole && path.may_be_sole(kind);
+            let is_noted = kind == VersionKind::Array1 && index == 0 && path.dkey_kind != KeyKind::Uint64;
+            if !is_noted {
+                self.store.hot.written(path.sole_hash(), is_sole.then_some(place));
+            }
+        }
         if value_bytes == 0 {
             self.store.record_sizes.removed(path);
         } else if kind.is_array() {
@@ -426,7 +435,8 @@ impl Target {
         Ok(number)
     }
 
-    /// Conditions, record sizes and keys of one mutation at a view. Nothing is changed.
+    /// Conditions, record sizes and keys of one mutation at a view. Nothing is changed. Whether the first draft will be
+    /// the sole extent.
     ///
     /// REQUIRES: the path is at the object.
     #[inline]
@@ -435,7 +445,7 @@ impl Target {
         path: &mut Path,
         drafts: &Drafts<'_>,
         view: &View,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if drafts.must_exist == Some(Depth::Object) {
             let cover = self.store.cover(path, Depth::Object, view)?;
             if !self.store.exists(path, Depth::Object, view, cover)? {
@@ -444,7 +454,7 @@ impl Target {
         }
         let object_only = drafts.items.iter().all(|draft| draft.depth == Depth::Object);
         if object_only {
-            return Ok(());
+            return Ok(false);
         }
         path.dkey(&drafts.dkey)?;
         if drafts.must_exist == Some(Depth::Dkey) || !drafts.cond.is_none() {
@@ -456,11 +466,19 @@ impl Target {
             path.akey(&draft.akey)?;
             self.check_akey_condition(path, draft, view)?;
         }
-        for draft in drafts.items.iter().filter(|draft| draft.depth == Depth::Akey) {
+        let mut first_is_sole = false;
+        for (number, draft) in drafts.items.iter().enumerate().filter(|(_, draft)| draft.depth == Depth::Akey)
+        {
             path.akey(&draft.akey)?;
-            self.check_record_size(path, draft, view)?;
+            let is_sole = if drafts.cond.has(Cond::DKEY_INSERT) && path.dkey_kind != KeyKind::Uint64 {
+                // Nothing is visible below the dkey, as was just seen.
+                draft.record_bytes > 0
+            } else {
+                self.check_record_size(path, draft, view)?
+            };
+            first_is_sole |= is_sole && number == 0;
         }
-        Ok(())
+        Ok(first_is_sole)
     }
 
     fn check_dkey(&mut self, path: &mut Path, drafts: &Drafts<'_>, view: &View) -> Result<(), Error> {
@@ -492,18 +510,38 @@ impl Target {
         }
     }
 
+    /// Refuses records of another size than the array's. Whether the draft will be the sole extent.
     #[inline]
-    fn check_record_size(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<(), Error> {
-        if draft.record_bytes == 0 || self.store.record_sizes.find(path) == Some(draft.record_bytes) {
-            return Ok(());
+    fn check_record_size(&mut self, path: &mut Path, draft: &Draft<'_>, view: &View) -> Result<bool, Error> {
+        if draft.record_bytes == 0 {
+            return Ok(false);
+        }
+        if self.store.record_sizes.find(path) == Some(draft.record_bytes) {
+            return Ok(self.replaces_sole(path, draft));
+        }
+        let is_array_object = path.dkey_kind == KeyKind::Uint64;
+        if is_array_object && !self.store.may_have_extents(path) {
+            return Ok(true);
         }
         let cover = self.store.cover(path, Depth::Akey, view)?;
         match self.store.record_bytes(path, view, cover)? {
             Some(stored) if stored != draft.record_bytes => {
                 Err(Error::RecordSize { stored_bytes: u64::from(stored) })
             }
-            _ => Ok(()),
+            Some(_) => Ok(self.replaces_sole(path, draft)),
+            None => Ok(!is_array_object),
         }
+    }
+
+    /// Whether a draft writes over all of the sole extent.
+    #[inline]
+    fn replaces_sole(&self, path: &Path, draft: &Draft<'_>) -> bool {
+        let new = draft.recx;
+        path.may_be_sole(draft.kind)
+            && self.store.sole_extent(path).is_some_and(|old| {
+                let old = old.recx;
+                old.index >= new.index && old.index + old.count <= new.index + new.count
+            })
     }
 }
 
