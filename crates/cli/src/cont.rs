@@ -173,7 +173,7 @@ fn format(session: &Session, handle: &ContHandle, args: &Create) -> Outcome<()> 
 }
 
 fn query(arg: &ContArg) -> Outcome<Answer> {
-    let session = place::open(&arg.pool)?;
+    let session = place::open_to_read(&arg.pool)?;
     let cont = session.container(&arg.cont)?;
     let info = cont.query().doing(|| format!("query container {}", arg.cont))?;
     drop(cont);
@@ -247,7 +247,7 @@ fn describe(handle: &ContHandle) -> Value {
 }
 
 fn list(arg: &PoolArg) -> Outcome<Answer> {
-    let session = place::open(arg)?;
+    let session = place::open_to_read(arg)?;
     let conts =
         session.pool.containers().doing(|| format!("list containers of {}", session.dir().display()))?;
     session.close()?;
@@ -275,7 +275,7 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
 
 fn get_prop(args: &GetProp) -> Outcome<Answer> {
     let wanted = args.names.iter().map(|name| props::id(name)).collect::<Outcome<Vec<PropId>>>()?;
-    let session = place::open(&args.cont.pool)?;
+    let session = place::open_to_read(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
     let found: Props = cont.props(&wanted).doing(|| format!("read properties of {}", args.cont.cont))?;
     drop(cont);

@@ -89,15 +89,23 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Opens the container as it is, or read-only as it was at a snapshot.
-    fn open(arg: &ContArg, snapshot: Option<&str>) -> Outcome<Self> {
-        Self::on(place::open(&arg.pool)?, arg, snapshot)
-    }
-
-    fn on(session: Session, arg: &ContArg, snapshot: Option<&str>) -> Outcome<Self> {
+    /// Opens the container to be read, as it is or as it was at a snapshot.
+    fn read(arg: &ContArg, snapshot: Option<&str>) -> Outcome<Self> {
+        let session = place::open_to_read(&arg.pool)?;
         let cont = session.container(&arg.cont)?;
         let view = place::view(&cont, snapshot)?;
-        let dfs = place::mount(&view, &arg.cont)?;
+        let dfs = place::mount(&view, &arg.cont, true)?;
+        Ok(Self { dfs, cont, session })
+    }
+
+    /// Opens the container to be changed.
+    fn open(arg: &ContArg) -> Outcome<Self> {
+        Self::on(place::open(&arg.pool)?, arg)
+    }
+
+    fn on(session: Session, arg: &ContArg) -> Outcome<Self> {
+        let cont = session.container(&arg.cont)?;
+        let dfs = place::mount(&cont, &arg.cont, false)?;
         Ok(Self { dfs, cont, session })
     }
 
@@ -128,7 +136,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
 }
 
 fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let mut files = Vec::new();
     for path in &args.paths {
         let doing = || format!("read {}", shown_arg(path));
@@ -163,7 +171,7 @@ fn content(path: &str, bytes: Vec<u8>) -> Value {
 }
 
 fn rm(args: &Rm) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, None)?;
+    let mounted = Mounted::open(&args.cont)?;
     let mut removed = 0;
     for path in &args.paths {
         let doing = || format!("remove {}", shown_arg(path));
@@ -216,7 +224,7 @@ fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
 }
 
 fn mv(args: &Mv) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, None)?;
+    let mounted = Mounted::open(&args.cont)?;
     let dfs = &mounted.dfs;
     let doing = || format!("rename {} to {}", shown_arg(&args.old), shown_arg(&args.new));
     let (old, new) = (args.old.as_bytes(), args.new.as_bytes());
@@ -230,7 +238,7 @@ fn mv(args: &Mv) -> Outcome<Answer> {
 }
 
 fn df(arg: &ContArg) -> Outcome<Answer> {
-    let mounted = Mounted::open(arg, None)?;
+    let mounted = Mounted::read(arg, None)?;
     let doing = || format!("count the space of {}", arg.cont);
     let statfs = mounted.dfs.statfs().doing(doing)?;
     mounted.close()?;

@@ -62,7 +62,7 @@ fn type_name(oid: Oid) -> String {
 }
 
 fn list(args: &List) -> Outcome<Answer> {
-    let session = place::open(&args.cont.pool)?;
+    let session = place::open_to_read(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
     let view = place::view(&cont, args.snapshot.as_deref())?;
     let mut walk = view.objects(None);
@@ -88,7 +88,7 @@ fn list(args: &List) -> Outcome<Answer> {
 }
 
 fn dump(args: &Dump) -> Outcome<Answer> {
-    let session = place::open(&args.cont.pool)?;
+    let session = place::open_to_read(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
     let view = place::view(&cont, args.snapshot.as_deref())?;
     let doing = || format!("dump object {}", args.oid);

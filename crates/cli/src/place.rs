@@ -85,10 +85,19 @@ pub(crate) fn open(arg: &PoolArg) -> Outcome<Session> {
     open_with(arg, Upkeep::Callers)
 }
 
+/// Opens a pool for a command that only reads: nothing in its directory is changed.
+pub(crate) fn open_to_read(arg: &PoolArg) -> Outcome<Session> {
+    open_as(arg, OpenOptions { read_only: true, ..OpenOptions::default() })
+}
+
 /// Opens a pool; `Upkeep::Thread` for commands that write much.
 pub(crate) fn open_with(arg: &PoolArg, upkeep: Upkeep) -> Outcome<Session> {
+    open_as(arg, OpenOptions { upkeep, ..OpenOptions::default() })
+}
+
+fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
-    let options = OpenOptions { memory_budget_bytes: arg.memory, upkeep, ..OpenOptions::default() };
+    let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", dir.display());
     let local = Arc::new(dolmen_local::open(&dir, &options).doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
@@ -180,9 +189,9 @@ pub(crate) fn parse_epoch(text: &str) -> Option<Epoch> {
 }
 
 /// Mounts the file system of a container. The pool is this process's alone, so nobody else changes it.
-pub(crate) fn mount(cont: &Container, name: &str) -> Outcome<Dfs> {
+pub(crate) fn mount(cont: &Container, name: &str, read_only: bool) -> Outcome<Dfs> {
     let Credentials { uid, gid, .. } = credentials();
-    let options = MountOptions { uid, gid, ..MountOptions::default() };
+    let options = MountOptions { uid, gid, read_only, ..MountOptions::default() };
     Dfs::mount(cont, &options).doing(|| format!("use container {name} as a file system"))
 }
 

@@ -118,7 +118,7 @@ fn create(args: &Create) -> Outcome<Answer> {
 }
 
 fn query(arg: &PoolArg) -> Outcome<Answer> {
-    let session = place::open(arg)?;
+    let session = place::open_to_read(arg)?;
     let info = session.pool.query().doing(|| format!("query pool {}", session.dir().display()))?;
     let dir = session.dir().display().to_string();
     session.close()?;

@@ -91,7 +91,7 @@ fn create(args: &Create) -> Outcome<Answer> {
 }
 
 fn list(arg: &ContArg) -> Outcome<Answer> {
-    let session = place::open(&arg.pool)?;
+    let session = place::open_to_read(&arg.pool)?;
     let cont = session.container(&arg.cont)?;
     let snapshots = cont.snapshots().doing(|| format!("list snapshots of {}", arg.cont))?;
     drop(cont);

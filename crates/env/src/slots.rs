@@ -56,6 +56,11 @@ impl<T> Slots<T> {
         self.slots.iter().filter_map(|(_, slot)| slot.as_ref())
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = FileId> {
+        let taken = self.slots.iter().zip(0..).filter(|((_, slot), _)| slot.is_some());
+        taken.map(|((generation, _), index): (_, u32)| FileId(index | *generation << INDEX_BITS))
+    }
+
     pub(crate) fn at_mut(&mut self, id: FileId) -> Result<&mut T> {
         match self.slots.get_mut(at(id.0 & INDEX_MASK)) {
             Some((generation, Some(value))) if *generation == id.0 >> INDEX_BITS => Ok(value),

@@ -88,6 +88,9 @@ pub struct OpenOptions {
     pub upkeep: Upkeep,
     /// What of the system the devices may use.
     pub devices: RealOptions,
+    /// Nothing may be changed, and nothing in the directory is: also what a recovery writes stays in memory. Works
+    /// on a full file system. The pool is owned all the same, so that no writer changes what is read.
+    pub read_only: bool,
 }
 
 impl PoolOptions {

@@ -5,11 +5,13 @@
 
 use crate::each::close_all;
 use crate::error::Result;
-use crate::options::Upkeep;
+use crate::options::{OpenOptions, Upkeep};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_cluster::Pool;
-use dolmen_codec::{Outcome, Progress, QueueId, Request, Transport};
+use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::verb::Verb;
+use dolmen_codec::{Ask, Outcome, Progress, QueueId, Request, Transport};
 use dolmen_engine::{Recovery, Target};
 use dolmen_env::{RealRoot, spawn};
 use std::path::Path;
@@ -32,6 +34,7 @@ pub struct LocalPool {
     root: RealRoot,
     /// Owned for as long as the pool is open.
     bulk: Option<RealRoot>,
+    read_only: bool,
 }
 
 /// How the upkeep thread is stopped.
@@ -49,10 +52,16 @@ impl LocalPool {
         root: RealRoot,
         bulk: Option<RealRoot>,
         recoveries: Vec<Recovery>,
-        upkeep: Upkeep,
+        options: &OpenOptions,
     ) -> Result<Self> {
         let pool = Arc::new(pool);
-        let upkeep = match upkeep {
+        let read_only = options.read_only;
+        if read_only {
+            // What it would write is forgotten.
+            pool.targets().set_callers_step(false);
+        }
+        let upkeep = match options.upkeep {
+            _ if read_only => None,
             Upkeep::Callers => None,
             Upkeep::Thread => {
                 pool.targets().set_callers_step(false);
@@ -61,7 +70,7 @@ impl LocalPool {
                 Some((stop, spawn("dolmen-upkeep", move || keep_up(&pool, &stopped))?))
             }
         };
-        Ok(Self { pool: Some(pool), upkeep, recoveries, root, bulk })
+        Ok(Self { pool: Some(pool), upkeep, recoveries, root, bulk, read_only })
     }
 
     /// The pool's directory.
@@ -106,7 +115,50 @@ impl LocalPool {
             let _ended = thread.join();
         }
         let Some(pool) = self.pool.take().and_then(Arc::into_inner) else { return Ok(()) };
+        if self.read_only {
+            // A checkpoint would be written to memory, and forgotten.
+            return Ok(());
+        }
         close_all(pool.into_stores())
+    }
+
+    /// The answer to a request that would change a pool that is open for reading.
+    fn refusal(&self, request: &Request<'_>) -> Option<Outcome> {
+        let changes = match &request.ask {
+            Ask::Target(_, _, verb) => !matches!(
+                verb,
+                Verb::Fetch(_)
+                    | Verb::List(_)
+                    | Verb::Query(_)
+                    | Verb::TxState(_)
+                    | Verb::InDoubt
+                    | Verb::Latest
+                    | Verb::Space
+                    | Verb::Scrub
+                    | Verb::Check
+            ),
+            Ask::Pool(verb) => !matches!(
+                verb,
+                PoolVerb::Query
+                    | PoolVerb::ContOpen(_)
+                    | PoolVerb::ContClose(_)
+                    | PoolVerb::ContList
+                    | PoolVerb::ContQuery(_)
+                    | PoolVerb::ContProps(..)
+                    | PoolVerb::Attr(..)
+                    | PoolVerb::AttrNames(_)
+                    | PoolVerb::SnapList(_)
+                    | PoolVerb::TxBegin
+                    | PoolVerb::Scrub
+                    | PoolVerb::Check
+            ),
+        };
+        let refused = self.read_only && changes;
+        refused.then(|| Outcome {
+            token: request.token,
+            result: Err(dolmen_types::Error::NoPermission),
+            buf: None,
+        })
     }
 }
 
@@ -125,10 +177,14 @@ impl core::fmt::Debug for LocalPool {
 
 impl Transport for LocalPool {
     fn call(&self, request: Request<'_>) -> Outcome {
-        self.pool().call(request)
+        self.refusal(&request).unwrap_or_else(|| self.pool().call(request))
     }
 
+    /// A pool that is open for reading has none: `NoPermission`.
     fn open_queue(&self) -> dolmen_types::Result<QueueId> {
+        if self.read_only {
+            return Err(dolmen_types::Error::NoPermission);
+        }
         self.pool().open_queue()
     }
 

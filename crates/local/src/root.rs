@@ -68,7 +68,7 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
     made
 }
 
-/// Opens the pool in `dir`, recovering it if its last owner died.
+/// Opens the pool in `dir`, recovering it if its last owner died; to be read only, without changing a byte of it.
 ///
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
@@ -80,12 +80,13 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
         Some(path) => Some(open_bulk(&dir.join(path), record.uuid)?),
         None => None,
     };
+    let places = RealOptions { ephemeral: options.read_only, ..options.devices };
     let memory = options.memory_budget_bytes.unwrap_or(record.memory_budget_bytes);
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let mut all = Vec::with_capacity(usize::from(record.targets));
     // Before any of them is opened, which writes: what belongs elsewhere stays as it is.
     for target in (0..record.targets).map(TargetNo) {
-        let mut devices = devices(&root, bulk.as_ref(), target, options.devices, Existing::Yes)?;
+        let mut devices = devices(&root, bulk.as_ref(), target, places, Existing::Yes)?;
         if Target::id_on(&mut *devices.meta, target)? != target_id(record.uuid, target) {
             return Err(Error::ForeignTarget { dir: target_dir(&root, target) });
         }
@@ -98,7 +99,7 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let targets = Targets::new(stores)?;
     let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
     let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_entropy()?)?;
-    LocalPool::start(Pool::new(targets, service), root, bulk, recoveries, options.upkeep)
+    LocalPool::start(Pool::new(targets, service), root, bulk, recoveries, options)
 }
 
 /// Removes the pool in `dir` with everything in it. Calling it again goes on where it was cut short.

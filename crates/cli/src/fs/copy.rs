@@ -228,7 +228,7 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let journal =
         args.log.as_deref().map(Journal::open).transpose().doing(|| "write the journal".to_owned())?;
     let session = place::open_with(&args.cont.pool, Upkeep::Thread)?;
-    let mounted = Mounted::on(session, &args.cont, None)?;
+    let mounted = Mounted::on(session, &args.cont)?;
     let doing = || format!("put {} at {}", shown_outside(&args.local), shown_arg(&args.path));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
@@ -258,7 +258,7 @@ fn make_parents(dfs: &Dfs, path: &OsStr) -> Outcome<()> {
 }
 
 pub(super) fn get(args: &Get) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&args.local));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
@@ -319,7 +319,7 @@ fn rate(bytes: u64, ns: u64) -> String {
 }
 
 pub(super) fn verify(args: &Verify) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let answer = match (&args.log, &args.local, &args.path) {
         (Some(log), _, _) => verify_journal(&mounted.dfs, log, &args.how)?,
         (None, Some(local), Some(path)) => verify_tree(&mounted, local, path, &args.how)?,

@@ -52,7 +52,7 @@ struct Line {
 }
 
 pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let mut lines = lines(&mounted.dfs, args).doing(|| format!("list {}", shown_arg(&args.path)))?;
     mounted.close()?;
     lines.sort_by(|a, b| a.name.cmp(&b.name));
@@ -166,7 +166,7 @@ fn describe(line: &Line) -> Value {
 }
 
 pub(super) fn du(args: &Du) -> Outcome<Answer> {
-    let mounted = Mounted::open(&args.cont, args.snapshot.as_deref())?;
+    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let usage = dolmen_dfs::tree::du(&mounted.dfs, args.path.as_bytes(), args.exact)
         .doing(|| format!("count {}", shown_arg(&args.path)))?;
     mounted.close()?;

@@ -1,6 +1,6 @@
 //! `dolmen pool`.
 
-use crate::common::Place;
+use crate::common::{Place, make_tree};
 
 #[test]
 fn a_pool_is_made_found_and_destroyed() {
@@ -72,4 +72,46 @@ fn a_foreign_target_is_damage_and_an_ambiguous_name_an_error() {
     let line = place.fails(2, &["pool", "destroy", "tank"]);
     assert!(line.contains("./a") && line.contains("./b"), "{line}");
     assert!(place.path("a").join("pool").exists());
+}
+
+#[test]
+fn commands_that_only_read_change_nothing() {
+    let place = Place::new("reads");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "s"]);
+    let state = || {
+        let mut files = Vec::new();
+        for target in ["p/t0", "p/t1"] {
+            for entry in std::fs::read_dir(place.path(target)).unwrap() {
+                let path = entry.unwrap().path();
+                files.push((
+                    path.clone(),
+                    path.metadata().unwrap().modified().unwrap(),
+                    std::fs::read(path).unwrap(),
+                ));
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = state();
+    for args in [
+        &["pool", "query", "p"][..],
+        &["cont", "list", "p"],
+        &["cont", "query", "p", "c"],
+        &["cont", "get-prop", "p", "c"],
+        &["cont", "snapshot", "list", "p", "c"],
+        &["fs", "ls", "p", "c", "/t", "-R", "-l"],
+        &["fs", "cat", "p", "c", "/t/large"],
+        &["fs", "du", "p", "c", "--exact"],
+        &["fs", "df", "p", "c"],
+        &["fs", "verify", "p", "c", "src", "/t"],
+        &["fs", "get", "p", "c", "/t", "out", "--snapshot", "s"],
+        &["obj", "list", "p", "c"],
+    ] {
+        place.ok(args);
+        assert!(state() == before, "{args:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! A shared mapping of a whole file.
+//! A mapping of a whole file.
 //!
 //! Invariants: `len` is not zero and is the length of the file, which never shrinks; the mapping lives as
 //! long as the value; it is the only one of its file in this process (see `Claim`).
@@ -21,10 +21,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of `file`, with all page table entries made at once if `populate`.
-    pub(crate) fn of(file: impl AsFd, len: usize, populate: bool) -> Result<Self, Errno> {
-        let mut flags = MapFlags::SHARED;
-        flags.set(MapFlags::POPULATE, populate);
+    /// Maps `len` bytes of `file`, with all page table entries made at once if `populate`; what is written to a
+    /// private mapping does not reach the file.
+    pub(crate) fn of(file: impl AsFd, len: usize, populate: bool, is_private: bool) -> Result<Self, Errno> {
+        let mut flags = if is_private { MapFlags::PRIVATE } else { MapFlags::SHARED };
+        // Of a private mapping that would copy every page.
+        flags.set(MapFlags::POPULATE, populate && !is_private);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
         let start = unsafe { mmap(core::ptr::null_mut(), len, access, flags, file, 0) }?;

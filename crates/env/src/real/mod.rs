@@ -4,6 +4,7 @@
 mod file;
 mod mapping;
 mod ring;
+mod shadow;
 
 pub(crate) use mapping::Mapping;
 
@@ -22,6 +23,7 @@ use rustix::fs::{
     openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use shadow::Shadows;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -39,11 +41,13 @@ pub struct RealOptions {
     pub direct: bool,
     /// Treat the device as this; `None` asks the file system (a DAX mount has to be named).
     pub media: Option<Media>,
+    /// Leave the directory as it is: what is written, made or removed is so in memory only, and gone with the disk.
+    pub ephemeral: bool,
 }
 
 impl Default for RealOptions {
     fn default() -> Self {
-        Self { uring: true, direct: true, media: None }
+        Self { uring: true, direct: true, media: None, ephemeral: false }
     }
 }
 
@@ -54,6 +58,7 @@ pub struct RealDisk {
     media: Media,
     options: RealOptions,
     files: Slots<OpenFile>,
+    shadows: Shadows,
     /// Created since the last `sync_names`: their blocks are not durable yet.
     created: Vec<Arc<Handle>>,
     /// Parts of a `flush_all` that have not completed, and the first error among those that have.
@@ -104,6 +109,7 @@ impl RealDisk {
             media: options.media.unwrap_or(detected),
             options,
             files: Slots::default(),
+            shadows: Shadows::default(),
             created: Vec::new(),
             flushing: 0,
             flush_error: None,
@@ -306,7 +312,7 @@ impl Disk for RealDisk {
 
     fn list(&self) -> Result<Vec<String>> {
         let failed = |errno| Error::from_errno(Op::List, &self.dir_name, 0, errno);
-        let mut names = Vec::new();
+        let mut names = self.shadows.names();
         for entry in Dir::read_from(self.dir.buffered()).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().to_str() else { continue };
@@ -316,7 +322,7 @@ impl Disk for RealDisk {
                 Err(errno) => return Err(failed(errno)),
             };
             let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-            if is_file && checked_name(name).is_ok() {
+            if is_file && checked_name(name).is_ok() && !self.shadows.covers(name) {
                 names.push(name.to_owned());
             }
         }
@@ -325,6 +331,9 @@ impl Disk for RealDisk {
     }
 
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        if self.options.ephemeral {
+            return self.create_shadow(checked_name(name)?, len_bytes);
+        }
         // Some file systems hand out all they have before they find that it is not enough, and everybody
         // on the device would feel that.
         if len_bytes > self.space()?.free_bytes {
@@ -334,6 +343,7 @@ impl Disk for RealDisk {
     }
 
     fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
+        self.shadow_if_ephemeral(file)?;
         let open = self.files.at(file)?;
         refuse_mapped(open)?;
         let no_space = || Error::NoSpace { name: open.name.clone(), needed_bytes: more_bytes };
@@ -353,7 +363,11 @@ impl Disk for RealDisk {
 
     fn open(&mut self, name: &str) -> Result<FileId> {
         checked_name(name)?;
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if self.shadows.covers(name) {
+            return self.open_shadow(name);
+        }
+        let access = if self.options.ephemeral { OFlags::RDONLY } else { OFlags::RDWR };
+        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let buffered = openat(self.dir.buffered(), name, flags, Mode::empty())
             .map_err(|errno| Error::from_errno(Op::Open, name, 0, errno))?;
         let file = self.admit(name, buffered)?;
@@ -374,6 +388,9 @@ impl Disk for RealDisk {
 
     fn remove(&mut self, name: &str) -> Result<()> {
         checked_name(name)?;
+        if self.options.ephemeral {
+            return self.remove_shadow(name);
+        }
         unlinkat(self.dir.buffered(), name, AtFlags::empty())
             .map_err(|errno| Error::from_errno(Op::Remove, name, 0, errno))
     }
@@ -381,6 +398,9 @@ impl Disk for RealDisk {
     fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         checked_name(from)?;
         checked_name(to)?;
+        if self.options.ephemeral {
+            return self.rename_shadow(from, to);
+        }
         renameat(self.dir.buffered(), from, self.dir.buffered(), to)
             .map_err(|errno| Error::from_errno(Op::Rename, from, 0, errno))?;
         for file in self.files.iter_mut().filter(|file| file.name == from) {
@@ -394,6 +414,9 @@ impl Disk for RealDisk {
     }
 
     fn flush_all(&mut self, files: &[FileId]) -> Result<()> {
+        if self.options.ephemeral {
+            return files.iter().try_for_each(|&file| self.files.at(file).map(drop));
+        }
         let named = files.iter().map(|&file| Ok(Arc::clone(&self.files.at(file)?.handle)));
         let mut handles = named.collect::<Result<Vec<_>>>()?;
         handles.append(&mut self.created);
@@ -420,6 +443,7 @@ impl Disk for RealDisk {
     }
 
     fn write_at(&mut self, file: FileId, offset: u64, buf: &[u8]) -> Result<()> {
+        self.shadow_if_ephemeral(file)?;
         let file = self.files.at(file)?;
         checked_range(&file.name, offset, byte_count(buf.len()), file.len)?;
         refuse_mapped(file)?;
@@ -433,7 +457,11 @@ impl Disk for RealDisk {
     }
 
     fn submit(&mut self, io: Io) {
-        let handle = match self.checked(&io) {
+        let shadowed = match &io.op {
+            IoOp::Write(..) => self.shadow_if_ephemeral(io.file),
+            IoOp::Read(..) | IoOp::Flush | IoOp::FlushNames => Ok(()),
+        };
+        let handle = match shadowed.and_then(|()| self.checked(&io)) {
             Ok(found) => found,
             Err(error) => {
                 self.done.push_back(IoDone { token: io.token, result: Err(error), buf: io.op.into_buf() });
@@ -460,6 +488,11 @@ impl Disk for RealDisk {
     }
 
     fn map(&mut self, file: FileId) -> Result<Region> {
+        if self.media == Media::Block {
+            self.shadow_if_ephemeral(file)?;
+        }
+        // On mapped media, where files stay mapped while they are open, what is written stays in the mapping.
+        let is_private = self.options.ephemeral && !self.is_shadow(file)?;
         let file = self.files.at(file)?;
         let failed = |errno| Error::from_errno(Op::Map, &file.name, 0, errno);
         if file.len == 0 {
@@ -470,7 +503,7 @@ impl Disk for RealDisk {
         // All page table entries at once are five times cheaper than faults, but on block media they would
         // read the whole file.
         let populate = self.media == Media::Mapped;
-        let mapping = Mapping::of(file.handle.buffered(), len, populate).map_err(failed)?;
+        let mapping = Mapping::of(file.handle.buffered(), len, populate, is_private).map_err(failed)?;
         Ok(Region::mapped(mapping, claim))
     }
 

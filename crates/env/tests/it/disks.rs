@@ -239,7 +239,7 @@ fn kernel_grants_a_ring() -> bool {
 fn real_disk_conforms_without_ring_or_direct_io() {
     for (uring, direct) in [(false, true), (true, false), (false, false)] {
         let place = Place::on_block();
-        let options = RealOptions { uring, direct, media: Some(Media::Block) };
+        let options = RealOptions { uring, direct, media: Some(Media::Block), ..RealOptions::default() };
         let disk = RealDisk::with_options(place.path(), options).unwrap();
         conforms(disk);
     }
@@ -315,4 +315,44 @@ fn opening_what_is_no_directory_or_no_file_is_an_error() {
     assert!(disk.open("dir").is_err());
     assert!(matches!(disk.open("link"), Err(Error::Io { errno: Errno::LOOP, .. })));
     assert_eq!(disk.list().unwrap(), ["file"], "only plain files are ours");
+}
+
+#[test]
+fn an_ephemeral_disk_leaves_its_directory_as_it_is() {
+    for media in [Media::Block, Media::Mapped] {
+        let dir = std::env::temp_dir().join(format!("dolmen-env-ephemeral-{media:?}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        for name in ["kept", "gone", "moved"] {
+            std::fs::write(dir.join(name), vec![1; 8192]).unwrap();
+        }
+        let options = RealOptions { media: Some(media), ephemeral: true, ..RealOptions::default() };
+        let mut disk = RealDisk::with_options(&dir, options).unwrap();
+        let kept = disk.open("kept").unwrap();
+        disk.write_at(kept, 4096, &[2; 100]).unwrap();
+        disk.extend(kept, 4096).unwrap();
+        let mut region = disk.map(kept).unwrap();
+        region.write(0, &[3; 10]);
+        disk.flush(kept).unwrap();
+        let mut bytes = vec![0; 12288];
+        disk.read_at(kept, 0, &mut bytes).unwrap();
+        assert_eq!((bytes[0], bytes[10], bytes[4096], bytes[4196], bytes[8192]), (3, 1, 2, 1, 0));
+        disk.remove("gone").unwrap();
+        assert!(disk.open("gone").unwrap_err().is_not_found());
+        disk.rename("moved", "renamed").unwrap();
+        let fresh = disk.create("fresh", 1 << 20).unwrap();
+        assert!(disk.create("fresh", 1).is_err());
+        disk.sync_names().unwrap();
+        assert_eq!(disk.list().unwrap(), ["fresh", "kept", "renamed"]);
+        disk.close(fresh);
+        let fresh = disk.open("fresh").unwrap();
+        assert_eq!(disk.len(fresh).unwrap(), 1 << 20);
+        drop(region);
+        drop(disk);
+        let disk = RealDisk::open(&dir).unwrap();
+        assert_eq!(disk.list().unwrap(), ["gone", "kept", "moved"]);
+        for name in ["kept", "gone", "moved"] {
+            assert_eq!(std::fs::read(dir.join(name)).unwrap(), vec![1; 8192], "{name}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -1,9 +1,10 @@
 //! Life of a pool's directory.
 
-use crate::common::{TempDir, ask, make_cont, open_cont, read, small, write};
+use crate::common::{TempDir, ask, make_cont, open_cont, put, read, small, write};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::{Ask, Request, Transport};
 use dolmen_local::{Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, list, open};
-use dolmen_types::Label;
+use dolmen_types::{Head, Label};
 use std::path::Path;
 
 #[test]
@@ -100,7 +101,7 @@ fn a_failed_creation_leaves_nothing() {
     let temp = TempDir::new("refused");
     let dir = temp.join("p");
     let options = PoolOptions { log_segment_bytes: 77, ..small(2) };
-    assert!(matches!(create(&dir, &options), Err(Error::Store(_))));
+    assert!(matches!(create(&dir, &options), Err(Error::Option { name: "log_segment_bytes", .. })));
     assert!(!dir.exists());
 }
 
@@ -260,4 +261,67 @@ fn options_that_do_not_fit_each_other_are_named_with_their_range() {
         Error::Option { name: "small_value_bytes_max", value: 1 << 20, low: 0, high: 1 << 18 }
     );
     assert!(!temp.join("tank").exists());
+}
+
+/// Every file of a pool with its contents and time of change; the lock is not the pool's.
+fn files_of(dir: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(dir) = pending.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            if meta.is_dir() {
+                pending.push(path);
+            } else if path.file_name().unwrap() != ".owner" {
+                files.push((path.clone(), meta.modified().unwrap(), std::fs::read(path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_pool_that_is_open_for_reading_is_not_changed_closed_or_not() {
+    let temp = TempDir::new("reading");
+    let dir = temp.join("tank");
+    create(&dir, &small(2)).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let cont = make_cont(&pool, "c");
+    for dkey in 0..100 {
+        write(&pool, u16::try_from(dkey % 2).unwrap(), &cont, dkey, &vec![7; 5000]);
+    }
+    // As a killed process leaves it: a copy of what is there.
+    let unclean = temp.join("unclean");
+    for (path, _, bytes) in files_of(&dir) {
+        let copy = unclean.join(path.strip_prefix(&dir).unwrap());
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::write(copy, bytes).unwrap();
+    }
+    pool.close().unwrap();
+    for dir in [dir, unclean] {
+        let before = files_of(&dir);
+        let options = OpenOptions { read_only: true, upkeep: Upkeep::Thread, ..OpenOptions::default() };
+        for _ in 0..2 {
+            let pool = open(&dir, &options).unwrap();
+            assert!(open(&dir, &options).unwrap_err().owner_pid().is_some(), "it is owned");
+            let cont = open_cont(&pool, "c");
+            for dkey in 0..100 {
+                assert_eq!(read(&pool, u16::try_from(dkey % 2).unwrap(), &cont, dkey), vec![7; 5000]);
+            }
+            let ask_write = Ask::Target(dolmen_types::TargetNo(0), cont.no, put(7, b"new"));
+            let refused = pool.call(Request { token: 1, head: Head::default(), ask: ask_write });
+            assert!(matches!(refused.result, Err(dolmen_types::Error::NoPermission)));
+            let refused = ask(&pool, PoolVerb::Checkpoint);
+            assert!(matches!(refused, Err(dolmen_types::Error::NoPermission)));
+            pool.close().unwrap();
+        }
+        assert!(files_of(&dir) == before, "{} was changed", dir.display());
+        let pool = open(&dir, &OpenOptions::default()).unwrap();
+        let cont = open_cont(&pool, "c");
+        write(&pool, 0, &cont, 7, b"new");
+        assert_eq!(read(&pool, 0, &cont, 7), b"new");
+        pool.close().unwrap();
+    }
 }
