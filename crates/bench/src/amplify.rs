@@ -55,11 +55,16 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
     // The three share a target.
     let mut rig = Rig::create(&spec.dir, spec.setup)?;
     let created = device_bytes()?;
-    let (mut payload, mut updates) = (0, 0);
+    let (mut payload, mut updates) = (0_u64, 0);
     for round in 0..ROUNDS {
         for class in &classes {
             let (count, bytes) = (class.keys.count(), class.values.size());
-            eprintln!("#   round {} of {ROUNDS}: {count} values of {bytes} B", round + 1);
+            let written = (device_bytes()? - created) >> 20;
+            eprintln!(
+                "#   round {} of {ROUNDS}: {count} values of {bytes} B; {} MiB of values and {written} MiB to the device so far",
+                round + 1,
+                payload >> 20
+            );
             for index in 0..class.keys.count() {
                 let key = class.keys.at(index, round);
                 let value = class.values.of(key, round);
@@ -69,7 +74,10 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
             }
         }
     }
-    eprintln!("#   checkpoints and merges, then an aggregation of all");
+    eprintln!(
+        "#   checkpoints and merges, then an aggregation of all; {} MiB to the device so far",
+        (device_bytes()? - created) >> 20
+    );
     while rig.step() != dolmen_codec::Progress::Idle {}
     let before = rig.space()?.allocated_bytes;
     rig.aggregate()?;
