@@ -30,7 +30,7 @@ pub struct TargetConfig {
     pub checkpoint_log_bytes: u64,
     /// So many small extents, written one after another and side by side, are joined by an aggregation; 2 or more.
     pub join_extents_min: u32,
-    /// Bytes of values that the background scrub verifies a second; 0 turns it off.
+    /// Bytes that the background scrub reads a second, in pages of 4 KiB and whole values; 0 turns it off.
     pub scrub_bytes_per_s: u64,
     /// Targets whose metadata lies on the same device, this one counted: free space there is reported in equal
     /// shares, so that it is counted once over all of them.

@@ -18,8 +18,10 @@ use std::collections::BTreeSet;
 const STEP_ENTRIES: usize = 256;
 /// Bytes after which a step ends.
 const STEP_BYTES: u64 = 256 << 10;
-/// What looking at an entry counts, beside the bytes of its value.
+/// What looking at an entry counts, beside the pages of its value.
 const ENTRY_BYTES: u64 = 128;
+/// What a device reads at least: neighbours by key lie anywhere, so a small value costs a page of its own.
+const PAGE_BYTES: u64 = 4 << 10;
 /// Damaged versions that are remembered; more are counted.
 const DAMAGED_MAX: usize = 1024;
 
@@ -138,7 +140,7 @@ impl Target {
                 after.extend_from_slice(key);
                 let (value_bytes, damage) = self.verify_entry(&after, cursor.place())?;
                 self.scrub.verified_bytes += value_bytes;
-                read_bytes += value_bytes + ENTRY_BYTES;
+                read_bytes += value_bytes.next_multiple_of(PAGE_BYTES) + ENTRY_BYTES;
                 if damage.is_some() {
                     self.note_damage(&after);
                 }
