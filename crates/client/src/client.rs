@@ -2,13 +2,15 @@
 //!
 //! Invariants: a request keeps its id when it is repeated; the packed map only ever gets a newer version.
 
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::pool::{PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Rng};
 use dolmen_types::{Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Repeats after a stale pool map. Each repeat has fetched the map anew, so more than a few mean that the map
 /// changes faster than a request travels.
@@ -48,6 +50,55 @@ impl MapView {
     }
 }
 
+/// Sequence numbers of mutations in the order they were drawn, from the oldest on that has not ended.
+struct Drawn {
+    oldest: u64,
+    has_ended: VecDeque<bool>,
+}
+
+impl Drawn {
+    fn draw(&mut self) -> u64 {
+        self.has_ended.push_back(false);
+        self.oldest + self.has_ended.len() as u64 - 1
+    }
+
+    /// The oldest that has not ended now.
+    fn end(&mut self, sequence: u64) -> u64 {
+        let at = usize::try_from(sequence - self.oldest).expect("as many are held in memory");
+        self.has_ended[at] = true;
+        while self.has_ended.front() == Some(&true) {
+            self.has_ended.pop_front();
+            self.oldest += 1;
+        }
+        self.oldest
+    }
+}
+
+/// A mutation of a target under way: until this is dropped every request of the client says that it may still be sent.
+pub(crate) struct Write<C: Deref<Target = Core>> {
+    core: C,
+    sequence: u64,
+}
+
+impl<C: Deref<Target = Core>> Write<C> {
+    #[inline]
+    pub(crate) fn begin(core: C) -> Self {
+        let sequence = core.drawn().draw();
+        Self { core, sequence }
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> RequestId {
+        RequestId { client: self.core.client, sequence: self.sequence }
+    }
+}
+
+impl<C: Deref<Target = Core>> Drop for Write<C> {
+    fn drop(&mut self) {
+        self.core.end(self.sequence);
+    }
+}
+
 /// The state that all handles of a client share.
 pub(crate) struct Core {
     transport: Arc<dyn Transport>,
@@ -57,7 +108,10 @@ pub(crate) struct Core {
     job: u64,
     tenant: u32,
     timeout_ns: u64,
-    sequence: AtomicU64,
+    /// Guards the sequence numbers; taken alone, for a few instructions.
+    drawn: Mutex<Drawn>,
+    /// The oldest of them that has not ended, or one before it.
+    oldest: AtomicU64,
     map: AtomicU64,
     /// Guards the generator of pauses and UUIDs; taken alone, never on the way of a request that succeeds.
     rng: Mutex<Rng>,
@@ -103,7 +157,8 @@ impl Core {
             job,
             tenant,
             timeout_ns,
-            sequence: AtomicU64::new(1),
+            drawn: Mutex::new(Drawn { oldest: 1, has_ended: VecDeque::new() }),
+            oldest: AtomicU64::new(1),
             map: AtomicU64::new(0),
             rng: Mutex::new(rng),
         };
@@ -132,10 +187,22 @@ impl Core {
         MapView::unpack(self.map.load(Ordering::Acquire))
     }
 
-    /// An id for a request that changes something.
+    /// An id for a request to the pool's service that changes something: the service does not retain results.
     #[inline]
     pub(crate) fn mutation_id(&self) -> RequestId {
-        RequestId { client: self.client, sequence: self.sequence.fetch_add(1, Ordering::Relaxed) }
+        Write::begin(self).id()
+    }
+
+    #[inline]
+    fn drawn(&self) -> MutexGuard<'_, Drawn> {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn end(&self, sequence: u64) {
+        let mut drawn = self.drawn();
+        // Under the lock, so that it never falls.
+        self.oldest.store(drawn.end(sequence), Ordering::Relaxed);
     }
 
     /// The id of a request that changes nothing: no target needs to remember its result.
@@ -150,7 +217,8 @@ impl Core {
             0 => 0,
             timeout_ns => self.clock.now_ns().saturating_add(timeout_ns),
         };
-        Head { id, deadline_ns, map_version, job: self.job, tenant: self.tenant, cred: self.cred }
+        let oldest = self.oldest.load(Ordering::Relaxed);
+        Head { id, oldest, deadline_ns, map_version, job: self.job, tenant: self.tenant, cred: self.cred }
     }
 
     /// Asks, and asks again after a stale map or while a transaction stands in the way. `make` builds the
@@ -251,6 +319,16 @@ pub(crate) fn unexpected() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_mutation_is_the_first_that_has_not_ended() {
+        let mut drawn = Drawn { oldest: 1, has_ended: VecDeque::new() };
+        let all: Vec<u64> = (0..10_000).map(|_| drawn.draw()).collect();
+        assert_eq!((all[0], all[9999]), (1, 10_000));
+        assert!(all[1..].iter().all(|&sequence| drawn.end(sequence) == 1), "the first is stuck");
+        assert_eq!(drawn.end(1), 10_001);
+        assert_eq!((drawn.draw(), drawn.has_ended.len()), (10_001, 1));
+    }
 
     #[test]
     fn a_newer_map_packs_to_a_larger_number() {

@@ -14,7 +14,7 @@ mod data;
 mod service;
 mod state;
 
-use crate::client::{Core, unexpected};
+use crate::client::{Core, Write, unexpected};
 use crate::container::Container;
 use crate::object::Fetched;
 use crate::pool::Pool;
@@ -414,6 +414,13 @@ impl Event {
 
     fn submit(&self, next: Next) {
         self.inner.submit(self.id, next);
+    }
+
+    /// Submits a mutation of a target, which ends with the event's operation.
+    fn submit_write(&self, write: Write<Arc<Core>>, map_version: u32, ask: Ask<'static>) {
+        let id = write.id();
+        self.inner.with(|slots| slots.hold(self.id, write));
+        self.submit(Next { id, map_version, ask });
     }
 }
 

@@ -1,7 +1,7 @@
 //! An object: values under dkeys and akeys.
 
 use crate::at::At;
-use crate::client::{MapView, unexpected};
+use crate::client::{MapView, Write, unexpected};
 use crate::container::Container;
 use crate::tx::merge;
 use crate::{listing, split};
@@ -414,9 +414,9 @@ impl Object {
     #[inline]
     fn written<'a>(&self, mut make: impl FnMut() -> Verb<'a>, dkey: &[u8]) -> Result<Epoch> {
         let core = self.cont.core();
-        let reply = core.ask_target(core.mutation_id(), |map| {
-            Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), make()))
-        })?;
+        let write = Write::begin(&**core);
+        let reply = core
+            .ask_target(write.id(), |map| Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), make())))?;
         match reply {
             Reply::Written(epoch) => Ok(epoch),
             _ => Err(unexpected()),

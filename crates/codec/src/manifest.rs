@@ -109,6 +109,8 @@ pub struct ClientInfo {
     pub number: u32,
     /// Its id.
     pub client: u128,
+    /// Requests before this sequence number are not sent again.
+    pub oldest: u64,
     /// Sequence numbers and the epochs of their commits.
     pub results: Vec<(u64, Epoch)>,
 }
@@ -147,6 +149,7 @@ impl Manifest {
         put_list(&mut out, &self.clients, |out, client| {
             out.extend_from_slice(&client.number.to_le_bytes());
             out.extend_from_slice(&client.client.to_le_bytes());
+            out.extend_from_slice(&client.oldest.to_le_bytes());
             put_list(out, &client.results, put_pair);
         });
         put_list(&mut out, &self.creds, |out, (number, cred)| {
@@ -187,10 +190,11 @@ impl Manifest {
                 Some(BulkSegmentInfo { number: r.u32()?, bitmap: list(r, 8, |r| r.u64())? })
             })?,
             conts: list(&mut r, 64, cont)?,
-            clients: list(&mut r, 24, |r| {
+            clients: list(&mut r, 32, |r| {
                 Some(ClientInfo {
                     number: r.u32()?,
                     client: r.u128()?,
+                    oldest: r.u64()?,
                     results: list(r, 16, |r| Some((r.u64()?, Epoch(r.u64()?))))?,
                 })
             })?,
@@ -286,7 +290,7 @@ mod tests {
                 snapshots: vec![Epoch(23)],
                 rollbacks: vec![(Epoch(24), Epoch(25))],
             }],
-            clients: vec![ClientInfo { number: 26, client: 27, results: vec![(28, Epoch(29))] }],
+            clients: vec![ClientInfo { number: 26, client: 27, oldest: 38, results: vec![(28, Epoch(29))] }],
             creds: vec![(30, Credentials { uid: 31, gid: 32, project: 33 })],
             decided: vec![TxId { client: 34, begin: Epoch(35) }],
         }

@@ -1,14 +1,23 @@
 //! Results retained so that a repeated request returns its first one.
 //!
-//! Invariants: at most `limits::RETAINED_RESULTS_PER_CLIENT` results a client and `CLIENTS_MAX` clients; the
-//! client heard from least recently makes room.
+//! A client says with each request which is the oldest that it may still send: what is before that is forgotten, and
+//! nothing else, however far newer requests have gone ahead.
+//!
+//! Invariants: results of a client ascend by sequence number, none is before its `oldest`; a client whose results
+//! fill their place starts nothing new; at most `CLIENTS_MAX` clients, the one heard from least recently makes room.
 
 use dolmen_codec::manifest::ClientInfo;
 use dolmen_types::{Epoch, Error, RequestId, limits};
 use hashbrown::HashMap;
+use std::collections::VecDeque;
 
 /// Clients whose results are retained: more processes than a node runs.
 const CLIENTS_MAX: usize = 1024;
+/// Results of a client.
+const RESULTS_MAX: usize = limits::RETAINED_RESULTS_PER_CLIENT;
+/// And while the log is replayed, which does not say what the client had done with: those retained before the crash
+/// are the newest, and requests that waited for bulk writes may have gone over `RESULTS_MAX`.
+const REPLAYED_MAX: usize = 2 * RESULTS_MAX;
 
 #[derive(Default)]
 pub(crate) struct Repeats {
@@ -23,26 +32,61 @@ struct Client {
     number: u32,
     id: u128,
     used: u64,
-    results: Vec<(u64, Epoch)>,
+    /// Requests before this sequence number are not sent again.
+    oldest: u64,
+    results: VecDeque<(u64, Epoch)>,
+}
+
+impl Client {
+    fn place(&self, sequence: u64) -> Result<usize, usize> {
+        self.results.binary_search_by_key(&sequence, |result| result.0)
+    }
+
+    /// Forgets what the client does not ask for any more.
+    fn forget_before(&mut self, oldest: u64) {
+        self.oldest = self.oldest.max(oldest);
+        while self.results.front().is_some_and(|result| result.0 < self.oldest) {
+            self.results.pop_front();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(&(sequence, _)) = self.results.front() {
+            self.forget_before(sequence + 1);
+        }
+    }
 }
 
 impl Repeats {
-    /// The first result of a request, if it is retained.
+    /// The first result of a request, if it was executed. `oldest` is what the client said with it; one that says
+    /// nothing (0) may repeat its latest requests only.
     ///
     /// # Errors
-    /// `TimedOut` for a repetition so late that newer requests have taken its place: it must not run again.
-    pub(crate) fn first_result(&mut self, id: RequestId) -> Result<Option<Epoch>, Error> {
+    /// `TimedOut` for a request before the oldest: it may have run and must not run again. `Busy` for a new one, but the
+    /// oldest itself, while as many newer than the oldest are retained as there is room for: that one is stuck.
+    pub(crate) fn first_result(&mut self, id: RequestId, oldest: u64) -> Result<Option<Epoch>, Error> {
         if id.sequence == 0 {
             return Ok(None);
         }
         let Some(client) = self.find(id.client) else {
             return Ok(None);
         };
-        match self.clients[client].results.get(slot(id.sequence)) {
-            Some(&(sequence, epoch)) if sequence == id.sequence => Ok(Some(epoch)),
-            Some(&(sequence, _)) if sequence > id.sequence => Err(Error::TimedOut),
-            Some(_) | None => Ok(None),
+        let client = &mut self.clients[client];
+        client.forget_before(oldest.min(id.sequence));
+        if id.sequence < client.oldest {
+            return Err(Error::TimedOut);
         }
+        if let Ok(at) = client.place(id.sequence) {
+            return Ok(Some(client.results[at].1));
+        }
+        if client.results.len() < RESULTS_MAX || id.sequence == client.oldest {
+            return Ok(None);
+        }
+        if oldest > 0 {
+            return Err(Error::Busy);
+        }
+        client.forget_first();
+        if id.sequence < client.oldest { Err(Error::TimedOut) } else { Ok(None) }
     }
 
     /// The number of a client; the flag says that it is new and must be logged.
@@ -59,7 +103,7 @@ impl Repeats {
     pub(crate) fn add(&mut self, number: u32, id: u128) {
         self.next_number = self.next_number.max(number.wrapping_add(1));
         self.uses += 1;
-        let client = Client { number, id, used: self.uses, results: Vec::new() };
+        let client = Client { number, id, used: self.uses, oldest: 0, results: VecDeque::new() };
         if self.clients.len() < CLIENTS_MAX {
             self.by_id.insert(id, self.clients.len());
             self.clients.push(client);
@@ -85,18 +129,25 @@ impl Repeats {
             }
         };
         self.last = index;
-        let results = &mut self.clients[index].results;
-        let slot = slot(sequence);
-        if results.len() <= slot {
-            results.resize(slot + 1, (0, Epoch::ZERO));
+        let client = &mut self.clients[index];
+        match client.place(sequence) {
+            Ok(at) => client.results[at] = (sequence, epoch),
+            Err(at) => client.results.insert(at, (sequence, epoch)),
         }
-        results[slot] = (sequence, epoch);
+        if client.results.len() > REPLAYED_MAX {
+            client.forget_first();
+        }
     }
 
     /// What a manifest holds of it.
     pub(crate) fn to_manifest(&self) -> Vec<ClientInfo> {
-        let kept = |c: &Client| c.results.iter().copied().filter(|r| r.0 != 0).collect();
-        self.clients.iter().map(|c| ClientInfo { number: c.number, client: c.id, results: kept(c) }).collect()
+        let info = |c: &Client| ClientInfo {
+            number: c.number,
+            client: c.id,
+            oldest: c.oldest,
+            results: c.results.iter().copied().collect(),
+        };
+        self.clients.iter().map(info).collect()
     }
 
     /// The inverse of `to_manifest`.
@@ -106,6 +157,9 @@ impl Repeats {
             repeats.add(info.number, info.client);
             for &(sequence, epoch) in &info.results {
                 repeats.retain(info.number, sequence, epoch);
+            }
+            if let Some(client) = repeats.find(info.client) {
+                repeats.clients[client].forget_before(info.oldest);
             }
         }
         repeats
@@ -121,29 +175,66 @@ impl Repeats {
     }
 }
 
-fn slot(sequence: u64) -> usize {
-    let retained = limits::RETAINED_RESULTS_PER_CLIENT as u64;
-    usize::try_from(sequence % retained).expect("below a small limit")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn results_are_retained_within_the_window_and_through_a_manifest() {
+    fn id(sequence: u64) -> RequestId {
+        RequestId { client: 77, sequence }
+    }
+
+    /// A client known as number 0 with results of these requests.
+    fn with_results(sequences: core::ops::RangeInclusive<u64>) -> Repeats {
         let mut repeats = Repeats::default();
         assert_eq!(repeats.number(77), (0, true));
         assert_eq!(repeats.number(77), (0, false));
-        for sequence in 1..=limits::RETAINED_RESULTS_PER_CLIENT as u64 + 1 {
-            repeats.retain(0, sequence, Epoch(sequence * 10));
-        }
+        sequences.for_each(|sequence| repeats.retain(0, sequence, Epoch(sequence * 10)));
+        repeats
+    }
+
+    #[test]
+    fn results_are_retained_until_the_client_has_done_with_them_and_through_a_manifest() {
+        let mut repeats = with_results(1..=20);
+        assert_eq!(repeats.first_result(id(20), 5), Ok(Some(Epoch(200))));
         let mut again = Repeats::from_manifest(&repeats.to_manifest());
         for repeats in [&mut repeats, &mut again] {
-            assert_eq!(repeats.first_result(RequestId { client: 77, sequence: 2 }), Ok(Some(Epoch(20))));
-            assert_eq!(repeats.first_result(RequestId { client: 77, sequence: 1 }), Err(Error::TimedOut));
-            assert_eq!(repeats.first_result(RequestId { client: 78, sequence: 2 }), Ok(None));
+            assert_eq!(repeats.first_result(id(5), 5), Ok(Some(Epoch(50))));
+            assert_eq!(repeats.first_result(id(4), 1), Err(Error::TimedOut));
+            assert_eq!(repeats.first_result(RequestId { client: 78, sequence: 4 }, 1), Ok(None));
         }
+    }
+
+    #[test]
+    fn a_first_request_runs_however_far_newer_ones_have_gone_ahead() {
+        let mut repeats = with_results(2..=2);
+        for sequence in 3..3 * RESULTS_MAX as u64 {
+            if sequence == RESULTS_MAX as u64 + 2 {
+                assert_eq!(repeats.first_result(id(sequence), 1), Err(Error::Busy), "request 1 is stuck");
+                assert_eq!(repeats.first_result(id(1), 1), Ok(None), "it can always run");
+                assert_eq!(repeats.first_result(id(2), 1), Ok(Some(Epoch(20))), "a repetition takes none");
+            }
+            let oldest = if sequence < RESULTS_MAX as u64 + 2 { 1 } else { sequence - 10 };
+            assert_eq!(repeats.first_result(id(sequence), oldest), Ok(None), "{sequence}");
+            repeats.retain(0, sequence, Epoch(sequence * 10));
+            assert!(repeats.clients[0].results.len() <= RESULTS_MAX);
+        }
+    }
+
+    #[test]
+    fn a_client_that_does_not_say_what_it_waits_for_may_repeat_its_latest_requests() {
+        let mut repeats = with_results(1..=RESULTS_MAX as u64);
+        let next = RESULTS_MAX as u64 + 1;
+        assert_eq!(repeats.first_result(id(next), 0), Ok(None));
+        repeats.retain(0, next, Epoch(next * 10));
+        assert_eq!(repeats.first_result(id(2), 0), Ok(Some(Epoch(20))));
+        assert_eq!(repeats.first_result(id(1), 0), Err(Error::TimedOut));
+    }
+
+    #[test]
+    fn a_replay_keeps_the_newest_results_within_bounds() {
+        let mut repeats = with_results(1..=REPLAYED_MAX as u64 + 1);
+        assert_eq!(repeats.clients[0].results.len(), REPLAYED_MAX);
+        assert_eq!(repeats.first_result(id(1), 0), Err(Error::TimedOut));
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl Target {
         oid: dolmen_types::Oid,
         drafts: Result<Drafts<'_>, Error>,
     ) {
-        match self.repeats.first_result(head.id) {
+        match self.repeats.first_result(head.id, head.oldest) {
             Ok(None) => {}
             // The first one may be waiting for its flush.
             Ok(Some(epoch)) => return self.finish_repeated(token, cont, Reply::Written(epoch)),

@@ -66,6 +66,8 @@ pub struct Model {
     /// Reads up to this epoch are not remembered one by one: anything may have been read.
     read_floor: Epoch,
     results: BTreeMap<u128, BTreeMap<u64, Option<Epoch>>>,
+    /// Requests before this one are not sent again, by client.
+    oldest: BTreeMap<u128, u64>,
     completions: Vec<Completion>,
 }
 
@@ -85,6 +87,7 @@ impl Model {
             reads: VecDeque::new(),
             read_floor: Epoch::ZERO,
             results: BTreeMap::new(),
+            oldest: BTreeMap::new(),
             completions: Vec::new(),
         }
     }
@@ -142,8 +145,8 @@ impl Model {
     fn execute_other(&mut self, head: &Head, cont: ContNo, verb: Verb<'_>) -> Result<Reply, Error> {
         self.check_deadline(head)?;
         match verb {
-            Verb::Update(update) => self.mutate(head.id, cont, Mutation::Update(update)),
-            Verb::Punch(punch) => self.mutate(head.id, cont, Mutation::Punch(punch)),
+            Verb::Update(update) => self.mutate(head, cont, Mutation::Update(update)),
+            Verb::Punch(punch) => self.mutate(head, cont, Mutation::Punch(punch)),
             Verb::Fetch(_) => unreachable!("a fetch is executed with its buffer"),
             Verb::List(list) => {
                 list::check_list(&list)?;
@@ -304,7 +307,9 @@ impl Model {
         self.ask(no, (epoch, at), question)
     }
 
-    fn mutate(&mut self, id: RequestId, no: ContNo, mutation: Mutation<'_>) -> Result<Reply, Error> {
+    fn mutate(&mut self, head: &Head, no: ContNo, mutation: Mutation<'_>) -> Result<Reply, Error> {
+        let id = head.id;
+        self.forget_before(id, head.oldest)?;
         if let Some(first) = self.first_result(id) {
             return Ok(first.map_or(Reply::Prepared, Reply::Written));
         }
@@ -334,6 +339,19 @@ impl Model {
         write::apply(self.find_mut(no)?, mutation, origin);
         self.retain(id, Some(epoch));
         Ok(Reply::Written(epoch))
+    }
+
+    /// Forgets results that the client has done with; refuses a request among them.
+    fn forget_before(&mut self, id: RequestId, oldest: u64) -> Result<(), Error> {
+        if id.sequence == 0 {
+            return Ok(());
+        }
+        let known = self.oldest.entry(id.client).or_default();
+        *known = (*known).max(oldest.min(id.sequence));
+        if let Some(results) = self.results.get_mut(&id.client) {
+            *results = results.split_off(known);
+        }
+        if id.sequence < *known { Err(Error::TimedOut) } else { Ok(()) }
     }
 
     /// The first result of a request: the epoch of a mutation, or that it was a transaction's only part.

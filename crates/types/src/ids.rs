@@ -61,6 +61,9 @@ pub struct Credentials {
 pub struct Head {
     /// The request.
     pub id: RequestId,
+    /// The client's oldest mutation that may still be sent or sent again: of those before it nothing needs to be
+    /// known any more. 0 if the client does not say.
+    pub oldest: u64,
     /// Wall clock, nanoseconds since the Unix epoch; 0 for none.
     pub deadline_ns: u64,
     /// The version of the pool map that the sender used.

@@ -25,7 +25,8 @@ pub const IODS_MAX: usize = 1024;
 pub const EXTENTS_MAX: usize = 16384;
 /// Mutations in one transaction on one target; a log record holds them all.
 pub const TX_MUTATIONS_MAX: usize = 65536;
-/// Results remembered per client so that a repeated request returns its first result.
+/// Results remembered per client on a target so that a repeated request returns its first result: those from the
+/// oldest request on that the client still waits for.
 pub const RETAINED_RESULTS_PER_CLIENT: usize = 4096;
 /// Targets of one pool in one process.
 pub const TARGETS_MAX: usize = 1024;

@@ -4,8 +4,10 @@
 //! appears among the completed; an event is in the list of the completed exactly while it has that status.
 
 use super::{Callback, Output, Step};
+use crate::client::{Core, Write};
 use dolmen_types::{Error, Invalid, IoBuf, Result};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Events of one queue: a thread of an HPC client keeps a few hundred in flight.
 const EVENTS_MAX: usize = 1 << 16;
@@ -69,6 +71,8 @@ pub(super) struct State {
     step: Option<Step>,
     /// Nothing more is sent for it.
     aborted: bool,
+    /// Its mutations under way.
+    writes: Vec<Write<Arc<Core>>>,
 }
 
 impl State {
@@ -86,6 +90,7 @@ impl State {
             callbacks: Vec::new(),
             step: None,
             aborted: false,
+            writes: Vec::new(),
         }
     }
 }
@@ -170,6 +175,13 @@ impl Slots {
         Ok(done)
     }
 
+    /// Keeps a mutation under way until the operation ends.
+    pub(super) fn hold(&mut self, id: EventId, write: Write<Arc<Core>>) {
+        if let Ok(state) = self.state(id) {
+            state.writes.push(write);
+        }
+    }
+
     /// How the operation goes on; `None` if it ends with the answer.
     pub(super) fn take_step(&mut self, id: EventId) -> Option<Step> {
         self.state(id).ok()?.step.take()
@@ -208,6 +220,9 @@ impl Slots {
         let mut fresh = State { result: Some(result), buf, ..State::new(None) };
         if let Ok(state) = self.state(id) {
             state.requests = state.requests.saturating_sub(1);
+            if state.requests == 0 {
+                state.writes.clear();
+            }
             fresh.step = state.step.take();
             if fresh.buf.is_some() {
                 core::mem::swap(&mut state.buf, &mut fresh.buf);

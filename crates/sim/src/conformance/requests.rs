@@ -14,6 +14,8 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("failed_request_may_be_tried_again", failed_request_may_be_tried_again),
     ("repeated_transaction_commits_once", repeated_transaction_commits_once),
     ("clients_do_not_share_sequences", clients_do_not_share_sequences),
+    ("request_before_the_oldest_does_nothing", request_before_the_oldest_does_nothing),
+    ("late_first_request_runs", late_first_request_runs),
     ("passed_deadline_does_nothing", passed_deadline_does_nothing),
     ("containers_are_separate", containers_are_separate),
     ("container_create_and_destroy_are_idempotent", container_create_and_destroy_are_idempotent),
@@ -105,6 +107,34 @@ fn repeated_transaction_commits_once(h: &mut Harness<'_>) {
     h.put(A, b"y");
     h.prepare_as(head, prepare()).expect("a repeat");
     assert_eq!(h.single(A).as_deref(), Some(&b"y"[..]));
+}
+
+/// S12: a request that its client has done with is refused, also after a restart.
+fn request_before_the_oldest_does_nothing(h: &mut Harness<'_>) {
+    let says = |mut head: Head, oldest| {
+        head.oldest = oldest;
+        head
+    };
+    let first = h.mutate_as(says(h.request(5), 5), put(A, b"first")).expect("an update");
+    assert_eq!(h.mutate_as(says(h.request(4), 1), put(A, b"late")), Err(Error::TimedOut));
+    assert_eq!(h.mutate_as(says(h.request(5), 5), put(A, b"again")), Ok(first));
+    h.done(Verb::Checkpoint);
+    h.crash();
+    assert_eq!(h.mutate_as(says(h.request(4), 1), put(A, b"late")), Err(Error::TimedOut));
+    assert_eq!(h.single(A).as_deref(), Some(&b"first"[..]));
+}
+
+/// S12: a first request runs although newer ones of its client have.
+fn late_first_request_runs(h: &mut Harness<'_>) {
+    let says = |mut head: Head, oldest| {
+        head.oldest = oldest;
+        head
+    };
+    for sequence in [2, 3, 4097] {
+        h.mutate_as(says(h.request(sequence), 1), put(A, b"newer")).expect("an update");
+    }
+    h.mutate_as(says(h.request(1), 1), put(A, b"late")).expect("it never ran");
+    assert_eq!(h.single(A).as_deref(), Some(&b"late"[..]));
 }
 
 /// S12: the same sequence number of another client is another request.
