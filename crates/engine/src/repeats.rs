@@ -89,30 +89,33 @@ impl Repeats {
         if id.sequence < client.oldest { Err(Error::TimedOut) } else { Ok(None) }
     }
 
-    /// The number of a client; the flag says that it is new and must be logged.
-    pub(crate) fn number(&mut self, id: u128) -> (u32, bool) {
-        if let Some(client) = self.find(id) {
+    /// The number of a client; the flag says that it is new and must be logged. With its first request, too, it says
+    /// which is its oldest.
+    pub(crate) fn number(&mut self, id: RequestId, oldest: u64) -> (u32, bool) {
+        if let Some(client) = self.find(id.client) {
             return (self.clients[client].number, false);
         }
         let number = self.next_number;
-        self.add(number, id);
+        let client = self.add(number, id.client);
+        self.clients[client].forget_before(oldest.min(id.sequence));
         (number, true)
     }
 
-    /// Makes a client known under a number that the log gave it.
-    pub(crate) fn add(&mut self, number: u32, id: u128) {
+    /// Makes a client known under a number that the log gave it; returns its place.
+    pub(crate) fn add(&mut self, number: u32, id: u128) -> usize {
         self.next_number = self.next_number.max(number.wrapping_add(1));
         self.uses += 1;
         let client = Client { number, id, used: self.uses, oldest: 0, results: VecDeque::new() };
         if self.clients.len() < CLIENTS_MAX {
             self.by_id.insert(id, self.clients.len());
             self.clients.push(client);
-            return;
+            return self.clients.len() - 1;
         }
         let oldest = (0..CLIENTS_MAX).min_by_key(|&i| self.clients[i].used).expect("there are clients");
         self.by_id.remove(&self.clients[oldest].id);
         self.by_id.insert(id, oldest);
         self.clients[oldest] = client;
+        oldest
     }
 
     /// Retains the result of a request of the client with this number.
@@ -186,8 +189,8 @@ mod tests {
     /// A client known as number 0 with results of these requests.
     fn with_results(sequences: core::ops::RangeInclusive<u64>) -> Repeats {
         let mut repeats = Repeats::default();
-        assert_eq!(repeats.number(77), (0, true));
-        assert_eq!(repeats.number(77), (0, false));
+        assert_eq!(repeats.number(id(1), 0), (0, true));
+        assert_eq!(repeats.number(id(1), 0), (0, false));
         sequences.for_each(|sequence| repeats.retain(0, sequence, Epoch(sequence * 10)));
         repeats
     }
@@ -241,11 +244,12 @@ mod tests {
     fn the_client_heard_from_least_recently_makes_room() {
         let mut repeats = Repeats::default();
         for id in 0..CLIENTS_MAX as u128 {
-            repeats.number(id);
+            repeats.number(RequestId { client: id, sequence: 1 }, 0);
         }
-        repeats.number(0);
-        assert!(repeats.number(5000).1);
-        assert!(!repeats.number(0).1);
-        assert!(repeats.number(1).1);
+        let mut is_new = |client| repeats.number(RequestId { client, sequence: 1 }, 0).1;
+        is_new(0);
+        assert!(is_new(5000));
+        assert!(!is_new(0));
+        assert!(is_new(1));
     }
 }

@@ -410,7 +410,7 @@ impl Target {
             return Ok(u32::MAX);
         }
         self.make_room(20, true)?;
-        let (number, is_new) = self.repeats.number(head.id.client);
+        let (number, is_new) = self.repeats.number(head.id, head.oldest);
         if is_new {
             self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
         }
