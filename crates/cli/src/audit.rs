@@ -88,7 +88,11 @@ fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut R
             lines.push_str(&format!("target {target}: {place}: {meaning} ({rule})\n"));
             found.push(json!({ "rule": rule, "meaning": meaning, "place": place_json(place) }));
         }
-        report.findings += found.len() as u64;
+        let unlisted = all.iter().map(|audit| audit.unlisted).sum::<u64>();
+        if unlisted > 0 {
+            lines.push_str(&format!("target {target}: {unlisted} more findings\n"));
+        }
+        report.findings += found.len() as u64 + unlisted;
         table.row([
             target.to_string(),
             if recovery.closed { "yes".to_owned() } else { "no".to_owned() },
@@ -106,6 +110,7 @@ fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut R
             "versions": versions,
             "verified_bytes": verified,
             "findings": found,
+            "unlisted_findings": unlisted,
         }));
     }
     report.text.push_str(&table.text());

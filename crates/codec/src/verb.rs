@@ -519,6 +519,19 @@ pub struct Audit {
     pub verified_bytes: u64,
     /// Everything that is wrong; empty means clean.
     pub findings: Vec<Finding>,
+    /// What else is wrong, above `limits::FINDINGS_MAX`.
+    pub unlisted: u64,
+}
+
+impl Audit {
+    /// Lists a finding, or counts it if the list is full.
+    pub fn note(&mut self, finding: Finding) {
+        if self.findings.len() < dolmen_types::limits::FINDINGS_MAX {
+            self.findings.push(finding);
+        } else {
+            self.unlisted += 1;
+        }
+    }
 }
 
 /// Answers.

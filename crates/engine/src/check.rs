@@ -39,10 +39,11 @@ struct Sums {
 }
 
 impl Target {
-    /// Audits index against log, bulk and accounts, without reading values but those that the scrub found damaged.
+    /// Audits index against log, bulk and accounts, past whatever is damaged, without reading values but those that
+    /// the scrub found damaged.
     pub(crate) fn check(&mut self) -> Result<Audit, Error> {
         let mut audit = self.audit(false)?;
-        audit.findings.extend(self.scrubbed_damage()?);
+        self.scrubbed_damage()?.into_iter().for_each(|finding| audit.note(finding));
         Ok(audit)
     }
 
@@ -57,11 +58,12 @@ impl Target {
         let batch = self.config.memory_budget_bytes / SMALL_SHARE / size_of::<SmallValue>() as u64;
         let batch = usize::try_from(batch).unwrap_or(usize::MAX).max(SMALL_MIN);
         let mut cursor = self.store.take_cursor();
-        self.store.reseek(&mut cursor, &[])?;
+        let mut damaged = BTreeSet::new();
+        self.store.reseek_intact(&mut cursor, &[], &mut damaged)?;
         let mut previous: Vec<u8> = Vec::new();
         while let Some(key) = cursor.key() {
             if !previous.is_empty() && *key <= previous[..] {
-                sums.audit.findings.push(finding("run", 0, 0, "index-order"));
+                sums.audit.note(finding("run", 0, 0, "index-order"));
             }
             previous.clear();
             previous.extend_from_slice(key);
@@ -72,12 +74,18 @@ impl Target {
             if sums.small.len() >= batch {
                 self.verify_small(&mut sums, &previous)?;
             }
-            self.store.advance(&mut cursor)?;
+            self.store.advance_intact(&mut cursor, &mut damaged)?;
         }
         self.store.put_cursor(cursor);
         self.verify_small(&mut sums, &previous)?;
-        self.audit_units(&sums.units, &mut sums.audit);
-        self.audit_accounts(&sums.live, &sums.usage, &mut sums.audit);
+        if damaged.is_empty() {
+            self.audit_units(&sums.units, &mut sums.audit);
+            self.audit_accounts(&sums.live, &sums.usage, &mut sums.audit);
+        }
+        // Nobody knows what else those refer to.
+        for (run, offset) in damaged {
+            sums.audit.note(finding("run", run, offset, "run-block"));
+        }
         Ok(sums.audit)
     }
 
@@ -91,13 +99,13 @@ impl Target {
         let audit = &mut sums.audit;
         audit.versions += 1;
         let Some(parts) = split_typed(key) else {
-            audit.findings.push(finding("run", 0, 0, "index-key"));
+            audit.note(finding("run", 0, 0, "index-key"));
             return Ok(());
         };
         let (version, value) = match self.store.index.version(&self.store.log, place) {
             Ok(found) => found,
             Err(Error::Corrupt { place, .. }) => {
-                audit.findings.push(Finding { place: *place, rule: "version-record" });
+                audit.note(Finding { place: *place, rule: "version-record" });
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -128,12 +136,12 @@ impl Target {
             };
             let rules = [(is_shared, "bulk-shared"), (is_free, "bulk-free")];
             let broken = rules.into_iter().filter(|(is_broken, _)| *is_broken);
-            audit.findings.extend(broken.map(|(_, rule)| Finding { place: place(), rule }));
+            broken.for_each(|(_, rule)| audit.note(Finding { place: place(), rule }));
         }
         if values {
             let (bytes, damage) = self.verify_entry(key, place)?;
             audit.verified_bytes += if damage.is_none() { bytes } else { 0 };
-            audit.findings.extend(damage);
+            damage.into_iter().for_each(|finding| audit.note(finding));
         }
         Ok(())
     }
@@ -170,7 +178,9 @@ impl Target {
         audit: &mut Audit,
     ) -> Result<(), Error> {
         let mut cursor = self.store.take_cursor();
-        self.store.reseek(&mut cursor, first)?;
+        // Damaged blocks are noted by the walk that gathered the values.
+        let mut noted = BTreeSet::new();
+        self.store.reseek_intact(&mut cursor, first, &mut noted)?;
         while let Some(key) = cursor.key()
             && *key <= *last
         {
@@ -181,9 +191,9 @@ impl Target {
                 && damaged.contains(&LogPlace { segment, offset })
             {
                 let (_, damage) = self.verify_entry(&key, place)?;
-                audit.findings.extend(damage);
+                damage.into_iter().for_each(|finding| audit.note(finding));
             }
-            self.store.advance(&mut cursor)?;
+            self.store.advance_intact(&mut cursor, &mut noted)?;
         }
         self.store.put_cursor(cursor);
         Ok(())
@@ -210,13 +220,13 @@ impl Target {
         for (&(segment, unit), &count) in &referred {
             if segment == end.0 && unit < end.1 {
                 let offset = u64::from(unit) * limits::BULK_UNIT_BYTES;
-                audit.findings.push(finding("bulk", u64::from(segment), offset, "bulk-overlap"));
+                audit.note(finding("bulk", u64::from(segment), offset, "bulk-overlap"));
             }
             end = (segment, unit + count);
         }
         let total: u64 = referred.values().map(|&count| u64::from(count) * limits::BULK_UNIT_BYTES).sum();
         if total != self.store.bulk.used_bytes() {
-            audit.findings.push(finding("bulk", 0, 0, "bulk-leak"));
+            audit.note(finding("bulk", 0, 0, "bulk-leak"));
         }
     }
 
@@ -232,13 +242,13 @@ impl Target {
             let referred = live.get(&number).copied().unwrap_or(0);
             let moving = moved.and_then(|moved| moved.get(&number)).copied().unwrap_or(0);
             if segment.live_bytes != referred + moving {
-                audit.findings.push(finding("log", u64::from(number), 0, "log-live-bytes"));
+                audit.note(finding("log", u64::from(number), 0, "log-live-bytes"));
             }
         }
         for cont in self.conts.iter().filter(|cont| !cont.state.destroyed) {
             let counted = usage.get(&cont.state.no).copied().unwrap_or_default();
             if counted != (cont.state.usage.versions, cont.state.usage.value_bytes) {
-                audit.findings.push(finding("manifest", u64::from(cont.state.no.0), 0, "usage"));
+                audit.note(finding("manifest", u64::from(cont.state.no.0), 0, "usage"));
             }
         }
     }

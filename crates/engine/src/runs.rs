@@ -12,7 +12,7 @@ use dolmen_codec::version::Version;
 use dolmen_env::{Disk, FileId, Io, IoOp};
 use dolmen_types::{Error, IoBuf, KeyKind, TargetNo};
 
-pub(crate) use crate::run::{BlockSource, Blocks, MergedRuns, Run, RunCursor};
+pub(crate) use crate::run::{BlockSource, Blocks, IntactBlocks, MergedRuns, Run, RunCursor};
 
 pub(crate) fn file_name(number: u32) -> String {
     format!("run.{number:08x}")

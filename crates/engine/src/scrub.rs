@@ -38,8 +38,8 @@ pub(crate) struct Scrub {
     damaged: BTreeSet<Vec<u8>>,
     /// Those for which there was no room there.
     unnamed: u64,
-    /// Damaged blocks of runs that scrub or merges met: number of the run, and offset. The scrub and a merge
-    /// end at the first one, so these are few.
+    /// Damaged blocks of runs that scrub or merges met: number of the run, and offset. A run has few beside what is
+    /// resident of it: its fence.
     blocks: BTreeSet<(u64, u64)>,
 }
 
@@ -49,16 +49,13 @@ impl Scrub {
         (self.damaged.len() + self.blocks.len()) as u64 + self.unnamed
     }
 
-    /// Remembers the block of a run that an error names; whether it names one.
-    pub(crate) fn note_block(&mut self, error: &Error) -> bool {
-        let Error::Corrupt { place, .. } = error else {
-            return false;
-        };
-        let Place::Record { file: "run", number, offset } = **place else {
-            return false;
-        };
-        self.blocks.insert((number, offset));
-        true
+    /// Remembers the block of a run that an error names, if it names one.
+    pub(crate) fn note_block(&mut self, error: &Error) {
+        if let Error::Corrupt { place, .. } = error
+            && let Place::Record { file: "run", number, offset } = **place
+        {
+            self.blocks.insert((number, offset));
+        }
     }
 
     /// Remembers that something in a run is damaged, who knows where.
@@ -103,10 +100,8 @@ impl Target {
         let (at, read_bytes) = match self.scrub_from(after) {
             Ok(found) => found,
             Err(error @ Error::Corrupt { .. }) => {
-                // A block of a run: what is behind it is out of reach, the scrub begins anew.
-                if !self.scrub.note_block(&error) {
-                    self.scrub.unnamed += 1;
-                }
+                // No block and no value: what is behind it is out of reach, the scrub begins anew.
+                self.scrub.unnamed += 1;
                 self.scrub.credit_bytes = 0;
                 return Err(error);
             }
@@ -128,7 +123,7 @@ impl Target {
     /// Verifies what follows `after`: the last key and the bytes read, or no key at the end.
     fn scrub_from(&mut self, mut after: Vec<u8>) -> Result<(Option<Vec<u8>>, u64), Error> {
         let mut cursor = self.store.take_cursor();
-        self.store.reseek(&mut cursor, &after)?;
+        self.store.reseek_intact(&mut cursor, &after, &mut self.scrub.blocks)?;
         let mut read_bytes = 0;
         for _ in 0..STEP_ENTRIES {
             let Some(key) = cursor.key() else {
@@ -145,7 +140,7 @@ impl Target {
                     self.note_damage(&after);
                 }
             }
-            self.store.advance(&mut cursor)?;
+            self.store.advance_intact(&mut cursor, &mut self.scrub.blocks)?;
             if read_bytes >= STEP_BYTES.min(self.scrub.credit_bytes) {
                 break;
             }
@@ -199,7 +194,7 @@ impl Target {
         let mut findings = Vec::new();
         for key in core::mem::take(&mut self.scrub.damaged) {
             let mut cursor = self.store.take_cursor();
-            self.store.reseek(&mut cursor, &key)?;
+            self.store.reseek_intact(&mut cursor, &key, &mut BTreeSet::new())?;
             if cursor.key().is_some_and(|found| *found == key[..])
                 && let (_, Some(finding)) = self.verify_entry(&key, cursor.place())?
             {

@@ -6,7 +6,7 @@ use crate::cursor::{IndexCursor, RunHashes};
 use crate::index::{Entry, EntryPlace, Index};
 use crate::log::{Log, LogPlace};
 use crate::path::{Depth, Path};
-use crate::runs::Blocks;
+use crate::runs::{Blocks, IntactBlocks};
 use crate::tree::Cursor;
 use crate::value::Stored;
 use dolmen_codec::bytes::Reader;
@@ -14,7 +14,7 @@ use dolmen_codec::log_body::WriteHead;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_env::Disk;
 use dolmen_types::{Error, Recx, Stamp, TargetNo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The devices; bulk may share that of the metadata.
 pub(crate) struct Disks {
@@ -366,6 +366,28 @@ impl Store {
     #[inline]
     pub(crate) fn reseek(&mut self, cursor: &mut IndexCursor, key: &[u8]) -> Result<(), Error> {
         cursor.seek(&self.index, key, &mut self.blocks.source(&mut *self.disks.meta))
+    }
+
+    /// As `reseek`, over what is left of damaged runs: `damaged` gets the blocks that are passed over, as number of
+    /// the run and offset.
+    pub(crate) fn reseek_intact(
+        &mut self,
+        cursor: &mut IndexCursor,
+        key: &[u8],
+        damaged: &mut BTreeSet<(u64, u64)>,
+    ) -> Result<(), Error> {
+        let blocks = self.blocks.source(&mut *self.disks.meta);
+        cursor.seek(&self.index, key, &mut IntactBlocks::new(blocks, damaged))
+    }
+
+    /// As `advance`, in the same way.
+    pub(crate) fn advance_intact(
+        &mut self,
+        cursor: &mut IndexCursor,
+        damaged: &mut BTreeSet<(u64, u64)>,
+    ) -> Result<(), Error> {
+        let blocks = self.blocks.source(&mut *self.disks.meta);
+        cursor.advance(&self.index, &mut IntactBlocks::new(blocks, damaged))
     }
 
     /// Moves a cursor to the last entry below `key`; from there it goes downwards.

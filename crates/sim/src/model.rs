@@ -187,7 +187,7 @@ impl Model {
                 let usages = self.conts.values().map(Cont::usage);
                 let (versions, verified_bytes) =
                     usages.fold((0, 0), |sum, usage| (sum.0 + usage.0, sum.1 + usage.1));
-                Ok(Reply::Audited(Audit { versions, verified_bytes, findings: Vec::new() }))
+                Ok(Reply::Audited(Audit { versions, verified_bytes, ..Audit::default() }))
             }
         }
     }

@@ -28,6 +28,8 @@ pub const TX_MUTATIONS_MAX: usize = 65536;
 /// Results remembered per client on a target so that a repeated request returns its first result: those from the
 /// oldest request on that the client still waits for.
 pub const RETAINED_RESULTS_PER_CLIENT: usize = 4096;
+/// Findings that an audit of one target lists; a device that has lost more needs no longer list.
+pub const FINDINGS_MAX: usize = 4096;
 /// Targets of one pool in one process.
 pub const TARGETS_MAX: usize = 1024;
 /// Values up to this size stay in log segments unless a pool says otherwise: DAOS's `data_thresh`.

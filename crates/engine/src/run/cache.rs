@@ -7,8 +7,9 @@ use super::reader::{Block, BlockPlace, BlockSource, Run};
 use crate::error::disk_error;
 use dolmen_codec::run_block::RUN_PAGE_BYTES;
 use dolmen_env::Disk;
-use dolmen_types::{Error, IoBuf};
+use dolmen_types::{Error, IoBuf, Place};
 use hashbrown::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A block cache; what was used since the hand passed last gets another turn.
@@ -173,4 +174,33 @@ fn read(disk: &mut dyn Disk, run: &Run, place: BlockPlace) -> Result<Arc<Block>,
     let read = disk.read_at(run.file, place.offset_bytes(), &mut bytes);
     read.map_err(|error| disk_error(run.target, &error))?;
     Ok(Arc::new(run.parse(bytes, place)?))
+}
+
+/// Blocks from which a walk over everything takes what is left of damaged runs.
+pub(crate) struct IntactBlocks<'a> {
+    blocks: DiskBlocks<'a>,
+    /// The blocks that were passed over: number of the run, and offset.
+    damaged: &'a mut BTreeSet<(u64, u64)>,
+}
+
+impl<'a> IntactBlocks<'a> {
+    pub(crate) fn new(blocks: DiskBlocks<'a>, damaged: &'a mut BTreeSet<(u64, u64)>) -> Self {
+        Self { blocks, damaged }
+    }
+}
+
+impl BlockSource for IntactBlocks<'_> {
+    fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error> {
+        self.blocks.block(run, place)
+    }
+
+    fn pass(&mut self, error: Error) -> Result<(), Error> {
+        if let Error::Corrupt { place, .. } = &error
+            && let Place::Record { file: "run", number, offset } = **place
+        {
+            self.damaged.insert((number, offset));
+            return Ok(());
+        }
+        Err(error)
+    }
 }

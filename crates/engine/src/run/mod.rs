@@ -16,7 +16,7 @@ pub(crate) mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::Blocks;
+pub(crate) use cache::{Blocks, IntactBlocks};
 pub(crate) use merged::MergedRuns;
 pub(crate) use reader::{BlockSource, Run, RunCursor};
 pub(crate) use writer::{RunTail, RunWriter};

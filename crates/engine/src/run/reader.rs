@@ -43,6 +43,14 @@ pub(crate) trait BlockSource {
     /// # Errors
     /// `Corrupt`, or what the device says.
     fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error>;
+
+    /// Whether a cursor that goes upwards passes over a block that cannot be had.
+    ///
+    /// # Errors
+    /// The same error if it does not.
+    fn pass(&mut self, error: Error) -> Result<(), Error> {
+        Err(error)
+    }
 }
 
 /// An opened run. Fence and filter are resident: about 2 % of the file.
@@ -342,11 +350,19 @@ impl RunCursor {
             self.block = None;
             return Ok(());
         }
-        let block = self.enter(run, run.fence_place(key), blocks)?;
-        let index = block.lower_bound(key);
-        if index < block.count() {
-            self.stand(index);
-            return Ok(());
+        let place = run.fence_place(key);
+        match self.enter(run, place, blocks) {
+            Ok(block) => {
+                let index = block.lower_bound(key);
+                if index < block.count() {
+                    self.stand(index);
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                blocks.pass(error)?;
+                (self.block, self.at) = (None, place);
+            }
         }
         self.enter_next(run, blocks)
     }
@@ -432,14 +448,19 @@ impl RunCursor {
 
     /// Goes to the first entry of the block behind, or to the end.
     fn enter_next(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), Error> {
-        match run.next_place(self.at) {
-            Some(next) => {
-                self.block = Some(blocks.block(run, run.place(next)?)?);
-                self.at = next;
-                self.stand(0);
+        let mut at = self.at;
+        while let Some(next) = run.next_place(at) {
+            match run.place(next).and_then(|place| blocks.block(run, place)) {
+                Ok(block) => {
+                    (self.block, self.at) = (Some(block), next);
+                    self.stand(0);
+                    return Ok(());
+                }
+                Err(error) => blocks.pass(error)?,
             }
-            None => (self.block, self.index) = (None, None),
+            at = next;
         }
+        (self.block, self.index) = (None, None);
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! A run with a rotten block stays as it is; checkpoints, merges of the others and closing go on, and it is said.
 
-use crate::rig::{Rig, oid, small_config};
-use dolmen_codec::verb::Verb;
+use crate::rig::{CONT, Rig, oid, small_config};
+use dolmen_codec::verb::{Reply, Verb};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
-use dolmen_types::{Durability, Error, Place};
+use dolmen_types::{Durability, Place};
 
 const KEYS: u32 = 400;
 const ROUNDS: u8 = 60;
@@ -63,10 +63,50 @@ fn a_rotten_block_of_a_run_stops_neither_merges_nor_checkpoints_nor_closing() {
 fn assert_damage_is_said(rig: &mut Rig, rotten: &str) {
     assert_eq!(rig.space().damage_count, 1);
     let number = u64::from_str_radix(rotten.trim_start_matches("run."), 16).unwrap();
-    match rig.ask(Verb::Check) {
-        Err(Error::Corrupt { place, .. }) => {
-            assert_eq!(*place, Place::Record { file: "run", number, offset: 0 });
-        }
+    assert_eq!(findings(rig, Verb::Check), [Place::Record { file: "run", number, offset: 0 }]);
+}
+
+fn findings(rig: &mut Rig, verb: Verb<'_>) -> Vec<Place> {
+    match rig.ask(verb).unwrap() {
+        Reply::Audited(audit) => audit.findings.into_iter().map(|finding| finding.place).collect(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn an_audit_goes_on_past_damage_and_lists_all_of_it() {
+    let config = TargetConfig { checkpoint_log_bytes: 32 << 10, scrub_bytes_per_s: 0, ..small_config() };
+    let mut rig = Rig::with_config(Media::Block, Durability::Process, config);
+    let value = vec![0xA7; 9000];
+    rig.put(oid(90), b"large", b"a", &value).unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    (1..=3).for_each(|number| round(&mut rig, number));
+    rig.close_and_reopen();
+    let files = rig.drive.files();
+    let bulk = files.bytes("bulk.00000000").unwrap();
+    let at = bulk.windows(value.len()).position(|part| part == value).unwrap();
+    rig.drive.flip("bulk.00000000", at as u64, 3).unwrap();
+    // Blocks of two runs, two of the first.
+    let names = runs(&rig);
+    let damage = [(&names[1], 1000), (&names[1], 9000), (&names[2], 1000)];
+    damage.iter().for_each(|(name, at)| rig.drive.flip(name, *at, 3).unwrap());
+    rig.close_and_reopen();
+    let is_block = |place: &Place, (name, at): (&String, u64)| {
+        let of = u64::from_str_radix(name.trim_start_matches("run."), 16).unwrap();
+        matches!(*place, Place::Record { file: "run", number, offset } if number == of && offset <= at && at < offset + (16 << 10))
+    };
+    let found = findings(&mut rig, Verb::Check);
+    assert_eq!(found.len(), damage.len(), "{found:?}");
+    assert!(damage.iter().all(|&block| found.iter().any(|place| is_block(place, block))), "{found:?}");
+    let scrubbed = findings(&mut rig, Verb::Scrub);
+    assert_eq!(scrubbed.len(), damage.len() + 1, "{scrubbed:?}");
+    assert!(found.iter().all(|place| scrubbed.contains(place)), "{scrubbed:?}");
+    let large = Place::Value {
+        cont: CONT,
+        oid: oid(90),
+        dkey: b"large"[..].into(),
+        akey: b"a"[..].into(),
+        extent: None,
+    };
+    assert!(scrubbed.contains(&large), "{scrubbed:?}");
 }
