@@ -181,6 +181,7 @@ fn meaning(rule: &str) -> &'static str {
         "bulk-overlap" => "ranges in use overlap",
         "bulk-leak" => "space in use is not that which something refers to",
         "log-live-bytes" => "the count of bytes referred to is wrong",
+        "run-block" => "a block of a run is damaged, and what it names cannot be audited",
         "usage" => "a container's count of versions or bytes is wrong",
         "checksum" => "the value does not match its checksum",
         "container-on-record" => "the pool service knows a container that the target does not",

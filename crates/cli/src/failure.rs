@@ -247,7 +247,7 @@ impl From<dolmen_local::Error> for Failure {
                 .hint("make one with `dolmen pool create`, or see `dolmen pool list`"),
             Error::Record { fault: RecordFault::TooNew { .. }, .. } => Self::new(Exit::Other, why),
             Error::Record { .. } => Self::new(Exit::Damaged, why),
-            Error::ForeignTarget { .. } => Self::new(Exit::Damaged, why),
+            Error::ForeignTarget { .. } | Error::OtherLife { .. } => Self::new(Exit::Damaged, why),
             Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),
             Error::Inside { .. } => Self::new(Exit::Refused, why).hint("choose a directory outside"),
             Error::Foreign { .. } => Self::new(Exit::Taken, why).hint("move it elsewhere first"),

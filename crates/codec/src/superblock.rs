@@ -31,6 +31,8 @@ pub struct Superblock {
     /// The run of the machine in which this was written, 0 if unknown: while it lasts, nothing that was written to
     /// the log behind the checkpoint can be lost or torn, but for a frame that was being written.
     pub boot_id: u128,
+    /// The life of the pool in which this target was last open: an older copy of it has an earlier one.
+    pub life: u64,
 }
 
 impl Superblock {
@@ -51,6 +53,7 @@ impl Superblock {
         out.extend_from_slice(&self.manifest_bytes.to_le_bytes());
         out.extend_from_slice(&self.manifest_sum.to_le_bytes());
         out.extend_from_slice(&self.boot_id.to_le_bytes());
+        out.extend_from_slice(&self.life.to_le_bytes());
         out.resize(BODY_BYTES - 4, 0);
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
         out.resize(SUPERBLOCK_SLOT_BYTES, 0);
@@ -80,6 +83,7 @@ impl Superblock {
             manifest_bytes: r.u32()?,
             manifest_sum: r.u32()?,
             boot_id: r.u128()?,
+            life: r.u64()?,
         })
     }
 }
@@ -99,6 +103,7 @@ mod tests {
             manifest_sum: 5,
             clean: true,
             boot_id: 6,
+            life: 7,
         };
         let bytes = block.encode();
         assert_eq!(Superblock::decode(&bytes), Some(block));

@@ -597,6 +597,7 @@ impl Target {
             manifest_sum: crc32c(&bytes),
             clean,
             boot_id: 0,
+            life: self.checkpoint.superblock.life,
         };
         // A flush that failed is not tried again; and a superblock that may or may not be there decides what the
         // next open finds.
@@ -612,6 +613,18 @@ impl Target {
     /// Says durably whether the target is closed; the manifest stays what it is.
     pub(crate) fn mark_clean(&mut self, clean: bool) -> Result<(), Error> {
         let result = self.write_superblock(Superblock { clean, ..self.checkpoint.superblock });
+        self.read_only |= matches!(result, Err(Error::Io { .. }));
+        result
+    }
+
+    /// Says durably, on all devices, that the target takes part in a life of its pool. Bulk comes first, so that a
+    /// crash leaves it one ahead and never behind.
+    ///
+    /// # Errors
+    /// The device's; the target may then take part in it or not.
+    pub fn begin_life(&mut self, life: u64) -> Result<(), Error> {
+        self.store.disks.mark_bulk(self.config.target, self.target_id, life)?;
+        let result = self.write_superblock(Superblock { life, ..self.checkpoint.superblock });
         self.read_only |= matches!(result, Err(Error::Io { .. }));
         result
     }

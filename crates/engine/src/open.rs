@@ -27,7 +27,8 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 pub(crate) const SUPERBLOCK_FILE: &str = "super";
-const SLOTS: u64 = 2;
+/// Slots of it, written in turn.
+pub(crate) const SLOTS: u64 = 2;
 
 pub(crate) fn manifest_name(number: u32) -> String {
     format!("manifest.{number:08x}")
@@ -66,6 +67,7 @@ impl Target {
         let manifest = Manifest { target_id, ..Manifest::default() };
         let file = disks.meta.create(SUPERBLOCK_FILE, SLOTS * SUPERBLOCK_SLOT_BYTES as u64).map_err(io)?;
         disks.meta.close(file);
+        disks.create_bulk(target, target_id)?;
         let mut created = assemble(disks, clock, config, &manifest)?;
         let (cont, spec) = system_container();
         created.conts.apply(cont, dolmen_codec::log_body::ContEvent::Created(spec));
@@ -73,12 +75,14 @@ impl Target {
         Ok(created)
     }
 
-    /// The id of the target on a metadata device, as [`Target::create`] was given it. Reads only.
+    /// The id of the target on a device, of metadata or for bulk alone, as [`Target::create`] was given it, and the
+    /// life of its pool that it last took part in. Reads only.
     ///
     /// # Errors
     /// `NotFound` if there is none; `Corrupt` if its superblock is damaged; the device's errors.
-    pub fn id_on(meta: &mut dyn Disk, target: TargetNo) -> Result<u128, Error> {
-        Ok(read_superblock(meta, target)?.target_id)
+    pub fn id_on(device: &mut dyn Disk, target: TargetNo) -> Result<(u128, u64), Error> {
+        let superblock = read_superblock(device, target)?;
+        Ok((superblock.target_id, superblock.life))
     }
 
     /// Opens a target.

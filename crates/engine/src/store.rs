@@ -3,14 +3,17 @@
 use crate::bulk::Bulk;
 use crate::conts::View;
 use crate::cursor::{IndexCursor, RunHashes};
+use crate::error::disk_error;
 use crate::index::{Entry, EntryPlace, Index};
 use crate::log::{Log, LogPlace};
+use crate::open::{SLOTS, SUPERBLOCK_FILE};
 use crate::path::{Depth, Path};
 use crate::runs::{Blocks, IntactBlocks};
 use crate::tree::Cursor;
 use crate::value::Stored;
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_body::WriteHead;
+use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_env::Disk;
 use dolmen_types::{Error, Recx, Stamp, TargetNo};
@@ -36,6 +39,30 @@ impl Disks {
 
     pub(crate) fn has_bulk_device(&self) -> bool {
         self.bulk.is_some()
+    }
+
+    /// Makes the superblock of a device of its own for bulk, which says whose it is and nothing else.
+    pub(crate) fn create_bulk(&mut self, target: TargetNo, target_id: u128) -> Result<(), Error> {
+        if let Some(disk) = &mut self.bulk {
+            let size = SLOTS * SUPERBLOCK_SLOT_BYTES as u64;
+            let file = disk.create(SUPERBLOCK_FILE, size).map_err(|e| disk_error(target, &e))?;
+            disk.close(file);
+        }
+        self.mark_bulk(target, target_id, 0)
+    }
+
+    /// Writes it for a life of the pool, into the slot that does not hold the life before.
+    pub(crate) fn mark_bulk(&mut self, target: TargetNo, target_id: u128, life: u64) -> Result<(), Error> {
+        let Some(disk) = &mut self.bulk else {
+            return Ok(());
+        };
+        let io = |e: dolmen_env::Error| disk_error(target, &e);
+        let superblock = Superblock { target_id, sequence: life, life, ..Superblock::default() };
+        let file = disk.open(SUPERBLOCK_FILE).map_err(io)?;
+        let written = disk.write_at(file, life % SLOTS * SUPERBLOCK_SLOT_BYTES as u64, &superblock.encode());
+        let flushed = written.and_then(|()| disk.flush(file));
+        disk.close(file);
+        flushed.map_err(io)
     }
 }
 

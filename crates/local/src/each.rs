@@ -30,7 +30,12 @@ pub(crate) fn on_each<P: Send, R: Send>(
     })
 }
 
-/// Closes all targets, also if one fails.
-pub(crate) fn close_all(stores: Vec<Target>) -> Result<()> {
-    on_each(stores, |_, store| Ok(store.close()?)).map(drop)
+/// Closes all targets, also if one fails; with a life of the pool that what is closed takes part in.
+pub(crate) fn close_all(stores: Vec<Target>, life: Option<u64>) -> Result<()> {
+    let close = |_, mut store: Target| {
+        let begun = life.map_or(Ok(()), |life| store.begin_life(life));
+        store.close()?;
+        Ok(begun?)
+    };
+    on_each(stores, close).map(drop)
 }

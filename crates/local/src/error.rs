@@ -38,6 +38,15 @@ pub enum Error {
         /// Where.
         dir: PathBuf,
     },
+    /// The directory of a target, or of its bulk data, is a copy from another time than the pool's record.
+    OtherLife {
+        /// Where.
+        dir: PathBuf,
+        /// How often the pool had been opened and closed when it was last part of it.
+        life: u64,
+        /// And how often according to the pool's record.
+        pool: u64,
+    },
     /// Another pool of the system has the label.
     LabelTaken {
         /// The other pool.
@@ -113,6 +122,13 @@ impl fmt::Display for Error {
             Self::ForeignTarget { dir } => write!(
                 f,
                 "{} holds another target than this pool's; restore the whole pool from one copy, or destroy it",
+                dir.display()
+            ),
+            Self::OtherLife { dir, life, pool } => write!(
+                f,
+                "{} is as it was after {life} openings and closings of the pool, the pool's record as after {pool}: \
+                 what was written in between would be lost; put back the directory that belongs to the record, or \
+                 restore the whole pool from one copy",
                 dir.display()
             ),
             Self::LabelTaken { dir } => write!(f, "the pool in {} has this label", dir.display()),

@@ -127,6 +127,7 @@ impl PoolOptions {
             memory_budget_bytes: self.memory_budget_bytes,
             volatile: self.volatile,
             bulk_dir: self.bulk_dir.clone(),
+            life: 0,
         };
         check(&record)?;
         Ok(record)

@@ -6,6 +6,8 @@
 use crate::each::close_all;
 use crate::error::Result;
 use crate::options::{OpenOptions, Upkeep};
+use crate::record::PoolRecord;
+use crate::root::begin_life;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_cluster::Pool;
@@ -32,6 +34,7 @@ pub struct LocalPool {
     upkeep: Option<(Arc<Stop>, JoinHandle<()>)>,
     recoveries: Vec<Recovery>,
     root: RealRoot,
+    record: PoolRecord,
     /// Owned for as long as the pool is open.
     bulk: Option<RealRoot>,
     read_only: bool,
@@ -49,7 +52,7 @@ struct Stop {
 impl LocalPool {
     pub(crate) fn start(
         pool: Pool<Target>,
-        root: RealRoot,
+        (root, record): (RealRoot, PoolRecord),
         bulk: Option<RealRoot>,
         recoveries: Vec<Recovery>,
         options: &OpenOptions,
@@ -70,7 +73,7 @@ impl LocalPool {
                 Some((stop, spawn("dolmen-upkeep", move || keep_up(&pool, &stopped))?))
             }
         };
-        Ok(Self { pool: Some(pool), upkeep, recoveries, root, bulk, read_only })
+        Ok(Self { pool: Some(pool), upkeep, recoveries, root, record, bulk, read_only })
     }
 
     /// The pool's directory.
@@ -119,7 +122,8 @@ impl LocalPool {
             // A checkpoint would be written to memory, and forgotten.
             return Ok(());
         }
-        close_all(pool.into_stores())
+        close_all(pool.into_stores(), Some(self.record.life + 1))?;
+        begin_life(&self.root, &mut self.record)
     }
 
     /// The answer to a request that would change a pool that is open for reading.

@@ -33,6 +33,8 @@ pub(crate) struct PoolRecord {
     pub(crate) memory_budget_bytes: u64,
     pub(crate) volatile: bool,
     pub(crate) bulk_dir: Option<PathBuf>,
+    /// Begins anew, one higher, with each opening and closing; the targets' is the same, or one ahead of it.
+    pub(crate) life: u64,
 }
 
 impl PoolRecord {
@@ -51,6 +53,7 @@ impl PoolRecord {
         out.extend_from_slice(&self.bulk_segment_bytes.to_le_bytes());
         out.extend_from_slice(&self.checkpoint_log_bytes.to_le_bytes());
         out.extend_from_slice(&self.memory_budget_bytes.to_le_bytes());
+        out.extend_from_slice(&self.life.to_le_bytes());
         let label = self.label.as_ref().map_or("", Label::as_str).as_bytes();
         let bulk_dir = self.bulk_dir.as_ref().map_or(&[][..], |dir| dir.as_os_str().as_bytes());
         for text in [label, bulk_dir] {
@@ -90,6 +93,7 @@ fn decode_body(r: &mut Reader<'_>) -> Option<PoolRecord> {
     let capacity_bytes = r.u64()?;
     let (small_value_bytes_max, log_segment_bytes, bulk_segment_bytes) = (r.u32()?, r.u32()?, r.u32()?);
     let (checkpoint_log_bytes, memory_budget_bytes) = (r.u64()?, r.u64()?);
+    let life = r.u64()?;
     let label_bytes = r.count(1)?;
     let label = core::str::from_utf8(r.take(label_bytes)?).ok()?;
     let label = if label.is_empty() { None } else { Some(Label::new(label).ok()?) };
@@ -110,6 +114,7 @@ fn decode_body(r: &mut Reader<'_>) -> Option<PoolRecord> {
         memory_budget_bytes,
         volatile: flags & VOLATILE != 0,
         bulk_dir: (flags & BULK_DIR != 0).then_some(path),
+        life,
     })
 }
 
@@ -130,6 +135,7 @@ mod tests {
             memory_budget_bytes: 1 << 30,
             volatile: true,
             bulk_dir: Some(PathBuf::from("/bulk")),
+            life: 9,
         }
     }
 

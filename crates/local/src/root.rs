@@ -72,11 +72,12 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
 ///
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
-/// targets answer; `ForeignTarget` if a target's directory holds another target.
+/// targets answer; `ForeignTarget` if a target's directory holds another target; `OtherLife` if it is a copy from
+/// another time.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let root = RealRoot::open(dir)?;
     let mut record = read_record(&root, RECORD_NAME)?;
-    let bulk = match record.bulk_dir.take() {
+    let bulk = match &record.bulk_dir {
         Some(path) => Some(open_bulk(&dir.join(path), record.uuid)?),
         None => None,
     };
@@ -87,19 +88,54 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     // Before any of them is opened, which writes: what belongs elsewhere stays as it is.
     for target in (0..record.targets).map(TargetNo) {
         let mut devices = devices(&root, bulk.as_ref(), target, places, Existing::Yes)?;
-        if Target::id_on(&mut *devices.meta, target)? != target_id(record.uuid, target) {
-            return Err(Error::ForeignTarget { dir: target_dir(&root, target) });
+        check_identity(&root, &mut *devices.meta, target, &record)?;
+        if let (Some(root), Some(device)) = (&bulk, &mut devices.bulk) {
+            check_identity(root, &mut **device, target, &record)?;
         }
         all.push(devices);
     }
     let opened = on_each(all, |target, devices| {
-        Ok(Target::open(devices, Arc::clone(&clock), &target_config(&record, memory, target))?)
+        let config = target_config(&record, memory, target);
+        let (mut opened, recovery) = Target::open(devices, Arc::clone(&clock), &config)?;
+        if !options.read_only {
+            opened.begin_life(record.life + 1)?;
+        }
+        Ok((opened, recovery))
     })?;
+    if !options.read_only {
+        begin_life(&root, &mut record)?;
+    }
     let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = opened.into_iter().unzip();
     let targets = Targets::new(stores)?;
     let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
     let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_entropy()?)?;
-    LocalPool::start(Pool::new(targets, service), root, bulk, recoveries, options)
+    LocalPool::start(Pool::new(targets, service), (root, record), bulk, recoveries, options)
+}
+
+/// Refuses a device of another target, and one from another time than the pool's record.
+fn check_identity(root: &RealRoot, device: &mut dyn Disk, target: TargetNo, record: &PoolRecord) -> Result<()> {
+    let dir = target_dir(root, target);
+    let (id, life) = Target::id_on(device, target)?;
+    if id != target_id(record.uuid, target) {
+        return Err(Error::ForeignTarget { dir });
+    }
+    // One ahead: the record is written last.
+    if life.checked_sub(record.life).is_some_and(|ahead| ahead <= 1) {
+        Ok(())
+    } else {
+        Err(Error::OtherLife { dir, life, pool: record.life })
+    }
+}
+
+/// Takes over in the pool's record the life that all targets have begun. Without room for it they stay ahead.
+pub(crate) fn begin_life(root: &RealRoot, record: &mut PoolRecord) -> Result<()> {
+    let next = PoolRecord { life: record.life + 1, ..record.clone() };
+    match root.write_small(RECORD_NAME, &next.encode()) {
+        Ok(()) => *record = next,
+        Err(error) if error.is_no_space() => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// Removes the pool in `dir` with everything in it. Calling it again goes on where it was cut short.
@@ -254,7 +290,7 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
     })?;
     let targets = Targets::new(stores)?;
     Service::create(&targets)?;
-    close_all(targets.into_stores())?;
+    close_all(targets.into_stores(), None)?;
     if let Some(bulk) = bulk {
         bulk.write_small(BULK_RECORD_NAME, &record.encode())?;
     }

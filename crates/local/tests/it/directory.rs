@@ -181,6 +181,72 @@ fn a_target_of_another_pool_or_place_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_target_put_back_from_an_older_copy_is_refused_and_left_as_it_is() {
+    let temp = TempDir::new("stale");
+    let (dir, kept) = (temp.join("p"), temp.join("kept"));
+    create(&dir, &small(2)).unwrap();
+    let session = |dkey: u64| {
+        let pool = open(&dir, &OpenOptions::default()).unwrap();
+        let cont = if dkey == 0 { make_cont(&pool, "c") } else { open_cont(&pool, "c") };
+        (0..dkey).for_each(|old| assert_eq!(read(&pool, 1, &cont, old), old.to_le_bytes()));
+        write(&pool, 1, &cont, dkey, &dkey.to_le_bytes());
+        pool
+    };
+    session(0).close().unwrap();
+    copy(&dir.join("t1"), &kept.join("closed"));
+    let pool = session(1);
+    copy(&dir.join("t1"), &kept.join("open"));
+    pool.close().unwrap();
+    session(2).close().unwrap();
+    std::fs::rename(dir.join("t1"), kept.join("now")).unwrap();
+    for stale in ["closed", "open"] {
+        copy(&kept.join(stale), &dir.join("t1"));
+        let before = std::fs::read(dir.join("t1").join("super")).unwrap();
+        match open(&dir, &OpenOptions::default()).unwrap_err() {
+            Error::OtherLife { dir: found, life, pool } => assert!(found.ends_with("t1") && life < pool, "{life} {pool}"),
+            other => panic!("{other}"),
+        }
+        assert_eq!(std::fs::read(dir.join("t1").join("super")).unwrap(), before);
+        std::fs::remove_dir_all(dir.join("t1")).unwrap();
+    }
+    std::fs::rename(kept.join("now"), dir.join("t1")).unwrap();
+    session(3).close().unwrap();
+    // All of it from one copy is the pool as it was.
+    copy(&dir, &kept.join("whole"));
+    session(4).close().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    copy(&kept.join("whole"), &dir);
+    session(4).close().unwrap();
+}
+
+#[test]
+fn bulk_data_of_another_target_is_refused_and_left_as_it_is() {
+    let temp = TempDir::new("bulk-identity");
+    let (dir, bulk) = (temp.join("p"), temp.join("bulk"));
+    create(&dir, &PoolOptions { bulk_dir: Some(bulk.clone()), ..small(2) }).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let cont = make_cont(&pool, "c");
+    (0..2).for_each(|target| write(&pool, target, &cont, 7, &vec![u8::try_from(target).unwrap(); 1 << 20]));
+    pool.close().unwrap();
+    let swap = || {
+        for (from, to) in [("t0", "aside"), ("t1", "t0"), ("aside", "t1")] {
+            std::fs::rename(bulk.join(from), bulk.join(to)).unwrap();
+        }
+    };
+    swap();
+    match open(&dir, &OpenOptions::default()).unwrap_err() {
+        Error::ForeignTarget { dir: found } => assert_eq!(found, bulk.join("t0")),
+        other => panic!("{other}"),
+    }
+    swap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let cont = open_cont(&pool, "c");
+    (0..2).for_each(|target| {
+        assert_eq!(read(&pool, target, &cont, 7), vec![u8::try_from(target).unwrap(); 1 << 20]);
+    });
+}
+
+#[test]
 fn a_label_is_taken_once_beside_each_other() {
     let temp = TempDir::new("labels");
     let labelled = PoolOptions { label: Some(Label::new("tank").unwrap()), ..small(1) };
