@@ -703,7 +703,14 @@ impl Target {
         }
         // Prepared transactions are carried in frames behind the checkpoint; then the log is not empty.
         self.checkpoint.closing = true;
-        self.checkpoint_now()
+        match self.checkpoint_now() {
+            // Everything is in the log. The next open replays it and finds a target that was not closed.
+            Err(Error::NoSpace { .. }) => {
+                let logged = self.store.log.next_sequence();
+                self.run_to_end(|target| target.flush_upto(logged))
+            }
+            other => other,
+        }
     }
 
     /// The background work completed so far, for whoever measures.

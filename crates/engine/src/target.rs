@@ -500,7 +500,8 @@ impl Target {
         }
     }
 
-    /// Closes: makes everything durable, writes a last checkpoint, marks the target clean.
+    /// Closes: makes everything durable, writes a last checkpoint, marks the target clean. On a full device there is
+    /// no checkpoint, and the next open replays the log.
     ///
     /// # Errors
     /// The device's; what was acknowledged is safe all the same.

@@ -6,8 +6,8 @@ use dolmen_codec::verb::{
     ContVerb, Mutation, NewValue, Payload, Prepare, PunchScope, ReadAt, Reply, Update, UpdateIod, Verb,
 };
 use dolmen_codec::{Completion, Op, TargetStore};
-use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDrive};
-use dolmen_env::{Clock, Media};
+use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive};
+use dolmen_env::{Clock, Disk, Media};
 use dolmen_types::{Cond, Credentials, Durability, Epoch, Error, Head, Key, RequestId, TargetNo, TxId};
 use smallvec::smallvec;
 
@@ -165,6 +165,34 @@ fn a_full_device_is_opened_after_a_process_died() {
         rig.crash(CrashPlan::Process);
         assert_eq!(rig.get(oid(1), &[1], b"a"), Some(vec![8; 300]));
         rig.assert_clean();
+    }
+}
+
+#[test]
+fn a_target_is_emptied_and_closed_on_a_device_that_others_have_filled() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::new(media, Durability::Process);
+        for dkey in 0..500u32 {
+            rig.put(oid(1), &dkey.to_le_bytes(), b"a", &[7; 300]).unwrap();
+        }
+        let mut disk = SimDisk::new(&rig.drive);
+        let free = disk.space().unwrap().free_bytes;
+        let file = disk.create("of others", free).unwrap();
+        disk.close(file);
+        for dkey in 0..400u32 {
+            let scope = PunchScope::Dkey(Key::from_slice(&dkey.to_le_bytes()));
+            rig.punch(oid(1), scope, Cond::NONE).unwrap();
+        }
+        rig.target.take().unwrap().close().unwrap();
+        // Closing has flushed everything: it does not take the power any more.
+        for plan in [CrashPlan::None, CrashPlan::All] {
+            rig.crash(plan);
+            for dkey in 0..500u32 {
+                let found = rig.get_within(512, oid(1), &dkey.to_le_bytes(), b"a", ReadAt::Latest);
+                assert_eq!(found.is_some(), dkey >= 400, "{media:?}: dkey {dkey}");
+            }
+            rig.assert_clean();
+        }
     }
 }
 
