@@ -1,5 +1,5 @@
 # Entry points for people. Everything behind them is Rust (`cargo xtask help`) or demo/run.sh.
-# Needs Rust, Python 3.11 and a C compiler; what else is missing, a target installs under target/ or .venv.
+# Needs Rust, Python 3.11 and a C compiler; what else is missing, a target installs: below target/ where that can be.
 
 PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real input: fetch, store, verify, snapshot, change, read the past, kill, reopen, measure.
-# Needs DOLMEN (the program), Python 3.11 with pip, and cargo's toolchain. Writes below target/demo only.
+# Needs DOLMEN (the program), Python 3.11 and cargo's toolchain. Writes below target/demo only, unless pip has to be
+# installed for the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +11,6 @@ POOL=$WORK/pool
 ROWS=$WORK/rows.tsv
 COFFEA=coffea-2026.9.0
 CFGRIB=cfgrib-0.9.15.1
-# The kill comes when this many files of the second put are acknowledged.
-KILL_AFTER=8000
 
 now() { date +%s.%N; }
 begun=$(now)
@@ -20,10 +19,25 @@ rm -rf "$POOL" "$WORK/copy" "$WORK"/*.journal "$ROWS"
 say() { printf '\n== %s\n' "$*"; }
 since() { python3 -c "print(f'{$(now) - $1:.2f}')"; }
 
+# Python with pip: its own, one in a virtual environment, or that of the distribution.
+python_with_pip() {
+  if python3 -m pip --version > /dev/null 2>&1; then
+    echo python3
+  elif python3 -m venv "$WORK/venv" > /dev/null 2>&1; then
+    echo "$WORK/venv/bin/python"
+  elif [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+    { apt-get update -qq && apt-get install -y -qq python3-pip; } >&2 && echo python3
+  else
+    echo "this Python has no pip and cannot make a virtual environment: install python3-pip or python3-venv" >&2
+    return 1
+  fi
+}
+PYTHON=$(python_with_pip)
+
 fetch() {
   local package=$1 archive=$WORK/fetched/$1.tar.gz
   if [ ! -f "$archive" ]; then
-    python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary "${package%%-*}" \
+    "$PYTHON" -m pip download -q --disable-pip-version-check --no-deps --no-binary "${package%%-*}" \
       --dest "$WORK/fetched" "${package%%-*}==${package#*-}"
   fi
   rm -rf "${WORK:?}/$package"
@@ -110,11 +124,13 @@ done
 
 say "a second put of the toolchain, killed (SIGKILL) in the middle"
 journal=$WORK/second.journal
+# When this many of its files are acknowledged.
+kill_after=$(($(find "$TOOLCHAIN" -type f | wc -l) / 6))
 touch "$journal"
 "$DOLMEN" fs put "$POOL" files "$TOOLCHAIN" /second --log "$journal" &
 victim=$!
 acknowledged() { tr -cd '\0' < "$journal" | wc -c; }
-while kill -0 $victim 2> /dev/null && [ "$(acknowledged)" -lt $KILL_AFTER ]; do sleep 0.02; done
+while kill -0 $victim 2> /dev/null && [ "$(acknowledged)" -lt "$kill_after" ]; do sleep 0.005; done
 kill -KILL $victim 2> /dev/null || { echo "the put ended before it could be killed"; exit 1; }
 wait $victim 2> /dev/null || true
 echo "killed after $(acknowledged) acknowledged files"

@@ -31,13 +31,13 @@ pub(crate) struct EngineArgs {
     #[arg(long, conflicts_with = "curve")]
     large: bool,
     /// With --large: records of 64 B
-    #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1000..1 << 38))]
+    #[arg(long, requires = "large", value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1000..1 << 38))]
     records: u64,
     /// With --large: memory of the cgroup in MiB, page cache counted
-    #[arg(long, value_name = "MIB", default_value_t = 1536, value_parser = clap::value_parser!(u64).range(16..1 << 24))]
+    #[arg(long, requires = "large", value_name = "MIB", default_value_t = 1536, value_parser = clap::value_parser!(u64).range(16..1 << 24))]
     memory: u64,
     /// With --large: leave the store in <DISK_DIR>/dolmen-bench-<PID>/large
-    #[arg(long)]
+    #[arg(long, requires = "large")]
     keep: bool,
 }
 

@@ -34,7 +34,7 @@ Exit codes:
   9  the device or file system failed
   10 anything else";
 
-/// A versioned object store with the DAOS data model, in a directory, on a node or on a cluster
+/// A versioned object store with the DAOS data model, in a directory
 #[derive(Parser, Debug)]
 #[command(name = "dolmen", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -106,7 +106,9 @@ fn list(arg: &ContArg) -> Outcome<Answer> {
 }
 
 fn show_diff(args: &Diff) -> Outcome<Answer> {
-    let session = place::open(&args.cont.pool)?;
+    // The state of now is a snapshot that is given back at once.
+    let open = if args.to.is_some() { place::open_to_read } else { place::open };
+    let session = open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
     let from = place::snapshot(&cont, &args.from)?.epoch;
     let to = match &args.to {

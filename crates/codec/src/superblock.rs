@@ -8,7 +8,7 @@ use dolmen_types::crc32c;
 /// Bytes of one slot.
 pub const SUPERBLOCK_SLOT_BYTES: usize = 4096;
 const MAGIC: u64 = 0x5245_5055_534c_4f44;
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const BODY_BYTES: usize = 96;
 
 /// What a slot says.

@@ -109,6 +109,10 @@ pub enum ValuePlace {
     },
 }
 
+/// Bytes of an encoding before what depends on the kind.
+const HEAD_BYTES: usize = 16;
+/// Extent and record size of an array's.
+const ARRAY_BYTES: usize = 20;
 const PLACE_NONE: u8 = 0;
 const PLACE_INLINE: u8 = 1;
 const PLACE_LOG: u8 = 2;
@@ -153,6 +157,13 @@ impl<'a> Version<'a> {
         if self.place == ValuePlace::Inline { self.value_bytes as usize } else { 0 }
     }
 
+    /// Bytes of the encoding with the value inline, up to the value.
+    #[must_use]
+    pub fn inline_head_bytes(&self) -> usize {
+        let array_bytes = if self.kind.is_array() { ARRAY_BYTES } else { 0 };
+        HEAD_BYTES + array_bytes + self.sums.len() + self.dkey.len() + self.akey.len()
+    }
+
     /// Whether it carries data: a value or an extent with bytes.
     #[must_use]
     pub fn is_data(&self) -> bool {
@@ -178,7 +189,7 @@ impl<'a> Version<'a> {
         };
         let key_len = |key: &[u8]| u16::try_from(key.len()).expect("keys are limited").to_le_bytes();
         let (dkey_len, akey_len) = (key_len(self.dkey), key_len(self.akey));
-        let mut head = [0; 16];
+        let mut head = [0; HEAD_BYTES];
         head[0] = self.kind as u8;
         head[1] = place;
         head[2..4].copy_from_slice(&self.minor.to_le_bytes());

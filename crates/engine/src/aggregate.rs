@@ -20,7 +20,7 @@ use crate::path::Path;
 use crate::runs::{MergedRuns, Run, RunBuild, Step};
 use crate::store::{Extent, Store, resolve};
 use crate::target::Target;
-use crate::tree::key::{KeyParts, TAIL_BYTES, split_typed};
+use crate::tree::key::{KeyParts, STAMP_BYTES, TAIL_BYTES, split_typed};
 use core::cmp::Ordering;
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
@@ -74,6 +74,8 @@ pub(crate) struct Merge {
     freed: u64,
     /// Extents were joined: what they hide now is for the next merge.
     has_joined: bool,
+    /// What the target had seen of changes when it began.
+    changes: u64,
 }
 
 /// What may be dropped of a container.
@@ -123,6 +125,15 @@ impl<'a> Passing<'a> {
     fn prefix(&self) -> &'a [u8] {
         &self.key[..self.parts.prefix_bytes()]
     }
+
+    /// What older versions of the same single value, or of the same record by itself, have in common with it.
+    fn name(&self) -> &'a [u8] {
+        if self.version.kind == VersionKind::Array1 {
+            &self.key[..self.key.len() - STAMP_BYTES]
+        } else {
+            self.prefix()
+        }
+    }
 }
 
 /// What the entries just passed say of those that follow.
@@ -132,9 +143,13 @@ struct Group {
     dkey: Vec<u8>,
     akey: Vec<u8>,
     punches: [Vec<Stamp>; 3],
-    /// The single value's key and the epoch of the version just before.
+    /// The single value's key, or that of a record by itself, and the epoch of the version just before.
     newer: Option<Epoch>,
     newer_key: Vec<u8>,
+    /// Whether the present array has nothing but records by themselves, if that was asked.
+    is_of_ones: Option<bool>,
+    /// Its last record that stayed, and how many before it lie side by side and were written one after another.
+    last: Option<(u64, Stamp, u32)>,
     /// Needed versions of the present array; `None` if all are.
     needed: Option<Needed>,
     needed_for: Vec<u8>,
@@ -188,7 +203,8 @@ impl Target {
 
     /// Begins the merge of an aggregation that a caller asked for.
     fn merge_asked(&mut self) -> Reply {
-        if self.store.index.runs.is_empty() {
+        let asked = self.checkpoint.asked.as_ref().map(|asked| asked.cont);
+        if self.store.index.runs.is_empty() || asked.is_some_and(|cont| self.checkpoint.is_settled(cont)) {
             self.checkpoint.asked = None;
             return Reply::Aggregated { more: false, freed: 0 };
         }
@@ -292,6 +308,7 @@ impl Target {
             drops: Drops::default(),
             freed: 0,
             has_joined: false,
+            changes: self.checkpoint.changes,
         });
     }
 
@@ -449,8 +466,12 @@ impl Target {
         if path.object(parts.cont, dolmen_codec::order::HashKey::default(), parts.oid).is_ok() {
             path.dkey_encoded(dkey);
             path.akey_encoded(akey);
-            self.store.hot.written(path.hot_hash(version.kind, version.recx.index), None);
-            self.store.hot.written(path.sole_hash(), None);
+            for hash in [path.hot_hash(version.kind, version.recx.index), path.sole_hash()] {
+                match record_of(version) {
+                    Some(place) => self.store.hot.forget(hash, place),
+                    None => self.store.hot.written(hash, None),
+                }
+            }
         }
         self.store.put_path(path);
     }
@@ -549,7 +570,11 @@ impl Target {
         let cont = entry.parts.cont;
         let rule = match merge.rule.take() {
             Some((of, rule)) if of == cont => rule,
-            _ => self.rule(cont, merge.holds_before),
+            _ => {
+                // What the rule goes by must be durable before what it drops is gone.
+                merge.durable_until = self.store.log.next_sequence();
+                self.rule(cont, merge.holds_before)
+            }
         };
         let verdict = self.judge_by(&rule, merge, entry);
         merge.rule = Some((cont, rule));
@@ -570,7 +595,7 @@ impl Target {
             merge.group.punches[depth].push(parts.stamp);
         }
         if epoch > rule.horizon {
-            merge.group.pass(prefix, version.kind, epoch);
+            merge.group.pass(entry.name(), version.kind, epoch);
             return Ok(true);
         }
         if hides && version.kind.is_array() && rule.is_whole && rule.is_plain {
@@ -578,13 +603,23 @@ impl Target {
         }
         if hides {
             let older_reader = rule.kept.first().is_none_or(|&oldest| oldest < epoch);
-            merge.group.pass(prefix, version.kind, epoch);
+            merge.group.pass(entry.name(), version.kind, epoch);
             return Ok(!rule.is_whole || older_reader || !rule.is_plain);
         }
         if version.kind == VersionKind::Single && rule.is_plain {
             let until = merge.group.hidden_from(prefix, parts.stamp);
             merge.group.pass(prefix, version.kind, epoch);
             return Ok(rule.sees(epoch, until));
+        }
+        if rule.is_plain && self.is_of_ones(merge, entry) {
+            let until = merge.group.hidden_from(entry.name(), parts.stamp);
+            merge.group.pass(entry.name(), version.kind, epoch);
+            let stays = rule.sees(epoch, until);
+            let streak = if stays { merge.group.ascends(version.recx.index, parts.stamp) } else { 0 };
+            if streak < self.config.join_extents_min || !self.may_join() {
+                return Ok(stays);
+            }
+            // Written one after another: as a whole they may be joined.
         }
         if rule.is_plain && version.kind.is_array() {
             let until = merge.group.punched_from(parts.stamp);
@@ -593,6 +628,18 @@ impl Target {
             }
         }
         self.judge_group(rule, merge, entry)
+    }
+
+    /// Whether an array has nothing but records that were written one by one, and was not looked at as a whole: then
+    /// each of them is like a single value.
+    fn is_of_ones(&self, merge: &mut Merge, entry: &Passing<'_>) -> bool {
+        let prefix = entry.prefix();
+        if entry.version.kind != VersionKind::Array1 || merge.group.needed_for == prefix {
+            return false;
+        }
+        let index = &self.store.index;
+        let has_others = || VersionKind::ARRAYS[1..].iter().any(|&kind| index.may_have(prefix, kind));
+        *merge.group.is_of_ones.get_or_insert_with(|| !index.may_have_removal(prefix) && !has_others())
     }
 
     /// Arrays, and everything in a container that was rolled back: what each kept epoch sees decides.
@@ -612,7 +659,7 @@ impl Target {
             let share = self.config.memory_budget_bytes / GROUP_EXTENT_BYTES;
             let extents_max = share.clamp(GROUP_EXTENTS_MIN, GROUP_EXTENTS_MAX);
             let join = JoinRule::new(self.config.join_extents_min, self.config.log_segment_bytes);
-            let kept = if rule.is_plain { &rule.kept[..] } else { &[] };
+            let kept = if rule.is_plain && self.may_join() { &rule.kept[..] } else { &[] };
             let resolved = match self.store.needed_versions(&mut path, &views, extents_max, (kept, join)) {
                 // A damaged run beside those that are merged: who knows what it needs.
                 Err(Error::Corrupt { .. }) => Resolved::default(),
@@ -658,6 +705,7 @@ impl Target {
         gone.iter().for_each(|&no| self.conts.forget(no));
         let old: Vec<_> = self.store.index.runs.splice(runs, merged).collect();
         self.checkpoint.done.merges += 1;
+        self.settle_after(merge);
         self.release_dropped(drops);
         let start = self.checkpoint.base.log_start;
         for run in old {
@@ -668,6 +716,19 @@ impl Target {
         // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
         let _released = self.store.log.release_before(&mut *self.store.disks.meta, start);
         Ok(())
+    }
+
+    /// Remembers that a merge of everything found nothing to do in the container that was asked about.
+    fn settle_after(&mut self, merge: &Merge) {
+        let is_idle = merge.freed == 0 && merge.drops.moved.len() == 0 && !merge.has_joined;
+        if let Some(asked) = &self.checkpoint.asked
+            && asked.is_merging
+            && is_idle
+            && let Some(known) = self.conts.any(asked.cont)
+            && known.state.aggregated >= self.checkpoint.newest_write
+        {
+            self.checkpoint.settle(asked.cont, merge.changes);
+        }
     }
 
     fn release_dropped(&mut self, drops: &Drops) {
@@ -813,6 +874,16 @@ impl Merge {
     }
 }
 
+/// Where in the log the record of a small value was written, unless the value has moved since. A short way leads there
+/// or not at all.
+fn record_of(version: &Version<'_>) -> Option<LogPlace> {
+    let ValuePlace::Log { segment, offset } = version.place else {
+        return None;
+    };
+    let head_bytes = u32::try_from(version.inline_head_bytes()).ok()?;
+    Some(LogPlace { segment, offset: offset.checked_sub(head_bytes)? })
+}
+
 /// Replaces bytes in the memory they have.
 fn replace(bytes: &mut Vec<u8>, by: &[u8]) {
     bytes.clear();
@@ -838,12 +909,13 @@ impl Group {
         if depth == 2 && self.akey != akey {
             replace(&mut self.akey, akey);
             self.punches[2].clear();
+            (self.is_of_ones, self.last) = (None, None);
         }
     }
 
     /// From which epoch on something newer hides a single value.
-    fn hidden_from(&self, prefix: &[u8], stamp: Stamp) -> Option<Epoch> {
-        let newer = self.newer.filter(|_| self.newer_key == prefix);
+    fn hidden_from(&self, name: &[u8], stamp: Stamp) -> Option<Epoch> {
+        let newer = self.newer.filter(|_| self.newer_key == name);
         let punched =
             self.punches.iter().flatten().filter(|punch| **punch > stamp).map(|punch| punch.epoch).min();
         match (newer, punched) {
@@ -865,14 +937,25 @@ impl Group {
         self.punches.iter().flatten().filter(|punch| **punch > stamp).map(|punch| punch.epoch).min()
     }
 
-    /// A single value's version was passed: older ones of the same key are hidden from its epoch on.
-    fn pass(&mut self, prefix: &[u8], kind: VersionKind, epoch: Epoch) {
-        if kind == VersionKind::Single {
-            if self.newer_key != prefix {
-                replace(&mut self.newer_key, prefix);
+    /// A version of a single value, or of a record by itself, was passed: older ones of the same name are hidden from
+    /// its epoch on.
+    fn pass(&mut self, name: &[u8], kind: VersionKind, epoch: Epoch) {
+        if matches!(kind, VersionKind::Single | VersionKind::Array1) {
+            if self.newer_key != name {
+                replace(&mut self.newer_key, name);
             }
             self.newer = Some(epoch);
         }
+    }
+
+    /// A record stays: how many up to it lie side by side and were written one after another.
+    fn ascends(&mut self, index: u64, stamp: Stamp) -> u32 {
+        let streak = match self.last {
+            Some((last, older, streak)) if last + 1 == index && older < stamp => streak + 1,
+            _ => 1,
+        };
+        self.last = Some((index, stamp, streak));
+        streak
     }
 }
 

@@ -74,6 +74,14 @@ pub(crate) struct State {
     pub(crate) asked: Option<Asked>,
     /// The next sequence of the log when reclaiming last ended.
     pub(crate) reclaimed_at: Option<u64>,
+    /// Reclaiming is under way: nothing is written that does not make room.
+    pub(crate) is_reclaiming: bool,
+    /// Versions put into the index and events of containers since the open.
+    pub(crate) changes: u64,
+    /// Nothing at or above it has been written since the open, if anything at all has.
+    pub(crate) newest_write: Epoch,
+    /// The last aggregation found nothing more to do in this container, with so many changes.
+    settled: Option<(ContNo, u64)>,
     pub(crate) done: BackgroundDone,
 }
 
@@ -112,6 +120,10 @@ impl Default for State {
             work: None,
             merge: None,
             asked: None,
+            is_reclaiming: false,
+            changes: 0,
+            newest_write: Epoch::ZERO,
+            settled: None,
             reclaimed_at: None,
             done: BackgroundDone::default(),
             life: 0,
@@ -180,6 +192,17 @@ impl State {
         if let Some(asked) = &mut self.asked {
             asked.merged(freed, has_joined);
         }
+    }
+
+    /// A merge of everything of this container found nothing to drop, move or join; before it there were so many
+    /// changes.
+    pub(crate) fn settle(&mut self, cont: ContNo, changes: u64) {
+        self.settled = Some((cont, changes));
+    }
+
+    /// Whether an aggregation would find nothing to do, since nothing has changed after one that found nothing.
+    pub(crate) fn is_settled(&self, cont: ContNo) -> bool {
+        self.settled == Some((cont, self.changes))
     }
 
     /// No manifest from now on says less of what was aggregated, nor that of a checkpoint under way.

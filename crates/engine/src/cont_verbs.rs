@@ -66,6 +66,7 @@ impl Target {
         self.make_room_or_checkpoint(64)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.conts.apply(cont, event);
+        self.checkpoint.changes += 1;
         let is_awaited = self.is_awaited(self.durability(cont));
         if let Some(known) = self.conts.any_mut(cont)
             && is_awaited

@@ -158,6 +158,19 @@ impl Hot {
         }
     }
 
+    /// Forgets a key if this place is where it is found.
+    pub(crate) fn forget(&mut self, hash: u64, place: LogPlace) {
+        let Some(gone) = self.entry(hash, place) else {
+            return;
+        };
+        let mask = self.tag_mask() << (LIFE_BITS + OFFSET_BITS) | ((1 << (LIFE_BITS + OFFSET_BITS)) - 1);
+        let index = self.bucket(hash);
+        for entry in self.buckets[index].iter_mut().filter(|entry| **entry & mask == gone & mask) {
+            *entry = 0;
+            self.count -= 1;
+        }
+    }
+
     fn entry(&self, hash: u64, place: LogPlace) -> Option<u64> {
         let life = match self.newest {
             (segment, life) if segment == place.segment => life,

@@ -102,6 +102,11 @@ impl Store {
 }
 
 impl Target {
+    /// Whether there is room for what joining adds until the next merge drops what it hides.
+    pub(crate) fn may_join(&self) -> bool {
+        !self.checkpoint.is_reclaiming && (self.store.index.delta.resident_bytes() as u64) < self.delta_share()
+    }
+
     /// Joins extents of one array. Those for which there is no room, or of which one is damaged, stay as they are.
     ///
     /// REQUIRES: no value is on its way into a `Moved` frame.
@@ -156,6 +161,8 @@ impl Target {
         path.object(cont, secret, oid)?;
         let place = offset_place(appended.body, WriteHead::BYTES);
         self.index_version(&mut path, Depth::Akey, &dkey, &akey, last.stamp, place)?;
+        // It is older than it looks: a punch may have come since, and an array of another record size.
+        self.store.record_sizes.removed(&path);
         self.store.put_path(path);
         Ok(())
     }

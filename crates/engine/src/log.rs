@@ -417,16 +417,18 @@ impl Log {
     }
 
     /// Makes sure that segments outside the log never pass for a part of it: those that claim frames from
-    /// `sequence` on lose their headers.
+    /// `sequence` on lose their headers, and so do those whose header is damaged, which may claim any.
     pub(crate) fn erase_headers(
         &mut self,
         disk: &mut dyn Disk,
         numbers: &[u32],
+        headless: &BTreeSet<u32>,
         sequence: u64,
     ) -> Result<(), Error> {
         for number in numbers {
             let segment = self.segments.get_mut(number).expect("listed by the caller");
-            if segment.salt == 0 || segment.first_sequence < sequence {
+            let claims = segment.salt != 0 && segment.first_sequence >= sequence;
+            if !claims && !headless.contains(number) {
                 continue;
             }
             let io = |e: dolmen_env::Error| disk_error(self.target, &e);

@@ -32,7 +32,9 @@ impl Target {
         if self.read_only || self.checkpoint.reclaimed_at == Some(self.store.log.next_sequence()) {
             return false;
         }
+        self.checkpoint.is_reclaiming = true;
         let done = self.reclaim_all();
+        self.checkpoint.is_reclaiming = false;
         self.checkpoint.reclaimed_at = Some(self.store.log.next_sequence());
         done.is_ok()
     }

@@ -141,7 +141,7 @@ impl Target {
         }
         // Behind the log of a closed target there is nothing but free space.
         recovery.discarded_bytes = if stop == Stop::Closed { 0 } else { tail.bytes };
-        self.finish_replay(manifest, at, stop)?;
+        self.finish_replay(manifest, at, stop, &headless)?;
         Ok(recovery)
     }
 
@@ -385,10 +385,19 @@ impl Target {
     ///
     /// After an unclean stop the frames that were discarded must stay outside the log for ever: segments of
     /// theirs lose their headers, and the manifest says where the log goes on.
-    fn finish_replay(&mut self, manifest: &Manifest, at: LogStart, stop: Stop) -> Result<(), Error> {
+    fn finish_replay(
+        &mut self,
+        manifest: &Manifest,
+        at: LogStart,
+        stop: Stop,
+        headless: &BTreeSet<u32>,
+    ) -> Result<(), Error> {
+        // Joined extents are replayed behind what came after their parts.
+        self.store.record_sizes.clear();
         self.store.log.resume(at);
         self.conts.replayed(at.sequence);
         self.epochs.replay(self.epochs.latest());
+        self.checkpoint.newest_write = self.epochs.latest();
         self.reads = crate::marks::Reads::new(self.epochs.latest());
         self.writes = crate::marks::Marks::new(self.epochs.latest());
         let named: BTreeSet<u32> = manifest.log_segments.iter().map(|info| info.number).collect();
@@ -400,7 +409,7 @@ impl Target {
                 free.push(number);
             }
         }
-        self.store.log.erase_headers(&mut *self.store.disks.meta, &free, at.sequence)?;
+        self.store.log.erase_headers(&mut *self.store.disks.meta, &free, headless, at.sequence)?;
         self.store.log.set_free(free);
         if stop != Stop::Closed {
             // On a full device the new manifest takes their place.

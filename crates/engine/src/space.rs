@@ -51,7 +51,7 @@ impl Target {
             }
         } else if !may_use_reserve {
             // A recycled segment takes no room, but what it will hold becomes part of a run.
-            self.check_room(0)?;
+            self.check_room_beside_bulk(0)?;
         }
         let salt = self.next_salt();
         self.store.log.roll(&mut *self.store.disks.meta, salt)?;
@@ -65,12 +65,16 @@ impl Target {
     }
 
     fn add_log_segment(&mut self) -> Result<(), Error> {
-        let needed_bytes = self.store.log.segment_bytes();
+        self.check_room_beside_bulk(self.store.log.segment_bytes())?;
+        self.store.log.add_spare(&mut *self.store.disks.meta)
+    }
+
+    /// As `check_room`; bulk segments that wait to be written again are given back if need be.
+    fn check_room_beside_bulk(&mut self, needed_bytes: u64) -> Result<(), Error> {
         if self.check_room(needed_bytes).is_err() {
             self.store.bulk.trim(self.store.disks.bulk(), 0);
         }
-        self.check_room(needed_bytes)?;
-        self.store.log.add_spare(&mut *self.store.disks.meta)
+        self.check_room(needed_bytes)
     }
 
     /// Whether operations that free space have taken of the reserve.

@@ -311,6 +311,8 @@ impl Target {
         if kind != VersionKind::Punch && value_bytes == 0 {
             self.store.index.note_removal(path.key.as_bytes());
         }
+        self.checkpoint.changes += 1;
+        self.checkpoint.newest_write = self.checkpoint.newest_write.max(stamp.epoch);
         self.mark_write(path, depth, stamp.epoch);
         self.note_newest(path, kind, index, record_bytes, value_bytes, place);
         if let Some(segment) = small_in {

@@ -176,6 +176,10 @@ impl fmt::Display for Error {
             }
             Self::NotFound { name } => write!(f, "{name} does not exist"),
             Self::Exists { name } => write!(f, "{name} exists already"),
+            // Its owner is between taking the lock and saying who it is.
+            Self::Owned { pid: 0 } => {
+                f.write_str("the directory is in use by another process; try again, or stop it")
+            }
             Self::Owned { pid } => {
                 write!(f, "the directory is in use by process {pid}; stop it, or reach the store through it")
             }

@@ -68,7 +68,8 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
     made
 }
 
-/// Opens the pool in `dir`, recovering it if its last owner died; to be read only, without changing a byte of it.
+/// Opens the pool in `dir`, recovering it if its last owner died; with `OpenOptions::read_only` nothing in it is
+/// changed but the owner's pid.
 ///
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the

@@ -40,6 +40,8 @@ pub(crate) struct Put {
     path: OsString,
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    anew: Anew,
     /// Append a record for every file that is stored and acknowledged; see `fs verify --log`
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     log: Option<PathBuf>,
@@ -57,6 +59,8 @@ pub(crate) struct Get {
     local: PathBuf,
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    anew: Anew,
     /// As of this snapshot
     #[arg(long, value_name = "SNAP")]
     snapshot: Option<String>,
@@ -90,6 +94,10 @@ struct How {
     /// Keep, or compare, owner and group
     #[arg(long)]
     owner: bool,
+}
+
+#[derive(Args, Debug)]
+struct Anew {
     /// Copy everything anew, also files that are there with the same size and time
     #[arg(long)]
     no_resume: bool,
@@ -194,7 +202,7 @@ fn refuse_own(local: &Path, own: &[(u64, u64)]) -> Outcome<()> {
 /// Runs a copy or comparison with a bar; what it returns, how long it took, and what it could not do.
 fn timed<T>(
     verb: &str,
-    how: &How,
+    (how, anew): (&How, &Anew),
     journal: Option<&Journal>,
     own: &[(u64, u64)],
     work: impl FnOnce(&Options<'_>) -> dolmen_dfs::Result<T>,
@@ -208,7 +216,7 @@ fn timed<T>(
     let skip = |path: &Path, why| remarks.skip(path, why);
     let options = Options {
         threads: how.threads(),
-        resume: !how.no_resume,
+        resume: !anew.no_resume,
         owner: how.owner,
         on_progress: Some(&show),
         on_stored: journal.is_some().then_some(&note),
@@ -233,7 +241,7 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
     make_parents(&mounted.dfs, &args.path).doing(doing)?;
-    let (counts, ns, remarks) = timed("put", &args.how, journal.as_ref(), &own, |options| {
+    let (counts, ns, remarks) = timed("put", (&args.how, &args.anew), journal.as_ref(), &own, |options| {
         tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
     })
     .doing(doing)?;
@@ -262,7 +270,7 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
     let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&args.local));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
-    let (counts, ns, remarks) = timed("get", &args.how, None, &own, |options| {
+    let (counts, ns, remarks) = timed("get", (&args.how, &args.anew), None, &own, |options| {
         tree::get(&mounted.dfs, args.path.as_bytes(), &args.local, options)
     })
     .doing(doing)?;

@@ -102,7 +102,7 @@ fn no_kill_of_the_process_loses_an_acknowledged_write() {
     if let (Some(directory), Ok(first)) = (std::env::var_os(DIRECTORY), std::env::var(FIRST)) {
         return write_for_ever(&PathBuf::from(directory), first.parse().unwrap());
     }
-    // Memory outlives a process as well as a disk does, and two hundred recoveries need not wait for flushes.
+    // Where the build lies: on a disk, unless the target directory is in memory.
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let directory = parent.join(format!("dolmen-kill.{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -79,7 +79,7 @@ fn operations_that_wait_for_a_target_share_a_submit() {
 }
 
 #[test]
-fn writes_of_many_threads_share_their_flushes() {
+fn writes_of_many_threads_are_handed_over_together() {
     const WRITERS: u64 = 16;
     let world = World::new();
     let pool = world.create(1);
@@ -111,7 +111,7 @@ fn writes_of_many_threads_share_their_flushes() {
 }
 
 #[test]
-fn operations_in_flight_share_their_flushes() {
+fn operations_in_flight_are_handed_over_together() {
     const IN_FLIGHT: u64 = 64;
     let world = World::new();
     let pool = world.create(1);
