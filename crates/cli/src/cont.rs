@@ -109,7 +109,8 @@ pub(crate) struct SetProp {
 }
 
 fn class(name: &str) -> Result<ObjectClass, String> {
-    ObjectClass::from_name(name).ok_or_else(|| "no such class; there are S1, S2, S4, S6, S8, S12, S16, S32 and SX".to_owned())
+    ObjectClass::from_name(name)
+        .ok_or_else(|| "no such class; there are S1, S2, S4, S6, S8, S12, S16, S32 and SX".to_owned())
 }
 
 pub(crate) fn run(command: &Command) -> Outcome<Answer> {

@@ -246,9 +246,8 @@ impl From<dolmen_local::Error> for Failure {
             Error::Record { fault: RecordFault::Missing, .. } => Self::new(Exit::Missing, why)
                 .hint("make one with `dolmen pool create`, or see `dolmen pool list`"),
             Error::Record { fault: RecordFault::TooNew { .. }, .. } => Self::new(Exit::Other, why),
-            Error::Record { fault: RecordFault::Foreign, .. } => {
-                Self::new(Exit::Damaged, why).hint("put back the directory for bulk data that belongs to this pool")
-            }
+            Error::Record { fault: RecordFault::Foreign, .. } => Self::new(Exit::Damaged, why)
+                .hint("put back the directory for bulk data that belongs to this pool"),
             Error::Record { .. } => Self::new(Exit::Damaged, why),
             Error::ForeignTarget { .. } | Error::OtherLife { .. } => Self::new(Exit::Damaged, why),
             Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),

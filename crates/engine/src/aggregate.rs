@@ -951,7 +951,7 @@ impl Group {
     /// A record stays: how many up to it lie side by side and were written one after another.
     fn ascends(&mut self, index: u64, stamp: Stamp) -> u32 {
         let streak = match self.last {
-            Some((last, older, streak)) if last + 1 == index && older < stamp => streak + 1,
+            Some((last, older, streak)) if last.checked_add(1) == Some(index) && older < stamp => streak + 1,
             _ => 1,
         };
         self.last = Some((index, stamp, streak));

@@ -43,6 +43,8 @@ pub(crate) struct Bulk {
     pub(crate) fresh_names: bool,
     used_units: u64,
     last: u32,
+    /// Bytes that frames behind the last checkpoint refer to: a recovery reads them all.
+    logged_bytes: u64,
 }
 
 /// Units that `bytes` take.
@@ -68,6 +70,7 @@ impl Bulk {
             fresh_names: false,
             used_units: 0,
             last: 0,
+            logged_bytes: 0,
         }
     }
 
@@ -140,6 +143,12 @@ impl Bulk {
         assert!(was_inflight, "units are settled once, by the operation that took them");
         // A flush that began while the bytes were on their way did not cover them.
         self.dirty.insert(place.segment);
+        self.logged_bytes += u64::from(count) * limits::BULK_UNIT_BYTES;
+    }
+
+    /// Bytes that frames behind the last checkpoint refer to.
+    pub(crate) fn logged_bytes(&self) -> u64 {
+        self.logged_bytes
     }
 
     /// The operation failed: the units are free again.
@@ -183,6 +192,7 @@ impl Bulk {
     /// A manifest is about to be written without the references dropped so far.
     pub(crate) fn begin_release(&mut self) {
         self.dropping.append(&mut self.dropped);
+        self.logged_bytes = 0;
     }
 
     /// That manifest is durable.

@@ -85,6 +85,9 @@ pub(crate) struct State {
     pub(crate) done: BackgroundDone,
 }
 
+/// Bulk that the log refers to is read by a recovery, too, and at so many times the rate of replaying frames.
+const BULK_OF_LOG: u64 = 4;
+
 /// Background work that a target has completed since it was made or opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundDone {
@@ -316,6 +319,7 @@ impl Target {
     pub(crate) fn checkpoint_due(&self) -> bool {
         let log = self.store.log.bytes_since(self.checkpoint.base.log_start);
         log >= self.config.checkpoint_log_bytes
+            || self.store.bulk.logged_bytes() / BULK_OF_LOG >= self.config.checkpoint_log_bytes
             || (self.is_reserve_used() && log >= self.store.log.segment_bytes())
             || self.store.index.delta.resident_bytes() as u64 >= self.delta_share()
     }

@@ -26,7 +26,7 @@ pub struct TargetConfig {
     pub bulk_segment_bytes: u32,
     /// Resident memory of index, filters and caches, in bytes.
     pub memory_budget_bytes: u64,
-    /// A checkpoint begins after this many bytes of log.
+    /// A checkpoint begins after this many bytes of log, or four times as many of bulk that it refers to.
     pub checkpoint_log_bytes: u64,
     /// So many small extents, written one after another and side by side, are joined by an aggregation; 2 or more.
     pub join_extents_min: u32,

@@ -104,7 +104,8 @@ impl Store {
 impl Target {
     /// Whether there is room for what joining adds until the next merge drops what it hides.
     pub(crate) fn may_join(&self) -> bool {
-        !self.checkpoint.is_reclaiming && (self.store.index.delta.resident_bytes() as u64) < self.delta_share()
+        !self.checkpoint.is_reclaiming
+            && (self.store.index.delta.resident_bytes() as u64) < self.delta_share()
     }
 
     /// Joins extents of one array. Those for which there is no room, or of which one is damaged, stay as they are.

@@ -114,7 +114,12 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
 }
 
 /// Refuses a device of another target, and one from another time than the pool's record.
-fn check_identity(root: &RealRoot, device: &mut dyn Disk, target: TargetNo, record: &PoolRecord) -> Result<()> {
+fn check_identity(
+    root: &RealRoot,
+    device: &mut dyn Disk,
+    target: TargetNo,
+    record: &PoolRecord,
+) -> Result<()> {
     let dir = target_dir(root, target);
     let (id, life) = Target::id_on(device, target)?;
     if id != target_id(record.uuid, target) {

@@ -202,7 +202,7 @@ fn refuse_own(local: &Path, own: &[(u64, u64)]) -> Outcome<()> {
 /// Runs a copy or comparison with a bar; what it returns, how long it took, and what it could not do.
 fn timed<T>(
     verb: &str,
-    (how, anew): (&How, &Anew),
+    (how, resume): (&How, bool),
     journal: Option<&Journal>,
     own: &[(u64, u64)],
     work: impl FnOnce(&Options<'_>) -> dolmen_dfs::Result<T>,
@@ -216,7 +216,7 @@ fn timed<T>(
     let skip = |path: &Path, why| remarks.skip(path, why);
     let options = Options {
         threads: how.threads(),
-        resume: !anew.no_resume,
+        resume,
         owner: how.owner,
         on_progress: Some(&show),
         on_stored: journal.is_some().then_some(&note),
@@ -241,10 +241,11 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
     make_parents(&mounted.dfs, &args.path).doing(doing)?;
-    let (counts, ns, remarks) = timed("put", (&args.how, &args.anew), journal.as_ref(), &own, |options| {
-        tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
-    })
-    .doing(doing)?;
+    let (counts, ns, remarks) =
+        timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
+            tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
+        })
+        .doing(doing)?;
     mounted.close()?;
     Ok(copied("put", counts, ns, remarks))
 }
@@ -270,7 +271,7 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
     let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&args.local));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
-    let (counts, ns, remarks) = timed("get", (&args.how, &args.anew), None, &own, |options| {
+    let (counts, ns, remarks) = timed("get", (&args.how, !args.anew.no_resume), None, &own, |options| {
         tree::get(&mounted.dfs, args.path.as_bytes(), &args.local, options)
     })
     .doing(doing)?;
@@ -340,7 +341,7 @@ pub(super) fn verify(args: &Verify) -> Outcome<Answer> {
 fn verify_tree(mounted: &Mounted, local: &Path, path: &OsStr, how: &How) -> Outcome<Answer> {
     let doing = || format!("compare {} with {}", shown_outside(local), shown_arg(path));
     let own = own_directories(&mounted.session).doing(doing)?;
-    let (report, ns, remarks) = timed("verify", how, None, &own, |options| {
+    let (report, ns, remarks) = timed("verify", (how, true), None, &own, |options| {
         tree::verify(local, &mounted.dfs, path.as_bytes(), options)
     })
     .doing(doing)?;

@@ -7,6 +7,7 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Progress, TargetStore};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
+use dolmen_env::sim::CrashPlan;
 use dolmen_types::{Anchor, Cond, Durability, Epoch, Key, ObjectClass, ObjectType, Oid, QueryFlags};
 
 const BUDGET_BYTES: u64 = 2 << 20;
@@ -184,4 +185,17 @@ fn audit_reads(store: &mut Watched, (snapshot, changed): (Epoch, Epoch)) {
     assert_eq!((count(ChangeKind::Modified), count(ChangeKind::Added)), (DKEYS, 0));
     assert_eq!(store.rig.get(oid(1), b"none", b"a"), None);
     store.look();
+}
+
+#[test]
+fn bulk_that_a_recovery_would_have_to_read_makes_a_checkpoint_due() {
+    let mut rig = Rig::with_config(Media::Block, Durability::Power, small_config());
+    for number in 0..24u32 {
+        rig.put(oid(1), &number.to_le_bytes(), b"a", &vec![7; 1 << 20]).unwrap();
+        rig.work();
+    }
+    assert!(rig.target.as_ref().unwrap().background_done().checkpoints >= 4);
+    rig.crash(CrashPlan::Process);
+    assert!(rig.recovery.frames < 10, "{:?}", rig.recovery);
+    assert_eq!(rig.get(oid(1), &5u32.to_le_bytes(), b"a"), Some(vec![7; 1 << 20]));
 }

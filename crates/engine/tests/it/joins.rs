@@ -1,7 +1,9 @@
 //! Extents written one after another become one, and nobody who reads can tell.
 
 use crate::rig::{Rig, oid, tiny};
-use dolmen_codec::verb::{ContVerb, List, ListWhat, Listed, ListedExtent, PunchScope, ReadAt, Reply, Verb, Want};
+use dolmen_codec::verb::{
+    ContVerb, List, ListWhat, Listed, ListedExtent, PunchScope, ReadAt, Reply, Verb, Want,
+};
 use dolmen_env::Media;
 use dolmen_env::sim::CrashPlan;
 use dolmen_types::{Anchor, Cond, Durability, Epoch, Error, Key, Recx};
@@ -99,7 +101,7 @@ fn a_join_of_what_was_punched_since_says_nothing_of_the_present_record_size() {
 fn an_aggregation_after_one_that_found_nothing_merges_nothing_until_something_changes() {
     let mut rig = Rig::new(Media::Mapped, Durability::Process);
     append(&mut rig, 0, 50);
-    let mut merges = |rig: &mut Rig| {
+    let merges = |rig: &mut Rig| {
         let before = rig.target.as_ref().unwrap().background_done().merges;
         rig.aggregate();
         rig.target.as_ref().unwrap().background_done().merges - before

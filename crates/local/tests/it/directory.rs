@@ -203,7 +203,9 @@ fn a_target_put_back_from_an_older_copy_is_refused_and_left_as_it_is() {
         copy(&kept.join(stale), &dir.join("t1"));
         let before = std::fs::read(dir.join("t1").join("super")).unwrap();
         match open(&dir, &OpenOptions::default()).unwrap_err() {
-            Error::OtherLife { dir: found, life, pool } => assert!(found.ends_with("t1") && life < pool, "{life} {pool}"),
+            Error::OtherLife { dir: found, life, pool } => {
+                assert!(found.ends_with("t1") && life < pool, "{life} {pool}")
+            }
             other => panic!("{other}"),
         }
         assert_eq!(std::fs::read(dir.join("t1").join("super")).unwrap(), before);
@@ -226,7 +228,9 @@ fn bulk_data_of_another_target_is_refused_and_left_as_it_is() {
     create(&dir, &PoolOptions { bulk_dir: Some(bulk.clone()), ..small(2) }).unwrap();
     let pool = open(&dir, &OpenOptions::default()).unwrap();
     let cont = make_cont(&pool, "c");
-    (0..2).for_each(|target| write(&pool, target, &cont, 7, &vec![u8::try_from(target).unwrap(); 1 << 20]));
+    for target in 0..2 {
+        write(&pool, target, &cont, 7, &vec![u8::try_from(target).unwrap(); 1 << 20]);
+    }
     pool.close().unwrap();
     let swap = || {
         for (from, to) in [("t0", "aside"), ("t1", "t0"), ("aside", "t1")] {
