@@ -206,9 +206,13 @@ impl<T: TargetStore> Targets<T> {
     }
 
     /// Finishes what is under way and gives the stores back, by target number.
+    ///
+    /// # Panics
+    /// Never: who waits for a target borrows `self`.
     #[must_use]
     pub fn into_stores(self) -> Vec<T> {
         let finish = |slot: Slot<T>| {
+            assert_eq!(slot.shared.waiter_count(), 0, "who waits no more is not listed");
             let mut owned = slot.owner.into_inner().unwrap_or_else(PoisonError::into_inner);
             owned.take_in(&slot.shared);
             while owned.has_pending() || slot.shared.has_jobs() {
@@ -271,13 +275,14 @@ impl<T: TargetStore> Targets<T> {
         self.leave(slot, owned);
     }
 
-    /// Drives a target, or lets its owner do so, until there is an answer for `dest` or nothing is under way.
+    /// Drives a target, or lets its owner do so, until there is an answer for `dest` or none is to come from there.
     pub(crate) fn drive_for(&self, target: TargetNo, dest: &Dest) {
         let slot = &self.slots[target.index()];
-        let Some(mut owned) = slot.owned_unless_ready(dest) else { return };
+        let Some(mut owned) = slot.owned_while_awaited(target, dest) else { return };
         loop {
             owned.take_in(&slot.shared);
-            if dest.is_ready() || !owned.has_pending() {
+            // Another thread of the same queue may have taken its answer; what others wait for is theirs to drive.
+            if !dest.awaits(target) || !owned.has_pending() {
                 break;
             }
             owned.poll(&slot.shared, true);
@@ -397,21 +402,29 @@ impl<T> Slot<T> {
         self.spun_owned(|| false).unwrap_or_else(|| self.turn(locked(&self.owner)))
     }
 
-    /// Takes the target when it is free; `None` as soon as there is an answer for `dest`.
-    fn owned_unless_ready(&self, dest: &Dest) -> Option<Turn<'_, T>> {
+    /// Takes the target when it is free; `None` as soon as there is an answer for `dest`, or none to come from
+    /// this target, which is `no`.
+    fn owned_while_awaited(&self, no: TargetNo, dest: &Dest) -> Option<Turn<'_, T>> {
         let mut called = false;
-        while !dest.is_ready() {
+        loop {
+            // Counted before the look: if an answer is taken by another thread after it, that was a call.
+            let calls = dest.calls();
+            if !dest.awaits(no) {
+                break;
+            }
             if let Some(owned) = self.spun_owned(|| dest.is_ready()) {
                 return Some(owned);
             }
-            let calls = dest.calls();
-            self.shared.add_waiter(dest.clone());
-            if let Some(owned) = self.try_owned() {
-                self.shared.remove_waiter(dest);
-                return Some(owned);
+            let waiter = self.shared.add_waiter(dest.clone());
+            let owned = self.try_owned();
+            if owned.is_none() {
+                dest.sleep(calls);
             }
-            dest.sleep(calls);
-            called = true;
+            // At once, lest a call goes to an entry at which nobody sleeps any more.
+            called |= !self.shared.remove_waiter(waiter);
+            if owned.is_some() {
+                return owned;
+            }
         }
         if called {
             // The call may have been for this one, and what others wait for is still to be done.
@@ -429,3 +442,6 @@ pub(crate) fn plain(cont: ContNo, verb: Verb<'_>) -> Op<'_> {
 fn refused(op: Op<'_>, error: Error) -> Completion {
     Completion { token: op.token, result: Err(error), buf: copy::buffer_of(op.verb) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! Operations that reach a target while another thread owns it, and where their answers go.
 //!
 //! Invariants: an inbox holds at most `INBOX_OPS_MAX` operations; every operation put in is delivered
-//! exactly once; who sleeps is woken by its answer, or called when the target is let go.
+//! exactly once; who sleeps is woken by its answer, or called when the target is let go or when another
+//! thread has taken the answers; who does not wait any more is not listed as a waiter.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use core::time::Duration;
@@ -37,7 +38,7 @@ struct Awaited<S> {
 struct AwaitedState<S> {
     held: S,
     sleepers: u32,
-    /// How often somebody was called to drive a target.
+    /// How often somebody was called to drive a target, or to look again.
     calls: u64,
 }
 
@@ -59,10 +60,16 @@ impl<S> Awaited<S> {
         self.wake(state);
     }
 
-    fn call(&self) {
+    /// Changes what is held, and calls who waits for that.
+    fn call_after(&self, work: impl FnOnce(&mut S)) {
         let mut state = locked(&self.state);
+        work(&mut state.held);
         state.calls += 1;
         self.wake(state);
+    }
+
+    fn call(&self) {
+        self.call_after(|_| {});
     }
 
     fn calls(&self) -> u64 {
@@ -113,6 +120,14 @@ impl Dest {
         }
     }
 
+    /// Whether nothing is to be taken, and something is to come from `target`.
+    pub(crate) fn awaits(&self, target: TargetNo) -> bool {
+        match self {
+            Self::Ticket(ticket) => !ticket.is_filled(),
+            Self::Queue(outbox) => !outbox.has_ready() && outbox.is_under_way(target),
+        }
+    }
+
     /// How often those who wait here were called; for `sleep`.
     pub(crate) fn calls(&self) -> u64 {
         match self {
@@ -133,14 +148,6 @@ impl Dest {
         match self {
             Self::Ticket(ticket) => ticket.answer.call(),
             Self::Queue(outbox) => outbox.inner.call(),
-        }
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Ticket(one), Self::Ticket(other)) => Arc::ptr_eq(one, other),
-            (Self::Queue(one), Self::Queue(other)) => Arc::ptr_eq(one, other),
-            _ => false,
         }
     }
 }
@@ -197,12 +204,17 @@ impl Outbox {
         self.ready.load(Ordering::Acquire) > 0
     }
 
-    /// Appends everything that is finished.
+    /// Appends everything that is finished. Other threads that sleep here look again: what woke them may be gone,
+    /// and a target that was let go meanwhile has called none of them, since there were answers.
     pub(crate) fn take(&self, out: &mut Vec<(TargetNo, Finished<'static>)>) {
-        self.inner.with(|inner| {
+        self.inner.call_after(|inner| {
             out.extend(inner.finished.drain(..));
             self.ready.store(0, Ordering::Release);
         });
+    }
+
+    fn is_under_way(&self, target: TargetNo) -> bool {
+        self.inner.with(|inner| inner.under_way[target.index()] > 0)
     }
 
     /// Appends the targets that have operations of this queue.
@@ -231,6 +243,16 @@ pub(crate) struct Job<'a> {
     pub(crate) dest: Dest,
 }
 
+/// One entry among those who wait for a target; threads that wait for the same queue have one each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WaiterId(u64);
+
+#[derive(Debug, Default)]
+struct Waiters {
+    listed: VecDeque<(WaiterId, Dest)>,
+    added: u64,
+}
+
 /// What is reached of a target without owning it.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
@@ -238,7 +260,7 @@ pub(crate) struct Shared {
     jobs: Mutex<VecDeque<Job<'static>>>,
     job_count: AtomicUsize,
     /// Guards those who wait while another thread has the target; taken alone.
-    waiters: Mutex<VecDeque<Dest>>,
+    waiters: Mutex<Waiters>,
     waiter_count: AtomicUsize,
     newest: AtomicU64,
     /// Guards the number of decisions; held only to add one or to wait for the next.
@@ -272,29 +294,45 @@ impl Shared {
         self.job_count.store(jobs.len(), Ordering::Release);
     }
 
-    /// Notes one who waits: it is called when the target is let go, unless it has its answer by then. An attempt
+    /// Lists one who waits: it is called when the target is let go, unless it has its answer by then. An attempt
     /// to take the target has to follow, since it may have been let go before.
-    pub(crate) fn add_waiter(&self, dest: Dest) {
+    pub(crate) fn add_waiter(&self, dest: Dest) -> WaiterId {
         let mut waiters = locked(&self.waiters);
-        waiters.push_back(dest);
-        self.waiter_count.store(waiters.len(), Ordering::Relaxed);
+        let id = WaiterId(waiters.added);
+        waiters.added += 1;
+        waiters.listed.push_back((id, dest));
+        self.waiter_count.store(waiters.listed.len(), Ordering::Relaxed);
         drop(waiters);
         // Pairs with that of `hand_over`: either its owner sees the waiter, or the waiter sees a free target.
         fence(Ordering::SeqCst);
+        id
     }
 
-    /// Forgets one who has the target now.
-    pub(crate) fn remove_waiter(&self, dest: &Dest) {
+    /// Forgets one who waits no more; false if it is not listed, because the target was let go and may have
+    /// called it. REQUIRES: the caller has added it.
+    pub(crate) fn remove_waiter(&self, id: WaiterId) -> bool {
+        // Whoever has added one reads zero only from after it was taken off the list.
+        if self.waiter_count() == 0 {
+            return false;
+        }
         let mut waiters = locked(&self.waiters);
-        waiters.retain(|waiter| !waiter.is(dest));
-        self.waiter_count.store(waiters.len(), Ordering::Relaxed);
+        let at = waiters.listed.iter().position(|(listed, _)| *listed == id);
+        let removed = at.and_then(|at| waiters.listed.remove(at)).is_some();
+        self.waiter_count.store(waiters.listed.len(), Ordering::Relaxed);
+        removed
+    }
+
+    /// How many wait while another thread has the target.
+    #[inline]
+    pub(crate) fn waiter_count(&self) -> usize {
+        self.waiter_count.load(Ordering::Relaxed)
     }
 
     /// Calls the first who still waits to drive the target, which was let go.
     #[inline]
     pub(crate) fn hand_over(&self) {
         fence(Ordering::SeqCst);
-        if self.waiter_count.load(Ordering::Relaxed) > 0 {
+        if self.waiter_count() > 0 {
             self.call_first_waiter();
         }
     }
@@ -302,14 +340,14 @@ impl Shared {
     #[cold]
     fn call_first_waiter(&self) {
         let mut waiters = locked(&self.waiters);
-        let mut first = waiters.pop_front();
-        while first.as_ref().is_some_and(Dest::is_ready) {
-            first = waiters.pop_front();
+        let mut first = waiters.listed.pop_front();
+        while first.as_ref().is_some_and(|(_, dest)| dest.is_ready()) {
+            first = waiters.listed.pop_front();
         }
-        self.waiter_count.store(waiters.len(), Ordering::Relaxed);
+        self.waiter_count.store(waiters.listed.len(), Ordering::Relaxed);
         drop(waiters);
-        if let Some(first) = first {
-            first.call();
+        if let Some((_, dest)) = first {
+            dest.call();
         }
     }
 
@@ -343,3 +381,6 @@ impl Shared {
         drop(outcome.unwrap_or_else(PoisonError::into_inner));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,10 +83,11 @@ impl<T: TargetStore> Owned<T> {
     #[inline]
     pub(crate) fn run(&mut self, shared: &Shared, mut op: Op<'_>) -> Completion {
         let token = op.token;
+        // Before the refusal: the store may panic over the jobs of others, or the fence learn from them.
+        self.take_in(shared);
         if let Some(refusal) = self.refusal(&mut op) {
             return refusal;
         }
-        self.take_in(shared);
         let note = Note::of(&op.verb);
         self.fence.before(note);
         op.token = OWN;
@@ -138,12 +139,14 @@ impl<T: TargetStore> Owned<T> {
             }
         }
         let left = batch.len();
-        let ran = catch_unwind(AssertUnwindSafe(|| {
+        let collect = || {
             self.store.submit(&mut batch);
             self.collect_own(shared, left, &mut out[first..]);
-        }));
+        };
+        // Nothing is left if the target has stopped.
+        let ran = left == 0 || catch_unwind(AssertUnwindSafe(collect)).is_ok();
         self.ops = recycled(batch);
-        if ran.is_err() {
+        if !ran {
             self.stop();
         }
         let own = core::mem::take(&mut self.own);
@@ -246,6 +249,9 @@ impl<T: TargetStore> Owned<T> {
             }
             self.deliver_done(shared);
             self.take_in(shared);
+            if self.stopped {
+                break;
+            }
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 self.store.poll(true, &mut self.done);
                 assert!(!self.done.is_empty(), "a store that has operations under way finishes one");

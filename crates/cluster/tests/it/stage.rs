@@ -29,6 +29,8 @@ struct State {
     writers: u64,
     begun: u64,
     answered: u64,
+    /// How often other threads may run while a store waits for a device.
+    yields: u32,
 }
 
 impl Director {
@@ -68,6 +70,11 @@ impl Director {
     pub(crate) fn retire(&self) {
         self.state.lock().unwrap().writers -= 1;
         self.changed.notify_all();
+    }
+
+    /// From now on other threads may run so often whenever a store waits for a device.
+    pub(crate) fn slow_down(&self, yields: u32) {
+        self.state.lock().unwrap().yields = yields;
     }
 
     pub(crate) fn panic_on(&self, target: u16) {
@@ -145,7 +152,9 @@ impl<T: TargetStore> TargetStore for Staged<T> {
         if state.held.contains(&self.no) {
             return;
         }
+        let yields = if wait { state.yields } else { 0 };
         drop(state);
+        (0..yields).for_each(|_| dolmen_env::yield_now());
         let before = out.len();
         out.append(&mut self.failed);
         self.store.poll(wait && out.is_empty(), out);

@@ -3,8 +3,10 @@
 use super::common::{World, fetch, get, make, owned_update, put, update};
 use dolmen_codec::verb::{ReadAt, Reply, Verb};
 use dolmen_codec::{Answer, Ask, Op, Request, Transport};
-use dolmen_env::scope;
+use dolmen_env::{scope, yield_now};
 use dolmen_types::{Cond, Error, Head, TargetNo};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const THREADS: u64 = 8;
 const WRITES: u64 = 200;
@@ -182,6 +184,94 @@ fn a_panic_stops_one_target_and_nothing_else() {
     assert_eq!(get(&pool, 0, cont, 1), Err(broken), "a store that panicked is not asked again");
     put(&pool, 1, cont, 2, b"y").unwrap();
     assert_eq!(get(&pool, 1, cont, 2).unwrap(), b"y");
+}
+
+#[test]
+fn a_panic_over_the_inbox_stops_the_target_before_the_callers_operation() {
+    const SENT: usize = 600;
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let queue = pool.open_queue().unwrap();
+    // What the service has begun and waits for no more is over after this.
+    put(&pool, 0, cont, 1000, b"first").unwrap();
+    world.director.hold(0);
+    scope(|scope| {
+        let held = scope.spawn(|| put(&pool, 0, cont, 1000, b"held"));
+        world.director.wait_until_held(0);
+        for token in 0..SENT as u64 {
+            let ask = Ask::Target(TargetNo(0), cont, Verb::Update(owned_update(token, b"queued")));
+            pool.submit(queue, Request { token, head: Head::default(), ask });
+        }
+        world.director.release();
+        held.join().unwrap().unwrap();
+    });
+    // Who lets go takes in a bounded number, so that some are still in the inbox.
+    world.director.take_batches();
+    world.director.panic_on(0);
+    let broken = Err(Error::Io { target: TargetNo(0), errno: 5 });
+    scope(|scope| assert_eq!(scope.spawn(|| put(&pool, 0, cont, 1, b"x")).join().unwrap(), broken));
+    let batches = world.director.take_batches();
+    assert!(matches!(batches[..], [(_, 2..)]), "those of the inbox in one submit, and no other: {batches:?}");
+    let mut outcomes = Vec::new();
+    while outcomes.len() < SENT {
+        pool.poll(queue, true, &mut outcomes);
+    }
+}
+
+#[test]
+fn threads_that_share_a_queue_all_go_on() {
+    const ROUNDS: u64 = 20_000;
+    const LOOKS_MAX: u32 = 10_000_000;
+    let world = World::new();
+    let pool = world.create(1);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let queue = pool.open_queue().unwrap();
+    // By thread, because each takes what is finished, whoever has begun it; the last is for the watchdog.
+    let finished = [0; 3].map(AtomicU64::new);
+    let submit = |token: usize| {
+        let token = token as u64;
+        let ask = Ask::Target(TargetNo(0), cont, Verb::Update(owned_update(token, b"shared")));
+        pool.submit(queue, Request { token, head: Head::default(), ask });
+    };
+    // So that one sleeps while the other drives.
+    world.director.slow_down(4);
+    let (begin, mut is_stuck) = (Barrier::new(2), false);
+    scope(|scope| {
+        let threads = [0, 1].map(|thread: usize| {
+            let (pool, finished, begin, submit) = (&pool, &finished, &begin, &submit);
+            scope.spawn(move || {
+                let mut outcomes = Vec::new();
+                for round in 1..=ROUNDS {
+                    begin.wait();
+                    submit(thread);
+                    while finished[thread].load(Ordering::Acquire) < round {
+                        pool.poll(queue, true, &mut outcomes);
+                        for outcome in outcomes.drain(..) {
+                            outcome.result.unwrap();
+                            finished[usize::try_from(outcome.token).unwrap()].fetch_add(1, Ordering::Release);
+                        }
+                        yield_now();
+                    }
+                }
+            })
+        });
+        let total = || finished.iter().map(|count| count.load(Ordering::Acquire)).sum::<u64>();
+        let (mut seen, mut looks) = (0, 0);
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            yield_now();
+            looks = if total() == seen { looks + 1 } else { 0 };
+            seen = total();
+            if looks == LOOKS_MAX {
+                // An answer wakes who would sleep for ever, so that the test ends.
+                (looks, is_stuck) = (0, true);
+                world.director.slow_down(0);
+                submit(2);
+                put(&pool, 0, cont, 3, b"wake").unwrap();
+            }
+        }
+    });
+    assert!(!is_stuck, "a thread slept although its operation was finished");
 }
 
 #[test]
