@@ -3,7 +3,7 @@
 use crate::bytes::{Reader, put_len};
 use crate::order::HashKey;
 use crate::verb::ContSpec;
-use crate::version::Version;
+use crate::version::{Version, VersionKind, chunk_bytes};
 use dolmen_types::{ContNo, Credentials, Durability, Epoch, Oid, TargetNo, TxId};
 use smallvec::SmallVec;
 
@@ -47,6 +47,21 @@ impl WriteHead {
             oid: r.oid()?,
         })
     }
+}
+
+/// Bytes that a version with its small value takes of the log, as what refers to it is counted: with a head of its own,
+/// and without the frame. `key_bytes` is the length of both keys.
+#[must_use]
+pub fn logged_bytes(kind: VersionKind, record_bytes: u32, value_bytes: u32, key_bytes: usize) -> u64 {
+    let sums_bytes = (value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4;
+    (WriteHead::BYTES + Version::head_bytes(kind) + sums_bytes + key_bytes) as u64 + u64::from(value_bytes)
+}
+
+/// As `logged_bytes`, of a version that is there.
+#[must_use]
+pub fn logged_bytes_of(version: &Version<'_>) -> u64 {
+    let key_bytes = version.dkey.len() + version.akey.len();
+    logged_bytes(version.kind, version.record_bytes, version.value_bytes, key_bytes)
 }
 
 /// Head of a `Prepare` body. Groups follow, each an object id, a count and that many versions.

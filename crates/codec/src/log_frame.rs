@@ -35,7 +35,8 @@ pub enum LogKind {
     Client = 7,
     /// A credential's number.
     Cred = 8,
-    /// A value moved here from another segment; the run that refers to it names this place.
+    /// Values moved here from other segments, each as a `Write` of nobody has it, at a multiple of
+    /// [`LOG_FRAME_ALIGN`]; the run that refers to one names the place of its bytes.
     Moved = 9,
 }
 

@@ -160,8 +160,13 @@ impl<'a> Version<'a> {
     /// Bytes of the encoding with the value inline, up to the value.
     #[must_use]
     pub fn inline_head_bytes(&self) -> usize {
-        let array_bytes = if self.kind.is_array() { ARRAY_BYTES } else { 0 };
-        HEAD_BYTES + array_bytes + self.sums.len() + self.dkey.len() + self.akey.len()
+        Self::head_bytes(self.kind) + self.sums.len() + self.dkey.len() + self.akey.len()
+    }
+
+    /// Bytes of the encoding with the value inline, up to the checksums.
+    #[must_use]
+    pub fn head_bytes(kind: VersionKind) -> usize {
+        HEAD_BYTES + if kind.is_array() { ARRAY_BYTES } else { 0 }
     }
 
     /// Whether it carries data: a value or an extent with bytes.

@@ -23,7 +23,8 @@ use crate::target::Target;
 use crate::tree::key::{KeyParts, STAMP_BYTES, TAIL_BYTES, split_typed};
 use core::cmp::Ordering;
 use dolmen_codec::bytes::Reader;
-use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
+use dolmen_codec::log_body::{WriteHead, logged_bytes_of};
+use dolmen_codec::log_frame::{LOG_FRAME_ALIGN, LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_types::{ContNo, Epoch, Error, Stamp};
@@ -65,6 +66,10 @@ pub(crate) struct Merge {
     sparse: Numbered<()>,
     /// Values on their way to the log: the frame that will follow its last one, with room for its header in front.
     moving: Vec<u8>,
+    /// What is counted of them.
+    moving_bytes: u64,
+    /// Where the short ways to them are going to lead: hash, from, to.
+    moving_hot: Vec<(u64, LogPlace, LogPlace)>,
     /// Frames with moved values, and with what may hide what is dropped, have smaller sequence numbers.
     durable_until: u64,
     /// Of the container whose entries are passing: they come one container after the other.
@@ -301,6 +306,8 @@ impl Target {
             has_all_entries: false,
             sparse,
             moving: vec![0; LOG_FRAME_HEADER_BYTES],
+            moving_bytes: 0,
+            moving_hot: Vec::new(),
             // What hides what is dropped must be durable first.
             durable_until: self.store.log.next_sequence(),
             rule: None,
@@ -377,6 +384,10 @@ impl Target {
 
     fn give_up_merge(&mut self, merge: Merge) {
         merge.build.discard(&mut *self.store.disks.meta);
+        if merge.drops.moved.len() > 0 {
+            // Short ways lead to copies that no run names.
+            self.store.hot.clear();
+        }
         for (&segment, &bytes) in merge.drops.moved.iter() {
             self.store.log.remove_live(segment, bytes);
         }
@@ -452,13 +463,26 @@ impl Target {
         if !superseded {
             self.forget_hot(&entry.parts, version);
         }
-        merge.drops.leave_out(entry.parts.cont, version.value_bytes, version.place);
+        merge.drops.leave_out(entry.parts.cont, version);
         merge.freed += 1;
         Ok(())
     }
 
     /// The short way must not lead to a version that is dropped: what hid it may be dropped with it.
     fn forget_hot(&mut self, parts: &KeyParts<'_>, version: &Version<'_>) {
+        self.each_short_way(parts, version, |store, hash| match record_of(version) {
+            Some(place) => store.hot.forget(hash, place),
+            None => store.hot.written(hash, None),
+        });
+    }
+
+    /// Does something with each hash that a short way to a version may have.
+    fn each_short_way(
+        &mut self,
+        parts: &KeyParts<'_>,
+        version: &Version<'_>,
+        mut act: impl FnMut(&mut Store, u64),
+    ) {
         let (Some(dkey), Some(akey)) = (parts.dkey, parts.akey) else {
             return;
         };
@@ -466,12 +490,8 @@ impl Target {
         if path.object(parts.cont, dolmen_codec::order::HashKey::default(), parts.oid).is_ok() {
             path.dkey_encoded(dkey);
             path.akey_encoded(akey);
-            for hash in [path.hot_hash(version.kind, version.recx.index), path.sole_hash()] {
-                match record_of(version) {
-                    Some(place) => self.store.hot.forget(hash, place),
-                    None => self.store.hot.written(hash, None),
-                }
-            }
+            act(&mut self.store, path.hot_hash(version.kind, version.recx.index));
+            act(&mut self.store, path.sole_hash());
         }
         self.store.put_path(path);
     }
@@ -481,7 +501,7 @@ impl Target {
         let Passing { key, parts, payload, version } = entry;
         let moved = match version.place {
             ValuePlace::Log { segment, .. } if merge.sparse.contains_key(&segment) => {
-                self.move_value(merge, version, segment)?
+                self.move_value(merge, parts, version, segment)?
             }
             _ => None,
         };
@@ -497,15 +517,18 @@ impl Target {
     fn move_value(
         &mut self,
         merge: &mut Merge,
+        parts: &KeyParts<'_>,
         version: &Version<'_>,
         from: u32,
     ) -> Result<Option<ValuePlace>, Error> {
         let stored = crate::value::stored(version, version.place);
         let value_bytes = version.value_bytes as usize;
-        let body_bytes = merge.moving.len() - LOG_FRAME_HEADER_BYTES + value_bytes;
+        let moved_bytes = WriteHead::BYTES + version.inline_head_bytes() + value_bytes;
+        let start = merge.moving.len().next_multiple_of(LOG_FRAME_ALIGN);
+        let body_bytes = start - LOG_FRAME_HEADER_BYTES + moved_bytes;
         if body_bytes > MOVE_BYTES || self.store.log.needs_segment(body_bytes) {
             self.append_moves(merge);
-            match self.make_room(value_bytes, true) {
+            match self.make_room(moved_bytes, true) {
                 // The rest stays where it is; what this merge frees makes room for the next one.
                 Err(Error::NoSpace { .. }) => {
                     merge.sparse = Numbered::default();
@@ -516,17 +539,30 @@ impl Target {
                 other => other?,
             }
         }
-        let start = merge.moving.len();
-        merge.moving.resize(start + value_bytes, 0);
-        if self.store.read_value(&stored, 0, &mut merge.moving[start..]).is_err() {
+        // Anew: what was moving may have been appended.
+        let before = merge.moving.len();
+        merge.moving.resize(before.next_multiple_of(LOG_FRAME_ALIGN), 0);
+        let Stamp { epoch, minor } = parts.stamp;
+        let (cont, oid) = (parts.cont, parts.oid);
+        WriteHead { epoch, client: u32::MAX, sequence: 0, cont, oid }.encode(&mut merge.moving);
+        let record = merge.moving.len();
+        Version { minor, place: ValuePlace::Inline, ..*version }.encode(&mut merge.moving);
+        let value = merge.moving.len();
+        merge.moving.resize(value + value_bytes, 0);
+        if self.store.read_value(&stored, 0, &mut merge.moving[value..]).is_err() {
             // A damaged value stays where it is: the scrub reports it, nothing hides it.
-            merge.moving.truncate(start);
+            merge.moving.truncate(before);
             return Ok(None);
         }
-        *merge.drops.log.entry(from) += u64::from(version.value_bytes);
+        *merge.drops.log.entry(from) += logged_bytes_of(version);
+        merge.moving_bytes += logged_bytes_of(version);
         let end = self.store.log.end();
-        let offset = end.offset + u32::try_from(start).expect("limited by the segment");
-        Ok(Some(ValuePlace::Log { segment: end.segment, offset }))
+        let place_of = |at: usize| end.offset + u32::try_from(at).expect("limited by the segment");
+        let to = LogPlace { segment: end.segment, offset: place_of(record) };
+        if let Some(from) = record_of(version) {
+            self.each_short_way(parts, version, |_, hash| merge.moving_hot.push((hash, from, to)));
+        }
+        Ok(Some(ValuePlace::Log { segment: end.segment, offset: place_of(value) }))
     }
 
     /// Appends the values that are moving. Nothing may be appended to the log since the first was taken.
@@ -534,8 +570,11 @@ impl Target {
         if merge.moving.len() == LOG_FRAME_HEADER_BYTES {
             return;
         }
-        let bytes = (merge.moving.len() - LOG_FRAME_HEADER_BYTES) as u64;
+        let bytes = core::mem::take(&mut merge.moving_bytes);
         let appended = self.store.log.append_frame(LogKind::Moved, &mut merge.moving);
+        for (hash, from, to) in merge.moving_hot.drain(..) {
+            self.store.hot.moved(hash, from, to);
+        }
         self.store.log.add_live(appended.body.segment, bytes);
         *merge.drops.moved.entry(appended.body.segment) += bytes;
         merge.durable_until = self.store.log.next_sequence();
@@ -874,8 +913,7 @@ impl Merge {
     }
 }
 
-/// Where in the log the record of a small value was written, unless the value has moved since. A short way leads there
-/// or not at all.
+/// Where in the log the record of a small value is. A short way leads there or not at all.
 fn record_of(version: &Version<'_>) -> Option<LogPlace> {
     let ValuePlace::Log { segment, offset } = version.place else {
         return None;

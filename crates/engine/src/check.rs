@@ -4,6 +4,7 @@ use crate::cursor::PlaceRef;
 use crate::log::LogPlace;
 use crate::target::Target;
 use crate::tree::key::split_typed;
+use dolmen_codec::log_body::logged_bytes_of;
 use dolmen_codec::verb::{Audit, Finding};
 use dolmen_codec::version::ValuePlace;
 use dolmen_types::{ContNo, Error, Place, crc32c, limits};
@@ -118,7 +119,7 @@ impl Target {
         usage.1 += u64::from(version.value_bytes);
         let stored = crate::value::stored(&version, value);
         if let ValuePlace::Log { segment, offset } = value {
-            *sums.live.entry(segment).or_default() += u64::from(version.value_bytes);
+            *sums.live.entry(segment).or_default() += logged_bytes_of(&version);
             if let (true, Some(sum)) = (values, stored.only_sum()) {
                 sums.small.push(SmallValue { segment, offset, bytes: version.value_bytes, sum });
                 return Ok(());

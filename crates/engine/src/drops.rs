@@ -2,8 +2,9 @@
 //! not the number of versions.
 
 use crate::numbered::Numbered;
+use dolmen_codec::log_body::logged_bytes_of;
 use dolmen_codec::verb::Usage;
-use dolmen_codec::version::ValuePlace;
+use dolmen_codec::version::{ValuePlace, Version};
 use dolmen_types::{ContNo, limits};
 use std::collections::BTreeMap;
 
@@ -22,15 +23,15 @@ pub(crate) struct Drops {
 
 impl Drops {
     /// A version was left out.
-    pub(crate) fn leave_out(&mut self, cont: ContNo, value_bytes: u32, place: ValuePlace) {
-        if value_bytes == 0 {
+    pub(crate) fn leave_out(&mut self, cont: ContNo, version: &Version<'_>) {
+        if version.value_bytes == 0 {
             return;
         }
-        let bytes = u64::from(value_bytes);
+        let bytes = u64::from(version.value_bytes);
         let usage = self.usage.entry(cont).or_default();
         usage.versions += 1;
         usage.value_bytes += bytes;
-        match place {
+        match version.place {
             ValuePlace::Bulk { segment, unit } => {
                 let count = crate::bulk::units(bytes);
                 usage.bulk_bytes += u64::from(count) * limits::BULK_UNIT_BYTES;
@@ -43,7 +44,7 @@ impl Drops {
             }
             ValuePlace::Log { segment, .. } => {
                 usage.small_bytes += bytes;
-                *self.log.entry(segment) += bytes;
+                *self.log.entry(segment) += logged_bytes_of(version);
             }
             ValuePlace::None | ValuePlace::Inline => {}
         }

@@ -171,6 +171,19 @@ impl Hot {
         }
     }
 
+    /// What a key is found by was copied to another place.
+    pub(crate) fn moved(&mut self, hash: u64, from: LogPlace, to: LogPlace) {
+        if self.candidates(hash).any(|place| place == from) {
+            self.written(hash, Some(to));
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.buckets.fill([0; SLOTS_PER_BUCKET]);
+        self.count = 0;
+    }
+
     fn entry(&self, hash: u64, place: LogPlace) -> Option<u64> {
         let life = match self.newest {
             (segment, life) if segment == place.segment => life,

@@ -187,6 +187,7 @@ mod tests {
         ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, NewValue, Payload, Punch, PunchScope, ReadAt, Reply,
         Update, UpdateIod, Verb, Want,
     };
+    use dolmen_codec::version::VersionKind;
     use dolmen_codec::{Op, TargetStore};
     use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
     use dolmen_types::{Cond, Durability, Head, IoBuf, ObjectClass, ObjectType, Oid};
@@ -197,7 +198,8 @@ mod tests {
     const AKEY: &[u8] = b"a";
 
     fn target() -> Target {
-        let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
+        let config = SimConfig { media: dolmen_env::Media::Mapped, ..SimConfig::default() };
+        let meta = Box::new(SimDisk::new(&SimDrive::new(config)));
         let clock = std::sync::Arc::new(dolmen_env::SimClock::new(1_800_000_000_000_000_000));
         let devices = Devices { meta, bulk: None };
         let mut target = Target::create(devices, clock, 7, &TargetConfig::default()).expect("room");
@@ -317,5 +319,65 @@ mod tests {
         set(&mut target, oid(2), 1, NewValue::Hole { extents: smallvec![Recx::new(5, 5)] });
         assert_eq!(last(&mut target, oid(2)), Some((1, 4)));
         assert_eq!(&read(&mut target, oid(2), 1, Recx::new(3, 5)).0.filled[..], &[Recx::new(3, 2)]);
+    }
+
+    #[test]
+    fn values_that_aggregation_moves_keep_their_short_way() {
+        let mut target = target();
+        let value = |dkey: u64, round: u8| {
+            let mut bytes = vec![round; 3000];
+            bytes[..8].copy_from_slice(&dkey.to_le_bytes());
+            bytes
+        };
+        for (round, step) in [(0, 1), (1, 2), (2, 3)] {
+            for dkey in (0..3000).step_by(step) {
+                set(&mut target, oid(1), dkey, NewValue::Single(Payload::Ref(&value(dkey, round))));
+            }
+        }
+        let places = |target: &mut Target| -> Vec<Option<crate::log::LogPlace>> {
+            let mut path = Path::default();
+            path.object(CONT, SECRET, oid(1)).expect("a known type");
+            let place = |dkey: u64| {
+                path.dkey(&key(dkey)).and_then(|()| path.akey(AKEY)).expect("a key of its type");
+                let hash = path.hot_hash(VersionKind::Single, 0);
+                let found = target.store.hot_version(&path, VersionKind::Single, 0);
+                let place = found.and_then(|_| target.store.hot.candidates(hash).next());
+                path.up(Depth::Object);
+                place
+            };
+            (0..3000).map(place).collect()
+        };
+        let before = places(&mut target);
+        // The second one moves what the first has left in segments that it has emptied.
+        for _ in 0..2 {
+            let aggregate = || Verb::Cont(ContVerb::Aggregate(dolmen_types::Epoch::MAX));
+            while !matches!(ask(&mut target, aggregate()), Reply::Aggregated { more: false, .. }) {}
+        }
+        let after = places(&mut target);
+        let moved = before.iter().zip(&after).filter(|(before, after)| after.is_some() && before != after);
+        assert!(moved.count() > 500, "values move");
+        // Some make room for others in the table.
+        let known = |places: &[Option<crate::log::LogPlace>]| places.iter().flatten().count();
+        assert!(known(&before) > 2500 && known(&after) > known(&before) - 100);
+        for dkey in 0..3000 {
+            let round = if dkey % 3 == 0 { 2 } else { u8::from(dkey % 2 == 0) };
+            let iod = FetchIod { akey: Key::from_slice(AKEY), want: Want::Single { room_bytes: 3000 } };
+            let (at, buf) = (ReadAt::Latest, IoBuf::zeroed(3000));
+            let fetch =
+                Fetch { oid: oid(1), dkey: key(dkey), cond: Cond::NONE, at, iods: smallvec![iod], buf };
+            target.submit(&mut vec![Op {
+                token: 1,
+                head: Head::default(),
+                cont: CONT,
+                verb: Verb::Fetch(fetch),
+            }]);
+            let mut out = Vec::new();
+            target.poll(true, &mut out);
+            assert_eq!(
+                out[0].buf.as_ref().expect("it comes back")[..],
+                value(dkey, round)[..],
+                "dkey {dkey}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::target::Target;
 use crate::tx::PrepareParts;
-use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred};
+use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, VersionKind};
@@ -316,7 +316,7 @@ impl Target {
         self.mark_write(path, depth, stamp.epoch);
         self.note_newest(path, kind, index, record_bytes, value_bytes, place);
         if let Some(segment) = small_in {
-            self.store.log.add_live(segment, u64::from(value_bytes));
+            self.store.log.add_live(segment, logged_bytes(kind, record_bytes, value_bytes, raw_len));
         }
         // Counted in a destroyed container, too: a merge takes it out of the accounts.
         if value_bytes > 0
