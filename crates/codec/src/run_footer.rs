@@ -32,7 +32,7 @@ struct Fixed {
     fence_pages: U32,
     filter_pages: U32,
     filter_lines: U32,
-    reserved: U32,
+    holds: U32,
     epoch_min: U64,
     epoch_max: U64,
     reserved_2: U64,
@@ -58,6 +58,8 @@ pub struct RunFooter {
     pub filter_pages: u32,
     /// Lines of the filter.
     pub filter_lines: u32,
+    /// A bit for each kind of version that it has entries of, and [`RunFooter::HOLDS_REMOVALS`].
+    pub holds: u32,
     /// The smallest epoch of an entry.
     pub epoch_min: u64,
     /// The largest epoch of an entry.
@@ -67,6 +69,9 @@ pub struct RunFooter {
 }
 
 impl RunFooter {
+    /// It has holes or removed single values.
+    pub const HOLDS_REMOVALS: u32 = 1 << 8;
+
     /// Pages of the whole file.
     #[must_use]
     pub fn file_pages(&self) -> u64 {
@@ -105,7 +110,7 @@ impl RunFooter {
             fence_pages: self.fence_pages.into(),
             filter_pages: self.filter_pages.into(),
             filter_lines: self.filter_lines.into(),
-            reserved: 0.into(),
+            holds: self.holds.into(),
             epoch_min: self.epoch_min.into(),
             epoch_max: self.epoch_max.into(),
             reserved_2: 0.into(),
@@ -137,7 +142,7 @@ impl RunFooter {
             return None;
         }
         // A feature that this version does not know may change what the rest means.
-        if fixed.features.get() != 0 || fixed.reserved.get() != 0 || fixed.reserved_2.get() != 0 {
+        if fixed.features.get() != 0 || fixed.reserved_2.get() != 0 {
             return None;
         }
         Some(Self {
@@ -148,6 +153,7 @@ impl RunFooter {
             fence_pages: fixed.fence_pages.get(),
             filter_pages: fixed.filter_pages.get(),
             filter_lines: fixed.filter_lines.get(),
+            holds: fixed.holds.get(),
             epoch_min: fixed.epoch_min.get(),
             epoch_max: fixed.epoch_max.get(),
             last_key: rest.get(..usize::from(fixed.last_key_len.get()))?.to_vec(),
@@ -178,6 +184,7 @@ mod tests {
             fence_pages: 1,
             filter_pages: 1,
             filter_lines: 2,
+            holds: 0,
             epoch_min: 0x11,
             epoch_max: 0x2233,
             last_key: b"stone".to_vec(),

@@ -152,7 +152,7 @@ impl Index {
         let hash = removal_hash(prefix);
         self.punched.may_contain(hash)
             || self.frozen_punched.may_contain(hash)
-            || self.runs.iter().any(|run| run.may_contain(hash))
+            || self.runs.iter().any(|run| run.may_hold_removal(hash))
     }
 
     /// What confines a cursor to the runs that have entries of some kinds of an akey.
@@ -227,15 +227,14 @@ impl Index {
         if kind != VersionKind::Punch && (self.kinds | self.frozen_kinds) >> (kind as u8) & 1 == 1 {
             return true;
         }
-        let nothing_resident =
-            kind == VersionKind::Punch && self.punched.is_empty() && self.frozen_punched.is_empty();
-        if nothing_resident && self.runs.is_empty() {
+        let has_punches =
+            kind == VersionKind::Punch && !(self.punched.is_empty() && self.frozen_punched.is_empty());
+        if !has_punches && !self.runs.iter().any(|run| run.holds(kind)) {
             return false;
         }
         let hash = prefix_hash(prefix, kind);
-        self.punched.may_contain(hash)
-            || self.frozen_punched.may_contain(hash)
-            || self.runs.iter().any(|run| run.may_contain(hash))
+        has_punches && (self.punched.may_contain(hash) || self.frozen_punched.may_contain(hash))
+            || self.runs.iter().any(|run| run.may_hold(kind, hash))
     }
 
     /// Whether there may be extents of any age below an object whose dkeys are integers.

@@ -8,6 +8,7 @@ use crate::store::Store;
 use crate::tree::key::{KeyParts, OBJECT_PREFIX_BYTES, split_typed};
 use dolmen_codec::manifest::RunInfo;
 use dolmen_codec::run_block::{RUN_BLOCK_PAGES_MAX, RUN_PAGE_BYTES};
+use dolmen_codec::run_footer::RunFooter;
 use dolmen_codec::version::Version;
 use dolmen_env::{Disk, FileId, Io, IoOp};
 use dolmen_types::{Error, IoBuf, KeyKind, TargetNo};
@@ -173,6 +174,8 @@ impl RunBuild {
         let Stage::Entries(writer) = &mut self.stage else {
             unreachable!("entries come before the tail");
         };
+        let removals = if version.is_removal() { RunFooter::HOLDS_REMOVALS } else { 0 };
+        writer.note_holds(1 << version.kind as u32 | removals);
         if let Some(block) = writer.push(key, payload, &self.hashes) {
             self.add_block(&block);
         }

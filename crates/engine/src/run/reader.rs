@@ -8,6 +8,7 @@ use dolmen_codec::run_block::{
     decode_filter_block,
 };
 use dolmen_codec::run_footer::RunFooter;
+use dolmen_codec::version::VersionKind;
 use dolmen_env::{Disk, FileId};
 use dolmen_types::{Error, IoBuf, TargetNo};
 use std::sync::Arc;
@@ -211,6 +212,24 @@ impl Run {
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
+    }
+
+    /// Whether there may be entries of a kind that were pushed with this hash.
+    #[inline]
+    pub(crate) fn may_hold(&self, kind: VersionKind, hash: u64) -> bool {
+        self.holds(kind) && self.filter.may_contain(hash)
+    }
+
+    /// Whether there are entries of a kind.
+    #[inline]
+    pub(crate) fn holds(&self, kind: VersionKind) -> bool {
+        self.footer.holds >> kind as u32 & 1 == 1
+    }
+
+    /// Whether there may be removals that were pushed with this hash.
+    #[inline]
+    pub(crate) fn may_hold_removal(&self, hash: u64) -> bool {
+        self.footer.holds & RunFooter::HOLDS_REMOVALS != 0 && self.filter.may_contain(hash)
     }
 
     /// Asks for what `may_contain` looks at.

@@ -65,11 +65,17 @@ impl RunWriter {
                 fence_pages: 0,
                 filter_pages: 0,
                 filter_lines: 0,
+                holds: 0,
                 epoch_min: u64::MAX,
                 epoch_max: 0,
                 last_key: Vec::new(),
             },
         }
+    }
+
+    /// What the entries added from now on are of, as a footer says it.
+    pub(crate) fn note_holds(&mut self, holds: u32) {
+        self.footer.holds |= holds;
     }
 
     /// Adds an entry and the hashes by which lookups will ask for it; returns a block once one is full.
