@@ -51,8 +51,8 @@ impl Default for TargetConfig {
             bulk_segment_bytes: 64 << 20,
             memory_budget_bytes: 1 << 30,
             checkpoint_log_bytes: 256 << 20,
-            // Extents in any other order lie like this once in 40,000 times, and stay as they are.
-            join_extents_min: 8,
+            // Records written in any other order lie like this once in 2 x 10^13 places, and stay as they are.
+            join_extents_min: 16,
             // A terabyte in three days.
             scrub_bytes_per_s: 4 << 20,
             device_sharers: 1,
