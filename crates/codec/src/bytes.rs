@@ -114,6 +114,13 @@ pub fn put_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&u32::try_from(len).expect("lists are limited far below 2^32").to_le_bytes());
 }
 
+/// A number that changes with any byte of a record: what is on disks must be read by later versions.
+#[cfg(test)]
+pub(crate) fn golden(bytes: &[u8]) -> u64 {
+    let add = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::common_prefix_len;

@@ -243,6 +243,7 @@ mod tests {
             WriteHead { epoch: Epoch(1), client: 2, sequence: 3, cont: ContNo(4), oid: Oid { hi: 5, lo: 6 } };
         write.encode(&mut out);
         assert_eq!(out.len(), WriteHead::BYTES);
+        assert_eq!(crate::bytes::golden(&out), 0x1b51_0b79_8726_ea02);
         assert_eq!(WriteHead::decode(&mut Reader::new(&out)), Some(write));
 
         let prepare = PrepareHead {
@@ -258,9 +259,11 @@ mod tests {
         };
         out.clear();
         prepare.encode(&mut out);
+        assert_eq!(crate::bytes::golden(&out), 0x8050_c428_a36b_b268);
         assert_eq!(PrepareHead::decode(&mut Reader::new(&out)), Some(prepare));
 
         let spec = ContSpec { hash_key: HashKey([9; 16]), durability: Durability::Process };
+        let mut events = Vec::new();
         for event in [
             ContEvent::Created(spec),
             ContEvent::Destroyed,
@@ -272,6 +275,8 @@ mod tests {
             out.clear();
             event.encode(ContNo(3), &mut out);
             assert_eq!(ContEvent::decode(&mut Reader::new(&out)), Some((ContNo(3), event)));
+            events.extend_from_slice(&out);
         }
+        assert_eq!(crate::bytes::golden(&events), 0x4bbd_0dd9_ee8f_2f5e);
     }
 }

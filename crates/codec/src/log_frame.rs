@@ -170,6 +170,7 @@ mod tests {
         let mut bytes = vec![0; LOG_FRAME_HEADER_BYTES];
         bytes.extend_from_slice(b"stone");
         frame.seal(&mut bytes);
+        assert_eq!(crate::bytes::golden(&bytes), 0x5831_da4c_f373_9312);
         assert_eq!(LogFrame::open(&bytes, 77), Some((frame, &b"stone"[..])));
         assert_eq!(LogFrame::open(&bytes, 78), None);
         bytes.resize(100, 0);

@@ -69,6 +69,7 @@ mod tests {
     fn header_round_trips_and_any_flip_is_seen() {
         let header = LogSegmentHeader { target_id: 5, number: 6, salt: 7, first_sequence: 8 };
         let bytes = header.encode();
+        assert_eq!(crate::bytes::golden(&bytes), 0xe006_56c1_97ce_a3e2);
         assert_eq!(LogSegmentHeader::decode(&bytes), Some(header));
         for bit in 0..bytes.len() * 8 {
             let mut bad = bytes;

@@ -299,6 +299,7 @@ mod tests {
     #[test]
     fn manifest_round_trips_and_refuses_every_truncation() {
         let bytes = example().encode();
+        assert_eq!(crate::bytes::golden(&bytes), 0x3176_e017_bc43_3220);
         assert_eq!(Manifest::decode(&bytes), Some(example()));
         for len in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..len]), None, "length {len}");

@@ -106,6 +106,7 @@ mod tests {
             life: 7,
         };
         let bytes = block.encode();
+        assert_eq!(crate::bytes::golden(&bytes), 0xd582_5299_82bc_0020);
         assert_eq!(Superblock::decode(&bytes), Some(block));
         for byte in 0..bytes.len() {
             let mut bad = bytes;

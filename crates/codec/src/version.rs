@@ -332,6 +332,7 @@ mod tests {
             ..single
         };
         let bulk = array(100, 700, ValuePlace::Bulk { segment: 1, unit: 2 }, &[7; 12]);
+        let mut all = Vec::new();
         for version in [
             single,
             punch,
@@ -344,7 +345,9 @@ mod tests {
             let mut reader = Reader::new(&bytes);
             assert_eq!(Version::decode(&mut reader), Some(version));
             assert_eq!(reader.remaining(), 0);
+            all.extend_from_slice(&bytes);
         }
+        assert_eq!(crate::bytes::golden(&all), 0xcdfc_ada8_619a_2689);
     }
 
     proptest! {
