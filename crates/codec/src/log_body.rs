@@ -26,6 +26,12 @@ impl WriteHead {
     /// Bytes of the encoding.
     pub const BYTES: usize = 40;
 
+    /// The head of a write that no client asked for, so that no result is retained.
+    #[must_use]
+    pub fn of_nobody(epoch: Epoch, cont: ContNo, oid: Oid) -> Self {
+        Self { epoch, client: u32::MAX, sequence: 0, cont, oid }
+    }
+
     /// Appends the encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut head = [0; Self::BYTES];

@@ -490,8 +490,12 @@ impl Target {
         if path.object(parts.cont, dolmen_codec::order::HashKey::default(), parts.oid).is_ok() {
             path.dkey_encoded(dkey);
             path.akey_encoded(akey);
-            act(&mut self.store, path.hot_hash(version.kind, version.recx.index));
-            act(&mut self.store, path.sole_hash());
+            if matches!(version.kind, VersionKind::Single | VersionKind::Array1) {
+                act(&mut self.store, path.hot_hash(version.kind, version.recx.index));
+            }
+            if version.kind.is_array() {
+                act(&mut self.store, path.sole_hash());
+            }
         }
         self.store.put_path(path);
     }
@@ -543,8 +547,7 @@ impl Target {
         let before = merge.moving.len();
         merge.moving.resize(before.next_multiple_of(LOG_FRAME_ALIGN), 0);
         let Stamp { epoch, minor } = parts.stamp;
-        let (cont, oid) = (parts.cont, parts.oid);
-        WriteHead { epoch, client: u32::MAX, sequence: 0, cont, oid }.encode(&mut merge.moving);
+        WriteHead::of_nobody(epoch, parts.cont, parts.oid).encode(&mut merge.moving);
         let record = merge.moving.len();
         Version { minor, place: ValuePlace::Inline, ..*version }.encode(&mut merge.moving);
         let value = merge.moving.len();

@@ -78,7 +78,7 @@ pub(crate) struct State {
     pub(crate) is_reclaiming: bool,
     /// Versions put into the index and events of containers since the open.
     pub(crate) changes: u64,
-    /// Nothing at or above it has been written since the open, if anything at all has.
+    /// No version has a newer epoch.
     pub(crate) newest_write: Epoch,
     /// The last aggregation found nothing more to do in this container, with so many changes.
     settled: Option<(ContNo, u64)>,

@@ -150,13 +150,12 @@ impl Target {
             place: ValuePlace::Inline,
             sums: &sums,
         };
-        let head = WriteHead { epoch: last.stamp.epoch, client: u32::MAX, sequence: 0, cont, oid };
-        let mut body = Vec::with_capacity(WriteHead::BYTES + value.len() + 256);
-        head.encode(&mut body);
-        joined.encode(&mut body);
-        body.extend_from_slice(&value);
-        self.make_room(body.len(), false)?;
-        let appended = self.store.log.append(LogKind::Write, |out| out.extend_from_slice(&body));
+        self.make_room(WriteHead::BYTES + joined.inline_head_bytes() + value.len(), false)?;
+        let appended = self.store.log.append(LogKind::Write, |out| {
+            WriteHead::of_nobody(last.stamp.epoch, cont, oid).encode(out);
+            joined.encode(out);
+            out.extend_from_slice(&value);
+        });
         self.reads.begin_write(appended.sequence, false);
         let mut path = self.store.take_path();
         path.object(cont, secret, oid)?;

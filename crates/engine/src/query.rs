@@ -245,9 +245,12 @@ mod tests {
     }
 
     fn read(target: &mut Target, oid: Oid, dkey: u64, recx: Recx) -> (FetchedIod, Vec<u8>) {
-        let want = Want::Array { record_bytes: 1, extents: [recx].into_iter().collect() };
+        fetch(target, oid, dkey, Want::Array { record_bytes: 1, extents: [recx].into_iter().collect() }, 64)
+    }
+
+    fn fetch(target: &mut Target, oid: Oid, dkey: u64, want: Want, room: usize) -> (FetchedIod, Vec<u8>) {
         let iods = smallvec![FetchIod { akey: Key::from_slice(AKEY), want }];
-        let buf = IoBuf::zeroed(64);
+        let buf = IoBuf::zeroed(room);
         let fetch = Fetch { oid, dkey: key(dkey), cond: Cond::NONE, at: ReadAt::Latest, iods, buf };
         target.submit(&mut vec![Op {
             token: 1,
@@ -361,23 +364,8 @@ mod tests {
         assert!(known(&before) > 2500 && known(&after) > known(&before) - 100);
         for dkey in 0..3000 {
             let round = if dkey % 3 == 0 { 2 } else { u8::from(dkey % 2 == 0) };
-            let iod = FetchIod { akey: Key::from_slice(AKEY), want: Want::Single { room_bytes: 3000 } };
-            let (at, buf) = (ReadAt::Latest, IoBuf::zeroed(3000));
-            let fetch =
-                Fetch { oid: oid(1), dkey: key(dkey), cond: Cond::NONE, at, iods: smallvec![iod], buf };
-            target.submit(&mut vec![Op {
-                token: 1,
-                head: Head::default(),
-                cont: CONT,
-                verb: Verb::Fetch(fetch),
-            }]);
-            let mut out = Vec::new();
-            target.poll(true, &mut out);
-            assert_eq!(
-                out[0].buf.as_ref().expect("it comes back")[..],
-                value(dkey, round)[..],
-                "dkey {dkey}"
-            );
+            let (_, bytes) = fetch(&mut target, oid(1), dkey, Want::Single { room_bytes: 3000 }, 3000);
+            assert_eq!(bytes, value(dkey, round), "dkey {dkey}");
         }
     }
 }

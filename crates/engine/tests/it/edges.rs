@@ -85,19 +85,24 @@ fn decided_under_a_punch() -> Rig {
     rig
 }
 
+/// Aggregates on a device that is full from an operation on.
+fn aggregate_on_a_full_device(rig: &mut Rig, boundary: u64) {
+    let power = rig.drive.power();
+    power.fail_at(power.ops() + boundary, Fault::NoSpace);
+    for _ in 0..1000 {
+        match rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))) {
+            Ok(Reply::Aggregated { more: false, .. }) => break,
+            Ok(Reply::Aggregated { .. }) | Err(Error::NoSpace { .. } | Error::ReadOnly { .. }) => {}
+            other => panic!("{boundary}: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_merge_beside_a_checkpoint_that_finds_no_room_wakes_nothing_that_was_punched() {
     for boundary in 0..40 {
         let mut rig = decided_under_a_punch();
-        let power = rig.drive.power();
-        power.fail_at(power.ops() + boundary, Fault::NoSpace);
-        for _ in 0..1000 {
-            match rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))) {
-                Ok(Reply::Aggregated { more: false, .. }) => break,
-                Ok(Reply::Aggregated { .. }) | Err(Error::NoSpace { .. } | Error::ReadOnly { .. }) => {}
-                other => panic!("{boundary}: {other:?}"),
-            }
-        }
+        aggregate_on_a_full_device(&mut rig, boundary);
         assert_eq!(rig.get(oid(1), &[1], b"a"), None, "boundary {boundary}");
         rig.crash(CrashPlan::Process);
         assert_eq!(rig.get(oid(1), &[1], b"a"), None, "boundary {boundary}, opened again");
@@ -114,15 +119,7 @@ fn what_was_aggregated_is_gone_after_a_reopen_too_though_the_device_was_full() {
         let old = rig.put(oid(1), &[1], b"a", b"old").unwrap();
         rig.ask(Verb::Checkpoint).unwrap();
         rig.put(oid(1), &[1], b"a", b"new").unwrap();
-        let power = rig.drive.power();
-        power.fail_at(power.ops() + boundary, Fault::NoSpace);
-        for _ in 0..1000 {
-            match rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))) {
-                Ok(Reply::Aggregated { more: false, .. }) => break,
-                Ok(Reply::Aggregated { .. }) | Err(Error::NoSpace { .. } | Error::ReadOnly { .. }) => {}
-                other => panic!("{boundary}: {other:?}"),
-            }
-        }
+        aggregate_on_a_full_device(&mut rig, boundary);
         for _ in 0..2 {
             match rig.get_at(oid(1), &[1], b"a", ReadAt::Epoch(old)) {
                 Err(Error::EpochGone { .. }) => {}
