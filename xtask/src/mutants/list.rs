@@ -13,6 +13,8 @@ pub(super) struct Mutant {
     pub(super) name: String,
     pub(super) claim: String,
     pub(super) tests: Vec<Test>,
+    /// Why its tests do not end; empty if they do.
+    pub(super) hangs: String,
     pub(super) edits: Vec<Edit>,
 }
 
@@ -34,13 +36,12 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// The changed text; an error says how often the snippet occurs instead of once.
-    pub(super) fn apply(&self, text: &str) -> Result<String> {
-        let found = occurrences(text, &self.find);
-        let [place] = &found[..] else {
-            bail!("{}: the snippet occurs {} times, not once", self.path, found.len());
-        };
-        Ok(format!("{}{}{}", &text[..place.start], self.replace, &text[place.end..]))
+    /// Where the snippet is in the file; an error says how often it occurs instead of once.
+    pub(super) fn place(&self, text: &str) -> Result<Range<usize>> {
+        match &occurrences(text, &self.find)[..] {
+            [place] => Ok(place.clone()),
+            found => bail!("{}: the snippet occurs {} times, not once", self.path, found.len()),
+        }
     }
 }
 
@@ -102,6 +103,8 @@ fn parse(text: &str) -> Result<Vec<Mutant>> {
             claim.clone_into(&mut mutant.claim);
         } else if let Some(test) = line.strip_prefix("Caught by: ") {
             mutant.tests.push(parse_test(test)?);
+        } else if let Some(why) = line.strip_prefix("Hangs: ") {
+            why.clone_into(&mut mutant.hangs);
         } else if let Some(file) = line.strip_prefix("File: ") {
             file.trim().clone_into(&mut path);
         } else if line == "```find" {
@@ -115,7 +118,7 @@ fn parse(text: &str) -> Result<Vec<Mutant>> {
         }
     }
     for mutant in &mutants {
-        let Mutant { name, claim, tests, edits } = mutant;
+        let Mutant { name, claim, tests, edits, .. } = mutant;
         ensure!(
             !claim.is_empty() && !tests.is_empty() && !edits.is_empty(),
             "`{name}` lacks claim, test or edit"
@@ -156,6 +159,7 @@ Some words.
 ## flush-removed
 Claim: written is written.
 Caught by: dolmen-a it crash::
+Hangs: it waits for the flush.
 File: crates/a/src/lib.rs
 ```find
 flush(a,
@@ -172,16 +176,18 @@ drop(b);
         let [mutant] = &mutants[..] else { panic!("{mutants:?}") };
         assert_eq!((mutant.name.as_str(), mutant.claim.as_str()), ("flush-removed", "written is written."));
         assert_eq!(mutant.tests[0].filter, "crash::");
-        assert_eq!(mutant.edits[0].apply("x flush(a, b); y").expect("once"), "x drop(b); y");
+        assert_eq!(mutant.hangs, "it waits for the flush.");
+        assert_eq!(mutant.edits[0].place("x flush(a, b); y").expect("once"), 2..14);
+        assert_eq!(mutant.edits[0].replace, "drop(b);");
     }
 
     #[test]
-    fn a_snippet_applies_exactly_once() {
+    fn a_snippet_occurs_exactly_once() {
         let edit = Edit { path: "p".into(), find: "a b".into(), replace: "c".into() };
-        assert!(edit.apply("a  c").is_err());
-        assert!(edit.apply("a b a\n  b").is_err());
-        assert!(edit.apply("ab").is_err());
-        assert_eq!(edit.apply("(a\n\tb)").expect("once"), "(c)");
+        assert!(edit.place("a  c").is_err());
+        assert!(edit.place("a b a\n  b").is_err());
+        assert!(edit.place("ab").is_err());
+        assert_eq!(edit.place("(a\n\tb)").expect("once"), 1..5);
     }
 
     #[test]

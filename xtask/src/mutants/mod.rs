@@ -1,9 +1,10 @@
 //! `cargo xtask mutants`: tests of the tests. Each mutant of `mutants/` is the program with one fault; the tests
 //! that are named for it must fail.
 //!
-//! Works on a copy of the tree with a target directory of its own, both kept under the target directory, so
-//! that a run compiles only what its mutants change.
+//! Works on a copy of the tree with a target directory of its own, both kept under the target directory. All mutants
+//! are put into the copy together (`joint`) and chosen by a variable, so that it is compiled once.
 
+mod joint;
 mod list;
 mod tree;
 
@@ -11,7 +12,7 @@ use crate::bounded::{self, End};
 use crate::source;
 use anyhow::{Context as _, Result, bail, ensure};
 use list::{Mutant, Test};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ use tree::Copy;
 
 /// A build that takes longer than this hangs.
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
+/// So do all tests of one binary without a fault.
+const BASELINE_LIMIT: Duration = Duration::from_secs(1800);
 /// So do the tests of one mutant; the slowest take two minutes on a busy machine.
 const TEST_LIMIT: Duration = Duration::from_secs(600);
 
@@ -28,11 +31,10 @@ const TEST_LIMIT: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Caught,
-    /// The tests did not end: noticed, too, but by whoever waits.
+    /// The tests did not end, as the list says and explains.
     Hangs,
+    HangsUnsaid,
     Survived,
-    DoesNotCompile,
-    NoSuchTest,
 }
 
 impl Verdict {
@@ -44,9 +46,8 @@ impl Verdict {
         match self {
             Self::Caught => "caught",
             Self::Hangs => "caught (hangs)",
+            Self::HangsUnsaid => "HANGS",
             Self::Survived => "SURVIVED",
-            Self::DoesNotCompile => "DOES NOT COMPILE",
-            Self::NoSuchTest => "NO SUCH TEST",
         }
     }
 }
@@ -56,35 +57,36 @@ impl Verdict {
 /// apply; `--list` prints them.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let root = source::root()?;
-    let mut mutants = list::read(&root.join("mutants"))?;
+    let mutants = list::read(&root.join("mutants"))?;
+    let mut chosen = mutants.clone();
     match arguments {
         ["--list"] => {
             mutants.iter().for_each(|mutant| println!("{:<36} {}", mutant.name, mutant.claim));
             return Ok(true);
         }
-        ["--check"] => return check(&root, &mutants),
         ["--only", names @ ..] if !names.is_empty() => {
-            mutants.retain(|mutant| names.iter().any(|name| mutant.name.contains(name)));
+            chosen.retain(|mutant| names.iter().any(|name| mutant.name.contains(name)));
+            ensure!(!chosen.is_empty(), "no mutant has such a name");
         }
-        [] | ["--resume"] => {}
+        [] | ["--resume" | "--check"] => {}
         _ => {
             bail!("mutants takes --list, --check, --resume or --only NAME..., not `{}`", arguments.join(" "))
         }
     }
-    ensure!(!mutants.is_empty(), "no mutant has such a name");
-    if !check(&root, &mutants)? {
-        return Ok(false);
+    let (changed, broken) = joint::join(&root, &mutants)?;
+    broken.iter().for_each(|why| println!("mutants: does not apply: {why}"));
+    println!("mutants: {} of {} apply", mutants.len() - broken.len(), mutants.len());
+    if !broken.is_empty() || arguments == ["--check"] {
+        return Ok(broken.is_empty());
     }
-    let ground = Ground::new(&root)?;
-    let results = Results::open(&root, &ground.logs, arguments.contains(&"--resume"))?;
-    let all = mutants.len();
-    mutants.retain(|mutant| !results.caught.contains(&mutant.name));
-    println!("mutants: {} of {all} to be tried", mutants.len());
-    // Those of one file together: what the last one changed is then compiled anew only once.
-    mutants.sort_by(|a, b| a.edits[0].path.cmp(&b.edits[0].path));
-    ground.prove_baseline(&mutants)?;
+    let ground = Ground::new(&root, &changed)?;
+    let results = Results::open(&root, &ground.logs, arguments)?;
+    let all = chosen.len();
+    chosen.retain(|mutant| !results.caught.contains(&mutant.name));
+    println!("mutants: {} of {all} to be tried", chosen.len());
+    ground.prove_baseline(&chosen)?;
     let mut uncaught = Vec::new();
-    for mutant in &mutants {
+    for mutant in &chosen {
         let start = Instant::now();
         let verdict = ground.try_mutant(mutant)?;
         println!("mutants: {:<36} {:<16} {:>4} s", mutant.name, verdict.words(), start.elapsed().as_secs());
@@ -108,11 +110,12 @@ struct Results {
 }
 
 impl Results {
-    /// Goes on with the results of a run of the same tree if asked to, or begins anew.
-    fn open(root: &Path, folder: &Path, resume: bool) -> Result<Self> {
-        let path = folder.join("results");
+    /// Goes on with the results of a run of the same tree if asked to, or begins anew. What was chosen by name has
+    /// results of its own.
+    fn open(root: &Path, folder: &Path, arguments: &[&str]) -> Result<Self> {
+        let path = folder.join(if arguments.contains(&"--only") { "results-only" } else { "results" });
         let tree = tree_name(root)?;
-        if resume && path.is_file() {
+        if arguments == ["--resume"] && path.is_file() {
             let old = std::fs::read_to_string(&path);
             let old = old.with_context(|| format!("cannot read {}", path.display()))?;
             let mut lines = old.lines();
@@ -141,19 +144,6 @@ fn tree_name(root: &Path) -> Result<String> {
     Ok(format!("{} {:016x}", commit.trim(), hasher.finish()))
 }
 
-/// Whether every mutant applies to the tree as it is.
-fn check(root: &Path, mutants: &[Mutant]) -> Result<bool> {
-    let mut broken = 0_usize;
-    for mutant in mutants {
-        if let Err(error) = tree::mutated(root, &mutant.edits) {
-            println!("mutants: {} does not apply: {error:#}", mutant.name);
-            broken += 1;
-        }
-    }
-    println!("mutants: {} of {} apply", mutants.len() - broken, mutants.len());
-    Ok(broken == 0)
-}
-
 /// Where mutants live.
 struct Ground {
     copy: Copy,
@@ -162,70 +152,65 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(root: &Path) -> Result<Self> {
+    fn new(root: &Path, changed: &BTreeMap<String, String>) -> Result<Self> {
         let base = source::target_directory(root).join("mutants");
         let logs = base.join("logs");
         std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-        Ok(Self { copy: Copy::of(root, &base.join("tree"))?, build: base.join("build"), logs })
+        Ok(Self { copy: Copy::of(root, &base.join("tree"), changed)?, build: base.join("build"), logs })
     }
 
     /// All tests that are named must exist and pass without a fault, or their failing would prove nothing.
     fn prove_baseline(&self, mutants: &[Mutant]) -> Result<()> {
-        let tests: BTreeSet<&Test> = mutants.iter().flat_map(|mutant| &mutant.tests).collect();
-        let log = self.log("baseline")?;
-        for test in tests {
-            let verdict = self.try_test(test, &log)?;
-            let Test { package, binary, filter } = test;
-            ensure!(
-                verdict == Verdict::Survived,
-                "{package} {binary} {filter}: {} on the unchanged tree; see {}",
-                verdict.words(),
-                log.display()
-            );
+        let mut filters: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+        for Test { package, binary, filter } in mutants.iter().flat_map(|mutant| &mutant.tests) {
+            filters.entry((package, binary)).or_default().insert(filter);
         }
-        println!("mutants: all tests pass on the unchanged tree");
+        let log = self.log("baseline")?;
+        for (&(package, binary), filters) in &filters {
+            let mut build = self.cargo(package, binary);
+            let built = bounded::run(build.arg("--no-run"), BUILD_LIMIT, &log)?;
+            ensure!(built == End::Well, "{package} {binary}: does not compile; see {}", log.display());
+            let before = read(&log)?.len();
+            let start = Instant::now();
+            let mut command = self.cargo(package, binary);
+            let end = bounded::run(command.arg("--").args(filters), BASELINE_LIMIT, &log)?;
+            ensure!(end == End::Well, "{package} {binary}: fails without a fault; see {}", log.display());
+            for filter in filters {
+                let named = read(&log)?[before..].lines().any(|line| {
+                    line.strip_prefix("test ")
+                        .is_some_and(|name| name.contains(filter) && !line.ends_with("FAILED"))
+                });
+                ensure!(named, "{package} {binary}: no test is called {filter}");
+            }
+            println!("mutants: {package} {binary}: passes without a fault, {} s", start.elapsed().as_secs());
+        }
         Ok(())
     }
 
+    /// Runs the tests of a mutant in their order, until one fails.
     fn try_mutant(&self, mutant: &Mutant) -> Result<Verdict> {
         let log = self.log(&mutant.name)?;
-        self.copy.put(&mutant.edits)?;
-        let mut verdict = Ok(Verdict::Survived);
-        for test in &mutant.tests {
-            verdict = self.try_test(test, &log);
-            if !matches!(verdict, Ok(Verdict::Survived)) {
-                break;
+        for Test { package, binary, filter } in &mutant.tests {
+            let mut command = self.cargo(package, binary);
+            command.env(joint::CHOICE, &mutant.name).args(["--", filter]);
+            // One test that fails is enough: the others of the binary are not waited for.
+            match bounded::run_until(&mut command, TEST_LIMIT, &log, Some(" ... FAILED"))? {
+                End::Well => {}
+                End::Badly | End::Told => return Ok(Verdict::Caught),
+                End::TooLate if mutant.hangs.is_empty() => return Ok(Verdict::HangsUnsaid),
+                End::TooLate => return Ok(Verdict::Hangs),
             }
         }
-        self.copy.restore(&mutant.edits)?;
-        verdict
+        Ok(Verdict::Survived)
     }
 
-    fn try_test(&self, test: &Test, log: &Path) -> Result<Verdict> {
-        if bounded::run(self.cargo(test).arg("--no-run"), BUILD_LIMIT, log)? != End::Well {
-            return Ok(Verdict::DoesNotCompile);
-        }
-        let before = std::fs::read_to_string(log).context("cannot read the log")?.len();
-        // One test that fails is enough: the others of the binary are not waited for.
-        let mut command = self.cargo(test);
-        let end =
-            bounded::run_until(command.args(["--", &test.filter]), TEST_LIMIT, log, Some(" ... FAILED"))?;
-        let text = std::fs::read_to_string(log).context("cannot read the log")?;
-        Ok(match end {
-            _ if text[before..].contains("\nrunning 0 tests\n") => Verdict::NoSuchTest,
-            End::Well => Verdict::Survived,
-            End::Badly | End::Told => Verdict::Caught,
-            End::TooLate => Verdict::Hangs,
-        })
-    }
-
-    fn cargo(&self, test: &Test) -> Command {
+    fn cargo(&self, package: &str, binary: &str) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(self.copy.path()).env("CARGO_TARGET_DIR", &self.build).env("RUST_BACKTRACE", "0");
         // Nobody debugs a mutant, and without line tables it is linked sooner.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        command.args(["test", "--package", &test.package]);
-        match test.binary.as_str() {
+        command.args(["test", "--package", package]);
+        match binary {
             "lib" => command.arg("--lib"),
             binary => command.args(["--test", binary]),
         };
@@ -238,6 +223,10 @@ impl Ground {
         std::fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
+}
+
+fn read(log: &Path) -> Result<String> {
+    std::fs::read_to_string(log).with_context(|| format!("cannot read {}", log.display()))
 }
 
 #[cfg(test)]

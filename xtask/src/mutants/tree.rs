@@ -1,23 +1,25 @@
-//! A copy of the repository in which mutants are put.
+//! A copy of the repository with all mutants in it.
 
-use super::list::Edit;
 use crate::source;
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A copy of the tree, as it was when the run began.
+/// A copy of the tree as it was when the run began, but for the files that hold mutants.
 pub(super) struct Copy {
     path: PathBuf,
 }
 
 impl Copy {
     /// Makes or renews the copy. Files that are the same keep their times, so that nothing is built twice.
-    pub(super) fn of(root: &Path, path: &Path) -> Result<Self> {
+    pub(super) fn of(root: &Path, path: &Path, changed: &BTreeMap<String, String>) -> Result<Self> {
         let mut wanted: BTreeSet<String> = source::list(root)?.into_iter().collect();
         wanted.retain(|name| root.join(name).is_file());
         for name in &wanted {
-            let bytes = std::fs::read(root.join(name)).with_context(|| format!("cannot read {name}"))?;
+            let bytes = match changed.get(name) {
+                Some(text) => text.clone().into_bytes(),
+                None => std::fs::read(root.join(name)).with_context(|| format!("cannot read {name}"))?,
+            };
             write_if_changed(&path.join(name), &bytes)?;
         }
         // A file that was removed would still be compiled.
@@ -32,45 +34,6 @@ impl Copy {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Puts a mutant's edits into the copy. It must be restored before the next.
-    pub(super) fn put(&self, edits: &[Edit]) -> Result<()> {
-        for (path, text) in mutated(&self.path, edits)? {
-            let kept = self.kept(path);
-            std::fs::create_dir_all(kept.parent().context("a file has a folder")?).context("cannot keep")?;
-            std::fs::copy(self.path.join(path), kept).with_context(|| format!("cannot keep {path}"))?;
-            std::fs::write(self.path.join(path), text).with_context(|| format!("cannot change {path}"))?;
-        }
-        Ok(())
-    }
-
-    /// Takes them out again.
-    pub(super) fn restore(&self, edits: &[Edit]) -> Result<()> {
-        let paths: BTreeSet<&str> = edits.iter().map(|edit| edit.path.as_str()).collect();
-        for path in paths {
-            let bytes = std::fs::read(self.kept(path)).with_context(|| format!("cannot restore {path}"))?;
-            std::fs::write(self.path.join(path), bytes).with_context(|| format!("cannot restore {path}"))?;
-        }
-        Ok(())
-    }
-
-    fn kept(&self, path: &str) -> PathBuf {
-        self.path.with_extension("kept").join(path)
-    }
-}
-
-/// The files that edits change, as they leave them.
-pub(super) fn mutated<'a>(root: &Path, edits: &'a [Edit]) -> Result<BTreeMap<&'a str, String>> {
-    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
-    for edit in edits {
-        let text = match texts.remove(edit.path.as_str()) {
-            Some(text) => text,
-            None => std::fs::read_to_string(root.join(&edit.path))
-                .with_context(|| format!("cannot read {}", edit.path))?,
-        };
-        texts.insert(&edit.path, edit.apply(&text)?);
-    }
-    Ok(texts)
 }
 
 fn below(folder: &Path, base: &Path) -> Result<Vec<String>> {
@@ -99,17 +62,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mutant_comes_and_goes() {
+    fn a_copy_follows_the_tree_and_the_changes() {
         let root = crate::source::root().expect("tests run in the tree");
         let base = std::env::temp_dir().join(format!("mutants-{}", std::process::id()));
-        let copy = Copy::of(&root, &base.join("tree")).expect("copied");
-        let edit = Edit { path: "README.md".into(), find: "# Dolmen".into(), replace: "# Menhir".into() };
-        let readme = || std::fs::read_to_string(copy.path().join("README.md")).expect("copied");
-        let before = readme();
-        copy.put(std::slice::from_ref(&edit)).expect("occurs once");
-        assert!(readme().starts_with("# Menhir"));
-        copy.restore(&[edit]).expect("kept");
-        assert_eq!(readme(), before);
+        let changed = BTreeMap::from([("README.md".to_owned(), "# Menhir".to_owned())]);
+        for (changes, title) in [(changed, "# Menhir"), (BTreeMap::new(), "# Dolmen")] {
+            let copy = Copy::of(&root, &base, &changes).expect("copied");
+            let readme = std::fs::read_to_string(copy.path().join("README.md")).expect("copied");
+            assert!(readme.starts_with(title), "{readme}");
+            let stray = copy.path().join("stray.rs");
+            assert!(!stray.exists(), "what the tree does not have is removed");
+            std::fs::write(stray, "").expect("written");
+        }
         std::fs::remove_dir_all(base).expect("just made");
     }
 }

@@ -16,12 +16,13 @@ pub(crate) enum Kind {
     Punct,
 }
 
-/// One token with the line (from 1) on which it starts.
+/// One token with the line (from 1) and the byte (from 0) at which it starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) text: String,
     pub(crate) line: usize,
+    pub(crate) start: usize,
 }
 
 impl Token {
@@ -70,6 +71,7 @@ pub(crate) struct Lexed {
 pub(crate) fn lex(source: &str) -> Lexed {
     let mut lexer = Lexer {
         chars: source.chars().collect(),
+        starts: source.char_indices().map(|(start, _)| start).collect(),
         at: 0,
         line: 1,
         line_has_code: false,
@@ -83,6 +85,8 @@ pub(crate) fn lex(source: &str) -> Lexed {
 
 struct Lexer {
     chars: Vec<char>,
+    /// Of each character, the byte at which it starts.
+    starts: Vec<usize>,
     at: usize,
     line: usize,
     line_has_code: bool,
@@ -117,11 +121,11 @@ impl Lexer {
     fn push(&mut self, kind: Kind, len: usize) {
         let end = (self.at + len).min(self.chars.len());
         let text: String = self.chars[self.at..end].iter().collect();
-        let line = self.line;
+        let (line, start) = (self.line, self.starts.get(self.at).copied().unwrap_or_default());
         self.line += text.matches('\n').count();
         self.at = end;
         self.line_has_code = true;
-        self.out.tokens.push(Token { kind, text, line });
+        self.out.tokens.push(Token { kind, text, line, start });
     }
 
     fn comment(&mut self, kind: CommentKind, len: usize) {
@@ -266,6 +270,14 @@ mod tests {
     fn unterminated_input_ends() {
         for source in ["\"abc", "/* a", "r#\"x", "'", "'\\", "b'"] {
             assert!(lex(source).tokens.len() <= 2, "{source}");
+        }
+    }
+
+    #[test]
+    fn tokens_know_their_bytes() {
+        let source = "let é = \"ü\"; // ö\nb'x' r#fn";
+        for token in lex(source).tokens {
+            assert!(source[token.start..].starts_with(&token.text), "{token:?}");
         }
     }
 
