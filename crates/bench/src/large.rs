@@ -60,9 +60,12 @@ pub fn large(options: &Options, large: &Large, each: &mut dyn FnMut(Row)) -> Res
     let device_reads = device.ops_per_s;
     marked(device);
     let cgroup = MemoryCgroup::create(large.memory_bytes)?;
-    // The other half is for log segments that are written and blocks that are read.
-    let setup =
-        Setup { memory_bytes: large.memory_bytes / 2, aggregates: false, ..Setup::new(Kind::Single, SIZE) };
+    // The rest is for log segments that are written and blocks that are read.
+    let setup = Setup {
+        memory_bytes: large.memory_bytes / 3 * 2,
+        aggregates: false,
+        ..Setup::new(Kind::Single, SIZE)
+    };
     let spec = Spec {
         dir: dir.clone(),
         setup,

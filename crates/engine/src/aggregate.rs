@@ -18,7 +18,7 @@ use crate::log::LogPlace;
 use crate::numbered::Numbered;
 use crate::path::Path;
 use crate::runs::{MergedRuns, Run, RunBuild, Step};
-use crate::store::{Extent, Store, resolve};
+use crate::store::{Extent, Store, record_of, resolve};
 use crate::target::Target;
 use crate::tree::key::{KeyParts, STAMP_BYTES, TAIL_BYTES, split_typed};
 use core::cmp::Ordering;
@@ -914,15 +914,6 @@ impl Merge {
         let entries = self.entries.as_ref().map_or(0, MergedRuns::resident_bytes);
         entries + self.build.resident_bytes() + self.drops.resident_bytes() + self.moving.capacity() as u64
     }
-}
-
-/// Where in the log the record of a small value is. A short way leads there or not at all.
-fn record_of(version: &Version<'_>) -> Option<LogPlace> {
-    let ValuePlace::Log { segment, offset } = version.place else {
-        return None;
-    };
-    let head_bytes = u32::try_from(version.inline_head_bytes()).ok()?;
-    Some(LogPlace { segment, offset: offset.checked_sub(head_bytes)? })
 }
 
 /// Replaces bytes in the memory they have.

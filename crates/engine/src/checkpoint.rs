@@ -329,7 +329,8 @@ impl Target {
     pub(crate) fn delta_share(&self) -> u64 {
         let budget = self.config.memory_budget_bytes;
         let runs = self.store.index.runs_resident_bytes() + self.checkpoint.resident_bytes();
-        (budget.saturating_sub(runs) / DELTA_PARTS).clamp(budget / DELTA_PARTS / 4, budget / DELTA_PARTS)
+        let others = runs + self.store.hot.resident_bytes();
+        (budget.saturating_sub(others) / DELTA_PARTS).clamp(budget / DELTA_PARTS / 4, budget / DELTA_PARTS)
     }
 
     /// Memory that is accounted for, in bytes: index, filters, caches, and what is being written.

@@ -3,6 +3,7 @@
 //! Invariants: an entry stands in one source only; as long as a cursor goes one way, every source stands on its
 //! first entry that is not yet passed, or nowhere if it has none.
 
+use crate::changes::Window;
 use crate::index::{EntryPlace, Index, log_place};
 use crate::log::LogPlace;
 use crate::runs::{BlockSource, Run, RunCursor};
@@ -53,6 +54,8 @@ pub(crate) struct IndexCursor {
     way: Way,
     /// Runs are looked into that may have one of these in their filters; all, if there are none.
     within: RunHashes,
+    /// Runs are looked into that have entries of this time; all, if there is none.
+    during: Option<Window>,
 }
 
 impl IndexCursor {
@@ -61,7 +64,15 @@ impl IndexCursor {
         self.within = hashes;
     }
 
+    /// From now on runs are left out that have no entry of this time.
+    pub(crate) fn during(&mut self, window: Option<Window>) {
+        self.during = window;
+    }
+
     fn is_within(&self, run: &Run) -> bool {
+        if self.during.is_some_and(|(from, to)| !run.has_epochs(from, to)) {
+            return false;
+        }
         self.within.is_empty() || self.within.iter().any(|&hash| run.may_contain(hash))
     }
 

@@ -5,6 +5,7 @@ use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::store::{Extent, HotHit, Piece, Store, resolve};
 use crate::target::Target;
+use crate::value::Stored;
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, Recx, Stamp, limits};
@@ -134,7 +135,7 @@ impl Target {
     ) -> Result<FetchedIod, Error> {
         match &iod.want {
             Want::Single { room_bytes } => {
-                let Some(stored) = self.store.single_stored(path, view, cover)? else {
+                let Some(stored) = self.single_stored(path, view, cover)? else {
                     return Ok(FetchedIod::default());
                 };
                 if stored.len() > *room_bytes {
@@ -151,8 +152,14 @@ impl Target {
         }
     }
 
+    #[inline]
+    fn single_stored(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<Option<Stored>, Error> {
+        let may_note = view.at >= self.epochs.latest() && self.checkpoint.merge.is_none();
+        self.store.single_stored(path, view, cover, may_note)
+    }
+
     fn value_size(&mut self, path: &mut Path, view: &View, cover: Stamp) -> Result<FetchedIod, Error> {
-        let size_bytes = match self.store.single_stored(path, view, cover)? {
+        let size_bytes = match self.single_stored(path, view, cover)? {
             Some(stored) => stored.len() as u64,
             None => self.store.first_record(path, 0, view, cover)?.map_or(0, |(_, bytes)| u64::from(bytes)),
         };
@@ -385,11 +392,20 @@ mod tests {
         Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 1)
     }
 
+    fn devices(drive: &SimDrive) -> Devices {
+        Devices { meta: Box::new(SimDisk::new(drive)), bulk: None }
+    }
+
+    fn clock() -> std::sync::Arc<dolmen_env::SimClock> {
+        std::sync::Arc::new(dolmen_env::SimClock::new(1_800_000_000_000_000_000))
+    }
+
     fn target() -> Target {
-        let meta = Box::new(SimDisk::new(&SimDrive::new(SimConfig::default())));
-        let clock = std::sync::Arc::new(dolmen_env::SimClock::new(1_800_000_000_000_000_000));
-        let devices = Devices { meta, bulk: None };
-        let mut target = Target::create(devices, clock, 7, &TargetConfig::default()).expect("room");
+        target_on(&SimDrive::new(SimConfig::default()))
+    }
+
+    fn target_on(drive: &SimDrive) -> Target {
+        let mut target = Target::create(devices(drive), clock(), 7, &TargetConfig::default()).expect("room");
         let spec = ContSpec { hash_key: SECRET, durability: Durability::Process };
         ask(&mut target, Verb::Cont(ContVerb::Create(spec))).result.expect("a new container");
         target
@@ -469,5 +485,64 @@ mod tests {
         collide(&mut target);
         let refused = ask(&mut target, fetch(b"a", room)).result;
         assert!(matches!(refused, Err(Error::HashCollision)), "{refused:?}");
+    }
+
+    /// Whether the short way leads to akey `a`.
+    fn is_known(target: &Target) -> bool {
+        let mut path = Path::default();
+        path.object(CONT, SECRET, oid()).expect("a known type");
+        path.down(Depth::Akey, b"d", b"a").expect("good keys");
+        target.store.hot_version(&path, VersionKind::Single, 0).is_some()
+    }
+
+    fn fetched_bytes(target: &mut Target) -> Vec<u8> {
+        let done = ask(target, fetch(b"a", Want::Single { room_bytes: 64 }));
+        let Ok(Reply::Fetched(fetched)) = done.result else { panic!("another reply") };
+        let len = usize::try_from(fetched[0].size_bytes).expect("short");
+        done.buf.expect("the buffer is back")[..len].to_vec()
+    }
+
+    #[test]
+    fn what_was_found_the_long_way_is_found_the_short_way_from_then_on() {
+        let single = |bytes: &'static [u8]| NewValue::Single(Payload::Ref(bytes));
+        let aggregate = |target: &mut Target| {
+            let verb = || Verb::Cont(ContVerb::Aggregate(Epoch::MAX));
+            while !matches!(ask(target, verb()).result, Ok(Reply::Aggregated { more: false, .. })) {}
+        };
+        let drive = SimDrive::new(SimConfig::default());
+        let mut target = target_on(&drive);
+        ask(&mut target, update(b"a", single(b"one"), Cond::NONE)).result.expect("nothing is in the way");
+        let before = target.epochs.latest();
+        target.close().expect("the device works");
+
+        let (mut target, _) =
+            Target::open(devices(&drive), clock(), &TargetConfig::default()).expect("whole");
+        assert!(!is_known(&target));
+        assert_eq!(fetched_bytes(&mut target), b"one");
+        assert!(is_known(&target));
+        assert_eq!(fetched_bytes(&mut target), b"one");
+        // A newer version takes its place; an older one that somebody looks back at does not.
+        ask(&mut target, update(b"a", single(b"two"), Cond::NONE)).result.expect("nothing is in the way");
+        let mut back = fetch(b"a", Want::Single { room_bytes: 64 });
+        if let Verb::Fetch(fetch) = &mut back {
+            fetch.at = ReadAt::Epoch(before);
+        }
+        assert_eq!(&ask(&mut target, back).buf.expect("the buffer is back")[..3], b"one");
+        assert_eq!(fetched_bytes(&mut target), b"two");
+        target.close().expect("the device works");
+
+        // What is gone with the punch that hid it is not found by the way that was noted before.
+        let (mut target, _) =
+            Target::open(devices(&drive), clock(), &TargetConfig::default()).expect("whole");
+        assert_eq!(fetched_bytes(&mut target), b"two");
+        assert!(is_known(&target));
+        let scope = PunchScope::Akeys(Key::from_slice(b"d"), smallvec![Key::from_slice(b"a")]);
+        let punch = Verb::Punch(Punch { oid: oid(), scope, cond: Cond::NONE });
+        ask(&mut target, punch).result.expect("nothing is in the way");
+        assert_eq!(fetched_bytes(&mut target), b"");
+        aggregate(&mut target);
+        aggregate(&mut target);
+        assert!(!is_known(&target));
+        assert_eq!(fetched_bytes(&mut target), b"");
     }
 }

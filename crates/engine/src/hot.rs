@@ -8,15 +8,16 @@
 //! entry of it. The entry of a sole extent is of the newest extent, which is all that is visible since: every write of an
 //! extent that it does not hold true for removes it. An entry names a life of a segment, so one that points into a recycled segment finds nothing.
 
+use crate::lines::{self, Line};
 use crate::log::LogPlace;
 use crate::path::Path;
 use std::collections::BTreeMap;
-use zerocopy::IntoBytes;
 
-const SLOTS_PER_BUCKET: usize = 4;
-/// Index bits of the smallest table: 2^10 buckets of 32 bytes.
-const INDEX_BITS_MIN: u32 = 10;
-/// An entry is 25 bits of hash behind the first ten, 16 bits of segment life, 23 bits of offset in words.
+/// Slots of a bucket, which is one line of the cache.
+const SLOTS_PER_BUCKET: usize = 8;
+/// Index bits of the smallest table: 2^9 buckets of 64 bytes.
+const INDEX_BITS_MIN: u32 = 9;
+/// An entry is 25 bits of hash behind the first nine, 16 bits of segment life, 23 bits of offset in words.
 const TAG_BITS: u32 = 25;
 const LIFE_BITS: u32 = 16;
 const OFFSET_BITS: u32 = 23;
@@ -25,7 +26,7 @@ const TAG_BITS_LEFT: u32 = 11;
 const WORD_BYTES: u32 = 8;
 
 pub(crate) struct Hot {
-    buckets: Vec<[u64; SLOTS_PER_BUCKET]>,
+    buckets: Vec<Line>,
     index_bits: u32,
     index_bits_max: u32,
     count: usize,
@@ -38,23 +39,17 @@ pub(crate) struct Hot {
 
 const NO_SEGMENT: u32 = u32::MAX;
 
-fn table(buckets: usize) -> Vec<[u64; SLOTS_PER_BUCKET]> {
-    let mut table = vec![[0; SLOTS_PER_BUCKET]; buckets];
-    dolmen_env::prefer_huge_pages(table.as_mut_bytes());
-    table
-}
-
 impl Hot {
     /// A table that grows up to `budget_bytes`.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         let mut index_bits_max = INDEX_BITS_MIN;
         while index_bits_max < INDEX_BITS_MIN + TAG_BITS - TAG_BITS_LEFT
-            && (64u64 << index_bits_max) <= budget_bytes
+            && (2 * size_of::<Line>() as u64) << index_bits_max <= budget_bytes
         {
             index_bits_max += 1;
         }
         Self {
-            buckets: table(1 << INDEX_BITS_MIN),
+            buckets: lines::zeroed(1 << INDEX_BITS_MIN),
             index_bits: INDEX_BITS_MIN,
             index_bits_max,
             count: 0,
@@ -66,26 +61,31 @@ impl Hot {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        (self.buckets.len() * size_of::<[u64; SLOTS_PER_BUCKET]>() + self.segment_of.len() * 4) as u64
+        (size_of_val(&*self.buckets) + self.segment_of.len() * 4) as u64
     }
 
-    /// A segment begins a new life: what pointed into its last one finds nothing any more.
+    /// A segment is written from its start: what pointed into what it held finds nothing any more.
     pub(crate) fn begin_segment(&mut self, segment: u32) {
+        self.newest = (segment, self.begin_life(segment));
+    }
+
+    fn begin_life(&mut self, segment: u32) -> u64 {
         if let Some(old) = self.life_of.remove(&segment) {
             self.segment_of[life_slot(old)] = NO_SEGMENT;
         }
         if self.next_life >> LIFE_BITS > 0 {
             // Numbers of lives are about to repeat: nothing of the earlier ones may be left.
-            self.buckets.fill([0; SLOTS_PER_BUCKET]);
+            self.clear();
             self.segment_of.fill(NO_SEGMENT);
             self.life_of.clear();
-            self.count = 0;
+            self.newest = (NO_SEGMENT, 0);
             self.next_life = 1;
         }
-        self.life_of.insert(segment, self.next_life);
-        self.segment_of[life_slot(self.next_life)] = segment;
-        self.newest = (segment, self.next_life);
+        let life = self.next_life;
+        self.life_of.insert(segment, life);
+        self.segment_of[life_slot(life)] = segment;
         self.next_life += 1;
+        life
     }
 
     #[inline]
@@ -115,7 +115,7 @@ impl Hot {
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = LogPlace> + '_ {
         let mask = self.tag_mask();
         let tag = Self::tag(hash) & mask;
-        let bucket = &self.buckets[self.bucket(hash)];
+        let bucket = &self.buckets[self.bucket(hash)].0;
         bucket
             .iter()
             .filter(move |&&entry| entry != 0 && (entry >> (LIFE_BITS + OFFSET_BITS)) & mask == tag)
@@ -135,7 +135,7 @@ impl Hot {
         let index = self.bucket(hash);
         let mut removed = 0;
         let mut vacant = None;
-        for (number, entry) in self.buckets[index].iter_mut().enumerate() {
+        for (number, entry) in self.buckets[index].0.iter_mut().enumerate() {
             if *entry != 0 && (*entry >> (LIFE_BITS + OFFSET_BITS)) & mask == tag {
                 *entry = 0;
                 removed += 1;
@@ -148,14 +148,24 @@ impl Hot {
         let Some(entry) = place.and_then(|place| self.entry(hash, place)) else {
             return;
         };
-        let victim = usize::try_from(tag & 3).expect("two bits");
-        let slot = &mut self.buckets[index][vacant.unwrap_or(victim)];
+        let victim = usize::try_from(tag & 7).expect("three bits");
+        let slot = &mut self.buckets[index].0[vacant.unwrap_or(victim)];
         self.count += usize::from(*slot == 0);
         *slot = entry;
         if self.count * 4 > self.buckets.len() * SLOTS_PER_BUCKET * 3 && self.index_bits < self.index_bits_max
         {
             self.grow();
         }
+    }
+
+    /// The newest version of a key that this table did not lead to was found at `place`.
+    ///
+    /// REQUIRES: no version is on the way to another place, so that all who move or drop it will tell.
+    pub(crate) fn found(&mut self, hash: u64, place: LogPlace) {
+        if !self.life_of.contains_key(&place.segment) {
+            self.begin_life(place.segment);
+        }
+        self.written(hash, Some(place));
     }
 
     /// Forgets a key if this place is where it is found.
@@ -165,7 +175,7 @@ impl Hot {
         };
         let mask = self.tag_mask() << (LIFE_BITS + OFFSET_BITS) | ((1 << (LIFE_BITS + OFFSET_BITS)) - 1);
         let index = self.bucket(hash);
-        for entry in self.buckets[index].iter_mut().filter(|entry| **entry & mask == gone & mask) {
+        for entry in self.buckets[index].0.iter_mut().filter(|entry| **entry & mask == gone & mask) {
             *entry = 0;
             self.count -= 1;
         }
@@ -180,7 +190,7 @@ impl Hot {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.buckets.fill([0; SLOTS_PER_BUCKET]);
+        self.buckets.fill(Line::default());
         self.count = 0;
     }
 
@@ -202,11 +212,11 @@ impl Hot {
     /// Doubles the table: the first bit of the tag in use becomes the last bit of the index.
     fn grow(&mut self) {
         let bit = LIFE_BITS + OFFSET_BITS + TAG_BITS - (self.index_bits - INDEX_BITS_MIN) - 1;
-        let mut grown = table(self.buckets.len() * 2);
+        let mut grown = lines::zeroed(self.buckets.len() * 2);
         for (index, bucket) in self.buckets.iter().enumerate() {
-            for (slot, &entry) in bucket.iter().enumerate().filter(|(_, entry)| **entry != 0) {
+            for (slot, &entry) in bucket.0.iter().enumerate().filter(|(_, entry)| **entry != 0) {
                 let half = usize::try_from(entry >> bit & 1).expect("one bit");
-                grown[index * 2 + half][slot] = entry;
+                grown[index * 2 + half].0[slot] = entry;
             }
         }
         self.buckets = grown;

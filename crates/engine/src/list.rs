@@ -4,17 +4,12 @@ use crate::batch::{BATCH_KEYS, Batch};
 use crate::conts::View;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
-use crate::store::{Extent, resolve};
+use crate::store::resolve;
 use crate::target::Target;
 use crate::walk::KeyWalk;
 use dolmen_codec::order;
-use dolmen_codec::verb::{Change, ChangeKind, List, ListWhat, Listed, ListedExtent, PackedKeys, ReadAt};
-use dolmen_types::{
-    Anchor, AnchorState, ContNo, Epoch, Error, Invalid, Key, KeyKind, Oid, Recx, Stamp, limits,
-};
-
-/// Dkeys that one call of `Changes` looks at, at most, so that a call is bounded also when nothing changed.
-const CHANGE_DKEYS_MAX: usize = 4096;
+use dolmen_codec::verb::{List, ListWhat, Listed, ListedExtent, PackedKeys};
+use dolmen_types::{Anchor, AnchorState, ContNo, Error, Invalid, Key, KeyKind, Oid, Recx, Stamp, limits};
 
 impl Target {
     pub(crate) fn list(&mut self, cont: ContNo, list: &List) -> Result<(Listed, Anchor), Error> {
@@ -30,7 +25,7 @@ impl Target {
         }
     }
 
-    fn list_path(&mut self, cont: ContNo, oid: Oid) -> Result<Box<Path>, Error> {
+    pub(crate) fn list_path(&mut self, cont: ContNo, oid: Oid) -> Result<Box<Path>, Error> {
         let secret = self.conts.find(cont)?.state.spec.hash_key;
         let mut path = self.store.take_path();
         path.object(cont, secret, oid)?;
@@ -201,127 +196,16 @@ impl Target {
         }
         Ok(Anchor::eof())
     }
-
-    fn list_changes(
-        &mut self,
-        cont: ContNo,
-        from: Epoch,
-        to: Epoch,
-        list: &List,
-    ) -> Result<(Listed, Anchor), Error> {
-        if from > to {
-            return Err(Invalid::Epoch.into());
-        }
-        let old = self.read_view(cont, ReadAt::Epoch(from))?;
-        let new = self.read_view(cont, ReadAt::Epoch(to))?;
-        self.txs.refuse_undecided_list(cont, to)?;
-        let mut changes = Vec::new();
-        let (mut oid, mut dkey) = match resume(&list.anchor)? {
-            Resume::Eof => return Ok((Listed::Changes(changes), Anchor::eof())),
-            Resume::Start => (self.store.next_object(cont, None)?, None),
-            Resume::After(bytes) => {
-                let (oid, dkey) = bytes.split_at_checked(16).ok_or(Invalid::Anchor)?;
-                (Some(Oid::from_bytes(oid.try_into().or(Err(Invalid::Anchor))?)), Some(dkey.to_vec()))
-            }
-        };
-        let mut looked_at = 0;
-        while let Some(object) = oid {
-            let mut path = self.list_path(cont, object)?;
-            if let Some(key) = dkey.take() {
-                dkey = Some(encode_position(&key, path.dkey_kind)?);
-            }
-            while let Some(next) = self.store.next_key(&path, Depth::Dkey, dkey.as_deref())? {
-                path.dkey_encoded(&next);
-                self.dkey_changes(&mut path, &old, &new, &mut changes)?;
-                path.up(Depth::Object);
-                looked_at += 1;
-                if changes.len() >= list.items_max as usize || looked_at >= CHANGE_DKEYS_MAX {
-                    let mut position = object.to_bytes().to_vec();
-                    position.extend_from_slice(&decode_position(&next, path.dkey_kind));
-                    return Ok((Listed::Changes(changes), after_bytes(&position, list)));
-                }
-                dkey = Some(next.to_vec());
-            }
-            dkey = None;
-            oid = self.store.next_object(cont, Some(object))?;
-            self.store.put_path(path);
-        }
-        Ok((Listed::Changes(changes), Anchor::eof()))
-    }
-
-    /// Appends what differs below one dkey between two views.
-    fn dkey_changes(
-        &mut self,
-        path: &mut Path,
-        old: &View,
-        new: &View,
-        changes: &mut Vec<Change>,
-    ) -> Result<(), Error> {
-        let mut akey: Option<Key> = None;
-        while let Some(next) = self.store.next_key(path, Depth::Akey, akey.as_deref())? {
-            path.akey_encoded(&next);
-            let before = self.visible_stamps(path, old)?;
-            let after = self.visible_stamps(path, new)?;
-            let kind = match (before.is_empty(), after.is_empty()) {
-                (true, false) => Some(ChangeKind::Added),
-                (false, true) => Some(ChangeKind::Removed),
-                _ => (before != after).then_some(ChangeKind::Modified),
-            };
-            if let Some(kind) = kind {
-                let (dkey, akey) = self.raw_keys(path)?;
-                changes.push(Change { oid: path.oid, dkey, akey, kind });
-            }
-            path.up(Depth::Dkey);
-            akey = Some(next);
-        }
-        Ok(())
-    }
-
-    /// The raw dkey and akey of a path, which any version below it has.
-    fn raw_keys(&mut self, path: &Path) -> Result<(Key, Key), Error> {
-        let mut cursor = self.store.take_cursor();
-        self.store.reseek(&mut cursor, path.key.as_bytes())?;
-        if cursor.key().is_none() {
-            return Err(crate::error::corrupt(self.config.target, "run", 0, 0));
-        }
-        let (version, _) = self.store.index.version(&self.store.log, cursor.place())?;
-        let keys = (Key::from_slice(version.dkey), Key::from_slice(version.akey));
-        self.store.put_cursor(cursor);
-        Ok(keys)
-    }
-
-    /// Which versions make up an akey's visible value: the single value's stamp, and each piece with its stamp.
-    fn visible_stamps(&mut self, path: &mut Path, view: &View) -> Result<Vec<(u64, u64, Stamp)>, Error> {
-        let cover = self.store.cover(path, Depth::Akey, view)?;
-        path.up(Depth::Akey);
-        let mut stamps = Vec::new();
-        if let Some(entry) = self.store.single(path, view, cover)? {
-            stamps.push((u64::MAX, 0, entry.stamp));
-        }
-        let mut extents: Vec<Extent> = Vec::new();
-        let mut pieces = Vec::new();
-        self.store.extents(path, (0, u64::MAX), view, cover, &mut extents)?;
-        resolve(&mut extents, (0, u64::MAX), &mut pieces);
-        for piece in &pieces {
-            let stamp = extents[piece.extent].stamp;
-            match stamps.last_mut() {
-                Some(last) if last.1 == piece.start && last.2 == stamp && last.0 != u64::MAX => {
-                    last.1 = piece.end
-                }
-                _ => stamps.push((piece.start, piece.end, stamp)),
-            }
-        }
-        Ok(stamps)
-    }
 }
 
-enum Resume<'a> {
+/// Where an enumeration goes on.
+pub(crate) enum Resume<'a> {
     Start,
     Eof,
     After(&'a [u8]),
 }
 
-fn resume(anchor: &Anchor) -> Result<Resume<'_>, Error> {
+pub(crate) fn resume(anchor: &Anchor) -> Result<Resume<'_>, Error> {
     match anchor.state() {
         AnchorState::Start => Ok(Resume::Start),
         AnchorState::Eof => Ok(Resume::Eof),
@@ -340,7 +224,7 @@ fn key_resume(anchor: &Anchor, kind: KeyKind) -> Result<Option<Option<Vec<u8>>>,
 }
 
 /// Anchors hold lexical keys raw, since escaped ones may be too long, and the others order-encoded.
-fn encode_position(position: &[u8], kind: KeyKind) -> Result<Vec<u8>, Error> {
+pub(crate) fn encode_position(position: &[u8], kind: KeyKind) -> Result<Vec<u8>, Error> {
     match kind {
         KeyKind::Hashed if position.len() == 16 => Ok(position.to_vec()),
         KeyKind::Uint64 if position.len() == 8 => Ok(position.to_vec()),
@@ -353,7 +237,7 @@ fn encode_position(position: &[u8], kind: KeyKind) -> Result<Vec<u8>, Error> {
     }
 }
 
-fn decode_position(encoded: &[u8], kind: KeyKind) -> Vec<u8> {
+pub(crate) fn decode_position(encoded: &[u8], kind: KeyKind) -> Vec<u8> {
     match kind {
         KeyKind::Hashed | KeyKind::Uint64 => encoded.to_vec(),
         KeyKind::Lexical => {
@@ -366,7 +250,7 @@ fn anchor_of(encoded: &[u8], kind: KeyKind, list: &List) -> Result<Anchor, Error
     Ok(after_bytes(&decode_position(encoded, kind), list))
 }
 
-fn after_bytes(position: &[u8], list: &List) -> Anchor {
+pub(crate) fn after_bytes(position: &[u8], list: &List) -> Anchor {
     let mut anchor = Anchor::after(position).expect("positions are limited to fit");
     anchor.shard = list.anchor.shard;
     anchor

@@ -70,7 +70,7 @@ pub(crate) struct Log {
 const BLANK: [u8; LOG_FRAME_HEADER_BYTES] = [0; LOG_FRAME_HEADER_BYTES];
 
 /// Not a file: the place of records that exist only while a transaction is being checked.
-const TENTATIVE_SEGMENT: u32 = u32::MAX;
+pub(crate) const TENTATIVE_SEGMENT: u32 = u32::MAX;
 
 pub(crate) fn file_name(number: u32) -> String {
     format!("log.{number:08x}")

@@ -5,7 +5,7 @@ use crate::conts::View;
 use crate::cursor::{IndexCursor, RunHashes};
 use crate::error::disk_error;
 use crate::index::{Entry, EntryPlace, Index};
-use crate::log::{Log, LogPlace};
+use crate::log::{Log, LogPlace, TENTATIVE_SEGMENT};
 use crate::open::{SLOTS, SUPERBLOCK_FILE};
 use crate::path::{Depth, Path};
 use crate::runs::{Blocks, IntactBlocks};
@@ -162,6 +162,7 @@ impl Store {
     pub(crate) fn take_cursor(&mut self) -> IndexCursor {
         let mut cursor = self.spare_cursor.take().unwrap_or_default();
         cursor.within(RunHashes::new());
+        cursor.during(None);
         cursor
     }
 
@@ -225,15 +226,18 @@ impl Store {
         Ok(is_data.then_some(entry))
     }
 
-    /// The visible single value of an akey, ready to be read; by the short way if there is one.
+    /// The visible single value of an akey, ready to be read; by the short way if there is one. If not, and
+    /// `may_note`, there is one from now on.
     ///
-    /// REQUIRES: the path is at the akey.
+    /// REQUIRES: the path is at the akey; what the view sees is the newest of all and no merge is under way, if
+    /// `may_note`.
     #[inline]
     pub(crate) fn single_stored(
         &mut self,
         path: &mut Path,
         view: &View,
         cover: Stamp,
+        may_note: bool,
     ) -> Result<Option<Stored>, Error> {
         if view.is_plain()
             && let Some(hit) = self.hot_version(path, VersionKind::Single, 0)
@@ -241,8 +245,14 @@ impl Store {
         {
             return Ok(if hit.stamp > cover { hit.stored } else { None });
         }
-        let entry = self.single(path, view, cover)?;
-        entry.map(|entry| self.stored(&entry.place)).transpose()
+        let Some(entry) = self.single(path, view, cover)? else {
+            return Ok(None);
+        };
+        let stored = self.stored(&entry.place)?;
+        if may_note && view.is_plain() {
+            self.note_found(path, &entry, &stored)?;
+        }
+        Ok(Some(stored))
     }
 
     /// The newest version of a key, if the short way leads to it.
@@ -295,28 +305,57 @@ impl Store {
         hash: u64,
         is_it: impl Fn(&Version<'_>) -> bool,
     ) -> Option<(&[u8], HotHit)> {
-        for place in self.hot.candidates(hash) {
-            let head_at = LogPlace { offset: place.offset.checked_sub(HEAD_BYTES)?, ..place };
-            let mut reader = Reader::new(self.log.mapped(head_at)?);
-            let Some(head) = WriteHead::decode(&mut reader) else {
-                continue;
-            };
-            let Some(version) = Version::decode(&mut reader) else {
-                continue;
-            };
-            if head.oid == path.oid && head.cont == path.cont && is_it(&version) {
-                let stamp = Stamp { epoch: head.epoch, minor: version.minor };
-                let behind = head_at.offset.checked_add(u32::try_from(reader.position()).ok()?)?;
-                let value = match version.place {
-                    ValuePlace::Inline => ValuePlace::Log { segment: place.segment, offset: behind },
-                    other => other,
-                };
-                let stored = version.is_data().then(|| crate::value::stored(&version, value));
-                let (record_bytes, recx) = (version.record_bytes, version.recx);
-                return Some((version.dkey, HotHit { stamp, stored, record_bytes, recx }));
-            }
+        self.hot.candidates(hash).find_map(|place| self.record_at(place, path, &is_it))
+    }
+
+    /// The version of the path's object whose record, with its head before it, is at this place of the log, with its
+    /// dkey; if there is one.
+    #[inline]
+    fn record_at(
+        &self,
+        place: LogPlace,
+        path: &Path,
+        is_it: impl Fn(&Version<'_>) -> bool,
+    ) -> Option<(&[u8], HotHit)> {
+        let head_at = LogPlace { offset: place.offset.checked_sub(HEAD_BYTES)?, ..place };
+        let mut reader = Reader::new(self.log.mapped(head_at)?);
+        let head = WriteHead::decode(&mut reader)?;
+        let version = Version::decode(&mut reader)?;
+        if head.oid != path.oid || head.cont != path.cont || !is_it(&version) {
+            return None;
         }
-        None
+        let stamp = Stamp { epoch: head.epoch, minor: version.minor };
+        let behind = head_at.offset.checked_add(u32::try_from(reader.position()).ok()?)?;
+        let value = match version.place {
+            ValuePlace::Inline => ValuePlace::Log { segment: place.segment, offset: behind },
+            other => other,
+        };
+        let stored = version.is_data().then(|| crate::value::stored(&version, value));
+        let (record_bytes, recx) = (version.record_bytes, version.recx);
+        Some((version.dkey, HotHit { stamp, stored, record_bytes, recx }))
+    }
+
+    /// The short way is to lead to the newest version of a single value, found the long way.
+    fn note_found(&mut self, path: &Path, found: &Entry, stored: &Stored) -> Result<(), Error> {
+        let place = match &found.place {
+            EntryPlace::Log(at) => Some(*at),
+            EntryPlace::Run(_) => record_of(&self.version(&found.place)?),
+        };
+        let (Some(place), Some((dkey, akey))) = (place, path.raw()) else {
+            return Ok(());
+        };
+        let is_it = |version: &Version<'_>| {
+            version.kind == VersionKind::Single && version.dkey == dkey && version.akey == akey
+        };
+        // Behind the first version of a record there is no head before the next one; and what has been damaged since
+        // the entry was written must not be believed instead of it.
+        let is_same = |hit: HotHit| hit.stamp == found.stamp && hit.stored.as_ref() == Some(stored);
+        if place.segment != TENTATIVE_SEGMENT
+            && self.record_at(place, path, is_it).is_some_and(|(_, hit)| is_same(hit))
+        {
+            self.hot.found(path.hot_hash(VersionKind::Single, 0), place);
+        }
+        Ok(())
     }
 
     /// An entry's version.
@@ -482,6 +521,15 @@ fn take_range(open: &mut BTreeMap<u64, u64>, from: u64, upto: u64, mut taken: im
         }
         taken(start.max(from), end.min(upto));
     }
+}
+
+/// Where in the log the record of a small value is. A short way leads there or not at all.
+pub(crate) fn record_of(version: &Version<'_>) -> Option<LogPlace> {
+    let ValuePlace::Log { segment, offset } = version.place else {
+        return None;
+    };
+    let head_bytes = u32::try_from(version.inline_head_bytes()).ok()?;
+    Some(LogPlace { segment, offset: offset.checked_sub(head_bytes)? })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use dolmen_codec::version::{ValuePlace, Version, chunk_bytes};
 use dolmen_types::{ContNo, Error, Oid, Place, Recx, crc32c, limits};
 
 /// What a version says of its value, copied out so that nothing is borrowed while it is read.
+#[derive(PartialEq)]
 pub(crate) struct Stored {
     place: ValuePlace,
     value_bytes: usize,

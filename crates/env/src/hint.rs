@@ -30,14 +30,14 @@ pub fn prefetch_line<T: ?Sized>(place: &T) {
 /// random then costs one miss of the address translation less a look.
 ///
 /// A kernel that refuses leaves everything as it was.
-pub fn prefer_huge_pages(memory: &mut [u8]) {
-    let start = memory.as_mut_ptr();
+pub fn prefer_huge_pages<T>(memory: &mut [T]) {
+    let start = memory.as_mut_ptr().cast::<u8>();
     let skip = start.align_offset(HUGE_PAGE_BYTES);
-    let whole = memory.len().saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    let whole = size_of_val(memory).saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if whole == 0 {
         return;
     }
-    let part = memory[skip..skip + whole].as_mut_ptr();
+    let part = start.wrapping_add(skip);
     // Ignored: a hint that is not taken costs time only.
     // SAFETY: the range is whole pages inside a slice that we hold alone; this advice changes no content.
     let _advised = unsafe { madvise(part.cast(), whole, Advice::LinuxHugepage) };
@@ -53,7 +53,7 @@ mod tests {
         prefer_huge_pages(&mut memory);
         prefetch(&memory, usize::MAX);
         prefetch_line(&());
-        prefer_huge_pages(&mut []);
+        prefer_huge_pages::<u64>(&mut []);
         assert!(memory.iter().all(|&byte| byte == 7));
     }
 }

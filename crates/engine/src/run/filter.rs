@@ -2,7 +2,7 @@
 //!
 //! Ten bits a key and seven probes inside 512 bits give about 1.3 % of false positives.
 
-use zerocopy::IntoBytes;
+use crate::lines::{self, Line};
 
 /// Bits for each expected key.
 const BITS_PER_KEY: u64 = 10;
@@ -14,26 +14,24 @@ const PROBE_BITS: u32 = 9;
 /// A set of hashes that may claim to have what it has not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    lines: Vec<[u64; 8]>,
+    lines: Vec<Line>,
 }
 
 impl Filter {
     /// An empty filter, sized for `keys` hashes; more make it less exact.
     pub(crate) fn with_room(keys: u64) -> Self {
         let lines = keys.saturating_mul(BITS_PER_KEY).div_ceil(LINE_BITS).max(1);
-        let mut lines = vec![[0; 8]; usize::try_from(lines).expect("a filter fits the address space")];
-        dolmen_env::prefer_huge_pages(lines.as_mut_bytes());
-        Self { lines }
+        Self { lines: lines::zeroed(usize::try_from(lines).expect("a filter fits the address space")) }
     }
 
     /// A filter that was stored; without lines it claims to have everything.
-    pub(crate) fn from_lines(lines: Vec<[u64; 8]>) -> Self {
+    pub(crate) fn from_lines(lines: Vec<Line>) -> Self {
         Self { lines }
     }
 
     /// Its lines.
     pub(crate) fn lines(&self) -> &[[u64; 8]] {
-        &self.lines
+        lines::words(&self.lines)
     }
 
     /// Adds a hash.
@@ -42,7 +40,7 @@ impl Filter {
         let Some(index) = self.line_of(hash) else {
             return;
         };
-        let line = &mut self.lines[index];
+        let line = &mut self.lines[index].0;
         for (word, bit) in probes(hash) {
             line[word] |= bit;
         }
@@ -62,7 +60,7 @@ impl Filter {
         let Some(index) = self.line_of(hash) else {
             return true;
         };
-        let line = &self.lines[index];
+        let line = &self.lines[index].0;
         probes(hash).all(|(word, bit)| line[word] & bit != 0)
     }
 

@@ -2,6 +2,7 @@
 
 use super::filter::Filter;
 use crate::error::{corrupt, disk_error};
+use crate::lines;
 use crate::tree::key::{KEY_BYTES_MAX, common_prefix_len};
 use dolmen_codec::run_block::{
     RUN_BLOCK_PAGES_MAX, RUN_FILTER_BLOCK_LINES, RUN_PAGE_BYTES, RunBlock, RunBlockKind, RunDamage,
@@ -10,7 +11,7 @@ use dolmen_codec::run_block::{
 use dolmen_codec::run_footer::RunFooter;
 use dolmen_codec::version::VersionKind;
 use dolmen_env::{Disk, FileId};
-use dolmen_types::{Error, IoBuf, TargetNo};
+use dolmen_types::{Epoch, Error, IoBuf, TargetNo};
 use std::sync::Arc;
 
 /// An entry block that was read and verified.
@@ -167,15 +168,20 @@ impl Run {
                 RunBlock::parse(IoBuf::copy_of(bytes), RunBlockKind::Fence, (footer.run, page, offset))?;
             fence_blocks.push(block);
         }
-        let mut lines = Vec::with_capacity(filter.len() / 64);
-        let mut page = 0;
+        let mut lines = lines::zeroed(footer.filter_lines as usize);
+        let (mut block, mut filled, mut page) = (Vec::new(), 0, 0);
         for bytes in filter.chunks(FILTER_BLOCK_BYTES) {
             let offset = footer.filter_offset() + u64::from(page) * RUN_PAGE_BYTES as u64;
-            decode_filter_block(bytes, (footer.run, page, offset), &mut lines)?;
+            decode_filter_block(bytes, (footer.run, page, offset), &mut block)?;
+            for words in block.drain(..) {
+                let damage = RunDamage { run: footer.run, offset };
+                lines.get_mut(filled).ok_or(damage)?.0 = words;
+                filled += 1;
+            }
             page += FILTER_BLOCK_PAGES;
         }
         let entries: usize = fence_blocks.iter().map(RunBlock::count).sum();
-        if entries != footer.blocks as usize || lines.len() != footer.filter_lines as usize || entries == 0 {
+        if entries != footer.blocks as usize || filled != lines.len() || entries == 0 {
             return Err(RunDamage { run: footer.run, offset: footer.fence_offset() });
         }
         Ok(Self::of(target, file, footer, fence_blocks, Filter::from_lines(lines)))
@@ -206,6 +212,11 @@ impl Run {
     /// Bytes of the file.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.footer.file_pages() * RUN_PAGE_BYTES as u64
+    }
+
+    /// Whether there may be entries of epochs behind `from` and up to `to`.
+    pub(crate) fn has_epochs(&self, from: Epoch, to: Epoch) -> bool {
+        self.footer.epoch_max > from.0 && self.footer.epoch_min <= to.0
     }
 
     /// Whether an entry may have been pushed with this hash.

@@ -4,6 +4,7 @@
 mod basics;
 mod beside;
 mod budget;
+mod changes;
 mod conformance;
 mod crash;
 mod damaged;
