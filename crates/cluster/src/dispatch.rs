@@ -135,12 +135,14 @@ impl<T: TargetStore> Targets<T> {
         let Some(slot) = self.slots.get(target.index()) else {
             return refused(op, Invalid::Argument.into());
         };
-        if let Some(mut owned) = slot.try_owned()
-            && owned.fence().is_quiet()
-        {
-            let completion = owned.run(&slot.shared, op);
-            self.leave(slot, owned);
-            return completion;
+        if let Some(mut owned) = slot.try_owned() {
+            // Before the look at the fence, which learns from the jobs of others; their store may also panic over them.
+            owned.take_in(&slot.shared);
+            if owned.fence().is_quiet() {
+                let completion = owned.run(&slot.shared, op);
+                self.leave(slot, owned);
+                return completion;
+            }
         }
         self.call_patiently(target, op)
     }

@@ -80,11 +80,11 @@ impl<T: TargetStore> Owned<T> {
     }
 
     /// Runs one operation to its end, by reference. What others wait for is delivered on the way.
+    ///
+    /// REQUIRES: `take_in` has been called, so that the fence knows what the operation may meet.
     #[inline]
     pub(crate) fn run(&mut self, shared: &Shared, mut op: Op<'_>) -> Completion {
         let token = op.token;
-        // Before the refusal: the store may panic over the jobs of others, or the fence learn from them.
-        self.take_in(shared);
         if let Some(refusal) = self.refusal(&mut op) {
             return refusal;
         }
@@ -113,6 +113,7 @@ impl<T: TargetStore> Owned<T> {
 
     /// Runs one operation, and keeps it if it may meet an undecided transaction.
     pub(crate) fn run_keeping<'a>(&mut self, shared: &Shared, mut op: Op<'a>) -> Finished<'a> {
+        self.take_in(shared);
         if self.fence.is_quiet() {
             return Finished { completion: self.run(shared, op), again: None };
         }
@@ -264,7 +265,7 @@ impl<T: TargetStore> Owned<T> {
     }
 
     fn collect_own(&mut self, shared: &Shared, mut left: usize, out: &mut [Completion]) {
-        while left > 0 {
+        while left > 0 && !self.stopped {
             self.store.poll(true, &mut self.done);
             assert!(!self.done.is_empty(), "a store that has operations under way finishes one");
             let mut at = 0;
@@ -308,13 +309,16 @@ impl<T: TargetStore> Owned<T> {
         }
     }
 
+    /// Delivers answers to who asked; an answer to nobody stops the target, since its store has lost count.
     fn deliver_done(&mut self, shared: &Shared) {
         let mut done = core::mem::take(&mut self.done);
         for mut completion in done.drain(..) {
             let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
             let pending = self.pending.get_mut(index).and_then(Option::take);
-            let Pending { token, note, dest, again } =
-                pending.expect("the store returns tokens it was given");
+            let Some(Pending { token, note, dest, again }) = pending else {
+                self.stop();
+                break;
+            };
             self.vacant.push(index);
             completion.token = token;
             self.note(shared, note, &completion.result);

@@ -61,6 +61,7 @@ pub(crate) struct State {
     pub(crate) step_entries: usize,
     /// Writes since one last helped.
     writes_unshared: u32,
+    log_ahead: LogAhead,
     superblock: Superblock,
     /// The superblock that this target was opened by; opening writes the next one before any frame.
     life: u64,
@@ -83,6 +84,15 @@ pub(crate) struct State {
     /// The last aggregation found nothing more to do in this container, with so many changes.
     settled: Option<(ContNo, u64)>,
     pub(crate) done: BackgroundDone,
+}
+
+/// How much log lies behind the start of the newest checkpoint, complete or under way; counted anew when the log has
+/// gone on to another segment or a checkpoint has begun, since every write asks.
+#[derive(Clone, Copy, Default)]
+struct LogAhead {
+    segment: u32,
+    start_sequence: u64,
+    log_bytes: u64,
 }
 
 /// Bulk that the log refers to is read by a recovery, too, and at so many times the rate of replaying frames.
@@ -115,6 +125,7 @@ impl Default for State {
         Self {
             step_entries: STEP_ENTRIES,
             writes_unshared: 0,
+            log_ahead: LogAhead::default(),
             superblock: Superblock::default(),
             superblock_file: None,
             closing: false,
@@ -763,28 +774,56 @@ impl Target {
         }
     }
 
-    /// Has a writer help with the background work if that falls behind, so that delta and runs stay within their
-    /// bounds: first a little now and then, at twice the delta's share a whole step each, waiting for the device.
+    /// Has a writer help with the background work if that falls behind, so that delta, log and runs stay within their
+    /// bounds: first a little now and then, at twice the share of delta or log a whole step each, waiting for the
+    /// device.
     ///
     /// # Errors
-    /// Those of the background work, once the delta can take no more.
+    /// Those of the background work, once the delta can take no more. A log that grows on costs only time, at the next
+    /// opening.
     #[inline]
     pub(crate) fn share_work(&mut self) -> Result<(), Error> {
         let delta = self.store.index.delta.resident_bytes() as u64;
+        let log = self.log_ahead_bytes();
         // The share depends on what the runs take, which is looked up only when it may matter.
-        if delta < self.config.memory_budget_bytes / DELTA_PARTS / 4 || self.read_only {
-            return Ok(());
-        }
-        let share = self.delta_share();
+        let may_matter = delta >= self.config.memory_budget_bytes / DELTA_PARTS / 4
+            || log >= self.config.checkpoint_log_bytes;
+        if may_matter && !self.read_only { self.share_due_work(delta, log) } else { Ok(()) }
+    }
+
+    fn share_due_work(&mut self, delta: u64, log: u64) -> Result<(), Error> {
+        let (share, log_share) = (self.delta_share(), self.config.checkpoint_log_bytes);
         if delta >= 2 * share {
-            self.poll_background(false);
-            if self.background_part()? == Step::Waiting {
-                self.poll_background(true);
-            }
-        } else if delta >= share + share / 4 {
+            self.write_steps()?;
+        } else if log >= log_share.saturating_mul(2) && !self.checkpoint.is_stalled() {
+            // Ignored: this write needs no room in the delta, and the next one helps again.
+            let _ = self.write_steps();
+        } else if delta >= share + share / 4 || log >= log_share.saturating_add(log_share / 4) {
             self.writes_help();
         }
         Ok(())
+    }
+
+    /// A whole step of the background work by a writer, who waits for the device.
+    fn write_steps(&mut self) -> Result<(), Error> {
+        self.poll_background(false);
+        if self.background_part()? == Step::Waiting {
+            self.poll_background(true);
+        }
+        Ok(())
+    }
+
+    /// Log behind the start of the newest checkpoint, to a segment; or bulk that it refers to, at its rate.
+    #[inline]
+    fn log_ahead_bytes(&mut self) -> u64 {
+        let start =
+            self.checkpoint.work.as_ref().map_or(self.checkpoint.base.log_start, |w| w.base.log_start);
+        let (segment, seen) = (self.store.log.end().segment, self.checkpoint.log_ahead);
+        if (seen.segment, seen.start_sequence) != (segment, start.sequence) {
+            let log_bytes = self.store.log.bytes_since(start);
+            self.checkpoint.log_ahead = LogAhead { segment, start_sequence: start.sequence, log_bytes };
+        }
+        self.checkpoint.log_ahead.log_bytes.max(self.store.bulk.logged_bytes() / BULK_OF_LOG)
     }
 
     fn writes_help(&mut self) {

@@ -22,6 +22,16 @@ pub(crate) fn disk_error(target: TargetNo, error: &dolmen_env::Error) -> Error {
 
 /// The system's number for an input/output error.
 const EIO: i32 = 5;
+/// The system's number for a full device.
+const ENOSPC: i32 = 28;
+
+/// What a failed flush answers those who waited for it: `NoSpace` would say that nothing of theirs is there.
+pub(crate) fn of_flush(error: Error) -> Error {
+    match error {
+        Error::NoSpace { target, .. } => Error::Io { target, errno: ENOSPC },
+        other => other,
+    }
+}
 
 /// A damaged record of the store itself.
 pub(crate) fn corrupt(target: TargetNo, file: &'static str, number: u64, offset: u64) -> Error {

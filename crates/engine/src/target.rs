@@ -270,6 +270,10 @@ impl Target {
         let inline_max = self.config.small_value_bytes_max as usize;
         let parts: Result<Vec<_>, Error> =
             prepare.mutations.iter().map(|m| drafts_of(m, inline_max)).collect();
+        let parts = parts.and_then(|parts| match self.share_work() {
+            Err(error) if !parts.iter().all(|(_, drafts)| drafts.frees_space()) => Err(error),
+            _ => Ok(parts),
+        });
         match parts {
             Ok(parts) => self.run_prepare(token, head, cont, prepare, parts),
             Err(error) => self.finish(token, Err(error), None),
@@ -458,7 +462,7 @@ impl Target {
     fn flush_completed(&mut self) {
         if let Some(error) = self.flushing.error.take() {
             self.read_only = true;
-            return self.fail_waiting(&error);
+            return self.fail_waiting(&crate::error::of_flush(error));
         }
         self.reads.flush_done();
         let covers = self.flushing.covers;

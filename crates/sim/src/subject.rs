@@ -3,7 +3,7 @@
 use crate::Model;
 use dolmen_codec::TargetStore;
 use dolmen_env::SimClock;
-use dolmen_types::TargetNo;
+use dolmen_types::{ContNo, Epoch, TargetNo, TxId};
 use std::sync::Arc;
 
 // One implementor: the others are in the tests of the stores, the engine's first of all.
@@ -24,6 +24,21 @@ pub trait Subject {
     /// Takes the store's process away between two of its steps, with everything that was not made durable,
     /// and opens it again. All that was acknowledged must be there.
     fn crash(&mut self);
+
+    /// Keeps the present of a container, if the subject is more than a store: then it chooses the epoch itself.
+    fn snapshot(&mut self, _: ContNo) -> Option<Epoch> {
+        None
+    }
+
+    /// Returns a container to a snapshot and says when, if the subject chooses that epoch itself.
+    fn roll_back(&mut self, _: ContNo, _to: Epoch) -> Option<Epoch> {
+        None
+    }
+
+    /// Begins a transaction, if the subject chooses its id and epoch itself.
+    fn begin(&mut self, _: ContNo) -> Option<(TxId, Epoch)> {
+        None
+    }
 }
 
 /// The model as a subject.

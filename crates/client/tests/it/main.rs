@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise, also in what tests share")]
 
+mod conformance;
+mod through;
 mod watched;
 
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};

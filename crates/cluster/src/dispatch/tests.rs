@@ -1,5 +1,9 @@
 use super::*;
+use dolmen_codec::order::HashKey;
+use dolmen_codec::verb::{ContSpec, ContVerb, Mutation, NewValue, Prepare, Update, UpdateIod};
 use dolmen_env::{scope, yield_now};
+use dolmen_types::{Cond, Durability, Key, ObjectClass, ObjectType, Oid, TxId};
+use smallvec::smallvec;
 use std::collections::VecDeque;
 
 const TARGET: TargetNo = TargetNo(0);
@@ -14,6 +18,8 @@ struct OneByOne {
     polls_waited: u32,
     panicked: bool,
     calls_after_panic: u32,
+    /// It was given a scrub, and answers what nobody has asked at the next poll.
+    confused: bool,
     /// Its operations are answered, and the answers taken, by others while it waits.
     overtaken: Option<Arc<Outbox>>,
 }
@@ -22,6 +28,7 @@ impl TargetStore for OneByOne {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
         self.calls_after_panic += u32::from(self.panicked);
         self.panicked |= ops.iter().any(|op| matches!(op.verb, Verb::Check));
+        self.confused |= ops.iter().any(|op| matches!(op.verb, Verb::Scrub));
         self.taken.extend(ops.drain(..).map(|op| op.token));
         assert!(!self.panicked, "staged panic: expected by the test");
     }
@@ -32,6 +39,10 @@ impl TargetStore for OneByOne {
         if let Some(outbox) = self.overtaken.take_if(|_| wait) {
             Dest::Queue(Arc::clone(&outbox)).deliver(TARGET, answer());
             outbox.take(&mut Vec::new());
+        }
+        if core::mem::take(&mut self.confused) {
+            self.panicked = true;
+            out.push(Completion { token: 77, ..answer().completion });
         }
         let oldest = if wait { self.taken.pop_front() } else { None };
         out.extend(oldest.map(|token| Completion { token, ..answer().completion }));
@@ -122,6 +133,51 @@ fn a_store_that_panicked_is_given_no_batch() {
     assert_eq!(done.len(), 2);
     assert!(done.iter().all(is_broken));
     assert_eq!(store(targets).calls_after_panic, 0);
+}
+
+#[test]
+fn a_store_that_answers_what_nobody_asked_stops_its_target_alone() {
+    for batch in [false, true] {
+        let targets = Targets::new(vec![OneByOne::default(), OneByOne::default()]).unwrap();
+        let ticket = leave_in_inbox(&targets, Verb::Scrub);
+        if batch {
+            let mut done = Vec::new();
+            targets.call_many(TARGET, &mut vec![plain(ContNo::SYSTEM, Verb::Scrub)], &mut done);
+            assert!(done[0].result.is_ok(), "its own answer came along");
+        } else {
+            assert!(is_broken(&targets.call(TARGET, latest())));
+        }
+        assert!(is_broken(&targets.wait_for(TARGET, &ticket).completion));
+        assert!(is_broken(&targets.call(TARGET, latest())));
+        assert!(targets.call(TargetNo(1), latest()).result.is_ok());
+        assert_eq!(store(targets).calls_after_panic, 0);
+    }
+}
+
+#[test]
+fn who_meets_a_transaction_that_was_in_the_inbox_waits_for_its_decision() {
+    const CONT: ContNo = ContNo(1);
+    let clock = Arc::new(dolmen_env::SimClock::new(1_790_000_000_000_000_000));
+    let targets = Targets::new(vec![dolmen_sim::Model::new(TARGET, clock)]).unwrap();
+    let spec = ContSpec { hash_key: HashKey([1; 16]), durability: Durability::Power };
+    targets.call(TARGET, plain(CONT, Verb::Cont(ContVerb::Create(spec)))).result.unwrap();
+    let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 1);
+    let iod = || UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value: NewValue::NoSingle };
+    let update = || Update { oid, dkey: Key::from_slice(b"d"), cond: Cond::NONE, iods: smallvec![iod()] };
+    let epoch = Epoch::from_unix_ns(1_790_000_000_000_000_000);
+    let prepare = Prepare {
+        tx: TxId { client: 1, begin: epoch },
+        epoch,
+        leader: TARGET,
+        participants: smallvec![TARGET, TargetNo(1)],
+        mutations: vec![Mutation::Update(update())],
+    };
+    let ticket = Arc::new(Ticket::default());
+    let job = Job { op: plain(CONT, Verb::Prepare(prepare)), dest: Dest::Ticket(Arc::clone(&ticket)) };
+    assert!(targets.shared(TARGET).enqueue(job).is_ok());
+    let completion = targets.call(TARGET, plain(CONT, Verb::Update(update())));
+    assert!(matches!(completion.result, Ok(Reply::Written(_))), "{completion:?}");
+    assert!(targets.wait_for(TARGET, &ticket).completion.result.is_ok());
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use crate::rig::{Rig, amount, oid, tiny};
 use dolmen_codec::verb::{
-    ContVerb, Mutation, NewValue, Payload, Prepare, PunchScope, ReadAt, Reply, Update, UpdateIod, Verb, Want,
+    ContVerb, Mutation, NewValue, Payload, PunchScope, ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Progress, TargetStore};
 use dolmen_engine::TargetConfig;
+use dolmen_env::Media;
 use dolmen_env::sim::{CrashPlan, Fault};
-use dolmen_env::{Clock as _, Media};
-use dolmen_types::{Cond, Durability, Epoch, Error, Key, Recx, TxId};
+use dolmen_types::{Cond, Durability, Epoch, Error, Key, Recx};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 
@@ -31,6 +31,7 @@ enum Step {
     /// Keeps the state as of the last write.
     Snapshot,
     Checkpoint,
+    Flush,
     Aggregate,
     /// Checkpoints and merges, as they are due.
     Work,
@@ -104,6 +105,18 @@ fn long_script() -> Vec<Step> {
     steps
 }
 
+/// A script with a flush after every fifth step.
+fn flushed(script: Vec<Step>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (number, step) in script.into_iter().enumerate() {
+        steps.push(step);
+        if number % 5 == 4 {
+            steps.push(Step::Flush);
+        }
+    }
+    steps
+}
+
 /// Does a step; the epoch if it wrote.
 fn run_step(rig: &mut Rig, step: &Step, last: Epoch) -> Result<Option<Epoch>, Error> {
     let single = |value| NewValue::Single(Payload::Ref(value));
@@ -122,26 +135,16 @@ fn run_step(rig: &mut Rig, step: &Step, last: Epoch) -> Result<Option<Epoch>, Er
             rig.update(oid(EXTENT.0), &[EXTENT.1], Cond::NONE, b"x", value).map(Some)
         }
         Step::Both(dkey, value) => {
-            rig.clock.advance(1_000_000);
-            let epoch = Epoch::from_unix_ns(rig.clock.now_ns());
-            rig.clock.advance(1_000_000);
             let update = |object| {
                 let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value: single(value) };
                 let dkey = Key::from_slice(&[*dkey]);
                 Mutation::Update(Update { oid: oid(object), dkey, cond: Cond::NONE, iods: smallvec![iod] })
             };
-            let target = rig.config.target;
-            let prepare = Prepare {
-                tx: TxId { client: 9, begin: epoch },
-                epoch,
-                leader: target,
-                participants: smallvec![target],
-                mutations: vec![update(1), update(2)],
-            };
-            rig.ask(Verb::Prepare(prepare)).map(|_| Some(epoch))
+            rig.commit(vec![update(1), update(2)]).map(Some)
         }
         Step::Snapshot => rig.ask(Verb::Cont(ContVerb::AddSnapshot(last))).map(|_| None),
         Step::Checkpoint => rig.ask(Verb::Checkpoint).map(|_| None),
+        Step::Flush => rig.ask(Verb::Flush).map(|_| None),
         Step::Aggregate => loop {
             let step = rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX)))?;
             if let Reply::Aggregated { more: false, .. } = step {
@@ -165,7 +168,7 @@ fn effect(step: &Step) -> State {
             State::from([((1, *dkey), Some(value.clone())), ((2, *dkey), Some(value.clone()))])
         }
         Step::Remove(dkey) => State::from([((1, *dkey), None)]),
-        Step::Snapshot | Step::Checkpoint | Step::Aggregate | Step::Work => State::new(),
+        Step::Snapshot | Step::Checkpoint | Step::Flush | Step::Aggregate | Step::Work => State::new(),
     }
 }
 
@@ -211,6 +214,10 @@ struct Run {
     possible: State,
     /// Snapshots that were acknowledged, and the state each keeps.
     snapshots: Vec<(Epoch, State)>,
+    /// The states that were acknowledged one after the other since the last flush, that of the flush first, and how
+    /// many snapshots there were then.
+    since_flush: Vec<State>,
+    snapshots_flushed: usize,
     is_crashed: bool,
 }
 
@@ -225,8 +232,15 @@ fn run_until_crash(
     let rig = Rig::with_config(media, durability, config);
     let start = rig.drive.power().ops();
     rig.drive.power().fail_at(start + at, Fault::Crash);
-    let snapshots = Vec::new();
-    let mut run = Run { rig, acknowledged: nothing(), possible: nothing(), snapshots, is_crashed: false };
+    let mut run = Run {
+        rig,
+        acknowledged: nothing(),
+        possible: nothing(),
+        snapshots: Vec::new(),
+        since_flush: vec![nothing()],
+        snapshots_flushed: 0,
+        is_crashed: false,
+    };
     let mut last = Epoch::default();
     for step in script {
         run.possible.extend(effect(step));
@@ -238,8 +252,14 @@ fn run_until_crash(
         }
         last = result.unwrap().unwrap_or(last);
         run.acknowledged.clone_from(&run.possible);
-        if matches!(step, Step::Snapshot) {
-            run.snapshots.push((last, run.acknowledged.clone()));
+        run.since_flush.push(run.acknowledged.clone());
+        match step {
+            Step::Snapshot => run.snapshots.push((last, run.acknowledged.clone())),
+            Step::Flush | Step::Checkpoint => {
+                run.since_flush.drain(..run.since_flush.len() - 1);
+                run.snapshots_flushed = run.snapshots.len();
+            }
+            _ => {}
         }
     }
     run
@@ -256,11 +276,27 @@ impl Run {
             difference(&seen, &self.acknowledged),
             difference(&seen, &self.possible)
         );
-        for (epoch, state) in &self.snapshots {
-            let kept = observe(&mut after, ReadAt::Epoch(*epoch));
-            assert!(kept == *state, "{what}: snapshot {epoch:?}: {:?}", difference(&kept, state));
-        }
+        assert_kept(&mut after, &self.snapshots, what);
         after.assert_clean();
+    }
+
+    /// What was acknowledged is there up to some step, not before the last flush, and nothing of the steps behind it:
+    /// what a power cut leaves where only the death of the process is survived.
+    fn judge_prefix(&self, plan: CrashPlan, what: &str) {
+        let mut after = self.rig.after_crash(plan);
+        let seen = observe(&mut after, ReadAt::Latest);
+        let is_prefix = self.since_flush.contains(&seen) || seen == self.possible;
+        let flushed = &self.since_flush[0];
+        assert!(is_prefix, "{what}: no prefix; since the flush: {:?}", difference(&seen, flushed));
+        assert_kept(&mut after, &self.snapshots[..self.snapshots_flushed], what);
+        after.assert_clean();
+    }
+}
+
+fn assert_kept(rig: &mut Rig, snapshots: &[(Epoch, State)], what: &str) {
+    for (epoch, state) in snapshots {
+        let kept = observe(rig, ReadAt::Epoch(*epoch));
+        assert!(kept == *state, "{what}: snapshot {epoch:?}: {:?}", difference(&kept, state));
     }
 }
 
@@ -271,12 +307,13 @@ fn crash_everywhere(
     (media, durability): (Media, Durability),
     stride: usize,
     plans: impl Fn(&Rig) -> Vec<CrashPlan>,
+    judge: fn(&Run, CrashPlan, &str),
 ) -> u64 {
     let mut checked = 0;
     for at in (0..).step_by(stride) {
         let run = run_until_crash(script, config.clone(), media, durability, at);
         for plan in plans(&run.rig) {
-            run.judge(plan, &format!("boundary {at}, {plan:?}, {media:?}, {durability:?}"));
+            judge(&run, plan, &format!("boundary {at}, {plan:?}, {media:?}, {durability:?}"));
             checked += 1;
         }
         if !run.is_crashed {
@@ -291,7 +328,8 @@ fn no_power_cut_at_any_boundary_loses_or_halves_an_acknowledged_write() {
     let subsets = amount("CRASH_SUBSETS", 32);
     for media in [Media::Block, Media::Mapped] {
         let on = (media, Durability::Power);
-        let checked = crash_everywhere(&script(), &tiny(), on, 1, |rig| rig.drive.crash_plans(subsets));
+        let checked =
+            crash_everywhere(&script(), &tiny(), on, 1, |rig| rig.drive.crash_plans(subsets), Run::judge);
         assert!(checked > 1000, "{checked}");
     }
 }
@@ -300,8 +338,20 @@ fn no_power_cut_at_any_boundary_loses_or_halves_an_acknowledged_write() {
 fn no_death_of_the_process_at_any_boundary_loses_an_acknowledged_write() {
     for media in [Media::Block, Media::Mapped] {
         let on = (media, Durability::Process);
-        let checked = crash_everywhere(&script(), &tiny(), on, 1, |_| vec![CrashPlan::Process]);
+        let checked = crash_everywhere(&script(), &tiny(), on, 1, |_| vec![CrashPlan::Process], Run::judge);
         assert!(checked > 50, "{checked}");
+    }
+}
+
+/// With `durability = process` a power cut takes what was not flushed: from the end, and never a part of an operation.
+#[test]
+fn a_power_cut_at_any_boundary_leaves_a_prefix_of_what_only_survives_the_process() {
+    let subsets = amount("CRASH_SUBSETS", 32);
+    for media in [Media::Block, Media::Mapped] {
+        let on = (media, Durability::Process);
+        let plans = |rig: &Rig| rig.drive.crash_plans(subsets);
+        let checked = crash_everywhere(&flushed(script()), &tiny(), on, 1, plans, Run::judge_prefix);
+        assert!(checked > 1000, "{checked}");
     }
 }
 
@@ -318,16 +368,20 @@ fn no_power_cut_among_checkpoints_merges_snapshots_and_transactions_loses_anythi
     let subsets = amount("CRASH_LONG_SUBSETS", 4);
     for media in [Media::Block, Media::Mapped] {
         let on = (media, Durability::Power);
-        let checked = crash_everywhere(&steps, &config, on, stride, |rig| rig.drive.crash_plans(subsets));
+        let checked =
+            crash_everywhere(&steps, &config, on, stride, |rig| rig.drive.crash_plans(subsets), Run::judge);
         assert!(checked > 100, "{checked}");
         let on = (media, Durability::Process);
-        let checked = crash_everywhere(&steps, &config, on, stride, |_| vec![CrashPlan::Process]);
+        let checked = crash_everywhere(&steps, &config, on, stride, |_| vec![CrashPlan::Process], Run::judge);
         assert!(checked > 10, "{checked}");
+        let plans = |rig: &Rig| rig.drive.crash_plans(subsets);
+        let checked = crash_everywhere(&steps, &config, on, stride, plans, Run::judge_prefix);
+        assert!(checked > 100, "{checked}");
     }
 }
 
-/// What may be found: under each name the last value acknowledged, or one whose write was refused since and may
-/// have happened all the same, because the flush failed that was to cover it.
+/// What may be found: under each name the last value acknowledged. What was refused for want of space has not happened;
+/// only a write whose device failed may have, because it was the flush that failed.
 struct Expected {
     acknowledged: State,
     doubtful: Vec<(Name, Option<Vec<u8>>)>,
@@ -349,8 +403,9 @@ impl Expected {
                 self.acknowledged.extend(changed);
             }
             Err(Error::ReadOnly { .. }) if self.is_over => {}
-            Err(error @ (Error::NoSpace { .. } | Error::Io { .. } | Error::ReadOnly { .. })) => {
-                self.is_over |= !matches!(error, Error::NoSpace { .. });
+            Err(Error::NoSpace { .. }) => {}
+            Err(Error::Io { .. } | Error::ReadOnly { .. }) => {
+                self.is_over = true;
                 self.doubtful.extend(changed);
             }
             Err(error) => panic!("{what}: {error:?}"),
@@ -376,8 +431,14 @@ fn run_with_fault(media: Media, durability: Durability, at: u64, fault: Fault) -
     power.fail_at(boundary, fault);
     let mut expected = Expected::new();
     for step in script() {
+        let what = format!("{fault:?} at {at}, {media:?}, {durability:?}");
         let result = run_step(&mut rig, &step, Epoch::default());
-        expected.note(&step, result, &format!("{fault:?} at {at}, {media:?}, {durability:?}"));
+        let is_refused = matches!(result, Err(Error::NoSpace { .. }));
+        expected.note(&step, result, &what);
+        // Behind a flush that failed nothing is answered any more.
+        if is_refused && rig.get_at(oid(1), b"none", b"a", ReadAt::Latest).is_ok() {
+            expected.judge(&mut rig, &format!("{what}, just refused"));
+        }
     }
     let has_met = power.ops() > boundary;
     (rig, expected, has_met)

@@ -2,15 +2,16 @@
 
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
-    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, NewValue, Payload, Punch, PunchScope,
-    ReadAt, Reply, SpaceReport, Update, UpdateIod, Verb, Want,
+    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, Mutation, NewValue, Payload, Prepare, Punch,
+    PunchScope, ReadAt, Reply, SpaceReport, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Media, SimClock};
+use dolmen_env::{Clock as _, Media, SimClock};
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
+    TxId,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -175,6 +176,17 @@ impl Rig {
             Reply::Written(epoch) => Ok(epoch),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Commits a transaction of this target alone.
+    pub(crate) fn commit(&mut self, mutations: Vec<Mutation<'_>>) -> Result<Epoch, Error> {
+        self.clock.advance(1_000_000);
+        let epoch = Epoch::from_unix_ns(self.clock.now_ns());
+        self.clock.advance(1_000_000);
+        let target = self.config.target;
+        let tx = TxId { client: 9, begin: epoch };
+        let prepare = Prepare { tx, epoch, leader: target, participants: smallvec![target], mutations };
+        self.ask(Verb::Prepare(prepare)).map(|_| epoch)
     }
 
     pub(crate) fn write(

@@ -9,7 +9,12 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("epochs_increase", epochs_increase),
     ("epochs_increase_over_restarts_and_clock_steps", epochs_increase_over_restarts_and_clock_steps),
     ("epochs_are_above_every_epoch_read_at", epochs_are_above_every_epoch_read_at),
+    (
+        "epochs_are_above_every_epoch_a_transaction_read_at",
+        epochs_are_above_every_epoch_a_transaction_read_at,
+    ),
     ("epochs_far_ahead_are_refused", epochs_far_ahead_are_refused),
+    ("transactions_far_ahead_are_refused", transactions_far_ahead_are_refused),
     ("epochs_are_above_the_floor", epochs_are_above_the_floor),
     ("snapshots_keep_their_state", snapshots_keep_their_state),
     ("rollback_returns_to_a_snapshot", rollback_returns_to_a_snapshot),
@@ -66,12 +71,18 @@ fn epochs_increase_over_restarts_and_clock_steps(h: &mut Harness<'_>) {
 fn epochs_are_above_every_epoch_read_at(h: &mut Harness<'_>) {
     h.put(A, b"old");
     let ahead = Epoch::from_unix_ns(h.now_ns() + 500_000_000);
-    for at in [ReadAt::Epoch(ahead), ReadAt::Tx(ahead.next())] {
-        assert_eq!(h.single_at(A, at).as_deref(), Some(&b"old"[..]));
-    }
-    let written = h.put(A, b"new");
-    assert!(written > ahead.next());
     assert_eq!(h.single_at(A, ReadAt::Epoch(ahead)).as_deref(), Some(&b"old"[..]));
+    assert!(h.put(A, b"new") > ahead);
+    assert_eq!(h.single_at(A, ReadAt::Epoch(ahead)).as_deref(), Some(&b"old"[..]));
+}
+
+/// S10: the same for a transaction that reads ahead of the clock.
+fn epochs_are_above_every_epoch_a_transaction_read_at(h: &mut Harness<'_>) {
+    h.put(A, b"old");
+    let ahead = Epoch::from_unix_ns(h.now_ns() + 500_000_000);
+    assert_eq!(h.single_at(A, ReadAt::Tx(ahead)).as_deref(), Some(&b"old"[..]));
+    assert!(h.put(A, b"new") > ahead);
+    assert_eq!(h.single_at(A, ReadAt::Tx(ahead)).as_deref(), Some(&b"old"[..]));
 }
 
 /// S10: an epoch far ahead of the clock would carry the clock away and is refused.
@@ -79,6 +90,13 @@ fn epochs_far_ahead_are_refused(h: &mut Harness<'_>) {
     h.put(A, b"x");
     let ahead = Epoch::from_unix_ns(h.now_ns() + 3_600_000_000_000);
     assert_eq!(h.try_single(A, ReadAt::Epoch(ahead)), Err(Invalid::Epoch.into()));
+    assert!(h.put(A, b"y") < ahead);
+}
+
+/// S10: the same for a transaction that would read far ahead of the clock.
+fn transactions_far_ahead_are_refused(h: &mut Harness<'_>) {
+    h.put(A, b"x");
+    let ahead = Epoch::from_unix_ns(h.now_ns() + 3_600_000_000_000);
     assert_eq!(h.try_single(A, ReadAt::Tx(ahead)), Err(Invalid::Epoch.into()));
     assert!(h.put(A, b"y") < ahead);
 }
@@ -318,13 +336,14 @@ fn aggregated_epochs_are_gone(h: &mut Harness<'_>) {
     let first = h.put(A, b"one");
     let snapshot = h.snapshot();
     let second = h.put(A, b"two");
+    let tx = h.begin();
     let horizon = h.snapshot();
     h.put(A, b"three");
     h.aggregate(horizon);
     for gone in [first, second] {
         assert!(matches!(h.try_single(A, ReadAt::Epoch(gone)), Err(Error::EpochGone { .. })));
-        assert!(matches!(h.try_single(A, ReadAt::Tx(gone)), Err(Error::TxRestart { .. })));
     }
+    assert!(matches!(h.try_single(A, ReadAt::Tx(tx.1)), Err(Error::TxRestart { .. })));
     assert_eq!(h.single_at(A, ReadAt::Epoch(snapshot)).as_deref(), Some(&b"one"[..]));
     assert_eq!(h.single_at(A, ReadAt::Epoch(horizon)).as_deref(), Some(&b"two"[..]));
     h.done(Verb::Cont(ContVerb::RemoveSnapshot(snapshot)));

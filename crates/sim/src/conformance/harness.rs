@@ -452,6 +452,9 @@ impl<'s> Harness<'s> {
     /// Snapshots the present as a pool does: the floor first.
     #[track_caller]
     pub(crate) fn snapshot(&mut self) -> Epoch {
+        if let Some(epoch) = self.subject.snapshot(self.cont) {
+            return epoch;
+        }
         let epoch = self.now();
         self.done(Verb::Cont(ContVerb::RaiseFloor(epoch)));
         self.done(Verb::Cont(ContVerb::AddSnapshot(epoch)));
@@ -461,6 +464,9 @@ impl<'s> Harness<'s> {
     /// Rolls back as a pool does: the floor first.
     #[track_caller]
     pub(crate) fn roll_back(&mut self, to: Epoch) -> Epoch {
+        if let Some(at) = self.subject.roll_back(self.cont, to) {
+            return at;
+        }
         let at = self.now();
         self.done(Verb::Cont(ContVerb::RaiseFloor(at)));
         self.done(Verb::Cont(ContVerb::Rollback { to, at }));
@@ -483,6 +489,10 @@ impl<'s> Harness<'s> {
 
     /// A new transaction.
     pub(crate) fn begin(&mut self) -> (TxId, Epoch) {
+        if let Some(tx) = self.subject.begin(self.cont) {
+            self.advance(1_000_000);
+            return tx;
+        }
         let epoch = self.now();
         (TxId { client: self.client, begin: epoch }, epoch)
     }

@@ -15,6 +15,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("ended_enumeration_stays_ended", ended_enumeration_stays_ended),
     ("bytes_max_bounds_a_page", bytes_max_bounds_a_page),
     ("wrong_enumerations_are_refused", wrong_enumerations_are_refused),
+    ("foreign_anchor_of_objects_is_refused", foreign_anchor_of_objects_is_refused),
     ("longest_keys_fit_an_anchor", longest_keys_fit_an_anchor),
     ("extents_are_listed_by_index", extents_are_listed_by_index),
     ("single_value_is_one_extent", single_value_is_one_extent),
@@ -184,13 +185,20 @@ fn wrong_enumerations_are_refused(h: &mut Harness<'_>) {
     let foreign = Anchor::after(&[1; 3]).expect("three bytes");
     let extents = ListWhat::Extents(oid(1), Key::from_slice(b"d"), Key::from_slice(b"a"));
     let integers = ListWhat::Dkeys(typed(ObjectType::MultiUint64, 1));
-    for what in [ListWhat::Objects, ListWhat::Dkeys(oid(1)), integers, extents] {
+    for what in [ListWhat::Dkeys(oid(1)), integers, extents] {
         assert_eq!(h.page(&what, foreign, 10, LATEST).err(), Some(Invalid::Anchor.into()), "{what:?}");
     }
     let no_key = h.page(&ListWhat::Akeys(oid(1), Key::new()), Anchor::default(), 10, LATEST);
     assert_eq!(no_key.err(), Some(Invalid::Key.into()));
     let unknown = ListWhat::Dkeys(Oid { hi: 200 << 56, lo: 1 });
     assert_eq!(h.page(&unknown, Anchor::default(), 10, LATEST).err(), Some(Invalid::ObjectId.into()));
+}
+
+/// S8: an enumeration of objects refuses the anchor of another kind.
+fn foreign_anchor_of_objects_is_refused(h: &mut Harness<'_>) {
+    h.put(At(oid(1), b"d", b"a"), b"x");
+    let foreign = Anchor::after(&[1; 3]).expect("three bytes");
+    assert_eq!(h.page(&ListWhat::Objects, foreign, 10, LATEST).err(), Some(Invalid::Anchor.into()));
 }
 
 /// S8: an anchor holds the position of the longest key of every kind.

@@ -298,7 +298,9 @@ fn fetch_returns_its_buffer_when_it_fails(h: &mut Harness<'_>) {
         assert!(result.is_err());
         assert_eq!(&buf[..4], b"....");
     }
+    h.create(ContNo(77));
     h.set_cont(ContNo(77));
+    h.done(Verb::Cont(ContVerb::Destroy));
     let (result, _) =
         h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![super::harness::want_size(A.2)], 5000);
     assert_eq!(result, Err(Error::NoContainer));

@@ -24,6 +24,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("largest_single_value_is_kept", largest_single_value_is_kept),
     ("keys_are_checked_by_kind", keys_are_checked_by_kind),
     ("unknown_object_type_is_refused", unknown_object_type_is_refused),
+    ("destroyed_container_is_refused", destroyed_container_is_refused),
     ("unknown_container_is_refused", unknown_container_is_refused),
     ("keys_of_any_bytes_tell_apart", keys_of_any_bytes_tell_apart),
 ];
@@ -235,20 +236,27 @@ fn unknown_object_type_is_refused(h: &mut Harness<'_>) {
     assert_eq!(h.try_single(At(oid, b"d", b"a"), ReadAt::Latest), Err(refused));
 }
 
-/// S7: whatever is asked of an unknown container is `NoContainer`, also after its destruction.
-fn unknown_container_is_refused(h: &mut Harness<'_>) {
+fn assert_no_container(h: &mut Harness<'_>) {
+    assert_eq!(h.mutate(update(A.0, A.1, Cond::NONE, vec![single(A.2, b"x")])), Err(Error::NoContainer));
+    assert_eq!(h.try_single(A, ReadAt::Latest), Err(Error::NoContainer));
+    assert_eq!(h.ask(Verb::Cont(ContVerb::Usage)).err(), Some(Error::NoContainer));
+}
+
+/// S7: whatever is asked of a container after its destruction is `NoContainer`.
+fn destroyed_container_is_refused(h: &mut Harness<'_>) {
     h.create(ContNo(9));
     h.set_cont(ContNo(9));
     h.put(A, b"x");
     h.done(Verb::Cont(ContVerb::Destroy));
-    for cont in [ContNo(9), ContNo(10)] {
-        h.set_cont(cont);
-        assert_eq!(h.mutate(update(A.0, A.1, Cond::NONE, vec![single(A.2, b"x")])), Err(Error::NoContainer));
-        assert_eq!(h.try_single(A, ReadAt::Latest), Err(Error::NoContainer));
-        assert_eq!(h.ask(Verb::Cont(ContVerb::Usage)).err(), Some(Error::NoContainer));
-    }
+    assert_no_container(h);
     h.set_cont(ContNo(1));
     assert_eq!(h.single(A), None, "containers do not share objects");
+}
+
+/// S7: whatever is asked of a container that never was is `NoContainer`.
+fn unknown_container_is_refused(h: &mut Harness<'_>) {
+    h.set_cont(ContNo(10));
+    assert_no_container(h);
 }
 
 /// Keys are byte strings: zero bytes and common prefixes do not mix them up, whatever their kind.

@@ -2,9 +2,8 @@
 
 use super::Case;
 use super::harness::{At, Harness, akeys_scope, oid, punch, records, single, typed, update, want_size};
-use dolmen_codec::verb::{ContVerb, ListWhat, Mutation, Prepare, PunchScope, ReadAt, TxState, Verb};
-use dolmen_types::{Anchor, Cond, Epoch, Error, Head, Key, ObjectType, Oid, QueryFlags, TargetNo};
-use smallvec::smallvec;
+use dolmen_codec::verb::{ContVerb, ListWhat, Mutation, PunchScope, ReadAt, TxState, Verb};
+use dolmen_types::{Anchor, Cond, Epoch, Error, Key, ObjectType, Oid, QueryFlags, TargetNo};
 
 pub(super) const CASES: &[(&str, Case)] = &[
     ("one_target_transaction_commits_at_once", one_target_transaction_commits_at_once),
@@ -28,6 +27,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("own_writes_do_not_cover_up_own_reads", own_writes_do_not_cover_up_own_reads),
     ("write_below_a_newer_write_restarts", write_below_a_newer_write_restarts),
     ("write_below_the_floor_restarts", write_below_the_floor_restarts),
+    ("write_at_the_floor_restarts", write_at_the_floor_restarts),
     ("write_below_aggregation_restarts", write_below_aggregation_restarts),
     ("decisions_are_idempotent", decisions_are_idempotent),
     ("decisions_of_unknown_transactions", decisions_of_unknown_transactions),
@@ -39,6 +39,10 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("reads_before_a_restart_count_after_it", reads_before_a_restart_count_after_it),
     ("transaction_reads_at_its_epoch", transaction_reads_at_its_epoch),
     ("transactions_over_many_objects", transactions_over_many_objects),
+    (
+        "aborted_transactions_over_many_objects_leave_nothing",
+        aborted_transactions_over_many_objects_leave_nothing,
+    ),
 ];
 
 const A: At<'static> = At(Oid { hi: 0x0001_0001_0000_0000, lo: 6 }, b"dkey", b"akey");
@@ -315,7 +319,7 @@ fn write_below_a_read_of_the_latest_restarts(h: &mut Harness<'_>) {
     h.put(A, b"old");
     let early = h.begin();
     h.advance(1_000_000);
-    h.put(At(oid(9), b"d", b"a"), b"the present moves on");
+    h.put(At(A.0, b"later", b"a"), b"the present moves on");
     assert_eq!(h.single(A).as_deref(), Some(&b"old"[..]));
     assert_restart(h.commit_alone(early, vec![put(A, b"new")]));
     let (early, late) = (h.begin(), h.begin());
@@ -362,6 +366,10 @@ fn write_below_the_floor_restarts(h: &mut Harness<'_>) {
     let snapshot = h.snapshot();
     assert_restart(h.prepare(tx, vec![put(A, b"x")]));
     assert_eq!(h.single_at(A, ReadAt::Epoch(snapshot)), None);
+}
+
+/// S11: also one at the floor itself.
+fn write_at_the_floor_restarts(h: &mut Harness<'_>) {
     let floor = h.begin();
     h.done(Verb::Cont(ContVerb::RaiseFloor(floor.1)));
     assert_restart(h.commit_alone(floor, vec![put(A, b"x")]));
@@ -373,7 +381,7 @@ fn write_below_aggregation_restarts(h: &mut Harness<'_>) {
     h.punch_akey(A);
     let tx = h.begin();
     let now = h.now();
-    h.put(At(oid(9), b"d", b"a"), b"x");
+    h.put(At(A.0, b"later", b"a"), b"x");
     h.aggregate(now);
     assert_restart(h.commit_alone(tx, vec![put(At(A.0, b"elsewhere", b"a"), b"x")]));
 }
@@ -518,29 +526,33 @@ fn transaction_reads_at_its_epoch(h: &mut Harness<'_>) {
     assert_eq!(h.akeys(A.0, A.1, ReadAt::Tx(tx.1)), ["akey", "b"]);
 }
 
-/// A transaction of hundreds of mutations over many objects is one: all of it or nothing, also by a crash.
+/// 400 values in 100 objects.
+fn many(bytes: &[u8]) -> Vec<Mutation<'static>> {
+    (0..400_u64).map(|number| put(At(oid(number % 100), &number.to_le_bytes(), b"a"), bytes)).collect()
+}
+
+fn assert_many(h: &mut Harness<'_>, bytes: &[u8]) {
+    for number in [0, 99, 200, 399_u64] {
+        let place = At(oid(number % 100), &number.to_le_bytes(), b"a");
+        assert_eq!(h.single(place).as_deref(), Some(bytes));
+    }
+    assert_eq!(h.objects(1000, LATEST).len(), 100);
+}
+
+/// A transaction of hundreds of mutations over many objects is one, also by a crash.
 fn transactions_over_many_objects(h: &mut Harness<'_>) {
-    let many = |bytes: &[u8]| -> Vec<Mutation<'static>> {
-        (0..400_u64).map(|number| put(At(oid(number % 100), &number.to_le_bytes(), b"a"), bytes)).collect()
-    };
+    let kept = h.begin();
+    h.commit_alone(kept, many(b"kept")).expect("no conflict");
+    h.crash();
+    assert_many(h, b"kept");
+}
+
+/// Of one that was prepared, and aborted after a crash, nothing is left.
+fn aborted_transactions_over_many_objects_leave_nothing(h: &mut Harness<'_>) {
     let (kept, lost) = (h.begin(), h.begin());
-    let own = h.target();
-    let prepare = Prepare {
-        tx: kept.0,
-        epoch: kept.1,
-        leader: own,
-        participants: smallvec![own],
-        mutations: many(b"kept"),
-    };
-    h.prepare_as(Head::default(), prepare).expect("no conflict");
+    h.commit_alone(kept, many(b"kept")).expect("no conflict");
     h.prepare(lost, many(b"lost")).expect("no conflict");
     h.crash();
     h.abort(lost);
-    for number in [0, 99, 200, 399_u64] {
-        assert_eq!(
-            h.single(At(oid(number % 100), &number.to_le_bytes(), b"a")).as_deref(),
-            Some(&b"kept"[..])
-        );
-    }
-    assert_eq!(h.objects(1000, LATEST).len(), 100);
+    assert_many(h, b"kept");
 }
