@@ -797,7 +797,7 @@ impl Target {
             self.write_steps()?;
         } else if log >= log_share.saturating_mul(2) && !self.checkpoint.is_stalled() {
             // Ignored: this write needs no room in the delta, and the next one helps again.
-            let _ = self.write_steps();
+            let _helped = self.write_steps();
         } else if delta >= share + share / 4 || log >= log_share.saturating_add(log_share / 4) {
             self.writes_help();
         }
