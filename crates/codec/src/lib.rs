@@ -8,6 +8,7 @@
 //! In process a message is passed as a value and its payload by reference: neither encoded nor copied.
 
 pub mod bytes;
+mod lanes;
 pub mod log_body;
 pub mod log_frame;
 pub mod log_segment;

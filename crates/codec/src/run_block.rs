@@ -1,15 +1,20 @@
 //! A block of a run: sorted entries, or a piece of the run's fence or filter. A multiple of 4 KiB.
 //!
-//! Behind the 48-byte header of an entry block stand the prefix that all keys share, padded to eight bytes; a table
-//! of one `u64` an entry: the six key bytes behind the prefix (the head, high), and the offset of the entry (low 16
-//! bits); then the entries: suffix length and payload length as `u16`, the suffix without the head, payload. Zeros
-//! fill it up. A search compares integers in a few adjacent cache lines and looks at an entry only on a tie. A fence
-//! block has the same form. A filter block has 64-byte lines behind its header.
+//! Entries of one block are much alike, so a block stores once what they share. Behind the 64-byte header of an entry
+//! block stand the prefix of all keys; the end of all keys and the front of all payloads, up to 64 bytes each, with
+//! zeros where entries differ; padding to eight bytes; a table of one `u64` an entry: the six key bytes behind the
+//! prefix (the head, high), and the offset of the entry (low 16 bits); then the entries. An entry is what is left of
+//! it: the length of its key behind the prefix and that of its payload, as `u16`, where lengths differ; the key bytes
+//! between head and shared end; the bytes of end and front in which entries differ, which two masks in the header
+//! tell; the payload behind the front. Zeros fill the block up. A search compares integers in a few adjacent cache
+//! lines and looks at an entry only on a tie. A fence block has the same form. A filter block has 64-byte lines behind
+//! its header.
 //!
 //! Invariants: keys ascend strictly; a parsed block has been checked to its last offset, so that reading it can
 //! neither fail nor leave it.
 
-use crate::bytes::common_prefix_len;
+use crate::bytes::{Reader, common_prefix_len};
+use crate::lanes::{self, LANES_MAX};
 use core::cmp::Ordering;
 use core::fmt;
 use core::ops::Deref;
@@ -22,7 +27,7 @@ pub const RUN_PAGE_BYTES: usize = 4096;
 /// The largest block: an entry of one block is found by a `u16` offset.
 pub const RUN_BLOCK_PAGES_MAX: usize = 15;
 /// Bytes of the header.
-pub const RUN_BLOCK_HEADER_BYTES: usize = 48;
+pub const RUN_BLOCK_HEADER_BYTES: usize = 64;
 /// Key and payload of one entry.
 pub const RUN_ENTRY_BYTES_MAX: usize =
     RUN_BLOCK_PAGES_MAX * RUN_PAGE_BYTES - RUN_BLOCK_HEADER_BYTES - ENTRY_OVERHEAD_BYTES;
@@ -32,13 +37,17 @@ pub const RUN_FILTER_LINE_BYTES: usize = 64;
 pub const RUN_FILTER_BLOCK_LINES: usize =
     (8 * RUN_PAGE_BYTES - RUN_BLOCK_HEADER_BYTES) / RUN_FILTER_LINE_BYTES;
 
-/// The table's word and the two lengths, and the padding of the prefix.
-const ENTRY_OVERHEAD_BYTES: usize = 8 + 4 + 8;
+/// The table's word, and the padding before it; an entry that is alone in its block has no lengths.
+const ENTRY_OVERHEAD_BYTES: usize = 8 + 8;
+/// The table's word and the two lengths.
+const ENTRY_PLAIN_BYTES: usize = 8 + 4;
 /// Bytes of a key's suffix in the table.
 const HEAD_BYTES: usize = 6;
 const OFFSET_MASK: u64 = 0xffff;
 const MAGIC: u32 = 0x4b42_5244;
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Stands for the length that all have, where they differ.
+const LENGTHS_DIFFER: u16 = u16::MAX;
 /// The checksum comes first and covers the rest.
 pub(crate) const SUM_BYTES: usize = 4;
 
@@ -65,12 +74,19 @@ struct Header {
     pages: u8,
     run: U32,
     page: U32,
-    reserved: U32,
+    end_len: u8,
+    front_len: u8,
+    reserved: U16,
     epoch_min: U64,
     epoch_max: U64,
     count: U16,
     prefix_len: U16,
-    reserved_2: U32,
+    /// Of all keys behind the prefix, or [`LENGTHS_DIFFER`].
+    suffix_len: U16,
+    /// Of all payloads, or [`LENGTHS_DIFFER`].
+    payload_len: U16,
+    end_mask: U64,
+    front_mask: U64,
 }
 
 const _: () = assert!(size_of::<Header>() == RUN_BLOCK_HEADER_BYTES);
@@ -94,6 +110,42 @@ impl fmt::Display for RunDamage {
 
 impl std::error::Error for RunDamage {}
 
+/// What the entries of a block share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shape {
+    prefix_len: usize,
+    /// Bytes at the end of each key, and at the front of each payload, that lanes and template make up.
+    end_len: usize,
+    front_len: usize,
+    /// In which of them entries differ.
+    end_mask: u64,
+    front_mask: u64,
+    /// Bits in the masks.
+    end_lanes: usize,
+    front_lanes: usize,
+    /// The length of all keys behind the prefix, and of all payloads; `None` if they differ.
+    suffix_len: Option<u16>,
+    payload_len: Option<u16>,
+}
+
+impl Shape {
+    /// Where the end's template begins: behind it comes that of the front.
+    fn templates_at(&self) -> usize {
+        RUN_BLOCK_HEADER_BYTES + self.prefix_len
+    }
+
+    /// Where the table begins.
+    fn table_at(&self) -> usize {
+        (self.templates_at() + self.end_len + self.front_len).next_multiple_of(8)
+    }
+
+    /// Bytes of an entry besides what its own lengths tell: lengths and lanes.
+    fn fixed_bytes(&self) -> usize {
+        let lens = 2 * (usize::from(self.suffix_len.is_none()) + usize::from(self.payload_len.is_none()));
+        lens + self.end_lanes + self.front_lanes
+    }
+}
+
 /// Gathers the entries of one block.
 #[derive(Debug)]
 pub struct RunBlockBuilder {
@@ -101,11 +153,77 @@ pub struct RunBlockBuilder {
     /// Keys and payloads, one after the other.
     bytes: Vec<u8>,
     lens: Vec<(u16, u16)>,
-    prefix_len: usize,
-    key_bytes: usize,
-    key_bytes_min: usize,
+    common: Common,
     epoch_min: u64,
     epoch_max: u64,
+}
+
+/// What is known of the entries gathered.
+#[derive(Clone, Copy, Debug)]
+struct Common {
+    prefix_len: usize,
+    key_bytes: usize,
+    payload_bytes: usize,
+    /// The shortest and the longest key and payload.
+    key_lens: (u16, u16),
+    payload_lens: (u16, u16),
+    /// Of the first entry: the end of its key and the front of its payload.
+    end: [u8; LANES_MAX],
+    front: [u8; LANES_MAX],
+    /// Where one of the others differs from it.
+    end_mask: u64,
+    front_mask: u64,
+}
+
+impl Common {
+    fn of(key: &[u8], payload: &[u8]) -> Self {
+        Self {
+            prefix_len: key.len(),
+            key_bytes: key.len(),
+            payload_bytes: payload.len(),
+            key_lens: (narrow(key.len()), narrow(key.len())),
+            payload_lens: (narrow(payload.len()), narrow(payload.len())),
+            end: lanes::end_of(key),
+            front: lanes::front_of(payload),
+            end_mask: 0,
+            front_mask: 0,
+        }
+    }
+
+    /// With one entry more. `first_key` is that of the first entry.
+    fn with(&self, first_key: &[u8], key: &[u8], payload: &[u8]) -> Self {
+        let widened = |(min, max): (u16, u16), len: usize| (min.min(narrow(len)), max.max(narrow(len)));
+        Self {
+            prefix_len: common_prefix_len(&first_key[..self.prefix_len], key),
+            key_bytes: self.key_bytes + key.len(),
+            payload_bytes: self.payload_bytes + payload.len(),
+            key_lens: widened(self.key_lens, key.len()),
+            payload_lens: widened(self.payload_lens, payload.len()),
+            end_mask: self.end_mask | lanes::differing(&self.end, &lanes::end_of(key)),
+            front_mask: self.front_mask | lanes::differing(&self.front, &lanes::front_of(payload)),
+            ..*self
+        }
+    }
+
+    /// What the block stores of it.
+    fn shape(&self) -> Shape {
+        let ((key_min, key_max), (payload_min, payload_max)) = (self.key_lens, self.payload_lens);
+        let behind_head = usize::from(key_min).saturating_sub(self.prefix_len + HEAD_BYTES);
+        let (end_len, front_len) = (behind_head.min(LANES_MAX), usize::from(payload_min).min(LANES_MAX));
+        let (end_mask, front_mask) =
+            (lanes::last(self.end_mask, end_len), lanes::first(self.front_mask, front_len));
+        Shape {
+            prefix_len: self.prefix_len,
+            end_len,
+            front_len,
+            end_mask,
+            front_mask,
+            end_lanes: lanes::count(end_mask),
+            front_lanes: lanes::count(front_mask),
+            suffix_len: (key_min == key_max).then(|| narrow(usize::from(key_min) - self.prefix_len)),
+            payload_len: (payload_min == payload_max).then_some(payload_min),
+        }
+    }
 }
 
 impl RunBlockBuilder {
@@ -114,11 +232,9 @@ impl RunBlockBuilder {
     pub fn new(kind: RunBlockKind) -> Self {
         Self {
             kind,
-            bytes: Vec::with_capacity(2 * RUN_PAGE_BYTES),
+            bytes: Vec::with_capacity(4 * RUN_PAGE_BYTES),
             lens: Vec::new(),
-            prefix_len: 0,
-            key_bytes: 0,
-            key_bytes_min: usize::MAX,
+            common: Common::of(&[], &[]),
             epoch_min: u64::MAX,
             epoch_max: 0,
         }
@@ -130,6 +246,14 @@ impl RunBlockBuilder {
         self.lens.len()
     }
 
+    /// Bytes that its entries take where they share no more than what the keys begin with.
+    #[must_use]
+    pub fn plain_bytes(&self) -> usize {
+        let common = &self.common;
+        common.key_bytes + common.payload_bytes + self.lens.len() * ENTRY_PLAIN_BYTES
+            - self.lens.len() * common.prefix_len
+    }
+
     /// Adds an entry; `false`, and nothing changed, if the block has entries and this one does not fit its page.
     /// The first entry always fits: a long one makes a block of several pages.
     ///
@@ -139,22 +263,19 @@ impl RunBlockBuilder {
     /// If key and payload have more than [`RUN_ENTRY_BYTES_MAX`] bytes.
     pub fn push(&mut self, key: &[u8], payload: &[u8], epoch: u64) -> bool {
         assert!(key.len() + payload.len() <= RUN_ENTRY_BYTES_MAX);
-        let prefix_len = if self.lens.is_empty() {
-            key.len()
+        let lens = (narrow(key.len()), narrow(payload.len()));
+        if self.lens.is_empty() {
+            self.common = Common::of(key, payload);
         } else {
-            let first = &self.bytes[..self.prefix_len];
-            common_prefix_len(first, key)
-        };
-        let more = Some((narrow(key.len()), narrow(payload.len())));
-        if self.encoded_len(prefix_len, more) > RUN_PAGE_BYTES && !self.lens.is_empty() {
-            return false;
+            let common = self.common.with(&self.bytes, key, payload);
+            if self.encoded_len(&common, Some(lens.0)) > RUN_PAGE_BYTES {
+                return false;
+            }
+            self.common = common;
         }
-        self.prefix_len = prefix_len;
-        self.key_bytes += key.len();
-        self.key_bytes_min = self.key_bytes_min.min(key.len());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(payload);
-        self.lens.push((narrow(key.len()), narrow(payload.len())));
+        self.lens.push(lens);
         self.epoch_min = self.epoch_min.min(epoch);
         self.epoch_max = self.epoch_max.max(epoch);
         true
@@ -166,67 +287,78 @@ impl RunBlockBuilder {
     /// If there are no entries.
     pub fn finish(&mut self, run: u32, page: u32) -> IoBuf {
         assert!(!self.lens.is_empty());
-        let len = self.encoded_len(self.prefix_len, None);
+        let (common, shape) = (self.common, self.common.shape());
+        let len = self.encoded_len(&common, None);
         let mut block = IoBuf::zeroed(len.next_multiple_of(RUN_PAGE_BYTES));
-        block[RUN_BLOCK_HEADER_BYTES..][..self.prefix_len].copy_from_slice(&self.bytes[..self.prefix_len]);
-        let table = table_at(self.prefix_len);
+        block[RUN_BLOCK_HEADER_BYTES..][..shape.prefix_len].copy_from_slice(&self.bytes[..shape.prefix_len]);
+        let (end, front) = block[shape.templates_at()..].split_at_mut(shape.end_len);
+        end.copy_from_slice(&common.end[LANES_MAX - shape.end_len..]);
+        lanes::blank(shape.end_mask, end);
+        front[..shape.front_len].copy_from_slice(&common.front[..shape.front_len]);
+        lanes::blank(shape.front_mask, front);
+        let end = self.encode_entries(&shape, &mut block);
+        assert!(end == len);
+        let epochs = (self.epoch_min, self.epoch_max);
+        seal(&mut block, (self.kind, run, page), epochs, self.lens.len(), &shape);
+        self.bytes.clear();
+        self.lens.clear();
+        (self.epoch_min, self.epoch_max) = (u64::MAX, 0);
+        block
+    }
+
+    /// Fills the table and what follows; returns where that ends.
+    fn encode_entries(&self, shape: &Shape, block: &mut [u8]) -> usize {
+        let (table, mut rest) = (shape.table_at(), &self.bytes[..]);
         let mut at = table + 8 * self.lens.len();
-        let mut rest = &self.bytes[..];
         for (index, &(key_len, payload_len)) in self.lens.iter().enumerate() {
             let (key, behind) = rest.split_at(usize::from(key_len));
             let (payload, behind) = behind.split_at(usize::from(payload_len));
             rest = behind;
-            let suffix = &key[self.prefix_len..];
+            let suffix = &key[shape.prefix_len..];
             let word = head_of(suffix) | u64::from(narrow(at));
             block[table + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
-            block[at..at + 2].copy_from_slice(&narrow(suffix.len()).to_le_bytes());
-            block[at + 2..at + 4].copy_from_slice(&payload_len.to_le_bytes());
-            at += 4;
-            for part in [suffix.get(HEAD_BYTES..).unwrap_or_default(), payload] {
-                block[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
+            let mut put = |bytes: &[u8]| {
+                block[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            };
+            if shape.suffix_len.is_none() {
+                put(&narrow(suffix.len()).to_le_bytes());
             }
+            if shape.payload_len.is_none() {
+                put(&payload_len.to_le_bytes());
+            }
+            let (middle, end) =
+                suffix.get(HEAD_BYTES..).unwrap_or_default().split_at(middle_len(suffix.len(), shape));
+            let (front, behind) = payload.split_at(shape.front_len);
+            put(middle);
+            at += lanes::gather(shape.end_mask, end, &mut block[at..]);
+            at += lanes::gather(shape.front_mask, front, &mut block[at..]);
+            block[at..at + behind.len()].copy_from_slice(behind);
+            at += behind.len();
         }
-        assert!(at == len);
-        let head = Head {
-            kind: self.kind,
-            run,
-            page,
-            epochs: (self.epoch_min, self.epoch_max),
-            count: self.lens.len(),
-            prefix_len: self.prefix_len,
-        };
-        seal(&mut block, head);
-        *self = Self {
-            bytes: core::mem::take(&mut self.bytes),
-            lens: core::mem::take(&mut self.lens),
-            ..Self::new(self.kind)
-        };
-        self.bytes.clear();
-        self.lens.clear();
-        block
+        at
     }
 
-    /// Bytes of the block with this prefix and, maybe, one more entry.
-    fn encoded_len(&self, prefix_len: usize, more: Option<(u16, u16)>) -> usize {
-        let rest_len = |key_len: u16| usize::from(key_len).saturating_sub(prefix_len + HEAD_BYTES);
+    /// Bytes of the block with what is common to its entries and, maybe, one more of which the key has this length.
+    fn encoded_len(&self, common: &Common, more: Option<u16>) -> usize {
+        let shape = common.shape();
         let count = self.lens.len() + usize::from(more.is_some());
-        // Keys are longer than prefix and head but for rare ones: then each is looked at.
-        let rests: usize = if self.lens.is_empty() || self.key_bytes_min >= prefix_len + HEAD_BYTES {
-            self.key_bytes - self.lens.len() * (prefix_len + HEAD_BYTES)
+        let shared = shape.prefix_len + HEAD_BYTES + shape.end_len;
+        // Keys are longer than what is shared but for rare ones: then each is looked at.
+        let middles: usize = if usize::from(common.key_lens.0) >= shared {
+            common.key_bytes - count * shared
         } else {
-            self.lens.iter().map(|&(key_len, _)| rest_len(key_len)).sum()
+            let keys = self.lens.iter().map(|&(key_len, _)| key_len).chain(more);
+            keys.map(|key_len| usize::from(key_len).saturating_sub(shared)).sum()
         };
-        let (more_rest, more_payload) =
-            more.map_or((0, 0), |(key, payload)| (rest_len(key), usize::from(payload)));
-        let payloads = self.bytes.len() - self.key_bytes + more_payload;
-        table_at(prefix_len) + count * (8 + 4) + rests + more_rest + payloads
+        let behind_fronts = common.payload_bytes - count * shape.front_len;
+        shape.table_at() + count * (8 + shape.fixed_bytes()) + middles + behind_fronts
     }
 }
 
-/// Where the table begins.
-fn table_at(prefix_len: usize) -> usize {
-    (RUN_BLOCK_HEADER_BYTES + prefix_len).next_multiple_of(8)
+/// Bytes of a key between its head and its end, if it has so many behind the prefix.
+fn middle_len(suffix_len: usize, shape: &Shape) -> usize {
+    suffix_len.saturating_sub(HEAD_BYTES + shape.end_len)
 }
 
 /// How many words of a table are below `head`.
@@ -262,15 +394,8 @@ pub fn encode_filter_block(run: u32, page: u32, lines: &[[u64; 8]]) -> IoBuf {
     for (chunk, word) in block[RUN_BLOCK_HEADER_BYTES..len].chunks_exact_mut(8).zip(words) {
         chunk.copy_from_slice(&word.to_le_bytes());
     }
-    let head = Head {
-        kind: RunBlockKind::Filter,
-        run,
-        page,
-        epochs: (u64::MAX, 0),
-        count: lines.len(),
-        prefix_len: 0,
-    };
-    seal(&mut block, head);
+    let name = (RunBlockKind::Filter, run, page);
+    seal(&mut block, name, (u64::MAX, 0), lines.len(), &Shape::default());
     block
 }
 
@@ -303,7 +428,7 @@ pub struct RunBlock<B> {
     run: u32,
     page: u32,
     count: usize,
-    prefix_len: usize,
+    shape: Shape,
     epochs: (u64, u64),
 }
 
@@ -323,15 +448,15 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
         assert!(kind != RunBlockKind::Filter);
         let damage = RunDamage { run, offset };
         let header = verify(&bytes, kind, run, page).ok_or(damage)?;
-        let prefix_len = usize::from(header.prefix_len.get());
+        let shape = Shape::of(&header).ok_or(damage)?;
         let epochs = (header.epoch_min.get(), header.epoch_max.get());
-        let block = Self { bytes, run, page, count: usize::from(header.count.get()), prefix_len, epochs };
+        let block = Self { bytes, run, page, count: usize::from(header.count.get()), shape, epochs };
         if block.is_sound() { Ok(block) } else { Err(damage) }
     }
 
     /// Whether every offset and length stays inside, and keys ascend.
     fn is_sound(&self) -> bool {
-        let table_end = table_at(self.prefix_len) + 8 * self.count;
+        let table_end = self.shape.table_at() + 8 * self.count;
         if self.count == 0 || table_end > self.bytes.len() {
             return false;
         }
@@ -343,8 +468,7 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
             };
             let head = word & !OFFSET_MASK;
             let ascends = before.is_none_or(|(last, last_entry)| {
-                last < head
-                    || (last == head && last_entry.compare(entry.suffix_len, entry.rest) == Ordering::Less)
+                last < head || (last == head && self.compare_entries(&last_entry, &entry) == Ordering::Less)
             });
             if !ascends {
                 return false;
@@ -355,13 +479,28 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
     }
 
     fn checked_entry(&self, word: u64) -> Option<Entry<'_>> {
+        let shape = &self.shape;
         let at = usize::try_from(word & OFFSET_MASK).ok()?;
-        let lens = self.bytes.get(at..at + 4)?;
-        let (suffix_len, payload_len) = (u16_at(lens), u16_at(&lens[2..]));
-        let payload_at = at + 4 + suffix_len.saturating_sub(HEAD_BYTES);
-        let rest = self.bytes.get(at + 4..payload_at)?;
-        let payload = self.bytes.get(payload_at..payload_at + payload_len)?;
-        Some(Entry { suffix_len, rest, payload })
+        let mut r = Reader::new(self.bytes.get(at..)?);
+        let suffix_len = match shape.suffix_len {
+            Some(len) => usize::from(len),
+            None => usize::from(r.u16()?),
+        };
+        let payload_len = match shape.payload_len {
+            Some(len) => usize::from(len),
+            None => usize::from(r.u16()?),
+        };
+        // Where keys have no common end, there may be some that end before the head does.
+        if shape.end_len > 0 && suffix_len < HEAD_BYTES + shape.end_len {
+            return None;
+        }
+        Some(Entry {
+            suffix_len,
+            middle: r.take(middle_len(suffix_len, shape))?,
+            end: r.take(shape.end_lanes)?,
+            front: r.take(shape.front_lanes)?,
+            behind: r.take(payload_len.checked_sub(shape.front_len)?)?,
+        })
     }
 
     /// The run.
@@ -403,16 +542,37 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
     /// What all keys begin with.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
-        &self.bytes[RUN_BLOCK_HEADER_BYTES..RUN_BLOCK_HEADER_BYTES + self.prefix_len]
+        &self.bytes[RUN_BLOCK_HEADER_BYTES..RUN_BLOCK_HEADER_BYTES + self.shape.prefix_len]
     }
 
-    /// The payload of an entry.
+    /// Replaces `out` by the payload of an entry.
+    ///
+    /// # Panics
+    /// If there is no entry `index`.
+    pub fn payload_into(&self, index: usize, out: &mut Vec<u8>) {
+        let entry = self.entry(self.word(index));
+        out.clear();
+        out.extend_from_slice(self.front());
+        lanes::scatter(self.shape.front_mask, entry.front, out);
+        out.extend_from_slice(entry.behind);
+    }
+
+    /// The payload of an entry if it has so many bytes.
     ///
     /// # Panics
     /// If there is no entry `index`.
     #[must_use]
-    pub fn payload(&self, index: usize) -> &[u8] {
-        self.entry(self.word(index)).payload
+    pub fn payload_array<const N: usize>(&self, index: usize) -> Option<[u8; N]> {
+        let entry = self.entry(self.word(index));
+        let mut payload = [0; N];
+        let (front, behind) = payload.split_at_mut_checked(self.shape.front_len)?;
+        if behind.len() != entry.behind.len() {
+            return None;
+        }
+        front.copy_from_slice(self.front());
+        lanes::scatter(self.shape.front_mask, entry.front, front);
+        behind.copy_from_slice(entry.behind);
+        Some(payload)
     }
 
     /// Replaces `out` by the key of an entry.
@@ -426,7 +586,37 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
         out.clear();
         out.extend_from_slice(self.prefix());
         out.extend_from_slice(&word.to_be_bytes()[..entry.suffix_len.min(HEAD_BYTES)]);
-        out.extend_from_slice(entry.rest);
+        out.extend_from_slice(entry.middle);
+        let end = out.len();
+        out.extend_from_slice(self.end());
+        lanes::scatter(self.shape.end_mask, entry.end, &mut out[end..]);
+    }
+
+    /// As [`RunBlock::key_into`] and [`RunBlock::payload_into`] where both hold another entry of this block: only what
+    /// differs is copied.
+    ///
+    /// # Panics
+    /// If there is no entry `index`, or what they hold is shorter than an entry of this block.
+    #[allow(clippy::big_endian_bytes, reason = "byte order is comparison order only in big-endian")]
+    pub fn step_into(&self, index: usize, key: &mut Vec<u8>, payload: &mut Vec<u8>) {
+        let (shape, word) = (&self.shape, self.word(index));
+        let entry = self.entry(word);
+        if shape.suffix_len.is_none() || entry.suffix_len < HEAD_BYTES {
+            self.key_into(index, key);
+        } else {
+            let suffix = &mut key[shape.prefix_len..];
+            suffix[..HEAD_BYTES].copy_from_slice(&word.to_be_bytes()[..HEAD_BYTES]);
+            let (middle, end) = suffix[HEAD_BYTES..].split_at_mut(entry.middle.len());
+            middle.copy_from_slice(entry.middle);
+            lanes::scatter(shape.end_mask, entry.end, end);
+        }
+        if shape.payload_len.is_none() {
+            self.payload_into(index, payload);
+        } else {
+            let (front, behind) = payload.split_at_mut(shape.front_len);
+            lanes::scatter(shape.front_mask, entry.front, front);
+            behind.copy_from_slice(entry.behind);
+        }
     }
 
     /// Whether the first entry is after `key`.
@@ -469,11 +659,51 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
         if heads != Ordering::Equal {
             return heads;
         }
-        self.entry(word).compare(suffix.len(), suffix.get(HEAD_BYTES..).unwrap_or_default())
+        let entry = self.entry(word);
+        // Heads are filled with zeros: of two that are equal the shorter suffix is a prefix of the longer one.
+        if entry.suffix_len.min(suffix.len()) < HEAD_BYTES {
+            return entry.suffix_len.cmp(&suffix.len());
+        }
+        let rest = &suffix[HEAD_BYTES..];
+        let Some((middle, end)) = rest.split_at_checked(entry.middle.len()) else {
+            return entry.middle.cmp(rest);
+        };
+        entry.middle.cmp(middle).then_with(|| self.end_of(&entry)[..self.shape.end_len].cmp(end))
+    }
+
+    /// Orders two entries with the same head.
+    fn compare_entries(&self, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+        if a.suffix_len.min(b.suffix_len) < HEAD_BYTES {
+            return a.suffix_len.cmp(&b.suffix_len);
+        }
+        if a.middle.len() == b.middle.len() {
+            // Their ends have the same template.
+            return a.middle.cmp(b.middle).then_with(|| a.end.cmp(b.end));
+        }
+        let len = self.shape.end_len;
+        let (a_end, b_end) = (self.end_of(a), self.end_of(b));
+        a.middle.iter().chain(&a_end[..len]).cmp(b.middle.iter().chain(&b_end[..len]))
+    }
+
+    /// The end of an entry's key, zeros behind it.
+    fn end_of(&self, entry: &Entry<'_>) -> [u8; LANES_MAX] {
+        let mut end = lanes::front_of(self.end());
+        lanes::scatter(self.shape.end_mask, entry.end, &mut end);
+        end
+    }
+
+    /// The template of ends.
+    fn end(&self) -> &[u8] {
+        &self.bytes[self.shape.templates_at()..][..self.shape.end_len]
+    }
+
+    /// The template of fronts.
+    fn front(&self) -> &[u8] {
+        &self.bytes[self.shape.templates_at() + self.shape.end_len..][..self.shape.front_len]
     }
 
     fn table(&self) -> &[[u8; 8]] {
-        let at = table_at(self.prefix_len);
+        let at = self.shape.table_at();
         self.bytes[at..at + 8 * self.count].as_chunks().0
     }
 
@@ -486,50 +716,68 @@ impl<B: Deref<Target = [u8]>> RunBlock<B> {
     }
 }
 
-/// An entry without what the table has of it.
+/// An entry without what the table, the prefix and the templates have of it.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     suffix_len: usize,
-    rest: &'a [u8],
-    payload: &'a [u8],
+    middle: &'a [u8],
+    end: &'a [u8],
+    front: &'a [u8],
+    behind: &'a [u8],
 }
 
-impl Entry<'_> {
-    /// Orders it against a suffix with the same head, of this length and with this behind the head.
-    fn compare(&self, suffix_len: usize, rest: &[u8]) -> Ordering {
-        // Heads are filled with zeros: of two that are equal the shorter suffix is a prefix of the longer one.
-        if self.suffix_len.min(suffix_len) < HEAD_BYTES {
-            return self.suffix_len.cmp(&suffix_len);
+impl Shape {
+    /// That of a block with this header; `None` if lengths and masks do not fit.
+    fn of(header: &Header) -> Option<Self> {
+        let (end_len, front_len) = (usize::from(header.end_len), usize::from(header.front_len));
+        let (end_mask, front_mask) = (header.end_mask.get(), header.front_mask.get());
+        let is_inside = |mask: u64, len: usize| len <= LANES_MAX && lanes::first(mask, len) == mask;
+        if !is_inside(end_mask, end_len) || !is_inside(front_mask, front_len) {
+            return None;
         }
-        self.rest.cmp(rest)
+        let same = |len: U16| Some(len.get()).filter(|&len| len != LENGTHS_DIFFER);
+        Some(Self {
+            prefix_len: usize::from(header.prefix_len.get()),
+            end_len,
+            front_len,
+            end_mask,
+            front_mask,
+            end_lanes: lanes::count(end_mask),
+            front_lanes: lanes::count(front_mask),
+            suffix_len: same(header.suffix_len),
+            payload_len: same(header.payload_len),
+        })
     }
 }
 
-struct Head {
-    kind: RunBlockKind,
-    run: u32,
-    page: u32,
+fn seal(
+    block: &mut IoBuf,
+    (kind, run, page): (RunBlockKind, u32, u32),
     epochs: (u64, u64),
     count: usize,
-    prefix_len: usize,
-}
-
-fn seal(block: &mut IoBuf, head: Head) {
+    shape: &Shape,
+) {
     let pages = u8::try_from(block.len() / RUN_PAGE_BYTES).expect("a block has at most 15 pages");
+    let at_most_64 = |len: usize| u8::try_from(len).expect("a mask has 64 bits");
     let header = Header {
         sum: 0.into(),
         magic: MAGIC.into(),
         version: VERSION.into(),
-        kind: head.kind as u8,
+        kind: kind as u8,
         pages,
-        run: head.run.into(),
-        page: head.page.into(),
+        run: run.into(),
+        page: page.into(),
+        end_len: at_most_64(shape.end_len),
+        front_len: at_most_64(shape.front_len),
         reserved: 0.into(),
-        epoch_min: head.epochs.0.into(),
-        epoch_max: head.epochs.1.into(),
-        count: narrow(head.count).into(),
-        prefix_len: narrow(head.prefix_len).into(),
-        reserved_2: 0.into(),
+        epoch_min: epochs.0.into(),
+        epoch_max: epochs.1.into(),
+        count: narrow(count).into(),
+        prefix_len: narrow(shape.prefix_len).into(),
+        suffix_len: shape.suffix_len.unwrap_or(LENGTHS_DIFFER).into(),
+        payload_len: shape.payload_len.unwrap_or(LENGTHS_DIFFER).into(),
+        end_mask: shape.end_mask.into(),
+        front_mask: shape.front_mask.into(),
     };
     block[..RUN_BLOCK_HEADER_BYTES].copy_from_slice(header.as_bytes());
     let sum = crc32c(&block[SUM_BYTES..]);
@@ -545,18 +793,12 @@ fn verify(bytes: &[u8], kind: RunBlockKind, run: u32, page: u32) -> Option<Heade
         && header.run.get() == run
         && header.page.get() == page
         && header.reserved.get() == 0
-        && header.reserved_2.get() == 0
         && usize::from(header.pages) * RUN_PAGE_BYTES == bytes.len();
     (names_itself && crc32c(&bytes[SUM_BYTES..]) == header.sum.get()).then_some(header)
 }
 
 fn narrow(len: usize) -> u16 {
     u16::try_from(len).expect("everything in a block is shorter than 64 KiB")
-}
-
-/// REQUIRES: `bytes` has two or more.
-fn u16_at(bytes: &[u8]) -> usize {
-    usize::from(u16::from_le_bytes([bytes[0], bytes[1]]))
 }
 
 #[cfg(test)]

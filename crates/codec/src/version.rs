@@ -236,13 +236,7 @@ impl<'a> Version<'a> {
             record_bytes = r.u32()?;
             recx.end()?;
         }
-        let place = match place {
-            PLACE_NONE => ValuePlace::None,
-            PLACE_INLINE => ValuePlace::Inline,
-            PLACE_LOG => ValuePlace::Log { segment: r.u32()?, offset: r.u32()? },
-            PLACE_BULK => ValuePlace::Bulk { segment: r.u32()?, unit: r.u32()? },
-            _ => return None,
-        };
+        let place = Self::read_place(place, r)?;
         let has_data = place != ValuePlace::None;
         if has_data != (value_bytes > 0) || (has_data && kind == VersionKind::Punch) {
             return None;
@@ -271,6 +265,26 @@ impl<'a> Version<'a> {
             value_bytes,
             place,
             sums,
+        })
+    }
+
+    /// Where the value is, of an encoding of which nothing else is looked at; `None` if the bytes cannot be one.
+    #[must_use]
+    #[inline]
+    pub fn decode_place(bytes: &[u8]) -> Option<ValuePlace> {
+        let kind = VersionKind::from_number(*bytes.first()?)?;
+        Self::read_place(*bytes.get(1)?, &mut Reader::new(bytes.get(Self::head_bytes(kind)..)?))
+    }
+
+    /// The rest of a place of which the encoding has this number.
+    #[inline]
+    fn read_place(number: u8, r: &mut Reader<'_>) -> Option<ValuePlace> {
+        Some(match number {
+            PLACE_NONE => ValuePlace::None,
+            PLACE_INLINE => ValuePlace::Inline,
+            PLACE_LOG => ValuePlace::Log { segment: r.u32()?, offset: r.u32()? },
+            PLACE_BULK => ValuePlace::Bulk { segment: r.u32()?, unit: r.u32()? },
+            _ => return None,
         })
     }
 

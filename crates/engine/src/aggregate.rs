@@ -416,6 +416,7 @@ impl Target {
             Some(entries) => entries,
             None => self.store.merged(merge.runs.clone())?,
         };
+        let mut scratch = Vec::new();
         for _ in 0..self.checkpoint.step_entries {
             let Some((key, payload)) = entries.entry() else {
                 break;
@@ -424,7 +425,10 @@ impl Target {
                 Ordering::Greater => {
                     replace(&mut merge.after, key);
                     if merge.sparse.len() > 0 {
-                        self.store.prefetch_values(&merge.sparse, entries.upcoming(VALUES_AHEAD));
+                        let store = &self.store;
+                        entries.upcoming(VALUES_AHEAD, &mut scratch, |payload| {
+                            store.prefetch_value(&merge.sparse, payload);
+                        });
                     }
                     self.merge_entry(merge, key, payload)?;
                 }
@@ -1001,19 +1005,16 @@ impl Store {
         entries.advance(&self.index.runs[runs], &mut self.blocks.passing(&mut *self.disks.meta))
     }
 
-    /// Brings values near that are in one of these segments: they stand in the order of their writing, so that each
-    /// is a miss of its own.
-    fn prefetch_values<'a>(&self, segments: &Numbered<()>, payloads: impl Iterator<Item = &'a [u8]>) {
+    /// Brings the value of an entry near if it is in one of these segments: values stand in the order of their
+    /// writing, so that each is a miss of its own.
+    fn prefetch_value(&self, segments: &Numbered<()>, payload: &[u8]) {
         /// The rest of a longer value follows by itself.
         const LINES: usize = 2;
-        for payload in payloads {
-            if let Some(version) = Version::decode(&mut Reader::new(payload))
-                && let ValuePlace::Log { segment, offset } = version.place
-                && segments.contains_key(&segment)
-                && let Some(value) = self.log.mapped(LogPlace { segment, offset })
-            {
-                dolmen_env::prefetch(value, LINES);
-            }
+        if let Some(ValuePlace::Log { segment, offset }) = Version::decode_place(payload)
+            && segments.contains_key(&segment)
+            && let Some(value) = self.log.mapped(LogPlace { segment, offset })
+        {
+            dolmen_env::prefetch(value, LINES);
         }
     }
 

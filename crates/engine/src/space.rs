@@ -5,6 +5,7 @@
 //! capacity and of what the device has left.
 
 use crate::bulk::BulkPlace;
+use crate::runs::Run;
 use crate::target::Target;
 use dolmen_codec::verb::SpaceReport;
 use dolmen_types::{Error, limits};
@@ -187,7 +188,7 @@ impl Target {
     /// What a checkpoint of the present deltas and then one merge of everything write, and two manifests.
     fn run_reserve(&self) -> u64 {
         let deltas = self.store.index.checkpoint_bytes();
-        let merge = self.run_bytes() + deltas;
+        let merge = deltas + self.store.index.runs.iter().map(Run::merged_bytes_max).sum::<u64>();
         let bitmaps = self.store.bulk.allocated_bytes() / limits::BULK_UNIT_BYTES / 8;
         // What the active log segment can still take has entries, too.
         merge + deltas + self.store.log.segment_bytes() + 2 * (MANIFEST_BYTES + bitmaps)

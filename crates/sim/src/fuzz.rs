@@ -158,10 +158,12 @@ pub fn run_block(bytes: &[u8]) {
     let (run, number) = (u32_at(&page, 12), u32_at(&page, 16));
     for kind in [RunBlockKind::Entries, RunBlockKind::Fence] {
         let Ok(block) = RunBlock::parse(&page[..], kind, (run, number, 0)) else { continue };
-        let mut key = Vec::new();
+        let (mut key, mut payload) = (Vec::new(), Vec::new());
         for index in 0..block.count() {
             block.key_into(index, &mut key);
-            assert!(block.payload(index).len() <= page.len());
+            block.payload_into(index, &mut payload);
+            assert!(key.len().max(payload.len()) <= 2 * page.len());
+            assert!(block.payload_array(index).is_none_or(|page: [u8; 4]| page == payload[..]));
             assert!(block.lower_bound(&key) <= block.upper_bound(&key));
         }
         assert!(block.lower_bound(bytes) <= block.count());

@@ -88,7 +88,7 @@ fn verify(file: &File, footer: &RunFooter) -> Vec<u64> {
             None => damaged.push(offset),
             Some(fence) => {
                 for index in 0..fence.count() {
-                    starts.extend(<[u8; 4]>::try_from(fence.payload(index)).map(u32::from_le_bytes));
+                    starts.extend(fence.payload_array(index).map(u32::from_le_bytes));
                 }
             }
         }

@@ -37,11 +37,12 @@ impl MergedRuns {
         self.cursors[*self.order.last()?].entry()
     }
 
-    /// Payloads of entries that come soon; in the long run each is shown once.
+    /// Shows payloads of entries that come soon; in the long run each once.
     #[inline]
-    pub(crate) fn upcoming(&self, ahead: usize) -> impl Iterator<Item = &[u8]> {
-        let first = self.order.last();
-        first.into_iter().flat_map(move |&first| self.cursors[first].upcoming(ahead))
+    pub(crate) fn upcoming(&self, ahead: usize, scratch: &mut Vec<u8>, show: impl FnMut(&[u8])) {
+        if let Some(&first) = self.order.last() {
+            self.cursors[first].upcoming(ahead, scratch, show);
+        }
     }
 
     /// Goes to the next entry; at the end it stays there. `runs` are those it was made of.

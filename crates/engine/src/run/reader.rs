@@ -219,6 +219,12 @@ impl Run {
         self.footer.epoch_max > from.0 && self.footer.epoch_min <= to.0
     }
 
+    /// Bytes that it adds to the file of a merge: more than its own if its entries share less with those between.
+    pub(crate) fn merged_bytes_max(&self) -> u64 {
+        let entries = self.footer.fence_offset();
+        self.file_bytes() - entries + entries.max(self.footer.plain_bytes)
+    }
+
     /// Whether an entry may have been pushed with this hash.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
@@ -315,8 +321,8 @@ impl Run {
     }
 
     fn page(&self, at: FencePlace) -> Result<u32, Error> {
-        let payload = self.fence[at.block].payload(at.index);
-        payload.try_into().map(u32::from_le_bytes).ok().ok_or_else(|| self.bad_fence(at))
+        let page = self.fence[at.block].payload_array(at.index).map(u32::from_le_bytes);
+        page.ok_or_else(|| self.bad_fence(at))
     }
 
     fn bad_fence(&self, at: FencePlace) -> Error {
@@ -341,28 +347,31 @@ pub(crate) struct RunCursor {
     /// The entry of the block; `None` if it stands on none.
     index: Option<usize>,
     key: Vec<u8>,
+    payload: Vec<u8>,
 }
 
 impl RunCursor {
     /// Key and payload of the entry it stands on; `None` after the last one and before the first seek.
     #[inline]
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
-        let (block, index) = (self.block.as_ref()?, self.index?);
-        Some((&self.key[..], block.payload(index)))
+        self.index.map(|_| (&self.key[..], &self.payload[..]))
     }
 
-    /// Payloads of entries to which it comes soon: `ahead` of them at the start of a block, then one more each.
-    pub(crate) fn upcoming(&self, ahead: usize) -> impl Iterator<Item = &[u8]> {
-        let block = self.block.as_ref().zip(self.index);
-        block.into_iter().flat_map(move |(block, index)| {
-            let first = if index == 0 { 0 } else { index + ahead };
-            (first..(index + ahead + 1).min(block.count())).map(|index| block.payload(index))
-        })
+    /// Shows payloads of entries to which it comes soon: `ahead` of them at the start of a block, then one more each.
+    pub(crate) fn upcoming(&self, ahead: usize, scratch: &mut Vec<u8>, mut show: impl FnMut(&[u8])) {
+        let Some((block, index)) = self.block.as_ref().zip(self.index) else {
+            return;
+        };
+        let first = if index == 0 { 0 } else { index + ahead };
+        for index in first..(index + ahead + 1).min(block.count()) {
+            block.payload_into(index, scratch);
+            show(scratch);
+        }
     }
 
-    /// Memory of its block and key, in bytes.
+    /// Memory of its block, key and payload, in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
-        self.key.capacity() + self.block.as_ref().map_or(0, |block| block.len())
+        self.key.capacity() + self.payload.capacity() + self.block.as_ref().map_or(0, |block| block.len())
     }
 
     /// Leaves the entry it stands on, and keeps its block.
@@ -439,7 +448,7 @@ impl RunCursor {
     pub(crate) fn advance(&mut self, run: &Run, blocks: &mut dyn BlockSource) -> Result<(), Error> {
         match (&self.block, self.index) {
             (Some(block), Some(index)) if index + 1 < block.count() => {
-                self.stand(index + 1);
+                self.step(index + 1);
                 Ok(())
             }
             (Some(_), Some(_)) => self.enter_next(run, blocks),
@@ -455,7 +464,7 @@ impl RunCursor {
         match self.index {
             Some(0) => self.enter_before(run, blocks),
             Some(index) => {
-                self.stand(index - 1);
+                self.step(index - 1);
                 Ok(())
             }
             None => Ok(()),
@@ -494,10 +503,18 @@ impl RunCursor {
         Ok(())
     }
 
+    /// Goes to another entry of the block, from one of it.
+    fn step(&mut self, index: usize) {
+        let block = self.block.as_ref().expect("it stands in a block");
+        block.step_into(index, &mut self.key, &mut self.payload);
+        self.index = Some(index);
+    }
+
     fn stand(&mut self, index: usize) {
         let block = self.block.as_ref().expect("the caller has put it on a block");
         self.key.reserve(KEY_BYTES_MAX);
         block.key_into(index, &mut self.key);
+        block.payload_into(index, &mut self.payload);
         self.index = Some(index);
     }
 }

@@ -142,7 +142,7 @@ fn each_entry_of_a_run_is_shown_ahead_once() {
     let (mut cursor, mut shown) = (RunCursor::default(), Vec::new());
     cursor.seek(&run, &[], &mut blocks.source(&mut disk)).unwrap();
     while cursor.entry().is_some() {
-        shown.extend(cursor.upcoming(3).map(<[u8]>::to_vec));
+        cursor.upcoming(3, &mut Vec::new(), |payload| shown.push(payload.to_vec()));
         cursor.advance(&run, &mut blocks.source(&mut disk)).unwrap();
     }
     assert_eq!(shown, model.values().cloned().collect::<Vec<_>>());

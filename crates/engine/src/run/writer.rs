@@ -68,6 +68,7 @@ impl RunWriter {
                 holds: 0,
                 epoch_min: u64::MAX,
                 epoch_max: 0,
+                plain_bytes: 0,
                 last_key: Vec::new(),
             },
         }
@@ -149,6 +150,7 @@ impl RunWriter {
             assert!(self.fence.push(&self.separator, &page.to_le_bytes(), 0), "the first one fits");
         }
         self.separator.clear();
+        self.footer.plain_bytes += self.entries.plain_bytes() as u64;
         let block = self.entries.finish(self.run, page);
         self.footer.entry_pages += page_count(&block);
         self.footer.blocks += 1;

@@ -27,7 +27,7 @@ fn config() -> TargetConfig {
 }
 
 fn ordered(number: u64) -> Oid {
-    Oid::new(ObjectType::MultiUint64, ObjectClass::S1, 0, number)
+    Oid::new(ObjectType::DkeyUint64, ObjectClass::S1, 0, number)
 }
 
 /// A store that is watched while it works.
@@ -40,7 +40,7 @@ struct Watched {
 impl Watched {
     fn put(&mut self, object: u64, dkey: u64, round: u8) -> Epoch {
         let value = value(object, dkey, round);
-        let epoch = self.rig.put(ordered(object), &dkey.to_le_bytes(), &[7; 8], &value).unwrap();
+        let epoch = self.rig.put(ordered(object), &dkey.to_le_bytes(), &akey(dkey), &value).unwrap();
         self.tick();
         epoch
     }
@@ -70,7 +70,7 @@ impl Watched {
     }
 
     fn get(&mut self, object: u64, dkey: u64, at: ReadAt) -> Option<Vec<u8>> {
-        let found = self.rig.get_within(64, ordered(object), &dkey.to_le_bytes(), &[7; 8], at);
+        let found = self.rig.get_within(64, ordered(object), &dkey.to_le_bytes(), &akey(dkey), at);
         self.tick();
         found
     }
@@ -92,6 +92,15 @@ impl Watched {
         }
         kinds
     }
+}
+
+/// Another one under each dkey, so that entries have little in common.
+fn akey(dkey: u64) -> [u8; 48] {
+    let mut akey = [0; 48];
+    for (part, salt) in akey.as_chunks_mut().0.iter_mut().zip(1u64..) {
+        *part = (dkey * 8 + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    }
+    akey
 }
 
 fn value(object: u64, dkey: u64, round: u8) -> Vec<u8> {
@@ -149,7 +158,7 @@ fn change_a_part(store: &mut Watched) -> Epoch {
         let key = || Key::from_slice(&dkey.to_le_bytes());
         punch(store, 1, PunchScope::Dkey(key()));
         if dkey % 2 == 1 {
-            punch(store, 2, PunchScope::Akeys(key(), [Key::from_slice(&[7; 8])].into_iter().collect()));
+            punch(store, 2, PunchScope::Akeys(key(), [Key::from_slice(&akey(dkey))].into_iter().collect()));
         }
         store.put(3, dkey, 2);
         last = store.put(3, dkey, 3);
