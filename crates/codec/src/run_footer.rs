@@ -171,7 +171,11 @@ impl RunFooter {
         let lines_fit = u64::from(self.filter_lines) <= full * RUN_FILTER_BLOCK_LINES as u64;
         // An entry is at least a word, and at most two templates of 64 bytes are left out of it.
         let plain_fits = self.plain_bytes / 32 <= self.fence_offset();
-        blocks_fit && lines_fit && plain_fits && self.fence_pages <= self.blocks && u64::from(self.blocks) <= self.entries
+        blocks_fit
+            && lines_fit
+            && plain_fits
+            && self.fence_pages <= self.blocks
+            && u64::from(self.blocks) <= self.entries
     }
 }
 

@@ -223,8 +223,12 @@ fn entries_that_are_alike_take_what_they_differ_in() {
             &[0; 11],
             &random(3).to_le_bytes()[..6],
         ];
-        let payload =
-            [&[3; 11], &random(4).to_le_bytes()[..5], &random(5).to_le_bytes()[..4], &random(6).to_le_bytes()];
+        let payload = [
+            &[3; 11],
+            &random(4).to_le_bytes()[..5],
+            &random(5).to_le_bytes()[..4],
+            &random(6).to_le_bytes(),
+        ];
         entries.insert(key.concat(), payload.concat());
     }
     let all = blocks(&entries, 3);
