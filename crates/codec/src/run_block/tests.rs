@@ -15,8 +15,8 @@ fn alike() -> impl Strategy<Value = Entries> {
     let rare = prop_oneof![20 => Just(0u8), 1 => any::<u8>()];
     let fields = (any::<u16>(), prop::collection::vec(any::<u8>(), 3), prop::collection::vec(rare, 90));
     let entry = (fields, 0usize..90, 0usize..90).prop_map(|((name, body, rare), key_end, payload_end)| {
-        let key = [&[7; 9], &name.to_ne_bytes()[..], &[0; 8], &body, &rare[..80 - key_end / 80]].concat();
-        let payload = [&[9; 12], &name.to_ne_bytes()[..], &rare[..70 - payload_end / 88 * 60]].concat();
+        let key = [&[7; 9], &name.to_le_bytes()[..], &[0; 8], &body, &rare[..80 - key_end / 80]].concat();
+        let payload = [&[9; 12], &name.to_le_bytes()[..], &rare[..70 - payload_end / 88 * 60]].concat();
         (key, payload)
     });
     prop::collection::vec(entry, 1..300).prop_map(|entries| entries.into_iter().collect())
