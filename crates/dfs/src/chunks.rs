@@ -35,19 +35,20 @@ pub(crate) fn pieces(chunk_bytes: u64, offset: u64, len: usize) -> impl Iterator
     assert!(chunk_bytes != 0, "checked when the record was read");
     let mut at = 0usize;
     core::iter::from_fn(move || {
-        let left = len.checked_sub(at).filter(|&left| left != 0)? as u64;
-        let position = offset + at as u64;
-        let index = position % chunk_bytes;
-        let to_chunk_end = chunk_bytes - index;
-        let to_window_end = limits::WINDOW_RECORDS - index % limits::WINDOW_RECORDS;
-        let piece = Piece {
-            dkey: position / chunk_bytes + 1,
-            recx: Recx::new(index, left.min(to_chunk_end).min(to_window_end)),
-            at,
-        };
+        let left = len.checked_sub(at).filter(|&left| left != 0)?;
+        let (dkey, recx) = first_piece(chunk_bytes, offset + at as u64, left as u64);
+        let piece = Piece { dkey, recx, at };
         at += piece.len();
         Some(piece)
     })
+}
+
+/// Where the bytes from `position` on lie, and how many of `left` lie there together.
+fn first_piece(chunk_bytes: u64, position: u64, left: u64) -> (u64, Recx) {
+    let index = position % chunk_bytes;
+    let to_chunk_end = chunk_bytes - index;
+    let to_window_end = limits::WINDOW_RECORDS - index % limits::WINDOW_RECORDS;
+    (position / chunk_bytes + 1, Recx::new(index, left.min(to_chunk_end).min(to_window_end)))
 }
 
 /// The size of a file whose last record is record `index` of the chunk under dkey number `dkey`.

@@ -5,7 +5,8 @@
 //! Invariants: without the variable every function has its own body; no two chosen bodies overlap.
 
 use super::list::{Edit, Mutant};
-use crate::source::SourceFile;
+use crate::source::lexer::Token;
+use crate::source::{Function, SourceFile};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -84,14 +85,7 @@ impl Joint {
 
     fn new(path: &str, text: String) -> Self {
         let file = SourceFile::parse(path, &text);
-        // What the compiler evaluates cannot ask the environment.
-        let is_const = |at: usize| {
-            let words = file.tokens[..at].iter().rev();
-            words
-                .take_while(|word| !matches!(word.text.as_str(), "}" | ";" | "{" | "]"))
-                .any(|word| word.is("const"))
-        };
-        let functions = file.functions.iter().filter(|function| !is_const(function.signature.start));
+        let functions = file.functions.iter().filter(|function| can_choose(&file.tokens, function));
         let bodies = functions
             .map(|function| {
                 let (open, close) = (&file.tokens[function.body.start], &file.tokens[function.body.end - 1]);
@@ -154,11 +148,20 @@ impl Joint {
     }
 }
 
+/// What the compiler evaluates cannot ask the environment, and bodies that return some type return the same one.
+fn can_choose(tokens: &[Token], function: &Function) -> bool {
+    let before = tokens[..function.signature.start].iter().rev();
+    let mut qualifiers = before.take_while(|word| !matches!(word.text.as_str(), "}" | ";" | "{" | "]"));
+    let mut signature = tokens[function.signature.clone()].windows(2);
+    qualifiers.all(|word| !word.is("const")) && signature.all(|pair| !(pair[0].is(">") && pair[1].is("impl")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FILE: &str = "const fn c() { 0 }\nfn f(é: u8) -> u8 { é + 1 }\nfn g() { a(); b(); }\n";
+    const FILE: &str = "const fn c() { 0 }\nfn f(é: u8) -> u8 { é + 1 }\nfn g() { a(); b(); }\n\
+                        fn i() -> impl Copy { 7 }\n";
 
     fn edit(find: &str, replace: &str) -> Edit {
         Edit { path: "crates/a/src/x.rs".into(), find: find.into(), replace: replace.into() }
@@ -174,14 +177,16 @@ mod tests {
             joint.text(),
             "const fn c() { 0 }\nfn f(é: u8) -> u8 { if crate::is_mutant(\"more\") { é + 2 } else if \
              crate::is_mutant(\"less\") { é } else { é + 1 }}\nfn g() { if crate::is_mutant(\"none\") { z();  } else \
-             { a(); b(); }}\n"
+             { a(); b(); }}\nfn i() -> impl Copy { 7 }\n"
         );
     }
 
     #[test]
     fn what_is_in_no_body_is_refused() {
         let mut joint = Joint::new("crates/a/src/x.rs", FILE.to_owned());
-        for (find, replace) in [("0", "1"), ("fn g() { a();", "fn g() {"), ("c();", ""), ("u8", "u16")] {
+        for (find, replace) in
+            [("0", "1"), ("7", "8"), ("fn g() { a();", "fn g() {"), ("c();", ""), ("u8", "u16")]
+        {
             assert!(joint.add("m", &[&edit(find, replace)]).is_err(), "{find}");
         }
         assert!(joint.add("m", &[&edit("a(); b();", ""), &edit("b();", "")]).is_err());
