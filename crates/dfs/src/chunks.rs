@@ -109,6 +109,12 @@ mod tests {
     }
 
     #[test]
+    fn the_last_byte_of_a_chunk_is_in_it_and_the_next_begins_another() {
+        let found: Vec<_> = pieces(100, 199, 2).map(|p| (p.dkey, p.recx, p.at)).collect();
+        assert_eq!(found, [(2, Recx::new(99, 1), 0), (3, Recx::new(0, 1), 1)]);
+    }
+
+    #[test]
     fn seek_finds_data_and_holes() {
         let extents = || [(10, 20), (20, 25), (40, 50)].into_iter();
         let data = |at| seek(extents(), 60, at, true);

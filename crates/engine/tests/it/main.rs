@@ -7,6 +7,7 @@ mod budget;
 mod changes;
 mod conformance;
 mod crash;
+mod cuts;
 mod damaged;
 mod edges;
 mod faults;
