@@ -32,7 +32,7 @@ fn limited(media: Media, by_device: bool) -> Rig {
 
 /// Writes until values of no size fit any more.
 fn fill(rig: &mut Rig, stored: &mut Stored, first: u32) -> u32 {
-    let (mut refused, mut dkey) = (0, first);
+    let (mut refused, mut dkey, mut written_bytes) = (0, first, 0);
     while refused < SIZES.len() {
         let size = SIZES[dkey as usize % SIZES.len()];
         let byte = dkey.to_le_bytes()[0] | 1;
@@ -40,6 +40,8 @@ fn fill(rig: &mut Rig, stored: &mut Stored, first: u32) -> u32 {
             Ok(_) => {
                 stored.insert(dkey, (size, byte));
                 refused = 0;
+                written_bytes += size as u64;
+                assert!(written_bytes <= ROOM_BYTES, "it takes more than there is room for");
             }
             Err(error) => {
                 assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
