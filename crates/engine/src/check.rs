@@ -24,6 +24,24 @@ struct SmallValue {
     sum: u32,
 }
 
+/// What lies within so many bytes is read at once, unless there is a gap of so many between two values.
+const SPAN_BYTES: u64 = 256 << 10;
+const GAP_BYTES: u64 = 16 << 10;
+
+impl SmallValue {
+    fn end(&self) -> u64 {
+        u64::from(self.offset) + u64::from(self.bytes)
+    }
+
+    /// Whether it is read together with the value before it and those from `first` on.
+    fn is_near(&self, before: &Self, first: &Self) -> bool {
+        self.segment == first.segment
+            && u64::from(self.offset) <= before.end() + GAP_BYTES
+            && self.end() <= u64::from(first.offset) + SPAN_BYTES
+            && self.end() >= before.end()
+    }
+}
+
 /// What one walk over the index gathers.
 #[derive(Default)]
 struct Sums {
@@ -153,21 +171,54 @@ impl Target {
         sums.small.sort_unstable();
         let mut damaged = BTreeSet::new();
         let mut bytes = Vec::new();
-        for value in sums.small.drain(..) {
-            bytes.resize(value.bytes as usize, 0);
-            let at = LogPlace { segment: value.segment, offset: value.offset };
-            match self.store.log.read(&mut *self.store.disks.meta, at, &mut bytes) {
-                Ok(()) if crc32c(&bytes) == value.sum => sums.audit.verified_bytes += u64::from(value.bytes),
-                Ok(()) | Err(Error::Corrupt { .. }) => {
-                    damaged.insert(at);
-                }
-                Err(error) => return Err(error),
-            }
+        let mut rest = &sums.small[..];
+        while let Some(first) = rest.first() {
+            let near = 1 + rest.windows(2).take_while(|pair| pair[1].is_near(&pair[0], first)).count();
+            let (span, behind) = rest.split_at(near);
+            sums.audit.verified_bytes += self.verify_span(span, &mut bytes, &mut damaged)?;
+            rest = behind;
         }
+        sums.small.clear();
         if damaged.is_empty() {
             return Ok(());
         }
         self.name_damaged(&damaged, &sums.first_small, last, &mut sums.audit)
+    }
+
+    /// Verifies values that lie near each other by one read; returns how many of their bytes are right.
+    fn verify_span(
+        &mut self,
+        span: &[SmallValue],
+        bytes: &mut Vec<u8>,
+        damaged: &mut BTreeSet<LogPlace>,
+    ) -> Result<u64, Error> {
+        let (first, last) = (&span[0], &span[span.len() - 1]);
+        let at = |value: &SmallValue| LogPlace { segment: value.segment, offset: value.offset };
+        let len =
+            usize::try_from(last.end() - u64::from(first.offset)).expect("a value's length has 32 bits");
+        bytes.resize(len, 0);
+        match self.store.log.read(&mut *self.store.disks.meta, at(first), bytes) {
+            Ok(()) => {}
+            Err(Error::Corrupt { .. }) if span.len() == 1 => {
+                damaged.insert(at(first));
+                return Ok(0);
+            }
+            // One of them lies outside of the log.
+            Err(Error::Corrupt { .. }) => {
+                return span.iter().map(|value| self.verify_span(&[*value], bytes, damaged)).sum();
+            }
+            Err(error) => return Err(error),
+        }
+        let mut verified = 0;
+        for value in span {
+            let start = (value.offset - first.offset) as usize;
+            if crc32c(&bytes[start..start + value.bytes as usize]) == value.sum {
+                verified += u64::from(value.bytes);
+            } else {
+                damaged.insert(at(value));
+            }
+        }
+        Ok(verified)
     }
 
     /// Finds the keys, from `first` to `last`, whose values lie at damaged places.

@@ -69,6 +69,9 @@ pub(crate) struct Log {
 /// What stands where the next header will be.
 const BLANK: [u8; LOG_FRAME_HEADER_BYTES] = [0; LOG_FRAME_HEADER_BYTES];
 
+/// Of so many bytes the device is told before they are read from a mapping.
+const READ_AHEAD_BYTES: usize = 32 << 10;
+
 /// Not a file: the place of records that exist only while a transaction is being checked.
 pub(crate) const TENTATIVE_SEGMENT: u32 = u32::MAX;
 
@@ -186,6 +189,9 @@ impl Log {
     /// REQUIRES: there is a spare segment.
     pub(crate) fn roll(&mut self, disk: &mut dyn Disk, salt: u32) -> Result<(), Error> {
         let number = self.free.pop_first().expect("the caller has made sure of a spare segment");
+        if let Some(region) = self.segments.get(&self.active).and_then(|segment| segment.region.as_ref()) {
+            region.expect_random();
+        }
         let segment = self.segments.get_mut(&number).expect("free segments are open");
         if segment.region.is_none() {
             segment.region = Some(disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?);
@@ -299,7 +305,12 @@ impl Log {
             return Err(damaged());
         }
         match &segment.region {
-            Some(region) => out.copy_from_slice(region.bytes(offset..end)),
+            Some(region) => {
+                if out.len() >= READ_AHEAD_BYTES {
+                    region.will_need(offset..end);
+                }
+                out.copy_from_slice(region.bytes(offset..end));
+            }
             None => disk.read_at(segment.file, offset, out).map_err(|e| disk_error(self.target, &e))?,
         }
         Ok(())

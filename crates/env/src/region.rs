@@ -12,6 +12,7 @@ use crate::sim::RegionJournal;
 use core::ops::Range;
 use crc_fast::{CrcAlgorithm, Digest};
 use dolmen_types::crc32c;
+use rustix::mm::Advice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,6 +93,23 @@ impl Region {
     #[inline]
     pub fn try_bytes(&self, range: Range<u64>) -> Option<&[u8]> {
         self.all().get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+    }
+
+    /// From now on places are read in no order: reading ahead would be in vain.
+    pub fn expect_random(&self) {
+        if let Backing::Mapped(mapping) = &self.backing {
+            mapping.advise(0..mapping.bytes().len(), Advice::Random);
+        }
+    }
+
+    /// The bytes of `range` are going to be read soon: the device begins to bring them.
+    ///
+    /// # Panics
+    /// If the range lies outside the file.
+    pub fn will_need(&self, range: Range<u64>) {
+        if let Backing::Mapped(mapping) = &self.backing {
+            mapping.advise(index(range.start)..index(range.end), Advice::WillNeed);
+        }
     }
 
     /// Copies `bytes` to `offset`.

@@ -3,11 +3,15 @@
 //! Invariants: `len` is not zero and is the length of the file, which never shrinks; the mapping lives as
 //! long as the value; it is the only one of its file in this process (see `Claim`).
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+/// Advice is about pages; where they are larger, a hint is not taken.
+const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -32,6 +36,17 @@ impl Mapping {
         let start = unsafe { mmap(core::ptr::null_mut(), len, access, flags, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         Ok(Self { start, len })
+    }
+
+    /// Gives the kernel advice about pages of the mapping, the first and the last whole.
+    ///
+    /// REQUIRES: the range lies in the mapping; the advice changes no content.
+    pub(crate) fn advise(&self, range: Range<usize>, advice: Advice) {
+        let start = range.start / PAGE_BYTES * PAGE_BYTES;
+        let part = &self.bytes()[start..range.end];
+        // Ignored: a hint that is not taken costs time only.
+        // SAFETY: the range is part of a live mapping and begins at a page; this advice changes no content.
+        let _advised = unsafe { madvise(part.as_ptr().cast_mut().cast(), part.len(), advice) };
     }
 
     #[inline]
