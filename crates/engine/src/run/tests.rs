@@ -222,3 +222,17 @@ fn the_resident_part_is_small() {
     let wrong = (0..10_000u64).filter(|number| run.may_contain(hash(&number.to_le_bytes()))).count();
     assert!(wrong < 300, "{wrong} of 10000");
 }
+
+#[test]
+fn a_merge_takes_no_more_than_its_runs_say_however_little_their_entries_share() {
+    let mut disk = disk();
+    let one = many(5000);
+    let other: Model =
+        (0..5000).map(|number| (key(number % 7, number, &[b'b'; 30], 9), vec![7; 60])).collect();
+    let both: Model = one.iter().chain(&other).map(|(key, payload)| (key.clone(), payload.clone())).collect();
+    let [one, other, both] =
+        [(7, one), (8, other), (9, both)].map(|(at, model)| write(&mut disk, at, &model));
+    let merged = both.file_bytes();
+    assert!(merged > one.file_bytes() + other.file_bytes(), "in one block they share less");
+    assert!(merged <= one.merged_bytes_max() + other.merged_bytes_max(), "{merged} bytes");
+}
