@@ -2,6 +2,8 @@
 
 #[path = "../../crates/sim/tests/it/engine.rs"]
 mod engine;
+#[path = "../../crates/sim/tests/it/forged.rs"]
+mod forged;
 #[path = "../../crates/sim/tests/it/hostile.rs"]
 mod hostile;
 
@@ -29,4 +31,24 @@ pub fn store_manifest(bytes: &[u8]) {
 /// Changes to a run.
 pub fn store_run(bytes: &[u8]) {
     hostile::run_changed(bytes);
+}
+
+/// The record of a pool.
+pub fn pool_record(bytes: &[u8]) {
+    forged::pool_record(bytes);
+}
+
+/// A record of the pool's service.
+pub fn service_record(bytes: &[u8]) {
+    forged::service_record(bytes);
+}
+
+/// A record of a file system.
+pub fn dfs_record(bytes: &[u8]) {
+    forged::dfs_record(bytes);
+}
+
+/// The position of an enumeration.
+pub fn anchor(bytes: &[u8]) {
+    forged::anchor(bytes);
 }

@@ -1,7 +1,7 @@
 //! What fuzzing has found, and what it starts from, once more: the corpus below `fuzz/corpus`.
 
 use crate::engine::EngineSubject;
-use crate::hostile;
+use crate::{forged, hostile};
 use dolmen_env::{Media, Rng, SimClock};
 use dolmen_sim::fuzz;
 use std::path::Path;
@@ -50,11 +50,18 @@ fn no_forged_store_of_the_corpus_panics() {
 }
 
 #[test]
+fn no_forged_record_of_the_corpus_panics() {
+    for (name, run) in forged::FORGERIES {
+        replay(name, run);
+    }
+}
+
+#[test]
 fn forgeries_from_a_seed_do_not_panic() {
     for seed in 0..150 {
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);
-        for (_, run) in hostile::FORGERIES {
+        for (_, run) in hostile::FORGERIES.into_iter().chain(forged::FORGERIES) {
             let mut bytes = vec![0; 3 * (1 + rng.index(20))];
             rng.fill(&mut bytes);
             run(&bytes);

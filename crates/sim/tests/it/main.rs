@@ -5,6 +5,7 @@
 
 mod corpus;
 mod engine;
+mod forged;
 mod hostile;
 mod transactions;
 mod workload;
