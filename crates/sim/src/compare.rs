@@ -70,6 +70,8 @@ pub struct Tally {
     pub restarted: u64,
     /// Answers that the store left in doubt.
     pub doubted: u64,
+    /// Changes that the store refused for want of space.
+    pub refused: u64,
 }
 
 /// Runs `steps` random steps from `seed` on an empty subject and on a model.
@@ -175,6 +177,7 @@ struct Pair<'s> {
     snapshots: Vec<Epoch>,
     slots: [Option<Tx>; SLOTS],
     lists: [Option<OpenList>; SLOTS],
+    is_tight: bool,
     aggregated: bool,
     tally: Tally,
 }
@@ -183,7 +186,7 @@ type Agreed = Result<(), String>;
 
 impl<'s> Pair<'s> {
     fn new(subject: &'s mut dyn Subject) -> Self {
-        let clock = subject.clock();
+        let (clock, is_tight) = (subject.clock(), subject.is_tight());
         let model = Model::new(subject.target(), Arc::new(clock.clone()));
         Self {
             subject,
@@ -195,7 +198,9 @@ impl<'s> Pair<'s> {
             snapshots: Vec::new(),
             slots: [None; SLOTS],
             lists: [const { None }; SLOTS],
-            aggregated: false,
+            is_tight,
+            // Where there is no room a store aggregates unasked.
+            aggregated: is_tight,
             tally: Tally::default(),
         }
     }
@@ -268,6 +273,9 @@ impl<'s> Pair<'s> {
 
     fn both_done(&mut self, verb: impl Fn() -> Verb<'static>) -> Agreed {
         let theirs = self.theirs(Head::default(), verb())?.result;
+        if theirs.as_ref().err().is_some_and(|error| self.may_refuse(error)) {
+            return Ok(());
+        }
         let ours = self.ours(Head::default(), verb()).result;
         match (&theirs, &ours) {
             (Ok(Reply::Done), Ok(Reply::Done)) => Ok(()),
@@ -278,6 +286,13 @@ impl<'s> Pair<'s> {
 
     fn undecided(&self) -> impl Iterator<Item = Tx> {
         self.slots.iter().flatten().filter(|tx| tx.is_prepared).copied()
+    }
+
+    /// Whether the store may refuse a change like this, which has then changed nothing.
+    fn may_refuse(&mut self, error: &Error) -> bool {
+        let refuses = self.is_tight && matches!(error, Error::NoSpace { .. });
+        self.tally.refused += u64::from(refuses);
+        refuses
     }
 
     /// Whether the store may leave an answer in doubt over this transaction.
@@ -309,6 +324,10 @@ impl<'s> Pair<'s> {
             (Err(Error::EpochGone { .. }), Err(Error::EpochGone { .. })) => true,
             (Err(Error::TxRestart { .. }), Err(Error::TxRestart { .. })) => true,
             (Ok(_), Err(Error::EpochGone { .. } | Error::TxRestart { .. })) => self.aggregated,
+            (Err(Error::EpochGone { .. } | Error::TxRestart { .. }), _) => {
+                let is_kept = matches!(at, ReadAt::Epoch(epoch) if self.snapshots.contains(&epoch));
+                self.is_tight && at != ReadAt::Latest && !is_kept
+            }
             (theirs, ours) => theirs == ours,
         };
         if theirs.is_ok()
@@ -340,7 +359,7 @@ impl<'s> Pair<'s> {
                 self.tally.written += 1;
                 if ours.is_ok() { Ok(()) } else { Err(format!("store wrote at {epoch:?}, model {ours:?}")) }
             }
-            Err(error) if self.may_doubt(&error) => Ok(()),
+            Err(error) if self.may_doubt(&error) || self.may_refuse(&error) => Ok(()),
             theirs => {
                 let ours = self.ours(head, verb_of(spec)).result;
                 let same = ours.as_ref().err().is_some_and(|error| theirs.as_ref().err() == Some(error));
@@ -488,9 +507,13 @@ impl<'s> Pair<'s> {
 
     fn snapshot(&mut self) -> Agreed {
         let epoch = self.now();
-        self.snapshots.push(epoch);
+        let refused = self.tally.refused;
         self.both_done(|| Verb::Cont(ContVerb::RaiseFloor(epoch)))?;
-        self.both_done(|| Verb::Cont(ContVerb::AddSnapshot(epoch)))
+        self.both_done(|| Verb::Cont(ContVerb::AddSnapshot(epoch)))?;
+        if self.tally.refused == refused {
+            self.snapshots.push(epoch);
+        }
+        Ok(())
     }
 
     fn remove_snapshot(&mut self, number: usize) -> Agreed {
@@ -522,6 +545,7 @@ impl<'s> Pair<'s> {
                     let ours = self.ours(Head::default(), Verb::Cont(ContVerb::Aggregate(upto))).result;
                     return if ours.is_ok() { Ok(()) } else { Err(format!("model {ours:?}")) };
                 }
+                Err(error) if self.may_refuse(&error) => return Ok(()),
                 other => return Err(format!("store aggregates {other:?}")),
             }
         }
@@ -574,7 +598,7 @@ impl<'s> Pair<'s> {
                 self.tally.restarted += 1;
                 Ok(())
             }
-            Err(error) if self.may_doubt(&error) => Ok(()),
+            Err(error) if self.may_doubt(&error) || self.may_refuse(&error) => Ok(()),
             theirs => match self.ours(Head::default(), verb()).result {
                 Err(_) if theirs.is_err() => Ok(()),
                 ours => Err(format!("store {theirs:?}, model {ours:?}")),

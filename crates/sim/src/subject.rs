@@ -25,6 +25,12 @@ pub trait Subject {
     /// and opens it again. All that was acknowledged must be there.
     fn crash(&mut self);
 
+    /// Whether the store is so small that it runs full: then it may refuse a change for want of space, and forget
+    /// epochs that are no snapshots to make room.
+    fn is_tight(&self) -> bool {
+        false
+    }
+
     /// Keeps the present of a container, if the subject is more than a store: then it chooses the epoch itself.
     fn snapshot(&mut self, _: ContNo) -> Option<Epoch> {
         None

@@ -31,6 +31,10 @@ impl Subject for EngineSubject {
     fn crash(&mut self) {
         self.0.crash(CrashPlan::None);
     }
+
+    fn is_tight(&self) -> bool {
+        self.0.config.capacity_bytes < 16 << 20
+    }
 }
 
 #[test]

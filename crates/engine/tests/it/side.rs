@@ -7,21 +7,32 @@ use dolmen_env::Media;
 use dolmen_sim::Subject;
 use dolmen_sim::compare::side_by_side_cut;
 
-fn run(seeds: std::ops::Range<u64>, steps: usize, media: Media) {
+/// Small parts, so that checkpoints, merges, joins and new segments happen within a few hundred steps.
+fn config() -> TargetConfig {
+    TargetConfig {
+        log_segment_bytes: 64 << 10,
+        bulk_segment_bytes: 1 << 20,
+        small_value_bytes_max: 256,
+        checkpoint_log_bytes: 24 << 10,
+        ..small_config()
+    }
+}
+
+/// Runs that many steps of each seed; how many changes were refused for want of space.
+fn run_on(config: &TargetConfig, seeds: std::ops::Range<u64>, steps: usize, media: Media) -> u64 {
+    let mut refused = 0;
     for seed in seeds {
-        // Small parts, so that checkpoints, merges and new segments happen within a few hundred steps.
-        let config = TargetConfig {
-            log_segment_bytes: 64 << 10,
-            bulk_segment_bytes: 1 << 20,
-            small_value_bytes_max: 256,
-            checkpoint_log_bytes: 24 << 10,
-            ..small_config()
-        };
         let mut open = || -> Box<dyn Subject> { Box::new(EngineSubject(Rig::bare(media, config.clone()))) };
-        if let Err(divergence) = side_by_side_cut(seed, steps, &mut open) {
-            panic!("seed {seed} on {media:?}: {divergence:?}");
+        match side_by_side_cut(seed, steps, &mut open) {
+            Ok(tally) => refused += tally.refused,
+            Err(divergence) => panic!("seed {seed} on {media:?}: {divergence:?}"),
         }
     }
+    refused
+}
+
+fn run(seeds: std::ops::Range<u64>, steps: usize, media: Media) {
+    assert_eq!(run_on(&config(), seeds, steps, media), 0, "there is room");
 }
 
 #[test]
@@ -41,5 +52,32 @@ fn the_engine_answers_as_the_model_on_mapped_media() {
 fn the_engine_answers_as_the_model_where_it_did_not() {
     for media in [Media::Block, Media::Mapped] {
         run(2052..2053, 700, media);
+    }
+}
+
+/// With so little memory that blocks of runs are read again and again, and so little log that runs are merged in tiers.
+#[test]
+fn the_engine_answers_as_the_model_with_hardly_any_memory() {
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 200, amount("SIDE_SEEDS", 6));
+    let config = TargetConfig { memory_budget_bytes: 256 << 10, checkpoint_log_bytes: 4 << 10, ..config() };
+    for media in [Media::Block, Media::Mapped] {
+        run_on(&config, first..first + count, 400, media);
+    }
+}
+
+/// On a target that runs full: what is refused has changed nothing, and what was reclaimed nobody was promised.
+#[test]
+fn the_engine_answers_as_the_model_on_a_target_that_runs_full() {
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 300, amount("SIDE_SEEDS", 6));
+    let config = TargetConfig {
+        capacity_bytes: 1 << 20,
+        log_segment_bytes: 16 << 10,
+        bulk_segment_bytes: 512 << 10,
+        memory_budget_bytes: 1 << 20,
+        ..config()
+    };
+    for media in [Media::Block, Media::Mapped] {
+        let refused = run_on(&config, first..first + count, 600, media);
+        assert!(refused > count, "{refused}");
     }
 }

@@ -42,7 +42,8 @@ pub(crate) fn tiny(target: TargetNo) -> TargetConfig {
         target,
         capacity_bytes: 16 << 20,
         log_segment_bytes: 16 << 10,
-        bulk_segment_bytes: 256 << 10,
+        // The largest value of the histories has 360,000 bytes.
+        bulk_segment_bytes: 512 << 10,
         // One write in two of the histories goes to bulk.
         small_value_bytes_max: 64,
         memory_budget_bytes: 1 << 20,
