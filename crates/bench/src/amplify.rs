@@ -109,9 +109,12 @@ fn say(rig: &mut Rig<'_>, payload: u64, written: u64, created: u64, before: u64)
     let space = rig.space()?;
     let after = space.allocated_bytes as f64 / live;
     let note = format!(
-        "allocated over live ({} MiB); allocated counts whole segments and the reserve of {} MiB",
+        "allocated over live ({} MiB); allocated counts whole segments and spare ones: {} MiB in bulk, {} MiB live in \
+         the log and {} MiB of runs are in use",
         (payload / ROUNDS) >> 20,
-        space.reserve_bytes >> 20
+        space.bulk_bytes >> 20,
+        space.log_bytes >> 20,
+        space.run_bytes >> 20
     );
     say_row(Row::value(name, "space after aggregation", 0, after, "x").at_most(1.3).noting(note))?;
     let used = (space.bulk_bytes + space.log_bytes + space.run_bytes) as f64 / live;

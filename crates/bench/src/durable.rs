@@ -16,6 +16,9 @@ const SMALL: usize = 64;
 const LARGE: usize = 1 << 20;
 /// Values of large extents that one measurement leaves on the disk at most.
 const LARGE_BYTES_MAX: u64 = 12 << 30;
+/// Extents that are written over and over, in the room that their last values leave: as many as have an aggregation
+/// begin.
+const AGAIN_COUNT: u64 = 1024;
 /// Turns of store and bare writes, so that a disk that is busy with others is so for both.
 const TURNS: u32 = 3;
 
@@ -35,7 +38,7 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
     std::fs::create_dir_all(&spec.dir).map_err(Error::system("make a directory for the measurement"))?;
     let values = Values::new(spec.setup.size);
     let mut writer =
-        Writer { rig: Rig::create(&spec.dir.join("store"), spec.setup)?, values: &values, next: 0 };
+        Writer { rig: Rig::create(&spec.dir.join("store"), spec.setup)?, values: &values, next: 0, again: 0 };
     if spec.setup.size == SMALL {
         small(&mut writer, spec)?
     } else {
@@ -49,12 +52,21 @@ struct Writer<'v> {
     rig: Rig<'v>,
     values: &'v Values,
     next: u64,
+    /// Keys written again so far.
+    again: u64,
 }
 
 impl Writer<'_> {
     fn begin(&mut self) {
         self.rig.begin_update(self.next, self.values.of(self.next, 0));
         self.next += 1;
+    }
+
+    /// Writes one of the first keys again, with the same value.
+    fn begin_again(&mut self) {
+        let key = self.again % AGAIN_COUNT.min(self.next);
+        self.rig.begin_update(key, self.values.of(key, 0));
+        self.again += 1;
     }
 
     fn one(&mut self) -> Result<()> {
@@ -86,7 +98,8 @@ fn small(writer: &mut Writer<'_>, spec: &Spec) -> Result<()> {
     say_row(bare.noting("median of three turns"))?;
     say_row(rewrite)?;
     say_row(stored.against(base, what).at_least(0.9 * base).noting("median of three turns"))?;
-    let row = in_flight(writer, 64, spec.seconds, u64::MAX)?;
+    let load = Load { depth: 64, seconds: spec.seconds, bytes_max: u64::MAX, again: false };
+    let row = in_flight(writer, &load)?;
     say_row(row.against(base, what).at_least(20.0 * base))
 }
 
@@ -95,23 +108,35 @@ fn median(mut rows: Vec<Row>) -> Row {
     rows.swap_remove(rows.len() / 2)
 }
 
-/// Keeps `depth` updates under way.
-fn in_flight(writer: &mut Writer<'_>, depth: usize, seconds: f64, bytes_max: u64) -> Result<Row> {
+/// Updates, so many of them under way all the time.
+struct Load {
+    depth: usize,
+    seconds: f64,
+    bytes_max: u64,
+    /// The first keys again and again, aggregations running, instead of new ones.
+    again: bool,
+}
+
+fn in_flight(writer: &mut Writer<'_>, load: &Load) -> Result<Row> {
     let size = writer.values.of(0, 0).len() as u64;
-    child::say_next(&format!("  update of {size} B, {depth} in flight"), seconds);
+    let Load { depth, seconds, bytes_max, again } = *load;
+    let op = if again { "update again" } else { "update" };
+    child::say_next(&format!("  {op} of {size} B, {depth} in flight"), seconds);
     let mut meter = Meter::start();
     let mut begun: VecDeque<u64> = VecDeque::new();
     while meter.seconds() < seconds && meter.bytes < bytes_max {
         while begun.len() < depth {
             begun.push_back(now());
-            writer.begin();
+            if again { writer.begin_again() } else { writer.begin() }
         }
         writer.rig.wait(|_token| {
             // Oldest first: completions of one flush come together and in order.
             let start = begun.pop_front().expect("what completes was begun");
             meter.done(size, now() - start);
         })?;
-        if meter.ops.is_multiple_of(256) {
+        if again {
+            writer.rig.upkeep_if_due()?;
+        } else if meter.ops.is_multiple_of(256) {
             writer.rig.step();
         }
     }
@@ -120,21 +145,26 @@ fn in_flight(writer: &mut Writer<'_>, depth: usize, seconds: f64, bytes_max: u64
     while left > 0 {
         left -= writer.rig.wait(|_token| {})?;
     }
-    Ok(meter.row("power", &format!("update, {depth} in flight"), size).at_depth(depth))
+    Ok(meter.row("power", &format!("{op}, {depth} in flight"), size).at_depth(depth))
 }
 
 fn large(writer: &mut Writer<'_>, spec: &Spec) -> Result<()> {
     let path = spec.dir.join("direct");
     let count = if spec.quick { 32 } else { 4096 };
-    let [new, again, read] = native::direct(&path, count)?;
+    let rows = native::direct(&path, count)?;
     std::fs::remove_file(&path).map_err(Error::system("remove a native file"))?;
-    let base = new.ops_per_s.max(again.ops_per_s);
-    for row in [new, again, read] {
-        say_row(row)?;
-    }
-    let row = in_flight(writer, 8, spec.seconds, LARGE_BYTES_MAX)?;
-    let note = "fresh segments: preallocated and written once while the clock runs; held against the faster O_DIRECT";
-    say_row(row.against(base, "O_DIRECT write").at_least(0.85 * base).noting(note))
+    let [new, rewritten] = [rows[0].ops_per_s, rows[1].ops_per_s];
+    rows.into_iter().try_for_each(say_row)?;
+    let fresh = Load { depth: 8, seconds: spec.seconds, bytes_max: LARGE_BYTES_MAX, again: false };
+    let row = in_flight(writer, &fresh)?.against(new, "O_DIRECT write, new file").at_least(0.85 * new);
+    say_row(row.noting("fresh segments, preallocated and written once; each value flushed, with its record"))?;
+    // What the first rounds overwrite has to be freed before it can be taken again.
+    let before = Load { bytes_max: 3 * AGAIN_COUNT * LARGE as u64, again: true, ..fresh };
+    in_flight(writer, &before)?;
+    let row = in_flight(writer, &Load { again: true, ..fresh })?;
+    let row = row.against(rewritten, "O_DIRECT write again").at_least(0.85 * rewritten);
+    let note = format!("{AGAIN_COUNT} values over and over, aggregations running; each flushed, with its record");
+    say_row(row.noting(note))
 }
 
 /// The parent's part: everything acknowledged is there, then perhaps some more, in order.

@@ -185,6 +185,73 @@ pub(crate) fn checksum(seconds: f64) -> Row {
     meter.row("native memory", "crc32c hot", 1 << 20)
 }
 
+/// Loads of a word at random, each address depending on the word before, by threads that share nothing: a table each.
+pub(crate) fn random_loads(threads: u16, seconds: f64) -> Result<Row> {
+    const TABLE_WORDS: usize = (256 << 20) / 8;
+    const LOADS: u64 = 256;
+    let work = |cpu: u16| {
+        move || -> Result<Meter> {
+            pin_to_cpu(usize::from(cpu))?;
+            let table: Vec<u64> = (0..TABLE_WORDS as u64).collect();
+            let mut at = u64::from(cpu);
+            let mut meter = Meter::start();
+            while !meter.is_over(seconds) {
+                meter.run(8 * LOADS, || {
+                    for _ in 0..LOADS {
+                        let index = mix(at) % TABLE_WORDS as u64;
+                        at = at.wrapping_add(table[usize::try_from(index).expect("an index in memory")]) | 1;
+                    }
+                });
+                meter.ops += LOADS - 1;
+            }
+            core::hint::black_box(at);
+            meter.pause();
+            Ok(meter)
+        }
+    };
+    let died = || Error::Child { scenario: "native".to_owned() };
+    let meters = scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|cpu| scope.spawn(work(cpu))).collect();
+        running.into_iter().map(|thread| thread.join().map_err(|_panic| died())?).collect::<Result<Vec<_>>>()
+    })?;
+    let meter = Meter::joined(meters).ok_or_else(died)?;
+    Ok(Row { threads: u32::from(threads), ..meter.row("native memory", "dependent loads at random", 8) })
+}
+
+/// What the system's scheduler did with a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scheduled {
+    /// Seconds that it could have run and others did.
+    pub(crate) delayed_s: f64,
+    /// Times that it gave its processor up, waiting for something.
+    pub(crate) waits: u64,
+}
+
+impl Scheduled {
+    /// Of this thread, since it began.
+    pub(crate) fn of_this_thread() -> Result<Self> {
+        let doing = "read what the scheduler did with a thread";
+        let read = |name: &str| {
+            std::fs::read_to_string(format!("/proc/thread-self/{name}")).map_err(Error::system(doing))
+        };
+        let (times, status) = (read("schedstat")?, read("status")?);
+        let delayed_ns = times.split(' ').nth(1).and_then(|number| number.parse::<f64>().ok());
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let waits = waits.and_then(|number| number.trim().parse().ok());
+        Ok(Self { delayed_s: delayed_ns.unwrap_or(0.0) / 1e9, waits: waits.unwrap_or(0) })
+    }
+
+    /// Since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self { delayed_s: self.delayed_s - earlier.delayed_s, waits: self.waits - earlier.waits }
+    }
+
+    /// Of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { delayed_s: self.delayed_s + other.delayed_s, waits: self.waits + other.waits }
+    }
+}
+
 /// A counter of `/proc/self/io`: bytes that this process has caused to be read from or written to devices.
 pub(crate) fn io_counter(name: &str) -> Result<u64> {
     let doing = "read the process's counters of device accesses";

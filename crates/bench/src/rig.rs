@@ -291,6 +291,12 @@ impl<'v> Rig<'v> {
         while left > 0 {
             left -= self.wait(|_| {})?;
         }
+        self.upkeep_if_due()
+    }
+
+    /// Background work, as often as a pool's callers do it.
+    #[inline]
+    pub(crate) fn upkeep_if_due(&mut self) -> Result<()> {
         if self.since_step >= OPS_PER_STEP || self.bytes_since_step >= BYTES_PER_STEP {
             self.upkeep()?;
         }

@@ -4,6 +4,7 @@ use crate::child::{self, say_row};
 use crate::data::{Keys, Values};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
+use crate::native::{self, Scheduled};
 use crate::options::Options;
 use crate::points::{EXTRA_KEY, Spec, reopen, verify_extra};
 use crate::rig::{Kind, Rig, Setup, verify_many};
@@ -88,11 +89,15 @@ pub(crate) fn two(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
                 alone.push(row.clone());
                 return each(row);
             };
-            let note = format!("{} processors", cpu_count());
-            each(row.against(one.ops_per_s, "one target").at_least(1.8 * one.ops_per_s).noting(note));
+            each(row.against(one.ops_per_s, "one target").at_least(1.8 * one.ops_per_s));
         };
         child::measure("targets", &spec, &mut beside, |updates, _each| verify_two(&spec, updates))?;
     }
+    let [one, two] = [1, 2].map(|threads| native::random_loads(threads, options.seconds));
+    let (one, two) = (one?, two?);
+    let base = one.ops_per_s;
+    each(one);
+    each(two.against(base, "one thread").noting("what the machine gives two threads that share nothing"));
     Ok(())
 }
 
@@ -105,24 +110,39 @@ pub(crate) fn two_child(spec: &Spec) -> Result<()> {
     let threads = spec.setup.target;
     let done = scope(|scope| {
         let work = |target: u16| {
-            move || -> Result<(Rig<'_>, [Meter; 2])> {
+            move || -> Result<(Rig<'_>, [Meter; 2], Scheduled)> {
                 pin_to_cpu(usize::from(target))?;
                 let setup = Setup { target, ..spec.setup };
                 let mut rig = Rig::create(&spec.dir.join(format!("t{target}")), setup)?;
+                let before = Scheduled::of_this_thread()?;
                 let meters = one_target(&mut rig, values, keys, spec.seconds)?;
-                Ok((rig, meters))
+                Ok((rig, meters, Scheduled::of_this_thread()?.since(before)))
             }
         };
         let running: Vec<_> = (0..threads).map(|target| scope.spawn(work(target))).collect();
         let died = || Error::Child { scenario: "targets".to_owned() };
         running.into_iter().map(|thread| thread.join().map_err(|_panic| died())?).collect::<Result<Vec<_>>>()
     })?;
-    let (mut rigs, meters): (Vec<Rig<'_>>, Vec<[Meter; 2]>) = done.into_iter().unzip();
-    let (updates, fetches): (Vec<Meter>, Vec<Meter>) = meters.into_iter().map(|[a, b]| (a, b)).unzip();
+    let (mut rigs, mut updates, mut fetches) = (Vec::new(), Vec::new(), Vec::new());
+    let mut scheduled = Scheduled::default();
+    for (rig, [update, fetch], of_thread) in done {
+        rigs.push(rig);
+        updates.push(update);
+        fetches.push(fetch);
+        scheduled = scheduled.and(of_thread);
+    }
     for (op, meters) in [("update", updates), ("fetch", fetches)] {
         if let Some(meter) = Meter::joined(meters) {
             let row = Row { threads: u32::from(threads), ..meter.row("targets", op, 64) };
-            say_row(row.noting(format!("{} keys a target", keys.count())))?;
+            let note = format!(
+                "{} keys a target, {} processors; over both operations the threads waited {:.1} s for a processor \
+                 that others had, and {} times for anything else",
+                keys.count(),
+                cpu_count(),
+                scheduled.delayed_s,
+                scheduled.waits
+            );
+            say_row(row.noting(note))?;
         }
     }
     child::write_until_killed(keys.count(), |extra| {

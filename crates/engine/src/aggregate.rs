@@ -186,8 +186,7 @@ impl Target {
         match &mut self.checkpoint.asked {
             Some(Asked { cont: asked, is_complete: true, freed, .. }) if *asked == cont => {
                 let freed = *freed;
-                self.checkpoint.asked = None;
-                Ok(Reply::Aggregated { more: false, freed })
+                Ok(self.end_asked(freed))
             }
             Some(asked) if asked.cont == cont => {
                 if self.begin_owed_checkpoint(cont)? {
@@ -210,14 +209,20 @@ impl Target {
     fn merge_asked(&mut self) -> Reply {
         let asked = self.checkpoint.asked.as_ref().map(|asked| asked.cont);
         if self.store.index.runs.is_empty() || asked.is_some_and(|cont| self.checkpoint.is_settled(cont)) {
-            self.checkpoint.asked = None;
-            return Reply::Aggregated { more: false, freed: 0 };
+            return self.end_asked(0);
         }
         if let Some(asked) = &mut self.checkpoint.asked {
             asked.is_merging = true;
         }
         self.begin_merge(0..self.store.index.runs.len());
         Reply::Aggregated { more: true, freed: 0 }
+    }
+
+    /// Ends an aggregation that a caller asked for.
+    fn end_asked(&mut self, freed: u64) -> Reply {
+        self.checkpoint.asked = None;
+        self.give_back_spares();
+        Reply::Aggregated { more: false, freed }
     }
 
     /// Begins a checkpoint of what the last one left in the delta at or below the horizon; `false` if there is no

@@ -3,14 +3,18 @@
 //! Invariants: a unit is in use from its allocation until the checkpoint after the one that dropped its
 //! last reference; only then can no crash bring the reference back.
 
+use crate::bufs::Bufs;
+use crate::config::TargetConfig;
 use crate::error::disk_error;
+use crate::spares::Spares;
 use dolmen_codec::manifest::BulkSegmentInfo;
 use dolmen_env::{Disk, FileId, Media, Region};
 use dolmen_types::{Error, TargetNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Segments without anything in use are kept for reuse, one and as many as this part of what is in use: on tmpfs a
-/// fresh page costs several times what writing it again does. More are removed, so that space comes back.
+/// Segments without anything in use are kept for reuse, one and as many as this part of what is in use, but no more
+/// than are used again: on tmpfs a fresh page costs several times what writing it again does, and on ext4 a block that
+/// was never written half of the device's rate. More are removed, so that space comes back.
 const EMPTY_PARTS_OF_USED: u64 = 8;
 
 /// Where an extent's bytes are.
@@ -42,9 +46,13 @@ pub(crate) struct Bulk {
     /// Segments were created whose names are not durable: the next flush covers them, too.
     pub(crate) fresh_names: bool,
     used_units: u64,
+    /// Units taken.
+    spares: Spares,
     last: u32,
     /// Bytes that frames behind the last checkpoint refer to: a recovery reads them all.
     logged_bytes: u64,
+    /// Of direct writes.
+    pub(crate) bufs: Bufs,
 }
 
 /// Units that `bytes` take.
@@ -57,10 +65,10 @@ pub(crate) fn file_name(number: u32) -> String {
 }
 
 impl Bulk {
-    pub(crate) fn new(target: TargetNo, segment_bytes: u32) -> Self {
-        let segment_units = units(u64::from(segment_bytes));
+    pub(crate) fn new(config: &TargetConfig) -> Self {
+        let segment_units = units(u64::from(config.bulk_segment_bytes));
         Self {
-            target,
+            target: config.target,
             segments: BTreeMap::new(),
             segment_units,
             inflight: BTreeSet::new(),
@@ -69,8 +77,10 @@ impl Bulk {
             dirty: BTreeSet::new(),
             fresh_names: false,
             used_units: 0,
+            spares: Spares::default(),
             last: 0,
             logged_bytes: 0,
+            bufs: Bufs::new(config.memory_budget_bytes),
         }
     }
 
@@ -134,6 +144,7 @@ impl Bulk {
         segment.set(unit, count);
         segment.hint = unit + count;
         self.used_units += u64::from(count);
+        self.spares.used(u64::from(count));
         Some(BulkPlace { segment: number, unit })
     }
 
@@ -227,8 +238,18 @@ impl Bulk {
     ///
     /// REQUIRES: no log that may be replayed, and no manifest but an older one, refers to what they held.
     pub(crate) fn remove_empty(&mut self, disk: &mut dyn Disk) {
-        let kept = 1 + self.used_units / EMPTY_PARTS_OF_USED / u64::from(self.segment_units);
+        let segment_units = u64::from(self.segment_units);
+        let kept = 1 + self.used_units / EMPTY_PARTS_OF_USED / segment_units;
+        let kept = kept.min(self.spares.wanted().div_ceil(segment_units));
         self.trim(disk, usize::try_from(kept).unwrap_or(usize::MAX));
+    }
+
+    /// Removes empty segments that a load as it was between the last aggregations does not use again.
+    ///
+    /// REQUIRES: as `remove_empty`; an aggregation has ended.
+    pub(crate) fn aggregated(&mut self, disk: &mut dyn Disk) {
+        self.spares.aggregated();
+        self.remove_empty(disk);
     }
 
     /// Gives segments in which nothing is used back to the device, but for `kept` of them.

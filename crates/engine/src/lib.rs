@@ -11,6 +11,7 @@
 mod aggregate;
 mod ahead;
 mod batch;
+mod bufs;
 mod bulk;
 mod changes;
 mod check;
@@ -44,6 +45,7 @@ mod run;
 mod runs;
 mod scrub;
 mod space;
+mod spares;
 mod store;
 mod target;
 mod tree;

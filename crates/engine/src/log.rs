@@ -9,6 +9,8 @@
 use crate::config::TargetConfig;
 use crate::error::{corrupt, disk_error};
 use crate::numbered::Numbered;
+use crate::space::RESERVE_LOG_SEGMENTS;
+use crate::spares::Spares;
 use crate::tree::{Cursor, Delta};
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LOG_FRAME_SEAL_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
@@ -61,9 +63,11 @@ pub(crate) struct Log {
     /// Records of a transaction whose conditions are being checked; see `TENTATIVE_SEGMENT`.
     tentative: Vec<u8>,
     keep_mapped: bool,
-    /// Free segments kept for reuse: what is logged between two checkpoints, so that in the long run no segment is
-    /// made anew. More are removed.
-    free_max: usize,
+    /// Free segments kept for reuse at most: what is logged between two checkpoints, so that in the long run no
+    /// segment is made anew. More are removed.
+    free_max: u64,
+    /// Segments begun.
+    spares: Spares,
 }
 
 /// What stands where the next header will be.
@@ -79,8 +83,10 @@ pub(crate) fn file_name(number: u32) -> String {
     format!("log.{number:08x}")
 }
 
-/// Free segments kept at least: a burst of small checkpoints reuses them.
-const FREE_SEGMENTS_MIN: u64 = 8;
+/// Free segments kept at least: the reserve and the next one, which would be made anew at once.
+const FREE_SEGMENTS_MIN: u64 = RESERVE_LOG_SEGMENTS + 1;
+/// And as many as are this part of all.
+const FREE_PARTS_OF_ALL: u64 = 20;
 /// And at most as many as fill this part of the target, unless bulk needs the room.
 const FREE_PARTS_OF_CAPACITY: u64 = 16;
 
@@ -95,7 +101,8 @@ impl Log {
             target_id,
             segment_bytes,
             segments: Numbered::default(),
-            free_max: usize::try_from(free_max).unwrap_or(usize::MAX),
+            free_max,
+            spares: Spares::default(),
             free: BTreeSet::new(),
             active: 0,
             offset: segment_bytes,
@@ -208,6 +215,7 @@ impl Log {
         self.dirty.insert(number);
         self.active = number;
         self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
+        self.spares.used(1);
         Ok(())
     }
 
@@ -355,7 +363,21 @@ impl Log {
             }
         }
         self.free.extend(unused);
-        self.trim(disk, self.free_max)
+        self.trim_unwanted(disk)
+    }
+
+    /// Gives free segments back that a load as it was between the last aggregations does not use again.
+    ///
+    /// REQUIRES: an aggregation has ended.
+    pub(crate) fn aggregated(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        self.spares.aggregated();
+        self.trim_unwanted(disk)
+    }
+
+    fn trim_unwanted(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        let few = FREE_SEGMENTS_MIN.max(self.segments.len() as u64 / FREE_PARTS_OF_ALL);
+        let kept = self.spares.wanted().max(few).min(self.free_max);
+        self.trim(disk, usize::try_from(kept).unwrap_or(usize::MAX))
     }
 
     /// Gives free segments beyond `kept` back to the device.

@@ -180,7 +180,7 @@ fn assemble(
     let target = config.target;
     let media = disks.meta.media();
     let log = Log::new(config, manifest.target_id, media);
-    let mut bulk = Bulk::new(target, config.bulk_segment_bytes);
+    let mut bulk = Bulk::new(config);
     bulk.open(disks.bulk(), &manifest.bulk_segments)?;
     let cache_bytes = usize::try_from(config.memory_budget_bytes / 4).unwrap_or(usize::MAX);
     let blocks = Blocks::new(cache_bytes);

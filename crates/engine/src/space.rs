@@ -6,6 +6,7 @@
 
 use crate::bulk::BulkPlace;
 use crate::runs::Run;
+use crate::store::Store;
 use crate::target::Target;
 use dolmen_codec::verb::SpaceReport;
 use dolmen_types::{Error, limits};
@@ -112,6 +113,14 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// Gives spare segments back that will not be used again soon, now that an aggregation has ended.
+    pub(crate) fn give_back_spares(&mut self) {
+        let Store { disks, log, bulk, .. } = &mut self.store;
+        bulk.aggregated(disks.bulk());
+        // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
+        let _removed = log.aggregated(&mut *disks.meta);
     }
 
     /// A new salt, different for each life of a segment: the sequence grows within one life of the target, and

@@ -143,7 +143,8 @@ impl Store {
 
     /// Memory of index, caches and short ways, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.index.resident_bytes() + self.hot.resident_bytes() + self.blocks.resident_bytes() as u64
+        let caches = self.blocks.resident_bytes() as u64 + self.bulk.bufs.resident_bytes();
+        self.index.resident_bytes() + self.hot.resident_bytes() + caches
     }
 
     /// A path to build a key in; give it back with `put_path` so that it is not allocated anew.

@@ -414,6 +414,9 @@ impl Target {
         };
         waiting.left -= 1;
         waiting.error = waiting.error.or(error);
+        if let Some(buf) = io.buf {
+            self.store.bulk.bufs.put(buf);
+        }
         if waiting.left > 0 {
             self.pending.insert(token, waiting);
         } else {

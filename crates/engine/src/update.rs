@@ -125,10 +125,7 @@ impl Target {
             match &mut segment.region {
                 Some(region) => region.write(u64::from(place.unit) * limits::BULK_UNIT_BYTES, bytes),
                 None => {
-                    let mut buf = IoBuf::copy_of(bytes);
-                    let padded = bytes.len().next_multiple_of(4096);
-                    buf.set_len(padded);
-                    buf[bytes.len()..].fill(0);
+                    let buf = self.store.bulk.bufs.padded_copy(bytes);
                     writes.ios.push((place.segment, place.unit, buf));
                 }
             }

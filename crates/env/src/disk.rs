@@ -73,6 +73,14 @@ pub enum IoOp {
 }
 
 impl IoOp {
+    /// Bytes that it moves.
+    pub(crate) fn transfer_bytes(&self) -> u64 {
+        match self {
+            Self::Read(_, len) | Self::Write(_, len) => u64::from(*len),
+            Self::Flush | Self::FlushNames => 0,
+        }
+    }
+
     /// The buffer; `None` for a flush.
     #[must_use]
     pub fn into_buf(self) -> Option<IoBuf> {

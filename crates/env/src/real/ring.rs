@@ -18,6 +18,10 @@ const DEPTH: u32 = 256;
 /// goes on submitting, and costs a thirty-second of a system call each.
 const BATCH: usize = 32;
 
+/// Bytes collected before the kernel is entered without being asked: moving as many takes the device longer than
+/// that takes.
+const BATCH_BYTES: u64 = 256 << 10;
+
 /// An operation and what keeps it valid: its buffer and its file.
 pub(crate) struct Ticket {
     pub(crate) token: u64,
@@ -42,6 +46,7 @@ pub(crate) struct Ring {
     tickets: Vec<Option<Ticket>>,
     free: Vec<usize>,
     pushed: usize,
+    pushed_bytes: u64,
 }
 
 impl Ring {
@@ -50,7 +55,7 @@ impl Ring {
         let ring = IoUring::builder().dontfork().build(DEPTH)?;
         let depth = usize::try_from(DEPTH).expect("a small constant");
         let tickets = std::iter::repeat_with(|| None).take(depth).collect();
-        Ok(Self { ring, tickets, free: (0..depth).collect(), pushed: 0 })
+        Ok(Self { ring, tickets, free: (0..depth).collect(), pushed: 0, pushed_bytes: 0 })
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -67,13 +72,14 @@ impl Ring {
     pub(crate) fn push(&mut self, ticket: Ticket) {
         let slot = self.free.pop().expect("the caller has made room");
         let user_data = u64::try_from(slot).expect("a small index");
+        self.pushed_bytes += ticket.op.transfer_bytes();
         let entry = entry_of(self.tickets[slot].insert(ticket)).user_data(user_data);
         // SAFETY: the entry points into the buffer and the descriptor of the ticket just stored, which stays
         // there until the completion with this slot's number arrives.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "as many entries as tickets");
         self.pushed += 1;
-        if self.pushed >= BATCH {
+        if self.pushed >= BATCH || self.pushed_bytes >= BATCH_BYTES {
             self.enter(0);
         }
     }
@@ -84,6 +90,7 @@ impl Ring {
             match self.ring.submitter().submit_and_wait(wait) {
                 Ok(_) => {
                     self.pushed = self.ring.submission().len();
+                    self.pushed_bytes = 0;
                     return;
                 }
                 Err(error) => match Errno::from_io_error(&error) {
