@@ -157,13 +157,16 @@ fn large(writer: &mut Writer<'_>, spec: &Spec) -> Result<()> {
     rows.into_iter().try_for_each(say_row)?;
     let fresh = Load { depth: 8, seconds: spec.seconds, bytes_max: LARGE_BYTES_MAX, again: false };
     let row = in_flight(writer, &fresh)?.against(new, "O_DIRECT write, new file").at_least(0.85 * new);
-    say_row(row.noting("fresh segments, preallocated and written once; each value flushed, with its record"))?;
+    say_row(
+        row.noting("fresh segments, preallocated and written once; each value flushed, with its record"),
+    )?;
     // What the first rounds overwrite has to be freed before it can be taken again.
     let before = Load { bytes_max: 3 * AGAIN_COUNT * LARGE as u64, again: true, ..fresh };
     in_flight(writer, &before)?;
     let row = in_flight(writer, &Load { again: true, ..fresh })?;
     let row = row.against(rewritten, "O_DIRECT write again").at_least(0.85 * rewritten);
-    let note = format!("{AGAIN_COUNT} values over and over, aggregations running; each flushed, with its record");
+    let note =
+        format!("{AGAIN_COUNT} values over and over, aggregations running; each flushed, with its record");
     say_row(row.noting(note))
 }
 

@@ -160,7 +160,8 @@ fn segments_that_aggregation_empties_are_given_back_to_the_device() {
 fn spare_log_segments_serve_a_steady_load_and_are_given_back_when_it_has_ended() {
     for media in [Media::Block, Media::Mapped] {
         let mut rig = Rig::new(media, Durability::Process);
-        let segments = |rig: &Rig| rig.drive.files().iter().filter(|(name, _)| name.starts_with("log.")).count();
+        let segments =
+            |rig: &Rig| rig.drive.files().iter().filter(|(name, _)| name.starts_with("log.")).count();
         let value = |round: u8, dkey: u8| vec![round ^ dkey; 3000];
         let mut of_rounds = Vec::new();
         for round in 0..6u8 {
