@@ -68,3 +68,41 @@ fn forgeries_from_a_seed_do_not_panic() {
         }
     }
 }
+
+/// Every input of the corpus with a few bytes changed, inserted, cut off or taken from another one, from a seed:
+/// a soak run takes more rounds and other seeds.
+#[test]
+fn inputs_of_the_corpus_changed_a_little_do_not_panic() {
+    let amount = |variable: &str, usual: u64| -> u64 {
+        std::env::var(variable).map_or(usual, |text| text.parse().expect("a soak run sets a number"))
+    };
+    let first = amount("CHANGED_FIRST_SEED", 0);
+    let targets = fuzz::RECORDS.into_iter().chain(hostile::FORGERIES).chain(forged::FORGERIES);
+    for (name, run) in targets {
+        let inputs = corpus(name);
+        for seed in first..first + amount("CHANGED_ROUNDS", 1) {
+            for (number, (path, bytes)) in inputs.iter().enumerate() {
+                println!("{path}, seed {seed}");
+                let mut rng = Rng::from_seed(seed << 16 | number as u64);
+                let other = &inputs[rng.index(inputs.len())].1;
+                run(&changed(bytes.clone(), other, &mut rng));
+            }
+        }
+    }
+}
+
+fn changed(mut bytes: Vec<u8>, other: &[u8], rng: &mut Rng) -> Vec<u8> {
+    for _ in 0..=rng.index(4) {
+        let at = rng.index(bytes.len() + 1);
+        match rng.index(6) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, [0, 1, 0x7f, 0x80, 0xff][rng.index(5)]),
+            2 => bytes.extend_from_slice(&other[rng.index(other.len() + 1)..]),
+            _ if at == bytes.len() => {}
+            3 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.index(5)],
+            4 => bytes[at] ^= 1 << rng.index(8),
+            _ => drop(bytes.remove(at)),
+        }
+    }
+    bytes
+}
