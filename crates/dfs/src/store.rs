@@ -31,6 +31,10 @@ pub(crate) fn with_scratch<T>(body: impl FnOnce(&mut IoBuf) -> T) -> T {
 /// before a value that begins with it. All other values are stored as they are.
 const XATTR_ESCAPE: &[u8] = b"\0DLM_EMPTY\0";
 
+/// That there is no entry is asked by the akey of its record, which every entry has: the filters of a store know akeys
+/// and not dkeys.
+const ENTRY_INSERT: Cond = Cond::AKEY_INSERT;
+
 /// One akey of an entry besides its inode record, with its single value.
 pub(crate) type Extra = (Key, Vec<u8>);
 
@@ -103,7 +107,7 @@ impl Mount {
         let record = inode.to_bytes();
         let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
         iods.extend(target.map(|target| single(AKEY_SLINK, target)));
-        self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_INSERT, &iods)?;
+        self.object(slot.oid)?.update(at, &slot.dkey, ENTRY_INSERT, &iods)?;
         Ok(())
     }
 
@@ -112,7 +116,7 @@ impl Mount {
         let (dir, file) = (self.object(slot.oid)?, self.object(inode.oid)?);
         let record = inode.to_bytes();
         let mut batch = self.container.batch();
-        batch.update(&dir, &slot.dkey, Cond::DKEY_INSERT, &[inode_iod(&record)]);
+        batch.update(&dir, &slot.dkey, ENTRY_INSERT, &[inode_iod(&record)]);
         for piece in pieces(inode.chunk_bytes, 0, data.len()) {
             let iod = data_iod(&piece, &data[piece.at..piece.at + piece.len()]);
             batch.update(&file, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod]);

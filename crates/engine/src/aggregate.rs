@@ -45,6 +45,9 @@ const LIKE_SIZE: u64 = 4;
 const RUNS_MAX: usize = 20;
 /// What nobody refers to may be such a part of the segments outside the log.
 const GARBAGE_PARTS: u64 = 5;
+/// The same while writers write and there is room for it: what they overwrite empties most segments by itself, and to
+/// move the rest of a segment costs as much as to write it.
+const GARBAGE_PARTS_LOADED: u64 = 2;
 /// Values that are brought near before they are moved.
 const VALUES_AHEAD: usize = 16;
 /// Values are moved in frames of about this size: what one step moves shares a header.
@@ -198,7 +201,7 @@ impl Target {
             _ => {
                 // From now on nothing comes below the horizon that a punch it drops would have hidden.
                 self.raise_aggregated(cont, self.horizon(upto));
-                self.checkpoint.asked = Some(Asked::new(cont));
+                self.checkpoint.asked = Some(Asked::new(cont, self.checkpoint.changes));
                 self.begin_checkpoint_unless_stalled()?;
                 Ok(more)
             }
@@ -325,21 +328,31 @@ impl Target {
     }
 
     /// Segments outside the log whose values are to move, so that each is freed whole: the emptiest first, until
-    /// what nobody refers to is no more than a fifth of all that is left, and as many as there is room for what is
+    /// what nobody refers to is no more than its part of all that is left, and as many as there is room for what is
     /// moved out of them.
     fn sparse_segments(&self) -> Numbered<()> {
         let start = self.checkpoint.base.log_start;
         let segments = self.store.log.segments.iter().filter(|(number, segment)| {
             **number != start.segment && segment.first_sequence < start.sequence && segment.live_bytes > 0
         });
-        let segments = segments.map(|(&number, segment)| (segment.live_bytes, number)).collect();
+        let segments: Vec<_> = segments.map(|(&number, segment)| (segment.live_bytes, number)).collect();
+        let segment_bytes = self.store.log.segment_bytes();
         // A frame that does not fit the rest of a segment leaves that unused.
         let room = self.log_room() / 10 * 9;
+        let has_room = room >= segments.len() as u64 * segment_bytes / GARBAGE_PARTS_LOADED;
+        let parts = if has_room && self.is_loaded() { GARBAGE_PARTS_LOADED } else { GARBAGE_PARTS };
         let mut sparse = Numbered::default();
-        for number in emptiest(segments, self.store.log.segment_bytes(), room) {
+        for number in emptiest(segments, segment_bytes, parts, room) {
             sparse.insert(number, ());
         }
         sparse
+    }
+
+    /// Whether writers write while merges run: an aggregation that was asked for knows what was written since.
+    fn is_loaded(&self) -> bool {
+        let asked = self.checkpoint.asked.as_ref().filter(|asked| asked.is_merging);
+        let is_quiet = asked.is_some_and(|asked| asked.changes == self.checkpoint.changes);
+        !is_quiet && !self.checkpoint.is_reclaiming
     }
 
     /// One bounded step of a merge.
@@ -844,12 +857,12 @@ fn due_range(sizes: &[u64], intact: &[Range<usize>]) -> Option<Range<usize>> {
 
 /// Which of the segments, of so many bytes each and given with the bytes that are live in them, are given up so that
 /// garbage is no more than its part of what is left: the emptiest, as far as there is room for what lives in them.
-fn emptiest(mut segments: Vec<(u64, u32)>, segment_bytes: u64, mut room: u64) -> Vec<u32> {
+fn emptiest(mut segments: Vec<(u64, u32)>, segment_bytes: u64, parts: u64, mut room: u64) -> Vec<u32> {
     segments.sort_unstable();
     let mut total = segments.len() as u64 * segment_bytes;
     let mut garbage: u64 = segments.iter().map(|&(live, _)| segment_bytes.saturating_sub(live)).sum();
     let is_taken = |&&(live, _): &&(u64, u32)| {
-        let is_taken = garbage > total / GARBAGE_PARTS && live <= room;
+        let is_taken = garbage > total / parts && live <= room;
         let gone = segment_bytes.saturating_sub(live);
         (garbage, total) = (garbage.saturating_sub(gone), total.saturating_sub(gone));
         room = room.saturating_sub(live);
@@ -867,6 +880,8 @@ pub(crate) struct Asked {
     /// Versions that it has freed.
     freed: u64,
     round: Round,
+    /// What the target had seen of changes when it was asked for.
+    changes: u64,
 }
 
 /// What was joined in the first round is dropped in a second one.
@@ -878,8 +893,8 @@ enum Round {
 }
 
 impl Asked {
-    fn new(cont: ContNo) -> Self {
-        Self { cont, is_merging: false, is_complete: false, freed: 0, round: Round::First }
+    fn new(cont: ContNo, changes: u64) -> Self {
+        Self { cont, is_merging: false, is_complete: false, freed: 0, round: Round::First, changes }
     }
 
     /// A merge is complete.
@@ -897,7 +912,8 @@ impl Asked {
     fn begin_round(&mut self) -> bool {
         let begins = self.is_complete && self.round == Round::HasJoined;
         if begins {
-            *self = Self { freed: self.freed, round: Round::Second, ..Self::new(self.cont) };
+            let begun = Self::new(self.cont, self.changes);
+            *self = Self { freed: self.freed, round: Round::Second, ..begun };
         }
         begins
     }
@@ -1080,13 +1096,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emptiest_segments_are_given_up_until_garbage_is_a_fifth() {
-        assert_eq!(emptiest(vec![(100, 1), (100, 2)], 100, u64::MAX), [0; 0]);
-        assert_eq!(emptiest(vec![(80, 1), (90, 2)], 100, u64::MAX), [0; 0]);
-        assert_eq!(emptiest(vec![(10, 7)], 100, u64::MAX), [7]);
+    fn the_emptiest_segments_are_given_up_until_garbage_is_its_part() {
+        assert_eq!(emptiest(vec![(100, 1), (100, 2)], 100, 5, u64::MAX), [0; 0]);
+        assert_eq!(emptiest(vec![(80, 1), (90, 2)], 100, 5, u64::MAX), [0; 0]);
+        assert_eq!(emptiest(vec![(10, 7)], 100, 5, u64::MAX), [7]);
         // 230 of 500 are garbage; without the two emptiest 60 of 330 are.
         let segments = vec![(95, 1), (10, 2), (75, 3), (20, 4), (70, 5)];
-        assert_eq!(emptiest(segments.clone(), 100, u64::MAX), [2, 4]);
-        assert_eq!(emptiest(segments, 100, 25), [2]);
+        assert_eq!(emptiest(segments.clone(), 100, 5, u64::MAX), [2, 4]);
+        assert_eq!(emptiest(segments.clone(), 100, 5, 25), [2]);
+        assert_eq!(emptiest(segments, 100, 2, u64::MAX), [0; 0]);
     }
 }

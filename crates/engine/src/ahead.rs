@@ -19,9 +19,12 @@ use dolmen_types::{Epoch, Error, Oid, Stamp};
 /// Operations looked ahead at once: more than the misses that a core has under way, and few enough that what was
 /// brought near first is still there.
 pub(crate) const WINDOW: usize = 16;
-/// Cache lines of a record in the log: its head, keys, and 64 bytes of value. What is longer is read in order, which
-/// the processor notices by itself.
+/// Cache lines of a record in the log: its head, keys, and 64 bytes of value.
 const RECORD_LINES: usize = 4;
+/// Of the next operation's value so much is brought near while the present one runs: the largest that is small, and
+/// an eighth of a small L1 data cache.
+const VALUE_BYTES_MAX: usize = 4096;
+const LINE_BYTES: usize = 64;
 
 /// What is known of one operation so far.
 #[derive(Default)]
@@ -29,6 +32,8 @@ pub(crate) struct Ahead {
     path: Box<Path>,
     hash: u64,
     step: Step,
+    /// What a fetch has room for.
+    room_bytes: usize,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -70,6 +75,20 @@ impl Target {
         }
     }
 
+    /// Brings the rest of a value near that the next operation reads: its head is there by now.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, ahead: &Ahead) {
+        const HEAD: usize = RECORD_LINES * LINE_BYTES;
+        if !matches!(ahead.step, Step::Fetch(..)) || ahead.room_bytes <= LINE_BYTES {
+            return;
+        }
+        for place in self.store.hot.candidates(ahead.hash) {
+            if let Some(rest) = self.store.log.mapped(place).and_then(|record| record.get(HEAD..)) {
+                dolmen_env::prefetch(rest, ahead.room_bytes.min(VALUE_BYTES_MAX) / LINE_BYTES);
+            }
+        }
+    }
+
     /// Gives an operation the path that was made ready for it.
     #[inline]
     pub(crate) fn lend_path(&mut self, ahead: &mut Ahead) {
@@ -102,6 +121,7 @@ impl Target {
             },
             Verb::Fetch(fetch) => match fetch.iods.first() {
                 Some(iod) => {
+                    ahead.room_bytes = fetch.buf.len();
                     let (kind, index) = match &iod.want {
                         Want::Array { extents, .. } => {
                             extents.first().map_or((VersionKind::Array1, 0), |recx| {

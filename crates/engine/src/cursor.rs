@@ -31,7 +31,7 @@ impl PlaceRef<'_> {
 }
 
 /// What filters of runs are asked: at most one hash for each kind of array.
-pub(crate) type RunHashes = SmallVec<[u64; 6]>;
+pub(crate) type RunHashes = SmallVec<[u64; 8]>;
 
 /// Which way a cursor goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

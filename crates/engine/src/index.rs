@@ -161,6 +161,13 @@ impl Index {
         if self.runs.is_empty() { RunHashes::new() } else { kinds.iter().map(hash).collect() }
     }
 
+    /// As `hashes_of`, of every kind that some run has.
+    pub(crate) fn hashes_of_all(&self, akey_prefix: &[u8]) -> RunHashes {
+        let kinds = [VersionKind::Punch, VersionKind::Single].into_iter().chain(VersionKind::ARRAYS);
+        let held = kinds.filter(|&kind| self.runs.iter().any(|run| run.holds(kind)));
+        held.map(|kind| prefix_hash(akey_prefix, kind)).collect()
+    }
+
     /// Begins a checkpoint: what is in the delta becomes the frozen one.
     pub(crate) fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");

@@ -63,8 +63,7 @@ pub(crate) struct Log {
     /// Records of a transaction whose conditions are being checked; see `TENTATIVE_SEGMENT`.
     tentative: Vec<u8>,
     keep_mapped: bool,
-    /// Free segments kept for reuse at most: what is logged between two checkpoints, so that in the long run no
-    /// segment is made anew. More are removed.
+    /// Free segments kept for reuse at most. More are removed.
     free_max: u64,
     /// Segments begun.
     spares: Spares,
@@ -94,7 +93,7 @@ impl Log {
     /// A log that continues at `start`, which lies in none of its segments yet.
     pub(crate) fn new(config: &TargetConfig, target_id: u128, media: Media) -> Self {
         let segment_bytes = config.log_segment_bytes;
-        let free_bytes = config.checkpoint_log_bytes.min(config.capacity_bytes / FREE_PARTS_OF_CAPACITY);
+        let free_bytes = config.capacity_bytes / FREE_PARTS_OF_CAPACITY;
         let free_max = free_bytes.div_ceil(u64::from(segment_bytes)).max(FREE_SEGMENTS_MIN);
         Self {
             target: config.target,

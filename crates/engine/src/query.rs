@@ -82,6 +82,13 @@ impl Search<'_> {
     }
 
     fn dkeys(&mut self, store: &mut Store, path: &mut Path) -> Result<Option<Found>, Error> {
+        let is_empty_array = self.flags.has(QueryFlags::DKEY)
+            && self.flags.has(QueryFlags::RECX)
+            && path.dkey_kind == KeyKind::Uint64
+            && !store.may_have_extents(path);
+        if is_empty_array {
+            return Ok(None);
+        }
         let cover = store.cover(path, Depth::Object, &self.view)?;
         if !self.flags.has(QueryFlags::DKEY) {
             path.dkey(&self.query.dkey)?;
@@ -301,6 +308,26 @@ mod tests {
             assert!(!is_sole(&target, oid(number)), "there is another dkey");
             assert_eq!(last(&mut target, oid(number)), Some(if more > 3 { (more, 9) } else { (3, 4) }));
         }
+    }
+
+    #[test]
+    fn an_object_without_extents_has_no_last_record_whatever_runs_have() {
+        let mut target = target();
+        for number in 1..4 {
+            set(&mut target, oid(number), 1, NewValue::Single(Payload::Ref(b"a single value")));
+            write(&mut target, oid(10 + number), 1, 0, b"0123456789");
+            write(&mut target, oid(10 + number), 2, 0, b"0123456789");
+            ask(&mut target, Verb::Checkpoint);
+        }
+        for number in 1..4 {
+            assert_eq!(last(&mut target, oid(number)), None);
+            assert_eq!(last(&mut target, oid(10 + number)), Some((2, 9)));
+        }
+        write(&mut target, oid(1), 3, 5, b"x");
+        write(&mut target, oid(1), 2, 5, b"x");
+        assert_eq!(last(&mut target, oid(1)), Some((3, 5)));
+        ask(&mut target, Verb::Checkpoint);
+        assert_eq!(last(&mut target, oid(1)), Some((3, 5)));
     }
 
     #[test]

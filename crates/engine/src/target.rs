@@ -97,10 +97,13 @@ impl TargetStore for Target {
                 window.resize_with(ahead::WINDOW, Ahead::default);
             }
             self.look_ahead(&ops[..count], &mut window[..count]);
-            for (op, ahead) in ops.drain(..count).zip(&mut window) {
-                self.lend_path(ahead);
+            for (at, op) in ops.drain(..count).enumerate() {
+                if let Some(next) = window[..count].get(at + 1) {
+                    self.prefetch_value(next);
+                }
+                self.lend_path(&mut window[at]);
                 self.begin(op);
-                self.take_back_path(ahead);
+                self.take_back_path(&mut window[at]);
             }
         }
         self.window = window;

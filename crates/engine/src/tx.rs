@@ -405,7 +405,9 @@ impl Target {
             if result.is_err() {
                 break;
             }
-            if usize::from(minor) + 1 < parts.len() {
+            // What a mutation sees is of its own object.
+            let later = &parts[usize::from(minor) + 1..];
+            if later.iter().any(|(other, _)| other == oid) {
                 let stamp = Stamp { epoch: view.at, minor };
                 result = self.place_tentatively(path, drafts, stamp, &mut tentative);
             }

@@ -469,8 +469,9 @@ impl Target {
         for (number, draft) in drafts.items.iter().enumerate().filter(|(_, draft)| draft.depth == Depth::Akey)
         {
             path.akey(&draft.akey)?;
-            let is_sole = if drafts.cond.has(Cond::DKEY_INSERT) && path.dkey_kind != KeyKind::Uint64 {
-                // Nothing is visible below the dkey, as was just seen.
+            let is_new = drafts.cond.has(Cond::DKEY_INSERT) || draft.cond.has(Cond::AKEY_INSERT);
+            let is_sole = if is_new && path.dkey_kind != KeyKind::Uint64 {
+                // Nothing is visible below the dkey or akey, as was just seen.
                 draft.record_bytes > 0
             } else {
                 self.check_record_size(path, draft, view)?

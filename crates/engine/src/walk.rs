@@ -1,7 +1,7 @@
 //! Steps through the levels of the key space, and existence: a key exists if data is visible below it.
 
 use crate::conts::View;
-use crate::cursor::{IndexCursor, PlaceRef};
+use crate::cursor::{IndexCursor, PlaceRef, RunHashes};
 use crate::path::{Depth, Path};
 use crate::store::{Store, split_tail};
 use crate::tree::key::{
@@ -67,6 +67,7 @@ impl KeyWalk {
         self.prefix.extend_from_slice(&path.key.as_bytes()[..self.above_bytes]);
         self.key_bytes = 0;
         self.may_have_removal = None;
+        self.cursor.within(RunHashes::new());
     }
 
     /// Goes to the next key that exists; `false` at the end.
@@ -303,6 +304,9 @@ impl Store {
         let mut walk = self.spare_walk.take().unwrap_or_else(KeyWalk::new);
         walk.begin(self.target, path, depth, cover);
         let name = &path.key.as_bytes()[..path.up_len(depth)];
+        if depth == Depth::Akey {
+            walk.cursor.within(self.index.hashes_of_all(name));
+        }
         self.reseek(&mut walk.cursor, name)?;
         let found = walk.enter()? && walk.prefix == name && walk.key_exists(self, view)?;
         self.end_walk(walk);

@@ -1,9 +1,10 @@
 //! The main verbs, before and after a restart.
 
 use crate::rig::{Rig, oid};
-use dolmen_codec::verb::{ListWhat, PunchScope, Verb};
+use dolmen_codec::verb::{ListWhat, NewValue, Payload, PunchScope, Verb};
 use dolmen_env::Media;
 use dolmen_types::{Cond, Durability, Error, Key, Recx};
+use smallvec::smallvec;
 
 fn each_rig(test: impl Fn(Rig)) {
     for media in [Media::Mapped, Media::Block] {
@@ -172,6 +173,44 @@ fn a_target_that_was_closed_once_is_not_taken_for_closed_after_a_crash() {
         assert_eq!(rig.get(oid(8), b"d", b"a"), Some(b"after".to_vec()));
         rig.crash(dolmen_env::sim::CrashPlan::Process);
         assert_eq!(rig.get(oid(8), b"d", b"a"), Some(b"after".to_vec()));
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn an_insert_sees_what_any_run_has_of_its_akey_and_nothing_else() {
+    each_rig(|mut rig| {
+        let insert = |rig: &mut Rig, dkey: u8, akey: &[u8], round: u8| {
+            let value = if round.is_multiple_of(2) {
+                NewValue::Single(Payload::Ref(b"value"))
+            } else {
+                let extents = smallvec![Recx::new(0, 100)];
+                NewValue::Array { record_bytes: 1, extents, data: Payload::Ref(&[7; 100]) }
+            };
+            rig.update(oid(1), &[dkey], Cond::AKEY_INSERT, akey, value)
+        };
+        for round in 0..6u8 {
+            for dkey in 0..20 {
+                insert(&mut rig, dkey, b"a", round).unwrap();
+            }
+            rig.put(oid(1), &[100 + round], b"a", b"another").unwrap();
+            rig.ask(Verb::Checkpoint).unwrap();
+            for dkey in 0..20 {
+                assert_eq!(insert(&mut rig, dkey, b"a", round), Err(Error::Exists), "{dkey} in {round}");
+                insert(&mut rig, dkey, &[b'b', round], round).unwrap();
+            }
+            rig.ask(Verb::Checkpoint).unwrap();
+            for dkey in 0..20 {
+                let scope = match dkey % 3 {
+                    0 => PunchScope::Akeys(Key::from_slice(&[dkey]), smallvec![Key::from_slice(b"a")]),
+                    _ => PunchScope::Dkey(Key::from_slice(&[dkey])),
+                };
+                rig.punch(oid(1), scope, Cond::NONE).unwrap();
+            }
+            if round.is_multiple_of(2) {
+                rig.ask(Verb::Checkpoint).unwrap();
+            }
+        }
         rig.assert_clean();
     });
 }
