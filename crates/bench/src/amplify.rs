@@ -42,8 +42,9 @@ impl Class {
         SIZES_LOG2.into_iter().enumerate().map(class).collect()
     }
 
+    /// Apart from those of the other classes, and from [`EXTRA_KEY`] on.
     fn dkey(&self, key: u64) -> u64 {
-        self.number << 40 | key
+        (self.number + 1) << 44 | key
     }
 }
 

@@ -176,8 +176,8 @@ impl RunFooter {
             && plain_fits
             && self.fence_pages <= self.blocks
             && u64::from(self.blocks) <= self.entries
-            // An entry takes a byte at least: a merge makes room for as many keys as its runs say they have.
-            && self.entries <= self.file_pages() * RUN_PAGE_BYTES as u64
+            // An entry takes a word at least: a merge makes room for as many keys as its runs say they have.
+            && self.entries <= self.fence_offset() / 8
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) struct Merge {
     has_all_entries: bool,
     /// Log segments whose values are moved away, so that they become free.
     sparse: Numbered<()>,
+    /// More garbage stays than would if no writers wrote.
+    is_loose: bool,
     /// Values on their way to the log: the frame that will follow its last one, with room for its header in front.
     moving: Vec<u8>,
     /// What is counted of them.
@@ -181,8 +183,9 @@ impl Target {
         if self.checkpoint.merge.is_some() && self.merge_step()? != Step::Done {
             return Ok(more);
         }
+        let changes = self.checkpoint.changes;
         let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.cont == cont);
-        if asked.is_some_and(Asked::begin_round) {
+        if asked.is_some_and(|asked| asked.begin_round(changes)) {
             self.begin_checkpoint_unless_stalled()?;
             return Ok(more);
         }
@@ -223,8 +226,9 @@ impl Target {
 
     /// Ends an aggregation that a caller asked for.
     fn end_asked(&mut self, freed: u64) -> Reply {
-        self.checkpoint.asked = None;
-        self.give_back_spares();
+        if let Some(asked) = self.checkpoint.asked.take() {
+            self.give_back_spares(asked.cont);
+        }
         Reply::Aggregated { more: false, freed }
     }
 
@@ -284,7 +288,7 @@ impl Target {
         intact
     }
 
-    fn are_runs_intact(&self) -> bool {
+    pub(crate) fn are_runs_intact(&self) -> bool {
         !self.store.index.runs.iter().any(|run| self.scrub.is_run_damaged(run.number()))
     }
 
@@ -303,7 +307,7 @@ impl Target {
         let holds_before = if are_all { self.checkpoint.base.log_start.sequence } else { 0 };
         let entries = self.store.index.runs[runs.clone()].iter().map(|run| run.footer().entries).sum();
         let build = self.begin_run(entries);
-        let sparse = if is_bottom { self.sparse_segments() } else { Numbered::default() };
+        let (sparse, is_loose) = if is_bottom { self.sparse_segments() } else { Default::default() };
         self.checkpoint.merge = Some(Merge {
             runs,
             is_bottom,
@@ -313,6 +317,7 @@ impl Target {
             after: Vec::new(),
             has_all_entries: false,
             sparse,
+            is_loose,
             moving: vec![0; LOG_FRAME_HEADER_BYTES],
             moving_bytes: 0,
             moving_hot: Vec::new(),
@@ -329,8 +334,8 @@ impl Target {
 
     /// Segments outside the log whose values are to move, so that each is freed whole: the emptiest first, until
     /// what nobody refers to is no more than its part of all that is left, and as many as there is room for what is
-    /// moved out of them.
-    fn sparse_segments(&self) -> Numbered<()> {
+    /// moved out of them. Whether more garbage stays than would if no writers wrote.
+    pub(crate) fn sparse_segments(&self) -> (Numbered<()>, bool) {
         let start = self.checkpoint.base.log_start;
         let segments = self.store.log.segments.iter().filter(|(number, segment)| {
             **number != start.segment && segment.first_sequence < start.sequence && segment.live_bytes > 0
@@ -340,19 +345,21 @@ impl Target {
         // A frame that does not fit the rest of a segment leaves that unused.
         let room = self.log_room() / 10 * 9;
         let has_room = room >= segments.len() as u64 * segment_bytes / GARBAGE_PARTS_LOADED;
-        let parts = if has_room && self.is_loaded() { GARBAGE_PARTS_LOADED } else { GARBAGE_PARTS };
+        let is_loose = has_room && self.is_loaded();
+        let parts = if is_loose { GARBAGE_PARTS_LOADED } else { GARBAGE_PARTS };
         let mut sparse = Numbered::default();
         for number in emptiest(segments, segment_bytes, parts, room) {
             sparse.insert(number, ());
         }
-        sparse
+        (sparse, is_loose)
     }
 
-    /// Whether writers write while merges run: an aggregation that was asked for knows what was written since.
+    /// Whether writers write while merges run: something has changed since an aggregation was asked for, or, if none
+    /// was, since the last merge ended.
     fn is_loaded(&self) -> bool {
         let asked = self.checkpoint.asked.as_ref().filter(|asked| asked.is_merging);
-        let is_quiet = asked.is_some_and(|asked| asked.changes == self.checkpoint.changes);
-        !is_quiet && !self.checkpoint.is_reclaiming
+        let before = asked.map_or(self.checkpoint.changes_merged, |asked| asked.changes);
+        before != self.checkpoint.changes && !self.checkpoint.is_reclaiming
     }
 
     /// One bounded step of a merge.
@@ -784,7 +791,8 @@ impl Target {
 
     /// Remembers that a merge of everything found nothing to do in the container that was asked about.
     fn settle_after(&mut self, merge: &Merge) {
-        let is_idle = merge.freed == 0 && merge.drops.moved.len() == 0 && !merge.has_joined;
+        let is_idle =
+            !merge.is_loose && merge.freed == 0 && merge.drops.moved.len() == 0 && !merge.has_joined;
         if let Some(asked) = &self.checkpoint.asked
             && asked.is_merging
             && is_idle
@@ -908,11 +916,11 @@ impl Asked {
         }
     }
 
-    /// Begins the second round if there is to be one.
-    fn begin_round(&mut self) -> bool {
+    /// Begins the second round if there is to be one; joining what the first has joined counts as no change.
+    fn begin_round(&mut self, changes: u64) -> bool {
         let begins = self.is_complete && self.round == Round::HasJoined;
         if begins {
-            let begun = Self::new(self.cont, self.changes);
+            let begun = Self::new(self.cont, changes);
             *self = Self { freed: self.freed, round: Round::Second, ..begun };
         }
         begins

@@ -9,7 +9,7 @@ use crate::error::disk_error;
 use crate::spares::Spares;
 use dolmen_codec::manifest::BulkSegmentInfo;
 use dolmen_env::{Disk, FileId, Media, Region};
-use dolmen_types::{Error, TargetNo, limits};
+use dolmen_types::{ContNo, Error, TargetNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments without anything in use are kept for reuse, one and as many as this part of what is in use, but no more
@@ -164,7 +164,8 @@ impl Bulk {
 
     /// The operation failed: the units are free again.
     pub(crate) fn give_up(&mut self, place: BulkPlace, count: u32) {
-        self.settle(place, count);
+        let was_inflight = self.inflight.remove(&(place, count));
+        assert!(was_inflight, "units are given up once, by the operation that took them");
         self.release(place, count);
     }
 
@@ -247,8 +248,8 @@ impl Bulk {
     /// Removes empty segments that a load as it was between the last aggregations does not use again.
     ///
     /// REQUIRES: as `remove_empty`; an aggregation has ended.
-    pub(crate) fn aggregated(&mut self, disk: &mut dyn Disk) {
-        self.spares.aggregated();
+    pub(crate) fn aggregated(&mut self, disk: &mut dyn Disk, cont: ContNo, conts: usize) {
+        self.spares.aggregated(cont, conts);
         self.remove_empty(disk);
     }
 

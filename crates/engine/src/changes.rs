@@ -67,6 +67,9 @@ impl Target {
         }
         let mut looked_at = 0;
         while let Some((oid, dkey)) = self.next_to_compare(&mut differ)? {
+            let Some(dkey) = dkey else {
+                return Ok((Listed::Changes(changes), after_bytes(&oid.to_bytes(), list)));
+            };
             let mut path = self.list_path(cont, oid)?;
             path.dkey_encoded(&dkey);
             self.dkey_changes(&mut path, &old, &new, &mut changes)?;
@@ -83,10 +86,15 @@ impl Target {
         Ok((Listed::Changes(changes), Anchor::eof()))
     }
 
-    /// Goes on behind the dkey of an anchor.
+    /// Goes on behind the dkey of an anchor, or behind the records of an object itself.
     fn go_behind(&mut self, differ: &mut Differ, position: &[u8]) -> Result<(), Error> {
         let (oid, dkey) = position.split_first_chunk().ok_or(Invalid::Anchor)?;
         let oid = Oid::from_bytes(*oid);
+        if dkey.is_empty() {
+            self.meet(differ, oid)?;
+            differ.pass_records(oid);
+            return Ok(());
+        }
         let path = self.list_path(differ.cont, oid)?;
         let encoded = encode_position(dkey, path.dkey_kind)?;
         self.store.put_path(path);
@@ -95,8 +103,9 @@ impl Target {
         Ok(())
     }
 
-    /// The next dkey below which something may differ, with its object; it is passed then.
-    fn next_to_compare(&mut self, differ: &mut Differ) -> Result<Option<(Oid, Key)>, Error> {
+    /// The next dkey below which something may differ, with its object; it is passed then. An object without a dkey
+    /// says that the call has done enough and the next one goes on with the object's dkeys.
+    fn next_to_compare(&mut self, differ: &mut Differ) -> Result<Option<(Oid, Option<Key>)>, Error> {
         loop {
             let Some((oid, dkey)) = self.store.next_written(differ)? else {
                 // Behind an object that was compared as a whole there may be more.
@@ -116,16 +125,15 @@ impl Target {
                     continue;
                 }
             }
-            match dkey {
-                Some(dkey) => {
-                    differ.pass(oid, &dkey);
-                    return Ok(Some((oid, dkey)));
-                }
-                None => {
-                    differ.at = FlatKey::default().object(differ.cont, oid).as_bytes().to_vec();
-                    differ.at.push(LEVEL_KEY);
-                }
+            if let Some(dkey) = &dkey {
+                differ.pass(oid, dkey);
+            } else {
+                differ.pass_records(oid);
             }
+            if dkey.is_some() || differ.entries_left == 0 {
+                return Ok(Some((oid, dkey)));
+            }
+            differ.entries_left -= 1;
         }
     }
 
@@ -210,6 +218,13 @@ impl Target {
 }
 
 impl Differ {
+    /// The records of the object itself were looked at.
+    fn pass_records(&mut self, oid: Oid) {
+        self.at.clear();
+        self.at.extend_from_slice(FlatKey::default().object(self.cont, oid).as_bytes());
+        self.at.push(LEVEL_KEY);
+    }
+
     /// Everything up to this dkey was compared.
     fn pass(&mut self, oid: Oid, dkey: &[u8]) {
         self.at.clear();
@@ -221,7 +236,7 @@ impl Differ {
 
 impl Store {
     /// The first object and dkey at or behind `differ.at` with an entry of the time that counts. Without a dkey it is
-    /// an entry of the object itself. When no entries are left to be passed over, the next dkey counts as such.
+    /// an entry of the object itself. When no entries are left to be passed over, the next one counts as such.
     fn next_written(&mut self, differ: &mut Differ) -> Result<Option<(Oid, Option<Key>)>, Error> {
         let window = differ.window.filter(|_| !differ.is_whole);
         let mut cursor = self.take_cursor();
@@ -235,7 +250,7 @@ impl Store {
             }
             let epoch = parts.stamp.epoch;
             let is_written = window.is_none_or(|(from, to)| epoch > from && epoch <= to);
-            if is_written || (differ.entries_left == 0 && parts.dkey.is_some()) {
+            if is_written || differ.entries_left == 0 {
                 found = Some((parts.oid, parts.dkey.map(Key::from_slice)));
                 break;
             }

@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub(crate) is_reclaiming: bool,
     /// Versions put into the index and events of containers since the open.
     pub(crate) changes: u64,
+    /// Of these, those before the last merge ended.
+    pub(crate) changes_merged: u64,
     /// No version has a newer epoch.
     pub(crate) newest_write: Epoch,
     /// The last aggregation found nothing more to do in this container, with so many changes.
@@ -136,6 +138,7 @@ impl Default for State {
             asked: None,
             is_reclaiming: false,
             changes: 0,
+            changes_merged: 0,
             newest_write: Epoch::ZERO,
             settled: None,
             reclaimed_at: None,
@@ -203,6 +206,7 @@ impl State {
             work.base.conts.retain(|cont| !forgotten.contains(&cont.no));
             work.is_stalled = false;
         }
+        self.changes_merged = self.changes;
         if let Some(asked) = &mut self.asked {
             asked.merged(freed, has_joined);
         }

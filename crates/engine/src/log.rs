@@ -16,7 +16,7 @@ use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LOG_FRAME_SEAL_BYTES, LogF
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
 use dolmen_codec::manifest::{LogSegmentInfo, LogStart};
 use dolmen_env::{Disk, FileId, Media, Region};
-use dolmen_types::{Error, TargetNo};
+use dolmen_types::{ContNo, Error, TargetNo};
 use std::collections::BTreeSet;
 
 /// Where something stands in the log.
@@ -368,8 +368,13 @@ impl Log {
     /// Gives free segments back that a load as it was between the last aggregations does not use again.
     ///
     /// REQUIRES: an aggregation has ended.
-    pub(crate) fn aggregated(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        self.spares.aggregated();
+    pub(crate) fn aggregated(
+        &mut self,
+        disk: &mut dyn Disk,
+        cont: ContNo,
+        conts: usize,
+    ) -> Result<(), Error> {
+        self.spares.aggregated(cont, conts);
         self.trim_unwanted(disk)
     }
 

@@ -54,9 +54,26 @@ impl Target {
             self.begin_merge(runs);
             self.run_to_end(Self::merge_intact_step)?;
         }
+        self.reclaim_log()?;
         // Bulk that the merge has dropped is free when the checkpoint after it is durable.
         self.begin_checkpoint_unless_stalled()?;
         self.run_to_end(Self::checkpoint_step)
+    }
+
+    /// Moves values out of sparse segments of the log for as long as that makes more room: what a merge can move is
+    /// limited by the room that there is.
+    fn reclaim_log(&mut self) -> Result<(), Error> {
+        let mut room = 0;
+        while self.are_runs_intact()
+            && !self.store.index.runs.is_empty()
+            && self.log_room() > room
+            && self.sparse_segments().0.len() > 0
+        {
+            room = self.log_room();
+            self.begin_merge(0..self.store.index.runs.len());
+            self.run_to_end(Self::merge_intact_step)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn begin_checkpoint_unless_stalled(&mut self) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::runs::Run;
 use crate::store::Store;
 use crate::target::Target;
 use dolmen_codec::verb::SpaceReport;
-use dolmen_types::{Error, limits};
+use dolmen_types::{ContNo, Error, limits};
 
 /// Log segments kept for what frees space, and for the frames of a checkpoint and merge.
 pub(crate) const RESERVE_LOG_SEGMENTS: u64 = 2;
@@ -53,7 +53,7 @@ impl Target {
             }
         } else if !may_use_reserve {
             // A recycled segment takes no room, but what it will hold becomes part of a run.
-            self.check_room_beside_bulk(0)?;
+            self.check_room_beside_spares(0)?;
         }
         let salt = self.next_salt();
         self.store.log.roll(&mut *self.store.disks.meta, salt)?;
@@ -67,14 +67,18 @@ impl Target {
     }
 
     fn add_log_segment(&mut self) -> Result<(), Error> {
-        self.check_room_beside_bulk(self.store.log.segment_bytes())?;
+        self.check_room_beside_spares(self.store.log.segment_bytes())?;
         self.store.log.add_spare(&mut *self.store.disks.meta)
     }
 
-    /// As `check_room`; bulk segments that wait to be written again are given back if need be.
-    fn check_room_beside_bulk(&mut self, needed_bytes: u64) -> Result<(), Error> {
+    /// As `check_room`; segments that wait to be written again are given back if need be.
+    fn check_room_beside_spares(&mut self, needed_bytes: u64) -> Result<(), Error> {
         if self.check_room(needed_bytes).is_err() {
             self.store.bulk.trim(self.store.disks.bulk(), 0);
+        }
+        if self.check_room(needed_bytes).is_err() {
+            let kept = usize::try_from(RESERVE_LOG_SEGMENTS + 1).expect("three");
+            self.store.log.trim(&mut *self.store.disks.meta, kept)?;
         }
         self.check_room(needed_bytes)
     }
@@ -115,12 +119,14 @@ impl Target {
         Ok(())
     }
 
-    /// Gives spare segments back that will not be used again soon, now that an aggregation has ended.
-    pub(crate) fn give_back_spares(&mut self) {
+    /// Gives spare segments back that will not be used again soon, now that an aggregation of a container has
+    /// ended.
+    pub(crate) fn give_back_spares(&mut self, cont: ContNo) {
+        let conts = self.conts.iter().count();
         let Store { disks, log, bulk, .. } = &mut self.store;
-        bulk.aggregated(disks.bulk());
+        bulk.aggregated(disks.bulk(), cont, conts);
         // Ignored: a segment that cannot be removed is in nobody's way, and the next open finds it free.
-        let _removed = log.aggregated(&mut *disks.meta);
+        let _removed = log.aggregated(&mut *disks.meta, cont, conts);
     }
 
     /// A new salt, different for each life of a segment: the sequence grows within one life of the target, and

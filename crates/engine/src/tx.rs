@@ -19,6 +19,7 @@ use dolmen_codec::version::VersionKind;
 use dolmen_types::{
     ContNo, Durability, Epoch, Error, Head, Invalid, Key, Oid, Stamp, TargetNo, TxId, limits,
 };
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -281,7 +282,7 @@ impl Target {
         let appended = self.store.log.append(LogKind::Prepare, |out| {
             let start = out.len();
             record.encode(out);
-            for ((oid, drafts), minor) in parts.iter().zip(0u16..) {
+            for ((oid, drafts), minor) in parts.iter().zip(0..=u16::MAX) {
                 out.extend_from_slice(&oid.to_bytes());
                 dolmen_codec::bytes::put_len(out, drafts.items.len());
                 for draft in &drafts.items {
@@ -394,7 +395,9 @@ impl Target {
         let mut tentative: Vec<Vec<u8>> = Vec::new();
         let mut result = Ok(());
         self.store.record_sizes.pause(parts.len() > 1);
-        for ((oid, drafts), minor) in parts.iter().zip(0u16..) {
+        let last_of: HashMap<Oid, u16> =
+            parts.iter().zip(0..=u16::MAX).map(|((oid, _), n)| (*oid, n)).collect();
+        for ((oid, drafts), minor) in parts.iter().zip(0..=u16::MAX) {
             result = path.object(cont, secret, *oid);
             if result.is_ok() {
                 result = self.mark_conditions(path, drafts, view.at);
@@ -406,8 +409,7 @@ impl Target {
                 break;
             }
             // What a mutation sees is of its own object.
-            let later = &parts[usize::from(minor) + 1..];
-            if later.iter().any(|(other, _)| other == oid) {
+            if last_of[oid] > minor {
                 let stamp = Stamp { epoch: view.at, minor };
                 result = self.place_tentatively(path, drafts, stamp, &mut tentative);
             }

@@ -26,6 +26,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 const BASELINE_LIMIT: Duration = Duration::from_secs(1800);
 /// So do the tests of one mutant; the slowest take two minutes on a busy machine.
 const TEST_LIMIT: Duration = Duration::from_secs(600);
+/// How a test ends that says so itself.
+const FAILED: &str = " ... FAILED";
 
 /// What became of a mutant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,9 +196,18 @@ impl Ground {
             let mut command = self.cargo(package, binary);
             command.env(joint::CHOICE, &mutant.name).args(["--", filter]);
             // One test that fails is enough: the others of the binary are not waited for.
-            match bounded::run_until(&mut command, TEST_LIMIT, &log, Some(" ... FAILED"))? {
+            match bounded::run_until(&mut command, TEST_LIMIT, &log, Some(FAILED))? {
                 End::Well => {}
-                End::Badly | End::Told => return Ok(Verdict::Caught),
+                End::Told => return Ok(Verdict::Caught),
+                End::Badly => {
+                    ensure!(
+                        has_failed_test(&read(&log)?),
+                        "{}: no test has failed; see {}",
+                        mutant.name,
+                        log.display()
+                    );
+                    return Ok(Verdict::Caught);
+                }
                 End::TooLate if mutant.hangs.is_empty() => return Ok(Verdict::HangsUnsaid),
                 End::TooLate => return Ok(Verdict::Hangs),
             }
@@ -225,6 +236,11 @@ impl Ground {
     }
 }
 
+/// Whether a test said that it failed, or the process of the tests died of a signal: other ends prove nothing.
+fn has_failed_test(log: &str) -> bool {
+    log.lines().any(|line| line.ends_with(FAILED) || line.contains("(signal: "))
+}
+
 fn read(log: &Path) -> Result<String> {
     std::fs::read_to_string(log).with_context(|| format!("cannot read {}", log.display()))
 }
@@ -232,6 +248,15 @@ fn read(log: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_failing_test_catches_a_mutant() {
+        assert!(has_failed_test("running 1 test\ntest a::b ... FAILED\n"));
+        assert!(has_failed_test(
+            "error: test failed\n  process didn't exit successfully: `x` (signal: 6, SIGABRT)\n"
+        ));
+        assert!(!has_failed_test("error: linking failed: No space left on device\ntest a::b ... ok\n"));
+    }
 
     #[test]
     fn the_checked_in_mutants_are_well_formed_and_enough() {

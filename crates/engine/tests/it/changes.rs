@@ -105,3 +105,19 @@ fn a_call_for_differences_passes_over_so_many_old_entries_and_no_more() {
     assert_eq!(found.len(), 3);
     assert_eq!(calls, 2);
 }
+
+#[test]
+fn a_call_for_differences_passes_over_so_many_removed_objects_and_no_more() {
+    let mut rig = Rig::new(Media::Mapped, Durability::Process);
+    rig.put(oid(1), b"d", b"a", b"old").unwrap();
+    let from = snapshot(&mut rig);
+    for number in 1000..71_000 {
+        rig.put(oid(number), b"d", b"a", b"short").unwrap();
+        rig.punch(oid(number), PunchScope::Object, Cond::NONE).unwrap();
+    }
+    let to = snapshot(&mut rig);
+    rig.aggregate();
+    let (found, calls) = changes(&mut rig, from, to, 1000);
+    assert_eq!(plain(found), [(oid(99).lo, Key::from_slice(b"mark"), ChangeKind::Modified)]);
+    assert!(calls > 1, "{calls}");
+}

@@ -190,3 +190,33 @@ fn spare_log_segments_serve_a_steady_load_and_are_given_back_when_it_has_ended()
         rig.assert_clean();
     }
 }
+
+/// Small values are overwritten while writers write, so that the log is half garbage; then large ones take the rest.
+#[test]
+fn a_target_is_full_only_when_what_is_live_fills_most_of_it() {
+    const SMALL_BYTES: usize = 1000;
+    const LARGE_BYTES: usize = 100_000;
+    for media in [Media::Mapped, Media::Block] {
+        for large in [false, true] {
+            let mut rig = limited(media, false);
+            let count = if large { 3_000u32 } else { 5_500 };
+            for number in 0..8 * count {
+                let dkey = number.wrapping_mul(7919) % count;
+                rig.put(oid(1), &dkey.to_le_bytes(), b"a", &[1; SMALL_BYTES]).unwrap_or_else(|error| {
+                    panic!("{error:?} after {number} writes of {count} values, {media:?}")
+                });
+            }
+            let mut live = u64::from(count) * SMALL_BYTES as u64;
+            if large {
+                let mut dkey = count;
+                while rig.put(oid(1), &dkey.to_le_bytes(), b"a", &[2; LARGE_BYTES]).is_ok() {
+                    live += LARGE_BYTES as u64;
+                    dkey += 1;
+                }
+            }
+            let least = if large { ROOM_BYTES * 6 / 10 } else { ROOM_BYTES * 4 / 10 };
+            assert!(live >= least, "{live} bytes live of {ROOM_BYTES}, {media:?}, large {large}");
+            rig.assert_clean();
+        }
+    }
+}
