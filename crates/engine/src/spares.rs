@@ -1,4 +1,4 @@
-//! How many spare segments are worth keeping: as many as are used again.
+//! How many spare segments are worth keeping: as many as may be used again before the next ones become free.
 //!
 //! Under a steady load what an aggregation frees is written again before the next one ends, and on tmpfs a fresh page
 //! costs several times what writing it again does. After a load that has ended the same spares would only take room.
@@ -12,7 +12,8 @@ pub(crate) struct Spares {
     used: u64,
     /// Between the ends of the two before.
     used_before: u64,
-    /// In both of the last two spans.
+    /// In the last two spans together, if something was used in both: what a merge frees may have become garbage over
+    /// more than one.
     kept: u64,
     /// The container with whose aggregation a span ends, and how many of others have ended since.
     of: Option<ContNo>,
@@ -33,7 +34,8 @@ impl Spares {
             return;
         }
         (self.of, self.others) = (Some(cont), 0);
-        self.kept = self.used.min(self.used_before);
+        let is_steady = self.used.min(self.used_before) > 0;
+        self.kept = if is_steady { self.used + self.used_before } else { 0 };
         self.used_before = core::mem::take(&mut self.used);
     }
 
