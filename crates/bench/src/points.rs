@@ -194,14 +194,14 @@ const RECYCLED: usize = 4096;
 /// updates that took.
 fn settle<'v>(rig: &mut Rig<'v>, values: &'v Values, keys: Keys, spec: &Spec, done: u64) -> Result<u64> {
     const BATCH: u64 = 32;
-    const GROWTH_PARTS: u64 = 32;
+    const GROWTH_PARTS: u64 = 256;
     child::say_next("  overwriting until segments are written again", 2.0 * spec.seconds);
     let size = spec.setup.size as u64;
     let start = now();
     let mut updates = 0;
     loop {
         let allocated = rig.space()?.allocated_bytes;
-        let end = updates + keys.count() / 4;
+        let end = updates + keys.count();
         while updates < end {
             let numbers = done + updates..done + updates + BATCH;
             rig.update_batch(numbers.map(|number| item(values, keys, number)))?;
@@ -209,7 +209,7 @@ fn settle<'v>(rig: &mut Rig<'v>, values: &'v Values, keys: Keys, spec: &Spec, do
         }
         let grown = rig.space()?.allocated_bytes.saturating_sub(allocated);
         let is_over = (now() - start) as f64 / 1e9 > 4.0 * spec.seconds;
-        if is_over || grown < keys.count() / 4 * size / GROWTH_PARTS {
+        if is_over || grown < keys.count() * size / GROWTH_PARTS {
             return Ok(updates);
         }
     }
