@@ -25,6 +25,8 @@ const SMALL_FILE: usize = 3901;
 const DIRS_LOG2: u32 = 2;
 /// Small files are fewer than empty ones by this power of two: their bytes share the memory with everything.
 const SMALL_FEWER_LOG2: u32 = 2;
+/// Names on native file systems, as a power of two: tmpfs has inodes for one in two pages of memory.
+const NATIVE_NAMES_LOG2: u32 = 21;
 /// Names written while the kill comes are in a directory of their own.
 const EXTRA_DIR: &str = "extra";
 
@@ -56,7 +58,8 @@ pub(crate) fn native_ext4(options: &Options, each: &mut dyn FnMut(Row)) -> Resul
 }
 
 fn native_peer(options: &Options, name: &str, dir: &Path, each: &mut dyn FnMut(Row)) -> Result<()> {
-    let spec = spec_of(dir.join("native"), options);
+    let key_bits = options.pick(NATIVE_NAMES_LOG2, 12);
+    let spec = Spec { key_bits, ..spec_of(dir.join("native"), options) };
     child::clean(&spec.dir)?;
     let rows = native::pinned(|| native_files(&spec, name));
     child::clean(&spec.dir)?;
