@@ -41,6 +41,8 @@ pub const RUN_FILTER_BLOCK_LINES: usize =
 const ENTRY_OVERHEAD_BYTES: usize = 8 + 8;
 /// The table's word and the two lengths.
 const ENTRY_PLAIN_BYTES: usize = 8 + 4;
+/// What a page has besides entries as a rule: header, a template, padding.
+const PAGE_OVERHEAD_BYTES: usize = RUN_BLOCK_HEADER_BYTES + LANES_MAX + 8;
 /// Bytes of a key's suffix in the table.
 const HEAD_BYTES: usize = 6;
 const OFFSET_MASK: u64 = 0xffff;
@@ -129,6 +131,12 @@ struct Shape {
 }
 
 impl Shape {
+    /// With ends and fronts of these lengths, different in the bytes that the masks tell.
+    fn sharing((end_len, end_mask): (usize, u64), (front_len, front_mask): (usize, u64)) -> Self {
+        let (end_lanes, front_lanes) = (lanes::count(end_mask), lanes::count(front_mask));
+        Self { end_len, front_len, end_mask, front_mask, end_lanes, front_lanes, ..Self::default() }
+    }
+
     /// Where the end's template begins: behind it comes that of the front.
     fn templates_at(&self) -> usize {
         RUN_BLOCK_HEADER_BYTES + self.prefix_len
@@ -214,14 +222,9 @@ impl Common {
             (lanes::last(self.end_mask, end_len), lanes::first(self.front_mask, front_len));
         Shape {
             prefix_len: self.prefix_len,
-            end_len,
-            front_len,
-            end_mask,
-            front_mask,
-            end_lanes: lanes::count(end_mask),
-            front_lanes: lanes::count(front_mask),
             suffix_len: (key_min == key_max).then(|| narrow(usize::from(key_min) - self.prefix_len)),
             payload_len: (payload_min == payload_max).then_some(payload_min),
+            ..Shape::sharing((end_len, end_mask), (front_len, front_mask))
         }
     }
 }
@@ -246,12 +249,16 @@ impl RunBlockBuilder {
         self.lens.len()
     }
 
-    /// Bytes that its entries take where they share no more than what the keys begin with.
+    /// Bytes that its entries take where they share no more than what the keys begin with, among others in pages that
+    /// end where the next one does not fit.
     #[must_use]
     pub fn plain_bytes(&self) -> usize {
         let common = &self.common;
-        common.key_bytes + common.payload_bytes + self.lens.len() * ENTRY_PLAIN_BYTES
-            - self.lens.len() * common.prefix_len
+        let plain = common.key_bytes + common.payload_bytes + self.lens.len() * ENTRY_PLAIN_BYTES
+            - self.lens.len() * common.prefix_len;
+        let lens = self.lens.iter().map(|&(key, payload)| usize::from(key) + usize::from(payload));
+        let unfilled = PAGE_OVERHEAD_BYTES + lens.max().unwrap_or(0) + ENTRY_PLAIN_BYTES;
+        plain * RUN_PAGE_BYTES / RUN_PAGE_BYTES.saturating_sub(unfilled).max(RUN_PAGE_BYTES / 4)
     }
 
     /// Adds an entry; `false`, and nothing changed, if the block has entries and this one does not fit its page.
@@ -738,14 +745,9 @@ impl Shape {
         let same = |len: U16| Some(len.get()).filter(|&len| len != LENGTHS_DIFFER);
         Some(Self {
             prefix_len: usize::from(header.prefix_len.get()),
-            end_len,
-            front_len,
-            end_mask,
-            front_mask,
-            end_lanes: lanes::count(end_mask),
-            front_lanes: lanes::count(front_mask),
             suffix_len: same(header.suffix_len),
             payload_len: same(header.payload_len),
+            ..Self::sharing((end_len, end_mask), (front_len, front_mask))
         })
     }
 }

@@ -64,7 +64,7 @@ pub struct RunFooter {
     pub epoch_min: u64,
     /// The largest epoch of an entry.
     pub epoch_max: u64,
-    /// Bytes of the entries if those of a block shared no more than what their keys begin with: among others they may.
+    /// Bytes of the entries among others, if those of a block shared no more than what their keys begin with.
     pub plain_bytes: u64,
     /// The last key.
     pub last_key: Vec<u8>,

@@ -586,8 +586,9 @@ impl Target {
             merge.moving.truncate(before);
             return Ok(None);
         }
-        *merge.drops.log.entry(from) += logged_bytes_of(version);
-        merge.moving_bytes += logged_bytes_of(version);
+        let bytes = logged_bytes_of(version);
+        *merge.drops.log.entry(from) += bytes;
+        merge.moving_bytes += bytes;
         let end = self.store.log.end();
         let place_of = |at: usize| end.offset + u32::try_from(at).expect("limited by the segment");
         let to = LogPlace { segment: end.segment, offset: place_of(record) };

@@ -121,7 +121,7 @@ impl Target {
                 }
                 self.meet(differ, oid)?;
                 if differ.is_whole {
-                    differ.at = FlatKey::default().object(differ.cont, oid).as_bytes().to_vec();
+                    differ.go_to(oid);
                     continue;
                 }
             }
@@ -218,17 +218,22 @@ impl Target {
 }
 
 impl Differ {
-    /// The records of the object itself were looked at.
-    fn pass_records(&mut self, oid: Oid) {
+    /// Goes to the records of an object itself.
+    fn go_to(&mut self, oid: Oid) {
         self.at.clear();
         self.at.extend_from_slice(FlatKey::default().object(self.cont, oid).as_bytes());
+    }
+
+    /// The records of the object itself were looked at.
+    fn pass_records(&mut self, oid: Oid) {
+        self.go_to(oid);
         self.at.push(LEVEL_KEY);
     }
 
     /// Everything up to this dkey was compared.
     fn pass(&mut self, oid: Oid, dkey: &[u8]) {
-        self.at.clear();
-        self.at.extend_from_slice(FlatKey::default().object(self.cont, oid).dkey_encoded(dkey).as_bytes());
+        self.pass_records(oid);
+        self.at.extend_from_slice(dkey);
         let has_more = successor(&mut self.at);
         debug_assert!(has_more, "the container's number is below the largest");
     }

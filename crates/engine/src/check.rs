@@ -1,14 +1,13 @@
 //! The audit of every invariant, and the scrub of every byte. Both read only.
 
 use crate::cursor::PlaceRef;
-use crate::error::corrupt;
 use crate::log::LogPlace;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::log_body::logged_bytes_of;
 use dolmen_codec::verb::{Audit, Finding};
 use dolmen_codec::version::ValuePlace;
-use dolmen_types::{ContNo, Error, Place, TargetNo, crc32c, limits};
+use dolmen_types::{ContNo, Error, Place, crc32c, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Part of the memory budget that places of small values take while a scrub gathers them.
@@ -28,10 +27,6 @@ struct SmallValue {
 /// What lies within so many bytes is read at once, unless there is a gap of so many between two values.
 const SPAN_BYTES: u64 = 256 << 10;
 const GAP_BYTES: u64 = 16 << 10;
-
-fn damaged_log(target: TargetNo, value: &SmallValue) -> Error {
-    corrupt(target, "log", u64::from(value.segment), u64::from(value.offset))
-}
 
 impl SmallValue {
     fn end(&self) -> u64 {
@@ -199,14 +194,12 @@ impl Target {
     ) -> Result<u64, Error> {
         let (first, last) = (&span[0], &span[span.len() - 1]);
         let at = |value: &SmallValue| LogPlace { segment: value.segment, offset: value.offset };
-        let read = if last.end() > self.store.log.segment_bytes() {
-            Err(damaged_log(self.config.target, first))
-        } else {
-            let len = usize::try_from(last.end() - u64::from(first.offset)).expect("within a segment");
-            bytes.resize(len, 0);
-            self.store.log.read(&mut *self.store.disks.meta, at(first), bytes)
-        };
-        match read {
+        if last.end() > self.store.log.segment_bytes() && span.len() == 1 {
+            damaged.insert(at(first));
+            return Ok(0);
+        }
+        bytes.resize(usize::try_from(last.end() - u64::from(first.offset)).expect("within a segment"), 0);
+        match self.store.log.read(&mut *self.store.disks.meta, at(first), bytes) {
             Ok(()) => {}
             // One of them lies outside of the log, or what lies between them cannot be read.
             Err(_) if span.len() > 1 => {

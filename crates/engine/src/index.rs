@@ -339,12 +339,20 @@ impl Index {
 /// The version at a place of the mapped log, and where its value is.
 #[inline]
 pub(crate) fn version_in_log(log: &Log, at: LogPlace) -> Option<(Version<'_>, ValuePlace)> {
-    let mut reader = Reader::new(log.mapped(at)?);
-    let version = Version::decode(&mut reader)?;
+    read_version(&mut Reader::new(log.mapped(at)?), at)
+}
+
+/// The next version of a reader that began at this place of the log, and where its value is.
+#[inline]
+pub(crate) fn read_version<'a>(
+    reader: &mut Reader<'a>,
+    began: LogPlace,
+) -> Option<(Version<'a>, ValuePlace)> {
+    let version = Version::decode(reader)?;
     let place = match version.place {
         ValuePlace::Inline => {
             let behind = u32::try_from(reader.position()).ok()?;
-            ValuePlace::Log { segment: at.segment, offset: at.offset.checked_add(behind)? }
+            ValuePlace::Log { segment: began.segment, offset: began.offset.checked_add(behind)? }
         }
         place => place,
     };

@@ -53,7 +53,7 @@ impl Target {
             }
         } else if !may_use_reserve {
             // A recycled segment takes no room, but what it will hold becomes part of a run.
-            self.check_room_beside_spares(0)?;
+            self.check_room_beside_spares(0, RESERVE_LOG_SEGMENTS + 1)?;
         }
         let salt = self.next_salt();
         self.store.log.roll(&mut *self.store.disks.meta, salt)?;
@@ -67,17 +67,17 @@ impl Target {
     }
 
     fn add_log_segment(&mut self) -> Result<(), Error> {
-        self.check_room_beside_spares(self.store.log.segment_bytes())?;
+        self.check_room_beside_spares(self.store.log.segment_bytes(), RESERVE_LOG_SEGMENTS + 1)?;
         self.store.log.add_spare(&mut *self.store.disks.meta)
     }
 
-    /// As `check_room`; segments that wait to be written again are given back if need be.
-    fn check_room_beside_spares(&mut self, needed_bytes: u64) -> Result<(), Error> {
+    /// As `check_room`; segments that wait to be written again are given back if need be, but for so many of the log.
+    fn check_room_beside_spares(&mut self, needed_bytes: u64, log_kept: u64) -> Result<(), Error> {
         if self.check_room(needed_bytes).is_err() {
             self.store.bulk.trim(self.store.disks.bulk(), 0);
         }
         if self.check_room(needed_bytes).is_err() {
-            let kept = usize::try_from(RESERVE_LOG_SEGMENTS + 1).expect("three");
+            let kept = usize::try_from(log_kept).expect("a few");
             self.store.log.trim(&mut *self.store.disks.meta, kept)?;
         }
         self.check_room(needed_bytes)
@@ -155,11 +155,7 @@ impl Target {
         if u64::from(count) * limits::BULK_UNIT_BYTES > needed_bytes {
             return Err(Error::RecTooBig { needed_bytes: u64::from(count) * limits::BULK_UNIT_BYTES });
         }
-        if self.check_room(needed_bytes).is_err() {
-            let reserve = usize::try_from(RESERVE_LOG_SEGMENTS).expect("two");
-            self.store.log.trim(&mut *self.store.disks.meta, reserve)?;
-        }
-        self.check_room(needed_bytes)?;
+        self.check_room_beside_spares(needed_bytes, RESERVE_LOG_SEGMENTS)?;
         self.store.bulk.grow(self.store.disks.bulk())?;
         self.store.bulk.allocate(count).ok_or(Error::NoSpace { target: self.config.target, needed_bytes })
     }

@@ -4,7 +4,7 @@ use crate::bulk::Bulk;
 use crate::conts::View;
 use crate::cursor::{IndexCursor, RunHashes};
 use crate::error::disk_error;
-use crate::index::{Entry, EntryPlace, Index};
+use crate::index::{Entry, EntryPlace, Index, read_version};
 use crate::log::{Log, LogPlace, TENTATIVE_SEGMENT};
 use crate::open::{SLOTS, SUPERBLOCK_FILE};
 use crate::path::{Depth, Path};
@@ -259,13 +259,7 @@ impl Store {
     /// The newest version of a key, if the short way leads to it.
     #[inline]
     pub(crate) fn hot_version(&self, path: &Path, kind: VersionKind, index: u64) -> Option<HotHit> {
-        let (dkey, akey) = path.raw()?;
-        let is_it = |version: &Version<'_>| {
-            version.kind == kind
-                && version.recx.index == index
-                && version.dkey == dkey
-                && version.akey == akey
-        };
+        let is_it = version_of(path, kind, index)?;
         self.hot_record(path, path.hot_hash(kind, index), is_it).map(|(_, hit)| hit)
     }
 
@@ -321,16 +315,11 @@ impl Store {
         let head_at = LogPlace { offset: place.offset.checked_sub(HEAD_BYTES)?, ..place };
         let mut reader = Reader::new(self.log.mapped(head_at)?);
         let head = WriteHead::decode(&mut reader)?;
-        let version = Version::decode(&mut reader)?;
+        let (version, value) = read_version(&mut reader, head_at)?;
         if head.oid != path.oid || head.cont != path.cont || !is_it(&version) {
             return None;
         }
         let stamp = Stamp { epoch: head.epoch, minor: version.minor };
-        let behind = head_at.offset.checked_add(u32::try_from(reader.position()).ok()?)?;
-        let value = match version.place {
-            ValuePlace::Inline => ValuePlace::Log { segment: place.segment, offset: behind },
-            other => other,
-        };
         let stored = version.is_data().then(|| crate::value::stored(&version, value));
         let (record_bytes, recx) = (version.record_bytes, version.recx);
         Some((version.dkey, HotHit { stamp, stored, record_bytes, recx }))
@@ -342,11 +331,8 @@ impl Store {
             EntryPlace::Log(at) => Some(*at),
             EntryPlace::Run(_) => record_of(&self.version(&found.place)?),
         };
-        let (Some(place), Some((dkey, akey))) = (place, path.raw()) else {
+        let (Some(place), Some(is_it)) = (place, version_of(path, VersionKind::Single, 0)) else {
             return Ok(());
-        };
-        let is_it = |version: &Version<'_>| {
-            version.kind == VersionKind::Single && version.dkey == dkey && version.akey == akey
         };
         // Behind the first version of a record there is no head before the next one; and what has been damaged since
         // the entry was written must not be believed instead of it.
@@ -522,6 +508,15 @@ fn take_range(open: &mut BTreeMap<u64, u64>, from: u64, upto: u64, mut taken: im
         }
         taken(start.max(from), end.min(upto));
     }
+}
+
+/// Whether a version is one of the path's akey, of this kind and from this record on; `None` if keys are not known.
+#[inline]
+fn version_of(path: &Path, kind: VersionKind, index: u64) -> Option<impl Fn(&Version<'_>) -> bool> {
+    let (dkey, akey) = path.raw()?;
+    Some(move |version: &Version<'_>| {
+        version.kind == kind && version.recx.index == index && version.dkey == dkey && version.akey == akey
+    })
 }
 
 /// Where in the log the record of a small value is. A short way leads there or not at all.

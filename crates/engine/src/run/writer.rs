@@ -14,11 +14,6 @@ use dolmen_types::{IoBuf, TargetNo};
 /// So many hashes enter the filter at once, so that their misses overlap.
 const LATE_MAX: usize = 32;
 
-/// An entry's word in the table of its block and its lengths.
-const TABLE_BYTES: usize = 12;
-/// Header of a block, and what its entries share at the most.
-const BLOCK_HEAD_BYTES: usize = 8 + 2 * 64;
-
 /// Makes a run.
 ///
 /// Each buffer that it returns belongs right behind the one before, from offset 0 of the file on.
@@ -35,8 +30,6 @@ pub(crate) struct RunWriter {
     /// Separates the open entry block from the one before.
     separator: Vec<u8>,
     last_key: Vec<u8>,
-    /// The longest entry of the open block, with its place in the table.
-    longest: usize,
     footer: RunFooter,
 }
 
@@ -64,7 +57,6 @@ impl RunWriter {
             late: Vec::with_capacity(LATE_MAX),
             separator: Vec::new(),
             last_key: Vec::new(),
-            longest: 0,
             footer: RunFooter {
                 run,
                 entries: 0,
@@ -103,7 +95,6 @@ impl RunWriter {
         } else if self.footer.entries == 0 {
             self.separator.extend_from_slice(key);
         }
-        self.longest = self.longest.max(key.len() + payload.len() + TABLE_BYTES);
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.footer.entries += 1;
@@ -159,11 +150,7 @@ impl RunWriter {
             assert!(self.fence.push(&self.separator, &page.to_le_bytes(), 0), "the first one fits");
         }
         self.separator.clear();
-        // A page that others share ends where the next entry does not fit.
-        let longest = core::mem::take(&mut self.longest);
-        let filled = RUN_PAGE_BYTES.saturating_sub(BLOCK_HEAD_BYTES + longest).max(RUN_PAGE_BYTES / 4);
-        let plain_bytes = self.entries.plain_bytes() * RUN_PAGE_BYTES / filled;
-        self.footer.plain_bytes += plain_bytes as u64;
+        self.footer.plain_bytes += self.entries.plain_bytes() as u64;
         let block = self.entries.finish(self.run, page);
         self.footer.entry_pages += page_count(&block);
         self.footer.blocks += 1;
