@@ -13,7 +13,7 @@ mod redb_peer;
 mod rocks;
 mod run;
 
-use dolmen_bench::{HEADING, Results};
+use dolmen_bench::{HEADING, Results, Row, hold_memory};
 use options::Options;
 use std::process::ExitCode;
 
@@ -36,13 +36,15 @@ fn print(options: &Options) -> error::Result<()> {
     let mut results = options.out.as_deref().map(Results::append).transpose()?;
     let mut kept = Ok(());
     println!("{HEADING}");
-    run::all(options, &mut |row| {
+    let mut each = |row: Row| {
         println!("{}", row.line());
         if let Some(results) = &mut results
             && kept.is_ok()
         {
             kept = results.add(&row);
         }
-    })?;
+    };
+    let _held = if options.quick { None } else { Some(hold_memory(&mut each)?) };
+    run::all(options, &mut each)?;
     Ok(kept?)
 }

@@ -15,19 +15,23 @@ pub(crate) struct MemoryCgroup {
 /// The names of files in one version of the interface.
 struct Names {
     limit: &'static str,
+    used: &'static str,
     peak: &'static str,
 }
 
-const SEPARATE: Names = Names { limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes" };
-const UNIFIED: Names = Names { limit: "memory.max", peak: "memory.peak" };
+const SEPARATE: Names = Names {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    peak: "memory.max_usage_in_bytes",
+};
+const UNIFIED: Names = Names { limit: "memory.max", used: "memory.current", peak: "memory.peak" };
 
 impl MemoryCgroup {
     /// Makes one beside (version 2) or below (version 1) that of this process.
     pub(crate) fn create(limit_bytes: u64) -> Result<Self> {
         let doing = "make a memory cgroup, which needs root or a delegated cgroup with the memory controller";
-        let own = std::fs::read_to_string("/proc/self/cgroup").map_err(Error::system(doing))?;
-        let (parent, names) = place(&own, Path::new(ROOT).join("memory").is_dir());
-        let dir = parent.join(format!("dolmen-bench-{}", std::process::id()));
+        let (own, names) = own().map_err(Error::system(doing))?;
+        let dir = parent(&own, &names).join(format!("dolmen-bench-{}", std::process::id()));
         std::fs::create_dir(&dir).map_err(Error::system(doing))?;
         let cgroup = Self { dir, peak: names.peak };
         let limit = limit_bytes.to_string();
@@ -58,7 +62,26 @@ pub(crate) fn enter(entrance: &Path) -> Result<()> {
     std::fs::write(entrance, "0").map_err(Error::system("enter the memory cgroup"))
 }
 
-/// Where a new cgroup belongs, given `/proc/self/cgroup`.
+/// Bytes that the cgroup of this process lets it take; `None` if it sets no limit.
+pub(crate) fn room_bytes() -> Option<u64> {
+    let (dir, names) = own().ok()?;
+    let read = |name| std::fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+    Some(read(names.limit)?.saturating_sub(read(names.used)?))
+}
+
+/// The directory of the memory cgroup of this process.
+fn own() -> std::io::Result<(PathBuf, Names)> {
+    let text = std::fs::read_to_string("/proc/self/cgroup")?;
+    Ok(place(&text, Path::new(ROOT).join("memory").is_dir()))
+}
+
+/// Where a new cgroup belongs: with processes in it, a cgroup of version 2 hands no memory to cgroups below it.
+fn parent<'d>(own: &'d Path, names: &Names) -> &'d Path {
+    let above = own.parent().filter(|above| names.limit == UNIFIED.limit && above.starts_with(ROOT));
+    above.unwrap_or(own)
+}
+
+/// Where the cgroup is that `/proc/self/cgroup` tells.
 fn place(own: &str, has_v1: bool) -> (PathBuf, Names) {
     if has_v1 {
         let path = own.lines().find_map(|line| {
@@ -68,9 +91,7 @@ fn place(own: &str, has_v1: bool) -> (PathBuf, Names) {
         return (Path::new(ROOT).join("memory").join(relative(path)), SEPARATE);
     }
     let path = own.lines().find_map(|line| line.strip_prefix("0::"));
-    // With processes in it, a cgroup of version 2 hands no memory to cgroups below it.
-    let parent = Path::new(relative(path)).parent().unwrap_or(Path::new("")).to_owned();
-    (Path::new(ROOT).join(parent), UNIFIED)
+    (Path::new(ROOT).join(relative(path)), UNIFIED)
 }
 
 fn relative(path: Option<&str>) -> &str {
@@ -83,10 +104,16 @@ mod tests {
 
     #[test]
     fn a_cgroup_is_made_where_memory_can_be_limited() {
-        let (dir, names) = place("5:cpu,cpuacct:/\n4:memory:/user/7\n0::/\n", true);
-        assert_eq!((dir, names.limit), (PathBuf::from("/sys/fs/cgroup/memory/user/7"), SEPARATE.limit));
-        let (dir, names) = place("0::/user.slice/session-1.scope\n", false);
-        assert_eq!((dir, names.limit), (PathBuf::from("/sys/fs/cgroup/user.slice"), "memory.max"));
-        assert_eq!(place("0::/\n", false).0, PathBuf::from("/sys/fs/cgroup/"));
+        let (own, names) = place("5:cpu,cpuacct:/\n4:memory:/user/7\n0::/\n", true);
+        let parent_v1 = parent(&own, &names);
+        assert_eq!((parent_v1, names.limit), (Path::new("/sys/fs/cgroup/memory/user/7"), SEPARATE.limit));
+        let (own, names) = place("0::/user.slice/session-1.scope\n", false);
+        assert_eq!(
+            (parent(&own, &names), names.limit),
+            (Path::new("/sys/fs/cgroup/user.slice"), "memory.max")
+        );
+        let (own, names) = place("0::/\n", false);
+        assert_eq!(parent(&own, &names), Path::new("/sys/fs/cgroup/"));
+        assert!(room_bytes().is_none_or(|bytes| bytes > 0), "this process runs");
     }
 }

@@ -15,6 +15,7 @@ mod data;
 mod dfs;
 mod durable;
 mod error;
+mod ground;
 mod large;
 mod meter;
 mod native;
@@ -30,7 +31,9 @@ mod targets;
 
 pub use curve::curve;
 pub use data::{Keys, Values};
+pub use dolmen_env::HeldMemory;
 pub use error::{Error, Result};
+pub use ground::hold_memory;
 pub use large::{Large, large};
 pub use meter::Meter;
 pub use options::Options;

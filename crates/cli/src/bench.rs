@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Answer;
 use clap::{Args as ClapArgs, Subcommand};
-use dolmen_bench::{Error, HEADING, Large, Options, Results, Row};
+use dolmen_bench::{Error, HEADING, HeldMemory, Large, Options, Results, Row};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -65,6 +65,10 @@ pub(crate) struct Args {
     /// Directory on a disk, for what has to survive power loss and for block media
     #[arg(long, default_value = "/var/tmp", value_hint = clap::ValueHint::DirPath)]
     disk_dir: PathBuf,
+    /// Take free memory as it is found: a run otherwise touches most of it first, so that no page costs what
+    /// the host of a virtual machine takes to find it again
+    #[arg(long)]
+    as_found: bool,
     /// Seconds of each rate
     #[arg(long, value_name = "N", value_parser = seconds)]
     seconds: Option<f64>,
@@ -151,13 +155,21 @@ fn measure(
         }
         rows.push(json!(row));
     };
-    let result = work(&mut each);
+    let result = ground(args, &mut each).and_then(|_held| work(&mut each));
     for dir in [&options.dir, &options.disk_dir] {
         // Ignored: a directory of a scenario that failed may be looked at; others are empty or gone.
         let _removed = std::fs::remove_dir(dir);
     }
     result.and(kept).map_err(|error| failed(&error))?;
     Ok(Answer::new("", Value::Array(rows)))
+}
+
+/// Memory in the state in which it is measured.
+fn ground(args: &Args, each: &mut dyn FnMut(Row)) -> dolmen_bench::Result<Option<HeldMemory>> {
+    if args.quick || args.as_found {
+        return Ok(None);
+    }
+    dolmen_bench::hold_memory(each).map(Some)
 }
 
 fn report(args: &ReportArgs) -> Outcome<Answer> {

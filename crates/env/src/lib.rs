@@ -17,6 +17,8 @@ mod clock;
 mod disk;
 mod emulate;
 mod error;
+#[expect(unsafe_code, reason = "mmap has no safe interface; each use says why it is sound")]
+mod held;
 #[expect(unsafe_code, reason = "hints take addresses; each use says why it is sound")]
 mod hint;
 #[expect(unsafe_code, reason = "io_uring and mmap have no safe interface; each use says why it is sound")]
@@ -32,6 +34,7 @@ pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
 pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
 pub use emulate::{Emulated, Limits};
 pub use error::{Errno, Error, Op, Result};
+pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};

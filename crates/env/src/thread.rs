@@ -76,13 +76,16 @@ pub fn anonymous_rss_bytes() -> Result<u64> {
 }
 
 fn status_bytes(field: &str) -> Result<u64> {
-    const STATUS: &str = "/proc/self/status";
-    let text =
-        std::fs::read_to_string(STATUS).map_err(|error| Error::from_std(Op::Thread, STATUS, &error))?;
+    proc_bytes("/proc/self/status", field)
+}
+
+/// A size that a file of `/proc` tells in kB.
+pub(crate) fn proc_bytes(path: &str, field: &str) -> Result<u64> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::from_std(Op::Thread, path, &error))?;
     text.lines()
         .find_map(|line| line.strip_prefix(field)?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
         .map(|kilobytes| kilobytes * 1024)
-        .ok_or_else(|| Error::from_errno(Op::Thread, STATUS, 0, Errno::NODATA))
+        .ok_or_else(|| Error::from_errno(Op::Thread, path, 0, Errno::NODATA))
 }
 
 #[cfg(test)]
