@@ -8,7 +8,8 @@
 //! Invariants: a merge never reads values but those it moves; what it drops is reused only after the manifest
 //! without it is durable; usage, live bytes and bitmaps of the manifest's base change with the runs. A merge that
 //! fails changes nothing. A run with a damaged block stays as it is, and merges go on without it: nothing is dropped
-//! that an older run could show again, since only a merge with the oldest run drops what hides.
+//! that an older run could show again, since only a merge with the oldest run that has something of a container
+//! drops what hides there.
 
 use crate::checkpoint::RUNS_LIMIT;
 use crate::conts::View;
@@ -59,6 +60,8 @@ pub(crate) struct Merge {
     is_bottom: bool,
     /// The runs hold everything that was logged before this sequence number; 0 if there are others.
     holds_before: u64,
+    /// Of this container alone; of all if none is named.
+    holds_of: Option<ContNo>,
     build: RunBuild,
     /// Where it stands in the runs, once it has begun.
     entries: Option<MergedRuns>,
@@ -198,7 +201,7 @@ impl Target {
                 if self.begin_owed_checkpoint(cont)? {
                     Ok(more)
                 } else {
-                    Ok(self.merge_asked())
+                    self.merge_asked(cont)
                 }
             }
             _ => {
@@ -211,17 +214,17 @@ impl Target {
         }
     }
 
-    /// Begins the merge of an aggregation that a caller asked for.
-    fn merge_asked(&mut self) -> Reply {
-        let asked = self.checkpoint.asked.as_ref().map(|asked| asked.cont);
-        if self.store.index.runs.is_empty() || asked.is_some_and(|cont| self.checkpoint.is_settled(cont)) {
-            return self.end_asked(0);
+    /// Begins the merge of an aggregation of `cont` that a caller asked for.
+    fn merge_asked(&mut self, cont: ContNo) -> Result<Reply, Error> {
+        let runs = self.runs_to_aggregate(cont)?;
+        if runs.is_empty() || self.checkpoint.is_settled(cont) {
+            return Ok(self.end_asked(0));
         }
         if let Some(asked) = &mut self.checkpoint.asked {
             asked.is_merging = true;
         }
-        self.begin_merge(0..self.store.index.runs.len());
-        Reply::Aggregated { more: true, freed: 0 }
+        self.begin_merge_for(cont, runs);
+        Ok(Reply::Aggregated { more: true, freed: 0 })
     }
 
     /// Ends an aggregation that a caller asked for.
@@ -300,6 +303,15 @@ impl Target {
             && self.due_merge().is_some()
     }
 
+    /// Begins a merge of these runs, the newest ones, which have all of a container that runs have.
+    fn begin_merge_for(&mut self, cont: ContNo, runs: Range<usize>) {
+        self.begin_merge(runs);
+        let before = self.checkpoint.base.log_start.sequence;
+        if let Some(merge) = self.checkpoint.merge.as_mut().filter(|merge| !merge.is_bottom) {
+            (merge.holds_before, merge.holds_of) = (before, Some(cont));
+        }
+    }
+
     /// Begins a merge of these runs.
     pub(crate) fn begin_merge(&mut self, runs: Range<usize>) {
         let is_bottom = runs.end == self.store.index.runs.len();
@@ -312,6 +324,7 @@ impl Target {
             runs,
             is_bottom,
             holds_before,
+            holds_of: None,
             build,
             entries: None,
             after: Vec::new(),
@@ -336,14 +349,9 @@ impl Target {
     /// what nobody refers to is no more than its part of all that is left, and as many as there is room for what is
     /// moved out of them. Whether more garbage stays than would if no writers wrote.
     pub(crate) fn sparse_segments(&self) -> (Numbered<()>, bool) {
-        let start = self.checkpoint.base.log_start;
-        let segments = self.store.log.segments.iter().filter(|(number, segment)| {
-            **number != start.segment && segment.first_sequence < start.sequence && segment.live_bytes > 0
-        });
-        let segments: Vec<_> = segments.map(|(&number, segment)| (segment.live_bytes, number)).collect();
+        let segments = self.movable_segments();
         let segment_bytes = self.store.log.segment_bytes();
-        // A frame that does not fit the rest of a segment leaves that unused.
-        let room = self.log_room() / 10 * 9;
+        let room = self.room_to_move();
         let has_room = room >= segments.len() as u64 * segment_bytes / GARBAGE_PARTS_LOADED;
         let is_loose = has_room && self.is_loaded();
         let parts = if is_loose { GARBAGE_PARTS_LOADED } else { GARBAGE_PARTS };
@@ -352,6 +360,27 @@ impl Target {
             sparse.insert(number, ());
         }
         (sparse, is_loose)
+    }
+
+    /// Whether values would be moved even while writers write.
+    pub(crate) fn has_much_garbage(&self) -> bool {
+        let segment_bytes = self.store.log.segment_bytes();
+        let segments = self.movable_segments();
+        !emptiest(segments, segment_bytes, GARBAGE_PARTS_LOADED, self.room_to_move()).is_empty()
+    }
+
+    /// Live bytes and numbers of the segments outside the log.
+    fn movable_segments(&self) -> Vec<(u64, u32)> {
+        let start = self.checkpoint.base.log_start;
+        let segments = self.store.log.segments.iter().filter(|(number, segment)| {
+            **number != start.segment && segment.first_sequence < start.sequence && segment.live_bytes > 0
+        });
+        segments.map(|(&number, segment)| (segment.live_bytes, number)).collect()
+    }
+
+    /// What values may be moved into: a frame that does not fit the rest of a segment leaves that unused.
+    fn room_to_move(&self) -> u64 {
+        self.log_room() / 10 * 9
     }
 
     /// Whether writers write while merges run: something has changed since an aggregation was asked for, or, if none
@@ -645,7 +674,8 @@ impl Target {
             _ => {
                 // What the rule goes by must be durable before what it drops is gone.
                 merge.durable_until = self.store.log.next_sequence();
-                self.rule(cont, merge.holds_before)
+                let has_it = merge.holds_of.is_none_or(|of| of == cont);
+                self.rule(cont, if has_it { merge.holds_before } else { 0 })
             }
         };
         let verdict = self.judge_by(&rule, merge, entry);

@@ -37,6 +37,7 @@ mod open;
 mod path;
 mod prefixes;
 mod query;
+mod reach;
 mod reclaim;
 mod records;
 mod repeats;

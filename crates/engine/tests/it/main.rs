@@ -17,6 +17,7 @@ mod kill;
 mod late;
 mod merges;
 mod pressure;
+mod reach;
 mod refused;
 mod rig;
 mod rot;

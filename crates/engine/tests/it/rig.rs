@@ -24,6 +24,8 @@ pub(crate) struct Rig {
     pub(crate) config: TargetConfig,
     pub(crate) target: Option<Target>,
     pub(crate) recovery: Recovery,
+    /// Whose operations come.
+    pub(crate) cont: ContNo,
 }
 
 /// How much of something to do: a variable of the environment, set by a soak run, or the share of every run.
@@ -107,7 +109,7 @@ impl Rig {
         let clock = SimClock::new(1_800_000_000_000_000_000);
         let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
         let target = Target::create(devices, Arc::new(clock.clone()), 7, &config).unwrap();
-        Self { drive, clock, config, target: Some(target), recovery: Recovery::default() }
+        Self { drive, clock, config, target: Some(target), recovery: Recovery::default(), cont: CONT }
     }
 
     /// A target opened on what a crash now would leave; this one stays as it is.
@@ -119,6 +121,7 @@ impl Rig {
             config: self.config.clone(),
             target: None,
             recovery: Recovery::default(),
+            cont: self.cont,
         };
         rig.reopen();
         rig
@@ -144,7 +147,7 @@ impl Rig {
 
     pub(crate) fn complete(&mut self, verb: Verb<'_>) -> Completion {
         let target = self.target.as_mut().unwrap();
-        let mut ops = vec![Op { token: 9, head: Head::default(), cont: CONT, verb }];
+        let mut ops = vec![Op { token: 9, head: Head::default(), cont: self.cont, verb }];
         target.submit(&mut ops);
         let mut out = Vec::new();
         while out.is_empty() {
