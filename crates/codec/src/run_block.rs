@@ -158,9 +158,14 @@ impl Shape {
 #[derive(Debug)]
 pub struct RunBlockBuilder {
     kind: RunBlockKind,
-    /// Keys and payloads, one after the other.
+    /// Keys and payloads, one after the other, and behind them room to look at.
     bytes: Vec<u8>,
+    /// What of it is keys and payloads.
+    bytes_len: usize,
     lens: Vec<(u16, u16)>,
+    /// Of the first entry: the end of its key and the front of its payload.
+    end: [u8; LANES_MAX],
+    front: [u8; LANES_MAX],
     common: Common,
     epoch_min: u64,
     epoch_max: u64,
@@ -175,10 +180,8 @@ struct Common {
     /// The shortest and the longest key and payload.
     key_lens: (u16, u16),
     payload_lens: (u16, u16),
-    /// Of the first entry: the end of its key and the front of its payload.
-    end: [u8; LANES_MAX],
-    front: [u8; LANES_MAX],
-    /// Where one of the others differs from it.
+    /// Where the end of another's key, and the front of its payload, differ from those of the first. Bits of bytes
+    /// that one of them does not have tell nothing.
     end_mask: u64,
     front_mask: u64,
 }
@@ -191,25 +194,27 @@ impl Common {
             payload_bytes: payload.len(),
             key_lens: (narrow(key.len()), narrow(key.len())),
             payload_lens: (narrow(payload.len()), narrow(payload.len())),
-            end: lanes::end_of(key),
-            front: lanes::front_of(payload),
             end_mask: 0,
             front_mask: 0,
         }
     }
 
-    /// With one entry more. `first_key` is that of the first entry.
-    fn with(&self, first_key: &[u8], key: &[u8], payload: &[u8]) -> Self {
-        let widened = |(min, max): (u16, u16), len: usize| (min.min(narrow(len)), max.max(narrow(len)));
+    /// With one entry more, of which so much of the key is as in the first, and lanes differ where the masks tell.
+    fn with(
+        &self,
+        (key_len, payload_len): (u16, u16),
+        prefix_len: usize,
+        (end_mask, front_mask): (u64, u64),
+    ) -> Self {
+        let widened = |(min, max): (u16, u16), len: u16| (min.min(len), max.max(len));
         Self {
-            prefix_len: common_prefix_len(&first_key[..self.prefix_len], key),
-            key_bytes: self.key_bytes + key.len(),
-            payload_bytes: self.payload_bytes + payload.len(),
-            key_lens: widened(self.key_lens, key.len()),
-            payload_lens: widened(self.payload_lens, payload.len()),
-            end_mask: self.end_mask | lanes::differing(&self.end, &lanes::end_of(key)),
-            front_mask: self.front_mask | lanes::differing(&self.front, &lanes::front_of(payload)),
-            ..*self
+            prefix_len,
+            key_bytes: self.key_bytes + usize::from(key_len),
+            payload_bytes: self.payload_bytes + usize::from(payload_len),
+            key_lens: widened(self.key_lens, key_len),
+            payload_lens: widened(self.payload_lens, payload_len),
+            end_mask: self.end_mask | end_mask,
+            front_mask: self.front_mask | front_mask,
         }
     }
 
@@ -235,8 +240,11 @@ impl RunBlockBuilder {
     pub fn new(kind: RunBlockKind) -> Self {
         Self {
             kind,
-            bytes: Vec::with_capacity(4 * RUN_PAGE_BYTES),
+            bytes: vec![0; 4 * RUN_PAGE_BYTES],
+            bytes_len: 0,
             lens: Vec::new(),
+            end: [0; LANES_MAX],
+            front: [0; LANES_MAX],
             common: Common::of(&[], &[]),
             epoch_min: u64::MAX,
             epoch_max: 0,
@@ -271,21 +279,48 @@ impl RunBlockBuilder {
     pub fn push(&mut self, key: &[u8], payload: &[u8], epoch: u64) -> bool {
         assert!(key.len() + payload.len() <= RUN_ENTRY_BYTES_MAX);
         let lens = (narrow(key.len()), narrow(payload.len()));
+        let key_end = self.bytes_len + key.len();
+        let end = key_end + payload.len();
+        if self.bytes.len() < end + LANES_MAX {
+            self.bytes.resize(2 * (end + LANES_MAX), 0);
+        }
+        self.bytes[self.bytes_len..key_end].copy_from_slice(key);
+        self.bytes[key_end..end].copy_from_slice(payload);
         if self.lens.is_empty() {
+            (self.end, self.front) = (lanes::end_of(key), lanes::front_of(payload));
             self.common = Common::of(key, payload);
         } else {
-            let common = self.common.with(&self.bytes, key, payload);
+            let prefix_len = common_prefix_len(&self.bytes[..self.common.prefix_len], key);
+            let common = self.common.with(lens, prefix_len, self.masks_at(key_end));
             if self.encoded_len(&common, Some(lens.0)) > RUN_PAGE_BYTES {
                 return false;
             }
             self.common = common;
         }
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(payload);
+        self.bytes_len = end;
         self.lens.push(lens);
         self.epoch_min = self.epoch_min.min(epoch);
         self.epoch_max = self.epoch_max.max(epoch);
         true
+    }
+
+    /// In which bytes before this place, and from it on, what is there differs from end and front of the first entry.
+    fn masks_at(&self, key_end: usize) -> (u64, u64) {
+        let (before, behind) = self.bytes.split_at(key_end);
+        let front = behind.first_chunk().expect("room to look at was made");
+        let end = match before.last_chunk() {
+            Some(end) => lanes::differing(&self.end, end),
+            None => lanes::differing(&self.end, &lanes::end_of(before)),
+        };
+        (end, lanes::differing(&self.front, front))
+    }
+
+    /// The key of the last entry; nothing if there is none.
+    #[must_use]
+    pub fn last_key(&self) -> &[u8] {
+        let (key_len, payload_len) = self.lens.last().copied().unwrap_or_default();
+        let key_end = self.bytes_len - usize::from(payload_len);
+        &self.bytes[key_end - usize::from(key_len)..key_end]
     }
 
     /// Encodes the block as page `page` of its section of the run, and begins an empty one.
@@ -299,15 +334,15 @@ impl RunBlockBuilder {
         let mut block = IoBuf::zeroed(len.next_multiple_of(RUN_PAGE_BYTES));
         block[RUN_BLOCK_HEADER_BYTES..][..shape.prefix_len].copy_from_slice(&self.bytes[..shape.prefix_len]);
         let (end, front) = block[shape.templates_at()..].split_at_mut(shape.end_len);
-        end.copy_from_slice(&common.end[LANES_MAX - shape.end_len..]);
+        end.copy_from_slice(&self.end[LANES_MAX - shape.end_len..]);
         lanes::blank(shape.end_mask, end);
-        front[..shape.front_len].copy_from_slice(&common.front[..shape.front_len]);
+        front[..shape.front_len].copy_from_slice(&self.front[..shape.front_len]);
         lanes::blank(shape.front_mask, front);
         let end = self.encode_entries(&shape, &mut block);
         assert!(end == len);
         let epochs = (self.epoch_min, self.epoch_max);
         seal(&mut block, (self.kind, run, page), epochs, self.lens.len(), &shape);
-        self.bytes.clear();
+        self.bytes_len = 0;
         self.lens.clear();
         (self.epoch_min, self.epoch_max) = (u64::MAX, 0);
         block

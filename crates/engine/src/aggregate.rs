@@ -21,7 +21,9 @@ use crate::path::Path;
 use crate::runs::{MergedRuns, Run, RunBuild, Step};
 use crate::store::{Extent, Store, record_of, resolve};
 use crate::target::Target;
-use crate::tree::key::{KeyParts, STAMP_BYTES, TAIL_BYTES, split_typed};
+use crate::tree::key::{
+    KeyParts, OBJECT_PREFIX_BYTES, STAMP_BYTES, TAIL_BYTES, common_prefix_len, split_typed,
+};
 use core::cmp::Ordering;
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_body::{WriteHead, logged_bytes_of};
@@ -65,8 +67,6 @@ pub(crate) struct Merge {
     build: RunBuild,
     /// Where it stands in the runs, once it has begun.
     entries: Option<MergedRuns>,
-    /// The key handled last.
-    after: Vec<u8>,
     has_all_entries: bool,
     /// Log segments whose values are moved away, so that they become free.
     sparse: Numbered<()>,
@@ -81,7 +81,7 @@ pub(crate) struct Merge {
     /// Frames with moved values, and with what may hide what is dropped, have smaller sequence numbers.
     durable_until: u64,
     /// Of the container whose entries are passing: they come one container after the other.
-    rule: Option<(ContNo, Rule)>,
+    rule: Option<(ContNo, Box<Rule>)>,
     group: Group,
     drops: Drops,
     freed: u64,
@@ -139,26 +139,32 @@ impl<'a> Passing<'a> {
         &self.key[..self.parts.prefix_bytes()]
     }
 
-    /// What older versions of the same single value, or of the same record by itself, have in common with it.
-    fn name(&self) -> &'a [u8] {
+    /// How much of the key older versions of the same single value, or of the same record by itself, have in common
+    /// with it.
+    fn name_len(&self) -> usize {
         if self.version.kind == VersionKind::Array1 {
-            &self.key[..self.key.len() - STAMP_BYTES]
+            self.key.len() - STAMP_BYTES
         } else {
-            self.prefix()
+            self.parts.prefix_bytes()
         }
     }
 }
 
 /// What the entries just passed say of those that follow.
+///
+/// Invariants: what is said of a key that an entry begins with is forgotten at the first entry that does not; keys
+/// ascend, so none that comes later does.
 #[derive(Default)]
 struct Group {
-    object: Vec<u8>,
-    dkey: Vec<u8>,
-    akey: Vec<u8>,
+    /// The key handled last, and how much of it is that of its dkey and its akey, from the container on; 0 if it has
+    /// none.
+    key: Vec<u8>,
+    dkey_len: usize,
+    akey_len: usize,
     punches: [Vec<Stamp>; 3],
-    /// The single value's key, or that of a record by itself, and the epoch of the version just before.
-    newer: Option<Epoch>,
-    newer_key: Vec<u8>,
+    /// The version just before of a single value, or of a record by itself: how much of the key names it, and its
+    /// epoch.
+    newer: Option<(usize, Epoch)>,
     /// Whether the present array has nothing but records by themselves, if that was asked.
     is_of_ones: Option<bool>,
     /// Its last record that stayed, and how many before it lie side by side and were written one after another.
@@ -327,7 +333,6 @@ impl Target {
             holds_of: None,
             build,
             entries: None,
-            after: Vec::new(),
             has_all_entries: false,
             sparse,
             is_loose,
@@ -475,16 +480,16 @@ impl Target {
             let Some((key, payload)) = entries.entry() else {
                 break;
             };
-            match key.cmp(&merge.after) {
+            let common = common_prefix_len(key, &merge.group.key);
+            match key[common..].first().cmp(&merge.group.key[common..].first()) {
                 Ordering::Greater => {
-                    replace(&mut merge.after, key);
                     if merge.sparse.len() > 0 {
                         let store = &self.store;
                         entries.upcoming(VALUES_AHEAD, &mut scratch, |payload| {
                             store.prefetch_value(&merge.sparse, payload);
                         });
                     }
-                    self.merge_entry(merge, key, payload)?;
+                    self.merge_entry(merge, (key, common), payload)?;
                 }
                 // The newer run's comes first and counts.
                 Ordering::Equal => {}
@@ -504,11 +509,18 @@ impl Target {
         Ok(())
     }
 
-    fn merge_entry(&mut self, merge: &mut Merge, key: &[u8], payload: &[u8]) -> Result<(), Error> {
+    /// Handles an entry of which so much is as in the key before.
+    fn merge_entry(
+        &mut self,
+        merge: &mut Merge,
+        (key, common): (&[u8], usize),
+        payload: &[u8],
+    ) -> Result<(), Error> {
         let target = self.config.target;
         let damaged = || crate::error::corrupt(target, "run", 0, 0);
         let entry = Passing::of(key, payload).ok_or_else(damaged)?;
         let version = &entry.version;
+        merge.group.enter((key, common), &entry.parts);
         // Asked before the version itself is passed.
         let superseded = merge.group.is_superseded(key, version);
         if self.judge(merge, &entry)? {
@@ -675,7 +687,7 @@ impl Target {
                 // What the rule goes by must be durable before what it drops is gone.
                 merge.durable_until = self.store.log.next_sequence();
                 let has_it = merge.holds_of.is_none_or(|of| of == cont);
-                self.rule(cont, if has_it { merge.holds_before } else { 0 })
+                Box::new(self.rule(cont, if has_it { merge.holds_before } else { 0 }))
             }
         };
         let verdict = self.judge_by(&rule, merge, entry);
@@ -684,20 +696,18 @@ impl Target {
     }
 
     fn judge_by(&mut self, rule: &Rule, merge: &mut Merge, entry: &Passing<'_>) -> Result<bool, Error> {
-        let Passing { key, parts, version, .. } = entry;
-        let prefix = entry.prefix();
-        let depth = usize::from(parts.dkey.is_some()) + usize::from(parts.akey.is_some());
-        merge.group.enter(key, parts, depth);
+        let Passing { parts, version, .. } = entry;
         if rule.is_destroyed {
             return Ok(false);
         }
         let epoch = parts.stamp.epoch;
         let hides = version.kind == VersionKind::Punch || !version.is_data();
         if version.kind == VersionKind::Punch {
+            let depth = usize::from(parts.dkey.is_some()) + usize::from(parts.akey.is_some());
             merge.group.punches[depth].push(parts.stamp);
         }
         if epoch > rule.horizon {
-            merge.group.pass(entry.name(), version.kind, epoch);
+            merge.group.pass(entry.name_len(), version.kind, epoch);
             return Ok(true);
         }
         if hides && version.kind.is_array() && rule.is_whole && rule.is_plain {
@@ -705,17 +715,17 @@ impl Target {
         }
         if hides {
             let older_reader = rule.kept.first().is_none_or(|&oldest| oldest < epoch);
-            merge.group.pass(entry.name(), version.kind, epoch);
+            merge.group.pass(entry.name_len(), version.kind, epoch);
             return Ok(!rule.is_whole || older_reader || !rule.is_plain);
         }
         if version.kind == VersionKind::Single && rule.is_plain {
-            let until = merge.group.hidden_from(prefix, parts.stamp);
-            merge.group.pass(prefix, version.kind, epoch);
+            let until = merge.group.hidden_from(entry.name_len(), parts.stamp);
+            merge.group.pass(entry.name_len(), version.kind, epoch);
             return Ok(rule.sees(epoch, until));
         }
         if rule.is_plain && self.is_of_ones(merge, entry) {
-            let until = merge.group.hidden_from(entry.name(), parts.stamp);
-            merge.group.pass(entry.name(), version.kind, epoch);
+            let until = merge.group.hidden_from(entry.name_len(), parts.stamp);
+            merge.group.pass(entry.name_len(), version.kind, epoch);
             let stays = rule.sees(epoch, until);
             let streak = if stays { merge.group.ascends(version.recx.index, parts.stamp) } else { 0 };
             if streak < self.config.join_extents_min || !self.may_join() {
@@ -987,34 +997,34 @@ fn replace(bytes: &mut Vec<u8>, by: &[u8]) {
 }
 
 impl Group {
-    /// Enters the object, dkey and akey of a key; punches of what was left no longer count.
-    fn enter(&mut self, key: &[u8], parts: &KeyParts<'_>, depth: usize) {
-        let object = &key[..crate::tree::key::OBJECT_PREFIX_BYTES];
-        let dkey = &key[..crate::tree::key::OBJECT_PREFIX_BYTES + parts.dkey.map_or(0, |k| k.len() + 1)];
-        let akey = &key[..parts.prefix_bytes()];
-        if self.object != object {
-            replace(&mut self.object, object);
+    /// Enters the object, dkey and akey of a key of which so much is as in the key before; what was said of those that
+    /// were left no longer counts.
+    fn enter(&mut self, (key, common): (&[u8], usize), parts: &KeyParts<'_>) {
+        let dkey_len = parts.dkey.map_or(0, |dkey| OBJECT_PREFIX_BYTES + dkey.len() + 1);
+        let akey_len = parts.akey.map_or(0, |_| parts.prefix_bytes());
+        if common < OBJECT_PREFIX_BYTES {
             self.punches[0].clear();
-            self.dkey.clear();
+            (self.dkey_len, self.akey_len) = (0, 0);
         }
-        if depth >= 1 && self.dkey != dkey {
-            replace(&mut self.dkey, dkey);
+        if dkey_len > 0 && (self.dkey_len != dkey_len || common < dkey_len) {
+            self.dkey_len = dkey_len;
             self.punches[1].clear();
-            self.akey.clear();
+            self.akey_len = 0;
         }
-        if depth == 2 && self.akey != akey {
-            replace(&mut self.akey, akey);
+        if akey_len > 0 && (self.akey_len != akey_len || common < akey_len) {
+            self.akey_len = akey_len;
             self.punches[2].clear();
             (self.is_of_ones, self.last) = (None, None);
         }
+        self.newer = self.newer.filter(|&(name_len, _)| common >= name_len);
+        self.key.truncate(common);
+        self.key.extend_from_slice(&key[common..]);
     }
 
-    /// From which epoch on something newer hides a single value.
-    fn hidden_from(&self, name: &[u8], stamp: Stamp) -> Option<Epoch> {
-        let newer = self.newer.filter(|_| self.newer_key == name);
-        let punched =
-            self.punches.iter().flatten().filter(|punch| **punch > stamp).map(|punch| punch.epoch).min();
-        match (newer, punched) {
+    /// From which epoch on something newer hides a version with a name of this length.
+    fn hidden_from(&self, name_len: usize, stamp: Stamp) -> Option<Epoch> {
+        let newer = self.newer.filter(|newer| newer.0 == name_len).map(|newer| newer.1);
+        match (newer, self.punched_from(stamp)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -1023,9 +1033,7 @@ impl Group {
     /// Whether a newer version of the same single value was passed: then the short way leads there, if anywhere.
     fn is_superseded(&self, key: &[u8], version: &Version<'_>) -> bool {
         version.kind == VersionKind::Single
-            && self.newer.is_some()
-            && key.len() == self.newer_key.len() + TAIL_BYTES
-            && key.starts_with(&self.newer_key)
+            && self.newer.is_some_and(|(name_len, _)| key.len() == name_len + TAIL_BYTES)
     }
 
     /// From which epoch on a punch hides a version.
@@ -1035,12 +1043,9 @@ impl Group {
 
     /// A version of a single value, or of a record by itself, was passed: older ones of the same name are hidden from
     /// its epoch on.
-    fn pass(&mut self, name: &[u8], kind: VersionKind, epoch: Epoch) {
+    fn pass(&mut self, name_len: usize, kind: VersionKind, epoch: Epoch) {
         if matches!(kind, VersionKind::Single | VersionKind::Array1) {
-            if self.newer_key != name {
-                replace(&mut self.newer_key, name);
-            }
-            self.newer = Some(epoch);
+            self.newer = Some((name_len, epoch));
         }
     }
 

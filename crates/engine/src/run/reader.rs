@@ -105,7 +105,7 @@ impl Top {
 
 /// The first eight bytes as an integer; missing bytes count as zero.
 #[allow(clippy::big_endian_bytes, reason = "byte order is comparison order only in big-endian")]
-fn head_of(bytes: &[u8]) -> u64 {
+pub(super) fn head_of(bytes: &[u8]) -> u64 {
     let mut head = [0; 8];
     let len = bytes.len().min(8);
     head[..len].copy_from_slice(&bytes[..len]);

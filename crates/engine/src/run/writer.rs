@@ -29,7 +29,6 @@ pub(crate) struct RunWriter {
     late: Vec<u64>,
     /// Separates the open entry block from the one before.
     separator: Vec<u8>,
-    last_key: Vec<u8>,
     footer: RunFooter,
 }
 
@@ -56,7 +55,6 @@ impl RunWriter {
             filter: Filter::with_room(hashes),
             late: Vec::with_capacity(LATE_MAX),
             separator: Vec::new(),
-            last_key: Vec::new(),
             footer: RunFooter {
                 run,
                 entries: 0,
@@ -83,20 +81,18 @@ impl RunWriter {
     ///
     /// REQUIRES: `key` is a flat key above all before; key and payload fit `RUN_ENTRY_BYTES_MAX`.
     pub(crate) fn push(&mut self, key: &[u8], payload: &[u8], hashes: &[u64]) -> Option<IoBuf> {
-        assert!(self.footer.entries == 0 || key > &self.last_key[..]);
+        assert!(key > self.entries.last_key());
         let (_, _, stamp) = split_tail(key).expect("the index holds whole keys");
         let epoch = stamp.epoch.0;
         let mut full = None;
         if !self.entries.push(key, payload, epoch) {
+            let separator_len = common_prefix_len(self.entries.last_key(), key) + 1;
             full = Some(self.finish_block());
-            let separator_len = common_prefix_len(&self.last_key, key) + 1;
             self.separator.extend_from_slice(&key[..separator_len]);
             assert!(self.entries.push(key, payload, epoch), "the first entry of a block fits");
         } else if self.footer.entries == 0 {
             self.separator.extend_from_slice(key);
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
         self.footer.entries += 1;
         self.footer.epoch_min = self.footer.epoch_min.min(epoch);
         self.footer.epoch_max = self.footer.epoch_max.max(epoch);
@@ -125,12 +121,12 @@ impl RunWriter {
             return None;
         }
         self.insert_late();
+        self.footer.last_key = self.entries.last_key().to_vec();
         let last_block = self.finish_block();
         let block = self.fence.finish(self.run, self.footer.fence_pages);
         self.add_fence_block(block);
         let lines = self.filter.lines().len();
         self.footer.filter_lines = u32::try_from(lines).expect("a run has fewer than 2^32 pages");
-        self.footer.last_key = self.last_key;
         Some(RunTail {
             last_block: Some(last_block),
             fence_blocks: self.fence_blocks,
