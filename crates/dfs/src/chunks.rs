@@ -3,11 +3,15 @@
 //! Invariants: the pieces of a range are ascending, touch, lie inside one chunk and one extent window each,
 //! and sum up to the range.
 
-use dolmen_types::{Recx, limits};
+use dolmen_types::{QueryFlags, Recx, limits};
 
 /// Akey of all data of a file.
 //= daos:src/client/array/dc_array.c akey '0'
 pub(crate) const AKEY_DATA: &[u8] = b"0";
+
+/// Asks for the last record of a file, which tells its size.
+pub(crate) const LAST_RECORD: QueryFlags =
+    QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
 
 /// A part of a byte range inside one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

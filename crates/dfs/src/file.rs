@@ -2,7 +2,7 @@
 
 use crate::access::{Cred, Rights, check};
 use crate::attr::{SetAttrs, Stat};
-use crate::chunks::{AKEY_DATA, Piece, pieces, seek, size_to};
+use crate::chunks::{AKEY_DATA, LAST_RECORD, Piece, pieces, seek, size_to};
 use crate::dir::OpenOptions;
 use crate::error::{Error, Result, What};
 use crate::layout::FILE_BYTES_MAX;
@@ -10,7 +10,7 @@ use crate::mount::Mount;
 use crate::node::Node;
 use crate::store::with_scratch;
 use dolmen_client::{Array, At, Object, Page};
-use dolmen_types::{Anchor, IoBuf, Oid, QueryFlags, Recx};
+use dolmen_types::{Anchor, IoBuf, Oid, Recx};
 use std::sync::{Arc, PoisonError};
 
 /// Chunks of a hole that are removed without asking which exist.
@@ -410,8 +410,7 @@ fn span(start: u64, end: u64) -> core::ops::Range<usize> {
 }
 
 fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
-    let last = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
-    let Some(found) = object.query(at, last, &[], AKEY_DATA)? else { return Ok(0) };
+    let Some(found) = object.query(at, LAST_RECORD, &[], AKEY_DATA)? else { return Ok(0) };
     let dkey = found.dkey[..].try_into().map(u64::from_le_bytes).ok();
     let last = found.recx.and_then(|recx| recx.end()).and_then(|end| end.checked_sub(1));
     match (dkey, last) {

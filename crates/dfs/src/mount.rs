@@ -9,7 +9,7 @@ use crate::layout::superblock::{self, Superblock, is_chunk};
 use crate::layout::{self, CHUNK_BYTES_DEFAULT, DKEY_ROOT};
 use crate::node::{Held, Node, Nodes, Slot, Stripes};
 use crate::resolve::STALE_RETRIES;
-use crate::store::with_scratch;
+use crate::store::{Empties, with_scratch};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_client::{At, Container, NewValue, Page, Payload, UpdateIod};
@@ -124,6 +124,7 @@ pub(crate) struct Mount {
     pub(crate) stripes: Stripes,
     pub(crate) paths: Paths,
     pub(crate) removals: Removals,
+    pub(crate) empties: Empties,
     /// Guards: the order of gates among renames that move or replace directories, or exchange; taken first.
     pub(crate) tree: std::sync::Mutex<()>,
     clock: Arc<dyn Clock>,
@@ -253,6 +254,7 @@ impl Dfs {
             stripes: Stripes::default(),
             paths: Paths::default(),
             removals: Removals::default(),
+            empties: Empties::default(),
             tree: std::sync::Mutex::new(()),
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),

@@ -74,7 +74,7 @@ impl Transport for Link {
     fn poll(&self, _: QueueId, _: bool, _: &mut Vec<Outcome>) {}
 }
 
-/// An enumeration that the client walks: it stands where its last page ended.
+/// An enumeration that the client walks: it stands where its last page ended, and has no other place to go on from.
 enum Walk {
     Objects(ObjectWalk, Vec<Oid>),
     Changes(dolmen_client::ChangeWalk, Vec<Change>),
@@ -88,7 +88,8 @@ pub(crate) struct Through {
     conts: BTreeMap<ContNo, Container>,
     /// Transactions by the epoch of their begin; `true` for those that have committed.
     txs: BTreeMap<Epoch, (Tx, bool)>,
-    walk: Option<Walk>,
+    /// The walk under way, with the anchor that stands for its place.
+    walk: Option<(Walk, Anchor)>,
     done: Vec<Completion>,
 }
 
@@ -289,7 +290,7 @@ impl Through {
         Ok(Reply::Listed(listed, anchor))
     }
 
-    /// The next items of a walk. Walks need no anchor of their caller: any but the first and the last goes on.
+    /// The next items of a walk.
     fn walk(&mut self, cont: &Container, list: &List) -> Result<Reply> {
         if list.anchor == Anchor::default() {
             let walk = match list.what {
@@ -302,10 +303,12 @@ impl Through {
                     Walk::Objects(cont.objects(at), Vec::new())
                 }
             };
-            self.walk = Some(walk);
+            self.walk = Some((walk, list.anchor));
         }
         let items_max = usize::try_from(list.items_max).unwrap();
-        let (listed, is_end) = match self.walk.as_mut().expect("a walk goes on where it began") {
+        let (walk, place) = self.walk.as_mut().expect("a walk goes on where it began");
+        assert!(*place == list.anchor, "a walk over all targets keeps its own anchor");
+        let (listed, is_end) = match walk {
             Walk::Objects(walk, rest) => {
                 let part = next_part(rest, items_max, || walk.next_page())?;
                 (Listed::Objects(part.0), part.1)
@@ -316,8 +319,8 @@ impl Through {
             }
         };
         let taken = list.anchor.position().first().map_or(1, |taken| taken.wrapping_add(1));
-        let anchor = if is_end { Anchor::eof() } else { Anchor::after(&[taken]).unwrap() };
-        Ok(Reply::Listed(listed, anchor))
+        *place = if is_end { Anchor::eof() } else { Anchor::after(&[taken]).unwrap() };
+        Ok(Reply::Listed(listed, *place))
     }
 }
 

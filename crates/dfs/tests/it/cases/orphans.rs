@@ -1,7 +1,7 @@
 //! Files that are unlinked or replaced while open.
 
-use super::common::{World, put, read_all};
-use dolmen_dfs::{Error, OpenOptions, RenameMode, SetAttrs};
+use super::common::{World, put, read_all, small_chunks};
+use dolmen_dfs::{Dfs, Error, FormatOptions, OpenOptions, RenameMode, SetAttrs};
 
 #[test]
 fn an_open_file_works_after_its_name_is_gone_and_is_freed_on_close() {
@@ -65,4 +65,35 @@ fn an_open_that_fails_leaves_nothing_behind() {
         assert_eq!(fs.open("/f", &OpenOptions::CREATE_NEW).unwrap_err(), Error::Exists);
     }
     assert_eq!(world.object_count(), objects);
+}
+
+#[test]
+fn unlink_leaves_no_object_whatever_the_file_held() {
+    type Fill = fn(&Dfs);
+    let fills: [(&str, Fill); 7] = [
+        ("nothing", |fs| drop(fs.open("/f", &OpenOptions::CREATE_NEW).unwrap())),
+        ("data", |fs| drop(put(fs, "/f", &[7; 20_000]))),
+        ("data that was cut off", |fs| put(fs, "/f", &[7; 20_000]).set_len(0).unwrap()),
+        ("a hole and its last byte", |fs| put(fs, "/f", b"").set_len(3 << 20).unwrap()),
+        ("data that became a hole", |fs| put(fs, "/f", &[7; 20_000]).punch_hole(0, 20_000).unwrap()),
+        ("data behind a hole", |fs| assert_eq!(put(fs, "/f", b"").write_at(1 << 20, b"x"), Ok(1 << 20))),
+        ("a whole file", |fs| fs.put_whole("/f", &[7; 20_000], &SetAttrs::KEEP).unwrap()),
+    ];
+    for format in [FormatOptions::default(), small_chunks()] {
+        let world = World::with(2, &format);
+        let fs = world.mount();
+        fs.mkdir("/keeps-the-root-there", 0o755).unwrap();
+        let objects = world.object_count();
+        // Again and again in both orders: each after files that had data and after files that had none.
+        for (held, fill) in fills.into_iter().chain(fills.into_iter().rev()) {
+            fill(&fs);
+            let before = world.container.create_snapshot(None).unwrap();
+            let size = fs.stat("/f").unwrap().size_bytes;
+            fs.unlink("/f").unwrap();
+            assert_eq!(fs.stat("/f").unwrap_err(), Error::NotFound, "{held}");
+            assert_eq!(fs.unlink("/f").unwrap_err(), Error::NotFound, "{held}");
+            assert_eq!(world.object_count(), objects, "{held}");
+            assert_eq!(world.mount_at(before).stat("/f").unwrap().size_bytes, size, "{held}");
+        }
+    }
 }
