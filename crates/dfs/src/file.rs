@@ -105,19 +105,16 @@ impl File {
     fn fill_piece(&self, piece: &Piece, part: &mut [u8], scratch: &mut IoBuf) -> Result<bool> {
         let dkey = piece.dkey.to_le_bytes();
         let found = self.object.read(At::Latest, &dkey, AKEY_DATA, 1, piece.recx, scratch)?;
-        if found.filled[..] == [piece.recx] {
-            part.copy_from_slice(&scratch[..part.len()]);
-            return Ok(true);
-        }
-        part.fill(0);
         let start = piece.recx.index;
-        let mut end = start;
+        let mut end = 0;
         for recx in &found.filled {
-            let range = span(recx.index - start, recx.index - start + recx.count);
-            part[range.clone()].copy_from_slice(&scratch[range]);
-            end = recx.index + recx.count;
+            let data = span(recx.index - start, recx.index - start + recx.count);
+            part[end..data.start].fill(0);
+            part[data.clone()].copy_from_slice(&scratch[data.clone()]);
+            end = data.end;
         }
-        Ok(end == start + piece.recx.count)
+        part[end..].fill(0);
+        Ok(end == part.len())
     }
 
     /// Writes all of `data` at `offset`, or, in a file opened for appending, at the end. Returns where.
