@@ -220,3 +220,32 @@ fn a_target_is_full_only_when_what_is_live_fills_most_of_it() {
         }
     }
 }
+
+#[test]
+fn what_is_punched_all_over_a_full_log_makes_room_for_large_values() {
+    const LARGE_BYTES: usize = 100_000;
+    for media in [Media::Mapped, Media::Block] {
+        for small_bytes in [1000, 3000] {
+            let mut rig = limited(media, false);
+            let mut smalls = 0u32;
+            while rig.put(oid(1), &smalls.to_le_bytes(), b"a", &vec![1; small_bytes]).is_ok() {
+                smalls += 1;
+            }
+            // Every segment of the log is half full now, and no one merge has room to empty them all.
+            for dkey in (0..smalls).step_by(2) {
+                let scope = PunchScope::Dkey(Key::from_slice(&dkey.to_le_bytes()));
+                rig.punch(oid(1), scope, Cond::NONE).unwrap();
+            }
+            let mut larges = 0u32;
+            while rig.put(oid(2), &larges.to_le_bytes(), b"a", &[2; LARGE_BYTES]).is_ok() {
+                larges += 1;
+            }
+            let live = u64::from(smalls / 2) * small_bytes as u64 + u64::from(larges) * LARGE_BYTES as u64;
+            assert!(
+                live >= ROOM_BYTES * 3 / 4,
+                "{live} bytes live of {ROOM_BYTES}, {larges} large, {media:?}"
+            );
+            rig.assert_clean();
+        }
+    }
+}
