@@ -200,7 +200,11 @@ impl Log {
         }
         let segment = self.segments.get_mut(&number).expect("free segments are open");
         if segment.region.is_none() {
-            segment.region = Some(disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?);
+            let region = disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?;
+            if self.keep_mapped {
+                region.prefer_huge_pages();
+            }
+            segment.region = Some(region);
         }
         segment.salt = salt;
         segment.first_sequence = self.next_sequence;

@@ -87,14 +87,11 @@ impl core::fmt::Debug for Target {
 impl TargetStore for Target {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
         self.epochs.tick();
-        if ops.len() == 1 {
-            return ops.drain(..).for_each(|op| self.begin(op));
-        }
         let mut window = core::mem::take(&mut self.window);
         while !ops.is_empty() {
             let count = ops.len().min(ahead::WINDOW);
             if window.len() < count {
-                window.resize_with(ahead::WINDOW, Ahead::default);
+                window.resize_with(count, Ahead::default);
             }
             self.look_ahead(&ops[..count], &mut window[..count]);
             for (at, op) in ops.drain(..count).enumerate() {

@@ -4,7 +4,7 @@ use rustix::mm::{Advice, madvise};
 
 const LINE_BYTES: usize = 64;
 /// A huge page of the usual kind.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Asks the processor to bring the cache lines of `bytes` near, at most `lines_max` of them, without waiting.
 #[inline]

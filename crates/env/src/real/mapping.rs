@@ -1,14 +1,16 @@
-//! A mapping of a whole file.
+//! A mapping of a whole file. One of whole huge pages begins where they can be mapped as such.
 //!
 //! Invariants: `len` is not zero and is the length of the file, which never shrinks; the mapping lives as
 //! long as the value; it is the only one of its file in this process (see `Claim`).
 
+use crate::hint::HUGE_PAGE_BYTES;
+use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Advice is about pages; where they are larger, a hint is not taken.
 const PAGE_BYTES: usize = 4096;
@@ -32,10 +34,60 @@ impl Mapping {
         // Of a private mapping that would copy every page.
         flags.set(MapFlags::POPULATE, populate && !is_private);
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        if !len.is_multiple_of(HUGE_PAGE_BYTES) {
+            // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
+            let start = unsafe { mmap(core::ptr::null_mut(), len, access, flags, file, 0) }?;
+            return Self::at(start, len);
+        }
+        let room = Self::reserve(len.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?)?;
+        let skipped = room.start.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        let start = room.start.as_ptr().wrapping_add(skipped).cast();
+        // SAFETY: the place lies in `room`, which is ours alone and has nothing in it.
+        let start = unsafe { mmap(start, len, access, flags | MapFlags::FIXED, file, 0) }?;
+        let mapped = Self::at(start, len)?;
+        room.give_back_around(skipped, len);
+        Ok(mapped)
+    }
+
+    fn at(start: *mut c_void, len: usize) -> Result<Self, Errno> {
+        Ok(Self { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
+    }
+
+    /// Addresses that nothing is mapped at.
+    fn reserve(len: usize) -> Result<Self, Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
-        let start = unsafe { mmap(core::ptr::null_mut(), len, access, flags, file, 0) }?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        Ok(Self { start, len })
+        let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::empty(), flags) }?;
+        Self::at(start, len)
+    }
+
+    /// Gives reserved addresses back but for those that have been mapped since.
+    fn give_back_around(self, skipped: usize, len: usize) {
+        let (start, end) = (self.start.as_ptr(), self.len);
+        core::mem::forget(self);
+        for part in [0..skipped, skipped + len..end] {
+            if !part.is_empty() {
+                drop(Self {
+                    start: NonNull::new(start.wrapping_add(part.start)).expect("behind what is not null"),
+                    len: part.len(),
+                });
+            }
+        }
+    }
+
+    /// Asks for huge pages in place of those that a file of whole ones has. tmpfs gives them at this request however it is
+    /// mounted.
+    pub(crate) fn collapse(&self) {
+        unsafe extern "C" {
+            fn madvise(start: *mut c_void, len: usize, advice: c_int) -> c_int;
+        }
+        /// Since Linux 6.1; `rustix` has no name for it.
+        const MADV_COLLAPSE: c_int = 25;
+        if self.len.is_multiple_of(HUGE_PAGE_BYTES) {
+            // Ignored: a hint that is not taken costs time only.
+            // SAFETY: the range is a live mapping; the advice changes which pages it has, not what they hold.
+            let _advised = unsafe { madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
+        }
     }
 
     /// Gives the kernel advice about pages of the mapping, the first and the last whole.

@@ -180,6 +180,32 @@ fn regions_behave(disk: &mut impl Disk) {
     disk.remove("empty").unwrap();
 }
 
+/// Huge pages are asked for, and whether there are any or not, the bytes are those of the file.
+fn large_regions_behave(disk: &mut impl Disk) {
+    const HUGE: u64 = 2 << 20;
+    for len in [HUGE, 3 * HUGE, HUGE + 4096, HUGE - 1] {
+        let f = disk.create("large", len).unwrap();
+        let bytes = pattern(5, 70_000);
+        let places = [0, len / 2, len - 70_000];
+        disk.write_at(f, places[1], &bytes).unwrap();
+        for round in 0..2 {
+            let mut region = disk.map(f).unwrap();
+            region.prefer_huge_pages();
+            assert_eq!((region.len(), region.bytes(places[1]..places[1] + 70_000)), (len, &bytes[..]));
+            region.write(places[0], &bytes);
+            region.write(places[2], &bytes);
+            drop(region);
+            for place in places {
+                let mut out = vec![0; bytes.len()];
+                disk.read_at(f, place, &mut out).unwrap();
+                assert!(out == bytes, "{place} of {len}, round {round}");
+            }
+        }
+        disk.close(f);
+        disk.remove("large").unwrap();
+    }
+}
+
 fn growing_behaves(disk: &mut impl Disk) {
     let f = disk.create("growing", 0).unwrap();
     let bytes = pattern(5, 8192);
@@ -218,6 +244,7 @@ fn conforms(mut disk: impl Disk) {
     submitted_behaves(&mut disk);
     bad_submissions_complete_with_errors(&mut disk);
     regions_behave(&mut disk);
+    large_regions_behave(&mut disk);
     growing_behaves(&mut disk);
     assert_eq!(disk.list().unwrap(), Vec::<String>::new());
 }
