@@ -42,6 +42,8 @@ pub(crate) struct Segment {
     pub(crate) first_sequence: u64,
     /// Bytes of small values that versions refer to.
     pub(crate) live_bytes: u64,
+    /// Huge pages were asked for: once, since a file keeps those that it got.
+    is_huge: bool,
 }
 
 pub(crate) struct Log {
@@ -184,7 +186,8 @@ impl Log {
         }
         let file = disk.create(&file_name(number), u64::from(self.segment_bytes)).map_err(io)?;
         self.fresh_names = true;
-        let segment = Segment { file, region: None, salt: 0, first_sequence: 0, live_bytes: 0 };
+        let segment =
+            Segment { file, region: None, salt: 0, first_sequence: 0, live_bytes: 0, is_huge: false };
         self.segments.insert(number, segment);
         self.free.insert(number);
         Ok(())
@@ -195,16 +198,10 @@ impl Log {
     /// REQUIRES: there is a spare segment.
     pub(crate) fn roll(&mut self, disk: &mut dyn Disk, salt: u32) -> Result<(), Error> {
         let number = self.free.pop_first().expect("the caller has made sure of a spare segment");
-        if let Some(region) = self.segments.get(&self.active).and_then(|segment| segment.region.as_ref()) {
-            region.expect_random();
-        }
+        self.expect_random_reads();
         let segment = self.segments.get_mut(&number).expect("free segments are open");
         if segment.region.is_none() {
-            let region = disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?;
-            if self.keep_mapped {
-                region.prefer_huge_pages();
-            }
-            segment.region = Some(region);
+            segment.region = Some(disk.map(segment.file).map_err(|e| disk_error(self.target, &e))?);
         }
         segment.salt = salt;
         segment.first_sequence = self.next_sequence;
@@ -220,6 +217,25 @@ impl Log {
         self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
         self.spares.used(1);
         Ok(())
+    }
+
+    /// The active segment is complete: from now on it is read only, in no order.
+    fn expect_random_reads(&mut self) {
+        /// Of larger frames the misses of the address translation are a small part, and huge pages have to be made.
+        const SMALL_FRAME_BYTES: u64 = 1024;
+        let Some(segment) = self.segments.get_mut(&self.active) else {
+            return;
+        };
+        let Some(region) = &segment.region else {
+            return;
+        };
+        region.expect_random();
+        let is_small = self.next_sequence.saturating_sub(segment.first_sequence) * SMALL_FRAME_BYTES
+            >= u64::from(self.segment_bytes);
+        if self.keep_mapped && is_small && !segment.is_huge {
+            region.prefer_huge_pages();
+            segment.is_huge = true;
+        }
     }
 
     /// Appends a frame whose body `build` writes behind what the vector holds already.
@@ -414,7 +430,10 @@ impl Log {
         let header = LogSegmentHeader::decode(&bytes)
             .filter(|header| header.target_id == self.target_id && header.number == number);
         let (salt, first_sequence) = header.map_or((0, 0), |h| (h.salt, h.first_sequence));
-        self.segments.insert(number, Segment { file, region: None, salt, first_sequence, live_bytes: 0 });
+        self.segments.insert(
+            number,
+            Segment { file, region: None, salt, first_sequence, live_bytes: 0, is_huge: false },
+        );
         Ok(header.is_some() || bytes.iter().all(|&byte| byte == 0))
     }
 
