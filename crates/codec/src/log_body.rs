@@ -94,6 +94,15 @@ pub struct PrepareHead {
 }
 
 impl PrepareHead {
+    /// Bytes of the head of a group: object id and count.
+    pub const GROUP_BYTES: usize = 16 + 4;
+
+    /// Bytes of the encoding with so many participants.
+    #[must_use]
+    pub fn encoded_bytes(participants: usize) -> usize {
+        60 + 2 * participants
+    }
+
     /// Appends the encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.tx.client.to_le_bytes());
@@ -130,6 +139,9 @@ impl PrepareHead {
     }
 }
 
+/// Bytes of the body of `Commit` and `Abort`.
+pub const TX_BYTES: usize = 24;
+
 /// A decision: the body of `Commit` and `Abort`.
 pub fn encode_tx(tx: TxId, out: &mut Vec<u8>) {
     out.extend_from_slice(&tx.client.to_le_bytes());
@@ -164,6 +176,9 @@ pub enum ContEvent {
 }
 
 impl ContEvent {
+    /// Bytes of the longest encoding.
+    pub const BYTES_MAX: usize = 25;
+
     /// Appends the encoding of an event of `cont`.
     pub fn encode(&self, cont: ContNo, out: &mut Vec<u8>) {
         out.extend_from_slice(&cont.0.to_le_bytes());
@@ -207,6 +222,9 @@ impl ContEvent {
     }
 }
 
+/// Bytes of the body of `Client`.
+pub const CLIENT_BYTES: usize = 20;
+
 /// The body of `Client`: a client's number on this target.
 pub fn encode_client(number: u32, client: u128, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_le_bytes());
@@ -217,6 +235,9 @@ pub fn encode_client(number: u32, client: u128, out: &mut Vec<u8>) {
 pub fn decode_client(r: &mut Reader<'_>) -> Option<(u32, u128)> {
     Some((r.u32()?, r.u128()?))
 }
+
+/// Bytes of the body of `Cred`.
+pub const CRED_BYTES: usize = 16;
 
 /// The body of `Cred`: the number of credentials on this target.
 pub fn encode_cred(number: u32, cred: Credentials, out: &mut Vec<u8>) {
@@ -266,7 +287,22 @@ mod tests {
         out.clear();
         prepare.encode(&mut out);
         assert_eq!(crate::bytes::golden(&out), 0x8050_c428_a36b_b268);
-        assert_eq!(PrepareHead::decode(&mut Reader::new(&out)), Some(prepare));
+        assert_eq!(PrepareHead::decode(&mut Reader::new(&out)), Some(prepare.clone()));
+        assert_eq!(out.len(), PrepareHead::encoded_bytes(2));
+        let all = (0..1024).map(TargetNo).collect();
+        out.clear();
+        PrepareHead { participants: all, ..prepare }.encode(&mut out);
+        assert_eq!(out.len(), PrepareHead::encoded_bytes(1024));
+
+        out.clear();
+        encode_tx(TxId { client: 1, begin: Epoch(2) }, &mut out);
+        assert_eq!(out.len(), TX_BYTES);
+        out.clear();
+        encode_client(1, 2, &mut out);
+        assert_eq!(out.len(), CLIENT_BYTES);
+        out.clear();
+        encode_cred(1, Credentials::default(), &mut out);
+        assert_eq!(out.len(), CRED_BYTES);
 
         let spec = ContSpec { hash_key: HashKey([9; 16]), durability: Durability::Process };
         let mut events = Vec::new();
@@ -280,6 +316,7 @@ mod tests {
         ] {
             out.clear();
             event.encode(ContNo(3), &mut out);
+            assert!(out.len() <= ContEvent::BYTES_MAX);
             assert_eq!(ContEvent::decode(&mut Reader::new(&out)), Some((ContNo(3), event)));
             events.extend_from_slice(&out);
         }

@@ -64,6 +64,10 @@ impl Default for TargetConfig {
 /// The smallest log segment: a transaction record with a few small values must fit.
 const LOG_SEGMENT_BYTES_MIN: u32 = 16 << 10;
 const BULK_SEGMENT_STEP_BYTES: u32 = 256 << 10;
+/// The least memory: the shares of delta and hot table must hold something, or a checkpoint would always be due.
+pub const MEMORY_BUDGET_BYTES_MIN: u64 = 256 << 10;
+/// The least log between two checkpoints: one that every frame makes due would never end.
+pub const CHECKPOINT_LOG_BYTES_MIN: u64 = 4 << 10;
 
 impl TargetConfig {
     /// Refuses sizes that cannot work together.
@@ -75,6 +79,8 @@ impl TargetConfig {
             && bulk >= BULK_SEGMENT_STEP_BYTES
             && bulk.is_multiple_of(BULK_SEGMENT_STEP_BYTES)
             && self.join_extents_min >= 2
+            && self.memory_budget_bytes >= MEMORY_BUDGET_BYTES_MIN
+            && self.checkpoint_log_bytes >= CHECKPOINT_LOG_BYTES_MIN
             && self.small_value_bytes_max <= log / 4
             && self.capacity_bytes >= 4 * u64::from(log);
         if ok { Ok(()) } else { Err(dolmen_types::Invalid::Argument.into()) }

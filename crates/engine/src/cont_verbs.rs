@@ -63,7 +63,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(64)?;
+        self.make_room_or_checkpoint(ContEvent::BYTES_MAX)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.conts.apply(cont, event);
         self.checkpoint.changes += 1;

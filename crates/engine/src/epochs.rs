@@ -18,6 +18,9 @@ const CEILING_STEP_NS: u64 = 1_000_000;
 /// A caller's epoch may be ahead of this target's clock by the largest clock offset between servers.
 //= daos:src/gurt/hlc.c default epsilon
 const AHEAD_NS_MAX: u64 = 1_000_000_000;
+/// The newest epoch that even the pool service may name, a year before the last one there is: from there on epochs could
+/// not increase any more.
+const TRUSTED_MAX: Epoch = Epoch(u64::MAX - 365 * 86_400 * 1_000_000_000 * 16);
 
 pub(crate) struct Epochs {
     clock: Arc<dyn Clock>,
@@ -77,14 +80,25 @@ impl Epochs {
 
     /// Takes note of an epoch that the pool service has chosen, however far ahead it is: after a restart with
     /// the wall clock stepped back, the pool's clock goes on where it was.
-    pub(crate) fn trust(&mut self, epoch: Epoch) {
+    ///
+    /// # Errors
+    /// `Invalid::Epoch` within a year of the last epoch there is.
+    pub(crate) fn trust(&mut self, epoch: Epoch) -> Result<(), Error> {
+        if epoch > TRUSTED_MAX {
+            return Err(Invalid::Epoch.into());
+        }
+        self.vouch(epoch);
+        Ok(())
+    }
+
+    fn vouch(&mut self, epoch: Epoch) {
         self.last = self.last.max(epoch);
         self.vouched = self.vouched.max(epoch);
     }
 
     /// Takes note of an epoch that the log or a manifest holds.
     pub(crate) fn replay(&mut self, epoch: Epoch) {
-        self.trust(epoch);
+        self.vouch(epoch);
         self.ceiling = self.ceiling.max(epoch);
     }
 

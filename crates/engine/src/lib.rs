@@ -56,6 +56,6 @@ mod value;
 mod walk;
 
 pub use checkpoint::BackgroundDone;
-pub use config::{Devices, TargetConfig};
+pub use config::{CHECKPOINT_LOG_BYTES_MIN, Devices, MEMORY_BUDGET_BYTES_MIN, TargetConfig};
 pub use open::Recovery;
 pub use target::Target;

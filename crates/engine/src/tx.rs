@@ -12,7 +12,7 @@ use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::target::Target;
 use crate::update::{BulkWrites, Pending, Work, offset_place};
-use dolmen_codec::log_body::{PrepareHead, encode_tx};
+use dolmen_codec::log_body::{PrepareHead, TX_BYTES, encode_tx};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
 use dolmen_codec::version::VersionKind;
@@ -217,7 +217,7 @@ impl Target {
             leader: prepare.leader,
             participants: prepare.participants.clone(),
         };
-        let (body_bytes, frees) = room_of(&parts);
+        let (body_bytes, frees) = room_of(&request, &parts);
         self.seek_room(body_bytes, frees);
         let mut writes = BulkWrites::default();
         let taken = parts.iter_mut().try_for_each(|(_, drafts)| self.take_bulk(drafts, &mut writes));
@@ -261,7 +261,7 @@ impl Target {
         parts: &[(Oid, Drafts<'_>)],
     ) -> Result<(u64, Durability), Error> {
         let durability = self.check_prepare(cont, request, parts)?;
-        let (body_bytes, frees) = room_of(parts);
+        let (body_bytes, frees) = room_of(request, parts);
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
         self.make_room(body_bytes, frees)?;
@@ -532,7 +532,7 @@ impl Target {
         if !self.txs.prepared.contains_key(&tx) {
             return Err(Error::NotFound);
         }
-        self.make_room_or_checkpoint(24)?;
+        self.make_room_or_checkpoint(TX_BYTES)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
@@ -546,15 +546,16 @@ impl Target {
         if self.txs.is_decided(tx) {
             return Err(Error::Exists);
         }
-        self.txs.remember_abort(tx);
+        // Before anything is remembered: what lies too far ahead would in time refuse every transaction.
         self.observe(tx.begin)?;
+        self.txs.remember_abort(tx);
         if !self.txs.prepared.contains_key(&tx) {
             return Ok(self.store.log.last_sequence());
         }
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(24)?;
+        self.make_room_or_checkpoint(TX_BYTES)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);
@@ -592,8 +593,9 @@ impl Target {
 }
 
 /// What the record of a prepare takes of the log at most, and whether all of it frees space.
-fn room_of(parts: &[(Oid, Drafts<'_>)]) -> (usize, bool) {
-    let body_bytes = 256 + parts.iter().map(|(_, drafts)| drafts.log_bytes() + 20).sum::<usize>();
+fn room_of(request: &PrepareParts, parts: &[(Oid, Drafts<'_>)]) -> (usize, bool) {
+    let groups = parts.iter().map(|(_, drafts)| PrepareHead::GROUP_BYTES + drafts.log_bytes());
+    let body_bytes = PrepareHead::encoded_bytes(request.participants.len()) + groups.sum::<usize>();
     (body_bytes, parts.iter().all(|(_, drafts)| drafts.frees_space()))
 }
 

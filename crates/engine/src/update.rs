@@ -8,7 +8,7 @@ use crate::marks::Scope;
 use crate::path::{Depth, Path};
 use crate::target::Target;
 use crate::tx::PrepareParts;
-use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred, logged_bytes};
+use dolmen_codec::log_body::{CLIENT_BYTES, CRED_BYTES, WriteHead, encode_client, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, VersionKind};
@@ -378,7 +378,7 @@ impl Target {
 
     /// Takes note of an epoch that the pool service has chosen; it counts as given out, also after a restart.
     pub(crate) fn trust(&mut self, epoch: Epoch) -> Result<(), Error> {
-        self.epochs.trust(epoch);
+        self.epochs.trust(epoch)?;
         self.ensure_ceiling()
     }
 
@@ -392,7 +392,7 @@ impl Target {
     #[inline]
     fn ensure_ceiling(&mut self) -> Result<(), Error> {
         if let Some(ceiling) = self.epochs.due_ceiling() {
-            self.make_room(8, true)?;
+            self.make_room(size_of::<Epoch>(), true)?;
             let appended = self
                 .store
                 .log
@@ -408,7 +408,7 @@ impl Target {
         if head.id.sequence == 0 {
             return Ok(u32::MAX);
         }
-        self.make_room(20, true)?;
+        self.make_room(CLIENT_BYTES, true)?;
         let (number, is_new) = self.repeats.number(head.id, head.oldest);
         if is_new {
             self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
@@ -428,7 +428,7 @@ impl Target {
             return Ok(number);
         }
         let number = u32::try_from(self.creds.len()).expect("fewer credentials than 2^32");
-        self.make_room(16, true)?;
+        self.make_room(CRED_BYTES, true)?;
         self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
         self.creds.insert(head.cred, number);
         Ok(number)

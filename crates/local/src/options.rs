@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::record::PoolRecord;
-use dolmen_engine::TargetConfig;
+use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, TargetConfig};
 use dolmen_env::{RealOptions, Rng, cpu_count};
 use dolmen_types::{Label, TargetNo, Uuid, limits};
 use std::path::PathBuf;
@@ -141,6 +141,7 @@ fn check(record: &PoolRecord) -> Result<()> {
     let small_values = u64::from(record.small_value_bytes_max);
     in_range("log_segment_bytes", log_segment, LOG_SEGMENT_BYTES_MIN, u64::from(u32::MAX))?;
     in_range("small_value_bytes_max", small_values, 0, log_segment / SMALL_VALUES_IN_SEGMENT)?;
+    in_range("checkpoint_log_bytes", record.checkpoint_log_bytes, CHECKPOINT_LOG_BYTES_MIN, u64::MAX)?;
     let capacity_bytes = record.capacity_bytes * targets;
     in_range("capacity_bytes", capacity_bytes, LOG_SEGMENTS_MIN * log_segment * targets, u64::MAX)
 }

@@ -3,6 +3,7 @@
 
 mod basics;
 mod beside;
+mod bounds;
 mod budget;
 mod changes;
 mod conformance;
