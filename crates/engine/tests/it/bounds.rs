@@ -84,9 +84,9 @@ fn background_work_ends_with_the_least_sizes_and_smaller_ones_are_refused() {
         ..small_config()
     };
     let mut rig = Rig::with_config(Media::Block, Durability::Power, least.clone());
-    for n in 0..400_usize {
-        let size = [1, 100, 3000, 4096, 5000, 16_384, 200_000][n % 7];
-        rig.put(oid(n as u64 % 5), &n.to_le_bytes(), b"a", &vec![1; size]).unwrap();
+    for n in 0..400_u64 {
+        let size = [1, 100, 3000, 4096, 5000, 16_384, 200_000][usize::try_from(n % 7).unwrap()];
+        rig.put(oid(n % 5), &n.to_le_bytes(), b"a", &vec![1; size]).unwrap();
         if n % 40 == 0 {
             rig.work();
         }
