@@ -2,12 +2,14 @@
 
 use crate::cursor::PlaceRef;
 use crate::log::LogPlace;
+use crate::path::Depth;
+use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::log_body::logged_bytes_of;
 use dolmen_codec::verb::{Audit, Finding};
 use dolmen_codec::version::ValuePlace;
-use dolmen_types::{ContNo, Error, Place, crc32c, limits};
+use dolmen_types::{ContNo, Epoch, Error, Key, Oid, Place, Recx, crc32c, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Part of the memory budget that places of small values take while a scrub gathers them.
@@ -42,6 +44,38 @@ impl SmallValue {
     }
 }
 
+/// An array that the walk is in, and the record size of the first of its extents.
+#[derive(Default)]
+struct ArraySizes {
+    /// The flat key of its akey.
+    prefix: Vec<u8>,
+    record_bytes: u32,
+    has_others: bool,
+}
+
+impl ArraySizes {
+    /// Whether this is the first extent of the array at `prefix` that has another record size.
+    fn is_first_other(&mut self, prefix: &[u8], record_bytes: u32) -> bool {
+        if prefix != &self.prefix[..] {
+            self.prefix.clear();
+            self.prefix.extend_from_slice(prefix);
+            (self.record_bytes, self.has_others) = (record_bytes, false);
+        }
+        !self.has_others && {
+            self.has_others = record_bytes != self.record_bytes;
+            self.has_others
+        }
+    }
+}
+
+/// An akey by its names.
+struct Akey {
+    cont: ContNo,
+    oid: Oid,
+    dkey: Key,
+    akey: Key,
+}
+
 /// What one walk over the index gathers.
 #[derive(Default)]
 struct Sums {
@@ -55,6 +89,9 @@ struct Sums {
     /// Values in the log not verified yet, and the key of the first.
     small: Vec<SmallValue>,
     first_small: Vec<u8>,
+    sizes: ArraySizes,
+    /// The array here has extents of several record sizes: are they visible together?
+    mixed: Option<Akey>,
 }
 
 impl Target {
@@ -90,6 +127,9 @@ impl Target {
                 sums.first_small.clone_from(&previous);
             }
             self.audit_entry(&previous, cursor.place(), values, &mut sums)?;
+            if let Some(array) = sums.mixed.take() {
+                self.audit_record_sizes(&array, &mut sums.audit)?;
+            }
             if sums.small.len() >= batch {
                 self.verify_small(&mut sums, &previous)?;
             }
@@ -132,6 +172,12 @@ impl Target {
         if version.value_bytes == 0 {
             return Ok(());
         }
+        if version.kind.is_array()
+            && sums.sizes.is_first_other(&key[..parts.prefix_bytes()], version.record_bytes)
+        {
+            let (dkey, akey) = (Key::from_slice(version.dkey), Key::from_slice(version.akey));
+            sums.mixed = Some(Akey { cont: parts.cont, oid: parts.oid, dkey, akey });
+        }
         let usage = sums.usage.entry(parts.cont).or_default();
         usage.0 += 1;
         usage.1 += u64::from(version.value_bytes);
@@ -163,6 +209,51 @@ impl Target {
             damage.into_iter().for_each(|finding| audit.note(finding));
         }
         Ok(())
+    }
+
+    /// Visible data of one array has one record size.
+    fn audit_record_sizes(&mut self, array: &Akey, audit: &mut Audit) -> Result<(), Error> {
+        match self.other_record_size(array) {
+            Ok(None) => Ok(()),
+            Ok(Some(recx)) => {
+                let Akey { cont, oid, dkey, akey } = array;
+                let (dkey, akey) = (dkey[..].into(), akey[..].into());
+                let place = Place::Value { cont: *cont, oid: *oid, dkey, akey, extent: Some(recx) };
+                audit.note(Finding { place, rule: "record-size" });
+                Ok(())
+            }
+            // Said by the walk over everything, or, of a container that is destroyed, nobody's business.
+            Err(Error::Corrupt { .. } | Error::NoContainer) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first visible extent of an array that has another record size than what is visible before it.
+    fn other_record_size(&mut self, array: &Akey) -> Result<Option<Recx>, Error> {
+        let known = self.conts.find(array.cont)?;
+        let (view, secret) = (known.view(Epoch::MAX), known.state.spec.hash_key);
+        let mut path = self.store.take_path();
+        path.object(array.cont, secret, array.oid)?;
+        path.down(Depth::Akey, &array.dkey, &array.akey)?;
+        let cover = self.store.cover(&mut path, Depth::Akey, &view)?;
+        let (mut extents, mut pieces) = (Vec::new(), Vec::new());
+        let (mut from, mut first_bytes) = (0, None);
+        while let Some((start, record_bytes)) = self.store.first_record(&mut path, from, &view, cover)? {
+            let first_bytes = *first_bytes.get_or_insert(record_bytes);
+            let end = (start / limits::WINDOW_RECORDS + 1).saturating_mul(limits::WINDOW_RECORDS);
+            self.store.extents(&mut path, (start, end), &view, cover, &mut extents)?;
+            resolve(&mut extents, (start, end), &mut pieces);
+            let mut visible = pieces.iter().map(|piece| &extents[piece.extent]);
+            if let Some(other) = visible.find(|extent| extent.record_bytes != first_bytes) {
+                return Ok(Some(other.recx));
+            }
+            if end == u64::MAX {
+                break;
+            }
+            from = end;
+        }
+        self.store.put_path(path);
+        Ok(None)
     }
 
     /// Reads and verifies what was gathered, in the order in which it lies on the device: in the order of keys,

@@ -97,13 +97,10 @@ impl Target {
         cover: Stamp,
     ) -> Result<SmallVec<[FetchedIod; 1]>, Error> {
         let mut found = SmallVec::new();
-        let mut start = 0;
+        let mut start = 0_usize;
         for iod in &fetch.iods {
             let len = part_bytes(&iod.want)?;
-            let end = start + len;
-            if end > fetch.buf.len() {
-                return Err(Invalid::Payload.into());
-            }
+            let end = start.checked_add(len).filter(|&end| end <= fetch.buf.len()).ok_or(Invalid::Payload)?;
             path.akey(&iod.akey)?;
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), Some(&iod.akey), view.at)?;
             self.reads.raise(Scope::Akey, path.akey_hash, view.at);
@@ -382,7 +379,7 @@ mod tests {
     };
     use dolmen_codec::{Completion, Op, TargetStore};
     use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
-    use dolmen_types::{Durability, Head, IoBuf, Key, ObjectClass, ObjectType, Oid};
+    use dolmen_types::{Durability, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Place};
     use smallvec::smallvec;
 
     const CONT: ContNo = ContNo(1);
@@ -485,6 +482,42 @@ mod tests {
         collide(&mut target);
         let refused = ask(&mut target, fetch(b"a", room)).result;
         assert!(matches!(refused, Err(Error::HashCollision)), "{refused:?}");
+    }
+
+    #[test]
+    fn two_record_sizes_visible_in_one_array_are_found_by_check() {
+        let write = |target: &mut Target, index: u64, record_bytes: u32| {
+            let data = Payload::Ref(&b"12345678"[..record_bytes as usize]);
+            let extents = smallvec![Recx::new(index, 1)];
+            let value = NewValue::Array { record_bytes: u64::from(record_bytes), extents, data };
+            ask(target, update(b"a", value, Cond::NONE)).result.map(|_| ())
+        };
+        let check = |target: &mut Target| {
+            let Ok(Reply::Audited(audit)) = ask(target, Verb::Check).result else { panic!("an audit goes on") };
+            audit.findings
+        };
+        let punch = |target: &mut Target| {
+            let scope = PunchScope::Akeys(Key::from_slice(b"d"), smallvec![Key::from_slice(b"a")]);
+            ask(target, Verb::Punch(Punch { oid: oid(), scope, cond: Cond::NONE })).result.expect("it goes");
+        };
+        let mut target = target();
+        write(&mut target, 0, 8).expect("nothing is in the way");
+        punch(&mut target);
+        write(&mut target, 5, 1).expect("what was there is hidden");
+        assert_eq!(check(&mut target), []);
+        // The short way says what is not so.
+        let mut path = Path::default();
+        path.object(CONT, SECRET, oid()).expect("a known type");
+        path.down(Depth::Akey, b"d", b"a").expect("good keys");
+        target.store.record_sizes.note(&path, 4);
+        write(&mut target, limits::WINDOW_RECORDS * 3, 4).expect("nobody looks again");
+        let found = check(&mut target);
+        let [finding] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(finding.rule, "record-size");
+        let Place::Value { extent, akey, .. } = &finding.place else { panic!("{finding:?}") };
+        assert_eq!((&akey[..], *extent), (&b"a"[..], Some(Recx::new(limits::WINDOW_RECORDS * 3, 1))));
+        punch(&mut target);
+        assert_eq!(check(&mut target), []);
     }
 
     /// Whether the short way leads to akey `a`.

@@ -232,7 +232,8 @@ fn life_slot(life: u64) -> usize {
 ///
 /// Invariants: an array that `find` knows has visible data of that record size, or had when it was noted and
 /// nothing of its object has been removed since: a removal begins a new era of all objects that hash like its own,
-/// and only what was noted in the present era is found.
+/// and only what was noted in the present era is found. What is found is not held against the array's keys, so it is
+/// found by the hash that nobody can aim at.
 pub(crate) struct RecordSizes {
     slots: Box<[RecordSize]>,
     eras: Box<[u32]>,
@@ -241,7 +242,7 @@ pub(crate) struct RecordSizes {
 
 #[derive(Clone, Copy, Default)]
 struct RecordSize {
-    akey_hash: u64,
+    array: u64,
     record_bytes: u32,
     era: u32,
 }
@@ -264,8 +265,8 @@ impl Default for RecordSizes {
 impl RecordSizes {
     /// The two slots that an array may be in.
     #[inline]
-    fn pair(akey_hash: u64) -> [usize; 2] {
-        let slot = usize::try_from(akey_hash >> (64 - RECORD_SIZE_SLOTS.trailing_zeros()));
+    fn pair(array: u64) -> [usize; 2] {
+        let slot = usize::try_from(array >> (64 - RECORD_SIZE_SLOTS.trailing_zeros()));
         let slot = slot.expect("few bits are left");
         [slot, slot ^ 1]
     }
@@ -279,8 +280,9 @@ impl RecordSizes {
     #[inline]
     pub(crate) fn find(&self, path: &Path) -> Option<u32> {
         let era = self.eras[Self::era_slot(path.object_hash)];
-        let pair = Self::pair(path.akey_hash).map(|slot| self.slots[slot]);
-        let known = pair.iter().find(|known| known.akey_hash == path.akey_hash)?;
+        let array = path.secret_hash();
+        let pair = Self::pair(array).map(|slot| self.slots[slot]);
+        let known = pair.iter().find(|known| known.array == array)?;
         (known.record_bytes > 0 && known.era == era && !self.is_paused).then_some(known.record_bytes)
     }
 
@@ -293,12 +295,13 @@ impl RecordSizes {
     #[inline]
     pub(crate) fn note(&mut self, path: &Path, record_bytes: u32) {
         let era = self.eras[Self::era_slot(path.object_hash)];
-        let [first, second] = Self::pair(path.akey_hash);
+        let array = path.secret_hash();
+        let [first, second] = Self::pair(array);
         let (here, there) = (self.slots[first], self.slots[second]);
-        let is_other = here.akey_hash != path.akey_hash && here.record_bytes > 0;
-        let goes_there = there.akey_hash == path.akey_hash || (is_other && there.record_bytes == 0);
+        let is_other = here.array != array && here.record_bytes > 0;
+        let goes_there = there.array == array || (is_other && there.record_bytes == 0);
         let slot = if goes_there { second } else { first };
-        self.slots[slot] = RecordSize { akey_hash: path.akey_hash, record_bytes, era };
+        self.slots[slot] = RecordSize { array, record_bytes, era };
     }
 
     /// Something of an object was removed.
@@ -321,6 +324,9 @@ impl RecordSizes {
 mod tests {
     use super::*;
     use crate::marks::mix;
+    use crate::path::Depth;
+    use dolmen_codec::order::HashKey;
+    use dolmen_types::{ContNo, ObjectClass, ObjectType, Oid};
 
     #[test]
     fn an_entry_is_found_until_its_key_is_written_again_or_its_segment_recycled() {
@@ -343,12 +349,15 @@ mod tests {
 
     #[test]
     fn a_record_size_is_known_until_something_of_the_object_is_removed() {
-        let path = |object_hash, akey_hash| {
+        let path = |number| {
             let mut path = Path::default();
-            (path.object_hash, path.akey_hash) = (object_hash, akey_hash);
+            let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, number);
+            path.object(ContNo(1), HashKey([7; 16]), oid).unwrap();
+            path.down(Depth::Akey, b"d", b"a").unwrap();
             path
         };
-        let (one, two) = (path(mix(1, 1), mix(1, 2)), path(mix(9, 3), mix(9, 4)));
+        let (one, two) = (path(1), path(2));
+        assert_ne!(RecordSizes::era_slot(one.object_hash), RecordSizes::era_slot(two.object_hash));
         let mut sizes = RecordSizes::default();
         sizes.note(&one, 8);
         sizes.note(&two, 1);

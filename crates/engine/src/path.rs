@@ -90,6 +90,19 @@ fn fold(seed: u64, bytes: &[u8]) -> u64 {
     words.remainder().iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)))
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+fn low_half(wide: u128) -> u64 {
+    wide as u64
+}
+
+/// Both halves of a product in one word: unlike those of `mix`, it cannot be undone by who does not know the factor,
+/// nor is it known what a difference before becomes behind it.
+#[inline]
+fn fold_product(word: u64, factor: u64) -> u64 {
+    let product = u128::from(word) * u128::from(factor);
+    low_half(product) ^ low_half(product >> 64)
+}
+
 /// The order encoding of the key given last at one level.
 #[derive(Clone)]
 struct Encoded {
@@ -247,6 +260,26 @@ impl Path {
     /// An error about a damaged value, with the value's name; one that has a name already keeps it.
     pub(crate) fn named(&self, error: Error, extent: Option<Recx>) -> Error {
         with_keys(error, self.cont, self.oid, &self.raw_dkey, &self.raw_akey, extent)
+    }
+
+    /// A hash of the whole key of the akey that nobody can aim at without the container's secret, as one can at the
+    /// other hashes: for what is believed without a look at the key.
+    ///
+    /// REQUIRES: the path is at the akey, or was since it last went down.
+    #[inline]
+    pub(crate) fn secret_hash(&self) -> u64 {
+        let secret = u128::from_le_bytes(self.secret.0);
+        let (seed, factor) = (low_half(secret), low_half(secret >> 64) | 1);
+        let bytes = &self.key.as_bytes()[..self.akey.len()];
+        let mut words = bytes.chunks_exact(8);
+        let mut hash = seed ^ bytes.len() as u64;
+        for word in &mut words {
+            hash = fold_product(hash ^ u64::from_le_bytes(word.try_into().expect("chunks of eight")), factor);
+        }
+        let mut last = [0; 8];
+        last[..words.remainder().len()].copy_from_slice(words.remainder());
+        hash = fold_product(hash ^ u64::from_le_bytes(last), factor);
+        fold_product(hash ^ seed, factor)
     }
 
     /// The hash of one value or record of the akey.

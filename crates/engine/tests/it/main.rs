@@ -6,6 +6,7 @@ mod beside;
 mod bounds;
 mod budget;
 mod changes;
+mod collide;
 mod conformance;
 mod crash;
 mod cuts;

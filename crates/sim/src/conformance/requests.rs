@@ -1,10 +1,10 @@
 //! Repeated requests, deadlines, containers, usage, restarts.
 
 use super::Case;
-use super::harness::{At, Harness, oid, punch, single, update};
+use super::harness::{At, Harness, oid, punch, single, update, want_records, want_single};
 use dolmen_codec::Op;
 use dolmen_codec::verb::{ContVerb, Mutation, Prepare, PunchScope, ReadAt, Reply, Verb};
-use dolmen_types::{Cond, ContNo, Error, Head, Oid};
+use dolmen_types::{Cond, ContNo, Error, Head, Invalid, Oid};
 use smallvec::smallvec;
 
 pub(super) const CASES: &[(&str, Case)] = &[
@@ -24,6 +24,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("acknowledged_writes_survive", acknowledged_writes_survive),
     ("many_operations_in_one_batch", many_operations_in_one_batch),
     ("fetch_returns_its_buffer_when_it_fails", fetch_returns_its_buffer_when_it_fails),
+    ("parts_beyond_the_buffer_are_refused", parts_beyond_the_buffer_are_refused),
     ("checkpoint_and_flush_change_nothing", checkpoint_and_flush_change_nothing),
     ("audits_are_clean", audits_are_clean),
 ];
@@ -304,6 +305,22 @@ fn fetch_returns_its_buffer_when_it_fails(h: &mut Harness<'_>) {
     let (result, _) =
         h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, vec![super::harness::want_size(A.2)], 5000);
     assert_eq!(result, Err(Error::NoContainer));
+}
+
+/// A fetch asks for no more than its buffer holds, whatever the lengths of its parts add up to.
+fn parts_beyond_the_buffer_are_refused(h: &mut Harness<'_>) {
+    h.put(A, b"0123");
+    let parts = [vec![6, 5], vec![4, usize::MAX - 1], vec![usize::MAX, 4], vec![usize::MAX, 1], vec![usize::MAX]];
+    for parts in parts {
+        let iods = parts.iter().map(|&room_bytes| want_single(A.2, room_bytes)).collect();
+        let (result, buf) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, iods, 10);
+        assert_eq!(result, Err(Invalid::Payload.into()), "{parts:?}");
+        assert_eq!(buf.len(), 10);
+    }
+    let records = vec![want_single(A.2, 10), want_records(A.2, 1 << 20, &[(0, 1 << 44)])];
+    let (result, _) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, records, 10);
+    assert_eq!(result, Err(Invalid::Payload.into()));
+    assert_eq!(h.single(A).as_deref(), Some(&b"0123"[..]));
 }
 
 /// Flush, checkpoint and background steps are not seen in any answer.
