@@ -493,7 +493,9 @@ mod tests {
             ask(target, update(b"a", value, Cond::NONE)).result.map(|_| ())
         };
         let check = |target: &mut Target| {
-            let Ok(Reply::Audited(audit)) = ask(target, Verb::Check).result else { panic!("an audit goes on") };
+            let Ok(Reply::Audited(audit)) = ask(target, Verb::Check).result else {
+                panic!("an audit goes on")
+            };
             audit.findings
         };
         let punch = |target: &mut Target| {

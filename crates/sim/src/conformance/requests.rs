@@ -310,7 +310,8 @@ fn fetch_returns_its_buffer_when_it_fails(h: &mut Harness<'_>) {
 /// A fetch asks for no more than its buffer holds, whatever the lengths of its parts add up to.
 fn parts_beyond_the_buffer_are_refused(h: &mut Harness<'_>) {
     h.put(A, b"0123");
-    let parts = [vec![6, 5], vec![4, usize::MAX - 1], vec![usize::MAX, 4], vec![usize::MAX, 1], vec![usize::MAX]];
+    let parts =
+        [vec![6, 5], vec![4, usize::MAX - 1], vec![usize::MAX, 4], vec![usize::MAX, 1], vec![usize::MAX]];
     for parts in parts {
         let iods = parts.iter().map(|&room_bytes| want_single(A.2, room_bytes)).collect();
         let (result, buf) = h.fetch((A.0, A.1), Cond::NONE, ReadAt::Latest, iods, 10);
