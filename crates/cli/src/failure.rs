@@ -299,6 +299,9 @@ impl From<dolmen_dfs::Error> for Failure {
             }
             Error::NotFormatted => Self::new(Exit::Missing, "the container holds no file system")
                 .hint("make containers for files with `dolmen cont create --type posix`"),
+            Error::Special { .. } => {
+                Self { errno: Some(errno), ..Self::new(Exit::Refused, error.to_string()) }
+            }
             error => Self { errno: Some(errno), ..Self::new(exit_of_errno(errno), error.to_string()) },
         }
     }

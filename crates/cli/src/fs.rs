@@ -172,40 +172,61 @@ fn content(path: &str, bytes: Vec<u8>) -> Value {
 
 fn rm(args: &Rm) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont)?;
-    let mut removed = 0;
+    let (mut removed, mut failures) = (0, Vec::new());
     for path in &args.paths {
-        let doing = || format!("remove {}", shown_arg(path));
-        let path = path.as_bytes();
-        let kind = mounted.dfs.lstat(path).doing(doing)?.kind;
-        if kind != FileKind::Directory {
-            mounted.dfs.unlink(path).doing(doing)?;
-            removed += 1;
-        } else if args.recursive {
-            removed += remove_tree(&mounted.dfs, path)?;
-        } else {
-            let failure = Failure::new(Exit::Usage, "it is a directory");
-            return Err(failure.hint("add -r to remove it with everything below it")).doing(doing);
-        }
+        let done = remove(&mounted.dfs, path.as_bytes(), args.recursive, &mut removed);
+        failures.extend(done.doing(|| format!("remove {}", shown_arg(path))).err());
     }
     mounted.close()?;
-    Ok(Answer::new(format!("{removed} entries removed"), json!({ "removed": removed })))
+    let whole = args.paths.len() == 1;
+    if let Some(failure) = failures.pop_if(|_failure| whole) {
+        return Err(failure);
+    }
+    let failed: String = failures.iter().map(|failure| format!("FAILED {failure}\n")).collect();
+    let details: Value = failures.iter().map(Failure::detail).collect();
+    let json = json!({ "removed": removed, "failed": failures.len(), "failures": details });
+    let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
+    Ok(Answer { exit, ..Answer::new(format!("{failed}{removed} entries removed"), json) })
 }
 
-/// Removes a directory with everything below it, children first; how many entries.
-fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
-    let mut removed = 0;
+/// Removes what has this name, and never what a symbolic link of this name leads to.
+fn remove(dfs: &Dfs, path: &[u8], recursive: bool, removed: &mut u64) -> Outcome<()> {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let (name, has_slash) = (&path[..end], end < path.len());
+    match name.rsplit(|&byte| byte == b'/').next().unwrap_or_default() {
+        b"" if has_slash => {
+            let failure = Failure::new(Exit::Refused, "it is the root of the container");
+            return Err(failure.hint("name what is in it, or destroy the container"));
+        }
+        b"." | b".." => {
+            let failure = Failure::new(Exit::Refused, "`.` and `..` are not removed");
+            return Err(failure.hint("name the directory"));
+        }
+        _ => {}
+    }
+    match dfs.lstat(name)?.kind {
+        FileKind::Directory if recursive => remove_tree(dfs, name, removed),
+        FileKind::Directory => {
+            let failure = Failure::new(Exit::Usage, "it is a directory");
+            Err(failure.hint("add -r to remove it with everything below it"))
+        }
+        _ if has_slash => Err(Error::NotDirectory.into()),
+        _ => {
+            dfs.unlink(name)?;
+            *removed += 1;
+            Ok(())
+        }
+    }
+}
+
+/// Removes a directory with everything below it, children first; adds how many entries.
+fn remove_tree(dfs: &Dfs, root: &[u8], removed: &mut u64) -> Outcome<()> {
     let mut pending = vec![(root.to_vec(), false)];
     while let Some((path, emptied)) = pending.pop() {
         let doing = || format!("remove {}", crate::path::shown(&path));
         if emptied {
-            match dfs.rmdir(&path) {
-                // The root of the container is emptied, not removed.
-                Err(Error::Invalid(_) | Error::NotPermitted) if path.iter().all(|&byte| byte == b'/') => {}
-                other => {
-                    other.doing(doing)?;
-                    removed += 1;
-                }
-            }
+            dfs.rmdir(&path).doing(doing)?;
+            *removed += 1;
             continue;
         }
         let dir = dfs.open_dir(&path).doing(doing)?;
@@ -216,11 +237,11 @@ fn remove_tree(dfs: &Dfs, root: &[u8]) -> Outcome<u64> {
                 pending.push((child, false));
             } else {
                 dir.unlink(&name).doing(|| format!("remove {}", crate::path::shown(&child)))?;
-                removed += 1;
+                *removed += 1;
             }
         }
     }
-    Ok(removed)
+    Ok(())
 }
 
 fn mv(args: &Mv) -> Outcome<Answer> {

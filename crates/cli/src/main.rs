@@ -25,6 +25,8 @@ use clap::Parser;
 use failure::{Exit, Failure, Outcome};
 use output::Answer;
 use serde_json::json;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -57,7 +59,9 @@ fn report(failure: &Failure, as_json: bool) -> Exit {
     if as_json && output::print(format!("{:#}\n", failure.to_json()).as_bytes()).is_ok() {
         return failure.exit;
     }
-    eprintln!("dolmen: {failure}");
+    // Ignored: there is no other place to say that standard error is closed. One write: lines of programs side by side
+    // do not mix.
+    let _printed = std::io::stderr().write_all(format!("dolmen: {failure}\n").as_bytes());
     failure.exit
 }
 
@@ -65,13 +69,23 @@ fn report(failure: &Failure, as_json: bool) -> Exit {
 fn refuse_usage(error: &clap::Error) -> Exit {
     let as_json = std::env::args_os().any(|arg| arg == "--json");
     if !as_json || !error.use_stderr() {
-        let failed = error.use_stderr();
-        // Ignored: there is no other place to say that standard error is closed.
-        let _printed = error.print();
-        return if failed { Exit::Usage } else { Exit::Done };
+        if error.use_stderr() {
+            // Ignored: there is no other place to say that standard error is closed.
+            let _printed = error.print();
+            return Exit::Usage;
+        }
+        return match error.print() {
+            Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+                report(&Failure::on_file(Path::new("standard output"), &cause), as_json)
+            }
+            _ => Exit::Done,
+        };
     }
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    // What is missing stands in lines of its own, before an empty one.
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let line = lines.join(" ");
+    let line = line.trim_start_matches("error: ");
     let failure = Failure::new(Exit::Usage, line).hint("see `dolmen help`");
     let mut framed = failure.to_json();
     framed["detail"]["usage"] = json!(text);

@@ -1,7 +1,7 @@
 //! `dolmen cont snapshot`: create, list, diff, rollback, destroy.
 
 use crate::diff;
-use crate::failure::{Doing, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, date};
 use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
@@ -78,7 +78,23 @@ fn describe(snapshot: &Snapshot) -> Value {
     })
 }
 
+/// Refuses a name that a table cannot show, and one that reads as an epoch, which commands take it for.
+fn check_name(name: &str) -> Outcome<()> {
+    let why = if name.is_empty() || name.chars().any(char::is_control) {
+        "a name has at least one character, and no control characters"
+    } else if place::parse_epoch(name).is_some() {
+        "the name reads as an epoch"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(Exit::Usage, why).hint("choose another name"))
+}
+
 fn create(args: &Create) -> Outcome<Answer> {
+    let named = |name: &str| format!("name a snapshot {}", dolmen_types::shown(name.as_bytes()));
+    if let Some(name) = &args.name {
+        check_name(name).doing(|| named(name))?;
+    }
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
     let epoch = cont
@@ -115,6 +131,10 @@ fn show_diff(args: &Diff) -> Outcome<Answer> {
         Some(name) => place::snapshot(&cont, name)?.epoch,
         None => now(&cont)?,
     };
+    if from > to {
+        let failure = Failure::new(Exit::Usage, "the first one is newer than the second");
+        return Err(failure.hint("name the older one first")).doing(|| "compare snapshots".to_owned());
+    }
     let is_posix = cont.opened_props().get(&dolmen_types::PropId::CO_LAYOUT_TYPE)
         == Some(&dolmen_types::PropValue::Number(dolmen_dfs::LAYOUT_POSIX));
     let doing = || format!("compare {} with {}", args.from, args.to.as_deref().unwrap_or("now"));

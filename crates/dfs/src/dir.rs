@@ -270,13 +270,18 @@ impl Dir {
         }
     }
 
+    /// Owner and group that new entries get, if the directory's set-group-id bit gives them no other.
+    pub(crate) fn new_owner(&self) -> (u32, u32) {
+        self.cred.as_deref().map_or(self.mount().owner, |cred| (cred.uid, cred.gid))
+    }
+
     /// A record with owner, group and times as a new entry of `dir` gets them.
     fn inode_in(&self, dir: &Node, kind: FileKind, mode: u32, oid: Oid) -> Inode {
         const SET_GROUP_ID: u32 = 0o2000;
         let mount = self.mount();
         let now_ns = mount.now_ns();
         let now = Time::from_unix_ns(now_ns);
-        let (uid, mut gid) = self.cred.as_deref().map_or(mount.owner, |cred| (cred.uid, cred.gid));
+        let (uid, mut gid) = self.new_owner();
         let mut permissions = mode;
         let (_, dir_gid, dir_mode) = dir.rights();
         if dir_mode & SET_GROUP_ID != 0 {

@@ -92,6 +92,11 @@ pub enum Error {
         /// What was to get it.
         wanted: FileKind,
     },
+    /// A device, pipe or socket outside was named to be copied, or has the name that a copy would get.
+    Special {
+        /// Which.
+        path: PathBuf,
+    },
     /// A worker thread ended by a panic: a bug of this library.
     Worker,
 }
@@ -150,7 +155,9 @@ impl Error {
             Self::NotPermitted => errno::EPERM,
             Self::ReadOnly => errno::EROFS,
             Self::BadHandle => errno::EBADF,
-            Self::Invalid(_) | Self::NotFormatted | Self::Superblock(_) => errno::EINVAL,
+            Self::Invalid(_) | Self::NotFormatted | Self::Superblock(_) | Self::Special { .. } => {
+                errno::EINVAL
+            }
             Self::TooManyLinks => errno::EMLINK,
             Self::NoAttribute => errno::ENODATA,
             Self::AttributeTooBig => errno::E2BIG,
@@ -267,6 +274,13 @@ impl fmt::Display for Error {
                 write!(f, "a {there} has this name, and a {wanted} does not replace it")
             }
             Self::Excluded { path } => write!(f, "{}: belongs to the pool itself", shown_path(path)),
+            Self::Special { path } => {
+                write!(
+                    f,
+                    "{}: a device, pipe or socket, which is neither copied nor replaced",
+                    shown_path(path)
+                )
+            }
             Self::Worker => f.write_str("a worker thread panicked"),
             Self::Local { path, errno } => {
                 write!(f, "{}: {}", shown_path(path), std::io::Error::from_raw_os_error(*errno))

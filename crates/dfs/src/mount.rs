@@ -127,6 +127,10 @@ pub(crate) struct Mount {
     pub(crate) empties: Empties,
     /// Guards: the order of gates among renames that move or replace directories, or exchange; taken first.
     pub(crate) tree: std::sync::Mutex<()>,
+    /// When this mount began: no other mount of the container has it.
+    pub(crate) begun_ns: u64,
+    /// Number of the next entry that gets its name when it is complete.
+    pub(crate) unfinished: AtomicU64,
     clock: Arc<dyn Clock>,
     read_only: bool,
     shared: bool,
@@ -256,6 +260,8 @@ impl Dfs {
             removals: Removals::default(),
             empties: Empties::default(),
             tree: std::sync::Mutex::new(()),
+            begun_ns: options.clock.now_ns(),
+            unfinished: AtomicU64::new(0),
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),
             shared: options.shared,

@@ -173,6 +173,7 @@ fn why_skipped(why: Skipped) -> &'static str {
         Skipped::Pipe => "a named pipe",
         Skipped::Device => "a device",
         Skipped::Excluded => "the directory of the pool itself",
+        Skipped::Unfinished => "a file that another copy has not finished",
         Skipped::Attribute => "an extended attribute that its file system refuses",
     }
 }

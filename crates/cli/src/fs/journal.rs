@@ -2,7 +2,8 @@
 //!
 //! A record is the crc32c in eight hexadecimal digits, the size in decimal, the path, each after a space, and a
 //! NUL, because a path holds anything else. It is appended by one write after the store has acknowledged the
-//! file, so a journal cut short by a kill never names a file that is not there; an unfinished record is ignored.
+//! file, so a journal cut short by a kill never names a file that is not there; an unfinished record at its end is
+//! ignored, and cut off before another is appended.
 
 use crate::failure::{Exit, Failure, Outcome};
 use std::fs::File;
@@ -28,10 +29,19 @@ pub(super) struct Record {
 }
 
 impl Journal {
-    /// Opens a journal for appending.
+    /// Opens a journal for appending, without what a kill left of a record at its end.
+    ///
+    /// # Errors
+    /// Also if the file is there and no journal: nothing is appended to it then.
     pub(super) fn open(path: &Path) -> Outcome<Self> {
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        let file = file.map_err(|error| Failure::on_file(path, &error))?;
+        let opened = std::fs::OpenOptions::new().read(true).append(true).create(true).open(path);
+        let failed = |error| Failure::on_file(path, &error);
+        let file = opened.map_err(failed)?;
+        let bytes = std::fs::read(path).map_err(failed)?;
+        let (_, whole_bytes) = records(path, &bytes)?;
+        if whole_bytes < bytes.len() {
+            file.set_len(whole_bytes as u64).map_err(failed)?;
+        }
         Ok(Self { file: Mutex::new(file), path: path.to_owned() })
     }
 
@@ -54,17 +64,31 @@ impl Journal {
 /// Reads a journal.
 pub(super) fn read(path: &Path) -> Outcome<Vec<Record>> {
     let bytes = std::fs::read(path).map_err(|error| Failure::on_file(path, &error))?;
+    Ok(records(path, &bytes)?.0)
+}
+
+/// The records of a journal, and where the last whole one ends.
+fn records(path: &Path, bytes: &[u8]) -> Outcome<(Vec<Record>, usize)> {
+    let foreign =
+        |at| Failure::new(Exit::Usage, format!("{} is no journal of a put: byte {at}", path.display()));
     let mut records = Vec::new();
-    let mut rest = &bytes[..];
+    let mut rest = bytes;
     while let Some(end) = rest.iter().position(|&byte| byte == 0) {
-        let record = parse(&rest[..end]).ok_or_else(|| {
-            let at = bytes.len() - rest.len();
-            Failure::new(Exit::Usage, format!("{} is no journal of a put: byte {at}", path.display()))
-        })?;
+        let record = parse(&rest[..end]).ok_or_else(|| foreign(bytes.len() - rest.len()))?;
         records.push(record);
         rest = &rest[end + 1..];
     }
-    Ok(records)
+    let whole_bytes = bytes.len() - rest.len();
+    if is_begun(rest) { Ok((records, whole_bytes)) } else { Err(foreign(whole_bytes)) }
+}
+
+/// Whether a record may begin with this.
+fn is_begun(tail: &[u8]) -> bool {
+    let mut parts = tail.splitn(3, |&byte| byte == b' ');
+    let (crc, size, path) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    let is_crc = crc.iter().all(u8::is_ascii_hexdigit) && (crc.len() == 8 || crc.len() < 8 && size.is_none());
+    is_crc
+        && size.is_none_or(|size| size.iter().all(u8::is_ascii_digit) && (!size.is_empty() || path.is_none()))
 }
 
 fn parse(record: &[u8]) -> Option<Record> {
@@ -86,6 +110,11 @@ mod tests {
         assert_eq!(record, Record { crc: 42, size_bytes: 7, path: b"/a b\nc".to_vec() });
         for wrong in [&b"0000002a 7"[..], b"", b"x 7 /a", b"1 y /a"] {
             assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+        let whole = b"0000002a 7 /a b\nc";
+        assert!((0..=whole.len()).all(|len| is_begun(&whole[..len])));
+        for foreign in [&b"some text"[..], b"2a 7 /a", b"0000002a 7a", b"0000002a  /a", b"0000002ab"] {
+            assert!(!is_begun(foreign), "{foreign:?}");
         }
     }
 }

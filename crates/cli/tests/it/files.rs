@@ -175,7 +175,7 @@ fn an_entry_that_cannot_be_copied_is_named_and_all_others_are_done() {
     fs::create_dir_all(place.path("out/sub/f2")).unwrap();
     let ran = place.run(&["fs", "get", "p", "c", "/t", "out"]);
     assert_eq!(ran.code(), 1, "{ran:?}");
-    assert!(ran.stdout().contains("/t/sub/f2: a directory has this name"), "{ran:?}");
+    assert!(ran.stdout().contains("out/sub/f2: a directory has this name"), "{ran:?}");
     assert_eq!(fs::read(place.path("out/sub/f3")).unwrap(), bytes(2100, 3), "the others are there");
     let ran = place.run(&["fs", "verify", "p", "c", "src", "/t"]);
     assert_eq!(ran.code(), 1, "{ran:?}");
@@ -245,4 +245,54 @@ fn a_directory_is_not_moved_into_itself() {
         let line = place.fails(10, &["fs", "mv", "p", "c", "/t", new]);
         assert!(line.contains("a directory cannot be moved into itself"), "{line}");
     }
+}
+
+#[test]
+fn rm_removes_links_and_never_what_they_lead_to() {
+    let place = Place::new("rm-links");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    std::os::unix::fs::symlink("sub", place.path("src/lk")).unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    for (path, code) in
+        [("/t/lk/", 4), ("/t/lk/.", 8), ("/t/sub/..", 8), ("/", 8), ("//", 8), (".", 8), ("", 3)]
+    {
+        place.fails(code, &["fs", "rm", "-r", "p", "c", path]);
+    }
+    place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
+    place.ok(&["fs", "rm", "-r", "p", "c", "/t/lk"]);
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/t/sub/deep/name with space\nand line"]), "odd");
+    place.ok(&["fs", "rm", "-r", "p", "c", "/t/sub/"]);
+    place.fails(3, &["fs", "ls", "p", "c", "/t/sub"]);
+}
+
+#[test]
+fn rm_removes_all_that_it_can_and_names_the_rest() {
+    let place = Place::new("rm-several");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let ran = place.run(&["fs", "rm", "p", "c", "/t/link", "/t/none", "/t/large", "/t/sub"]);
+    assert_eq!(ran.code(), 3, "{ran:?}");
+    for line in ["/t/none: no such file", "/t/sub: it is a directory", "2 entries removed"] {
+        assert!(ran.stdout().contains(line), "{line}: {ran:?}");
+    }
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t"]), "empty\nsame-as-f7\nsparse\nsub\n");
+}
+
+#[test]
+fn what_is_no_file_is_neither_put_by_name_nor_replaced() {
+    let place = Place::new("special");
+    place.pool_with_files();
+    fs::write(place.path("f"), b"stored").unwrap();
+    place.ok(&["fs", "put", "p", "c", "f", "/f"]);
+    let _socket = UnixListener::bind(place.path("socket")).unwrap();
+    for args in [["fs", "put", "p", "c", "socket", "/s"], ["fs", "get", "p", "c", "/f", "socket"]] {
+        let line = place.fails(8, &args);
+        assert!(line.contains("socket: a device, pipe or socket"), "{line}");
+    }
+    assert!(std::os::unix::fs::FileTypeExt::is_socket(
+        &fs::symlink_metadata(place.path("socket")).unwrap().file_type()
+    ));
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/"]), "f\n");
 }

@@ -50,3 +50,18 @@ fn a_snapshot_is_read_compared_rolled_back_to_and_destroyed() {
     assert!(place.fails(3, &["cont", "snapshot", "destroy", "p", "c", "after"]).contains("after"));
     place.ok(&["check", "p", "--scrub"]);
 }
+
+#[test]
+fn a_snapshot_name_is_one_line_and_no_epoch_and_the_older_one_comes_first() {
+    let place = Place::new("snap-names");
+    place.pool_with_files();
+    for wrong in ["two\nlines", "0x17", "17", ""] {
+        let line = place.fails(2, &["cont", "snapshot", "create", "p", "c", wrong]);
+        assert!(line.contains("choose another name"), "{line}");
+    }
+    for name in ["first", "second"] {
+        place.ok(&["cont", "snapshot", "create", "p", "c", name]);
+    }
+    let line = place.fails(2, &["cont", "snapshot", "diff", "p", "c", "second", "first"]);
+    assert!(line.contains("name the older one first"), "{line}");
+}

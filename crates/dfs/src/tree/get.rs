@@ -2,7 +2,10 @@
 
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join};
+use super::{
+    BLOCK_BYTES, Counts, MODE_OF_OWNER, OnFile, Options, Remote, Skipped, Tally, XATTR_OF_OWNER, join,
+    unfinished,
+};
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
@@ -15,7 +18,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Zeros in runs of this length become holes: the block of most file systems.
@@ -26,6 +29,8 @@ struct Job {
     remote: Remote,
     stat: Stat,
     path: PathBuf,
+    /// It was named by the caller: there a symbolic link to a directory is followed.
+    is_root: bool,
 }
 
 /// What can only be done when all files are there.
@@ -59,11 +64,17 @@ pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<
     let options = &options.for_root(is_dir);
     let get = Get { dir, options, tally: Tally::default(), begun: AtomicU64::new(0) };
     if is_dir {
-        get.make_dir(local).on(remote)?;
+        get.make_dir(local, true)?;
+    } else {
+        get.clear(local.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     }
     let mut later = Later::default();
     let produce = |queue: &Queue<Job>| {
-        get.walk(queue, &mut later, Job { remote: remote.to_vec(), stat, path: local.to_owned() })
+        get.walk(
+            queue,
+            &mut later,
+            Job { remote: remote.to_vec(), stat, path: local.to_owned(), is_root: true },
+        )
     };
     queue::run(options, produce, |job: Job| get.spare(get.file(&job).on(&job.remote)))?;
     for (first, other) in &later.links {
@@ -85,7 +96,7 @@ impl Get<'_> {
         while let Some(job) = pending.pop() {
             match job.stat.kind {
                 FileKind::Directory => {
-                    let made = self.make_dir(&job.path).on(&job.remote);
+                    let made = self.make_dir(&job.path, job.is_root);
                     if self.tally.spare(made, self.options)?.is_none() {
                         continue;
                     }
@@ -106,20 +117,35 @@ impl Get<'_> {
         Ok(())
     }
 
-    fn make_dir(&self, path: &Path) -> Result<()> {
+    fn make_dir(&self, path: &Path, follow: bool) -> Result<()> {
         match fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let there = fs::metadata(path).at(path)?;
+                let there = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) }.at(path)?;
                 if self.options.is_excluded(&there) {
                     return Err(Error::Excluded { path: path.to_owned() });
                 }
-                if there.is_dir() {
-                    return Ok(());
-                }
-                Err(Error::OtherKind { there: FileKind::File, wanted: FileKind::Directory })
+                refuse(path, &there, FileKind::Directory)?;
+                self.clear(path)
             }
             other => other.at(path),
         }
+    }
+
+    /// Removes from a directory what gets that are dead have left there.
+    fn clear(&self, dir: &Path) -> Result<()> {
+        let names = match fs::read_dir(dir) {
+            // Who may only write has to leave it; what is wrong otherwise is said of what is written.
+            Err(_) => return Ok(()),
+            Ok(names) => names,
+        };
+        for entry in names {
+            let path = entry.at(dir)?.path();
+            if unfinished::is_named(&path) && local::is_abandoned(&path) {
+                // Ignored: who may not remove it leaves it.
+                let _removed = fs::remove_file(&path);
+            }
+        }
+        Ok(())
     }
 
     fn children(&self, job: &Job, pending: &mut Vec<Job>) -> Result<()> {
@@ -128,7 +154,12 @@ impl Get<'_> {
         while !cookie.is_end() {
             for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
                 let path = job.path.join(OsStr::from_bytes(&entry.name));
-                pending.push(Job { remote: join(&job.remote, &entry.name), stat: entry.stat, path });
+                if unfinished::is_named(&path) {
+                    self.tally.skip(&path, Skipped::Unfinished, self.options);
+                    continue;
+                }
+                let remote = join(&job.remote, &entry.name);
+                pending.push(Job { remote, stat: entry.stat, path, is_root: false });
             }
         }
         Ok(())
@@ -140,13 +171,14 @@ impl Get<'_> {
         match symlink(target, &job.path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 if fs::read_link(&job.path).ok().as_deref() != Some(Path::new(target)) {
+                    refuse(&job.path, &fs::symlink_metadata(&job.path).at(&job.path)?, FileKind::Symlink)?;
                     fs::remove_file(&job.path).at(&job.path)?;
                     symlink(target, &job.path).at(&job.path)?;
                 }
             }
             other => other.at(&job.path)?,
         }
-        self.set_xattrs(&job.remote, &job.path)?;
+        self.set_xattrs(&job.remote, &job.path, 0o7777)?;
         if self.options.owner {
             lchown(&job.path, Some(job.stat.uid), Some(job.stat.gid)).at(&job.path)?;
         }
@@ -161,8 +193,8 @@ impl Get<'_> {
             self.tally.add(|tally| &tally.resumed, 1, self.options);
             return Ok(());
         }
-        if fs::symlink_metadata(&job.path).is_ok_and(|meta| meta.is_dir()) {
-            return Err(Error::OtherKind { there: FileKind::Directory, wanted: FileKind::File });
+        if let Ok(there) = fs::symlink_metadata(&job.path) {
+            refuse(&job.path, &there, FileKind::File)?;
         }
         let (unfinished, target) = self.begin(&job.path)?;
         let got = self.copy(job, &target).and_then(|()| {
@@ -179,16 +211,23 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// A file of its own beside the final name, which only what is complete gets.
+    /// A file of its own beside the final name, which only what is complete gets. It is locked while it is open, and for
+    /// its owner alone.
     fn begin(&self, path: &Path) -> Result<(PathBuf, fs::File)> {
         let pid = std::process::id();
         loop {
             let number = self.begun.fetch_add(1, Ordering::Relaxed);
-            let unfinished = path.with_file_name(format!(".dolmen-{pid}-{number}.unfinished"));
-            match fs::OpenOptions::new().write(true).create_new(true).open(&unfinished) {
+            let unfinished = path.with_file_name(unfinished::name(pid.into(), number));
+            match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished) {
                 // Left by an earlier process of this number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                other => return Ok((unfinished, other.at(path)?)),
+                other => {
+                    let file = other.at(path)?;
+                    // Whoever has the lock takes it for abandoned, and removes it.
+                    if local::lock(&file) {
+                        return Ok((unfinished, file));
+                    }
+                }
             }
         }
     }
@@ -197,14 +236,21 @@ impl Get<'_> {
         let source = self.dir.open(&job.remote, &OpenOptions { no_follow: true, ..OpenOptions::READ })?;
         let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES);
         let mut block = vec![0; room];
-        let mut at = 0;
+        // Below `data_until` there is no hole.
+        let (mut at, mut data_until) = (0, 0);
         loop {
             let read = source.read_at(at, &mut block)?;
             write_data(target, at, &block[..read]).at(&job.path)?;
+            let begun = at;
             at += read as u64;
-            self.tally.add(|tally| &tally.bytes, read as u64, self.options);
+            // Zeros may be a hole, which is not read to its end.
+            if at >= data_until && at < job.stat.size_bytes && block[..read].iter().all(|&byte| byte == 0) {
+                at = or_end(source.seek_data(at), job)?.max(at);
+                data_until = if at < job.stat.size_bytes { or_end(source.seek_hole(at), job)? } else { at };
+            }
+            self.tally.add(|tally| &tally.bytes, at - begun, self.options);
             // As much as there was when it was listed needs no further read to be complete.
-            if read < block.len() || at == job.stat.size_bytes {
+            if read < block.len() || at >= job.stat.size_bytes {
                 break;
             }
         }
@@ -213,17 +259,26 @@ impl Get<'_> {
 
     /// Sets everything but contents; the time last.
     fn finish(&self, remote: &[u8], stat: &Stat, path: &Path) -> Result<()> {
-        self.set_xattrs(remote, path)?;
         if self.options.owner {
             chown(path, Some(stat.uid), Some(stat.gid)).at(path)?;
         }
-        fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions)).at(path)?;
+        let there = fs::symlink_metadata(path).at(path)?;
+        let kept = match stat.kind {
+            FileKind::Directory => 0o7777,
+            _ => self.options.mode_kept((stat.uid, stat.gid), (there.uid(), there.gid())),
+        };
+        self.set_xattrs(remote, path, kept)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions & kept)).at(path)?;
         local::set_mtime(path, stat.mtime)
     }
 
-    /// Makes the extended attributes those stored; what may not be set or removed is counted.
-    fn set_xattrs(&self, remote: &[u8], path: &Path) -> Result<()> {
-        let (stored, there) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
+    /// Makes the extended attributes those stored, as far as the mode bits `kept` give a program the rights of its owner;
+    /// what may not be set or removed is counted.
+    fn set_xattrs(&self, remote: &[u8], path: &Path, kept: u32) -> Result<()> {
+        let (mut stored, there) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
+        if kept & MODE_OF_OWNER == 0 {
+            stored.retain(|(name, _)| name != XATTR_OF_OWNER);
+        }
         let refused = |done: bool| {
             if !done {
                 self.tally.skip(path, Skipped::Attribute, self.options);
@@ -239,6 +294,9 @@ impl Get<'_> {
     }
 
     fn link(&self, first: &Path, other: &Path) -> Result<()> {
+        if let Ok(there) = fs::symlink_metadata(other) {
+            refuse(other, &there, FileKind::File)?;
+        }
         match fs::remove_file(other) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             removed => removed.at(other)?,
@@ -247,6 +305,25 @@ impl Get<'_> {
         self.tally.add(|tally| &tally.links, 1, self.options);
         Ok(())
     }
+}
+
+/// Where data or a hole begins; the end as it was listed if there is none.
+fn or_end(found: Result<u64>, job: &Job) -> Result<u64> {
+    match found {
+        Err(Error::NoSuchOffset) => Ok(job.stat.size_bytes),
+        other => other,
+    }
+}
+
+/// Refuses to replace a directory by something else, something else by a directory, and what is no file at all.
+fn refuse(path: &Path, there: &fs::Metadata, wanted: FileKind) -> Result<()> {
+    let Some(there) = FileKind::of_mode(there.mode()) else {
+        return Err(Error::Special { path: path.to_owned() });
+    };
+    if (there == FileKind::Directory) != (wanted == FileKind::Directory) {
+        return Err(Error::OtherKind { there, wanted }).on(path.as_os_str().as_bytes());
+    }
+    Ok(())
 }
 
 fn is_there(job: &Job) -> bool {

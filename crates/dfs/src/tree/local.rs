@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result, errno};
 use crate::layout::inode::Time;
-use rustix::fs::{AtFlags, CWD, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
+};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -111,4 +113,17 @@ pub(super) fn next_data(file: &File, offset: u64, path: &Path) -> Result<Option<
 /// Whether the file may have holes.
 pub(super) fn is_sparse(meta: &Metadata) -> bool {
     meta.blocks().saturating_mul(512) < meta.len()
+}
+
+/// Locks a file that is being written, so that nobody takes it for abandoned; `false` if another has locked it.
+pub(super) fn lock(file: &File) -> bool {
+    // A file system without locks says so in other ways: there nothing is taken for abandoned.
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Whether nobody writes this file any more.
+pub(super) fn is_abandoned(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }

@@ -1,9 +1,12 @@
 //! Whole directory trees: put, get, verify, count. Parallel and resumable.
 //!
 //! Kept are contents with holes, kinds, modes, times of change to the nanosecond, symbolic links, hard links
-//! inside the tree, extended attributes that the caller may read, and owners if asked for. A file's time is
-//! set last, so what was interrupted is told from what was finished, and a repeated put or get copies the contents
-//! of only the former, and makes mode, owner and extended attributes of all files what they are at the source.
+//! inside the tree, extended attributes that the caller may read, and owners if asked for. A file gets its name when
+//! it is complete, in place of the one that had it, so a copy that fails or is killed leaves the old one or the new one.
+//! Until then its name is `.dolmen-…-….unfinished`; what has such a name is not copied, and the next copy into that
+//! directory removes what a dead one has left. A repeated put or get copies the contents of only those files that are
+//! not there with the same size and time, and makes mode, owner and extended attributes of all what they are at the
+//! source. Names that share a file here and not there are parted, and the other way round.
 //! Devices, sockets and pipes have no entry in this layout; they are named and counted as skipped.
 //!
 //! An entry that cannot be copied or compared does not end the run if the caller takes failures one by one
@@ -14,6 +17,7 @@ mod get;
 mod local;
 mod put;
 mod queue;
+mod unfinished;
 mod verify;
 
 pub use du::{Usage, digest, du};
@@ -51,6 +55,8 @@ pub enum Skipped {
     Device,
     /// A directory of `Options::excluded`.
     Excluded,
+    /// A file that another copy has not finished.
+    Unfinished,
     /// An extended attribute that the other side has no room for, or forbids.
     Attribute,
 }
@@ -65,7 +71,8 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Do not copy the contents of files that are there with the same size and time.
     pub resume: bool,
-    /// Keep owner and group.
+    /// Keep owner and group. Without, a file whose owner changes loses its set-user-id and set-group-id bits, and
+    /// capabilities.
     pub owner: bool,
     /// Called after each file and each few MiB.
     pub on_progress: Option<OnProgress<'a>>,
@@ -232,6 +239,20 @@ impl Dir {
     }
 }
 
+/// Mode bits by which a program runs with the rights of its owner or group.
+const MODE_OF_OWNER: u32 = 0o6000;
+
+/// The extended attribute by which a program has rights of root.
+const XATTR_OF_OWNER: &[u8] = b"security.capability";
+
+impl Options<'_> {
+    /// Mode bits that a file keeps on its way from one owner and group to another: what gives a program the rights of its
+    /// owner is not given to another one.
+    fn mode_kept(&self, from: (u32, u32), to: (u32, u32)) -> u32 {
+        if self.owner || from == to { 0o7777 } else { 0o7777 & !MODE_OF_OWNER }
+    }
+}
+
 fn as_path(remote: &[u8]) -> PathBuf {
     Path::new(std::ffi::OsStr::from_bytes(remote)).to_path_buf()
 }
@@ -245,7 +266,10 @@ trait OnFile<T> {
 impl<T> OnFile<T> for Result<T> {
     fn on(self, remote: &[u8]) -> Result<T> {
         self.map_err(|error| match error {
-            error @ (Error::Local { .. } | Error::InTree { .. } | Error::Excluded { .. }) => error,
+            error @ (Error::Local { .. }
+            | Error::InTree { .. }
+            | Error::Excluded { .. }
+            | Error::Special { .. }) => error,
             source => Error::InTree { path: as_path(remote), source: Box::new(source) },
         })
     }

@@ -2,15 +2,19 @@
 
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, special};
-use crate::attr::{SetAttrs, SetTime, XattrCond};
+use super::{
+    BLOCK_BYTES, Counts, MODE_OF_OWNER, OnFile, Options, Remote, Skipped, Tally, XATTR_OF_OWNER, join,
+    special, unfinished,
+};
+use crate::attr::{SetAttrs, SetTime, Stat, XattrCond};
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::layout::inode::FileKind;
+use crate::rename::RenameMode;
 use crate::resolve::Follow;
-use dolmen_types::{ObjectClass, crc32c, crc32c_append};
-use std::collections::HashMap;
+use dolmen_types::{ObjectClass, Oid, crc32c, crc32c_append};
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -55,10 +59,14 @@ struct Put<'a> {
     dir: &'a Dir,
     options: &'a Options<'a>,
     tally: Tally,
+    /// Guards the stored files with several names that a file outside was found to be; taken alone.
+    claimed: Mutex<HashSet<Oid>>,
+    /// Guards why first names of files with several were not put; taken alone.
+    failed: Mutex<HashMap<Remote, Error>>,
 }
 
 /// Puts the file, symbolic link or directory tree `local` at `remote`, which is merged into if both are
-/// directories; files of the same name are overwritten.
+/// directories; files of the same name are replaced, each at once.
 ///
 /// Every step waits for the store to make it durable, so all of them are taken side by side: directories level by
 /// level, then everything in them, then the directories' own attributes.
@@ -68,12 +76,20 @@ struct Put<'a> {
 /// `Options::on_failure` takes it; what was put until then stays.
 pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Counts> {
     let meta = fs::symlink_metadata(local).at(local)?;
+    if !meta.is_dir() && !meta.is_file() && !meta.is_symlink() {
+        return Err(Error::Special { path: local.to_owned() });
+    }
     let options = &options.for_root(meta.is_dir());
-    let put = Put { dir, options, tally: Tally::default() };
+    let put =
+        Put { dir, options, tally: Tally::default(), claimed: Mutex::default(), failed: Mutex::default() };
     if options.is_excluded(&meta) {
         return Err(Error::Excluded { path: local.to_owned() });
     }
     let levels = if meta.is_dir() { put.make_dirs(local, remote.as_ref())? } else { Vec::new() };
+    if meta.is_file() && meta.len() > SMALL_BYTES_MAX {
+        let above = unfinished::parent(remote.as_ref());
+        unfinished::clear(dir, above).on(above)?;
+    }
     let mut names = Names::default();
     let produce = |queue: &Queue<Job>| {
         if !meta.is_dir() {
@@ -175,8 +191,13 @@ impl Put<'_> {
 
     /// Hands a job to the threads, unless it is a further name or of no kind that is kept. `false` after an error.
     fn offer(&self, queue: &Queue<Job>, names: &mut Names, job: Job) -> bool {
-        if !job.meta.is_file() && !job.meta.is_symlink() {
-            self.tally.skip(&job.path, special(&job.meta), self.options);
+        let why = if !job.meta.is_file() && !job.meta.is_symlink() {
+            Some(special(&job.meta))
+        } else {
+            unfinished::is_named(&job.path).then_some(Skipped::Unfinished)
+        };
+        if let Some(why) = why {
+            self.tally.skip(&job.path, why, self.options);
             return true;
         }
         names.first_or_link(job).is_none_or(|job| queue.push(job))
@@ -187,10 +208,12 @@ impl Put<'_> {
             let done = self.symlink(&job.path, &job.meta, &job.remote).on(&job.remote);
             return self.tally.spare(done, self.options).map(|_| ());
         }
-        let Some(Some((size_bytes, crc))) = self.tally.spare(self.file(job).on(&job.remote), self.options)?
-        else {
-            return Ok(());
-        };
+        let put = self.file(job).on(&job.remote);
+        if let (Err(error), true) = (&put, job.meta.nlink() > 1) {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.insert(job.remote.clone(), error.clone());
+        }
+        let Some(Some((size_bytes, crc))) = self.tally.spare(put, self.options)? else { return Ok(()) };
         match self.options.on_stored {
             Some(on_stored) => on_stored(&job.remote, size_bytes, crc),
             None => Ok(()),
@@ -201,8 +224,11 @@ impl Put<'_> {
     fn make_dir(&self, meta: &Metadata, remote: &[u8]) -> Result<bool> {
         // Writable until everything is in it; the mode is set with the time.
         let made = match self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700) {
-            Err(Error::Exists) => match self.dir.stat(remote)?.kind {
-                FileKind::Directory => false,
+            Err(Error::Exists) => match self.dir.lstat(remote)?.kind {
+                FileKind::Directory => {
+                    unfinished::clear(self.dir, remote)?;
+                    false
+                }
                 there => return Err(Error::OtherKind { there, wanted: FileKind::Directory }),
             },
             other => other.map(|()| true)?,
@@ -219,11 +245,29 @@ impl Put<'_> {
     fn attrs(&self, meta: &Metadata) -> SetAttrs {
         let owner = self.options.owner;
         SetAttrs {
-            mode: (!meta.is_symlink()).then_some(meta.mode() & 0o7777),
+            mode: (!meta.is_symlink()).then_some(self.mode(meta)),
             uid: owner.then_some(meta.uid()),
             gid: owner.then_some(meta.gid()),
             mtime: SetTime::To(local::mtime(meta)),
         }
+    }
+
+    /// The mode that it gets inside.
+    fn mode(&self, meta: &Metadata) -> u32 {
+        if meta.is_dir() { meta.mode() & 0o7777 } else { meta.mode() & self.mode_kept(meta) }
+    }
+
+    fn mode_kept(&self, meta: &Metadata) -> u32 {
+        self.options.mode_kept((meta.uid(), meta.gid()), self.dir.new_owner())
+    }
+
+    /// The extended attributes that a file gets inside.
+    fn xattrs_of(&self, job: &Job) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut xattrs = local::xattrs(&job.path)?;
+        if self.mode_kept(&job.meta) & MODE_OF_OWNER == 0 {
+            xattrs.retain(|(name, _)| name != XATTR_OF_OWNER);
+        }
+        Ok(xattrs)
     }
 
     /// Makes the extended attributes those given; what is `fresh` has no others.
@@ -248,8 +292,7 @@ impl Put<'_> {
                     return Err(Error::OtherKind { there, wanted: FileKind::Symlink });
                 }
                 FileKind::Symlink | FileKind::File => {
-                    self.dir.unlink(remote)?;
-                    self.dir.symlink(target, remote)?;
+                    self.replace(remote, |unfinished| self.dir.symlink(target, unfinished))?;
                 }
             },
             other => other?,
@@ -260,93 +303,120 @@ impl Put<'_> {
         Ok(())
     }
 
+    /// Makes an entry under a name of its own and gives it the name `remote`, in place of what has it, at once.
+    fn replace<T>(&self, remote: &[u8], make: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        let unfinished = unfinished::beside(self.dir.mount(), remote);
+        let done = make(&unfinished).and_then(|made| {
+            self.dir.rename(&unfinished, self.dir, remote, RenameMode::Replace)?;
+            Ok(made)
+        });
+        if done.is_err() {
+            // Ignored: the first error is the one to tell; the name says what is left behind.
+            let _removed = self.dir.unlink(&unfinished);
+        }
+        done
+    }
+
     /// Size and checksum of what was stored; `None` if it was there.
     fn file(&self, job: &Job) -> Result<Option<(u64, u32)>> {
-        if self.options.resume && !job.fresh && self.is_there(job)? {
-            self.tally.add(|tally| &tally.resumed, 1, self.options);
-            return Ok(None);
+        let there = if job.fresh { None } else { self.there(&job.remote)? };
+        match &there {
+            Some(Stat { kind: there @ FileKind::Directory, .. }) => {
+                return Err(Error::OtherKind { there: *there, wanted: FileKind::File });
+            }
+            Some(there) if self.options.resume && self.is_there(job, there)? => {
+                self.tally.add(|tally| &tally.resumed, 1, self.options);
+                return Ok(None);
+            }
+            _ => {}
         }
-        let xattrs = local::xattrs(&job.path)?;
+        // Opened first: what cannot be read replaces nothing.
+        let source = fs::File::open(&job.path).at(&job.path)?;
+        let xattrs = self.xattrs_of(job)?;
         let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
-        let stored = if is_small && xattrs.is_empty() { self.put_whole(job)? } else { None };
-        let stored = match stored {
-            Some(stored) => stored,
-            None => self.put_parts(job, &xattrs)?,
+        let stored = if is_small && xattrs.is_empty() {
+            self.put_whole(job, source, there.is_none())?
+        } else {
+            self.replace(&job.remote, |unfinished| self.put_parts(job, &source, &xattrs, unfinished))?
         };
         self.tally.add(|tally| &tally.files, 1, self.options);
         Ok(Some(stored))
     }
 
-    /// Makes a small file with everything at once; `None` if there is one already.
-    fn put_whole(&self, job: &Job) -> Result<Option<(u64, u32)>> {
+    fn there(&self, remote: &[u8]) -> Result<Option<Stat>> {
+        match self.dir.lstat(remote) {
+            Err(Error::NotFound) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Makes a small file with everything at once.
+    fn put_whole(&self, job: &Job, source: fs::File, is_new: bool) -> Result<(u64, u32)> {
         let mut data = Vec::with_capacity(usize::try_from(job.meta.len()).unwrap_or(0) + 1);
         // What was appended meanwhile is left for the next put.
-        let source = fs::File::open(&job.path).at(&job.path)?;
         source.take(job.meta.len()).read_to_end(&mut data).at(&job.path)?;
-        match self.dir.put_whole(&job.remote, &data, &self.attrs(&job.meta)) {
-            Err(Error::Exists) => return Ok(None),
+        let put = |remote: &[u8]| self.dir.put_whole(remote, &data, &self.attrs(&job.meta));
+        match if is_new { put(&job.remote) } else { Err(Error::Exists) } {
+            Err(Error::Exists) => self.replace(&job.remote, put)?,
             other => other?,
         }
         self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
         let crc = if self.options.on_stored.is_some() { crc32c(&data) } else { 0 };
-        Ok(Some((data.len() as u64, crc)))
+        Ok((data.len() as u64, crc))
     }
 
-    /// Makes or overwrites a file part by part; its time, which says that it is complete, comes last.
-    fn put_parts(&self, job: &Job, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, u32)> {
+    /// Makes a file part by part.
+    fn put_parts(
+        &self,
+        job: &Job,
+        source: &fs::File,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        unfinished: &[u8],
+    ) -> Result<(u64, u32)> {
         let wide = job.meta.len() >= WIDE_BYTES_MIN;
         let open = OpenOptions {
-            truncate: true,
-            no_follow: true,
-            mode: job.meta.mode() & 0o7777 | 0o600,
+            mode: 0o600,
             class: if wide { ObjectClass::SX } else { ObjectClass::UNKNOWN },
-            ..OpenOptions::CREATE
+            ..OpenOptions::CREATE_NEW
         };
-        let file = match self.dir.open(&job.remote, &open) {
-            // A symbolic link in the way is replaced, not followed out of the tree.
-            Err(Error::SymlinkLoop) => {
-                self.dir.unlink(&job.remote)?;
-                self.dir.open(&job.remote, &open)?
-            }
-            Err(Error::IsDirectory) => {
-                return Err(Error::OtherKind { there: FileKind::Directory, wanted: FileKind::File });
-            }
-            other => other?,
-        };
-        let copied = self.copy(job, &file)?;
-        self.set_xattrs(&job.remote, xattrs, job.fresh)?;
+        let file = self.dir.open(unfinished, &open)?;
+        let copied = self.copy(job, source, &file)?;
+        self.set_xattrs(unfinished, xattrs, true)?;
         file.set_attrs(&self.attrs(&job.meta))?;
         Ok(copied)
     }
 
     /// Whether the file's contents are there; then everything else is made as it is outside.
-    fn is_there(&self, job: &Job) -> Result<bool> {
-        let stat = match self.dir.lstat(&job.remote) {
-            Err(Error::NotFound) => return Ok(false),
-            other => other?,
-        };
+    fn is_there(&self, job: &Job, there: &Stat) -> Result<bool> {
         let mtime = local::mtime(&job.meta);
-        if stat.kind != FileKind::File || stat.size_bytes != job.meta.len() || stat.mtime != mtime {
+        let is_same =
+            there.kind == FileKind::File && there.size_bytes == job.meta.len() && there.mtime == mtime;
+        if !is_same || !self.is_its_own(job, there) {
             return Ok(false);
         }
-        self.set_xattrs(&job.remote, &local::xattrs(&job.path)?, false)?;
-        let is_owned = !self.options.owner || (stat.uid, stat.gid) == (job.meta.uid(), job.meta.gid());
-        if stat.permissions != job.meta.mode() & 0o7777 || !is_owned {
+        self.set_xattrs(&job.remote, &self.xattrs_of(job)?, false)?;
+        let is_owned = !self.options.owner || (there.uid, there.gid) == (job.meta.uid(), job.meta.gid());
+        if there.permissions != self.mode(&job.meta) || !is_owned {
             self.dir.set_attrs(&job.remote, &self.attrs(&job.meta), Follow::No)?;
         }
         Ok(true)
     }
 
+    /// Whether no other file outside has the one that is there.
+    fn is_its_own(&self, job: &Job, there: &Stat) -> bool {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        there.links < 2 || job.meta.nlink() > 1 && claimed.insert(there.oid)
+    }
+
     /// Copies what is data; size and checksum of what was read, holes as zeros.
-    fn copy(&self, job: &Job, file: &File) -> Result<(u64, u32)> {
-        let source = fs::File::open(&job.path).at(&job.path)?;
+    fn copy(&self, job: &Job, source: &fs::File, file: &File) -> Result<(u64, u32)> {
         let len = job.meta.len();
         let mut block = vec![0; usize::try_from(len).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)];
         let mut crc = crc32c(b"");
         let (mut at, mut written) = (0, 0);
         while at < len {
             let range = if local::is_sparse(&job.meta) {
-                local::next_data(&source, at, &job.path)?
+                local::next_data(source, at, &job.path)?
             } else {
                 Some((at, len))
             };
@@ -390,12 +460,18 @@ impl Put<'_> {
     }
 
     fn link(&self, old: &[u8], new: &[u8]) -> Result<()> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).get(old).cloned();
+        if let Some(error) = failed {
+            return Err(error);
+        }
         match self.dir.link(old, self.dir, new) {
-            Err(Error::Exists) if self.dir.lstat(old)?.oid == self.dir.lstat(new)?.oid => {}
-            Err(Error::Exists) => {
-                self.dir.unlink(new)?;
-                self.dir.link(old, self.dir, new)?;
-            }
+            Err(Error::Exists) => match self.dir.lstat(new)? {
+                Stat { kind: there @ FileKind::Directory, .. } => {
+                    return Err(Error::OtherKind { there, wanted: FileKind::File });
+                }
+                there if there.oid == self.dir.lstat(old)?.oid => {}
+                _ => self.replace(new, |unfinished| self.dir.link(old, self.dir, unfinished))?,
+            },
             other => other?,
         }
         self.tally.add(|tally| &tally.links, 1, self.options);

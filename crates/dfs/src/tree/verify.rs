@@ -2,7 +2,10 @@
 
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, special};
+use super::{
+    BLOCK_BYTES, Counts, MODE_OF_OWNER, OnFile, Options, Remote, Skipped, Tally, XATTR_OF_OWNER, join,
+    special, unfinished,
+};
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
@@ -158,6 +161,8 @@ impl Verify<'_> {
             let Some(meta) = self.tally.spare(entry.metadata().at(&path), self.options)? else { continue };
             if self.options.is_excluded(&meta) {
                 self.tally.skip(&path, Skipped::Excluded, self.options);
+            } else if unfinished::is_named(&path) {
+                self.tally.skip(&path, Skipped::Unfinished, self.options);
             } else if kind_of(&meta).is_some() {
                 pending.push((path, meta, join(remote, name.as_bytes())));
             } else {
@@ -172,7 +177,12 @@ impl Verify<'_> {
 
     fn entry(&self, job: &Job) -> Result<()> {
         let Job { path, meta, remote, stat } = job;
-        if stat.kind != FileKind::Symlink && stat.permissions != meta.mode() & 0o7777 {
+        let kept = match stat.kind {
+            FileKind::File => self.options.mode_kept((stat.uid, stat.gid), (meta.uid(), meta.gid())),
+            FileKind::Directory => 0o7777,
+            FileKind::Symlink => 0,
+        };
+        if (stat.permissions ^ meta.mode()) & kept != 0 {
             self.note(remote, Difference::Mode);
         }
         if self.options.owner && (stat.uid, stat.gid) != (meta.uid(), meta.gid()) {
@@ -181,7 +191,13 @@ impl Verify<'_> {
         if stat.mtime != local::mtime(meta) {
             self.note(remote, Difference::Time);
         }
-        if self.dir.xattrs(remote)? != local::xattrs(path)? {
+        let (mut stored, mut outside) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
+        if kept == 0o7777 & !MODE_OF_OWNER {
+            let of_owner = |(name, _): &(Vec<u8>, Vec<u8>)| name != XATTR_OF_OWNER;
+            stored.retain(of_owner);
+            outside.retain(of_owner);
+        }
+        if stored != outside {
             self.note(remote, Difference::Xattrs);
         }
         match stat.kind {

@@ -218,11 +218,15 @@ fn a_changed_kind_is_refused_with_both_kinds() {
     let error = tree::put(&from, &fs, "/t", &options()).unwrap_err().to_string();
     assert_eq!(error, "/t/a: a file has this name, and a directory does not replace it");
     let error = tree::get(&fs, "/t", &from, &options()).unwrap_err().to_string();
-    assert_eq!(error, "/t/a: a directory has this name, and a file does not replace it");
+    let outside = |root: &Path| root.join("a").display().to_string();
+    assert_eq!(
+        error,
+        format!("{}: a directory has this name, and a file does not replace it", outside(&from))
+    );
     fs.unlink("/t/a").unwrap();
     fs.mkdir("/t/a", 0o755).unwrap();
     let error = tree::get(&fs, "/t", &to, &options()).unwrap_err().to_string();
-    assert_eq!(error, "/t/a: a file has this name, and a directory does not replace it");
+    assert_eq!(error, format!("{}: a file has this name, and a directory does not replace it", outside(&to)));
     assert_eq!(fs::read(to.join("a")).unwrap(), b"outside");
 }
 
@@ -281,4 +285,223 @@ fn usage_and_digests_cover_every_file_once() {
     assert_eq!(digests.len(), 43);
     let f2 = digests.iter().find(|(path, ..)| path == b"/t/sub/f2").unwrap();
     assert_eq!((f2.1, f2.2), (200, dolmen_types::crc32c(&[2; 200])));
+}
+
+/// Puts a tree, after which nothing differs and nothing is left to put.
+fn put_until_equal(outside: &Path, fs: &dolmen_dfs::Dfs) {
+    tree::put(outside, fs, "/t", &options()).unwrap();
+    assert_eq!(tree::verify(outside, fs, "/t", &options()).unwrap().mismatches, []);
+    let again = tree::put(outside, fs, "/t", &options()).unwrap();
+    assert_eq!(again.files, 0, "nothing is left to do");
+}
+
+#[test]
+fn names_that_share_a_file_outside_share_one_inside_and_no_others_do() {
+    let (world, dir) = (World::new(2), TempDir::new("parted"));
+    let fs = world.mount();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("a"), b"one").unwrap();
+    ["b", "c", "d"].iter().for_each(|name| fs::hard_link(at("a"), at(name)).unwrap());
+    put_until_equal(dir.path(), &fs);
+    assert_eq!(fs.lstat("/t/d").unwrap().links, 4);
+    // One is a file of its own now, with other contents.
+    fs::remove_file(at("b")).unwrap();
+    fs::write(at("b"), b"different").unwrap();
+    put_until_equal(dir.path(), &fs);
+    assert_eq!((cat(&fs, "/t/a"), cat(&fs, "/t/b")), (b"one".to_vec(), b"different".to_vec()));
+    // Two and two, of the same size and time.
+    let time = fs::metadata(at("a")).unwrap().modified().unwrap();
+    fs::remove_file(at("c")).unwrap();
+    fs::remove_file(at("d")).unwrap();
+    fs::write(at("c"), b"two").unwrap();
+    fs::File::open(at("c")).unwrap().set_modified(time).unwrap();
+    fs::hard_link(at("c"), at("d")).unwrap();
+    fs::hard_link(at("a"), at("e")).unwrap();
+    tree::put(dir.path(), &fs, "/t", &Options { resume: false, ..options() }).unwrap();
+    put_until_equal(dir.path(), &fs);
+    assert_ne!(fs.lstat("/t/a").unwrap().oid, fs.lstat("/t/c").unwrap().oid);
+    // One name is put alone.
+    fs::write(dir.path().join("e"), b"new").unwrap();
+    tree::put(&dir.path().join("b"), &fs, "/t/e", &options()).unwrap();
+    assert_eq!((cat(&fs, "/t/e"), cat(&fs, "/t/a")), (b"different".to_vec(), b"one".to_vec()));
+    assert!(fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_replaces_nothing() {
+    let world = World::new(1);
+    let fs = world.mount();
+    put(&fs, "/kept", b"old").close().unwrap();
+    // A file that may only be written, also by root.
+    let unreadable = Path::new("/proc/sys/vm/drop_caches");
+    for resume in [true, false] {
+        let error = tree::put(unreadable, &fs, "/kept", &Options { resume, ..options() }).unwrap_err();
+        assert!(matches!(error, Error::Local { .. }), "{error}");
+        assert_eq!(cat(&fs, "/kept"), b"old");
+        assert_eq!(fs.names().unwrap(), [b"kept"]);
+    }
+}
+
+#[test]
+fn a_file_gets_its_name_when_all_of_it_is_there() {
+    let (world, dir) = (World::new(2), TempDir::new("names"));
+    let fs = world.mount();
+    let (old, new) = (vec![1; 3 << 20], vec![2; 4 << 20]);
+    let outside = dir.path().join("f");
+    for size in [3 << 20, 100] {
+        put(&fs, "/old", &old[..size]).close().unwrap();
+        fs::write(&outside, &new[..size + 1]).unwrap();
+        for name in ["/old", "/new"] {
+            let wanted = if name == "/old" { Some(old[..size].to_vec()) } else { None };
+            let on_progress = |counts: tree::Counts| {
+                if counts.files == 0 && size > 100 {
+                    assert_eq!(fs.lstat(name).ok().map(|_| cat(&fs, name)), wanted);
+                }
+            };
+            let options = Options { on_progress: Some(&on_progress), ..options() };
+            tree::put(&outside, &fs, name, &options).unwrap();
+            assert_eq!(cat(&fs, name), new[..size + 1]);
+        }
+        fs.unlink("/new").unwrap();
+    }
+    assert_eq!(fs.names().unwrap(), [b"old"]);
+}
+
+#[test]
+fn what_a_dead_put_has_not_finished_is_removed_by_the_next_and_never_put_itself() {
+    let (world, dir) = (World::new(1), TempDir::new("left"));
+    let fs = world.mount();
+    make_tree(dir.path());
+    tree::put(dir.path(), &fs, "/t", &options()).unwrap();
+    let left = "sub/.dolmen-1-2.unfinished";
+    put(&fs, &format!("/t/{left}"), b"half").close().unwrap();
+    fs::write(dir.path().join(left), b"of a get").unwrap();
+    let skipped = Mutex::new(Vec::new());
+    let on_skipped = |path: &Path, why| skipped.lock().unwrap().push((path.to_owned(), why));
+    let options = Options { on_skipped: Some(&on_skipped), ..options() };
+    tree::put(dir.path(), &fs, "/t", &options).unwrap();
+    assert_eq!(fs.lstat(format!("/t/{left}")).unwrap_err(), Error::NotFound);
+    assert_eq!(*skipped.lock().unwrap(), [(dir.path().join(left), tree::Skipped::Unfinished)]);
+    // Large files clear the directory that they go to, also alone.
+    put(&fs, "/.dolmen-3-4.unfinished", b"half").close().unwrap();
+    tree::put(&dir.path().join("sparse"), &fs, "/sparse", &options).unwrap();
+    assert_eq!(fs.names().unwrap(), [&b"sparse"[..], b"t"]);
+}
+
+#[test]
+fn a_copy_does_not_leave_the_tree_by_a_symbolic_link() {
+    let (world, dir) = (World::new(1), TempDir::new("leave"));
+    let fs = world.mount();
+    let (from, to, elsewhere) =
+        (dir.path().join("from"), dir.path().join("to"), dir.path().join("elsewhere"));
+    fs::create_dir_all(from.join("d")).unwrap();
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::write(from.join("d/f"), b"f").unwrap();
+    fs.mkdir("/t", 0o755).unwrap();
+    fs.mkdir("/elsewhere", 0o755).unwrap();
+    fs.symlink("/elsewhere", "/t/d").unwrap();
+    let error = tree::put(&from, &fs, "/t", &options()).unwrap_err().to_string();
+    assert_eq!(error, "/t/d: a symbolic link has this name, and a directory does not replace it");
+    assert_eq!(fs.open_dir("/elsewhere").unwrap().names().unwrap(), Vec::<Vec<u8>>::new());
+    fs.unlink("/t/d").unwrap();
+    tree::put(&from, &fs, "/t", &options()).unwrap();
+    fs::create_dir(&to).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, to.join("d")).unwrap();
+    let error = tree::get(&fs, "/t", &to, &options()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{}: a symbolic link has this name, and a directory does not replace it",
+            to.join("d").display()
+        )
+    );
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    // The one that is named may be a link.
+    let named = dir.path().join("named");
+    std::os::unix::fs::symlink(&elsewhere, &named).unwrap();
+    tree::get(&fs, "/t", &named, &options()).unwrap();
+    assert_eq!(fs::read(elsewhere.join("d/f")).unwrap(), b"f");
+}
+
+#[test]
+fn a_program_does_not_get_the_rights_of_another_owner() {
+    let (world, dir) = (World::new(1), TempDir::new("owner-rights"));
+    let fs = world.mount();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::write(&from, b"program").unwrap();
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o6755)).unwrap();
+    let ours = fs::metadata(&from).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    // Stored with its owner, who is somebody else than the one who gets it.
+    tree::put(&from, &fs, "/p", &Options { owner: true, ..options() }).unwrap();
+    assert_eq!(fs.lstat("/p").unwrap().permissions, 0o6755);
+    fs.chown("/p", Some(ours.uid() + 1234), Some(ours.gid()), Follow::No).unwrap();
+    fs.chmod("/p", 0o6755).unwrap();
+    for _ in 0..2 {
+        tree::get(&fs, "/p", &to, &options()).unwrap();
+        assert_eq!(mode(&to), 0o755);
+    }
+    assert_eq!(tree::verify(&to, &fs, "/p", &options()).unwrap().mismatches, []);
+    // Its own it keeps.
+    fs.chown("/p", Some(ours.uid()), Some(ours.gid()), Follow::No).unwrap();
+    fs.chmod("/p", 0o6755).unwrap();
+    tree::get(&fs, "/p", &to, &options()).unwrap();
+    assert_eq!(mode(&to), 0o6755);
+    // The mount's owner is another one.
+    let options = Options { resume: false, ..options() };
+    let others = dolmen_dfs::MountOptions { uid: ours.uid() + 1, gid: ours.gid(), ..world.options() };
+    drop(fs);
+    let fs = dolmen_dfs::Dfs::mount(&world.container, &others).unwrap();
+    tree::put(&from, &fs, "/q", &options).unwrap();
+    assert_eq!(fs.lstat("/q").unwrap().permissions, 0o755);
+    assert_eq!(tree::verify(&from, &fs, "/q", &options).unwrap().mismatches, []);
+}
+
+#[test]
+fn a_get_that_is_under_way_is_private_and_one_that_died_is_cleared() {
+    let (world, dir) = (World::new(1), TempDir::new("cleared"));
+    let fs = world.mount();
+    fs.mkdir("/t", 0o755).unwrap();
+    put(&fs, "/t/f", &[7; 5000]).close().unwrap();
+    put(&fs, "/t/.dolmen-9-9.unfinished", b"of a put").close().unwrap();
+    let to = dir.path().join("to");
+    fs::create_dir(&to).unwrap();
+    fs::write(to.join(".dolmen-1-1.unfinished"), b"of a dead get").unwrap();
+    let alive = fs::File::create(to.join(".dolmen-1-2.unfinished")).unwrap();
+    rustix::fs::flock(&alive, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let modes = Mutex::new(Vec::new());
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let on_progress = |counts: tree::Counts| {
+        if counts.bytes > 0 && counts.files == 0 {
+            for name in names().iter().filter(|name| *name != ".dolmen-1-2.unfinished") {
+                modes.lock().unwrap().push(fs::metadata(to.join(name)).unwrap().mode() & 0o7777);
+            }
+        }
+    };
+    tree::get(&fs, "/t", &to, &Options { on_progress: Some(&on_progress), ..options() }).unwrap();
+    assert_eq!(*modes.lock().unwrap(), [0o600]);
+    assert_eq!(names(), [".dolmen-1-2.unfinished", "f"]);
+    drop(alive);
+    tree::get(&fs, "/t/f", &to.join("g"), &options()).unwrap();
+    assert_eq!(names(), ["f", "g"]);
+}
+
+#[test]
+fn a_hole_is_not_read_to_its_end() {
+    let (world, dir) = (World::new(1), TempDir::new("hole"));
+    let fs = world.mount();
+    let file = put(&fs, "/holes", b"begin");
+    let size = 1 << 42;
+    file.write_at(size - 3, b"end").unwrap();
+    file.close().unwrap();
+    let to = dir.path().join("holes");
+    let counts = tree::get(&fs, "/holes", &to, &options()).unwrap();
+    assert_eq!((counts.bytes, fs::metadata(&to).unwrap().len()), (size, size));
+    let mut end = [0; 4];
+    fs::File::open(&to).unwrap().read_exact_at(&mut end, size - 4).unwrap();
+    assert_eq!(&end, b"\0end");
 }
