@@ -88,7 +88,7 @@ pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<
     let levels = if meta.is_dir() { put.make_dirs(local, remote.as_ref())? } else { Vec::new() };
     if meta.is_file() && meta.len() > SMALL_BYTES_MAX {
         let above = unfinished::parent(remote.as_ref());
-        unfinished::clear(dir, above).on(above)?;
+        unfinished::clear(dir, above).on(remote.as_ref())?;
     }
     let mut names = Names::default();
     let produce = |queue: &Queue<Job>| {
