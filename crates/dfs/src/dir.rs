@@ -271,7 +271,7 @@ impl Dir {
     }
 
     /// Owner and group that new entries get, if the directory's set-group-id bit gives them no other.
-    pub(crate) fn new_owner(&self) -> (u32, u32) {
+    pub(crate) fn owner_of_entries(&self) -> (u32, u32) {
         self.cred.as_deref().map_or(self.mount().owner, |cred| (cred.uid, cred.gid))
     }
 
@@ -281,7 +281,7 @@ impl Dir {
         let mount = self.mount();
         let now_ns = mount.now_ns();
         let now = Time::from_unix_ns(now_ns);
-        let (uid, mut gid) = self.new_owner();
+        let (uid, mut gid) = self.owner_of_entries();
         let mut permissions = mode;
         let (_, dir_gid, dir_mode) = dir.rights();
         if dir_mode & SET_GROUP_ID != 0 {

@@ -258,7 +258,7 @@ impl Put<'_> {
     }
 
     fn mode_kept(&self, meta: &Metadata) -> u32 {
-        self.options.mode_kept((meta.uid(), meta.gid()), self.dir.new_owner())
+        self.options.mode_kept((meta.uid(), meta.gid()), self.dir.owner_of_entries())
     }
 
     /// The extended attributes that a file gets inside.
