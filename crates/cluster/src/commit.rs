@@ -1,12 +1,19 @@
 //! The coordinator of a transaction as a pure function: state + event -> commands.
 //!
 //! One target: a single `Prepare` that commits. Several: `Prepare` to all; when all have prepared, `Commit`
-//! to the leader (the lowest target), whose record decides; then `Commit` to the others. Any refusal aborts
-//! all. Who carries out the commands, and how answers get lost, is none of this module's business.
+//! to the leader (the lowest target), whose record decides; then `Commit` to the others; when all have
+//! acknowledged it, `Conclude` to the leader. Any refusal aborts all. Who carries out the commands, and how
+//! answers get lost, is none of this module's business.
+//!
+//! Why an unknown transaction can be aborted: a leader forgets a commit only when it is concluded, so after every
+//! participant has acknowledged it durably, and who has done so never asks again. So if a participant is
+//! undecided and its leader knows nothing of the transaction, the leader has not committed it, and refuses to do so
+//! once it has answered an `Abort`.
 //!
 //! Invariants: `Commit` is sent to anybody but the leader only after the leader has answered it; after a
 //! `Commit` was sent to the leader, nothing is aborted unless the leader answers that it knows no such
-//! transaction; messages go to participants only; exactly one `Finish` is given.
+//! transaction; `Conclude` is sent only after every participant has acknowledged the commit; messages go to
+//! participants only; exactly one `Finish` is given.
 
 use dolmen_types::{Epoch, Error, Result, TargetNo, TxId};
 use smallvec::SmallVec;
@@ -27,6 +34,8 @@ pub enum Message {
     Commit,
     /// Forget.
     Abort,
+    /// To the leader: all have acknowledged the commit, it need not be kept for them.
+    Conclude,
 }
 
 /// What a coordinator wants done.
@@ -84,6 +93,8 @@ enum Phase {
     Deciding,
     /// Committed; telling the others.
     Telling,
+    /// All others know; telling the leader so.
+    Concluding,
     /// Aborted, or about to be; telling all.
     Aborting,
     /// Nothing left to do.
@@ -106,6 +117,8 @@ pub struct Coordinator {
     epoch: Epoch,
     phase: Phase,
     parts: SmallVec<[Part; 4]>,
+    /// Somebody did not acknowledge the commit, so that its leader keeps it.
+    is_owed: bool,
 }
 
 impl Coordinator {
@@ -118,11 +131,42 @@ impl Coordinator {
     pub fn begin(tx: TxId, epoch: Epoch, participants: &[TargetNo], out: &mut Vec<Command>) -> Self {
         assert!(!participants.is_empty(), "a transaction has a participant");
         assert!(participants.is_sorted_by(|a, b| a < b), "participants are ascending");
-        let part = |&target| Part { target, answered: false, sends: 0, doubts: 0 };
-        let mut it =
-            Self { tx, epoch, phase: Phase::Preparing, parts: participants.iter().map(part).collect() };
+        let mut it = Self::in_phase(Phase::Preparing, tx, epoch, participants);
         it.send_all(Message::Prepare, out);
         it
+    }
+
+    /// A coordinator that tells the participants of a transaction which its leader has committed and keeps, and its
+    /// first commands. Gives no `Finish`.
+    ///
+    /// REQUIRES: as `begin`, at least two.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn tell_again(tx: TxId, epoch: Epoch, participants: &[TargetNo], out: &mut Vec<Command>) -> Self {
+        assert!(participants.len() > 1, "the commit of a single target is known to it");
+        assert!(participants.is_sorted_by(|a, b| a < b), "participants are ascending");
+        let mut it = Self::in_phase(Phase::Telling, tx, epoch, participants);
+        it.tell(Phase::Telling, 1, Message::Commit, out);
+        it
+    }
+
+    fn in_phase(phase: Phase, tx: TxId, epoch: Epoch, participants: &[TargetNo]) -> Self {
+        let part = |&target| Part { target, answered: false, sends: 0, doubts: 0 };
+        Self { tx, epoch, phase, parts: participants.iter().map(part).collect(), is_owed: false }
+    }
+
+    /// Begins to tell the participants anew, after this one `is_owed`.
+    #[must_use]
+    pub fn again(&self, out: &mut Vec<Command>) -> Self {
+        let participants: SmallVec<[TargetNo; 4]> = self.parts.iter().map(|part| part.target).collect();
+        Self::tell_again(self.tx, self.epoch, &participants, out)
+    }
+
+    /// Whether the transaction is committed and somebody may not know: its leader keeps the decision until all do.
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        self.is_owed
     }
 
     /// Whose record decides.
@@ -175,7 +219,11 @@ impl Coordinator {
                 out.push(Command::Finish(Err(error)));
                 self.phase = Phase::Closed;
             }
-            (Phase::Telling | Phase::Aborting, _) => self.told(index),
+            // Who had prepared it and does not know it any more has committed it long ago: nobody could abort it.
+            (Phase::Telling, Ok(()) | Err(Error::NotFound)) => self.told(index, out),
+            (Phase::Concluding, Ok(())) => self.phase = Phase::Closed,
+            (Phase::Telling | Phase::Concluding, Err(_)) => self.on_silence(from, to, out),
+            (Phase::Aborting, _) => self.told(index, out),
             (Phase::Closed, _) => {}
         }
     }
@@ -209,8 +257,12 @@ impl Coordinator {
                 out.push(Command::Finish(Err(Error::InDoubt { tx: self.tx })));
                 self.phase = Phase::Closed;
             }
-            // Who was not told asks the leader when it matters.
-            Phase::Telling | Phase::Aborting | Phase::Closed => self.told(index),
+            // Who was not told asks the leader when it matters, and the leader keeps the decision for it.
+            Phase::Telling | Phase::Concluding => {
+                self.is_owed = true;
+                self.told(index, out);
+            }
+            Phase::Aborting | Phase::Closed => self.told(index, out),
         }
     }
 
@@ -242,9 +294,16 @@ impl Coordinator {
         }
     }
 
-    fn told(&mut self, index: usize) {
+    fn told(&mut self, index: usize, out: &mut Vec<Command>) {
         self.parts[index].answered = true;
-        if self.parts.iter().all(|part| part.answered) {
+        if !self.parts.iter().all(|part| part.answered) {
+            return;
+        }
+        if self.phase == Phase::Telling && !self.is_owed {
+            self.phase = Phase::Concluding;
+            self.renew(0);
+            self.send(0, Message::Conclude, out);
+        } else {
             self.phase = Phase::Closed;
         }
     }
@@ -271,6 +330,7 @@ impl Coordinator {
             Phase::Preparing => Message::Prepare,
             Phase::Deciding | Phase::Telling => Message::Commit,
             Phase::Aborting => Message::Abort,
+            Phase::Concluding => Message::Conclude,
             Phase::Closed => return None,
         };
         let index = self.parts.iter().position(|part| part.target == from)?;

@@ -15,6 +15,7 @@ use crate::fence::{Fence, Undecided};
 use crate::inbox::{Dest, Finished, Job, Outbox, Shared, Ticket, locked};
 use crate::owned::Owned;
 use crate::resolve;
+use crate::tell::{self, Tellings};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use dolmen_codec::verb::{Reply, Verb};
@@ -75,6 +76,7 @@ pub struct Targets<T> {
     slots: Box<[Slot<T>]>,
     next_step: AtomicUsize,
     callers_step: AtomicBool,
+    tellings: Tellings,
 }
 
 impl<T: TargetStore> Targets<T> {
@@ -92,7 +94,12 @@ impl<T: TargetStore> Targets<T> {
             ops_since_step: AtomicU32::new(0),
         };
         let slots = stores.into_iter().zip(0..).map(slot).collect();
-        let targets = Self { slots, next_step: AtomicUsize::new(0), callers_step: AtomicBool::new(true) };
+        let targets = Self {
+            slots,
+            next_step: AtomicUsize::new(0),
+            callers_step: AtomicBool::new(true),
+            tellings: Tellings::default(),
+        };
         for target in targets.numbers() {
             let listed = match targets.call(target, plain(ContNo::SYSTEM, Verb::InDoubt)).result? {
                 Reply::InDoubt(listed) => listed,
@@ -101,6 +108,7 @@ impl<T: TargetStore> Targets<T> {
             targets.slots[target.index()].owned().set_fence(Fence::with_undecided(&listed));
         }
         resolve::settle_all(&targets)?;
+        tell::tell_again(&targets)?;
         Ok(targets)
     }
 
@@ -186,6 +194,7 @@ impl<T: TargetStore> Targets<T> {
 
     /// One bounded piece of background work, on the next target that is free and has some.
     pub fn step(&self) -> Progress {
+        tell::tell_on(self);
         let mut waiting = Progress::Idle;
         for _ in 0..self.slots.len() {
             let index = self.next_step.fetch_add(1, Ordering::Relaxed) % self.slots.len();
@@ -213,6 +222,7 @@ impl<T: TargetStore> Targets<T> {
     /// Never: who waits for a target borrows `self`.
     #[must_use]
     pub fn into_stores(self) -> Vec<T> {
+        tell::tell_all(&self);
         let finish = |slot: Slot<T>| {
             assert_eq!(slot.shared.waiter_count(), 0, "who waits no more is not listed");
             let mut owned = slot.owner.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -300,6 +310,11 @@ impl<T: TargetStore> Targets<T> {
     /// Transactions that are undecided on `target`.
     pub(crate) fn undecided(&self, target: TargetNo) -> Vec<Undecided> {
         self.slots[target.index()].owned().fence().undecided().to_vec()
+    }
+
+    /// Transactions whose participants are being told of their decision.
+    pub(crate) fn tellings(&self) -> &Tellings {
+        &self.tellings
     }
 
     pub(crate) fn shared(&self, target: TargetNo) -> &Shared {

@@ -6,14 +6,13 @@
 use crate::commit::{Command, Coordinator, Event, Message};
 use crate::copy::borrowed_mutations;
 use crate::dispatch::Targets;
-use crate::inbox::Ticket;
 use crate::resolve;
+use crate::tell::{self, Asked, Telling};
 use dolmen_codec::pool::TxCommit;
 use dolmen_codec::verb::{Prepare, Reply, TxState, Verb};
 use dolmen_codec::{Op, TargetStore};
 use dolmen_types::{Epoch, Head, Invalid, RequestId, Result, TargetNo, limits};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// How long to wait for another transaction while holding prepared parts: as the third attempt of an
 /// operation does, 2 ms, because the other one may be waiting for us.
@@ -41,6 +40,7 @@ pub(crate) fn commit<T: TargetStore>(
         return Err(Invalid::Count.into());
     }
     let Some(&leader) = participants.first() else { return Ok(epoch) };
+    tell::tell_on(targets);
     if participants.len() == 1 {
         let (_, mutations) = parts.remove(0);
         let verb = Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations });
@@ -55,6 +55,7 @@ pub(crate) fn commit<T: TargetStore>(
     }
     let op = |to: TargetNo, message| match message {
         Message::Commit => decision(Verb::Commit(tx)),
+        Message::Conclude => decision(Verb::Conclude(tx)),
         Message::Abort => decision(Verb::Abort(tx)),
         Message::Prepare => {
             let (_, mutations) = parts.iter().find(|part| part.0 == to).expect("sent to participants only");
@@ -65,11 +66,14 @@ pub(crate) fn commit<T: TargetStore>(
     };
     let mut commands = Vec::new();
     let mut coordinator = Coordinator::begin(tx, epoch, &participants, &mut commands);
-    let mut verdict = None;
+    let (mut verdict, mut told) = (None, SmallVec::new());
     while !commands.is_empty() {
-        for event in carry_out(targets, &mut commands, &mut verdict, &op) {
+        for event in carry_out(targets, &mut commands, (&mut verdict, &mut told), &op) {
             coordinator.on(event, &mut commands);
         }
+    }
+    if !coordinator.is_closed() {
+        tell::look_after(targets, Telling::new(tx, coordinator, told));
     }
     verdict.expect("a coordinator that has no command left has given its verdict")
 }
@@ -78,16 +82,16 @@ pub(crate) fn commit<T: TargetStore>(
 fn carry_out<'a, T: TargetStore>(
     targets: &Targets<T>,
     commands: &mut Vec<Command>,
-    verdict: &mut Option<Result<Epoch>>,
+    (verdict, told): (&mut Option<Result<Epoch>>, &mut SmallVec<[Asked; 4]>),
     op: &impl Fn(TargetNo, Message) -> Op<'a>,
 ) -> Vec<Event> {
-    let mut asked: SmallVec<[(TargetNo, Message, Arc<Ticket>); 4]> = SmallVec::new();
+    let mut asked: SmallVec<[Asked; 4]> = SmallVec::new();
     let mut events = Vec::new();
     for command in commands.drain(..) {
         match command {
-            // Nobody waits for those who are told of a decision: a reader that comes first asks the leader.
+            // The client does not wait for those who are told of a decision: a reader that comes first asks the leader.
             Command::Send { to, message } if verdict.is_some() => {
-                drop(targets.start(to, op(to, message)));
+                told.push((to, message, targets.start(to, op(to, message))));
             }
             Command::Send { to, message } => asked.push((to, message, targets.start(to, op(to, message)))),
             Command::Settle { at, tx } => {

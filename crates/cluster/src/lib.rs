@@ -21,6 +21,7 @@ mod inbox;
 mod owned;
 mod pool;
 mod service;
+mod tell;
 
 pub use dispatch::Targets;
 pub use hlc::Hlc;

@@ -79,7 +79,8 @@ impl<T: TargetStore> Pool<T> {
         }
         match verb {
             Verb::Cont(ContVerb::Usage | ContVerb::Aggregate(_)) => None,
-            Verb::Cont(_) => Some(Error::NoPermission),
+            // Who may say that all know of a commit is its coordinator alone.
+            Verb::Cont(_) | Verb::Conclude(_) => Some(Error::NoPermission),
             Verb::Update(_)
             | Verb::Punch(_)
             | Verb::Fetch(_)

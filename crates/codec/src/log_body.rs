@@ -139,16 +139,16 @@ impl PrepareHead {
     }
 }
 
-/// Bytes of the body of `Commit` and `Abort`.
+/// Bytes of the body of `Commit`, `Abort` and `Conclude`.
 pub const TX_BYTES: usize = 24;
 
-/// A decision: the body of `Commit` and `Abort`.
+/// A decision: the body of `Commit`, `Abort` and `Conclude`.
 pub fn encode_tx(tx: TxId, out: &mut Vec<u8>) {
     out.extend_from_slice(&tx.client.to_le_bytes());
     out.extend_from_slice(&tx.begin.0.to_le_bytes());
 }
 
-/// The body of `Commit` and `Abort`.
+/// The body of `Commit`, `Abort` and `Conclude`.
 pub fn decode_tx(r: &mut Reader<'_>) -> Option<TxId> {
     Some(TxId { client: r.u128()?, begin: Epoch(r.u64()?) })
 }

@@ -38,6 +38,8 @@ pub enum LogKind {
     /// Values moved here from other segments, each as a `Write` of nobody has it, at a multiple of
     /// [`LOG_FRAME_ALIGN`]; the run that refers to one names the place of its bytes.
     Moved = 9,
+    /// Every participant of a committed transaction that this target leads knows of the commit.
+    Conclude = 10,
 }
 
 impl LogKind {
@@ -52,6 +54,7 @@ impl LogKind {
             7 => Self::Client,
             8 => Self::Cred,
             9 => Self::Moved,
+            10 => Self::Conclude,
             _ => return None,
         })
     }

@@ -3,9 +3,10 @@
 //! Written whole at each checkpoint; the superblock names it and holds its checksum.
 
 use crate::bytes::{Reader, put_len};
+use crate::log_body::{TX_BYTES, decode_tx, encode_tx};
 use crate::order::HashKey;
 use crate::verb::{ContSpec, Usage};
-use dolmen_types::{ContNo, Credentials, Durability, Epoch, TxId};
+use dolmen_types::{ContNo, Credentials, Durability, Epoch, TargetNo, TxId};
 
 const MAGIC: u64 = 0x5453_4654_4e4d_4c44;
 const VERSION: u32 = 1;
@@ -37,8 +38,21 @@ pub struct Manifest {
     pub clients: Vec<ClientInfo>,
     /// Credentials by number.
     pub creds: Vec<(u32, Credentials)>,
-    /// Transactions committed here, oldest first.
+    /// Transactions committed here, oldest first, but for `unconcluded` ones.
     pub decided: Vec<TxId>,
+    /// Transactions committed here as their leader of which a participant may not know.
+    pub unconcluded: Vec<Unconcluded>,
+}
+
+/// A committed transaction of several targets, kept by its leader.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unconcluded {
+    /// The transaction.
+    pub tx: TxId,
+    /// The epoch of its writes.
+    pub epoch: Epoch,
+    /// Who takes part.
+    pub participants: Vec<TargetNo>,
 }
 
 /// A place in the log.
@@ -157,9 +171,11 @@ impl Manifest {
                 out.extend_from_slice(&word.to_le_bytes());
             }
         });
-        put_list(&mut out, &self.decided, |out, tx| {
-            out.extend_from_slice(&tx.client.to_le_bytes());
-            out.extend_from_slice(&tx.begin.0.to_le_bytes());
+        put_list(&mut out, &self.decided, |out, &tx| encode_tx(tx, out));
+        put_list(&mut out, &self.unconcluded, |out, one| {
+            encode_tx(one.tx, out);
+            out.extend_from_slice(&one.epoch.0.to_le_bytes());
+            put_list(out, &one.participants, |out, target| out.extend_from_slice(&target.0.to_le_bytes()));
         });
         out
     }
@@ -201,7 +217,14 @@ impl Manifest {
             creds: list(&mut r, 16, |r| {
                 Some((r.u32()?, Credentials { uid: r.u32()?, gid: r.u32()?, project: r.u32()? }))
             })?,
-            decided: list(&mut r, 24, |r| Some(TxId { client: r.u128()?, begin: Epoch(r.u64()?) }))?,
+            decided: list(&mut r, TX_BYTES, decode_tx)?,
+            unconcluded: list(&mut r, TX_BYTES + 12, |r| {
+                Some(Unconcluded {
+                    tx: decode_tx(r)?,
+                    epoch: Epoch(r.u64()?),
+                    participants: list(r, 2, |r| r.u16().map(TargetNo))?,
+                })
+            })?,
         };
         (r.remaining() == 0).then_some(manifest)
     }
@@ -293,13 +316,18 @@ mod tests {
             clients: vec![ClientInfo { number: 26, client: 27, oldest: 38, results: vec![(28, Epoch(29))] }],
             creds: vec![(30, Credentials { uid: 31, gid: 32, project: 33 })],
             decided: vec![TxId { client: 34, begin: Epoch(35) }],
+            unconcluded: vec![Unconcluded {
+                tx: TxId { client: 39, begin: Epoch(40) },
+                epoch: Epoch(41),
+                participants: vec![TargetNo(42), TargetNo(43)],
+            }],
         }
     }
 
     #[test]
     fn manifest_round_trips_and_refuses_every_truncation() {
         let bytes = example().encode();
-        assert_eq!(crate::bytes::golden(&bytes), 0x3176_e017_bc43_3220);
+        assert_eq!(crate::bytes::golden(&bytes), 0x0002_fa3a_71f2_580c);
         assert_eq!(Manifest::decode(&bytes), Some(example()));
         for len in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..len]), None, "length {len}");
@@ -308,7 +336,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_damaged_bytes_never_panics(at in 0usize..200, byte: u8) {
+        fn decoding_damaged_bytes_never_panics(at in 0usize..400, byte: u8) {
             let mut bytes = example().encode();
             let at = at % bytes.len();
             bytes[at] = byte;

@@ -26,12 +26,18 @@ pub enum Verb<'a> {
     Prepare(Prepare<'a>),
     /// Decides a prepared transaction for good; repeating it is harmless. Answer: [`Reply::Done`].
     Commit(TxId),
+    /// Every participant has acknowledged the commit of a transaction that this target leads: it need not be kept for
+    /// them any more. Repeating it, or an unknown id, is harmless. Answer: [`Reply::Done`].
+    Conclude(TxId),
     /// Forgets a prepared transaction; repeating it, or an unknown id, is harmless. Answer: [`Reply::Done`].
     Abort(TxId),
     /// What this target knows of a transaction. Answer: [`Reply::TxState`].
     TxState(TxId),
     /// Prepared transactions without a decision. Answer: [`Reply::InDoubt`].
     InDoubt,
+    /// Transactions that this target leads and has committed, and that are not concluded: a participant may not know.
+    /// Answer: [`Reply::InDoubt`].
+    Unconcluded,
     /// The newest epoch that this target has used; changes nothing. Answer: [`Reply::Written`].
     Latest,
     /// Container verbs.
@@ -407,7 +413,8 @@ pub struct Prepare<'a> {
 /// What a target knows of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxState {
-    /// Never heard of it, or aborted: an unknown transaction on its leader is aborted.
+    /// Never heard of it, aborted, or committed and concluded long ago: on its leader, while a participant is undecided,
+    /// it is not committed and can be aborted.
     Unknown,
     /// Prepared, undecided.
     Prepared,
@@ -415,7 +422,7 @@ pub enum TxState {
     Committed,
 }
 
-/// A prepared transaction that waits for its decision.
+/// A prepared transaction that waits for its decision, or one that is committed and whose participants may wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InDoubt {
     /// The transaction.

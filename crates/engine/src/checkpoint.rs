@@ -17,7 +17,7 @@ use crate::target::Target;
 use dolmen_codec::Progress;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::manifest::{
-    BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo,
+    BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo, Unconcluded,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_env::FileId;
@@ -49,6 +49,7 @@ pub(crate) struct Base {
     pub(crate) clients: Vec<ClientInfo>,
     pub(crate) creds: Vec<(u32, Credentials)>,
     pub(crate) decided: Vec<TxId>,
+    pub(crate) unconcluded: Vec<Unconcluded>,
     pub(crate) log_segments: Vec<LogSegmentInfo>,
     pub(crate) bulk_segments: Vec<BulkSegmentInfo>,
     pub(crate) log_start: LogStart,
@@ -159,6 +160,7 @@ impl State {
             clients: manifest.clients.clone(),
             creds: manifest.creds.clone(),
             decided: manifest.decided.clone(),
+            unconcluded: manifest.unconcluded.clone(),
             log_segments: manifest.log_segments.clone(),
             bulk_segments: manifest.bulk_segments.clone(),
             log_start: manifest.log_start,
@@ -314,11 +316,13 @@ impl Target {
     fn base_now(&self) -> Base {
         let mut creds: Vec<_> = self.creds.iter().map(|(&cred, &number)| (number, cred)).collect();
         creds.sort_unstable_by_key(|&(number, _)| number);
+        let (decided, unconcluded) = self.txs.to_manifest();
         let mut base = Base {
             conts: self.conts.to_manifest(),
             clients: self.repeats.to_manifest(),
             creds,
-            decided: self.txs.to_manifest(),
+            decided,
+            unconcluded,
             log_segments: self.store.log.to_manifest(),
             bulk_segments: self.store.bulk.to_manifest(),
             log_start: self.store.log.end(),
@@ -348,10 +352,19 @@ impl Target {
         (budget.saturating_sub(others) / DELTA_PARTS).clamp(budget / DELTA_PARTS / 4, budget / DELTA_PARTS)
     }
 
-    /// Memory that is accounted for, in bytes: index, filters, caches, and what is being written.
+    /// Memory that is accounted for, in bytes: index, filters, caches, what is being written, retained results, decisions
+    /// and credentials.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.store.resident_bytes() + self.checkpoint.resident_bytes()
+        self.store.resident_bytes() + self.checkpoint.resident_bytes() + self.remembered_bytes()
+    }
+
+    /// What is remembered of clients and transactions. Bounded by numbers of its own, it takes of what caches may.
+    fn remembered_bytes(&self) -> u64 {
+        /// An entry of a table that is half full.
+        const CRED_RESIDENT_BYTES: usize = 2 * size_of::<(Credentials, u32)>();
+        let creds = (self.creds.len() * CRED_RESIDENT_BYTES) as u64;
+        creds + self.repeats.resident_bytes() + self.txs.resident_bytes()
     }
 
     /// Gives blocks of runs what the rest leaves of the budget.
@@ -615,6 +628,7 @@ impl Target {
             clients: base.clients.clone(),
             creds: base.creds.clone(),
             decided: base.decided.clone(),
+            unconcluded: base.unconcluded.clone(),
         };
         let bytes = manifest.encode();
         let disk = &mut *self.store.disks.meta;

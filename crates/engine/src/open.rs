@@ -204,7 +204,7 @@ fn assemble(
         epochs,
         Repeats::from_manifest(&manifest.clients),
         creds,
-        Txs::from_manifest(&manifest.decided),
+        Txs::from_manifest(&manifest.decided, &manifest.unconcluded),
         crate::checkpoint::State::default(),
     ))
 }

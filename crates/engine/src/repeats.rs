@@ -19,6 +19,9 @@ const RESULTS_MAX: usize = limits::RETAINED_RESULTS_PER_CLIENT;
 /// are the newest, and requests that waited for bulk writes may have gone over `RESULTS_MAX`.
 const REPLAYED_MAX: usize = 2 * RESULTS_MAX;
 
+/// What a client takes beside its results: itself and its place in the table.
+const CLIENT_RESIDENT_BYTES: usize = size_of::<Client>() + 2 * size_of::<(u128, usize)>();
+
 #[derive(Default)]
 pub(crate) struct Repeats {
     clients: Vec<Client>,
@@ -144,6 +147,12 @@ impl Repeats {
         if client.results.len() > REPLAYED_MAX {
             client.forget_first();
         }
+    }
+
+    /// Memory that clients and their results take.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let results: usize = self.clients.iter().map(|client| client.results.capacity()).sum();
+        (results * size_of::<(u64, Epoch)>() + self.clients.len() * CLIENT_RESIDENT_BYTES) as u64
     }
 
     /// What a manifest holds of it.

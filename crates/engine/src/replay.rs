@@ -246,18 +246,18 @@ impl Target {
                 let prepared = Prepared { head, body: frame.body, body_bytes: frame.bytes.len(), versions };
                 if prepared.head.committed {
                     self.apply_prepared(&prepared)?;
-                    self.txs.remember(tx);
+                    self.txs.remember_commit(&prepared.head, self.config.target);
                 } else if !self.txs.is_decided(tx) {
                     self.txs.prepared.insert(tx, prepared);
                 }
             }
             LogKind::Commit => {
                 let tx = decode_tx(&mut r).ok_or_else(damaged)?;
-                if let Some(prepared) = self.txs.prepared.remove(&tx) {
-                    self.apply_prepared(&prepared)?;
-                }
-                self.txs.remember(tx);
+                let prepared = self.txs.prepared.remove(&tx).ok_or_else(damaged)?;
+                self.apply_prepared(&prepared)?;
+                self.txs.remember_commit(&prepared.head, self.config.target);
             }
+            LogKind::Conclude => self.txs.conclude(decode_tx(&mut r).ok_or_else(damaged)?),
             LogKind::Abort => {
                 let tx = decode_tx(&mut r).ok_or_else(damaged)?;
                 if let Some(prepared) = self.txs.prepared.remove(&tx) {

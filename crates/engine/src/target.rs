@@ -202,12 +202,14 @@ impl Target {
             }
             Verb::Query(query) => self.query(cont, &query).map(|found| (Reply::Found(found), None)),
             Verb::Commit(tx) => self.commit_tx(tx).map(|sequence| (Reply::Done, Some(sequence))),
+            Verb::Conclude(tx) => self.conclude_tx(tx).map(|()| (Reply::Done, None)),
             Verb::Abort(tx) => self.abort_tx(tx).map(|sequence| (Reply::Done, Some(sequence))),
             // Others decide by the answer: a crash must not take it back.
             Verb::TxState(tx) => {
                 Ok((Reply::TxState(self.txs.state(tx)), Some(self.store.log.last_sequence())))
             }
             Verb::InDoubt => Ok((Reply::InDoubt(self.txs.in_doubt()), None)),
+            Verb::Unconcluded => Ok((Reply::InDoubt(self.txs.unconcluded(self.config.target)), None)),
             Verb::Latest => Ok((Reply::Written(self.epochs.latest()), None)),
             Verb::Cont(verb) => self.serve_cont(cont, verb),
             Verb::Space => Ok((Reply::Space(self.space_report()), None)),

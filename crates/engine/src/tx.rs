@@ -4,7 +4,8 @@
 //! is refused if something above that epoch has read or written the place.
 //!
 //! Invariants: a prepared transaction's versions are in the log but not in the index; nobody reads or writes
-//! a dkey it has written to until it is decided; a decision is logged before it is acted upon.
+//! a dkey it has written to until it is decided; a decision is logged before it is acted upon; a leader forgets a commit
+//! only after every participant has acknowledged it, durably.
 
 use crate::draft::{Draft, Drafts};
 use crate::log::LogPlace;
@@ -14,6 +15,7 @@ use crate::target::Target;
 use crate::update::{BulkWrites, Pending, Work, offset_place};
 use dolmen_codec::log_body::{PrepareHead, TX_BYTES, encode_tx};
 use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::manifest::Unconcluded;
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
 use dolmen_codec::version::VersionKind;
 use dolmen_types::{
@@ -23,10 +25,15 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Decisions remembered after they have been acted upon: participants ask while they resolve what a crash left.
+/// Decisions remembered although nobody has to ask for them: of single targets, concluded ones, and aborted ones. A client
+/// whose answer was lost sends its commit again. What participants may ask for is `Txs::led` and never forgotten.
 const DECIDED_MAX: usize = 16 * limits::RETAINED_RESULTS_PER_CLIENT;
 /// Prepared transactions at once; each holds its keys against readers, so more would be a stall anyway.
 const PREPARED_MAX: usize = 4096;
+/// Participants, over all transactions that a target leads, that may not know of their commit. They are told at once,
+/// so that many mean targets that cannot commit, and each of those holds `PREPARED_MAX` at most. Bounds memory and
+/// manifest to a few MiB: no more transactions over several targets are begun then, rather than a decision forgotten.
+const OWED_MAX: usize = 16 * PREPARED_MAX;
 
 /// A prepare request without its mutations.
 #[derive(Debug, Clone)]
@@ -58,10 +65,20 @@ pub(crate) struct Prepared {
     pub(crate) versions: Vec<PreparedVersion>,
 }
 
+/// A committed transaction that this target leads.
+struct Led {
+    epoch: Epoch,
+    participants: SmallVec<[TargetNo; 4]>,
+}
+
 /// What a target knows of transactions.
 #[derive(Default)]
 pub(crate) struct Txs {
     pub(crate) prepared: BTreeMap<TxId, Prepared>,
+    /// Committed here as their leader and not concluded: some participant may still be undecided and ask.
+    led: BTreeMap<TxId, Led>,
+    /// Participants of all of them.
+    owed: usize,
     decided: BTreeSet<TxId>,
     decided_order: VecDeque<TxId>,
     /// Aborted ones, so that a prepare that arrives late does not bring one back. After a restart the marks'
@@ -73,18 +90,80 @@ pub(crate) struct Txs {
 }
 
 impl Txs {
-    pub(crate) fn from_manifest(decided: &[TxId]) -> Self {
+    pub(crate) fn from_manifest(decided: &[TxId], unconcluded: &[Unconcluded]) -> Self {
         let mut txs = Self::default();
         decided.iter().for_each(|&tx| txs.remember(tx));
+        for one in unconcluded {
+            txs.lead(one.tx, one.epoch, one.participants.iter().copied().collect());
+        }
         txs
     }
 
-    pub(crate) fn to_manifest(&self) -> Vec<TxId> {
-        self.decided_order.iter().copied().collect()
+    /// The decisions that a manifest holds.
+    pub(crate) fn to_manifest(&self) -> (Vec<TxId>, Vec<Unconcluded>) {
+        let led = self.led.iter().map(|(&tx, led)| Unconcluded {
+            tx,
+            epoch: led.epoch,
+            participants: led.participants.to_vec(),
+        });
+        (self.decided_order.iter().copied().collect(), led.collect())
     }
 
-    /// Remembers that a transaction is committed.
-    pub(crate) fn remember(&mut self, tx: TxId) {
+    /// Remembers that a transaction that was prepared on this target is committed: until it is concluded, if this is its
+    /// leader and others take part, whatever happens.
+    pub(crate) fn remember_commit(&mut self, of: &PrepareHead, here: TargetNo) {
+        if of.leader == here && of.participants.len() > 1 {
+            self.lead(of.tx, of.epoch, of.participants.clone());
+        } else {
+            self.remember(of.tx);
+        }
+    }
+
+    fn lead(&mut self, tx: TxId, epoch: Epoch, participants: SmallVec<[TargetNo; 4]>) {
+        self.owed += participants.len();
+        if let Some(before) = self.led.insert(tx, Led { epoch, participants }) {
+            // Only a forged log commits one twice.
+            self.owed -= before.participants.len();
+        }
+    }
+
+    /// All participants know: from now on the commit is one that is remembered for a while.
+    pub(crate) fn conclude(&mut self, tx: TxId) {
+        if let Some(led) = self.led.remove(&tx) {
+            self.owed -= led.participants.len();
+            self.remember(tx);
+        }
+    }
+
+    /// Memory that decisions take. Prepared transactions are in the log, and few.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        /// A decision is in a set and in a list, in nodes that are about half full.
+        const REMEMBERED_BYTES: usize = 3 * size_of::<TxId>();
+        let remembered = self.decided.len() + self.aborted.len();
+        let kept = self.led.len() * 2 * size_of::<(TxId, Led)>() + self.owed * size_of::<TargetNo>();
+        (remembered * REMEMBERED_BYTES + kept) as u64
+    }
+
+    /// Whether this target may lead one more transaction with so many participants.
+    fn may_lead(&self, participants: usize, here: TargetNo) -> bool {
+        let led = |p: &&Prepared| p.head.leader == here;
+        let undecided: usize = self.prepared.values().filter(led).map(|p| p.head.participants.len()).sum();
+        self.owed + undecided + participants <= OWED_MAX
+    }
+
+    /// Transactions committed here as their leader of which a participant may not know.
+    pub(crate) fn unconcluded(&self, here: TargetNo) -> Vec<InDoubt> {
+        let one = |(&tx, led): (&TxId, &Led)| InDoubt {
+            tx,
+            epoch: led.epoch,
+            leader: here,
+            participants: led.participants.clone(),
+        };
+        self.led.iter().map(one).collect()
+    }
+
+    /// Remembers for a while that a transaction is committed.
+    fn remember(&mut self, tx: TxId) {
         if self.decided.insert(tx) {
             self.decided_order.push_back(tx);
         }
@@ -115,15 +194,15 @@ impl Txs {
     }
 
     pub(crate) fn is_known(&self, tx: TxId) -> bool {
-        self.prepared.contains_key(&tx) || self.decided.contains(&tx)
+        self.prepared.contains_key(&tx) || self.is_decided(tx)
     }
 
     pub(crate) fn is_decided(&self, tx: TxId) -> bool {
-        self.decided.contains(&tx)
+        self.decided.contains(&tx) || self.led.contains_key(&tx)
     }
 
     pub(crate) fn state(&self, tx: TxId) -> TxState {
-        if self.decided.contains(&tx) {
+        if self.is_decided(tx) {
             TxState::Committed
         } else if self.prepared.contains_key(&tx) {
             TxState::Prepared
@@ -301,7 +380,7 @@ impl Target {
         if alone {
             self.begin_decision(&prepared);
             self.apply_prepared(&prepared)?;
-            self.txs.remember(request.tx);
+            self.txs.remember_commit(&prepared.head, self.config.target);
         } else {
             self.txs.prepared.insert(request.tx, prepared);
         }
@@ -326,7 +405,11 @@ impl Target {
         {
             return Err(Invalid::Count.into());
         }
-        if self.txs.prepared.len() >= PREPARED_MAX {
+        let participants = request.participants.len();
+        let leads = participants > 1 && request.leader == self.config.target;
+        if self.txs.prepared.len() >= PREPARED_MAX
+            || (leads && !self.txs.may_lead(participants, self.config.target))
+        {
             return Err(Error::Busy);
         }
         let low = known.state.floor.max(known.state.aggregated);
@@ -530,6 +613,8 @@ impl Target {
             return Err(Error::ReadOnly { target: self.config.target });
         }
         if !self.txs.prepared.contains_key(&tx) {
+            // Who has prepared it takes this for a commit of long ago: that must be durable by now.
+            self.reads.await_frame(self.store.log.last_sequence());
             return Err(Error::NotFound);
         }
         self.make_room_or_checkpoint(TX_BYTES)?;
@@ -537,8 +622,22 @@ impl Target {
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
         self.apply_prepared(&prepared)?;
-        self.txs.remember(tx);
+        self.txs.remember_commit(&prepared.head, self.config.target);
         Ok(appended.sequence)
+    }
+
+    /// All participants know of a commit. Nobody waits for the frame: without it they are told once more.
+    pub(crate) fn conclude_tx(&mut self, tx: TxId) -> Result<(), Error> {
+        if !self.txs.led.contains_key(&tx) {
+            return Ok(());
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        self.make_room_or_checkpoint(TX_BYTES)?;
+        self.store.log.append(LogKind::Conclude, |out| encode_tx(tx, out));
+        self.txs.conclude(tx);
+        Ok(())
     }
 
     /// Forgets a prepared transaction; returns the frame that must be durable before anybody is told.

@@ -13,8 +13,14 @@ use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::Reply;
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
-use dolmen_types::{Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, KeyKind, Oid, Stamp, TxId, limits};
+use dolmen_types::{
+    Cond, ContNo, Durability, Epoch, Error, Head, Invalid, IoBuf, KeyKind, Oid, Stamp, TxId, limits,
+};
 use smallvec::SmallVec;
+
+/// Different credentials that a target keeps, since versions may refer to any of them for ever: more than a machine has
+/// users in their projects. They take 2 MiB of memory and 1 MiB of each manifest.
+const CREDS_MAX: usize = 65_536;
 
 /// A mutation that waits for its bulk writes.
 #[derive(Debug)]
@@ -427,7 +433,10 @@ impl Target {
             self.last_cred = Some((head.cred, number));
             return Ok(number);
         }
-        let number = u32::try_from(self.creds.len()).expect("fewer credentials than 2^32");
+        if self.creds.len() >= CREDS_MAX {
+            return Err(Invalid::Credentials.into());
+        }
+        let number = u32::try_from(self.creds.len()).expect("limited by CREDS_MAX");
         self.make_room(CRED_BYTES, true)?;
         self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
         self.creds.insert(head.cred, number);

@@ -136,6 +136,7 @@ impl LocalPool {
                     | Verb::Query(_)
                     | Verb::TxState(_)
                     | Verb::InDoubt
+                    | Verb::Unconcluded
                     | Verb::Latest
                     | Verb::Space
                     | Verb::Scrub

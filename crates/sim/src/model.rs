@@ -60,6 +60,8 @@ pub struct Model {
     prepared: BTreeMap<TxId, Prepared>,
     /// Committed ones only: unknown means aborted.
     decided: BTreeSet<TxId>,
+    /// Those committed here as their leader that are not concluded.
+    unconcluded: BTreeMap<TxId, dolmen_codec::verb::InDoubt>,
     /// A prepare that the network delivers after the abort must not bring a transaction back to life.
     aborted: BTreeSet<TxId>,
     reads: VecDeque<Remembered>,
@@ -83,6 +85,7 @@ impl Model {
             conts: BTreeMap::new(),
             prepared: BTreeMap::new(),
             decided: BTreeSet::new(),
+            unconcluded: BTreeMap::new(),
             aborted: BTreeSet::new(),
             reads: VecDeque::new(),
             read_floor: Epoch::ZERO,
@@ -166,9 +169,14 @@ impl Model {
             }
             Verb::Prepare(prepare) => self.prepare(head.id, cont, prepare),
             Verb::Commit(tx) => self.commit(tx),
+            Verb::Conclude(tx) => {
+                self.unconcluded.remove(&tx);
+                Ok(Reply::Done)
+            }
             Verb::Abort(tx) => self.abort(tx),
             Verb::TxState(tx) => Ok(Reply::TxState(self.tx_state(tx))),
             Verb::InDoubt => Ok(Reply::InDoubt(self.in_doubt())),
+            Verb::Unconcluded => Ok(Reply::InDoubt(self.unconcluded.values().cloned().collect())),
             Verb::Latest => Ok(Reply::Written(self.last)),
             Verb::Cont(verb) => self.cont_verb(cont, verb),
             Verb::Space => {

@@ -42,6 +42,8 @@ pub enum Invalid {
     Layout,
     /// A number outside its range.
     Argument,
+    /// New credentials where a target already keeps as many different ones as it can.
+    Credentials,
 }
 
 /// Where on a device something is wrong, in the words of whoever stored it.
@@ -213,6 +215,7 @@ impl fmt::Display for Invalid {
             Self::Path => "the path does not lead where it has to",
             Self::Layout => "the layout is another one, or of a newer version",
             Self::Argument => "a number is outside its range",
+            Self::Credentials => "the target keeps as many different credentials as it can",
         })
     }
 }

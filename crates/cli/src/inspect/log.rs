@@ -117,7 +117,7 @@ fn body_text(kind: LogKind, body: &[u8]) -> String {
             let state = if head.committed { "committed" } else { "prepared" };
             format!("{state} at {}, leader {}, {} objects", head.epoch, head.leader.0, head.groups)
         }),
-        LogKind::Commit | LogKind::Abort => {
+        LogKind::Commit | LogKind::Abort | LogKind::Conclude => {
             decode_tx(&mut r).map(|tx| format!("transaction begun at {}", tx.begin))
         }
         LogKind::Cont => ContEvent::decode(&mut r).map(|(no, event)| format!("container {} {event:?}", no.0)),

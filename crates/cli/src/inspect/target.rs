@@ -168,6 +168,7 @@ fn describe(manifest: &Manifest) -> Value {
         "containers": conts,
         "clients": manifest.clients.len(),
         "decided": manifest.decided.len(),
+        "unconcluded": manifest.unconcluded.len(),
     })
 }
 

@@ -205,6 +205,7 @@ impl Through {
                     Err(Error::NotFound)
                 }
             }
+            Verb::Conclude(_) | Verb::Unconcluded => panic!("a client concludes nothing"),
             Verb::Abort(tx) if self.tx(tx.begin).1 => Err(Error::Exists),
             Verb::Abort(tx) => {
                 self.tx(tx.begin).0.abort();

@@ -55,8 +55,38 @@ fn others_are_told_only_after_the_leader_has_decided() {
     assert_eq!(answer(&mut it, 1, Message::Commit, Ok(())), told);
     assert_eq!(answer(&mut it, 4, Message::Commit, Ok(())), []);
     assert!(!it.is_closed());
-    assert_eq!(answer(&mut it, 3, Message::Commit, Ok(())), []);
+    let all_know = [send(1, Message::Conclude)];
+    assert_eq!(answer(&mut it, 3, Message::Commit, Ok(())), all_know);
+    assert_eq!(answer(&mut it, 1, Message::Conclude, Ok(())), []);
     assert!(it.is_closed());
+    assert!(!it.is_owed());
+}
+
+#[test]
+fn a_commit_that_somebody_has_not_acknowledged_is_not_concluded() {
+    let (mut it, _) = begin(&[1, 3, 4]);
+    for target in [1, 3, 4] {
+        answer(&mut it, target, Message::Prepare, Ok(()));
+    }
+    answer(&mut it, 1, Message::Commit, Ok(()));
+    answer(&mut it, 4, Message::Commit, Ok(()));
+    let full = || Err(Error::NoSpace { target: TargetNo(3), needed_bytes: 24 });
+    for _ in 1..SENDS_MAX {
+        assert_eq!(answer(&mut it, 3, Message::Commit, full()), [send(3, Message::Commit)]);
+    }
+    assert_eq!(answer(&mut it, 3, Message::Commit, full()), []);
+    assert!(it.is_closed());
+    assert!(it.is_owed());
+
+    let mut out = Vec::new();
+    let mut it = it.again(&mut out);
+    assert_eq!(out, [send(3, Message::Commit), send(4, Message::Commit)]);
+    assert_eq!(
+        answer(&mut it, 4, Message::Commit, Err(Error::NotFound)),
+        [],
+        "it has committed and forgotten"
+    );
+    assert_eq!(answer(&mut it, 3, Message::Commit, Ok(())), [send(1, Message::Conclude)]);
 }
 
 #[test]
@@ -119,20 +149,31 @@ fn silence_of_the_deciding_leader_is_reported_as_doubt_and_aborts_nothing() {
 }
 
 /// Every order of events with losses and repetitions, to a fixed depth: no message leaves the participants,
-/// nobody but the leader hears `Commit` before it is decided, nobody hears `Abort` after it, one `Finish`.
+/// nobody but the leader hears `Commit` before it is decided, nobody hears `Abort` after it, the leader hears `Conclude`
+/// after the other has acknowledged the commit, one `Finish`.
 #[test]
 fn invariants_hold_in_every_short_history() {
-    fn explore(it: &Coordinator, decided: bool, finishes: usize, depth: usize, leaves: &mut u32) {
+    fn explore(
+        it: &Coordinator,
+        (decided, known): (bool, bool),
+        finishes: usize,
+        depth: usize,
+        leaves: &mut u32,
+    ) {
         *leaves += 1;
         if depth == 0 {
             return;
         }
         for from in [0, 1, 2] {
-            for to in [Message::Prepare, Message::Commit, Message::Abort] {
+            for to in [Message::Prepare, Message::Commit, Message::Abort, Message::Conclude] {
                 for result in [None, Some(Ok(())), Some(Err(Error::NotFound)), Some(Err(Error::Busy))] {
                     let from = TargetNo(from);
                     let committed = it.phase == Phase::Deciding
                         && (from, to, &result) == (TargetNo(0), Message::Commit, &Some(Ok(())));
+                    let acknowledges = matches!(result, Some(Ok(()) | Err(Error::NotFound)));
+                    let known = known
+                        || it.phase == Phase::Telling
+                            && (from, to, acknowledges) == (TargetNo(1), Message::Commit, true);
                     let event = match result {
                         Some(result) => Event::Answer { from, to, result },
                         None => Event::Silence { from, to },
@@ -146,6 +187,7 @@ fn invariants_hold_in_every_short_history() {
                             Command::Send { to, message } => {
                                 assert!(to.0 < 2);
                                 assert!(*message != Message::Abort || !decided);
+                                assert!(*message != Message::Conclude || known && *to == TargetNo(0));
                                 assert!(*message != Message::Commit || decided || *to == TargetNo(0));
                             }
                             Command::Finish(_) => finishes += 1,
@@ -155,7 +197,7 @@ fn invariants_hold_in_every_short_history() {
                     assert!(finishes <= 1);
                     assert!(!next.is_closed() || finishes == 1);
                     if !out.is_empty() || next.phase != it.phase {
-                        explore(&next, decided, finishes, depth - 1, leaves);
+                        explore(&next, (decided, known), finishes, depth - 1, leaves);
                     }
                 }
             }
@@ -163,6 +205,6 @@ fn invariants_hold_in_every_short_history() {
     }
     let (it, _) = begin(&[0, 1]);
     let mut leaves = 0;
-    explore(&it, false, 0, 6, &mut leaves);
+    explore(&it, (false, false), 0, 6, &mut leaves);
     assert!(leaves > 100, "{leaves}");
 }

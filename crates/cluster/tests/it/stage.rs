@@ -181,6 +181,8 @@ fn name(verb: &Verb<'_>) -> &'static str {
         Verb::Abort(_) => "abort",
         Verb::TxState(_) => "tx-state",
         Verb::InDoubt => "in-doubt",
+        Verb::Unconcluded => "unconcluded",
+        Verb::Conclude(_) => "conclude",
         Verb::Latest => "latest",
         Verb::Cont(ContVerb::RaiseFloor(_)) => "floor",
         Verb::Cont(ContVerb::AddSnapshot(_)) => "add-snapshot",

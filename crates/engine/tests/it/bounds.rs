@@ -1,11 +1,14 @@
 //! Numbers at the edge of what can be asked for: participants, epochs, sizes.
 
-use crate::rig::{Rig, oid, small_config};
+use crate::rig::{CONT, Rig, oid, small_config};
 use dolmen_codec::verb::{ContVerb, Mutation, NewValue, Payload, Prepare, Update, UpdateIod, Verb};
+use dolmen_codec::{Op, TargetStore};
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, Devices, MEMORY_BUDGET_BYTES_MIN, Target, TargetConfig};
 use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Clock, Media};
-use dolmen_types::{Cond, Durability, Epoch, Error, Invalid, Key, Oid, TargetNo, TxId, limits};
+use dolmen_types::{
+    Cond, Credentials, Durability, Epoch, Error, Head, Invalid, Key, Oid, RequestId, TargetNo, TxId, limits,
+};
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -102,5 +105,46 @@ fn background_work_ends_with_the_least_sizes_and_smaller_ones_are_refused() {
         let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
         let made = Target::create(devices, Arc::new(rig.clock.clone()), 7, &config);
         assert_eq!(made.err(), Some(Error::Invalid(Invalid::Argument)));
+    }
+}
+
+/// A put on behalf of these credentials.
+fn put_as(rig: &mut Rig, uid: u32) -> Result<(), Error> {
+    let Mutation::Update(update) = put(oid(1), b"d") else { unreachable!("it is a put") };
+    let cred = Credentials { uid, ..Credentials::default() };
+    let head = Head { cred, id: RequestId { client: u128::from(uid), sequence: 1 }, ..Head::default() };
+    let target = rig.target.as_mut().unwrap();
+    target.submit(&mut vec![Op { token: 1, head, cont: CONT, verb: Verb::Update(update) }]);
+    let mut out = Vec::new();
+    while out.is_empty() {
+        target.poll(true, &mut out);
+    }
+    out.pop().unwrap().result.map(|_| ())
+}
+
+#[test]
+fn what_is_remembered_of_clients_is_counted_and_a_target_keeps_so_many_credentials() {
+    let config = TargetConfig { memory_budget_bytes: 32 << 20, ..small_config() };
+    let mut rig = Rig::with_config(Media::Mapped, Durability::Process, config);
+    let before = rig.target.as_ref().unwrap().memory_bytes();
+    let mut known = 0;
+    let refused = loop {
+        match put_as(&mut rig, known) {
+            Ok(()) => known += 1,
+            Err(error) => break error,
+        }
+        if known % 1000 == 0 {
+            rig.work();
+        }
+    };
+    assert_eq!((known, refused), (65_536, Error::Invalid(Invalid::Credentials)));
+    rig.ask(Verb::Checkpoint).unwrap();
+    for _ in 0..2 {
+        let taken = rig.target.as_ref().unwrap().memory_bytes();
+        assert!(taken > before + (2 << 20), "{before} bytes before, {taken} after");
+        assert!(taken < rig.config.memory_budget_bytes, "{taken}");
+        put_as(&mut rig, 0).unwrap();
+        assert_eq!(put_as(&mut rig, known).err(), Some(Error::Invalid(Invalid::Credentials)));
+        rig.close_and_reopen();
     }
 }

@@ -11,6 +11,7 @@ mod conformance;
 mod crash;
 mod cuts;
 mod damaged;
+mod decisions;
 mod edges;
 mod faults;
 mod full;

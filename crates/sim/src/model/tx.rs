@@ -168,7 +168,10 @@ impl Model {
     }
 
     pub(super) fn commit(&mut self, tx: TxId) -> Result<Reply, Error> {
-        if self.prepared.contains_key(&tx) {
+        if let Some(prepared) = self.prepared.get(&tx) {
+            if prepared.leader == self.target() {
+                self.unconcluded.insert(tx, item((&tx, prepared)));
+            }
             self.decide(tx, true);
             self.decided.insert(tx);
         }
@@ -195,12 +198,15 @@ impl Model {
     }
 
     pub(super) fn in_doubt(&self) -> Vec<InDoubt> {
-        let item = |(tx, prepared): (&TxId, &Prepared)| InDoubt {
-            tx: *tx,
-            epoch: prepared.epoch,
-            leader: prepared.leader,
-            participants: prepared.participants.clone(),
-        };
         self.prepared.iter().map(item).collect()
+    }
+}
+
+fn item((tx, prepared): (&TxId, &Prepared)) -> InDoubt {
+    InDoubt {
+        tx: *tx,
+        epoch: prepared.epoch,
+        leader: prepared.leader,
+        participants: prepared.participants.clone(),
     }
 }

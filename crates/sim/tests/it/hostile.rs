@@ -25,7 +25,7 @@ use smallvec::smallvec;
 use std::sync::{Arc, OnceLock};
 
 const CONT: ContNo = ContNo(1);
-const KINDS: [LogKind; 9] = [
+const KINDS: [LogKind; 10] = [
     LogKind::Write,
     LogKind::Prepare,
     LogKind::Commit,
@@ -35,6 +35,7 @@ const KINDS: [LogKind; 9] = [
     LogKind::Client,
     LogKind::Cred,
     LogKind::Moved,
+    LogKind::Conclude,
 ];
 /// Frames and changed bytes of one forgery: more only cost time.
 const CHANGES_MAX: usize = 64;
@@ -111,6 +112,7 @@ fn use_all(target: &mut Target) {
         Verb::Scrub,
         Verb::Space,
         Verb::InDoubt,
+        Verb::Unconcluded,
         list(ListWhat::Objects),
         list(ListWhat::Changes { from: Epoch(1), to: Epoch::MAX }),
         Verb::Cont(ContVerb::Usage),

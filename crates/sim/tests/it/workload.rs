@@ -5,8 +5,8 @@ use dolmen_cluster::commit::{Command, Coordinator, Event, Message};
 use dolmen_cluster::resolve::{Knowledge, Next, Question, Resolution};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
-    ContSpec, ContVerb, Fetch, FetchIod, List, ListWhat, Listed, Mutation, NewValue, Payload, Prepare, Punch,
-    PunchScope, ReadAt, Reply, TxState, Update, UpdateIod, Verb, Want,
+    ContSpec, ContVerb, Fetch, FetchIod, InDoubt, List, ListWhat, Listed, Mutation, NewValue, Payload,
+    Prepare, Punch, PunchScope, ReadAt, Reply, TxState, Update, UpdateIod, Verb, Want,
 };
 use dolmen_env::{Clock, Rng, SimClock};
 use dolmen_sim::Subject;
@@ -715,6 +715,7 @@ impl<S: Subject> World<S> {
                         }
                         Message::Commit => Verb::Commit(tx),
                         Message::Abort => Verb::Abort(tx),
+                        Message::Conclude => Verb::Conclude(tx),
                     });
                     self.send(Purpose::Coordinate(number, to, message), to, head, body);
                 }
@@ -814,6 +815,38 @@ impl<S: Subject> World<S> {
                 }
             }
         }
+        for leader in (0..TARGETS).map(TargetNo) {
+            for kept in self.unconcluded(leader) {
+                self.conclude(&kept);
+            }
+            assert!(self.unconcluded(leader).is_empty(), "everybody knows");
+        }
+    }
+
+    fn unconcluded(&mut self, leader: TargetNo) -> Vec<InDoubt> {
+        match self.net.execute_now(leader, CONT, Verb::Unconcluded).0 {
+            Ok(Reply::InDoubt(list)) => list,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Tells the participants of a transaction that its leader keeps, then the leader.
+    fn conclude(&mut self, kept: &InDoubt) {
+        assert_eq!(kept.participants[..], self.participants[&kept.tx][..]);
+        let mut commands = Vec::new();
+        let mut coordinator = Coordinator::tell_again(kept.tx, kept.epoch, &kept.participants, &mut commands);
+        while let Some(command) = commands.pop() {
+            let Command::Send { to, message } = command else { panic!("{command:?}") };
+            let verb = match message {
+                Message::Commit => Verb::Commit(kept.tx),
+                Message::Conclude => Verb::Conclude(kept.tx),
+                other => panic!("{other:?}"),
+            };
+            let result = self.net.execute_now(to, CONT, verb).0.map(|_| ());
+            coordinator.on(Event::Answer { from: to, to: message, result }, &mut commands);
+        }
+        assert!(coordinator.is_closed());
+        assert!(!coordinator.is_owed());
     }
 
     /// All targets of a transaction agree about it, and with what its client was told.

@@ -1,8 +1,9 @@
 //! Transactions over several targets of one process.
 
-use super::common::{World, begin, commit, get, get_at, make, owned_update, put};
-use dolmen_codec::Op;
+use super::common::{Store, World, begin, commit, get, get_at, make, owned_update, put};
+use dolmen_cluster::Pool;
 use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
+use dolmen_codec::{Ask, Op, Request, Transport};
 use dolmen_env::scope;
 use dolmen_types::{ContNo, Error, Head, TargetNo, TxId};
 use smallvec::smallvec;
@@ -16,6 +17,21 @@ fn prepare(cont: ContNo, tx: TxId, dkey: u64, value: &[u8]) -> Op<'static> {
         mutations: vec![Mutation::Update(owned_update(dkey, value))],
     });
     Op { token: 0, head: Head::default(), cont, verb }
+}
+
+/// Transactions that a target leads and keeps.
+fn unconcluded(pool: &Pool<Store>, target: u16) -> Vec<TxId> {
+    match pool.targets().call(TargetNo(target), decide(ContNo::SYSTEM, Verb::Unconcluded)).result {
+        Ok(Reply::InDoubt(list)) => list.iter().map(|one| one.tx).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Steps more than it takes to tell everybody everything.
+fn work(pool: &Pool<Store>) {
+    for _ in 0..100 {
+        pool.step();
+    }
 }
 
 fn decide(cont: ContNo, verb: Verb<'static>) -> Op<'static> {
@@ -172,6 +188,91 @@ fn opening_settles_what_is_undecided_as_the_leader_says() {
         let fetches = [(TargetNo(0), "fetch"), (TargetNo(1), "fetch")];
         assert_eq!(world.director.take_trace(), fetches, "nothing is left to settle");
     }
+}
+
+#[test]
+fn a_commit_is_concluded_once_all_have_acknowledged_it() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    world.director.take_trace();
+    commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b")]).unwrap();
+    assert_eq!(unconcluded(&pool, 0), [tx], "the client does not wait for it");
+    work(&pool);
+    assert_eq!(unconcluded(&pool, 0), []);
+    let told = world.director.take_trace().iter().filter(|(_, verb)| *verb == "commit").count();
+    assert_eq!(told, 2, "nobody is told twice");
+}
+
+#[test]
+fn a_commit_that_failed_at_a_participant_is_sent_again() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    // State, two prepares, the leader's decision; then the device of the other fails for a while.
+    world.director.fail_after(Some(4));
+    commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b")]).unwrap();
+    for _ in 0..100 {
+        pool.step();
+    }
+    world.director.fail_after(None);
+    assert_eq!(unconcluded(&pool, 0), [tx], "not before the other has committed");
+    work(&pool);
+    assert_eq!(unconcluded(&pool, 0), []);
+    world.director.take_trace();
+    assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"b");
+    assert_eq!(world.director.take_trace(), [(TargetNo(1), "fetch")], "it was told before anybody asked");
+}
+
+#[test]
+fn opening_tells_those_who_have_not_heard_of_a_commit() {
+    let world = World::new();
+    let pool = world.create(3);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    world.director.fail_after(Some(6));
+    commit(&pool, cont, tx, &[(0, 1, b"a"), (1, 1, b"b"), (2, 1, b"c")]).unwrap();
+    let pool = world.reopen(pool);
+    assert_eq!(unconcluded(&pool, 0), []);
+    let seen: Vec<_> = (0..3).map(|target| get(&pool, target, cont, 1).unwrap()).collect();
+    assert_eq!(seen, [b"a", b"b", b"c"]);
+}
+
+#[test]
+fn a_client_cannot_conclude() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    for target in [0, 1] {
+        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
+    }
+    pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
+    let ask = Ask::Target(TargetNo(0), cont, Verb::Conclude(tx));
+    let refused = pool.call(Request { token: 1, head: Head::default(), ask }).result;
+    assert!(matches!(refused, Err(Error::NoPermission)), "{refused:?}");
+    assert_eq!(unconcluded(&pool, 0), [tx]);
+}
+
+#[test]
+fn a_decision_outlives_any_number_of_later_ones() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = begin(&pool, 1);
+    for target in [0, 1] {
+        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
+    }
+    pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
+    for n in 0..66_000 {
+        let other = begin(&pool, 2);
+        commit(&pool, cont, other, &[(0, 100 + n % 50, b"x")]).unwrap();
+    }
+    let pool = world.reopen(pool);
+    let seen = (get(&pool, 0, cont, 1).unwrap(), get(&pool, 1, cont, 1).unwrap());
+    assert_eq!(seen, (b"v".to_vec(), b"v".to_vec()), "everywhere or nowhere");
 }
 
 #[test]
