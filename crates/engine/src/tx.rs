@@ -379,8 +379,8 @@ impl Target {
         let prepared = Prepared { head: record, body: appended.body, body_bytes: written_bytes, versions };
         if alone {
             self.begin_decision(&prepared);
-            self.apply_prepared(&prepared)?;
             self.txs.remember_commit(&prepared.head, self.config.target);
+            self.apply_prepared(&prepared)?;
         } else {
             self.txs.prepared.insert(request.tx, prepared);
         }
@@ -621,8 +621,9 @@ impl Target {
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
-        self.apply_prepared(&prepared)?;
+        // Whether or not the versions can be applied: it is decided, and participants may ask.
         self.txs.remember_commit(&prepared.head, self.config.target);
+        self.apply_prepared(&prepared)?;
         Ok(appended.sequence)
     }
 
