@@ -182,6 +182,17 @@ fn meaning(rule: &str) -> &'static str {
         "bulk-leak" => "space in use is not that which something refers to",
         "log-live-bytes" => "the count of bytes referred to is wrong",
         "run-block" => "a block of a run is damaged, and what it names cannot be audited",
+        "run-index" => {
+            "fence, filter or footer of a run is damaged: the next open fails, unless a merge comes first"
+        }
+        "superblock" => "a slot of the superblock is damaged",
+        "manifest" => "the manifest is damaged: the next open fails, unless a checkpoint comes first",
+        "superblock-repaired" => "a slot of the superblock was damaged and has been written again",
+        "manifest-repaired" => "the manifest was damaged and has been written again",
+        "log-frame" => {
+            "the log behind the checkpoint is damaged: the next open fails, unless a checkpoint comes first"
+        }
+        "record-size" => "visible data of an array has several record sizes",
         "usage" => "a container's count of versions or bytes is wrong",
         "checksum" => "the value does not match its checksum",
         "container-on-record" => "the pool service knows a container that the target does not",

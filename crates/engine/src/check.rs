@@ -1,13 +1,14 @@
 //! The audit of every invariant, and the scrub of every byte. Both read only.
 
-use crate::cursor::PlaceRef;
+use crate::cursor::{IndexCursor, PlaceRef};
 use crate::log::LogPlace;
+use crate::metadata::RecordAt;
 use crate::path::Depth;
 use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
 use dolmen_codec::log_body::logged_bytes_of;
-use dolmen_codec::verb::{Audit, Finding};
+use dolmen_codec::verb::{Audit, Finding, Usage};
 use dolmen_codec::version::ValuePlace;
 use dolmen_types::{ContNo, Epoch, Error, Key, Oid, Place, Recx, crc32c, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,8 +85,8 @@ struct Sums {
     units: BTreeMap<(u32, u32), u32>,
     /// Bytes of values in each segment of the log.
     live: BTreeMap<u32, u64>,
-    /// Versions and their bytes in each container.
-    usage: BTreeMap<ContNo, (u64, u64)>,
+    /// What the versions of each container take.
+    usage: BTreeMap<ContNo, Usage>,
     /// Values in the log not verified yet, and the key of the first.
     small: Vec<SmallValue>,
     first_small: Vec<u8>,
@@ -95,8 +96,8 @@ struct Sums {
 }
 
 impl Target {
-    /// Audits index against log, bulk and accounts, past whatever is damaged, without reading values but those that
-    /// the scrub found damaged.
+    /// Audits index against log, bulk and accounts, and what the next open needs, past whatever is damaged, without
+    /// reading values but those that the scrub found damaged.
     pub(crate) fn check(&mut self) -> Result<Audit, Error> {
         let mut audit = self.audit(false)?;
         self.scrubbed_damage()?.into_iter().for_each(|finding| audit.note(finding));
@@ -110,10 +111,11 @@ impl Target {
 
     fn audit(&mut self, values: bool) -> Result<Audit, Error> {
         let mut sums = Sums::default();
+        self.audit_records(&mut sums.audit)?;
         self.store.index.delta.check();
         let batch = self.config.memory_budget_bytes / SMALL_SHARE / size_of::<SmallValue>() as u64;
         let batch = usize::try_from(batch).unwrap_or(usize::MAX).max(SMALL_MIN);
-        let mut cursor = self.store.take_cursor();
+        let mut cursor = IndexCursor::default();
         let mut damaged = BTreeSet::new();
         self.store.reseek_intact(&mut cursor, &[], &mut damaged)?;
         let mut previous: Vec<u8> = Vec::new();
@@ -135,7 +137,6 @@ impl Target {
             }
             self.store.advance_intact(&mut cursor, &mut damaged)?;
         }
-        self.store.put_cursor(cursor);
         self.verify_small(&mut sums, &previous)?;
         if damaged.is_empty() {
             self.audit_units(&sums.units, &mut sums.audit);
@@ -146,6 +147,17 @@ impl Target {
             sums.audit.note(finding("run", run, offset, "run-block"));
         }
         Ok(sums.audit)
+    }
+
+    /// The records that the next open needs, and what the scrub in the background has written again of them.
+    fn audit_records(&mut self, audit: &mut Audit) -> Result<(), Error> {
+        let mut found = core::mem::take(&mut self.scrub.repaired);
+        let mut at = RecordAt::default();
+        while at != RecordAt::End {
+            at = self.verify_records(at, &mut found)?.0;
+        }
+        found.into_iter().for_each(|finding| audit.note(finding));
+        Ok(())
     }
 
     fn audit_entry(
@@ -179,8 +191,13 @@ impl Target {
             sums.mixed = Some(Akey { cont: parts.cont, oid: parts.oid, dkey, akey });
         }
         let usage = sums.usage.entry(parts.cont).or_default();
-        usage.0 += 1;
-        usage.1 += u64::from(version.value_bytes);
+        let value_bytes = u64::from(version.value_bytes);
+        usage.versions += 1;
+        usage.value_bytes += value_bytes;
+        match value {
+            ValuePlace::Log { .. } => usage.small_bytes += value_bytes,
+            _ => usage.bulk_bytes += u64::from(crate::bulk::units(value_bytes)) * limits::BULK_UNIT_BYTES,
+        }
         let stored = crate::value::stored(&version, value);
         if let ValuePlace::Log { segment, offset } = value {
             *sums.live.entry(segment).or_default() += logged_bytes_of(&version);
@@ -322,7 +339,7 @@ impl Target {
         last: &[u8],
         audit: &mut Audit,
     ) -> Result<(), Error> {
-        let mut cursor = self.store.take_cursor();
+        let mut cursor = IndexCursor::default();
         // Damaged blocks are noted by the walk that gathered the values.
         let mut noted = BTreeSet::new();
         self.store.reseek_intact(&mut cursor, first, &mut noted)?;
@@ -340,7 +357,6 @@ impl Target {
             }
             self.store.advance_intact(&mut cursor, &mut noted)?;
         }
-        self.store.put_cursor(cursor);
         Ok(())
     }
 
@@ -375,12 +391,7 @@ impl Target {
         }
     }
 
-    fn audit_accounts(
-        &self,
-        live: &BTreeMap<u32, u64>,
-        usage: &BTreeMap<ContNo, (u64, u64)>,
-        audit: &mut Audit,
-    ) {
+    fn audit_accounts(&self, live: &BTreeMap<u32, u64>, usage: &BTreeMap<ContNo, Usage>, audit: &mut Audit) {
         // What a merge under way has moved is referred to once it is complete.
         let moved = self.checkpoint.merge.as_ref().map(|merge| &merge.drops().moved);
         for (&number, segment) in self.store.log.segments.iter() {
@@ -392,7 +403,7 @@ impl Target {
         }
         for cont in self.conts.iter().filter(|cont| !cont.state.destroyed) {
             let counted = usage.get(&cont.state.no).copied().unwrap_or_default();
-            if counted != (cont.state.usage.versions, cont.state.usage.value_bytes) {
+            if counted != cont.state.usage {
                 audit.note(finding("manifest", u64::from(cont.state.no.0), 0, "usage"));
             }
         }

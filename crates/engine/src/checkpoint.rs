@@ -10,7 +10,7 @@
 use crate::aggregate::{Asked, Merge};
 use crate::drops::Drops;
 use crate::error::disk_error;
-use crate::open::{SUPERBLOCK_FILE, manifest_name};
+use crate::open::{SLOTS, SUPERBLOCK_FILE, manifest_name};
 use crate::runs::{Run, RunBuild, Step};
 use crate::space::RESERVE_LOG_SEGMENTS;
 use crate::target::Target;
@@ -171,6 +171,11 @@ impl State {
     /// Differs between any two openings of the target that wrote to its log.
     pub(crate) fn life(&self) -> u64 {
         self.life
+    }
+
+    /// As it was written last.
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
     /// The number of the present manifest.
@@ -688,20 +693,48 @@ impl Target {
 
     /// Writes the next superblock, into the slot of the one before the last.
     fn write_superblock(&mut self, superblock: Superblock) -> Result<(), Error> {
-        let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
-        let disk = &mut *self.store.disks.meta;
         let sequence = self.checkpoint.superblock.sequence + 1;
-        let superblock = Superblock { sequence, boot_id: disk.boot_id(), ..superblock };
-        let file = match self.checkpoint.superblock_file {
-            Some(file) => file,
-            None => disk.open(SUPERBLOCK_FILE).map_err(io)?,
-        };
-        self.checkpoint.superblock_file = Some(file);
-        let slot = superblock.sequence % 2 * SUPERBLOCK_SLOT_BYTES as u64;
-        disk.write_at(file, slot, &superblock.encode()).map_err(io)?;
-        disk.flush(file).map_err(io)?;
+        let boot_id = self.store.disks.meta.boot_id();
+        let superblock = Superblock { sequence, boot_id, ..superblock };
+        self.put_superblock(&superblock)?;
         self.checkpoint.superblock = superblock;
         Ok(())
+    }
+
+    fn put_superblock(&mut self, superblock: &Superblock) -> Result<(), Error> {
+        let target = self.config.target;
+        let io = |e: dolmen_env::Error| disk_error(target, &e);
+        let file = self.superblock_file()?;
+        let disk = &mut *self.store.disks.meta;
+        let slot = superblock.sequence % SLOTS * SUPERBLOCK_SLOT_BYTES as u64;
+        disk.write_at(file, slot, &superblock.encode()).map_err(io)?;
+        disk.flush(file).map_err(io)
+    }
+
+    /// The file of the superblock, open from its first use on.
+    pub(crate) fn superblock_file(&mut self) -> Result<FileId, Error> {
+        if let Some(file) = self.checkpoint.superblock_file {
+            return Ok(file);
+        }
+        let opened = self.store.disks.meta.open(SUPERBLOCK_FILE);
+        let file = opened.map_err(|e| disk_error(self.config.target, &e))?;
+        self.checkpoint.superblock_file = Some(file);
+        Ok(file)
+    }
+
+    /// Writes the superblock again over the damaged slot at this offset: as it was, if it is the current one that is
+    /// damaged, so that a torn write takes nothing that was good; else the next one, which is due there.
+    pub(crate) fn rewrite_superblock(&mut self, slot_offset: u64) -> Result<(), Error> {
+        let current = self.checkpoint.superblock;
+        let is_current = slot_offset == current.sequence % SLOTS * SUPERBLOCK_SLOT_BYTES as u64;
+        let result = if is_current { self.put_superblock(&current) } else { self.write_superblock(current) };
+        self.read_only |= matches!(result, Err(Error::Io { .. }));
+        result
+    }
+
+    /// Writes the present manifest again, under another number.
+    pub(crate) fn rewrite_manifest(&mut self) -> Result<(), Error> {
+        self.write_manifest(self.checkpoint.superblock.clean)
     }
 
     /// The first manifest of a new target.

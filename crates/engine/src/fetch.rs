@@ -375,11 +375,14 @@ mod tests {
     use crate::index::EntryPlace;
     use dolmen_codec::order::HashKey;
     use dolmen_codec::verb::{
-        ContSpec, ContVerb, NewValue, Payload, Punch, PunchScope, Reply, Update, UpdateIod, Verb,
+        ContSpec, ContVerb, Mutation, NewValue, Payload, Prepare, Punch, PunchScope, Reply, Update,
+        UpdateIod, Usage, Verb,
     };
     use dolmen_codec::{Completion, Op, TargetStore};
     use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
-    use dolmen_types::{Durability, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Place};
+    use dolmen_types::{
+        Credentials, Durability, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Place, TxId,
+    };
     use smallvec::smallvec;
 
     const CONT: ContNo = ContNo(1);
@@ -520,6 +523,89 @@ mod tests {
         assert_eq!((&akey[..], *extent), (&b"a"[..], Some(Recx::new(limits::WINDOW_RECORDS * 3, 1))));
         punch(&mut target);
         assert_eq!(check(&mut target), []);
+    }
+
+    #[test]
+    fn an_account_that_is_wrong_in_any_part_is_found_by_check() {
+        let mut target = target();
+        let single = |bytes: &'static [u8]| NewValue::Single(Payload::Ref(bytes));
+        ask(&mut target, update(b"a", single(&[1; 100]), Cond::NONE)).result.expect("nothing is in the way");
+        ask(&mut target, update(b"b", single(&[2; 200_000]), Cond::NONE))
+            .result
+            .expect("nothing is in the way");
+        let right = target.conts.find(CONT).expect("made above").state.usage;
+        assert!(right.small_bytes == 100 && right.bulk_bytes >= 200_000, "{right:?}");
+        let wrong = [
+            Usage { versions: right.versions + 1, ..right },
+            Usage { value_bytes: right.value_bytes - 1, ..right },
+            Usage { bulk_bytes: right.bulk_bytes - limits::BULK_UNIT_BYTES, ..right },
+            Usage { small_bytes: right.small_bytes + 1, ..right },
+            right,
+        ];
+        for usage in wrong {
+            target.conts.find_mut(CONT).expect("made above").state.usage = usage;
+            let Ok(Reply::Audited(audit)) = ask(&mut target, Verb::Check).result else {
+                panic!("it goes on")
+            };
+            let rules: Vec<&str> = audit.findings.iter().map(|finding| finding.rule).collect();
+            assert_eq!(rules, if usage == right { &[][..] } else { &["usage"] }, "{usage:?}");
+        }
+    }
+
+    /// Who wrote the newest version of an akey.
+    fn writer_of(target: &mut Target, akey: &[u8]) -> Credentials {
+        let mut path = Path::default();
+        path.object(CONT, SECRET, oid()).expect("a known type");
+        path.down(Depth::Akey, b"d", akey).expect("good keys");
+        let view = target.conts.find(CONT).expect("made above").view(Epoch::MAX);
+        let entry = target.store.newest(&mut path, VersionKind::Single, &view).expect("it is whole");
+        let number = target.store.version(&entry.expect("written").place).expect("it is whole").cred;
+        let found = target.creds.iter().find(|(_, of)| **of == number);
+        *found.expect("known by number").0
+    }
+
+    #[test]
+    fn every_version_carries_the_credentials_of_its_writer() {
+        let who = |uid: u32| Credentials { uid, gid: uid + 100, project: uid + 1000 };
+        let keys: [&[u8]; 5] = [b"k0", b"k1", b"k2", b"k3", b"k4"];
+        let drive = SimDrive::new(SimConfig::default());
+        let mut target = target_on(&drive);
+        let write = |target: &mut Target, akey: &[u8], uid: u32, in_tx: bool| {
+            let Verb::Update(update) = update(akey, NewValue::Single(Payload::Ref(b"x")), Cond::NONE) else {
+                unreachable!("it is one")
+            };
+            let verb = if in_tx {
+                let epoch = target.epochs.latest().next();
+                let tx = TxId { client: 9, begin: epoch };
+                let participants = [target.config.target].into_iter().collect();
+                let mutations = vec![Mutation::Update(update)];
+                let leader = target.config.target;
+                Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations })
+            } else {
+                Verb::Update(update)
+            };
+            let head = Head { cred: who(uid), ..Head::default() };
+            target.submit(&mut vec![Op { token: 1, head, cont: CONT, verb }]);
+            let mut out = Vec::new();
+            target.poll(true, &mut out);
+            out.pop().expect("one completion").result.expect("nothing is in the way");
+        };
+        // Some of them more than once, so that their numbers are found again.
+        for (akey, uid) in keys.iter().zip([7, 8, 7, 9, 8]) {
+            write(&mut target, akey, uid, uid == 9);
+        }
+        let all = |target: &mut Target| keys.map(|akey| writer_of(target, akey));
+        assert_eq!(all(&mut target), [7, 8, 7, 9, 8].map(who));
+        ask(&mut target, Verb::Checkpoint).result.expect("the device works");
+        assert_eq!(all(&mut target), [7, 8, 7, 9, 8].map(who), "in a run");
+        write(&mut target, keys[0], 10, false);
+        write(&mut target, keys[1], 9, false);
+        drop(target);
+        let (mut target, _) =
+            Target::open(devices(&drive), clock(), &TargetConfig::default()).expect("whole");
+        assert_eq!(all(&mut target), [10, 9, 7, 9, 8].map(who), "after a replay");
+        write(&mut target, keys[2], 11, true);
+        assert_eq!(all(&mut target), [10, 9, 11, 9, 8].map(who));
     }
 
     /// Whether the short way leads to akey `a`.

@@ -32,6 +32,7 @@ mod lines;
 mod list;
 mod log;
 mod marks;
+mod metadata;
 mod numbered;
 mod open;
 mod path;

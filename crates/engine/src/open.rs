@@ -235,7 +235,11 @@ fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, 
     Ok(best)
 }
 
-fn read_manifest(disk: &mut dyn Disk, target: TargetNo, superblock: &Superblock) -> Result<Manifest, Error> {
+pub(crate) fn read_manifest(
+    disk: &mut dyn Disk,
+    target: TargetNo,
+    superblock: &Superblock,
+) -> Result<Manifest, Error> {
     let number = superblock.manifest;
     let damaged = || corrupt(target, "manifest", u64::from(number), 0);
     let io = |e: dolmen_env::Error| disk_error(target, &e);

@@ -1,11 +1,12 @@
-//! The scrub that goes on by itself: every value is read and verified in turn, at a bounded rate.
+//! The scrub that goes on by itself: every record and every value is read and verified in turn, at a bounded rate.
 //!
 //! It takes its turn when nothing else is to be done in the background. A step is bounded in entries and bytes,
-//! but for the value that it ends with. What it finds is counted at once and named by `check`, which looks again:
+//! but for the value or manifest that it ends with. Superblock and manifest are written again if they are damaged. What it finds is counted at once and named by `check`, which looks again:
 //! what has been overwritten or freed since is damage no longer.
 
-use crate::cursor::PlaceRef;
+use crate::cursor::{IndexCursor, PlaceRef};
 use crate::error::corrupt;
+use crate::metadata::RecordAt;
 use crate::runs::Step;
 use crate::target::Target;
 use crate::tree::key::split_typed;
@@ -28,6 +29,12 @@ const DAMAGED_MAX: usize = 1024;
 /// How far the scrub has come, and what it has found.
 #[derive(Default)]
 pub(crate) struct Scrub {
+    /// Records come before values.
+    at: RecordAt,
+    /// Damaged records that this pass, or the last one, has met.
+    records: Vec<Finding>,
+    /// Those that were written again, until an audit has told of them.
+    pub(crate) repaired: Vec<Finding>,
     /// The last key verified.
     after: Vec<u8>,
     /// Bytes that may be read now, as far as time and rate have given them.
@@ -44,9 +51,10 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Versions and blocks found damaged, since the target was opened.
+    /// Versions, blocks and records found damaged, since the target was opened.
     pub(crate) fn damage_count(&self) -> u64 {
-        (self.damaged.len() + self.blocks.len()) as u64 + self.unnamed
+        let named = self.damaged.len() + self.blocks.len() + self.records.len() + self.repaired.len();
+        named as u64 + self.unnamed
     }
 
     /// Remembers the block of a run that an error names, if it names one.
@@ -96,6 +104,9 @@ impl Target {
         if self.scrub.credit_bytes < STEP_BYTES.min(bytes_per_s).max(1) {
             return Ok(Step::Done);
         }
+        if self.scrub.at != RecordAt::End {
+            return self.scrub_records();
+        }
         let after = core::mem::take(&mut self.scrub.after);
         let (at, read_bytes) = match self.scrub_from(after) {
             Ok(found) => found,
@@ -115,19 +126,41 @@ impl Target {
             }
             None => {
                 self.scrub.credit_bytes = 0;
+                self.scrub.at = RecordAt::default();
                 Ok(Step::Done)
             }
         }
     }
 
+    /// Verifies a few records, and writes those again that are in memory.
+    fn scrub_records(&mut self) -> Result<Step, Error> {
+        let at = self.scrub.at;
+        if at == RecordAt::default() {
+            self.scrub.records.clear();
+        }
+        let mut damaged = Vec::new();
+        let (next, read_bytes) = self.verify_records(at, &mut damaged)?;
+        self.repair_records(&mut damaged);
+        for finding in damaged {
+            let is_repaired = finding.rule.ends_with("-repaired");
+            let list = if is_repaired { &mut self.scrub.repaired } else { &mut self.scrub.records };
+            if list.len() < DAMAGED_MAX {
+                list.push(finding);
+            } else {
+                self.scrub.unnamed += 1;
+            }
+        }
+        self.scrub.at = next;
+        self.scrub.credit_bytes = self.scrub.credit_bytes.saturating_sub(read_bytes);
+        Ok(Step::More)
+    }
+
     /// Verifies what follows `after`: the last key and the bytes read, or no key at the end.
     fn scrub_from(&mut self, mut after: Vec<u8>) -> Result<(Option<Vec<u8>>, u64), Error> {
-        let mut cursor = self.store.take_cursor();
-        self.store.reseek_intact(&mut cursor, &after, &mut self.scrub.blocks)?;
-        let mut read_bytes = 0;
+        let mut cursor = IndexCursor::default();
+        let mut read_bytes = self.store.reseek_intact(&mut cursor, &after, &mut self.scrub.blocks)?;
         for _ in 0..STEP_ENTRIES {
             let Some(key) = cursor.key() else {
-                self.store.put_cursor(cursor);
                 return Ok((None, read_bytes));
             };
             if *key != after[..] {
@@ -139,13 +172,12 @@ impl Target {
                 if damage.is_some() {
                     self.note_damage(&after);
                 }
+                if read_bytes >= STEP_BYTES.min(self.scrub.credit_bytes) {
+                    break;
+                }
             }
-            self.store.advance_intact(&mut cursor, &mut self.scrub.blocks)?;
-            if read_bytes >= STEP_BYTES.min(self.scrub.credit_bytes) {
-                break;
-            }
+            read_bytes += self.store.advance_intact(&mut cursor, &mut self.scrub.blocks)?;
         }
-        self.store.put_cursor(cursor);
         Ok((Some(after), read_bytes))
     }
 
@@ -193,7 +225,7 @@ impl Target {
     pub(crate) fn scrubbed_damage(&mut self) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
         for key in core::mem::take(&mut self.scrub.damaged) {
-            let mut cursor = self.store.take_cursor();
+            let mut cursor = IndexCursor::default();
             self.store.reseek_intact(&mut cursor, &key, &mut BTreeSet::new())?;
             if cursor.key().is_some_and(|found| *found == key[..])
                 && let (_, Some(finding)) = self.verify_entry(&key, cursor.place())?
@@ -201,7 +233,6 @@ impl Target {
                 findings.push(finding);
                 self.scrub.damaged.insert(key);
             }
-            self.store.put_cursor(cursor);
         }
         Ok(findings)
     }

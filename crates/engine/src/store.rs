@@ -421,16 +421,19 @@ impl Store {
         cursor.seek(&self.index, key, &mut self.blocks.source(&mut *self.disks.meta))
     }
 
-    /// As `reseek`, over what is left of damaged runs: `damaged` gets the blocks that are passed over, as number of
-    /// the run and offset.
+    /// As `reseek`, over what is left of damaged runs on the device: `damaged` gets the blocks that are passed over, as
+    /// number of the run and offset. How many bytes of blocks were read.
+    ///
+    /// REQUIRES: the cursor is new: one that was used may hold blocks that were read at another time.
     pub(crate) fn reseek_intact(
         &mut self,
         cursor: &mut IndexCursor,
         key: &[u8],
         damaged: &mut BTreeSet<(u64, u64)>,
-    ) -> Result<(), Error> {
-        let blocks = self.blocks.source(&mut *self.disks.meta);
-        cursor.seek(&self.index, key, &mut IntactBlocks::new(blocks, damaged))
+    ) -> Result<u64, Error> {
+        let mut blocks = IntactBlocks::new(&mut *self.disks.meta, damaged);
+        cursor.seek(&self.index, key, &mut blocks)?;
+        Ok(blocks.read_bytes)
     }
 
     /// As `advance`, in the same way.
@@ -438,9 +441,10 @@ impl Store {
         &mut self,
         cursor: &mut IndexCursor,
         damaged: &mut BTreeSet<(u64, u64)>,
-    ) -> Result<(), Error> {
-        let blocks = self.blocks.source(&mut *self.disks.meta);
-        cursor.advance(&self.index, &mut IntactBlocks::new(blocks, damaged))
+    ) -> Result<u64, Error> {
+        let mut blocks = IntactBlocks::new(&mut *self.disks.meta, damaged);
+        cursor.advance(&self.index, &mut blocks)?;
+        Ok(blocks.read_bytes)
     }
 
     /// Moves a cursor to the last entry below `key`; from there it goes downwards.

@@ -10,7 +10,7 @@ use crate::{Model, Subject};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::verb::{
     ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation,
-    Prepare, Query, ReadAt, Reply, Verb, Want,
+    Prepare, Query, ReadAt, Reply, Usage, Verb, Want,
 };
 use dolmen_codec::{Completion, Op};
 use dolmen_env::{Clock, Rng, SimClock};
@@ -632,7 +632,7 @@ impl<'s> Pair<'s> {
         let ours = self.ours(Head::default(), Verb::Cont(ContVerb::Usage)).result;
         match (&theirs, &ours) {
             (Ok(Reply::ContUsage(theirs)), Ok(Reply::ContUsage(ours)))
-                if theirs.value_bytes == ours.value_bytes =>
+                if theirs.value_bytes == ours.value_bytes && is_held(theirs) =>
             {
                 Ok(())
             }
@@ -788,4 +788,10 @@ impl Items {
         self.extents = joined;
         self
     }
+}
+
+/// Whether every byte is held somewhere: where is the store's choice, which the model does not make.
+fn is_held(usage: &Usage) -> bool {
+    let rest_bytes = usage.value_bytes.checked_sub(usage.small_bytes);
+    rest_bytes.is_some_and(|rest_bytes| usage.bulk_bytes >= rest_bytes)
 }

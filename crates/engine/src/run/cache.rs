@@ -176,22 +176,25 @@ fn read(disk: &mut dyn Disk, run: &Run, place: BlockPlace) -> Result<Arc<Block>,
     Ok(Arc::new(run.parse(bytes, place)?))
 }
 
-/// Blocks from which a walk over everything takes what is left of damaged runs.
+/// What a walk over everything takes of damaged runs: what is left. All of it is read from the device, whatever the cache
+/// has: what rots there is still good here.
 pub(crate) struct IntactBlocks<'a> {
-    blocks: DiskBlocks<'a>,
+    disk: &'a mut dyn Disk,
     /// The blocks that were passed over: number of the run, and offset.
     damaged: &'a mut BTreeSet<(u64, u64)>,
+    pub(crate) read_bytes: u64,
 }
 
 impl<'a> IntactBlocks<'a> {
-    pub(crate) fn new(blocks: DiskBlocks<'a>, damaged: &'a mut BTreeSet<(u64, u64)>) -> Self {
-        Self { blocks, damaged }
+    pub(crate) fn new(disk: &'a mut dyn Disk, damaged: &'a mut BTreeSet<(u64, u64)>) -> Self {
+        Self { disk, damaged, read_bytes: 0 }
     }
 }
 
 impl BlockSource for IntactBlocks<'_> {
     fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error> {
-        self.blocks.block(run, place)
+        self.read_bytes += place.len_bytes() as u64;
+        read(self.disk, run, place)
     }
 
     fn pass(&mut self, error: Error) -> Result<(), Error> {

@@ -187,6 +187,41 @@ impl Run {
         Ok(Self::of(target, file, footer, fence_blocks, Filter::from_lines(lines)))
     }
 
+    /// Pages of the block of fence or filter that begins at `page`, or of the footer; `None` behind that.
+    pub(crate) fn part_pages(&self, page: u32) -> Option<u32> {
+        let footer = &self.footer;
+        let fence_end = footer.entry_pages + footer.fence_pages;
+        let filter_end = fence_end + footer.filter_pages;
+        match page {
+            _ if page < fence_end => Some(1),
+            _ if page < filter_end => Some(FILTER_BLOCK_PAGES.min(filter_end - page)),
+            _ => (page == filter_end).then_some(1),
+        }
+    }
+
+    /// Reads and verifies a part behind the entries once more. How many bytes it has.
+    ///
+    /// REQUIRES: `part_pages` said of `page` that it begins a part of so many pages.
+    ///
+    /// # Errors
+    /// `Corrupt` or what the device says.
+    pub(crate) fn verify_part(&self, disk: &mut dyn Disk, page: u32, pages: u32) -> Result<u64, Error> {
+        let (number, footer) = (self.number(), &self.footer);
+        let place = BlockPlace { page, pages };
+        let mut bytes = IoBuf::zeroed(place.len_bytes());
+        disk.read_at(self.file, place.offset_bytes(), &mut bytes).map_err(|e| disk_error(self.target, &e))?;
+        let (in_fence, offset) = (page - footer.entry_pages, place.offset_bytes());
+        let verified = match in_fence.checked_sub(footer.fence_pages) {
+            None => RunBlock::parse(bytes, RunBlockKind::Fence, (number, in_fence, offset)).map(drop),
+            Some(in_filter) if in_filter < footer.filter_pages => {
+                decode_filter_block(&bytes, (number, in_filter, offset), &mut Vec::new())
+            }
+            Some(_) => RunFooter::decode(&bytes, number, self.file_bytes()).map(drop),
+        };
+        verified.map_err(|at| self.damage(at))?;
+        Ok(place.len_bytes() as u64)
+    }
+
     /// A run from its resident parts.
     pub(crate) fn of(
         target: TargetNo,

@@ -4,8 +4,8 @@
 use crate::rig::{CONT, Rig, oid, tiny};
 use dolmen_codec::log_frame::{LOG_FRAME_SEAL_BYTES, LogFrame};
 use dolmen_codec::log_segment::LogSegmentHeader;
-use dolmen_codec::verb::{ContVerb, List, ListWhat, Listed, PunchScope, ReadAt, Reply, Verb, Want};
-use dolmen_engine::{Devices, Target};
+use dolmen_codec::verb::{ContVerb, Finding, List, ListWhat, Listed, PunchScope, ReadAt, Reply, Verb, Want};
+use dolmen_engine::{Devices, Target, TargetConfig};
 use dolmen_env::Media;
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive, SimFiles, SimPower};
 use dolmen_types::{Anchor, Cond, Durability, Epoch, Error, Key, Place, Recx};
@@ -446,4 +446,145 @@ fn damage_that_a_later_frame_calls_durable_is_corruption_and_no_interrupted_writ
             assert!(matches!(opened, Err(Error::Corrupt { .. })), "{media:?}, dkey {number}: {opened:?}");
         }
     }
+}
+
+fn audit(rig: &mut Rig, verb: Verb<'_>) -> Vec<Finding> {
+    match rig.ask(verb) {
+        Ok(Reply::Audited(audit)) => audit.findings,
+        other => panic!("an audit goes on: {other:?}"),
+    }
+}
+
+/// Whether a finding names the record of a file in which this byte lies.
+fn names(finding: &Finding, name: &str, at: u64) -> bool {
+    let (kind, of) = name.split_once('.').unwrap_or((name, "0"));
+    let of = u64::from_str_radix(of, 16).unwrap();
+    match finding.place {
+        Place::Record { file, number, offset } => {
+            file == kind && number == of && offset <= at && at < offset + (32 << 10)
+        }
+        Place::Value { .. } => false,
+    }
+}
+
+/// An open store that has a checkpoint, has read from its run, and has gone on.
+fn open_store(media: Media) -> Rig {
+    let config = TargetConfig { scrub_bytes_per_s: 16 << 20, ..tiny() };
+    let mut rig = Rig::with_config(media, Durability::Power, config);
+    for number in 0..40u8 {
+        rig.put(oid(1), &[number], b"a", &small_value(number, 0)).unwrap();
+    }
+    rig.ask(Verb::Checkpoint).unwrap();
+    for number in 40..50u8 {
+        rig.put(oid(1), &[number], b"a", &small_value(number, 0)).unwrap();
+    }
+    for number in 0..50u8 {
+        assert_eq!(rig.get(oid(1), &[number], b"a"), Some(small_value(number, 0)));
+    }
+    assert_eq!((audit(&mut rig, Verb::Check), audit(&mut rig, Verb::Scrub)), (vec![], vec![]));
+    rig
+}
+
+/// The log is left out: a mapping of the simulated disk is a copy of the file, so what rots in the file of a mapped
+/// segment is not to be seen through it as it would be on a device. Of a segment that is not mapped any more the values
+/// count, which are verified in `a_damaged_extent_is_reported_with_its_keys_wherever_it_lies`.
+#[test]
+fn every_flipped_bit_of_an_open_store_outside_of_the_log_is_named_by_check_and_scrub() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = open_store(media);
+        let files = rig.drive.files();
+        let names_of: Vec<String> = files.iter().map(|(name, _)| name.to_owned()).collect();
+        assert!(
+            ["super", "manifest.", "run."].iter().all(|kind| names_of.iter().any(|n| n.starts_with(kind)))
+        );
+        let mut failures = Vec::new();
+        for name in names_of.iter().filter(|name| !name.starts_with("log.") && !name.starts_with("bulk.")) {
+            for at in 0..files.bytes(name).unwrap().len() as u64 {
+                rig.drive.flip(name, at, rotten_bit(at)).unwrap();
+                for verb in [Verb::Check, Verb::Scrub] {
+                    let what = format!("{media:?} {name} byte {at} {verb:?}");
+                    let found = audit(&mut rig, verb);
+                    if found.len() != 1 || !names(&found[0], name, at) {
+                        failures.push(format!("{what}: {found:?}"));
+                    }
+                }
+                rig.drive.flip(name, at, rotten_bit(at)).unwrap();
+            }
+        }
+        failures.truncate(20);
+        assert_eq!(failures, Vec::<String>::new());
+        rig.assert_clean();
+    }
+}
+
+/// Lets the scrub in the background pass once over everything.
+fn scrub_pass(rig: &mut Rig) {
+    for _ in 0..2 {
+        rig.clock.advance(1_000_000_000);
+        rig.work();
+    }
+}
+
+#[test]
+fn a_damaged_superblock_or_manifest_of_an_open_store_is_written_again_and_said() {
+    for (slots, has_manifest) in
+        [(&[0][..], false), (&[1], false), (&[0, 1], false), (&[], true), (&[0, 1], true)]
+    {
+        let mut rig = open_store(Media::Block);
+        for slot in slots {
+            rig.drive.flip("super", slot * 4096 + 20, 3).unwrap();
+        }
+        let manifest = |rig: &Rig| {
+            let files = rig.drive.files();
+            files.iter().map(|(name, _)| name.to_owned()).find(|name| name.starts_with("manifest.")).unwrap()
+        };
+        let before = manifest(&rig);
+        if has_manifest {
+            rig.drive.flip(&before, 50, 1).unwrap();
+        }
+        scrub_pass(&mut rig);
+        let repaired = slots.len() as u64 + u64::from(has_manifest);
+        assert_eq!(rig.space().damage_count, repaired);
+        let found = audit(&mut rig, Verb::Check);
+        let of = |rule| found.iter().filter(move |finding: &&Finding| finding.rule == rule);
+        for slot in slots {
+            assert!(of("superblock-repaired").any(|finding| names(finding, "super", slot * 4096)));
+        }
+        assert_eq!(of("superblock-repaired").count(), slots.len());
+        assert_eq!(
+            of("manifest-repaired").filter(|finding| names(finding, &before, 50)).count(),
+            usize::from(has_manifest)
+        );
+        assert_eq!(found.len() as u64, repaired, "{found:?}");
+        // It is said once; then all is well, also for whoever opens it.
+        assert_eq!(rig.space().damage_count, 0);
+        rig.assert_clean();
+        rig.crash(CrashPlan::None);
+        for number in 0..50u8 {
+            assert_eq!(rig.get(oid(1), &[number], b"a"), Some(small_value(number, 0)));
+        }
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn damage_of_the_fence_of_a_run_is_gone_with_the_merge_that_takes_the_run() {
+    let mut rig = open_store(Media::Block);
+    let files = rig.drive.files();
+    let (run, bytes) = files.iter().find(|(name, _)| name.starts_with("run.")).unwrap();
+    // Footer, filter, and before them the fence.
+    let fence_at = bytes - 3 * 4096;
+    rig.drive.flip(run, fence_at + 100, 2).unwrap();
+    scrub_pass(&mut rig);
+    assert_eq!(rig.space().damage_count, 1);
+    let [found] = &audit(&mut rig, Verb::Check)[..] else { panic!("one place") };
+    assert!(found.rule == "run-index" && names(found, run, fence_at), "{found:?}");
+    rig.put(oid(1), &[0], b"a", b"newer").unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    rig.aggregate();
+    scrub_pass(&mut rig);
+    assert_eq!(rig.space().damage_count, 0);
+    rig.close_and_reopen();
+    assert_eq!(rig.get(oid(1), &[0], b"a").as_deref(), Some(&b"newer"[..]));
+    rig.assert_clean();
 }
