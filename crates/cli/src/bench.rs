@@ -134,6 +134,8 @@ fn measure(
     as_json: bool,
     work: impl FnOnce(&mut dyn FnMut(Row)) -> dolmen_bench::Result<()>,
 ) -> Outcome<Answer> {
+    let missing: Vec<&PathBuf> =
+        [&args.dir, &args.disk_dir].into_iter().filter(|dir| !dir.exists()).collect();
     let mut rows = Vec::new();
     let mut results = match &args.out {
         Some(path) => Some(Results::append(path).map_err(|error| failed(&error))?),
@@ -156,7 +158,7 @@ fn measure(
         rows.push(json!(row));
     };
     let result = ground(args, &mut each).and_then(|_held| work(&mut each));
-    for dir in [&options.dir, &options.disk_dir] {
+    for dir in [&options.dir, &options.disk_dir].into_iter().chain(missing) {
         // Ignored: a directory of a scenario that failed may be looked at; others are empty or gone.
         let _removed = std::fs::remove_dir(dir);
     }

@@ -288,7 +288,15 @@ impl From<dolmen_dfs::Error> for Failure {
         use dolmen_dfs::Error;
         let errno = error.errno();
         match error {
-            Error::Store(error) => Self { errno: Some(errno), ..(*error).into() },
+            Error::Store(error) => {
+                let failure = Self { errno: Some(errno), ..(*error).into() };
+                match failure.exit {
+                    Exit::Damaged => {
+                        failure.hint("put a good copy with `fs put --no-resume`; `dolmen check` shows more")
+                    }
+                    _ => failure,
+                }
+            }
             Error::InTree { path, source } => {
                 let failure = Self::from(*source);
                 Self { why: format!("{}: {}", shown_outside(&path), failure.why), ..failure }

@@ -152,7 +152,12 @@ pub(crate) fn cont_name(name: &str) -> Outcome<ContName> {
 
 /// A label for something new, or of something that has one.
 pub(crate) fn label(text: &str) -> Outcome<Label> {
-    Label::new(text).map_err(dolmen_types::Error::from).doing(|| format!("use {text:?} as a label"))
+    let doing = || format!("use {text:?} as a label");
+    if Uuid::try_parse(text).is_ok() {
+        let failure = Failure::new(Exit::Usage, "it reads as a UUID");
+        return Err(failure.hint("choose another label, or give a UUID with --uuid")).doing(doing);
+    }
+    Label::new(text).map_err(dolmen_types::Error::from).doing(doing)
 }
 
 /// A snapshot by name, or any epoch by number.

@@ -16,7 +16,7 @@ enum Form {
     Words(&'static [(u64, &'static str)]),
 }
 
-const LAYOUTS: Form = Form::Words(&[(0, "unknown"), (1, "posix"), (2, "hdf5")]);
+const LAYOUTS: Form = Form::Words(&[(0, "none"), (0, "unknown"), (1, "posix"), (2, "hdf5")]);
 const SWITCH: Form = Form::Words(&[(0, "off"), (1, "on")]);
 const DURABILITIES: Form =
     Form::Words(&[(Durability::Power as u64, "power"), (Durability::Process as u64, "process")]);

@@ -105,3 +105,20 @@ fn what_is_missing_is_named() {
     assert!(place.fails(3, &["obj", "dump", "p", "c", "281479271677952.77"]).contains("obj list"));
     assert!(place.fails(2, &["cont", "get-prop", "p", "c", "colour"]).contains("colour"));
 }
+
+#[test]
+fn what_is_missing_on_the_command_line_is_named_in_json() {
+    let place = Place::new("missing-argument");
+    let ran = place.run(&["fs", "put", "p", "c", "--json"]);
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    let error = answer["error"].as_str().unwrap();
+    assert!(error.contains("<LOCAL> <PATH>") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let place = Place::new("full-output");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = place.command(&["--help"]).stdout(full).status().unwrap();
+    assert_eq!(status.code(), Some(6));
+}

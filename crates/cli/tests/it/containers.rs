@@ -71,3 +71,15 @@ fn aggregation_frees_what_was_overwritten_and_says_how_much() {
     }
     assert!(place.fails(3, &["cont", "aggregate", "p", "none"]).contains("none"));
 }
+
+#[test]
+fn a_label_that_reads_as_a_uuid_is_refused_as_that_and_no_layout_is_called_none() {
+    let place = Place::new("labels");
+    place.pool(&["p", "--targets", "1"]);
+    let uuid = "11111111-1111-1111-1111-111111111111";
+    let line = place.fails(2, &["cont", "create", "p", uuid]);
+    assert!(line.contains("it reads as a UUID"), "{line}");
+    place.ok(&["cont", "create", "p", "c", "--type", "none"]);
+    let line = place.ok(&["cont", "list", "p"]);
+    assert!(line.contains("none") && !line.contains("unknown"), "{line}");
+}
