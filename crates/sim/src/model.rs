@@ -390,6 +390,7 @@ impl Model {
             }
             ContVerb::Usage => {
                 let (versions, value_bytes) = self.find(no)?.usage();
+                // Where a store holds them is its own choice; the model's is that nothing is large.
                 let usage = Usage { versions, value_bytes, bulk_bytes: 0, small_bytes: value_bytes };
                 return Ok(Reply::ContUsage(usage));
             }
