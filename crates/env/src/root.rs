@@ -6,8 +6,8 @@
 use crate::disk::checked_name;
 use crate::error::{Error, Op, Result};
 use crate::real::{RealDisk, RealOptions};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid, fchown, flock, fstat, openat};
 use rustix::io::{Errno, pread, pwrite};
 use std::fs::{self, File};
 use std::io::Write;
@@ -35,23 +35,74 @@ impl DirLock {
     /// # Errors
     /// [`Error::Owned`] with the owner's pid if another process, or another lock of this one, has it.
     pub fn acquire(dir: &Path) -> Result<Self> {
-        let path = dir.join(LOCK_NAME);
-        let name = path.display().to_string();
-        let failed = |errno| Error::from_errno(Op::Lock, &name, 0, errno);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(rustix::fs::CWD, &path, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
-            .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Error::Owned { pid: owner_of(&file) }),
-            Err(errno) => return Err(failed(errno)),
-        }
-        match write_owner(&file, &std::process::id().to_string()) {
+        Self::own(dir).map_err(lock_failed(dir))
+    }
+
+    /// Takes the directory to read what is in it, also where nothing may be written. Others then learn only that
+    /// there is an owner.
+    ///
+    /// # Errors
+    /// As [`DirLock::acquire`].
+    pub fn acquire_to_read(dir: &Path) -> Result<Self> {
+        let taken = match Self::own(dir) {
+            Err(Refused::Errno(Errno::ROFS | Errno::ACCESS)) => Self::lock(dir, OFlags::RDONLY),
+            taken => taken,
+        };
+        taken.map_err(lock_failed(dir))
+    }
+
+    fn own(dir: &Path) -> core::result::Result<Self, Refused> {
+        let lock = Self::lock(dir, OFlags::RDWR | OFlags::CREATE)?;
+        match write_owner(&lock.file, &std::process::id().to_string()) {
             // The lock is what counts: without space for the pid, others learn only that there is an owner.
-            Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(Self { file }),
-            Err(errno) => Err(failed(errno)),
+            Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(lock),
+            Err(errno) => Err(Refused::Errno(errno)),
         }
     }
+
+    fn lock(dir: &Path, access: OFlags) -> core::result::Result<Self, Refused> {
+        let path = dir.join(LOCK_NAME);
+        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        let file = openat(rustix::fs::CWD, &path, flags, mode).map_err(Refused::Errno)?;
+        give_to_owner_of(dir, &file).map_err(Refused::Errno)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { file }),
+            Err(Errno::WOULDBLOCK) => Err(Refused::Owned { pid: owner_of(&file) }),
+            Err(errno) => Err(Refused::Errno(errno)),
+        }
+    }
+}
+
+/// Why a directory could not be taken.
+enum Refused {
+    Owned { pid: u32 },
+    Errno(Errno),
+}
+
+fn lock_failed(dir: &Path) -> impl Fn(Refused) -> Error {
+    let name = dir.join(LOCK_NAME).display().to_string();
+    move |refused| match refused {
+        Refused::Owned { pid } => Error::Owned { pid },
+        Refused::Errno(errno) => Error::from_errno(Op::Lock, &name, 0, errno),
+    }
+}
+
+/// Gives a file that the superuser has made to the owner of the directory that it is in, who could not use it
+/// otherwise; for everybody else nothing changes.
+pub(crate) fn give_to_owner(dir: &impl AsFd, file: &impl AsFd) -> rustix::io::Result<()> {
+    let (above, own) = (fstat(dir)?, fstat(file)?);
+    let is_other = (above.st_uid, above.st_gid) != (own.st_uid, own.st_gid);
+    if is_other && rustix::process::geteuid().is_root() {
+        let (uid, gid) = (Uid::from_raw(above.st_uid), Gid::from_raw(above.st_gid));
+        fchown(file, Some(uid), Some(gid))?;
+    }
+    Ok(())
+}
+
+fn give_to_owner_of(dir: &Path, file: &impl AsFd) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    give_to_owner(&openat(rustix::fs::CWD, dir, flags, Mode::empty())?, file)
 }
 
 /// Writes who owns the directory, in place.
@@ -106,8 +157,15 @@ impl RealRoot {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Owned`] with the owner's pid.
     pub fn open(dir: &Path) -> Result<Self> {
-        fs::metadata(dir).map_err(failed_on(Op::Open, dir))?;
-        Ok(Self { dir: dir.to_owned(), _lock: DirLock::acquire(dir)? })
+        Ok(Self { dir: existing(dir)?, _lock: DirLock::acquire(dir)? })
+    }
+
+    /// Owns an existing directory to read what is in it; nothing may be written, and it may lie where nothing can be.
+    ///
+    /// # Errors
+    /// As [`RealRoot::open`].
+    pub fn open_to_read(dir: &Path) -> Result<Self> {
+        Ok(Self { dir: existing(dir)?, _lock: DirLock::acquire_to_read(dir)? })
     }
 
     /// The directory.
@@ -141,6 +199,8 @@ impl RealRoot {
     pub fn create_disk(&self, name: &str, options: RealOptions) -> Result<RealDisk> {
         let path = self.dir.join(checked_name(name)?);
         fs::create_dir(&path).map_err(failed_on(Op::Create, &path))?;
+        let given = File::open(&path).and_then(|made| Ok(give_to_owner_of(&self.dir, &made)?));
+        given.map_err(failed_on(Op::Create, &path))?;
         RealDisk::with_options(&path, options)
     }
 
@@ -169,7 +229,11 @@ impl RealRoot {
         let fresh = self.dir.join(format!(".{name}.new"));
         let failed = failed_on(Op::Write, &path);
         let written = File::create(&fresh)
-            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+            .and_then(|mut file| {
+                file.write_all(bytes)?;
+                give_to_owner_of(&self.dir, &file)?;
+                file.sync_all()
+            })
             .and_then(|()| fs::rename(&fresh, &path));
         if let Err(error) = written {
             // Ignored: the write has failed already, and the next one replaces what is left of it.
@@ -189,7 +253,7 @@ impl RealRoot {
         own.parent().map_or(Ok(()), sync_dir)
     }
 
-    /// Removes the directory and all that is in it.
+    /// Removes the directory and all that is in it; of a symbolic link that leads to it, the link too.
     ///
     /// The small file `first` goes first and durably, so that a removal cut short leaves no directory that
     /// still looks like a pool.
@@ -204,7 +268,21 @@ impl RealRoot {
             }
             _ => sync_dir(&self.dir)?,
         }
-        fs::remove_dir_all(&self.dir).map_err(failed_on(Op::Remove, &self.dir))
+        let failed = failed_on(Op::Remove, &self.dir);
+        fs::remove_dir_all(fs::canonicalize(&self.dir).map_err(&failed)?).map_err(&failed)?;
+        // Without a slash at its end, which would mean what the link leads to.
+        let name: PathBuf = self.dir.components().collect();
+        if name.is_symlink() { fs::remove_file(&name).map_err(&failed) } else { Ok(()) }
+    }
+}
+
+/// A directory that is there.
+fn existing(dir: &Path) -> Result<PathBuf> {
+    let failed = failed_on(Op::Open, dir);
+    match fs::metadata(dir) {
+        Ok(found) if found.is_dir() => Ok(dir.to_owned()),
+        Ok(_) => Err(failed(std::io::ErrorKind::NotADirectory.into())),
+        Err(error) => Err(failed(error)),
     }
 }
 

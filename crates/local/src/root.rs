@@ -76,10 +76,11 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
 /// targets answer; `ForeignTarget` if a target's directory holds another target; `OtherLife` if it is a copy from
 /// another time.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
-    let root = RealRoot::open(dir)?;
+    let own = if options.read_only { RealRoot::open_to_read } else { RealRoot::open };
+    let root = own(dir)?;
     let mut record = read_record(&root, RECORD_NAME)?;
     let bulk = match &record.bulk_dir {
-        Some(path) => Some(open_bulk(&dir.join(path), record.uuid)?),
+        Some(path) => Some(checked_bulk(own(&dir.join(path))?, record.uuid)?),
         None => None,
     };
     let places = RealOptions { ephemeral: options.read_only, ..options.devices };
@@ -356,11 +357,14 @@ fn read_record(root: &RealRoot, name: &str) -> Result<PoolRecord> {
 }
 
 fn open_bulk(dir: &Path, uuid: Uuid) -> Result<RealRoot> {
-    let root = RealRoot::open(dir)?;
+    checked_bulk(RealRoot::open(dir)?, uuid)
+}
+
+fn checked_bulk(root: RealRoot, uuid: Uuid) -> Result<RealRoot> {
     if read_record(&root, BULK_RECORD_NAME)?.uuid == uuid {
         Ok(root)
     } else {
-        Err(Error::Record { dir: dir.to_owned(), fault: RecordFault::Foreign })
+        Err(Error::Record { dir: root.path().to_owned(), fault: RecordFault::Foreign })
     }
 }
 

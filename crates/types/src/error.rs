@@ -255,7 +255,10 @@ impl fmt::Display for Error {
             Self::Corrupt { target, place } => {
                 write!(f, "damaged data on target {}: {place}", target.0)
             }
-            Self::Io { target, errno } => write!(f, "device error {errno} on target {}", target.0),
+            Self::Io { target, errno } => {
+                let what = std::io::Error::from_raw_os_error(*errno);
+                write!(f, "device error on target {}: {what}", target.0)
+            }
             Self::ReadOnly { target } => {
                 write!(f, "target {} is read-only after a failed flush; reopen the pool", target.0)
             }

@@ -13,6 +13,7 @@ use crate::disk::{
 };
 use crate::error::{Error, Op, Result};
 use crate::region::{Claim, Region};
+use crate::root::give_to_owner;
 use crate::slots::Slots;
 use core::sync::atomic::Ordering;
 use file::{Handle, OpenFile, lengthen, open_direct, preallocate, read_whole, write_whole};
@@ -159,7 +160,8 @@ impl RealDisk {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let access = Mode::RUSR | Mode::WUSR;
         let buffered = openat(self.dir.buffered(), name, flags, access).map_err(failed)?;
-        let filled = self.admit(name, buffered).and_then(|mut file| {
+        let given = give_to_owner(&self.dir.buffered(), &buffered).map_err(failed);
+        let filled = given.and_then(|()| self.admit(name, buffered)).and_then(|mut file| {
             preallocate(&file.handle, len_bytes, self.media).map_err(failed)?;
             file.len = len_bytes;
             Ok(file)

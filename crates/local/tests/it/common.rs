@@ -15,7 +15,16 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        Self::below(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
+    }
+
+    /// Where every user of the machine gets to.
+    pub(crate) fn for_all(name: &str) -> Self {
+        Self::below(&std::env::temp_dir(), &format!("dolmen-{name}"))
+    }
+
+    fn below(above: &Path, name: &str) -> Self {
+        let dir = above.join(format!("{name}-{}", std::process::id()));
         if dir.exists() {
             std::fs::remove_dir_all(&dir).unwrap();
         }

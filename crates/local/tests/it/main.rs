@@ -3,5 +3,6 @@
 
 mod common;
 mod directory;
+mod owners;
 mod queues;
 mod two_processes;
