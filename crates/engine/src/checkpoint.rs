@@ -20,7 +20,7 @@ use dolmen_codec::manifest::{
     BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo, Unconcluded,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
-use dolmen_env::FileId;
+use dolmen_env::{Disk, FileId};
 use dolmen_types::{ContNo, Credentials, Epoch, Error, TxId, crc32c};
 
 /// Entries written by one step of a checkpoint or merge: about a millisecond of work.
@@ -41,6 +41,9 @@ const STEP_NODES: usize = 4096;
 /// With so many intact runs no checkpoint begins before a merge has made them fewer: each is looked into by listings,
 /// and has its cursor.
 pub(crate) const RUNS_LIMIT: usize = 32;
+
+/// Files of manifests are multiples of this.
+const MANIFEST_FILE_BYTES: u64 = 4096;
 
 /// What a manifest says of the state at the start of the log it names.
 #[derive(Default, Clone)]
@@ -636,20 +639,16 @@ impl Target {
             unconcluded: base.unconcluded.clone(),
         };
         let bytes = manifest.encode();
+        let previous = self.checkpoint.manifest();
+        let number = previous.wrapping_add(1);
+        let file = self.create_manifest(number, bytes.len() as u64).map_err(io)?;
         let disk = &mut *self.store.disks.meta;
-        let number = self.checkpoint.manifest().wrapping_add(1);
-        match disk.remove(&manifest_name(number)) {
-            Err(error) if !error.is_not_found() => return Err(io(error)),
-            Ok(()) | Err(_) => {}
-        }
-        let file = disk.create(&manifest_name(number), bytes.len() as u64).map_err(io)?;
         if let Err(error) = disk.write_at(file, 0, &bytes) {
             disk.close(file);
             return Err(io(error));
         }
         let flushed = self.flush_manifest(file);
         self.store.disks.meta.close(file);
-        let previous = self.checkpoint.manifest();
         let superblock = Superblock {
             features: 0,
             target_id: self.target_id,
@@ -667,9 +666,43 @@ impl Target {
             self.read_only = true;
             return Err(error);
         }
-        // Ignored: a manifest that the superblock does not name is removed by the next open.
-        let _removed = self.store.disks.meta.remove(&manifest_name(previous));
+        self.retire_manifest(previous);
         Ok(())
+    }
+
+    /// A file for a manifest, with a quarter more than it needs: when it has become the spare one, its space is for a
+    /// manifest that has grown.
+    fn create_manifest(&mut self, number: u32, bytes: u64) -> dolmen_env::Result<FileId> {
+        let disk = &mut *self.store.disks.meta;
+        let file_bytes = (bytes + bytes / 4).next_multiple_of(MANIFEST_FILE_BYTES);
+        remove_if_there(disk, &manifest_name(number))?;
+        match disk.create(&manifest_name(number), file_bytes) {
+            Err(error) if error.is_no_space() => {
+                remove_if_there(disk, &manifest_name(number.wrapping_sub(2)))?;
+                disk.create(&manifest_name(number), file_bytes)
+            }
+            created => created,
+        }
+    }
+
+    /// Makes the manifest that was named before the spare one: it keeps space for the next, so that a target can be
+    /// opened, punched and destroyed though others have filled its device. What it says is void: were the superblock
+    /// that names it found again, the log behind it would be gone.
+    fn retire_manifest(&mut self, number: u32) {
+        let disk = &mut *self.store.disks.meta;
+        let name = manifest_name(number);
+        let voided = disk.open(&name).and_then(|file| {
+            let zeros = |bytes: u64| vec![0; usize::try_from(bytes).unwrap_or_default()];
+            let voided = disk.len(file).and_then(|bytes| disk.write_at(file, 0, &zeros(bytes)));
+            disk.close(file);
+            voided
+        });
+        if voided.is_err() {
+            // Ignored: a manifest that the superblock does not name is in nobody's way.
+            let _removed = disk.remove(&name);
+        }
+        // Ignored: as above.
+        let _removed = disk.remove(&manifest_name(number.wrapping_sub(1)));
     }
 
     /// Says durably whether the target is closed; the manifest stays what it is.
@@ -910,6 +943,13 @@ impl Target {
             return self.checkpoint_step().map(still_working);
         }
         self.scrub_step()
+    }
+}
+
+fn remove_if_there(disk: &mut dyn Disk, name: &str) -> dolmen_env::Result<()> {
+    match disk.remove(name) {
+        Err(error) if !error.is_not_found() => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

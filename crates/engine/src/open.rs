@@ -121,8 +121,16 @@ impl Target {
     }
 
     /// Every recovery takes a segment: on a full device a checkpoint gives those before it back, so that the next
-    /// one finds one, too.
+    /// one finds one, too. If there is no room for its run, it gets that of a segment of the reserve.
     fn give_back_log(&mut self) -> Result<(), Error> {
+        let spares = self.store.log.free_count();
+        match self.checkpoint_now() {
+            Err(Error::NoSpace { .. }) if spares > 0 => {
+                self.store.log.trim(&mut *self.store.disks.meta, spares - 1)?;
+            }
+            Err(Error::NoSpace { .. }) => return Ok(()),
+            other => return other,
+        }
         match self.checkpoint_now() {
             Err(Error::NoSpace { .. }) => Ok(()),
             other => other,
@@ -144,12 +152,13 @@ impl Target {
     /// The runs and manifests among them.
     pub(crate) fn remove_stray_runs(&mut self) -> Result<(), Error> {
         let io = |e: dolmen_env::Error| disk_error(self.config.target, &e);
-        let current = manifest_name(self.checkpoint.manifest());
+        let manifest = self.checkpoint.manifest();
+        let manifests = [manifest_name(manifest), manifest_name(manifest.wrapping_sub(1))];
         let names = self.store.disks.meta.list().map_err(io)?;
         let runs: Vec<String> =
             self.store.index.runs.iter().map(|run| crate::runs::file_name(run.info().number)).collect();
         for name in names {
-            let stray_manifest = name.starts_with("manifest.") && name != current;
+            let stray_manifest = name.starts_with("manifest.") && !manifests.contains(&name);
             let stray_run = name.starts_with("run.") && !runs.contains(&name);
             if stray_manifest || stray_run {
                 self.store.disks.meta.remove(&name).map_err(io)?;

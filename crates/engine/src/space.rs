@@ -11,8 +11,9 @@ use crate::target::Target;
 use dolmen_codec::verb::SpaceReport;
 use dolmen_types::{ContNo, Error, limits};
 
-/// Log segments kept for what frees space, and for the frames of a checkpoint and merge.
-pub(crate) const RESERVE_LOG_SEGMENTS: u64 = 2;
+/// Log segments kept for what frees space, for the frames of a checkpoint and merge, and one that is given up for the run
+/// of a checkpoint when others have filled the device.
+pub(crate) const RESERVE_LOG_SEGMENTS: u64 = 3;
 /// What a manifest takes beside the bitmaps of bulk segments: containers, retained results, segments of the log.
 const MANIFEST_BYTES: u64 = 64 << 10;
 

@@ -282,6 +282,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl std::error::Error for Invalid {}
+
 impl From<Invalid> for Error {
     fn from(what: Invalid) -> Self {
         Self::Invalid(what)

@@ -61,6 +61,12 @@ impl QueryFlags {
     /// Of the extents of an array value.
     pub const RECX: Self = Self(16);
 
+    /// Both sets: what is asked and of what, as in `MAX.and(DKEY)`.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether all bits of `other` are set.
     #[must_use]
     pub fn has(self, other: Self) -> bool {

@@ -4,8 +4,8 @@ use crate::rig::{Rig, oid, small_config};
 use dolmen_codec::TargetStore;
 use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Verb};
 use dolmen_engine::TargetConfig;
-use dolmen_env::Media;
-use dolmen_env::sim::{CrashPlan, SimConfig, SimDrive};
+use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
+use dolmen_env::{Disk as _, Media};
 use dolmen_types::{Cond, Durability, Error, Key};
 use std::collections::BTreeMap;
 
@@ -103,6 +103,37 @@ fn a_full_target_is_read_punched_aggregated_and_written_again() {
         rig.close_and_reopen();
         assert_stored(&mut rig, &stored, 0..end);
     });
+}
+
+#[test]
+fn a_target_opens_and_is_emptied_though_others_have_filled_its_device() {
+    for media in [Media::Block, Media::Mapped] {
+        let config = TargetConfig { log_segment_bytes: 256 << 10, ..small_config() };
+        let capacity_bytes = ROOM_BYTES;
+        let drive = SimDrive::new(SimConfig { media, capacity_bytes, ..SimConfig::default() });
+        let mut rig = Rig::bare_on(drive, config);
+        rig.create_container(Durability::Process);
+        let mut stored = Stored::new();
+        for dkey in 0..200u32 {
+            rig.put(oid(1), &dkey.to_le_bytes(), b"a", &[7; 3000]).unwrap();
+            stored.insert(dkey, (3000, 7));
+        }
+        rig.close_and_reopen();
+        let mut disk = SimDisk::new(&rig.drive);
+        let free = disk.space().unwrap().free_bytes;
+        disk.create("not-ours", free).unwrap();
+        // A segment of the reserve has room for so many runs.
+        for dkey in 0..12u32 {
+            rig.crash(CrashPlan::All);
+            let scope = PunchScope::Dkey(Key::from_slice(&dkey.to_le_bytes()));
+            rig.punch(oid(1), scope, Cond::PUNCH).unwrap();
+            rig.work();
+            stored.remove(&dkey);
+            assert_stored(&mut rig, &stored, 0..200);
+        }
+        rig.close_and_reopen();
+        assert_stored(&mut rig, &stored, 0..200);
+    }
 }
 
 #[test]

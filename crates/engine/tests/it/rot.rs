@@ -4,6 +4,7 @@
 use crate::rig::{CONT, Rig, oid, tiny};
 use dolmen_codec::log_frame::{LOG_FRAME_SEAL_BYTES, LogFrame};
 use dolmen_codec::log_segment::LogSegmentHeader;
+use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_codec::verb::{ContVerb, Finding, List, ListWhat, Listed, PunchScope, ReadAt, Reply, Verb, Want};
 use dolmen_engine::{Devices, Target, TargetConfig};
 use dolmen_env::Media;
@@ -154,10 +155,19 @@ fn rotten_bit(offset: u64) -> u8 {
     u8::try_from(offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61).unwrap()
 }
 
+/// Bytes of a manifest, whose file is longer; `None` of other files.
+fn used_bytes(files: &SimFiles, name: &str) -> Option<usize> {
+    let slots = files.bytes("super").unwrap();
+    let slots = slots.chunks(SUPERBLOCK_SLOT_BYTES).filter_map(Superblock::decode);
+    let newest = slots.max_by_key(|superblock| superblock.sequence).unwrap();
+    (name == format!("manifest.{:08x}", newest.manifest)).then_some(newest.manifest_bytes as usize)
+}
+
 /// Flips every byte of a file that is not free space; returns how many were flipped and how many reported.
 fn flip_file(closed: &Closed, rig: &mut Rig, name: &str, failures: &mut Vec<String>) -> (u64, u64) {
     let (mut flips, mut reports) = (0, 0);
-    let bytes = closed.files.bytes(name).unwrap();
+    let mut bytes = closed.files.bytes(name).unwrap();
+    bytes.truncate(used_bytes(&closed.files, name).unwrap_or(usize::MAX));
     for (page, bytes) in bytes.chunks(PAGE_BYTES).enumerate() {
         if bytes.iter().all(|&byte| byte == 0) {
             continue;
