@@ -66,6 +66,11 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let mut report = Report::default();
     let pool = pool_record(&dir, &mut report);
     let bulk_dir = pool.as_ref().and_then(|pool| pool.bulk_dir.clone()).unwrap_or_else(|| dir.clone());
+    if args.target.is_none() {
+        for number in (0..pool.as_ref().map_or(0, |pool| pool.targets)).filter(|no| !has(&targets, *no)) {
+            report.finding(format!("{}: the target is missing", dir.join(format!("t{number}")).display()));
+        }
+    }
     let mut rows = Vec::new();
     for (number, target) in &targets {
         report.line(format!("\ntarget {number}  {}", target.display()));
@@ -79,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     }
     let Report { mut text, findings } = report;
     let verdict = if findings.is_empty() {
-        "nothing is damaged".to_owned()
+        "nothing is damaged; values are read by `dolmen check --scrub` alone".to_owned()
     } else {
         format!("{} damaged", findings.len())
     };
@@ -92,6 +97,10 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         "findings": findings,
     });
     Ok(Answer::new(text, json).with_findings(found))
+}
+
+fn has(targets: &[(u16, PathBuf)], number: u16) -> bool {
+    targets.iter().any(|&(present, _)| present == number)
 }
 
 /// Directories `t0`, `t1`, … of a pool.

@@ -33,6 +33,11 @@ pub enum Error {
         /// What is wrong.
         fault: RecordFault,
     },
+    /// The directory of a target, or what says that it is one, is not there.
+    MissingTarget {
+        /// Where it has to be.
+        dir: PathBuf,
+    },
     /// The directory of a target holds another one: of another pool, or of another number.
     ForeignTarget {
         /// Where.
@@ -119,6 +124,11 @@ impl fmt::Display for Error {
                     RecordFault::Foreign => write!(f, "{dir} belongs to another pool"),
                 }
             }
+            Self::MissingTarget { dir } => write!(
+                f,
+                "{} has no target; put it back, or restore the whole pool from one copy",
+                dir.display()
+            ),
             Self::ForeignTarget { dir } => write!(
                 f,
                 "{} holds another target than this pool's; restore the whole pool from one copy, or destroy it",

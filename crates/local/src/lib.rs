@@ -35,8 +35,8 @@
 //! let files = pool.open_container(&ContName::Label(Label::new("files")?))?;
 //! Dfs::format(&files, &FormatOptions::default())?;
 //! let dfs = Dfs::mount(&files, &MountOptions::default())?;
-//! dfs.put_whole("/plan", b"three stones", &SetAttrs::default())?;
-//! assert_eq!(dfs.stat("/plan")?.size, 12);
+//! dfs.put_whole("/plan", b"three stones", &SetAttrs::KEEP)?;
+//! assert_eq!(dfs.stat("/plan")?.size_bytes, 12);
 //!
 //! drop((dfs, files, stones, kv, pool));
 //! drop(local);

@@ -73,7 +73,7 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
 ///
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
-/// targets answer; `ForeignTarget` if a target's directory holds another target; `OtherLife` if it is a copy from
+/// targets answer; `MissingTarget` if one is not there; `ForeignTarget` if a target's directory holds another target; `OtherLife` if it is a copy from
 /// another time.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let own = if options.read_only { RealRoot::open_to_read } else { RealRoot::open };
@@ -89,7 +89,14 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let mut all = Vec::with_capacity(usize::from(record.targets));
     // Before any of them is opened, which writes: what belongs elsewhere stays as it is.
     for target in (0..record.targets).map(TargetNo) {
-        let mut devices = devices(&root, bulk.as_ref(), target, places, Existing::Yes)?;
+        let missing = |error: Error| match error {
+            Error::Device(error) if error.is_not_found() => {
+                Error::MissingTarget { dir: target_dir(&root, target) }
+            }
+            other => other,
+        };
+        let mut devices =
+            devices(&root, bulk.as_ref(), target, places, Existing::Yes).map_err(missing)?;
         check_identity(&root, &mut *devices.meta, target, &record)?;
         if let (Some(root), Some(device)) = (&bulk, &mut devices.bulk) {
             check_identity(root, &mut **device, target, &record)?;
@@ -122,7 +129,10 @@ fn check_identity(
     record: &PoolRecord,
 ) -> Result<()> {
     let dir = target_dir(root, target);
-    let (id, life) = Target::id_on(device, target)?;
+    let (id, life) = match Target::id_on(device, target) {
+        Err(dolmen_types::Error::NotFound) => return Err(Error::MissingTarget { dir }),
+        found => found?,
+    };
     if id != target_id(record.uuid, target) {
         return Err(Error::ForeignTarget { dir });
     }

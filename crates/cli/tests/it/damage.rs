@@ -15,7 +15,8 @@ fn first_file(place: &Place, kind: &str) -> PathBuf {
         fs::read_dir(place.path("p/t0")).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(kind));
     found.sort();
-    found[0].clone()
+    // The newest: the manifest before is a spare one.
+    found.pop().unwrap()
 }
 
 #[test]
@@ -35,6 +36,19 @@ fn inspect_shows_what_lies_on_disk() {
     assert_eq!(json["findings"].as_array().unwrap().len(), 0);
     assert!(json["targets"][0]["runs"][0]["entries"].as_u64() > Some(0), "{json}");
     assert!(place.fails(3, &["inspect", "p", "--target", "9"]).contains("target 9"));
+}
+
+#[test]
+fn a_target_that_is_gone_is_found_by_inspect_and_named_by_whoever_opens_the_pool() {
+    let place = Place::new("gone");
+    place.pool_with_files();
+    fs::remove_dir_all(place.path("p/t1")).unwrap();
+    let ran = place.run(&["inspect", "p"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("t1: the target is missing"), "{ran:?}");
+    let ran = place.run(&["check", "p"]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    assert!(ran.stderr().contains("t1 has no target"), "{ran:?}");
 }
 
 #[test]

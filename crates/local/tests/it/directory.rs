@@ -395,3 +395,18 @@ fn a_pool_that_is_open_for_reading_is_not_changed_closed_or_not() {
         pool.close().unwrap();
     }
 }
+
+#[test]
+fn a_target_that_is_not_there_is_named() {
+    let temp = TempDir::new("missing");
+    let dir = temp.join("p");
+    create(&dir, &small(2)).unwrap();
+    std::fs::rename(dir.join("t1").join("super"), temp.join("super")).unwrap();
+    let refused = || open(&dir, &OpenOptions::default()).unwrap_err();
+    assert_eq!(refused(), Error::MissingTarget { dir: dir.join("t1") });
+    std::fs::rename(dir.join("t1"), temp.join("t1")).unwrap();
+    assert_eq!(refused(), Error::MissingTarget { dir: dir.join("t1") });
+    std::fs::rename(temp.join("t1"), dir.join("t1")).unwrap();
+    std::fs::rename(temp.join("super"), dir.join("t1").join("super")).unwrap();
+    open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+}
