@@ -249,7 +249,9 @@ impl From<dolmen_local::Error> for Failure {
             Error::Record { fault: RecordFault::Foreign, .. } => Self::new(Exit::Damaged, why)
                 .hint("put back the directory for bulk data that belongs to this pool"),
             Error::Record { .. } => Self::new(Exit::Damaged, why),
-            Error::MissingTarget { .. } | Error::ForeignTarget { .. } | Error::OtherLife { .. } => Self::new(Exit::Damaged, why),
+            Error::MissingTarget { .. } | Error::ForeignTarget { .. } | Error::OtherLife { .. } => {
+                Self::new(Exit::Damaged, why)
+            }
             Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),
             Error::Inside { .. } => Self::new(Exit::Refused, why).hint("choose a directory outside"),
             Error::Foreign { .. } => Self::new(Exit::Taken, why).hint("move it elsewhere first"),

@@ -95,8 +95,7 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
             }
             other => other,
         };
-        let mut devices =
-            devices(&root, bulk.as_ref(), target, places, Existing::Yes).map_err(missing)?;
+        let mut devices = devices(&root, bulk.as_ref(), target, places, Existing::Yes).map_err(missing)?;
         check_identity(&root, &mut *devices.meta, target, &record)?;
         if let (Some(root), Some(device)) = (&bulk, &mut devices.bulk) {
             check_identity(root, &mut **device, target, &record)?;
