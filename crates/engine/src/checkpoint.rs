@@ -640,6 +640,7 @@ impl Target {
         };
         let bytes = manifest.encode();
         let previous = self.checkpoint.manifest();
+        let previous_bytes = self.checkpoint.superblock.manifest_bytes as usize;
         let number = previous.wrapping_add(1);
         let file = self.create_manifest(number, bytes.len() as u64).map_err(io)?;
         let disk = &mut *self.store.disks.meta;
@@ -666,7 +667,7 @@ impl Target {
             self.read_only = true;
             return Err(error);
         }
-        self.retire_manifest(previous);
+        self.retire_manifest(previous, previous_bytes);
         Ok(())
     }
 
@@ -688,12 +689,11 @@ impl Target {
     /// Makes the manifest that was named before the spare one: it keeps space for the next, so that a target can be
     /// opened, punched and destroyed though others have filled its device. What it says is void: were the superblock
     /// that names it found again, the log behind it would be gone.
-    fn retire_manifest(&mut self, number: u32) {
+    fn retire_manifest(&mut self, number: u32, bytes: usize) {
         let disk = &mut *self.store.disks.meta;
         let name = manifest_name(number);
         let voided = disk.open(&name).and_then(|file| {
-            let zeros = |bytes: u64| vec![0; usize::try_from(bytes).unwrap_or_default()];
-            let voided = disk.len(file).and_then(|bytes| disk.write_at(file, 0, &zeros(bytes)));
+            let voided = disk.write_at(file, 0, &vec![0; bytes]);
             disk.close(file);
             voided
         });

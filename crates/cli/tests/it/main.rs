@@ -7,6 +7,7 @@ mod common;
 mod containers;
 mod crash;
 mod damage;
+mod embedding;
 mod files;
 mod objects;
 mod pools;
