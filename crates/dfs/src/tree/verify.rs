@@ -9,6 +9,7 @@ use super::{
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
+use crate::file::File;
 use crate::layout::inode::FileKind;
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -19,6 +20,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Differences kept; further ones are counted.
 const MISMATCHES_MAX: usize = 10_000;
+
+/// Bytes after which the end of a hole is searched again: a search asks for all chunks, and zeros may be data.
+const SEARCH_BYTES: u64 = 64 << 20;
 
 /// How an entry differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -229,7 +233,7 @@ impl Verify<'_> {
         let outside = fs::File::open(&job.path).at(&job.path)?;
         let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
         let (mut ours, mut theirs) = (vec![0; room], vec![0; room]);
-        let mut at = 0;
+        let (mut at, mut search_at) = (0, 0);
         while at < job.stat.size_bytes {
             let want = usize::try_from(job.stat.size_bytes - at).unwrap_or(room).min(room);
             let (ours, theirs) = (&mut ours[..want], &mut theirs[..want]);
@@ -241,11 +245,28 @@ impl Verify<'_> {
                 self.note(&job.remote, Difference::Content { offset });
                 return Ok(());
             }
+            let begun = at;
             at += want as u64;
-            self.tally.add(|tally| &tally.bytes, want as u64, self.options);
+            // Zeros may be a hole on both sides, which is not read to its end.
+            if at >= search_at && at < job.stat.size_bytes && ours.iter().all(|&byte| byte == 0) {
+                at = next_data(&stored, &outside, at, job)?;
+                search_at = at + SEARCH_BYTES;
+            }
+            self.tally.add(|tally| &tally.bytes, at - begun, self.options);
         }
         Ok(())
     }
+}
+
+/// Where the next data of either side begins; the end if there is none.
+fn next_data(stored: &File, outside: &fs::File, at: u64, job: &Job) -> Result<u64> {
+    let end = job.stat.size_bytes;
+    let stored_at = match stored.seek_data(at) {
+        Err(Error::NoSuchOffset) => end,
+        other => other?,
+    };
+    let outside_at = local::next_data(outside, at, &job.path)?.map_or(end, |(start, _)| start);
+    Ok(stored_at.min(outside_at).clamp(at, end))
 }
 
 fn kind_of(meta: &Metadata) -> Option<FileKind> {

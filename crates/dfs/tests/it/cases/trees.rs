@@ -504,4 +504,11 @@ fn a_hole_is_not_read_to_its_end() {
     let mut end = [0; 4];
     fs::File::open(&to).unwrap().read_exact_at(&mut end, size - 4).unwrap();
     assert_eq!(&end, b"\0end");
+    let report = tree::verify(&to, &fs, "/holes", &options()).unwrap();
+    assert_eq!((report.mismatches, report.counts.bytes), (vec![], size));
+    let outside = fs::OpenOptions::new().write(true).open(&to).unwrap();
+    outside.write_all_at(b"x", size / 2).unwrap();
+    let report = tree::verify(&to, &fs, "/holes", &options()).unwrap();
+    let differs = Difference::Content { offset: size / 2 };
+    assert!(report.mismatches.iter().any(|mismatch| mismatch.difference == differs), "{report:?}");
 }
