@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -48,6 +48,20 @@ const PARTS: [Part; 4] = [
             ("CRASH_LONG_SUBSETS", Some(32)),
         ],
         batch: 1,
+    },
+    Part {
+        name: "recovery",
+        what: "power cuts at every boundary of a script and again at every boundary of the recovery",
+        test: ("dolmen-engine", "twice::"),
+        variables: &[("CRASH_TWICE_STRIDE", Some(1)), ("CRASH_TWICE_SUBSETS", Some(8))],
+        batch: 1,
+    },
+    Part {
+        name: "everything",
+        what: "kill -9 of a process that uses a whole pool, reopened and compared",
+        test: ("dolmen-cli", "killed::"),
+        variables: &[("KILL_ALL_ROUNDS", Some(200)), ("KILL_ALL_SEED", None)],
+        batch: 200,
     },
     Part {
         name: "network",

@@ -22,7 +22,7 @@ const EXTENT: Name = (1, 7);
 type State = BTreeMap<Name, Option<Vec<u8>>>;
 
 /// One step of a script.
-enum Step {
+pub(crate) enum Step {
     Put(u8, Vec<u8>),
     Remove(u8),
     Extent(Vec<u8>),
@@ -46,7 +46,7 @@ fn nothing() -> State {
     names().map(|name| (name, None)).collect()
 }
 
-fn script() -> Vec<Step> {
+pub(crate) fn script() -> Vec<Step> {
     let mut steps = Vec::new();
     for number in 0..6u8 {
         steps.push(Step::Put(number, vec![number + 1; 200]));
@@ -206,8 +206,8 @@ fn difference(seen: &State, expected: &State) -> Vec<String> {
 }
 
 /// A script that met a crash, or its end.
-struct Run {
-    rig: Rig,
+pub(crate) struct Run {
+    pub(crate) rig: Rig,
     /// The state that was acknowledged.
     acknowledged: State,
     /// The same with the step that was under way.
@@ -218,18 +218,11 @@ struct Run {
     /// many snapshots there were then.
     since_flush: Vec<State>,
     snapshots_flushed: usize,
-    is_crashed: bool,
+    pub(crate) is_crashed: bool,
 }
 
 /// Runs a script until a crash at boundary `at`.
-fn run_until_crash(
-    script: &[Step],
-    config: TargetConfig,
-    media: Media,
-    durability: Durability,
-    at: u64,
-) -> Run {
-    let rig = Rig::with_config(media, durability, config);
+pub(crate) fn run_until_crash(script: &[Step], rig: Rig, at: u64) -> Run {
     let start = rig.drive.power().ops();
     rig.drive.power().fail_at(start + at, Fault::Crash);
     let mut run = Run {
@@ -268,15 +261,19 @@ fn run_until_crash(
 impl Run {
     /// All that was acknowledged is there, and the step under way either whole or not at all.
     fn judge(&self, plan: CrashPlan, what: &str) {
-        let mut after = self.rig.after_crash(plan);
-        let seen = observe(&mut after, ReadAt::Latest);
+        self.judge_in(&mut self.rig.after_crash(plan), what);
+    }
+
+    /// The same of a target that was opened on what a crash left.
+    pub(crate) fn judge_in(&self, after: &mut Rig, what: &str) {
+        let seen = observe(after, ReadAt::Latest);
         assert!(
             seen == self.acknowledged || seen == self.possible,
             "{what}: {:?}; with the step under way: {:?}",
             difference(&seen, &self.acknowledged),
             difference(&seen, &self.possible)
         );
-        assert_kept(&mut after, &self.snapshots, what);
+        assert_kept(after, &self.snapshots, what);
         after.assert_clean();
     }
 
@@ -311,7 +308,7 @@ fn crash_everywhere(
 ) -> u64 {
     let mut checked = 0;
     for at in (0..).step_by(stride) {
-        let run = run_until_crash(script, config.clone(), media, durability, at);
+        let run = run_until_crash(script, Rig::with_config(media, durability, config.clone()), at);
         for plan in plans(&run.rig) {
             judge(&run, plan, &format!("boundary {at}, {plan:?}, {media:?}, {durability:?}"));
             checked += 1;
@@ -360,7 +357,8 @@ fn a_power_cut_at_any_boundary_leaves_a_prefix_of_what_only_survives_the_process
 fn no_power_cut_among_checkpoints_merges_snapshots_and_transactions_loses_anything() {
     let config = TargetConfig { checkpoint_log_bytes: 8 << 10, ..tiny() };
     let steps = long_script();
-    let whole = run_until_crash(&steps, config.clone(), Media::Block, Durability::Power, u64::MAX / 2);
+    let rig = Rig::with_config(Media::Block, Durability::Power, config.clone());
+    let whole = run_until_crash(&steps, rig, u64::MAX / 2);
     let done = whole.rig.target.as_ref().unwrap().background_done();
     assert!(done.checkpoints > 6, "{done:?}");
     assert!(done.merges > 0, "{done:?}");

@@ -93,8 +93,15 @@ fn a_superblock_torn_at_any_byte_leaves_the_one_before_it() {
             let drive = rig.drive.crash(CrashPlan::All);
             drive.corrupt(SUPERBLOCK_FILE, cut as u64, &old[cut..]).unwrap();
             let (clock, config) = (rig.clock.clone(), rig.config.clone());
-            let mut after =
-                Rig { drive, clock, config, target: None, recovery: rig.recovery, cont: rig.cont };
+            let mut after = Rig {
+                drive,
+                bulk: None,
+                clock,
+                config,
+                target: None,
+                recovery: rig.recovery,
+                cont: rig.cont,
+            };
             after.reopen();
             assert_eq!(get(&mut after, 1), Some(b"first".to_vec()), "boundary {at}, torn at {cut}");
             assert_eq!(get(&mut after, 2), Some(b"second".to_vec()), "boundary {at}, torn at {cut}");

@@ -1,6 +1,7 @@
 //! The target through its public interface, on simulated and real devices.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod apart;
 mod basics;
 mod beside;
 mod bounds;
@@ -27,3 +28,4 @@ mod rot;
 mod scrub;
 mod seen;
 mod side;
+mod twice;

@@ -8,7 +8,7 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Completion, Op, TargetStore};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Clock as _, Media, SimClock};
+use dolmen_env::{Clock as _, Disk, Media, SimClock};
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
     TxId,
@@ -20,6 +20,8 @@ pub(crate) const CONT: ContNo = ContNo(1);
 
 pub(crate) struct Rig {
     pub(crate) drive: SimDrive,
+    /// A device for bulk data, on the same supply of power.
+    pub(crate) bulk: Option<SimDrive>,
     pub(crate) clock: SimClock,
     pub(crate) config: TargetConfig,
     pub(crate) target: Option<Target>,
@@ -106,23 +108,53 @@ impl Rig {
 
     /// A target without a container on this drive.
     pub(crate) fn bare_on(drive: SimDrive, config: TargetConfig) -> Self {
-        let clock = SimClock::new(1_800_000_000_000_000_000);
-        let devices = Devices { meta: Box::new(SimDisk::new(&drive)), bulk: None };
-        let target = Target::create(devices, Arc::new(clock.clone()), 7, &config).unwrap();
-        Self { drive, clock, config, target: Some(target), recovery: Recovery::default(), cont: CONT }
+        Self::created(drive, None, config)
     }
 
-    /// A target opened on what a crash now would leave; this one stays as it is.
-    pub(crate) fn after_crash(&self, plan: CrashPlan) -> Self {
+    /// A target whose bulk data has a device of its own.
+    pub(crate) fn apart(media: Media, durability: Durability, config: TargetConfig) -> Self {
+        let drive = SimDrive::new(SimConfig { seed: 1, media, ..SimConfig::default() });
+        let bulk = SimDrive::on_power(SimConfig { seed: 2, media, ..SimConfig::default() }, drive.power());
+        Self::with_container(Self::created(drive, Some(bulk), config), durability)
+    }
+
+    fn created(drive: SimDrive, bulk: Option<SimDrive>, config: TargetConfig) -> Self {
+        let clock = SimClock::new(1_800_000_000_000_000_000);
+        let mut rig =
+            Self { drive, bulk, clock, config, target: None, recovery: Recovery::default(), cont: CONT };
+        let clock = Arc::new(rig.clock.clone());
+        rig.target = Some(Target::create(rig.devices(), clock, 7, &rig.config).unwrap());
+        rig
+    }
+
+    fn devices(&self) -> Devices {
+        let disk = |drive: &SimDrive| -> Box<dyn Disk> { Box::new(SimDisk::new(drive)) };
+        Devices { meta: disk(&self.drive), bulk: self.bulk.as_ref().map(disk) }
+    }
+
+    /// What a crash now would leave, not opened; this one stays as it is.
+    pub(crate) fn powered_off(&self, plan: CrashPlan, bulk_plan: CrashPlan) -> Self {
         let drive = self.drive.crash(plan);
-        let mut rig = Self {
+        let bulk = self.bulk.as_ref().map(|bulk| bulk.crash_onto(bulk_plan, drive.power()));
+        Self {
             drive,
+            bulk,
             clock: self.clock.clone(),
             config: self.config.clone(),
             target: None,
             recovery: Recovery::default(),
             cont: self.cont,
-        };
+        }
+    }
+
+    /// A target opened on what a crash now would leave; this one stays as it is.
+    pub(crate) fn after_crash(&self, plan: CrashPlan) -> Self {
+        self.after_crashes(plan, plan)
+    }
+
+    /// The same with another plan for the device of bulk data.
+    pub(crate) fn after_crashes(&self, plan: CrashPlan, bulk_plan: CrashPlan) -> Self {
+        let mut rig = self.powered_off(plan, bulk_plan);
         rig.reopen();
         rig
     }
@@ -133,11 +165,16 @@ impl Rig {
     }
 
     pub(crate) fn reopen(&mut self) {
+        self.try_open().unwrap();
+    }
+
+    /// Opens the target, again if it was open.
+    pub(crate) fn try_open(&mut self) -> Result<(), Error> {
         drop(self.target.take());
-        let devices = Devices { meta: Box::new(SimDisk::new(&self.drive)), bulk: None };
-        let (target, recovery) = Target::open(devices, Arc::new(self.clock.clone()), &self.config).unwrap();
+        let (target, recovery) = Target::open(self.devices(), Arc::new(self.clock.clone()), &self.config)?;
         self.target = Some(target);
         self.recovery = recovery;
+        Ok(())
     }
 
     pub(crate) fn close_and_reopen(&mut self) {
