@@ -81,9 +81,9 @@ fn step(number: u64) -> (usize, Step) {
     let at = seed % ARRAY_BYTES;
     let room = CHUNK_BYTES - at % CHUNK_BYTES;
     let step = match number % 16 {
-        0 | 1 | 2 | 3 => Step::Put(store, key(seed), value(number)),
+        0..=3 => Step::Put(store, key(seed), value(number)),
         4 => Step::Remove(store, key(seed)),
-        5 | 6 | 7 => {
+        5..=7 => {
             let mut bytes = value(number);
             bytes.truncate(usize::try_from(room).unwrap());
             Step::Write(at, bytes)
