@@ -116,6 +116,9 @@ impl Drop for DirLock {
         // A pid left behind would mislead whoever looks at the file. Ignored: the lock ends with the
         // descriptor in any case.
         let _cleared = write_owner(&self.file, "");
+        // Now, not when the last copy of the descriptor is closed: another thread may be starting a process, which
+        // has one until it runs its program. Ignored: as above.
+        let _unlocked = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
