@@ -305,7 +305,7 @@ impl Array {
     /// # Errors
     /// Those of [`Object::query`].
     pub fn size(&self, at: At<'_>) -> Result<u64> {
-        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+        let flags = QueryFlags::MAX.and(QueryFlags::DKEY).and(QueryFlags::RECX);
         let Some(found) = self.object.query(at, flags, &[], AKEY)? else { return Ok(0) };
         let (Ok(dkey), Some(recx)) = (<[u8; 8]>::try_from(&found.dkey[..]), found.recx) else {
             return Err(unexpected());

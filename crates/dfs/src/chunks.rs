@@ -10,8 +10,7 @@ use dolmen_types::{QueryFlags, Recx, limits};
 pub(crate) const AKEY_DATA: &[u8] = b"0";
 
 /// Asks for the last record of a file, which tells its size.
-pub(crate) const LAST_RECORD: QueryFlags =
-    QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+pub(crate) const LAST_RECORD: QueryFlags = QueryFlags::MAX.and(QueryFlags::DKEY).and(QueryFlags::RECX);
 
 /// A part of a byte range inside one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -222,8 +222,9 @@ impl Target {
 
     /// Begins the merge of an aggregation of `cont` that a caller asked for.
     fn merge_asked(&mut self, cont: ContNo) -> Result<Reply, Error> {
-        let runs = self.runs_to_aggregate(cont)?;
-        if runs.is_empty() || self.checkpoint.is_settled(cont) {
+        let is_settled = self.checkpoint.is_settled(cont);
+        let runs = if is_settled { 0..0 } else { self.runs_to_aggregate(cont)? };
+        if runs.is_empty() {
             return Ok(self.end_asked(0));
         }
         if let Some(asked) = &mut self.checkpoint.asked {

@@ -3,7 +3,7 @@
 use crate::cursor::{IndexCursor, PlaceRef};
 use crate::log::LogPlace;
 use crate::metadata::RecordAt;
-use crate::path::Depth;
+use crate::path::{Depth, Path};
 use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
@@ -249,7 +249,7 @@ impl Target {
     fn other_record_size(&mut self, array: &Akey) -> Result<Option<Recx>, Error> {
         let known = self.conts.find(array.cont)?;
         let (view, secret) = (known.view(Epoch::MAX), known.state.spec.hash_key);
-        let mut path = self.store.take_path();
+        let mut path = Path::default();
         path.object(array.cont, secret, array.oid)?;
         path.down(Depth::Akey, &array.dkey, &array.akey)?;
         let cover = self.store.cover(&mut path, Depth::Akey, &view)?;
@@ -269,7 +269,6 @@ impl Target {
             }
             from = end;
         }
-        self.store.put_path(path);
         Ok(None)
     }
 

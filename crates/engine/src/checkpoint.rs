@@ -9,7 +9,7 @@
 
 use crate::aggregate::{Asked, Merge};
 use crate::drops::Drops;
-use crate::error::disk_error;
+use crate::error::{disk_error, remove_if_there};
 use crate::open::{SLOTS, SUPERBLOCK_FILE, manifest_name};
 use crate::runs::{Run, RunBuild, Step};
 use crate::space::RESERVE_LOG_SEGMENTS;
@@ -20,7 +20,7 @@ use dolmen_codec::manifest::{
     BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo, Unconcluded,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
-use dolmen_env::{Disk, FileId};
+use dolmen_env::FileId;
 use dolmen_types::{ContNo, Credentials, Epoch, Error, TxId, crc32c};
 
 /// Entries written by one step of a checkpoint or merge: about a millisecond of work.
@@ -943,13 +943,6 @@ impl Target {
             return self.checkpoint_step().map(still_working);
         }
         self.scrub_step()
-    }
-}
-
-fn remove_if_there(disk: &mut dyn Disk, name: &str) -> dolmen_env::Result<()> {
-    match disk.remove(name) {
-        Err(error) if !error.is_not_found() => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 

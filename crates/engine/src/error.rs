@@ -1,5 +1,6 @@
 //! Errors of the device as errors of the target.
 
+use dolmen_env::Disk;
 use dolmen_types::{Error, Place, TargetNo};
 
 /// What a caller of the target sees of a device's error.
@@ -36,4 +37,12 @@ pub(crate) fn of_flush(error: Error) -> Error {
 /// A damaged record of the store itself.
 pub(crate) fn corrupt(target: TargetNo, file: &'static str, number: u64, offset: u64) -> Error {
     Error::Corrupt { target, place: Box::new(Place::Record { file, number, offset }) }
+}
+
+/// Removes a file that a crash, or what was given up, may have left.
+pub(crate) fn remove_if_there(disk: &mut dyn Disk, name: &str) -> dolmen_env::Result<()> {
+    match disk.remove(name) {
+        Err(error) if !error.is_not_found() => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

@@ -46,6 +46,12 @@ pub(crate) struct Segment {
     is_huge: bool,
 }
 
+impl Segment {
+    fn new(file: FileId, salt: u32, first_sequence: u64) -> Self {
+        Self { file, region: None, salt, first_sequence, live_bytes: 0, is_huge: false }
+    }
+}
+
 pub(crate) struct Log {
     target: TargetNo,
     target_id: u128,
@@ -186,9 +192,7 @@ impl Log {
         }
         let file = disk.create(&file_name(number), u64::from(self.segment_bytes)).map_err(io)?;
         self.fresh_names = true;
-        let segment =
-            Segment { file, region: None, salt: 0, first_sequence: 0, live_bytes: 0, is_huge: false };
-        self.segments.insert(number, segment);
+        self.segments.insert(number, Segment::new(file, 0, 0));
         self.free.insert(number);
         Ok(())
     }
@@ -217,6 +221,14 @@ impl Log {
         self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
         self.spares.used(1);
         Ok(())
+    }
+
+    /// Segments but this one that say that they begin with the frame of this number.
+    pub(crate) fn beginning_at(&self, sequence: u64, but: u32) -> impl Iterator<Item = u32> {
+        let begins = self.segments.iter().filter(move |(number, segment)| {
+            **number != but && segment.salt != 0 && segment.first_sequence == sequence
+        });
+        begins.map(|(&number, _)| number)
     }
 
     /// The active segment is complete: from now on it is read only, in no order.
@@ -430,10 +442,7 @@ impl Log {
         let header = LogSegmentHeader::decode(&bytes)
             .filter(|header| header.target_id == self.target_id && header.number == number);
         let (salt, first_sequence) = header.map_or((0, 0), |h| (h.salt, h.first_sequence));
-        self.segments.insert(
-            number,
-            Segment { file, region: None, salt, first_sequence, live_bytes: 0, is_huge: false },
-        );
+        self.segments.insert(number, Segment::new(file, salt, first_sequence));
         Ok(header.is_some() || bytes.iter().all(|&byte| byte == 0))
     }
 

@@ -123,7 +123,7 @@ impl Target {
                 damaged.push(frame_finding(LogStart { offset: 0, ..at }));
             }
             let next = self.frame_end(at).or_else(|| {
-                let segment = self.segment_beginning_at(at.sequence, at.segment)?;
+                let segment = self.store.log.beginning_at(at.sequence, at.segment).next()?;
                 self.frame_end(LogStart { segment, offset: header_bytes(), ..at })
             });
             at = match next {
@@ -164,14 +164,6 @@ impl Target {
         let (frame, body) = LogFrame::open(bytes, salt)?;
         let offset = at.offset + u32::try_from(LogFrame::padded_bytes(body.len())).ok()?;
         (frame.sequence == at.sequence).then_some(LogStart { offset, sequence: at.sequence + 1, ..at })
-    }
-
-    fn segment_beginning_at(&self, sequence: u64, but: u32) -> Option<u32> {
-        let mut segments = self.store.log.segments.iter();
-        let begins = segments.find(|(number, segment)| {
-            **number != but && segment.salt != 0 && segment.first_sequence == sequence
-        });
-        begins.map(|(&number, _)| number)
     }
 
     /// Where the log goes on in the first segment that begins behind a frame.

@@ -124,16 +124,18 @@ impl Target {
     /// one finds one, too. If there is no room for its run, it gets that of a segment of the reserve.
     fn give_back_log(&mut self) -> Result<(), Error> {
         let spares = self.store.log.free_count();
-        match self.checkpoint_now() {
-            Err(Error::NoSpace { .. }) if spares > 0 => {
-                self.store.log.trim(&mut *self.store.disks.meta, spares - 1)?;
-            }
-            Err(Error::NoSpace { .. }) => return Ok(()),
-            other => return other,
+        if !self.checkpoint_if_room()? && spares > 0 {
+            self.store.log.trim(&mut *self.store.disks.meta, spares - 1)?;
+            self.checkpoint_if_room()?;
         }
+        Ok(())
+    }
+
+    /// Whether there was room for it.
+    fn checkpoint_if_room(&mut self) -> Result<bool, Error> {
         match self.checkpoint_now() {
-            Err(Error::NoSpace { .. }) => Ok(()),
-            other => other,
+            Err(Error::NoSpace { .. }) => Ok(false),
+            other => other.map(|()| true),
         }
     }
 

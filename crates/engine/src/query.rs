@@ -242,7 +242,7 @@ mod tests {
 
     /// Dkey and number of the last record.
     fn last(target: &mut Target, oid: Oid) -> Option<(u64, u64)> {
-        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+        let flags = QueryFlags::MAX.and(QueryFlags::DKEY).and(QueryFlags::RECX);
         let query = Query { oid, flags, dkey: Key::new(), akey: Key::from_slice(AKEY), at: ReadAt::Latest };
         let Reply::Found(found) = ask(target, Verb::Query(query)) else { panic!("another reply") };
         found.map(|found| {

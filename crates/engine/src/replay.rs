@@ -203,13 +203,7 @@ impl Target {
         if manifest.splices.iter().any(|splice| splice.0 == at.sequence) {
             return Ok(None);
         }
-        let segments = self.store.log.segments.iter();
-        let begins: Vec<u32> = segments
-            .filter(|(number, segment)| {
-                **number != at.segment && segment.salt != 0 && segment.first_sequence == at.sequence
-            })
-            .map(|(&number, _)| number)
-            .collect();
+        let begins: Vec<u32> = self.store.log.beginning_at(at.sequence, at.segment).collect();
         for segment in begins {
             self.map_log(segment)?;
             if self.frame_at(LogStart { segment, offset: header_bytes(), ..at })?.is_some() {

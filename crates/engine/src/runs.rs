@@ -1,6 +1,6 @@
 //! Runs as checkpoints and merges make them, and as an opened target finds them.
 
-use crate::error::{corrupt, disk_error};
+use crate::error::{corrupt, disk_error, remove_if_there};
 use crate::index::{extents_hash, prefix_hash, removal_hash, version_in_log};
 use crate::log::{Log, LogPlace};
 use crate::run::{RunTail, RunWriter};
@@ -229,11 +229,7 @@ impl RunBuild {
             Some(file) => file,
             None => {
                 let name = file_name(self.number);
-                // A crash, or a run that was discarded, may have left a file that nothing names.
-                match disk.remove(&name) {
-                    Err(error) if !error.is_not_found() => return Err(io(error)),
-                    Ok(()) | Err(_) => {}
-                }
+                remove_if_there(disk, &name).map_err(io)?;
                 *self.file.insert(disk.create(&name, 0).map_err(io)?)
             }
         };

@@ -1,8 +1,9 @@
 //! The scrub that goes on by itself: every record and every value is read and verified in turn, at a bounded rate.
 //!
 //! It takes its turn when nothing else is to be done in the background. A step is bounded in entries and bytes,
-//! but for the value or manifest that it ends with. Superblock and manifest are written again if they are damaged. What it finds is counted at once and named by `check`, which looks again:
-//! what has been overwritten or freed since is damage no longer.
+//! but for the value or manifest that it ends with. Superblock and manifest are written again if they are damaged.
+//! What it finds is counted at once and named by `check`, which looks again: what has been overwritten or freed since
+//! is damage no longer.
 
 use crate::cursor::{IndexCursor, PlaceRef};
 use crate::error::corrupt;

@@ -73,8 +73,8 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
 ///
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
-/// targets answer; `MissingTarget` if one is not there; `ForeignTarget` if a target's directory holds another target; `OtherLife` if it is a copy from
-/// another time.
+/// targets answer; `MissingTarget` if one is not there; `ForeignTarget` if a target's directory holds another
+/// target; `OtherLife` if it is a copy from another time.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let own = if options.read_only { RealRoot::open_to_read } else { RealRoot::open };
     let root = own(dir)?;

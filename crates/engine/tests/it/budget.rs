@@ -181,7 +181,7 @@ fn audit_reads(store: &mut Watched, (snapshot, changed): (Epoch, Epoch)) {
     }
     let listed = |store: &mut Watched, object| store.rig.keys(ListWhat::Dkeys(ordered(object))).len() as u64;
     assert_eq!((listed(store, 1), listed(store, 2), listed(store, 3)), (0, DKEYS / 2, DKEYS));
-    let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0);
+    let flags = QueryFlags::MAX.and(QueryFlags::DKEY);
     let query =
         Query { oid: ordered(2), flags, dkey: Key::default(), akey: Key::default(), at: ReadAt::Latest };
     match store.rig.ask(Verb::Query(query)).unwrap() {

@@ -42,7 +42,7 @@ fn list(what: ListWhat) -> Verb<'static> {
 fn query() -> Verb<'static> {
     Verb::Query(Query {
         oid: oid(1),
-        flags: QueryFlags(QueryFlags::MAX.0 | QueryFlags::RECX.0),
+        flags: QueryFlags::MAX.and(QueryFlags::RECX),
         dkey: Key::from_slice(&[1]),
         akey: Key::from_slice(b"a"),
         at: ReadAt::Latest,

@@ -202,7 +202,7 @@ fn punches_listings_and_queries_complete_on_events() {
     assert!(extents.len() == 1 && extents[0].single);
 
     let last = |event: &mut Event| {
-        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::AKEY.0);
+        let flags = QueryFlags::MAX.and(QueryFlags::DKEY).and(QueryFlags::AKEY);
         object.query_on(event, At::Latest, flags, &[], &[]).unwrap();
         let Output::Found(found) = event.wait().unwrap() else { panic!("not an answer to a query") };
         assert_eq!(found, object.query(At::Latest, flags, &[], &[]).unwrap());

@@ -139,11 +139,11 @@ fn queries_find_the_extremes_of_all_shards() {
         object.write(At::Latest, &number.to_le_bytes(), b"a", 1, Recx::new(number, 2), b"xy").unwrap();
     }
     let ask = |flags: QueryFlags| object.query(At::Latest, flags, &[], b"a").unwrap().unwrap();
-    let max = ask(QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0));
+    let max = ask(QueryFlags::MAX.and(QueryFlags::DKEY).and(QueryFlags::RECX));
     assert_eq!((&max.dkey[..], max.recx), (&900_u64.to_le_bytes()[..], Some(Recx::new(901, 1))));
-    let min = ask(QueryFlags(QueryFlags::MIN.0 | QueryFlags::DKEY.0));
+    let min = ask(QueryFlags::MIN.and(QueryFlags::DKEY));
     assert_eq!(&min.dkey[..], 3_u64.to_le_bytes());
-    let bad = object.query(At::Latest, QueryFlags(QueryFlags::MAX.0 | QueryFlags::AKEY.0), &[0; 8], &[]);
+    let bad = object.query(At::Latest, QueryFlags::MAX.and(QueryFlags::AKEY), &[0; 8], &[]);
     assert_eq!(bad, Err(Invalid::Query.into()));
 }
 
