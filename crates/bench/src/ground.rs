@@ -26,11 +26,12 @@ pub fn hold_memory(each: &mut dyn FnMut(Row)) -> Result<HeldMemory> {
     let bytes = cgroup::room_bytes().map_or(available, |room| room.min(available)) / 10 * TENTHS;
     let start_ns = now();
     let held = HeldMemory::take(bytes)?;
-    let found = us_a_page(start_ns, bytes);
+    let found = us_a_page(start_ns, held.touched_bytes());
     let start_ns = now();
-    HeldMemory::take(SAMPLE_BYTES.min(bytes))?;
-    let after = us_a_page(start_ns, SAMPLE_BYTES.min(bytes));
-    let note = format!("{} MiB touched once before all else", bytes >> 20);
+    let sample = HeldMemory::take(SAMPLE_BYTES.min(bytes))?;
+    let after = us_a_page(start_ns, sample.touched_bytes());
+    drop(sample);
+    let note = format!("{} MiB touched once before all else", held.touched_bytes() >> 20);
     each(Row::value("native memory", "page never touched", PAGE_BYTES, found, "us").noting(note));
     let note = "as in all rows below: one page of each 2 MiB is kept, so that none goes back to a host";
     each(Row::value("native memory", "page touched before", PAGE_BYTES, after, "us").noting(note));

@@ -8,6 +8,7 @@
 //! Rows of a quick run say so and are never quoted. Latencies are those of every seventeenth operation.
 
 mod amplify;
+mod bare;
 mod cgroup;
 mod child;
 mod curve;

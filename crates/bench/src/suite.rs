@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::rig::Kind;
 use crate::row::Row;
-use crate::{amplify, durable, points, targets};
+use crate::{amplify, bare, durable, points, targets};
 
 /// A scenario, and how long it takes.
 struct Scenario {
@@ -17,8 +17,9 @@ struct Scenario {
     run: fn(&Options, &mut dyn FnMut(Row)) -> Result<()>,
 }
 
-const ENGINE: [Scenario; 11] = [
+const ENGINE: [Scenario; 12] = [
     Scenario { name: "machine", rates: 0.0, besides_s: 6.0, run: points::machine },
+    Scenario { name: "bare", rates: 1.0, besides_s: 40.0, run: bare::run },
     Scenario {
         name: "points-single-64",
         rates: 4.1,

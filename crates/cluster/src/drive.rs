@@ -53,11 +53,9 @@ pub(crate) fn commit<T: TargetStore>(
     if let Reply::TxState(TxState::Committed) = targets.call(leader, decision(Verb::TxState(tx))).result? {
         return Ok(epoch);
     }
-    let op = |to: TargetNo, message| match message {
-        Message::Commit => decision(Verb::Commit(tx)),
-        Message::Conclude => decision(Verb::Conclude(tx)),
-        Message::Abort => decision(Verb::Abort(tx)),
-        Message::Prepare => {
+    let op = |to: TargetNo, message| match tell::decided(message, tx) {
+        Some(verb) => decision(verb),
+        None => {
             let (_, mutations) = parts.iter().find(|part| part.0 == to).expect("sent to participants only");
             let (participants, mutations) = (participants.clone(), borrowed_mutations(mutations));
             let verb = Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations });

@@ -65,12 +65,7 @@ impl Telling {
             let Command::Send { to, message } = command else {
                 unreachable!("a decided transaction needs nothing but messages");
             };
-            let verb = match message {
-                Message::Commit => Verb::Commit(self.tx),
-                Message::Abort => Verb::Abort(self.tx),
-                Message::Conclude => Verb::Conclude(self.tx),
-                Message::Prepare => unreachable!("it is decided"),
-            };
+            let verb = decided(message, self.tx).expect("it is prepared everywhere");
             self.asked.push((to, message, targets.start(to, plain(ContNo::SYSTEM, verb))));
         }
         false
@@ -78,6 +73,16 @@ impl Telling {
 
     fn is_under_way(&self) -> bool {
         !self.asked.is_empty()
+    }
+}
+
+/// What a message that follows a decision asks of a target; none for the one that comes before it.
+pub(crate) fn decided<'a>(message: Message, tx: TxId) -> Option<Verb<'a>> {
+    match message {
+        Message::Commit => Some(Verb::Commit(tx)),
+        Message::Conclude => Some(Verb::Conclude(tx)),
+        Message::Abort => Some(Verb::Abort(tx)),
+        Message::Prepare => None,
     }
 }
 

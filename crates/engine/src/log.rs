@@ -86,6 +86,11 @@ const READ_AHEAD_BYTES: usize = 32 << 10;
 /// Not a file: the place of records that exist only while a transaction is being checked.
 pub(crate) const TENTATIVE_SEGMENT: u32 = u32::MAX;
 
+/// Where the first frame of a segment begins.
+pub(crate) fn header_bytes() -> u32 {
+    u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64")
+}
+
 pub(crate) fn file_name(number: u32) -> String {
     format!("log.{number:08x}")
 }
@@ -218,7 +223,7 @@ impl Log {
         region.write(0, &header.encode());
         self.dirty.insert(number);
         self.active = number;
-        self.offset = u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64");
+        self.offset = header_bytes();
         self.spares.used(1);
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! runs, a checkpoint for the log.
 
 use crate::error::disk_error;
-use crate::log::LogPlace;
+use crate::log::{LogPlace, header_bytes};
 use crate::open::{SLOTS, SUPERBLOCK_FILE, read_manifest};
 use crate::target::Target;
 use dolmen_codec::log_frame::LogFrame;
@@ -211,10 +211,6 @@ fn finding_of(error: Error, rule: &'static str) -> Result<Finding, Error> {
 fn frame_finding(at: LogStart) -> Finding {
     let place = Place::Record { file: "log", number: u64::from(at.segment), offset: u64::from(at.offset) };
     Finding { place, rule: "log-frame" }
-}
-
-fn header_bytes() -> u32 {
-    u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::corrupt;
 use crate::index::EntryPlace;
-use crate::log::LogPlace;
+use crate::log::{LogPlace, header_bytes};
 use crate::open::Recovery;
 use crate::path::Depth;
 use crate::target::Target;
@@ -425,10 +425,6 @@ fn is_log(manifest: &Manifest, segment: &crate::log::Segment, end: LogStart) -> 
     segment.salt != 0
         && segment.first_sequence >= manifest.log_start.sequence
         && segment.first_sequence < end.sequence
-}
-
-fn header_bytes() -> u32 {
-    u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64")
 }
 
 fn depth_of(version: &Version<'_>) -> Depth {

@@ -1,7 +1,9 @@
 //! Memory that the kernel does not hand back to a host, for measurements.
 
 use crate::error::{Errno, Error, Op, Result};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use crate::real::Mapping;
+use core::ops::Range;
+use rustix::mm::{Advice, ProtFlags, madvise};
 
 const PAGE_BYTES: usize = 4096;
 /// One page is kept of each piece. A kernel hands back free blocks that are at least as large (x86: 2 to 8 MiB).
@@ -12,10 +14,9 @@ const PIECE_BYTES: usize = 2 << 20;
 /// The kernel of a virtual machine may report large free blocks to its host, which takes them away; whoever
 /// touches such memory next waits for the host to find it again, up to ten times as long as for a page that is
 /// only cleared. While this lives, that happens to none of the memory that it touched.
-#[derive(Debug)]
 pub struct HeldMemory {
-    pieces: *mut u8,
-    bytes: usize,
+    /// None of less than a piece.
+    pieces: Option<Mapping>,
 }
 
 impl HeldMemory {
@@ -28,40 +29,31 @@ impl HeldMemory {
         let bytes = usize::try_from(bytes).map_err(|_too_many| failed(Errno::NOMEM))?;
         let bytes = bytes / PIECE_BYTES * PIECE_BYTES;
         if bytes == 0 {
-            return Ok(Self { pieces: core::ptr::null_mut(), bytes });
+            return Ok(Self { pieces: None });
         }
-        let (access, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
-        let pieces = unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, access, private) };
-        let held = Self { pieces: pieces.map_err(failed)?.cast(), bytes };
+        let mut pieces = Mapping::reserve(bytes, ProtFlags::READ | ProtFlags::WRITE).map_err(failed)?;
         // One huge page would be given back as a whole or not at all.
-        held.advise(0, bytes, Advice::LinuxNoHugepage).map_err(failed)?;
-        let starts = || (0..bytes).step_by(PIECE_BYTES);
-        starts()
-            .try_for_each(|at| held.advise(at, PIECE_BYTES, Advice::LinuxPopulateWrite))
-            .map_err(failed)?;
-        let rest = PIECE_BYTES - PAGE_BYTES;
-        starts()
-            .try_for_each(|at| held.advise(at + PAGE_BYTES, rest, Advice::LinuxDontNeed))
-            .map_err(failed)?;
-        Ok(held)
+        advise(&mut pieces, 0..bytes, Advice::LinuxNoHugepage).map_err(failed)?;
+        for at in (0..bytes).step_by(PIECE_BYTES) {
+            advise(&mut pieces, at..at + PIECE_BYTES, Advice::LinuxPopulateWrite).map_err(failed)?;
+        }
+        for at in (0..bytes).step_by(PIECE_BYTES) {
+            advise(&mut pieces, at + PAGE_BYTES..at + PIECE_BYTES, Advice::LinuxDontNeed).map_err(failed)?;
+        }
+        Ok(Self { pieces: Some(pieces) })
     }
 
-    fn advise(&self, at: usize, bytes: usize, advice: Advice) -> rustix::io::Result<()> {
-        assert!(at + bytes <= self.bytes);
-        // SAFETY: the range lies in a mapping of ours that nothing refers to, so its content may change.
-        unsafe { madvise(self.pieces.wrapping_add(at).cast(), bytes, advice) }
+    /// Bytes that were touched; one page in 2 MiB of them is held.
+    #[must_use]
+    pub fn touched_bytes(&self) -> u64 {
+        self.pieces.as_ref().map_or(0, |pieces| pieces.bytes().len() as u64)
     }
 }
 
-impl Drop for HeldMemory {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            // Ignored: what cannot be unmapped ends with the process.
-            // SAFETY: it is our own mapping, which nothing refers to.
-            let _unmapped = unsafe { munmap(self.pieces.cast(), self.bytes) };
-        }
-    }
+fn advise(pieces: &mut Mapping, range: Range<usize>, advice: Advice) -> rustix::io::Result<()> {
+    let part = &mut pieces.bytes_mut()[range];
+    // SAFETY: the range lies in a mapping of ours that nothing else refers to, so its content may change.
+    unsafe { madvise(part.as_mut_ptr().cast(), part.len(), advice) }
 }
 
 /// Bytes that the system could give to programs without swapping, as `/proc/meminfo` estimates it.
@@ -85,9 +77,9 @@ mod tests {
         let held = HeldMemory::take(PIECES * PIECE_BYTES as u64 + 5).unwrap();
         let grown = rss_bytes().unwrap().saturating_sub(before);
         assert!(grown < PIECES * PIECE_BYTES as u64 / 4, "{grown}");
-        assert_eq!(held.bytes as u64, PIECES * PIECE_BYTES as u64);
+        assert_eq!(held.touched_bytes(), PIECES * PIECE_BYTES as u64);
         drop(held);
-        assert_eq!(HeldMemory::take(5).unwrap().bytes, 0);
+        assert_eq!(HeldMemory::take(5).unwrap().touched_bytes(), 0);
         assert!(HeldMemory::take(u64::MAX).is_err());
     }
 }

@@ -9,8 +9,21 @@ const FILES: usize = 400;
 /// The kill comes after these shares of the files, in percent.
 const KILLS: [usize; 4] = [5, 30, 60, 85];
 
+const PUT: [&str; 11] = ["fs", "put", "p", "c", "src", "/t", "--no-resume", "--log", "journal", "-j", "3"];
+
 fn journal_records(place: &Place) -> usize {
     fs::read(place.path("journal")).map_or(0, |bytes| bytes.iter().filter(|&&byte| byte == 0).count())
+}
+
+/// Puts `src` as `/t` and kills that once its journal names `percent` of the files.
+fn put_and_kill(place: &Place, percent: usize) {
+    drop(fs::remove_file(place.path("journal")));
+    let mut child = place.command(&PUT).spawn().unwrap();
+    while journal_records(place) < FILES * percent / 100 && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
@@ -25,14 +38,7 @@ fn a_killed_put_loses_nothing_acknowledged_and_is_resumed() {
             fs::write(dir.join(format!("f{n}")), bytes((n * 937) % 40_000, n as u64)).unwrap();
         }
         for percent in KILLS {
-            let put = ["fs", "put", "p", "c", "src", "/t", "--no-resume", "--log", "journal", "-j", "3"];
-            drop(fs::remove_file(place.path("journal")));
-            let mut child = place.command(&put).spawn().unwrap();
-            while journal_records(&place) < FILES * percent / 100 && child.try_wait().unwrap().is_none() {
-                std::thread::yield_now();
-            }
-            child.kill().unwrap();
-            child.wait().unwrap();
+            put_and_kill(&place, percent);
             let acknowledged = journal_records(&place);
             assert!(acknowledged >= FILES * percent / 100, "{durability}: {acknowledged} at {percent} %");
             let kept = place.json(&["fs", "verify", "p", "c", "--log", "journal"]);
@@ -87,16 +93,9 @@ fn a_killed_put_leaves_each_file_as_it_was_or_as_it_is_to_be() {
         let len = if n % 40 == 0 { 600_000 } else { 3000 };
         fs::write(place.path(&format!("src/f{n}")), bytes(len, n)).unwrap();
     }
-    let put = ["fs", "put", "p", "c", "src", "/t", "--no-resume", "--log", "journal", "-j", "3"];
-    place.ok(&put);
+    place.ok(&PUT);
     for percent in KILLS {
-        drop(fs::remove_file(place.path("journal")));
-        let mut child = place.command(&put).spawn().unwrap();
-        while journal_records(&place) < FILES * percent / 100 && child.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        put_and_kill(&place, percent);
         let ran = place.run(&["fs", "verify", "p", "c", "src", "/t", "--json"]);
         let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
         for found in answer["response"]["mismatches"].as_array().unwrap() {

@@ -3,8 +3,7 @@
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
 use super::{
-    BLOCK_BYTES, Counts, MODE_OF_OWNER, OnFile, Options, Remote, Skipped, Tally, XATTR_OF_OWNER, join,
-    unfinished,
+    BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, or_end, unfinished, xattrs_kept,
 };
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
@@ -237,16 +236,16 @@ impl Get<'_> {
         let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES);
         let mut block = vec![0; room];
         // Below `data_until` there is no hole.
-        let (mut at, mut data_until) = (0, 0);
+        let (mut at, mut data_until, end) = (0, 0, job.stat.size_bytes);
         loop {
             let read = source.read_at(at, &mut block)?;
             write_data(target, at, &block[..read]).at(&job.path)?;
             let begun = at;
             at += read as u64;
             // Zeros may be a hole, which is not read to its end.
-            if at >= data_until && at < job.stat.size_bytes && block[..read].iter().all(|&byte| byte == 0) {
-                at = or_end(source.seek_data(at), job)?.max(at);
-                data_until = if at < job.stat.size_bytes { or_end(source.seek_hole(at), job)? } else { at };
+            if at >= data_until && at < end && block[..read].iter().all(|&byte| byte == 0) {
+                at = or_end(source.seek_data(at), end)?.max(at);
+                data_until = if at < end { or_end(source.seek_hole(at), end)? } else { at };
             }
             self.tally.add(|tally| &tally.bytes, at - begun, self.options);
             // As much as there was when it was listed needs no further read to be complete.
@@ -263,10 +262,7 @@ impl Get<'_> {
             chown(path, Some(stat.uid), Some(stat.gid)).at(path)?;
         }
         let there = fs::symlink_metadata(path).at(path)?;
-        let kept = match stat.kind {
-            FileKind::Directory => 0o7777,
-            _ => self.options.mode_kept((stat.uid, stat.gid), (there.uid(), there.gid())),
-        };
+        let kept = self.options.mode_kept(stat.kind, (stat.uid, stat.gid), (there.uid(), there.gid()));
         self.set_xattrs(remote, path, kept)?;
         fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions & kept)).at(path)?;
         local::set_mtime(path, stat.mtime)
@@ -275,10 +271,7 @@ impl Get<'_> {
     /// Makes the extended attributes those stored, as far as the mode bits `kept` give a program the rights of its owner;
     /// what may not be set or removed is counted.
     fn set_xattrs(&self, remote: &[u8], path: &Path, kept: u32) -> Result<()> {
-        let (mut stored, there) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
-        if kept & MODE_OF_OWNER == 0 {
-            stored.retain(|(name, _)| name != XATTR_OF_OWNER);
-        }
+        let (stored, there) = (xattrs_kept(self.dir.xattrs(remote)?, kept), local::xattrs(path)?);
         let refused = |done: bool| {
             if !done {
                 self.tally.skip(path, Skipped::Attribute, self.options);
@@ -304,14 +297,6 @@ impl Get<'_> {
         fs::hard_link(first, other).at(other)?;
         self.tally.add(|tally| &tally.links, 1, self.options);
         Ok(())
-    }
-}
-
-/// Where data or a hole begins; the end as it was listed if there is none.
-fn or_end(found: Result<u64>, job: &Job) -> Result<u64> {
-    match found {
-        Err(Error::NoSuchOffset) => Ok(job.stat.size_bytes),
-        other => other,
     }
 }
 

@@ -27,6 +27,7 @@ pub use verify::{Difference, Mismatch, Report, verify};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::layout::inode::FileKind;
 use crate::resolve::Follow;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fs::Metadata;
@@ -246,10 +247,25 @@ const MODE_OF_OWNER: u32 = 0o6000;
 const XATTR_OF_OWNER: &[u8] = b"security.capability";
 
 impl Options<'_> {
-    /// Mode bits that a file keeps on its way from one owner and group to another: what gives a program the rights of its
+    /// Mode bits that an entry keeps on its way from one owner and group to another: what gives a program the rights of its
     /// owner is not given to another one.
-    fn mode_kept(&self, from: (u32, u32), to: (u32, u32)) -> u32 {
-        if self.owner || from == to { 0o7777 } else { 0o7777 & !MODE_OF_OWNER }
+    fn mode_kept(&self, kind: FileKind, from: (u32, u32), to: (u32, u32)) -> u32 {
+        let kept = self.owner || from == to || kind != FileKind::File;
+        if kept { 0o7777 } else { 0o7777 & !MODE_OF_OWNER }
+    }
+}
+
+/// Extended attributes without the one that an entry which keeps the mode bits `kept` may not have.
+fn xattrs_kept(mut xattrs: Vec<(Vec<u8>, Vec<u8>)>, kept: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    xattrs.retain(|(name, _)| kept & MODE_OF_OWNER != 0 || name != XATTR_OF_OWNER);
+    xattrs
+}
+
+/// Where data or a hole begins; `end` if there is none.
+fn or_end(found: Result<u64>, end: u64) -> Result<u64> {
+    match found {
+        Err(Error::NoSuchOffset) => Ok(end),
+        other => other,
     }
 }
 

@@ -3,8 +3,7 @@
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
 use super::{
-    BLOCK_BYTES, Counts, MODE_OF_OWNER, OnFile, Options, Remote, Skipped, Tally, XATTR_OF_OWNER, join,
-    special, unfinished,
+    BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, special, unfinished, xattrs_kept,
 };
 use crate::attr::{SetAttrs, SetTime, Stat, XattrCond};
 use crate::dir::{Dir, OpenOptions};
@@ -254,20 +253,17 @@ impl Put<'_> {
 
     /// The mode that it gets inside.
     fn mode(&self, meta: &Metadata) -> u32 {
-        if meta.is_dir() { meta.mode() & 0o7777 } else { meta.mode() & self.mode_kept(meta) }
+        meta.mode() & self.mode_kept(meta)
     }
 
     fn mode_kept(&self, meta: &Metadata) -> u32 {
-        self.options.mode_kept((meta.uid(), meta.gid()), self.dir.owner_of_entries())
+        let kind = FileKind::of_mode(meta.mode()).unwrap_or(FileKind::File);
+        self.options.mode_kept(kind, (meta.uid(), meta.gid()), self.dir.owner_of_entries())
     }
 
     /// The extended attributes that a file gets inside.
     fn xattrs_of(&self, job: &Job) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut xattrs = local::xattrs(&job.path)?;
-        if self.mode_kept(&job.meta) & MODE_OF_OWNER == 0 {
-            xattrs.retain(|(name, _)| name != XATTR_OF_OWNER);
-        }
-        Ok(xattrs)
+        Ok(xattrs_kept(local::xattrs(&job.path)?, self.mode_kept(&job.meta)))
     }
 
     /// Makes the extended attributes those given; what is `fresh` has no others.

@@ -3,8 +3,8 @@
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
 use super::{
-    BLOCK_BYTES, Counts, MODE_OF_OWNER, OnFile, Options, Remote, Skipped, Tally, XATTR_OF_OWNER, join,
-    special, unfinished,
+    BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, or_end, special, unfinished,
+    xattrs_kept,
 };
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
@@ -181,12 +181,8 @@ impl Verify<'_> {
 
     fn entry(&self, job: &Job) -> Result<()> {
         let Job { path, meta, remote, stat } = job;
-        let kept = match stat.kind {
-            FileKind::File => self.options.mode_kept((stat.uid, stat.gid), (meta.uid(), meta.gid())),
-            FileKind::Directory => 0o7777,
-            FileKind::Symlink => 0,
-        };
-        if (stat.permissions ^ meta.mode()) & kept != 0 {
+        let kept = self.options.mode_kept(stat.kind, (stat.uid, stat.gid), (meta.uid(), meta.gid()));
+        if stat.kind != FileKind::Symlink && (stat.permissions ^ meta.mode()) & kept != 0 {
             self.note(remote, Difference::Mode);
         }
         if self.options.owner && (stat.uid, stat.gid) != (meta.uid(), meta.gid()) {
@@ -195,13 +191,8 @@ impl Verify<'_> {
         if stat.mtime != local::mtime(meta) {
             self.note(remote, Difference::Time);
         }
-        let (mut stored, mut outside) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
-        if kept == 0o7777 & !MODE_OF_OWNER {
-            let of_owner = |(name, _): &(Vec<u8>, Vec<u8>)| name != XATTR_OF_OWNER;
-            stored.retain(of_owner);
-            outside.retain(of_owner);
-        }
-        if stored != outside {
+        let (stored, outside) = (self.dir.xattrs(remote)?, local::xattrs(path)?);
+        if xattrs_kept(stored, kept) != xattrs_kept(outside, kept) {
             self.note(remote, Difference::Xattrs);
         }
         match stat.kind {
@@ -261,10 +252,7 @@ impl Verify<'_> {
 /// Where the next data of either side begins; the end if there is none.
 fn next_data(stored: &File, outside: &fs::File, at: u64, job: &Job) -> Result<u64> {
     let end = job.stat.size_bytes;
-    let stored_at = match stored.seek_data(at) {
-        Err(Error::NoSuchOffset) => end,
-        other => other?,
-    };
+    let stored_at = or_end(stored.seek_data(at), end)?;
     let outside_at = local::next_data(outside, at, &job.path)?.map_or(end, |(start, _)| start);
     Ok(stored_at.min(outside_at).clamp(at, end))
 }

@@ -39,7 +39,7 @@ impl Mapping {
             let start = unsafe { mmap(core::ptr::null_mut(), len, access, flags, file, 0) }?;
             return Self::at(start, len);
         }
-        let room = Self::reserve(len.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?)?;
+        let room = Self::reserve(len.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?, ProtFlags::empty())?;
         let skipped = room.start.as_ptr().align_offset(HUGE_PAGE_BYTES);
         let start = room.start.as_ptr().wrapping_add(skipped).cast();
         // SAFETY: the place lies in `room`, which is ours alone and has nothing in it.
@@ -53,11 +53,11 @@ impl Mapping {
         Ok(Self { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
-    /// Addresses that nothing is mapped at.
-    fn reserve(len: usize) -> Result<Self, Errno> {
+    /// Addresses that nothing is mapped at; with `access`, memory that is there once it is touched.
+    pub(crate) fn reserve(len: usize, access: ProtFlags) -> Result<Self, Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing that exists.
-        let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::empty(), flags) }?;
+        let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, access, flags) }?;
         Self::at(start, len)
     }
 
@@ -127,7 +127,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `of`, and nothing borrows it when the value is dropped.
+        // SAFETY: the range was mapped by `of` or `reserve`, and nothing borrows it when the value is dropped.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         assert!(unmapped.is_ok(), "a mapping of ours can be removed");
     }

@@ -19,6 +19,16 @@ fn prepare(cont: ContNo, tx: TxId, dkey: u64, value: &[u8]) -> Op<'static> {
     Op { token: 0, head: Head::default(), cont, verb }
 }
 
+/// A transaction that writes `v` to both targets under dkey 1 and that nobody has decided.
+fn prepared_on_both(pool: &Pool<Store>, cont: ContNo) -> TxId {
+    let tx = begin(pool, 1);
+    for target in [0, 1] {
+        let done = pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v"));
+        assert!(matches!(done.result, Ok(Reply::Prepared)), "{done:?}");
+    }
+    tx
+}
+
 /// Transactions that a target leads and keeps.
 fn unconcluded(pool: &Pool<Store>, target: u16) -> Vec<TxId> {
     match pool.targets().call(TargetNo(target), decide(ContNo::SYSTEM, Verb::Unconcluded)).result {
@@ -118,11 +128,7 @@ fn a_reader_waits_for_a_decision_and_sees_it() {
     let world = World::new();
     let pool = world.create(2);
     let cont = make(&pool, 1, "c").unwrap().no;
-    let tx = begin(&pool, 1);
-    for target in [0, 1] {
-        let done = pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v"));
-        assert!(matches!(done.result, Ok(Reply::Prepared)), "{done:?}");
-    }
+    let tx = prepared_on_both(&pool, cont);
     scope(|scope| {
         let reader = scope.spawn(|| get(&pool, 1, cont, 1));
         for target in [0, 1] {
@@ -137,10 +143,7 @@ fn a_participant_that_was_not_told_learns_it_from_the_leader() {
     let world = World::new();
     let pool = world.create(2);
     let cont = make(&pool, 1, "c").unwrap().no;
-    let tx = begin(&pool, 1);
-    for target in [0, 1] {
-        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
-    }
+    let tx = prepared_on_both(&pool, cont);
     pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
     assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"v");
 
@@ -159,10 +162,7 @@ fn an_abandoned_transaction_is_ended_when_patience_is_spent() {
     let world = World::new();
     let pool = world.create(2);
     let cont = make(&pool, 1, "c").unwrap().no;
-    let tx = begin(&pool, 1);
-    for target in [0, 1] {
-        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
-    }
+    let tx = prepared_on_both(&pool, cont);
     assert_eq!(get(&pool, 1, cont, 1).unwrap(), b"");
     let late = pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result;
     assert!(matches!(late, Err(Error::NotFound)), "its coordinator learns that it is too late: {late:?}");
@@ -174,10 +174,7 @@ fn opening_settles_what_is_undecided_as_the_leader_says() {
         let world = World::new();
         let pool = world.create(2);
         let cont = make(&pool, 1, "c").unwrap().no;
-        let tx = begin(&pool, 1);
-        for target in [0, 1] {
-            pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
-        }
+        let tx = prepared_on_both(&pool, cont);
         if told_leader {
             pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
         }
@@ -245,10 +242,7 @@ fn a_client_cannot_conclude() {
     let world = World::new();
     let pool = world.create(2);
     let cont = make(&pool, 1, "c").unwrap().no;
-    let tx = begin(&pool, 1);
-    for target in [0, 1] {
-        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
-    }
+    let tx = prepared_on_both(&pool, cont);
     pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
     let ask = Ask::Target(TargetNo(0), cont, Verb::Conclude(tx));
     let refused = pool.call(Request { token: 1, head: Head::default(), ask }).result;
@@ -261,10 +255,7 @@ fn a_decision_outlives_any_number_of_later_ones() {
     let world = World::new();
     let pool = world.create(2);
     let cont = make(&pool, 1, "c").unwrap().no;
-    let tx = begin(&pool, 1);
-    for target in [0, 1] {
-        pool.targets().call(TargetNo(target), prepare(cont, tx, 1, b"v")).result.unwrap();
-    }
+    let tx = prepared_on_both(&pool, cont);
     pool.targets().call(TargetNo(0), decide(cont, Verb::Commit(tx))).result.unwrap();
     for n in 0..66_000 {
         let other = begin(&pool, 2);
