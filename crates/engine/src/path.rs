@@ -269,7 +269,9 @@ impl Path {
     #[inline]
     pub(crate) fn secret_hash(&self) -> u64 {
         let secret = u128::from_le_bytes(self.secret.0);
-        let (seed, factor) = (low_half(secret), low_half(secret >> 64) | 1);
+        // As it is, a secret with a pattern would be a factor with one: with 0x0505...05, say, of a product of a multiple of
+        // 51 both halves are each other's complement.
+        let (seed, factor) = (low_half(secret), mix(low_half(secret >> 64), SOLE) | 1);
         let bytes = &self.key.as_bytes()[..self.akey.len()];
         let mut words = bytes.chunks_exact(8);
         let mut hash = seed ^ bytes.len() as u64;
