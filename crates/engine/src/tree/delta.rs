@@ -380,7 +380,7 @@ impl Delta {
     fn split_leaf(&mut self, path: &Path, index: usize, key: &[u8]) {
         let leaf = &self.leaves[path.leaf as usize];
         // A stream fills its leaf and leaves what is above it to the next one.
-        let at = if leaf.is_stream(index) { index } else { leaf.count() / 2 };
+        let at = if leaf.is_stream(index) { index } else { leaf.middle() };
         let (mut low, mut high) = (Vec::with_capacity(KEY_BYTES_MAX), Vec::with_capacity(KEY_BYTES_MAX));
         if at == index && at < leaf.count() {
             low.extend_from_slice(key);
@@ -427,7 +427,7 @@ impl Delta {
             self.block_bytes = self.block_bytes + inner.block_bytes() - before;
             return true;
         }
-        let at = if inner.is_stream(index) && index == inner.count() { index - 1 } else { inner.count() / 2 };
+        let at = if inner.is_stream(index) && index == inner.count() { index - 1 } else { inner.middle() };
         let mut promoted = Vec::with_capacity(KEY_BYTES_MAX);
         inner.key_into(at, &mut promoted);
         let middle = u32::from_le_bytes(inner.value(at));

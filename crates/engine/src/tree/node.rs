@@ -329,6 +329,19 @@ impl<const VALUE: usize> Node<VALUE> {
         self.streak >= STREAK && index == usize::from(self.hot)
     }
 
+    /// Where to split: of the places near the middle one where two keys differ as early as they do anywhere there, so
+    /// that the parts have long prefixes. Records of two arrays are not in one leaf for long then, in which their heads
+    /// would not tell those of one array apart.
+    pub(super) fn middle(&self) -> usize {
+        /// A part has a third of the keys at least.
+        const REACH_PARTS: usize = 6;
+        let (half, reach) = (self.count() / 2, self.count() / REACH_PARTS);
+        let heads = self.heads();
+        let shared_bytes = |at: usize| ((heads[at - 1] ^ heads[at]) & !DISTANCE_MASK).leading_zeros() / 8;
+        let places = half - reach.min(half - 1)..=half + reach;
+        places.min_by_key(|&at| (shared_bytes(at), at.abs_diff(half))).unwrap_or(half)
+    }
+
     /// Moves the keys from `index` on to a new node with this link.
     pub(super) fn split_off(&mut self, index: usize, link: u32) -> Self {
         let mut right = Self::new(link);

@@ -277,6 +277,36 @@ fn interleaved_streams_fill_their_leaves() {
     assert!(delta.resident_bytes() <= 45 * delta.len(), "{} bytes", delta.resident_bytes() / delta.len());
 }
 
+#[test]
+fn leaves_are_split_where_an_array_ends() {
+    const ARRAYS: u64 = 64;
+    let (mut delta, mut model) = (Delta::default(), Model::new());
+    for number in 0..30_000 {
+        let place = scatter(number);
+        let mut key = FlatKey::default();
+        key.object(ContNo(1), Oid::new(ObjectType::DkeyUint64, ObjectClass::S1, 0, 5))
+            .dkey(KeyKind::Uint64, HashKey::default(), &(place % ARRAYS).to_le_bytes())
+            .akey(KeyKind::Hashed, HashKey::default(), b"a")
+            .tail(
+                VersionKind::Array1,
+                place >> 32 & 1023,
+                Stamp { epoch: Epoch(1 << 61 | number << 20), minor: 0 },
+            );
+        delta.insert(key.as_bytes(), Pos(number));
+        model.insert(key.as_bytes().to_vec(), number);
+    }
+    same(&delta, &model);
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    let mut is_of_two = |leaf: &&Leaf| {
+        leaf.key_into(0, &mut first);
+        leaf.key_into(leaf.count() - 1, &mut last);
+        // What stands behind the akey differs in any case.
+        common_prefix_len(&first, &last) < first.len() - TAIL_BYTES
+    };
+    let of_two = delta.leaves.iter().filter(&mut is_of_two).count();
+    assert!(of_two * 40 <= delta.leaves.len(), "{of_two} of {}", delta.leaves.len());
+}
+
 /// Of a punch of a dkey, or of the punch or value of an akey below it.
 fn numbered(object: u64, dkey: u64, akey: Option<VersionKind>, epoch: u64) -> Vec<u8> {
     let mut key = FlatKey::default();
