@@ -1031,10 +1031,15 @@ impl Group {
         }
     }
 
-    /// Whether a newer version of the same single value was passed: then the short way leads there, if anywhere.
+    /// Whether a newer version of the same single value, or of the same record by itself, was passed: then the short way
+    /// leads there, if anywhere.
     fn is_superseded(&self, key: &[u8], version: &Version<'_>) -> bool {
-        version.kind == VersionKind::Single
-            && self.newer.is_some_and(|(name_len, _)| key.len() == name_len + TAIL_BYTES)
+        let behind_name = match version.kind {
+            VersionKind::Single => TAIL_BYTES,
+            VersionKind::Array1 => STAMP_BYTES,
+            _ => return false,
+        };
+        self.newer.is_some_and(|(name_len, _)| key.len() == name_len + behind_name)
     }
 
     /// From which epoch on a punch hides a version.
@@ -1150,5 +1155,30 @@ mod tests {
         assert_eq!(emptiest(segments.clone(), 100, 5, u64::MAX), [2, 4]);
         assert_eq!(emptiest(segments.clone(), 100, 5, 25), [2]);
         assert_eq!(emptiest(segments, 100, 2, u64::MAX), [0; 0]);
+    }
+    #[test]
+    fn a_newer_version_of_the_same_value_or_record_supersedes() {
+        let key = [1; 60];
+        let of = |kind| Version {
+            kind,
+            minor: 0,
+            cred: 0,
+            dkey: b"d",
+            akey: b"a",
+            recx: dolmen_types::Recx::new(7, 1),
+            record_bytes: 1,
+            value_bytes: 1,
+            place: ValuePlace::None,
+            sums: &[],
+        };
+        let kinds = [VersionKind::Single, VersionKind::Array1, VersionKind::ARRAYS[1], VersionKind::Punch];
+        let superseded = |newer| {
+            let group = Group { newer, ..Group::default() };
+            kinds.map(|kind| group.is_superseded(&key, &of(kind)))
+        };
+        assert_eq!(superseded(None), [false; 4]);
+        assert_eq!(superseded(Some((key.len() - TAIL_BYTES, Epoch(9)))), [true, false, false, false]);
+        // A record has its index in its name.
+        assert_eq!(superseded(Some((key.len() - STAMP_BYTES, Epoch(9)))), [false, true, false, false]);
     }
 }
