@@ -108,8 +108,7 @@ impl Region {
     /// A kernel that refuses leaves everything as it was, and so does a file that is not made of whole huge pages.
     pub fn prefer_huge_pages(&self) {
         if let Backing::Mapped(mapping) = &self.backing {
-            // Ignored: a hint that is not taken costs time only.
-            let _all = mapping.collapse();
+            mapping.collapse();
         }
     }
 

@@ -1,8 +1,6 @@
 //! Descriptors of an open file and blocking I/O on them.
 
-use super::mapping::Mapping;
 use crate::disk::{Media, byte_count};
-use crate::hint::HUGE_PAGE_BYTES;
 use core::sync::atomic::AtomicBool;
 use dolmen_types::IoBuf;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -122,16 +120,14 @@ pub(crate) fn lengthen(handle: &Handle, len: u64, more: u64) -> rustix::io::Resu
 /// memory, so that a mapping meets pages that are there.
 ///
 /// Measured for 256 MiB: on tmpfs fallocate and write take 118 ms, write alone 650 ms, fallocate and a
-/// populated mapping 190 ms; huge pages, where they are given, and fallocate over them 20 ms. On ext4 the first
-/// direct writes into blocks that were never written run at 0.6 to 0.9 of the rate of later ones; writing zeros
-/// before them would cost half of the device for as long.
+/// populated mapping 190 ms. On ext4 the first direct writes into blocks that were never written run at 0.6 to
+/// 0.9 of the rate of later ones; writing zeros before them would cost half of the device for as long.
 pub(crate) fn preallocate(handle: &Handle, len: u64, media: Media) -> rustix::io::Result<()> {
     if len == 0 {
         return Ok(());
     }
-    let has_pages = media == Media::Mapped && has_huge_pages(handle, len);
     match fallocate(handle.buffered(), FallocateFlags::empty(), 0, len) {
-        Ok(()) if media == Media::Block || has_pages => return Ok(()),
+        Ok(()) if media == Media::Block => return Ok(()),
         // A file system without preallocation gets its blocks from the zeros below.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(errno) => return Err(errno),
@@ -146,23 +142,4 @@ pub(crate) fn preallocate(handle: &Handle, len: u64, media: Media) -> rustix::io
         offset += u64::from(count);
     }
     Ok(())
-}
-
-/// Gives an empty file of whole huge pages these, all zeros; `false` if it does not have all of them, and then maybe some.
-///
-/// tmpfs makes them in place of small ones at a request, however it is mounted; one small page in each is enough for that.
-fn has_huge_pages(handle: &Handle, len: u64) -> bool {
-    /// Segments are smaller. Of what is larger it is not worth finding out here that there is no room for it.
-    const LEN_MAX: u64 = 1 << 30;
-    if !len.is_multiple_of(byte_count(HUGE_PAGE_BYTES)) || len > LEN_MAX {
-        return false;
-    }
-    let one = |offset| fallocate(handle.buffered(), FallocateFlags::empty(), offset, DIRECT_ALIGN).is_ok();
-    let has_ones = (0..len).step_by(HUGE_PAGE_BYTES).all(one);
-    has_ones
-        && ftruncate(handle.buffered(), len).is_ok()
-        && usize::try_from(len)
-            .ok()
-            .and_then(|len| Mapping::of(handle.buffered(), len, false, false).ok())
-            .is_some_and(|mapping| mapping.collapse())
 }

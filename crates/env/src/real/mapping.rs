@@ -76,19 +76,18 @@ impl Mapping {
     }
 
     /// Asks for huge pages in place of those that a file of whole ones has. tmpfs gives them at this request however it is
-    /// mounted. Whether all of it is on huge pages now.
-    pub(crate) fn collapse(&self) -> bool {
+    /// mounted.
+    pub(crate) fn collapse(&self) {
         unsafe extern "C" {
             fn madvise(start: *mut c_void, len: usize, advice: c_int) -> c_int;
         }
         /// Since Linux 6.1; `rustix` has no name for it.
         const MADV_COLLAPSE: c_int = 25;
-        if !self.len.is_multiple_of(HUGE_PAGE_BYTES) {
-            return false;
+        if self.len.is_multiple_of(HUGE_PAGE_BYTES) {
+            // Ignored: a hint that is not taken costs time only.
+            // SAFETY: the range is a live mapping; the advice changes which pages it has, not what they hold.
+            let _advised = unsafe { madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
         }
-        // SAFETY: the range is a live mapping; the advice changes which pages it has, not what they hold.
-        let advised = unsafe { madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
-        advised == 0
     }
 
     /// Gives the kernel advice about pages of the mapping, the first and the last whole.

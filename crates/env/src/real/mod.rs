@@ -533,26 +533,4 @@ mod tests {
         assert_eq!(disk.list().unwrap(), Vec::<String>::new());
         std::fs::remove_dir(&dir).unwrap();
     }
-    #[test]
-    fn a_file_of_huge_pages_is_allocated_and_reads_as_zeros() {
-        const LEN: u64 = 4 << 20;
-        let dir = Path::new("/dev/shm").join(format!("dolmen-env-huge-{}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        let mut disk = RealDisk::open(&dir).unwrap();
-        for round in 0..3_u8 {
-            // Pages that the file before has left dirty come back.
-            let file = disk.create("file", LEN).unwrap();
-            let mut region = disk.map(file).unwrap();
-            assert!(region.bytes(0..LEN).iter().all(|&byte| byte == 0), "round {round}");
-            let stat = fstat(disk.files.at(file).unwrap().handle.buffered()).unwrap();
-            assert_eq!((stat.st_size, stat.st_blocks * 512), (4 << 20, 4 << 20));
-            for page in 0..LEN / 4096 {
-                region.write(page * 4096, &[round + 1; 4096]);
-            }
-            drop(region);
-            disk.close(file);
-            disk.remove("file").unwrap();
-        }
-        std::fs::remove_dir(&dir).unwrap();
-    }
 }
