@@ -89,14 +89,14 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         format!("{} damaged", findings.len())
     };
     text.push_str(&format!("\n{verdict}\n"));
-    let wrong = (!findings.is_empty()).then_some(verdict);
+    let found = !findings.is_empty();
     let json = json!({
         "directory": dir.display().to_string(),
         "pool": pool.as_ref().map(describe),
         "targets": rows,
         "findings": findings,
     });
-    Ok(Answer::new(text, json).with_findings(wrong))
+    Ok(Answer::new(text, json).with_findings(found))
 }
 
 fn has(targets: &[(u16, PathBuf)], number: u16) -> bool {

@@ -302,6 +302,24 @@ impl<T: TargetStore> Targets<T> {
         self.leave(slot, owned);
     }
 
+    /// Makes operations in a container wait on all targets, and ends those that are under way there. Other containers and
+    /// decisions of transactions go on.
+    pub(crate) fn close_cont(&self, cont: ContNo) {
+        for slot in &self.slots {
+            let mut owned = slot.owned();
+            owned.close_cont(&slot.shared, cont);
+            self.leave(slot, owned);
+        }
+    }
+
+    /// Lets operations in a container through on `target`.
+    pub(crate) fn open_cont(&self, target: TargetNo, cont: ContNo) {
+        let slot = &self.slots[target.index()];
+        let mut owned = slot.owned();
+        owned.open_cont(&slot.shared, cont);
+        self.leave(slot, owned);
+    }
+
     /// Who leads a transaction that is undecided on `target`; `None` if it is decided by now.
     pub(crate) fn leader_of(&self, target: TargetNo, tx: dolmen_types::TxId) -> Option<TargetNo> {
         self.slots[target.index()].owned().fence().leader_of(tx)

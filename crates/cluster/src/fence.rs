@@ -1,11 +1,16 @@
-//! What the owner of a target remembers of transactions, so that late and repeated messages do no harm.
+//! What the owner of a target remembers of transactions, so that late and repeated messages do no harm, and which
+//! containers are closed for a change of the whole.
 //!
 //! Invariants: every transaction that the store holds as prepared is listed here; after an abort was
-//! answered, no `Prepare` of that transaction reaches the store again.
+//! answered, no `Prepare` of that transaction reaches the store again; what reads or writes in a closed container does
+//! not reach the store.
 
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, Verb};
-use dolmen_types::{Epoch, Error, Result, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Result, TargetNo, TxId};
 use std::collections::VecDeque;
+
+/// Stands for the change that a container is closed for, where an operation is told which transaction it has met.
+pub(crate) const CHANGE: TxId = TxId { client: 0, begin: Epoch::ZERO };
 
 /// Decisions remembered. A message that is still on its way after this many later decisions on one target
 /// is refused by the floor instead, which only costs its sender a restart.
@@ -56,6 +61,8 @@ pub(crate) struct Fence {
     decided: VecDeque<(TxId, Decision)>,
     /// Transactions begun at or below this epoch may have been aborted and forgotten.
     floor: Epoch,
+    /// Containers that are being changed as a whole: nobody reads or writes in them meanwhile.
+    closed: Vec<ContNo>,
 }
 
 impl Fence {
@@ -65,10 +72,28 @@ impl Fence {
         Self { undecided: undecided.collect(), ..Self::default() }
     }
 
-    /// Whether no transaction is undecided, so that no operation can meet one.
+    /// Whether no transaction is undecided and no container closed, so that no operation can meet one.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.undecided.is_empty()
+        self.undecided.is_empty() && self.closed.is_empty()
+    }
+
+    /// Makes operations in a container wait. Decisions of transactions pass: what they decide was prepared before.
+    pub(crate) fn close(&mut self, cont: ContNo) {
+        if !self.closed.contains(&cont) {
+            self.closed.push(cont);
+        }
+    }
+
+    /// Lets operations in a container through again.
+    pub(crate) fn open(&mut self, cont: ContNo) {
+        self.closed.retain(|&closed| closed != cont);
+    }
+
+    /// Whether an operation has to wait until its container is open again.
+    #[inline]
+    pub(crate) fn keeps_out(&self, cont: ContNo, verb: &Verb<'_>) -> bool {
+        !self.closed.is_empty() && self.closed.contains(&cont) && reads_or_writes(verb)
     }
 
     /// Who leads an undecided transaction; `None` if it is decided by now.
@@ -150,6 +175,30 @@ impl Fence {
         }
         self.decided.push_back((tx, decision));
         true
+    }
+}
+
+fn reads_or_writes(verb: &Verb<'_>) -> bool {
+    match verb {
+        Verb::Update(_)
+        | Verb::Punch(_)
+        | Verb::Fetch(_)
+        | Verb::List(_)
+        | Verb::Query(_)
+        | Verb::Prepare(_) => true,
+        Verb::Commit(_)
+        | Verb::Conclude(_)
+        | Verb::Abort(_)
+        | Verb::TxState(_)
+        | Verb::InDoubt
+        | Verb::Unconcluded
+        | Verb::Latest
+        | Verb::Cont(_)
+        | Verb::Space
+        | Verb::Flush
+        | Verb::Checkpoint
+        | Verb::Scrub
+        | Verb::Check => false,
     }
 }
 

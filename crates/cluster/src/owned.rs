@@ -5,11 +5,11 @@
 //! never called again.
 
 use crate::copy;
-use crate::fence::{Fence, Note};
+use crate::fence::{CHANGE, Fence, Note};
 use crate::inbox::{Dest, Finished, Job, Shared};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
-use dolmen_types::{Epoch, Error, TargetNo};
+use dolmen_types::{ContNo, Epoch, Error, TargetNo};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Tokens of the owner's own operations start here.
@@ -73,6 +73,20 @@ impl<T: TargetStore> Owned<T> {
 
     pub(crate) fn set_fence(&mut self, fence: Fence) {
         self.fence = fence;
+    }
+
+    /// Makes operations in a container wait from now on, and ends those that are under way.
+    pub(crate) fn close_cont(&mut self, shared: &Shared, cont: ContNo) {
+        self.fence.close(cont);
+        while self.has_pending() {
+            self.poll(shared, true);
+        }
+    }
+
+    /// Lets operations in a container through again.
+    pub(crate) fn open_cont(&mut self, shared: &Shared, cont: ContNo) {
+        self.fence.open(cont);
+        shared.count_decision();
     }
 
     pub(crate) fn into_store(self) -> T {
@@ -223,12 +237,14 @@ impl<T: TargetStore> Owned<T> {
 
     #[inline]
     fn refusal(&self, op: &mut Op<'_>) -> Option<Completion> {
-        if self.stopped {
+        let keeps_out = self.fence.keeps_out(op.cont, &op.verb);
+        if self.stopped || keeps_out {
             let buf = match &mut op.verb {
                 Verb::Fetch(fetch) => Some(core::mem::take(&mut fetch.buf)),
                 _ => None,
             };
-            return Some(Completion { token: op.token, result: Err(self.broken()), buf });
+            let error = if self.stopped { self.broken() } else { Error::InDoubt { tx: CHANGE } };
+            return Some(Completion { token: op.token, result: Err(error), buf });
         }
         match &op.verb {
             Verb::Prepare(prepare) => {
@@ -287,7 +303,9 @@ impl<T: TargetStore> Owned<T> {
     /// The job's operation, ready to be submitted; `None` if it was answered at once.
     fn admitted<'a>(&mut self, mut job: Job<'a>) -> Option<Op<'a>> {
         if let Some(completion) = self.refusal(&mut job.op) {
-            job.dest.deliver(self.no, Finished { completion, again: None });
+            let waits = matches!(completion.result, Err(Error::InDoubt { .. }));
+            let again = waits.then(|| copy::into_owned(job.op));
+            job.dest.deliver(self.no, Finished { completion, again });
             return None;
         }
         let note = Note::of(&job.op.verb);

@@ -6,6 +6,7 @@
 //! only after the leader has answered an `Abort`, so that the leader can never commit afterwards.
 
 use crate::dispatch::{Targets, plain};
+use crate::fence::CHANGE;
 use core::time::Duration;
 use dolmen_codec::TargetStore;
 use dolmen_codec::verb::{Reply, TxState, Verb};
@@ -96,7 +97,8 @@ pub(crate) fn settle_all<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
     Ok(())
 }
 
-/// Settles a transaction that an operation met, or waits a while for its coordinator to do so.
+/// Settles a transaction that an operation met, or waits a while for its coordinator to do so, or for a container to be
+/// open again.
 pub(crate) fn settle_or_wait<T: TargetStore>(
     targets: &Targets<T>,
     at: TargetNo,
@@ -104,13 +106,17 @@ pub(crate) fn settle_or_wait<T: TargetStore>(
     seen: u64,
     attempt: u32,
 ) {
+    let limit = FIRST_WAIT * (1 << attempt.min(ATTEMPTS_MAX));
+    if tx == CHANGE {
+        return targets.shared(at).wait_for_decision(seen, limit);
+    }
     let Some(leader) = targets.leader_of(at, tx) else { return };
     let patient = attempt + 1 < ATTEMPTS_MAX;
     // An error means that the leader cannot answer now: the operation is repeated and reports what it meets.
     if settle(targets, at, leader, tx, patient).unwrap_or(false) {
         return;
     }
-    targets.shared(at).wait_for_decision(seen, FIRST_WAIT * (1 << attempt.min(ATTEMPTS_MAX)));
+    targets.shared(at).wait_for_decision(seen, limit);
 }
 
 /// True if the transaction is settled at `at`, false if its coordinator should be waited for.

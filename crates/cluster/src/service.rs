@@ -2,8 +2,8 @@
 //!
 //! What it knows is in memory and, record by record, in the system container (`store`). A change that
 //! concerns several targets first writes an intent beside the container's records; a crash in between is
-//! made good when the pool is opened: a creation that some target has not seen is undone (nobody was told of it),
-//! everything else completed.
+//! made good when the pool is opened: a creation that some target has not seen is undone, and so is a snapshot that is
+//! not on record (nobody was told of them); everything else is completed.
 //!
 //! Invariants: a container number is never used twice; labels and UUIDs are unique among containers that are
 //! not being destroyed; what a record says is durable before the answer; an intent stays on record until all
@@ -37,6 +37,8 @@ const OIDS_RESERVED: u64 = 1 << 16;
 const CONTS_RESERVED: u32 = 64;
 /// Snapshots of one container: each takes part in every later aggregation.
 const SNAPSHOTS_MAX: usize = 65536;
+/// Epochs that are tried for a snapshot while a target that is nearly full frees what nobody keeps.
+const SNAPSHOT_ATTEMPTS: u32 = 64;
 //= daos:src/include/daos_types.h DAOS_ATTR_NAME_MAX
 const ATTR_NAME_BYTES_MAX: usize = 511;
 /// A user attribute's value: it travels in one message and is one record.
@@ -221,14 +223,12 @@ impl Service {
             }
             PoolVerb::RemoveAttrs(no, names) => change::remove_attrs(targets, state, no, &names).map(done),
             PoolVerb::SnapCreate(no, name) => {
-                let epoch = self.now(targets);
-                change::add_snapshot(targets, state, no, name, epoch).map(PoolReply::Epoch)
+                change::add_snapshot(targets, state, no, name, || self.now(targets)).map(PoolReply::Epoch)
             }
             PoolVerb::SnapList(no) => state.live(no).map(|cont| PoolReply::Snapshots(snapshots(cont))),
             PoolVerb::SnapDestroy(no, epoch) => change::remove_snapshot(targets, state, no, epoch).map(done),
             PoolVerb::Rollback(no, to) => {
-                let at = self.now(targets);
-                change::roll_back(targets, state, no, to, at).map(PoolReply::Epoch)
+                change::roll_back(targets, state, no, to, || self.now(targets)).map(PoolReply::Epoch)
             }
             PoolVerb::AllocOids(no, count) => {
                 change::alloc_oids(targets, state, no, count).map(PoolReply::Oids)

@@ -724,24 +724,34 @@ impl Target {
         result
     }
 
-    /// Writes the next superblock, into the slot of the one before the last.
+    /// Writes the next superblock, into the slot of the one before the last, and once that is durable the same into the
+    /// other slot: damage of either leaves one that names the present manifest.
     fn write_superblock(&mut self, superblock: Superblock) -> Result<(), Error> {
         let sequence = self.checkpoint.superblock.sequence + 1;
         let boot_id = self.store.disks.meta.boot_id();
         let superblock = Superblock { sequence, boot_id, ..superblock };
+        // The other slot may not be durable yet, and of two that are being written both could be torn.
+        self.flush_superblock()?;
         self.put_superblock(&superblock)?;
+        self.flush_superblock()?;
         self.checkpoint.superblock = superblock;
+        let again = Superblock { sequence: sequence + 1, ..superblock };
+        // Flushed before the next one: a crash before that may tear it, and then the first counts.
+        self.put_superblock(&again)?;
+        self.checkpoint.superblock = again;
         Ok(())
     }
 
     fn put_superblock(&mut self, superblock: &Superblock) -> Result<(), Error> {
-        let target = self.config.target;
-        let io = |e: dolmen_env::Error| disk_error(target, &e);
         let file = self.superblock_file()?;
-        let disk = &mut *self.store.disks.meta;
         let slot = superblock.sequence % SLOTS * SUPERBLOCK_SLOT_BYTES as u64;
-        disk.write_at(file, slot, &superblock.encode()).map_err(io)?;
-        disk.flush(file).map_err(io)
+        let written = self.store.disks.meta.write_at(file, slot, &superblock.encode());
+        written.map_err(|e| disk_error(self.config.target, &e))
+    }
+
+    fn flush_superblock(&mut self) -> Result<(), Error> {
+        let file = self.superblock_file()?;
+        self.store.disks.meta.flush(file).map_err(|e| disk_error(self.config.target, &e))
     }
 
     /// The file of the superblock, open from its first use on.
@@ -760,7 +770,11 @@ impl Target {
     pub(crate) fn rewrite_superblock(&mut self, slot_offset: u64) -> Result<(), Error> {
         let current = self.checkpoint.superblock;
         let is_current = slot_offset == current.sequence % SLOTS * SUPERBLOCK_SLOT_BYTES as u64;
-        let result = if is_current { self.put_superblock(&current) } else { self.write_superblock(current) };
+        let result = if is_current {
+            self.put_superblock(&current).and_then(|()| self.flush_superblock())
+        } else {
+            self.write_superblock(current)
+        };
         self.read_only |= matches!(result, Err(Error::Io { .. }));
         result
     }

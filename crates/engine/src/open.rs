@@ -226,6 +226,11 @@ fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, 
         Err(error) if error.is_not_found() => return Err(Error::NotFound),
         Err(error) => return Err(disk_error(target, &error)),
     };
+    let damaged = || corrupt(target, SUPERBLOCK_FILE, 0, 0);
+    // A longer one is not ours, whatever it begins with.
+    if disk.len(file).map_err(|e| disk_error(target, &e))? != SLOTS * SUPERBLOCK_SLOT_BYTES as u64 {
+        return Err(damaged());
+    }
     let mut best: Option<Superblock> = None;
     let mut slot = vec![0; SUPERBLOCK_SLOT_BYTES];
     for number in 0..SLOTS {
@@ -239,7 +244,7 @@ fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, 
         }
     }
     disk.close(file);
-    let best = best.ok_or_else(|| corrupt(target, SUPERBLOCK_FILE, 0, 0))?;
+    let best = best.ok_or_else(damaged)?;
     if best.features != 0 {
         return Err(Invalid::Layout.into());
     }

@@ -173,10 +173,13 @@ impl AkeyRef<'_> {
         let mut base = FetchedIod::default();
         if !hidden {
             part.set_len(out.len());
-            base = self.fetch_base(
-                Want::Array { record_bytes, extents: SmallVec::from_slice(extents) },
-                &mut part,
-            )?;
+            let want = Want::Array { record_bytes, extents: SmallVec::from_slice(extents) };
+            match self.fetch_base(want, &mut part) {
+                // Of what the target holds nothing is left, so that records of another size are written.
+                Err(Error::RecordSize { .. }) if layer.has_holes() && self.base_record_bytes(layer)? == 0 => {
+                }
+                fetched => base = fetched?,
+            }
         }
         let record_len = usize::try_from(record_bytes).map_err(|_wide| Invalid::RecordSize)?;
         let byte =

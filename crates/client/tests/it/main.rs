@@ -45,6 +45,7 @@ mod on_model {
     mod objects;
     mod overlay;
     mod repeats;
+    mod rollbacks;
     mod threads;
     mod txs;
 }
@@ -81,6 +82,7 @@ mod on_engine {
     mod objects;
     mod overlay;
     mod repeats;
+    mod rollbacks;
     mod threads;
     mod txs;
 }

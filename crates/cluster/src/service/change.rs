@@ -5,8 +5,8 @@ use super::record::{
 };
 use super::store::{self, ATTR_PREFIX, Change, INTENT, META, SNAPSHOT_PREFIX};
 use super::{
-    ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED, SNAPSHOTS_MAX,
-    State, props,
+    ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
+    SNAPSHOT_ATTEMPTS, SNAPSHOTS_MAX, State, props,
 };
 use crate::dispatch::{Targets, plain};
 use dolmen_codec::TargetStore;
@@ -17,6 +17,7 @@ use dolmen_env::Rng;
 use dolmen_types::{
     ContNo, Credentials, Epoch, Error, Invalid, Label, PropId, PropValue, Props, Result, Uuid, limits,
 };
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads everything that is on record.
@@ -225,13 +226,14 @@ pub(super) fn remove_attrs<T: TargetStore>(
     Ok(())
 }
 
-/// The floors are raised before the snapshot is on record, so that what it shows can no longer change.
+/// The floors are raised before the snapshot is on record, so that what it shows can no longer change; and it is on
+/// record when all targets keep it. What a crash or an error leaves half made is taken back.
 pub(super) fn add_snapshot<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     no: ContNo,
     name: Option<String>,
-    epoch: Epoch,
+    now: impl Fn() -> Epoch,
 ) -> Result<Epoch> {
     finish(targets, state, no)?;
     let cont = state.live(no)?;
@@ -246,15 +248,46 @@ pub(super) fn add_snapshot<T: TargetStore>(
             return Err(Error::Exists);
         }
     }
-    on_all(targets, no, &ContVerb::RaiseFloor(epoch))?;
-    let intent = Intent::AddSnapshot(epoch);
+    for _ in 1..SNAPSHOT_ATTEMPTS {
+        match try_snapshot(targets, state, no, name.clone(), now()) {
+            // A target that is nearly full has freed what this epoch shows, up to its latest one.
+            Err(Error::EpochGone { .. }) => {
+                targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
+            }
+            done => return done,
+        }
+    }
+    try_snapshot(targets, state, no, name, now())
+}
+
+fn try_snapshot<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    name: Option<String>,
+    epoch: Epoch,
+) -> Result<Epoch> {
+    intend(targets, state, no, Intent::AddSnapshot(epoch))?;
+    let kept = on_all(targets, no, &ContVerb::RaiseFloor(epoch))
+        .and_then(|()| on_all(targets, no, &ContVerb::AddSnapshot(epoch)));
+    if let Err(error) = kept {
+        // Ignored: what cannot be taken back now is taken back before the container's next change.
+        let _taken_back_later = finish(targets, state, no);
+        return Err(error);
+    }
     let record = encode_snapshot(name.as_deref());
-    store::change(targets, no, &[(&snapshot_key(epoch), Some(&record)), (INTENT, Some(&intent.encode()))])?;
+    store::change(targets, no, &[(&snapshot_key(epoch), Some(&record)), (INTENT, None)])?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.snapshots.insert(epoch, name);
-    cont.unfinished = Some(intent);
-    finish(targets, state, no)?;
+    cont.unfinished = None;
     Ok(epoch)
+}
+
+/// Puts an intent on record.
+fn intend<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo, intent: Intent) -> Result<()> {
+    store::change(targets, no, &[(INTENT, Some(&intent.encode()))])?;
+    state.conts.get_mut(&no).ok_or(Error::NoContainer)?.unfinished = Some(intent);
+    Ok(())
 }
 
 pub(super) fn remove_snapshot<T: TargetStore>(
@@ -280,19 +313,41 @@ pub(super) fn roll_back<T: TargetStore>(
     state: &mut State,
     no: ContNo,
     to: Epoch,
-    at: Epoch,
+    now: impl Fn() -> Epoch,
 ) -> Result<Epoch> {
     finish(targets, state, no)?;
     if !state.live(no)?.snapshots.contains_key(&to) {
         return Err(Error::NotFound);
     }
-    let intent = Intent::Rollback { to, at };
-    store::change(targets, no, &[(INTENT, Some(&intent.encode()))])?;
-    if let Some(cont) = state.conts.get_mut(&no) {
-        cont.unfinished = Some(intent);
+    targets.close_cont(no);
+    // Above all that was read or written in the container, which nobody does any more.
+    let begun = targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest)).and_then(|_| {
+        let at = now();
+        intend(targets, state, no, Intent::Rollback { to, at }).map(|()| at)
+    });
+    if begun.is_err() {
+        targets.numbers().for_each(|target| targets.open_cont(target, no));
     }
+    let at = begun?;
     finish(targets, state, no)?;
     Ok(at)
+}
+
+/// Rolls a container back on all targets. It is open again on each that has done so: whoever has seen the state after
+/// the rollback on one waits for it on the others.
+fn roll_back_on_all<T: TargetStore>(targets: &Targets<T>, no: ContNo, to: Epoch, at: Epoch) -> Result<()> {
+    targets.close_cont(no);
+    // One above the rollback, so that the latest epoch of a target that writes nothing is after it.
+    on_all(targets, no, &ContVerb::RaiseFloor(at.next()))?;
+    let answers = targets.call_all(|_| plain(no, Verb::Cont(ContVerb::Rollback { to, at })));
+    let mut done = Ok(());
+    for (target, answer) in targets.numbers().zip(answers) {
+        match answer.result {
+            Ok(_) => targets.open_cont(target, no),
+            Err(error) => done = done.and(Err(error)),
+        }
+    }
+    done
 }
 
 pub(super) fn alloc_oids<T: TargetStore>(
@@ -320,16 +375,21 @@ fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -
     match intent {
         Intent::Create if is_everywhere(targets, no)? => {}
         Intent::Create | Intent::Destroy => return undo(targets, state, no),
-        Intent::AddSnapshot(epoch) => on_all(targets, no, &ContVerb::AddSnapshot(epoch))?,
-        Intent::RemoveSnapshot(epoch) => on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?,
-        Intent::Rollback { to, at } => {
-            // One above the rollback, so that the latest epoch of a target that writes nothing is after it.
-            on_all(targets, no, &ContVerb::RaiseFloor(at.next()))?;
-            on_all(targets, no, &ContVerb::Rollback { to, at })?;
+        Intent::AddSnapshot(epoch) | Intent::RemoveSnapshot(epoch) => {
+            on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?;
         }
+        Intent::Rollback { to, at } => roll_back_on_all(targets, no, to, at)?,
     }
-    store::change(targets, no, &[(INTENT, None)])?;
+    let taken_back = match intent {
+        Intent::AddSnapshot(epoch) => Some(epoch),
+        _ => None,
+    };
+    let key = taken_back.map(snapshot_key);
+    let changes: SmallVec<[Change<'_>; 2]> =
+        key.iter().map(|key| (key.as_slice(), None)).chain([(INTENT, None)]).collect();
+    store::change(targets, no, &changes)?;
     if let Some(cont) = state.conts.get_mut(&no) {
+        cont.snapshots.retain(|&epoch, _| Some(epoch) != taken_back);
         cont.unfinished = None;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! A store on a stage: what reaches it is written down, and it can be held, failed or made to panic.
 
-use dolmen_codec::verb::{ContVerb, Verb};
+use dolmen_codec::verb::{ContVerb, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
-use dolmen_types::{Error, TargetNo};
+use dolmen_types::{Epoch, Error, Head, TargetNo};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -31,6 +31,8 @@ struct State {
     answered: u64,
     /// How often other threads may run while a store waits for a device.
     yields: u32,
+    /// Snapshots whose state a store frees before it is asked to keep them.
+    late_snapshots: u32,
 }
 
 impl Director {
@@ -77,6 +79,11 @@ impl Director {
         self.state.lock().unwrap().yields = yields;
     }
 
+    /// Before it is asked to keep any of the next `count` snapshots, a store frees what nobody keeps yet.
+    pub(crate) fn free_before_snapshots(&self, count: u32) {
+        self.state.lock().unwrap().late_snapshots = count;
+    }
+
     pub(crate) fn panic_on(&self, target: u16) {
         self.state.lock().unwrap().panicking.insert(TargetNo(target));
     }
@@ -121,6 +128,20 @@ impl<T: TargetStore> TargetStore for Staged<T> {
         state.batches.push((self.no, ops.len()));
         let mut kept = Vec::new();
         for op in ops.drain(..) {
+            if let Verb::Cont(ContVerb::AddSnapshot(epoch)) = op.verb
+                && state.late_snapshots > 0
+            {
+                state.late_snapshots -= 1;
+                let mut ask = |verb| {
+                    let asked = Op { token: 0, head: Head::default(), cont: op.cont, verb: Verb::Cont(verb) };
+                    self.store.submit(&mut vec![asked]);
+                    let mut done = Vec::new();
+                    self.store.poll(true, &mut done);
+                    done.remove(0).result.unwrap()
+                };
+                ask(ContVerb::RaiseFloor(epoch.next()));
+                while let Reply::Aggregated { more: true, .. } = ask(ContVerb::Aggregate(Epoch::MAX)) {}
+            }
             match &mut state.left {
                 Some(0) => {
                     let result = Err(Error::Io { target: self.no, errno: 5 });

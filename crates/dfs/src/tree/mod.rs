@@ -285,8 +285,7 @@ impl<T> OnFile<T> for Result<T> {
             error @ (Error::Local { .. }
             | Error::InTree { .. }
             | Error::Excluded { .. }
-            | Error::Special { .. }
-            | Error::Changed { .. }) => error,
+            | Error::Special { .. }) => error,
             source => Error::InTree { path: as_path(remote), source: Box::new(source) },
         })
     }

@@ -8,7 +8,7 @@ use super::{RealDisk, refuse_mapped};
 use crate::disk::FileId;
 use crate::error::{Error, Op, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, MemfdFlags, fstat, ftruncate, memfd_create, statat};
+use rustix::fs::{AtFlags, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek, statat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -133,15 +133,28 @@ fn inode_of(file: &Handle) -> rustix::io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
+/// Copies what there is; holes stay holes, which take no memory.
 fn copy_contents(from: &Handle, to: &Handle, len_bytes: u64) -> rustix::io::Result<()> {
     let piece = usize::try_from(PIECE_BYTES.min(len_bytes)).unwrap_or(usize::MAX);
     let mut buf = vec![0; piece];
-    let mut offset = 0;
-    while offset < len_bytes {
-        let now = &mut buf[..usize::try_from(len_bytes - offset).unwrap_or(piece).min(piece)];
-        read_whole(from.buffered(), offset, now)?;
-        write_whole(to.buffered(), offset, now)?;
-        offset += now.len() as u64;
+    let mut end = 0;
+    while let Some(mut offset) = data_from(from, end, len_bytes)? {
+        end = seek(from.buffered(), SeekFrom::Hole(offset))?.min(len_bytes);
+        while offset < end {
+            let now = &mut buf[..usize::try_from(end - offset).unwrap_or(piece).min(piece)];
+            read_whole(from.buffered(), offset, now)?;
+            write_whole(to.buffered(), offset, now)?;
+            offset += now.len() as u64;
+        }
     }
     Ok(())
+}
+
+/// Where the next data of a file begins, if there is any before its end.
+fn data_from(file: &Handle, offset: u64, len_bytes: u64) -> rustix::io::Result<Option<u64>> {
+    match seek(file.buffered(), SeekFrom::Data(offset)) {
+        Ok(start) => Ok(Some(start).filter(|&start| start < len_bytes)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(errno),
+    }
 }

@@ -6,6 +6,7 @@ use dolmen_env::{
     Disk, Emulated, Errno, Error, Io, IoDone, IoOp, Limits, Media, Mode, RealDisk, RealOptions,
 };
 use dolmen_types::{IoBuf, crc32c};
+use std::os::unix::fs::FileExt;
 
 const LEN: u64 = 1 << 20;
 
@@ -342,6 +343,27 @@ fn opening_what_is_no_directory_or_no_file_is_an_error() {
     assert!(disk.open("dir").is_err());
     assert!(matches!(disk.open("link"), Err(Error::Io { errno: Errno::LOOP, .. })));
     assert_eq!(disk.list().unwrap(), ["file"], "only plain files are ours");
+}
+
+/// Its holes would fill all memory.
+#[test]
+fn a_file_that_an_ephemeral_disk_copies_keeps_its_holes() {
+    const HOLE_BYTES: u64 = 1 << 40;
+    let place = Place::on_block();
+    let file = std::fs::File::create(place.path().join("sparse")).unwrap();
+    file.write_all_at(&[1; 5000], 0).unwrap();
+    file.write_all_at(&[2; 5000], HOLE_BYTES).unwrap();
+    drop(file);
+    let options = RealOptions { ephemeral: true, ..RealOptions::default() };
+    let mut disk = RealDisk::with_options(place.path(), options).unwrap();
+    let sparse = disk.open("sparse").unwrap();
+    disk.write_at(sparse, 10, &[3; 10]).unwrap();
+    let mut bytes = [9; 8];
+    for (offset, right) in [(0, 1), (10, 3), (4096, 1), (1 << 20, 0), (HOLE_BYTES - 8, 0), (HOLE_BYTES, 2)] {
+        disk.read_at(sparse, offset, &mut bytes).unwrap();
+        assert_eq!(bytes, [right; 8], "at {offset}");
+    }
+    assert_eq!(disk.len(sparse).unwrap(), HOLE_BYTES + 5000);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::common::{new_container, open};
 use super::objects::object;
-use dolmen_client::{At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectType, Tx};
+use dolmen_client::{At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectType, Recx, Tx};
 
 fn number(object: &Object, at: At<'_>, dkey: &[u8]) -> Result<u64, Error> {
     let mut buf = IoBuf::default();
@@ -33,6 +33,25 @@ fn a_commit_over_targets_is_seen_at_once_and_nothing_before() {
     assert_eq!(epoch, tx.epoch());
     for n in 0..16_u8 {
         assert_eq!(number(&object, At::Latest, &[n, 7]).unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_transaction_that_has_dug_an_array_reads_what_it_writes_there_in_another_record_size() {
+    let (_, _, cont) = open(2);
+    let object = counters(&cont);
+    object.write(At::Latest, b"d", b"a", 1, Recx::new(0, 8), b"12345678").unwrap();
+    let tx = cont.begin().unwrap();
+    object.punch_records(At::Tx(&tx), b"d", b"a", &[Recx::new(0, 100)]).unwrap();
+    object.write(At::Tx(&tx), b"d", b"a", 2, Recx::new(0, 1), b"ab").unwrap();
+    let mut buf = IoBuf::default();
+    for committed in [false, true] {
+        let at = if committed { At::Latest } else { At::Tx(&tx) };
+        let read = object.read(at, b"d", b"a", 2, Recx::new(0, 3), &mut buf).unwrap();
+        assert_eq!((read.size_bytes, &buf[..2]), (2, &b"ab"[..]), "committed: {committed}");
+        if !committed {
+            tx.commit().unwrap();
+        }
     }
 }
 

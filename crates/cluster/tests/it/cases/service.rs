@@ -205,6 +205,78 @@ fn a_rollback_returns_all_targets_to_a_snapshot() {
 }
 
 #[test]
+fn a_snapshot_is_made_although_a_target_frees_what_the_first_epochs_show() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    for target in 0..2 {
+        put(&pool, target, no, 1, b"old").unwrap();
+    }
+    world.director.free_before_snapshots(3);
+    let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
+    for target in 0..2 {
+        put(&pool, target, no, 1, b"new").unwrap();
+    }
+    ask(&pool, PoolVerb::Aggregate(no, Epoch::ZERO)).unwrap();
+    let pool = world.reopen(pool);
+    assert_eq!(snapshots(&pool, no), [Snapshot { epoch: snap, name: None }]);
+    for target in 0..2 {
+        assert_eq!(get_at(&pool, target, no, 1, ReadAt::Epoch(snap)).unwrap(), b"old");
+    }
+}
+
+#[test]
+fn a_snapshot_that_no_target_can_keep_leaves_nothing_behind() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    put(&pool, 0, no, 1, b"old").unwrap();
+    world.director.free_before_snapshots(1000);
+    let refused = ask(&pool, PoolVerb::SnapCreate(no, Some("s".to_owned()))).unwrap_err();
+    assert!(matches!(refused, Error::EpochGone { .. }), "{refused:?}");
+    assert_eq!(snapshots(&pool, no), []);
+    world.director.free_before_snapshots(0);
+    let pool = world.reopen(pool);
+    assert_eq!(snapshots(&pool, no), []);
+    epoch(ask(&pool, PoolVerb::SnapCreate(no, Some("s".to_owned()))));
+    assert_eq!(get(&pool, 0, no, 1).unwrap(), b"old");
+}
+
+#[test]
+fn a_container_whose_rollback_has_begun_is_closed_until_every_target_has_done_its_part() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    let other = make(&pool, 2, "b").unwrap().no;
+    for target in 0..2 {
+        put(&pool, target, no, 1, b"old").unwrap();
+    }
+    let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
+    for target in 0..2 {
+        put(&pool, target, no, 1, b"new").unwrap();
+        put(&pool, target, other, 1, b"other").unwrap();
+    }
+    world.director.take_trace();
+    epoch(ask(&pool, PoolVerb::Rollback(no, snap)));
+    let operations = world.director.take_trace().len() as u64;
+    // The last two: the rollback of the second target, and the record that all have done theirs.
+    for target in 0..2 {
+        put(&pool, target, no, 1, b"new").unwrap();
+    }
+    world.director.fail_after(Some(operations - 2));
+    ask(&pool, PoolVerb::Rollback(no, snap)).unwrap_err();
+    world.director.fail_after(None);
+    assert_eq!(get(&pool, 0, no, 1).unwrap(), b"old");
+    let waits = get(&pool, 1, no, 1);
+    assert!(matches!(waits, Err(Error::InDoubt { .. })), "{waits:?}");
+    assert_eq!(get(&pool, 1, other, 1).unwrap(), b"other");
+    let later = world.reopen(pool);
+    for target in 0..2 {
+        assert_eq!(get(&later, target, no, 1).unwrap(), b"old");
+    }
+}
+
+#[test]
 fn object_numbers_are_never_given_twice() {
     let world = World::new();
     let pool = world.create(1);
