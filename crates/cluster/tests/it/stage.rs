@@ -31,8 +31,10 @@ struct State {
     answered: u64,
     /// How often other threads may run while a store waits for a device.
     yields: u32,
-    /// Snapshots whose state a store frees before it is asked to keep them.
-    late_snapshots: u32,
+    /// Snapshots whose state a store frees before it is asked to keep them, and of which target.
+    late_snapshots: (TargetNo, u32),
+    /// The epoch of the last of them.
+    late_epoch: Epoch,
 }
 
 impl Director {
@@ -79,9 +81,14 @@ impl Director {
         self.state.lock().unwrap().yields = yields;
     }
 
-    /// Before it is asked to keep any of the next `count` snapshots, a store frees what nobody keeps yet.
-    pub(crate) fn free_before_snapshots(&self, count: u32) {
-        self.state.lock().unwrap().late_snapshots = count;
+    /// Before it is asked to keep any of the next `count` snapshots, a target frees what nobody keeps yet.
+    pub(crate) fn free_before_snapshots(&self, target: u16, count: u32) {
+        self.state.lock().unwrap().late_snapshots = (TargetNo(target), count);
+    }
+
+    /// The epoch of the last snapshot that came too late so.
+    pub(crate) fn late_epoch(&self) -> Epoch {
+        self.state.lock().unwrap().late_epoch
     }
 
     pub(crate) fn panic_on(&self, target: u16) {
@@ -129,9 +136,11 @@ impl<T: TargetStore> TargetStore for Staged<T> {
         let mut kept = Vec::new();
         for op in ops.drain(..) {
             if let Verb::Cont(ContVerb::AddSnapshot(epoch)) = op.verb
-                && state.late_snapshots > 0
+                && state.late_snapshots.0 == self.no
+                && state.late_snapshots.1 > 0
             {
-                state.late_snapshots -= 1;
+                state.late_snapshots.1 -= 1;
+                state.late_epoch = epoch;
                 let mut ask = |verb| {
                     let asked = Op { token: 0, head: Head::default(), cont: op.cont, verb: Verb::Cont(verb) };
                     self.store.submit(&mut vec![asked]);

@@ -212,7 +212,7 @@ fn a_snapshot_is_made_although_a_target_frees_what_the_first_epochs_show() {
     for target in 0..2 {
         put(&pool, target, no, 1, b"old").unwrap();
     }
-    world.director.free_before_snapshots(3);
+    world.director.free_before_snapshots(1, 3);
     let snap = epoch(ask(&pool, PoolVerb::SnapCreate(no, None)));
     for target in 0..2 {
         put(&pool, target, no, 1, b"new").unwrap();
@@ -231,15 +231,19 @@ fn a_snapshot_that_no_target_can_keep_leaves_nothing_behind() {
     let pool = world.create(2);
     let no = make(&pool, 1, "a").unwrap().no;
     put(&pool, 0, no, 1, b"old").unwrap();
-    world.director.free_before_snapshots(1000);
+    world.director.free_before_snapshots(1, 1000);
     let refused = ask(&pool, PoolVerb::SnapCreate(no, Some("s".to_owned()))).unwrap_err();
     assert!(matches!(refused, Error::EpochGone { .. }), "{refused:?}");
     assert_eq!(snapshots(&pool, no), []);
-    world.director.free_before_snapshots(0);
+    world.director.free_before_snapshots(1, 0);
+    put(&pool, 0, no, 1, b"new").unwrap();
+    ask(&pool, PoolVerb::Aggregate(no, Epoch::ZERO)).unwrap();
+    let gone = get_at(&pool, 0, no, 1, ReadAt::Epoch(world.director.late_epoch()));
+    assert!(matches!(gone, Err(Error::EpochGone { .. })), "who could keep it does so no more: {gone:?}");
     let pool = world.reopen(pool);
     assert_eq!(snapshots(&pool, no), []);
     epoch(ask(&pool, PoolVerb::SnapCreate(no, Some("s".to_owned()))));
-    assert_eq!(get(&pool, 0, no, 1).unwrap(), b"old");
+    assert_eq!(get(&pool, 0, no, 1).unwrap(), b"new");
 }
 
 #[test]
