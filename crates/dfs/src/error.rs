@@ -97,6 +97,11 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// A file outside changed each time it was read to be copied: no state of it was stored.
+    Changed {
+        /// Which.
+        path: PathBuf,
+    },
     /// A worker thread ended by a panic: a bug of this library.
     Worker,
 }
@@ -172,7 +177,7 @@ impl Error {
             Self::InTree { source, .. } => source.errno(),
             Self::OtherKind { there: FileKind::Directory, .. } => errno::EISDIR,
             Self::OtherKind { .. } => errno::ENOTDIR,
-            Self::Excluded { .. } => errno::EBUSY,
+            Self::Excluded { .. } | Self::Changed { .. } => errno::EBUSY,
             Self::Worker => errno::EIO,
         }
     }
@@ -281,6 +286,7 @@ impl fmt::Display for Error {
                     shown_path(path)
                 )
             }
+            Self::Changed { path } => write!(f, "{}: changed while it was read", shown_path(path)),
             Self::Worker => f.write_str("a worker thread panicked"),
             Self::Local { path, errno } => {
                 write!(f, "{}: {}", shown_path(path), std::io::Error::from_raw_os_error(*errno))

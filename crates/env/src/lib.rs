@@ -41,5 +41,5 @@ pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
 pub use thread::{
-    anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, yield_now,
+    anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, wait, yield_now,
 };

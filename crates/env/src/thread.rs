@@ -31,6 +31,12 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
+/// Waits for a time to pass where no event tells that it has: a clock of another, such as that of a file system.
+#[expect(clippy::disallowed_methods, reason = "this is the door that the rule sends everybody to")]
+pub fn wait(time: core::time::Duration) {
+    std::thread::sleep(time);
+}
+
 /// Processors that this process may use; at least one.
 #[must_use]
 pub fn cpu_count() -> usize {

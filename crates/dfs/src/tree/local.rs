@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result, errno};
 use crate::layout::inode::Time;
+use core::time::Duration;
+use dolmen_env::{Clock, RealClock};
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
 };
@@ -113,6 +115,25 @@ pub(super) fn next_data(file: &File, offset: u64, path: &Path) -> Result<Option<
 /// Whether the file may have holes.
 pub(super) fn is_sparse(meta: &Metadata) -> bool {
     meta.blocks().saturating_mul(512) < meta.len()
+}
+
+/// Waits until a change of the file would show in its times: those of two changes may be equal within one tick of the
+/// file system's clock.
+pub(super) fn outlast_tick(meta: &Metadata) {
+    /// Twice the longest tick of Linux.
+    const TICK_NS: u64 = 20_000_000;
+    let changed_ns = i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec());
+    let age_ns = u64::try_from(i128::from(RealClock.now_ns()) - changed_ns);
+    // A time to come is one of another clock, which says nothing about this one.
+    if let Some(left_ns) = age_ns.ok().and_then(|age_ns| TICK_NS.checked_sub(age_ns)) {
+        dolmen_env::wait(Duration::from_nanos(left_ns));
+    }
+}
+
+/// Whether nobody has changed the file between the two.
+pub(super) fn is_unchanged(before: &Metadata, after: &Metadata) -> bool {
+    let state = |meta: &Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+    state(before) == state(after)
 }
 
 /// Locks a file that is being written, so that nobody takes it for abandoned; `false` if another has locked it.

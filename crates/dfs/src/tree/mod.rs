@@ -285,7 +285,8 @@ impl<T> OnFile<T> for Result<T> {
             error @ (Error::Local { .. }
             | Error::InTree { .. }
             | Error::Excluded { .. }
-            | Error::Special { .. }) => error,
+            | Error::Special { .. }
+            | Error::Changed { .. }) => error,
             source => Error::InTree { path: as_path(remote), source: Box::new(source) },
         })
     }

@@ -12,7 +12,7 @@ use crate::file::File;
 use crate::layout::inode::FileKind;
 use crate::rename::RenameMode;
 use crate::resolve::Follow;
-use dolmen_types::{ObjectClass, Oid, crc32c, crc32c_append};
+use dolmen_types::{Error as StoreError, ObjectClass, Oid, crc32c, crc32c_append};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io::Read;
@@ -26,6 +26,12 @@ const WIDE_BYTES_MIN: u64 = 64 << 20;
 
 /// Files up to this size are put whole, in one write: above it, their bytes take longer than a second flush.
 const SMALL_BYTES_MAX: u64 = 256 << 10;
+
+/// So often a file is read again that somebody has changed meanwhile: who changes it all the time is not waited for.
+const AGAIN_WHEN_CHANGED: u32 = 1;
+
+/// So often a file is put again that found its target full, under a new number and so most likely on another one.
+const AGAIN_WHEN_FULL: u32 = 3;
 
 /// A file or symbolic link to be put.
 struct Job {
@@ -326,17 +332,49 @@ impl Put<'_> {
             }
             _ => {}
         }
-        // Opened first: what cannot be read replaces nothing.
-        let source = fs::File::open(&job.path).at(&job.path)?;
-        let xattrs = self.xattrs_of(job)?;
-        let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
-        let stored = if is_small && xattrs.is_empty() {
-            self.put_whole(job, source, there.is_none())?
-        } else {
-            self.replace(&job.remote, |unfinished| self.put_parts(job, &source, &xattrs, unfinished))?
+        let is_new = there.is_none();
+        let (mut changed, mut full) = (0, 0);
+        let stored = loop {
+            match self.store(job, is_new) {
+                Err(Error::Changed { .. }) if changed < AGAIN_WHEN_CHANGED => changed += 1,
+                Err(Error::Store(error))
+                    if matches!(*error, StoreError::NoSpace { .. }) && full < AGAIN_WHEN_FULL =>
+                {
+                    full += 1;
+                }
+                done => break done?,
+            }
         };
         self.tally.add(|tally| &tally.files, 1, self.options);
         Ok(Some(stored))
+    }
+
+    /// Stores a state that the file has had, or nothing.
+    fn store(&self, job: &Job, is_new: bool) -> Result<(u64, u32)> {
+        // Opened first: what cannot be read replaces nothing.
+        let source = fs::File::open(&job.path).at(&job.path)?;
+        let meta = source.metadata().at(&job.path)?;
+        if !meta.is_file() {
+            return Err(Error::Changed { path: job.path.clone() });
+        }
+        local::outlast_tick(&meta);
+        let job = &Job { path: job.path.clone(), meta, remote: job.remote.clone(), fresh: job.fresh };
+        let xattrs = self.xattrs_of(job)?;
+        let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
+        if is_small && xattrs.is_empty() {
+            self.put_whole(job, &source, is_new)
+        } else {
+            self.replace(&job.remote, |unfinished| self.put_parts(job, &source, &xattrs, unfinished))
+        }
+    }
+
+    /// Refuses what was read while somebody wrote it: the parts may be of different states.
+    fn check_unchanged(&self, job: &Job, source: &fs::File) -> Result<()> {
+        if local::is_unchanged(&job.meta, &source.metadata().at(&job.path)?) {
+            Ok(())
+        } else {
+            Err(Error::Changed { path: job.path.clone() })
+        }
     }
 
     fn there(&self, remote: &[u8]) -> Result<Option<Stat>> {
@@ -347,16 +385,16 @@ impl Put<'_> {
     }
 
     /// Makes a small file with everything at once.
-    fn put_whole(&self, job: &Job, source: fs::File, is_new: bool) -> Result<(u64, u32)> {
+    fn put_whole(&self, job: &Job, source: &fs::File, is_new: bool) -> Result<(u64, u32)> {
         let mut data = Vec::with_capacity(usize::try_from(job.meta.len()).unwrap_or(0) + 1);
-        // What was appended meanwhile is left for the next put.
         source.take(job.meta.len()).read_to_end(&mut data).at(&job.path)?;
+        self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
+        self.check_unchanged(job, source)?;
         let put = |remote: &[u8]| self.dir.put_whole(remote, &data, &self.attrs(&job.meta));
         match if is_new { put(&job.remote) } else { Err(Error::Exists) } {
             Err(Error::Exists) => self.replace(&job.remote, put)?,
             other => other?,
         }
-        self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
         let crc = if self.options.on_stored.is_some() { crc32c(&data) } else { 0 };
         Ok((data.len() as u64, crc))
     }
@@ -379,6 +417,7 @@ impl Put<'_> {
         let copied = self.copy(job, source, &file)?;
         self.set_xattrs(unfinished, xattrs, true)?;
         file.set_attrs(&self.attrs(&job.meta))?;
+        self.check_unchanged(job, source)?;
         Ok(copied)
     }
 
@@ -416,7 +455,6 @@ impl Put<'_> {
             } else {
                 Some((at, len))
             };
-            // Data that was appended meanwhile is left for the next put.
             let (start, end) = range.map_or((len, len), |(start, end)| (start.min(len), end.min(len)));
             crc = self.skip(start - at, crc);
             at = start;
@@ -424,8 +462,8 @@ impl Put<'_> {
                 let room = usize::try_from(end - at).unwrap_or(BLOCK_BYTES).min(block.len());
                 let read = source.read_at(&mut block[..room], at).at(&job.path)?;
                 if read == 0 {
-                    // The file was cut while it was read: what it is now is what is kept.
-                    return Ok((at, crc));
+                    // It was cut while it was read.
+                    return Err(Error::Changed { path: job.path.clone() });
                 }
                 file.write_at(at, &block[..read])?;
                 if self.options.on_stored.is_some() {

@@ -512,3 +512,48 @@ fn a_hole_is_not_read_to_its_end() {
     let differs = Difference::Content { offset: size / 2 };
     assert!(report.mismatches.iter().any(|mismatch| mismatch.difference == differs), "{report:?}");
 }
+
+#[test]
+fn a_file_that_changes_while_it_is_put_is_stored_as_it_was_at_some_time_or_not_at_all() {
+    let (world, dir) = (World::new(2), TempDir::new("changing"));
+    let fs = world.mount();
+    let from = dir.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let outside = from.join("f");
+    for size in [3 << 20, 100] {
+        for changes in [1, u32::MAX] {
+            put(&fs, "/f", b"old").close().unwrap();
+            fs::write(&outside, vec![1; size]).unwrap();
+            let left = Mutex::new(changes);
+            // Between a block that was read and the next one, or the end.
+            let on_progress = |counts: tree::Counts| {
+                let mut left = left.lock().unwrap();
+                if counts.bytes > 0 && *left > 0 {
+                    *left -= 1;
+                    let file = fs::OpenOptions::new().write(true).open(&outside).unwrap();
+                    file.write_all_at(&vec![2; size], 0).unwrap();
+                }
+            };
+            let failed = Mutex::new(Vec::new());
+            let on_failure = |error| failed.lock().unwrap().push(error);
+            let options = Options {
+                threads: 1,
+                on_progress: Some(&on_progress),
+                on_failure: Some(&on_failure),
+                ..Options::default()
+            };
+            let counts = tree::put(&from, &fs, "/", &options).unwrap();
+            if changes == 1 {
+                assert_eq!((*left.lock().unwrap(), counts.files, counts.failed), (0, 1, 0));
+                assert_eq!(cat(&fs, "/f"), vec![2; size]);
+            } else {
+                assert_eq!((counts.files, counts.failed), (0, 1));
+                assert_eq!(*failed.lock().unwrap(), [Error::Changed { path: outside.clone() }]);
+                assert_eq!(cat(&fs, "/f"), b"old");
+                let error = tree::put(&outside, &fs, "/f", &options).unwrap_err();
+                assert_eq!(error, Error::Changed { path: outside.clone() });
+            }
+            assert_eq!(fs.names().unwrap(), [b"f"], "nothing unfinished is left");
+        }
+    }
+}
