@@ -62,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     session.close()?;
 
     let clean = report.findings == 0;
-    let text = format!("{}{dir} is {}\n", report.text, if clean { "clean" } else { "DAMAGED" });
+    let verdict = format!("{dir} is {}", if clean { "clean" } else { "DAMAGED" });
+    let text = format!("{}{verdict}\n", report.text);
     let json = json!({
         "directory": dir,
         "clean": clean,
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         "targets": targets,
         "file_systems": trees,
     });
-    Ok(Answer::new(text, json).with_findings(!clean))
+    Ok(Answer::new(text, json).with_findings((!clean).then_some(verdict)))
 }
 
 fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut Report) -> Vec<Value> {

@@ -68,8 +68,12 @@ pub(crate) fn paths(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answer>
         }
         text.push_str(&shown(path));
         text.push('\n');
-        let old = old.as_deref().map(crate::path::text);
-        rows.push(json!({ "change": differs.word(), "path": crate::path::text(path), "old_path": old }));
+        let mut row = json!({ "change": differs.word(), "old_path": null });
+        crate::path::say(&mut row, "path", path);
+        if let Some(old) = old {
+            crate::path::say(&mut row, "old_path", old);
+        }
+        rows.push(row);
     }
     let count = |which| found.iter().filter(|(_, differs, _)| *differs == which).count();
     let counts = [Differs::Added, Differs::Removed, Differs::Modified, Differs::Renamed].map(count);

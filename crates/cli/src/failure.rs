@@ -5,6 +5,7 @@ use core::fmt;
 use dolmen_types::{Error as StoreError, Invalid};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Exit codes. Documented in `--help`; scripts rely on them: never renumber.
@@ -54,8 +55,10 @@ pub(crate) struct Failure {
     der: Option<i32>,
     /// The system's number, where there is one.
     errno: Option<i32>,
-    /// What is damaged.
+    /// What is damaged, or full.
     place: Option<Box<Value>>,
+    /// The file or directory that it is about, inside or outside, where it is one of several.
+    path: Option<Box<[u8]>>,
 }
 
 /// The result of a part of a command.
@@ -63,13 +66,39 @@ pub(crate) type Outcome<T> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
-        Self { exit, doing: None, why: why.into(), hint: None, der: None, errno: None, place: None }
+        Self {
+            exit,
+            doing: None,
+            why: why.into(),
+            hint: None,
+            der: None,
+            errno: None,
+            place: None,
+            path: None,
+        }
     }
 
     /// Adds what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Says which file or directory it is about, unless it does so already.
+    pub(crate) fn about(mut self, path: &[u8]) -> Self {
+        self.path.get_or_insert_with(|| path.into());
+        self
+    }
+
+    /// Adds to what is wrong.
+    pub(crate) fn adding(mut self, more: &str) -> Self {
+        self.why.push_str(more);
+        self
+    }
+
+    /// The target that is full, if that is what is wrong.
+    pub(crate) fn full_target(&self) -> Option<u64> {
+        if self.exit == Exit::Full { self.place.as_ref()?.get("target")?.as_u64() } else { None }
     }
 
     /// An error of the system on a file outside the store.
@@ -81,7 +110,7 @@ impl Failure {
         let mut failure =
             Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", shown_outside(path)));
         failure.errno = errno;
-        failure
+        failure.about(path.as_os_str().as_bytes())
     }
 
     /// As JSON, in the frame that every answer has.
@@ -96,7 +125,7 @@ impl Failure {
 
     /// Its parts, for programs.
     pub(crate) fn detail(&self) -> Value {
-        json!({
+        let mut detail = json!({
             "exit": self.exit.number(),
             "doing": self.doing,
             "why": self.why,
@@ -104,7 +133,11 @@ impl Failure {
             "der": self.der,
             "errno": self.errno,
             "place": self.place,
-        })
+        });
+        if let Some(path) = &self.path {
+            crate::path::say(&mut detail, "path", path);
+        }
+        detail
     }
 }
 
@@ -139,7 +172,7 @@ fn one_line(text: &str) -> Cow<'_, str> {
 
 /// The number that `status` has where no store error gave one.
 //= daos:src/include/daos_errno.h DER_*
-fn der_of_exit(exit: Exit) -> i32 {
+pub(crate) fn der_of_exit(exit: Exit) -> i32 {
     -match exit {
         Exit::Done | Exit::Found | Exit::Other => 1025,
         Exit::Usage => 1003,
@@ -195,7 +228,7 @@ impl From<StoreError> for Failure {
             StoreError::Busy | StoreError::InDoubt { .. } | StoreError::TxRestart { .. } => {
                 (Exit::InUse, Some("run the command again"))
             }
-            StoreError::NoSpace { .. } => (Exit::Full, None),
+            StoreError::NoSpace { .. } => (Exit::Full, Some(WHEN_FULL)),
             StoreError::Corrupt { .. } => {
                 (Exit::Damaged, Some("`dolmen check` and `dolmen inspect` show more"))
             }
@@ -217,12 +250,24 @@ impl From<StoreError> for Failure {
                 fields["target"] = json!(target.0);
                 Some(Box::new(fields))
             }
+            StoreError::NoSpace { target, .. } => Some(Box::new(json!({ "target": target.0 }))),
             _ => None,
         };
+        let why = match &error {
+            // What to do is another thing for who has a shell than for who calls the store.
+            StoreError::NoSpace { target, needed_bytes } => {
+                format!("target {} is full: {needed_bytes} bytes more needed", target.0)
+            }
+            error => error.to_string(),
+        };
         let hint = hint.map(str::to_owned);
-        Self { exit, doing: None, why: error.to_string(), hint, der, errno: None, place }
+        Self { exit, doing: None, why, hint, der, errno: None, place, path: None }
     }
 }
+
+/// What gives space back, from a shell.
+const WHEN_FULL: &str = "remove files (`dolmen fs rm`) or a snapshot (`dolmen cont snapshot destroy`); \
+                         `dolmen cont aggregate POOL CONT` gives back what nobody sees any more";
 
 fn hint_of_invalid(what: Invalid) -> Option<&'static str> {
     match what {
@@ -301,7 +346,8 @@ impl From<dolmen_dfs::Error> for Failure {
             }
             Error::InTree { path, source } => {
                 let failure = Self::from(*source);
-                Self { why: format!("{}: {}", shown_outside(&path), failure.why), ..failure }
+                let failure = Self { why: format!("{}: {}", shown_outside(&path), failure.why), ..failure };
+                failure.about(path.as_os_str().as_bytes())
             }
             Error::Local { path, errno } => Self::on_file(&path, &std::io::Error::from_raw_os_error(errno)),
             Error::BadRecord { .. } | Error::Superblock(_) => {
@@ -311,6 +357,10 @@ impl From<dolmen_dfs::Error> for Failure {
                 .hint("make containers for files with `dolmen cont create --type posix`"),
             Error::Special { .. } => {
                 Self { errno: Some(errno), ..Self::new(Exit::Refused, error.to_string()) }
+            }
+            Error::Changed { ref path } => {
+                let failure = Self { errno: Some(errno), ..Self::new(Exit::InUse, error.to_string()) };
+                failure.about(path.as_os_str().as_bytes()).hint("put it again when nobody writes it")
             }
             error => Self { errno: Some(errno), ..Self::new(exit_of_errno(errno), error.to_string()) },
         }
@@ -328,12 +378,12 @@ mod tests {
         let failure = Err::<(), _>(full).doing(|| "put /a".to_owned()).unwrap_err();
         assert_eq!(
             failure.to_string(),
-            "cannot put /a: target 2 is full: 4096 bytes more needed; punch or destroy something"
+            format!("cannot put /a: target 2 is full: 4096 bytes more needed; {WHEN_FULL}")
         );
         assert_eq!(failure.exit, Exit::Full);
         let json = failure.to_json();
         assert_eq!(json["status"], -1007);
-        assert_eq!(json["detail"]["exit"], 6);
+        assert_eq!((&json["detail"]["exit"], &json["detail"]["hint"]), (&json!(6), &json!(WHEN_FULL)));
     }
 
     #[test]

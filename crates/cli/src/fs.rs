@@ -5,7 +5,7 @@ mod journal;
 mod list;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{self, Answer, hex, human, pairs};
+use crate::output::{self, Answer, count, hex, human, pairs};
 use crate::path::{shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
@@ -175,7 +175,8 @@ fn rm(args: &Rm) -> Outcome<Answer> {
     let (mut removed, mut failures) = (0, Vec::new());
     for path in &args.paths {
         let done = remove(&mounted.dfs, path.as_bytes(), args.recursive, &mut removed);
-        failures.extend(done.doing(|| format!("remove {}", shown_arg(path))).err());
+        let failed = done.doing(|| format!("remove {}", shown_arg(path))).err();
+        failures.extend(failed.map(|failure| failure.about(path.as_bytes())));
     }
     mounted.close()?;
     let whole = args.paths.len() == 1;
@@ -186,7 +187,9 @@ fn rm(args: &Rm) -> Outcome<Answer> {
     let details: Value = failures.iter().map(Failure::detail).collect();
     let json = json!({ "removed": removed, "failed": failures.len(), "failures": details });
     let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
-    Ok(Answer { exit, ..Answer::new(format!("{failed}{removed} entries removed"), json) })
+    let text = format!("{failed}{} removed", count(removed, "entry", "entries"));
+    Ok(Answer::new(text, json)
+        .ending(exit, format!("{} of {} not removed", failures.len(), args.paths.len())))
 }
 
 /// Removes what has this name, and never what a symbolic link of this name leads to.

@@ -89,14 +89,14 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         format!("{} damaged", findings.len())
     };
     text.push_str(&format!("\n{verdict}\n"));
-    let found = !findings.is_empty();
+    let wrong = (!findings.is_empty()).then_some(verdict);
     let json = json!({
         "directory": dir.display().to_string(),
         "pool": pool.as_ref().map(describe),
         "targets": rows,
         "findings": findings,
     });
-    Ok(Answer::new(text, json).with_findings(found))
+    Ok(Answer::new(text, json).with_findings(wrong))
 }
 
 fn has(targets: &[(u16, PathBuf)], number: u16) -> bool {

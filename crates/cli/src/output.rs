@@ -1,6 +1,6 @@
 //! Answers: text for people, JSON for programs.
 
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, der_of_exit};
 use core::fmt::Write as _;
 use dolmen_types::Place;
 use serde_json::{Value, json};
@@ -15,6 +15,8 @@ pub(crate) struct Answer {
     /// For programs: what stands under `response`.
     pub(crate) json: Value,
     pub(crate) exit: Exit,
+    /// What is wrong, in one line, if the exit code says that something is.
+    wrong: Option<String>,
 }
 
 impl Answer {
@@ -23,17 +25,34 @@ impl Answer {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        Self { text, json, exit: Exit::Done }
+        Self { text, json, exit: Exit::Done, wrong: None }
     }
 
-    /// The same, with an exit code that says that something is wrong if `found`.
-    pub(crate) fn with_findings(self, found: bool) -> Self {
-        Self { exit: if found { Exit::Found } else { Exit::Done }, ..self }
+    /// The same, with an exit code that says that something is wrong if there is something.
+    pub(crate) fn with_findings(self, wrong: Option<String>) -> Self {
+        match wrong {
+            Some(wrong) => self.ending(Exit::Found, wrong),
+            None => self,
+        }
+    }
+
+    /// The same, with this exit code; `wrong` says in one line why it is none of success.
+    pub(crate) fn ending(self, exit: Exit, wrong: impl Into<String>) -> Self {
+        let wrong = if exit == Exit::Done { None } else { Some(wrong.into()) };
+        Self { exit, wrong, ..self }
     }
 
     /// In the frame that every answer has.
     pub(crate) fn framed(&self) -> Value {
-        json!({ "response": self.json, "error": null, "status": 0 })
+        match &self.wrong {
+            None => json!({ "response": self.json, "error": null, "status": 0 }),
+            Some(wrong) => json!({
+                "response": self.json,
+                "error": wrong,
+                "status": der_of_exit(self.exit),
+                "detail": { "exit": self.exit.number() },
+            }),
+        }
     }
 }
 
@@ -100,6 +119,11 @@ pub(crate) fn pairs<V: AsRef<str>>(rows: &[(&str, V)]) -> String {
         writeln!(text, "{name:width$}  {}", value.as_ref()).expect("a String takes everything");
         text
     })
+}
+
+/// A count with its noun: `1 file`, `2 files`.
+pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// A number of bytes for people: three digits and a binary unit.

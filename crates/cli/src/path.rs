@@ -1,6 +1,7 @@
 //! Paths in a container: any bytes but zero, as the shell hands them over.
 
 use dolmen_types::shown as shown_bytes;
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -36,6 +37,14 @@ pub(crate) fn text(path: &[u8]) -> String {
     core::str::from_utf8(path).map_or_else(|_binary| shown(path), str::to_owned)
 }
 
+/// Adds a path to an object for programs: as `key`, and as `key_hex` what JSON cannot say as it is.
+pub(crate) fn say(object: &mut Value, key: &str, path: &[u8]) {
+    object[key] = json!(text(path));
+    if core::str::from_utf8(path).is_err() {
+        object[format!("{key}_hex")] = json!(crate::output::hex(path));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +55,10 @@ mod tests {
         assert_eq!(join(b"/a", b"b"), b"/a/b");
         assert_eq!(join(b"", b"b"), b"b");
         assert_eq!(shown(b"/a\n"), "/a\\n");
+        let mut said = json!({});
+        say(&mut said, "path", b"/a");
+        say(&mut said, "other", b"/\xff");
+        assert_eq!(said, json!({ "path": "/a", "other": "/\\xff", "other_hex": "2fff" }));
         assert_eq!((text(b"/a\n"), text(b"/\xff")), ("/a\n".to_owned(), "/\\xff".to_owned()));
     }
 }

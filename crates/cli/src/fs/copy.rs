@@ -3,8 +3,8 @@
 use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, human};
-use crate::path::{shown, shown_arg, shown_outside, text};
+use crate::output::{Answer, count, human};
+use crate::path::{shown, shown_arg, shown_outside};
 use crate::place::{self, ContArg, Session};
 use crate::progress::Bar;
 use clap::Args;
@@ -151,7 +151,11 @@ impl Remarks {
         json["failures"] = failures.iter().map(Failure::detail).collect();
         json["skipped_entries"] = skipped
             .iter()
-            .map(|(path, why)| json!({ "path": self::text(path.as_os_str().as_bytes()), "why": why_skipped(*why) }))
+            .map(|(path, why)| {
+                let mut row = json!({ "why": why_skipped(*why) });
+                crate::path::say(&mut row, "path", path.as_os_str().as_bytes());
+                row
+            })
             .collect();
         match counts.failed {
             0 => Exit::Done,
@@ -242,13 +246,29 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
     make_parents(&mounted.dfs, &args.path).doing(doing)?;
+    let put = timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
+        tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
+    });
     let (counts, ns, remarks) =
-        timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
-            tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
-        })
-        .doing(doing)?;
+        put.map_err(|failure| with_other_targets(&mounted.session, failure)).doing(doing)?;
     mounted.close()?;
     Ok(copied("put", counts, ns, remarks))
+}
+
+/// Where one target is full: what the others have, and why that is of no use.
+fn with_other_targets(session: &Session, failure: Failure) -> Failure {
+    let (Some(full), Ok(info)) = (failure.full_target(), session.pool.query()) else { return failure };
+    let others = (0..).zip(&info.space).filter(|(target, _)| *target != full);
+    let others: Vec<u64> = others.map(|(_, space)| space.free_bytes).collect();
+    if others.is_empty() {
+        return failure;
+    }
+    failure.adding(&format!(
+        ", while the others ({}) have {} free: a file of less than 64 MiB lies on one target, and so does a \
+         directory, unless the container was made with --file-class and --dir-class",
+        others.len(),
+        human(others.iter().sum())
+    ))
 }
 
 /// Makes the directories above `path`.
@@ -286,23 +306,25 @@ fn copied(verb: &str, counts: Counts, ns: u64, remarks: Remarks) -> Answer {
     let (mut text, mut json) = (String::new(), counts_json(counts, ns));
     let exit = remarks.report(counts, &mut text, &mut json);
     text.push_str(&format!(
-        "{verb} {files} files, {} in {seconds:.2} s, {}/s",
+        "{verb} {}, {} in {seconds:.2} s, {}/s",
+        count(files, "file", "files"),
         human(bytes),
         rate(bytes, ns)
     ));
-    for (count, what) in [
-        (dirs, "directories"),
-        (symlinks, "symbolic links"),
-        (links, "hard links"),
-        (resumed, "files already there"),
-        (skipped, "skipped"),
-        (failed, "FAILED"),
+    for (number, one, several) in [
+        (dirs, "directory", "directories"),
+        (symlinks, "symbolic link", "symbolic links"),
+        (links, "hard link", "hard links"),
+        (resumed, "file already there", "files already there"),
+        (skipped, "skipped", "skipped"),
+        (failed, "FAILED", "FAILED"),
     ] {
-        if count > 0 {
-            text.push_str(&format!("; {count} {what}"));
+        if number > 0 {
+            text.push_str(&format!("; {}", count(number, one, several)));
         }
     }
-    Answer { exit, ..Answer::new(text, json) }
+    let wrong = format!("{} could not be copied", count(failed, "entry", "entries"));
+    Answer::new(text, json).ending(exit, wrong)
 }
 
 fn counts_json(counts: Counts, ns: u64) -> Value {
@@ -358,24 +380,29 @@ fn verify_tree(mounted: &Mounted, local: &Path, path: &OsStr, how: &How) -> Outc
     let Counts { files, bytes, failed, .. } = report.counts;
     let verdict = match (differences, failed) {
         (0, 0) => "equal".to_owned(),
-        (differences, 0) => format!("{differences} differences"),
-        (differences, failed) => format!("{differences} differences, {failed} NOT COMPARED"),
+        (differences, 0) => count(differences, "difference", "differences"),
+        (differences, failed) => {
+            format!("{}, {failed} NOT COMPARED", count(differences, "difference", "differences"))
+        }
     };
     let (read, seconds) = (human(bytes), seconds(ns));
     text.push_str(&format!(
-        "{verdict}: {files} files, {read} compared in {seconds:.2} s, {}/s\n",
+        "{verdict}: {}, {read} compared in {seconds:.2} s, {}/s\n",
+        count(files, "file", "files"),
         rate(bytes, ns)
     ));
     json["differences"] = json!(differences);
     json["mismatches"] = report
         .mismatches
         .iter()
-        .map(
-            |mismatch| json!({ "path": self::text(&mismatch.path), "difference": word(mismatch.difference) }),
-        )
+        .map(|mismatch| {
+            let mut row = json!({ "difference": word(mismatch.difference) });
+            crate::path::say(&mut row, "path", &mismatch.path);
+            row
+        })
         .collect();
     let exit = if failed_as == Exit::Done && differences > 0 { Exit::Found } else { failed_as };
-    Ok(Answer { exit, ..Answer::new(text, json) })
+    Ok(Answer::new(text, json).ending(exit, verdict))
 }
 
 /// Reads every file of a journal and compares size and checksum.
@@ -416,8 +443,7 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
         "mismatches": differing,
         "seconds": seconds,
     });
-    let found = !differing.is_empty();
-    Ok(Answer::new(text, json).with_findings(found))
+    Ok(Answer::new(text, json).with_findings((!differing.is_empty()).then_some(verdict)))
 }
 
 /// Does `work` on every item in some threads; the first failure.

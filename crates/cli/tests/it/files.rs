@@ -93,7 +93,7 @@ fn a_full_pool_says_so_and_can_be_emptied() {
         fs::write(place.path(&format!("src/f{n}")), bytes(1 << 20, n)).unwrap();
     }
     let line = place.fails(6, &["fs", "put", "p", "c", "src", "/t", "--log", "journal"]);
-    assert!(line.contains("full"), "{line}");
+    assert!(line.contains("full") && line.contains("`dolmen cont aggregate POOL CONT`"), "{line}");
     let kept = place.json(&["fs", "verify", "p", "c", "--log", "journal"]);
     assert!(kept["files"].as_u64() > Some(4), "{kept}");
     assert_eq!(place.json(&["check", "p", "--scrub"])["clean"], true);
@@ -170,6 +170,12 @@ fn an_entry_that_cannot_be_copied_is_named_and_all_others_are_done() {
     let put = &answer["response"];
     assert_eq!((&put["failed"], &put["skipped"], &put["resumed"]), (&1.into(), &1.into(), &32.into()));
     assert!(put["failures"][0]["why"].as_str().unwrap().contains("/t/sub/f1"), "{put}");
+    assert_eq!(put["failures"][0]["path"], "/t/sub/f1");
+    assert_eq!(
+        (&answer["error"], &answer["detail"]["exit"]),
+        (&"1 entry could not be copied".into(), &1.into())
+    );
+    assert!(answer["status"].as_i64() < Some(0), "{answer}");
     assert_eq!(put["skipped_entries"][0]["why"], "a socket");
 
     fs::create_dir_all(place.path("out/sub/f2")).unwrap();
@@ -179,7 +185,7 @@ fn an_entry_that_cannot_be_copied_is_named_and_all_others_are_done() {
     assert_eq!(fs::read(place.path("out/sub/f3")).unwrap(), bytes(2100, 3), "the others are there");
     let ran = place.run(&["fs", "verify", "p", "c", "src", "/t"]);
     assert_eq!(ran.code(), 1, "{ran:?}");
-    assert!(ran.stdout().contains("1 differences: 33 files"), "{ran:?}");
+    assert!(ran.stdout().contains("1 difference: 33 files"), "{ran:?}");
 }
 
 #[test]
@@ -200,6 +206,9 @@ fn names_that_a_terminal_would_obey_are_written_out_and_any_bytes_are_a_name() {
     assert!(ran(&["fs", "mv", "p", "c"], &[path, OsStr::new("/t/plain")]).status.success());
     let diff = place.ok(&["cont", "snapshot", "diff", "p", "c", "s"]);
     assert!(diff.contains("R /t/\\x1b[31m\\xffred -> /t/plain"), "{diff}");
+    let diff = place.json(&["cont", "snapshot", "diff", "p", "c", "s"]);
+    assert_eq!(diff["changes"][0]["old_path_hex"], "2f742f1b5b33316dff726564", "{diff}");
+    assert_eq!(diff["changes"][0]["path"], "/t/plain");
     let gone = ran(&["fs", "rm", "p", "c"], &[path]);
     let line = String::from_utf8(gone.stderr).unwrap();
     assert!(line.contains("/t/\\x1b[31m\\xffred") && !line.contains('\x1b'), "{line:?}");
@@ -278,6 +287,31 @@ fn rm_removes_all_that_it_can_and_names_the_rest() {
         assert!(ran.stdout().contains(line), "{line}: {ran:?}");
     }
     assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t"]), "empty\nsame-as-f7\nsparse\nsub\n");
+    let ran = place.run(&["fs", "rm", "p", "c", "/t/none", "/t/sparse", "/t/sub", "--json"]);
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!((ran.code(), &answer["detail"]["exit"]), (3, &3.into()));
+    assert_eq!((&answer["status"], &answer["error"]), (&(-1005).into(), &"2 of 3 not removed".into()));
+    let (removed, failures) = (&answer["response"]["removed"], &answer["response"]["failures"]);
+    assert_eq!(
+        (removed, &failures[0]["path"], &failures[1]["path"]),
+        (&1.into(), &"/t/none".into(), &"/t/sub".into())
+    );
+}
+
+#[test]
+fn a_file_whose_target_is_full_goes_to_another_and_the_error_says_what_others_have() {
+    let place = Place::new("full-target");
+    place.pool(&["p", "--targets", "2", "--capacity", "48M"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    fs::write(place.path("large"), bytes(8 << 20, 1)).unwrap();
+    // Two fit on each target; numbers are drawn in the same order each time, and the fourth one falls on a full target.
+    for name in ["/1", "/2", "/3", "/4"] {
+        let put = place.json(&["fs", "put", "p", "c", "large", name]);
+        assert_eq!((&put["files"], &put["bytes"]), (&1.into(), &(8 << 20).into()));
+        place.ok(&["fs", "verify", "p", "c", "large", name]);
+    }
+    let line = place.fails(6, &["fs", "put", "p", "c", "large", "/5"]);
+    assert!(line.contains("while the others (1) have") && line.contains("lies on one target"), "{line}");
 }
 
 #[test]

@@ -132,7 +132,8 @@ pub(super) fn outlast_tick(meta: &Metadata) {
 
 /// Whether nobody has changed the file between the two.
 pub(super) fn is_unchanged(before: &Metadata, after: &Metadata) -> bool {
-    let state = |meta: &Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+    let state =
+        |meta: &Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
     state(before) == state(after)
 }
 

@@ -12,6 +12,7 @@ use crate::file::File;
 use crate::layout::inode::FileKind;
 use crate::rename::RenameMode;
 use crate::resolve::Follow;
+use core::sync::atomic::Ordering;
 use dolmen_types::{Error as StoreError, ObjectClass, Oid, crc32c, crc32c_append};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
@@ -335,7 +336,8 @@ impl Put<'_> {
         let is_new = there.is_none();
         let (mut changed, mut full) = (0, 0);
         let stored = loop {
-            match self.store(job, is_new) {
+            let mut copied = 0;
+            match self.store(job, is_new, &mut copied) {
                 Err(Error::Changed { .. }) if changed < AGAIN_WHEN_CHANGED => changed += 1,
                 Err(Error::Store(error))
                     if matches!(*error, StoreError::NoSpace { .. }) && full < AGAIN_WHEN_FULL =>
@@ -344,13 +346,15 @@ impl Put<'_> {
                 }
                 done => break done?,
             }
+            // What was in vain does not count.
+            self.tally.bytes.fetch_sub(copied, Ordering::Relaxed);
         };
         self.tally.add(|tally| &tally.files, 1, self.options);
         Ok(Some(stored))
     }
 
-    /// Stores a state that the file has had, or nothing.
-    fn store(&self, job: &Job, is_new: bool) -> Result<(u64, u32)> {
+    /// Stores a state that the file has had, or nothing; adds the bytes that it counts.
+    fn store(&self, job: &Job, is_new: bool, copied: &mut u64) -> Result<(u64, u32)> {
         // Opened first: what cannot be read replaces nothing.
         let source = fs::File::open(&job.path).at(&job.path)?;
         let meta = source.metadata().at(&job.path)?;
@@ -362,9 +366,11 @@ impl Put<'_> {
         let xattrs = self.xattrs_of(job)?;
         let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
         if is_small && xattrs.is_empty() {
-            self.put_whole(job, &source, is_new)
+            self.put_whole(job, &source, is_new, copied)
         } else {
-            self.replace(&job.remote, |unfinished| self.put_parts(job, &source, &xattrs, unfinished))
+            self.replace(&job.remote, |unfinished| {
+                self.put_parts((job, &source), &xattrs, unfinished, copied)
+            })
         }
     }
 
@@ -385,9 +391,10 @@ impl Put<'_> {
     }
 
     /// Makes a small file with everything at once.
-    fn put_whole(&self, job: &Job, source: &fs::File, is_new: bool) -> Result<(u64, u32)> {
+    fn put_whole(&self, job: &Job, source: &fs::File, is_new: bool, copied: &mut u64) -> Result<(u64, u32)> {
         let mut data = Vec::with_capacity(usize::try_from(job.meta.len()).unwrap_or(0) + 1);
         source.take(job.meta.len()).read_to_end(&mut data).at(&job.path)?;
+        *copied += data.len() as u64;
         self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
         self.check_unchanged(job, source)?;
         let put = |remote: &[u8]| self.dir.put_whole(remote, &data, &self.attrs(&job.meta));
@@ -402,10 +409,10 @@ impl Put<'_> {
     /// Makes a file part by part.
     fn put_parts(
         &self,
-        job: &Job,
-        source: &fs::File,
+        (job, source): (&Job, &fs::File),
         xattrs: &[(Vec<u8>, Vec<u8>)],
         unfinished: &[u8],
+        counted: &mut u64,
     ) -> Result<(u64, u32)> {
         let wide = job.meta.len() >= WIDE_BYTES_MIN;
         let open = OpenOptions {
@@ -414,7 +421,7 @@ impl Put<'_> {
             ..OpenOptions::CREATE_NEW
         };
         let file = self.dir.open(unfinished, &open)?;
-        let copied = self.copy(job, source, &file)?;
+        let copied = self.copy(job, source, &file, counted)?;
         self.set_xattrs(unfinished, xattrs, true)?;
         file.set_attrs(&self.attrs(&job.meta))?;
         self.check_unchanged(job, source)?;
@@ -444,7 +451,7 @@ impl Put<'_> {
     }
 
     /// Copies what is data; size and checksum of what was read, holes as zeros.
-    fn copy(&self, job: &Job, source: &fs::File, file: &File) -> Result<(u64, u32)> {
+    fn copy(&self, job: &Job, source: &fs::File, file: &File, counted: &mut u64) -> Result<(u64, u32)> {
         let len = job.meta.len();
         let mut block = vec![0; usize::try_from(len).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)];
         let mut crc = crc32c(b"");
@@ -471,6 +478,7 @@ impl Put<'_> {
                 }
                 at += read as u64;
                 written = at;
+                *counted += read as u64;
                 self.tally.add(|tally| &tally.bytes, read as u64, self.options);
             }
         }
