@@ -1,11 +1,11 @@
 //! `dolmen check`: audits a pool, and the file systems in it.
 
-use crate::failure::{Doing, Outcome};
+use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{Answer, Table, human, place_json, readable};
 use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
 use dolmen_client::{Audit, ContHandle, ContName, Finding};
-use dolmen_dfs::{CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
+use dolmen_dfs::{BadEntry, CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
 use dolmen_types::{PropId, PropValue, shown};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Also read and verify every stored byte
     #[arg(long)]
     scrub: bool,
-    /// Free objects of files that nothing names, as a killed process may leave them
+    /// Free objects of files that nothing names, as a killed process may leave them; not where anything is damaged
     #[arg(long)]
     repair: bool,
 }
@@ -33,6 +33,14 @@ struct Opened {
 struct Report {
     text: String,
     findings: u64,
+}
+
+impl Report {
+    /// Notes what could not be audited.
+    fn unchecked(&mut self, what: &str, failure: &Failure) {
+        self.findings += 1;
+        self.text.push_str(&format!("{what}: NOT CHECKED: {failure}\n"));
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
@@ -52,14 +60,19 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         })
         .collect();
     let targets = targets(&opened, &audits, &scrubs, &mut report);
-    let conts = session.pool.containers().doing(doing)?;
+    let conts = session.pool.containers().doing(doing).unwrap_or_else(|failure| {
+        report.unchecked("containers", &failure);
+        Vec::new()
+    });
     let posix = Some(&PropValue::Number(LAYOUT_POSIX));
     let mut trees = Vec::new();
     for cont in conts.iter().filter(|cont| cont.props.get(&PropId::CO_LAYOUT_TYPE) == posix) {
-        trees.push(files(&session, cont, args.repair, &mut report)?);
+        trees.push(files_or_why(&session, cont, args.repair, &mut report));
     }
     let dir = session.dir().display().to_string();
-    session.close()?;
+    if let Err(failure) = session.close() {
+        report.unchecked("closing", &failure);
+    }
 
     let clean = report.findings == 0;
     let verdict = format!("{dir} is {}", if clean { "clean" } else { "DAMAGED" });
@@ -119,9 +132,22 @@ fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut R
     rows
 }
 
+/// Audits the file system of a container; what keeps it from that is a finding, and other containers are audited.
+fn files_or_why(session: &Session, handle: &ContHandle, repair: bool, report: &mut Report) -> Value {
+    files(session, handle, repair, report).unwrap_or_else(|failure| {
+        let name = name_of(handle);
+        report.unchecked(&format!("container {name}"), &failure);
+        json!({ "container": name, "failure": failure.detail() })
+    })
+}
+
+fn name_of(handle: &ContHandle) -> String {
+    handle.label.as_ref().map_or(handle.uuid.to_string(), ToString::to_string)
+}
+
 /// Audits the file system of a container: entries, link counts, and objects that nothing names.
 fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Report) -> Outcome<Value> {
-    let name = handle.label.as_ref().map_or(handle.uuid.to_string(), ToString::to_string);
+    let name = name_of(handle);
     let doing = || format!("check the files of container {name}");
     let cont = session.pool.open_container(&ContName::Uuid(handle.uuid)).doing(doing)?;
     let options = MountOptions { read_only: !repair, ..MountOptions::default() };
@@ -135,27 +161,40 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         }
         other => other.doing(doing)?,
     };
-    let CheckReport { dirs, files, symlinks, orphans, bad_entries, bad_links, leaked } = &found;
-    report.findings += (bad_entries.len() + bad_links.len()) as u64;
-    let unnamed = match (leaked.len(), repair) {
-        (0, _) => String::new(),
-        (count, true) => format!(", {count} objects without a name freed"),
-        (count, false) => format!(", {count} objects without a name (space only: --repair frees it)"),
+    let CheckReport { dirs, files, symlinks, orphans, bad_entries, bad_links, leaked, unlisted, repaired } =
+        &found;
+    report.findings += (bad_entries.len() + bad_links.len() + usize::from(*unlisted)) as u64;
+    let unnamed = match (leaked.len(), repaired, found.is_whole()) {
+        (0, ..) => String::new(),
+        (count, true, _) => format!(", {count} objects without a name freed"),
+        (count, false, true) => format!(", {count} objects without a name (space only: --repair frees it)"),
+        (count, false, false) => {
+            format!(", {count} objects without a name, which may belong to what is damaged")
+        }
     };
     report.text.push_str(&format!(
         "container {name}: {dirs} directories, {files} files, {symlinks} symbolic links{unnamed}\n"
     ));
     for bad in bad_entries {
-        let entry = shown(&bad.name);
-        report
-            .text
-            .push_str(&format!("container {name}: entry {entry} of directory {} is damaged\n", bad.dir));
+        let (entry, path) = (shown(&bad.name), shown(&path_of(bad)));
+        report.text.push_str(&format!(
+            "container {name}: {path} is damaged (entry {entry} of directory {})\n",
+            bad.dir
+        ));
+    }
+    if *unlisted {
+        report.text.push_str(&format!("container {name}: the list of its objects is damaged\n"));
     }
     for bad in bad_links {
         let names = bad.found;
         report
             .text
             .push_str(&format!("container {name}: file {} has {names} names, counted others\n", bad.file));
+    }
+    if repair && !repaired {
+        report.text.push_str(&format!(
+            "container {name}: nothing was repaired; first remove what is damaged (`fs rm -r`) or replace it (`fs put`)\n"
+        ));
     }
     Ok(json!({
         "container": name,
@@ -164,11 +203,16 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         "files": files,
         "symlinks": symlinks,
         "orphans": orphans,
-        "bad_entries": bad_entries.iter().map(|bad| json!({ "dir": bad.dir.to_string(), "name": readable(&bad.name) })).collect::<Vec<_>>(),
+        "bad_entries": bad_entries.iter().map(|bad| json!({ "dir": bad.dir.to_string(), "name": readable(&bad.name), "path": readable(&path_of(bad)) })).collect::<Vec<_>>(),
         "bad_links": bad_links.iter().map(|bad| json!({ "file": bad.file.to_string(), "found": bad.found, "stored": bad.stored })).collect::<Vec<_>>(),
         "unnamed_objects": leaked.len(),
-        "repaired": repair,
+        "unlisted": unlisted,
+        "repaired": repaired,
     }))
+}
+
+fn path_of(bad: &BadEntry) -> Vec<u8> {
+    crate::path::join(&bad.dir_path, &bad.name)
 }
 
 /// What a rule's word means; the table in docs/operating.md.

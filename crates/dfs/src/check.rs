@@ -1,19 +1,23 @@
 //! Checking a file system: every entry readable, every object named, every link counted.
 
 use crate::error::{Error, Result};
-use crate::layout::inode::FileKind;
-use crate::layout::{self, companion_oid};
+use crate::layout::inode::{FileKind, Inode};
+use crate::layout::{self, DKEY_ROOT, companion_oid};
 use crate::mount::{Dfs, Mount};
 use crate::node::Slot;
+use crate::path::check_name;
+use crate::tree::join;
 use dolmen_client::{At, Page};
 use dolmen_types::{Anchor, Oid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An entry that cannot be used.
+/// An entry that cannot be used, or a directory that cannot be listed, by the entry that leads to it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BadEntry {
     /// The directory's object.
     pub dir: Oid,
+    /// The directory's path; empty for the entry of the root, and for files without a name.
+    pub dir_path: Box<[u8]>,
     /// The entry's name.
     pub name: Box<[u8]>,
 }
@@ -40,19 +44,31 @@ pub struct CheckReport {
     pub symlinks: u64,
     /// Files without a name that are open, or wait for the next mount to free them.
     pub orphans: u64,
-    /// Damaged records, and second names of directories.
+    /// Damaged records, directories that cannot be listed, names that no entry can have, and second names of
+    /// directories.
     pub bad_entries: Vec<BadEntry>,
     /// Wrong link counts.
     pub bad_links: Vec<BadLinks>,
-    /// Objects that nothing names: writes of a program that knows no orphans leave them, or a part that rotted.
+    /// Objects that nothing names: writes of a program that knows no orphans leave them. What only a bad entry leads to
+    /// is among them, too.
     pub leaked: Vec<Oid>,
+    /// The list of objects is damaged: not all of them were looked at.
+    pub unlisted: bool,
+    /// What nothing names was freed and link counts were corrected.
+    pub repaired: bool,
 }
 
 impl CheckReport {
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.bad_entries.is_empty() && self.bad_links.is_empty() && self.leaked.is_empty()
+        self.is_whole() && self.bad_links.is_empty() && self.leaked.is_empty()
+    }
+
+    /// Whether everything could be looked at. If not, what nothing seems to name may belong to what is damaged.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.bad_entries.is_empty() && !self.unlisted
     }
 }
 
@@ -65,8 +81,9 @@ struct Seen {
 }
 
 impl Dfs {
-    /// Looks at every entry and object. With `repair`, frees what nothing names and corrects link counts;
-    /// damaged entries are only reported.
+    /// Looks at every entry and object, and goes on past what is damaged. With `repair`, frees what nothing names and
+    /// corrects link counts, unless anything is damaged: what a damaged entry leads to, and whatever is below it, has no
+    /// other name. Damaged entries are only reported; to remove or replace them takes an unlink or rename.
     ///
     /// REQUIRES: nobody changes the file system meanwhile, or what they make may look leaked.
     ///
@@ -82,7 +99,8 @@ impl Dfs {
         mount.count_orphans(&mut seen, &mut report)?;
         mount.compare_links(&seen, &mut report)?;
         mount.find_leaked(&seen, &mut report)?;
-        if repair {
+        report.repaired = repair && report.is_whole();
+        if report.repaired {
             for oid in &report.leaked {
                 mount.punch_object(At::Latest, *oid)?;
             }
@@ -98,21 +116,19 @@ impl Mount {
     fn walk_tree(&self, report: &mut CheckReport) -> Result<Seen> {
         let mut seen = Seen::default();
         seen.dirs.insert(self.root_oid);
-        let mut pending = vec![self.root_oid];
-        while let Some(dir) = pending.pop() {
+        let root = BadEntry { dir: self.superblock_oid, dir_path: [].into(), name: DKEY_ROOT.into() };
+        let mut pending = vec![(self.root_oid, root)];
+        while let Some((dir, entry)) = pending.pop() {
             report.dirs += 1;
-            self.each_name(dir, |name| {
-                let slot = Slot::new(dir, name);
-                let bad = || BadEntry { dir, name: name.into() };
-                let inode = match self.inode(At::Latest, &slot) {
-                    Err(Error::BadRecord { .. }) => None,
-                    other => other?,
-                };
+            let path = join(&entry.dir_path, &entry.name);
+            let listed = self.each_name(dir, |name| {
+                let bad = || BadEntry { dir, dir_path: path[..].into(), name: name.into() };
+                let inode = self.usable(&Slot::new(dir, name))?;
                 match inode.map(|inode| (inode, inode.kind)) {
                     None => report.bad_entries.push(bad()),
                     Some((_, FileKind::Symlink)) => report.symlinks += 1,
                     Some((inode, FileKind::Directory)) if seen.dirs.insert(inode.oid) => {
-                        pending.push(inode.oid);
+                        pending.push((inode.oid, bad()));
                     }
                     Some((_, FileKind::Directory)) => report.bad_entries.push(bad()),
                     Some((inode, FileKind::File)) => {
@@ -122,11 +138,26 @@ impl Mount {
                     }
                 }
                 Ok(())
-            })?;
+            });
+            match listed {
+                Err(error) if error.is_damage() => report.bad_entries.push(entry),
+                other => other?,
+            }
         }
         report.files = seen.files.len() as u64;
         report.bad_entries.sort_unstable();
         Ok(seen)
+    }
+
+    /// The record of an entry that was listed; `None` if it cannot be used.
+    fn usable(&self, slot: &Slot) -> Result<Option<Inode>> {
+        if check_name(&slot.dkey).is_err() {
+            return Ok(None);
+        }
+        match self.inode(At::Latest, slot) {
+            Err(error) if error.is_damage() => Ok(None),
+            other => other,
+        }
     }
 
     fn each_name(&self, dir: Oid, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
@@ -140,18 +171,22 @@ impl Mount {
     }
 
     fn count_orphans(&self, seen: &mut Seen, report: &mut CheckReport) -> Result<()> {
-        self.each_name(self.orphans_oid(), |name| {
+        let bad = |name: &[u8]| BadEntry { dir: self.orphans_oid(), dir_path: [].into(), name: name.into() };
+        let listed = self.each_name(self.orphans_oid(), |name| {
             match <[u8; 16]>::try_from(name) {
                 Ok(bytes) => {
                     report.orphans += 1;
                     seen.files.insert(Oid::from_bytes(bytes), (1, false));
                 }
-                Err(_) => {
-                    report.bad_entries.push(BadEntry { dir: self.orphans_oid(), name: name.into() });
-                }
+                Err(_) => report.bad_entries.push(bad(name)),
             }
             Ok(())
-        })
+        });
+        match listed {
+            Err(error) if error.is_damage() => report.bad_entries.push(bad(b"")),
+            other => other?,
+        }
+        Ok(())
     }
 
     fn compare_links(&self, seen: &Seen, report: &mut CheckReport) -> Result<()> {
@@ -159,7 +194,8 @@ impl Mount {
             let stored = match linked.then(|| self.companion(At::Latest, file)) {
                 None => Some(1),
                 Some(Ok((_, links))) => Some(links.count()),
-                Some(Err(Error::NotFound | Error::BadRecord { .. })) => None,
+                Some(Err(Error::NotFound)) => None,
+                Some(Err(error)) if error.is_damage() => None,
                 Some(Err(other)) => return Err(other),
             };
             if stored != Some(found) {
@@ -179,7 +215,13 @@ impl Mount {
         let reserved = [self.superblock_oid, self.orphans_oid()];
         let mut objects = self.container.objects(None);
         loop {
-            let page = objects.next_page()?;
+            let page = match objects.next_page().map_err(Error::from) {
+                Err(error) if error.is_damage() => {
+                    report.unlisted = true;
+                    Vec::new()
+                }
+                other => other?,
+            };
             if page.is_empty() {
                 report.leaked.sort_unstable();
                 return Ok(());

@@ -57,7 +57,7 @@ pub enum Error {
     NotFormatted,
     /// The container holds a file system of another version, or a damaged superblock.
     Superblock(Unreadable),
-    /// An entry's record is damaged.
+    /// An entry is damaged: its record, or a name that none can have.
     BadRecord {
         /// The directory.
         dir: Oid,
@@ -142,6 +142,17 @@ impl Error {
             Self::Store(error) => matches!(**error, StoreError::Corrupt { .. }),
             Self::ReadOnly | Self::Worker | Self::NotFormatted | Self::Superblock(_) => false,
             _ => true,
+        }
+    }
+
+    /// Whether stored bytes are damaged: those of one entry or file, others are not touched by it.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::InTree { source, .. } => source.is_damage(),
+            Self::Store(error) => matches!(**error, StoreError::Corrupt { .. }),
+            Self::BadRecord { .. } => true,
+            _ => false,
         }
     }
 
@@ -270,7 +281,7 @@ impl fmt::Display for Error {
                 "the container's files have version {superblock}.{layout}; open it with a newer program"
             ),
             Self::BadRecord { dir, name } => {
-                write!(f, "damaged inode record of {} in directory {dir}", shown(name))
+                write!(f, "entry {} of directory {dir} is damaged", shown(name))
             }
             Self::Store(error) => error.fmt(f),
             Self::InTree { path, source } => write!(f, "{}: {source}", shown_path(path)),

@@ -12,7 +12,7 @@ use crate::node::Slot;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dolmen_client::{At, NewValue, Object, Page, Payload, Tx, UpdateIod};
-use dolmen_types::{Anchor, Cond, Epoch, IoBuf, Key, ObjectClass, Oid, Recx};
+use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx};
 use smallvec::{SmallVec, smallvec};
 
 thread_local! {
@@ -94,7 +94,11 @@ impl Mount {
         let object = self.object(slot.oid)?;
         with_scratch(|buf| {
             let whole = Recx::new(0, inode::BYTES as u64);
-            let found = object.read(at, &slot.dkey, AKEY_INODE, 1, whole, buf)?;
+            let found = match object.read(at, &slot.dkey, AKEY_INODE, 1, whole, buf) {
+                // Data of another record size is no inode.
+                Err(StoreError::RecordSize { .. }) => return Err(bad_record(slot)),
+                other => other?,
+            };
             if found.filled.is_empty() {
                 return Ok(None);
             }
@@ -374,7 +378,7 @@ impl Mount {
     }
 }
 
-fn bad_record(slot: &Slot) -> Error {
+pub(crate) fn bad_record(slot: &Slot) -> Error {
     Error::BadRecord { dir: slot.oid, name: slot.dkey.as_slice().into() }
 }
 

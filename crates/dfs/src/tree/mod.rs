@@ -196,9 +196,9 @@ impl Tally {
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// A path in the container.
-type Remote = Vec<u8>;
+pub(crate) type Remote = Vec<u8>;
 
-fn join(dir: &[u8], name: &[u8]) -> Remote {
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Remote {
     let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
     path.extend_from_slice(dir);
     if !dir.is_empty() && !dir.ends_with(b"/") {

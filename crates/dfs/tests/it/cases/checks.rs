@@ -1,6 +1,7 @@
 //! Checking a file system.
 
 use super::common::{World, put, small_chunks};
+use super::common::{cat, damage_entry, entry_record, put_entry};
 use dolmen_client::At;
 use dolmen_dfs::{Error, layout};
 use dolmen_types::{ObjectClass, ObjectType, Recx};
@@ -42,18 +43,70 @@ fn damaged_entries_and_wrong_link_counts_are_reported() {
     put(&fs, "/bad", b"").close().unwrap();
     let file = put(&fs, "/f", b"x");
     fs.link("/f", &fs, "/g").unwrap();
-    let root = world.container.object(fs.oid()).unwrap();
-    root.write(At::Latest, b"bad", b"DFS_INODE", 1, Recx::new(0, 4), &[0; 4]).unwrap();
+    let good = entry_record(&world, fs.oid(), b"bad");
+    damage_entry(&world, fs.oid(), b"bad");
     let companion = world.container.object(layout::companion_oid(file.oid())).unwrap();
     companion.put(At::Latest, layout::DKEY_COMPANION, layout::AKEY_LINKS, &9_u64.to_le_bytes()).unwrap();
     let report = fs.check(true).unwrap();
     assert_eq!(report.bad_entries.len(), 1);
-    assert_eq!(&*report.bad_entries[0].name, b"bad");
+    assert_eq!((&*report.bad_entries[0].dir_path, &*report.bad_entries[0].name), (&b"/"[..], &b"bad"[..]));
     assert_eq!((report.bad_links[0].found, report.bad_links[0].stored), (2, Some(9)));
+    assert!(!report.repaired);
+    assert_eq!(fs.stat("/f").unwrap().links, 9, "the damaged entry may be a name of the file");
+    put_entry(&world, fs.oid(), b"bad", &good);
+    assert!(fs.check(true).unwrap().repaired);
     assert_eq!(fs.stat("/f").unwrap().links, 2);
     assert_eq!(fs.check(false).unwrap().bad_links, []);
+    damage_entry(&world, fs.oid(), b"bad");
     let read_only = dolmen_dfs::MountOptions { read_only: true, ..world.options() };
     let fs = dolmen_dfs::Dfs::mount(&world.container, &read_only).unwrap();
     assert_eq!(fs.check(true).unwrap_err(), Error::ReadOnly);
     assert!(!fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn what_is_below_a_damaged_entry_is_not_freed() {
+    let world = World::new(2);
+    let fs = world.mount();
+    fs.mkdir("/d", 0o755).unwrap();
+    fs.mkdir("/d/e", 0o755).unwrap();
+    for path in ["/d/f", "/d/e/g"] {
+        put(&fs, path, b"precious").close().unwrap();
+    }
+    fs.link("/d/f", &fs, "/again").unwrap();
+    let leaked = world.container.alloc_oid(ObjectType::ArrayByte, ObjectClass::S1).unwrap();
+    let object = world.container.object(leaked).unwrap();
+    object.write(At::Latest, &1_u64.to_le_bytes(), b"0", 1, Recx::new(0, 4), b"data").unwrap();
+    let (objects, good) = (world.object_count(), entry_record(&world, fs.oid(), b"d"));
+    damage_entry(&world, fs.oid(), b"d");
+    for repair in [false, true] {
+        let report = world.mount().check(repair).unwrap();
+        assert!(!report.is_whole());
+        assert!(!report.repaired);
+        assert_eq!((report.bad_entries.len(), report.leaked.len(), report.bad_links.len()), (1, 4, 1));
+    }
+    assert_eq!(world.object_count(), objects);
+    put_entry(&world, fs.oid(), b"d", &good);
+    let fs = world.mount();
+    assert_eq!((cat(&fs, "/d/f"), cat(&fs, "/d/e/g")), (b"precious".to_vec(), b"precious".to_vec()));
+    assert_eq!(fs.stat("/again").unwrap().links, 2);
+    let report = fs.check(true).unwrap();
+    assert_eq!((report.leaked, report.repaired), (vec![leaked], true));
+    assert!(fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn names_that_no_entry_can_have_are_found() {
+    let world = World::new(1);
+    let fs = world.mount();
+    fs.mkdir("/d", 0o755).unwrap();
+    put(&fs, "/f", b"x").close().unwrap();
+    let record = entry_record(&world, fs.oid(), b"f");
+    let names = [&b"../f"[..], b"..", b".", b"/f", b"a\0b", &[b'n'; 256]];
+    for name in names {
+        put_entry(&world, fs.open_dir("/d").unwrap().oid(), name, &record);
+    }
+    let report = fs.check(false).unwrap();
+    assert_eq!(report.bad_entries.len(), names.len());
+    assert!(report.bad_entries.iter().all(|bad| &*bad.dir_path == b"/d" && names.contains(&&*bad.name)));
 }

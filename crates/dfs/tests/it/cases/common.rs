@@ -1,14 +1,16 @@
 //! A file system on a pool in this process.
 
-use dolmen_client::{ContName, Container, Options, Pool, Transport};
-use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time};
+use dolmen_client::{At, ContName, Container, Options, Pool, Transport};
+use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time, layout};
 use dolmen_env::{Clock, Rng, SimClock};
-use dolmen_types::{Credentials, Epoch, Label, ObjectClass};
+use dolmen_types::{Credentials, Epoch, IoBuf, Label, ObjectClass, Oid, Recx};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// 2026-01-01.
 pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
+/// An entry's record.
+const WHOLE_RECORD: Recx = Recx { index: 0, count: 88 };
 
 /// A container with a file system in a pool of its own, and the clock of everything.
 pub(crate) struct World {
@@ -141,4 +143,24 @@ pub(crate) fn remove_all(fs: &Dfs, path: &str) {
             fs.unlink(&child).unwrap();
         }
     }
+}
+
+/// The record of an entry, as it is stored.
+pub(crate) fn entry_record(world: &World, dir: Oid, name: &[u8]) -> Vec<u8> {
+    let mut buf = IoBuf::default();
+    let object = world.container.object(dir).unwrap();
+    object.read(At::Latest, name, layout::AKEY_INODE, 1, WHOLE_RECORD, &mut buf).unwrap();
+    buf[..88].to_vec()
+}
+
+/// Writes an entry past all checks, as a foreign or broken program may.
+pub(crate) fn put_entry(world: &World, dir: Oid, name: &[u8], record: &[u8]) {
+    let object = world.container.object(dir).unwrap();
+    object.write(At::Latest, name, layout::AKEY_INODE, 1, WHOLE_RECORD, record).unwrap();
+}
+
+/// Makes the record of an entry one that is none.
+pub(crate) fn damage_entry(world: &World, dir: Oid, name: &[u8]) {
+    let object = world.container.object(dir).unwrap();
+    object.write(At::Latest, name, layout::AKEY_INODE, 1, Recx::new(3, 1), &[0xff]).unwrap();
 }
