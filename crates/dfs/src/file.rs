@@ -61,7 +61,8 @@ impl File {
         self.node.chunk_bytes
     }
 
-    /// Reads from `offset` into `buf`; less than its length only at the end of the file. Holes read as zeros.
+    /// Reads from `offset` into `buf`; less than its length only at the end of the file. Holes read as zeros; beside
+    /// writes that make the file longer, no other byte is a zero that nobody wrote.
     ///
     /// # Errors
     /// `BadHandle` unless it was opened for reading; `Invalid(Range)`; in a shared mount `Stale` if nothing is
@@ -72,15 +73,13 @@ impl File {
         }
         let Some(_end) = offset.checked_add(buf.len() as u64) else { return Err(What::Range.into()) };
         let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if self.fill(offset, buf)? {
-            return Ok(buf.len());
-        }
+        let Some(open_from) = self.fill(offset, buf)? else { return Ok(buf.len()) };
         let size = self.size_now(At::Latest)?;
         let len = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
-        if self.mount().is_shared() && len > 0 {
-            // What another mount wrote after the first look, it wrote before the end was where it is now.
-            self.fill(offset, &mut buf[..len])?;
-        } else if self.mount().is_shared() {
+        if open_from < len {
+            // Holes, or the end was there at the first look. Now it is not, so what is not there now is a hole.
+            self.fill(offset + open_from as u64, &mut buf[open_from..len])?;
+        } else if self.mount().is_shared() && len == 0 {
             // The end of the file, or of its life.
             self.mount()
                 .at_home(&self.node, |slot| self.mount().check_names(At::Latest, slot, self.node.oid))?;
@@ -89,20 +88,25 @@ impl File {
         Ok(len)
     }
 
-    /// Reads what is there into `buf`, with zeros for the rest; whether the last byte is data.
-    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<bool> {
-        let mut last_is_data = buf.is_empty();
+    /// Reads what is there into `buf`, with zeros for the rest. Where the first zeros are that no data follows in their
+    /// piece: they may be behind the end of the file, also if there is data in the next piece, which is read later.
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        let mut open_from = None;
         with_scratch(|scratch| {
             for piece in pieces(self.node.chunk_bytes, offset, buf.len()) {
                 let part = &mut buf[piece.at..piece.at + piece.len()];
-                last_is_data = self.fill_piece(&piece, part, scratch)?;
+                let filled = self.fill_piece(&piece, part, scratch)?;
+                if filled < piece.len() {
+                    open_from.get_or_insert(piece.at + filled);
+                }
             }
             Ok::<_, Error>(())
         })?;
-        Ok(last_is_data)
+        Ok(open_from)
     }
 
-    fn fill_piece(&self, piece: &Piece, part: &mut [u8], scratch: &mut IoBuf) -> Result<bool> {
+    /// How far the data reaches.
+    fn fill_piece(&self, piece: &Piece, part: &mut [u8], scratch: &mut IoBuf) -> Result<usize> {
         let dkey = piece.dkey.to_le_bytes();
         let found = self.object.read(At::Latest, &dkey, AKEY_DATA, 1, piece.recx, scratch)?;
         let start = piece.recx.index;
@@ -114,7 +118,7 @@ impl File {
             end = data.end;
         }
         part[end..].fill(0);
-        Ok(end == part.len())
+        Ok(end)
     }
 
     /// Writes all of `data` at `offset`, or, in a file opened for appending, at the end. Returns where.

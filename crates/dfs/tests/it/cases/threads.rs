@@ -1,7 +1,7 @@
 //! Several threads on one mount, and on several.
 
 use super::common::{World, cat, put, small_chunks};
-use dolmen_dfs::{Dfs, Error, OpenOptions, RenameMode};
+use dolmen_dfs::{Dfs, Error, FormatOptions, OpenOptions, RenameMode};
 use std::collections::BTreeSet;
 
 const THREADS: u8 = 4;
@@ -227,4 +227,31 @@ fn handles_follow_what_other_threads_rename_all_the_time() {
     assert_eq!(moves.stat("..").unwrap().oid, fs.stat("/a").unwrap().oid);
     assert_eq!(file.stat().unwrap().links, 1);
     assert!(fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_reader_beside_a_writer_that_makes_the_file_longer_sees_no_zeros() {
+    for format in [FormatOptions::default(), small_chunks()] {
+        let world = World::with(2, &format);
+        let fs = world.mount();
+        let mut wrong = Vec::new();
+        for round in 0..60 {
+            let path = format!("/f{round}");
+            let file = put(&fs, &path, b"\x01");
+            let reader = fs.open(&path, &OpenOptions::READ).unwrap();
+            dolmen_env::scope(|scope| {
+                scope.spawn(|| {
+                    for at in (1..20_001).step_by(100) {
+                        file.write_at(at, &[1; 100]).unwrap();
+                    }
+                });
+                let (mut buf, mut read) = (vec![0xaa; 20_001], 0);
+                while read < buf.len() {
+                    read = reader.read_at(0, &mut buf).unwrap();
+                    wrong.extend(buf[..read].iter().position(|&byte| byte != 1));
+                }
+            });
+        }
+        assert_eq!(wrong, Vec::<usize>::new(), "zeros that nobody wrote");
+    }
 }
