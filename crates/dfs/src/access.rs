@@ -96,11 +96,20 @@ pub(crate) fn check_add(cred: Option<&Cred>, dir: &Node) -> Result<()> {
 
 /// Checks that the entry `inode` of `dir` may be removed or replaced: also the sticky bit.
 pub(crate) fn check_remove(cred: Option<&Cred>, dir: &Node, inode: &Inode) -> Result<()> {
+    check_remove_of(cred, dir, Some(inode.uid))
+}
+
+/// The same of an entry of unknown owner.
+pub(crate) fn check_remove_damaged(cred: Option<&Cred>, dir: &Node) -> Result<()> {
+    check_remove_of(cred, dir, None)
+}
+
+fn check_remove_of(cred: Option<&Cred>, dir: &Node, uid: Option<u32>) -> Result<()> {
     check_add(cred, dir)?;
     let (dir_uid, _, dir_mode) = dir.rights();
     match cred {
         Some(cred)
-            if dir_mode & STICKY != 0 && !cred.is_root() && cred.uid != inode.uid && cred.uid != dir_uid =>
+            if dir_mode & STICKY != 0 && !cred.is_root() && Some(cred.uid) != uid && cred.uid != dir_uid =>
         {
             Err(Error::NotPermitted)
         }

@@ -1,6 +1,6 @@
 //! Entries of directories: making, opening, removing.
 
-use crate::access::{Cred, Rights, check, check_add, check_remove};
+use crate::access::{Cred, Rights, check, check_add, check_remove, check_remove_damaged};
 use crate::attr::SetAttrs;
 use crate::error::{Error, Result, What};
 use crate::file::File;
@@ -364,7 +364,8 @@ impl Dir {
     }
 
     /// Removes the name of a file or symbolic link. A file goes with its last name, or, while it is open in
-    /// this mount, with its last handle.
+    /// this mount, with its last handle. Of an entry whose record is damaged the name goes, whatever it was; what it
+    /// named is left to [`Dfs::check`](crate::Dfs::check).
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `NoPermission`, `ReadOnly`.
@@ -377,8 +378,26 @@ impl Dir {
                 let inode = self.mount().inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
                 return Err(if inode.is_dir() { Error::IsDirectory } else { Error::NotDirectory });
             }
-            self.mount().unlink(dir, &slot, |inode| check_remove(self.cred.as_deref(), dir, inode))
+            match self.mount().unlink(dir, &slot, |inode| check_remove(self.cred.as_deref(), dir, inode)) {
+                Err(error) if error.is_damage() => self.discard_in(dir, &slot),
+                done => done,
+            }
         })
+    }
+
+    /// Removes a damaged entry of this directory, also one with a name that none can have: `name` is no path, and nothing
+    /// outside of the directory is touched. What it named is left to [`Dfs::check`](crate::Dfs::check).
+    ///
+    /// # Errors
+    /// `Exists` if the entry is not damaged; `NotFound`, `NoPermission`, `ReadOnly`.
+    pub fn discard(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        self.mount().check_writable()?;
+        self.discard_in(&self.node, &Slot::new(self.node.oid, name.as_ref()))
+    }
+
+    fn discard_in(&self, dir: &Node, slot: &Slot) -> Result<()> {
+        check_remove_damaged(self.cred.as_deref(), dir)?;
+        self.mount().discard(dir, slot)
     }
 
     /// Removes an empty directory.
@@ -455,7 +474,7 @@ impl Mount {
         if inode.is_dir() {
             return Err(Error::IsDirectory);
         }
-        check(&self.attributes(At::Latest, slot, &inode)?.0)?;
+        check(&self.owned(slot, &inode)?)?;
         let in_use = self.nodes.find(inode.oid);
         if self.is_shared() || inode.linked || in_use.is_some() {
             let seen = inode.oid;
@@ -464,8 +483,9 @@ impl Mount {
                 if inode.oid != seen {
                     return Err(Error::Stale);
                 }
+                let gone = self.drop_name(At::Tx(tx), slot, &inode, in_use.is_some())?;
                 self.punch_entry(At::Tx(tx), slot)?;
-                self.drop_name(At::Tx(tx), &inode, in_use.is_some())
+                Ok(gone)
             })?;
             self.after_drop(in_use.as_deref(), gone);
         } else if inode.kind == FileKind::File {
@@ -481,27 +501,51 @@ impl Mount {
         Ok(())
     }
 
-    /// Takes back one name of what `inode` is; whether that was the last. The entry itself is the caller's.
-    pub(crate) fn drop_name(&self, at: At<'_>, inode: &Inode, open: bool) -> Result<bool> {
+    /// Takes back one name, the entry `slot`, of what `inode` is; whether that was the last. To remove the entry itself is
+    /// the caller's, after this.
+    pub(crate) fn drop_name(&self, at: At<'_>, slot: &Slot, inode: &Inode, open: bool) -> Result<bool> {
         if inode.kind != FileKind::File {
             return Ok(true);
         }
-        let mut last = *inode;
+        let (mut last, mut home) = (*inode, slot);
+        let companion = Self::companion_slot(inode.oid);
         if inode.linked {
-            let (shared, links) = self.companion(at, inode.oid)?;
+            let (shared, links) = match self.companion(at, inode.oid) {
+                // How many names are left nobody knows: a check does.
+                Err(error) if error.is_damage() || error == Error::NotFound => return Ok(false),
+                other => other?,
+            };
             if links.count() > 1 {
                 self.set_links(at, inode.oid, links.count() - 1, self.now())?;
                 return Ok(false);
             }
-            self.punch_object(at, layout::companion_oid(inode.oid))?;
-            last = Inode { linked: false, ..shared };
+            (last, home) = (Inode { linked: false, ..shared }, &companion);
         }
         if open {
-            self.put_orphan(at, &last)?;
+            self.put_orphan(at, &last, home)?;
         } else {
             self.punch_object(at, inode.oid)?;
         }
+        if inode.linked {
+            self.punch_object(at, companion.oid)?;
+        }
         Ok(true)
+    }
+
+    /// Removes the damaged entry `slot` of `dir`, and nothing else.
+    fn discard(&self, dir: &Node, slot: &Slot) -> Result<()> {
+        let removal = self.removals.begin();
+        let stripe = self.stripes.hold(slot);
+        self.transact(|tx| match self.inode(At::Tx(tx), slot) {
+            Ok(Some(_)) if check_name(&slot.dkey).is_ok() => Err(Error::Exists),
+            Ok(None) if !self.has_akeys(At::Tx(tx), slot)? => Err(Error::NotFound),
+            Err(error) if !error.is_damage() => Err(error),
+            _ => self.punch_entry(At::Tx(tx), slot),
+        })?;
+        drop((stripe, removal));
+        self.paths.forget_all();
+        self.touch(dir);
+        Ok(())
     }
 
     /// After the commit of a `drop_name`: an open file's attributes are in the orphan list now.

@@ -4,9 +4,11 @@ use crate::access::{Rights, check_dir};
 use crate::attr::Stat;
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
-use crate::layout::inode::FileKind;
+use crate::layout::inode::{FileKind, Inode};
+use crate::mount::Mount;
 use crate::node::Slot;
 use crate::path::check_name;
+use crate::store::bad_record;
 use dolmen_client::{At, PackedKeys, Page};
 use dolmen_types::{Anchor, Error as StoreError, Invalid};
 
@@ -61,34 +63,49 @@ impl Cookie {
 
 /// Names of entries, packed into one buffer.
 #[derive(Clone, Debug, Default)]
-pub struct Names(PackedKeys);
+pub struct Names {
+    keys: PackedKeys,
+    /// Keys among them that are no names.
+    bad_count: usize,
+}
 
 impl Names {
+    fn new(keys: PackedKeys) -> Self {
+        let bad_count = keys.iter().filter(|key| check_name(key).is_err()).count();
+        Self { keys, bad_count }
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.keys.len() - self.bad_count
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The names, in the order of the listing.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter()
+        self.keys.iter().filter(|key| self.bad_count == 0 || check_name(key).is_ok())
+    }
+
+    /// What stands where a name should, but leads elsewhere or nowhere, such as `../f`: damage, or the work of a foreign
+    /// program. Only [`Dir::discard`] takes it.
+    pub fn bad(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().filter(|key| self.bad_count > 0 && check_name(key).is_err())
     }
 }
 
 /// An entry with its attributes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The name.
+    /// The name. Where `stat` is an error it need not be one: see [`Names::bad`].
     pub name: Box<[u8]>,
-    /// What `lstat` says of it.
-    pub stat: Stat,
+    /// What `lstat` says of it; also that it is damaged, which hides no other entry.
+    pub stat: Result<Stat>,
 }
 
 /// Bytes of names in one answer, for each name asked for: a quarter of the longest.
@@ -97,8 +114,8 @@ const NAME_ROOM_BYTES: u32 = 64;
 const NAMES_ROOM_BYTES_MIN: u32 = 4096;
 
 impl Dir {
-    /// The next names after `cookie`, at most `count_max`; at least one unless the cookie is then at its end.
-    /// `.` and `..` are not among them.
+    /// The next names after `cookie`, at most `count_max`; at least one, if only a bad one, unless the cookie is then at
+    /// its end. `.` and `..` are not among them.
     ///
     /// # Errors
     /// `NoPermission`; `NotFound` if the directory was removed; `Invalid(Cookie)`, `Invalid(Range)`.
@@ -116,7 +133,7 @@ impl Dir {
         let bytes_max = count_max.saturating_mul(NAME_ROOM_BYTES).max(NAMES_ROOM_BYTES_MIN);
         let page = Page { items_max: count_max, bytes_max };
         let keys = self.mount().object(self.node.oid)?.list_dkeys(At::Latest, &mut cookie.0, page);
-        keys.map(Names).map_err(|error| match error {
+        keys.map(Names::new).map_err(|error| match error {
             StoreError::Invalid(Invalid::Anchor) => What::Cookie.into(),
             other => other.into(),
         })
@@ -133,43 +150,61 @@ impl Dir {
     }
 
     /// The next entries after `cookie` with their attributes; sizes are asked for file by file. Entries that
-    /// were removed meanwhile are left out, so there may be none although the cookie is not at its end.
+    /// were removed meanwhile are left out, so there may be none although the cookie is not at its end; damaged ones are not.
     ///
     /// # Errors
     /// As `list`; `NoPermission` without the right to pass through.
     pub fn list_plus(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<Entry>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
-        let mut entries = Vec::with_capacity(names.len());
-        for name in names.iter() {
-            let slot = Slot::new(self.node.oid, name);
-            let Some(inode) = self.mount().inode(At::Latest, &slot)? else { continue };
-            match self.mount().stat_entry(&slot, &inode) {
-                Ok(stat) => entries.push(Entry { name: name.into(), stat }),
-                // A hard-linked file whose last names were removed between the two looks.
-                Err(Error::NotFound) => {}
-                Err(other) => return Err(other),
+        let entries = self.describe(&names, |slot| {
+            let Some(inode) = self.mount().listed(slot)? else { return Ok(None) };
+            match self.mount().stat_entry(slot, &inode) {
+                // A hard-linked file whose last names were removed between the two looks, unless its entry is still there.
+                Err(Error::NotFound) => match self.mount().inode(At::Latest, slot)? {
+                    Some(now) if now.oid == inode.oid => Err(bad_record(slot)),
+                    _ => Ok(None),
+                },
+                other => other.map(Some),
             }
-        }
-        Ok(entries)
+        })?;
+        Ok(entries.into_iter().map(|(name, stat)| Entry { name, stat }).collect())
     }
 
-    /// The next names after `cookie` with their kinds, which is one fetch each.
+    /// The next names after `cookie` with their kinds, which is one fetch each; of a damaged one, that it is.
     ///
     /// # Errors
     /// As `list_plus`.
-    pub fn list_kinds(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<(Box<[u8]>, FileKind)>> {
+    pub fn list_kinds(
+        &self,
+        cookie: &mut Cookie,
+        count_max: u32,
+    ) -> Result<Vec<(Box<[u8]>, Result<FileKind>)>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
-        let mut entries = Vec::with_capacity(names.len());
-        for name in names.iter() {
-            let inode = self.mount().inode(At::Latest, &Slot::new(self.node.oid, name))?;
-            entries.extend(inode.map(|inode| (name.into(), inode.kind)));
-        }
-        Ok(entries)
+        self.describe(&names, |slot| Ok(self.mount().listed(slot)?.map(|inode| inode.kind)))
     }
 
-    /// All names, sorted: for directories that fit memory.
+    /// What `look` finds out of each name: also that it is damaged, which hides no other.
+    fn describe<T>(
+        &self,
+        names: &Names,
+        look: impl Fn(&Slot) -> Result<Option<T>>,
+    ) -> Result<Vec<(Box<[u8]>, Result<T>)>> {
+        let mut found = Vec::with_capacity(names.keys.len());
+        for name in names.iter() {
+            match look(&Slot::new(self.node.oid, name)) {
+                Ok(told) => found.extend(told.map(|told| (name.into(), Ok(told)))),
+                Err(error) if error.is_damage() => found.push((name.into(), Err(error))),
+                Err(other) => return Err(other),
+            }
+        }
+        let bad = |name: &[u8]| (name.into(), Err(bad_record(&Slot::new(self.node.oid, name))));
+        found.extend(names.bad().map(bad));
+        Ok(found)
+    }
+
+    /// All names that an entry can have, sorted: for directories that fit memory.
     ///
     /// # Errors
     /// As `list`.
@@ -180,6 +215,16 @@ impl Dir {
         }
         all.sort_unstable();
         Ok(all)
+    }
+}
+
+impl Mount {
+    /// The record of an entry that was listed; `None` if it was removed since.
+    fn listed(&self, slot: &Slot) -> Result<Option<Inode>> {
+        match self.inode(At::Latest, slot)? {
+            None if self.has_akeys(At::Latest, slot)? => Err(bad_record(slot)),
+            other => Ok(other),
+        }
     }
 }
 

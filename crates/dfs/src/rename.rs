@@ -1,6 +1,6 @@
 //! Rename and hard links: what changes two entries at once, each one transaction.
 
-use crate::access::{Rights, check, check_add, check_remove};
+use crate::access::{Rights, check, check_add, check_remove, check_remove_damaged};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
 use crate::layout::LINKS_MAX;
@@ -9,7 +9,7 @@ use crate::layout::link_count::LinkCount;
 use crate::mount::Mount;
 use crate::node::{Home, Node, Slot};
 use crate::resolve::{Follow, STALE_RETRIES, entry_name};
-use crate::store::Extra;
+use crate::store::{Extra, bad_record};
 use dolmen_client::At;
 use dolmen_types::{Epoch, Oid};
 use std::sync::{Arc, PoisonError};
@@ -47,10 +47,13 @@ impl<'a> Side<'a> {
 struct Seen {
     source: Inode,
     victim: Option<Inode>,
+    /// The new name is that of an entry whose record is damaged.
+    damaged: bool,
 }
 
 impl Dir {
-    /// Renames the entry `old` to `new` in `new_dir`, atomically, also over a crash.
+    /// Renames the entry `old` to `new` in `new_dir`, atomically, also over a crash. An entry whose record is damaged is
+    /// replaced whatever it was, and what it named is left to [`Dfs::check`](crate::Dfs::check).
     ///
     /// # Errors
     /// `NotFound`; `Exists` for `NoReplace`; `Invalid(Cycle)` for a directory below itself; `IsDirectory`,
@@ -85,10 +88,9 @@ impl Dir {
     fn rename_entry(&self, from: &Side<'_>, to: &Side<'_>, mode: RenameMode) -> Result<()> {
         let mount = self.mount();
         let quiet = mount.removals.quiet();
-        let seen = Seen {
-            source: mount.inode(At::Latest, &from.slot)?.ok_or(Error::NotFound)?,
-            victim: mount.inode(At::Latest, &to.slot)?,
-        };
+        let source = mount.inode(At::Latest, &from.slot)?.ok_or(Error::NotFound)?;
+        let (victim, damaged) = mount.victim(At::Latest, &to.slot)?;
+        let seen = Seen { source, victim, damaged };
         self.check_rename(from, to, &seen, mode)?;
         if from.slot == to.slot {
             return Ok(());
@@ -140,7 +142,7 @@ impl Dir {
         drop((stripes, gates, removal, tree));
         gone?;
         let links = |inode: &Inode| inode.kind != FileKind::File;
-        if links(&seen.source) || seen.victim.as_ref().is_some_and(links) {
+        if links(&seen.source) || damaged || seen.victim.as_ref().is_some_and(links) {
             mount.paths.forget_all();
         }
         mount.touch(from.dir);
@@ -151,22 +153,24 @@ impl Dir {
     /// The checks that need no look at the tree.
     fn check_rename(&self, from: &Side<'_>, to: &Side<'_>, seen: &Seen, mode: RenameMode) -> Result<()> {
         let cred = self.cred.as_deref();
-        let Seen { source, victim } = seen;
+        let Seen { source, victim, damaged } = seen;
         if from.slash && !source.is_dir() || to.slash && !source.is_dir() && mode != RenameMode::Exchange {
             return Err(Error::NotDirectory);
         }
         match (mode, victim) {
             (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::NoReplace, None) if *damaged => return Err(Error::Exists),
+            (RenameMode::Exchange, None) if *damaged => return Err(bad_record(&to.slot)),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
             (RenameMode::Exchange, Some(victim)) if to.slash && !victim.is_dir() => {
                 return Err(Error::NotDirectory);
             }
             _ => {}
         }
-        let owned = |slot, inode| Ok::<_, Error>(self.mount().attributes(At::Latest, slot, inode)?.0);
-        check_remove(cred, from.dir, &owned(&from.slot, source)?)?;
+        check_remove(cred, from.dir, &self.mount().owned(&from.slot, source)?)?;
         match victim {
-            Some(victim) => check_remove(cred, to.dir, &owned(&to.slot, victim)?)?,
+            Some(victim) => check_remove(cred, to.dir, &self.mount().owned(&to.slot, victim)?)?,
+            None if *damaged => check_remove_damaged(cred, to.dir)?,
             None => check_add(cred, to.dir)?,
         }
         let moved = from.dir.oid != to.dir.oid;
@@ -261,6 +265,14 @@ impl<'a> Gates<'a> {
 }
 
 impl Mount {
+    /// The record of the entry that a rename replaces, if there is one, and whether it is damaged.
+    fn victim(&self, at: At<'_>, slot: &Slot) -> Result<(Option<Inode>, bool)> {
+        match self.inode(at, slot) {
+            Err(error) if error.is_damage() => Ok((None, true)),
+            other => Ok((other?, false)),
+        }
+    }
+
     /// The transaction of a rename; whether the last name of the victim went.
     fn rename_in(
         &self,
@@ -272,8 +284,9 @@ impl Mount {
         victim_open: bool,
     ) -> Result<bool> {
         let source = self.inode(at, &from.slot)?.ok_or(Error::Stale)?;
-        let victim = self.inode(at, &to.slot)?;
-        if source.oid != seen.source.oid || victim.map(|v| v.oid) != seen.victim.map(|v| v.oid) {
+        let (victim, damaged) = self.victim(at, &to.slot)?;
+        let is_same = victim.map(|v| v.oid) == seen.victim.map(|v| v.oid) && damaged == seen.damaged;
+        if source.oid != seen.source.oid || !is_same {
             return Err(Error::Stale);
         }
         if self.is_shared() {
@@ -305,10 +318,10 @@ impl Mount {
                 (true, true) if !self.is_empty(at, victim.oid)? => return Err(Error::NotEmpty),
                 _ => {}
             }
-            gone = self.drop_name(at, &victim, victim_open && victim.kind == FileKind::File)?;
+            gone = self.drop_name(at, &to.slot, &victim, victim_open && victim.kind == FileKind::File)?;
         }
         self.punch_entry(at, &from.slot)?;
-        if victim.is_some() {
+        if victim.is_some() || damaged {
             self.punch_entry(at, &to.slot)?;
         }
         self.put_moved(at, &to.slot, &source, &extras)?;

@@ -186,6 +186,12 @@ impl Mount {
         Ok(extras)
     }
 
+    /// Whether anything is under an entry's dkey.
+    pub(crate) fn has_akeys(&self, at: At<'_>, slot: &Slot) -> Result<bool> {
+        let page = Page { items_max: 1, bytes_max: 4096 };
+        Ok(!self.object(slot.oid)?.list_akeys(at, &slot.dkey, &mut Anchor::default(), page)?.is_empty())
+    }
+
     fn akeys(&self, at: At<'_>, slot: &Slot) -> Result<Vec<Key>> {
         let object = self.object(slot.oid)?;
         let (mut keys, mut anchor) = (Vec::new(), Anchor::default());
@@ -354,10 +360,17 @@ impl Mount {
         Slot::new(self.orphans_oid(), &file.to_bytes())
     }
 
-    /// Notes a file without a name that is still open.
-    pub(crate) fn put_orphan(&self, at: At<'_>, inode: &Inode) -> Result<()> {
-        let slot = self.orphan_slot(inode.oid);
-        self.put_whole_entry(at, &slot, inode, &[])
+    /// Notes a file without a name that is still open, with the extended attributes that lie in `home`.
+    pub(crate) fn put_orphan(&self, at: At<'_>, inode: &Inode, home: &Slot) -> Result<()> {
+        let mut xattrs = Vec::new();
+        for akey in self.akeys(at, home)?.into_iter().filter(|akey| akey.starts_with(AKEY_XATTR_PREFIX)) {
+            match self.value(at, home, &akey) {
+                // What cannot be read keeps no file from being removed.
+                Err(error) if error.is_damage() => {}
+                value => xattrs.extend(value?.map(|value| (akey, value))),
+            }
+        }
+        self.put_whole_entry(at, &self.orphan_slot(inode.oid), inode, &xattrs)
     }
 
     /// Frees a file of the orphan list.
@@ -375,6 +388,14 @@ impl Mount {
         }
         let (shared, links) = self.companion(at, inode.oid)?;
         Ok((shared, links.count(), Self::companion_slot(inode.oid)))
+    }
+
+    /// The attributes by which what an entry names may be removed: if its companion is damaged, those of the entry.
+    pub(crate) fn owned(&self, slot: &Slot, inode: &Inode) -> Result<Inode> {
+        match self.attributes(At::Latest, slot, inode) {
+            Err(error) if error.is_damage() || error == Error::NotFound => Ok(*inode),
+            other => Ok(other?.0),
+        }
     }
 }
 

@@ -106,7 +106,9 @@ fn walk(dir: &Dir, path: &[u8], mut visit: impl FnMut(&[u8], &Stat) -> Result<bo
             let mut cookie = Cookie::default();
             while !cookie.is_end() {
                 for entry in here.list_plus(&mut cookie, ENTRIES_AT_ONCE).on(&remote)? {
-                    pending.push((join(&remote, &entry.name), entry.stat));
+                    let path = join(&remote, &entry.name);
+                    let stat = entry.stat.on(&path)?;
+                    pending.push((path, stat));
                 }
             }
         }

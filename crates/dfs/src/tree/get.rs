@@ -12,17 +12,20 @@ use crate::layout::inode::FileKind;
 use crate::list::Cookie;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_types::Oid;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Zeros in runs of this length become holes: the block of most file systems.
 const HOLE_BYTES: usize = 4096;
 const ENTRIES_AT_ONCE: u32 = 512;
+/// Attempts to give a link its name: another get clears a directory once.
+const REPLACE_REPEATS_MAX: u32 = 64;
 
 struct Job {
     remote: Remote,
@@ -37,15 +40,26 @@ struct Job {
 struct Later {
     /// First names of files with several.
     first_names: HashMap<Oid, PathBuf>,
-    links: Vec<(PathBuf, PathBuf)>,
+    links: Vec<Link>,
     /// Parents first.
     dirs: Vec<(Remote, Stat, PathBuf)>,
+}
+
+/// A further name of a file.
+struct Link {
+    first: PathBuf,
+    other: PathBuf,
+    remote: Remote,
 }
 
 struct Get<'a> {
     dir: &'a Dir,
     options: &'a Options<'a>,
     tally: Tally,
+    /// Guards the files outside with several names that a stored file was found to be; taken alone.
+    claimed: Mutex<HashSet<(u64, u64)>>,
+    /// Guards why first names of files with several were not got; taken alone.
+    failed: Mutex<HashMap<PathBuf, Error>>,
     /// Numbers of files begun.
     begun: AtomicU64,
 }
@@ -61,7 +75,14 @@ pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<
     let stat = dir.lstat(remote).on(remote)?;
     let is_dir = stat.kind == FileKind::Directory;
     let options = &options.for_root(is_dir);
-    let get = Get { dir, options, tally: Tally::default(), begun: AtomicU64::new(0) };
+    let get = Get {
+        dir,
+        options,
+        tally: Tally::default(),
+        claimed: Mutex::default(),
+        failed: Mutex::default(),
+        begun: AtomicU64::new(0),
+    };
     if is_dir {
         get.make_dir(local, true)?;
     } else {
@@ -75,9 +96,9 @@ pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<
             Job { remote: remote.to_vec(), stat, path: local.to_owned(), is_root: true },
         )
     };
-    queue::run(options, produce, |job: Job| get.spare(get.file(&job).on(&job.remote)))?;
-    for (first, other) in &later.links {
-        get.spare(get.link(first, other))?;
+    queue::run(options, produce, |job: Job| get.one(&job))?;
+    for link in &later.links {
+        get.spare(get.link(link).on(&link.remote))?;
     }
     for (remote, stat, path) in later.dirs.iter().rev() {
         get.spare(get.finish(remote, stat, path).on(remote))?;
@@ -152,13 +173,15 @@ impl Get<'_> {
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
             for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
+                let remote = join(&job.remote, &entry.name);
+                // What is damaged need not have a name that stays in this directory.
+                let Some(stat) = self.tally.spare(entry.stat.on(&remote), self.options)? else { continue };
                 let path = job.path.join(OsStr::from_bytes(&entry.name));
                 if unfinished::is_named(&path) {
                     self.tally.skip(&path, Skipped::Unfinished, self.options);
                     continue;
                 }
-                let remote = join(&job.remote, &entry.name);
-                pending.push(Job { remote, stat: entry.stat, path, is_root: false });
+                pending.push(Job { remote, stat, path, is_root: false });
             }
         }
         Ok(())
@@ -171,8 +194,7 @@ impl Get<'_> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 if fs::read_link(&job.path).ok().as_deref() != Some(Path::new(target)) {
                     refuse(&job.path, &fs::symlink_metadata(&job.path).at(&job.path)?, FileKind::Symlink)?;
-                    fs::remove_file(&job.path).at(&job.path)?;
-                    symlink(target, &job.path).at(&job.path)?;
+                    self.replace(&job.path, |unfinished| symlink(target, unfinished))?;
                 }
             }
             other => other.at(&job.path)?,
@@ -186,8 +208,17 @@ impl Get<'_> {
         Ok(())
     }
 
+    fn one(&self, job: &Job) -> Result<()> {
+        let got = self.file(job);
+        if let (Err(error), true) = (&got, job.stat.links > 1) {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.insert(job.path.clone(), error.clone());
+        }
+        self.spare(got.on(&job.remote))
+    }
+
     fn file(&self, job: &Job) -> Result<()> {
-        if self.options.resume && is_there(job) {
+        if self.options.resume && self.is_there(job) {
             self.finish(&job.remote, &job.stat, &job.path)?;
             self.tally.add(|tally| &tally.resumed, 1, self.options);
             return Ok(());
@@ -210,13 +241,39 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// A file of its own beside the final name, which only what is complete gets. It is locked while it is open, and for
-    /// its owner alone.
+    /// A new name beside the final one, which only what is complete gets.
+    fn beside(&self, path: &Path) -> PathBuf {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        path.with_file_name(unfinished::name(std::process::id().into(), number))
+    }
+
+    /// Makes an entry under a name of its own and gives it the name `path`, in place of what has it, at once.
+    fn replace(&self, path: &Path, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
+        for _ in 0..REPLACE_REPEATS_MAX {
+            let unfinished = self.beside(path);
+            match make(&unfinished) {
+                // Left by an earlier process of this number.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                made => made.at(path)?,
+            }
+            match fs::rename(&unfinished, path) {
+                // Another get took it for abandoned.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    // Ignored: the first error is the one to tell; the name says what is left behind.
+                    let _removed = fs::remove_file(&unfinished);
+                    return Err(error).at(path);
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// A file of its own beside the final name. It is locked while it is open, and for its owner alone.
     fn begin(&self, path: &Path) -> Result<(PathBuf, fs::File)> {
-        let pid = std::process::id();
         loop {
-            let number = self.begun.fetch_add(1, Ordering::Relaxed);
-            let unfinished = path.with_file_name(unfinished::name(pid.into(), number));
+            let unfinished = self.beside(path);
             match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished) {
                 // Left by an earlier process of this number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -286,15 +343,38 @@ impl Get<'_> {
         Ok(())
     }
 
-    fn link(&self, first: &Path, other: &Path) -> Result<()> {
-        if let Ok(there) = fs::symlink_metadata(other) {
-            refuse(other, &there, FileKind::File)?;
+    /// Whether the file's contents are there.
+    fn is_there(&self, job: &Job) -> bool {
+        fs::symlink_metadata(&job.path).is_ok_and(|there| {
+            let is_same = there.is_file()
+                && there.len() == job.stat.size_bytes
+                && local::mtime(&there) == job.stat.mtime;
+            is_same && self.is_its_own(job, &there)
+        })
+    }
+
+    /// Whether no other stored file is the one that is there.
+    fn is_its_own(&self, job: &Job, there: &fs::Metadata) -> bool {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        there.nlink() < 2 || job.stat.links > 1 && claimed.insert((there.dev(), there.ino()))
+    }
+
+    /// Makes a further name, if the first one has its file: what has the name otherwise stays.
+    fn link(&self, link: &Link) -> Result<()> {
+        let Link { first, other, .. } = link;
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).get(first).cloned();
+        if let Some(error) = failed {
+            return Err(error);
         }
-        match fs::remove_file(other) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            removed => removed.at(other)?,
+        let id = |meta: &fs::Metadata| (meta.dev(), meta.ino());
+        let file = id(&fs::symlink_metadata(first).at(first)?);
+        let there = fs::symlink_metadata(other).ok();
+        if let Some(there) = &there {
+            refuse(other, there, FileKind::File)?;
         }
-        fs::hard_link(first, other).at(other)?;
+        if there.as_ref().map(id) != Some(file) {
+            self.replace(other, |unfinished| fs::hard_link(first, unfinished))?;
+        }
         self.tally.add(|tally| &tally.links, 1, self.options);
         Ok(())
     }
@@ -309,12 +389,6 @@ fn refuse(path: &Path, there: &fs::Metadata, wanted: FileKind) -> Result<()> {
         return Err(Error::OtherKind { there, wanted }).on(path.as_os_str().as_bytes());
     }
     Ok(())
-}
-
-fn is_there(job: &Job) -> bool {
-    fs::symlink_metadata(&job.path).is_ok_and(|meta| {
-        meta.is_file() && meta.len() == job.stat.size_bytes && local::mtime(&meta) == job.stat.mtime
-    })
 }
 
 /// Writes what is not zeros.
@@ -339,7 +413,7 @@ impl Later {
             return Some(job);
         }
         if let Some(first) = self.first_names.get(&job.stat.oid) {
-            self.links.push((first.clone(), job.path));
+            self.links.push(Link { first: first.clone(), other: job.path, remote: job.remote });
             return None;
         }
         self.first_names.insert(job.stat.oid, job.path.clone());

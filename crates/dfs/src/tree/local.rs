@@ -92,11 +92,13 @@ pub(super) fn remove_xattr(path: &Path, name: &[u8]) -> Result<bool> {
     }
 }
 
-/// Sets an extended attribute; `false` if the file system has none of this kind.
+/// Sets an extended attribute; `false` if the file system has none of this kind, or no room for one like this: that says
+/// nothing of the room for files.
 pub(super) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> Result<bool> {
+    use rustix::io::Errno;
     match rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()) {
         Ok(()) => Ok(true),
-        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM) => Ok(false),
+        Err(Errno::NOTSUP | Errno::PERM | Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => Ok(false),
         Err(error) => Err(error).at(path),
     }
 }
@@ -143,9 +145,12 @@ pub(super) fn lock(file: &File) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
 }
 
-/// Whether nobody writes this file any more.
+/// Whether nobody writes this file any more. Of a symbolic link, which cannot be locked, nobody can say: whoever is about
+/// to give it its name makes it anew.
 pub(super) fn is_abandoned(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty())
-        .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+    rustix::fs::open(path, flags, Mode::empty()).map_or_else(
+        |_refused| path.is_symlink(),
+        |file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
+    )
 }

@@ -275,12 +275,17 @@ impl Put<'_> {
 
     /// Makes the extended attributes those given; what is `fresh` has no others.
     fn set_xattrs(&self, remote: &[u8], xattrs: &[(Vec<u8>, Vec<u8>)], fresh: bool) -> Result<()> {
-        let there = if fresh { Vec::new() } else { self.dir.xattrs(remote)? };
-        for (name, _) in there.iter().filter(|(name, _)| xattrs.iter().all(|(kept, _)| kept != name)) {
+        let there = if fresh { Vec::new() } else { self.dir.xattr_names(remote, Follow::No)? };
+        for name in there.iter().filter(|name| xattrs.iter().all(|(kept, _)| kept != *name)) {
             self.dir.remove_xattr(remote, name, Follow::No)?;
         }
-        for xattr in xattrs.iter().filter(|xattr| !there.contains(xattr)) {
-            self.dir.set_xattr(remote, &xattr.0, &xattr.1, XattrCond::Any, Follow::No)?;
+        for (name, value) in xattrs {
+            // One that is damaged is set anew.
+            let is_kept =
+                there.contains(name) && self.dir.xattr(remote, name, Follow::No).as_ref() == Ok(value);
+            if !is_kept {
+                self.dir.set_xattr(remote, name, value, XattrCond::Any, Follow::No)?;
+            }
         }
         Ok(())
     }
@@ -289,12 +294,12 @@ impl Put<'_> {
         let target = fs::read_link(path).at(path)?;
         let target = target.as_os_str().as_bytes();
         match self.dir.symlink(target, remote) {
-            Err(Error::Exists) => match self.dir.lstat(remote)?.kind {
-                FileKind::Symlink if self.dir.readlink(remote)? == target => {}
-                there @ FileKind::Directory => {
+            Err(Error::Exists) => match self.there(remote)?.map(|there| there.kind) {
+                Some(FileKind::Symlink) if self.dir.readlink(remote).is_ok_and(|there| there == target) => {}
+                Some(there @ FileKind::Directory) => {
                     return Err(Error::OtherKind { there, wanted: FileKind::Symlink });
                 }
-                FileKind::Symlink | FileKind::File => {
+                _ => {
                     self.replace(remote, |unfinished| self.dir.symlink(target, unfinished))?;
                 }
             },
@@ -383,9 +388,10 @@ impl Put<'_> {
         }
     }
 
+    /// What is there to be kept: nothing if it is damaged.
     fn there(&self, remote: &[u8]) -> Result<Option<Stat>> {
         match self.dir.lstat(remote) {
-            Err(Error::NotFound) => Ok(None),
+            Err(error) if error == Error::NotFound || error.is_damage() => Ok(None),
             other => other.map(Some),
         }
     }
@@ -507,11 +513,11 @@ impl Put<'_> {
             return Err(error);
         }
         match self.dir.link(old, self.dir, new) {
-            Err(Error::Exists) => match self.dir.lstat(new)? {
-                Stat { kind: there @ FileKind::Directory, .. } => {
+            Err(Error::Exists) => match self.there(new)? {
+                Some(Stat { kind: there @ FileKind::Directory, .. }) => {
                     return Err(Error::OtherKind { there, wanted: FileKind::File });
                 }
-                there if there.oid == self.dir.lstat(old)?.oid => {}
+                Some(there) if there.oid == self.dir.lstat(old)?.oid => {}
                 _ => self.replace(new, |unfinished| self.dir.link(old, self.dir, unfinished))?,
             },
             other => other?,

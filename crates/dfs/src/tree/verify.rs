@@ -11,7 +11,11 @@ use crate::dir::{Dir, OpenOptions};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::layout::inode::FileKind;
-use std::collections::BTreeSet;
+use crate::list::Cookie;
+use crate::node::Slot;
+use crate::store::bad_record;
+use dolmen_types::Oid;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,6 +24,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Differences kept; further ones are counted.
 const MISMATCHES_MAX: usize = 10_000;
+
+const NAMES_AT_ONCE: u32 = 4096;
 
 /// Bytes after which the end of a hole is searched again: a search asks for all chunks, and zeros may be data.
 const SEARCH_BYTES: u64 = 64 << 20;
@@ -48,7 +54,7 @@ pub enum Difference {
     },
     /// Extended attributes.
     Xattrs,
-    /// Number of names.
+    /// Which names share the file, or how many if all of those outside are in the tree.
     Links,
 }
 
@@ -87,7 +93,7 @@ struct Verify<'a> {
     found: Mutex<(Vec<Mismatch>, u64)>,
 }
 
-/// Compares `local` with `remote`: kinds, modes, times, targets, extended attributes, numbers of names, sizes
+/// Compares `local` with `remote`: kinds, modes, times, targets, extended attributes, which names share a file, sizes
 /// and every byte; owners if `options` say so.
 ///
 /// # Errors
@@ -120,6 +126,7 @@ impl Verify<'_> {
     }
 
     fn walk(&self, queue: &Queue<Job>, path: PathBuf, meta: Metadata, remote: Remote) -> Result<()> {
+        let mut groups = Groups::default();
         let mut pending = vec![(path, meta, remote)];
         while let Some((path, meta, remote)) = pending.pop() {
             let stat = match self.dir.lstat(&remote) {
@@ -141,11 +148,15 @@ impl Verify<'_> {
                 if stat.kind == FileKind::Directory {
                     self.tally.spare(self.children(&path, &remote, &mut pending), self.options)?;
                 }
+                if stat.kind == FileKind::File && !groups.add(&meta, &stat, &remote) {
+                    self.note(&remote, Difference::Links);
+                }
                 if !queue.push(Job { path, meta, remote, stat }) {
                     return Ok(());
                 }
             }
         }
+        groups.of_other_counts().for_each(|remote| self.note(remote, Difference::Links));
         Ok(())
     }
 
@@ -155,8 +166,7 @@ impl Verify<'_> {
         remote: &[u8],
         pending: &mut Vec<(PathBuf, Metadata, Remote)>,
     ) -> Result<()> {
-        let mut extra: BTreeSet<Vec<u8>> =
-            self.dir.open_dir(remote).and_then(|dir| dir.names()).on(remote)?.into_iter().collect();
+        let mut extra = self.names(remote)?;
         for entry in fs::read_dir(path).at(path)? {
             let entry = entry.at(path)?;
             let name = entry.file_name();
@@ -177,6 +187,21 @@ impl Verify<'_> {
             self.note(&join(remote, &name), Difference::Extra);
         }
         Ok(())
+    }
+
+    /// The names in a directory of the container.
+    fn names(&self, remote: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
+        let dir = self.dir.open_dir(remote).on(remote)?;
+        let (mut all, mut cookie) = (BTreeSet::new(), Cookie::default());
+        while !cookie.is_end() {
+            let names = dir.list(&mut cookie, NAMES_AT_ONCE).on(remote)?;
+            all.extend(names.iter().map(<[u8]>::to_vec));
+            for name in names.bad() {
+                let bad = bad_record(&Slot::new(dir.oid(), name));
+                self.tally.spare(Err::<(), _>(bad).on(&join(remote, name)), self.options)?;
+            }
+        }
+        Ok(all)
     }
 
     fn entry(&self, job: &Job) -> Result<()> {
@@ -205,9 +230,6 @@ impl Verify<'_> {
                 self.tally.add(|tally| &tally.symlinks, 1, self.options);
             }
             FileKind::File => {
-                if (stat.links > 1) != (meta.nlink() > 1) {
-                    self.note(remote, Difference::Links);
-                }
                 self.contents(job)?;
                 self.tally.add(|tally| &tally.files, 1, self.options);
             }
@@ -246,6 +268,55 @@ impl Verify<'_> {
             self.tally.add(|tally| &tally.bytes, at - begun, self.options);
         }
         Ok(())
+    }
+}
+
+/// A file outside of which one side has several names, and the stored one that its first name leads to.
+struct Group {
+    oid: Oid,
+    first: Remote,
+    /// Names met in the tree.
+    names: u64,
+    links_outside: u64,
+    links_stored: u64,
+    /// Another file shares its names on one side.
+    is_parted: bool,
+}
+
+/// Files with several names.
+#[derive(Default)]
+struct Groups {
+    outside: HashMap<(u64, u64), Group>,
+    stored: HashMap<Oid, (u64, u64)>,
+}
+
+impl Groups {
+    /// Whether this name shares its file with the same ones on both sides, as far as they were met.
+    fn add(&mut self, meta: &Metadata, stat: &Stat, remote: &[u8]) -> bool {
+        if stat.links < 2 && meta.nlink() < 2 {
+            return true;
+        }
+        let id = (meta.dev(), meta.ino());
+        let group = self.outside.entry(id).or_insert_with(|| Group {
+            oid: stat.oid,
+            first: remote.to_vec(),
+            names: 0,
+            links_outside: meta.nlink(),
+            links_stored: stat.links,
+            is_parted: false,
+        });
+        group.names += 1;
+        let is_shared = group.oid == stat.oid && *self.stored.entry(stat.oid).or_insert(id) == id;
+        group.is_parted |= !is_shared;
+        is_shared
+    }
+
+    /// First names of files that have all their names outside in the tree, and not as many inside.
+    fn of_other_counts(&self) -> impl Iterator<Item = &Remote> {
+        let differs = |group: &&Group| {
+            !group.is_parted && group.names == group.links_outside && group.links_stored != group.names
+        };
+        self.outside.values().filter(differs).map(|group| &group.first)
     }
 }
 

@@ -44,6 +44,7 @@ mod on_model {
     mod attrs;
     mod checks;
     mod common;
+    mod damage;
     mod files;
     mod layout;
     mod links;
@@ -89,6 +90,7 @@ mod on_engine {
     mod checks;
     mod common;
     mod crash;
+    mod damage;
     mod files;
     mod layout;
     mod links;

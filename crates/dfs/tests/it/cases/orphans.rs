@@ -1,7 +1,7 @@
 //! Files that are unlinked or replaced while open.
 
 use super::common::{World, put, read_all, small_chunks};
-use dolmen_dfs::{Dfs, Error, FormatOptions, OpenOptions, RenameMode, SetAttrs};
+use dolmen_dfs::{Dfs, Error, Follow, FormatOptions, OpenOptions, RenameMode, SetAttrs, XattrCond};
 
 #[test]
 fn an_open_file_works_after_its_name_is_gone_and_is_freed_on_close() {
@@ -96,4 +96,32 @@ fn unlink_leaves_no_object_whatever_the_file_held() {
             assert_eq!(world.mount_at(before).stat("/f").unwrap().size_bytes, size, "{held}");
         }
     }
+}
+
+#[test]
+fn an_open_file_keeps_its_extended_attributes_when_its_name_is_gone() {
+    let world = World::new(2);
+    let fs = world.mount();
+    let set = |path: &str, name: String| fs.set_xattr(path, name, b"v", XattrCond::Any, Follow::Yes).unwrap();
+    let objects = world.object_count();
+    let unlinked = put(&fs, "/unlinked", b"data");
+    let replaced = put(&fs, "/replaced", b"data");
+    let linked = put(&fs, "/linked", b"data");
+    fs.link("/linked", &fs, "/again").unwrap();
+    for path in ["/unlinked", "/replaced", "/linked"] {
+        set(path, "user.k".into());
+    }
+    fs.unlink("/unlinked").unwrap();
+    put(&fs, "/new", b"new").close().unwrap();
+    fs.rename("/new", &fs, "/replaced", RenameMode::Replace).unwrap();
+    fs.unlink("/linked").unwrap();
+    fs.unlink("/again").unwrap();
+    for file in [&unlinked, &replaced, &linked] {
+        assert_eq!(file.stat().unwrap().links, 0);
+        assert_eq!(file.xattr("user.k").unwrap(), b"v");
+        assert_eq!(file.xattr("user.none"), Err(Error::NoAttribute));
+    }
+    [unlinked, replaced, linked].into_iter().for_each(|file| file.close().unwrap());
+    fs.unlink("/replaced").unwrap();
+    assert_eq!(world.object_count(), objects, "all of them are freed");
 }

@@ -557,3 +557,118 @@ fn a_file_that_changes_while_it_is_put_is_stored_as_it_was_at_some_time_or_not_a
         }
     }
 }
+
+#[test]
+fn further_names_of_a_file_that_cannot_be_got_stay_as_they_were() {
+    let names = ["a", "b", "c"];
+    let mut failed = Vec::new();
+    for blocked in names {
+        let (world, dir) = (World::new(1), TempDir::new("blocked"));
+        let fs = world.mount();
+        fs.mkdir("/t", 0o755).unwrap();
+        put(&fs, "/t/a", b"stored").close().unwrap();
+        ["/t/b", "/t/c"].iter().for_each(|name| fs.link("/t/a", &fs, name).unwrap());
+        for name in names {
+            fs::write(dir.path().join(name), b"old").unwrap();
+        }
+        fs::remove_file(dir.path().join(blocked)).unwrap();
+        fs::create_dir(dir.path().join(blocked)).unwrap();
+        let count = |_: Error| {};
+        let options = Options { on_failure: Some(&count), ..options() };
+        let counts = tree::get(&fs, "/t", dir.path(), &options).unwrap();
+        // One that is got by a further name is the stored one; else all names are as they were.
+        let wanted = if counts.failed == 3 { "old" } else { "stored" };
+        for name in names.iter().filter(|name| **name != blocked) {
+            assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), wanted, "{counts:?}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing unfinished is left");
+        failed.push(counts.failed);
+    }
+    failed.sort_unstable();
+    assert_eq!(failed, [1, 1, 3], "one of the three is the first name");
+}
+
+#[test]
+fn a_link_outside_is_replaced_at_once_and_what_a_dead_get_left_of_one_is_removed() {
+    let (world, dir) = (World::new(1), TempDir::new("relinked"));
+    let fs = world.mount();
+    fs.mkdir("/t", 0o755).unwrap();
+    put(&fs, "/t/f", b"stored").close().unwrap();
+    fs.link("/t/f", &fs, "/t/g").unwrap();
+    fs.symlink("new", "/t/l").unwrap();
+    std::os::unix::fs::symlink("old", dir.path().join("l")).unwrap();
+    fs::write(dir.path().join("g"), b"old").unwrap();
+    std::os::unix::fs::symlink("new", dir.path().join(".dolmen-1-1.unfinished")).unwrap();
+    for _ in 0..2 {
+        tree::get(&fs, "/t", dir.path(), &options()).unwrap();
+        assert_eq!(tree::verify(dir.path(), &fs, "/t", &options()).unwrap().mismatches, []);
+        assert_eq!(fs::read_link(dir.path().join("l")).unwrap(), Path::new("new"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing unfinished is left");
+    }
+}
+
+#[test]
+fn an_attribute_that_finds_no_room_outside_is_left_out_and_ends_no_get() {
+    let (world, dir) = (World::new(1), TempDir::new("room"));
+    let fs = world.mount();
+    fs.mkdir("/t", 0o755).unwrap();
+    for name in ["/t/f", "/t/g"] {
+        put(&fs, name, b"stored").close().unwrap();
+        fs.set_xattr(name, "user.large", vec![7; 65_536], XattrCond::Any, Follow::No).unwrap();
+        fs.set_xattr(name, "user.small", b"v", XattrCond::Any, Follow::No).unwrap();
+    }
+    let probe = dir.path().join("probe");
+    fs::write(&probe, b"").unwrap();
+    let large = vec![7; 65_536];
+    let has_room =
+        rustix::fs::setxattr(&probe, "user.large", &large, rustix::fs::XattrFlags::empty()).is_ok();
+    let counts = tree::get(&fs, "/t", &dir.path().join("to"), &options()).unwrap();
+    assert_eq!((counts.files, counts.skipped), (2, if has_room { 0 } else { 2 }));
+    for name in ["f", "g"] {
+        let mut value = [0; 8];
+        let path = dir.path().join("to").join(name);
+        assert_eq!(rustix::fs::getxattr(&path, "user.small", &mut value[..]).unwrap(), 1);
+    }
+}
+
+#[test]
+fn names_that_share_a_file_on_one_side_only_differ_and_a_get_parts_them() {
+    let (world, dir) = (World::new(2), TempDir::new("groups"));
+    let fs = world.mount();
+    let at = |name: &str| dir.path().join(name);
+    let names = ["a", "b", "c", "d"];
+    fs.mkdir("/t", 0o755).unwrap();
+    let time = Time { s: 1_000_000_000, ns: 5 };
+    for (first, other) in [("a", "b"), ("c", "d")] {
+        put(&fs, &format!("/t/{first}"), first.as_bytes()).close().unwrap();
+        fs.set_mtime(format!("/t/{first}"), SetTime::To(time), Follow::No).unwrap();
+        fs.link(format!("/t/{first}"), &fs, format!("/t/{other}")).unwrap();
+    }
+    let differing = || {
+        let report = tree::verify(dir.path(), &fs, "/t", &options()).unwrap();
+        report.mismatches.iter().filter(|found| found.difference == Difference::Links).count()
+    };
+    tree::get(&fs, "/t", dir.path(), &options()).unwrap();
+    assert_eq!(differing(), 0);
+    // The same numbers of names, in other pairs.
+    names.iter().for_each(|name| fs::remove_file(at(name)).unwrap());
+    fs::write(at("a"), b"a").unwrap();
+    fs::write(at("b"), b"a").unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+    for (first, other) in [("a", "c"), ("b", "d")] {
+        fs::File::open(at(first)).unwrap().set_modified(old).unwrap();
+        fs::hard_link(at(first), at(other)).unwrap();
+    }
+    assert!(differing() > 0);
+    // The first names are there with size and time, but share their file with others than inside.
+    tree::get(&fs, "/t", dir.path(), &options()).unwrap();
+    assert_eq!(tree::verify(dir.path(), &fs, "/t", &options()).unwrap().mismatches, []);
+    // All names outside lie in the tree, inside there is one more elsewhere.
+    fs.link("/t/a", &fs, "/elsewhere").unwrap();
+    assert_eq!(differing(), 1);
+    fs.unlink("/elsewhere").unwrap();
+    // Outside there is one more elsewhere, which a put cannot know.
+    fs::hard_link(at("a"), dir.path().with_extension("more")).unwrap();
+    assert_eq!(differing(), 0);
+    fs::remove_file(dir.path().with_extension("more")).unwrap();
+}
