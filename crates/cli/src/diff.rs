@@ -1,10 +1,10 @@
 //! What changed between two states of a container: by path for files, by object and key for everything.
 
-use crate::failure::Outcome;
+use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{Answer, Table, readable};
 use crate::path::shown;
 use dolmen_client::{ChangeKind, Container};
-use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, MountOptions, Stat};
+use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, Follow, MountOptions, Stat, layout};
 use dolmen_types::{Epoch, Oid};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,38 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Entries listed at once.
 const ENTRIES_AT_ONCE: u32 = 512;
 
+/// What is the same of an entry whose extended attributes may differ: asked by its old and its new path.
+type SameXattrs<'a> = &'a dyn Fn(&[u8], &[u8]) -> Outcome<bool>;
+
+/// The entries of one of the two states.
+type Entries = BTreeMap<Vec<u8>, Seen>;
+
 /// An entry of one of the two states.
-type Entries = BTreeMap<Vec<u8>, Stat>;
+#[derive(Clone)]
+struct Seen {
+    /// The directory that holds it.
+    dir: Oid,
+    stat: Stat,
+}
+
+/// What was written between the two states.
+#[derive(Default)]
+struct Written {
+    objects: BTreeSet<Oid>,
+    /// Entries, and companions of linked files, whose extended attributes were: object and dkey.
+    xattrs: BTreeSet<(Oid, Vec<u8>)>,
+}
+
+impl Written {
+    /// Whether extended attributes of an entry were written, or moved with it.
+    fn has_xattrs(&self, path: &[u8], seen: &Seen) -> bool {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let companion = layout::companion_oid(seen.stat.oid);
+        !self.xattrs.is_empty()
+            && (self.xattrs.contains(&(seen.dir, name.to_vec()))
+                || self.xattrs.contains(&(companion, layout::DKEY_COMPANION.to_vec())))
+    }
+}
 
 /// How a path differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,18 +76,27 @@ impl Differs {
 
 /// Changed paths of a container of files: the trees of both states, and the objects written in between.
 pub(crate) fn paths(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answer> {
-    let mut written = BTreeSet::new();
+    let mut written = Written::default();
     let mut walk = cont.diff(from, to);
     loop {
         let page = walk.next_page()?;
         if page.is_empty() {
             break;
         }
-        written.extend(page.into_iter().map(|change| change.oid));
+        for change in page {
+            written.objects.insert(change.oid);
+            if change.akey.starts_with(layout::AKEY_XATTR_PREFIX) {
+                written.xattrs.insert((change.oid, change.dkey.to_vec()));
+            }
+        }
     }
-    let (before, after) =
-        if written.is_empty() { <_>::default() } else { (entries(&cont.at(from))?, entries(&cont.at(to))?) };
-    let found = compare(&before, &after, &written);
+    let found = if written.objects.is_empty() {
+        Vec::new()
+    } else {
+        let (old, new) = (mount(&cont.at(from))?, mount(&cont.at(to))?);
+        let same_xattrs = |before: &[u8], after: &[u8]| Ok(xattrs(&old, before)? == xattrs(&new, after)?);
+        compare(&entries(&old)?, &entries(&new)?, &written, &same_xattrs)?
+    };
     let mut text = String::new();
     let mut rows = Vec::with_capacity(found.len());
     for (path, differs, old) in &found {
@@ -91,9 +130,23 @@ pub(crate) fn paths(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answer>
     Ok(Answer::new(text, json))
 }
 
+fn mount(view: &Container) -> Outcome<Dfs> {
+    Ok(Dfs::mount(view, &MountOptions { read_only: true, ..MountOptions::default() })?)
+}
+
+/// The extended attributes of an entry.
+fn xattrs(dfs: &Dfs, path: &[u8]) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
+    let doing = || format!("compare extended attributes of {}", shown(path));
+    let names = dfs.xattr_names(path, Follow::No).doing(doing)?;
+    let valued = |name: Vec<u8>| {
+        let value = dfs.xattr(path, &name, Follow::No).doing(doing)?;
+        Ok((name, value))
+    };
+    names.into_iter().map(valued).collect()
+}
+
 /// Every entry of a state, by path.
-fn entries(view: &Container) -> Outcome<Entries> {
-    let dfs = Dfs::mount(view, &MountOptions { read_only: true, ..MountOptions::default() })?;
+fn entries(dfs: &Dfs) -> Outcome<Entries> {
     let mut all = Entries::new();
     let mut pending: Vec<(Vec<u8>, Dir)> = vec![(b"/".to_vec(), dfs.open_dir("/")?)];
     while let Some((path, dir)) = pending.pop() {
@@ -101,10 +154,11 @@ fn entries(view: &Container) -> Outcome<Entries> {
         while !cookie.is_end() {
             for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
                 let child = crate::path::join(&path, &entry.name);
-                if entry.stat.kind == FileKind::Directory {
+                let stat = entry.stat.doing(|| format!("compare {}", shown(&child)))?;
+                if stat.kind == FileKind::Directory {
                     pending.push((child.clone(), dir.open_dir(&entry.name)?));
                 }
-                all.insert(child, entry.stat);
+                all.insert(child, Seen { dir: dir.oid(), stat });
             }
         }
     }
@@ -115,20 +169,30 @@ fn entries(view: &Container) -> Outcome<Entries> {
 fn compare(
     before: &Entries,
     after: &Entries,
-    written: &BTreeSet<Oid>,
-) -> Vec<(Vec<u8>, Differs, Option<Vec<u8>>)> {
+    written: &Written,
+    same_xattrs: SameXattrs<'_>,
+) -> Outcome<Vec<(Vec<u8>, Differs, Option<Vec<u8>>)>> {
+    let is_same = |old_path: &Vec<u8>, new_path: &Vec<u8>, new: &Seen| {
+        let old = &before[old_path];
+        let may_differ = written.has_xattrs(old_path, old) || written.has_xattrs(new_path, new);
+        Ok::<_, Failure>(
+            is_same(&old.stat, &new.stat, &written.objects)
+                && (!may_differ || same_xattrs(old_path, new_path)?),
+        )
+    };
     // By object: the first of its old paths that is gone.
     let mut gone: BTreeMap<Oid, &Vec<u8>> = BTreeMap::new();
-    for (path, stat) in before.iter().rev() {
+    for (path, Seen { stat, .. }) in before.iter().rev() {
         if !after.contains_key(path) && stat.kind != FileKind::Symlink {
             gone.insert(stat.oid, path);
         }
     }
     let mut found = Vec::new();
     let mut renamed = BTreeMap::new();
-    for (path, stat) in after {
+    for (path, seen) in after {
+        let stat = &seen.stat;
         match before.get(path) {
-            Some(old) if is_same(old, stat, written) => {}
+            Some(_) if is_same(path, path, seen)? => {}
             Some(_) => found.push((path.clone(), Differs::Modified, None)),
             None => match gone.remove(&stat.oid) {
                 Some(old) if stat.kind != FileKind::Symlink => {
@@ -136,7 +200,7 @@ fn compare(
                     if !went_along(&renamed, path, old) {
                         found.push((path.clone(), Differs::Renamed, Some(old.clone())));
                     }
-                    if !is_same(&before[old], stat, written) {
+                    if !is_same(old, path, seen)? {
                         found.push((path.clone(), Differs::Modified, None));
                     }
                 }
@@ -148,7 +212,7 @@ fn compare(
     let removed = before.keys().filter(|path| !after.contains_key(*path) && !kept.contains(path));
     found.extend(removed.map(|path| (path.clone(), Differs::Removed, None)));
     found.sort();
-    found
+    Ok(found)
 }
 
 /// Whether an entry has a new path only because the directory that holds it was renamed.
@@ -222,8 +286,21 @@ mod tests {
         }
     }
 
+    const DIR: Oid = Oid { hi: 0, lo: 99 };
+
     fn entries_of(list: &[(&str, FileKind, u64)]) -> Entries {
-        list.iter().map(|(path, kind, object)| (path.as_bytes().to_vec(), stat(*kind, *object))).collect()
+        let seen = |kind, object| Seen { dir: DIR, stat: stat(kind, object) };
+        list.iter().map(|(path, kind, object)| (path.as_bytes().to_vec(), seen(*kind, *object))).collect()
+    }
+
+    /// What differs, of two entries with other extended attributes those given.
+    fn compared(before: &Entries, after: &Entries, written: &Written, other_xattrs: &[&str]) -> Vec<String> {
+        let same = |_: &[u8], new: &[u8]| Ok(!other_xattrs.iter().any(|path| path.as_bytes() == new));
+        compare(before, after, written, &same)
+            .unwrap()
+            .into_iter()
+            .map(|(path, differs, _)| format!("{} {}", differs.letter(), String::from_utf8(path).unwrap()))
+            .collect()
     }
 
     #[test]
@@ -243,10 +320,32 @@ mod tests {
             ("/new", File, 6),
             ("/same", File, 5),
         ]);
-        let found: Vec<String> = compare(&before, &after, &BTreeSet::from([Oid { hi: 0, lo: 3 }]))
-            .into_iter()
-            .map(|(path, differs, _)| format!("{} {}", differs.letter(), String::from_utf8(path).unwrap()))
-            .collect();
-        assert_eq!(found, ["R /b", "M /b/written", "D /gone", "A /new"]);
+        let written = Written { objects: BTreeSet::from([Oid { hi: 0, lo: 3 }]), ..Written::default() };
+        let found = compared(&before, &after, &written, &["/b/kept"]);
+        assert_eq!(
+            found,
+            ["R /b", "M /b/written", "D /gone", "A /new"],
+            "nothing asks for the attributes of /b/kept"
+        );
+    }
+
+    #[test]
+    fn extended_attributes_are_compared_where_they_were_written_or_moved() {
+        use FileKind::File;
+        let before =
+            entries_of(&[("/moved", File, 1), ("/set", File, 2), ("/linked", File, 3), ("/same", File, 4)]);
+        let after =
+            entries_of(&[("/to", File, 1), ("/set", File, 2), ("/linked", File, 3), ("/same", File, 4)]);
+        let companion = layout::companion_oid(Oid { hi: 0, lo: 3 });
+        let xattrs = BTreeSet::from([
+            (DIR, b"moved".to_vec()),
+            (DIR, b"to".to_vec()),
+            (DIR, b"set".to_vec()),
+            (companion, layout::DKEY_COMPANION.to_vec()),
+        ]);
+        let written = Written { xattrs, ..Written::default() };
+        assert_eq!(compared(&before, &after, &written, &[]), ["R /to"]);
+        let all = ["/to", "/set", "/linked", "/same"];
+        assert_eq!(compared(&before, &after, &written, &all), ["M /linked", "M /set", "R /to", "M /to"]);
     }
 }

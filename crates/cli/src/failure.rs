@@ -330,6 +330,10 @@ impl From<dolmen_env::Error> for Failure {
     }
 }
 
+/// What mends a file, and what a damaged directory.
+const MEND: &str =
+    "put a good copy with `fs put --no-resume`, of a directory after `fs rm -r`; `dolmen check` shows more";
+
 impl From<dolmen_dfs::Error> for Failure {
     fn from(error: dolmen_dfs::Error) -> Self {
         use dolmen_dfs::Error;
@@ -338,9 +342,7 @@ impl From<dolmen_dfs::Error> for Failure {
             Error::Store(error) => {
                 let failure = Self { errno: Some(errno), ..(*error).into() };
                 match failure.exit {
-                    Exit::Damaged => {
-                        failure.hint("put a good copy with `fs put --no-resume`; `dolmen check` shows more")
-                    }
+                    Exit::Damaged => failure.hint(MEND),
                     _ => failure,
                 }
             }
@@ -350,7 +352,10 @@ impl From<dolmen_dfs::Error> for Failure {
                 failure.about(path.as_os_str().as_bytes())
             }
             Error::Local { path, errno } => Self::on_file(&path, &std::io::Error::from_raw_os_error(errno)),
-            Error::BadRecord { .. } | Error::Superblock(_) => {
+            Error::BadRecord { .. } => {
+                Self { errno: Some(errno), ..Self::new(Exit::Damaged, error.to_string()) }.hint(MEND)
+            }
+            Error::Superblock(_) => {
                 Self { errno: Some(errno), ..Self::new(Exit::Damaged, error.to_string()) }
             }
             Error::NotFormatted => Self::new(Exit::Missing, "the container holds no file system")

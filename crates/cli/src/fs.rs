@@ -10,7 +10,7 @@ use crate::path::{shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
-use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
+use dolmen_dfs::{Cookie, Dfs, Dir, Error, FileKind, OpenOptions, RenameMode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -207,13 +207,18 @@ fn remove(dfs: &Dfs, path: &[u8], recursive: bool, removed: &mut u64) -> Outcome
         }
         _ => {}
     }
-    match dfs.lstat(name)?.kind {
-        FileKind::Directory if recursive => remove_tree(dfs, name, removed),
-        FileKind::Directory => {
+    match dfs.lstat(name).map(|stat| stat.kind) {
+        Ok(FileKind::Directory) if recursive => remove_tree(dfs, name, removed),
+        Ok(FileKind::Directory) => {
             let failure = Failure::new(Exit::Usage, "it is a directory");
             Err(failure.hint("add -r to remove it with everything below it"))
         }
-        _ if has_slash => Err(Error::NotDirectory.into()),
+        Err(error) if error.is_damage() && !recursive => {
+            let failure: Failure = error.into();
+            Err(failure.hint("it may be a directory: add -r to remove it with everything below it"))
+        }
+        Err(error) if !error.is_damage() => Err(error.into()),
+        Ok(_) if has_slash => Err(Error::NotDirectory.into()),
         _ => {
             dfs.unlink(name)?;
             *removed += 1;
@@ -234,17 +239,31 @@ fn remove_tree(dfs: &Dfs, root: &[u8], removed: &mut u64) -> Outcome<()> {
         }
         let dir = dfs.open_dir(&path).doing(doing)?;
         pending.push((path.clone(), true));
-        for name in dir.names().doing(doing)? {
+        for (name, kind) in kinds(&dir).doing(doing)? {
             let child = crate::path::join(&path, &name);
-            if dir.lstat(&name).doing(doing)?.kind == FileKind::Directory {
+            if kind == Ok(FileKind::Directory) {
                 pending.push((child, false));
-            } else {
-                dir.unlink(&name).doing(|| format!("remove {}", crate::path::shown(&child)))?;
-                *removed += 1;
+                continue;
             }
+            // What is damaged may have a name that leads out of the directory.
+            let done = if kind.is_ok() { dir.unlink(&name) } else { dir.discard(&name) };
+            done.doing(|| format!("remove {}", crate::path::shown(&child)))?;
+            *removed += 1;
         }
     }
     Ok(())
+}
+
+/// An entry's name, and what it is if it is not damaged.
+type Named = (Box<[u8]>, Result<FileKind, Error>);
+
+/// Everything in a directory.
+fn kinds(dir: &Dir) -> Result<Vec<Named>, Error> {
+    let (mut all, mut cookie) = (Vec::new(), Cookie::default());
+    while !cookie.is_end() {
+        all.append(&mut dir.list_kinds(&mut cookie, ENTRIES_AT_ONCE)?);
+    }
+    Ok(all)
 }
 
 fn mv(args: &Mv) -> Outcome<Answer> {

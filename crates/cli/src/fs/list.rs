@@ -1,7 +1,7 @@
 //! `dolmen fs ls` and `du`.
 
 use super::{ENTRIES_AT_ONCE, Mounted};
-use crate::failure::{Doing, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, date, hex, human, pairs};
 use crate::path::{shown, shown_arg, text};
 use crate::place::ContArg;
@@ -51,42 +51,75 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
-pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
-    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
-    let mut lines = lines(&mounted.dfs, args).doing(|| format!("list {}", shown_arg(&args.path)))?;
-    mounted.close()?;
-    lines.sort_by(|a, b| a.name.cmp(&b.name));
-    let text = if args.long { long_text(&lines) } else { short_text(&lines) };
-    Ok(Answer::new(text, lines.iter().map(describe).collect()))
+/// What a listing shows, and why it does not show the rest.
+#[derive(Default)]
+struct Lines {
+    lines: Vec<Line>,
+    failures: Vec<Failure>,
 }
 
-fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Vec<Line>> {
+pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
+    let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
+    let Lines { mut lines, mut failures } =
+        lines(&mounted.dfs, args).doing(|| format!("list {}", shown_arg(&args.path)))?;
+    mounted.close()?;
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    failures.sort_by_key(ToString::to_string);
+    let mut text = if args.long { long_text(&lines) } else { short_text(&lines) };
+    let mut json: Vec<Value> = lines.iter().map(describe).collect();
+    for failure in &failures {
+        text.push_str(&format!("FAILED {failure}\n"));
+        json.push(json!({ "failure": failure.detail() }));
+    }
+    let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
+    Ok(Answer { exit, ..Answer::new(text, json.into()) })
+}
+
+fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
     let path = args.path.as_bytes();
     let stat = dfs.stat(path)?;
+    let mut found = Lines::default();
     if stat.kind != FileKind::Directory {
-        return Ok(vec![Line { name: path.to_vec(), stat: dfs.lstat(path)?, target: None }]);
+        found.lines.push(Line { name: path.to_vec(), stat: dfs.lstat(path)?, target: None });
+        return Ok(found);
     }
-    let mut lines = Vec::new();
     let mut pending: Vec<(Vec<u8>, Vec<u8>)> = vec![(path.to_vec(), Vec::new())];
     while let Some((path, shown_as)) = pending.pop() {
         let dir = dfs.open_dir(&path)?;
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
-            for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
+            let entries = match dir.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
+                Err(error) if error.is_damage() => {
+                    let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(&path)));
+                    found.failures.extend(failure.err());
+                    break;
+                }
+                other => other?,
+            };
+            for entry in entries {
                 let (child, name) =
                     (crate::path::join(&path, &entry.name), crate::path::join(&shown_as, &entry.name));
-                let target = match entry.stat.kind {
-                    FileKind::Symlink if args.long => Some(dir.readlink(&entry.name)?),
-                    _ => None,
+                let listed = entry.stat.and_then(|stat| match stat.kind {
+                    FileKind::Symlink if args.long => Ok((stat, Some(dir.readlink(&entry.name)?))),
+                    _ => Ok((stat, None)),
+                });
+                let (stat, target) = match listed {
+                    // It hides none of the others.
+                    Err(error) if error.is_damage() => {
+                        let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(&child)));
+                        found.failures.extend(failure.err());
+                        continue;
+                    }
+                    other => other?,
                 };
-                if args.recursive && entry.stat.kind == FileKind::Directory {
+                if args.recursive && stat.kind == FileKind::Directory {
                     pending.push((child, name.clone()));
                 }
-                lines.push(Line { name, stat: entry.stat, target });
+                found.lines.push(Line { name, stat, target });
             }
         }
     }
-    Ok(lines)
+    Ok(found)
 }
 
 fn short_text(lines: &[Line]) -> String {
