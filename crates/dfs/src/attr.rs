@@ -240,6 +240,7 @@ impl Dir {
     ///
     /// # Errors
     /// `Exists`, `NoAttribute` where `cond` is not met; `Invalid(Name)`, `NameTooLong`, `AttributeTooBig`;
+    /// `AttributesFull` if all of them together would take more than `layout::XATTRS_BYTES_MAX`, and more than before;
     /// `NoPermission`, `ReadOnly`.
     pub fn set_xattr(
         &self,
@@ -264,6 +265,7 @@ impl Dir {
                 Error::NotFound if cond == Cond::AKEY_UPDATE => Error::NoAttribute,
                 other => other,
             };
+            self.mount().check_xattr_room(at, home, name, value)?;
             self.mount().put_xattr(at, home, name, value, cond).map_err(missing)
         })
     }

@@ -43,6 +43,8 @@ pub enum Error {
     NoAttribute,
     /// The extended attribute's value is too long.
     AttributeTooBig,
+    /// All extended attributes of the entry together would exceed `layout::XATTRS_BYTES_MAX`.
+    AttributesFull,
     /// The file would be larger than `FILE_BYTES_MAX`.
     FileTooBig,
     /// No data, or no hole, at or after the offset.
@@ -177,6 +179,7 @@ impl Error {
             Self::TooManyLinks => errno::EMLINK,
             Self::NoAttribute => errno::ENODATA,
             Self::AttributeTooBig => errno::E2BIG,
+            Self::AttributesFull => errno::ENOSPC,
             Self::FileTooBig => errno::EFBIG,
             Self::NoSuchOffset => errno::ENXIO,
             Self::CrossMount => errno::EXDEV,
@@ -269,6 +272,7 @@ impl fmt::Display for Error {
             Self::TooManyLinks => f.write_str("too many hard links"),
             Self::NoAttribute => f.write_str("no such extended attribute"),
             Self::AttributeTooBig => f.write_str("extended attribute too long"),
+            Self::AttributesFull => f.write_str("no room for more extended attributes of this entry"),
             Self::FileTooBig => f.write_str("file too large"),
             Self::NoSuchOffset => f.write_str("no data or hole at or after the offset"),
             Self::CrossMount => f.write_str("not in the same mount"),
@@ -377,6 +381,7 @@ mod tests {
             (Error::SymlinkLoop, 40),
             (Error::NameTooLong, 36),
             (Error::NoAttribute, 61),
+            (Error::AttributesFull, 28),
             (Error::from(StoreError::NotFound), 2),
             (StoreError::NoSpace { target: TargetNo(0), needed_bytes: 1 }.into(), 28),
             (StoreError::TxRestart { after: Epoch(1) }.into(), 11),

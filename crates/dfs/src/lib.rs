@@ -11,7 +11,7 @@
 //! | create, mkdir, symlink | 1 conditional update |
 //! | a small file with contents and attributes (`put_whole`) | 1 batch: one record, or a commit over two targets |
 //! | open | 1 fetch |
-//! | read, write | 1 for each chunk touched |
+//! | read, write | 1 for each chunk touched; a read that meets a hole or the end asks for the size, and again for what may be behind the old end |
 //! | stat | 1 fetch, for a file 1 size query a shard |
 //! | unlink | 1 fetch, 1 batch of two punches: one record, or a commit over two targets |
 //! | list | 1 for each page of names |
@@ -42,14 +42,17 @@
 //! | An unlinked or replaced file works while it is open and is freed at its last close, or by the next mount | `orphans::an_open_file_works_after_its_name_is_gone_and_is_freed_on_close`, `orphans::a_mount_frees_what_a_dead_one_left_open` |
 //! | A small file is made with contents and attributes at once | `files::a_small_file_is_made_whole_or_not_at_all` |
 //! | Appends of many threads and mounts are whole and all there | `threads::appends_of_many_threads_are_all_there_and_whole`, `threads::appends_of_many_mounts_are_all_there_and_whole` |
+//! | A read beside writes that make the file longer returns no zeros that nobody wrote | `threads::a_reader_beside_a_writer_that_makes_the_file_longer_sees_no_zeros` |
 //! | Holes read as zeros, take no space and are found | `files::holes_read_as_zeros_and_take_no_space`, `files::seek_finds_data_and_holes` |
 //! | Cutting, lengthening and punching keep the rest | `files::set_len_cuts_and_lengthens`, `files::punching_keeps_the_size` |
 //! | A listing returns what stays exactly once, whatever comes and goes | `listing::entries_that_stay_are_listed_once_while_others_come_and_go` |
 //! | A listing goes on behind any entry, also inside of a page | `listing::a_listing_resumes_behind_any_entry_while_others_come_and_go` |
 //! | A file that another mount removed is stale here, and no write brings it back | `shared::a_file_that_another_mount_removed_is_stale_and_is_not_brought_back` |
-//! | Extended attributes are set under conditions, up to 64 KiB | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout` |
+//! | Extended attributes are set under conditions, up to 64 KiB, and 256 KiB of one entry | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout`, `attrs::an_entry_is_renamed_and_linked_with_all_the_extended_attributes_that_it_can_have` |
 //! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
-//! | What nothing names is found and freed by a check | `checks::what_nothing_names_is_found_and_freed` |
+//! | What nothing names is found and freed by a check, unless anything is damaged | `checks::what_nothing_names_is_found_and_freed`, `checks::what_is_below_a_damaged_entry_is_not_freed` |
+//! | A damaged entry hides no other, and can be removed and replaced | `damage::a_damaged_entry_hides_no_other`, `damage::a_damaged_entry_is_removed_or_replaced_and_what_it_named_is_left_to_a_check` |
+//! | A stored name that no entry can have leads nowhere | `damage::an_entry_whose_name_leads_elsewhere_is_neither_got_nor_followed` |
 //! | A power cut leaves every operation on names done or not | `crash::a_power_cut_leaves_every_operation_done_or_not` |
 //! | A snapshot is mounted read-only and never changes | `snapshots::a_snapshot_shows_the_tree_as_it_was` |
 //! | All of this together agrees with a tree in memory, operation by operation | `random::the_file_system_agrees_with_a_tree_in_memory` |
@@ -79,7 +82,7 @@
 //!
 //! # Orphans
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
-//! object's id, with the record in `DFS_INODE`. The entry goes and the orphan comes in one transaction. The entry
+//! object's id, with the record in `DFS_INODE` and the `x:` akeys. The entry goes and the orphan comes in one transaction. The entry
 //! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept

@@ -402,9 +402,7 @@ impl Mount {
         let shared = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..source };
         let two = LinkCount::new(2).expect("two is between one and the limit");
         self.put_companion(at, &shared, two, &extras)?;
-        for (akey, _) in &extras {
-            self.punch_extra(at, from, akey)?;
-        }
+        self.punch_extras(at, from, &extras)?;
         let entry = Inode { linked: true, ..source };
         self.put_inode(at, from, &entry)?;
         self.put_new_entry(at, to, &entry, None)

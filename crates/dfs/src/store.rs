@@ -6,12 +6,14 @@ use crate::layout::inode::{self, FileKind, Inode, Time};
 use crate::layout::link_count::{self, LinkCount};
 use crate::layout::{
     self, AKEY_INODE, AKEY_LINKS, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION, PATH_BYTES_MAX,
+    XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX,
 };
 use crate::mount::Mount;
 use crate::node::Slot;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
-use dolmen_client::{At, NewValue, Object, Page, Payload, Tx, UpdateIod};
+use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want};
+use dolmen_types::limits::IODS_MAX;
 use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx};
 use smallvec::{SmallVec, smallvec};
 
@@ -211,9 +213,23 @@ impl Mount {
         extras: &[Extra],
     ) -> Result<()> {
         let record = inode.to_bytes();
-        let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
+        self.put_with_extras(at, slot, smallvec![inode_iod(&record)], extras)
+    }
+
+    /// Writes values under an entry's dkey and its extras: in as many updates as they need, of one transaction.
+    fn put_with_extras<'a>(
+        &self,
+        at: At<'_>,
+        slot: &Slot,
+        mut iods: SmallVec<[UpdateIod<'a>; 2]>,
+        extras: &'a [Extra],
+    ) -> Result<()> {
+        assert!(extras.is_empty() || matches!(at, At::Tx(_)), "extras go with their entry");
         iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
-        self.object(slot.oid)?.update(at, &slot.dkey, Cond::NONE, &iods)?;
+        let object = self.object(slot.oid)?;
+        for part in iods.chunks(IODS_MAX) {
+            object.update(at, &slot.dkey, Cond::NONE, part)?;
+        }
         Ok(())
     }
 
@@ -273,6 +289,40 @@ impl Mount {
         Ok(value)
     }
 
+    /// Checks that an extended attribute may become this one: `AttributesFull`.
+    pub(crate) fn check_xattr_room(&self, at: At<'_>, slot: &Slot, name: &[u8], value: &[u8]) -> Result<()> {
+        let cost = |akey: &Key, value_bytes: usize| akey.len() + value_bytes + XATTR_COST_BYTES;
+        let new = layout::xattr_akey(name);
+        let mut akeys = self.akeys(at, slot)?;
+        akeys.retain(|akey| akey.starts_with(AKEY_XATTR_PREFIX));
+        let wanted = cost(&new, value.len());
+        if wanted + akeys.iter().map(|akey| cost(akey, XATTR_VALUE_BYTES_MAX)).sum::<usize>()
+            <= XATTRS_BYTES_MAX
+        {
+            // However long they are.
+            return Ok(());
+        }
+        let (mut others, mut old) = (0, 0);
+        for (akey, value_bytes) in self.value_sizes(at, slot, akeys)? {
+            *if akey == new { &mut old } else { &mut others } += cost(&akey, value_bytes);
+        }
+        if others + wanted > XATTRS_BYTES_MAX && wanted > old { Err(Error::AttributesFull) } else { Ok(()) }
+    }
+
+    /// Lengths of the values of these akeys.
+    fn value_sizes(&self, at: At<'_>, slot: &Slot, akeys: Vec<Key>) -> Result<Vec<(Key, usize)>> {
+        let object = self.object(slot.oid)?;
+        let mut sizes = Vec::with_capacity(akeys.len());
+        for part in akeys.chunks(IODS_MAX) {
+            let asked: Vec<FetchIod> =
+                part.iter().map(|akey| FetchIod { akey: akey.clone(), want: Want::Size }).collect();
+            let found = object.fetch(at, &slot.dkey, Cond::NONE, &asked, &mut IoBuf::default())?;
+            let bytes = found.iter().map(|found| usize::try_from(found.size_bytes).unwrap_or(usize::MAX));
+            sizes.extend(part.iter().cloned().zip(bytes));
+        }
+        Ok(sizes)
+    }
+
     /// Sets an extended attribute; `cond` is on the akey.
     pub(crate) fn put_xattr(
         &self,
@@ -300,9 +350,13 @@ impl Mount {
         Ok(())
     }
 
-    /// Removes one akey of an entry.
-    pub(crate) fn punch_extra(&self, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<()> {
-        self.object(slot.oid)?.punch_akeys(at, &slot.dkey, &[akey], Cond::PUNCH)?;
+    /// Removes akeys of an entry that were read before in this transaction.
+    pub(crate) fn punch_extras(&self, at: At<'_>, slot: &Slot, extras: &[Extra]) -> Result<()> {
+        let object = self.object(slot.oid)?;
+        for part in extras.chunks(IODS_MAX) {
+            let akeys: Vec<&[u8]> = part.iter().map(|(akey, _)| &akey[..]).collect();
+            object.punch_akeys(at, &slot.dkey, &akeys, Cond::NONE)?;
+        }
         Ok(())
     }
 
@@ -337,12 +391,8 @@ impl Mount {
         extras: &[Extra],
     ) -> Result<()> {
         let (record, links) = (inode.to_bytes(), links.to_bytes());
-        let mut iods: SmallVec<[UpdateIod<'_>; 2]> =
-            smallvec![inode_iod(&record), single(AKEY_LINKS, &links)];
-        iods.extend(extras.iter().map(|(akey, value)| single(akey, value)));
-        let slot = Self::companion_slot(inode.oid);
-        self.object(slot.oid)?.update(at, &slot.dkey, Cond::NONE, &iods)?;
-        Ok(())
+        let iods = smallvec![inode_iod(&record), single(AKEY_LINKS, &links)];
+        self.put_with_extras(at, &Self::companion_slot(inode.oid), iods, extras)
     }
 
     /// Sets how many names a hard-linked file has, which is a change of its attributes.

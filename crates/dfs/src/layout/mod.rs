@@ -39,6 +39,11 @@ pub const PATH_BYTES_MAX: usize = 4095;
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// The value of an extended attribute.
 pub const XATTR_VALUE_BYTES_MAX: usize = 65536;
+/// All extended attributes of one entry, each with its name, its value and [`XATTR_COST_BYTES`]. A rename writes them, an
+/// exchange those of two entries, into one log record: they fit a log segment of 1 MiB, which targets of 32 MiB have.
+pub const XATTRS_BYTES_MAX: usize = 256 << 10;
+/// What an extended attribute takes besides its name and value, at most.
+pub const XATTR_COST_BYTES: usize = 128;
 /// Chunk of a file unless asked otherwise.
 pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
 /// The largest file: array indices are 64 bits, but offsets of a POSIX caller are signed.

@@ -1,7 +1,7 @@
 //! Modes, owners, times, extended attributes, statfs.
 
 use super::common::{START_NS, World, put};
-use dolmen_dfs::{Error, Follow, OpenOptions, SetAttrs, SetTime, Time, What, XattrCond};
+use dolmen_dfs::{Error, Follow, OpenOptions, RenameMode, SetAttrs, SetTime, Time, What, XattrCond, layout};
 
 #[test]
 fn modes_owners_and_times_are_kept() {
@@ -145,4 +145,43 @@ fn statfs_counts_what_is_stored() {
     assert_eq!(after.total_bytes, space.iter().map(|target| target.total_bytes).sum::<u64>());
     assert_eq!(after.free_bytes, space.iter().map(|target| target.free_bytes).sum::<u64>());
     assert!(after.free_bytes <= after.total_bytes);
+}
+
+#[test]
+fn an_entry_is_renamed_and_linked_with_all_the_extended_attributes_that_it_can_have() {
+    // Many small ones, and a few that fill the room.
+    for (value_bytes, count) in [(1, 1100), (4096, 60), (65_536, 3)] {
+        let world = World::new(1);
+        let fs = world.mount();
+        let room = layout::XATTRS_BYTES_MAX;
+        let set = |path: &str, n: usize, bytes: usize| {
+            fs.set_xattr(path, format!("user.{n}"), vec![7; bytes], XattrCond::Any, Follow::No)
+        };
+        for path in ["/f", "/g"] {
+            put(&fs, path, b"x").close().unwrap();
+            (0..count).for_each(|n| set(path, n, value_bytes).unwrap());
+            let set_until_full = (count..).map(|n| set(path, n, 2000)).find(Result::is_err).unwrap();
+            assert_eq!(set_until_full, Err(Error::AttributesFull));
+            // What does not grow fits.
+            set(path, 0, value_bytes).unwrap();
+            assert_eq!(set(path, 0, room), Err(Error::AttributeTooBig));
+        }
+        let attrs = |path: &str| {
+            let names = fs.xattr_names(path, Follow::No).unwrap();
+            names.iter().map(|name| fs.xattr(path, name, Follow::No).unwrap().len()).collect::<Vec<_>>()
+        };
+        let all = attrs("/f");
+        assert!(all.len() > count && all == attrs("/g"), "{}", all.len());
+        fs.rename("/f", &fs, "/moved", RenameMode::Replace).unwrap();
+        fs.rename("/moved", &fs, "/g", RenameMode::Exchange).unwrap();
+        let open = fs.open("/g", &OpenOptions::READ).unwrap();
+        fs.rename("/moved", &fs, "/g", RenameMode::Replace).unwrap();
+        assert_eq!(open.xattr("user.0").unwrap().len(), value_bytes);
+        fs.link("/g", &fs, "/h").unwrap();
+        assert_eq!((attrs("/g"), attrs("/h")), (all.clone(), all));
+        fs.unlink("/g").unwrap();
+        fs.unlink("/h").unwrap();
+        drop(open);
+        assert!(fs.check(false).unwrap().is_clean());
+    }
 }
