@@ -346,6 +346,6 @@ mod tests {
         let written = Written { xattrs, ..Written::default() };
         assert_eq!(compared(&before, &after, &written, &[]), ["R /to"]);
         let all = ["/to", "/set", "/linked", "/same"];
-        assert_eq!(compared(&before, &after, &written, &all), ["M /linked", "M /set", "R /to", "M /to"]);
+        assert_eq!(compared(&before, &after, &written, &all), ["M /linked", "M /set", "M /to", "R /to"]);
     }
 }

@@ -3,6 +3,7 @@
 use crate::common::{Place, make_tree};
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 fn flip(path: &PathBuf, at: usize) {
     let mut bytes = fs::read(path).unwrap();
@@ -84,4 +85,105 @@ fn a_damaged_pool_record_is_reported() {
     let ran = place.run(&["inspect", "p"]);
     assert_eq!(ran.code(), 1, "{ran:?}");
     assert!(ran.stdout().contains("superblock slot"), "{ran:?}");
+}
+
+/// Damages the stored record of the file or directory that was put with this time, in seconds, which nothing else has.
+fn damage_record(place: &Place, seconds: u64) {
+    let mut flipped = 0;
+    for target in ["p/t0", "p/t1"] {
+        for entry in fs::read_dir(place.path(target)).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.file_name().unwrap().to_string_lossy().starts_with("log.") {
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            let found = bytes.windows(8).enumerate().filter(|(_, window)| *window == seconds.to_le_bytes());
+            for (at, _) in found {
+                flip(&path, at);
+                flipped += 1;
+            }
+        }
+    }
+    assert!(flipped > 0, "the record is in the log");
+}
+
+fn set_time(path: &PathBuf, seconds: u64) {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn a_damaged_entry_hides_no_other_and_is_mended_as_the_hint_says() {
+    let place = Place::new("entry");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    let (of_file, of_dir) = (1_234_567_891, 1_234_567_892);
+    set_time(&place.path("src/sub/f5"), of_file);
+    set_time(&place.path("src/sub"), of_dir);
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    damage_record(&place, of_file);
+
+    let ran = place.run(&["check", "p"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    for word in ["target", "container c: /t/sub/f5 is damaged (entry f5 of directory", "DAMAGED"] {
+        assert!(ran.stdout().contains(word), "{word}: {ran:?}");
+    }
+    let ran = place.run(&["fs", "ls", "p", "c", "/t/sub"]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    for line in ["f4\n", "f6\n", "FAILED cannot list /t/sub/f5: "] {
+        assert!(ran.stdout().contains(line), "{line}: {ran:?}");
+    }
+    let ran = place.run(&["fs", "get", "p", "c", "/t", "out"]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    assert!(ran.stdout().contains("FAILED /t/sub/f5: "), "{ran:?}");
+    assert_eq!(fs::read(place.path("out/sub/f6")).unwrap(), fs::read(place.path("src/sub/f6")).unwrap());
+    let ran = place.run(&["fs", "verify", "p", "c", "src", "/t"]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    assert!(ran.stdout().contains("0 differences, 1 NOT COMPARED"), "{ran:?}");
+    let line = place.fails(7, &["fs", "cat", "p", "c", "/t/sub/f5"]);
+    assert!(line.contains("put a good copy with `fs put --no-resume`"), "{line}");
+    place.ok(&["fs", "put", "--no-resume", "p", "c", "src/sub/f5", "/t/sub/f5"]);
+    // And the time of the directory.
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
+    assert_eq!(place.json(&["check", "p", "--repair"])["file_systems"][0]["unnamed_objects"], 1);
+
+    // Below a damaged directory nothing is freed before it is removed.
+    damage_record(&place, of_dir);
+    let ran = place.run(&["check", "p", "--repair"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    for word in ["container c: /t/sub is damaged", "container c: nothing was repaired"] {
+        assert!(ran.stdout().contains(word), "{word}: {ran:?}");
+    }
+    let ran = place.run(&["fs", "put", "--no-resume", "p", "c", "src", "/t"]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    let line = place.fails(7, &["fs", "rm", "p", "c", "/t/sub"]);
+    assert!(line.contains("it may be a directory: add -r"), "{line}");
+    place.ok(&["fs", "rm", "-r", "p", "c", "/t/sub"]);
+    place.ok(&["fs", "put", "--no-resume", "p", "c", "src", "/t"]);
+    place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
+    let repaired = place.json(&["check", "p", "--repair"]);
+    assert_eq!(repaired["file_systems"][0]["repaired"], true);
+    assert_eq!(place.json(&["check", "p"])["file_systems"][0]["unnamed_objects"], 0);
+}
+
+#[test]
+fn a_container_that_cannot_be_audited_hides_no_finding() {
+    let place = Place::new("unaudited");
+    place.pool_with_files();
+    place.ok(&["cont", "create", "p", "other"]);
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    place.ok(&["fs", "put", "p", "other", "src", "/t"]);
+    let root = 1_234_567_893;
+    fs::create_dir(place.path("empty")).unwrap();
+    set_time(&place.path("empty"), root);
+    // The root's record is what a put of its directory writes.
+    place.ok(&["fs", "put", "p", "c", "empty", "/"]);
+    damage_record(&place, root);
+    let ran = place.run(&["check", "p"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    for word in ["replayed", "container c: NOT CHECKED: ", "container other: 5 directories", "DAMAGED"] {
+        assert!(ran.stdout().contains(word), "{word}: {ran:?}");
+    }
 }

@@ -65,3 +65,30 @@ fn a_snapshot_name_is_one_line_and_no_epoch_and_the_older_one_comes_first() {
     let line = place.fails(2, &["cont", "snapshot", "diff", "p", "c", "second", "first"]);
     assert!(line.contains("name the older one first"), "{line}");
 }
+
+#[test]
+fn a_difference_shows_changed_extended_attributes() {
+    let place = Place::new("snap-xattrs");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("src/d")).unwrap();
+    for name in ["f", "g", "kept", "d/moved"] {
+        fs::write(place.path("src").join(name), name).unwrap();
+        set_xattr(&place, name, "v");
+    }
+    fs::hard_link(place.path("src/g"), place.path("src/h")).unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "before"]);
+    for name in ["f", "g", "d"] {
+        set_xattr(&place, name, "other");
+    }
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    place.ok(&["fs", "mv", "p", "c", "/t/d/moved", "/t/d/to"]);
+    let diff = place.ok(&["cont", "snapshot", "diff", "p", "c", "before"]);
+    let expected = "M /t/d\nR /t/d/moved -> /t/d/to\nM /t/f\nM /t/g\nM /t/h\n";
+    assert_eq!(diff, format!("{expected}0 added, 0 removed, 4 modified, 1 renamed\n"));
+}
+
+fn set_xattr(place: &Place, name: &str, value: &str) {
+    let path = place.path("src").join(name);
+    rustix::fs::setxattr(&path, "user.k", value.as_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
+}
