@@ -18,6 +18,9 @@ type SameXattrs<'a> = &'a dyn Fn(&[u8], &[u8]) -> Outcome<bool>;
 /// The entries of one of the two states.
 type Entries = BTreeMap<Vec<u8>, Seen>;
 
+/// A path, how it differs, and its old path if it was renamed.
+type Difference = (Vec<u8>, Differs, Option<Vec<u8>>);
+
 /// An entry of one of the two states.
 #[derive(Clone)]
 struct Seen {
@@ -171,7 +174,7 @@ fn compare(
     after: &Entries,
     written: &Written,
     same_xattrs: SameXattrs<'_>,
-) -> Outcome<Vec<(Vec<u8>, Differs, Option<Vec<u8>>)>> {
+) -> Outcome<Vec<Difference>> {
     let is_same = |old_path: &Vec<u8>, new_path: &Vec<u8>, new: &Seen| {
         let old = &before[old_path];
         let may_differ = written.has_xattrs(old_path, old) || written.has_xattrs(new_path, new);

@@ -10,7 +10,7 @@ use crate::path::{shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
-use dolmen_dfs::{Cookie, Dfs, Dir, Error, FileKind, OpenOptions, RenameMode};
+use dolmen_dfs::{Cookie, Dfs, Dir, Error, FileKind, Found, OpenOptions, RenameMode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -254,11 +254,8 @@ fn remove_tree(dfs: &Dfs, root: &[u8], removed: &mut u64) -> Outcome<()> {
     Ok(())
 }
 
-/// An entry's name, and what it is if it is not damaged.
-type Named = (Box<[u8]>, Result<FileKind, Error>);
-
 /// Everything in a directory.
-fn kinds(dir: &Dir) -> Result<Vec<Named>, Error> {
+fn kinds(dir: &Dir) -> Result<Vec<Found<FileKind>>, Error> {
     let (mut all, mut cookie) = (Vec::new(), Cookie::default());
     while !cookie.is_end() {
         all.append(&mut dir.list_kinds(&mut cookie, ENTRIES_AT_ONCE)?);

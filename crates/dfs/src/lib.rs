@@ -115,7 +115,7 @@ pub use error::{Error, Result, What, errno};
 pub use file::File;
 pub use layout::inode::{FileKind, Time};
 pub use layout::superblock::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
-pub use list::{Cookie, Entry, Names};
+pub use list::{Cookie, Entry, Found, Names};
 pub use mount::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, STATFS_TYPE, Statfs};
 pub use rename::RenameMode;
 pub use resolve::Follow;

@@ -108,6 +108,9 @@ pub struct Entry {
     pub stat: Result<Stat>,
 }
 
+/// A name, and what was found out of its entry.
+pub type Found<T> = (Box<[u8]>, Result<T>);
+
 /// Bytes of names in one answer, for each name asked for: a quarter of the longest.
 const NAME_ROOM_BYTES: u32 = 64;
 /// The least room for names: several of the longest.
@@ -175,22 +178,14 @@ impl Dir {
     ///
     /// # Errors
     /// As `list_plus`.
-    pub fn list_kinds(
-        &self,
-        cookie: &mut Cookie,
-        count_max: u32,
-    ) -> Result<Vec<(Box<[u8]>, Result<FileKind>)>> {
+    pub fn list_kinds(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<Found<FileKind>>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
         self.describe(&names, |slot| Ok(self.mount().listed(slot)?.map(|inode| inode.kind)))
     }
 
     /// What `look` finds out of each name: also that it is damaged, which hides no other.
-    fn describe<T>(
-        &self,
-        names: &Names,
-        look: impl Fn(&Slot) -> Result<Option<T>>,
-    ) -> Result<Vec<(Box<[u8]>, Result<T>)>> {
+    fn describe<T>(&self, names: &Names, look: impl Fn(&Slot) -> Result<Option<T>>) -> Result<Vec<Found<T>>> {
         let mut found = Vec::with_capacity(names.keys.len());
         for name in names.iter() {
             match look(&Slot::new(self.node.oid, name)) {
