@@ -2,7 +2,7 @@
 
 use super::{ENTRIES_AT_ONCE, Mounted};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, Table, date, hex, human, pairs};
+use crate::output::{Answer, Table, count, date, hex, human, pairs};
 use crate::path::{shown, shown_arg, text};
 use crate::place::ContArg;
 use clap::Args;
@@ -72,7 +72,8 @@ pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
         json.push(json!({ "failure": failure.detail() }));
     }
     let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
-    Ok(Answer { exit, ..Answer::new(text, json.into()) })
+    let wrong = format!("{} could not be listed", count(failures.len() as u64, "entry", "entries"));
+    Ok(Answer::new(text, json.into()).ending(exit, wrong))
 }
 
 fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
@@ -91,7 +92,7 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
             let entries = match dir.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
                 Err(error) if error.is_damage() => {
                     let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(&path)));
-                    found.failures.extend(failure.err());
+                    found.failures.extend(failure.err().map(|failure| failure.about(&path)));
                     break;
                 }
                 other => other?,
@@ -107,7 +108,7 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
                     // It hides none of the others.
                     Err(error) if error.is_damage() => {
                         let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(&child)));
-                        found.failures.extend(failure.err());
+                        found.failures.extend(failure.err().map(|failure| failure.about(&child)));
                         continue;
                     }
                     other => other?,
