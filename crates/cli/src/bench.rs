@@ -188,6 +188,7 @@ fn report(args: &ReportArgs) -> Outcome<Answer> {
 
 fn failed(error: &Error) -> Failure {
     let exit = match error {
+        Error::Scenario { .. } => Exit::Usage,
         Error::Wrong { .. } => Exit::Damaged,
         Error::Device(_) | Error::System { .. } => Exit::Device,
         _ => Exit::Other,

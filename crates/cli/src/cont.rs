@@ -2,7 +2,7 @@
 
 mod props;
 
-use crate::failure::{Doing, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, human, pairs};
 use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
@@ -20,7 +20,7 @@ pub(crate) enum Command {
     Query(ContArg),
     /// List the containers of a pool
     List(PoolArg),
-    /// Remove a container with everything in it
+    /// Remove a container with everything in it, its snapshots too; nothing more is asked
     Destroy(Destroy),
     /// Print properties
     GetProp(GetProp),
@@ -144,6 +144,7 @@ fn create(args: &Create) -> Outcome<Answer> {
         Some(uuid) => session.pool.create_container_as(uuid, label, props),
         None => session.pool.create_container(label, props),
     }
+    .map_err(|error| taken_uuid(&session, args, error))
     .doing(doing)?;
     if matches!(args.layout, Layout::Posix)
         && let Err(failure) = format(&session, &handle, args)
@@ -156,6 +157,19 @@ fn create(args: &Create) -> Outcome<Answer> {
     session.close()?;
     let text = format!("{}  {}", args.label.as_deref().unwrap_or("-"), handle.uuid);
     Ok(Answer::new(text, describe(&handle)))
+}
+
+/// Which of the two names of the new container is taken.
+fn taken_uuid(session: &Session, args: &Create, error: Error) -> Failure {
+    let is_there =
+        |uuid: Uuid| session.pool.containers().is_ok_and(|conts| conts.iter().any(|cont| cont.uuid == uuid));
+    match (&error, args.uuid) {
+        (Error::Exists, Some(uuid)) if is_there(uuid) => {
+            Failure::new(Exit::Taken, format!("a container has the UUID {uuid}"))
+                .hint("choose another UUID, or none")
+        }
+        _ => error.into(),
+    }
 }
 
 fn format(session: &Session, handle: &ContHandle, args: &Create) -> Outcome<()> {
@@ -285,7 +299,14 @@ fn get_prop(args: &GetProp) -> Outcome<Answer> {
         found.iter().map(|(id, value)| (props::name(*id), props::show(*id, Some(value)))).collect();
     let json: serde_json::Map<String, Value> =
         found.iter().map(|(id, value)| (props::name(*id).to_owned(), props::to_json(*id, value))).collect();
-    Ok(Answer::new(pairs(&rows), Value::Object(json)))
+    let is_daos = |id: &PropId| *id == PropId::CO_CSUM || *id == PropId::CO_CSUM_CHUNK_SIZE;
+    let mut text = pairs(&rows);
+    if found.keys().any(is_daos) {
+        text.push_str(
+            "every stored byte has a checksum: cksum and cksum_size are kept for clients of DAOS\n",
+        );
+    }
+    Ok(Answer::new(text, Value::Object(json)))
 }
 
 fn set_prop(args: &SetProp) -> Outcome<Answer> {

@@ -297,11 +297,22 @@ impl From<dolmen_local::Error> for Failure {
             Error::MissingTarget { .. } | Error::ForeignTarget { .. } | Error::OtherLife { .. } => {
                 Self::new(Exit::Damaged, why)
             }
+            Error::UuidTaken { .. } => Self::new(Exit::Taken, why).hint("choose another UUID, or none"),
+            Error::NoParent { .. } => Self::new(Exit::Missing, why).hint("make it first"),
+            Error::NoDirectory { ref path } => {
+                let exit = if path.exists() { Exit::Taken } else { Exit::Refused };
+                Self::new(exit, why).hint("choose another directory")
+            }
+            Error::NoRoom { .. } => {
+                Self::new(Exit::Full, why).hint("take fewer --targets, or a smaller --log-segment")
+            }
             Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),
             Error::Inside { .. } => Self::new(Exit::Refused, why).hint("choose a directory outside"),
             Error::Foreign { .. } => Self::new(Exit::Taken, why).hint("move it elsewhere first"),
             Error::Volatile { .. } => Self::new(Exit::Refused, why).hint("add --volatile"),
-            Error::Option { .. } => Self::new(Exit::Usage, why),
+            Error::Option { name, value, low, high } => {
+                Self::new(Exit::Usage, outside(name, value, low, high))
+            }
             Error::Panicked { .. } => {
                 Self::new(Exit::Other, why).hint("please report it, with what `dolmen inspect` prints")
             }
@@ -309,9 +320,27 @@ impl From<dolmen_local::Error> for Failure {
     }
 }
 
+/// An option outside its range, by the flag that it has here.
+fn outside(name: &str, value: u64, low: u64, high: u64) -> String {
+    let (flag, of) = match name {
+        "capacity_bytes" => ("--capacity", " (four log segments for each target)"),
+        "log_segment_bytes" => ("--log-segment", ""),
+        "bulk_segment_bytes" => ("--bulk-segment", ""),
+        "small_value_bytes_max" => ("--small-values", " (a quarter of a log segment)"),
+        "memory_budget_bytes" => ("--memory", ""),
+        other => return format!("{other} is {value}, and has to be from {low} to {high}"),
+    };
+    let size = crate::size::exact;
+    if high == u64::MAX {
+        format!("{flag} is {}, and has to be at least {}{of}", size(value), size(low))
+    } else {
+        format!("{flag} is {}, and has to be from {} to {}{of}", size(value), size(low), size(high))
+    }
+}
+
 impl From<dolmen_env::Error> for Failure {
     fn from(error: dolmen_env::Error) -> Self {
-        use dolmen_env::Error;
+        use dolmen_env::{Error, Op};
         let why = error.to_string();
         match error {
             Error::NotFound { .. } => Self::new(Exit::Missing, why),
@@ -321,6 +350,16 @@ impl From<dolmen_env::Error> for Failure {
             Error::Owned { .. } => Self::new(Exit::InUse, why),
             Error::Busy { .. } => Self::new(Exit::InUse, why),
             Error::NoSpace { .. } => Self::new(Exit::Full, why).hint("free some space on its file system"),
+            Error::Io { op: Op::Lock, ref name, errno, .. }
+                if exit_of_errno(errno.raw_os_error()) == Exit::Refused =>
+            {
+                let number = errno.raw_os_error();
+                let cause = rustix_text(&std::io::Error::from_raw_os_error(number));
+                let pool = Path::new(name).parent().unwrap_or(Path::new(name));
+                let why = format!("the pool in {} may not be written: {cause}", shown_outside(pool));
+                Self { errno: Some(number), ..Self::new(Exit::Refused, why) }
+                    .hint("run it as the owner of that directory, where it may be written; what only reads is in docs/operating.md")
+            }
             Error::Io { errno, .. } => {
                 let number = errno.raw_os_error();
                 Self { errno: Some(number), ..Self::new(exit_of_errno(number), why) }
@@ -367,6 +406,9 @@ impl From<dolmen_dfs::Error> for Failure {
                 let failure = Self { errno: Some(errno), ..Self::new(Exit::InUse, error.to_string()) };
                 failure.about(path.as_os_str().as_bytes()).hint("put it again when nobody writes it")
             }
+            error @ (Error::NameTooLong | Error::SymlinkLoop | Error::Invalid(_)) => {
+                Self { errno: Some(errno), ..Self::new(Exit::Usage, error.to_string()) }
+            }
             error => Self { errno: Some(errno), ..Self::new(exit_of_errno(errno), error.to_string()) },
         }
     }
@@ -398,5 +440,23 @@ mod tests {
             inner.doing(|| "copy /a".to_owned()).unwrap_err().to_string(),
             "cannot read /a/b: not found"
         );
+    }
+
+    #[test]
+    fn a_pool_that_may_not_be_written_is_named_with_the_reason_and_the_remedy() {
+        let refused = |number| {
+            let errno = dolmen_env::Errno::from_raw_os_error(number);
+            let name = "pools/p/.owner".to_owned();
+            Failure::from(dolmen_env::Error::Io { op: dolmen_env::Op::Lock, name, offset: 0, errno })
+        };
+        for (number, why) in [(13, "permission denied"), (30, "read-only file system")] {
+            let failure = refused(number);
+            assert_eq!(failure.exit, Exit::Refused);
+            let text = failure.to_string();
+            assert!(
+                text.starts_with(&format!("the pool in pools/p may not be written: {why}; run it as")),
+                "{text}"
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@ mod list;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{self, Answer, count, hex, human, pairs};
-use crate::path::{shown_arg, text};
+use crate::path::{shown, shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
@@ -121,7 +121,26 @@ impl Mounted {
     }
 }
 
+/// Refuses an empty path, as an unset variable of a shell leaves it.
+fn refuse_empty(command: &Command) -> Outcome<()> {
+    let paths: Vec<&OsString> = match command {
+        Command::Put(copy::Put { path, .. })
+        | Command::Get(copy::Get { path, .. })
+        | Command::Ls(list::Ls { path, .. })
+        | Command::Du(list::Du { path, .. }) => vec![path],
+        Command::Cat(Cat { paths, .. }) | Command::Rm(Rm { paths, .. }) => paths.iter().collect(),
+        Command::Mv(Mv { old, new, .. }) => vec![old, new],
+        Command::Verify(copy::Verify { path, .. }) => path.iter().collect(),
+        Command::Df(_) => Vec::new(),
+    };
+    if paths.into_iter().any(|path| path.is_empty()) {
+        return Err(Failure::new(Exit::Usage, "a path is empty").hint("the root of a container is /"));
+    }
+    Ok(())
+}
+
 pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
+    refuse_empty(command)?;
     match command {
         Command::Put(args) => copy::put(args),
         Command::Get(args) => copy::get(args),
@@ -140,7 +159,13 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
     let mut files = Vec::new();
     for path in &args.paths {
         let doing = || format!("read {}", shown_arg(path));
-        let file = mounted.dfs.open(path.as_bytes(), &OpenOptions::READ).doing(doing)?;
+        let file = match mounted.dfs.open(path.as_bytes(), &OpenOptions::READ) {
+            Err(Error::IsDirectory) => {
+                let failure = Failure::new(Exit::Usage, "it is a directory");
+                return Err(failure.hint("see `dolmen fs ls`")).doing(doing);
+            }
+            other => other.doing(doing)?,
+        };
         let mut block = vec![0; BLOCK_BYTES];
         let (mut at, mut whole) = (0, Vec::new());
         loop {
@@ -272,7 +297,15 @@ fn mv(args: &Mv) -> Outcome<Answer> {
     let name = old.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or(&[]);
     let new = if into_dir { crate::path::join(new, name) } else { new.to_vec() };
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-    dfs.rename(old, dfs, &new, mode).doing(doing)?;
+    match dfs.rename(old, dfs, &new, mode) {
+        Err(Error::NotFound) => {
+            let is_old = matches!(dfs.lstat(old), Err(Error::NotFound));
+            let missing =
+                if is_old { shown_arg(&args.old) } else { format!("the directory of {}", shown(&new)) };
+            return Err(Failure::new(Exit::Missing, format!("{missing} does not exist"))).doing(doing);
+        }
+        other => other.doing(doing)?,
+    }
     mounted.close()?;
     Ok(Answer::new(String::new(), json!({ "old": text(old), "new": text(&new) })))
 }

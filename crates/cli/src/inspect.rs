@@ -9,11 +9,13 @@ mod target;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, human, pairs};
+use crate::path::shown_outside;
 use crate::place;
 use clap::Args as ClapArgs;
 use dolmen_local::PoolEntry;
 use dolmen_types::TargetNo;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[derive(ClapArgs, Debug)]
@@ -73,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     }
     let mut rows = Vec::new();
     for (number, target) in &targets {
-        report.line(format!("\ntarget {number}  {}", target.display()));
+        report.line(format!("\ntarget {number}  {}", shown_outside(target)));
         let place = target::Place {
             number: *number,
             dir: target,
@@ -105,7 +107,7 @@ fn has(targets: &[(u16, PathBuf)], number: u16) -> bool {
 
 /// Directories `t0`, `t1`, … of a pool.
 fn target_directories(dir: &Path) -> Outcome<Vec<(u16, PathBuf)>> {
-    let number = |name: &String| name.strip_prefix('t')?.parse::<u16>().ok();
+    let number = |name: &OsString| name.to_str()?.strip_prefix('t')?.parse::<u16>().ok();
     let names = dolmen_env::subdirectories(dir)?;
     let mut found: Vec<_> = names.iter().filter_map(|name| Some((number(name)?, dir.join(name)))).collect();
     found.sort();
@@ -115,27 +117,26 @@ fn target_directories(dir: &Path) -> Outcome<Vec<(u16, PathBuf)>> {
 /// The record of the pool as its system lists it, and who owns it now.
 fn pool_record(dir: &Path, report: &mut Report) -> Option<PoolEntry> {
     let absolute = std::path::absolute(dir).unwrap_or_else(|_unreadable| dir.to_owned());
-    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = absolute.file_name();
     let listed = absolute.parent().and_then(|system| dolmen_local::list(system).ok());
     let owner = match std::fs::read_to_string(dir.join(".owner")) {
         Ok(pid) if !pid.trim().is_empty() => format!("process {}, or it was killed", pid.trim()),
         _ => "-".to_owned(),
     };
-    let entry =
-        listed.and_then(|entries| entries.into_iter().find(|entry| Some(&entry.name) == name.as_ref()));
+    let entry = listed.and_then(|entries| entries.into_iter().find(|entry| Some(&*entry.name) == name));
     let Some(entry) = entry else {
         report.finding(format!("{}: the pool's record is missing or damaged", dir.display()));
         return None;
     };
     report.text.push_str(&pairs(&[
-        ("directory", dir.display().to_string()),
+        ("directory", shown_outside(dir)),
         ("uuid", entry.uuid.to_string()),
         ("label", entry.label.as_ref().map_or("-".to_owned(), ToString::to_string)),
         ("targets", entry.targets.to_string()),
         ("volatile", entry.volatile.to_string()),
         (
             "bulk data",
-            entry.bulk_dir.as_ref().map_or("beside the metadata".to_owned(), |dir| dir.display().to_string()),
+            entry.bulk_dir.as_ref().map_or("beside the metadata".to_owned(), |dir| shown_outside(dir)),
         ),
         ("owner", owner),
     ]));

@@ -82,13 +82,22 @@ fn refuse_usage(error: &clap::Error) -> Exit {
         };
     }
     let text = error.to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let failure = Failure::new(Exit::Usage, "a command is missing").hint("see `dolmen help`");
+        return report_usage(&failure, &text);
+    }
     // What is missing stands in lines of its own, before an empty one.
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let line = lines.join(" ");
     let line = line.trim_start_matches("error: ");
     let failure = Failure::new(Exit::Usage, line).hint("see `dolmen help`");
+    report_usage(&failure, &text)
+}
+
+/// What is wrong with the command line, as JSON, with what clap says of it.
+fn report_usage(failure: &Failure, usage: &str) -> Exit {
     let mut framed = failure.to_json();
-    framed["detail"]["usage"] = json!(text);
+    framed["detail"]["usage"] = json!(usage);
     // Ignored: there is no other place to say that standard output is closed.
     let _printed = output::print(format!("{framed:#}\n").as_bytes());
     Exit::Usage

@@ -1,7 +1,8 @@
 //! `dolmen pool`: create, query, list, destroy.
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, Table, human, pairs};
+use crate::output::{Answer, Table, count, human, pairs};
+use crate::path::{say, shown_arg, shown_outside};
 use crate::place::{self, PoolArg, Session};
 use crate::size;
 use clap::{Args, Subcommand};
@@ -9,7 +10,8 @@ use dolmen_client::PoolInfo;
 use dolmen_local::PoolOptions;
 use dolmen_types::Uuid;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Targets of a pool, as the option's range has it.
 #[expect(clippy::cast_possible_wrap, reason = "the limit is some thousands")]
@@ -29,11 +31,12 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct Create {
-    /// Directory to make the pool in; must not exist, or be empty
+    /// Directory to make the pool in; must not exist, or be empty; the one above it must exist
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
-    /// Targets, the unit of concurrency; one for each processor if not given
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=TARGETS_MAX))]
+    /// Targets, the unit of concurrency; one for each processor if not given. Each takes four log segments at
+    /// once: of 4 MiB, a thousand targets begin with 16 GiB
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=TARGETS_MAX))]
     targets: Option<u16>,
     /// A name for the pool
     #[arg(long)]
@@ -112,19 +115,22 @@ fn create(args: &Create) -> Outcome<Answer> {
     dolmen_local::create(&dir, &options).doing(doing)?;
     let session = place::open(&PoolArg { pool: dir.clone(), memory: None })?;
     let info = session.pool.query().doing(doing)?;
+    let bulk = bulk_dir(&session);
     session.close()?;
-    let text = format!("{}  {} targets  {}", dir.display(), info.map.targets.len(), info.map.pool);
-    Ok(Answer::new(text, describe(&dir.display().to_string(), &info)))
+    let targets = count(info.map.targets.len() as u64, "target", "targets");
+    let text = format!("{}  {targets}  {}", shown_outside(&dir), info.map.pool);
+    Ok(Answer::new(text, describe(&dir, bulk.as_deref(), &info)))
 }
 
 fn query(arg: &PoolArg) -> Outcome<Answer> {
     let session = place::open_to_read(arg)?;
     let info = session.pool.query().doing(|| format!("query pool {}", session.dir().display()))?;
-    let dir = session.dir().display().to_string();
+    let (dir, bulk) = (session.dir().to_owned(), bulk_dir(&session));
     session.close()?;
     let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
     let mut text = pairs(&[
-        ("directory", dir.clone()),
+        ("directory", shown_outside(&dir)),
+        ("bulk data", bulk.as_deref().map_or("beside the metadata".to_owned(), shown_outside)),
         ("uuid", info.map.pool.to_string()),
         ("label", info.label.as_ref().map_or("-".to_owned(), ToString::to_string)),
         ("containers", info.cont_count.to_string()),
@@ -149,11 +155,24 @@ fn query(arg: &PoolArg) -> Outcome<Answer> {
     }
     text.push('\n');
     text.push_str(&table.text());
-    Ok(Answer::new(text, describe(&dir, &info)))
+    Ok(Answer::new(text, describe(&dir, bulk.as_deref(), &info)))
+}
+
+/// Where the bulk data is, if not beside the metadata.
+fn bulk_dir(session: &Session) -> Option<PathBuf> {
+    session.local.directories().nth(1).map(Path::to_owned)
+}
+
+/// Adds where the bulk data is.
+fn say_bulk(object: &mut Value, bulk: Option<&Path>) {
+    match bulk {
+        Some(bulk) => say(object, "bulk_dir", bulk.as_os_str().as_bytes()),
+        None => object["bulk_dir"] = Value::Null,
+    }
 }
 
 /// A pool as JSON.
-fn describe(dir: &str, info: &PoolInfo) -> Value {
+fn describe(dir: &Path, bulk: Option<&Path>, info: &PoolInfo) -> Value {
     let targets: Vec<Value> = info
         .space
         .iter()
@@ -173,14 +192,16 @@ fn describe(dir: &str, info: &PoolInfo) -> Value {
             })
         })
         .collect();
-    json!({
-        "directory": dir,
+    let mut pool = json!({
         "uuid": info.map.pool.to_string(),
         "label": info.label.as_ref().map(ToString::to_string),
         "map_version": info.map.version,
         "containers": info.cont_count,
         "targets": targets,
-    })
+    });
+    say(&mut pool, "directory", dir.as_os_str().as_bytes());
+    say_bulk(&mut pool, bulk);
+    pool
 }
 
 fn list(args: &List) -> Outcome<Answer> {
@@ -191,22 +212,25 @@ fn list(args: &List) -> Outcome<Answer> {
     for pool in &pools {
         let label = pool.label.as_ref().map(ToString::to_string);
         table.row([
-            pool.name.clone(),
+            shown_arg(&pool.name),
             label.clone().unwrap_or_else(|| "-".to_owned()),
             pool.uuid.to_string(),
             pool.targets.to_string(),
             if pool.volatile { "volatile".to_owned() } else { "durable".to_owned() },
         ]);
-        rows.push(json!({
-            "name": pool.name,
-            "directory": system.join(&pool.name).display().to_string(),
+        let mut row = json!({
             "label": label,
             "uuid": pool.uuid.to_string(),
             "targets": pool.targets,
             "volatile": pool.volatile,
-        }));
+        });
+        say(&mut row, "name", pool.name.as_bytes());
+        say(&mut row, "directory", system.join(&pool.name).as_os_str().as_bytes());
+        say_bulk(&mut row, pool.bulk_dir.as_deref());
+        rows.push(row);
     }
-    let text = if pools.is_empty() { format!("no pools in {}", system.display()) } else { table.text() };
+    let text =
+        if pools.is_empty() { format!("no pools in {}", shown_outside(&system)) } else { table.text() };
     Ok(Answer::new(text, json!(rows)))
 }
 
@@ -218,10 +242,13 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
         let containers = session.pool.query().doing(doing)?.cont_count;
         session.close()?;
         if containers > 0 {
-            let failure = Failure::new(Exit::Taken, format!("it holds {containers} containers"));
+            let held = count(containers, "container", "containers");
+            let failure = Failure::new(Exit::Taken, format!("it holds {held}"));
             return Err(failure.hint("add --recursive to remove them, too")).doing(doing);
         }
     }
     dolmen_local::destroy(&dir).doing(doing)?;
-    Ok(Answer::new(format!("{} is gone", dir.display()), json!({ "directory": dir.display().to_string() })))
+    let mut json = json!({});
+    say(&mut json, "directory", dir.as_os_str().as_bytes());
+    Ok(Answer::new(format!("{} is gone", shown_outside(&dir)), json))
 }

@@ -45,7 +45,7 @@ pub(crate) fn steps(
 }
 
 /// A size without rounding.
-fn exact(bytes: u64) -> String {
+pub(crate) fn exact(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
     let unit = (bytes.trailing_zeros() / 10).min(4);
     if bytes == 0 { "0".to_owned() } else { format!("{}{}", bytes >> (10 * unit), UNITS[unit as usize]) }

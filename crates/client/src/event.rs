@@ -118,6 +118,9 @@ impl EventQueue {
     }
 
     /// A new event under `parent`, which then completes after it. It never comes out of [`EventQueue::poll`].
+    /// When the parent's completion has been taken (by `poll`, `test` or `wait`), both are ready again and no longer
+    /// belong together: the child keeps its result and buffer for whoever takes them, is then an event like others,
+    /// and a group is made anew with new children.
     ///
     /// # Errors
     /// `NoPermission` if the parent is a child itself or under way; `NotFound` if it is of another queue.

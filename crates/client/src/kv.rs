@@ -76,10 +76,11 @@ impl Kv {
     }
 
     /// Reads the value of a key into the first `room_bytes` of `buf` and returns its length; 0 if there is none
-    /// and `must_exist` is not set.
+    /// and `must_exist` is not set. The buffer is lent to the store and comes back, also with an error; bytes behind
+    /// the value are what they were, or anything.
     ///
     /// # Errors
-    /// `RecTooBig` with the length if it does not fit; `NotFound`; those of [`Object::fetch`].
+    /// `Invalid::Payload` if `buf` is shorter than `room_bytes`; `RecTooBig` with the length if it does not fit; `NotFound`; those of [`Object::fetch`].
     pub fn get_bounded(
         &self,
         at: At<'_>,

@@ -9,6 +9,7 @@ use crate::real::{RealDisk, RealOptions};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid, fchown, flock, fstat, openat};
 use rustix::io::{Errno, pread, pwrite};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -181,7 +182,7 @@ impl RealRoot {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn subdirectories(&self) -> Result<Vec<String>> {
+    pub fn subdirectories(&self) -> Result<Vec<OsString>> {
         subdirectories(&self.dir)
     }
 
@@ -293,13 +294,13 @@ fn existing(dir: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Io`].
-pub fn subdirectories(dir: &Path) -> Result<Vec<String>> {
+pub fn subdirectories(dir: &Path) -> Result<Vec<OsString>> {
     let failed = failed_on(Op::List, dir);
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(&failed)? {
         let entry = entry.map_err(&failed)?;
         if entry.file_type().map_err(&failed)?.is_dir() {
-            names.extend(entry.file_name().into_string().ok());
+            names.push(entry.file_name());
         }
     }
     names.sort();

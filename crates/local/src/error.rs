@@ -57,6 +57,30 @@ pub enum Error {
         /// The other pool.
         dir: PathBuf,
     },
+    /// Another pool of the system has the UUID.
+    UuidTaken {
+        /// The other pool.
+        dir: PathBuf,
+    },
+    /// The directory above the one to be made is not there.
+    NoParent {
+        /// Which.
+        dir: PathBuf,
+    },
+    /// What has the name is no directory, or none can be made there.
+    NoDirectory {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The device has not the room that the targets take at once.
+    NoRoom {
+        /// How many.
+        targets: u16,
+        /// What they take at least.
+        needed_bytes: u64,
+        /// What there is.
+        free_bytes: u64,
+    },
     /// The directory lies inside a pool.
     Inside {
         /// The directory.
@@ -142,6 +166,15 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Self::LabelTaken { dir } => write!(f, "the pool in {} has this label", dir.display()),
+            Self::UuidTaken { dir } => write!(f, "the pool in {} has this UUID", dir.display()),
+            Self::NoParent { dir } => write!(f, "there is no directory {}", dir.display()),
+            Self::NoDirectory { path } if path.exists() => write!(f, "{} is no directory", path.display()),
+            Self::NoDirectory { path } => {
+                write!(f, "the file system lets nobody make the directory {}", path.display())
+            }
+            Self::NoRoom { targets, needed_bytes, free_bytes } => {
+                write!(f, "{targets} targets take {needed_bytes} bytes at once, and {free_bytes} are free")
+            }
             Self::Inside { dir, pool } => {
                 write!(f, "{} lies inside the pool in {}", dir.display(), pool.display())
             }

@@ -143,7 +143,12 @@ fn check(record: &PoolRecord) -> Result<()> {
     in_range("small_value_bytes_max", small_values, 0, log_segment / SMALL_VALUES_IN_SEGMENT)?;
     in_range("checkpoint_log_bytes", record.checkpoint_log_bytes, CHECKPOINT_LOG_BYTES_MIN, u64::MAX)?;
     let capacity_bytes = record.capacity_bytes * targets;
-    in_range("capacity_bytes", capacity_bytes, LOG_SEGMENTS_MIN * log_segment * targets, u64::MAX)
+    in_range("capacity_bytes", capacity_bytes, bytes_at_first(record), u64::MAX)
+}
+
+/// What the targets of a new pool take at once, at least: each makes its log segments.
+pub(crate) fn bytes_at_first(record: &PoolRecord) -> u64 {
+    LOG_SEGMENTS_MIN * u64::from(record.log_segment_bytes) * u64::from(record.targets)
 }
 
 fn in_range(name: &'static str, value: u64, low: u64, high: u64) -> Result<()> {

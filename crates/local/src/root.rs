@@ -2,13 +2,14 @@
 
 use crate::each::{close_all, on_each};
 use crate::error::{Error, RecordFault, Result};
-use crate::options::{OpenOptions, PoolOptions, target_config};
+use crate::options::{OpenOptions, PoolOptions, bytes_at_first, target_config};
 use crate::pool::LocalPool;
 use crate::record::PoolRecord;
 use dolmen_cluster::{Hlc, Pool, PoolIdentity, Service, Targets};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ const MAP_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolEntry {
     /// The name of its directory.
-    pub name: String,
+    pub name: OsString,
     /// Its UUID.
     pub uuid: Uuid,
     /// Its label.
@@ -39,26 +40,28 @@ pub struct PoolEntry {
 /// Makes a pool in `dir`, which must not exist or be empty, and closes it.
 ///
 /// # Errors
-/// `Inside` if `dir` or the directory for bulk data lies in a pool; `LabelTaken` if another pool beside it has
-/// the label; `Volatile` on a file system in memory unless the options say so; `Option`; what the device and
-/// the engine answer. Nothing is left behind.
+/// `NoParent` if the directory above `dir`, or above that for bulk data, is not there; `NoDirectory` if something
+/// else has the name, or no directory can be made there; `Inside` if `dir` or the directory for bulk data lies in a
+/// pool; `LabelTaken` or `UuidTaken` if another pool beside it has the label, or the UUID that was asked for;
+/// `Volatile` on a file system in memory unless the options say so; `Option`; `NoRoom`; what the device and the
+/// engine answer. Nothing is left behind.
 pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
     refuse_inside_pool(dir)?;
+    refuse_no_directory(dir)?;
     if let Some(bulk) = &options.bulk_dir {
         refuse_inside_pool(bulk)?;
-        let (dir, bulk) = (resolved(dir)?, resolved(bulk)?);
-        if bulk != dir && bulk.starts_with(&dir) {
-            return Err(Error::Inside { dir: bulk, pool: dir });
+        let (dir, resolved_bulk) = (resolved(dir)?, resolved(bulk)?);
+        if resolved_bulk != dir && resolved_bulk.starts_with(&dir) {
+            return Err(Error::Inside { dir: resolved_bulk, pool: dir });
         }
+        refuse_no_directory(bulk)?;
     }
-    if let Some(label) = &options.label {
-        refuse_taken_label(dir, label)?;
-    }
-    let root = RealRoot::create(dir)?;
-    let bulk = options.bulk_dir.as_deref().map(RealRoot::create).transpose();
+    refuse_taken(dir, options)?;
+    let root = own_new(dir)?;
+    let bulk = options.bulk_dir.as_deref().map(own_new).transpose();
     let made = match &bulk {
         Ok(bulk) => fill(&root, bulk.as_ref(), options),
-        Err(error) => Err(error.clone().into()),
+        Err(error) => Err(error.clone()),
     };
     if made.is_err() {
         // Ignored, both: why the pool could not be made says more than why its remains could not be removed.
@@ -66,6 +69,15 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
         let _removed = bulk.ok().flatten().map(|bulk| bulk.remove_tree(BULK_RECORD_NAME));
     }
     made
+}
+
+/// Makes a directory whose parent is there, and owns it.
+fn own_new(dir: &Path) -> Result<RealRoot> {
+    match RealRoot::create(dir) {
+        // The parent is there: this file system makes no directories.
+        Err(error) if error.is_not_found() => Err(Error::NoDirectory { path: dir.to_owned() }),
+        other => Ok(other?),
+    }
 }
 
 /// Opens the pool in `dir`, recovering it if its last owner died; with `OpenOptions::read_only` nothing in it is
@@ -231,18 +243,37 @@ fn refuse_inside_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a label that a pool beside the new one has.
-fn refuse_taken_label(dir: &Path, label: &Label) -> Result<()> {
+/// Refuses a directory that cannot be made in one step: a parent that is misspelt would be made, too, and stay.
+fn refuse_no_directory(dir: &Path) -> Result<()> {
+    if dir.exists() && !dir.is_dir() {
+        return Err(Error::NoDirectory { path: dir.to_owned() });
+    }
+    match absolute(dir)?.parent() {
+        Some(parent) if !parent.exists() => Err(Error::NoParent { dir: parent.to_owned() }),
+        Some(parent) if !parent.is_dir() => Err(Error::NoDirectory { path: parent.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a label, or a UUID that was asked for, that a pool beside the new one has.
+fn refuse_taken(dir: &Path, options: &PoolOptions) -> Result<()> {
     let path = resolved(dir)?;
-    let Some(system) = path.parent() else { return Ok(()) };
+    let (true, Some(system)) = (options.label.is_some() || options.uuid.is_some(), path.parent()) else {
+        return Ok(());
+    };
     let entries = match list(system) {
         Err(Error::Device(error)) if error.is_not_found() => return Ok(()),
         entries => entries?,
     };
-    match entries.into_iter().find(|entry| entry.label.as_ref() == Some(label)) {
-        Some(entry) => Err(Error::LabelTaken { dir: system.join(entry.name) }),
-        None => Ok(()),
+    for entry in entries {
+        if entry.label.is_some() && entry.label == options.label {
+            return Err(Error::LabelTaken { dir: system.join(entry.name) });
+        }
+        if Some(entry.uuid) == options.uuid {
+            return Err(Error::UuidTaken { dir: system.join(entry.name) });
+        }
     }
+    Ok(())
 }
 
 /// What lies in a pool's directory, or in those of its targets, and is not the pool's.
@@ -252,7 +283,9 @@ fn foreign_entries(root: &RealRoot, record: &str, targets: u16) -> Result<Vec<Pa
     let mut foreign = Vec::new();
     for name in root.entries()? {
         let path = root.path().join(&name);
-        if subdirectories.contains(&name) && target_number(&name).is_some_and(|number| number < targets) {
+        if subdirectories.iter().any(|directory| *directory == *name)
+            && target_number(&name).is_some_and(|number| number < targets)
+        {
             let names = dolmen_env::entries(&path)?;
             foreign.extend(names.iter().filter(|name| !is_engine_file(name)).map(|name| path.join(name)));
         } else if name != record && name != fresh {
@@ -287,15 +320,20 @@ enum Existing {
 /// Makes the targets, then the records.
 fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Result<()> {
     let mut rng = Rng::from_entropy()?;
-    let mut device_bytes = u64::MAX;
+    let (mut device_bytes, mut free_bytes) = (u64::MAX, u64::MAX);
     for place in [Some(root), bulk].into_iter().flatten() {
         let disk = RealDisk::open(place.path())?;
         if disk.media() == Media::Mapped && !options.volatile {
             return Err(Error::Volatile { dir: place.path().to_owned() });
         }
-        device_bytes = device_bytes.min(disk.space()?.total_bytes);
+        let space = disk.space()?;
+        (device_bytes, free_bytes) = (device_bytes.min(space.total_bytes), free_bytes.min(space.free_bytes));
     }
     let mut record = options.record(device_bytes, &mut rng)?;
+    let needed_bytes = bytes_at_first(&record);
+    if needed_bytes > free_bytes {
+        return Err(Error::NoRoom { targets: record.targets, needed_bytes, free_bytes });
+    }
     // An absolute path stays right from whatever directory the pool is opened.
     record.bulk_dir = bulk.map(|bulk| absolute(bulk.path())).transpose()?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);

@@ -82,6 +82,20 @@ impl DerefMut for IoBuf {
     }
 }
 
+impl From<&[u8]> for IoBuf {
+    /// A copy: pages begin at multiples of 4096.
+    fn from(bytes: &[u8]) -> Self {
+        Self::copy_of(bytes)
+    }
+}
+
+impl From<Vec<u8>> for IoBuf {
+    /// A copy: pages begin at multiples of 4096.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::copy_of(&bytes)
+    }
+}
+
 impl fmt::Debug for IoBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IoBuf({} bytes)", self.len)
@@ -97,6 +111,14 @@ impl PartialEq for IoBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_become_a_buffer_of_their_own() {
+        let bytes = vec![7; 5000];
+        assert_eq!(IoBuf::from(&bytes[..]), IoBuf::copy_of(&bytes));
+        let buf = IoBuf::from(bytes);
+        assert_eq!((buf.len(), buf.capacity(), buf.as_ptr().addr() % 4096), (5000, 8192, 0));
+    }
 
     #[test]
     fn buffer_starts_on_a_page_and_keeps_its_bytes() {

@@ -37,7 +37,7 @@ pub(crate) struct Put {
     local: PathBuf,
     /// Its path in the container; missing directories above it are made
     #[arg(value_name = "PATH")]
-    path: OsString,
+    pub(super) path: OsString,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) struct Get {
     cont: ContArg,
     /// File or directory in the container
     #[arg(value_name = "PATH")]
-    path: OsString,
+    pub(super) path: OsString,
     /// Where to put it outside
     #[arg(value_name = "LOCAL", value_hint = clap::ValueHint::AnyPath)]
     local: PathBuf,
@@ -75,7 +75,7 @@ pub(crate) struct Verify {
     local: Option<PathBuf>,
     /// Its path in the container
     #[arg(value_name = "PATH", required_unless_present = "log")]
-    path: Option<OsString>,
+    pub(super) path: Option<OsString>,
     /// Verify the files of a put's journal instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "path"], value_hint = clap::ValueHint::FilePath)]
     log: Option<PathBuf>,
@@ -292,6 +292,13 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
     let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&args.local));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
+    if let Some(above) = args.local.parent()
+        && !above.as_os_str().is_empty()
+        && !above.exists()
+    {
+        let failure = Failure::new(Exit::Missing, format!("there is no directory {}", shown_outside(above)));
+        return Err(failure.hint("make it first")).doing(doing);
+    }
     let (counts, ns, remarks) = timed("get", (&args.how, !args.anew.no_resume), None, &own, |options| {
         tree::get(&mounted.dfs, args.path.as_bytes(), &args.local, options)
     })

@@ -17,7 +17,7 @@ pub(crate) struct Ls {
     cont: ContArg,
     /// File or directory
     #[arg(value_name = "PATH", default_value = "/")]
-    path: OsString,
+    pub(super) path: OsString,
     /// With mode, owner, size and time
     #[arg(short, long)]
     long: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Du {
     cont: ContArg,
     /// File or directory
     #[arg(value_name = "PATH", default_value = "/")]
-    path: OsString,
+    pub(super) path: OsString,
     /// Also count bytes that are data, holes excepted; costs a question for each file
     #[arg(long)]
     exact: bool,

@@ -52,8 +52,20 @@ fn numbers_outside_their_range_are_refused_with_option_value_and_range() {
         assert_eq!(ran.code(), 2, "{ran:?}");
         words.iter().for_each(|word| assert!(ran.stderr().contains(word), "{word}: {ran:?}"));
     }
-    let line = place.fails(2, &["pool", "create", "p", "--log-segment", "1M", "--capacity", "1M"]);
-    assert!(line.contains("capacity") && line.contains("1048576"), "{line}");
+    for (segment, capacity, least) in [("1M", "1M", "4M"), ("256K", "64K", "1M")] {
+        let given =
+            ["pool", "create", "p", "--targets", "1", "--log-segment", segment, "--capacity", capacity];
+        let line = place.fails(2, &given);
+        assert!(
+            line.contains(&format!("--capacity is {capacity}, and has to be at least {least}")),
+            "{line}"
+        );
+    }
+    let ran = place.run(&["pool", "create", "p", "--targets", "-1"]);
+    assert!(ran.code() == 2 && ran.stderr().contains("-1 is not in 1..="), "{ran:?}");
+    let ran = place.run(&["--json", "pool"]);
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!(answer["error"], "a command is missing; see `dolmen help`");
     assert!(!place.path("p").exists());
     place.pool(&["p", "--targets", "1"]);
     let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "max_snapshot:4294967296"]);
@@ -95,6 +107,12 @@ fn what_is_missing_is_named() {
     assert!(place.fails(3, &["pool", "query", "empty"]).contains("pool create"));
     assert!(place.fails(3, &["inspect", "empty"]).contains("no targets"));
     assert!(place.fails(3, &["pool", "list", "nowhere"]).contains("nowhere"));
+    assert!(place.fails(3, &["pool", "list", "/nowhere"]).contains("/nowhere"));
+    assert!(place.fails(3, &["pool", "create", "nowhere/p"]).contains("there is no directory"));
+    assert!(
+        place.fails(8, &["pool", "create", "/proc/p"]).contains("lets nobody make the directory /proc/p")
+    );
+    assert!(place.fails(4, &["pool", "create", "/etc/passwd"]).contains("/etc/passwd is no directory"));
     place.pool_with_files();
     assert!(place.fails(3, &["cont", "query", "p", "other"]).contains("other"));
     assert!(place.fails(3, &["fs", "cat", "p", "c", "/nothing"]).contains("/nothing"));

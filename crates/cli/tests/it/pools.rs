@@ -1,6 +1,8 @@
 //! `dolmen pool`.
 
 use crate::common::{Place, make_tree};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 #[test]
 fn a_pool_is_made_found_and_destroyed() {
@@ -37,7 +39,14 @@ fn a_pool_is_made_found_and_destroyed() {
 #[test]
 fn bulk_data_may_be_on_another_device() {
     let place = Place::new("bulkdir");
+    let nowhere = ["pool", "create", "p", "--bulk-dir", "nowhere/disk2"];
+    assert!(place.fails(3, &nowhere).contains("nowhere"));
+    assert!(!place.path("p").exists() && !place.path("nowhere").exists());
     place.pool(&["p", "--targets", "2", "--bulk-dir", "disk2"]);
+    let disk2 = place.path("disk2");
+    assert_eq!(place.json(&["pool", "query", "p"])["bulk_dir"], disk2.to_str().unwrap());
+    assert_eq!(place.json(&["pool", "list"])[0]["bulk_dir"], disk2.to_str().unwrap());
+    assert!(place.ok(&["pool", "query", "p"]).contains("bulk data   /"));
     place.ok(&["cont", "create", "p", "c"]);
     std::fs::write(place.path("big"), crate::common::bytes(200_000, 5)).unwrap();
     place.ok(&["fs", "put", "p", "c", "big", "/big"]);
@@ -114,4 +123,48 @@ fn commands_that_only_read_change_nothing() {
         place.ok(args);
         assert!(state() == before, "{args:?}");
     }
+}
+
+#[test]
+fn a_pool_of_any_name_is_listed_and_has_its_label_and_uuid_alone() {
+    let place = Place::new("odd-pools");
+    let odd = OsStr::from_bytes(b"\x1b[31m\xffred");
+    let mut create = place.command(&["pool", "create", "--targets", "1", "--label", "tank", "--volatile"]);
+    assert!(create.arg(odd).status().unwrap().success());
+    assert!(place.ok(&["pool", "list"]).contains("\\x1b[31m\\xffred  tank"));
+    let listed = place.json(&["pool", "list"]);
+    assert_eq!((&listed[0]["label"], &listed[0]["name_hex"]), (&"tank".into(), &"1b5b33316dff726564".into()));
+    assert!(listed[0]["directory_hex"].as_str().unwrap().ends_with("1b5b33316dff726564"));
+    let uuid = listed[0]["uuid"].as_str().unwrap();
+    assert_eq!(place.json(&["pool", "query", "tank"])["uuid"], uuid);
+    let line = place.fails(4, &["pool", "create", "b", "--label", "tank", "--volatile"]);
+    assert!(line.contains("has this label"), "{line}");
+    let line = place.fails(4, &["pool", "create", "b", "--uuid", uuid, "--volatile"]);
+    assert!(line.contains("has this UUID"), "{line}");
+    let cont = place.json(&["cont", "create", "tank", "c"]);
+    let line = place.fails(4, &["cont", "create", "tank", "d", "--uuid", cont["uuid"].as_str().unwrap()]);
+    assert!(line.contains("a container has the UUID"), "{line}");
+    let props = place.ok(&["cont", "get-prop", "tank", "c"]);
+    assert!(props.contains("every stored byte has a checksum"), "{props}");
+}
+
+#[test]
+fn a_pool_that_has_not_the_room_for_its_targets_is_refused() {
+    let place = Place::new("no-room");
+    // A thousand targets with log segments of 1 GiB need 4 TiB at once.
+    let args = [
+        "pool",
+        "create",
+        "p",
+        "--targets",
+        "1000",
+        "--log-segment",
+        "1G",
+        "--capacity",
+        "64T",
+        "--volatile",
+    ];
+    let line = place.fails(6, &args);
+    assert!(line.contains("1000 targets take 4294967296000 bytes at once"), "{line}");
+    assert!(!place.path("p").exists());
 }

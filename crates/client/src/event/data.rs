@@ -60,10 +60,13 @@ impl Object {
         Ok(())
     }
 
-    /// Launches [`Object::fetch`]; `buf` comes back through [`Event::take_buf`].
+    /// Launches [`Object::fetch`]; `buf`, which has to have room for all that is wanted before the call, comes back
+    /// through [`Event::take_buf`].
     ///
     /// # Errors
-    /// `NoPermission` if the event is not ready. Everything else is the event's.
+    /// Before anything is launched, and then `buf` is gone: `NoPermission` if the event is not ready,
+    /// `Invalid::Argument` if the transaction is another container's. Everything else is the event's, such as
+    /// `Invalid::Payload` if `buf` has less room than `iods` want.
     pub fn fetch_on(
         &self,
         event: &mut Event,

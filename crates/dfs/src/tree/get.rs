@@ -297,14 +297,13 @@ impl Get<'_> {
         loop {
             let read = source.read_at(at, &mut block)?;
             write_data(target, at, &block[..read]).at(&job.path)?;
-            let begun = at;
             at += read as u64;
             // Zeros may be a hole, which is not read to its end.
             if at >= data_until && at < end && block[..read].iter().all(|&byte| byte == 0) {
                 at = or_end(source.seek_data(at), end)?.max(at);
                 data_until = if at < end { or_end(source.seek_hole(at), end)? } else { at };
             }
-            self.tally.add(|tally| &tally.bytes, at - begun, self.options);
+            self.tally.add(|tally| &tally.bytes, read as u64, self.options);
             // As much as there was when it was listed needs no further read to be complete.
             if read < block.len() || at >= job.stat.size_bytes {
                 break;

@@ -127,7 +127,7 @@ pub struct Counts {
     pub symlinks: u64,
     /// Further names of files.
     pub links: u64,
-    /// Bytes copied or compared, holes included.
+    /// Bytes copied or compared; holes that are not read do not count.
     pub bytes: u64,
     /// Files that a resumed run found finished.
     pub resumed: u64,

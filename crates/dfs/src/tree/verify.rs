@@ -258,14 +258,13 @@ impl Verify<'_> {
                 self.note(&job.remote, Difference::Content { offset });
                 return Ok(());
             }
-            let begun = at;
             at += want as u64;
             // Zeros may be a hole on both sides, which is not read to its end.
             if at >= search_at && at < job.stat.size_bytes && ours.iter().all(|&byte| byte == 0) {
                 at = next_data(&stored, &outside, at, job)?;
                 search_at = at + SEARCH_BYTES;
             }
-            self.tally.add(|tally| &tally.bytes, at - begun, self.options);
+            self.tally.add(|tally| &tally.bytes, want as u64, self.options);
         }
         Ok(())
     }

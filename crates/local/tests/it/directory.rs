@@ -47,7 +47,7 @@ fn a_pool_keeps_label_uuid_and_targets() {
     create(&temp.join("b"), &small(1)).unwrap();
     std::fs::create_dir(temp.join("c")).unwrap();
     let pools = list(temp.path()).unwrap();
-    let seen: Vec<_> = pools.iter().map(|p| (p.name.as_str(), p.label.clone(), p.targets)).collect();
+    let seen: Vec<_> = pools.iter().map(|p| (p.name.to_str().unwrap(), p.label.clone(), p.targets)).collect();
     assert_eq!(seen, [("a", Some(label.clone()), 2), ("b", None, 1)]);
     assert_ne!(pools[0].uuid, pools[1].uuid);
     let pool = open(&temp.join("a"), &OpenOptions::default()).unwrap();

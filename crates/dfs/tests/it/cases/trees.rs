@@ -500,12 +500,14 @@ fn a_hole_is_not_read_to_its_end() {
     file.close().unwrap();
     let to = dir.path().join("holes");
     let counts = tree::get(&fs, "/holes", &to, &options()).unwrap();
-    assert_eq!((counts.bytes, fs::metadata(&to).unwrap().len()), (size, size));
+    assert_eq!(fs::metadata(&to).unwrap().len(), size);
+    assert!(counts.bytes < 16 << 20, "{counts:?}");
     let mut end = [0; 4];
     fs::File::open(&to).unwrap().read_exact_at(&mut end, size - 4).unwrap();
     assert_eq!(&end, b"\0end");
     let report = tree::verify(&to, &fs, "/holes", &options()).unwrap();
-    assert_eq!((report.mismatches, report.counts.bytes), (vec![], size));
+    assert_eq!(report.mismatches, []);
+    assert!(report.counts.bytes < 256 << 20, "{:?}", report.counts);
     let outside = fs::OpenOptions::new().write(true).open(&to).unwrap();
     outside.write_all_at(b"x", size / 2).unwrap();
     let report = tree::verify(&to, &fs, "/holes", &options()).unwrap();
