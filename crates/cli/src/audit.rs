@@ -6,8 +6,9 @@ use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
 use dolmen_client::{Audit, ContHandle, ContName, Finding};
 use dolmen_dfs::{BadEntry, CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
-use dolmen_types::{PropId, PropValue, shown};
+use dolmen_types::{ContNo, Oid, Place, PropId, PropValue, shown};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
@@ -60,6 +61,8 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         })
         .collect();
     let targets = targets(&opened, &audits, &scrubs, &mut report);
+    let damaged: Vec<(ContNo, Oid)> =
+        audits.iter().chain(&scrubs).flat_map(|audit| &audit.findings).filter_map(object_of).collect();
     let conts = session.pool.containers().doing(doing).unwrap_or_else(|failure| {
         report.unchecked("containers", &failure);
         Vec::new()
@@ -67,7 +70,10 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let posix = Some(&PropValue::Number(LAYOUT_POSIX));
     let mut trees = Vec::new();
     for cont in conts.iter().filter(|cont| cont.props.get(&PropId::CO_LAYOUT_TYPE) == posix) {
-        trees.push(files_or_why(&session, cont, args.repair, &mut report));
+        let mut tree = files_or_why(&session, cont, args.repair, &mut report);
+        let damaged = damaged.iter().filter(|(no, _)| *no == cont.no).map(|(_, oid)| *oid).collect();
+        name_damaged(&session, cont, &damaged, &mut report, &mut tree);
+        trees.push(tree);
     }
     let dir = session.dir().display().to_string();
     if let Err(failure) = session.close() {
@@ -130,6 +136,49 @@ fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut R
     report.text.push_str(&table.text());
     report.text.push_str(&lines);
     rows
+}
+
+/// The object that a finding is about.
+fn object_of(finding: &Finding) -> Option<(ContNo, Oid)> {
+    match &finding.place {
+        Place::Value { cont, oid, .. } => Some((*cont, *oid)),
+        Place::Record { .. } => None,
+    }
+}
+
+/// Says which files and directories the damaged objects are.
+fn name_damaged(
+    session: &Session,
+    handle: &ContHandle,
+    damaged: &BTreeSet<Oid>,
+    report: &mut Report,
+    tree: &mut Value,
+) {
+    if damaged.is_empty() {
+        return;
+    }
+    let cont = session.pool.open_container(&ContName::Uuid(handle.uuid));
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let found = cont
+        .map_err(dolmen_dfs::Error::from)
+        .and_then(|cont| Dfs::mount(&cont, &options))
+        .and_then(|dfs| dolmen_dfs::tree::paths_of(&dfs, damaged));
+    let name = name_of(handle);
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return report.unchecked(&format!("paths of container {name}"), &error.into()),
+    };
+    let mut rows = Vec::new();
+    for (oid, path) in found {
+        report.text.push_str(&format!(
+            "container {name}: damaged data belongs to {} (object {oid})\n",
+            shown(&path)
+        ));
+        let mut row = json!({ "oid": oid.to_string() });
+        crate::path::say(&mut row, "path", &path);
+        rows.push(row);
+    }
+    tree["damaged"] = Value::Array(rows);
 }
 
 /// Audits the file system of a container; what keeps it from that is a finding, and other containers are audited.

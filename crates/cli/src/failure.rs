@@ -141,6 +141,11 @@ impl Failure {
     }
 }
 
+/// The text of a system error by its number.
+pub(crate) fn system_text(errno: i32) -> String {
+    rustix_text(&std::io::Error::from_raw_os_error(errno))
+}
+
 /// The text of a system error without its number.
 fn rustix_text(error: &std::io::Error) -> String {
     let text = error.to_string();

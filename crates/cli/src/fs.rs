@@ -10,13 +10,17 @@ use crate::path::{shown, shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
-use dolmen_dfs::{Cookie, Dfs, Dir, Error, FileKind, Found, OpenOptions, RenameMode};
+use dolmen_dfs::tree::{self, Options};
+use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Failures kept; further ones are counted.
+const FAILURES_MAX: usize = 1000;
 /// Entries listed at once.
 const ENTRIES_AT_ONCE: u32 = 512;
 
@@ -64,6 +68,9 @@ pub(crate) struct Rm {
     /// Directories with everything below them
     #[arg(short, long)]
     recursive: bool,
+    /// Entries at once [default: 8 for each processor]
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
 }
 
 #[derive(Args, Debug)]
@@ -197,28 +204,42 @@ fn content(path: &str, bytes: Vec<u8>) -> Value {
 
 fn rm(args: &Rm) -> Outcome<Answer> {
     let mounted = Mounted::open(&args.cont)?;
-    let (mut removed, mut failures) = (0, Vec::new());
+    let mut done = Removed::default();
     for path in &args.paths {
-        let done = remove(&mounted.dfs, path.as_bytes(), args.recursive, &mut removed);
-        let failed = done.doing(|| format!("remove {}", shown_arg(path))).err();
-        failures.extend(failed.map(|failure| failure.about(path.as_bytes())));
+        let ended = remove(&mounted.dfs, path.as_bytes(), args, &mut done);
+        if let Err(failure) = ended.doing(|| format!("remove {}", shown_arg(path))) {
+            done.failed += 1;
+            done.failures.push(failure.about(path.as_bytes()));
+        }
     }
     mounted.close()?;
-    let whole = args.paths.len() == 1;
+    let Removed { removed, failed, mut failures } = done;
+    let whole = args.paths.len() == 1 && failed == 1;
     if let Some(failure) = failures.pop_if(|_failure| whole) {
         return Err(failure);
     }
-    let failed: String = failures.iter().map(|failure| format!("FAILED {failure}\n")).collect();
+    failures.sort_by_key(ToString::to_string);
+    let shown = failures.iter().take(copy::MISMATCHES_SHOWN);
+    let mut text: String = shown.map(|failure| format!("FAILED {failure}\n")).collect();
+    copy::more(&mut text, failed, "failed");
+    text.push_str(&format!("{} removed", count(removed, "entry", "entries")));
     let details: Value = failures.iter().map(Failure::detail).collect();
-    let json = json!({ "removed": removed, "failed": failures.len(), "failures": details });
+    let json = json!({ "removed": removed, "failed": failed, "failures": details });
     let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
-    let text = format!("{failed}{} removed", count(removed, "entry", "entries"));
-    Ok(Answer::new(text, json)
-        .ending(exit, format!("{} of {} not removed", failures.len(), args.paths.len())))
+    Ok(Answer::new(text, json).ending(exit, format!("{} not removed", count(failed, "entry", "entries"))))
+}
+
+/// What was removed, and what was not.
+#[derive(Default)]
+struct Removed {
+    removed: u64,
+    failed: u64,
+    /// The first of those that failed in each tree.
+    failures: Vec<Failure>,
 }
 
 /// Removes what has this name, and never what a symbolic link of this name leads to.
-fn remove(dfs: &Dfs, path: &[u8], recursive: bool, removed: &mut u64) -> Outcome<()> {
+fn remove(dfs: &Dfs, path: &[u8], args: &Rm, done: &mut Removed) -> Outcome<()> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let (name, has_slash) = (&path[..end], end < path.len());
     match name.rsplit(|&byte| byte == b'/').next().unwrap_or_default() {
@@ -233,12 +254,12 @@ fn remove(dfs: &Dfs, path: &[u8], recursive: bool, removed: &mut u64) -> Outcome
         _ => {}
     }
     match dfs.lstat(name).map(|stat| stat.kind) {
-        Ok(FileKind::Directory) if recursive => remove_tree(dfs, name, removed),
+        Ok(FileKind::Directory) if args.recursive => remove_tree(dfs, name, args, done),
         Ok(FileKind::Directory) => {
             let failure = Failure::new(Exit::Usage, "it is a directory");
             Err(failure.hint("add -r to remove it with everything below it"))
         }
-        Err(error) if error.is_damage() && !recursive => {
+        Err(error) if error.is_damage() && !args.recursive => {
             let failure: Failure = error.into();
             Err(failure.hint("it may be a directory: add -r to remove it with everything below it"))
         }
@@ -246,46 +267,30 @@ fn remove(dfs: &Dfs, path: &[u8], recursive: bool, removed: &mut u64) -> Outcome
         Ok(_) if has_slash => Err(Error::NotDirectory.into()),
         _ => {
             dfs.unlink(name)?;
-            *removed += 1;
+            done.removed += 1;
             Ok(())
         }
     }
 }
 
-/// Removes a directory with everything below it, children first; adds how many entries.
-fn remove_tree(dfs: &Dfs, root: &[u8], removed: &mut u64) -> Outcome<()> {
-    let mut pending = vec![(root.to_vec(), false)];
-    while let Some((path, emptied)) = pending.pop() {
-        let doing = || format!("remove {}", crate::path::shown(&path));
-        if emptied {
-            dfs.rmdir(&path).doing(doing)?;
-            *removed += 1;
-            continue;
+/// Removes a directory with everything below it.
+fn remove_tree(dfs: &Dfs, root: &[u8], args: &Rm, done: &mut Removed) -> Outcome<()> {
+    // Guards the failures; taken alone.
+    let failures: Mutex<Vec<Failure>> = Mutex::default();
+    let fail = |error: Error| {
+        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < FAILURES_MAX {
+            failures.extend(Err::<(), _>(error).doing(|| "remove".to_owned()).err());
         }
-        let dir = dfs.open_dir(&path).doing(doing)?;
-        pending.push((path.clone(), true));
-        for (name, kind) in kinds(&dir).doing(doing)? {
-            let child = crate::path::join(&path, &name);
-            if kind == Ok(FileKind::Directory) {
-                pending.push((child, false));
-                continue;
-            }
-            // What is damaged may have a name that leads out of the directory.
-            let done = if kind.is_ok() { dir.unlink(&name) } else { dir.discard(&name) };
-            done.doing(|| format!("remove {}", crate::path::shown(&child)))?;
-            *removed += 1;
-        }
-    }
+    };
+    let options =
+        Options { threads: copy::threads(args.jobs), on_failure: Some(&fail), ..Options::default() };
+    let counts = tree::remove(dfs, root, &options);
+    done.failures.append(&mut failures.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let counts = counts?;
+    done.removed += counts.files + counts.dirs;
+    done.failed += counts.failed;
     Ok(())
-}
-
-/// Everything in a directory.
-fn kinds(dir: &Dir) -> Result<Vec<Found<FileKind>>, Error> {
-    let (mut all, mut cookie) = (Vec::new(), Cookie::default());
-    while !cookie.is_end() {
-        all.append(&mut dir.list_kinds(&mut cookie, ENTRIES_AT_ONCE)?);
-    }
-    Ok(all)
 }
 
 fn mv(args: &Mv) -> Outcome<Answer> {

@@ -2,7 +2,7 @@
 
 use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
-use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome, system_text};
 use crate::output::{Answer, count, human};
 use crate::path::{shown, shown_arg, shown_outside};
 use crate::place::{self, ContArg, Session};
@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 /// Threads for each processor: most of them wait for a flush, which they share.
 const THREADS_PER_CPU: usize = 8;
 /// Differences, failures and skipped entries printed; the JSON has all that were kept.
-const MISMATCHES_SHOWN: usize = 20;
+pub(super) const MISMATCHES_SHOWN: usize = 20;
 /// Failures kept, and skipped entries; further ones are counted.
 const REMARKS_MAX: usize = 1000;
 
@@ -103,9 +103,14 @@ struct Anew {
     no_resume: bool,
 }
 
+/// Threads for so many jobs at once.
+pub(super) fn threads(jobs: Option<u16>) -> usize {
+    jobs.map_or(THREADS_PER_CPU * dolmen_env::cpu_count(), usize::from)
+}
+
 impl How {
     fn threads(&self) -> usize {
-        self.jobs.map_or(THREADS_PER_CPU * dolmen_env::cpu_count(), usize::from)
+        threads(self.jobs)
     }
 }
 
@@ -144,7 +149,7 @@ impl Remarks {
         }
         more(text, counts.failed, "failed");
         for (path, why) in skipped.iter().take(MISMATCHES_SHOWN) {
-            text.push_str(&format!("skipped {}: {}\n", shown_outside(path), why_skipped(*why)));
+            text.push_str(&format!("skipped {}: {}\n", shown_outside(path), why_skipped(why)));
         }
         more(text, counts.skipped, "skipped");
         json["failed"] = json!(counts.failed);
@@ -152,7 +157,7 @@ impl Remarks {
         json["skipped_entries"] = skipped
             .iter()
             .map(|(path, why)| {
-                let mut row = json!({ "why": why_skipped(*why) });
+                let mut row = json!({ "why": why_skipped(why) });
                 crate::path::say(&mut row, "path", path.as_os_str().as_bytes());
                 row
             })
@@ -165,21 +170,24 @@ impl Remarks {
     }
 }
 
-fn more(text: &mut String, count: u64, what: &str) {
+pub(super) fn more(text: &mut String, count: u64, what: &str) {
     if count > MISMATCHES_SHOWN as u64 {
         text.push_str(&format!("… and {} more {what}\n", count - MISMATCHES_SHOWN as u64));
     }
 }
 
-fn why_skipped(why: Skipped) -> &'static str {
-    match why {
+fn why_skipped(why: &Skipped) -> String {
+    let words = match why {
         Skipped::Socket => "a socket",
         Skipped::Pipe => "a named pipe",
         Skipped::Device => "a device",
         Skipped::Excluded => "the directory of the pool itself",
         Skipped::Unfinished => "a file that another copy has not finished",
-        Skipped::Attribute => "an extended attribute that its file system refuses",
-    }
+        Skipped::Attribute { name, errno } => {
+            return format!("its extended attribute {}: {}", shown(name), system_text(*errno));
+        }
+    };
+    words.to_owned()
 }
 
 /// The directories of the open pool, by device and inode: a copy must neither read nor write them.

@@ -87,6 +87,37 @@ fn a_damaged_pool_record_is_reported() {
     assert!(ran.stdout().contains("superblock slot"), "{ran:?}");
 }
 
+#[test]
+fn a_scrub_names_the_files_whose_data_is_damaged_by_path() {
+    let place = Place::new("named");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("src/sub")).unwrap();
+    let data = crate::common::bytes(300_000, 77);
+    fs::write(place.path("src/sub/rotten"), &data).unwrap();
+    fs::write(place.path("src/whole"), crate::common::bytes(300_000, 78)).unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let mut flipped = 0;
+    for target in ["p/t0", "p/t1"] {
+        for entry in fs::read_dir(place.path(target)).unwrap() {
+            let path = entry.unwrap().path();
+            let stored = fs::read(&path).unwrap();
+            let at = stored.windows(64).position(|window| *window == data[1000..1064]);
+            at.into_iter().for_each(|at| flip(&path, at));
+            flipped += usize::from(at.is_some());
+        }
+    }
+    assert_eq!(flipped, 1);
+    place.ok(&["check", "p"]);
+    let ran = place.run(&["check", "p", "--scrub"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("container c: damaged data belongs to /t/sub/rotten (object "), "{ran:?}");
+    assert!(!ran.stdout().contains("/t/whole"), "{ran:?}");
+    let ran = place.run(&["check", "p", "--scrub", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!(answer["response"]["file_systems"][0]["damaged"][0]["path"], "/t/sub/rotten");
+    assert!(answer["error"].as_str().unwrap().contains("DAMAGED") && answer["status"].as_i64() < Some(0));
+}
+
 /// Damages the stored record of the file or directory that was put with this time, in seconds, which nothing else has.
 fn damage_record(place: &Place, seconds: u64) {
     let mut flipped = 0;

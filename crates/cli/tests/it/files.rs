@@ -290,7 +290,7 @@ fn rm_removes_all_that_it_can_and_names_the_rest() {
     let ran = place.run(&["fs", "rm", "p", "c", "/t/none", "/t/sparse", "/t/sub", "--json"]);
     let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
     assert_eq!((ran.code(), &answer["detail"]["exit"]), (3, &3.into()));
-    assert_eq!((&answer["status"], &answer["error"]), (&(-1005).into(), &"2 of 3 not removed".into()));
+    assert_eq!((&answer["status"], &answer["error"]), (&(-1005).into(), &"2 entries not removed".into()));
     let (removed, failures) = (&answer["response"]["removed"], &answer["response"]["failures"]);
     assert_eq!(
         (removed, &failures[0]["path"], &failures[1]["path"]),

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layout::inode::FileKind;
 use crate::list::Cookie;
 use dolmen_types::{Oid, crc32c, crc32c_append};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 const ENTRIES_AT_ONCE: u32 = 512;
@@ -92,6 +92,41 @@ fn digest_file(dir: &Dir, remote: &[u8], tally: &Tally, options: &Options<'_>) -
             return Ok((at, crc));
         }
     }
+}
+
+/// The paths of these objects below `dir`, each file by all its names: one look at each entry. Damaged entries and
+/// directories are passed over.
+///
+/// # Errors
+/// Those of listing.
+pub fn paths_of(dir: &Dir, oids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Vec<u8>)>> {
+    let mut found = Vec::new();
+    let mut pending: Vec<Remote> = vec![b"/".to_vec()];
+    while let Some(remote) = pending.pop() {
+        let here = match dir.open_dir(&remote) {
+            Err(error) if error.is_damage() => continue,
+            other => other.on(&remote)?,
+        };
+        let mut cookie = Cookie::default();
+        while !cookie.is_end() {
+            let entries = match here.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
+                Err(error) if error.is_damage() => break,
+                other => other.on(&remote)?,
+            };
+            for entry in entries {
+                let Ok(stat) = entry.stat else { continue };
+                let path = join(&remote, &entry.name);
+                if oids.contains(&stat.oid) {
+                    found.push((stat.oid, path.clone()));
+                }
+                if stat.kind == FileKind::Directory {
+                    pending.push(path);
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Calls `visit` for `path` and everything below it, parents first, until it says `false`.

@@ -101,7 +101,7 @@ pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<
         get.spare(get.link(link).on(&link.remote))?;
     }
     for (remote, stat, path) in later.dirs.iter().rev() {
-        get.spare(get.finish(remote, stat, path).on(remote))?;
+        get.spare(get.finish(remote, stat, (path, path)).on(remote))?;
     }
     Ok(get.tally.counts())
 }
@@ -199,7 +199,7 @@ impl Get<'_> {
             }
             other => other.at(&job.path)?,
         }
-        self.set_xattrs(&job.remote, &job.path, 0o7777)?;
+        self.set_xattrs(&job.remote, (&job.path, &job.path), 0o7777)?;
         if self.options.owner {
             lchown(&job.path, Some(job.stat.uid), Some(job.stat.gid)).at(&job.path)?;
         }
@@ -219,7 +219,7 @@ impl Get<'_> {
 
     fn file(&self, job: &Job) -> Result<()> {
         if self.options.resume && self.is_there(job) {
-            self.finish(&job.remote, &job.stat, &job.path)?;
+            self.finish(&job.remote, &job.stat, (&job.path, &job.path))?;
             self.tally.add(|tally| &tally.resumed, 1, self.options);
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl Get<'_> {
         }
         let (unfinished, target) = self.begin(&job.path)?;
         let got = self.copy(job, &target).and_then(|()| {
-            self.finish(&job.remote, &job.stat, &unfinished)?;
+            self.finish(&job.remote, &job.stat, (&unfinished, &job.path))?;
             // A symbolic link or foreign file in the way is replaced, not written through.
             fs::rename(&unfinished, &job.path).at(&job.path)
         });
@@ -313,31 +313,31 @@ impl Get<'_> {
     }
 
     /// Sets everything but contents; the time last.
-    fn finish(&self, remote: &[u8], stat: &Stat, path: &Path) -> Result<()> {
+    fn finish(&self, remote: &[u8], stat: &Stat, (path, named): (&Path, &Path)) -> Result<()> {
         if self.options.owner {
             chown(path, Some(stat.uid), Some(stat.gid)).at(path)?;
         }
         let there = fs::symlink_metadata(path).at(path)?;
         let kept = self.options.mode_kept(stat.kind, (stat.uid, stat.gid), (there.uid(), there.gid()));
-        self.set_xattrs(remote, path, kept)?;
+        self.set_xattrs(remote, (path, named), kept)?;
         fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions & kept)).at(path)?;
         local::set_mtime(path, stat.mtime)
     }
 
     /// Makes the extended attributes those stored, as far as the mode bits `kept` give a program the rights of its owner;
-    /// what may not be set or removed is counted.
-    fn set_xattrs(&self, remote: &[u8], path: &Path, kept: u32) -> Result<()> {
+    /// what may not be set or removed is counted, as of the file that is `named` so in the end.
+    fn set_xattrs(&self, remote: &[u8], (path, named): (&Path, &Path), kept: u32) -> Result<()> {
         let (stored, there) = (xattrs_kept(self.dir.xattrs(remote)?, kept), local::xattrs(path)?);
-        let refused = |done: bool| {
-            if !done {
-                self.tally.skip(path, Skipped::Attribute, self.options);
+        let refused = |name: &[u8], refused: Option<i32>| {
+            if let Some(errno) = refused {
+                self.tally.skip(named, Skipped::Attribute { name: name.into(), errno }, self.options);
             }
         };
         for (name, _) in there.iter().filter(|(name, _)| stored.iter().all(|(kept, _)| kept != name)) {
-            refused(local::remove_xattr(path, name)?);
+            refused(name, local::remove_xattr(path, name)?);
         }
         for (name, value) in stored.iter().filter(|xattr| !there.contains(xattr)) {
-            refused(local::set_xattr(path, name, value)?);
+            refused(name, local::set_xattr(path, name, value)?);
         }
         Ok(())
     }

@@ -83,22 +83,25 @@ fn xattr_names(path: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// Removes an extended attribute; `false` if it may not be removed.
-pub(super) fn remove_xattr(path: &Path, name: &[u8]) -> Result<bool> {
+/// Removes an extended attribute; the system's error number if it may not be removed.
+pub(super) fn remove_xattr(path: &Path, name: &[u8]) -> Result<Option<i32>> {
+    use rustix::io::Errno;
     match rustix::fs::lremovexattr(path, name) {
-        Ok(()) | Err(rustix::io::Errno::NODATA) => Ok(true),
-        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => Ok(false),
+        Ok(()) | Err(Errno::NODATA) => Ok(None),
+        Err(refused @ (Errno::NOTSUP | Errno::PERM | Errno::ACCESS)) => Ok(Some(refused.raw_os_error())),
         Err(error) => Err(error).at(path),
     }
 }
 
-/// Sets an extended attribute; `false` if the file system has none of this kind, or no room for one like this: that says
+/// Sets an extended attribute; the system's error number if the file system has none of this kind, or no room for one like this: that says
 /// nothing of the room for files.
-pub(super) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> Result<bool> {
+pub(super) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> Result<Option<i32>> {
     use rustix::io::Errno;
     match rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOTSUP | Errno::PERM | Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => Ok(false),
+        Ok(()) => Ok(None),
+        Err(refused @ (Errno::NOTSUP | Errno::PERM | Errno::NOSPC | Errno::TOOBIG | Errno::RANGE)) => {
+            Ok(Some(refused.raw_os_error()))
+        }
         Err(error) => Err(error).at(path),
     }
 }

@@ -1,4 +1,4 @@
-//! Whole directory trees: put, get, verify, count. Parallel and resumable.
+//! Whole directory trees: put, get, verify, count, remove. Parallel and resumable.
 //!
 //! Kept are contents with holes, kinds, modes, times of change to the nanosecond, symbolic links, hard links
 //! inside the tree, extended attributes that the caller may read, and owners if asked for. A file gets its name when
@@ -17,12 +17,14 @@ mod get;
 mod local;
 mod put;
 mod queue;
+mod remove;
 mod unfinished;
 mod verify;
 
-pub use du::{Usage, digest, du};
+pub use du::{Usage, digest, du, paths_of};
 pub use get::get;
 pub use put::put;
+pub use remove::remove;
 pub use verify::{Difference, Mismatch, Report, verify};
 
 use crate::dir::Dir;
@@ -30,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use crate::resolve::Follow;
 use core::sync::atomic::{AtomicU64, Ordering};
+use queue::Queue;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -46,7 +49,7 @@ pub type OnStored<'a> = &'a (dyn Fn(&[u8], u64, u32) -> Result<()> + Sync);
 pub type OnFailure<'a> = &'a (dyn Fn(Error) + Sync);
 
 /// Why an entry is left out.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Skipped {
     /// A socket.
     Socket,
@@ -59,7 +62,12 @@ pub enum Skipped {
     /// A file that another copy has not finished.
     Unfinished,
     /// An extended attribute that the other side has no room for, or forbids.
-    Attribute,
+    Attribute {
+        /// Its name.
+        name: Box<[u8]>,
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 /// Called with what is left out, by its path outside. From any of the working threads.
@@ -217,6 +225,20 @@ impl Options<'_> {
     fn is_excluded(&self, meta: &Metadata) -> bool {
         meta.is_dir() && self.excluded.contains(&(meta.dev(), meta.ino()))
     }
+}
+
+/// Does `work` on all items in the threads of `options`.
+fn side_by_side<J: Send>(
+    options: &Options<'_>,
+    mut items: impl Iterator<Item = J>,
+    work: impl Fn(J) -> Result<()> + Sync,
+) -> Result<()> {
+    let produce = |queue: &Queue<J>| {
+        // After an error of a worker nothing more is wanted.
+        let _all_taken = items.all(|item| queue.push(item));
+        Ok(())
+    };
+    queue::run(options, produce, work)
 }
 
 /// Why what is no file, directory or symbolic link is left out.

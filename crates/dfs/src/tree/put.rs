@@ -3,7 +3,8 @@
 use super::local::{self, OnPath};
 use super::queue::{self, Queue};
 use super::{
-    BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, special, unfinished, xattrs_kept,
+    BLOCK_BYTES, Counts, OnFile, Options, Remote, Skipped, Tally, join, side_by_side, special, unfinished,
+    xattrs_kept,
 };
 use crate::attr::{SetAttrs, SetTime, Stat, XattrCond};
 use crate::dir::{Dir, OpenOptions};
@@ -115,20 +116,6 @@ pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<
         })?;
     }
     Ok(put.tally.counts())
-}
-
-/// Does `work` on all items in the threads of `options`.
-fn side_by_side<J: Send>(
-    options: &Options<'_>,
-    mut items: impl Iterator<Item = J>,
-    work: impl Fn(J) -> Result<()> + Sync,
-) -> Result<()> {
-    let produce = |queue: &Queue<J>| {
-        // After an error of a worker nothing more is wanted.
-        let _all_taken = items.all(|item| queue.push(item));
-        Ok(())
-    };
-    queue::run(options, produce, work)
 }
 
 impl Put<'_> {

@@ -2,7 +2,7 @@
 
 use super::common::{TempDir, World, cat, put};
 use dolmen_dfs::tree::{self, Difference, Options};
-use dolmen_dfs::{Error, FileKind, Follow, OpenOptions, SetTime, Time, XattrCond};
+use dolmen_dfs::{Cred, Error, FileKind, Follow, OpenOptions, SetTime, Time, XattrCond};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -673,4 +673,50 @@ fn names_that_share_a_file_on_one_side_only_differ_and_a_get_parts_them() {
     fs::hard_link(at("a"), dir.path().with_extension("more")).unwrap();
     assert_eq!(differing(), 0);
     fs::remove_file(dir.path().with_extension("more")).unwrap();
+}
+
+#[test]
+fn a_tree_is_removed_but_for_what_may_not_be_and_the_directories_above_it() {
+    let (world, dir) = (World::new(3), TempDir::new("remove"));
+    let fs = world.mount();
+    make_tree(dir.path());
+    let put = tree::put(dir.path(), &fs, "/t", &options()).unwrap();
+    let gone = tree::remove(&fs, "/t", &options()).unwrap();
+    assert_eq!((gone.dirs, gone.files), (put.dirs, put.files + put.symlinks + put.links));
+    assert!(fs.names().unwrap().is_empty());
+    assert!(fs.check(false).unwrap().is_clean());
+
+    for path in ["/t", "/t/free", "/t/above", "/t/above/locked"] {
+        fs.mkdir(path, 0o777).unwrap();
+        put_free(&fs, path);
+    }
+    fs.chmod("/t/above/locked", 0o555).unwrap();
+    let user = fs.as_user(Cred { uid: 7, gid: 7, groups: Vec::new() });
+    let failed = Mutex::new(Vec::new());
+    let on_failure = |error: Error| failed.lock().unwrap().push(error.to_string());
+    let counts = tree::remove(&user, "/t", &Options { on_failure: Some(&on_failure), ..options() }).unwrap();
+    assert_eq!(*failed.lock().unwrap(), ["/t/above/locked/f: permission denied"]);
+    assert_eq!((counts.dirs, counts.files, counts.failed), (1, 3, 1));
+    assert_eq!(cat(&fs, "/t/above/locked/f"), b"free");
+    let error = tree::remove(&user, "/t", &options()).unwrap_err();
+    assert_eq!(error.to_string(), "/t/above/locked/f: permission denied");
+}
+
+fn put_free(fs: &dolmen_dfs::Dfs, dir: &str) {
+    put(fs, &format!("{dir}/f"), b"free").close().unwrap();
+}
+
+#[test]
+fn an_attribute_that_a_get_leaves_out_is_named_with_its_file_and_the_reason() {
+    let (world, dir) = (World::new(1), TempDir::new("left-out"));
+    let fs = world.mount();
+    put(&fs, "/f", b"data").close().unwrap();
+    fs.set_xattr("/f", "odd.name", b"1", XattrCond::Any, Follow::Yes).unwrap();
+    let skipped = Mutex::new(Vec::new());
+    let on_skipped = |path: &Path, why| skipped.lock().unwrap().push((path.to_owned(), why));
+    let to = dir.path().join("f");
+    let counts = tree::get(&fs, "/f", &to, &Options { on_skipped: Some(&on_skipped), ..options() }).unwrap();
+    assert_eq!((counts.files, counts.skipped), (1, 1));
+    let why = tree::Skipped::Attribute { name: (*b"odd.name").into(), errno: 95 };
+    assert_eq!(*skipped.lock().unwrap(), [(to, why)]);
 }
