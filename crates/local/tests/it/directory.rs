@@ -258,7 +258,13 @@ fn a_label_is_taken_once_beside_each_other() {
     let refused = create(&temp.join("b"), &labelled).unwrap_err();
     assert!(matches!(&refused, Error::LabelTaken { dir } if dir.ends_with("a")), "{refused}");
     assert!(!temp.join("b").exists());
-    create(&temp.join("elsewhere").join("b"), &labelled).unwrap();
+    // Directories above a pool are not made.
+    let elsewhere = temp.join("elsewhere");
+    let refused = create(&elsewhere.join("b"), &labelled).unwrap_err();
+    assert!(matches!(&refused, Error::NoParent { dir } if dir.ends_with("elsewhere")), "{refused}");
+    assert!(!elsewhere.exists());
+    std::fs::create_dir(&elsewhere).unwrap();
+    create(&elsewhere.join("b"), &labelled).unwrap();
 }
 
 #[test]
