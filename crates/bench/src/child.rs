@@ -103,12 +103,14 @@ fn listen(child: &mut Child, each: &mut dyn FnMut(Row)) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// Removes what a measurement left in its directory.
+/// Removes what a measurement left in its directory, and makes the one above it, which no pool makes.
 pub(crate) fn clean(dir: &Path) -> Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::system("remove the files of the measurement")(error))
         }
-        _ => Ok(()),
+        _ => dir.parent().map_or(Ok(()), |above| {
+            std::fs::create_dir_all(above).map_err(Error::system("make the directory of the measurement"))
+        }),
     }
 }
