@@ -324,8 +324,8 @@ impl Target {
         let is_bottom = runs.end == self.store.index.runs.len();
         let are_all = is_bottom && runs.start == 0;
         let holds_before = if are_all { self.checkpoint.base.log_start.sequence } else { 0 };
-        let entries = self.store.index.runs[runs.clone()].iter().map(|run| run.footer().entries).sum();
-        let build = self.begin_run(entries);
+        let hashes = self.store.index.runs[runs.clone()].iter().map(Run::hashes).sum();
+        let build = self.begin_run(hashes);
         let (sparse, is_loose) = if is_bottom { self.sparse_segments() } else { Default::default() };
         self.checkpoint.merge = Some(Merge {
             runs,

@@ -12,9 +12,9 @@ use crate::path::Path;
 use crate::store::HEAD_BYTES;
 use crate::target::Target;
 use dolmen_codec::Op;
-use dolmen_codec::verb::{NewValue, Verb, Want};
+use dolmen_codec::verb::{NewValue, Punch, PunchScope, Verb, Want};
 use dolmen_codec::version::VersionKind;
-use dolmen_types::{Epoch, Error, Oid, Stamp};
+use dolmen_types::{Cond, Epoch, Error, Oid, Stamp};
 
 /// Operations looked ahead at once: more than the misses that a core has under way, and few enough that what was
 /// brought near first is still there.
@@ -34,6 +34,8 @@ pub(crate) struct Ahead {
     step: Step,
     /// What a fetch has room for.
     room_bytes: usize,
+    /// Whether an update asks if its akey is there.
+    is_insert: bool,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -42,6 +44,8 @@ enum Step {
     #[default]
     None,
     Update(VersionKind, u64),
+    /// Of a dkey or an object.
+    Punch,
     Fetch(VersionKind, u64),
     /// A leaf of the delta.
     Leaf(u32),
@@ -52,14 +56,22 @@ impl Target {
     pub(crate) fn look_ahead(&mut self, ops: &[Op<'_>], window: &mut [Ahead]) {
         for (op, ahead) in ops.iter().zip(&mut *window) {
             ahead.step = Step::None;
-            if self.find_hash(op, ahead).is_ok() {
-                self.store.hot.prefetch(ahead.hash);
+            match &op.verb {
+                Verb::Punch(punch) => self.find_punched(op, punch, ahead),
+                _ if self.find_hash(op, ahead).is_ok() => self.store.hot.prefetch(ahead.hash),
+                _ => {}
             }
         }
         for ahead in &mut *window {
             match ahead.step {
                 Step::None | Step::Leaf(_) => {}
-                Step::Update(kind, index) => ahead.step = self.find_leaf(&mut ahead.path, kind, index),
+                Step::Punch => ahead.step = self.find_leaf(&mut ahead.path, VersionKind::Punch, 0),
+                Step::Update(kind, index) => {
+                    if ahead.is_insert {
+                        self.store.index.prefetch_filters(ahead.path.key.as_bytes());
+                    }
+                    ahead.step = self.find_leaf(&mut ahead.path, kind, index);
+                }
                 Step::Fetch(kind, index) => {
                     if !self.prefetch_records(ahead.hash) {
                         self.prefetch_filters(&ahead.path, kind);
@@ -115,6 +127,7 @@ impl Target {
                         NewValue::Single(_) | NewValue::NoSingle => (VersionKind::Single, 0),
                     };
                     ahead.step = Step::Update(kind, index);
+                    ahead.is_insert = [update.cond, iod.cond].iter().any(|cond| cond.has(Cond::AKEY_INSERT));
                     (update.oid, &update.dkey, &iod.akey, kind, index)
                 }
                 None => return Ok(()),
@@ -148,9 +161,24 @@ impl Target {
         went_down
     }
 
+    /// Goes down to the dkey or object that is removed.
+    fn find_punched(&self, op: &Op<'_>, punch: &Punch, ahead: &mut Ahead) {
+        let went_down = self.go_to_object(op, &mut ahead.path, punch.oid).and_then(|()| match &punch.scope {
+            PunchScope::Object => Ok(true),
+            PunchScope::Dkey(dkey) => ahead.path.dkey(dkey).map(|()| true),
+            PunchScope::Akeys(..) => Ok(false),
+        });
+        if went_down == Ok(true) {
+            ahead.step = Step::Punch;
+        }
+    }
+
+    fn go_to_object(&self, op: &Op<'_>, path: &mut Path, oid: Oid) -> Result<(), Error> {
+        path.object(op.cont, self.conts.find(op.cont)?.state.spec.hash_key, oid)
+    }
+
     fn go_down(&self, op: &Op<'_>, path: &mut Path, oid: Oid, dkey: &[u8], akey: &[u8]) -> Result<(), Error> {
-        let secret = self.conts.find(op.cont)?.state.spec.hash_key;
-        path.object(op.cont, secret, oid)?;
+        self.go_to_object(op, path, oid)?;
         path.dkey(dkey)?;
         path.akey(akey)
     }

@@ -403,16 +403,16 @@ impl Target {
     }
 
     fn build_of_frozen(&mut self) -> RunBuild {
-        let entries = self.store.index.frozen.as_ref().map_or(0, crate::tree::Delta::len) as u64;
-        self.begin_run(entries)
+        let hashes = self.store.index.frozen_hashes();
+        self.begin_run(hashes)
     }
 
-    /// A run to be written, with a number and a token of its own.
-    pub(crate) fn begin_run(&mut self, entries: u64) -> RunBuild {
+    /// A run to be written, with a number and a token of its own, and room in its filter for so many hashes.
+    pub(crate) fn begin_run(&mut self, hashes: u64) -> RunBuild {
         let number = self.checkpoint.take_run_number();
         let token = self.next_io;
         self.next_io += 1;
-        RunBuild::new(self.config.target, number, token, entries, self.config.memory_budget_bytes)
+        RunBuild::new(self.config.target, number, token, hashes, self.config.memory_budget_bytes)
     }
 
     /// Prepared transactions stay in the log: their frames are written again behind the freeze.

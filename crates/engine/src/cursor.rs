@@ -8,6 +8,7 @@ use crate::index::{EntryPlace, Index, log_place};
 use crate::log::LogPlace;
 use crate::runs::{BlockSource, Run, RunCursor};
 use crate::tree::Cursor;
+use dolmen_codec::version::VersionKind;
 use dolmen_types::Error;
 use smallvec::SmallVec;
 
@@ -30,8 +31,8 @@ impl PlaceRef<'_> {
     }
 }
 
-/// What filters of runs are asked: at most one hash for each kind of array.
-pub(crate) type RunHashes = SmallVec<[u64; 8]>;
+/// What filters of runs are asked, one hash for each kind: a run that has none of a kind is not asked for it.
+pub(crate) type RunHashes = SmallVec<[(VersionKind, u64); 8]>;
 
 /// Which way a cursor goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,7 +74,7 @@ impl IndexCursor {
         if self.during.is_some_and(|(from, to)| !run.has_epochs(from, to)) {
             return false;
         }
-        self.within.is_empty() || self.within.iter().any(|&hash| run.may_contain(hash))
+        self.within.is_empty() || self.within.iter().any(|&(kind, hash)| run.may_hold(kind, hash))
     }
 
     /// Goes to the first entry at or above `key`, and upwards from there.

@@ -60,6 +60,9 @@ pub(crate) struct Index {
     /// Bytes of keys and records in delta and frozen delta.
     entry_bytes: u64,
     frozen_entry_bytes: u64,
+    /// Extents below objects with integer dkeys, of which filters know the object, too.
+    object_extents: u64,
+    frozen_object_extents: u64,
 }
 
 /// Hash of a key prefix together with the kind of the entries below it: what runs' filters are asked.
@@ -113,6 +116,8 @@ impl Index {
             frozen_kinds: 0,
             entry_bytes: 0,
             frozen_entry_bytes: 0,
+            object_extents: 0,
+            frozen_object_extents: 0,
         }
     }
 
@@ -131,9 +136,20 @@ impl Index {
     #[inline]
     pub(crate) fn note_entry(&mut self, keys_len: usize, value_bytes: u32) {
         /// The rest of a record, a checksum, the entry's place in its block, and its share of the filter.
-        const REST_BYTES: usize = 44 + 4 + 12 + 2;
+        const REST_BYTES: usize = 44 + 4 + 12 + 4;
         // Four bytes of checksum for 32 KiB.
         self.entry_bytes += (keys_len + REST_BYTES) as u64 + u64::from(value_bytes >> 13);
+    }
+
+    /// Counts an extent below an object whose dkeys are integers.
+    #[inline]
+    pub(crate) fn note_object_extent(&mut self) {
+        self.object_extents += 1;
+    }
+
+    /// How many hashes the filter of the frozen delta's run will have, at most, removals aside.
+    pub(crate) fn frozen_hashes(&self) -> u64 {
+        self.frozen.as_ref().map_or(0, Delta::len) as u64 + self.frozen_object_extents
     }
 
     /// Notes that a value or records of an akey were removed.
@@ -157,7 +173,7 @@ impl Index {
 
     /// What confines a cursor to the runs that have entries of some kinds of an akey.
     pub(crate) fn hashes_of(&self, akey_prefix: &[u8], kinds: &[VersionKind]) -> RunHashes {
-        let hash = |&kind: &VersionKind| prefix_hash(akey_prefix, kind);
+        let hash = |&kind: &VersionKind| (kind, prefix_hash(akey_prefix, kind));
         if self.runs.is_empty() { RunHashes::new() } else { kinds.iter().map(hash).collect() }
     }
 
@@ -165,7 +181,16 @@ impl Index {
     pub(crate) fn hashes_of_all(&self, akey_prefix: &[u8]) -> RunHashes {
         let kinds = [VersionKind::Punch, VersionKind::Single].into_iter().chain(VersionKind::ARRAYS);
         let held = kinds.filter(|&kind| self.runs.iter().any(|run| run.holds(kind)));
-        held.map(|kind| prefix_hash(akey_prefix, kind)).collect()
+        held.map(|kind| (kind, prefix_hash(akey_prefix, kind))).collect()
+    }
+
+    /// Brings near what filters say of the kinds that an insert asks for, of all runs at once.
+    pub(crate) fn prefetch_filters(&self, akey_prefix: &[u8]) {
+        let hashes = self.hashes_of_all(akey_prefix);
+        for run in &self.runs {
+            let held = hashes.iter().filter(|(kind, _)| run.holds(*kind));
+            held.for_each(|&(_, hash)| run.prefetch(hash));
+        }
     }
 
     /// Begins a checkpoint: what is in the delta becomes the frozen one.
@@ -175,6 +200,7 @@ impl Index {
         self.frozen_punched = self.punched.take();
         self.frozen_kinds = core::mem::take(&mut self.kinds);
         self.frozen_entry_bytes = core::mem::take(&mut self.entry_bytes);
+        self.frozen_object_extents = core::mem::take(&mut self.object_extents);
     }
 
     /// Ends a checkpoint: the frozen delta is a run now.
@@ -206,6 +232,7 @@ impl Index {
         self.frozen_punched = Prefixes::default();
         self.frozen_kinds = 0;
         self.frozen_entry_bytes = 0;
+        self.frozen_object_extents = 0;
     }
 
     /// At most so many bytes will the runs of delta and frozen delta have.

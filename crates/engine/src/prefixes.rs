@@ -9,7 +9,7 @@ use hashbrown::HashSet;
 
 /// A table of hashes, its free slots counted, takes at most so many bytes for each.
 const EXACT_BYTES: u64 = 18;
-/// The filter that follows has room for so many times the hashes that were too many: ten bits each.
+/// The filter that follows has room for so many times the hashes that were too many: two bytes each.
 const FILTER_FACTOR: u64 = 8;
 
 /// A set of hashes within a bound of memory.

@@ -87,8 +87,8 @@ pub(crate) fn push_hashes(prefix: &[u8], version: &Version<'_>, hashes: &mut Vec
 }
 
 impl RunBuild {
-    /// Begins run `number` with room in its filter for about `entries` entries.
-    pub(crate) fn new(target: TargetNo, number: u32, token: u64, entries: u64, budget_bytes: u64) -> Self {
+    /// Begins run `number` with room in its filter for about `hashes` hashes.
+    pub(crate) fn new(target: TargetNo, number: u32, token: u64, hashes: u64, budget_bytes: u64) -> Self {
         let share = usize::try_from(budget_bytes / CHUNK_SHARE).unwrap_or(usize::MAX);
         let chunk_bytes = share.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / RUN_PAGE_BYTES * RUN_PAGE_BYTES;
         Self {
@@ -96,7 +96,7 @@ impl RunBuild {
             target,
             number,
             token,
-            stage: Stage::Entries(Box::new(RunWriter::new(number, entries))),
+            stage: Stage::Entries(Box::new(RunWriter::new(number, hashes))),
             file: None,
             ready: Vec::new(),
             chunk: IoBuf::default(),

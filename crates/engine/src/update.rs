@@ -310,6 +310,9 @@ impl Target {
         path.key.tail(kind, index, stamp);
         self.store.index.insert(&path.key, prefix.len(), kind, place);
         self.store.index.note_entry(path.key.as_bytes().len() + raw_len, value_bytes);
+        if kind.is_array() && path.dkey_kind == KeyKind::Uint64 {
+            self.store.index.note_object_extent();
+        }
         path.key.rewind(prefix);
         if kind != VersionKind::Punch && value_bytes == 0 {
             self.store.index.note_removal(path.key.as_bytes());

@@ -244,6 +244,12 @@ impl Run {
         &self.footer
     }
 
+    /// About how many hashes its filter has: one an entry, and one for each object with integer dkeys that has extents.
+    pub(crate) fn hashes(&self) -> u64 {
+        let entries = self.footer.entries;
+        self.filter.hashes().clamp(entries, 2 * entries)
+    }
+
     /// Bytes of the file.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.footer.file_pages() * RUN_PAGE_BYTES as u64
