@@ -220,13 +220,25 @@ pub enum Want {
 }
 
 /// What was found of one akey.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct FetchedIod {
     /// Length of the single value, or bytes a record of the array; 0 if there is nothing.
     pub size_bytes: u64,
     /// For arrays: the parts of the wanted extents that hold data, ascending, merged where they touch.
     pub filled: SmallVec<[Recx; 1]>,
+    /// For arrays of objects whose dkeys are integers: no array of the object has a record behind the last of `filled`,
+    /// nor under another dkey, as far as the target that answers has it, and without what a transaction has not
+    /// committed. A hint: `false` says nothing, so it makes no two answers different.
+    pub is_end: bool,
 }
+
+impl PartialEq for FetchedIod {
+    fn eq(&self, other: &Self) -> bool {
+        (self.size_bytes, &self.filled) == (other.size_bytes, &other.filled)
+    }
+}
+
+impl Eq for FetchedIod {}
 
 /// An enumeration.
 #[derive(Debug, Clone)]

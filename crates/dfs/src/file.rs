@@ -10,7 +10,7 @@ use crate::mount::Mount;
 use crate::node::Node;
 use crate::store::with_scratch;
 use dolmen_client::{Array, At, Object, Page};
-use dolmen_types::{Anchor, IoBuf, Oid, Recx};
+use dolmen_types::{Anchor, IoBuf, ObjectClass, Oid, Recx};
 use std::sync::{Arc, PoisonError};
 
 /// Chunks of a hole that are removed without asking which exist.
@@ -73,10 +73,14 @@ impl File {
         }
         let Some(_end) = offset.checked_add(buf.len() as u64) else { return Err(What::Range.into()) };
         let gate = self.node.gate.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(open_from) = self.fill(offset, buf)? else { return Ok(buf.len()) };
-        let size = self.size_now(At::Latest)?;
+        let filled = self.fill(offset, buf)?;
+        let Some(open_from) = filled.open_from else { return Ok(buf.len()) };
+        let (size, is_settled) = match filled.size {
+            Some(size) => (size, open_from >= filled.told_from),
+            None => (self.size_now(At::Latest)?, false),
+        };
         let len = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
-        if open_from < len {
+        if open_from < len && !is_settled {
             // Holes, or the end was there at the first look. Now it is not, so what is not there now is a hole.
             self.fill(offset + open_from as u64, &mut buf[open_from..len])?;
         } else if self.mount().is_shared() && len == 0 {
@@ -88,25 +92,30 @@ impl File {
         Ok(len)
     }
 
-    /// Reads what is there into `buf`, with zeros for the rest. Where the first zeros are that no data follows in their
-    /// piece: they may be behind the end of the file, also if there is data in the next piece, which is read later.
-    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
-        let mut open_from = None;
+    /// Reads what is there into `buf`, with zeros for the rest.
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<Filled> {
+        let mut filled = Filled::default();
         with_scratch(|scratch| {
             for piece in pieces(self.node.chunk_bytes, offset, buf.len()) {
                 let part = &mut buf[piece.at..piece.at + piece.len()];
-                let filled = self.fill_piece(&piece, part, scratch)?;
-                if filled < piece.len() {
-                    open_from.get_or_insert(piece.at + filled);
+                let (reach, size) = self.fill_piece(&piece, part, scratch)?;
+                if reach < piece.len() {
+                    filled.open_from.get_or_insert(piece.at + reach);
                 }
+                (filled.size, filled.told_from) = (size, piece.at);
             }
             Ok::<_, Error>(())
         })?;
-        Ok(open_from)
+        Ok(filled)
     }
 
-    /// How far the data reaches.
-    fn fill_piece(&self, piece: &Piece, part: &mut [u8], scratch: &mut IoBuf) -> Result<usize> {
+    /// How far the data reaches, and the size of the file if the target could tell it with them.
+    fn fill_piece(
+        &self,
+        piece: &Piece,
+        part: &mut [u8],
+        scratch: &mut IoBuf,
+    ) -> Result<(usize, Option<u64>)> {
         let dkey = piece.dkey.to_le_bytes();
         let found = self.object.read(At::Latest, &dkey, AKEY_DATA, 1, piece.recx, scratch)?;
         let start = piece.recx.index;
@@ -118,7 +127,10 @@ impl File {
             end = data.end;
         }
         part[end..].fill(0);
-        Ok(end)
+        // Of several targets each knows its own part only.
+        let knows_all = self.node.oid.class() == ObjectClass::S1 && !self.mount().is_shared();
+        let last = found.filled.last().filter(|_| found.is_end && knows_all).and_then(|recx| recx.end());
+        Ok((end, last.and_then(|end| size_to(self.node.chunk_bytes, piece.dkey, end - 1))))
     }
 
     /// Writes all of `data` at `offset`, or, in a file opened for appending, at the end. Returns where.
@@ -403,6 +415,18 @@ impl File {
     pub fn close(self) -> Result<()> {
         if self.node.is_removed() { Ok(()) } else { self.sync() }
     }
+}
+
+/// What a read has filled of its buffer.
+#[derive(Default)]
+struct Filled {
+    /// Where the first zeros are that no data follows in their piece: they may be behind the end of the file, also if
+    /// there is data in the next piece, which is read later.
+    open_from: Option<usize>,
+    /// The size of the file, if the target told it with the last piece.
+    size: Option<u64>,
+    /// Where that piece begins: zeros from there on are as old as the size.
+    told_from: usize,
 }
 
 fn span(start: u64, end: u64) -> core::ops::Range<usize> {

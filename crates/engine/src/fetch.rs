@@ -8,7 +8,7 @@ use crate::target::Target;
 use crate::value::Stored;
 use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
 use dolmen_codec::version::VersionKind;
-use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, Recx, Stamp, limits};
+use dolmen_types::{Cond, ContNo, Epoch, Error, Invalid, KeyKind, Recx, Stamp, limits};
 use smallvec::SmallVec;
 
 /// Lists that a fetch fills and the next one reuses.
@@ -74,7 +74,7 @@ impl Target {
             self.txs.refuse_undecided_read(cont, fetch.oid, Some(&fetch.dkey), None, view.at)?;
             self.reads.raise(Scope::AkeyList, path.dkey_hash, view.at);
         }
-        let found = self.fetch_iods(cont, fetch, &mut path, &view, cover);
+        let mut found = self.fetch_iods(cont, fetch, &mut path, &view, cover);
         // What was found says that its dkey exists; only without it there is a question, which comes before all errors.
         let is_found = found.as_ref().is_ok_and(|found| found.iter().any(|iod| iod.size_bytes > 0));
         if must_exist && !is_found {
@@ -83,8 +83,24 @@ impl Target {
                 return Err(Error::NotFound);
             }
         }
+        let is_end = found.as_ref().is_ok_and(|found| found.iter().any(|iod| iod.is_end));
+        if is_end && !self.knows_end(cont, fetch, &path, &view) {
+            found.iter_mut().flatten().for_each(|iod| iod.is_end = false);
+        }
         self.store.put_path(path);
         found
+    }
+
+    /// Whether the end of an object may be told with what was fetched. If so, all of the object counts as read, as by a
+    /// query for its last record.
+    fn knows_end(&mut self, cont: ContNo, fetch: &Fetch, path: &Path, view: &View) -> bool {
+        // A transaction asks for no more than it must, since others are held against it.
+        let is_known = fetch.at == ReadAt::Latest
+            && self.txs.refuse_undecided_read(cont, fetch.oid, None, None, view.at).is_ok();
+        if is_known {
+            self.reads.raise(Scope::ObjectScan, path.object_hash, view.at);
+        }
+        is_known
     }
 
     #[inline]
@@ -139,7 +155,7 @@ impl Target {
                     return Err(Error::RecTooBig { needed_bytes: stored.len() as u64 });
                 }
                 self.store.read_value(&stored, 0, &mut buf[part.start..part.start + stored.len()])?;
-                Ok(FetchedIod { size_bytes: stored.len() as u64, filled: SmallVec::new() })
+                Ok(FetchedIod { size_bytes: stored.len() as u64, filled: SmallVec::new(), is_end: false })
             }
             Want::Size => self.value_size(path, view, cover),
             Want::Array { record_bytes, extents } => {
@@ -160,7 +176,7 @@ impl Target {
             Some(stored) => stored.len() as u64,
             None => self.store.first_record(path, 0, view, cover)?.map_or(0, |(_, bytes)| u64::from(bytes)),
         };
-        Ok(FetchedIod { size_bytes, filled: SmallVec::new() })
+        Ok(FetchedIod { size_bytes, filled: SmallVec::new(), is_end: false })
     }
 
     fn fetch_array(
@@ -248,7 +264,7 @@ impl Target {
             return Err(Error::RecordSize { stored_bytes: u64::from(hit.record_bytes) });
         }
         self.store.read_value(&stored, 0, out).map_err(|e| path.named(e, Some(recx)))?;
-        Ok(Some(FetchedIod { size_bytes: record_bytes, filled: smallvec::smallvec![recx] }))
+        Ok(Some(FetchedIod { size_bytes: record_bytes, filled: smallvec::smallvec![recx], is_end: false }))
     }
 }
 
@@ -278,7 +294,7 @@ impl Target {
         if u64::from(stored_bytes) != record_bytes {
             return Err(Error::RecordSize { stored_bytes: u64::from(stored_bytes) });
         }
-        let mut fetched = FetchedIod { size_bytes: record_bytes, filled: SmallVec::new() };
+        let mut fetched = FetchedIod { size_bytes: record_bytes, filled: SmallVec::new(), is_end: false };
         let start = wanted.index.max(recx.index);
         let end = (wanted.index + wanted.count).min(recx.index + recx.count);
         if start < end {
@@ -289,6 +305,7 @@ impl Target {
                 .read_value(&stored, offset, &mut out[at..at + len])
                 .map_err(|e| path.named(e, Some(recx)))?;
             fetched.filled.push(Recx::new(start, end - start));
+            fetched.is_end = end < wanted.index + wanted.count && path.dkey_kind == KeyKind::Uint64;
         }
         Ok(Some(fetched))
     }

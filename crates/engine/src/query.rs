@@ -26,6 +26,9 @@ impl Target {
         if hashed(QueryFlags::DKEY, path.dkey_kind) || hashed(QueryFlags::AKEY, path.akey_kind) {
             return Err(Invalid::Query.into());
         }
+        if path.dkey_kind == KeyKind::Uint64 {
+            self.store.prefetch_sole(&path);
+        }
         self.reads.raise(Scope::ObjectTree, path.object_hash, view.at);
         self.reads.raise(Scope::ObjectScan, path.object_hash, view.at);
         let mut search = Search { flags: query.flags, max, view, query };
@@ -191,13 +194,13 @@ mod tests {
     use crate::path::Path;
     use dolmen_codec::order::HashKey;
     use dolmen_codec::verb::{
-        ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, NewValue, Payload, Punch, PunchScope, ReadAt, Reply,
-        Update, UpdateIod, Verb, Want,
+        ContSpec, ContVerb, Fetch, FetchIod, FetchedIod, Mutation, NewValue, Payload, Prepare, Punch,
+        PunchScope, ReadAt, Reply, Update, UpdateIod, Verb, Want,
     };
     use dolmen_codec::version::VersionKind;
     use dolmen_codec::{Op, TargetStore};
     use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
-    use dolmen_types::{Cond, Durability, Head, IoBuf, ObjectClass, ObjectType, Oid};
+    use dolmen_types::{Cond, Durability, Head, IoBuf, ObjectClass, ObjectType, Oid, TargetNo, TxId};
     use smallvec::smallvec;
 
     const CONT: ContNo = ContNo(1);
@@ -308,6 +311,45 @@ mod tests {
             assert!(!is_sole(&target, oid(number)), "there is another dkey");
             assert_eq!(last(&mut target, oid(number)), Some(if more > 3 { (more, 9) } else { (3, 4) }));
         }
+    }
+
+    #[test]
+    fn a_read_tells_the_end_of_an_object_only_where_nothing_lies_behind() {
+        let mut target = target();
+        let is_end = |target: &mut Target, oid, recx| read(target, oid, 1, recx).0.is_end;
+        write(&mut target, oid(1), 1, 2, b"0123456789");
+        assert!(
+            is_end(&mut target, oid(1), Recx::new(0, 20)) && is_end(&mut target, oid(1), Recx::new(11, 2))
+        );
+        assert!(
+            !is_end(&mut target, oid(1), Recx::new(0, 12)),
+            "the last record was asked for, and none behind it"
+        );
+        assert!(!is_end(&mut target, oid(1), Recx::new(12, 3)), "without a record there is nothing to end");
+        write(&mut target, oid(1), 2, 0, b"x");
+        assert!(!is_end(&mut target, oid(1), Recx::new(0, 20)), "there is another dkey");
+        write(&mut target, oid(2), 1, 0, b"01234");
+        write(&mut target, oid(2), 1, 10, b"x");
+        assert!(!is_end(&mut target, oid(2), Recx::new(0, 8)), "there is another record");
+        write(&mut target, oid(3), 1, 0, b"01234");
+        let punch = Punch { oid: oid(3), scope: PunchScope::Object, cond: Cond::NONE };
+        ask(&mut target, Verb::Punch(punch));
+        assert!(!is_end(&mut target, oid(3), Recx::new(0, 8)), "nothing is left");
+        write(&mut target, oid(5), 1, 0, b"01234");
+        let data = Payload::Ref(b"x");
+        let value = NewValue::Array { record_bytes: 1, extents: smallvec![Recx::new(0, 1)], data };
+        let iods = smallvec![UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value }];
+        let update = Update { oid: oid(5), dkey: key(2), cond: Cond::NONE, iods };
+        let (epoch, leader) = (target.epochs.latest().next(), target.config.target);
+        let (tx, mutations) = (TxId { client: 9, begin: epoch }, vec![Mutation::Update(update)]);
+        let participants = [leader, TargetNo(1)].into_iter().collect();
+        ask(&mut target, Verb::Prepare(Prepare { tx, epoch, leader, participants, mutations }));
+        assert!(!is_end(&mut target, oid(5), Recx::new(0, 8)), "what is undecided may lie behind");
+        ask(&mut target, Verb::Abort(tx));
+        assert!(is_end(&mut target, oid(5), Recx::new(0, 8)));
+        let hashed = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 0, 4);
+        write(&mut target, hashed, 1, 0, b"01234");
+        assert!(!is_end(&mut target, hashed, Recx::new(0, 8)), "other dkeys are not known");
     }
 
     #[test]

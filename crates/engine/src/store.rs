@@ -4,7 +4,7 @@ use crate::bulk::Bulk;
 use crate::conts::View;
 use crate::cursor::{IndexCursor, RunHashes};
 use crate::error::disk_error;
-use crate::index::{Entry, EntryPlace, Index, read_version};
+use crate::index::{Entry, EntryPlace, Index, extents_hash, read_version};
 use crate::log::{Log, LogPlace, TENTATIVE_SEGMENT};
 use crate::open::{SLOTS, SUPERBLOCK_FILE};
 use crate::path::{Depth, Path};
@@ -282,6 +282,17 @@ impl Store {
     pub(crate) fn sole_of_object(&self, path: &Path, akey: &[u8]) -> Option<(&[u8], HotHit)> {
         let is_it = |version: &Version<'_>| path.may_be_sole(version.kind) && version.akey == akey;
         self.hot_record(path, path.sole_hash(), is_it)
+    }
+
+    /// Brings near what tells the end of the path's object: the bucket of its sole extent, and the filters that know of
+    /// any.
+    ///
+    /// REQUIRES: its dkeys are integers.
+    #[inline]
+    pub(crate) fn prefetch_sole(&self, path: &Path) {
+        self.hot.prefetch(path.sole_hash());
+        let hash = extents_hash(&path.key.as_bytes()[..path.up_len(Depth::Object)]);
+        self.index.runs.iter().for_each(|run| run.prefetch(hash));
     }
 
     /// Whether there may be extents of any age anywhere below the path's object.

@@ -129,7 +129,7 @@ impl AkeyRef<'_> {
             Some(Some(value)) => {
                 let needed_bytes = u64::try_from(value.len()).map_err(|_wide| Invalid::Payload)?;
                 out.get_mut(..value.len()).ok_or(Error::RecTooBig { needed_bytes })?.copy_from_slice(value);
-                Ok(FetchedIod { size_bytes: needed_bytes, filled: SmallVec::new() })
+                Ok(FetchedIod { size_bytes: needed_bytes, filled: SmallVec::new(), is_end: false })
             }
             None if !hidden => {
                 let mut part = IoBuf::zeroed(out.len());
@@ -152,7 +152,7 @@ impl AkeyRef<'_> {
             _ if hidden => 0,
             _ => self.base_record_bytes(layer)?,
         };
-        Ok(FetchedIod { size_bytes, filled: SmallVec::new() })
+        Ok(FetchedIod { size_bytes, filled: SmallVec::new(), is_end: false })
     }
 
     fn fetch_array(
@@ -205,7 +205,7 @@ impl AkeyRef<'_> {
             (false, true) if !hidden && base.size_bytes != 0 => self.base_record_bytes(layer)?,
             _ => base.size_bytes,
         };
-        Ok(FetchedIod { size_bytes, filled: joined(filled) })
+        Ok(FetchedIod { size_bytes, filled: joined(filled), is_end: false })
     }
 }
 

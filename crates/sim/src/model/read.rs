@@ -176,20 +176,20 @@ fn fetch(
         match &iod.want {
             Want::Size => {
                 let size_bytes = if single_bytes > 0 { single_bytes } else { values.record_bytes() };
-                found.push(FetchedIod { size_bytes, filled: SmallVec::new() });
+                found.push(FetchedIod { size_bytes, filled: SmallVec::new(), is_end: false });
             }
             Want::Single { room_bytes } => {
                 if single_bytes > *room_bytes as u64 {
                     return Err(Error::RecTooBig { needed_bytes: single_bytes });
                 }
                 fill.extend(values.single.map(|(bytes, _)| (part, bytes.to_vec())));
-                found.push(FetchedIod { size_bytes: single_bytes, filled: SmallVec::new() });
+                found.push(FetchedIod { size_bytes: single_bytes, filled: SmallVec::new(), is_end: false });
                 part += room_bytes;
             }
             Want::Array { record_bytes, extents } => {
                 check_record_bytes(&values, *record_bytes)?;
                 let filled = fetch_records(&values, *record_bytes, extents, &mut part, &mut fill);
-                found.push(FetchedIod { size_bytes: values.record_bytes(), filled });
+                found.push(FetchedIod { size_bytes: values.record_bytes(), filled, is_end: false });
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Bytes of files: offsets, sizes, holes, appends.
 
 use super::common::{World, cat, put, read_all, small_chunks};
-use dolmen_dfs::{Error, OpenOptions, SetAttrs, SetTime, Time, What};
+use dolmen_dfs::{Error, FormatOptions, OpenOptions, SetAttrs, SetTime, Time, What};
+use dolmen_types::ObjectClass;
 
 #[test]
 fn bytes_are_read_where_they_were_written_also_over_chunks() {
@@ -18,6 +19,32 @@ fn bytes_are_read_where_they_were_written_also_over_chunks() {
     assert_eq!(file.read_at(u64::MAX - 10, &mut part).unwrap_err(), Error::Invalid(What::Range));
     file.write_at(4090, b"across").unwrap();
     assert_eq!(&read_all(&file)[4088..4098], [&data[4088..4090], b"across", &data[4096..4098]].concat());
+}
+
+#[test]
+fn a_read_into_too_much_room_ends_with_the_file() {
+    for file_class in [ObjectClass::S1, ObjectClass::SX] {
+        let world = World::with(3, &FormatOptions { file_class, ..small_chunks() });
+        let fs = world.mount();
+        let mut room = [7; 6000];
+        let file = put(&fs, "/f", b"");
+        assert_eq!(file.read_at(0, &mut room).unwrap(), 0);
+        file.write_at(5, b"at once").unwrap();
+        for (offset, len) in [(0, 12), (3, 9), (8, 4), (11, 1), (12, 0), (13, 0)] {
+            assert_eq!(file.read_at(offset, &mut room[..100]).unwrap(), len, "from {offset}");
+        }
+        assert_eq!(file.read_at(0, &mut room).unwrap(), 12, "over the end of the chunk");
+        assert_eq!(&room[..12], b"\0\0\0\0\0at once");
+        file.write_at(4096 + 10, b"more").unwrap();
+        assert_eq!(file.read_at(0, &mut room[..100]).unwrap(), 100, "there is another chunk");
+        assert_eq!(file.read_at(0, &mut room).unwrap(), 4110);
+        assert!(room[12..4106].iter().all(|&byte| byte == 0));
+        file.set_len(8).unwrap();
+        assert_eq!(file.read_at(0, &mut room[..100]).unwrap(), 8);
+        file.set_len(50).unwrap();
+        assert_eq!(file.read_at(0, &mut room[..100]).unwrap(), 50, "it ends in a hole");
+        assert_eq!(&room[..10], b"\0\0\0\0\0at \0\0");
+    }
 }
 
 #[test]
@@ -132,7 +159,7 @@ fn files_take_class_and_chunk_from_the_open_or_the_container() {
     put(&fs, "/f", b"x");
     let stat = fs.stat("/f").unwrap();
     assert_eq!((stat.chunk_bytes, stat.class.groups()), (4096, 4));
-    let class = dolmen_types::ObjectClass::S2;
+    let class = ObjectClass::S2;
     fs.open("/g", &OpenOptions { class, chunk_bytes: 65_536, ..OpenOptions::CREATE }).unwrap();
     let stat = fs.stat("/g").unwrap();
     assert_eq!((stat.chunk_bytes, stat.class), (65_536, class));
