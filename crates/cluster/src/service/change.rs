@@ -334,20 +334,29 @@ pub(super) fn roll_back<T: TargetStore>(
 }
 
 /// Rolls a container back on all targets. It is open again on each that has done so: whoever has seen the state after
-/// the rollback on one waits for it on the others.
+/// the rollback on one waits for it on the others. If none has, and all refuse it, it is no rollback: an error.
 fn roll_back_on_all<T: TargetStore>(targets: &Targets<T>, no: ContNo, to: Epoch, at: Epoch) -> Result<()> {
     targets.close_cont(no);
+    let ask = |verb: ContVerb| targets.call_all(|_| plain(no, Verb::Cont(verb.clone())));
     // One above the rollback, so that the latest epoch of a target that writes nothing is after it.
-    on_all(targets, no, &ContVerb::RaiseFloor(at.next()))?;
-    let answers = targets.call_all(|_| plain(no, Verb::Cont(ContVerb::Rollback { to, at })));
-    let mut done = Ok(());
-    for (target, answer) in targets.numbers().zip(answers) {
-        match answer.result {
-            Ok(_) => targets.open_cont(target, no),
-            Err(error) => done = done.and(Err(error)),
-        }
+    let floors = ask(ContVerb::RaiseFloor(at.next()));
+    let answers = ask(ContVerb::Rollback { to, at });
+    let done: Vec<Result<()>> = floors
+        .into_iter()
+        .zip(answers)
+        .map(|(floor, answer)| floor.result.and(answer.result).map(|_| ()))
+        .collect();
+    let is_refused = |result: &Result<()>| matches!(result, Err(error) if !may_be_done(error));
+    let none = done.iter().all(is_refused);
+    for (target, _) in targets.numbers().zip(&done).filter(|(_, done)| none || done.is_ok()) {
+        targets.open_cont(target, no);
     }
-    done
+    done.into_iter().collect()
+}
+
+/// Whether what was answered so may be in the log all the same, or will be when it is tried again.
+fn may_be_done(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::ReadOnly { .. } | Error::NoSpace { .. } | Error::Busy)
 }
 
 pub(super) fn alloc_oids<T: TargetStore>(
