@@ -2,6 +2,7 @@
 //! a superblock is written, and again after a recovery.
 
 use crate::rig::{CONT, Rig, oid, small_config, tiny};
+use dolmen_codec::superblock::SUPERBLOCK_SLOT_BYTES;
 use dolmen_codec::verb::{Mutation, NewValue, Payload, Prepare, Reply, Update, UpdateIod, Verb};
 use dolmen_codec::{Op, Progress, TargetStore};
 use dolmen_engine::TargetConfig;
@@ -89,6 +90,9 @@ fn a_superblock_torn_at_any_byte_leaves_the_one_before_it() {
         }
         let superblock = |plan| rig.drive.crash(plan).files().bytes(SUPERBLOCK_FILE).unwrap();
         let (old, new) = (superblock(CrashPlan::None), superblock(CrashPlan::All));
+        let slots = || old.chunks(SUPERBLOCK_SLOT_BYTES).zip(new.chunks(SUPERBLOCK_SLOT_BYTES));
+        let unsynced = slots().filter(|(old, new)| old != new).count();
+        assert!(unsynced < 2, "boundary {at}: both slots can be torn");
         for cut in (0..old.len()).filter(|&at| old[at] != new[at]) {
             let drive = rig.drive.crash(CrashPlan::All);
             drive.corrupt(SUPERBLOCK_FILE, cut as u64, &old[cut..]).unwrap();
