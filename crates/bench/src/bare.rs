@@ -24,8 +24,7 @@ const ROUNDS_IN_LOG: u64 = 3;
 /// Rounds of updates and fetches of all keys by such a map.
 pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     let dir = options.dir.join("bare");
-    child::clean(&dir)?;
-    std::fs::create_dir_all(&dir).map_err(Error::system("make a directory for the measurement"))?;
+    child::fresh(&dir)?;
     let keys = Keys::new(options.key_bits(SIZE));
     let rows = native::pinned(|| measure(&dir, keys, options.seconds / 3.0));
     child::clean(&dir)?;

@@ -103,14 +103,18 @@ fn listen(child: &mut Child, each: &mut dyn FnMut(Row)) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// Removes what a measurement left in its directory, and makes the one above it, which no pool makes.
+/// An empty directory for a measurement.
+pub(crate) fn fresh(dir: &Path) -> Result<()> {
+    clean(dir)?;
+    std::fs::create_dir_all(dir).map_err(Error::system("make a directory for the measurement"))
+}
+
+/// Removes what a measurement left in its directory.
 pub(crate) fn clean(dir: &Path) -> Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::system("remove the files of the measurement")(error))
         }
-        _ => dir.parent().map_or(Ok(()), |above| {
-            std::fs::create_dir_all(above).map_err(Error::system("make the directory of the measurement"))
-        }),
+        _ => Ok(()),
     }
 }

@@ -77,6 +77,7 @@ pub(crate) fn child(spec: &Spec) -> Result<()> {
     pin_to_cpu(0)?;
     let mut pool_options = PoolOptions { targets: 1, volatile: true, ..PoolOptions::default() };
     pool_options.memory_budget_bytes = spec.setup.memory_bytes;
+    child::fresh(&spec.dir)?;
     dolmen_local::create(&spec.dir, &pool_options)?;
     let (pool, label) = connect(&spec.dir)?;
     pool.create_container(Some(label.clone()), Dfs::container_props())?;

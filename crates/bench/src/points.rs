@@ -113,8 +113,7 @@ pub(crate) fn run(options: &Options, kind: Kind, size: usize, each: &mut dyn FnM
 
 fn native_limits(options: &Options, size: usize, each: &mut dyn FnMut(Row)) -> Result<Native> {
     let dir = options.dir.join("native");
-    child::clean(&dir)?;
-    std::fs::create_dir_all(&dir).map_err(crate::Error::system("make a directory for the measurement"))?;
+    child::fresh(&dir)?;
     // Only of large values more than the ratio is asked.
     let full = if size >= EXTENT { (30, 3.0) } else { (28, 1.5) };
     let (bytes_log2, seconds) = options.pick(full, (26, 0.1));

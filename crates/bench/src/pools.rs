@@ -22,8 +22,8 @@ const CREATE_CONT_MS: f64 = 5.0;
 pub(crate) fn run(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     for (medium, dir, volatile) in [("tmpfs", &options.dir, true), ("ext4", &options.disk_dir, false)] {
         let dir = dir.join("pools");
-        child::clean(&dir)?;
-        let measured = Times::measure(&dir, volatile, options.pick(21, 3));
+        child::fresh(&dir)?;
+        let measured = Times::measure(&dir.join("pool"), volatile, options.pick(21, 3));
         child::clean(&dir)?;
         let times = measured?;
         each(row(

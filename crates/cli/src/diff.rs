@@ -4,7 +4,7 @@ use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{Answer, Table, readable};
 use crate::path::shown;
 use dolmen_client::{ChangeKind, Container};
-use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, Follow, MountOptions, Stat, layout};
+use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, MountOptions, Stat, layout};
 use dolmen_types::{Epoch, Oid};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,13 +139,7 @@ fn mount(view: &Container) -> Outcome<Dfs> {
 
 /// The extended attributes of an entry.
 fn xattrs(dfs: &Dfs, path: &[u8]) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
-    let doing = || format!("compare extended attributes of {}", shown(path));
-    let names = dfs.xattr_names(path, Follow::No).doing(doing)?;
-    let valued = |name: Vec<u8>| {
-        let value = dfs.xattr(path, &name, Follow::No).doing(doing)?;
-        Ok((name, value))
-    };
-    names.into_iter().map(valued).collect()
+    dfs.xattrs(path).doing(|| format!("compare extended attributes of {}", shown(path)))
 }
 
 /// Every entry of a state, by path.

@@ -80,7 +80,8 @@ impl Kv {
     /// the value are what they were, or anything.
     ///
     /// # Errors
-    /// `Invalid::Payload` if `buf` is shorter than `room_bytes`; `RecTooBig` with the length if it does not fit; `NotFound`; those of [`Object::fetch`].
+    /// `Invalid::Payload` if `buf` is shorter than `room_bytes`; `RecTooBig` with the length if it does not fit;
+    /// `NotFound`; those of [`Object::fetch`].
     pub fn get_bounded(
         &self,
         at: At<'_>,

@@ -58,6 +58,13 @@ struct Lines {
     failures: Vec<Failure>,
 }
 
+impl Lines {
+    fn leave_out(&mut self, path: &[u8], error: dolmen_dfs::Error) {
+        let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(path)));
+        self.failures.extend(failure.err().map(|failure| failure.about(path)));
+    }
+}
+
 pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
     let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let Lines { mut lines, mut failures } =
@@ -91,8 +98,7 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
         while !cookie.is_end() {
             let entries = match dir.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
                 Err(error) if error.is_damage() => {
-                    let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(&path)));
-                    found.failures.extend(failure.err().map(|failure| failure.about(&path)));
+                    found.leave_out(&path, error);
                     break;
                 }
                 other => other?,
@@ -107,8 +113,7 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
                 let (stat, target) = match listed {
                     // It hides none of the others.
                     Err(error) if error.is_damage() => {
-                        let failure = Err::<(), _>(error).doing(|| format!("list {}", shown(&child)));
-                        found.failures.extend(failure.err().map(|failure| failure.about(&child)));
+                        found.leave_out(&child, error);
                         continue;
                     }
                     other => other?,

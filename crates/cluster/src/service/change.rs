@@ -128,10 +128,7 @@ pub(super) fn destroy<T: TargetStore>(
     if state.live(no)?.handles > 0 && !force {
         return Err(Error::NotEmpty);
     }
-    store::change(targets, no, &[(INTENT, Some(&Intent::Destroy.encode()))])?;
-    if let Some(cont) = state.conts.get_mut(&no) {
-        cont.unfinished = Some(Intent::Destroy);
-    }
+    intend(targets, state, no, Intent::Destroy)?;
     state.hide(no);
     finish(targets, state, no)
 }

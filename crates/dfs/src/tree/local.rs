@@ -93,8 +93,8 @@ pub(super) fn remove_xattr(path: &Path, name: &[u8]) -> Result<Option<i32>> {
     }
 }
 
-/// Sets an extended attribute; the system's error number if the file system has none of this kind, or no room for one like this: that says
-/// nothing of the room for files.
+/// Sets an extended attribute; the system's error number if the file system has none of this kind, or no room for one
+/// like this: that says nothing of the room for files.
 pub(super) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> Result<Option<i32>> {
     use rustix::io::Errno;
     match rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()) {

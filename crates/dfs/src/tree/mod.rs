@@ -255,7 +255,10 @@ fn special(meta: &Metadata) -> Skipped {
 
 impl Dir {
     /// Names and values of extended attributes, sorted by name; those of a symbolic link itself.
-    fn xattrs(&self, remote: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    ///
+    /// # Errors
+    /// `NotFound`; `NoPermission`.
+    pub fn xattrs(&self, remote: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let names = self.xattr_names(remote, Follow::No)?;
         let valued = |name: Vec<u8>| Ok((name.clone(), self.xattr(remote, name, Follow::No)?));
         names.into_iter().map(valued).collect()
