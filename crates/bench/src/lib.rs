@@ -41,4 +41,4 @@ pub use options::Options;
 pub use report::{Machine, Results, report};
 pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};
-pub use suite::{child, dfs, engine};
+pub use suite::{check_dfs, check_engine, child, dfs, engine};

@@ -85,12 +85,34 @@ pub fn dfs(options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
     run(&DFS, options, each)
 }
 
-fn run(scenarios: &[Scenario], options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
+/// Refuses a name that no scenario of [`engine`] has: for who prepares a machine before it measures.
+///
+/// # Errors
+/// [`Error::Scenario`].
+pub fn check_engine(options: &Options) -> Result<()> {
+    wanted(&ENGINE, options).map(|_some| ())
+}
+
+/// Refuses a name that no scenario of [`dfs`] has.
+///
+/// # Errors
+/// [`Error::Scenario`].
+pub fn check_dfs(options: &Options) -> Result<()> {
+    wanted(&DFS, options).map(|_some| ())
+}
+
+/// The scenarios that the options name; at least one.
+fn wanted<'a>(scenarios: &'a [Scenario], options: &Options) -> Result<Vec<&'a Scenario>> {
     let wanted: Vec<&Scenario> = scenarios.iter().filter(|scenario| options.wants(scenario.name)).collect();
     if wanted.is_empty() {
         let names = scenarios.iter().map(|scenario| scenario.name).collect();
         return Err(Error::Scenario { wanted: options.only.clone(), names });
     }
+    Ok(wanted)
+}
+
+fn run(scenarios: &[Scenario], options: &Options, each: &mut dyn FnMut(Row)) -> Result<()> {
+    let wanted = wanted(scenarios, options)?;
     let seconds =
         |scenario: &Scenario| scenario.rates * options.seconds + options.pick(scenario.besides_s, 1.0);
     say_next("all of it", wanted.iter().map(|scenario| seconds(scenario)).sum());

@@ -113,10 +113,13 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Report(args) => report(args),
         Command::Engine(engine) => {
             let options = engine.args.options();
+            // Before anything is made ready for it.
+            dolmen_bench::check_engine(&options).map_err(|error| failed(&error))?;
             measure(&engine.args, &options, as_json, |each| dolmen_bench::engine(&options, each))
         }
         Command::Dfs(args) => {
             let options = args.options();
+            dolmen_bench::check_dfs(&options).map_err(|error| failed(&error))?;
             measure(args, &options, as_json, |each| dolmen_bench::dfs(&options, each))
         }
         Command::Child { scenario, spec } => {

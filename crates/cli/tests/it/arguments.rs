@@ -75,6 +75,17 @@ fn numbers_outside_their_range_are_refused_with_option_value_and_range() {
 }
 
 #[test]
+fn a_scenario_that_there_is_none_of_is_refused_before_memory_is_touched() {
+    let place = Place::new("no-scenario");
+    for (suite, known) in [("engine", "machine, bare, points-single-64"), ("dfs", "dfs, native-tmpfs")] {
+        // What is there first is a row of the memory that was touched, or the heading of the rows.
+        let line = place.fails(2, &["bench", suite, "--only", "NONSENSE", "--out", "rows"]);
+        assert!(line.contains("no scenario is called NONSENSE") && line.contains(known), "{line}");
+    }
+    assert!(!place.path("rows").exists());
+}
+
+#[test]
 fn help_documents_exit_codes_and_every_command() {
     let place = Place::new("help");
     let help = place.ok(&["--help"]);
