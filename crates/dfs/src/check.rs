@@ -173,12 +173,12 @@ impl Mount {
     fn count_orphans(&self, seen: &mut Seen, report: &mut CheckReport) -> Result<()> {
         let bad = |name: &[u8]| BadEntry { dir: self.orphans_oid(), dir_path: [].into(), name: name.into() };
         let listed = self.each_name(self.orphans_oid(), |name| {
-            match <[u8; 16]>::try_from(name) {
-                Ok(bytes) => {
+            match self.orphan(name) {
+                Some(file) => {
                     report.orphans += 1;
-                    seen.files.insert(Oid::from_bytes(bytes), (1, false));
+                    seen.files.insert(file, (1, false));
                 }
-                Err(_) => report.bad_entries.push(bad(name)),
+                None => report.bad_entries.push(bad(name)),
             }
             Ok(())
         });

@@ -241,7 +241,8 @@ impl Dfs {
     }
 
     /// Mounts the file system in a container, or, read-only, in a view of it at a snapshot. A mount that may
-    /// write and is not shared first frees files that were unlinked while open and never closed.
+    /// write and is not shared first frees files that were unlinked while open and never closed; what is damaged in the
+    /// list of these is left to [`Dfs::check`], which names it.
     ///
     /// # Errors
     /// `NotFormatted`, `Superblock`; `ReadOnly` is not an error here: it comes with the first change.
@@ -436,20 +437,27 @@ impl Mount {
         or_one_shard(self.superblock.dir_class)
     }
 
-    /// Frees what was unlinked while open by a mount that ended without closing it.
+    /// Frees what was unlinked while open by a mount that ended without closing it. What is damaged is left as it is, for
+    /// a check to name: nobody can say what it was, and the files that have names are not touched by it.
     fn free_orphans(&self) -> Result<()> {
         let object = self.object(self.orphans_oid())?;
         let mut anchor = Anchor::default();
         while !anchor.is_eof() {
-            let keys = object.list_dkeys(At::Latest, &mut anchor, Page::default())?;
-            for key in keys.iter() {
-                match <[u8; 16]>::try_from(key) {
-                    Ok(bytes) => self.free_orphan(Oid::from_bytes(bytes))?,
-                    Err(_) => return Err(Error::BadRecord { dir: object.oid(), name: key.into() }),
-                }
-            }
+            let keys = match object.list_dkeys(At::Latest, &mut anchor, Page::default()).map_err(Error::from)
+            {
+                Err(error) if error.is_damage() => return Ok(()),
+                other => other?,
+            };
+            keys.iter().filter_map(|key| self.orphan(key)).try_for_each(|file| self.free_orphan(file))?;
         }
         Ok(())
+    }
+
+    /// The file that a dkey of the orphan list names; `None` if it is the name of none.
+    pub(crate) fn orphan(&self, dkey: &[u8]) -> Option<Oid> {
+        let oid = Oid::from_bytes(dkey.try_into().ok()?);
+        let object = self.object(oid).ok()?;
+        (object.object_type() == ObjectType::ArrayByte).then_some(oid)
     }
 
     /// Notes a change of a directory's or file's content.

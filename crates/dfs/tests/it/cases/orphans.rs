@@ -1,7 +1,8 @@
 //! Files that are unlinked or replaced while open.
 
-use super::common::{World, put, read_all, small_chunks};
-use dolmen_dfs::{Dfs, Error, Follow, FormatOptions, OpenOptions, RenameMode, SetAttrs, XattrCond};
+use super::common::{World, cat, put, put_entry, read_all, small_chunks};
+use dolmen_dfs::{Dfs, Error, Follow, FormatOptions, OpenOptions, RenameMode, SetAttrs, XattrCond, layout};
+use dolmen_types::ObjectClass;
 
 #[test]
 fn an_open_file_works_after_its_name_is_gone_and_is_freed_on_close() {
@@ -53,6 +54,32 @@ fn a_mount_frees_what_a_dead_one_left_open() {
     assert_eq!(world.object_count(), objects + 2, "file and orphan list");
     world.mount();
     assert_eq!(world.object_count(), objects);
+}
+
+#[test]
+fn what_is_no_file_in_the_orphan_list_is_left_there_and_stops_no_mount() {
+    let world = World::new(2);
+    let fs = world.mount();
+    put(&fs, "/kept", b"kept").close().unwrap();
+    let objects = world.object_count();
+    let left_open = put(&fs, "/f", &[7; 10_000]);
+    fs.unlink("/f").unwrap();
+    core::mem::forget(left_open);
+    // Of another length, of no class, and the root: to free that would be to lose everything.
+    let list = layout::orphans_oid(ObjectClass::S1);
+    let root = fs.oid().to_bytes();
+    let names = [&b"bad\n"[..], &[0xff; 16], &root];
+    names.iter().for_each(|name| put_entry(&world, list, name, &[7; 88]));
+    let fs = world.mount();
+    assert_eq!(cat(&fs, "/kept"), b"kept");
+    put(&fs, "/new", b"new").close().unwrap();
+    assert_eq!(world.object_count(), objects + 2, "the new file and the list; what was a file is freed");
+    let report = fs.check(true).unwrap();
+    assert_eq!((report.orphans, report.leaked.len(), report.repaired), (0, 0, false));
+    let mut bad: Vec<_> = report.bad_entries.iter().map(|bad| (bad.dir, &*bad.name)).collect();
+    bad.sort_by_key(|(_, name)| names.iter().position(|known| known == name));
+    assert_eq!(bad, names.map(|name| (list, name)));
+    assert_eq!(world.mount().check(false).unwrap().bad_entries, report.bad_entries, "nothing took them away");
 }
 
 #[test]
