@@ -1,7 +1,8 @@
 //! `dolmen check`: audits a pool, and the file systems in it.
 
 use crate::failure::{Doing, Failure, Outcome};
-use crate::output::{Answer, Table, human, place_json, readable};
+use crate::output::{Answer, Table, human, place_json};
+use crate::path::{say, shown_outside};
 use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
 use dolmen_client::{Audit, ContHandle, ContName, Finding};
@@ -9,6 +10,7 @@ use dolmen_dfs::{BadEntry, CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
 use dolmen_types::{ContNo, Oid, Place, PropId, PropValue, shown};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
@@ -46,7 +48,7 @@ impl Report {
 
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let session = place::open(&args.pool)?;
-    let doing = || format!("check pool {}", session.dir().display());
+    let doing = || format!("check pool {}", shown_outside(session.dir()));
     let audits = session.pool.check().doing(doing)?;
     let scrubs = if args.scrub { session.pool.scrub().doing(doing)? } else { Vec::new() };
     let mut report = Report::default();
@@ -75,21 +77,21 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         name_damaged(&session, cont, &damaged, &mut report, &mut tree);
         trees.push(tree);
     }
-    let dir = session.dir().display().to_string();
+    let dir = session.dir().to_owned();
     if let Err(failure) = session.close() {
         report.unchecked("closing", &failure);
     }
 
     let clean = report.findings == 0;
-    let verdict = format!("{dir} is {}", if clean { "clean" } else { "DAMAGED" });
+    let verdict = format!("{} is {}", shown_outside(&dir), if clean { "clean" } else { "DAMAGED" });
     let text = format!("{}{verdict}\n", report.text);
-    let json = json!({
-        "directory": dir,
+    let mut json = json!({
         "clean": clean,
         "scrubbed": args.scrub,
         "targets": targets,
         "file_systems": trees,
     });
+    say(&mut json, "directory", dir.as_os_str().as_bytes());
     Ok(Answer::new(text, json).with_findings((!clean).then_some(verdict)))
 }
 
@@ -175,7 +177,7 @@ fn name_damaged(
             shown(&path)
         ));
         let mut row = json!({ "oid": oid.to_string() });
-        crate::path::say(&mut row, "path", &path);
+        say(&mut row, "path", &path);
         rows.push(row);
     }
     tree["damaged"] = Value::Array(rows);
@@ -252,12 +254,19 @@ fn files(session: &Session, handle: &ContHandle, repair: bool, report: &mut Repo
         "files": files,
         "symlinks": symlinks,
         "orphans": orphans,
-        "bad_entries": bad_entries.iter().map(|bad| json!({ "dir": bad.dir.to_string(), "name": readable(&bad.name), "path": readable(&path_of(bad)) })).collect::<Vec<_>>(),
+        "bad_entries": bad_entries.iter().map(describe).collect::<Vec<_>>(),
         "bad_links": bad_links.iter().map(|bad| json!({ "file": bad.file.to_string(), "found": bad.found, "stored": bad.stored })).collect::<Vec<_>>(),
         "unnamed_objects": leaked.len(),
         "unlisted": unlisted,
         "repaired": repaired,
     }))
+}
+
+fn describe(bad: &BadEntry) -> Value {
+    let mut row = json!({ "dir": bad.dir.to_string() });
+    say(&mut row, "name", &bad.name);
+    say(&mut row, "path", &path_of(bad));
+    row
 }
 
 fn path_of(bad: &BadEntry) -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Answer;
+use crate::path::shown_outside;
 use clap::{Args as ClapArgs, Subcommand};
 use dolmen_bench::{Error, HEADING, HeldMemory, Large, Options, Results, Row};
 use serde_json::{Value, json};
@@ -181,8 +182,8 @@ fn report(args: &ReportArgs) -> Outcome<Answer> {
     let mut files = Vec::new();
     for path in &args.files {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(Exit::Other, format!("{}: {error}", path.display())))?;
-        files.push((path.display().to_string(), text));
+            .map_err(|error| Failure::new(Exit::Other, format!("{}: {error}", shown_outside(path))))?;
+        files.push((shown_outside(path), text));
     }
     let page =
         dolmen_bench::report(&args.commit, &files, args.png.as_deref()).map_err(|error| failed(&error))?;

@@ -4,6 +4,7 @@ mod props;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, human, pairs};
+use crate::path::shown_outside;
 use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
@@ -139,7 +140,7 @@ fn create(args: &Create) -> Outcome<Answer> {
     }
     let session = place::open(&args.pool)?;
     let named = args.label.as_deref().unwrap_or("without a label");
-    let doing = || format!("create container {named} in {}", session.dir().display());
+    let doing = || format!("create container {named} in {}", shown_outside(session.dir()));
     let handle = match args.uuid {
         Some(uuid) => session.pool.create_container_as(uuid, label, props),
         None => session.pool.create_container(label, props),
@@ -264,7 +265,7 @@ fn describe(handle: &ContHandle) -> Value {
 fn list(arg: &PoolArg) -> Outcome<Answer> {
     let session = place::open_to_read(arg)?;
     let conts =
-        session.pool.containers().doing(|| format!("list containers of {}", session.dir().display()))?;
+        session.pool.containers().doing(|| format!("list containers of {}", shown_outside(session.dir())))?;
     session.close()?;
     let mut table = Table::new(&["label", "uuid", "layout", "durability"]);
     for cont in &conts {
@@ -282,7 +283,7 @@ fn list(arg: &PoolArg) -> Outcome<Answer> {
 fn destroy(args: &Destroy) -> Outcome<Answer> {
     let session = place::open(&args.cont.pool)?;
     let name = place::cont_name(&args.cont.cont)?;
-    let doing = || format!("destroy container {} in {}", args.cont.cont, session.dir().display());
+    let doing = || format!("destroy container {} in {}", args.cont.cont, shown_outside(session.dir()));
     session.pool.destroy_container(&name, args.force).doing(doing)?;
     session.close()?;
     Ok(Answer::new(format!("{} is gone", args.cont.cont), json!({ "container": args.cont.cont })))

@@ -9,13 +9,15 @@ mod target;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, human, pairs};
-use crate::path::shown_outside;
+use crate::path::{say, shown_outside};
 use crate::place;
+use crate::pool::say_bulk;
 use clap::Args as ClapArgs;
 use dolmen_local::PoolEntry;
 use dolmen_types::TargetNo;
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(ClapArgs, Debug)]
@@ -53,7 +55,7 @@ impl Report {
 
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let dir = place::pool_directory(&args.pool)?;
-    let doing = || format!("inspect {}", dir.display());
+    let doing = || format!("inspect {}", shown_outside(&dir));
     let mut targets = target_directories(&dir).doing(doing)?;
     if targets.is_empty() {
         let failure = Failure::new(Exit::Missing, "there are no targets in it");
@@ -70,7 +72,10 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let bulk_dir = pool.as_ref().and_then(|pool| pool.bulk_dir.clone()).unwrap_or_else(|| dir.clone());
     if args.target.is_none() {
         for number in (0..pool.as_ref().map_or(0, |pool| pool.targets)).filter(|no| !has(&targets, *no)) {
-            report.finding(format!("{}: the target is missing", dir.join(format!("t{number}")).display()));
+            report.finding(format!(
+                "{}: the target is missing",
+                shown_outside(&dir.join(format!("t{number}")))
+            ));
         }
     }
     let mut rows = Vec::new();
@@ -92,12 +97,12 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     };
     text.push_str(&format!("\n{verdict}\n"));
     let wrong = (!findings.is_empty()).then_some(verdict);
-    let json = json!({
-        "directory": dir.display().to_string(),
+    let mut json = json!({
         "pool": pool.as_ref().map(describe),
         "targets": rows,
         "findings": findings,
     });
+    say(&mut json, "directory", dir.as_os_str().as_bytes());
     Ok(Answer::new(text, json).with_findings(wrong))
 }
 
@@ -125,7 +130,7 @@ fn pool_record(dir: &Path, report: &mut Report) -> Option<PoolEntry> {
     };
     let entry = listed.and_then(|entries| entries.into_iter().find(|entry| Some(&*entry.name) == name));
     let Some(entry) = entry else {
-        report.finding(format!("{}: the pool's record is missing or damaged", dir.display()));
+        report.finding(format!("{}: the pool's record is missing or damaged", shown_outside(dir)));
         return None;
     };
     report.text.push_str(&pairs(&[
@@ -144,13 +149,14 @@ fn pool_record(dir: &Path, report: &mut Report) -> Option<PoolEntry> {
 }
 
 fn describe(entry: &PoolEntry) -> Value {
-    json!({
+    let mut pool = json!({
         "uuid": entry.uuid.to_string(),
         "label": entry.label.as_ref().map(ToString::to_string),
         "targets": entry.targets,
         "volatile": entry.volatile,
-        "bulk_dir": entry.bulk_dir.as_ref().map(|dir| dir.display().to_string()),
-    })
+    });
+    say_bulk(&mut pool, entry.bulk_dir.as_deref());
+    pool
 }
 
 /// Names, numbers and lengths of the files of one kind (`log.0000002a`), by number.

@@ -169,13 +169,20 @@ pub(crate) fn readable(bytes: &[u8]) -> String {
 /// Where something is wrong, for programs.
 pub(crate) fn place_json(place: &Place) -> Value {
     match place {
-        Place::Value { cont, oid, dkey, akey, extent } => json!({
-            "container": cont.0,
-            "oid": oid.to_string(),
-            "dkey": readable(dkey),
-            "akey": readable(akey),
-            "extent": extent.map(|extent| json!({ "index": extent.index, "count": extent.count })),
-        }),
+        Place::Value { cont, oid, dkey, akey, extent } => {
+            let mut place = json!({
+                "container": cont.0,
+                "oid": oid.to_string(),
+                "extent": extent.map(|extent| json!({ "index": extent.index, "count": extent.count })),
+            });
+            for (name, key) in [("dkey", dkey), ("akey", akey)] {
+                place[name] = json!(readable(key));
+                if core::str::from_utf8(key).is_err() {
+                    place[format!("{name}_hex")] = json!(hex(key));
+                }
+            }
+            place
+        }
         Place::Record { file, number, offset } => {
             json!({ "file": file, "number": number, "offset": offset })
         }

@@ -1,6 +1,7 @@
 //! From what the user names to open pools, containers and snapshots.
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::path::shown_outside;
 use clap::Args;
 use dolmen_client::{Container, Pool, Snapshot};
 use dolmen_codec::pool::ContName;
@@ -73,7 +74,7 @@ pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
         [] => Ok(dir),
         [only] => Ok(only.clone()),
         several => {
-            let several: Vec<_> = several.iter().map(|dir| dir.display().to_string()).collect();
+            let several: Vec<_> = several.iter().map(|dir| shown_outside(dir)).collect();
             let failure = Failure::new(Exit::Usage, format!("several pools have it: {}", several.join(", ")));
             Err(failure.hint("give the directory of one")).doing(|| format!("find pool {name}"))
         }
@@ -98,7 +99,7 @@ pub(crate) fn open_with(arg: &PoolArg, upkeep: Upkeep) -> Outcome<Session> {
 fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
-    let doing = || format!("open pool {}", dir.display());
+    let doing = || format!("open pool {}", shown_outside(&dir));
     let local = Arc::new(dolmen_local::open(&dir, &options).doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
     Ok(Session { pool, local, dir })
@@ -121,7 +122,7 @@ impl Session {
 
     /// Opens a container by label or UUID.
     pub(crate) fn container(&self, name: &str) -> Outcome<Container> {
-        let doing = || format!("open container {name} in {}", self.dir.display());
+        let doing = || format!("open container {name} in {}", shown_outside(&self.dir));
         match self.pool.open_container(&cont_name(name)?) {
             Err(dolmen_types::Error::NotFound | dolmen_types::Error::NoContainer) => {
                 let failure = Failure::new(Exit::Missing, "there is none of this name");
@@ -136,7 +137,7 @@ impl Session {
         let Self { pool, local, dir } = self;
         drop(pool);
         match Arc::into_inner(local) {
-            Some(local) => local.close().doing(|| format!("close pool {}", dir.display())),
+            Some(local) => local.close().doing(|| format!("close pool {}", shown_outside(&dir))),
             None => Ok(()),
         }
     }

@@ -111,7 +111,7 @@ fn create(args: &Create) -> Outcome<Answer> {
         bulk_dir: args.bulk_dir.clone(),
         ..defaults
     };
-    let doing = || format!("create a pool in {}", dir.display());
+    let doing = || format!("create a pool in {}", shown_outside(&dir));
     dolmen_local::create(&dir, &options).doing(doing)?;
     let session = place::open(&PoolArg { pool: dir.clone(), memory: None })?;
     let info = session.pool.query().doing(doing)?;
@@ -124,7 +124,7 @@ fn create(args: &Create) -> Outcome<Answer> {
 
 fn query(arg: &PoolArg) -> Outcome<Answer> {
     let session = place::open_to_read(arg)?;
-    let info = session.pool.query().doing(|| format!("query pool {}", session.dir().display()))?;
+    let info = session.pool.query().doing(|| format!("query pool {}", shown_outside(session.dir())))?;
     let (dir, bulk) = (session.dir().to_owned(), bulk_dir(&session));
     session.close()?;
     let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
@@ -164,7 +164,7 @@ fn bulk_dir(session: &Session) -> Option<PathBuf> {
 }
 
 /// Adds where the bulk data is.
-fn say_bulk(object: &mut Value, bulk: Option<&Path>) {
+pub(crate) fn say_bulk(object: &mut Value, bulk: Option<&Path>) {
     match bulk {
         Some(bulk) => say(object, "bulk_dir", bulk.as_os_str().as_bytes()),
         None => object["bulk_dir"] = Value::Null,
@@ -206,7 +206,8 @@ fn describe(dir: &Path, bulk: Option<&Path>, info: &PoolInfo) -> Value {
 
 fn list(args: &List) -> Outcome<Answer> {
     let system = place::directory(&args.system);
-    let pools = dolmen_local::list(&system).doing(|| format!("list the pools in {}", system.display()))?;
+    let pools =
+        dolmen_local::list(&system).doing(|| format!("list the pools in {}", shown_outside(&system)))?;
     let mut table = Table::new(&["name", "label", "uuid", ">targets", "kept"]);
     let mut rows = Vec::new();
     for pool in &pools {
@@ -236,7 +237,7 @@ fn list(args: &List) -> Outcome<Answer> {
 
 fn destroy(args: &Destroy) -> Outcome<Answer> {
     let dir = place::pool_directory(&args.pool.pool)?;
-    let doing = || format!("destroy pool {}", dir.display());
+    let doing = || format!("destroy pool {}", shown_outside(&dir));
     if !args.force && !args.recursive {
         let session: Session = place::open(&args.pool)?;
         let containers = session.pool.query().doing(doing)?.cont_count;

@@ -3,9 +3,11 @@
 use crate::cli::Cli;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::output::Answer;
+use crate::path::{say, shown_outside};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -31,7 +33,7 @@ pub(crate) fn completions(args: &CompletionArgs) -> Outcome<Answer> {
 }
 
 pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
-    let doing = || format!("write man pages to {}", args.dir.display());
+    let doing = || format!("write man pages to {}", shown_outside(&args.dir));
     let failed = |error| Failure::on_file(&args.dir, &error);
     std::fs::create_dir_all(&args.dir).map_err(failed).doing(doing)?;
     clap_mangen::generate_to(Cli::command(), &args.dir).map_err(failed).doing(doing)?;
@@ -43,6 +45,8 @@ pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
         }
     }
     pages.sort();
-    let text = format!("{} pages in {}", pages.len(), args.dir.display());
-    Ok(Answer::new(text, json!({ "directory": args.dir.display().to_string(), "pages": pages })))
+    let text = format!("{} pages in {}", pages.len(), shown_outside(&args.dir));
+    let mut json = json!({ "pages": pages });
+    say(&mut json, "directory", args.dir.as_os_str().as_bytes());
+    Ok(Answer::new(text, json))
 }

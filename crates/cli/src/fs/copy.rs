@@ -428,22 +428,23 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     let mut seen = std::collections::BTreeSet::new();
     records.retain(|record| seen.insert(record.path.clone()));
     let (files, bytes) = (records.len() as u64, records.iter().map(|record| record.size_bytes).sum());
-    // Guards the paths that differ; nothing is asked under it.
-    let differing: Mutex<Vec<String>> = Mutex::default();
+    // Guards the paths that differ, with what differs; nothing is asked under it.
+    let differing: Mutex<Vec<(&[u8], String)>> = Mutex::default();
     let begun_ns = RealClock.monotonic_ns();
     side_by_side(how.threads(), &records, |record| {
         // What cannot be read is no reason to leave the others unread.
         let difference = compare_record(dfs, record).unwrap_or_else(|failure| Some(failure.to_string()));
         if let Some(difference) = difference {
-            let line = format!("{}: {difference}", shown(&record.path));
-            differing.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            let mut differing = differing.lock().unwrap_or_else(PoisonError::into_inner);
+            differing.push((&record.path, difference));
         }
         Ok(())
     })?;
     let ns = RealClock.monotonic_ns() - begun_ns;
     let mut differing = differing.into_inner().unwrap_or_else(PoisonError::into_inner);
     differing.sort_unstable();
-    let mut text: String = differing.iter().take(MISMATCHES_SHOWN).map(|line| format!("{line}\n")).collect();
+    let line = |(path, difference): &(&[u8], String)| format!("{}: {difference}\n", shown(path));
+    let mut text: String = differing.iter().take(MISMATCHES_SHOWN).map(line).collect();
     let verdict =
         if differing.is_empty() { "all there".to_owned() } else { format!("{} WRONG", differing.len()) };
     let seconds = seconds(ns);
@@ -451,21 +452,29 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
         "{verdict}: {files} acknowledged files, {} read in {seconds:.2} s\n",
         human(bytes)
     ));
+    let mismatches: Value = differing
+        .iter()
+        .map(|(path, difference)| {
+            let mut row = json!({ "difference": difference });
+            crate::path::say(&mut row, "path", path);
+            row
+        })
+        .collect();
     let json = json!({
         "files": files,
         "bytes": bytes,
         "differences": differing.len(),
-        "mismatches": differing,
+        "mismatches": mismatches,
         "seconds": seconds,
     });
     Ok(Answer::new(text, json).with_findings((!differing.is_empty()).then_some(verdict)))
 }
 
 /// Does `work` on every item in some threads; the first failure.
-fn side_by_side<T: Sync>(
+fn side_by_side<'a, T: Sync>(
     threads: usize,
-    items: &[T],
-    work: impl Fn(&T) -> Outcome<()> + Sync,
+    items: &'a [T],
+    work: impl Fn(&'a T) -> Outcome<()> + Sync,
 ) -> Outcome<()> {
     let next = AtomicUsize::new(0);
     let run = || {

@@ -6,6 +6,7 @@
 //! ignored, and cut off before another is appended.
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::path::shown_outside;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ pub(super) fn read(path: &Path) -> Outcome<Vec<Record>> {
 /// The records of a journal, and where the last whole one ends.
 fn records(path: &Path, bytes: &[u8]) -> Outcome<(Vec<Record>, usize)> {
     let foreign =
-        |at| Failure::new(Exit::Usage, format!("{} is no journal of a put: byte {at}", path.display()));
+        |at| Failure::new(Exit::Usage, format!("{} is no journal of a put: byte {at}", shown_outside(path)));
     let mut records = Vec::new();
     let mut rest = bytes;
     while let Some(end) = rest.iter().position(|&byte| byte == 0) {

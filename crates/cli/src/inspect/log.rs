@@ -3,6 +3,7 @@
 use super::{Report, files, sizes};
 use crate::failure::{Failure, Outcome};
 use crate::output::human;
+use crate::path::shown_outside;
 use core::fmt::Write as _;
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_body::{ContEvent, PrepareHead, WriteHead, decode_tx};
@@ -30,7 +31,8 @@ pub(super) fn show(
         let header = LogSegmentHeader::decode(&bytes).filter(|header| header.number == *number);
         let Some(header) = header else {
             if info.is_some() {
-                report.finding(format!("{}: no valid header, and the manifest needs it", path.display()));
+                report
+                    .finding(format!("{}: no valid header, and the manifest needs it", shown_outside(path)));
             } else {
                 report.line(format!("    {number:08x}  {}, not begun", human(bytes.len() as u64)));
             }
@@ -40,7 +42,7 @@ pub(super) fn show(
         rows.push(segment(&header, &bytes, info.map(|info| info.live_bytes), frames, report));
     }
     for info in known.iter().filter(|info| !found.iter().any(|(number, _, _)| *number == info.number)) {
-        report.finding(format!("{}: log segment {:08x} is missing", dir.display(), info.number));
+        report.finding(format!("{}: log segment {:08x} is missing", shown_outside(dir), info.number));
     }
     Ok(rows)
 }

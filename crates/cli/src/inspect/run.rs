@@ -3,6 +3,7 @@
 use super::{Report, files, sizes};
 use crate::failure::{Failure, Outcome};
 use crate::output::human;
+use crate::path::shown_outside;
 use dolmen_codec::manifest::Manifest;
 use dolmen_codec::run_block::{RUN_PAGE_BYTES, RunBlock, RunBlockKind};
 use dolmen_codec::run_footer::RunFooter;
@@ -27,7 +28,7 @@ pub(super) fn show(dir: &Path, manifest: Option<&Manifest>, report: &mut Report)
         let footer = footer(&file, *number, length);
         let Some(footer) = footer else {
             if info.is_some() {
-                report.finding(format!("{}: its footer is damaged", path.display()));
+                report.finding(format!("{}: its footer is damaged", shown_outside(path)));
             } else {
                 report.line(format!("    {number:08x}  {}, unfinished", human(*bytes)));
             }
@@ -45,7 +46,7 @@ pub(super) fn show(dir: &Path, manifest: Option<&Manifest>, report: &mut Report)
             if info.is_some() { "" } else { ", not in the manifest" },
         ));
         for offset in &damaged {
-            report.finding(format!("{}: the block at byte {offset} is damaged", path.display()));
+            report.finding(format!("{}: the block at byte {offset} is damaged", shown_outside(path)));
         }
         rows.push(json!({
             "number": number,
@@ -60,7 +61,7 @@ pub(super) fn show(dir: &Path, manifest: Option<&Manifest>, report: &mut Report)
         }));
     }
     for info in known.iter().filter(|info| !found.iter().any(|(number, _, _)| *number == info.number)) {
-        report.finding(format!("{}: run {:08x} is missing", dir.display(), info.number));
+        report.finding(format!("{}: run {:08x} is missing", shown_outside(dir), info.number));
     }
     Ok(rows)
 }

@@ -3,6 +3,7 @@
 use super::{Report, files, log, run, sizes};
 use crate::failure::{Failure, Outcome};
 use crate::output::human;
+use crate::path::shown_outside;
 use dolmen_codec::manifest::Manifest;
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_types::{crc32c, limits};
@@ -26,7 +27,7 @@ pub(super) fn show(place: &Place<'_>, frames: bool, report: &mut Report) -> Outc
     if let (Some(found), Some(id)) = (&superblock, id)
         && found.target_id != id
     {
-        report.finding(format!("{}: holds another target than this pool's", dir.display()));
+        report.finding(format!("{}: holds another target than this pool's", shown_outside(dir)));
     }
     let manifest = match &superblock {
         Some(superblock) => manifest(dir, superblock, report)?,
@@ -94,7 +95,7 @@ fn superblock(dir: &Path, report: &mut Report) -> Outcome<(Vec<Value>, Option<Su
         }));
     }
     if current.is_none() {
-        report.finding(format!("{}: no valid superblock", path.display()));
+        report.finding(format!("{}: no valid superblock", shown_outside(&path)));
     }
     Ok((rows, current))
 }
@@ -110,7 +111,7 @@ fn manifest(dir: &Path, superblock: &Superblock, report: &mut Report) -> Outcome
     let sound = whole.filter(|bytes| crc32c(bytes) == superblock.manifest_sum);
     let decoded = sound.and_then(Manifest::decode).filter(|m| m.target_id == superblock.target_id);
     match &decoded {
-        None => report.finding(format!("{}: missing, or not what the superblock says", path.display())),
+        None => report.finding(format!("{}: missing, or not what the superblock says", shown_outside(&path))),
         Some(manifest) => report.line(format!(
             "  manifest: log from segment {:08x} byte {} frame {}; {} runs, {} containers, epochs up to {}",
             manifest.log_start.segment,
@@ -186,12 +187,12 @@ fn bulk_segments(dir: &Path, manifest: Option<&Manifest>, report: &mut Report) -
             .map_or("newer than the checkpoint".to_owned(), |used| format!("{} in use", human(used)));
         report.line(format!("    {:08x}  {}, {used}", number, human(*bytes)));
         if used_bytes.is_some_and(|used| used > *bytes) {
-            report.finding(format!("{}: shorter than what is in use of it", path.display()));
+            report.finding(format!("{}: shorter than what is in use of it", shown_outside(path)));
         }
         rows.push(json!({ "number": number, "bytes": bytes, "used_bytes": used_bytes }));
     }
     for info in known.iter().filter(|info| !found.iter().any(|(number, _, _)| *number == info.number)) {
-        report.finding(format!("{}: bulk segment {:08x} is missing", dir.display(), info.number));
+        report.finding(format!("{}: bulk segment {:08x} is missing", shown_outside(dir), info.number));
     }
     Ok(rows)
 }

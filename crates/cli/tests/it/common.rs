@@ -1,6 +1,7 @@
 //! The program, a directory for it to work in, and trees of files to feed it.
 
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,12 @@ impl Place {
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran { args: args.join(" "), output: self.command(args).output().unwrap() }
+    }
+
+    /// Runs a command on a pool with any name, with arguments behind it.
+    pub(crate) fn run_on(&self, command: &[&str], pool: &OsStr, args: &[&str]) -> Ran {
+        let output = self.command(command).arg(pool).args(args).output().unwrap();
+        Ran { args: format!("{} {} {}", command.join(" "), pool.display(), args.join(" ")), output }
     }
 
     /// Runs what must succeed; its text.

@@ -1,7 +1,10 @@
 //! `dolmen inspect` and `check` on whole and on damaged pools.
 
-use crate::common::{Place, make_tree};
+use crate::common::{Place, Ran, make_tree};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -113,7 +116,7 @@ fn a_scrub_names_the_files_whose_data_is_damaged_by_path() {
     assert!(ran.stdout().contains("container c: damaged data belongs to /t/sub/rotten (object "), "{ran:?}");
     assert!(!ran.stdout().contains("/t/whole"), "{ran:?}");
     let ran = place.run(&["check", "p", "--scrub", "--json"]);
-    let answer: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
     assert_eq!(answer["response"]["file_systems"][0]["damaged"][0]["path"], "/t/sub/rotten");
     assert!(answer["error"].as_str().unwrap().contains("DAMAGED") && answer["status"].as_i64() < Some(0));
 }
@@ -196,6 +199,54 @@ fn a_damaged_entry_hides_no_other_and_is_mended_as_the_hint_says() {
     let repaired = place.json(&["check", "p", "--repair"]);
     assert_eq!(repaired["file_systems"][0]["repaired"], true);
     assert_eq!(place.json(&["check", "p"])["file_systems"][0]["unnamed_objects"], 0);
+}
+
+#[test]
+fn names_without_utf8_are_told_to_programs_byte_by_byte_and_steer_no_terminal() {
+    let place = Place::new("bytes");
+    place.pool_with_files();
+    // Two bytes that are no UTF-8, and one that a terminal obeys.
+    let name = OsStr::from_bytes(b"\xff\x1b\xfe");
+    let (shown, hex) = (r"\xff\x1b\xfe", "ff1bfe");
+    let (src, time) = (place.path("src"), 1_234_567_894);
+    fs::create_dir(&src).unwrap();
+    fs::write(src.join(name), b"data").unwrap();
+    set_time(&src.join(name), time);
+    place.ok(&["fs", "put", "p", "c", "src", "/t", "--log", "journal"]);
+    damage_record(&place, time);
+    let run = |command: &[&str], args: &[&str]| -> (Ran, Value) {
+        let text = place.run_on(command, name, args);
+        let ran = place.run_on(command, name, &[args, &["--json"]].concat());
+        assert!(!text.output.stdout.contains(&0x1b) && !text.output.stdout.contains(&0xff), "{text:?}");
+        (text, serde_json::from_str(&ran.stdout()).unwrap())
+    };
+    fs::rename(place.path("p"), place.path("").join(name)).unwrap();
+
+    let (text, checked) = run(&["check"], &[]);
+    assert!(text.stdout().ends_with(&format!("{shown} is DAMAGED\n")), "{text:?}");
+    assert_eq!(checked["error"], format!("{shown} is DAMAGED"));
+    let checked = &checked["response"];
+    let bad = &checked["file_systems"][0]["bad_entries"][0];
+    for (object, key, known) in [(checked, "directory", ""), (bad, "name", ""), (bad, "path", "/t/")] {
+        let known_hex: String = known.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(object[key], format!("{known}{shown}"));
+        assert_eq!(object[format!("{key}_hex")], format!("{known_hex}{hex}"));
+    }
+    let (_, inspected) = run(&["inspect"], &[]);
+    assert_eq!(inspected["response"]["directory_hex"], hex);
+    let (text, verified) = run(&["fs", "verify"], &["c", "--log", "journal"]);
+    assert!(text.stdout().starts_with(&format!("/t/{shown}: cannot read")), "{text:?}");
+    let mismatch = &verified["response"]["mismatches"][0];
+    assert_eq!(
+        (&mismatch["path"], &mismatch["path_hex"]),
+        (&json!(format!("/t/{shown}")), &json!("2f742fff1bfe"))
+    );
+    assert!(mismatch["difference"].as_str().unwrap().contains("damaged"), "{mismatch}");
+    fs::remove_file(place.path("").join(name).join("t1/super")).unwrap();
+    let (text, inspected) = run(&["inspect"], &[]);
+    let finding = format!("{shown}/t1/super: no valid superblock");
+    assert!(text.stdout().contains(&finding), "{text:?}");
+    assert_eq!(inspected["response"]["findings"][0], finding);
 }
 
 #[test]
