@@ -98,12 +98,66 @@ impl<'a> Reader<'a> {
         self.array().map(Uuid::from_bytes)
     }
 
+    /// A number of one to ten bytes, seven bits each, the lowest first; `None` if it has more bytes than it needs.
+    #[inline]
+    pub fn varint(&mut self) -> Option<u64> {
+        let first = self.u8()?;
+        if first < VARINT_MORE { Some(u64::from(first)) } else { self.long_varint(first) }
+    }
+
+    fn long_varint(&mut self, first: u8) -> Option<u64> {
+        let mut number = u64::from(first - VARINT_MORE);
+        for shift in (VARINT_BITS..u64::BITS).step_by(VARINT_BITS as usize) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & !VARINT_MORE);
+            let placed = bits << shift;
+            if placed >> shift != bits {
+                return None;
+            }
+            number |= placed;
+            if byte < VARINT_MORE {
+                return (byte > 0).then_some(number);
+            }
+        }
+        None
+    }
+
     /// A count that claims `each_bytes` or more a piece; `None` if the rest cannot hold that many, so a
     /// forged count never sizes an allocation.
     pub fn count(&mut self, each_bytes: usize) -> Option<usize> {
         let count = usize::try_from(self.u32()?).ok()?;
         (count.checked_mul(each_bytes)? <= self.remaining()).then_some(count)
     }
+}
+
+/// Set in each byte of a number but the last.
+const VARINT_MORE: u8 = 0x80;
+/// Bits of a number in each byte.
+const VARINT_BITS: u32 = 7;
+
+/// Writes a number as [`Reader::varint`] reads it, and says where it ends.
+///
+/// # Panics
+/// If `out` has no room from `at` on.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "each byte takes the lowest bits")]
+pub(crate) fn put_varint(out: &mut [u8], at: usize, number: u64) -> usize {
+    let (mut at, mut rest) = (at, number);
+    while rest >= u64::from(VARINT_MORE) {
+        out[at] = rest as u8 | VARINT_MORE;
+        rest >>= VARINT_BITS;
+        at += 1;
+    }
+    out[at] = rest as u8;
+    at + 1
+}
+
+/// Bytes of a number as [`Reader::varint`] reads it.
+#[must_use]
+#[inline]
+pub(crate) fn varint_bytes(number: u64) -> usize {
+    let bits = u64::BITS - (number | 1).leading_zeros();
+    bits.div_ceil(VARINT_BITS) as usize
 }
 
 /// Appends a length as `u32`.
@@ -123,7 +177,31 @@ pub(crate) fn golden(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::common_prefix_len;
+    use super::{Reader, common_prefix_len, put_varint, varint_bytes};
+
+    #[test]
+    fn numbers_take_the_bytes_that_they_need() {
+        let mut all = vec![0, u64::MAX];
+        all.extend((0..64).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]));
+        for number in all {
+            let mut bytes = [0; 10];
+            let len = put_varint(&mut bytes, 0, number);
+            assert_eq!(len, varint_bytes(number), "{number}");
+            let mut reader = Reader::new(&bytes[..len]);
+            assert_eq!((reader.varint(), reader.remaining()), (Some(number), 0), "{number}");
+            assert_eq!(Reader::new(&bytes[..len - 1]).varint(), None, "{number} cut short");
+        }
+    }
+
+    #[test]
+    fn a_number_with_more_bytes_than_it_needs_is_refused() {
+        for bytes in [&[0x80, 0][..], &[0xff, 0x80, 0], &[0xff; 11]] {
+            assert_eq!(Reader::new(bytes).varint(), None, "{bytes:?}");
+        }
+        let mut beyond = [0xff; 10];
+        beyond[9] = 2;
+        assert_eq!(Reader::new(&beyond).varint(), None);
+    }
 
     #[test]
     fn a_common_prefix_ends_at_the_first_byte_that_differs() {

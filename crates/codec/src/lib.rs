@@ -12,6 +12,7 @@ mod lanes;
 pub mod log_body;
 pub mod log_frame;
 pub mod log_segment;
+mod logged_version;
 pub mod manifest;
 pub mod order;
 pub mod pool;

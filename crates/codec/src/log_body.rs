@@ -1,13 +1,16 @@
 //! The bodies of log records, one type each.
 
 use crate::bytes::{Reader, put_len};
+use crate::log_frame::LOG_FRAME_ALIGN;
 use crate::order::HashKey;
 use crate::verb::ContSpec;
 use crate::version::{Version, VersionKind, chunk_bytes};
 use dolmen_types::{ContNo, Credentials, Durability, Epoch, Oid, TargetNo, TxId};
 use smallvec::SmallVec;
 
-/// Head of a `Write` body; the versions follow.
+/// Head of a `Write` body; the versions follow. A number takes the bytes that it needs, of two or three widths; zeros
+/// fill the head up to a multiple of [`LOG_FRAME_ALIGN`], so that its first version is aligned, too. Its last byte is
+/// its first one again: from the version, the head is found backwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteHead {
     /// Commit epoch.
@@ -22,45 +25,161 @@ pub struct WriteHead {
     pub oid: Oid,
 }
 
+/// What a head holds besides the epoch, in its first byte and once more in its last.
+#[derive(Clone, Copy)]
+struct HeadForm(u8);
+
+impl HeadForm {
+    /// Always set.
+    const MARK: u8 = 0x80;
+
+    fn of(head: &WriteHead) -> Self {
+        let client = match head.client {
+            WriteHead::NOBODY => 0,
+            0..=0xff => 1,
+            _ => 2,
+        };
+        let sequence = match head.sequence {
+            0 => 0,
+            1..=0xffff_ffff => 1,
+            _ => 2,
+        };
+        let is_long = |number: u64, bits: u32| u8::from(number >> bits > 0);
+        let cont = is_long(u64::from(head.cont.0), 8);
+        let hi = is_long(head.oid.hi << 32, 0);
+        let lo = is_long(head.oid.lo, 32);
+        Self(Self::MARK | client | sequence << 2 | cont << 4 | hi << 5 | lo << 6)
+    }
+
+    /// `None` if no head has this byte.
+    #[inline]
+    fn known(byte: u8) -> Option<Self> {
+        (byte & Self::MARK != 0 && byte & 3 < 3 && byte >> 2 & 3 < 3).then_some(Self(byte))
+    }
+
+    #[inline]
+    fn client_bytes(self) -> usize {
+        [0, 1, 4, 0][usize::from(self.0 & 3)]
+    }
+
+    #[inline]
+    fn sequence_bytes(self) -> usize {
+        [0, 4, 8, 0][usize::from(self.0 >> 2 & 3)]
+    }
+
+    #[inline]
+    fn cont_bytes(self) -> usize {
+        if self.0 >> 4 & 1 > 0 { 4 } else { 1 }
+    }
+
+    #[inline]
+    fn oid_low_half_bytes(self) -> usize {
+        if self.0 >> 5 & 1 > 0 { 4 } else { 0 }
+    }
+
+    #[inline]
+    fn oid_lo_bytes(self) -> usize {
+        if self.0 >> 6 & 1 > 0 { 8 } else { 4 }
+    }
+
+    /// Bytes of the whole head.
+    #[inline]
+    fn head_bytes(self) -> usize {
+        let numbers = self.client_bytes() + self.sequence_bytes() + self.cont_bytes();
+        let oid = 4 + self.oid_low_half_bytes() + self.oid_lo_bytes();
+        (1 + 8 + numbers + oid + 1).next_multiple_of(LOG_FRAME_ALIGN)
+    }
+}
+
 impl WriteHead {
-    /// Bytes of the encoding.
-    pub const BYTES: usize = 40;
+    /// Bytes of the shortest encoding.
+    pub const BYTES_MIN: usize = 24;
+    /// Bytes of the longest encoding.
+    pub const BYTES_MAX: usize = 48;
+    /// Stands for no client.
+    const NOBODY: u32 = u32::MAX;
 
     /// The head of a write that no client asked for, so that no result is retained.
     #[must_use]
     pub fn of_nobody(epoch: Epoch, cont: ContNo, oid: Oid) -> Self {
-        Self { epoch, client: u32::MAX, sequence: 0, cont, oid }
+        Self { epoch, client: Self::NOBODY, sequence: 0, cont, oid }
+    }
+
+    /// Bytes of the encoding, a multiple of [`LOG_FRAME_ALIGN`].
+    #[must_use]
+    #[inline]
+    pub fn encoded_bytes(&self) -> usize {
+        HeadForm::of(self).head_bytes()
     }
 
     /// Appends the encoding.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut head = [0; Self::BYTES];
-        head[..8].copy_from_slice(&self.epoch.0.to_le_bytes());
-        head[8..16].copy_from_slice(&self.sequence.to_le_bytes());
-        head[16..20].copy_from_slice(&self.client.to_le_bytes());
-        head[20..24].copy_from_slice(&self.cont.0.to_le_bytes());
-        head[24..40].copy_from_slice(&self.oid.to_bytes());
-        out.extend_from_slice(&head);
+        let form = HeadForm::of(self);
+        let mut head = [0; Self::BYTES_MAX];
+        let mut at = 0;
+        // The highest bytes of a number that is shorter than its place in `bytes` are zero.
+        let mut put = |bytes: [u8; 8], len: usize| {
+            head[at..at + 8].copy_from_slice(&bytes);
+            at += len;
+        };
+        put([form.0, 0, 0, 0, 0, 0, 0, 0], 1);
+        put(self.epoch.0.to_le_bytes(), 8);
+        put(u64::from(self.client).to_le_bytes(), form.client_bytes());
+        put(self.sequence.to_le_bytes(), form.sequence_bytes());
+        put(u64::from(self.cont.0).to_le_bytes(), form.cont_bytes());
+        put((self.oid.hi >> 32).to_le_bytes(), 4);
+        put((self.oid.hi & 0xffff_ffff).to_le_bytes(), form.oid_low_half_bytes());
+        put(self.oid.lo.to_le_bytes(), form.oid_lo_bytes());
+        let len = form.head_bytes();
+        head[at..].fill(0);
+        head[len - 1] = form.0;
+        out.extend_from_slice(&head[..len]);
     }
 
     /// Reads one.
+    #[inline]
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            epoch: Epoch(r.u64()?),
-            sequence: r.u64()?,
-            client: r.u32()?,
-            cont: ContNo(r.u32()?),
-            oid: r.oid()?,
-        })
+        let began = r.position();
+        let form = HeadForm::known(r.u8()?)?;
+        let epoch = Epoch(r.u64()?);
+        let client = match form.client_bytes() {
+            0 => Self::NOBODY,
+            1 => u32::from(r.u8()?),
+            _ => r.u32()?,
+        };
+        let sequence = match form.sequence_bytes() {
+            0 => 0,
+            4 => u64::from(r.u32()?),
+            _ => r.u64()?,
+        };
+        let cont = if form.cont_bytes() == 1 { u32::from(r.u8()?) } else { r.u32()? };
+        let top = u64::from(r.u32()?) << 32;
+        let hi = if form.oid_low_half_bytes() > 0 { top | u64::from(r.u32()?) } else { top };
+        let lo = if form.oid_lo_bytes() == 4 { u64::from(r.u32()?) } else { r.u64()? };
+        let rest = r.take(form.head_bytes() - (r.position() - began))?;
+        let (&last, padding) = rest.split_last()?;
+        let is_whole = last == form.0 && padding.iter().all(|&byte| byte == 0);
+        let head = Self { epoch, client, sequence, cont: ContNo(cont), oid: Oid { hi, lo } };
+        is_whole.then_some(head)
+    }
+
+    /// Of bytes that end where the first version of a record begins, the part that is its head; `None` if it cannot be one.
+    #[must_use]
+    #[inline]
+    pub fn before(bytes: &[u8]) -> Option<&[u8]> {
+        let len = HeadForm::known(*bytes.last()?)?.head_bytes();
+        bytes.get(bytes.len().checked_sub(len)?..)
     }
 }
 
-/// Bytes that a version with its small value takes of the log, as what refers to it is counted: with a head of its own,
-/// and without the frame. `key_bytes` is the length of both keys.
+/// Bytes that a version with its small value takes of the log at least, as what refers to it is counted: with a head of
+/// its own, and without the frame. `key_bytes` is the length of both keys.
 #[must_use]
 pub fn logged_bytes(kind: VersionKind, record_bytes: u32, value_bytes: u32, key_bytes: usize) -> u64 {
     let sums_bytes = (value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4;
-    (WriteHead::BYTES + Version::head_bytes(kind) + sums_bytes + key_bytes) as u64 + u64::from(value_bytes)
+    (WriteHead::BYTES_MIN + Version::logged_head_bytes_min(kind) + sums_bytes + key_bytes) as u64
+        + u64::from(value_bytes)
 }
 
 /// As `logged_bytes`, of a version that is there.
@@ -254,7 +373,7 @@ pub fn decode_cred(r: &mut Reader<'_>) -> Option<(u32, Credentials)> {
 /// Reads one version and its inline value from a log body; also returns the offset of the version in the body.
 pub fn decode_version<'a>(r: &mut Reader<'a>) -> Option<(usize, Version<'a>, &'a [u8])> {
     let at = r.position();
-    let version = Version::decode(r)?;
+    let version = Version::decode_logged(r)?;
     let inline = r.take(version.inline_bytes())?;
     Some((at, version, inline))
 }
@@ -263,16 +382,69 @@ pub fn decode_version<'a>(r: &mut Reader<'a>) -> Option<(usize, Version<'a>, &'a
 mod tests {
     use super::*;
 
+    fn heads() -> Vec<WriteHead> {
+        let least = WriteHead::of_nobody(Epoch(1), ContNo(4), Oid { hi: 5 << 32, lo: 6 });
+        let usual = WriteHead { client: 2, sequence: 3, ..least };
+        let most = Oid { hi: u64::MAX, lo: u64::MAX };
+        vec![
+            least,
+            usual,
+            WriteHead { client: 0x100, ..usual },
+            WriteHead { client: u32::MAX - 1, sequence: 0, ..usual },
+            WriteHead { sequence: 1 << 32, ..usual },
+            WriteHead { cont: ContNo(0x100), ..usual },
+            WriteHead { oid: Oid { hi: 5 << 32 | 1, lo: 6 }, ..usual },
+            WriteHead { oid: Oid { hi: 5, lo: 1 << 32 }, ..usual },
+            WriteHead {
+                epoch: Epoch(u64::MAX),
+                client: u32::MAX - 1,
+                sequence: u64::MAX,
+                cont: ContNo(u32::MAX),
+                oid: most,
+            },
+        ]
+    }
+
+    #[test]
+    fn heads_round_trip_and_are_found_from_behind() {
+        let mut all = Vec::new();
+        for head in heads() {
+            let before = all.len();
+            head.encode(&mut all);
+            let bytes = &all[before..];
+            assert_eq!(bytes.len(), head.encoded_bytes());
+            assert!((WriteHead::BYTES_MIN..=WriteHead::BYTES_MAX).contains(&bytes.len()));
+            assert_eq!(bytes.len() % LOG_FRAME_ALIGN, 0);
+            assert_eq!(WriteHead::before(&all), Some(bytes), "{head:?}");
+            let mut reader = Reader::new(bytes);
+            assert_eq!((WriteHead::decode(&mut reader), reader.remaining()), (Some(head), 0));
+            assert_eq!(WriteHead::before(&bytes[1..]), None);
+        }
+        let sizes: Vec<_> = heads().iter().map(WriteHead::encoded_bytes).collect();
+        assert_eq!(sizes, [24, 24, 32, 24, 32, 32, 32, 32, 48]);
+        assert_eq!(crate::bytes::golden(&all), 0xef11_7b5d_6dfe_7eed);
+    }
+
+    #[test]
+    fn a_head_that_does_not_end_as_it_begins_is_refused() {
+        for head in heads() {
+            let mut bytes = Vec::new();
+            head.encode(&mut bytes);
+            for (at, flip) in [(0, 0x80), (0, 0x10), (bytes.len() - 1, 0x10)] {
+                bytes[at] ^= flip;
+                assert_eq!(WriteHead::decode(&mut Reader::new(&bytes)), None, "{head:?} {at}");
+                bytes[at] ^= flip;
+            }
+        }
+        assert_eq!(WriteHead::before(&[0x83; 48]), None, "no such client");
+        assert_eq!(WriteHead::before(&[0x8c; 48]), None, "no such sequence number");
+        assert_eq!(WriteHead::before(&[0; 48]), None);
+        assert_eq!(WriteHead::before(&[]), None);
+    }
+
     #[test]
     fn bodies_round_trip() {
         let mut out = Vec::new();
-        let write =
-            WriteHead { epoch: Epoch(1), client: 2, sequence: 3, cont: ContNo(4), oid: Oid { hi: 5, lo: 6 } };
-        write.encode(&mut out);
-        assert_eq!(out.len(), WriteHead::BYTES);
-        assert_eq!(crate::bytes::golden(&out), 0x1b51_0b79_8726_ea02);
-        assert_eq!(WriteHead::decode(&mut Reader::new(&out)), Some(write));
-
         let prepare = PrepareHead {
             tx: TxId { client: 1, begin: Epoch(2) },
             epoch: Epoch(2),
@@ -284,7 +456,6 @@ mod tests {
             participants: [TargetNo(1), TargetNo(3)].into_iter().collect(),
             groups: 7,
         };
-        out.clear();
         prepare.encode(&mut out);
         assert_eq!(crate::bytes::golden(&out), 0x8050_c428_a36b_b268);
         assert_eq!(PrepareHead::decode(&mut Reader::new(&out)), Some(prepare.clone()));

@@ -1,7 +1,8 @@
 //! The record of one version: a value, an extent, a hole, a removal or a punch.
 //!
-//! The same bytes stand in a log record, followed by a small value, and as an entry of a run, with the
-//! place of the value instead. Container, object and epoch are those of what surrounds it.
+//! These bytes are an entry of a run; all numbers are as wide in each, so that a block stores once what entries
+//! share. A log record has a version in fewer bytes (`logged_version`). Container, object and epoch are those of
+//! what surrounds it.
 //!
 //! Invariants: `kind` agrees with the lengths of the keys: a punch without dkey is of an object, one without
 //! akey of a dkey; a value has both. A checksum covers `chunk_bytes` of payload, the last one less.
@@ -113,10 +114,10 @@ pub enum ValuePlace {
 const HEAD_BYTES: usize = 16;
 /// Extent and record size of an array's.
 const ARRAY_BYTES: usize = 20;
-const PLACE_NONE: u8 = 0;
-const PLACE_INLINE: u8 = 1;
-const PLACE_LOG: u8 = 2;
-const PLACE_BULK: u8 = 3;
+pub(crate) const PLACE_NONE: u8 = 0;
+pub(crate) const PLACE_INLINE: u8 = 1;
+pub(crate) const PLACE_LOG: u8 = 2;
+pub(crate) const PLACE_BULK: u8 = 3;
 
 /// A version as decoded; borrows keys and checksums from the encoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +151,58 @@ pub fn chunk_bytes(record_bytes: u32) -> usize {
     if record >= limits::CSUM_CHUNK_BYTES { record } else { limits::CSUM_CHUNK_BYTES / record * record }
 }
 
+/// What stands in an encoding before checksums and keys.
+pub(crate) struct VersionHead {
+    pub(crate) kind: VersionKind,
+    pub(crate) minor: u16,
+    pub(crate) cred: u32,
+    pub(crate) recx: Recx,
+    pub(crate) record_bytes: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) place: ValuePlace,
+}
+
+impl VersionHead {
+    /// Reads checksums and keys of these lengths; `None` if all of it cannot be a version.
+    #[inline]
+    pub(crate) fn with_rest<'a>(
+        self,
+        r: &mut Reader<'a>,
+        (dkey_len, akey_len): (usize, usize),
+    ) -> Option<Version<'a>> {
+        let Self { kind, minor, cred, recx, record_bytes, value_bytes, place } = self;
+        let has_data = place != ValuePlace::None;
+        if has_data != (value_bytes > 0) || (has_data && kind == VersionKind::Punch) {
+            return None;
+        }
+        if has_data
+            && kind.is_array()
+            && recx.count.checked_mul(u64::from(record_bytes))? != u64::from(value_bytes)
+        {
+            return None;
+        }
+        let sums = r.take((value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4)?;
+        let (dkey, akey) = (r.take(dkey_len)?, r.take(akey_len)?);
+        let keys_fit = if kind == VersionKind::Punch {
+            dkey_len > 0 || akey_len == 0
+        } else {
+            dkey_len > 0 && akey_len > 0
+        };
+        keys_fit.then_some(Version {
+            kind,
+            minor,
+            cred,
+            dkey,
+            akey,
+            recx,
+            record_bytes,
+            value_bytes,
+            place,
+            sums,
+        })
+    }
+}
+
 impl<'a> Version<'a> {
     /// Bytes of the value that stand behind the record in the log.
     #[must_use]
@@ -157,15 +210,8 @@ impl<'a> Version<'a> {
         if self.place == ValuePlace::Inline { self.value_bytes as usize } else { 0 }
     }
 
-    /// Bytes of the encoding with the value inline, up to the value.
-    #[must_use]
-    pub fn inline_head_bytes(&self) -> usize {
-        Self::head_bytes(self.kind) + self.sums.len() + self.dkey.len() + self.akey.len()
-    }
-
-    /// Bytes of the encoding with the value inline, up to the checksums.
-    #[must_use]
-    pub fn head_bytes(kind: VersionKind) -> usize {
+    /// Bytes of the encoding up to the place.
+    fn head_bytes(kind: VersionKind) -> usize {
         HEAD_BYTES + if kind.is_array() { ARRAY_BYTES } else { 0 }
     }
 
@@ -237,35 +283,8 @@ impl<'a> Version<'a> {
             recx.end()?;
         }
         let place = Self::read_place(place, r)?;
-        let has_data = place != ValuePlace::None;
-        if has_data != (value_bytes > 0) || (has_data && kind == VersionKind::Punch) {
-            return None;
-        }
-        if has_data
-            && kind.is_array()
-            && recx.count.checked_mul(u64::from(record_bytes))? != u64::from(value_bytes)
-        {
-            return None;
-        }
-        let sums = r.take((value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4)?;
-        let (dkey, akey) = (r.take(dkey_len)?, r.take(akey_len)?);
-        let keys_fit = if kind == VersionKind::Punch {
-            dkey_len > 0 || akey_len == 0
-        } else {
-            dkey_len > 0 && akey_len > 0
-        };
-        keys_fit.then_some(Self {
-            kind,
-            minor,
-            cred,
-            dkey,
-            akey,
-            recx,
-            record_bytes,
-            value_bytes,
-            place,
-            sums,
-        })
+        VersionHead { kind, minor, cred, recx, record_bytes, value_bytes, place }
+            .with_rest(r, (dkey_len, akey_len))
     }
 
     /// Where the value is, of an encoding of which nothing else is looked at; `None` if the bytes cannot be one.

@@ -598,7 +598,10 @@ impl Target {
     ) -> Result<Option<ValuePlace>, Error> {
         let stored = crate::value::stored(version, version.place);
         let value_bytes = version.value_bytes as usize;
-        let moved_bytes = WriteHead::BYTES + version.inline_head_bytes() + value_bytes;
+        let Stamp { epoch, minor } = parts.stamp;
+        let head = WriteHead::of_nobody(epoch, parts.cont, parts.oid);
+        let moved = Version { minor, place: ValuePlace::Inline, ..*version };
+        let moved_bytes = head.encoded_bytes() + moved.logged_head_bytes() + value_bytes;
         let start = merge.moving.len().next_multiple_of(LOG_FRAME_ALIGN);
         let body_bytes = start - LOG_FRAME_HEADER_BYTES + moved_bytes;
         if body_bytes > MOVE_BYTES || self.store.log.needs_segment(body_bytes) {
@@ -617,10 +620,9 @@ impl Target {
         // Anew: what was moving may have been appended.
         let before = merge.moving.len();
         merge.moving.resize(before.next_multiple_of(LOG_FRAME_ALIGN), 0);
-        let Stamp { epoch, minor } = parts.stamp;
-        WriteHead::of_nobody(epoch, parts.cont, parts.oid).encode(&mut merge.moving);
+        head.encode(&mut merge.moving);
         let record = merge.moving.len();
-        Version { minor, place: ValuePlace::Inline, ..*version }.encode(&mut merge.moving);
+        moved.encode_logged(&mut merge.moving);
         let value = merge.moving.len();
         merge.moving.resize(value + value_bytes, 0);
         if self.store.read_value(&stored, 0, &mut merge.moving[value..]).is_err() {

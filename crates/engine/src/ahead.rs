@@ -9,7 +9,7 @@
 use crate::index::prefix_hash;
 use crate::log::LogPlace;
 use crate::path::Path;
-use crate::store::HEAD_BYTES;
+use crate::store::HEAD_BYTES_MIN;
 use crate::target::Target;
 use dolmen_codec::Op;
 use dolmen_codec::verb::{NewValue, Punch, PunchScope, Verb, Want};
@@ -196,7 +196,7 @@ impl Target {
     fn prefetch_records(&self, hash: u64) -> bool {
         let mut is_known = false;
         for place in self.store.hot.candidates(hash) {
-            let offset = place.offset.saturating_sub(HEAD_BYTES);
+            let offset = place.offset.saturating_sub(HEAD_BYTES_MIN);
             if let Some(record) = self.store.log.mapped(LogPlace { offset, ..place }) {
                 dolmen_env::prefetch(record, RECORD_LINES);
                 is_known = true;

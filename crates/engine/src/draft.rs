@@ -296,10 +296,8 @@ impl Draft<'_> {
 impl Drafts<'_> {
     /// An upper bound of what the drafts take in a log body.
     pub(crate) fn log_bytes(&self) -> usize {
-        /// Fixed part of a version record with an extent and a place.
-        const VERSION_BYTES_MAX: usize = 16 + 20 + 8;
         let each = |d: &Draft<'_>| {
-            VERSION_BYTES_MAX + self.dkey.len() + d.akey.len() + d.sums.len() + d.inline().len()
+            Version::LOGGED_HEAD_BYTES_MAX + self.dkey.len() + d.akey.len() + d.sums.len() + d.inline().len()
         };
         self.items.iter().map(each).sum()
     }

@@ -375,7 +375,7 @@ pub(crate) fn read_version<'a>(
     reader: &mut Reader<'a>,
     began: LogPlace,
 ) -> Option<(Version<'a>, ValuePlace)> {
-    let version = Version::decode(reader)?;
+    let version = Version::decode_logged(reader)?;
     let place = match version.place {
         ValuePlace::Inline => {
             let behind = u32::try_from(reader.position()).ok()?;

@@ -150,16 +150,17 @@ impl Target {
             place: ValuePlace::Inline,
             sums: &sums,
         };
-        self.make_room(WriteHead::BYTES + joined.inline_head_bytes() + value.len(), false)?;
+        let head = WriteHead::of_nobody(last.stamp.epoch, cont, oid);
+        self.make_room(head.encoded_bytes() + joined.logged_head_bytes() + value.len(), false)?;
         let appended = self.store.log.append(LogKind::Write, |out| {
-            WriteHead::of_nobody(last.stamp.epoch, cont, oid).encode(out);
-            joined.encode(out);
+            head.encode(out);
+            joined.encode_logged(out);
             out.extend_from_slice(&value);
         });
         self.reads.begin_write(appended.sequence, false);
         let mut path = self.store.take_path();
         path.object(cont, secret, oid)?;
-        let place = offset_place(appended.body, WriteHead::BYTES);
+        let place = offset_place(appended.body, head.encoded_bytes());
         self.index_version(&mut path, Depth::Akey, &dkey, &akey, last.stamp, place)?;
         // It is older than it looks: a punch may have come since, and an array of another record size.
         self.store.record_sizes.removed(&path);

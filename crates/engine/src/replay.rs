@@ -459,7 +459,7 @@ fn prepare_versions(head: &PrepareHead, r: &mut Reader<'_>) -> Option<Vec<Prepar
     let mut versions = Vec::new();
     for _ in 0..head.groups {
         let oid = r.oid()?;
-        for _ in 0..r.count(16)? {
+        for _ in 0..r.count(Version::LOGGED_BYTES_MIN)? {
             let (offset, version, _) = decode_version(r)?;
             versions.push(found(offset, oid, &version));
         }

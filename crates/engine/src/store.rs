@@ -91,9 +91,9 @@ pub(crate) struct HotHit {
     pub(crate) recx: Recx,
 }
 
-/// Bytes between the start of a `Write` body and its first version.
-#[expect(clippy::cast_possible_truncation, reason = "40")]
-pub(crate) const HEAD_BYTES: u32 = WriteHead::BYTES as u32;
+/// Bytes between the start of a `Write` body and its first version, as a rule and at least.
+#[expect(clippy::cast_possible_truncation, reason = "24")]
+pub(crate) const HEAD_BYTES_MIN: u32 = WriteHead::BYTES_MIN as u32;
 
 /// A version that takes part in an array at some epoch.
 #[derive(Clone, Debug)]
@@ -323,10 +323,12 @@ impl Store {
         path: &Path,
         is_it: impl Fn(&Version<'_>) -> bool,
     ) -> Option<(&[u8], HotHit)> {
-        let head_at = LogPlace { offset: place.offset.checked_sub(HEAD_BYTES)?, ..place };
-        let mut reader = Reader::new(self.log.mapped(head_at)?);
-        let head = WriteHead::decode(&mut reader)?;
-        let (version, value) = read_version(&mut reader, head_at)?;
+        let bytes_max = u32::try_from(WriteHead::BYTES_MAX).expect("48");
+        let began = LogPlace { offset: place.offset.checked_sub(bytes_max)?, ..place };
+        let bytes = self.log.mapped(began)?;
+        let head = WriteHead::before(bytes.get(..WriteHead::BYTES_MAX)?)?;
+        let head = WriteHead::decode(&mut Reader::new(head))?;
+        let (version, value) = read_version(&mut Reader::new(&bytes[WriteHead::BYTES_MAX..]), place)?;
         if head.oid != path.oid || head.cont != path.cont || !is_it(&version) {
             return None;
         }
@@ -539,7 +541,7 @@ pub(crate) fn record_of(version: &Version<'_>) -> Option<LogPlace> {
     let ValuePlace::Log { segment, offset } = version.place else {
         return None;
     };
-    let head_bytes = u32::try_from(version.inline_head_bytes()).ok()?;
+    let head_bytes = u32::try_from(version.logged_head_bytes()).ok()?;
     Some(LogPlace { segment, offset: offset.checked_sub(head_bytes)? })
 }
 

@@ -366,7 +366,7 @@ impl Target {
                 dolmen_codec::bytes::put_len(out, drafts.items.len());
                 for draft in &drafts.items {
                     versions.push(prepared_version(*oid, drafts, draft, minor, out.len() - start));
-                    draft.version(&drafts.dkey, minor, cred).encode(out);
+                    draft.version(&drafts.dkey, minor, cred).encode_logged(out);
                     out.extend_from_slice(draft.inline());
                 }
             }
@@ -514,8 +514,10 @@ impl Target {
     ) -> Result<(), Error> {
         for draft in &drafts.items {
             path.down(draft.depth, &drafts.dkey, &draft.akey)?;
-            let place =
-                self.store.log.put_tentative(|out| draft.version(&drafts.dkey, stamp.minor, 0).encode(out));
+            let place = self
+                .store
+                .log
+                .put_tentative(|out| draft.version(&drafts.dkey, stamp.minor, 0).encode_logged(out));
             let prefix = path.key.mark();
             path.key.tail(draft.kind, draft.recx.index, stamp);
             if self.store.index.delta.get(path.key.as_bytes()).is_none() {

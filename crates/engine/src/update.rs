@@ -85,7 +85,7 @@ impl Target {
         oid: Oid,
         mut drafts: Drafts<'_>,
     ) {
-        self.seek_room(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space());
+        self.seek_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.frees_space());
         let mut writes = BulkWrites::default();
         if let Err(error) = self.take_bulk(&mut drafts, &mut writes) {
             self.give_up(&drafts);
@@ -213,7 +213,7 @@ impl Target {
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
         self.ensure_ceiling()?;
-        self.make_room(WriteHead::BYTES + drafts.log_bytes(), drafts.frees_space())?;
+        self.make_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.frees_space())?;
         let epoch = self.epochs.next();
         let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
         let mut written: SmallVec<[Written; 1]> = SmallVec::new();
@@ -222,13 +222,13 @@ impl Target {
             write.encode(out);
             for draft in &drafts.items {
                 written.push(Written { offset: out.len() - start });
-                draft.version(&drafts.dkey, 0, cred).encode(out);
+                draft.version(&drafts.dkey, 0, cred).encode_logged(out);
                 out.extend_from_slice(draft.inline());
             }
         });
         self.reads.begin_write(appended.sequence, self.is_awaited(spec.durability));
         let stamp = Stamp { epoch, minor: 0 };
-        self.first_version = Some(offset_place(appended.body, WriteHead::BYTES));
+        self.first_version = Some(offset_place(appended.body, write.encoded_bytes()));
         self.first_is_sole = is_sole;
         for (draft, at) in drafts.items.iter().zip(&written) {
             let place = offset_place(appended.body, at.offset);

@@ -20,7 +20,7 @@ use dolmen_codec::order::{HashKey, check_key, key_number, push_key};
 use dolmen_codec::run_block::{RUN_PAGE_BYTES, RunBlock, RunBlockKind, decode_filter_block};
 use dolmen_codec::run_footer::RunFooter;
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
-use dolmen_codec::version::Version;
+use dolmen_codec::version::{ValuePlace, Version};
 use dolmen_types::{Anchor, KeyKind, Oid, crc32c};
 
 /// Bytes of a superblock before its padding, and of the checksum at their end.
@@ -216,6 +216,12 @@ pub fn version(bytes: &[u8]) {
     let mut again = Vec::new();
     version.encode(&mut again);
     assert_eq!(Version::decode(&mut Reader::new(&again)), Some(version));
+    if matches!(version.place, ValuePlace::Log { .. }) {
+        return;
+    }
+    again.clear();
+    version.encode_logged(&mut again);
+    assert_eq!(Version::decode_logged(&mut Reader::new(&again)), Some(version));
 }
 
 /// The bytes cut or filled up with zeros to `len`, with the checksum that ends a record of `body` bytes.
