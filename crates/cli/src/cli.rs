@@ -25,7 +25,7 @@ JSON:
 Exit codes:
   0  done
   1  done, and something is wrong: differences (fs verify), damage (check, inspect),
-     entries that could not be copied (fs put, get), each named with its reason
+     entries that could not be copied or counted (fs put, get, du), each named with its reason
   2  wrong arguments
   3  something named does not exist
   4  something named exists already, or is not empty

@@ -1,10 +1,11 @@
 //! What changed between two states of a container: by path for files, by object and key for everything.
 
-use crate::failure::{Doing, Failure, Outcome};
-use crate::output::{Answer, Table, readable};
-use crate::path::shown;
+use crate::failure::{Doing, Failure, Outcome, exit_of, failed_line};
+use crate::output::{Answer, Table, count, readable};
+use crate::path::{say, shown};
+use core::cell::RefCell;
 use dolmen_client::{ChangeKind, Container};
-use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, MountOptions, Stat, layout};
+use dolmen_dfs::{Cookie, Dfs, Dir, Error, FileKind, MountOptions, Stat, layout};
 use dolmen_types::{Epoch, Oid};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,9 @@ type Entries = BTreeMap<Vec<u8>, Seen>;
 
 /// A path, how it differs, and its old path if it was renamed.
 type Difference = (Vec<u8>, Differs, Option<Vec<u8>>);
+
+/// Why an entry could not be compared, by its path.
+type Damaged = BTreeMap<Vec<u8>, Failure>;
 
 /// An entry of one of the two states.
 #[derive(Clone)]
@@ -93,34 +97,21 @@ pub(crate) fn paths(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answer>
             }
         }
     }
-    let found = if written.objects.is_empty() {
-        Vec::new()
+    let (found, damaged) = if written.objects.is_empty() {
+        (Vec::new(), Damaged::new())
     } else {
-        let (old, new) = (mount(&cont.at(from))?, mount(&cont.at(to))?);
-        let same_xattrs = |before: &[u8], after: &[u8]| Ok(xattrs(&old, before)? == xattrs(&new, after)?);
-        compare(&entries(&old)?, &entries(&new)?, &written, &same_xattrs)?
+        differences(cont, from, to, &written)?
     };
-    let mut text = String::new();
-    let mut rows = Vec::with_capacity(found.len());
-    for (path, differs, old) in &found {
-        text.push_str(differs.letter());
-        text.push(' ');
-        if let Some(old) = old {
-            text.extend([&shown(old), " -> "]);
-        }
-        text.push_str(&shown(path));
-        text.push('\n');
-        let mut row = json!({ "change": differs.word(), "old_path": null });
-        crate::path::say(&mut row, "path", path);
-        if let Some(old) = old {
-            crate::path::say(&mut row, "old_path", old);
-        }
-        rows.push(row);
-    }
-    let count = |which| found.iter().filter(|(_, differs, _)| *differs == which).count();
-    let counts = [Differs::Added, Differs::Removed, Differs::Modified, Differs::Renamed].map(count);
+    let failures: Vec<Failure> = damaged.into_values().collect();
+    let (mut text, rows) = listed(&found);
+    text.extend(failures.iter().map(failed_line));
+    let number = |which| found.iter().filter(|(_, differs, _)| *differs == which).count();
+    let counts = [Differs::Added, Differs::Removed, Differs::Modified, Differs::Renamed].map(number);
     let [added, removed, modified, renamed] = counts;
-    text.push_str(&format!("{added} added, {removed} removed, {modified} modified, {renamed} renamed\n"));
+    text.push_str(&format!("{added} added, {removed} removed, {modified} modified, {renamed} renamed"));
+    if !failures.is_empty() {
+        text.push_str(&format!(", {} NOT COMPARED", failures.len()));
+    }
     let json = json!({
         "from": from.to_string(),
         "to": to.to_string(),
@@ -129,33 +120,112 @@ pub(crate) fn paths(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answer>
         "modified": modified,
         "renamed": renamed,
         "changes": rows,
+        "failed": failures.len(),
+        "failures": failures.iter().map(Failure::detail).collect::<Value>(),
     });
-    Ok(Answer::new(text, json))
+    let wrong = format!("{} could not be compared", count(failures.len() as u64, "entry", "entries"));
+    Ok(Answer::new(text, json).ending(exit_of(&failures), wrong))
+}
+
+/// Differences as lines and for programs.
+fn listed(found: &[Difference]) -> (String, Vec<Value>) {
+    let mut text = String::new();
+    let mut rows = Vec::with_capacity(found.len());
+    for (path, differs, old) in found {
+        text.push_str(differs.letter());
+        text.push(' ');
+        if let Some(old) = old {
+            text.extend([&shown(old), " -> "]);
+        }
+        text.push_str(&shown(path));
+        text.push('\n');
+        let mut row = json!({ "change": differs.word(), "old_path": null });
+        say(&mut row, "path", path);
+        if let Some(old) = old {
+            say(&mut row, "old_path", old);
+        }
+        rows.push(row);
+    }
+    (text, rows)
+}
+
+/// What differs between the trees of both states, and what could not be compared.
+fn differences(
+    cont: &Container,
+    from: Epoch,
+    to: Epoch,
+    written: &Written,
+) -> Outcome<(Vec<Difference>, Damaged)> {
+    let (old, new) = (mount(&cont.at(from))?, mount(&cont.at(to))?);
+    let mut damaged = Damaged::new();
+    let (mut before, mut after) = (entries(&old, &mut damaged)?, entries(&new, &mut damaged)?);
+    if !damaged.is_empty() {
+        // What cannot be read in one state would look added or removed.
+        for entries in [&mut before, &mut after] {
+            entries.retain(|path, _| !is_hidden(path, &damaged));
+        }
+    }
+    let damaged = RefCell::new(damaged);
+    let same_xattrs = |before: &[u8], after: &[u8]| {
+        match old.xattrs(before).and_then(|old| Ok(old == new.xattrs(after)?)) {
+            // They hide nothing else: paths of deep trees are longer than a path may be.
+            Err(error) if error.is_damage() || error == Error::NameTooLong => {
+                leave_out(&mut damaged.borrow_mut(), after, error);
+                Ok(true)
+            }
+            other => other.doing(|| format!("compare extended attributes of {}", shown(after))),
+        }
+    };
+    let found = compare(&before, &after, written, &same_xattrs)?;
+    Ok((found, damaged.into_inner()))
 }
 
 fn mount(view: &Container) -> Outcome<Dfs> {
     Ok(Dfs::mount(view, &MountOptions { read_only: true, ..MountOptions::default() })?)
 }
 
-/// The extended attributes of an entry.
-fn xattrs(dfs: &Dfs, path: &[u8]) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
-    dfs.xattrs(path).doing(|| format!("compare extended attributes of {}", shown(path)))
+/// Notes what could not be compared: in both states once.
+fn leave_out(damaged: &mut Damaged, path: &[u8], error: Error) {
+    if let Err(failure) = Err::<(), _>(error).doing(|| format!("compare {}", shown(path))) {
+        damaged.entry(path.to_vec()).or_insert_with(|| failure.about(path));
+    }
 }
 
-/// Every entry of a state, by path.
-fn entries(dfs: &Dfs) -> Outcome<Entries> {
+/// Whether an entry, or a directory above it, could not be read.
+fn is_hidden(path: &[u8], damaged: &Damaged) -> bool {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let mut above = slashes.map(|at| &path[..at.max(1)]);
+    damaged.contains_key(path) || above.any(|above| damaged.contains_key(above))
+}
+
+/// Every entry of a state that can be read, by path.
+fn entries(dfs: &Dfs, damaged: &mut Damaged) -> Outcome<Entries> {
     let mut all = Entries::new();
     let mut pending: Vec<(Vec<u8>, Dir)> = vec![(b"/".to_vec(), dfs.open_dir("/")?)];
     while let Some((path, dir)) = pending.pop() {
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
-            for entry in dir.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
-                let child = crate::path::join(&path, &entry.name);
-                let stat = entry.stat.doing(|| format!("compare {}", shown(&child)))?;
-                if stat.kind == FileKind::Directory {
-                    pending.push((child.clone(), dir.open_dir(&entry.name)?));
+            let page = match dir.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
+                Err(error) if error.is_damage() => {
+                    leave_out(damaged, &path, error);
+                    break;
                 }
-                all.insert(child, Seen { dir: dir.oid(), stat });
+                other => other.doing(|| format!("compare {}", shown(&path)))?,
+            };
+            for entry in page {
+                let child = crate::path::join(&path, &entry.name);
+                let read = entry.stat.and_then(|stat| match stat.kind {
+                    FileKind::Directory => Ok((stat, Some(dir.open_dir(&entry.name)?))),
+                    _ => Ok((stat, None)),
+                });
+                match read {
+                    Err(error) if error.is_damage() => leave_out(damaged, &child, error),
+                    other => {
+                        let (stat, below) = other.doing(|| format!("compare {}", shown(&child)))?;
+                        pending.extend(below.map(|below| (child.clone(), below)));
+                        all.insert(child, Seen { dir: dir.oid(), stat });
+                    }
+                }
             }
         }
     }

@@ -141,6 +141,20 @@ impl Failure {
     }
 }
 
+/// The exit code of what was done but for these: whether anything is damaged says more than how many they are.
+pub(crate) fn exit_of(failures: &[Failure]) -> Exit {
+    match failures {
+        [] => Exit::Done,
+        some if some.iter().any(|failure| failure.exit == Exit::Damaged) => Exit::Damaged,
+        _ => Exit::Found,
+    }
+}
+
+/// The line for one of several that failed.
+pub(crate) fn failed_line(failure: &Failure) -> String {
+    format!("FAILED {failure}\n")
+}
+
 /// The text of a system error by its number.
 pub(crate) fn system_text(errno: i32) -> String {
     rustix_text(&std::io::Error::from_raw_os_error(errno))

@@ -88,6 +88,29 @@ pub(crate) struct Mv {
     no_clobber: bool,
 }
 
+/// Why entries of a tree failed: the first of them, from any thread.
+#[derive(Default)]
+struct Failures {
+    /// Guards the failures; taken alone.
+    noted: Mutex<Vec<Failure>>,
+}
+
+impl Failures {
+    fn note(&self, error: Error, doing: &str) {
+        let mut failures = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < FAILURES_MAX {
+            failures.extend(Err::<(), _>(error).doing(|| doing.to_owned()).err());
+        }
+    }
+
+    /// Those noted, sorted by what they say.
+    fn take(self) -> Vec<Failure> {
+        let mut failures = self.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failures.sort_by_key(ToString::to_string);
+        failures
+    }
+}
+
 /// A mounted container and all that keeps it so; in the order in which it is taken down.
 struct Mounted {
     dfs: Dfs,
@@ -275,18 +298,12 @@ fn remove(dfs: &Dfs, path: &[u8], args: &Rm, done: &mut Removed) -> Outcome<()> 
 
 /// Removes a directory with everything below it.
 fn remove_tree(dfs: &Dfs, root: &[u8], args: &Rm, done: &mut Removed) -> Outcome<()> {
-    // Guards the failures; taken alone.
-    let failures: Mutex<Vec<Failure>> = Mutex::default();
-    let fail = |error: Error| {
-        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() < FAILURES_MAX {
-            failures.extend(Err::<(), _>(error).doing(|| "remove".to_owned()).err());
-        }
-    };
+    let failures = Failures::default();
+    let fail = |error: Error| failures.note(error, "remove");
     let options =
         Options { threads: copy::threads(args.jobs), on_failure: Some(&fail), ..Options::default() };
     let counts = tree::remove(dfs, root, &options);
-    done.failures.append(&mut failures.into_inner().unwrap_or_else(PoisonError::into_inner));
+    done.failures.append(&mut failures.take());
     let counts = counts?;
     done.removed += counts.files + counts.dirs;
     done.failed += counts.failed;

@@ -2,7 +2,7 @@
 
 use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
-use crate::failure::{Doing, Exit, Failure, Outcome, system_text};
+use crate::failure::{Doing, Exit, Failure, Outcome, exit_of, failed_line, system_text};
 use crate::output::{Answer, count, human};
 use crate::path::{shown, shown_arg, shown_outside};
 use crate::place::{self, ContArg, Session};
@@ -144,9 +144,7 @@ impl Remarks {
         failures.sort_by_key(ToString::to_string);
         let mut skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
         skipped.sort_unstable();
-        for failure in failures.iter().take(MISMATCHES_SHOWN) {
-            text.push_str(&format!("FAILED {failure}\n"));
-        }
+        text.extend(failures.iter().take(MISMATCHES_SHOWN).map(failed_line));
         more(text, counts.failed, "failed");
         for (path, why) in skipped.iter().take(MISMATCHES_SHOWN) {
             text.push_str(&format!("skipped {}: {}\n", shown_outside(path), why_skipped(why)));
@@ -162,11 +160,7 @@ impl Remarks {
                 row
             })
             .collect();
-        match counts.failed {
-            0 => Exit::Done,
-            _ if failures.iter().any(|failure| failure.exit == Exit::Damaged) => Exit::Damaged,
-            _ => Exit::Found,
-        }
+        exit_of(&failures)
     }
 }
 

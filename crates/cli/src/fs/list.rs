@@ -1,12 +1,14 @@
 //! `dolmen fs ls` and `du`.
 
-use super::{ENTRIES_AT_ONCE, Mounted};
-use crate::failure::{Doing, Exit, Failure, Outcome};
+use super::copy::{MISMATCHES_SHOWN, more};
+use super::{ENTRIES_AT_ONCE, Failures, Mounted};
+use crate::failure::{Doing, Failure, Outcome, exit_of, failed_line};
 use crate::output::{Answer, Table, count, date, hex, human, pairs};
 use crate::path::{shown, shown_arg, text};
 use crate::place::ContArg;
 use clap::Args;
-use dolmen_dfs::{Cookie, Dfs, FileKind, Stat};
+use dolmen_dfs::tree::Options;
+use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, Stat};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +53,15 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
+/// A directory to be listed.
+struct Below {
+    above: Dir,
+    name: Box<[u8]>,
+    path: Vec<u8>,
+    /// What stands before the names in it.
+    shown_as: Vec<u8>,
+}
+
 /// What a listing shows, and why it does not show the rest.
 #[derive(Default)]
 struct Lines {
@@ -75,10 +86,10 @@ pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
     let mut text = if args.long { long_text(&lines) } else { short_text(&lines) };
     let mut json: Vec<Value> = lines.iter().map(describe).collect();
     for failure in &failures {
-        text.push_str(&format!("FAILED {failure}\n"));
+        text.push_str(&failed_line(failure));
         json.push(json!({ "failure": failure.detail() }));
     }
-    let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
+    let exit = exit_of(&failures);
     let wrong = format!("{} could not be listed", count(failures.len() as u64, "entry", "entries"));
     Ok(Answer::new(text, json.into()).ending(exit, wrong))
 }
@@ -91,9 +102,11 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
         found.lines.push(Line { name: path.to_vec(), stat: dfs.lstat(path)?, target: None });
         return Ok(found);
     }
-    let mut pending: Vec<(Vec<u8>, Vec<u8>)> = vec![(path.to_vec(), Vec::new())];
-    while let Some((path, shown_as)) = pending.pop() {
-        let dir = dfs.open_dir(&path)?;
+    // Each by the directory that holds it: paths of deep trees are longer than a path may be.
+    let mut pending: Vec<Below> =
+        vec![Below { above: (**dfs).clone(), name: path.into(), path: path.to_vec(), shown_as: Vec::new() }];
+    while let Some(Below { above, name, path, shown_as }) = pending.pop() {
+        let dir = above.open_dir(&name)?;
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
             let entries = match dir.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
@@ -119,7 +132,8 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
                     other => other?,
                 };
                 if args.recursive && stat.kind == FileKind::Directory {
-                    pending.push((child, name.clone()));
+                    let (above, shown_as) = (dir.clone(), name.clone());
+                    pending.push(Below { above, name: entry.name, path: child, shown_as });
                 }
                 found.lines.push(Line { name, stat, target });
             }
@@ -206,8 +220,12 @@ fn describe(line: &Line) -> Value {
 
 pub(super) fn du(args: &Du) -> Outcome<Answer> {
     let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
-    let usage = dolmen_dfs::tree::du(&mounted.dfs, args.path.as_bytes(), args.exact)
+    let failures = Failures::default();
+    let fail = |error| failures.note(error, "count");
+    let options = Options { on_failure: Some(&fail), ..Options::default() };
+    let usage = dolmen_dfs::tree::du(&mounted.dfs, args.path.as_bytes(), args.exact, &options)
         .doing(|| format!("count {}", shown_arg(&args.path)))?;
+    let failures = failures.take();
     mounted.close()?;
     let mut rows = vec![
         ("directories", usage.dirs.to_string()),
@@ -221,10 +239,19 @@ pub(super) fn du(args: &Du) -> Outcome<Answer> {
         "files": usage.files,
         "symlinks": usage.symlinks,
         "size_bytes": usage.size_bytes,
+        "failed": usage.failed,
+        "failures": failures.iter().map(Failure::detail).collect::<Value>(),
     });
     if args.exact {
         rows.push(("data", format!("{} ({} bytes)", human(usage.data_bytes), usage.data_bytes)));
         json["data_bytes"] = json!(usage.data_bytes);
     }
-    Ok(Answer::new(pairs(&rows), json))
+    if usage.failed > 0 {
+        rows.push(("NOT COUNTED", usage.failed.to_string()));
+    }
+    let mut text: String = failures.iter().take(MISMATCHES_SHOWN).map(failed_line).collect();
+    more(&mut text, usage.failed, "failed");
+    text.push_str(&pairs(&rows));
+    let wrong = format!("{} could not be counted", count(usage.failed, "entry", "entries"));
+    Ok(Answer::new(text, json).ending(exit_of(&failures), wrong))
 }

@@ -202,6 +202,61 @@ fn a_damaged_entry_hides_no_other_and_is_mended_as_the_hint_says() {
 }
 
 #[test]
+fn counts_and_differences_name_what_is_damaged_and_go_on() {
+    let place = Place::new("counted");
+    place.pool_with_files();
+    let src = place.path("src");
+    make_tree(&src);
+    let (of_both, of_new, of_dir) = (1_234_567_895, 1_234_567_896, 1_234_567_897);
+    set_time(&src.join("sub/f5"), of_both);
+    set_time(&src.join("empty"), of_dir);
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let whole = place.json(&["fs", "du", "p", "c", "/t"]);
+    assert_eq!(whole["failed"], 0);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "old"]);
+    let files = [("added", "x"), ("sub/f6", "other"), ("sub/f8", "more"), ("empty/below", "y")];
+    for (name, data) in files {
+        fs::write(src.join(name), data).unwrap();
+    }
+    set_time(&src.join("sub/f6"), of_new);
+    set_time(&src.join("empty"), of_dir + 100);
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "new"]);
+    // One in both states, one in the new one, a directory in the old one.
+    [of_both, of_new, of_dir].into_iter().for_each(|time| damage_record(&place, time));
+
+    let du = ["fs", "du", "p", "c", "/t", "--json"];
+    let answer = |ran: &Ran| -> Value { serde_json::from_str(&ran.stdout()).unwrap() };
+    let ran = place.run(&du[..5]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    for word in
+        ["FAILED cannot count: /t/sub/f5: ", "FAILED cannot count: /t/sub/f6: ", "NOT COUNTED     2\n"]
+    {
+        assert!(ran.stdout().contains(word), "{word}: {ran:?}");
+    }
+    let counted = answer(&place.run(&du));
+    assert_eq!(counted["error"], "2 entries could not be counted");
+    let (counted, failures) = (&counted["response"], &counted["response"]["failures"]);
+    assert_eq!((&counted["failed"], &failures[0]["path"]), (&json!(2), &json!("/t/sub/f5")));
+    assert_eq!(counted["dirs"], whole["dirs"]);
+    assert_eq!(counted["files"].as_u64(), whole["files"].as_u64(), "two more, two damaged");
+
+    let diff = ["cont", "snapshot", "diff", "p", "c", "old", "new", "--json"];
+    let ran = place.run(&diff[..7]);
+    assert_eq!(ran.code(), 7, "{ran:?}");
+    let lines: Vec<String> = ran.stdout().lines().map(str::to_owned).collect();
+    assert_eq!(lines[..2], ["A /t/added", "M /t/sub/f8"], "{ran:?}");
+    for (line, path) in lines[2..].iter().zip(["/t/empty", "/t/sub/f5", "/t/sub/f6"]) {
+        assert!(line.starts_with(&format!("FAILED cannot compare {path}: damaged data")), "{ran:?}");
+    }
+    assert_eq!(lines[5..], ["1 added, 0 removed, 1 modified, 0 renamed, 3 NOT COMPARED"], "{ran:?}");
+    let compared = answer(&place.run(&diff));
+    assert_eq!(compared["error"], "3 entries could not be compared");
+    assert_eq!(compared["response"]["failed"], 3);
+    assert_eq!(compared["response"]["failures"][2]["path"], "/t/sub/f6");
+}
+
+#[test]
 fn names_without_utf8_are_told_to_programs_byte_by_byte_and_steer_no_terminal() {
     let place = Place::new("bytes");
     place.pool_with_files();

@@ -26,51 +26,65 @@ pub struct Usage {
     pub size_bytes: u64,
     /// Bytes of files that are data; 0 unless asked for.
     pub data_bytes: u64,
+    /// Entries that could not be counted.
+    pub failed: u64,
+}
+
+/// An entry on a walk, by the directory that holds it: paths of deep trees are longer than a path may be.
+struct Entry {
+    above: Dir,
+    /// Of the entry that the caller has named, its path.
+    name: Box<[u8]>,
+    path: Remote,
+    stat: Stat,
 }
 
 /// Adds up the tree at `path`. With `exact`, asks each file for its data, which costs by extents.
 ///
 /// # Errors
-/// The first error of any entry, with its path.
-pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool) -> Result<Usage> {
-    let mut usage = Usage::default();
+/// The first error of any entry, with its path, unless `Options::on_failure` takes it: then it is counted as failed.
+pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool, options: &Options<'_>) -> Result<Usage> {
+    let (mut usage, tally) = (Usage::default(), Tally::default());
     let mut seen: HashSet<Oid> = HashSet::new();
-    walk(dir, path.as_ref(), |remote, stat| {
+    walk(dir, path.as_ref(), &tally, options, |entry| {
+        let Entry { above, name, stat, .. } = &entry;
         match stat.kind {
             FileKind::Directory => usage.dirs += 1,
             FileKind::Symlink => usage.symlinks += 1,
             FileKind::File if stat.links > 1 && !seen.insert(stat.oid) => return Ok(true),
             FileKind::File => {
-                usage.files += 1;
                 if exact {
-                    usage.data_bytes += dir.open(remote, &OpenOptions::READ)?.data_bytes()?;
+                    usage.data_bytes += above.open(name, &OpenOptions::READ)?.data_bytes()?;
                 }
+                usage.files += 1;
             }
         }
         usage.size_bytes += stat.size_bytes;
         Ok(true)
     })?;
+    usage.failed = tally.counts().failed;
     Ok(usage)
 }
 
 /// The crc32c of every file of the tree at `path`, with its size, by path.
 ///
 /// # Errors
-/// The first error of any entry, with its path.
+/// The first error of any entry, with its path, unless `Options::on_failure` takes it.
 pub fn digest(dir: &Dir, path: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Vec<(Vec<u8>, u64, u32)>> {
     let tally = Tally::default();
     // Guards: the results; taken alone.
     let digests = Mutex::new(Vec::new());
-    let produce =
-        |queue: &Queue<Remote>| {
-            walk(dir, path.as_ref(), |remote, stat| {
-                Ok(stat.kind != FileKind::File || queue.push(remote.to_vec()))
-            })
-        };
-    let work = |remote: Remote| {
-        let (size, crc) = digest_file(dir, &remote, &tally, options).on(&remote)?;
-        digests.lock().unwrap_or_else(PoisonError::into_inner).push((remote, size, crc));
-        tally.add(|tally| &tally.files, 1, options);
+    let produce = |queue: &Queue<Entry>| {
+        walk(dir, path.as_ref(), &tally, options, |entry| {
+            Ok(entry.stat.kind != FileKind::File || queue.push(entry))
+        })
+    };
+    let work = |entry: Entry| {
+        let digest = digest_file(&entry, &tally, options).on(&entry.path);
+        if let Some((size, crc)) = tally.spare(digest, options)? {
+            digests.lock().unwrap_or_else(PoisonError::into_inner).push((entry.path, size, crc));
+            tally.add(|tally| &tally.files, 1, options);
+        }
         Ok(())
     };
     queue::run(options, produce, work)?;
@@ -79,8 +93,8 @@ pub fn digest(dir: &Dir, path: impl AsRef<[u8]>, options: &Options<'_>) -> Resul
     Ok(digests)
 }
 
-fn digest_file(dir: &Dir, remote: &[u8], tally: &Tally, options: &Options<'_>) -> Result<(u64, u32)> {
-    let file = dir.open(remote, &OpenOptions::READ)?;
+fn digest_file(entry: &Entry, tally: &Tally, options: &Options<'_>) -> Result<(u64, u32)> {
+    let file = entry.above.open(&entry.name, &OpenOptions::READ)?;
     let mut block = vec![0; BLOCK_BYTES];
     let (mut at, mut crc) = (0, crc32c(b""));
     loop {
@@ -130,21 +144,37 @@ pub fn paths_of(dir: &Dir, oids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Vec<u8>)>> 
 }
 
 /// Calls `visit` for `path` and everything below it, parents first, until it says `false`.
-fn walk(dir: &Dir, path: &[u8], mut visit: impl FnMut(&[u8], &Stat) -> Result<bool>) -> Result<()> {
-    let mut pending: Vec<(Remote, Stat)> = vec![(path.to_vec(), dir.lstat(path).on(path)?)];
-    while let Some((remote, stat)) = pending.pop() {
-        if !visit(&remote, &stat).on(&remote)? {
+fn walk(
+    dir: &Dir,
+    path: &[u8],
+    tally: &Tally,
+    options: &Options<'_>,
+    mut visit: impl FnMut(Entry) -> Result<bool>,
+) -> Result<()> {
+    let stat = dir.lstat(path).on(path)?;
+    let options = &options.for_root(stat.kind == FileKind::Directory);
+    let mut pending = vec![Entry { above: dir.clone(), name: path.into(), path: path.to_vec(), stat }];
+    while let Some(entry) = pending.pop() {
+        let remote = entry.path.clone();
+        if entry.stat.kind == FileKind::Directory {
+            tally.spare(children(&entry, tally, options, &mut pending).on(&remote), options)?;
+        }
+        if tally.spare(visit(entry).on(&remote), options)? == Some(false) {
             return Ok(());
         }
-        if stat.kind == FileKind::Directory {
-            let here = dir.open_dir(&remote).on(&remote)?;
-            let mut cookie = Cookie::default();
-            while !cookie.is_end() {
-                for entry in here.list_plus(&mut cookie, ENTRIES_AT_ONCE).on(&remote)? {
-                    let path = join(&remote, &entry.name);
-                    let stat = entry.stat.on(&path)?;
-                    pending.push((path, stat));
-                }
+    }
+    Ok(())
+}
+
+/// Appends what is in a directory.
+fn children(dir: &Entry, tally: &Tally, options: &Options<'_>, pending: &mut Vec<Entry>) -> Result<()> {
+    let above = dir.above.open_dir(&dir.name)?;
+    let mut cookie = Cookie::default();
+    while !cookie.is_end() {
+        for found in above.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
+            let path = join(&dir.path, &found.name);
+            if let Some(stat) = tally.spare(found.stat.on(&path), options)? {
+                pending.push(Entry { above: above.clone(), name: found.name, path, stat });
             }
         }
     }

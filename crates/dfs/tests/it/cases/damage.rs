@@ -49,6 +49,10 @@ fn a_damaged_entry_hides_no_other() {
     std::fs::write(dir.path().join("bad"), b"good").unwrap();
     let count = |_: Error| {};
     let options = Options { on_failure: Some(&count), ..Options::default() };
+    let usage = tree::du(&fs, "/d", true, &options).unwrap();
+    assert_eq!((usage.dirs, usage.files, usage.size_bytes, usage.data_bytes, usage.failed), (1, 2, 2, 2, 1));
+    assert_eq!(tree::digest(&fs, "/d", &options).unwrap().len(), 2);
+    assert!(tree::du(&fs, "/d", false, &Options::default()).unwrap_err().is_damage());
     let report = tree::verify(dir.path(), &fs, "/d", &options).unwrap();
     assert_eq!((report.counts.files, report.counts.failed), (2, 1));
     // Without the record its owner is unknown: in a sticky directory only who owns that removes it.

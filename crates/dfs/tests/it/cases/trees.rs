@@ -276,7 +276,7 @@ fn usage_and_digests_cover_every_file_once() {
     let fs = world.mount();
     make_tree(dir.path());
     tree::put(dir.path(), &fs, "/t", &options()).unwrap();
-    let usage = tree::du(&fs, "/t", true).unwrap();
+    let usage = tree::du(&fs, "/t", true, &options()).unwrap();
     let small: u64 = (0..40).map(|n| n * 100).sum();
     assert_eq!((usage.dirs, usage.files, usage.symlinks), (4, 42, 2));
     assert_eq!(usage.size_bytes, small + (5 << 20) + 6 + 7);
