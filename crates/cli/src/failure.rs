@@ -104,13 +104,17 @@ impl Failure {
     /// An error of the system on a file outside the store.
     pub(crate) fn on_file(path: &Path, error: &std::io::Error) -> Self {
         let errno = error.raw_os_error();
-        let system = errno.map_or(error.kind().to_string(), |number| {
-            rustix_text(&std::io::Error::from_raw_os_error(number))
-        });
+        let too_long = errno == Some(dolmen_dfs::errno::ENAMETOOLONG);
+        let system = match errno {
+            _ if too_long => dolmen_dfs::Error::NameTooLong.to_string(),
+            Some(number) => system_text(number),
+            None => error.kind().to_string(),
+        };
         let mut failure =
             Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", shown_outside(path)));
         failure.errno = errno;
-        failure.about(path.as_os_str().as_bytes())
+        let failure = failure.about(path.as_os_str().as_bytes());
+        if too_long { failure.hint(WHEN_DEEP) } else { failure }
     }
 
     /// As JSON, in the frame that every answer has.
@@ -283,6 +287,9 @@ impl From<StoreError> for Failure {
         Self { exit, doing: None, why, hint, der, errno: None, place, path: None }
     }
 }
+
+/// What shortens a path outside.
+const WHEN_DEEP: &str = "go into a directory on the way (`cd`), and name it from there";
 
 /// What gives space back, from a shell.
 const WHEN_FULL: &str = "remove files (`dolmen fs rm`) or a snapshot (`dolmen cont snapshot destroy`); \

@@ -254,6 +254,9 @@ pub mod errno {
     pub const ECANCELED: i32 = 125;
 }
 
+/// What the system calls a name that is too long is more often a path.
+const TOO_LONG: &str = "the name is longer than 255 bytes, or the path longer than 4095";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -262,7 +265,7 @@ impl fmt::Display for Error {
             Self::NotDirectory => f.write_str("not a directory"),
             Self::IsDirectory => f.write_str("is a directory"),
             Self::NotEmpty => f.write_str("directory not empty"),
-            Self::NameTooLong => f.write_str("file name too long"),
+            Self::NameTooLong => f.write_str(TOO_LONG),
             Self::SymlinkLoop => f.write_str("too many levels of symbolic links"),
             Self::NoPermission => f.write_str("permission denied"),
             Self::NotPermitted => f.write_str("operation not permitted"),
@@ -303,6 +306,7 @@ impl fmt::Display for Error {
             }
             Self::Changed { path } => write!(f, "{}: changed while it was read", shown_path(path)),
             Self::Worker => f.write_str("a worker thread panicked"),
+            Self::Local { path, errno: errno::ENAMETOOLONG } => write!(f, "{}: {TOO_LONG}", shown_path(path)),
             Self::Local { path, errno } => {
                 write!(f, "{}: {}", shown_path(path), std::io::Error::from_raw_os_error(*errno))
             }

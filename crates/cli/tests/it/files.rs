@@ -342,7 +342,7 @@ fn what_is_wrong_with_a_path_is_named_and_has_code_2_or_3() {
     place.ok(&["fs", "put", "p", "c", "round", "/round"]);
     for (code, args, words) in [
         (2, &["fs", "cat", "p", "c", "/t"][..], "it is a directory"),
-        (2, &["fs", "ls", "p", "c", &long], "name too long"),
+        (2, &["fs", "ls", "p", "c", &long], "the name is longer than 255 bytes"),
         (2, &["fs", "cat", "p", "c", "/round"], "symbolic links"),
         (2, &["fs", "put", "p", "c", "src", ""], "a path is empty"),
         (2, &["fs", "mv", "p", "c", "", "/x"], "a path is empty"),

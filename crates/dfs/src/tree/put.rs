@@ -150,7 +150,8 @@ impl Put<'_> {
         let mut children = Vec::new();
         for entry in entries {
             let entry = entry.at(&path)?;
-            if !entry.file_type().at(&entry.path())?.is_dir() {
+            let kind = self.tally.spare(entry.file_type().at(&entry.path()), self.options)?;
+            if !kind.is_some_and(|kind| kind.is_dir()) {
                 continue;
             }
             if !self.options.excluded.is_empty() && self.options.is_excluded(&entry.metadata().at(&path)?) {
@@ -170,7 +171,8 @@ impl Put<'_> {
         for entry in entries {
             let Some(entry) = self.tally.spare(entry.at(&dir.path), self.options)? else { continue };
             let path = entry.path();
-            if entry.file_type().at(&path)?.is_dir() {
+            // Of what kind it is was told with the directories.
+            if entry.file_type().map_or(true, |kind| kind.is_dir()) {
                 continue;
             }
             let Some(meta) = self.tally.spare(entry.metadata().at(&path), self.options)? else { continue };

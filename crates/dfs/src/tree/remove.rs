@@ -20,6 +20,14 @@ struct Job {
     is_damaged: bool,
 }
 
+/// A directory, by the one that holds it: paths of deep trees are longer than a path may be.
+struct Below {
+    above: Dir,
+    /// Of the directory that the caller has named, its path.
+    name: Box<[u8]>,
+    path: Remote,
+}
+
 /// Removes the directory `remote` with everything below it: all that are no directories side by side, then the
 /// directories, children first. Counts what was removed; symbolic links are files here.
 ///
@@ -38,13 +46,13 @@ pub fn remove(dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Res
         }
         Ok(spared.is_some())
     };
-    let mut levels: Vec<Vec<Remote>> = vec![vec![root.to_vec()]];
+    let mut levels = vec![vec![Below { above: dir.clone(), name: root.into(), path: root.to_vec() }]];
     let produce = |queue: &Queue<Job>| {
         while let Some(level) = levels.last().filter(|level| !level.is_empty()) {
             let mut below = Vec::new();
-            for path in level {
-                let listed = offer(queue, dir, path, &mut below);
-                spare(listed, path)?;
+            for dir in level {
+                let listed = offer(queue, dir, &mut below);
+                spare(listed, &dir.path)?;
             }
             levels.push(below);
         }
@@ -57,10 +65,10 @@ pub fn remove(dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Res
         }
         Ok(())
     })?;
-    for level in levels.iter().rev() {
-        side_by_side(options, level.iter(), |path| {
-            let is_kept = kept.lock().unwrap_or_else(PoisonError::into_inner).contains(path);
-            if !is_kept && spare(dir.rmdir(path), path)? {
+    while let Some(level) = levels.pop() {
+        side_by_side(options, level.into_iter(), |Below { above, name, path }| {
+            let is_kept = kept.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
+            if !is_kept && spare(above.rmdir(&name), &path)? {
                 tally.add(|tally| &tally.dirs, 1, options);
             }
             Ok(())
@@ -70,8 +78,8 @@ pub fn remove(dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<'_>) -> Res
 }
 
 /// Hands everything in a directory to the threads but its directories, which are appended to `below`.
-fn offer(queue: &Queue<Job>, dir: &Dir, path: &[u8], below: &mut Vec<Remote>) -> Result<()> {
-    let here = dir.open_dir(path)?;
+fn offer(queue: &Queue<Job>, dir: &Below, below: &mut Vec<Below>) -> Result<()> {
+    let here = dir.above.open_dir(&dir.name)?;
     let mut cookie = Cookie::default();
     let mut found: Vec<Found<FileKind>> = Vec::new();
     // All of them first: who removes entries while they are listed may miss some.
@@ -79,10 +87,10 @@ fn offer(queue: &Queue<Job>, dir: &Dir, path: &[u8], below: &mut Vec<Remote>) ->
         found.append(&mut here.list_kinds(&mut cookie, ENTRIES_AT_ONCE)?);
     }
     for (name, kind) in found {
-        let child = join(path, &name);
+        let path = join(&dir.path, &name);
         if kind == Ok(FileKind::Directory) {
-            below.push(child);
-        } else if !queue.push(Job { dir: here.clone(), name, path: child, is_damaged: kind.is_err() }) {
+            below.push(Below { above: here.clone(), name, path });
+        } else if !queue.push(Job { dir: here.clone(), name, path, is_damaged: kind.is_err() }) {
             break;
         }
     }

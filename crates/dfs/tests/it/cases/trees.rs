@@ -2,7 +2,8 @@
 
 use super::common::{TempDir, World, cat, put};
 use dolmen_dfs::tree::{self, Difference, Options};
-use dolmen_dfs::{Cred, Error, FileKind, Follow, OpenOptions, SetTime, Time, XattrCond};
+use dolmen_dfs::{Cred, Error, FileKind, Follow, OpenOptions, SetAttrs, SetTime, Time, XattrCond};
+use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -285,6 +286,85 @@ fn usage_and_digests_cover_every_file_once() {
     assert_eq!(digests.len(), 43);
     let f2 = digests.iter().find(|(path, ..)| path == b"/t/sub/f2").unwrap();
     assert_eq!((f2.1, f2.2), (200, dolmen_types::crc32c(&[2; 200])));
+}
+
+/// A name of which 16 make a path too long.
+fn long_name(number: usize) -> String {
+    format!("{number:02}{}", "x".repeat(248))
+}
+
+#[test]
+fn a_tree_deeper_than_a_path_is_counted_and_removed() {
+    let world = World::new(2);
+    let fs = world.mount();
+    fs.mkdir("/t", 0o755).unwrap();
+    let objects = world.object_count();
+    let mut at = fs.open_dir("/t").unwrap();
+    for number in 0..20 {
+        at.put_whole("file", b"data", &SetAttrs::KEEP).unwrap();
+        at.mkdir(long_name(number), 0o755).unwrap();
+        at = at.open_dir(long_name(number)).unwrap();
+    }
+    drop(at);
+    let usage = tree::du(&fs, "/t", true, &options()).unwrap();
+    assert_eq!((usage.dirs, usage.files, usage.data_bytes, usage.failed), (21, 20, 80, 0));
+    assert_eq!(tree::digest(&fs, "/t", &options()).unwrap().len(), 20);
+    let removed = tree::remove(&fs, "/t", &options()).unwrap();
+    assert_eq!((removed.dirs, removed.files, removed.failed), (21, 20, 0));
+    assert_eq!(fs.lstat("/t").unwrap_err(), Error::NotFound);
+    assert!(world.object_count() < objects, "nothing of it is left");
+    assert!(fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn what_is_too_deep_for_a_path_outside_is_named_and_the_rest_is_copied() {
+    let (world, dir) = (World::new(2), TempDir::new("deep"));
+    let fs = world.mount();
+    let outside = dir.path().join("t");
+    fs::create_dir(&outside).unwrap();
+    let (mut above, mut path) = (rustix_dir(&outside), outside.clone());
+    for number in 0..20 {
+        let name = long_name(number);
+        rustix::fs::mkdirat(&above, &*name, Mode::RWXU).unwrap();
+        above = rustix::fs::openat(&above, &*name, OFlags::DIRECTORY, Mode::empty()).unwrap();
+        drop(rustix::fs::openat(&above, "f", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap());
+        if path.as_os_str().len() <= 4095 {
+            path.push(name);
+        }
+    }
+    // The first directory whose path is too long, and one less of those above it.
+    let fit = path.strip_prefix(&outside).unwrap().components().count() - 1;
+    let failures = Mutex::new(Vec::new());
+    let fail = |error: Error| failures.lock().unwrap().push(error.to_string());
+    let noted = || core::mem::take(&mut *failures.lock().unwrap());
+    let options = Options { on_failure: Some(&fail), ..options() };
+    let put = tree::put(&outside, &fs, "/t", &options).unwrap();
+    assert_eq!((put.dirs, put.files, put.failed), (fit as u64 + 1, fit as u64, 1));
+    let told = noted();
+    assert!(told[0].starts_with(&path.display().to_string()), "{told:?}");
+    assert!(told[0].contains("the path longer than 4095"), "{told:?}");
+    let report = tree::verify(&outside, &fs, "/t", &options).unwrap();
+    // It is missing inside, unless its path is too long there as well.
+    let mut told = noted();
+    told.extend(report.mismatches.iter().map(ToString::to_string));
+    assert_eq!((report.counts.files, told.len()), (fit as u64, 1));
+    assert!(told[0].contains(&long_name(fit)), "{told:?}");
+
+    // Inside it is no deeper than a path, outside below a longer one it is.
+    let below = dir.path().join(long_name(99));
+    fs::create_dir(&below).unwrap();
+    let got = tree::get(&fs, "/t", &below.join("t"), &options).unwrap();
+    assert_eq!((got.dirs, got.files + got.failed), (fit as u64, fit as u64), "all are got or named");
+    let told = noted();
+    assert_eq!(told.len() as u64, got.failed);
+    assert!(told.iter().any(|line| line.contains(&long_name(fit - 1))), "{told:?}");
+    assert!(told.iter().all(|line| line.contains("the path longer than 4095")), "{told:?}");
+    // A name that is being made is longer than the one that it gets.
+    assert!(got.failed <= 2, "{told:?}");
+}
+
+fn rustix_dir(path: &Path) -> rustix::fd::OwnedFd {
+    rustix::fs::open(path, OFlags::DIRECTORY, Mode::empty()).unwrap()
 }
 
 /// Puts a tree, after which nothing differs and nothing is left to put.
