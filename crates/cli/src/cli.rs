@@ -34,7 +34,9 @@ Exit codes:
   7  stored data is damaged
   8  not permitted, or read-only
   9  the device or file system failed
-  10 anything else";
+  10 anything else
+  130, 143  interrupted by SIGINT (Ctrl-C) or SIGTERM: the program says so and ends by that signal;
+     a pool is as after any death of its process, and closed after fs put, get, verify and rm";
 
 /// A versioned object store with the DAOS data model, in a directory
 #[derive(Parser, Debug)]
@@ -72,6 +74,13 @@ enum Command {
     Completions(shell::CompletionArgs),
     /// Write the man pages
     Man(shell::ManArgs),
+}
+
+impl Cli {
+    /// Whether another process of this program has started it and ends it.
+    pub(crate) fn is_part_of_another(&self) -> bool {
+        matches!(self.command, Command::Bench(bench::Command::Child { .. }))
+    }
 }
 
 /// Does what the command line says.

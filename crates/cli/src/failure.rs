@@ -33,12 +33,21 @@ pub(crate) enum Exit {
     Device = 9,
     /// Anything else.
     Other = 10,
+    /// Ended by SIGINT; what a shell makes of it.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
 }
 
 impl Exit {
     /// The number for the shell.
     pub(crate) fn number(self) -> u8 {
         self as u8
+    }
+
+    /// Whether a signal has ended the command.
+    pub(crate) fn is_signal(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Terminated)
     }
 }
 
@@ -206,6 +215,7 @@ pub(crate) fn der_of_exit(exit: Exit) -> i32 {
         Exit::Damaged => 2021,
         Exit::Refused => 1001,
         Exit::Device => 2001,
+        Exit::Interrupted | Exit::Terminated => 1018,
     }
 }
 
@@ -411,6 +421,7 @@ impl From<dolmen_dfs::Error> for Failure {
                     _ => failure,
                 }
             }
+            Error::Canceled => Self { errno: Some(errno), ..crate::interrupt::failure() },
             Error::InTree { path, source } => {
                 let failure = Self::from(*source);
                 let failure = Self { why: format!("{}: {}", shown_outside(&path), failure.why), ..failure };

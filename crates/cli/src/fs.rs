@@ -5,6 +5,7 @@ mod journal;
 mod list;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::interrupt;
 use crate::output::{self, Answer, count, hex, human, pairs};
 use crate::path::{shown, shown_arg, text};
 use crate::place::{self, ContArg, Session};
@@ -231,6 +232,11 @@ fn rm(args: &Rm) -> Outcome<Answer> {
     for path in &args.paths {
         let ended = remove(&mounted.dfs, path.as_bytes(), args, &mut done);
         if let Err(failure) = ended.doing(|| format!("remove {}", shown_arg(path))) {
+            if failure.exit.is_signal() {
+                // Ignored: that it was interrupted says more.
+                let _closed = mounted.close();
+                return Err(failure);
+            }
             done.failed += 1;
             done.failures.push(failure.about(path.as_bytes()));
         }
@@ -300,8 +306,12 @@ fn remove(dfs: &Dfs, path: &[u8], args: &Rm, done: &mut Removed) -> Outcome<()> 
 fn remove_tree(dfs: &Dfs, root: &[u8], args: &Rm, done: &mut Removed) -> Outcome<()> {
     let failures = Failures::default();
     let fail = |error: Error| failures.note(error, "remove");
-    let options =
-        Options { threads: copy::threads(args.jobs), on_failure: Some(&fail), ..Options::default() };
+    let options = Options {
+        threads: copy::threads(args.jobs),
+        on_failure: Some(&fail),
+        stop: Some(interrupt::stop()),
+        ..Options::default()
+    };
     let counts = tree::remove(dfs, root, &options);
     done.failures.append(&mut failures.take());
     let counts = counts?;

@@ -11,6 +11,7 @@ mod diff;
 mod failure;
 mod fs;
 mod inspect;
+mod interrupt;
 mod obj;
 mod output;
 mod path;
@@ -31,15 +32,33 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let exit = match cli::Cli::try_parse() {
-        Ok(cli) => answer(&cli),
+        Ok(cli) => {
+            watch(&cli);
+            answer(&cli)
+        }
         Err(error) => refuse_usage(&error),
     };
+    interrupt::end_as(exit);
     ExitCode::from(exit.number())
+}
+
+/// Sees to it that a command that is interrupted says so.
+fn watch(cli: &cli::Cli) {
+    let as_json = cli.json;
+    if cli.is_part_of_another() {
+        interrupt::restore();
+    } else {
+        interrupt::watch(move |failure| {
+            report(failure, as_json);
+        });
+    }
 }
 
 /// Runs the command and prints what it says.
 fn answer(cli: &cli::Cli) -> Exit {
-    match cli::run(cli).and_then(|answer| show(&answer, cli.json)) {
+    let done = cli::run(cli);
+    interrupt::begin_answer();
+    match done.and_then(|answer| show(&answer, cli.json)) {
         Ok(exit) => exit,
         Err(failure) => report(&failure, cli.json),
     }

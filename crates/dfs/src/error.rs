@@ -104,6 +104,8 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// The run was called off: `tree::Options::stop`.
+    Canceled,
     /// A worker thread ended by a panic: a bug of this library.
     Worker,
 }
@@ -142,7 +144,9 @@ impl Error {
             Self::InTree { source, .. } => source.spares_others(),
             Self::Local { errno, .. } => !is_of_all(*errno),
             Self::Store(error) => matches!(**error, StoreError::Corrupt { .. }),
-            Self::ReadOnly | Self::Worker | Self::NotFormatted | Self::Superblock(_) => false,
+            Self::ReadOnly | Self::Worker | Self::Canceled | Self::NotFormatted | Self::Superblock(_) => {
+                false
+            }
             _ => true,
         }
     }
@@ -192,6 +196,7 @@ impl Error {
             Self::OtherKind { there: FileKind::Directory, .. } => errno::EISDIR,
             Self::OtherKind { .. } => errno::ENOTDIR,
             Self::Excluded { .. } | Self::Changed { .. } => errno::EBUSY,
+            Self::Canceled => errno::ECANCELED,
             Self::Worker => errno::EIO,
         }
     }
@@ -305,6 +310,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Changed { path } => write!(f, "{}: changed while it was read", shown_path(path)),
+            Self::Canceled => f.write_str("called off"),
             Self::Worker => f.write_str("a worker thread panicked"),
             Self::Local { path, errno: errno::ENAMETOOLONG } => write!(f, "{}: {TOO_LONG}", shown_path(path)),
             Self::Local { path, errno } => {

@@ -3,6 +3,7 @@
 use super::journal::{self, Journal, Record};
 use super::{BLOCK_BYTES, Mounted};
 use crate::failure::{Doing, Exit, Failure, Outcome, exit_of, failed_line, system_text};
+use crate::interrupt;
 use crate::output::{Answer, count, human};
 use crate::path::{shown, shown_arg, shown_outside};
 use crate::place::{self, ContArg, Session};
@@ -229,6 +230,7 @@ fn timed<T>(
         on_stored: journal.is_some().then_some(&note),
         on_failure: Some(&fail),
         on_skipped: Some(&skip),
+        stop: Some(interrupt::stop()),
         excluded: own,
     };
     let done = work(&options)?;
@@ -251,9 +253,10 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let put = timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
         tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
     });
-    let (counts, ns, remarks) =
-        put.map_err(|failure| with_other_targets(&mounted.session, failure)).doing(doing)?;
-    mounted.close()?;
+    let put = put.map_err(|failure| with_other_targets(&mounted.session, failure)).doing(doing);
+    let closed = mounted.close();
+    let (counts, ns, remarks) = put?;
+    closed?;
     Ok(copied("put", counts, ns, remarks))
 }
 
@@ -425,7 +428,11 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     // Guards the paths that differ, with what differs; nothing is asked under it.
     let differing: Mutex<Vec<(&[u8], String)>> = Mutex::default();
     let begun_ns = RealClock.monotonic_ns();
+    let stop = interrupt::stop();
     side_by_side(how.threads(), &records, |record| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(interrupt::failure()).doing(|| format!("verify {}", shown_outside(log)));
+        }
         // What cannot be read is no reason to leave the others unread.
         let difference = compare_record(dfs, record).unwrap_or_else(|failure| Some(failure.to_string()));
         if let Some(difference) = difference {

@@ -103,6 +103,10 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    pub(crate) fn of(args: &str, output: Output) -> Self {
+        Self { args: args.to_owned(), output }
+    }
+
     pub(crate) fn code(&self) -> i32 {
         self.output.status.code().unwrap_or(-1)
     }

@@ -98,6 +98,7 @@ fn digest_file(entry: &Entry, tally: &Tally, options: &Options<'_>) -> Result<(u
     let mut block = vec![0; BLOCK_BYTES];
     let (mut at, mut crc) = (0, crc32c(b""));
     loop {
+        options.check_stop()?;
         let read = file.read_at(at, &mut block)?;
         crc = crc32c_append(crc, &block[..read]);
         at += read as u64;

@@ -295,6 +295,7 @@ impl Get<'_> {
         // Below `data_until` there is no hole.
         let (mut at, mut data_until, end) = (0, 0, job.stat.size_bytes);
         loop {
+            self.options.check_stop()?;
             let read = source.read_at(at, &mut block)?;
             write_data(target, at, &block[..read]).at(&job.path)?;
             at += read as u64;

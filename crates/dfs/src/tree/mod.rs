@@ -31,7 +31,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use crate::resolve::Follow;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use queue::Queue;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -93,13 +93,16 @@ pub struct Options<'a> {
     pub on_failure: Option<OnFailure<'a>>,
     /// Called for each entry that is left out.
     pub on_skipped: Option<OnSkipped<'a>>,
+    /// Ends the run with `Canceled` before its next entry or block, once somebody sets it: what is not finished then is
+    /// taken back, what is finished stays.
+    pub stop: Option<&'a AtomicBool>,
     /// Directories outside that are left out by a put and not written by a get, by device and inode: those of the
     /// open pool.
     pub excluded: &'a [(u64, u64)],
 }
 
 impl Default for Options<'_> {
-    /// Resumes, one thread a processor, owners not kept, no callbacks, nothing excluded.
+    /// Resumes, one thread a processor, owners not kept, no callbacks, nothing excluded, never called off.
     fn default() -> Self {
         Self {
             threads: 0,
@@ -109,6 +112,7 @@ impl Default for Options<'_> {
             on_stored: None,
             on_failure: None,
             on_skipped: None,
+            stop: None,
             excluded: &[],
         }
     }
@@ -166,8 +170,9 @@ impl Tally {
         }
     }
 
-    /// What was done; `None` if it failed and the others go on.
+    /// What was done; `None` if it failed and the others go on. Every entry passes here: then a run can be called off.
     fn spare<T>(&self, done: Result<T>, options: &Options<'_>) -> Result<Option<T>> {
+        options.check_stop()?;
         match (done, options.on_failure) {
             (Err(error), Some(on_failure)) if error.spares_others() => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
@@ -220,6 +225,10 @@ impl Options<'_> {
     /// The same; for the entry that the caller has named, a failure is that of the whole run.
     fn for_root(&self, is_dir: bool) -> Self {
         if is_dir { *self } else { Self { on_failure: None, ..*self } }
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) { Err(Error::Canceled) } else { Ok(()) }
     }
 
     fn is_excluded(&self, meta: &Metadata) -> bool {
@@ -311,7 +320,8 @@ impl<T> OnFile<T> for Result<T> {
             | Error::InTree { .. }
             | Error::Excluded { .. }
             | Error::Special { .. }
-            | Error::Changed { .. }) => error,
+            | Error::Changed { .. }
+            | Error::Canceled) => error,
             source => Error::InTree { path: as_path(remote), source: Box::new(source) },
         })
     }

@@ -461,6 +461,7 @@ impl Put<'_> {
             crc = self.skip(start - at, crc);
             at = start;
             while at < end {
+                self.options.check_stop()?;
                 let room = usize::try_from(end - at).unwrap_or(BLOCK_BYTES).min(block.len());
                 let read = source.read_at(&mut block[..room], at).at(&job.path)?;
                 if read == 0 {

@@ -248,6 +248,7 @@ impl Verify<'_> {
         let (mut ours, mut theirs) = (vec![0; room], vec![0; room]);
         let (mut at, mut search_at) = (0, 0);
         while at < job.stat.size_bytes {
+            self.options.check_stop()?;
             let want = usize::try_from(job.stat.size_bytes - at).unwrap_or(room).min(room);
             let (ours, theirs) = (&mut ours[..want], &mut theirs[..want]);
             let short = stored.read_at(at, ours)? < want || outside.read_exact_at(theirs, at).is_err();

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A tree with everything that is kept.
 fn make_tree(root: &Path) {
@@ -361,6 +362,41 @@ fn what_is_too_deep_for_a_path_outside_is_named_and_the_rest_is_copied() {
     assert!(told.iter().all(|line| line.contains("the path longer than 4095")), "{told:?}");
     // A name that is being made is longer than the one that it gets.
     assert!(got.failed <= 2, "{told:?}");
+}
+
+#[test]
+fn a_run_that_is_called_off_leaves_nothing_unfinished_and_is_continued() {
+    let (world, dir) = (World::new(2), TempDir::new("called-off"));
+    let fs = world.mount();
+    let (src, out) = (dir.path().join("src"), dir.path().join("out"));
+    make_tree(&src);
+    fs::write(src.join("large"), vec![7; 6 << 20]).unwrap();
+    let objects = |fs: &dolmen_dfs::Dfs| fs.check(false).unwrap();
+    // Within the largest file: then it is under way, whatever else is.
+    let stop = AtomicBool::new(false);
+    let within = |counts: tree::Counts| stop.store(counts.bytes > 2 << 20, Ordering::Relaxed);
+    let canceling =
+        || Options { threads: 1, resume: false, on_progress: Some(&within), stop: Some(&stop), ..options() };
+    assert_eq!(tree::put(&src, &fs, "/t", &canceling()).unwrap_err(), Error::Canceled);
+    let report = objects(&fs);
+    assert!(report.is_clean() && report.files < 43, "{report:?}");
+    stop.store(false, Ordering::Relaxed);
+    put_until_equal(&src, &fs);
+
+    assert_eq!(tree::get(&fs, "/t", &out, &canceling()).unwrap_err(), Error::Canceled);
+    let left = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.map(|name| name.into_string().unwrap()).all(|name| !name.ends_with(".unfinished")));
+    stop.store(false, Ordering::Relaxed);
+    assert_eq!(tree::verify(&src, &fs, "/t", &canceling()).unwrap_err(), Error::Canceled);
+    // What is removed has no bytes.
+    let some = |counts: tree::Counts| stop.store(counts.files > 5, Ordering::Relaxed);
+    stop.store(false, Ordering::Relaxed);
+    let canceling = Options { on_progress: Some(&some), ..canceling() };
+    assert_eq!(tree::remove(&fs, "/t", &canceling).unwrap_err(), Error::Canceled);
+    let left = tree::du(&fs, "/t", false, &options()).unwrap();
+    assert!(left.files > 0 && left.files < 43, "{left:?}");
+    put_until_equal(&src, &fs);
+    assert!(objects(&fs).is_clean());
 }
 
 fn rustix_dir(path: &Path) -> rustix::fd::OwnedFd {

@@ -1,0 +1,116 @@
+//! Signals that end a command: SIGINT (Ctrl-C) and SIGTERM.
+//!
+//! A command that copies, compares or removes a tree stops before its next entry or block, closes the pool and tells that it
+//! was interrupted as it tells any failure. Any other is told and ends where it stands, which a pool survives as it
+//! survives every death of its process; so does each at a second signal. The program then ends by the signal, so that a
+//! shell ends its script as well.
+//!
+//! Invariants: one answer is printed, by the command or by the thread that waits for signals. No other thread is
+//! interrupted: a call of the system that a signal breaks off would look like a device that fails.
+
+use crate::failure::{Exit, Failure};
+use core::sync::atomic::{AtomicBool, Ordering};
+use nix::sys::signal::{SigSet, Signal, raise};
+
+const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+
+/// A signal has come: what heeds it stops.
+static STOP: AtomicBool = AtomicBool::new(false);
+/// It was SIGTERM.
+static IS_TERM: AtomicBool = AtomicBool::new(false);
+/// The command heeds `STOP` and tells itself that it was interrupted.
+static HEEDED: AtomicBool = AtomicBool::new(false);
+/// Somebody prints the answer: whoever sets it.
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+
+/// Begins to wait for signals; `report` prints that the command was interrupted.
+///
+/// REQUIRES: no other thread was started yet: those started later leave the signals to the one that waits.
+pub(crate) fn watch(report: impl Fn(&Failure) + Send + 'static) {
+    let signals = heard();
+    let waits = signals.thread_block().is_ok()
+        && dolmen_env::spawn("signals", move || wait(&signals, &report)).is_ok();
+    if !waits {
+        restore();
+    }
+}
+
+/// Lets signals end this process at once: a part of a command that another process carries out.
+pub(crate) fn restore() {
+    // Ignored: then they are blocked, and whoever started this process ends it.
+    let _restored = SigSet::from_iter(SIGNALS).thread_unblock();
+}
+
+/// Set when a command has to stop. Whoever asks for it heeds it from now on.
+pub(crate) fn stop() -> &'static AtomicBool {
+    HEEDED.store(true, Ordering::SeqCst);
+    &STOP
+}
+
+/// Why a command that heeds signals has stopped.
+pub(crate) fn failure() -> Failure {
+    let (exit, signal) = if IS_TERM.load(Ordering::SeqCst) {
+        (Exit::Terminated, Signal::SIGTERM)
+    } else {
+        (Exit::Interrupted, Signal::SIGINT)
+    };
+    Failure::new(exit, format!("interrupted by {signal}")).hint("run the command again")
+}
+
+/// Says that the command prints its answer now. Does not return if it was interrupted before.
+pub(crate) fn begin_answer() {
+    while ANSWERED.swap(true, Ordering::SeqCst) {
+        // The other thread prints, and ends the process.
+        std::thread::park();
+    }
+}
+
+/// Ends the process by the signal that an exit code tells, if it tells one.
+pub(crate) fn end_as(exit: Exit) {
+    match exit {
+        Exit::Interrupted => end_by(Signal::SIGINT),
+        Exit::Terminated => end_by(Signal::SIGTERM),
+        _ => {}
+    }
+}
+
+/// Both, without those that whoever started this program ignores for it, as nohup(1) and shells do.
+fn heard() -> SigSet {
+    // Ignored: where nothing tells which are, none is left out.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = |line: &str| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok();
+    let ignored = status.lines().find_map(mask).unwrap_or(0);
+    SIGNALS.into_iter().filter(|signal| ignored >> (*signal as u32 - 1) & 1 == 0).collect()
+}
+
+fn wait(signals: &SigSet, report: &dyn Fn(&Failure)) {
+    let mut lets_answer = true;
+    while let Ok(signal) = signals.wait() {
+        let is_first = !STOP.load(Ordering::SeqCst);
+        if is_first {
+            IS_TERM.store(signal == Signal::SIGTERM, Ordering::SeqCst);
+            STOP.store(true, Ordering::SeqCst);
+        }
+        if is_first && HEEDED.load(Ordering::SeqCst) {
+            continue;
+        }
+        if ANSWERED.swap(true, Ordering::SeqCst) {
+            // The answer is being printed, unless nobody reads it.
+            if core::mem::take(&mut lets_answer) {
+                continue;
+            }
+        } else {
+            // From now on a signal ends this thread's wait for a reader, too.
+            restore();
+            report(&failure());
+        }
+        end_by(signal);
+    }
+}
+
+fn end_by(signal: Signal) -> ! {
+    restore();
+    // Ignored: the number below says the same.
+    let _raised = raise(signal);
+    std::process::exit(128 + signal as i32)
+}

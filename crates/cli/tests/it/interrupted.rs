@@ -1,0 +1,115 @@
+//! SIGINT and SIGTERM: a command that is interrupted says so, as text or as JSON, and leaves a whole pool behind.
+
+use crate::common::{Place, Ran, bytes};
+use rustix::fs::{CWD, FileType, Mode};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+
+const SIGNALS: [(Signal, i32, &str); 2] = [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM")];
+
+/// Files of a tree that takes seconds to be copied by one thread.
+const FILES: usize = 4000;
+
+fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Sends a signal, and waits for the end.
+fn interrupt(child: Child, signal: Signal) -> Ran {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    Ran::of("interrupted", child.wait_with_output().unwrap())
+}
+
+/// Verifies a journal, and waits until nobody writes it any more.
+fn verify(place: &Place, more: &[&str]) -> Command {
+    place.command(&[&["fs", "verify", "p", "c", "--log", "pipe"], more].concat())
+}
+
+fn make_pipe(place: &Place) {
+    rustix::fs::mknodat(CWD, place.path("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+#[test]
+fn a_command_that_is_interrupted_says_so_in_one_line_or_document() {
+    let place = Place::new("interrupted");
+    place.pool_with_files();
+    make_pipe(&place);
+    for (signal, code, name) in SIGNALS {
+        let told = format!("interrupted by {name}; run the command again");
+        for more in [&[][..], &["--json"]] {
+            let child = start(verify(&place, more));
+            // Opens when the command has opened it to read.
+            let held = fs::OpenOptions::new().write(true).open(place.path("pipe")).unwrap();
+            let ran = interrupt(child, signal);
+            drop(held);
+            assert_eq!(ran.output.status.signal(), Some(code - 128), "{ran:?}");
+            if more.is_empty() {
+                assert_eq!((ran.stdout(), ran.stderr()), (String::new(), format!("dolmen: {told}\n")));
+                continue;
+            }
+            let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+            assert_eq!((&answer["response"], &answer["error"]), (&Value::Null, &json!(told)));
+            assert_eq!((&answer["status"], &answer["detail"]["exit"]), (&json!(-1018), &json!(code)));
+            assert_eq!(ran.stderr(), "");
+        }
+    }
+    assert_eq!(place.json(&["check", "p"])["clean"], true);
+}
+
+#[test]
+fn a_signal_that_is_ignored_for_a_command_does_not_end_it() {
+    let place = Place::new("ignored");
+    place.pool_with_files();
+    make_pipe(&place);
+    let inner = verify(&place, &[]);
+    let mut shell = Command::new("sh");
+    shell.current_dir(place.path("")).args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
+    shell.arg(inner.get_program()).args(inner.get_args());
+    let child = start(shell);
+    let held = fs::OpenOptions::new().write(true).open(place.path("pipe")).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    drop(held);
+    let ran = Ran::of("ignored", child.wait_with_output().unwrap());
+    assert_eq!(ran.code(), 0, "{ran:?}");
+    assert!(ran.stdout().starts_with("all there"), "{ran:?}");
+}
+
+#[test]
+fn a_copy_that_is_interrupted_closes_the_pool_and_goes_on_when_it_is_repeated() {
+    let place = Place::new("called-off");
+    place.pool_with_files();
+    for n in 0..FILES {
+        let dir = place.path(&format!("src/d{}", n % 7));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("f{n}")), bytes(n % 5000, n as u64)).unwrap();
+    }
+    let put = ["fs", "put", "p", "c", "src", "/t", "-j", "1", "--log", "journal", "--json"];
+    for (signal, code, name) in SIGNALS {
+        drop(fs::remove_file(place.path("journal")));
+        let mut child = start(place.command(&put));
+        while fs::metadata(place.path("journal")).map_or(0, |journal| journal.len()) == 0 {
+            assert!(child.try_wait().unwrap().is_none(), "it puts at least one file");
+            std::thread::yield_now();
+        }
+        let ran = interrupt(child, signal);
+        assert_eq!(ran.output.status.signal(), Some(code - 128), "{ran:?}");
+        let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        let told = format!("cannot put src at /t: interrupted by {name}; run the command again");
+        assert_eq!((&answer["response"], &answer["error"]), (&Value::Null, &json!(told)));
+        assert_eq!((&answer["status"], &answer["detail"]["exit"]), (&json!(-1018), &json!(code)));
+        assert_eq!(ran.stderr(), "");
+
+        let checked = place.json(&["check", "p"]);
+        assert_eq!(checked["clean"], true, "{checked}");
+        let targets = checked["targets"].as_array().unwrap();
+        assert!(targets.iter().all(|target| target["closed"] == true), "{checked}");
+        assert_eq!(checked["file_systems"][0]["unnamed_objects"], 0, "{checked}");
+        assert_eq!(place.json(&["fs", "verify", "p", "c", "--log", "journal"])["differences"], 0);
+    }
+    let rest = place.json(&["fs", "put", "p", "c", "src", "/t"]);
+    assert!(rest["resumed"].as_u64() > Some(0), "{rest}");
+    place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
+}
