@@ -47,8 +47,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    fn new(file: FileId, salt: u32, first_sequence: u64) -> Self {
-        Self { file, region: None, salt, first_sequence, live_bytes: 0, is_huge: false }
+    fn new(file: FileId, salt: u32, first_sequence: u64, is_huge: bool) -> Self {
+        Self { file, region: None, salt, first_sequence, live_bytes: 0, is_huge }
     }
 }
 
@@ -71,6 +71,8 @@ pub(crate) struct Log {
     /// Records of a transaction whose conditions are being checked; see `TENTATIVE_SEGMENT`.
     tentative: Vec<u8>,
     keep_mapped: bool,
+    /// Whether the last complete segment has small frames: so will the next, most likely.
+    has_small_frames: bool,
     /// Free segments kept for reuse at most. More are removed.
     free_max: u64,
     /// Segments begun.
@@ -125,6 +127,7 @@ impl Log {
             scratch: Vec::new(),
             tentative: Vec::new(),
             keep_mapped: media == Media::Mapped,
+            has_small_frames: false,
         }
     }
 
@@ -195,9 +198,12 @@ impl Log {
         {
             return Err(io(error));
         }
-        let file = disk.create(&file_name(number), u64::from(self.segment_bytes)).map_err(io)?;
+        let is_huge = self.keep_mapped && self.has_small_frames;
+        let (name, len) = (file_name(number), u64::from(self.segment_bytes));
+        let file = if is_huge { disk.create_for_looks(&name, len) } else { disk.create(&name, len) };
+        let file = file.map_err(io)?;
         self.fresh_names = true;
-        self.segments.insert(number, Segment::new(file, 0, 0));
+        self.segments.insert(number, Segment::new(file, 0, 0, is_huge));
         self.free.insert(number);
         Ok(())
     }
@@ -247,9 +253,9 @@ impl Log {
             return;
         };
         region.expect_random();
-        let is_small = self.next_sequence.saturating_sub(segment.first_sequence) * SMALL_FRAME_BYTES
-            >= u64::from(self.segment_bytes);
-        if self.keep_mapped && is_small && !segment.is_huge {
+        let frames = self.next_sequence.saturating_sub(segment.first_sequence);
+        self.has_small_frames = frames * SMALL_FRAME_BYTES >= u64::from(self.segment_bytes);
+        if self.keep_mapped && self.has_small_frames && !segment.is_huge {
             region.prefer_huge_pages();
             segment.is_huge = true;
         }
@@ -447,7 +453,7 @@ impl Log {
         let header = LogSegmentHeader::decode(&bytes)
             .filter(|header| header.target_id == self.target_id && header.number == number);
         let (salt, first_sequence) = header.map_or((0, 0), |h| (h.salt, h.first_sequence));
-        self.segments.insert(number, Segment::new(file, salt, first_sequence));
+        self.segments.insert(number, Segment::new(file, salt, first_sequence, false));
         Ok(header.is_some() || bytes.iter().all(|&byte| byte == 0))
     }
 

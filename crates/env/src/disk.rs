@@ -133,6 +133,15 @@ pub trait Disk: Send {
     /// [`Error::NoSpace`] after removing what was there of the file; [`Error::Exists`].
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId>;
 
+    /// As [`Disk::create`], for a file that will be mapped and looked into at random: where it is in memory it is made of
+    /// huge pages, if the system has any. That is also cheaper than small ones.
+    ///
+    /// # Errors
+    /// As [`Disk::create`].
+    fn create_for_looks(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        self.create(name, len_bytes)
+    }
+
     /// Makes a file `more_bytes` longer; what is added reads as zeros and is preallocated where the file system can.
     ///
     /// For files that are written once, from front to end: unlike those of [`Disk::create`] the new blocks are
@@ -241,6 +250,9 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
         (**self).create(name, len_bytes)
+    }
+    fn create_for_looks(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        (**self).create_for_looks(name, len_bytes)
     }
     fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
         (**self).extend(file, more_bytes)

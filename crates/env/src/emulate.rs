@@ -138,6 +138,9 @@ impl<D: Disk> Disk for Emulated<D> {
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
         self.inner.create(name, len_bytes)
     }
+    fn create_for_looks(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        self.inner.create_for_looks(name, len_bytes)
+    }
     fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
         self.inner.extend(file, more_bytes)
     }

@@ -1,6 +1,8 @@
 //! Descriptors of an open file and blocking I/O on them.
 
+use super::mapping::Mapping;
 use crate::disk::{Media, byte_count};
+use crate::hint::HUGE_PAGE_BYTES;
 use core::sync::atomic::AtomicBool;
 use dolmen_types::IoBuf;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,18 +118,28 @@ pub(crate) fn lengthen(handle: &Handle, len: u64, more: u64) -> rustix::io::Resu
     }
 }
 
+/// What a file in memory is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    Usual,
+    /// Huge ones where the system has any.
+    Huge,
+}
+
 /// Gives an empty file its blocks; writes them once where the system does not give blocks of zeros, and in
 /// memory, so that a mapping meets pages that are there.
 ///
 /// Measured for 256 MiB: on tmpfs fallocate and write take 118 ms, write alone 650 ms, fallocate and a
 /// populated mapping 190 ms. On ext4 the first direct writes into blocks that were never written run at 0.6 to
 /// 0.9 of the rate of later ones; writing zeros before them would cost half of the device for as long.
-pub(crate) fn preallocate(handle: &Handle, len: u64, media: Media) -> rustix::io::Result<()> {
+pub(crate) fn preallocate(handle: &Handle, len: u64, media: Media, pages: Pages) -> rustix::io::Result<()> {
     if len == 0 {
         return Ok(());
     }
+    let is_filled =
+        media == Media::Mapped && pages == Pages::Huge && fill_with_huge_pages(handle, len).is_ok();
     match fallocate(handle.buffered(), FallocateFlags::empty(), 0, len) {
-        Ok(()) if media == Media::Block => return Ok(()),
+        Ok(()) if is_filled || media == Media::Block => return Ok(()),
         // A file system without preallocation gets its blocks from the zeros below.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(errno) => return Err(errno),
@@ -142,4 +154,21 @@ pub(crate) fn preallocate(handle: &Handle, len: u64, media: Media) -> rustix::io
         offset += u64::from(count);
     }
     Ok(())
+}
+
+/// Makes an empty file of zeros on huge pages. Of a file that cannot be, some parts may be on such pages then, and whole.
+///
+/// Measured for 64 MiB: 5 ms of processor time, where `fallocate` and zeros take 45, and huge pages in place of those
+/// 25 more.
+fn fill_with_huge_pages(handle: &Handle, len: u64) -> rustix::io::Result<()> {
+    let bytes = usize::try_from(len).map_err(|_too_long| Errno::FBIG)?;
+    if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
+        return Err(Errno::INVAL);
+    }
+    ftruncate(handle.buffered(), len)?;
+    // A huge page takes the place of small ones, of one at least.
+    for at in (0..len).step_by(HUGE_PAGE_BYTES) {
+        pwrite(handle.buffered(), &[0], at)?;
+    }
+    Mapping::of(handle.buffered(), bytes, false, false)?.collapse()
 }

@@ -76,17 +76,22 @@ impl Mapping {
     }
 
     /// Asks for huge pages in place of those that a file of whole ones has. tmpfs gives them at this request however it is
-    /// mounted.
-    pub(crate) fn collapse(&self) {
+    /// mounted. An error leaves what the file holds as it was, parts of it on huge pages.
+    pub(crate) fn collapse(&self) -> Result<(), Errno> {
         unsafe extern "C" {
             fn madvise(start: *mut c_void, len: usize, advice: c_int) -> c_int;
         }
         /// Since Linux 6.1; `rustix` has no name for it.
         const MADV_COLLAPSE: c_int = 25;
-        if self.len.is_multiple_of(HUGE_PAGE_BYTES) {
-            // Ignored: a hint that is not taken costs time only.
-            // SAFETY: the range is a live mapping; the advice changes which pages it has, not what they hold.
-            let _advised = unsafe { madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
+        if !self.len.is_multiple_of(HUGE_PAGE_BYTES) {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: the range is a live mapping; the advice changes which pages it has, not what they hold.
+        let advised = unsafe { madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
+        if advised == 0 {
+            Ok(())
+        } else {
+            Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM))
         }
     }
 

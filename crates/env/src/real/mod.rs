@@ -16,7 +16,7 @@ use crate::region::{Claim, Region};
 use crate::root::give_to_owner;
 use crate::slots::Slots;
 use core::sync::atomic::Ordering;
-use file::{Handle, OpenFile, lengthen, open_direct, preallocate, read_whole, write_whole};
+use file::{Handle, OpenFile, Pages, lengthen, open_direct, preallocate, read_whole, write_whole};
 use ring::{Asker, Ring, Ticket};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -155,14 +155,26 @@ impl RealDisk {
         })
     }
 
-    fn create_preallocated(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+    fn create_filled(&mut self, name: &str, len_bytes: u64, pages: Pages) -> Result<FileId> {
+        if self.options.ephemeral {
+            return self.create_shadow(checked_name(name)?, len_bytes);
+        }
+        // Some file systems hand out all they have before they find that it is not enough, and everybody
+        // on the device would feel that.
+        if len_bytes > self.space()?.free_bytes {
+            return Err(Error::NoSpace { name: name.to_owned(), needed_bytes: len_bytes });
+        }
+        self.create_preallocated(checked_name(name)?, len_bytes, pages)
+    }
+
+    fn create_preallocated(&mut self, name: &str, len_bytes: u64, pages: Pages) -> Result<FileId> {
         let failed = |errno| Error::from_errno(Op::Create, name, 0, errno).needing(len_bytes);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let access = Mode::RUSR | Mode::WUSR;
         let buffered = openat(self.dir.buffered(), name, flags, access).map_err(failed)?;
         let given = give_to_owner(&self.dir.buffered(), &buffered).map_err(failed);
         let filled = given.and_then(|()| self.admit(name, buffered)).and_then(|mut file| {
-            preallocate(&file.handle, len_bytes, self.media).map_err(failed)?;
+            preallocate(&file.handle, len_bytes, self.media, pages).map_err(failed)?;
             file.len = len_bytes;
             Ok(file)
         });
@@ -333,15 +345,11 @@ impl Disk for RealDisk {
     }
 
     fn create(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
-        if self.options.ephemeral {
-            return self.create_shadow(checked_name(name)?, len_bytes);
-        }
-        // Some file systems hand out all they have before they find that it is not enough, and everybody
-        // on the device would feel that.
-        if len_bytes > self.space()?.free_bytes {
-            return Err(Error::NoSpace { name: name.to_owned(), needed_bytes: len_bytes });
-        }
-        self.create_preallocated(checked_name(name)?, len_bytes)
+        self.create_filled(name, len_bytes, Pages::Usual)
+    }
+
+    fn create_for_looks(&mut self, name: &str, len_bytes: u64) -> Result<FileId> {
+        self.create_filled(name, len_bytes, Pages::Huge)
     }
 
     fn extend(&mut self, file: FileId, more_bytes: u64) -> Result<()> {
@@ -528,7 +536,7 @@ mod tests {
         let mut disk = RealDisk::open(&dir).unwrap();
         let full = |name: &str| Error::NoSpace { name: name.to_owned(), needed_bytes: 1 << 50 };
         // The system's own refusal, and the one that saves it the attempt.
-        assert_eq!(disk.create_preallocated("late", 1 << 50), Err(full("late")));
+        assert_eq!(disk.create_preallocated("late", 1 << 50, Pages::Usual), Err(full("late")));
         assert_eq!(disk.create("early", 1 << 50), Err(full("early")));
         assert_eq!(disk.list().unwrap(), Vec::<String>::new());
         std::fs::remove_dir(&dir).unwrap();

@@ -184,8 +184,14 @@ fn regions_behave(disk: &mut impl Disk) {
 /// Huge pages are asked for, and whether there are any or not, the bytes are those of the file.
 fn large_regions_behave(disk: &mut impl Disk) {
     const HUGE: u64 = 2 << 20;
-    for len in [HUGE, 3 * HUGE, HUGE + 4096, HUGE - 1] {
-        let f = disk.create("large", len).unwrap();
+    let lens = [HUGE, 3 * HUGE, HUGE + 4096, HUGE - 1];
+    for (len, for_looks) in lens.into_iter().flat_map(|len| [(len, false), (len, true)]) {
+        let create = if for_looks { Disk::create_for_looks } else { Disk::create };
+        let f = create(disk, "large", len).unwrap();
+        assert_eq!(create(disk, "large", len), Err(Error::Exists { name: "large".to_owned() }));
+        let mut zeros = vec![1; usize::try_from(len).unwrap()];
+        disk.read_at(f, 0, &mut zeros).unwrap();
+        assert!(zeros.iter().all(|&byte| byte == 0), "{len}");
         let bytes = pattern(5, 70_000);
         let places = [0, len / 2, len - 70_000];
         disk.write_at(f, places[1], &bytes).unwrap();
@@ -204,6 +210,25 @@ fn large_regions_behave(disk: &mut impl Disk) {
         }
         disk.close(f);
         disk.remove("large").unwrap();
+    }
+}
+
+#[test]
+fn a_file_for_looks_has_all_its_blocks() {
+    use std::os::unix::fs::MetadataExt;
+    for place in [Place::in_memory(), Place::on_block()] {
+        let mut disk = RealDisk::open(place.path()).unwrap();
+        for len in [4_u64 << 20, (4 << 20) + 4096] {
+            let f = disk.create_for_looks("looks", len).unwrap();
+            let stat = std::fs::metadata(place.path().join("looks")).unwrap();
+            assert!(stat.len() == len && stat.blocks() * 512 >= len, "{} blocks of {len}", stat.blocks());
+            let space = disk.space().unwrap();
+            let too_long = space.free_bytes.next_multiple_of(2 << 20) + (2 << 20);
+            assert!(disk.create_for_looks("too long", too_long).unwrap_err().is_no_space());
+            assert_eq!(disk.list().unwrap(), ["looks"]);
+            disk.close(f);
+            disk.remove("looks").unwrap();
+        }
     }
 }
 
