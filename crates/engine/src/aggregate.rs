@@ -1,7 +1,7 @@
 //! Aggregation: merges runs, and on the way drops what no reader can see.
 //!
-//! A version is dropped when it is not above the container's horizon and no kept epoch (a snapshot, a state
-//! that a rollback returns to, the horizon) sees it. Punches, removals and holes go when, in a merge of all that
+//! A version is dropped when it is not above the container's horizon and no kept epoch (a snapshot, the horizon, a state
+//! that a rollback above it returns to) sees it. Rollbacks below it are forgotten with the last of what they hide. Punches, removals and holes go when, in a merge of all that
 //! there is at or below the horizon, no kept epoch is older than they are: then everything they hide goes with them.
 //! What a delta or a run beside the merge holds may be older than they are, by a transaction that was decided late.
 //!
@@ -12,7 +12,7 @@
 //! drops what hides there.
 
 use crate::checkpoint::RUNS_LIMIT;
-use crate::conts::View;
+use crate::conts::{Cont, View};
 use crate::drops::Drops;
 use crate::join::JoinRule;
 use crate::log::LogPlace;
@@ -82,6 +82,8 @@ pub(crate) struct Merge {
     durable_until: u64,
     /// Of the container whose entries are passing: they come one container after the other.
     rule: Option<(ContNo, Box<Rule>)>,
+    /// Containers of which nothing is left that rollbacks up to an epoch hide: then these are forgotten.
+    outlived: Vec<(ContNo, Epoch)>,
     group: Group,
     drops: Drops,
     freed: u64,
@@ -95,6 +97,8 @@ pub(crate) struct Merge {
 struct Rule {
     horizon: Epoch,
     kept: Vec<Epoch>,
+    /// What each of them sees, if the container was rolled back.
+    views: Vec<View>,
     is_plain: bool,
     is_destroyed: bool,
     /// Whether the merge has everything at or below the horizon, so that what hides may go with what it hides.
@@ -343,6 +347,7 @@ impl Target {
             // What hides what is dropped must be durable first.
             durable_until: self.store.log.next_sequence(),
             rule: None,
+            outlived: Vec::new(),
             group: Group::default(),
             drops: Drops::default(),
             freed: 0,
@@ -663,17 +668,17 @@ impl Target {
         match self.conts.any(cont) {
             Some(known) if !known.state.destroyed => {
                 let horizon = known.state.aggregated;
-                Rule {
-                    horizon,
-                    kept: known.kept_epochs(horizon),
-                    is_plain: known.state.rollbacks.is_empty(),
-                    is_destroyed: false,
-                    is_whole: known.aggregated_before <= holds_before,
-                }
+                let kept = known.kept_epochs(horizon);
+                let is_plain = known.state.rollbacks.is_empty();
+                let rolled_back = if is_plain { &[][..] } else { &kept };
+                let views = rolled_back.iter().map(|&epoch| known.view(epoch)).collect();
+                let is_whole = known.aggregated_before <= holds_before;
+                Rule { horizon, kept, views, is_plain, is_destroyed: false, is_whole }
             }
             _ => Rule {
                 horizon: Epoch::MAX,
                 kept: Vec::new(),
+                views: Vec::new(),
                 is_plain: true,
                 is_destroyed: true,
                 is_whole: true,
@@ -690,7 +695,14 @@ impl Target {
                 // What the rule goes by must be durable before what it drops is gone.
                 merge.durable_until = self.store.log.next_sequence();
                 let has_it = merge.holds_of.is_none_or(|of| of == cont);
-                Box::new(self.rule(cont, if has_it { merge.holds_before } else { 0 }))
+                let rule = Box::new(self.rule(cont, if has_it { merge.holds_before } else { 0 }));
+                if rule.is_whole
+                    && let Some(known) = self.conts.any(cont)
+                    && let Some(upto) = known.outlived_rollbacks(&rule.kept, rule.horizon)
+                {
+                    merge.outlived.push((cont, upto));
+                }
+                rule
             }
         };
         let verdict = self.judge_by(&rule, merge, entry);
@@ -712,6 +724,10 @@ impl Target {
         if epoch > rule.horizon {
             merge.group.pass(entry.name_len(), version.kind, epoch);
             return Ok(true);
+        }
+        // What rollbacks hide from everybody hides nothing either.
+        if !rule.is_plain && !rule.views.iter().any(|view| view.sees(epoch)) {
+            return Ok(false);
         }
         if hides && version.kind.is_array() && rule.is_whole && rule.is_plain {
             return self.judge_group(rule, merge, entry);
@@ -804,6 +820,12 @@ impl Target {
         let mut base = self.checkpoint.base.clone();
         base.apply(drops);
         base.conts.retain(|cont| !gone.contains(&cont.no));
+        for &(no, upto) in &merge.outlived {
+            base.conts
+                .iter_mut()
+                .filter(|cont| cont.no == no)
+                .for_each(|cont| Cont::forget_rollbacks(cont, upto));
+        }
         let present = &self.store.index.runs;
         let (newer, older) = (&present[..runs.start], &present[runs.end..]);
         let infos = newer.iter().chain(&merged).chain(older).map(Run::info).collect();
@@ -818,6 +840,9 @@ impl Target {
         self.checkpoint.base = base;
         self.checkpoint.merged(drops, &gone, merge.freed, merge.has_joined);
         gone.iter().for_each(|&no| self.conts.forget(no));
+        for &(no, upto) in &merge.outlived {
+            self.conts.any_mut(no).into_iter().for_each(|cont| Cont::forget_rollbacks(&mut cont.state, upto));
+        }
         let old: Vec<_> = self.store.index.runs.splice(runs, merged).collect();
         self.checkpoint.done.merges += 1;
         self.settle_after(merge);

@@ -74,18 +74,30 @@ impl Cont {
         at >= self.state.aggregated || self.state.snapshots.binary_search(&at).is_ok()
     }
 
-    /// Epochs below the horizon whose state must stay readable: snapshots, and states that rollbacks return to.
+    /// Epochs up to the horizon whose state must stay readable: snapshots, the horizon itself, and states that rollbacks
+    /// above it return to. What one below it returns to is what the horizon sees.
     pub(crate) fn kept_epochs(&self, horizon: Epoch) -> Vec<Epoch> {
         let mut kept: Vec<Epoch> = self.state.snapshots.clone();
-        for &(to, at) in &self.state.rollbacks {
-            kept.push(to);
-            kept.push(at);
-        }
+        kept.extend(self.state.rollbacks.iter().filter(|rollback| rollback.1 >= horizon).map(|&(to, _)| to));
         kept.push(horizon);
         kept.retain(|&epoch| epoch <= horizon);
         kept.sort_unstable();
         kept.dedup();
         kept
+    }
+
+    /// Up to which epoch rollbacks may be forgotten once nothing is left of what no kept epoch sees; `None` if there are
+    /// none. Whoever reads between such a rollback and what it returns to would still need it.
+    pub(crate) fn outlived_rollbacks(&self, kept: &[Epoch], horizon: Epoch) -> Option<Epoch> {
+        let below = || self.state.rollbacks.iter().take_while(|rollback| rollback.1 < horizon);
+        let oldest = below().map(|&(to, _)| to).min()?;
+        let has_reader = kept.iter().any(|&epoch| epoch > oldest && epoch < horizon);
+        if has_reader { None } else { below().map(|&(_, at)| at).max() }
+    }
+
+    /// Forgets the rollbacks up to an epoch.
+    pub(crate) fn forget_rollbacks(state: &mut ContState, upto: Epoch) {
+        state.rollbacks.retain(|&(_, at)| at > upto);
     }
 }
 
@@ -188,6 +200,30 @@ mod tests {
         assert!(!seen(21, 11));
         assert!(!seen(21, 20));
         assert!(seen(21, 21));
+    }
+
+    #[test]
+    fn a_rollback_is_kept_for_who_reads_before_it() {
+        let kept = |snapshots: &[u64], rollbacks: &[(u64, u64)], horizon| {
+            let mut cont = cont(rollbacks);
+            cont.state.snapshots = snapshots.iter().copied().map(Epoch).collect();
+            let kept = cont.kept_epochs(Epoch(horizon));
+            let outlived = cont.outlived_rollbacks(&kept, Epoch(horizon)).map(|epoch| epoch.0);
+            (kept.iter().map(|epoch| epoch.0).collect::<Vec<_>>(), outlived)
+        };
+        assert_eq!(
+            kept(&[], &[(10, 20)], 20),
+            (vec![10, 20], None),
+            "a reader at the horizon sees before it"
+        );
+        assert_eq!(kept(&[], &[(10, 20)], 21), (vec![21], Some(20)));
+        assert_eq!(kept(&[10], &[(10, 20)], 30), (vec![10, 30], Some(20)), "it returned to a snapshot");
+        assert_eq!(kept(&[15], &[(10, 20)], 30), (vec![15, 30], None), "a snapshot of what it took");
+        assert_eq!(kept(&[25], &[(10, 20)], 30), (vec![25, 30], None));
+        assert_eq!(kept(&[30], &[(10, 20)], 30), (vec![30], Some(20)));
+        assert_eq!(kept(&[], &[(10, 20), (15, 30)], 40), (vec![40], Some(30)));
+        assert_eq!(kept(&[], &[(10, 20), (15, 30)], 25), (vec![15, 25], None), "the second undoes the first");
+        assert_eq!(kept(&[], &[], 30), (vec![30], None));
     }
 
     #[test]

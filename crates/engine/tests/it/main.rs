@@ -24,6 +24,7 @@ mod pressure;
 mod reach;
 mod refused;
 mod rig;
+mod rolled;
 mod rot;
 mod scrub;
 mod seen;
