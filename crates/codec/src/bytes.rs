@@ -38,6 +38,16 @@ impl<'a> Reader<'a> {
         self.at
     }
 
+    /// What was read since the reader stood at `position`.
+    ///
+    /// # Panics
+    /// If it has not been there yet.
+    #[must_use]
+    #[inline]
+    pub fn read_since(&self, position: usize) -> &'a [u8] {
+        &self.bytes[position..self.at]
+    }
+
     /// Bytes not yet read.
     #[must_use]
     pub fn remaining(&self) -> usize {

@@ -1,31 +1,37 @@
 //! A version as a log record has it: each number in the bytes that it needs.
 //!
-//! A byte with kind, place and whether there is a minor, which most have not; the minor; lengths of dkey and akey;
-//! the credentials' number; of an array the extent and the record size, of a single value its bytes; the place in bulk;
-//! checksums, dkey, akey. Numbers but the minor and the place are of one to ten bytes ([`Reader::varint`]). A small
-//! value follows.
+//! A byte with kind, place, whether there is a minor, which most have not, and whether the head of the record stands just
+//! before; the minor; lengths of dkey and akey; the credentials' number; of an array the extent and the record size, of a
+//! single value its bytes; the place in bulk; checksums of the value, dkey, akey; a checksum of all this and of the
+//! head. Numbers but the minor and the place are of one to ten bytes ([`Reader::varint`]). A small value follows.
 //!
-//! Invariant: as for every version; the bytes of an array's value follow from its extent and record size.
+//! Invariants: as for every version; the bytes of an array's value follow from its extent and record size. What is decoded
+//! has the right checksum, since records are read from the log long before anybody verifies their frame again.
 
 use crate::bytes::{Reader, put_varint, varint_bytes};
+use crate::log_body::WriteHead;
 use crate::version::{PLACE_BULK, PLACE_INLINE, PLACE_NONE, ValuePlace, Version, VersionHead, VersionKind};
-use dolmen_types::Recx;
+use dolmen_types::{Recx, crc32c};
 
 const KIND_BITS: u8 = 3;
 const PLACE_BITS: u8 = 2;
 const HAS_MINOR: u8 = 1 << (KIND_BITS + PLACE_BITS);
-const TAG_MAX: u8 = HAS_MINOR << 1;
+const HAS_HEAD: u8 = HAS_MINOR << 1;
+const TAG_MAX: u8 = HAS_HEAD << 1;
+const SUM_BYTES: usize = 4;
 const MINOR_BYTES: usize = 2;
 const PLACE_BYTES: usize = 8;
+/// Of what stands before the checksums of the value.
+const NUMBERS_BYTES_MAX: usize = 1 + MINOR_BYTES + 3 + 3 + 5 + 10 + 10 + 5 + PLACE_BYTES;
 
 impl<'a> Version<'a> {
-    /// The bytes of a punched object: tag, lengths of the keys and credentials.
-    pub const LOGGED_BYTES_MIN: usize = 4;
+    /// The bytes of a punched object: tag, lengths of the keys, credentials and the checksum.
+    pub const LOGGED_BYTES_MIN: usize = 4 + SUM_BYTES;
 
-    /// The most bytes that stand before the checksums.
-    pub const LOGGED_HEAD_BYTES_MAX: usize = 1 + MINOR_BYTES + 3 + 3 + 5 + 10 + 10 + 5 + PLACE_BYTES;
+    /// The most bytes that an encoding has besides the checksums of the value and keys.
+    pub const LOGGED_HEAD_BYTES_MAX: usize = NUMBERS_BYTES_MAX + SUM_BYTES;
 
-    /// The least bytes before the checksums of a version of this kind with a small value.
+    /// The least bytes that a version of this kind with a small value has besides checksums of the value and keys.
     #[must_use]
     #[inline]
     pub fn logged_head_bytes_min(kind: VersionKind) -> usize {
@@ -38,7 +44,8 @@ impl<'a> Version<'a> {
     pub fn logged_head_bytes(&self) -> usize {
         let minor = if self.minor > 0 { MINOR_BYTES } else { 0 };
         let keys = [self.dkey, self.akey].map(|key| varint_bytes(key.len() as u64) + key.len());
-        let mut bytes = 1 + minor + keys[0] + keys[1] + varint_bytes(u64::from(self.cred)) + self.sums.len();
+        let sums = self.sums.len() + SUM_BYTES;
+        let mut bytes = 1 + minor + keys[0] + keys[1] + varint_bytes(u64::from(self.cred)) + sums;
         if self.kind.is_array() {
             bytes += varint_bytes(self.recx.index) + varint_bytes(self.recx.count);
             bytes += varint_bytes(u64::from(self.record_bytes));
@@ -48,19 +55,21 @@ impl<'a> Version<'a> {
         bytes
     }
 
-    /// Appends the encoding in a log record, without an inline value.
+    /// Appends the encoding in a log record, without an inline value. The last `head_bytes` are the head of the record, if
+    /// this is its first version, or none.
     ///
     /// # Panics
-    /// If the value is in the log elsewhere.
-    pub fn encode_logged(&self, out: &mut Vec<u8>) {
+    /// If the value is in the log elsewhere, or there are fewer bytes.
+    pub fn encode_logged(&self, out: &mut Vec<u8>, head_bytes: usize) {
+        let covered = out.len() - head_bytes;
         let place = match self.place {
             ValuePlace::None => PLACE_NONE,
             ValuePlace::Inline => PLACE_INLINE,
             ValuePlace::Bulk { .. } => PLACE_BULK,
             ValuePlace::Log { .. } => unreachable!("a log record has its small value itself"),
         };
-        let mut head = [0; Self::LOGGED_HEAD_BYTES_MAX];
-        head[0] = self.kind as u8 | place << KIND_BITS;
+        let mut head = [0; NUMBERS_BYTES_MAX];
+        head[0] = self.kind as u8 | place << KIND_BITS | if head_bytes > 0 { HAS_HEAD } else { 0 };
         let mut at = 1;
         if self.minor > 0 {
             head[0] |= HAS_MINOR;
@@ -86,12 +95,42 @@ impl<'a> Version<'a> {
         out.extend_from_slice(self.sums);
         out.extend_from_slice(self.dkey);
         out.extend_from_slice(self.akey);
+        let sum = crc32c(&out[covered..]);
+        out.extend_from_slice(&sum.to_le_bytes());
     }
 
-    /// Reads one from a log record; `None` if the bytes cannot be one. As for [`Version::decode`], a checksum over
-    /// them has been verified.
+    /// Reads one from a log record, of which the reader has passed the head; `None` if the bytes are not what was written.
     #[inline]
     pub fn decode_logged(r: &mut Reader<'a>) -> Option<Self> {
+        Self::decode_with_head(r).map(|(version, _)| version)
+    }
+
+    /// As [`Version::decode_logged`]; also returns the head of the record, if this is its first version, or no bytes.
+    #[inline]
+    pub fn decode_with_head(r: &mut Reader<'a>) -> Option<(Self, &'a [u8])> {
+        let began = r.position();
+        let (version, has_head) = Self::decode_unverified(r)?;
+        let head_bytes = if has_head { WriteHead::before(r.read_since(0).get(..began)?)?.len() } else { 0 };
+        let covered = r.read_since(began - head_bytes);
+        let is_right = r.u32()? == crc32c(covered);
+        is_right.then_some((version, &covered[..head_bytes]))
+    }
+
+    /// Puts the checksum right of whatever looks like a version at `at` of a record, without a head before it, and says
+    /// where its value begins and how long it is. For tests that forge records: a wrong checksum would end what they try.
+    #[must_use]
+    pub fn reseal_logged(record: &mut [u8], at: usize) -> Option<(usize, usize)> {
+        *record.get_mut(at)? &= !HAS_HEAD;
+        let mut r = Reader::new(record.get(at..)?);
+        let value_bytes = Version::decode_unverified(&mut r)?.0.inline_bytes();
+        let end = at + r.position();
+        let sum = crc32c(&record[at..end]);
+        record.get_mut(end..end + SUM_BYTES)?.copy_from_slice(&sum.to_le_bytes());
+        Some((end + SUM_BYTES, value_bytes))
+    }
+
+    #[inline]
+    fn decode_unverified(r: &mut Reader<'a>) -> Option<(Self, bool)> {
         let tag = r.u8()?;
         if tag >= TAG_MAX {
             return None;
@@ -120,13 +159,15 @@ impl<'a> Version<'a> {
             PLACE_BULK => ValuePlace::Bulk { segment: r.u32()?, unit: r.u32()? },
             _ => return None,
         };
-        VersionHead { kind, minor, cred, recx, record_bytes, value_bytes, place }.with_rest(r, key_lens)
+        let head = VersionHead { kind, minor, cred, recx, record_bytes, value_bytes, place };
+        Some((head.with_rest(r, key_lens)?, tag & HAS_HEAD > 0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_types::{ContNo, Epoch, Oid};
     use proptest::prelude::*;
 
     const SUMS: [u8; 64] = [7; 64];
@@ -190,7 +231,7 @@ mod tests {
         let mut all = Vec::new();
         for version in examples() {
             let before = all.len();
-            version.encode_logged(&mut all);
+            version.encode_logged(&mut all, 0);
             let bytes = &all[before..];
             let mut reader = Reader::new(bytes);
             assert_eq!((Version::decode_logged(&mut reader), reader.remaining()), (Some(version), 0));
@@ -203,22 +244,67 @@ mod tests {
                     "{version:?} {len}"
                 );
             }
+            for bit in 0..8 * bytes.len() {
+                let mut flipped = bytes.to_vec();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Version::decode_logged(&mut Reader::new(&flipped)), None, "{version:?} {bit}");
+            }
         }
         assert_eq!(single().logged_head_bytes(), Version::logged_head_bytes_min(VersionKind::Single) + 4 + 5);
         assert_eq!(array().logged_head_bytes(), Version::logged_head_bytes_min(VersionKind::Array64) + 4 + 9);
         assert_eq!(examples().last().unwrap().logged_head_bytes(), Version::LOGGED_BYTES_MIN);
-        assert_eq!(crate::bytes::golden(&all), 0xa32f_c37d_ea43_8d7f);
+        assert_eq!(crate::bytes::golden(&all), 0xc542_8bb0_6a40_219f);
+    }
+
+    #[test]
+    fn a_forged_version_gets_a_right_checksum() {
+        let mut record = vec![9; 3];
+        array().encode_logged(&mut record, 0);
+        let end = record.len();
+        record.extend_from_slice(&[0; 64]);
+        record[end - 6] ^= 1;
+        assert_eq!(Version::decode_logged(&mut Reader::new(&record[3..])), None);
+        assert_eq!(Version::reseal_logged(&mut record, 3), Some((end, 64)));
+        assert!(Version::decode_logged(&mut Reader::new(&record[3..])).is_some());
+        let len = record.len();
+        assert_eq!(Version::reseal_logged(&mut record, len), None);
+    }
+
+    #[test]
+    fn a_first_version_covers_the_head_before_it() {
+        let head =
+            WriteHead { epoch: Epoch(9), client: 1, sequence: 2, cont: ContNo(3), oid: Oid { hi: 4, lo: 5 } };
+        let mut record = Vec::new();
+        head.encode(&mut record);
+        let head_bytes = record.len();
+        single().encode_logged(&mut record, head_bytes);
+        let decode = |record: &[u8], passed: usize| {
+            let mut reader = Reader::new(record);
+            reader.take(passed)?;
+            let (version, head) = Version::decode_with_head(&mut reader)?;
+            Some((version.kind, head.to_vec()))
+        };
+        assert_eq!(decode(&record, head_bytes), Some((VersionKind::Single, record[..head_bytes].to_vec())));
+        assert_eq!(decode(&record[1..], head_bytes - 1), None, "the head is not whole");
+        for bit in 0..8 * head_bytes {
+            let mut flipped = record.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&flipped, head_bytes), None, "{bit}");
+        }
     }
 
     proptest! {
         #[test]
         fn decoding_any_logged_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let mut reader = Reader::new(&bytes);
-            if let Some(version) = Version::decode_logged(&mut reader) {
+            if let Some((version, has_head)) = Version::decode_unverified(&mut reader) {
                 let mut again = Vec::new();
-                version.encode_logged(&mut again);
+                version.encode_logged(&mut again, 0);
+                again.truncate(again.len() - SUM_BYTES);
+                again[0] |= if has_head { HAS_HEAD } else { 0 };
                 prop_assert_eq!(&again[..], &bytes[..reader.position()]);
             }
+            prop_assert!(Version::decode_logged(&mut Reader::new(&bytes)).is_none_or(|v| v.sums.len() < 80));
         }
     }
 }

@@ -172,7 +172,10 @@ impl VersionHead {
     ) -> Option<Version<'a>> {
         let Self { kind, minor, cred, recx, record_bytes, value_bytes, place } = self;
         let has_data = place != ValuePlace::None;
-        if has_data != (value_bytes > 0) || (has_data && kind == VersionKind::Punch) {
+        if has_data != (value_bytes > 0)
+            || (has_data && kind == VersionKind::Punch)
+            || (kind.is_array() && has_data != (record_bytes > 0))
+        {
             return None;
         }
         if has_data

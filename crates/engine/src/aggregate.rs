@@ -627,7 +627,7 @@ impl Target {
         merge.moving.resize(before.next_multiple_of(LOG_FRAME_ALIGN), 0);
         head.encode(&mut merge.moving);
         let record = merge.moving.len();
-        moved.encode_logged(&mut merge.moving);
+        moved.encode_logged(&mut merge.moving, head.encoded_bytes());
         let value = merge.moving.len();
         merge.moving.resize(value + value_bytes, 0);
         if self.store.read_value(&stored, 0, &mut merge.moving[value..]).is_err() {

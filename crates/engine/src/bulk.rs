@@ -307,6 +307,14 @@ impl Bulk {
                 .all(|unit| segment.bitmap[unit as usize / 64] >> (unit % 64) & 1 == 1)
     }
 
+    /// Whether some of these units wait to be free.
+    pub(crate) fn is_given_back(&self, place: BulkPlace, count: u32) -> bool {
+        self.dropped.iter().chain(&self.dropping).any(|&(other, others)| {
+            let (end, other_end) = (place.unit.saturating_add(count), other.unit.saturating_add(others));
+            other.segment == place.segment && other.unit < end && place.unit < other_end
+        })
+    }
+
     /// Units in use that no manifest will refer to: taken by operations under way, or dropped.
     pub(crate) fn unreferenced(&self) -> impl Iterator<Item = (BulkPlace, u32)> + '_ {
         self.inflight.iter().chain(&self.dropped).chain(&self.dropping).copied()

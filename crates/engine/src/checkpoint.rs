@@ -429,10 +429,9 @@ impl Target {
                     u64::from(body.offset),
                 )
             };
-            let bytes =
-                self.store.log.mapped(body).and_then(|bytes| bytes.get(..body_bytes)).ok_or_else(damaged)?;
+            let bytes = self.store.log.frame_of(body).filter(|bytes| bytes.len() == body_bytes);
             let mut frame = vec![0; LOG_FRAME_HEADER_BYTES];
-            frame.extend_from_slice(bytes);
+            frame.extend_from_slice(bytes.ok_or_else(damaged)?);
             self.make_room(body_bytes, true)?;
             let appended = self.store.log.append_frame(LogKind::Prepare, &mut frame);
             self.txs.prepared.get_mut(&tx).expect("listed above").body = appended.body;

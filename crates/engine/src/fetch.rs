@@ -466,7 +466,7 @@ mod tests {
         for (kind, offset, stamp, place) in found {
             let mark = path.key.mark();
             path.key.tail(kind, offset, stamp);
-            target.store.index.insert(&path.key, mark.len(), kind, place);
+            assert!(target.store.index.insert(&path.key, mark.len(), kind, place));
             path.key.rewind(mark);
         }
     }

@@ -14,6 +14,7 @@ use crate::runs::{BlockSource, Run, RunCursor};
 use crate::tree::key::{FlatKey, OBJECT_PREFIX_BYTES, STAMP_BYTES, split_tail};
 use crate::tree::{Cursor, Delta, Pos};
 use dolmen_codec::bytes::Reader;
+use dolmen_codec::log_body::WriteHead;
 use dolmen_codec::version::{ValuePlace, Version, VersionKind};
 use dolmen_types::{Error, Stamp, TargetNo};
 
@@ -92,6 +93,9 @@ pub(crate) fn extents_hash(object_prefix: &[u8]) -> u64 {
     prefix_hash(object_prefix, VersionKind::Array1)
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "48")]
+const HEAD_BYTES_MAX: u32 = WriteHead::BYTES_MAX as u32;
+
 fn position(place: LogPlace) -> Pos {
     Pos((u64::from(place.segment) << 32) | u64::from(place.offset))
 }
@@ -121,15 +125,21 @@ impl Index {
         }
     }
 
-    /// Adds a version. `key` is whole; `prefix_bytes` of it name the object, dkey or akey.
+    /// Adds a version, or says that it is there already. `key` is whole; `prefix_bytes` of it name the object, dkey or akey.
     #[inline]
-    pub(crate) fn insert(&mut self, key: &FlatKey, prefix_bytes: usize, kind: VersionKind, place: LogPlace) {
+    #[must_use]
+    pub(crate) fn insert(
+        &mut self,
+        key: &FlatKey,
+        prefix_bytes: usize,
+        kind: VersionKind,
+        place: LogPlace,
+    ) -> bool {
         if kind == VersionKind::Punch {
             self.punched.insert(prefix_hash(&key.as_bytes()[..prefix_bytes], kind));
         }
         self.kinds |= 1 << kind as u8;
-        let earlier = self.delta.insert(key.as_bytes(), position(place));
-        assert!(earlier.is_none(), "a version is written once");
+        self.delta.insert(key.as_bytes(), position(place)).is_none()
     }
 
     /// Counts what the run of the delta will have of an entry: its key and raw keys have so many bytes.
@@ -363,25 +373,25 @@ impl Index {
     }
 }
 
-/// The version at a place of the mapped log, and where its value is.
+/// The version at a place of the mapped log, and where its value is; `None` if it is not what was written.
 #[inline]
 pub(crate) fn version_in_log(log: &Log, at: LogPlace) -> Option<(Version<'_>, ValuePlace)> {
-    read_version(&mut Reader::new(log.mapped(at)?), at)
+    record_in_log(log, at).map(|(version, place, _)| (version, place))
 }
 
-/// The next version of a reader that began at this place of the log, and where its value is.
+/// The same, with the head of the record if it is its first version, or no bytes.
 #[inline]
-pub(crate) fn read_version<'a>(
-    reader: &mut Reader<'a>,
-    began: LogPlace,
-) -> Option<(Version<'a>, ValuePlace)> {
-    let version = Version::decode_logged(reader)?;
+pub(crate) fn record_in_log(log: &Log, at: LogPlace) -> Option<(Version<'_>, ValuePlace, &[u8])> {
+    let before = at.offset.min(HEAD_BYTES_MAX);
+    let mut reader = Reader::new(log.mapped(LogPlace { offset: at.offset - before, ..at })?);
+    reader.take(before as usize)?;
+    let (version, head) = Version::decode_with_head(&mut reader)?;
     let place = match version.place {
         ValuePlace::Inline => {
             let behind = u32::try_from(reader.position()).ok()?;
-            ValuePlace::Log { segment: began.segment, offset: began.offset.checked_add(behind)? }
+            ValuePlace::Log { segment: at.segment, offset: (at.offset - before).checked_add(behind)? }
         }
         place => place,
     };
-    Some((version, place))
+    Some((version, place, head))
 }

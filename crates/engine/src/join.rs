@@ -154,7 +154,7 @@ impl Target {
         self.make_room(head.encoded_bytes() + joined.logged_head_bytes() + value.len(), false)?;
         let appended = self.store.log.append(LogKind::Write, |out| {
             head.encode(out);
-            joined.encode_logged(out);
+            joined.encode_logged(out, head.encoded_bytes());
             out.extend_from_slice(&value);
         });
         self.reads.begin_write(appended.sequence, false);

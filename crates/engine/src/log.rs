@@ -322,6 +322,13 @@ impl Log {
         region.try_bytes(u64::from(place.offset)..u64::from(self.segment_bytes))
     }
 
+    /// The body that begins at a place, if its frame is what was written.
+    pub(crate) fn frame_of(&self, body: LogPlace) -> Option<&[u8]> {
+        let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
+        let frame = self.mapped(LogPlace { offset: body.offset.checked_sub(header_bytes)?, ..body })?;
+        LogFrame::open(frame, self.segments.get(&body.segment)?.salt).map(|(_, body)| body)
+    }
+
     /// Brings the record of an entry near and goes on to the next entry.
     pub(crate) fn prefetch_next(&self, delta: &Delta, cursor: &mut Cursor) {
         /// The head of a record and its keys, as a rule.

@@ -255,6 +255,9 @@ impl Target {
             LogKind::Abort => {
                 let tx = decode_tx(&mut r).ok_or_else(damaged)?;
                 if let Some(prepared) = self.txs.prepared.remove(&tx) {
+                    if self.has_dropped(&prepared) {
+                        return Err(damaged());
+                    }
                     self.drop_prepared(&prepared);
                 }
             }
@@ -339,6 +342,15 @@ impl Target {
             self.store.bulk.claim(bulk, count);
         }
         Ok(true)
+    }
+
+    /// Whether something has given bulk back already that a transaction holds: no two that we wrote hold the same.
+    fn has_dropped(&self, prepared: &Prepared) -> bool {
+        prepared.versions.iter().any(|version| {
+            let place = EntryPlace::Log(offset_place(prepared.body, version.offset));
+            let held = self.store.stored(&place).ok().and_then(|stored| stored.bulk());
+            held.is_some_and(|(bulk, count)| self.store.bulk.is_given_back(bulk, count))
+        })
     }
 
     /// Looks at what follows the last good frame: an interrupted write, or damage. A later valid frame that

@@ -4,7 +4,7 @@ use crate::bulk::Bulk;
 use crate::conts::View;
 use crate::cursor::{IndexCursor, RunHashes};
 use crate::error::disk_error;
-use crate::index::{Entry, EntryPlace, Index, extents_hash, read_version};
+use crate::index::{Entry, EntryPlace, Index, extents_hash, record_in_log};
 use crate::log::{Log, LogPlace, TENTATIVE_SEGMENT};
 use crate::open::{SLOTS, SUPERBLOCK_FILE};
 use crate::path::{Depth, Path};
@@ -323,12 +323,8 @@ impl Store {
         path: &Path,
         is_it: impl Fn(&Version<'_>) -> bool,
     ) -> Option<(&[u8], HotHit)> {
-        let bytes_max = u32::try_from(WriteHead::BYTES_MAX).expect("48");
-        let began = LogPlace { offset: place.offset.checked_sub(bytes_max)?, ..place };
-        let bytes = self.log.mapped(began)?;
-        let head = WriteHead::before(bytes.get(..WriteHead::BYTES_MAX)?)?;
+        let (version, value, head) = record_in_log(&self.log, place)?;
         let head = WriteHead::decode(&mut Reader::new(head))?;
-        let (version, value) = read_version(&mut Reader::new(&bytes[WriteHead::BYTES_MAX..]), place)?;
         if head.oid != path.oid || head.cont != path.cont || !is_it(&version) {
             return None;
         }

@@ -366,7 +366,7 @@ impl Target {
                 dolmen_codec::bytes::put_len(out, drafts.items.len());
                 for draft in &drafts.items {
                     versions.push(prepared_version(*oid, drafts, draft, minor, out.len() - start));
-                    draft.version(&drafts.dkey, minor, cred).encode_logged(out);
+                    draft.version(&drafts.dkey, minor, cred).encode_logged(out, 0);
                     out.extend_from_slice(draft.inline());
                 }
             }
@@ -517,11 +517,12 @@ impl Target {
             let place = self
                 .store
                 .log
-                .put_tentative(|out| draft.version(&drafts.dkey, stamp.minor, 0).encode_logged(out));
+                .put_tentative(|out| draft.version(&drafts.dkey, stamp.minor, 0).encode_logged(out, 0));
             let prefix = path.key.mark();
             path.key.tail(draft.kind, draft.recx.index, stamp);
             if self.store.index.delta.get(path.key.as_bytes()).is_none() {
-                self.store.index.insert(&path.key, prefix.len(), draft.kind, place);
+                let is_new = self.store.index.insert(&path.key, prefix.len(), draft.kind, place);
+                assert!(is_new, "nothing was there");
                 keys.push(path.key.as_bytes().to_vec());
             }
             path.key.rewind(prefix);

@@ -221,8 +221,10 @@ impl Target {
             let start = out.len();
             write.encode(out);
             for draft in &drafts.items {
-                written.push(Written { offset: out.len() - start });
-                draft.version(&drafts.dkey, 0, cred).encode_logged(out);
+                let offset = out.len() - start;
+                let head_bytes = if written.is_empty() { offset } else { 0 };
+                written.push(Written { offset });
+                draft.version(&drafts.dkey, 0, cred).encode_logged(out, head_bytes);
                 out.extend_from_slice(draft.inline());
             }
         });
@@ -264,7 +266,7 @@ impl Target {
             raw_len: dkey.len() + draft.akey.len(),
             small_in: draft.is_inline().then_some(place.segment),
         };
-        self.index_facts(path, draft.depth, &facts, stamp, place);
+        assert!(self.index_facts(path, draft.depth, &facts, stamp, place), "a version is written once");
         Ok(())
     }
 
@@ -279,14 +281,10 @@ impl Target {
         place: LogPlace,
     ) -> Result<(), Error> {
         path.down(depth, dkey, akey)?;
-        let (version, value) = version_in_log(&self.store.log, place).ok_or_else(|| {
-            crate::error::corrupt(
-                self.config.target,
-                "log",
-                u64::from(place.segment),
-                u64::from(place.offset),
-            )
-        })?;
+        let target = self.config.target;
+        let damaged =
+            || crate::error::corrupt(target, "log", u64::from(place.segment), u64::from(place.offset));
+        let (version, value) = version_in_log(&self.store.log, place).ok_or_else(damaged)?;
         let facts = Facts {
             kind: version.kind,
             index: version.recx.index,
@@ -298,17 +296,27 @@ impl Target {
                 ValuePlace::None | ValuePlace::Inline | ValuePlace::Bulk { .. } => None,
             },
         };
-        self.index_facts(path, depth, &facts, stamp, place);
-        Ok(())
+        // Nobody but a forger names a version twice.
+        if self.index_facts(path, depth, &facts, stamp, place) { Ok(()) } else { Err(damaged()) }
     }
 
+    /// Whether the version is new.
+    ///
     /// REQUIRES: the path is at `depth`.
     #[inline]
-    fn index_facts(&mut self, path: &mut Path, depth: Depth, facts: &Facts, stamp: Stamp, place: LogPlace) {
+    #[must_use]
+    fn index_facts(
+        &mut self,
+        path: &mut Path,
+        depth: Depth,
+        facts: &Facts,
+        stamp: Stamp,
+        place: LogPlace,
+    ) -> bool {
         let Facts { kind, index, record_bytes, value_bytes, raw_len, small_in } = *facts;
         let prefix = path.key.mark();
         path.key.tail(kind, index, stamp);
-        self.store.index.insert(&path.key, prefix.len(), kind, place);
+        let is_new = self.store.index.insert(&path.key, prefix.len(), kind, place);
         self.store.index.note_entry(path.key.as_bytes().len() + raw_len, value_bytes);
         if kind.is_array() && path.dkey_kind == KeyKind::Uint64 {
             self.store.index.note_object_extent();
@@ -338,6 +346,7 @@ impl Target {
                     u64::from(crate::bulk::units(u64::from(value_bytes))) * limits::BULK_UNIT_BYTES;
             }
         }
+        is_new
     }
 
     /// Keeps the short ways true: to the newest version of a key, and to the record size of an array.

@@ -2,11 +2,12 @@
 
 use crate::conts::View;
 use crate::cursor::{IndexCursor, PlaceRef, RunHashes};
+use crate::error::corrupt;
 use crate::path::{Depth, Path};
 use crate::store::{Store, split_tail};
 use crate::tree::key::{
-    LEVEL_KEY, LEVEL_RECORD, OBJECT_PREFIX_BYTES, STAMP_BYTES, encoded_len, push_stamp, split_object,
-    strip_prefix, successor,
+    LEVEL_KEY, LEVEL_RECORD, OBJECT_PREFIX_BYTES, STAMP_BYTES, TAIL_BYTES, encoded_len, push_stamp,
+    split_object, strip_prefix, successor,
 };
 use dolmen_codec::order::HashKey;
 use dolmen_codec::version::VersionKind;
@@ -208,6 +209,10 @@ impl KeyWalk {
     fn akey_exists(&mut self, store: &mut Store, view: &View, mut cover: Stamp) -> Result<bool, Error> {
         while let Some(key) = self.cursor.key().filter(|key| strip_prefix(key, &self.prefix).is_some()) {
             let (kind, _, stamp) = split_tail(self.target, key)?;
+            if key.len() != self.prefix.len() + TAIL_BYTES {
+                // Only a run that was forged has something between an akey and its versions.
+                return Err(corrupt(self.target, "run", 0, 0));
+            }
             if stamp.epoch > view.at {
                 self.pass_newer(store, view.at)?;
                 continue;

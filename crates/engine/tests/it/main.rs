@@ -19,6 +19,7 @@ mod full;
 mod joins;
 mod kill;
 mod late;
+mod live;
 mod merges;
 mod pressure;
 mod reach;

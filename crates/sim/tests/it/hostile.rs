@@ -3,6 +3,7 @@
 
 use crate::engine::{devices, tiny};
 use dolmen_codec::bytes::Reader;
+use dolmen_codec::log_body::{PrepareHead, WriteHead, encode_tx};
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
 use dolmen_codec::order::HashKey;
@@ -19,7 +20,7 @@ use dolmen_env::{Disk, SimClock};
 use dolmen_sim::fuzz;
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
-    TargetNo, crc32c,
+    TargetNo, TxId, crc32c,
 };
 use smallvec::smallvec;
 use std::sync::{Arc, OnceLock};
@@ -242,6 +243,7 @@ pub(crate) fn frames(bytes: &[u8]) {
         let mut frame = vec![0; LOG_FRAME_HEADER_BYTES];
         frame.extend_from_slice(body);
         let kind = KINDS[usize::from(kind) % KINDS.len()];
+        fuzz::reseal_versions(kind, &mut frame[LOG_FRAME_HEADER_BYTES..]);
         let body_bytes = u32::from(u8::try_from(body.len()).unwrap());
         LogFrame { kind, body_bytes, sequence, salt: genuine.salt, unflushed: 0 }.seal(&mut frame);
         if drive.corrupt(&genuine.segment, at, &frame).is_err() {
@@ -299,4 +301,87 @@ fn changed(genuine: &[u8], bytes: &[u8]) -> Vec<u8> {
         forged[at] = change[2];
     }
     forged
+}
+
+/// Frames of these bodies, as [`frames`] takes them.
+fn forged(bodies: &[(LogKind, Vec<u8>)]) -> Vec<u8> {
+    let frame = |(kind, body): &(LogKind, Vec<u8>)| {
+        let number = KINDS.iter().position(|known| known == kind).unwrap();
+        let mut frame = vec![u8::try_from(number).unwrap(), u8::try_from(body.len()).unwrap()];
+        frame.extend_from_slice(body);
+        frame
+    };
+    bodies.iter().flat_map(frame).collect()
+}
+
+/// A record of nobody with these versions, their checksums open.
+fn record(versions: &[&[u8]]) -> (LogKind, Vec<u8>) {
+    let mut body = Vec::new();
+    WriteHead::of_nobody(Epoch(1 << 60), CONT, oid(1)).encode(&mut body);
+    for version in versions {
+        body.extend_from_slice(version);
+        body.extend_from_slice(&[0; 4]);
+    }
+    (LogKind::Write, body)
+}
+
+#[test]
+fn a_hole_that_says_it_has_records_stops_nothing() {
+    // Kind and no place, lengths of both keys, credentials, index, count, record size; the keys.
+    frames(&forged(&[record(&[&[3, 1, 1, 0, 0, 5, 1, b'd', b'x']])]));
+    frames(&forged(&[record(&[&[3, 1, 1, 0, 0, 5, 0, b'd', b'x']])]));
+}
+
+#[test]
+fn a_version_that_is_logged_twice_stops_nothing() {
+    let removal: &[u8] = &[1, 1, 1, 0, b'd', b'a'];
+    frames(&forged(&[record(&[removal, removal])]));
+    frames(&forged(&[record(&[removal]), record(&[removal])]));
+}
+
+#[test]
+fn bulk_that_two_aborted_transactions_name_stops_nothing() {
+    let txs = [1, 2].map(|client| TxId { client, begin: Epoch(5) });
+    let mut bodies = Vec::new();
+    for tx in txs {
+        let head = PrepareHead {
+            tx,
+            epoch: Epoch(1 << 60),
+            client: 0,
+            sequence: 0,
+            cont: CONT,
+            leader: TargetNo(0),
+            committed: false,
+            participants: [TargetNo(0), TargetNo(1)].into_iter().collect(),
+            groups: 1,
+        };
+        let mut body = Vec::new();
+        head.encode(&mut body);
+        body.extend_from_slice(&oid(1).to_bytes());
+        body.extend_from_slice(&1_u32.to_le_bytes());
+        // A single value of 8 bytes in bulk, segment 0, unit 10; its checksum and keys.
+        body.extend_from_slice(&[1 | 3 << 3, 1, 1, 0, 8, 0, 0, 0, 0, 10, 0, 0, 0, 1, 2, 3, 4, b'd', b'z']);
+        body.extend_from_slice(&[0; 4]);
+        bodies.push((LogKind::Prepare, body));
+    }
+    for tx in txs {
+        let mut body = Vec::new();
+        encode_tx(tx, &mut body);
+        bodies.push((LogKind::Abort, body));
+    }
+    frames(&forged(&bodies));
+}
+
+/// A listing that a forged key leads in a circle would never end.
+#[test]
+fn a_run_with_a_changed_byte_is_listed_to_an_end() {
+    /// Of the first block, which has the entries of the run.
+    const BYTES: u16 = 400;
+    for at in 40..BYTES {
+        let [low, high] = at.to_le_bytes();
+        for byte in [0, 85, 197] {
+            run_changed(&[low, high, byte]);
+        }
+    }
+    run_changed(&[86, 32, 5, 168, 0, 85]);
 }
