@@ -247,32 +247,21 @@ fn compare(
                 && (!may_differ || same_xattrs(old_path, new_path)?),
         )
     };
-    // By object: the first of its old paths that is gone.
-    let mut gone: BTreeMap<Oid, &Vec<u8>> = BTreeMap::new();
-    for (path, Seen { stat, .. }) in before.iter().rev() {
-        if !after.contains_key(path) && stat.kind != FileKind::Symlink {
-            gone.insert(stat.oid, path);
-        }
-    }
+    let renamed = renames(before, after);
     let mut found = Vec::new();
-    let mut renamed = BTreeMap::new();
     for (path, seen) in after {
-        let stat = &seen.stat;
-        match before.get(path) {
-            Some(_) if is_same(path, path, seen)? => {}
-            Some(_) => found.push((path.clone(), Differs::Modified, None)),
-            None => match gone.remove(&stat.oid) {
-                Some(old) if stat.kind != FileKind::Symlink => {
-                    renamed.insert(path, old);
-                    if !went_along(&renamed, path, old) {
-                        found.push((path.clone(), Differs::Renamed, Some(old.clone())));
-                    }
-                    if !is_same(old, path, seen)? {
-                        found.push((path.clone(), Differs::Modified, None));
-                    }
+        match (before.contains_key(path), renamed.get(path)) {
+            (true, _) if is_same(path, path, seen)? => {}
+            (true, _) => found.push((path.clone(), Differs::Modified, None)),
+            (false, Some(&old)) => {
+                if went_along(&renamed, path).as_ref() != Some(old) {
+                    found.push((path.clone(), Differs::Renamed, Some(old.clone())));
                 }
-                _ => found.push((path.clone(), Differs::Added, None)),
-            },
+                if !is_same(old, path, seen)? {
+                    found.push((path.clone(), Differs::Modified, None));
+                }
+            }
+            (false, None) => found.push((path.clone(), Differs::Added, None)),
         }
     }
     let kept: BTreeSet<&Vec<u8>> = renamed.into_values().collect();
@@ -282,13 +271,43 @@ fn compare(
     Ok(found)
 }
 
-/// Whether an entry has a new path only because the directory that holds it was renamed.
-fn went_along(renamed: &BTreeMap<&Vec<u8>, &Vec<u8>>, new: &[u8], old: &[u8]) -> bool {
-    let split = |path: &[u8]| path.iter().rposition(|&byte| byte == b'/').map(|at| (path[..at].to_vec(), at));
-    let (Some((new_parent, new_at)), Some((old_parent, old_at))) = (split(new), split(old)) else {
-        return false;
-    };
-    new[new_at..] == old[old_at..] && renamed.get(&new_parent) == Some(&&old_parent)
+/// The old path of each new one that leads to something that had another path before.
+fn renames<'a>(before: &'a Entries, after: &'a Entries) -> BTreeMap<&'a Vec<u8>, &'a Vec<u8>> {
+    // Old paths that are gone, by object: a linked file has several.
+    let mut gone: BTreeMap<Oid, BTreeSet<&Vec<u8>>> = BTreeMap::new();
+    for (path, seen) in before.iter().filter(|(path, _)| !after.contains_key(*path)) {
+        gone.entry(seen.stat.oid).or_default().insert(path);
+    }
+    let new = || after.iter().filter(|(path, _)| !before.contains_key(*path));
+    let mut renamed = BTreeMap::new();
+    // Directories, which have one path each; then what went along with them; then names renamed by themselves, which
+    // take what these have left.
+    for (path, seen) in new().filter(|(_, seen)| seen.stat.kind == FileKind::Directory) {
+        if let Some(old) = gone.get_mut(&seen.stat.oid).and_then(BTreeSet::pop_first) {
+            renamed.insert(path, old);
+        }
+    }
+    for (path, seen) in new().filter(|(_, seen)| seen.stat.kind != FileKind::Directory) {
+        if let Some(old) = went_along(&renamed, path)
+            && let Some(old) = gone.get_mut(&seen.stat.oid).and_then(|paths| paths.take(&old))
+        {
+            renamed.insert(path, old);
+        }
+    }
+    for (path, seen) in new() {
+        if !renamed.contains_key(path)
+            && let Some(old) = gone.get_mut(&seen.stat.oid).and_then(BTreeSet::pop_first)
+        {
+            renamed.insert(path, old);
+        }
+    }
+    renamed
+}
+
+/// The path that an entry had if it has a new one only because the directory that holds it was renamed.
+fn went_along(renamed: &BTreeMap<&Vec<u8>, &Vec<u8>>, new: &[u8]) -> Option<Vec<u8>> {
+    let (parent, name) = new.split_at(new.iter().rposition(|&byte| byte == b'/')?);
+    Some([renamed.get(&parent.to_vec())?, name].concat())
 }
 
 /// Whether an entry is as it was; a directory's time follows its entries, which are reported themselves.
@@ -394,6 +413,32 @@ mod tests {
             ["R /b", "M /b/written", "D /gone", "A /new"],
             "nothing asks for the attributes of /b/kept"
         );
+    }
+
+    #[test]
+    fn links_are_renamed_by_themselves_and_with_their_directory() {
+        use FileKind::{Directory, File, Symlink};
+        let before = entries_of(&[
+            ("/a", File, 5),
+            ("/d", Directory, 1),
+            ("/d/f", File, 2),
+            ("/d/h", File, 2),
+            ("/d/l", Symlink, 3),
+            ("/l", Symlink, 4),
+            ("/z", File, 5),
+        ]);
+        let after = entries_of(&[
+            ("/b", File, 2),
+            ("/e", Directory, 1),
+            ("/e/f", File, 2),
+            ("/e/h", File, 2),
+            ("/e/l", Symlink, 3),
+            ("/m", Symlink, 4),
+            ("/y", File, 5),
+            ("/z", File, 5),
+        ]);
+        let found = compared(&before, &after, &Written::default(), &[]);
+        assert_eq!(found, ["A /b", "R /e", "R /m", "R /y"]);
     }
 
     #[test]

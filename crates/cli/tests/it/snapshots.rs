@@ -88,6 +88,25 @@ fn a_difference_shows_changed_extended_attributes() {
     assert_eq!(diff, format!("{expected}0 added, 0 removed, 4 modified, 1 renamed\n"));
 }
 
+#[test]
+fn links_below_a_renamed_directory_are_no_changes_and_a_renamed_link_is_one() {
+    let place = Place::new("snap-links");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("dd/sub")).unwrap();
+    fs::write(place.path("dd/sub/a"), "1").unwrap();
+    fs::hard_link(place.path("dd/sub/a"), place.path("dd/sub/h")).unwrap();
+    for link in ["dd/sub/l", "dd/m"] {
+        std::os::unix::fs::symlink("a", place.path(link)).unwrap();
+    }
+    place.ok(&["fs", "put", "p", "c", "dd", "/dd"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "q1"]);
+    place.ok(&["fs", "mv", "p", "c", "/dd/sub", "/dd/sub2"]);
+    place.ok(&["fs", "mv", "p", "c", "/dd/m", "/dd/n"]);
+    let diff = place.ok(&["cont", "snapshot", "diff", "p", "c", "q1"]);
+    let expected = "R /dd/m -> /dd/n\nR /dd/sub -> /dd/sub2\n";
+    assert_eq!(diff, format!("{expected}0 added, 0 removed, 0 modified, 2 renamed\n"));
+}
+
 fn set_xattr(place: &Place, name: &str, value: &str) {
     let path = place.path("src").join(name);
     rustix::fs::setxattr(&path, "user.k", value.as_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
