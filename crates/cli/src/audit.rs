@@ -1,6 +1,7 @@
 //! `dolmen check`: audits a pool, and the file systems in it.
 
 use crate::failure::{Doing, Failure, Outcome};
+use crate::inspect;
 use crate::output::{Answer, Table, human, place_json};
 use crate::path::{say, shown_outside};
 use crate::place::{self, PoolArg, Session};
@@ -11,6 +12,7 @@ use dolmen_types::{ContNo, Oid, Place, PropId, PropValue, shown};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
@@ -47,9 +49,12 @@ impl Report {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
+    // What opening it writes again, nobody finds after that.
+    let damaged_slots = inspect::damaged_slots(&place::pool_directory(&args.pool.pool)?);
     let session = place::open(&args.pool)?;
     let doing = || format!("check pool {}", shown_outside(session.dir()));
-    let audits = session.pool.check().doing(doing)?;
+    let mut audits = session.pool.check().doing(doing)?;
+    note_repaired(&damaged_slots, session.dir(), &mut audits);
     let scrubs = if args.scrub { session.pool.scrub().doing(doing)? } else { Vec::new() };
     let mut report = Report::default();
     let opened: Vec<Opened> = session
@@ -93,6 +98,17 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     });
     say(&mut json, "directory", dir.as_os_str().as_bytes());
     Ok(Answer::new(text, json).with_findings((!clean).then_some(verdict)))
+}
+
+/// Adds the slots of superblocks that were damaged before the pool was opened, and no longer are.
+fn note_repaired(damaged: &[(u16, u64)], pool: &Path, audits: &mut [Audit]) {
+    let still = if damaged.is_empty() { Vec::new() } else { inspect::damaged_slots(pool) };
+    for slot @ &(target, offset) in damaged {
+        if let Some(audit) = audits.get_mut(usize::from(target)).filter(|_| !still.contains(slot)) {
+            let place = Place::Record { file: "super", number: 0, offset };
+            audit.findings.push(Finding { place, rule: "superblock-repaired" });
+        }
+    }
 }
 
 fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut Report) -> Vec<Value> {

@@ -106,6 +106,16 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     Ok(Answer::new(text, json).with_findings(wrong))
 }
 
+/// Damaged slots of superblocks of a pool, by target and byte offset; of a pool that cannot be read none.
+pub(crate) fn damaged_slots(pool: &Path) -> Vec<(u16, u64)> {
+    let targets = target_directories(pool).unwrap_or_default();
+    let of_target = |(number, dir): &(u16, PathBuf)| {
+        let number = *number;
+        target::damaged_slots(dir).into_iter().map(move |offset| (number, offset))
+    };
+    targets.iter().flat_map(of_target).collect()
+}
+
 fn has(targets: &[(u16, PathBuf)], number: u16) -> bool {
     targets.iter().any(|&(present, _)| present == number)
 }

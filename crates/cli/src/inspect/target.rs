@@ -61,15 +61,15 @@ fn superblock(dir: &Path, report: &mut Report) -> Outcome<(Vec<Value>, Option<Su
         bytes.chunks(SUPERBLOCK_SLOT_BYTES).map(Superblock::decode).collect();
     let current = slots.iter().flatten().max_by_key(|slot| slot.sequence).copied();
     let mut rows = Vec::new();
-    for (index, slot) in slots.iter().enumerate() {
-        let blank =
-            bytes.chunks(SUPERBLOCK_SLOT_BYTES).nth(index).is_some_and(|b| b.iter().all(|&byte| byte == 0));
+    for (index, (slot, stored)) in slots.iter().zip(bytes.chunks(SUPERBLOCK_SLOT_BYTES)).enumerate() {
         let Some(slot) = slot else {
-            // The other slot counts: what a torn write leaves is no damage.
-            report.line(format!(
-                "  superblock slot {index}: {}",
-                if blank { "empty" } else { "torn or damaged" }
-            ));
+            let blank = is_blank(stored);
+            if blank {
+                report.line(format!("  superblock slot {index}: empty"));
+            } else {
+                report
+                    .finding(format!("{}: superblock slot {index} is torn or damaged", shown_outside(&path)));
+            }
             rows.push(json!({ "slot": index, "valid": false, "empty": blank }));
             continue;
         };
@@ -98,6 +98,22 @@ fn superblock(dir: &Path, report: &mut Report) -> Outcome<(Vec<Value>, Option<Su
         report.finding(format!("{}: no valid superblock", shown_outside(&path)));
     }
     Ok((rows, current))
+}
+
+/// Whether a slot was never written.
+fn is_blank(slot: &[u8]) -> bool {
+    slot.iter().all(|&byte| byte == 0)
+}
+
+/// Byte offsets of the slots of a target's superblock that hold something which is none; nothing if it cannot be read.
+pub(super) fn damaged_slots(dir: &Path) -> Vec<u64> {
+    let bytes = std::fs::read(dir.join("super")).unwrap_or_default();
+    let offsets = (0..).step_by(SUPERBLOCK_SLOT_BYTES);
+    offsets
+        .zip(bytes.chunks(SUPERBLOCK_SLOT_BYTES))
+        .filter(|(_, slot)| Superblock::decode(slot).is_none() && !is_blank(slot))
+        .map(|(offset, _)| offset)
+        .collect()
 }
 
 fn manifest(dir: &Path, superblock: &Superblock, report: &mut Report) -> Outcome<Option<Manifest>> {
