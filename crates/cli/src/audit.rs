@@ -26,6 +26,10 @@ pub(crate) struct Args {
     repair: bool,
 }
 
+/// Why data may be damaged after a good copy has replaced it.
+const OLD_VERSIONS: &str = "data that a good copy has replaced since (`fs put --no-resume`) is that of an old version: `dolmen cont \
+                            aggregate` frees it, unless a snapshot shows it\n";
+
 /// What opening a target found.
 struct Opened {
     closed: bool,
@@ -87,6 +91,9 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         report.unchecked("closing", &failure);
     }
 
+    if damaged.iter().any(|(no, _)| conts.iter().any(|cont| cont.no == *no)) {
+        report.text.push_str(OLD_VERSIONS);
+    }
     let clean = report.findings == 0;
     let verdict = format!("{} is {}", shown_outside(&dir), if clean { "clean" } else { "DAMAGED" });
     let text = format!("{}{verdict}\n", report.text);

@@ -406,8 +406,8 @@ impl From<dolmen_env::Error> for Failure {
 }
 
 /// What mends a file, and what a damaged directory.
-const MEND: &str =
-    "put a good copy with `fs put --no-resume`, of a directory after `fs rm -r`; `dolmen check` shows more";
+const MEND: &str = "put a good copy with `fs put --no-resume`, of a directory after `fs rm -r`, and free the damaged \
+                    version with `dolmen cont aggregate`; `dolmen check` shows more";
 
 impl From<dolmen_dfs::Error> for Failure {
     fn from(error: dolmen_dfs::Error) -> Self {

@@ -141,6 +141,16 @@ fn a_scrub_names_the_files_whose_data_is_damaged_by_path() {
     let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
     assert_eq!(answer["response"]["file_systems"][0]["damaged"][0]["path"], "/t/sub/rotten");
     assert!(answer["error"].as_str().unwrap().contains("DAMAGED") && answer["status"].as_i64() < Some(0));
+
+    // What mends it, to the end.
+    let ran = place.run(&["fs", "verify", "p", "c", "src", "/t"]);
+    assert!(ran.code() == 7 && ran.stdout().contains("with `dolmen cont aggregate`"), "{ran:?}");
+    place.ok(&["fs", "put", "--no-resume", "p", "c", "src", "/t"]);
+    place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
+    let ran = place.run(&["check", "p", "--scrub"]);
+    assert!(ran.code() == 1 && ran.stdout().contains("`dolmen cont aggregate` frees it"), "{ran:?}");
+    place.ok(&["cont", "aggregate", "p", "c"]);
+    place.ok(&["check", "p", "--scrub"]);
 }
 
 /// Damages the stored record of the file or directory that was put with this time, in seconds, which nothing else has.
