@@ -334,6 +334,8 @@ impl From<dolmen_local::Error> for Failure {
                 Self::new(Exit::Damaged, why)
             }
             Error::UuidTaken { .. } => Self::new(Exit::Taken, why).hint("choose another UUID, or none"),
+            Error::IsPool { .. } => Self::new(Exit::Taken, why)
+                .hint("choose another directory, or remove that pool with `dolmen pool destroy`"),
             Error::NoParent { .. } => Self::new(Exit::Missing, why).hint("make it first"),
             Error::NoDirectory { ref path } => {
                 let exit = if path.exists() { Exit::Taken } else { Exit::Refused };

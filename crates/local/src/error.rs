@@ -62,6 +62,11 @@ pub enum Error {
         /// The other pool.
         dir: PathBuf,
     },
+    /// The directory is a pool already.
+    IsPool {
+        /// Which.
+        dir: PathBuf,
+    },
     /// The directory above the one to be made is not there.
     NoParent {
         /// Which.
@@ -167,6 +172,7 @@ impl fmt::Display for Error {
             ),
             Self::LabelTaken { dir } => write!(f, "the pool in {} has this label", dir.display()),
             Self::UuidTaken { dir } => write!(f, "the pool in {} has this UUID", dir.display()),
+            Self::IsPool { dir } => write!(f, "{} is a pool already", dir.display()),
             Self::NoParent { dir } => write!(f, "there is no directory {}", dir.display()),
             Self::NoDirectory { path } if path.exists() => write!(f, "{} is no directory", path.display()),
             Self::NoDirectory { path } => {

@@ -42,12 +42,15 @@ pub struct PoolEntry {
 /// # Errors
 /// `NoParent` if the directory above `dir`, or above that for bulk data, is not there; `NoDirectory` if something
 /// else has the name, or no directory can be made there; `Inside` if `dir` or the directory for bulk data lies in a
-/// pool; `LabelTaken` or `UuidTaken` if another pool beside it has the label, or the UUID that was asked for;
+/// pool; `IsPool` if `dir` is one; `LabelTaken` or `UuidTaken` if another pool beside it has the label, or the UUID that was asked for;
 /// `Volatile` on a file system in memory unless the options say so; `Option`; `NoRoom`; what the device and the
 /// engine answer. Nothing is left behind.
 pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
     refuse_inside_pool(dir)?;
     refuse_no_directory(dir)?;
+    if is_record(dir, RECORD_NAME) {
+        return Err(Error::IsPool { dir: dir.to_owned() });
+    }
     if let Some(bulk) = &options.bulk_dir {
         refuse_inside_pool(bulk)?;
         let (dir, resolved_bulk) = (resolved(dir)?, resolved(bulk)?);
@@ -233,14 +236,17 @@ fn target_dir(root: &RealRoot, target: TargetNo) -> PathBuf {
 fn refuse_inside_pool(dir: &Path) -> Result<()> {
     let path = resolved(dir)?;
     let above = path.ancestors().skip(1).find(|&above| {
-        [RECORD_NAME, BULK_RECORD_NAME]
-            .iter()
-            .any(|name| dolmen_env::read_small(above, name).is_ok_and(|bytes| PoolRecord::is_one(&bytes)))
+        [RECORD_NAME, BULK_RECORD_NAME].iter().any(|name| is_record(above, name))
     });
     match above {
         Some(pool) => Err(Error::Inside { dir: dir.to_owned(), pool: pool.to_owned() }),
         None => Ok(()),
     }
+}
+
+/// Whether a directory has a pool's record of this name, be it damaged or of a newer format.
+fn is_record(dir: &Path, name: &str) -> bool {
+    dolmen_env::read_small(dir, name).is_ok_and(|bytes| PoolRecord::is_one(&bytes))
 }
 
 /// Refuses a directory that cannot be made in one step: a parent that is misspelt would be made, too, and stay.

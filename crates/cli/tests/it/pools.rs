@@ -24,7 +24,10 @@ fn a_pool_is_made_found_and_destroyed() {
     }
     assert!(place.ok(&["pool", "query", "one"]).contains("free"));
 
-    assert!(place.fails(4, &["pool", "create", "one"]).contains("one"));
+    let line = place.fails(4, &["pool", "create", "one"]);
+    assert!(line.contains("one is a pool already") && line.contains("`dolmen pool destroy`"), "{line}");
+    std::fs::create_dir_all(place.path("full/of")).unwrap();
+    assert!(place.fails(4, &["pool", "create", "full"]).contains("or empty this one"));
     assert!(place.fails(2, &["pool", "create", "three", "--label", "two words"]).contains("two words"));
     assert!(!place.path("three").exists());
 

@@ -88,7 +88,7 @@ fn a_pool_is_made_only_where_nothing_is() {
     let temp = TempDir::new("occupied");
     let dir = temp.join("p");
     create(&dir, &small(1)).unwrap();
-    assert!(matches!(create(&dir, &small(1)), Err(Error::Device(dolmen_env::Error::Exists { .. }))));
+    assert_eq!(create(&dir, &small(1)), Err(Error::IsPool { dir: dir.clone() }));
     open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
     destroy(&dir).unwrap();
     assert!(!dir.exists());
