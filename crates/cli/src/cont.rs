@@ -10,7 +10,7 @@ use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
 use dolmen_client::{ContHandle, ContInfo, Usage};
 use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
-use dolmen_types::{Durability, Epoch, Error, Invalid, ObjectClass, PropId, PropValue, Props, Uuid};
+use dolmen_types::{Durability, Epoch, Error, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
 
 #[derive(Subcommand, Debug)]
@@ -77,7 +77,7 @@ pub(crate) struct Create {
     /// Class of new directories [default: S1]
     #[arg(long, value_name = "CLASS", value_parser = class)]
     dir_class: Option<ObjectClass>,
-    /// More properties
+    /// More properties, as NAME:VALUE or NAME=VALUE
     #[arg(long, value_name = "NAME:VALUE", value_delimiter = ',')]
     properties: Vec<String>,
 }
@@ -104,7 +104,7 @@ pub(crate) struct GetProp {
 pub(crate) struct SetProp {
     #[command(flatten)]
     cont: ContArg,
-    /// Properties and their new values
+    /// Properties and their new values, as NAME:VALUE or NAME=VALUE
     #[arg(value_name = "NAME:VALUE", value_delimiter = ',', required = true)]
     values: Vec<String>,
 }
@@ -311,13 +311,10 @@ fn get_prop(args: &GetProp) -> Outcome<Answer> {
 }
 
 fn set_prop(args: &SetProp) -> Outcome<Answer> {
-    let values = props::parse(&args.values)?;
+    let doing = || format!("set {} of container {}", args.values.join(", "), args.cont.cont);
+    let values = props::parse_change(&args.values).doing(doing)?;
     let session = place::open(&args.cont.pool)?;
     let cont = session.container(&args.cont.cont)?;
-    let doing = || format!("set {} of container {}", args.values.join(", "), args.cont.cont);
-    if values.is_empty() {
-        return Err(Error::from(Invalid::Property)).doing(doing);
-    }
     cont.set_props(&values).doing(doing)?;
     drop(cont);
     session.close()?;

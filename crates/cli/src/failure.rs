@@ -308,9 +308,7 @@ const WHEN_FULL: &str = "remove files (`dolmen fs rm`) or a snapshot (`dolmen co
 fn hint_of_invalid(what: Invalid) -> Option<&'static str> {
     match what {
         Invalid::Label => Some("a label has 1 to 127 of the characters A-Z a-z 0-9 . _ : -"),
-        Invalid::Property => {
-            Some("the property is unknown, cannot be set any more, or has a value outside its range")
-        }
+        Invalid::Property => Some("`dolmen cont get-prop` shows those that there are"),
         Invalid::ObjectId => Some("classes with more than one copy are not available yet"),
         Invalid::Epoch => Some("give an epoch in the past, as `snapshot list` prints it"),
         _ => None,

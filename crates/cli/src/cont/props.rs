@@ -12,14 +12,14 @@ enum Form {
     Number(u64, u64),
     Text,
     Bytes,
-    /// A number with words for its values.
-    Words(&'static [(u64, &'static str)]),
+    /// A number up to this with words for its values.
+    Words(&'static [(u64, &'static str)], u64),
 }
 
-const LAYOUTS: Form = Form::Words(&[(0, "none"), (0, "unknown"), (1, "posix"), (2, "hdf5")]);
-const SWITCH: Form = Form::Words(&[(0, "off"), (1, "on")]);
+const LAYOUTS: Form = Form::Words(&[(0, "none"), (0, "unknown"), (1, "posix"), (2, "hdf5")], U32_MAX);
+const SWITCH: Form = Form::Words(&[(0, "off"), (1, "on")], 1);
 const DURABILITIES: Form =
-    Form::Words(&[(Durability::Power as u64, "power"), (Durability::Process as u64, "process")]);
+    Form::Words(&[(Durability::Power as u64, "power"), (Durability::Process as u64, "process")], 1);
 
 //= daos:src/include/daos_prop.h DAOS_PROP_CO_*
 const TABLE: [(&str, PropId, Form); 27] = [
@@ -70,17 +70,48 @@ pub(super) fn id(name: &str) -> Outcome<PropId> {
     })
 }
 
-/// Properties given as `name:value` (or `name=value`).
+/// Those that may be set on a container that is there.
+const SET_LATER: [PropId; 9] = [
+    PropId::CO_LABEL,
+    PropId(4102),
+    PropId(4105),
+    PropId(4107),
+    PropId::CO_OWNER,
+    PropId::CO_OWNER_GROUP,
+    PropId(4111),
+    PropId(4114),
+    PropId(4120),
+];
+
+/// Those that nobody sets.
+const COMPUTED: [PropId; 3] = [PropId(4115), PropId(4119), PropId(4121)];
+
+/// Properties of a new container, given as `name:value` or `name=value`.
 pub(super) fn parse(given: &[String]) -> Outcome<Props> {
     given.iter().map(|pair| parse_one(pair)).collect()
+}
+
+/// The same for a container that is there.
+pub(super) fn parse_change(given: &[String]) -> Outcome<Props> {
+    let props = parse(given)?;
+    match props.keys().find(|id| !SET_LATER.contains(id)) {
+        Some(id) => {
+            let why = format!("{} cannot be set after the container was made", name(*id));
+            Err(Failure::new(Exit::Usage, why).hint("give it to `dolmen cont create`"))
+        }
+        None => Ok(props),
+    }
 }
 
 fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
     let wrong = |hint: String| Failure::new(Exit::Usage, format!("{pair:?} is no property")).hint(hint);
     let Some((name, text)) = pair.split_once([':', '=']) else {
-        return Err(wrong("write NAME:VALUE".to_owned()));
+        return Err(wrong("write NAME:VALUE or NAME=VALUE".to_owned()));
     };
     let id = id(name)?;
+    if COMPUTED.contains(&id) {
+        return Err(Failure::new(Exit::Usage, format!("{name} is computed, and nobody sets it")));
+    }
     let number = || text.parse::<u64>().map_err(|_digits| wrong(format!("{name} is a number")));
     let value = match form(id) {
         Form::Text => PropValue::Text(text.to_owned()),
@@ -90,12 +121,15 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
             value => return Err(wrong(format!("{name} is from {low} to {high}, not {value}"))),
         },
         Form::Bytes => return Err(wrong(format!("{name} cannot be set from here"))),
-        Form::Words(words) => match words.iter().find(|(_, word)| word.eq_ignore_ascii_case(text)) {
+        Form::Words(words, high) => match words.iter().find(|(_, word)| word.eq_ignore_ascii_case(text)) {
             Some((number, _)) => PropValue::Number(*number),
-            None => PropValue::Number(number().map_err(|failure| {
-                let known: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
-                failure.hint(format!("{name} is one of {}", known.join(", ")))
-            })?),
+            None => match number() {
+                Ok(number) if number <= high => PropValue::Number(number),
+                _ => {
+                    let known: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
+                    return Err(wrong(format!("{name} is one of {}", known.join(", "))));
+                }
+            },
         },
     };
     Ok((id, value))
@@ -105,7 +139,7 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
 pub(super) fn show(id: PropId, value: Option<&PropValue>) -> String {
     match (value, form(id)) {
         (None, _) => "-".to_owned(),
-        (Some(PropValue::Number(number)), Form::Words(words)) => words
+        (Some(PropValue::Number(number)), Form::Words(words, _)) => words
             .iter()
             .find(|(known, _)| known == number)
             .map_or(number.to_string(), |(_, word)| (*word).to_owned()),

@@ -45,6 +45,38 @@ fn properties_are_read_and_set_by_name() {
 }
 
 #[test]
+fn a_property_that_is_refused_is_told_the_one_reason() {
+    let place = Place::new("props-refused");
+    place.pool_with_files();
+    let props = place.json(&["cont", "get-prop", "p", "c"]);
+    let (mut set, mut fixed) = (0, 0);
+    for (name, value) in props.as_object().unwrap() {
+        let value = value.as_str().map_or(value.to_string(), str::to_owned);
+        let ran = place.run(&["cont", "set-prop", "p", "c", &format!("{name}={value}")]);
+        if ran.code() == 0 {
+            set += 1;
+            continue;
+        }
+        assert_eq!(ran.code(), 2, "{ran:?}");
+        let why = ran.stderr();
+        let reasons = [
+            &format!("{name} cannot be set after the container was made; give it to `dolmen cont create`"),
+            &format!("{name} is computed, and nobody sets it"),
+            &format!("{name} cannot be set from here"),
+        ];
+        assert_eq!(reasons.iter().filter(|reason| why.contains(**reason)).count(), 1, "{why}");
+        fixed += 1;
+    }
+    assert_eq!((set, fixed), (9, 18), "{props}");
+    let line = place.fails(2, &["cont", "set-prop", "p", "c", "durability=process"]);
+    let why = "durability cannot be set after the container was made; give it to `dolmen cont create`";
+    assert_eq!(line, format!("dolmen: cannot set durability=process of container c: {why}\n"));
+    let line = place.fails(2, &["cont", "set-prop", "p", "c", "scrub_disabled:7"]);
+    assert!(line.ends_with("is no property; scrub_disabled is one of off, on\n"), "{line}");
+    assert!(place.ok(&["cont", "set-prop", "--help"]).contains("NAME:VALUE or NAME=VALUE"));
+}
+
+#[test]
 fn aggregation_frees_what_was_overwritten_and_says_how_much() {
     let place = Place::new("aggregate");
     place.pool_with_files();
