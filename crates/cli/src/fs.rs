@@ -336,6 +336,14 @@ fn mv(args: &Mv) -> Outcome<Answer> {
                 if is_old { shown_arg(&args.old) } else { format!("the directory of {}", shown(&new)) };
             return Err(Failure::new(Exit::Missing, format!("{missing} does not exist"))).doing(doing);
         }
+        Err(Error::NotDirectory)
+            if matches!(dfs.lstat(&new), Ok(stat) if stat.kind != FileKind::Directory)
+                && matches!(dfs.lstat(old), Ok(stat) if stat.kind == FileKind::Directory) =>
+        {
+            let why = format!("a directory does not replace {}, which is none", shown(&new));
+            return Err(Failure::new(Exit::Taken, why).hint("remove it first, or choose another name"))
+                .doing(doing);
+        }
         other => other.doing(doing)?,
     }
     mounted.close()?;

@@ -235,9 +235,10 @@ fn target_dir(root: &RealRoot, target: TargetNo) -> PathBuf {
 /// Refuses a directory that has a pool above it, or a pool's directory for bulk data.
 fn refuse_inside_pool(dir: &Path) -> Result<()> {
     let path = resolved(dir)?;
-    let above = path.ancestors().skip(1).find(|&above| {
-        [RECORD_NAME, BULK_RECORD_NAME].iter().any(|name| is_record(above, name))
-    });
+    let above = path
+        .ancestors()
+        .skip(1)
+        .find(|&above| [RECORD_NAME, BULK_RECORD_NAME].iter().any(|name| is_record(above, name)));
     match above {
         Some(pool) => Err(Error::Inside { dir: dir.to_owned(), pool: pool.to_owned() }),
         None => Ok(()),

@@ -249,6 +249,7 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let doing = || format!("put {} at {}", shown_outside(&args.local), shown_arg(&args.path));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
+    refuse_no_directory(&mounted.dfs, args).doing(doing)?;
     make_parents(&mounted.dfs, &args.path).doing(doing)?;
     let put = timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
         tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
@@ -274,6 +275,21 @@ fn with_other_targets(session: &Session, failure: Failure) -> Failure {
         others.len(),
         human(others.iter().sum())
     ))
+}
+
+/// Refuses a file for a path that ends in a slash and is no directory.
+fn refuse_no_directory(dfs: &Dfs, args: &Put) -> Outcome<()> {
+    let path = args.path.as_bytes();
+    if !path.ends_with(b"/") || args.local.is_dir() {
+        return Ok(());
+    }
+    match dfs.stat(path) {
+        Err(Error::NotFound) => {
+            let failure = Failure::new(Exit::Missing, format!("there is no directory {}", shown(path)));
+            Err(failure.hint("leave out the slash at its end, or put a directory"))
+        }
+        other => Ok(other.map(drop)?),
+    }
 }
 
 /// Makes the directories above `path`.
@@ -375,6 +391,10 @@ pub(super) fn verify(args: &Verify) -> Outcome<Answer> {
 
 fn verify_tree(mounted: &Mounted, local: &Path, path: &OsStr, how: &How) -> Outcome<Answer> {
     let doing = || format!("compare {} with {}", shown_outside(local), shown_arg(path));
+    if mounted.dfs.lstat(path.as_bytes()) == Err(Error::NotFound) {
+        let why = format!("{} does not exist in the container", shown_arg(path));
+        return Err(Failure::new(Exit::Missing, why)).doing(doing);
+    }
     let own = own_directories(&mounted.session).doing(doing)?;
     let (report, ns, remarks) = timed("verify", (how, true), None, &own, |options| {
         tree::verify(local, &mounted.dfs, path.as_bytes(), options)

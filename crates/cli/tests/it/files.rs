@@ -355,3 +355,30 @@ fn what_is_wrong_with_a_path_is_named_and_has_code_2_or_3() {
         assert!(line.contains(words), "{line}");
     }
 }
+
+#[test]
+fn a_path_that_is_no_directory_or_not_there_is_told_as_that() {
+    let place = Place::new("kinds");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    fs::write(place.path("file"), b"data").unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/d"]);
+    place.ok(&["fs", "put", "p", "c", "file", "/f"]);
+    for (code, args, why) in [
+        (3, &["put", "p", "c", "file", "/r3/"][..], "there is no directory /r3/"),
+        (3, &["put", "p", "c", "file", "/r3/below/"], "there is no directory /r3/below/"),
+        (4, &["put", "p", "c", "file", "/f/"], "not a directory"),
+        (4, &["put", "p", "c", "file", "/d/"], "a directory has this name"),
+        (4, &["cat", "p", "c", "/f/"], "not a directory"),
+        (3, &["cat", "p", "c", "/g/"], "no such file"),
+        (4, &["mv", "p", "c", "/d", "/f"], "a directory does not replace /f, which is none"),
+        (3, &["verify", "p", "c", "src", "/nope"], "/nope does not exist in the container"),
+        (3, &["verify", "p", "c", "src", "/nope/below"], "/nope/below does not exist"),
+        (3, &["verify", "p", "c", "nope", "/d"], "nope"),
+    ] {
+        let line = place.fails(code, &[&["fs"], args].concat());
+        assert!(line.contains(why), "{args:?}: {line}");
+    }
+    place.fails(3, &["fs", "ls", "p", "c", "/r3"]);
+    place.ok(&["fs", "put", "p", "c", "src", "/r4/"]);
+}
