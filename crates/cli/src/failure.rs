@@ -356,6 +356,22 @@ impl From<dolmen_local::Error> for Failure {
     }
 }
 
+/// Why a pool cannot be opened; what its own user alone may read is told with the directory.
+pub(crate) fn of_open(pool: &Path, error: dolmen_local::Error) -> Failure {
+    match error {
+        dolmen_local::Error::Store(StoreError::Io { target, errno })
+            if exit_of_errno(errno) == Exit::Refused =>
+        {
+            let cause = system_text(errno);
+            let (pool, target) = (shown_outside(pool), target.0);
+            let why = format!("files of target {target} of the pool in {pool} may not be used: {cause}");
+            Failure { errno: Some(errno), ..Failure::new(Exit::Refused, why) }
+                .hint("run it as the owner of that directory")
+        }
+        error => error.into(),
+    }
+}
+
 /// An option outside its range, by the flag that it has here.
 fn outside(name: &str, value: u64, low: u64, high: u64) -> String {
     let (flag, of) = match name {
@@ -395,6 +411,21 @@ impl From<dolmen_env::Error> for Failure {
                 let why = format!("the pool in {} may not be written: {cause}", shown_outside(pool));
                 Self { errno: Some(number), ..Self::new(Exit::Refused, why) }
                     .hint("run it as the owner of that directory, where it may be written; what only reads is in docs/operating.md")
+            }
+            Error::Io { op, ref name, errno, .. } if exit_of_errno(errno.raw_os_error()) == Exit::Refused => {
+                let (number, path) = (errno.raw_os_error(), Path::new(name));
+                let why = format!("{}: {op}: {}", shown_outside(path), system_text(number));
+                let hint = match (op, path.parent()) {
+                    (Op::Create, Some(above)) => {
+                        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+                        format!(
+                            "run it as a user who may write in {}, or choose another directory",
+                            shown_outside(above)
+                        )
+                    }
+                    _ => "run it as the owner of that file or directory".to_owned(),
+                };
+                Self { errno: Some(number), ..Self::new(Exit::Refused, why) }.hint(hint)
             }
             Error::Io { errno, .. } => {
                 let number = errno.raw_os_error();
@@ -495,5 +526,32 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn what_another_user_may_not_do_is_told_with_path_and_remedy() {
+        let unreadable = StoreError::Io { target: TargetNo(1), errno: 13 };
+        let failure = of_open(Path::new("pools/p"), unreadable.into());
+        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(
+            failure.to_string(),
+            "files of target 1 of the pool in pools/p may not be used: permission denied; \
+             run it as the owner of that directory"
+        );
+        let refused = |op, name: &str| {
+            let errno = dolmen_env::Errno::ACCESS;
+            Failure::from(dolmen_env::Error::Io { op, name: name.to_owned(), offset: 0, errno })
+        };
+        let failure = refused(dolmen_env::Op::Create, "x");
+        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(
+            failure.to_string(),
+            "x: create: permission denied; run it as a user who may write in ., or choose another directory"
+        );
+        let failure = refused(dolmen_env::Op::List, "/root");
+        assert_eq!(
+            failure.to_string(),
+            "/root: list: permission denied; run it as the owner of that file or directory"
+        );
     }
 }

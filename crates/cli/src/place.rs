@@ -1,6 +1,6 @@
 //! From what the user names to open pools, containers and snapshots.
 
-use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome, of_open};
 use crate::path::shown_outside;
 use clap::Args;
 use dolmen_client::{Container, Pool, Snapshot};
@@ -100,7 +100,8 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
-    let local = Arc::new(dolmen_local::open(&dir, &options).doing(doing)?);
+    let local =
+        Arc::new(dolmen_local::open(&dir, &options).map_err(|error| of_open(&dir, error)).doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
     Ok(Session { pool, local, dir })
 }
