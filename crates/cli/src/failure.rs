@@ -327,7 +327,9 @@ impl From<dolmen_local::Error> for Failure {
             Error::Record { fault: RecordFault::TooNew { .. }, .. } => Self::new(Exit::Other, why),
             Error::Record { fault: RecordFault::Foreign, .. } => Self::new(Exit::Damaged, why)
                 .hint("put back the directory for bulk data that belongs to this pool"),
-            Error::Record { .. } => Self::new(Exit::Damaged, why),
+            Error::Record { .. } => {
+                Self::new(Exit::Damaged, why).hint("or remove the pool with `dolmen pool destroy --force`")
+            }
             Error::MissingTarget { .. } | Error::ForeignTarget { .. } | Error::OtherLife { .. } => {
                 Self::new(Exit::Damaged, why)
             }

@@ -7,7 +7,7 @@ use crate::place::{self, PoolArg, Session};
 use crate::size;
 use clap::{Args, Subcommand};
 use dolmen_client::PoolInfo;
-use dolmen_local::PoolOptions;
+use dolmen_local::{PoolOptions, RecordFault};
 use dolmen_types::Uuid;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
@@ -224,14 +224,26 @@ fn list(args: &List) -> Outcome<Answer> {
             "uuid": pool.uuid.to_string(),
             "targets": pool.targets,
             "volatile": pool.volatile,
+            "fault": null,
         });
         say(&mut row, "name", pool.name.as_bytes());
         say(&mut row, "directory", system.join(&pool.name).as_os_str().as_bytes());
         say_bulk(&mut row, pool.bulk_dir.as_deref());
         rows.push(row);
     }
-    let text =
-        if pools.is_empty() { format!("no pools in {}", shown_outside(&system)) } else { table.text() };
+    let damaged = dolmen_local::list_damaged(&system)
+        .doing(|| format!("list the pools in {}", shown_outside(&system)))?;
+    for (name, fault) in &damaged {
+        let fault = if *fault == RecordFault::Damaged { "record DAMAGED" } else { "newer format" };
+        table.row([&shown_arg(name), "-", "-", "-", fault].map(str::to_owned));
+        let mut row =
+            json!({ "label": null, "uuid": null, "targets": null, "volatile": null, "fault": fault });
+        say(&mut row, "name", name.as_bytes());
+        say(&mut row, "directory", system.join(name).as_os_str().as_bytes());
+        say_bulk(&mut row, None);
+        rows.push(row);
+    }
+    let text = if rows.is_empty() { format!("no pools in {}", shown_outside(&system)) } else { table.text() };
     Ok(Answer::new(text, json!(rows)))
 }
 

@@ -19,4 +19,4 @@ mod root;
 pub use error::{Error, RecordFault, Result};
 pub use options::{OpenOptions, PoolOptions, Upkeep};
 pub use pool::LocalPool;
-pub use root::{PoolEntry, create, destroy, list, open, target_id};
+pub use root::{PoolEntry, create, destroy, list, list_damaged, open, target_id};

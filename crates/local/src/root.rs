@@ -6,6 +6,7 @@ use crate::options::{OpenOptions, PoolOptions, bytes_at_first, target_config};
 use crate::pool::LocalPool;
 use crate::record::PoolRecord;
 use dolmen_cluster::{Hlc, Pool, PoolIdentity, Service, Targets};
+use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
@@ -17,6 +18,8 @@ use std::sync::Arc;
 const RECORD_NAME: &str = "pool";
 /// The same in a directory for bulk data.
 const BULK_RECORD_NAME: &str = "bulk";
+/// What the engine calls its superblock.
+const SUPERBLOCK_NAME: &str = "super";
 /// The version of a pool map whose targets never change.
 const MAP_VERSION: u32 = 1;
 
@@ -169,15 +172,17 @@ pub(crate) fn begin_life(root: &RealRoot, record: &mut PoolRecord) -> Result<()>
     Ok(())
 }
 
-/// Removes the pool in `dir` with everything in it. Calling it again goes on where it was cut short.
+/// Removes the pool in `dir` with everything in it. Calling it again goes on where it was cut short. Of a pool whose
+/// record is damaged a directory for bulk data stays, which only the record knows.
 ///
 /// # Errors
-/// `Record` if it is no pool; `Foreign` if something else lies in it, and nothing is removed; `Device` with the
+/// `Record` if it is no pool, or that of a newer format; `Foreign` if something else lies in it, and nothing is removed; `Device` with the
 /// owner's pid if it is in use.
 pub fn destroy(dir: &Path) -> Result<()> {
     let root = RealRoot::open(dir)?;
     let record = match read_record(&root, RECORD_NAME) {
         Ok(record) => Some(record),
+        Err(Error::Record { fault: RecordFault::Damaged, .. }) if is_surely_pool(dir) => None,
         // What is left of a removal that was cut short: targets without a record.
         Err(Error::Record { fault: RecordFault::Missing, .. }) if is_remains(&root)? => None,
         Err(error) => return Err(error),
@@ -214,6 +219,36 @@ pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
         }
     }
     Ok(entries)
+}
+
+/// The pools of a system directory whose records cannot be used, with the reason, by name: damaged ones, and those of a
+/// newer format.
+///
+/// # Errors
+/// What the device answers.
+pub fn list_damaged(system: &Path) -> Result<Vec<(OsString, RecordFault)>> {
+    let mut damaged = Vec::new();
+    for name in dolmen_env::subdirectories(system)? {
+        let dir = system.join(&name);
+        let Ok(bytes) = dolmen_env::read_small(&dir, RECORD_NAME) else { continue };
+        if let Err(fault) = PoolRecord::decode(&bytes)
+            && is_surely_pool(&dir)
+        {
+            damaged.push((name, fault));
+        }
+    }
+    Ok(damaged)
+}
+
+/// Whether a directory is a pool although its record is damaged: that begins as one, or a target has a superblock.
+fn is_surely_pool(dir: &Path) -> bool {
+    let is_target = |name: &OsString| {
+        let superblock = dolmen_env::read_small(&dir.join(name), SUPERBLOCK_NAME).unwrap_or_default();
+        name.to_str().and_then(target_number).is_some()
+            && superblock.chunks(SUPERBLOCK_SLOT_BYTES).any(|slot| Superblock::decode(slot).is_some())
+    };
+    is_record(dir, RECORD_NAME)
+        || dolmen_env::subdirectories(dir).is_ok_and(|names| names.iter().any(is_target))
 }
 
 /// The id that a target of a pool has: no other target of the pool has it, nor one of another pool.
@@ -314,7 +349,7 @@ fn is_engine_file(name: &str) -> bool {
         let number = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('.'));
         number.is_some_and(|digits| digits.len() == 8 && u32::from_str_radix(digits, 16).is_ok())
     };
-    name == "super" || ["manifest", "log", "run", "bulk"].into_iter().any(numbered)
+    name == SUPERBLOCK_NAME || ["manifest", "log", "run", "bulk"].into_iter().any(numbered)
 }
 
 /// Whether the directories of targets are there already.

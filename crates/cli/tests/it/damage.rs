@@ -110,6 +110,11 @@ fn a_damaged_pool_record_is_reported() {
     let ran = place.run(&["inspect", "p"]);
     assert_eq!(ran.code(), 1, "{ran:?}");
     assert!(ran.stdout().contains("superblock slot"), "{ran:?}");
+    assert!(place.ok(&["pool", "list"]).contains("record DAMAGED"));
+    assert_eq!(place.json(&["pool", "list"])[0]["fault"], "record DAMAGED");
+    assert!(place.fails(7, &["pool", "destroy", "p"]).contains("`dolmen pool destroy --force`"));
+    place.ok(&["pool", "destroy", "p", "--force"]);
+    assert!(!place.path("p").exists());
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::common::{TempDir, ask, make_cont, open_cont, put, read, small, write};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Ask, Request, Transport};
-use dolmen_local::{Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, list, open};
+use dolmen_local::{
+    Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, list, list_damaged, open,
+};
 use dolmen_types::{Head, Label};
 use std::path::Path;
 
@@ -116,11 +118,36 @@ fn a_damaged_record_is_refused_and_a_removal_cut_short_goes_on() {
     std::fs::write(dir.join("pool"), &bad).unwrap();
     let damaged = open(&dir, &OpenOptions::default()).unwrap_err();
     assert!(matches!(damaged, Error::Record { fault: RecordFault::Damaged, .. }), "{damaged}");
+    assert_eq!(list(temp.path()).unwrap(), []);
+    assert_eq!(list_damaged(temp.path()).unwrap(), [("p".into(), RecordFault::Damaged)]);
     std::fs::remove_file(dir.join("pool")).unwrap();
     let missing = open(&dir, &OpenOptions::default()).unwrap_err();
     assert!(matches!(missing, Error::Record { fault: RecordFault::Missing, .. }), "{missing}");
     destroy(&dir).unwrap();
     assert!(!dir.exists());
+}
+
+#[test]
+fn a_pool_with_a_damaged_record_is_removed_and_what_may_be_none_is_not() {
+    let temp = TempDir::new("damaged-removed");
+    for record in [&b"DOLMPOOL damaged"[..], b"other"] {
+        let dir = temp.join("p");
+        create(&dir, &small(2)).unwrap();
+        std::fs::write(dir.join("pool"), record).unwrap();
+        std::fs::write(dir.join("mine"), b"data").unwrap();
+        assert!(matches!(destroy(&dir), Err(Error::Foreign { .. })), "what is not the pool's stays");
+        std::fs::remove_file(dir.join("mine")).unwrap();
+        destroy(&dir).unwrap();
+        assert!(!dir.exists());
+    }
+    let none = temp.join("none");
+    std::fs::create_dir_all(none.join("t0")).unwrap();
+    for name in ["pool", "t0/super"] {
+        std::fs::write(none.join(name), b"of another program").unwrap();
+    }
+    assert_eq!(list_damaged(temp.path()).unwrap(), []);
+    assert!(matches!(destroy(&none), Err(Error::Record { fault: RecordFault::Damaged, .. })));
+    assert!(none.join("pool").exists());
 }
 
 #[test]
