@@ -1,7 +1,7 @@
 //! Completion scripts and man pages, generated from the command line's own description.
 
 use crate::cli::Cli;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::{say, shown_outside};
 use clap::{Args, CommandFactory};
@@ -19,7 +19,7 @@ pub(crate) struct CompletionArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Directory to write them to; made if it is missing
+    /// Directory to write them to; made if it is missing, the one above it must exist
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
 }
@@ -35,7 +35,15 @@ pub(crate) fn completions(args: &CompletionArgs) -> Outcome<Answer> {
 pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
     let doing = || format!("write man pages to {}", shown_outside(&args.dir));
     let failed = |error| Failure::on_file(&args.dir, &error);
-    std::fs::create_dir_all(&args.dir).map_err(failed).doing(doing)?;
+    if !args.dir.is_dir() {
+        let above = args.dir.parent().filter(|above| !above.as_os_str().is_empty());
+        if let Some(above) = above.filter(|above| !above.exists()) {
+            let failure =
+                Failure::new(Exit::Missing, format!("there is no directory {}", shown_outside(above)));
+            return Err(failure.hint("make it first")).doing(doing);
+        }
+        std::fs::create_dir(&args.dir).map_err(failed).doing(doing)?;
+    }
     clap_mangen::generate_to(Cli::command(), &args.dir).map_err(failed).doing(doing)?;
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(&args.dir).map_err(failed).doing(doing)? {

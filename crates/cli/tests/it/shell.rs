@@ -9,6 +9,8 @@ fn completions_and_man_pages_are_generated() {
         assert!(place.ok(&["completions", shell]).contains("dolmen"), "{shell}");
     }
     assert_eq!(place.json(&["completions", "bash"])["shell"], "bash");
+    assert!(place.fails(3, &["man", "nope/man1"]).contains("there is no directory nope; make it first"));
+    assert!(!place.path("nope").exists());
     let pages = place.json(&["man", "man1"]);
     let pages: Vec<&str> =
         pages["pages"].as_array().unwrap().iter().map(|page| page.as_str().unwrap()).collect();
