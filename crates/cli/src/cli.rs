@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 /// Stands at the end of `dolmen --help` and of the man page.
 const AFTER_HELP: &str = "\
 Addresses:
-  POOL   a pool's directory; file:DIR, or SYSTEM/NAME with the pool's label or UUID
-         in the directory SYSTEM that holds it, mean the same
+  POOL   a pool's directory; file:DIR, SYSTEM/NAME with the pool's label or UUID in
+         the directory SYSTEM that holds it, or NAME in the current one, mean the same
   CONT   a container's label or UUID
   PATH   a path in a container, from its root
   SNAP   a snapshot's name, or an epoch as `snapshot list` prints it

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
-    /// Pool: its directory (or SYSTEM/LABEL)
+    /// Pool: its directory (or LABEL, or SYSTEM/LABEL)
     #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
     pool: PathBuf,
     /// Only this target

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A pool on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PoolArg {
-    /// Pool: its directory (or SYSTEM/LABEL)
+    /// Pool: its directory (or LABEL, or SYSTEM/LABEL)
     #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
     pub(crate) pool: PathBuf,
     /// Resident memory for metadata, instead of the pool's own budget

@@ -1,11 +1,11 @@
 //! Sizes on the command line.
 
-/// A number of bytes: `4096`, `64KiB`, `64K`, `2G`; units are powers of 1024.
+/// A number of bytes: `4096`, `64KiB`, `64K`, `2G`, `1.5GiB`; units are powers of 1024.
 ///
 /// # Errors
 /// A text for clap to print.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -15,8 +15,17 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 40,
         _ => return Err("give bytes, or a number with K, M, G or T".to_owned()),
     };
-    let number: u64 = number.parse().map_err(|_digits| "give a number of bytes".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "larger than 16 EiB".to_owned())
+    let wrong = || "give a number of bytes, or one with a decimal of its unit as in 1.5G".to_owned();
+    let (whole, tenths) = match number.split_once('.') {
+        None => (number, 0),
+        Some((whole, tenth)) if tenth.len() == 1 && shift > 0 => {
+            (whole, tenth.parse::<u64>().map_err(|_digits| wrong())?)
+        }
+        Some(_) => return Err(wrong()),
+    };
+    let whole: u64 = whole.parse().map_err(|_digits| wrong())?;
+    let bytes = whole.checked_mul(1 << shift).and_then(|bytes| bytes.checked_add((tenths << shift) / 10));
+    bytes.ok_or_else(|| "larger than 16 EiB".to_owned())
 }
 
 /// A parser of sizes from `low` to `high`; what it says of others names both.
@@ -60,7 +69,10 @@ mod tests {
         assert_eq!(parse("64KiB"), Ok(65536));
         assert_eq!(parse("2g"), Ok(2 << 30));
         assert_eq!(parse("7"), Ok(7));
-        for wrong in ["", "K", "1X", "-1", "99999999T"] {
+        assert_eq!(parse("1.5GiB"), Ok(3 << 29));
+        assert_eq!(parse("1.5 GiB"), Ok(3 << 29));
+        assert_eq!(parse("0.1k"), Ok(102));
+        for wrong in ["", "K", "1X", "-1", "99999999T", "1.5", "1.55G", "1.G", ".5G", "1.5.5G", "1.5B"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
