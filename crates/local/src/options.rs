@@ -9,6 +9,11 @@ use std::path::PathBuf;
 
 /// Memory of a pool unless it says otherwise: what a laptop can spare.
 const MEMORY_BUDGET_BYTES_DEFAULT: u64 = 1 << 30;
+/// What a pool may be given as memory: from what one target needs to more than machines have.
+const MEMORY_BUDGET_BYTES_MIN: u64 = MEMORY_BYTES_MIN_PER_TARGET;
+const MEMORY_BUDGET_BYTES_MAX: u64 = 16 << 40;
+/// No device of these years is as large, and sums over all targets stay far below 64 bits.
+const CAPACITY_BYTES_MAX: u64 = 1 << 50;
 /// Below this a target cannot hold the blocks of one merge.
 const MEMORY_BYTES_MIN_PER_TARGET: u64 = 4 << 20;
 /// A target that chooses its sizes has room for about so many log segments, and each is at least so large.
@@ -32,7 +37,7 @@ pub struct PoolOptions {
     pub label: Option<Label>,
     /// Its UUID; drawn if there is none.
     pub uuid: Option<Uuid>,
-    /// What all targets together may use, in bytes; 0 takes the size of the smallest device.
+    /// What all targets together may use, in bytes, at most a pebibyte; 0 takes the size of the smallest device.
     pub capacity_bytes: u64,
     /// Values up to this size stay beside the metadata.
     pub small_value_bytes_max: u32,
@@ -42,7 +47,7 @@ pub struct PoolOptions {
     pub bulk_segment_bytes: u32,
     /// A target begins a checkpoint after this many bytes of log.
     pub checkpoint_log_bytes: u64,
-    /// Resident memory of all targets together, in bytes; can be overridden at each open.
+    /// Resident memory of all targets together, in bytes from 4 MiB to 16 TiB; can be overridden at each open.
     pub memory_budget_bytes: u64,
     /// The pool may be lost with the power: required where the file system is in memory.
     pub volatile: bool,
@@ -82,7 +87,7 @@ pub enum Upkeep {
 /// How a pool is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Resident memory of all targets together, in bytes; `None` takes the pool's.
+    /// Resident memory of all targets together, in bytes from 4 MiB to 16 TiB; `None` takes the pool's.
     pub memory_budget_bytes: Option<u64>,
     /// Who does the background work.
     pub upkeep: Upkeep,
@@ -102,7 +107,8 @@ impl PoolOptions {
             self.targets
         };
         in_range("targets", u64::from(targets), 1, limits::TARGETS_MAX as u64)?;
-        let capacity_bytes = if self.capacity_bytes == 0 { device_bytes } else { self.capacity_bytes };
+        let capacity_bytes =
+            if self.capacity_bytes == 0 { device_bytes.min(CAPACITY_BYTES_MAX) } else { self.capacity_bytes };
         let capacity_bytes = capacity_bytes / u64::from(targets);
         let sizes = TargetConfig::default();
         // Version 4, variant 1: the form of a random UUID.
@@ -143,7 +149,13 @@ fn check(record: &PoolRecord) -> Result<()> {
     in_range("small_value_bytes_max", small_values, 0, log_segment / SMALL_VALUES_IN_SEGMENT)?;
     in_range("checkpoint_log_bytes", record.checkpoint_log_bytes, CHECKPOINT_LOG_BYTES_MIN, u64::MAX)?;
     let capacity_bytes = record.capacity_bytes * targets;
-    in_range("capacity_bytes", capacity_bytes, bytes_at_first(record), u64::MAX)
+    in_range("capacity_bytes", capacity_bytes, bytes_at_first(record), CAPACITY_BYTES_MAX)?;
+    check_memory(record.memory_budget_bytes)
+}
+
+/// Refuses a memory budget that no pool can have.
+pub(crate) fn check_memory(bytes: u64) -> Result<()> {
+    in_range("memory_budget_bytes", bytes, MEMORY_BUDGET_BYTES_MIN, MEMORY_BUDGET_BYTES_MAX)
 }
 
 /// What the targets of a new pool take at once, at least: each makes its log segments.

@@ -2,7 +2,7 @@
 
 use crate::each::{close_all, on_each};
 use crate::error::{Error, RecordFault, Result};
-use crate::options::{OpenOptions, PoolOptions, bytes_at_first, target_config};
+use crate::options::{OpenOptions, PoolOptions, bytes_at_first, check_memory, target_config};
 use crate::pool::LocalPool;
 use crate::record::PoolRecord;
 use dolmen_cluster::{Hlc, Pool, PoolIdentity, Service, Targets};
@@ -92,8 +92,9 @@ fn own_new(dir: &Path) -> Result<RealRoot> {
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
 /// targets answer; `MissingTarget` if one is not there; `ForeignTarget` if a target's directory holds another
-/// target; `OtherLife` if it is a copy from another time.
+/// target; `OtherLife` if it is a copy from another time; `Option`.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
+    options.memory_budget_bytes.map_or(Ok(()), check_memory)?;
     let own = if options.read_only { RealRoot::open_to_read } else { RealRoot::open };
     let root = own(dir)?;
     let mut record = read_record(&root, RECORD_NAME)?;

@@ -57,7 +57,7 @@ fn numbers_outside_their_range_are_refused_with_option_value_and_range() {
             ["pool", "create", "p", "--targets", "1", "--log-segment", segment, "--capacity", capacity];
         let line = place.fails(2, &given);
         assert!(
-            line.contains(&format!("--capacity is {capacity}, and has to be at least {least}")),
+            line.contains(&format!("--capacity is {capacity}, and has to be from {least} to 1024T")),
             "{line}"
         );
     }
@@ -89,6 +89,9 @@ fn a_scenario_that_there_is_none_of_is_refused_before_memory_is_touched() {
 fn help_documents_exit_codes_and_every_command() {
     let place = Place::new("help");
     let help = place.ok(&["--help"]);
+    assert!(help.contains("or NAME in the current one"), "{help}");
+    let size = ["pool", "create", "p", "--targets", "1", "--log-segment", "256K", "--capacity", "0.5MiB"];
+    assert!(place.fails(2, &size).contains("--capacity is 512K"), "a size with a decimal is read");
     for word in [
         "Exit codes:",
         "--json",

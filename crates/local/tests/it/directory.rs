@@ -357,13 +357,24 @@ fn options_that_do_not_fit_each_other_are_named_with_their_range() {
     let low = 4 * (1 << 20) * 2;
     assert_eq!(
         refused(PoolOptions { capacity_bytes: 1 << 20, ..small(2) }),
-        Error::Option { name: "capacity_bytes", value: 1 << 20, low, high: u64::MAX }
+        Error::Option { name: "capacity_bytes", value: 1 << 20, low, high: 1 << 50 }
     );
+    assert_eq!(
+        refused(PoolOptions { capacity_bytes: u64::MAX, ..small(1) }),
+        Error::Option { name: "capacity_bytes", value: u64::MAX, low: low / 2, high: 1 << 50 }
+    );
+    let memory = |value| Error::Option { name: "memory_budget_bytes", value, low: 4 << 20, high: 16 << 40 };
+    for value in [0, u64::MAX] {
+        assert_eq!(refused(PoolOptions { memory_budget_bytes: value, ..small(1) }), memory(value));
+    }
     assert_eq!(
         refused(PoolOptions { small_value_bytes_max: 1 << 20, ..small(1) }),
         Error::Option { name: "small_value_bytes_max", value: 1 << 20, low: 0, high: 1 << 18 }
     );
     assert!(!temp.join("tank").exists());
+    create(&temp.join("tank"), &small(1)).unwrap();
+    let one = OpenOptions { memory_budget_bytes: Some(1), ..OpenOptions::default() };
+    assert_eq!(open(&temp.join("tank"), &one).unwrap_err(), memory(1));
 }
 
 /// Every file of a pool with its contents and time of change; the lock is not the pool's.
