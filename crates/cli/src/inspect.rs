@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
 
 /// Damaged slots of superblocks of a pool, by target and byte offset; of a pool that cannot be read none.
 pub(crate) fn damaged_slots(pool: &Path) -> Vec<(u16, u64)> {
-    let targets = target_directories(pool).unwrap_or_default();
+    let Ok(targets) = target_directories(pool) else { return Vec::new() };
     let of_target = |(number, dir): &(u16, PathBuf)| {
         let number = *number;
         target::damaged_slots(dir).into_iter().map(move |offset| (number, offset))

@@ -243,10 +243,11 @@ pub fn list_damaged(system: &Path) -> Result<Vec<(OsString, RecordFault)>> {
 
 /// Whether a directory is a pool although its record is damaged: that begins as one, or a target has a superblock.
 fn is_surely_pool(dir: &Path) -> bool {
+    let is_superblock =
+        |bytes: Vec<u8>| bytes.chunks(SUPERBLOCK_SLOT_BYTES).any(|slot| Superblock::decode(slot).is_some());
     let is_target = |name: &OsString| {
-        let superblock = dolmen_env::read_small(&dir.join(name), SUPERBLOCK_NAME).unwrap_or_default();
         name.to_str().and_then(target_number).is_some()
-            && superblock.chunks(SUPERBLOCK_SLOT_BYTES).any(|slot| Superblock::decode(slot).is_some())
+            && dolmen_env::read_small(&dir.join(name), SUPERBLOCK_NAME).is_ok_and(is_superblock)
     };
     is_record(dir, RECORD_NAME)
         || dolmen_env::subdirectories(dir).is_ok_and(|names| names.iter().any(is_target))

@@ -110,7 +110,8 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
     };
     let id = id(name)?;
     if COMPUTED.contains(&id) {
-        return Err(Failure::new(Exit::Usage, format!("{name} is computed, and nobody sets it")));
+        let why = format!("{name} is computed, and nobody sets it");
+        return Err(Failure::new(Exit::Usage, why));
     }
     let number = || text.parse::<u64>().map_err(|_digits| wrong(format!("{name} is a number")));
     let value = match form(id) {
@@ -127,7 +128,8 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
                 Ok(number) if number <= high => PropValue::Number(number),
                 _ => {
                     let known: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
-                    return Err(wrong(format!("{name} is one of {}", known.join(", "))));
+                    let hint = format!("{name} is one of {}", known.join(", "));
+                    return Err(wrong(hint));
                 }
             },
         },

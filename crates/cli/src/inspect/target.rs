@@ -107,7 +107,7 @@ fn is_blank(slot: &[u8]) -> bool {
 
 /// Byte offsets of the slots of a target's superblock that hold something which is none; nothing if it cannot be read.
 pub(super) fn damaged_slots(dir: &Path) -> Vec<u64> {
-    let bytes = std::fs::read(dir.join("super")).unwrap_or_default();
+    let Ok(bytes) = std::fs::read(dir.join("super")) else { return Vec::new() };
     let offsets = (0..).step_by(SUPERBLOCK_SLOT_BYTES);
     offsets
         .zip(bytes.chunks(SUPERBLOCK_SLOT_BYTES))
