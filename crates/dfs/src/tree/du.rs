@@ -1,5 +1,6 @@
 //! Counting a tree in the container, and checksums of its files.
 
+use super::link::Link;
 use super::queue::{self, Queue};
 use super::{BLOCK_BYTES, OnFile, Options, Remote, Tally, join};
 use crate::attr::Stat;
@@ -9,7 +10,7 @@ use crate::layout::inode::FileKind;
 use crate::list::Cookie;
 use dolmen_types::{Oid, crc32c, crc32c_append};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const ENTRIES_AT_ONCE: u32 = 512;
 
@@ -33,9 +34,7 @@ pub struct Usage {
 /// An entry on a walk, by the directory that holds it: paths of deep trees are longer than a path may be.
 struct Entry {
     above: Dir,
-    /// Of the entry that the caller has named, its path.
-    name: Box<[u8]>,
-    path: Remote,
+    link: Arc<Link>,
     stat: Stat,
 }
 
@@ -47,14 +46,14 @@ pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool, options: &Options<'_>)
     let (mut usage, tally) = (Usage::default(), Tally::default());
     let mut seen: HashSet<Oid> = HashSet::new();
     walk(dir, path.as_ref(), &tally, options, |entry| {
-        let Entry { above, name, stat, .. } = &entry;
+        let Entry { above, link, stat } = &entry;
         match stat.kind {
             FileKind::Directory => usage.dirs += 1,
             FileKind::Symlink => usage.symlinks += 1,
             FileKind::File if stat.links > 1 && !seen.insert(stat.oid) => return Ok(true),
             FileKind::File => {
                 if exact {
-                    usage.data_bytes += above.open(name, &OpenOptions::READ)?.data_bytes()?;
+                    usage.data_bytes += above.open(&link.name, &OpenOptions::READ)?.data_bytes()?;
                 }
                 usage.files += 1;
             }
@@ -80,9 +79,9 @@ pub fn digest(dir: &Dir, path: impl AsRef<[u8]>, options: &Options<'_>) -> Resul
         })
     };
     let work = |entry: Entry| {
-        let digest = digest_file(&entry, &tally, options).on(&entry.path);
+        let digest = digest_file(&entry, &tally, options).at(&entry.link);
         if let Some((size, crc)) = tally.spare(digest, options)? {
-            digests.lock().unwrap_or_else(PoisonError::into_inner).push((entry.path, size, crc));
+            digests.lock().unwrap_or_else(PoisonError::into_inner).push((entry.link.path(), size, crc));
             tally.add(|tally| &tally.files, 1, options);
         }
         Ok(())
@@ -94,7 +93,7 @@ pub fn digest(dir: &Dir, path: impl AsRef<[u8]>, options: &Options<'_>) -> Resul
 }
 
 fn digest_file(entry: &Entry, tally: &Tally, options: &Options<'_>) -> Result<(u64, u32)> {
-    let file = entry.above.open(&entry.name, &OpenOptions::READ)?;
+    let file = entry.above.open(&entry.link.name, &OpenOptions::READ)?;
     let mut block = vec![0; BLOCK_BYTES];
     let (mut at, mut crc) = (0, crc32c(b""));
     loop {
@@ -154,13 +153,13 @@ fn walk(
 ) -> Result<()> {
     let stat = dir.lstat(path).on(path)?;
     let options = &options.for_root(stat.kind == FileKind::Directory);
-    let mut pending = vec![Entry { above: dir.clone(), name: path.into(), path: path.to_vec(), stat }];
+    let mut pending = vec![Entry { above: dir.clone(), link: Link::root(path), stat }];
     while let Some(entry) = pending.pop() {
-        let remote = entry.path.clone();
+        let link = Arc::clone(&entry.link);
         if entry.stat.kind == FileKind::Directory {
-            tally.spare(children(&entry, tally, options, &mut pending).on(&remote), options)?;
+            tally.spare(children(&entry, tally, options, &mut pending).at(&link), options)?;
         }
-        if tally.spare(visit(entry).on(&remote), options)? == Some(false) {
+        if tally.spare(visit(entry).at(&link), options)? == Some(false) {
             return Ok(());
         }
     }
@@ -169,13 +168,13 @@ fn walk(
 
 /// Appends what is in a directory.
 fn children(dir: &Entry, tally: &Tally, options: &Options<'_>, pending: &mut Vec<Entry>) -> Result<()> {
-    let above = dir.above.open_dir(&dir.name)?;
+    let above = dir.above.open_dir(&dir.link.name)?;
     let mut cookie = Cookie::default();
     while !cookie.is_end() {
         for found in above.list_plus(&mut cookie, ENTRIES_AT_ONCE)? {
-            let path = join(&dir.path, &found.name);
-            if let Some(stat) = tally.spare(found.stat.on(&path), options)? {
-                pending.push(Entry { above: above.clone(), name: found.name, path, stat });
+            let link = Link::below(&dir.link, found.name);
+            if let Some(stat) = tally.spare(found.stat.at(&link), options)? {
+                pending.push(Entry { above: above.clone(), link, stat });
             }
         }
     }

@@ -14,6 +14,7 @@
 
 mod du;
 mod get;
+mod link;
 mod local;
 mod put;
 mod queue;
@@ -32,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::FileKind;
 use crate::resolve::Follow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use link::Link;
 use queue::Queue;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -311,6 +313,8 @@ fn as_path(remote: &[u8]) -> PathBuf {
 /// Says which file an error is about.
 trait OnFile<T> {
     fn on(self, remote: &[u8]) -> Result<T>;
+    /// As `on`, without a path as long as nothing is wrong.
+    fn at(self, link: &Link) -> Result<T>;
 }
 
 impl<T> OnFile<T> for Result<T> {
@@ -324,5 +328,9 @@ impl<T> OnFile<T> for Result<T> {
             | Error::Canceled) => error,
             source => Error::InTree { path: as_path(remote), source: Box::new(source) },
         })
+    }
+
+    fn at(self, link: &Link) -> Result<T> {
+        if self.is_err() { self.on(&link.path()) } else { self }
     }
 }

@@ -317,6 +317,39 @@ fn a_tree_deeper_than_a_path_is_counted_and_removed() {
     assert!(fs.check(false).unwrap().is_clean());
 }
 
+/// The most memory that this process has had, and with it all tests that run beside this one.
+fn memory_peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_tree_of_thousands_of_levels_takes_memory_by_its_entries_and_not_by_its_paths() {
+    const LEVELS: u64 = 3000;
+    let world = World::new(1);
+    let fs = world.mount();
+    fs.mkdir("/t", 0o755).unwrap();
+    let mut at = fs.open_dir("/t").unwrap();
+    for number in 1..LEVELS {
+        let name = long_name(usize::try_from(number).unwrap());
+        at.mkdir(&name, 0o755).unwrap();
+        at = at.open_dir(&name).unwrap();
+    }
+    at.put_whole("file", b"data", &SetAttrs::KEEP).unwrap();
+    drop(at);
+    let before_kib = memory_peak_kib();
+    let usage = tree::du(&fs, "/t", true, &options()).unwrap();
+    assert_eq!((usage.dirs, usage.files, usage.failed), (LEVELS, 1, 0));
+    assert_eq!(tree::digest(&fs, "/t", &options()).unwrap().len(), 1);
+    let removed = tree::remove(&fs, "/t", &options()).unwrap();
+    assert_eq!((removed.dirs, removed.files, removed.failed), (LEVELS, 1, 0));
+    // The paths of all directories have this many bytes.
+    let paths_kib = LEVELS * LEVELS / 2 * 251 / 1024;
+    let more_kib = memory_peak_kib() - before_kib;
+    assert!(more_kib < paths_kib / 4, "{more_kib} KiB more, and {paths_kib} KiB of paths");
+}
+
 #[test]
 fn what_is_too_deep_for_a_path_outside_is_named_and_the_rest_is_copied() {
     let (world, dir) = (World::new(2), TempDir::new("deep"));
