@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use super::queue::{self, Queue};
-use super::{BLOCK_BYTES, OnFile, Options, Remote, Tally, join};
+use super::{BLOCK_BYTES, OnFile, Options, Tally};
 use crate::attr::Stat;
 use crate::dir::{Dir, OpenOptions};
 use crate::error::Result;
@@ -108,37 +108,21 @@ fn digest_file(entry: &Entry, tally: &Tally, options: &Options<'_>) -> Result<(u
     }
 }
 
-/// The paths of these objects below `dir`, each file by all its names: one look at each entry. Damaged entries and
-/// directories are passed over.
+/// The paths of these objects, the root directory among them, each file by all its names: one look at each entry.
+/// What is damaged, or not for this user, is passed over with what is below it.
 ///
 /// # Errors
-/// Those of listing.
+/// What would meet every entry; any error of the root directory's own entry.
 pub fn paths_of(dir: &Dir, oids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Vec<u8>)>> {
     let mut found = Vec::new();
-    let mut pending: Vec<Remote> = vec![b"/".to_vec()];
-    while let Some(remote) = pending.pop() {
-        let here = match dir.open_dir(&remote) {
-            Err(error) if error.is_damage() => continue,
-            other => other.on(&remote)?,
-        };
-        let mut cookie = Cookie::default();
-        while !cookie.is_end() {
-            let entries = match here.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
-                Err(error) if error.is_damage() => break,
-                other => other.on(&remote)?,
-            };
-            for entry in entries {
-                let Ok(stat) = entry.stat else { continue };
-                let path = join(&remote, &entry.name);
-                if oids.contains(&stat.oid) {
-                    found.push((stat.oid, path.clone()));
-                }
-                if stat.kind == FileKind::Directory {
-                    pending.push(path);
-                }
-            }
+    let pass_over = |_error| {};
+    let options = Options { on_failure: Some(&pass_over), ..Options::default() };
+    walk(dir, b"/", &Tally::default(), &options, |entry| {
+        if oids.contains(&entry.stat.oid) {
+            found.push((entry.stat.oid, entry.link.path()));
         }
-    }
+        Ok(true)
+    })?;
     found.sort_unstable();
     Ok(found)
 }

@@ -1,6 +1,6 @@
 //! Put, get, verify and count whole trees.
 
-use super::common::{TempDir, World, cat, put};
+use super::common::{TempDir, World, cat, damage_entry, put};
 use dolmen_dfs::tree::{self, Difference, Options};
 use dolmen_dfs::{Cred, Error, FileKind, Follow, OpenOptions, SetAttrs, SetTime, Time, XattrCond};
 use rustix::fs::{Mode, OFlags};
@@ -315,6 +315,33 @@ fn a_tree_deeper_than_a_path_is_counted_and_removed() {
     assert_eq!(fs.lstat("/t").unwrap_err(), Error::NotFound);
     assert!(world.object_count() < objects, "nothing of it is left");
     assert!(fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn objects_are_named_beside_and_below_a_tree_deeper_than_a_path() {
+    let world = World::new(2);
+    let fs = world.mount();
+    fs.mkdir("/t", 0o755).unwrap();
+    put(&fs, "/beside", b"data").close().unwrap();
+    let mut at = fs.open_dir("/t").unwrap();
+    for number in 0..20 {
+        at.mkdir(long_name(number), 0o755).unwrap();
+        at = at.open_dir(long_name(number)).unwrap();
+    }
+    at.put_whole("file", b"data", &SetAttrs::KEEP).unwrap();
+    let below = at.lstat("file").unwrap().oid;
+    drop(at);
+    let beside = fs.lstat("/beside").unwrap().oid;
+    let named = tree::paths_of(&fs, &[beside, below].into()).unwrap();
+    let path_of = |oid| &named.iter().find(|(of, _)| *of == oid).unwrap().1;
+    let deep: String = (0..20).map(|number| format!("/{}", long_name(number))).collect();
+    assert_eq!((named.len(), &path_of(beside)[..]), (2, &b"/beside"[..]));
+    assert_eq!(*path_of(below), format!("/t{deep}/file").into_bytes());
+    // What is damaged, or not for everybody, hides no other.
+    damage_entry(&world, fs.open_dir("/t").unwrap().oid(), long_name(0).as_bytes());
+    fs.mkdir("/closed", 0o700).unwrap();
+    let user = fs.as_user(Cred { uid: 7, gid: 7, groups: Vec::new() });
+    assert_eq!(tree::paths_of(&user, &[beside, below].into()).unwrap(), [(beside, b"/beside".to_vec())]);
 }
 
 /// The most memory that this process has had, and with it all tests that run beside this one.
