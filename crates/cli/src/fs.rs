@@ -10,6 +10,7 @@ use crate::output::{self, Answer, count, hex, human, pairs};
 use crate::path::{shown, shown_arg, text};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
+use core::sync::atomic::Ordering;
 use dolmen_client::Container;
 use dolmen_dfs::tree::{self, Options};
 use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions, RenameMode};
@@ -227,10 +228,15 @@ fn content(path: &str, bytes: Vec<u8>) -> Value {
 }
 
 fn rm(args: &Rm) -> Outcome<Answer> {
+    let stop = interrupt::stop();
     let mounted = Mounted::open(&args.cont)?;
     let mut done = Removed::default();
     for path in &args.paths {
-        let ended = remove(&mounted.dfs, path.as_bytes(), args, &mut done);
+        let ended = if stop.load(Ordering::Relaxed) {
+            Err(interrupt::failure())
+        } else {
+            remove(&mounted.dfs, path.as_bytes(), args, &mut done)
+        };
         if let Err(failure) = ended.doing(|| format!("remove {}", shown_arg(path))) {
             if failure.exit.is_signal() {
                 // Ignored: that it was interrupted says more.

@@ -113,3 +113,45 @@ fn a_copy_that_is_interrupted_closes_the_pool_and_goes_on_when_it_is_repeated() 
     assert!(rest["resumed"].as_u64() > Some(0), "{rest}");
     place.ok(&["fs", "verify", "p", "c", "src", "/t"]);
 }
+
+#[test]
+fn a_removal_that_is_interrupted_stops_before_its_next_operand_and_closes_the_pool() {
+    let place = Place::new("removal");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("src/dir")).unwrap();
+    fs::write(place.path("src/dir/f"), b"f").unwrap();
+    let names: Vec<String> = (0..FILES / 2).map(|n| format!("/t/f{n}")).collect();
+    (0..FILES / 2).for_each(|n| fs::write(place.path(&format!("src/f{n}")), b"f").unwrap());
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let mut rm = vec!["fs", "rm", "-r", "--json", "p", "c", "/t/dir"];
+    rm.extend(names.iter().map(String::as_str));
+    for (signal, code, name) in SIGNALS {
+        let left = place.json(&["fs", "du", "p", "c", "/t"])["files"].as_u64().unwrap();
+        // After the first time the directory is gone, and the files at the front: both are failures, and it goes on.
+        let mut child = start(place.command(&rm));
+        let pid = child.id();
+        // A file of a target is mapped: the pool is being opened, or is open.
+        let is_open =
+            || fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/p/t"));
+        while !is_open() {
+            assert!(child.try_wait().unwrap().is_none(), "it opens the pool");
+            std::thread::yield_now();
+        }
+        let ran = interrupt(child, signal);
+        assert_eq!(ran.output.status.signal(), Some(code - 128), "{ran:?}");
+        let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        let told = answer["error"].as_str().unwrap();
+        assert!(told.starts_with("cannot remove /t/"), "{told}");
+        assert!(told.ends_with(&format!(": interrupted by {name}; run the command again")), "{told}");
+        assert_eq!((&answer["status"], &answer["detail"]["exit"]), (&json!(-1018), &json!(code)));
+
+        let checked = place.json(&["check", "p"]);
+        assert_eq!(checked["clean"], true, "{checked}");
+        let targets = checked["targets"].as_array().unwrap();
+        assert!(targets.iter().all(|target| target["closed"] == true), "{checked}");
+        let after = place.json(&["fs", "du", "p", "c", "/t"])["files"].as_u64().unwrap();
+        assert!(after > 0 && after <= left, "{after} of {left} files are left");
+    }
+    place.run(&rm);
+    assert_eq!(place.json(&["fs", "du", "p", "c", "/t"])["files"], 0);
+}
