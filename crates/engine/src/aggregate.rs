@@ -1,8 +1,9 @@
 //! Aggregation: merges runs, and on the way drops what no reader can see.
 //!
 //! A version is dropped when it is not above the container's horizon and no kept epoch (a snapshot, the horizon, a state
-//! that a rollback above it returns to) sees it. Rollbacks below it are forgotten with the last of what they hide. Punches, removals and holes go when, in a merge of all that
-//! there is at or below the horizon, no kept epoch is older than they are: then everything they hide goes with them.
+//! that a rollback above it returns to) sees it. Rollbacks below it are forgotten with the last of what they hide.
+//! Punches, removals and holes go when, in a merge of all that there is at or below the horizon, no kept epoch is older
+//! than they are: then everything they hide goes with them.
 //! What a delta or a run beside the merge holds may be older than they are, by a transaction that was decided late.
 //!
 //! Invariants: a merge never reads values but those it moves; what it drops is reused only after the manifest
@@ -103,6 +104,8 @@ struct Rule {
     is_destroyed: bool,
     /// Whether the merge has everything at or below the horizon, so that what hides may go with what it hides.
     is_whole: bool,
+    /// Up to which epoch rollbacks may be forgotten with what the merge drops.
+    outlived: Option<Epoch>,
 }
 
 impl Rule {
@@ -673,7 +676,8 @@ impl Target {
                 let rolled_back = if is_plain { &[][..] } else { &kept };
                 let views = rolled_back.iter().map(|&epoch| known.view(epoch)).collect();
                 let is_whole = known.aggregated_before <= holds_before;
-                Rule { horizon, kept, views, is_plain, is_destroyed: false, is_whole }
+                let outlived = if is_whole { known.outlived_rollbacks(&kept, horizon) } else { None };
+                Rule { horizon, kept, views, is_plain, is_destroyed: false, is_whole, outlived }
             }
             _ => Rule {
                 horizon: Epoch::MAX,
@@ -682,6 +686,7 @@ impl Target {
                 is_plain: true,
                 is_destroyed: true,
                 is_whole: true,
+                outlived: None,
             },
         }
     }
@@ -696,12 +701,7 @@ impl Target {
                 merge.durable_until = self.store.log.next_sequence();
                 let has_it = merge.holds_of.is_none_or(|of| of == cont);
                 let rule = Box::new(self.rule(cont, if has_it { merge.holds_before } else { 0 }));
-                if rule.is_whole
-                    && let Some(known) = self.conts.any(cont)
-                    && let Some(upto) = known.outlived_rollbacks(&rule.kept, rule.horizon)
-                {
-                    merge.outlived.push((cont, upto));
-                }
+                merge.outlived.extend(rule.outlived.map(|upto| (cont, upto)));
                 rule
             }
         };

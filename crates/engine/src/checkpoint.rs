@@ -429,7 +429,7 @@ impl Target {
                     u64::from(body.offset),
                 )
             };
-            let bytes = self.store.log.frame_of(body).filter(|bytes| bytes.len() == body_bytes);
+            let bytes = self.store.log.body_at(body).filter(|bytes| bytes.len() == body_bytes);
             let mut frame = vec![0; LOG_FRAME_HEADER_BYTES];
             frame.extend_from_slice(bytes.ok_or_else(damaged)?);
             self.make_room(body_bytes, true)?;

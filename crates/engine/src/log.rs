@@ -88,9 +88,17 @@ const READ_AHEAD_BYTES: usize = 32 << 10;
 /// Not a file: the place of records that exist only while a transaction is being checked.
 pub(crate) const TENTATIVE_SEGMENT: u32 = u32::MAX;
 
+#[expect(clippy::cast_possible_truncation, reason = "24")]
+const FRAME_HEADER_BYTES: u32 = LOG_FRAME_HEADER_BYTES as u32;
+
 /// Where the first frame of a segment begins.
 pub(crate) fn header_bytes() -> u32 {
     u32::try_from(LOG_SEGMENT_HEADER_BYTES).expect("64")
+}
+
+/// Where the body of the frame that begins at a place begins.
+pub(crate) fn body_of(frame: LogPlace) -> LogPlace {
+    LogPlace { offset: frame.offset + FRAME_HEADER_BYTES, ..frame }
 }
 
 pub(crate) fn file_name(number: u32) -> String {
@@ -299,9 +307,8 @@ impl Log {
         let (seal, rest) = frame.split_first_chunk::<LOG_FRAME_SEAL_BYTES>().expect("a header is longer");
         region.write(u64::from(self.offset) + LOG_FRAME_SEAL_BYTES as u64, rest);
         region.seal(u64::from(self.offset), *seal);
-        let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
         let appended = Appended {
-            body: LogPlace { segment: self.active, offset: self.offset + header_bytes },
+            body: body_of(LogPlace { segment: self.active, offset: self.offset }),
             sequence: self.next_sequence,
         };
         self.offset += u32::try_from(LogFrame::padded_bytes(body_bytes)).expect("limited by the segment");
@@ -322,11 +329,15 @@ impl Log {
         region.try_bytes(u64::from(place.offset)..u64::from(self.segment_bytes))
     }
 
+    /// The frame that begins at a place, if it is what was written.
+    pub(crate) fn frame_at(&self, at: LogPlace) -> Option<(LogFrame, &[u8])> {
+        LogFrame::open(self.mapped(at)?, self.segments.get(&at.segment)?.salt)
+    }
+
     /// The body that begins at a place, if its frame is what was written.
-    pub(crate) fn frame_of(&self, body: LogPlace) -> Option<&[u8]> {
-        let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
-        let frame = self.mapped(LogPlace { offset: body.offset.checked_sub(header_bytes)?, ..body })?;
-        LogFrame::open(frame, self.segments.get(&body.segment)?.salt).map(|(_, body)| body)
+    pub(crate) fn body_at(&self, body: LogPlace) -> Option<&[u8]> {
+        let offset = body.offset.checked_sub(FRAME_HEADER_BYTES)?;
+        self.frame_at(LogPlace { offset, ..body }).map(|(_, body)| body)
     }
 
     /// Brings the record of an entry near and goes on to the next entry.

@@ -159,9 +159,8 @@ impl Target {
 
     /// The place behind the frame here, if it is whole.
     fn frame_end(&self, at: LogStart) -> Option<LogStart> {
-        let salt = self.store.log.segments.get(&at.segment)?.salt;
-        let bytes = self.store.log.mapped(LogPlace { segment: at.segment, offset: at.offset })?;
-        let (frame, body) = LogFrame::open(bytes, salt)?;
+        let place = LogPlace { segment: at.segment, offset: at.offset };
+        let (frame, body) = self.store.log.frame_at(place)?;
         let offset = at.offset + u32::try_from(LogFrame::padded_bytes(body.len())).ok()?;
         (frame.sequence == at.sequence).then_some(LogStart { offset, sequence: at.sequence + 1, ..at })
     }
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
     use crate::config::{Devices, TargetConfig};
     use dolmen_codec::log_body::ContEvent;
-    use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
+    use dolmen_codec::log_frame::LogKind;
     use dolmen_codec::verb::system_container;
     use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
     use dolmen_types::ContNo;
@@ -257,10 +256,9 @@ mod tests {
             let start = target.store.log.end().offset;
             let event = ContEvent::Created(system_container().1);
             target.store.log.append(LogKind::Cont, |out| event.encode(ContNo(number), out));
-            let salt = target.store.log.segments[&segment].salt;
-            let bytes = target.store.log.mapped(LogPlace { segment, offset: start }).expect("it is mapped");
-            let (frame, _) = LogFrame::open(bytes, salt).expect("just written");
-            frames.push((start, u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24") + frame.body_bytes));
+            let place = LogPlace { segment, offset: start };
+            let (frame, _) = target.store.log.frame_at(place).expect("just written");
+            frames.push((start, crate::log::body_of(place).offset - start + frame.body_bytes));
         }
         assert_eq!(found(&mut target), []);
         for (start, frame_bytes) in frames {

@@ -2,7 +2,7 @@
 
 use crate::error::corrupt;
 use crate::index::EntryPlace;
-use crate::log::{LogPlace, header_bytes};
+use crate::log::{LogPlace, body_of, header_bytes};
 use crate::open::Recovery;
 use crate::path::Depth;
 use crate::target::Target;
@@ -113,7 +113,7 @@ impl Target {
                 at = LogStart { segment, offset: header_bytes(), sequence: at.sequence };
             }
             self.map_log(at.segment)?;
-            if let Some(frame) = self.frame_at(at)? {
+            if let Some(frame) = self.frame_at(at) {
                 let is_whole = self.replay_frame(&frame, BulkRule::MustBeWhole)?;
                 if !is_whole {
                     // Bulk that was written before its frame and is damaged now is found by whoever reads it.
@@ -179,21 +179,10 @@ impl Target {
     }
 
     /// The valid frame with the expected sequence number at a place, if there is one.
-    fn frame_at(&self, at: LogStart) -> Result<Option<Frame>, Error> {
-        let Some(segment) = self.store.log.segments.get(&at.segment) else {
-            return Ok(None);
-        };
+    fn frame_at(&self, at: LogStart) -> Option<Frame> {
         let place = LogPlace { segment: at.segment, offset: at.offset };
-        let Some(bytes) = self.store.log.mapped(place) else {
-            return Ok(None);
-        };
-        let found = LogFrame::open(bytes, segment.salt).filter(|(header, _)| header.sequence == at.sequence);
-        let header_bytes = u32::try_from(LOG_FRAME_HEADER_BYTES).expect("24");
-        Ok(found.map(|(header, body)| Frame {
-            header,
-            body: LogPlace { offset: at.offset + header_bytes, ..place },
-            bytes: body.to_vec(),
-        }))
+        let found = self.store.log.frame_at(place).filter(|(header, _)| header.sequence == at.sequence);
+        found.map(|(header, body)| Frame { header, body: body_of(place), bytes: body.to_vec() })
     }
 
     /// The segment in which the log goes on when this one has no more frames: one that begins with the next
@@ -206,7 +195,7 @@ impl Target {
         let begins: Vec<u32> = self.store.log.beginning_at(at.sequence, at.segment).collect();
         for segment in begins {
             self.map_log(segment)?;
-            if self.frame_at(LogStart { segment, offset: header_bytes(), ..at })?.is_some() {
+            if self.frame_at(LogStart { segment, offset: header_bytes(), ..at }).is_some() {
                 return Ok(Some(segment));
             }
         }
@@ -346,11 +335,7 @@ impl Target {
 
     /// Whether something has given bulk back already that a transaction holds: no two that we wrote hold the same.
     fn has_dropped(&self, prepared: &Prepared) -> bool {
-        prepared.versions.iter().any(|version| {
-            let place = EntryPlace::Log(offset_place(prepared.body, version.offset));
-            let held = self.store.stored(&place).ok().and_then(|stored| stored.bulk());
-            held.is_some_and(|(bulk, count)| self.store.bulk.is_given_back(bulk, count))
-        })
+        self.held_bulk(prepared).any(|(bulk, count)| self.store.bulk.is_given_back(bulk, count))
     }
 
     /// Looks at what follows the last good frame: an interrupted write, or damage. A later valid frame that

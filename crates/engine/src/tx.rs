@@ -7,6 +7,7 @@
 //! a dkey it has written to until it is decided; a decision is logged before it is acted upon; a leader forgets a commit
 //! only after every participant has acknowledged it, durably.
 
+use crate::bulk::BulkPlace;
 use crate::draft::{Draft, Drafts};
 use crate::log::LogPlace;
 use crate::marks::Scope;
@@ -684,14 +685,18 @@ impl Target {
 
     /// Gives back the bulk space of an aborted transaction.
     pub(crate) fn drop_prepared(&mut self, prepared: &Prepared) {
-        for version in &prepared.versions {
-            let place = crate::index::EntryPlace::Log(offset_place(prepared.body, version.offset));
-            if let Ok(stored) = self.store.stored(&place)
-                && let Some((bulk, count)) = stored.bulk()
-            {
-                self.store.bulk.drop_reference(bulk, count);
-            }
+        let held: Vec<_> = self.held_bulk(prepared).collect();
+        for (bulk, count) in held {
+            self.store.bulk.drop_reference(bulk, count);
         }
+    }
+
+    /// The bulk space that a prepared transaction holds, as far as its record tells.
+    pub(crate) fn held_bulk(&self, prepared: &Prepared) -> impl Iterator<Item = (BulkPlace, u32)> {
+        prepared.versions.iter().filter_map(|version| {
+            let place = crate::index::EntryPlace::Log(offset_place(prepared.body, version.offset));
+            self.store.stored(&place).ok()?.bulk()
+        })
     }
 }
 

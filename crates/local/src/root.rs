@@ -211,15 +211,12 @@ pub fn destroy(dir: &Path) -> Result<()> {
 /// # Errors
 /// What the device answers.
 pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
-    let mut entries = Vec::new();
-    for name in dolmen_env::subdirectories(system)? {
-        let Ok(bytes) = dolmen_env::read_small(&system.join(&name), RECORD_NAME) else { continue };
-        if let Ok(PoolRecord { uuid, label, targets, volatile, bulk_dir, .. }) = PoolRecord::decode(&bytes) {
-            let bulk_dir = bulk_dir.map(|path| system.join(&name).join(path));
-            entries.push(PoolEntry { name, uuid, label, targets, volatile, bulk_dir });
-        }
-    }
-    Ok(entries)
+    let entry = |(name, record): Found| {
+        let PoolRecord { uuid, label, targets, volatile, bulk_dir, .. } = record.ok()?;
+        let bulk_dir = bulk_dir.map(|path| system.join(&name).join(path));
+        Some(PoolEntry { name, uuid, label, targets, volatile, bulk_dir })
+    };
+    Ok(records(system)?.filter_map(entry).collect())
 }
 
 /// The pools of a system directory whose records cannot be used, with the reason, by name: damaged ones, and those of a
@@ -228,17 +225,20 @@ pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
 /// # Errors
 /// What the device answers.
 pub fn list_damaged(system: &Path) -> Result<Vec<(OsString, RecordFault)>> {
-    let mut damaged = Vec::new();
-    for name in dolmen_env::subdirectories(system)? {
-        let dir = system.join(&name);
-        let Ok(bytes) = dolmen_env::read_small(&dir, RECORD_NAME) else { continue };
-        if let Err(fault) = PoolRecord::decode(&bytes)
-            && is_surely_pool(&dir)
-        {
-            damaged.push((name, fault));
-        }
-    }
-    Ok(damaged)
+    let faults = records(system)?.filter_map(|(name, record)| Some((name, record.err()?)));
+    Ok(faults.filter(|(name, _)| is_surely_pool(&system.join(name))).collect())
+}
+
+/// A directory with something that may be a pool's record, and what that says.
+type Found = (OsString, core::result::Result<PoolRecord, RecordFault>);
+
+/// What lies where pools of a system directory have their records, by name of the pool.
+fn records(system: &Path) -> Result<impl Iterator<Item = Found>> {
+    let record = |name: OsString| {
+        let bytes = dolmen_env::read_small(&system.join(&name), RECORD_NAME).ok()?;
+        Some((name, PoolRecord::decode(&bytes)))
+    };
+    Ok(dolmen_env::subdirectories(system)?.into_iter().filter_map(record))
 }
 
 /// Whether a directory is a pool although its record is damaged: that begins as one, or a target has a superblock.
