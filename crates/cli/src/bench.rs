@@ -34,8 +34,8 @@ pub(crate) struct EngineArgs {
     /// With --large: records of 64 B
     #[arg(long, requires = "large", value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1000..1 << 38))]
     records: u64,
-    /// With --large: memory of the cgroup in MiB, page cache counted
-    #[arg(long, requires = "large", value_name = "MIB", default_value_t = 1536, value_parser = clap::value_parser!(u64).range(16..1 << 24))]
+    /// With --large: memory of the cgroup, page cache counted
+    #[arg(long, requires = "large", value_name = "SIZE", default_value = "1.5G", value_parser = crate::size::between(16 << 20, 16 << 40))]
     memory: u64,
     /// With --large: leave the store in <DISK_DIR>/dolmen-bench-<PID>/large
     #[arg(long, requires = "large")]
@@ -107,8 +107,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         }
         Command::Engine(engine) if engine.large => {
             let options = engine.args.options();
-            let large =
-                Large { records: engine.records, memory_bytes: engine.memory << 20, keep: engine.keep };
+            let large = Large { records: engine.records, memory_bytes: engine.memory, keep: engine.keep };
             measure(&engine.args, &options, as_json, |each| dolmen_bench::large(&options, &large, each))
         }
         Command::Report(args) => report(args),

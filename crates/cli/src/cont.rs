@@ -9,9 +9,14 @@ use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
 use dolmen_client::{ContHandle, ContInfo, Usage};
+use dolmen_codec::Progress;
 use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
+use dolmen_env::{Clock, RealClock};
 use dolmen_types::{Durability, Epoch, Error, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
+
+/// How long the end of a container may take at the most to give its space back.
+const FREE_FOR_NS: u64 = 2_000_000_000;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -286,7 +291,17 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let doing = || format!("destroy container {} in {}", args.cont.cont, shown_outside(session.dir()));
     session.pool.destroy_container(&name, args.force).doing(doing)?;
     session.close()?;
+    free_soon(&args.cont.pool)?;
     Ok(Answer::new(format!("{} is gone", args.cont.cont), json!({ "container": args.cont.cont })))
+}
+
+/// Does what gives the space of a destroyed container back, which is background work: all of it in a pool of moderate size,
+/// and the rest when the pool is open next and has time. The closing before has told it which containers are gone.
+fn free_soon(arg: &PoolArg) -> Outcome<()> {
+    let session = place::open(arg)?;
+    let end_ns = RealClock.monotonic_ns() + FREE_FOR_NS;
+    while session.local.step() != Progress::Idle && RealClock.monotonic_ns() < end_ns {}
+    session.close()
 }
 
 fn get_prop(args: &GetProp) -> Outcome<Answer> {

@@ -289,7 +289,8 @@ impl From<StoreError> for Failure {
         let why = match &error {
             // What to do is another thing for who has a shell than for who calls the store.
             StoreError::NoSpace { target, needed_bytes } => {
-                format!("target {} is full: {needed_bytes} bytes more needed", target.0)
+                let needed = crate::size::exact(*needed_bytes);
+                format!("target {} is full: {needed} more needed at once", target.0)
             }
             error => error.to_string(),
         };
@@ -401,7 +402,11 @@ impl From<dolmen_env::Error> for Failure {
             Error::Exists { .. } => {
                 Self::new(Exit::Taken, why).hint("choose another directory, or empty this one")
             }
-            Error::Owned { .. } => Self::new(Exit::InUse, why),
+            Error::Owned { pid } => {
+                let known = (pid != 0).then(|| Box::new(json!({ "pid": pid })));
+                Self { place: known, ..Self::new(Exit::InUse, why) }
+                    .hint("or wait for it with --wait SECONDS")
+            }
             Error::Busy { .. } => Self::new(Exit::InUse, why),
             Error::NoSpace { .. } => Self::new(Exit::Full, why).hint("free some space on its file system"),
             Error::Io { op: Op::Lock, ref name, errno, .. }
@@ -495,7 +500,7 @@ mod tests {
         let failure = Err::<(), _>(full).doing(|| "put /a".to_owned()).unwrap_err();
         assert_eq!(
             failure.to_string(),
-            format!("cannot put /a: target 2 is full: 4096 bytes more needed; {WHEN_FULL}")
+            format!("cannot put /a: target 2 is full: 4K more needed at once; {WHEN_FULL}")
         );
         assert_eq!(failure.exit, Exit::Full);
         let json = failure.to_json();

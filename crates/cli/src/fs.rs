@@ -176,7 +176,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
     match command {
         Command::Put(args) => copy::put(args),
         Command::Get(args) => copy::get(args),
-        Command::Ls(args) => list::ls(args),
+        Command::Ls(args) => list::ls(args, as_json),
         Command::Cat(args) => cat(args, as_json),
         Command::Rm(args) => rm(args),
         Command::Mv(args) => mv(args),

@@ -47,6 +47,11 @@ pub(crate) fn stop() -> &'static AtomicBool {
     &STOP
 }
 
+/// Whether a signal has come, for what waits before a command begins.
+pub(crate) fn is_asked() -> bool {
+    STOP.load(Ordering::SeqCst)
+}
+
 /// Why a command that heeds signals has stopped.
 pub(crate) fn failure() -> Failure {
     let (exit, signal) = if IS_TERM.load(Ordering::SeqCst) {

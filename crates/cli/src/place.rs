@@ -1,11 +1,14 @@
 //! From what the user names to open pools, containers and snapshots.
 
 use crate::failure::{Doing, Exit, Failure, Outcome, of_open};
+use crate::interrupt;
 use crate::path::shown_outside;
 use clap::Args;
+use core::time::Duration;
 use dolmen_client::{Container, Pool, Snapshot};
 use dolmen_codec::pool::ContName;
 use dolmen_dfs::{Dfs, MountOptions};
+use dolmen_env::{Clock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, Upkeep};
 use dolmen_types::{Credentials, Epoch, Label, Uuid};
 use std::path::{Path, PathBuf};
@@ -20,6 +23,41 @@ pub(crate) struct PoolArg {
     /// Resident memory for metadata, instead of the pool's own budget
     #[arg(long, value_name = "SIZE", value_parser = memory())]
     pub(crate) memory: Option<u64>,
+    /// Wait so long for another process that uses the pool, instead of failing at once
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=WAIT_SECONDS_MAX))]
+    pub(crate) wait: Option<u64>,
+}
+
+/// A week.
+const WAIT_SECONDS_MAX: u64 = 7 * 86_400;
+
+/// How long to rest before a pool in use is tried again.
+const REST: Duration = Duration::from_millis(20);
+
+impl PoolArg {
+    /// A pool that nobody else uses yet.
+    pub(crate) fn new(pool: PathBuf) -> Self {
+        Self { pool, memory: None, wait: None }
+    }
+
+    /// Does what needs the pool for itself, again until no other process has it or the time to wait is over.
+    pub(crate) fn when_free<T>(
+        &self,
+        mut attempt: impl FnMut() -> dolmen_local::Result<T>,
+    ) -> Outcome<dolmen_local::Result<T>> {
+        let end_ns = RealClock.monotonic_ns() + self.wait.unwrap_or(0) * 1_000_000_000;
+        loop {
+            let tried = attempt();
+            let is_used = tried.as_ref().is_err_and(|error| error.owner_pid().is_some());
+            if !is_used || RealClock.monotonic_ns() >= end_ns {
+                return Ok(tried);
+            }
+            if interrupt::is_asked() {
+                return Err(interrupt::failure());
+            }
+            std::thread::park_timeout(REST);
+        }
+    }
 }
 
 /// What a pool may be given as memory: from what one target needs to more than machines have.
@@ -100,8 +138,8 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
-    let local =
-        Arc::new(dolmen_local::open(&dir, &options).map_err(|error| of_open(&dir, error)).doing(doing)?);
+    let opened = arg.when_free(|| dolmen_local::open(&dir, &options)).doing(doing)?;
+    let local = Arc::new(opened.map_err(|error| of_open(&dir, error)).doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
     Ok(Session { pool, local, dir })
 }

@@ -113,7 +113,7 @@ fn create(args: &Create) -> Outcome<Answer> {
     };
     let doing = || format!("create a pool in {}", shown_outside(&dir));
     dolmen_local::create(&dir, &options).doing(doing)?;
-    let session = place::open(&PoolArg { pool: dir.clone(), memory: None })?;
+    let session = place::open(&PoolArg::new(dir.clone()))?;
     let info = session.pool.query().doing(doing)?;
     let bulk = bulk_dir(&session);
     session.close()?;
@@ -260,7 +260,7 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
             return Err(failure.hint("add --recursive to remove them, too")).doing(doing);
         }
     }
-    dolmen_local::destroy(&dir).doing(doing)?;
+    args.pool.when_free(|| dolmen_local::destroy(&dir)).doing(doing)?.doing(doing)?;
     let mut json = json!({});
     say(&mut json, "directory", dir.as_os_str().as_bytes());
     Ok(Answer::new(format!("{} is gone", shown_outside(&dir)), json))

@@ -4,7 +4,7 @@ use crate::cli::Cli;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::{say, shown_outside};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
@@ -44,7 +44,7 @@ pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
         }
         std::fs::create_dir(&args.dir).map_err(failed).doing(doing)?;
     }
-    clap_mangen::generate_to(Cli::command(), &args.dir).map_err(failed).doing(doing)?;
+    clap_mangen::generate_to(with_synopses(), &args.dir).map_err(failed).doing(doing)?;
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(&args.dir).map_err(failed).doing(doing)? {
         let name = entry.map_err(failed).doing(doing)?.file_name().to_string_lossy().into_owned();
@@ -57,4 +57,24 @@ pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
     let mut json = json!({ "pages": pages });
     say(&mut json, "directory", args.dir.as_os_str().as_bytes());
     Ok(Answer::new(text, json))
+}
+
+/// The command line with synopses in which options have their values; what is made of it otherwise leaves them out.
+fn with_synopses() -> Command {
+    let mut whole = Cli::command().disable_help_subcommand(true);
+    whole.build();
+    with_synopsis(whole)
+}
+
+fn with_synopsis(command: Command) -> Command {
+    let mut words = vec![command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned()];
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    for option in shown().filter(|arg| !arg.is_positional()) {
+        words.push(if option.is_required_set() { option.to_string() } else { format!("[{option}]") });
+    }
+    words.extend(shown().filter(|arg| arg.is_positional()).map(ToString::to_string));
+    if command.has_subcommands() {
+        words.push("<COMMAND>".to_owned());
+    }
+    command.override_usage(words.join(" ")).mut_subcommands(with_synopsis)
 }

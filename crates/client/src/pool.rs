@@ -14,6 +14,13 @@ pub struct Pool {
     core: Arc<Core>,
 }
 
+/// A UUID of version 4 of these random bits (RFC 9562, 5.4).
+fn drawn(random: u128) -> Uuid {
+    const VERSION: u128 = 0xf << 76;
+    const VARIANT: u128 = 0b11 << 62;
+    Uuid::from_u128(random & !VERSION & !VARIANT | 4 << 76 | 0b10 << 62)
+}
+
 impl Pool {
     /// Connects with the machine's clock and entropy, without job, tenant or time limit.
     ///
@@ -45,12 +52,12 @@ impl Pool {
         self.core.map().target_count
     }
 
-    /// Creates a container with a random UUID; open it by what is returned.
+    /// Creates a container with a random UUID, of version 4; open it by what is returned.
     ///
     /// # Errors
     /// `Exists` if the label is taken; `Invalid::Property`.
     pub fn create_container(&self, label: Option<Label>, props: Props) -> Result<ContHandle> {
-        self.create_container_as(Uuid::from_u128(self.core.random_u128()), label, props)
+        self.create_container_as(drawn(self.core.random_u128()), label, props)
     }
 
     /// Creates a container with a given UUID.

@@ -178,10 +178,10 @@ impl fmt::Display for Error {
             Self::Exists { name } => write!(f, "{name} exists already"),
             // Its owner is between taking the lock and saying who it is.
             Self::Owned { pid: 0 } => {
-                f.write_str("the directory is in use by another process; try again, or stop it")
+                f.write_str("the directory is in use by another process; stop it, or try again later")
             }
             Self::Owned { pid } => {
-                write!(f, "the directory is in use by process {pid}; stop it, or reach the store through it")
+                write!(f, "the directory is in use by process {pid}; stop it, or try again when it has ended")
             }
             Self::BadName { name } => write!(f, "{name:?} cannot be the name of a file"),
             Self::NotOpen { file } => write!(f, "file id {file} is not open"),

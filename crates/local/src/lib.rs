@@ -7,6 +7,9 @@
 //! - [`LocalPool`] is the open pool: a `Transport`, driven by its callers, with an optional thread for
 //!   background work. Dropping it closes it; [`LocalPool::close`] also reports errors.
 //!
+//! A program that is built without optimisation has a store without it, many times slower: give its manifest
+//! `[profile.dev.package."*"]` with `opt-level = 2`, which leaves the program's own code as it is.
+//!
 //! From nothing to a value and a file, as a program does it: `crates/cli/tests/it/embedding.rs`.
 
 mod each;

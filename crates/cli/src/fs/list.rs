@@ -8,7 +8,7 @@ use crate::path::{shown, shown_arg, text};
 use crate::place::ContArg;
 use clap::Args;
 use dolmen_dfs::tree::Options;
-use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, Stat};
+use dolmen_dfs::{Cookie, Dfs, Dir, FileKind, Found, Stat};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -46,12 +46,15 @@ pub(crate) struct Du {
     snapshot: Option<String>,
 }
 
-/// A listed entry: its name, what it is, and where it points.
+/// A listed entry: its name, what it is if that is shown, and where it points.
 struct Line {
     name: Vec<u8>,
-    stat: Stat,
+    stat: Option<Stat>,
     target: Option<Vec<u8>>,
 }
+
+/// A name, and what its entry is; or that it is damaged.
+type Looked = Found<(FileKind, Option<Stat>)>;
 
 /// A directory to be listed.
 struct Below {
@@ -76,15 +79,16 @@ impl Lines {
     }
 }
 
-pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
+pub(super) fn ls(args: &Ls, as_json: bool) -> Outcome<Answer> {
     let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
+    let with_stat = args.long || as_json;
     let Lines { mut lines, mut failures } =
-        lines(&mounted.dfs, args).doing(|| format!("list {}", shown_arg(&args.path)))?;
+        lines(&mounted.dfs, args, with_stat).doing(|| format!("list {}", shown_arg(&args.path)))?;
     mounted.close()?;
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     failures.sort_by_key(ToString::to_string);
     let mut text = if args.long { long_text(&lines) } else { short_text(&lines) };
-    let mut json: Vec<Value> = lines.iter().map(describe).collect();
+    let mut json: Vec<Value> = lines.iter().filter_map(describe).collect();
     for failure in &failures {
         text.push_str(&failed_line(failure));
         json.push(json!({ "failure": failure.detail() }));
@@ -94,12 +98,13 @@ pub(super) fn ls(args: &Ls) -> Outcome<Answer> {
     Ok(Answer::new(text, json.into()).ending(exit, wrong))
 }
 
-fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
+/// Names cost a look at each entry, which tells whether it is damaged; attributes cost a question for its size more.
+fn lines(dfs: &Dfs, args: &Ls, with_stat: bool) -> Outcome<Lines> {
     let path = args.path.as_bytes();
     let stat = dfs.stat(path)?;
     let mut found = Lines::default();
     if stat.kind != FileKind::Directory {
-        found.lines.push(Line { name: path.to_vec(), stat: dfs.lstat(path)?, target: None });
+        found.lines.push(Line { name: path.to_vec(), stat: Some(dfs.lstat(path)?), target: None });
         return Ok(found);
     }
     // Each by the directory that holds it: paths of deep trees are longer than a path may be.
@@ -109,21 +114,20 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
         let dir = above.open_dir(&name)?;
         let mut cookie = Cookie::default();
         while !cookie.is_end() {
-            let entries = match dir.list_plus(&mut cookie, ENTRIES_AT_ONCE) {
+            let entries = match listed(&dir, &mut cookie, with_stat) {
                 Err(error) if error.is_damage() => {
                     found.leave_out(&path, error);
                     break;
                 }
                 other => other?,
             };
-            for entry in entries {
-                let (child, name) =
-                    (crate::path::join(&path, &entry.name), crate::path::join(&shown_as, &entry.name));
-                let listed = entry.stat.and_then(|stat| match stat.kind {
-                    FileKind::Symlink if args.long => Ok((stat, Some(dir.readlink(&entry.name)?))),
-                    _ => Ok((stat, None)),
+            for (entry, looked) in entries {
+                let (child, name) = (crate::path::join(&path, &entry), crate::path::join(&shown_as, &entry));
+                let looked = looked.and_then(|(kind, stat)| match kind {
+                    FileKind::Symlink if args.long => Ok((kind, stat, Some(dir.readlink(&entry)?))),
+                    _ => Ok((kind, stat, None)),
                 });
-                let (stat, target) = match listed {
+                let (kind, stat, target) = match looked {
                     // It hides none of the others.
                     Err(error) if error.is_damage() => {
                         found.leave_out(&child, error);
@@ -131,15 +135,26 @@ fn lines(dfs: &Dfs, args: &Ls) -> Outcome<Lines> {
                     }
                     other => other?,
                 };
-                if args.recursive && stat.kind == FileKind::Directory {
+                if args.recursive && kind == FileKind::Directory {
                     let (above, shown_as) = (dir.clone(), name.clone());
-                    pending.push(Below { above, name: entry.name, path: child, shown_as });
+                    pending.push(Below { above, name: entry, path: child, shown_as });
                 }
                 found.lines.push(Line { name, stat, target });
             }
         }
     }
     Ok(found)
+}
+
+/// The next entries: what kind they are of and, if asked for, what they are.
+fn listed(dir: &Dir, cookie: &mut Cookie, with_stat: bool) -> dolmen_dfs::Result<Vec<Looked>> {
+    if with_stat {
+        let entries = dir.list_plus(cookie, ENTRIES_AT_ONCE)?.into_iter();
+        Ok(entries.map(|entry| (entry.name, entry.stat.map(|stat| (stat.kind, Some(stat))))).collect())
+    } else {
+        let entries = dir.list_kinds(cookie, ENTRIES_AT_ONCE)?.into_iter();
+        Ok(entries.map(|(name, kind)| (name, kind.map(|kind| (kind, None)))).collect())
+    }
 }
 
 fn short_text(lines: &[Line]) -> String {
@@ -149,6 +164,7 @@ fn short_text(lines: &[Line]) -> String {
 fn long_text(lines: &[Line]) -> String {
     let mut table = Table::new(&["mode", ">links", ">uid", ">gid", ">bytes", "changed (UTC)", "name"]);
     for Line { name, stat, target } in lines {
+        let Some(stat) = stat else { continue };
         let arrow = target.as_ref().map_or(String::new(), |target| format!(" -> {}", shown(target)));
         table.row([
             mode_text(stat),
@@ -194,8 +210,9 @@ fn mode_text(stat: &Stat) -> String {
     .collect()
 }
 
-fn describe(line: &Line) -> Value {
+fn describe(line: &Line) -> Option<Value> {
     let Line { name, stat, target } = line;
+    let stat = stat.as_ref()?;
     let kind = match stat.kind {
         FileKind::Directory => "directory",
         FileKind::Symlink => "symlink",
@@ -203,7 +220,7 @@ fn describe(line: &Line) -> Value {
     };
     // What is no UTF-8 cannot be said in JSON but in hexadecimal.
     let binary = core::str::from_utf8(name).err().map(|_binary| hex(name));
-    json!({
+    Some(json!({
         "name": text(name),
         "name_hex": binary,
         "kind": kind,
@@ -215,7 +232,7 @@ fn describe(line: &Line) -> Value {
         "mtime_ns": i128::from(stat.mtime.s) * 1_000_000_000 + i128::from(stat.mtime.ns),
         "oid": stat.oid.to_string(),
         "target": target.as_deref().map(text),
-    })
+    }))
 }
 
 pub(super) fn du(args: &Du) -> Outcome<Answer> {

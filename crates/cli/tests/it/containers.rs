@@ -115,3 +115,20 @@ fn a_label_that_reads_as_a_uuid_is_refused_as_that_and_no_layout_is_called_none(
     let line = place.ok(&["cont", "list", "p"]);
     assert!(line.contains("none") && !line.contains("unknown"), "{line}");
 }
+
+#[test]
+fn the_space_of_a_destroyed_container_is_free_when_the_command_ends() {
+    let place = Place::new("freed");
+    place.pool_with_files();
+    std::fs::write(place.path("big"), crate::common::bytes(8 << 20, 1)).unwrap();
+    let bulk = || -> u64 {
+        let targets = place.json(&["pool", "query", "p"])["targets"].take();
+        targets.as_array().unwrap().iter().map(|target| target["bulk_bytes"].as_u64().unwrap()).sum()
+    };
+    let before = bulk();
+    place.ok(&["fs", "put", "p", "c", "big", "/big"]);
+    assert!(bulk() >= before + (8 << 20));
+    place.ok(&["cont", "destroy", "p", "c"]);
+    assert_eq!(bulk(), before);
+    place.ok(&["check", "p", "--scrub"]);
+}

@@ -22,8 +22,15 @@ fn a_second_process_is_told_the_pid_of_the_first() {
         &["pool", "destroy", "p", "-f"],
     ] {
         let line = place.fails(5, args);
-        assert!(line.contains(&first.id().to_string()), "{line}");
+        assert!(line.contains(&first.id().to_string()) && line.contains("--wait"), "{line}");
+        let answer = place.run(&[args, &["--json"]].concat()).stdout();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["detail"]["place"]["pid"], first.id());
     }
+    // Who waits gets it when it is free; who waits too short a time is told as before.
+    place.fails(5, &["fs", "ls", "p", "c", "--wait", "1"]);
+    let waits = |args: &[&str]| place.command(args).stdout(Stdio::piped()).spawn().unwrap();
+    let second = waits(&["fs", "ls", "p", "c", "--wait", "600"]);
     // What needs no ownership still works.
     assert!(place.ok(&["pool", "list"]).contains('p'));
     place.run(&["inspect", "p"]);
@@ -31,6 +38,9 @@ fn a_second_process_is_told_the_pid_of_the_first() {
     out.read_to_end(&mut rest).unwrap();
     assert_eq!(rest.len() + 1, 4 << 20);
     assert!(first.wait().unwrap().success());
+    let listed = second.wait_with_output().unwrap();
+    assert!(listed.status.success());
+    assert_eq!(listed.stdout, b"big\n");
     place.ok(&["pool", "query", "p"]);
 }
 

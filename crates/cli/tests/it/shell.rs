@@ -18,4 +18,8 @@ fn completions_and_man_pages_are_generated() {
         assert!(pages.contains(&page), "{page}: {pages:?}");
         assert!(std::fs::read_to_string(place.path("man1").join(page)).unwrap().contains(".TH"), "{page}");
     }
+    assert!(!pages.iter().any(|page| page.contains("help")), "{pages:?}");
+    let page = std::fs::read_to_string(place.path("man1").join("dolmen-fs-ls.1")).unwrap();
+    let synopsis = "[\\-\\-memory <SIZE>] [\\-\\-wait <SECONDS>] [\\-\\-long]";
+    assert!(page.contains(synopsis) && page.contains(" <POOL> <CONT> [PATH]"), "{page}");
 }
