@@ -11,7 +11,7 @@ CARGO ?= cargo
 help:
 	@echo "make demo               fetch real data, store, verify, kill, reopen, plot (about 3 minutes after the build)"
 	@echo "make test               all tests, with the bounded share of crash, kill and bit-rot rounds"
-	@echo "make soak               every mutant, 10,000 kill rounds, fresh seeds, fuzz targets (hours)"
+	@echo "make soak               every mutant, 10,000 kill rounds, fresh seeds, fuzz targets, AddressSanitizer (hours)"
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
 	@echo "make install PREFIX=/p  the program dolmen into /p/bin (default $(PREFIX))"
 	@echo "bash .ci/run            what must pass before a change is merged"

@@ -75,6 +75,8 @@ const PARTS: [Part; 6] = [
 /// The parts that are no test of `PARTS`.
 const FUZZ: &str = "fuzz";
 const LARGE: &str = "large";
+const ADDRESS: &str = "address";
+const OTHERS: [&str; 3] = [FUZZ, LARGE, ADDRESS];
 
 /// Rounds of a part unless its time ends before.
 const ROUNDS: u64 = 10_000;
@@ -110,6 +112,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         let outcome = match PARTS.iter().find(|part| part.name == name) {
             Some(part) => run_part(&root, part, &options, &log)?,
             None if name == LARGE => run_large(&root, &logs, &log)?,
+            None if name == ADDRESS => run_address(&root, &log)?,
             None => run_fuzz(&root, options.time, &log)?,
         };
         println!(
@@ -139,14 +142,18 @@ fn parse(arguments: &[&str]) -> Result<Options> {
         match word {
             "--rounds" => options.rounds = number()?,
             "--minutes" => options.time = Duration::from_secs(number()? * 60),
-            name if [FUZZ, LARGE].contains(&name) || PARTS.iter().any(|part| part.name == name) => {
+            name if OTHERS.contains(&name) || PARTS.iter().any(|part| part.name == name) => {
                 options.parts.push(name.to_owned());
             }
-            _ => bail!("soak takes {}, fuzz, large, --rounds N or --minutes N, not `{word}`", part_names()),
+            _ => bail!(
+                "soak takes {}, {}, --rounds N or --minutes N, not `{word}`",
+                part_names(),
+                OTHERS.join(", ")
+            ),
         }
     }
     if options.parts.is_empty() {
-        let names = PARTS.iter().map(|part| part.name).chain([FUZZ, LARGE]);
+        let names = PARTS.iter().map(|part| part.name).chain(OTHERS);
         options.parts = names.map(str::to_owned).collect();
     }
     Ok(options)
@@ -244,6 +251,21 @@ fn run_large(root: &Path, folder: &Path, log: &Path) -> Result<Outcome> {
     Ok(Outcome { name: LARGE.to_owned(), what, passed, took: start.elapsed() })
 }
 
+/// Every test of the workspace under AddressSanitizer, for the unsafe blocks of `env` and of libraries. Needs a nightly
+/// compiler; what it builds has a folder of its own, as its flags would have everything else built anew.
+fn run_address(root: &Path, log: &Path) -> Result<Outcome> {
+    let start = Instant::now();
+    let mut command = Command::new("cargo");
+    // With a target named, build scripts and macros are built without the flag.
+    command.current_dir(root).args(["+nightly", "test", "--workspace", "--exclude", "xtask", "--tests"]);
+    command.args(["--target", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)]);
+    command.env("CARGO_TARGET_DIR", source::target_directory(root).join("address"));
+    command.env("RUSTFLAGS", "-Zsanitizer=address");
+    let passed = bounded::run(&mut command, BATCH_LIMIT, log)? == End::Well;
+    let what = "every test under AddressSanitizer".to_owned();
+    Ok(Outcome { name: ADDRESS.to_owned(), what, passed, took: start.elapsed() })
+}
+
 /// The store that a run with `--keep` has left: in a folder named for its process.
 fn kept(disk: &Path) -> Result<PathBuf> {
     let mut entries = std::fs::read_dir(disk).with_context(|| format!("cannot list {}", disk.display()))?;
@@ -295,7 +317,7 @@ mod tests {
     #[test]
     fn all_parts_run_unless_some_are_named() {
         let all = parse(&[]).expect("nothing to refuse");
-        assert_eq!(all.parts.len(), PARTS.len() + 2);
+        assert_eq!(all.parts.len(), PARTS.len() + OTHERS.len());
         assert_eq!((all.rounds, all.time), (10_000, Duration::from_secs(3600)));
         let some = parse(&["kill", "--rounds", "1500", "--minutes", "3"]).expect("well formed");
         assert_eq!((some.parts, some.rounds), (vec!["kill".to_owned()], 1500));
