@@ -11,6 +11,9 @@ impl Target {
         if verb.needs_container() {
             self.conts.find(cont)?;
         }
+        if !self.read_only && !matches!(verb, ContVerb::Usage | ContVerb::Aggregate(_)) {
+            self.seek_room(ContEvent::BYTES_MAX, true);
+        }
         match verb {
             ContVerb::Create(spec) => {
                 if self.conts.any(cont).is_some_and(|known| known.state.destroyed) {

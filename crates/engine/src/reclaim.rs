@@ -9,20 +9,28 @@
 use crate::target::Target;
 use dolmen_types::{ContNo, Epoch, Error};
 
+/// What may come before the frame of an operation: a ceiling of epochs, a client, credentials.
+const SIDE_FRAMES_BYTES: usize = 256;
+
 impl Target {
-    /// Sees to it that an operation finds room for its frame, if there can be; if not, `make_room` tells.
+    /// Sees to it that an operation finds room for its frame and those of its client, if there can be; if not,
+    /// `make_room` tells.
     #[inline]
     pub(crate) fn seek_room(&mut self, body_bytes: usize, frees_space: bool) {
-        if self.store.log.needs_segment(body_bytes) {
+        let body_bytes = body_bytes + SIDE_FRAMES_BYTES;
+        if self.lacks_room(body_bytes, frees_space) {
             self.seek_segment(body_bytes, frees_space);
         }
     }
 
     fn seek_segment(&mut self, body_bytes: usize, frees_space: bool) {
-        if frees_space {
-            // Ignored: if it failed, the operation finds no room and says so.
-            let _room = self.make_room_or_checkpoint(body_bytes);
-        } else if matches!(self.make_room(body_bytes, false), Err(Error::NoSpace { .. })) {
+        let found = if frees_space {
+            self.make_room_or_checkpoint(body_bytes)
+        } else {
+            self.make_room(body_bytes, false)
+        };
+        if matches!(found, Err(Error::NoSpace { .. })) {
+            // If it failed, the operation finds no room and says so.
             self.reclaim();
         }
     }

@@ -21,10 +21,31 @@ impl Target {
     /// Makes sure that a frame with such a body can be appended. `may_use_reserve` for what frees space.
     #[inline]
     pub(crate) fn make_room(&mut self, body_bytes: usize, may_use_reserve: bool) -> Result<(), Error> {
-        if !self.store.log.needs_segment(body_bytes) {
+        if !self.lacks_room(body_bytes, may_use_reserve) {
             return Ok(());
         }
-        self.next_segment(body_bytes, may_use_reserve)
+        if self.store.log.needs_segment(body_bytes) {
+            self.next_segment(body_bytes, may_use_reserve)
+        } else {
+            self.refill_reserve_for_data()
+        }
+    }
+
+    /// Whether something has to be done before such a frame can be appended. Data does not go into a segment of the
+    /// reserve that something else has begun, either: it would stay there.
+    #[inline]
+    pub(crate) fn lacks_room(&self, body_bytes: usize, may_use_reserve: bool) -> bool {
+        self.store.log.needs_segment(body_bytes) || (!may_use_reserve && self.is_reserve_used())
+    }
+
+    fn refill_reserve_for_data(&mut self) -> Result<(), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly { target: self.config.target });
+        }
+        while self.is_reserve_used() {
+            self.add_log_segment()?;
+        }
+        Ok(())
     }
 
     /// As `make_room`, for what frees space: if even the reserve is used up, a checkpoint gives back the log.
@@ -85,6 +106,7 @@ impl Target {
     }
 
     /// Whether operations that free space have taken of the reserve.
+    #[inline]
     pub(crate) fn is_reserve_used(&self) -> bool {
         (self.store.log.free_count() as u64) < RESERVE_LOG_SEGMENTS
     }

@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod embedding;
 mod files;
+mod full;
 mod interrupted;
 mod killed;
 mod objects;

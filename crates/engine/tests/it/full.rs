@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, oid, small_config};
 use dolmen_codec::TargetStore;
-use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Verb};
+use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Reply, Verb};
 use dolmen_engine::TargetConfig;
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Disk as _, Media};
@@ -102,6 +102,38 @@ fn a_full_target_is_read_punched_aggregated_and_written_again() {
         assert!(stored.len() > before + 200, "{before} and now {}", stored.len());
         rig.close_and_reopen();
         assert_stored(&mut rig, &stored, 0..end);
+    });
+}
+
+#[test]
+fn data_does_not_follow_into_the_reserve_that_something_else_has_begun() {
+    each_limit(|mut rig| {
+        let mut stored = Stored::new();
+        let mut end = fill(&mut rig, &mut stored, 0);
+        // Nothing that is punched from now on makes room, and each punch takes some.
+        let Ok(Reply::Written(latest)) = rig.ask(Verb::Latest) else { panic!("a question") };
+        rig.ask(Verb::Cont(ContVerb::AddSnapshot(latest))).unwrap();
+        for round in 0..8u32 {
+            for number in 0..400u32 {
+                let scope = PunchScope::Dkey(Key::from_slice(&(round << 16 | number).to_le_bytes()));
+                rig.punch(oid(3), scope, Cond::NONE).unwrap();
+                if number % 50 == 0 {
+                    end = fill(&mut rig, &mut stored, end);
+                }
+            }
+            rig.close_and_reopen();
+            rig.crash(CrashPlan::Process);
+        }
+        assert_stored(&mut rig, &stored, 0..end);
+        rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(latest))).unwrap();
+        for dkey in stored.keys() {
+            let scope = PunchScope::Dkey(Key::from_slice(&dkey.to_le_bytes()));
+            rig.punch(oid(1), scope, Cond::PUNCH).unwrap();
+        }
+        let many = stored.len();
+        stored.clear();
+        fill(&mut rig, &mut stored, end);
+        assert!(stored.len() > many * 3 / 4, "{many} and then {}", stored.len());
     });
 }
 
