@@ -183,13 +183,25 @@ struct Group {
 
 impl Target {
     /// One step of the aggregation that a caller asked for.
+    ///
+    /// # Errors
+    /// Those of checkpoint and merge; whoever asks again begins anew.
     pub(crate) fn aggregate_step(&mut self, cont: ContNo, upto: Epoch) -> Result<Reply, Error> {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
+        let stepped = self.aggregate_part(cont, upto);
+        if stepped.is_err() {
+            self.checkpoint.asked = self.checkpoint.asked.take().filter(|asked| asked.cont != cont);
+        }
+        stepped
+    }
+
+    fn aggregate_part(&mut self, cont: ContNo, upto: Epoch) -> Result<Reply, Error> {
         let more = Reply::Aggregated { more: true, freed: 0 };
         self.poll_background(false);
-        if self.checkpoint.is_working() && !self.checkpoint.is_stalled() {
+        // One that found no room is left for later; one that failed otherwise says so again.
+        if self.checkpoint.is_working() && !self.checkpoint.lacks_room() {
             return match self.checkpoint_step() {
                 // What the runs have may be freed all the same, and then there may be room for the delta.
                 Ok(_) | Err(Error::NoSpace { .. }) => Ok(more),
@@ -200,8 +212,9 @@ impl Target {
             return Ok(more);
         }
         let changes = self.checkpoint.changes;
+        let asks_for_more = self.asks_for_more(cont, upto);
         let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.cont == cont);
-        if asked.is_some_and(|asked| asked.begin_round(changes)) {
+        if asks_for_more || asked.is_some_and(|asked| asked.begin_round(changes)) {
             self.begin_checkpoint_unless_stalled()?;
             return Ok(more);
         }
@@ -220,11 +233,28 @@ impl Target {
             _ => {
                 // From now on nothing comes below the horizon that a punch it drops would have hidden.
                 self.raise_aggregated(cont, self.horizon(upto));
-                self.checkpoint.asked = Some(Asked::new(cont, self.checkpoint.changes));
+                self.checkpoint.asked = Some(Asked::new(cont, upto, self.checkpoint.changes));
                 self.begin_checkpoint_unless_stalled()?;
                 Ok(more)
             }
         }
+    }
+
+    /// Whether an aggregation is under way that reaches less far than this caller asks for: it then begins anew, up to
+    /// there, and ends for both.
+    fn asks_for_more(&mut self, cont: ContNo, upto: Epoch) -> bool {
+        let horizon = self.horizon(upto);
+        let reached = self.conts.any(cont).map_or(horizon, |known| known.state.aggregated);
+        let changes = self.checkpoint.changes;
+        let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.cont == cont && asked.upto < upto);
+        let Some(asked) = asked else { return false };
+        asked.upto = upto;
+        let rises = horizon > reached;
+        if rises {
+            *asked = Asked { freed: asked.freed, ..Asked::new(cont, upto, changes) };
+            self.raise_aggregated(cont, horizon);
+        }
+        rises
     }
 
     /// Begins the merge of an aggregation of `cont` that a caller asked for.
@@ -840,6 +870,10 @@ impl Target {
         self.checkpoint.base = base;
         self.checkpoint.merged(drops, &gone, merge.freed, merge.has_joined);
         gone.iter().for_each(|&no| self.conts.forget(no));
+        if !merge.outlived.is_empty() {
+            // From now on short ways are taken again, also to what the rollbacks have hidden.
+            self.store.hot.clear();
+        }
         for &(no, upto) in &merge.outlived {
             self.conts.any_mut(no).into_iter().for_each(|cont| Cont::forget_rollbacks(&mut cont.state, upto));
         }
@@ -951,6 +985,8 @@ fn emptiest(mut segments: Vec<(u64, u32)>, segment_bytes: u64, parts: u64, mut r
 /// An aggregation that a caller asked for, from the checkpoint it begins with to the merge it ends with.
 pub(crate) struct Asked {
     cont: ContNo,
+    /// The last epoch that a caller wants it to reach.
+    upto: Epoch,
     /// Its merge has begun, and was not given up.
     is_merging: bool,
     is_complete: bool,
@@ -970,8 +1006,8 @@ enum Round {
 }
 
 impl Asked {
-    fn new(cont: ContNo, changes: u64) -> Self {
-        Self { cont, is_merging: false, is_complete: false, freed: 0, round: Round::First, changes }
+    fn new(cont: ContNo, upto: Epoch, changes: u64) -> Self {
+        Self { cont, upto, is_merging: false, is_complete: false, freed: 0, round: Round::First, changes }
     }
 
     /// A merge is complete.
@@ -989,7 +1025,7 @@ impl Asked {
     fn begin_round(&mut self, changes: u64) -> bool {
         let begins = self.is_complete && self.round == Round::HasJoined;
         if begins {
-            let begun = Self::new(self.cont, changes);
+            let begun = Self::new(self.cont, self.upto, changes);
             *self = Self { freed: self.freed, round: Round::Second, ..begun };
         }
         begins

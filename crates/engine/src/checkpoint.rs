@@ -124,6 +124,8 @@ struct Work {
     flush_until: u64,
     /// It has failed, for want of space as a rule; merges go first, since they may free some.
     is_stalled: bool,
+    /// And it was for want of space.
+    lacks_room: bool,
 }
 
 impl Default for State {
@@ -201,6 +203,11 @@ impl State {
     /// Whether a checkpoint is under way that failed and has not been tried again.
     pub(crate) fn is_stalled(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.is_stalled)
+    }
+
+    /// Whether it failed for want of space.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.is_stalled && work.lacks_room)
     }
 
     /// Memory of what is being written, in bytes.
@@ -391,15 +398,22 @@ impl Target {
         self.carry_prepared()?;
         self.store.index.freeze();
         let flush_until = self.store.log.next_sequence();
-        self.begin_work(base, flush_until, false);
+        self.begin_work(base, flush_until);
         Ok(())
     }
 
-    fn begin_work(&mut self, base: Base, flush_until: u64, is_stalled: bool) {
+    fn begin_work(&mut self, base: Base, flush_until: u64) -> &mut Work {
         let build = self.build_of_frozen();
-        let after = Vec::new();
-        self.checkpoint.work =
-            Some(Work { base, build, after, has_all_entries: false, flush_until, is_stalled });
+        let (after, has_all_entries, is_stalled, lacks_room) = (Vec::new(), false, false, false);
+        self.checkpoint.work.insert(Work {
+            base,
+            build,
+            after,
+            has_all_entries,
+            flush_until,
+            is_stalled,
+            lacks_room,
+        })
     }
 
     fn build_of_frozen(&mut self) -> RunBuild {
@@ -455,9 +469,11 @@ impl Target {
         match result {
             Ok(Step::Done) => {}
             Ok(Step::More | Step::Waiting) => self.checkpoint.work = Some(work),
-            Err(_) => {
+            Err(ref error) => {
                 work.build.discard(&mut *self.store.disks.meta);
-                self.begin_work(work.base, work.flush_until, true);
+                let work = self.begin_work(work.base, work.flush_until);
+                work.is_stalled = true;
+                work.lacks_room = matches!(error, Error::NoSpace { .. });
             }
         }
         result

@@ -68,7 +68,7 @@ impl Target {
         }
         self.make_room_or_checkpoint(ContEvent::BYTES_MAX)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
-        self.conts.apply(cont, event);
+        self.apply_event(cont, event);
         self.checkpoint.changes += 1;
         let is_awaited = self.is_awaited(self.durability(cont));
         if let Some(known) = self.conts.any_mut(cont)
@@ -77,9 +77,17 @@ impl Target {
         {
             known.changed = appended.sequence;
         }
-        // A rollback may bring back arrays of other record sizes.
-        self.store.record_sizes.clear();
         Ok((Reply::Done, Some(appended.sequence)))
+    }
+
+    /// What a logged event changes, now or in a replay.
+    pub(crate) fn apply_event(&mut self, cont: ContNo, event: ContEvent) {
+        self.conts.apply(cont, event);
+        // A rollback may bring back arrays of other record sizes, and it hides what short ways lead to.
+        self.store.record_sizes.clear();
+        if matches!(event, ContEvent::RolledBack { .. }) {
+            self.store.hot.clear();
+        }
     }
 
     /// What a container asks for; the strictest if it is gone.

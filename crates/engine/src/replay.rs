@@ -253,7 +253,7 @@ impl Target {
             LogKind::Cont => {
                 let (cont, event) = ContEvent::decode(&mut r).ok_or_else(damaged)?;
                 self.replay_event(event);
-                self.conts.apply(cont, event);
+                self.apply_event(cont, event);
             }
             LogKind::Ceiling => self.epochs.replay(Epoch(r.u64().ok_or_else(damaged)?)),
             LogKind::Client => {

@@ -538,7 +538,7 @@ impl Target {
             return Ok(false);
         }
         if self.store.record_sizes.find(path) == Some(draft.record_bytes) {
-            return Ok(self.replaces_sole(path, draft));
+            return Ok(self.replaces_sole(path, draft, view));
         }
         let is_array_object = path.dkey_kind == KeyKind::Uint64;
         if is_array_object && !self.store.may_have_extents(path) {
@@ -549,16 +549,17 @@ impl Target {
             Some(stored) if stored != draft.record_bytes => {
                 Err(Error::RecordSize { stored_bytes: u64::from(stored) })
             }
-            Some(_) => Ok(self.replaces_sole(path, draft)),
+            Some(_) => Ok(self.replaces_sole(path, draft, view)),
             None => Ok(!is_array_object),
         }
     }
 
-    /// Whether a draft writes over all of the sole extent.
+    /// Whether a draft writes over all of the sole extent. A short way may lead to one that a rollback hides.
     #[inline]
-    fn replaces_sole(&self, path: &Path, draft: &Draft<'_>) -> bool {
+    fn replaces_sole(&self, path: &Path, draft: &Draft<'_>, view: &View) -> bool {
         let new = draft.recx;
-        path.may_be_sole(draft.kind)
+        view.is_plain()
+            && path.may_be_sole(draft.kind)
             && self.store.sole_extent(path).is_some_and(|old| {
                 let old = old.recx;
                 old.index >= new.index && old.index + old.count <= new.index + new.count

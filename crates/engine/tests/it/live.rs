@@ -7,7 +7,7 @@ use dolmen_codec::verb::{
 };
 use dolmen_engine::{Devices, Target};
 use dolmen_env::{Media, RealDisk, Rng};
-use dolmen_types::{Cond, Durability, Error, Key, Recx, TargetNo, TxId};
+use dolmen_types::{Cond, Durability, Epoch, Error, Key, Recx, TargetNo, TxId};
 use smallvec::smallvec;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -75,6 +75,17 @@ fn devices(dir: &Path) -> Devices {
     Devices { meta: Box::new(RealDisk::open(dir).unwrap()), bulk: None }
 }
 
+/// An aggregation up to now, to its end.
+fn aggregate(rig: &mut Rig) -> Result<u64, Error> {
+    loop {
+        match rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX)))? {
+            Reply::Aggregated { more: true, .. } => {}
+            Reply::Aggregated { freed, .. } => return Ok(freed),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 fn places() -> [PathBuf; 2] {
     [std::env::temp_dir(), PathBuf::from("/dev/shm")]
 }
@@ -111,7 +122,15 @@ fn no_checkpoint_gives_a_flipped_bit_of_the_live_log_a_right_checksum() {
         let mut refused = 0;
         for at in akey - BEFORE..akey {
             file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
-            refused += u32::from(matches!(store.rig.ask(Verb::Checkpoint), Err(Error::Corrupt { .. })));
+            let is_refused = matches!(store.rig.ask(Verb::Checkpoint), Err(Error::Corrupt { .. }));
+            if is_refused {
+                let aggregated = aggregate(&mut store.rig);
+                assert!(
+                    matches!(aggregated, Err(Error::Corrupt { .. })),
+                    "{place:?} byte {at}: {aggregated:?}"
+                );
+            }
+            refused += u32::from(is_refused);
             let Ok(Reply::Audited(audit)) = store.rig.ask(Verb::Scrub) else {
                 panic!("a scrub of {place:?} answers");
             };

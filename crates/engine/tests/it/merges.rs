@@ -58,3 +58,20 @@ fn a_punch_outlives_merges_that_leave_out_what_it_hides() {
         rig.assert_clean();
     }
 }
+
+#[test]
+fn an_aggregation_beside_one_of_the_past_reaches_as_far_as_it_was_asked_to() {
+    for steps in 1..5 {
+        let mut rig = Rig::new(Media::Mapped, Durability::Process);
+        let first = rig.put(oid(1), b"d", b"a", b"one").unwrap();
+        rig.put(oid(1), b"d", b"a", b"two").unwrap();
+        rig.put(oid(1), b"d", b"a", b"three").unwrap();
+        for _ in 0..steps {
+            // Another caller, who asks for less.
+            rig.ask(Verb::Cont(ContVerb::Aggregate(first))).unwrap();
+        }
+        assert_eq!(rig.aggregate(), 2, "after {steps} steps of another");
+        assert_eq!(rig.get(oid(1), b"d", b"a"), Some(b"three".to_vec()));
+        rig.assert_clean();
+    }
+}
