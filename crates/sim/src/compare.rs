@@ -5,6 +5,7 @@
 //! seldom. Of enumerations the set and order of items count, not the pages; of extents what they cover.
 
 use crate::chance::Chance;
+pub use crate::ops::Space;
 use crate::ops::{Listing, SLOTS, Source, Spec, Step, When, places};
 use crate::{Model, Subject};
 use dolmen_codec::order::HashKey;
@@ -79,7 +80,7 @@ pub struct Tally {
 /// # Errors
 /// The first disagreement.
 pub fn side_by_side(seed: u64, steps: usize, subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
-    run(seed, &random_steps(seed, steps), subject)
+    run(seed, &random_steps(seed, steps, Space::Wide), subject)
 }
 
 /// Runs the steps that `bytes` choose on an empty subject and on a model.
@@ -87,23 +88,24 @@ pub fn side_by_side(seed: u64, steps: usize, subject: &mut dyn Subject) -> Resul
 /// # Errors
 /// The first disagreement.
 pub fn side_by_side_of(bytes: &[u8], subject: &mut dyn Subject) -> Result<Tally, Box<Divergence>> {
-    run(0, &Source(Chance::Bytes(bytes)).steps(STEPS_OF_BYTES_MAX), subject)
+    run(0, &Source(Chance::Bytes(bytes), Space::Wide).steps(STEPS_OF_BYTES_MAX), subject)
 }
 
-fn random_steps(seed: u64, count: usize) -> Vec<Step> {
-    Source(Chance::Seed(Rng::from_seed(seed))).steps(count)
+fn random_steps(seed: u64, count: usize, space: Space) -> Vec<Step> {
+    Source(Chance::Seed(Rng::from_seed(seed)), space).steps(count)
 }
 
-/// As [`side_by_side`] on a fresh subject, and cuts the steps down to a few that still disagree.
+/// As [`side_by_side`] on a fresh subject, over that space, and cuts the steps down to a few that still disagree.
 ///
 /// # Errors
 /// The smallest disagreement found.
 pub fn side_by_side_cut(
     seed: u64,
     steps: usize,
+    space: Space,
     open: &mut dyn FnMut() -> Box<dyn Subject>,
 ) -> Result<Tally, Box<Divergence>> {
-    let mut steps = random_steps(seed, steps);
+    let mut steps = random_steps(seed, steps, space);
     let mut smallest = match run(seed, &steps, &mut *open()) {
         Ok(tally) => return Ok(tally),
         Err(divergence) => divergence,

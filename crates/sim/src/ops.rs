@@ -165,9 +165,23 @@ pub(crate) fn places() -> impl Iterator<Item = (Oid, Key, Key, u64)> {
     })
 }
 
+/// Over what steps are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Space {
+    /// Objects of each kind, keys enough to be listed, values of all sizes.
+    Wide,
+    /// One dkey and one akey in each of two objects, extents within one another, and every fourth step one of snapshots,
+    /// rollbacks, aggregations and restarts: what one version hides of another, and who has forgotten it.
+    Narrow,
+}
+
+/// Where extents of [`Space::Narrow`] begin, and how long they are.
+const NESTED_STARTS: [u64; 3] = [0, 4, 16];
+const NESTED_COUNTS: [u64; 4] = [1, 8, 16, 32];
+
 /// Draws steps.
 #[derive(Debug)]
-pub(crate) struct Source<'a>(pub(crate) Chance<'a>);
+pub(crate) struct Source<'a>(pub(crate) Chance<'a>, pub(crate) Space);
 
 impl Source<'_> {
     /// A list of at most `count` steps, until the chances are spent.
@@ -180,6 +194,9 @@ impl Source<'_> {
     }
 
     fn step(&mut self) -> Step {
+        if self.is_narrow() && self.0.one_in(4) {
+            return self.turn();
+        }
         let slot = self.0.index(SLOTS);
         match self.0.below(100) {
             0..33 => Step::Mutate(self.spec()),
@@ -222,19 +239,37 @@ impl Source<'_> {
         }
     }
 
+    fn is_narrow(&self) -> bool {
+        self.1 == Space::Narrow
+    }
+
+    /// A step that changes what is seen or kept of everything.
+    fn turn(&mut self) -> Step {
+        match self.0.below(16) {
+            0..4 => Step::Snapshot,
+            4 | 5 => Step::RemoveSnapshot(self.0.index(8)),
+            6..9 => Step::RollBack(self.0.index(8)),
+            9..13 => Step::Aggregate(None),
+            13 => Step::Checkpoint,
+            14 => Step::Check,
+            _ => Step::Crash,
+        }
+    }
+
     fn small_u32(&mut self, bound: u64) -> u32 {
         u32::try_from(self.0.below(bound)).expect("small")
     }
 
     fn oid(&mut self) -> Oid {
-        let number = self.0.index(OBJECTS.len());
+        let number = self.0.index(if self.is_narrow() { 2 } else { OBJECTS.len() });
         typed(OBJECTS[number], 1)
     }
 
     fn place(&mut self) -> (Oid, Key, Key) {
         let oid = self.oid();
         let (dkey_kind, akey_kind) = kinds(oid);
-        (oid, key(dkey_kind, self.0.index(DKEYS)), key(akey_kind, self.0.index(AKEYS)))
+        let (dkeys, akeys) = if self.is_narrow() { (1, 1) } else { (DKEYS, AKEYS) };
+        (oid, key(dkey_kind, self.0.index(dkeys)), key(akey_kind, self.0.index(akeys)))
     }
 
     fn when(&mut self) -> When {
@@ -287,7 +322,9 @@ impl Source<'_> {
             _ => Cond::NONE,
         };
         let seed = self.0.byte();
-        let value = match self.0.below(20) {
+        // A single value would hide the extents from each other.
+        let kind = if self.is_narrow() { 8 + self.0.below(12) } else { self.0.below(20) };
+        let value = match kind {
             0..7 => Value::Single(seed, self.single_bytes()),
             7 => Value::NoSingle,
             8..17 => {
@@ -316,6 +353,10 @@ impl Source<'_> {
     }
 
     fn data_recx(&mut self) -> Recx {
+        if self.is_narrow() {
+            let start = NESTED_STARTS[self.0.index(NESTED_STARTS.len())];
+            return Recx::new(start, NESTED_COUNTS[self.0.index(NESTED_COUNTS.len())]);
+        }
         let index = self.index();
         let room = limits::WINDOW_RECORDS - index % limits::WINDOW_RECORDS;
         let count = if self.0.one_in(12) { 5000 + self.0.below(40_000) } else { 1 + self.0.below(12) };

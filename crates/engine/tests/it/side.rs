@@ -5,7 +5,7 @@ use crate::rig::{Rig, amount, small_config};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
 use dolmen_sim::Subject;
-use dolmen_sim::compare::side_by_side_cut;
+use dolmen_sim::compare::{Space, side_by_side_cut};
 
 /// Small parts, so that checkpoints, merges, joins and new segments happen within a few hundred steps.
 fn config() -> TargetConfig {
@@ -20,10 +20,20 @@ fn config() -> TargetConfig {
 
 /// Runs that many steps of each seed; how many changes were refused for want of space.
 fn run_on(config: &TargetConfig, seeds: std::ops::Range<u64>, steps: usize, media: Media) -> u64 {
+    run_over(Space::Wide, config, seeds, steps, media)
+}
+
+fn run_over(
+    space: Space,
+    config: &TargetConfig,
+    seeds: std::ops::Range<u64>,
+    steps: usize,
+    media: Media,
+) -> u64 {
     let mut refused = 0;
     for seed in seeds {
         let mut open = || -> Box<dyn Subject> { Box::new(EngineSubject(Rig::bare(media, config.clone()))) };
-        match side_by_side_cut(seed, steps, &mut open) {
+        match side_by_side_cut(seed, steps, space, &mut open) {
             Ok(tally) => refused += tally.refused,
             Err(divergence) => panic!("seed {seed} on {media:?}: {divergence:?}"),
         }
@@ -45,6 +55,16 @@ fn the_engine_answers_as_the_model_on_block_media() {
 fn the_engine_answers_as_the_model_on_mapped_media() {
     let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 100, amount("SIDE_SEEDS", 12));
     run(first..first + count, 400, Media::Mapped);
+}
+
+/// Few keys, extents within one another, and a snapshot, a rollback, an aggregation or a crash at every fourth step.
+#[test]
+fn the_engine_answers_as_the_model_where_rollbacks_and_aggregations_meet() {
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 400, amount("SIDE_SEEDS", 12) * 5);
+    for seed in first..first + count {
+        let media = if seed % 2 == 0 { Media::Mapped } else { Media::Block };
+        run_over(Space::Narrow, &config(), seed..seed + 1, 250, media);
+    }
 }
 
 /// Runs that once went apart.
