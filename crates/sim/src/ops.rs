@@ -170,14 +170,26 @@ pub(crate) fn places() -> impl Iterator<Item = (Oid, Key, Key, u64)> {
 pub enum Space {
     /// Objects of each kind, keys enough to be listed, values of all sizes.
     Wide,
-    /// One dkey and one akey in each of two objects, extents within one another, and every fourth step one of snapshots,
+    /// One dkey and one akey in each of two objects, extents within one another, no transactions, and every fourth step one of snapshots,
     /// rollbacks, aggregations and restarts: what one version hides of another, and who has forgotten it.
     Narrow,
 }
 
+/// Objects of [`Space::Narrow`].
+const NARROW_OBJECTS: usize = 2;
 /// Where extents of [`Space::Narrow`] begin, and how long they are.
 const NESTED_STARTS: [u64; 3] = [0, 4, 16];
 const NESTED_COUNTS: [u64; 4] = [1, 8, 16, 32];
+
+/// Reads all of the extents that the narrow space has in an object.
+fn look(object_type: ObjectType) -> Step {
+    let oid = typed(object_type, 1);
+    let (dkey, akey) = (key(kinds(oid).0, 0), key(kinds(oid).1, 0));
+    let record_bytes = usual_record_bytes(&akey);
+    let extents = [Recx::new(0, 48)].into_iter().collect();
+    let iods = vec![FetchIod { akey, want: Want::Array { record_bytes, extents } }];
+    Step::Fetch(oid, dkey, Cond::NONE, iods, When::Latest)
+}
 
 /// Draws steps.
 #[derive(Debug)]
@@ -188,17 +200,23 @@ impl Source<'_> {
     pub(crate) fn steps(&mut self, count: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         while steps.len() < count && !self.0.is_spent() {
-            steps.push(self.step());
+            if self.is_narrow() && self.0.one_in(4) {
+                steps.push(self.turn());
+                steps.extend(OBJECTS.iter().take(NARROW_OBJECTS).map(|&object_type| look(object_type)));
+            } else {
+                steps.push(self.step());
+            }
         }
         steps
     }
 
     fn step(&mut self) -> Step {
-        if self.is_narrow() && self.0.one_in(4) {
-            return self.turn();
-        }
         let slot = self.0.index(SLOTS);
-        match self.0.below(100) {
+        if self.is_narrow() && self.0.one_in(2) {
+            return Step::Mutate(self.nested_spec());
+        }
+        // A transaction that nobody decides would hold up what is to be aggregated.
+        match self.0.below(if self.is_narrow() { 71 } else { 100 }) {
             0..33 => Step::Mutate(self.spec()),
             33..36 => Step::Repeat(self.0.index(6)),
             36..50 => self.fetch(),
@@ -246,13 +264,16 @@ impl Source<'_> {
     /// A step that changes what is seen or kept of everything.
     fn turn(&mut self) -> Step {
         match self.0.below(16) {
-            0..4 => Step::Snapshot,
-            4 | 5 => Step::RemoveSnapshot(self.0.index(8)),
-            6..9 => Step::RollBack(self.0.index(8)),
-            9..13 => Step::Aggregate(None),
-            13 => Step::Checkpoint,
+            0 | 1 => Step::Snapshot,
+            // Of many, some would keep what a rollback to another has hidden.
+            2..6 => Step::RemoveSnapshot(self.0.index(8)),
+            6..11 => Step::RollBack(self.0.index(8)),
+            11 | 12 => Step::Aggregate(None),
+            13 => Step::Background,
             14 => Step::Check,
-            _ => Step::Crash,
+            // Rarely: a target that was opened has short ways only once a segment of its log is full.
+            _ if self.0.one_in(8) => Step::Crash,
+            _ => Step::Checkpoint,
         }
     }
 
@@ -261,7 +282,7 @@ impl Source<'_> {
     }
 
     fn oid(&mut self) -> Oid {
-        let number = self.0.index(if self.is_narrow() { 2 } else { OBJECTS.len() });
+        let number = self.0.index(if self.is_narrow() { NARROW_OBJECTS } else { OBJECTS.len() });
         typed(OBJECTS[number], 1)
     }
 
@@ -313,6 +334,19 @@ impl Source<'_> {
             _ => Cond::NONE,
         };
         Spec::Update(oid, dkey, cond, items)
+    }
+
+    /// A mutation that is not refused.
+    fn nested_spec(&mut self) -> Spec {
+        let (oid, dkey, akey) = self.place();
+        let (seed, record_bytes) = (self.0.byte(), usual_record_bytes(&akey));
+        let value = match self.0.below(12) {
+            0 => return Spec::Punch(oid, PunchScope::Object, Cond::NONE),
+            1 => return Spec::Punch(oid, PunchScope::Dkey(dkey), Cond::NONE),
+            2 => Value::Hole(self.data_recx()),
+            _ => Value::Records(record_bytes, self.data_recx(), seed),
+        };
+        Spec::Update(oid, dkey, Cond::NONE, vec![Item { akey, cond: Cond::NONE, value }])
     }
 
     fn item(&mut self, akey: Key) -> Item {

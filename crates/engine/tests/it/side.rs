@@ -60,7 +60,7 @@ fn the_engine_answers_as_the_model_on_mapped_media() {
 /// Few keys, extents within one another, and a snapshot, a rollback, an aggregation or a crash at every fourth step.
 #[test]
 fn the_engine_answers_as_the_model_where_rollbacks_and_aggregations_meet() {
-    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 400, amount("SIDE_SEEDS", 12) * 5);
+    let (first, count) = (amount("SIDE_FIRST_SEED", 0) + 400, amount("SIDE_SEEDS", 12) * 10);
     for seed in first..first + count {
         let media = if seed % 2 == 0 { Media::Mapped } else { Media::Block };
         run_over(Space::Narrow, &config(), seed..seed + 1, 250, media);

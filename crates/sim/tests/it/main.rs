@@ -26,8 +26,10 @@ fn model_agrees_with_another_model() {
     let mut sum = compare::Tally::default();
     for seed in 0..30 {
         println!("seed {seed}");
-        let tally =
-            compare::side_by_side_cut(seed, 400, &mut || Box::new(ModelSubject::new(TargetNo(1)))).unwrap();
+        let tally = compare::side_by_side_cut(seed, 400, compare::Space::Wide, &mut || {
+            Box::new(ModelSubject::new(TargetNo(1)))
+        })
+        .unwrap();
         sum.prepared += tally.prepared;
         sum.restarted += tally.restarted;
         sum.doubted += tally.doubted;
