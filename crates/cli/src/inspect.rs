@@ -56,6 +56,7 @@ impl Report {
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let dir = place::pool_directory(&args.pool)?;
     let doing = || format!("inspect {}", shown_outside(&dir));
+    dolmen_local::refuse_no_pool(&dir).doing(doing)?;
     let mut targets = target_directories(&dir).doing(doing)?;
     if targets.is_empty() {
         let failure = Failure::new(Exit::Missing, "there are no targets in it");

@@ -81,7 +81,7 @@ pub(crate) struct Destroy {
     /// Also if it holds containers
     #[arg(short, long)]
     recursive: bool,
-    /// Without looking what is in it: for pools that cannot be opened
+    /// Without looking what is in it: for pools that cannot be opened, or have lost their --bulk-dir
     #[arg(short, long)]
     force: bool,
 }
@@ -206,8 +206,14 @@ fn describe(dir: &Path, bulk: Option<&Path>, info: &PoolInfo) -> Value {
 
 fn list(args: &List) -> Outcome<Answer> {
     let system = place::directory(&args.system);
-    let pools =
-        dolmen_local::list(&system).doing(|| format!("list the pools in {}", shown_outside(&system)))?;
+    let doing = || format!("list the pools in {}", shown_outside(&system));
+    let pools = match dolmen_local::list(&system) {
+        Err(error @ dolmen_local::Error::NoDirectory { .. }) => {
+            let failure = Failure::new(Exit::Missing, error.to_string());
+            return Err(failure.hint("name the directory that holds pools")).doing(doing);
+        }
+        pools => pools.doing(doing)?,
+    };
     let mut table = Table::new(&["name", "label", "uuid", ">targets", "kept"]);
     let mut rows = Vec::new();
     for pool in &pools {
@@ -231,8 +237,7 @@ fn list(args: &List) -> Outcome<Answer> {
         say_bulk(&mut row, pool.bulk_dir.as_deref());
         rows.push(row);
     }
-    let damaged = dolmen_local::list_damaged(&system)
-        .doing(|| format!("list the pools in {}", shown_outside(&system)))?;
+    let damaged = dolmen_local::list_damaged(&system).doing(doing)?;
     for (name, fault) in &damaged {
         let fault = if *fault == RecordFault::Damaged { "record DAMAGED" } else { "newer format" };
         table.row([&shown_arg(name), "-", "-", "-", fault].map(str::to_owned));
@@ -260,8 +265,19 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
             return Err(failure.hint("add --recursive to remove them, too")).doing(doing);
         }
     }
-    args.pool.when_free(|| dolmen_local::destroy(&dir)).doing(doing)?.doing(doing)?;
-    let mut json = json!({});
+    let remove = || {
+        if args.force { dolmen_local::destroy_rest(&dir) } else { dolmen_local::destroy(&dir).map(|()| None) }
+    };
+    let missing = args.pool.when_free(remove).doing(doing)?.doing(doing)?;
+    let mut json = json!({ "missing_bulk_dir": null });
+    let mut text = format!("{} is gone", shown_outside(&dir));
     say(&mut json, "directory", dir.as_os_str().as_bytes());
-    Ok(Answer::new(format!("{} is gone", shown_outside(&dir)), json))
+    if let Some(bulk) = missing {
+        say(&mut json, "missing_bulk_dir", bulk.as_os_str().as_bytes());
+        text.push_str(&format!(
+            "; its bulk data was not in {}, and stays wherever it is",
+            shown_outside(&bulk)
+        ));
+    }
+    Ok(Answer::new(text, json))
 }

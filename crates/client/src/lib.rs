@@ -71,7 +71,8 @@ pub use dolmen_codec::verb::{
     Audit, Change, ChangeKind, FetchIod, FetchedIod, Finding, Found, ListedExtent, NewValue, PackedKeys,
     Payload, SpaceReport, UpdateIod, Usage, Want,
 };
+pub use dolmen_types::limits;
 pub use dolmen_types::{
-    Anchor, Cond, Credentials, Epoch, Error, Invalid, IoBuf, Key, Label, ObjectClass, ObjectType, Oid,
-    PropId, PropValue, Props, QueryFlags, Recx, Result, Uuid,
+    Anchor, Cond, Credentials, Durability, Epoch, Error, Invalid, IoBuf, Key, Label, ObjectClass, ObjectType,
+    Oid, PropId, PropValue, Props, QueryFlags, Recx, Result, Uuid,
 };

@@ -151,6 +151,15 @@ impl Error {
         }
     }
 
+    /// Whether the device does not give stored bytes: for who only reads, those of one entry or file.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        match self {
+            Self::InTree { source, .. } => source.is_unreadable(),
+            Self::Store(error) => matches!(**error, StoreError::Io { errno: errno::EIO, .. }),
+            _ => false,
+        }
+    }
+
     /// Whether stored bytes are damaged: those of one entry or file, others are not touched by it.
     #[must_use]
     pub fn is_damage(&self) -> bool {

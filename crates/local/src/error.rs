@@ -93,6 +93,11 @@ pub enum Error {
         /// The pool around it.
         pool: PathBuf,
     },
+    /// The directory for bulk data is the pool's own.
+    OwnBulk {
+        /// Which.
+        dir: PathBuf,
+    },
     /// Something that is not the pool's lies in its directory.
     Foreign {
         /// What, by path.
@@ -183,6 +188,9 @@ impl fmt::Display for Error {
             }
             Self::Inside { dir, pool } => {
                 write!(f, "{} lies inside the pool in {}", dir.display(), pool.display())
+            }
+            Self::OwnBulk { dir } => {
+                write!(f, "{} is the pool's own directory, and has bulk data anyway", dir.display())
             }
             Self::Foreign { entries } => {
                 let names: Vec<_> = entries.iter().map(|entry| entry.display().to_string()).collect();

@@ -10,7 +10,8 @@
 //! A program that is built without optimisation has a store without it, many times slower: give its manifest
 //! `[profile.dev.package."*"]` with `opt-level = 2`, which leaves the program's own code as it is.
 //!
-//! From nothing to a value and a file, as a program does it: `crates/cli/tests/it/embedding.rs`.
+//! From nothing to a value, as a program does it: `crates/local/examples/notes.rs`; with files:
+//! `crates/cli/tests/it/embedding.rs`.
 
 mod each;
 mod error;
@@ -22,4 +23,10 @@ mod root;
 pub use error::{Error, RecordFault, Result};
 pub use options::{OpenOptions, PoolOptions, Upkeep};
 pub use pool::LocalPool;
-pub use root::{PoolEntry, create, destroy, list, list_damaged, open, target_id};
+pub use root::{
+    PoolEntry, create, destroy, destroy_rest, list, list_damaged, open, refuse_no_pool, target_id,
+};
+
+pub use dolmen_codec::Progress;
+pub use dolmen_engine::Recovery;
+pub use dolmen_env::RealOptions;

@@ -11,6 +11,7 @@ use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ pub struct PoolEntry {
 /// # Errors
 /// `NoParent` if the directory above `dir`, or above that for bulk data, is not there; `NoDirectory` if something
 /// else has the name, or no directory can be made there; `Inside` if `dir` or the directory for bulk data lies in a
-/// pool; `IsPool` if `dir` is one; `LabelTaken` or `UuidTaken` if another pool beside it has the label, or the UUID that was asked for;
+/// pool; `OwnBulk` if both are one; `IsPool` if `dir` is one; `LabelTaken` or `UuidTaken` if another pool beside it has the label, or the UUID that was asked for;
 /// `Volatile` on a file system in memory unless the options say so; `Option`; `NoRoom`; what the device and the
 /// engine answer. Nothing is left behind.
 pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
@@ -57,7 +58,10 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
     if let Some(bulk) = &options.bulk_dir {
         refuse_inside_pool(bulk)?;
         let (dir, resolved_bulk) = (resolved(dir)?, resolved(bulk)?);
-        if resolved_bulk != dir && resolved_bulk.starts_with(&dir) {
+        if resolved_bulk == dir {
+            return Err(Error::OwnBulk { dir });
+        }
+        if resolved_bulk.starts_with(&dir) {
             return Err(Error::Inside { dir: resolved_bulk, pool: dir });
         }
         refuse_no_directory(bulk)?;
@@ -95,6 +99,7 @@ fn own_new(dir: &Path) -> Result<RealRoot> {
 /// target; `OtherLife` if it is a copy from another time; `Option`.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     options.memory_budget_bytes.map_or(Ok(()), check_memory)?;
+    refuse_no_pool(dir)?;
     let own = if options.read_only { RealRoot::open_to_read } else { RealRoot::open };
     let root = own(dir)?;
     let mut record = read_record(&root, RECORD_NAME)?;
@@ -180,6 +185,19 @@ pub(crate) fn begin_life(root: &RealRoot, record: &mut PoolRecord) -> Result<()>
 /// `Record` if it is no pool, or that of a newer format; `Foreign` if something else lies in it, and nothing is removed; `Device` with the
 /// owner's pid if it is in use.
 pub fn destroy(dir: &Path) -> Result<()> {
+    remove(dir, Existing::Yes).map(|_all| ())
+}
+
+/// The same, also if the directory for bulk data is not there any more, or empty: its path then.
+///
+/// # Errors
+/// As `destroy`.
+pub fn destroy_rest(dir: &Path) -> Result<Option<PathBuf>> {
+    remove(dir, Existing::No)
+}
+
+fn remove(dir: &Path, bulk: Existing) -> Result<Option<PathBuf>> {
+    refuse_no_pool(dir)?;
     let root = RealRoot::open(dir)?;
     let record = match read_record(&root, RECORD_NAME) {
         Ok(record) => Some(record),
@@ -189,9 +207,13 @@ pub fn destroy(dir: &Path) -> Result<()> {
         Err(error) => return Err(error),
     };
     let targets = record.as_ref().map_or(u16::MAX, |record| record.targets);
-    let bulk = match record.and_then(|record| Some((record.uuid, record.bulk_dir?))) {
-        Some((uuid, path)) => Some(open_bulk(&dir.join(path), uuid)?),
-        None => None,
+    let elsewhere = record.and_then(|record| Some((record.uuid, dir.join(record.bulk_dir?))));
+    let is_gone =
+        |path: &Path| dolmen_env::read_small(path, BULK_RECORD_NAME).is_err_and(|error| error.is_not_found());
+    let (bulk, gone) = match elsewhere {
+        Some((_, path)) if bulk == Existing::No && is_gone(&path) => (None, Some(path)),
+        Some((uuid, path)) => (Some(open_bulk(&path, uuid)?), None),
+        None => (None, None),
     };
     let mut entries = foreign_entries(&root, RECORD_NAME, targets)?;
     if let Some(bulk) = &bulk {
@@ -202,6 +224,21 @@ pub fn destroy(dir: &Path) -> Result<()> {
     }
     root.remove_tree(RECORD_NAME)?;
     bulk.map_or(Ok(()), |bulk| bulk.remove_tree(BULK_RECORD_NAME))?;
+    Ok(gone)
+}
+
+/// Refuses what cannot be a pool: what is no directory, or lies below such. What does not exist passes.
+///
+/// # Errors
+/// `Record`.
+pub fn refuse_no_pool(dir: &Path) -> Result<()> {
+    let is_none = match dir.metadata() {
+        Ok(found) => !found.is_dir(),
+        Err(error) => error.kind() == ErrorKind::NotADirectory,
+    };
+    if is_none {
+        return Err(Error::Record { dir: dir.to_owned(), fault: RecordFault::Missing });
+    }
     Ok(())
 }
 
@@ -209,7 +246,7 @@ pub fn destroy(dir: &Path) -> Result<()> {
 /// listed without being disturbed.
 ///
 /// # Errors
-/// What the device answers.
+/// `NoDirectory`; what the device answers.
 pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
     let entry = |(name, record): Found| {
         let PoolRecord { uuid, label, targets, volatile, bulk_dir, .. } = record.ok()?;
@@ -234,6 +271,9 @@ type Found = (OsString, core::result::Result<PoolRecord, RecordFault>);
 
 /// What lies where pools of a system directory have their records, by name of the pool.
 fn records(system: &Path) -> Result<impl Iterator<Item = Found>> {
+    if system.metadata().is_ok_and(|found| !found.is_dir()) {
+        return Err(Error::NoDirectory { path: system.to_owned() });
+    }
     let record = |name: OsString| {
         let bytes = dolmen_env::read_small(&system.join(&name), RECORD_NAME).ok()?;
         Some((name, PoolRecord::decode(&bytes)))

@@ -153,7 +153,7 @@ pub enum Error {
         /// The current version.
         version: u32,
     },
-    /// A container still has open handles, or a directory entries.
+    /// A directory has entries.
     NotEmpty,
     /// The name is a directory where none is allowed, or the reverse.
     NotDirectory,

@@ -83,6 +83,10 @@ const SET_LATER: [PropId; 9] = [
     PropId(4120),
 ];
 
+/// Those of features that are not there: they can be off alone.
+const NOT_YET: [PropId; 6] =
+    [PropId::CO_REDUN_FAC, PropId(4105), PropId(4107), PropId(4108), PropId(4111), PropId(4120)];
+
 /// Those that nobody sets.
 const COMPUTED: [PropId; 3] = [PropId(4115), PropId(4119), PropId(4121)];
 
@@ -112,6 +116,13 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
     if COMPUTED.contains(&id) {
         let why = format!("{name} is computed, and nobody sets it");
         return Err(Failure::new(Exit::Usage, why));
+    }
+    if NOT_YET.contains(&id) {
+        return match text {
+            "0" | "off" => Ok((id, PropValue::Number(0))),
+            _ => Err(Failure::new(Exit::Usage, format!("{name} is not available yet"))
+                .hint(format!("leave it out, or say {name}:0"))),
+        };
     }
     let number = || text.parse::<u64>().map_err(|_digits| wrong(format!("{name} is a number")));
     let value = match form(id) {

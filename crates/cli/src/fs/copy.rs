@@ -11,7 +11,7 @@ use crate::progress::Bar;
 use clap::Args;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_dfs::tree::{self, Counts, Difference, Options, Skipped};
-use dolmen_dfs::{Dfs, Error, OpenOptions};
+use dolmen_dfs::{Dfs, Error, FileKind, OpenOptions};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::Upkeep;
 use dolmen_types::{crc32c, crc32c_append};
@@ -300,6 +300,9 @@ fn make_parents(dfs: &Dfs, path: &OsStr) -> Outcome<()> {
     for part in parts.split_last().map_or(&[][..], |(_, above)| above) {
         above.push(b'/');
         above.extend_from_slice(part);
+        if dfs.stat(&above).is_ok_and(|there| there.kind == FileKind::Directory) {
+            continue;
+        }
         match dfs.mkdir(&above, 0o755) {
             Err(Error::Exists) => {}
             other => other.doing(|| format!("make directory {}", shown(&above)))?,

@@ -68,10 +68,10 @@ fn numbers_outside_their_range_are_refused_with_option_value_and_range() {
     assert_eq!(answer["error"], "a command is missing; see `dolmen help`");
     assert!(!place.path("p").exists());
     place.pool(&["p", "--targets", "1"]);
-    let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "max_snapshot:4294967296"]);
-    assert!(line.contains("max_snapshot is from 0 to 4294967295, not 4294967296"), "{line}");
-    let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "max_snapshot:many"]);
-    assert!(line.contains("max_snapshot is a number"), "{line}");
+    let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "ec_pda:4294967296"]);
+    assert!(line.contains("ec_pda is from 0 to 4294967295, not 4294967296"), "{line}");
+    let line = place.fails(2, &["cont", "create", "p", "c", "--properties", "ec_pda:many"]);
+    assert!(line.contains("ec_pda is a number"), "{line}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn properties_are_read_and_set_by_name() {
     assert!(
         place.fails(2, &["cont", "set-prop", "p", "renamed", "durability:process"]).contains("durability")
     );
-    assert!(place.fails(2, &["cont", "set-prop", "p", "renamed", "rd_fac:one"]).contains("number"));
+    assert!(place.fails(2, &["cont", "set-prop", "p", "renamed", "status:one"]).contains("number"));
 }
 
 #[test]
@@ -71,8 +71,20 @@ fn a_property_that_is_refused_is_told_the_one_reason() {
     let line = place.fails(2, &["cont", "set-prop", "p", "c", "durability=process"]);
     let why = "durability cannot be set after the container was made; give it to `dolmen cont create`";
     assert_eq!(line, format!("dolmen: cannot set durability=process of container c: {why}\n"));
-    let line = place.fails(2, &["cont", "set-prop", "p", "c", "scrub_disabled:7"]);
-    assert!(line.ends_with("is no property; scrub_disabled is one of off, on\n"), "{line}");
+    let line = place.fails(2, &["cont", "set-prop", "p", "c", "srv_cksum:7"]);
+    assert!(line.ends_with("is no property; srv_cksum is one of off, on\n"), "{line}");
+    let off = ["compression", "dedup", "max_snapshot", "scrub_disabled"];
+    for (name, value) in off.iter().flat_map(|name| [(name, "1"), (name, "on")]) {
+        let asked = format!("{name}:{value}");
+        for command in
+            [&["cont", "set-prop", "p", "c", &asked][..], &["cont", "create", "p", "--properties", &asked]]
+        {
+            let line = place.fails(2, command);
+            assert!(line.contains(&format!("{name} is not available yet; leave it out")), "{line}");
+        }
+        place.ok(&["cont", "set-prop", "p", "c", &format!("{name}:0")]);
+        place.ok(&["cont", "set-prop", "p", "c", &format!("{name}:off")]);
+    }
     assert!(place.ok(&["cont", "set-prop", "--help"]).contains("NAME:VALUE or NAME=VALUE"));
 }
 

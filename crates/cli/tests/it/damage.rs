@@ -361,3 +361,40 @@ fn a_container_that_cannot_be_audited_hides_no_finding() {
         assert!(ran.stdout().contains(word), "{word}: {ran:?}");
     }
 }
+
+#[test]
+fn a_place_that_the_device_does_not_give_is_named_and_the_rest_is_done() {
+    let place = Place::new("unreadable");
+    place.pool(&["p", "--targets", "1"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    fs::create_dir(place.path("src")).unwrap();
+    let data = |n| crate::common::bytes(600_000, n);
+    (0..4).for_each(|n| fs::write(place.path(&format!("src/f{n}")), data(n)).unwrap());
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    // What lay behind its end now cannot be read.
+    let holds = |path: &PathBuf| fs::read(path).unwrap().windows(64).any(|window| *window == data(2)[..64]);
+    let mut segments = fs::read_dir(place.path("p/t0")).unwrap().map(|entry| entry.unwrap().path());
+    let file = segments.find(holds).unwrap();
+    let len = fs::metadata(&file).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(len / 4).unwrap();
+
+    let ran = place.run(&["fs", "get", "p", "c", "/t", "back"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().starts_with("FAILED /t/f2: "), "{ran:?}");
+    assert!(ran.stdout().contains("get 3 files") && ran.stdout().contains("1 FAILED"), "{ran:?}");
+    [0, 1, 3]
+        .into_iter()
+        .for_each(|n| assert_eq!(fs::read(place.path(&format!("back/f{n}"))).unwrap(), data(n)));
+    assert!(!place.path("back/f2").exists());
+    let ran = place.run(&["fs", "verify", "p", "c", "src", "/t", "--json"]);
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!((ran.code(), &answer["response"]["failures"][0]["path"]), (1, &json!("/t/f2")), "{ran:?}");
+    assert_eq!(answer["response"]["files"], 3);
+    let line = place.fails(9, &["fs", "get", "p", "c", "/t/f2", "alone"]);
+    assert!(line.contains("Input/output error"), "{line}");
+    let ran = place.run(&["check", "p", "--scrub"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("stored bytes: NOT CHECKED: "), "{ran:?}");
+    assert!(ran.stdout().contains("container c: /t/f2: "), "{ran:?}");
+    assert!(!ran.stdout().contains("/t/f1"), "{ran:?}");
+}

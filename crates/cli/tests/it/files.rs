@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 
 #[test]
@@ -381,4 +381,40 @@ fn a_path_that_is_no_directory_or_not_there_is_told_as_that() {
     }
     place.fails(3, &["fs", "ls", "p", "c", "/r3"]);
     place.ok(&["fs", "put", "p", "c", "src", "/r4/"]);
+}
+
+#[test]
+fn a_repeated_copy_writes_nothing_where_everything_is_right() {
+    let place = Place::new("idle");
+    place.pool_with_files();
+    make_tree(&place.path("src"));
+    place.ok(&["fs", "put", "p", "c", "src", "/a/t"]);
+    let versions = || place.json(&["cont", "query", "p", "c"])["usage"]["versions"].as_u64().unwrap();
+    let before = versions();
+    for more in [&[][..], &["--owner"]] {
+        place.ok(&[&["fs", "put", "p", "c", "src", "/a/t"], more].concat());
+        assert_eq!(versions(), before);
+    }
+    // What is not right is made so, and nothing else.
+    fs::set_permissions(place.path("src/sub"), fs::Permissions::from_mode(0o700)).unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/a/t"]);
+    assert!((1..4).contains(&(versions() - before)), "{} of {before}", versions());
+    place.ok(&["fs", "verify", "p", "c", "src", "/a/t"]);
+
+    place.ok(&["fs", "get", "p", "c", "/a/t", "back"]);
+    let names = ["", "sub", "sub/deep", "sub/f3", "link", "large", "empty", "same-as-f7"];
+    let ctimes = || {
+        names.map(|name| {
+            let meta = fs::symlink_metadata(place.path("back").join(name)).unwrap();
+            (meta.ctime(), meta.ctime_nsec())
+        })
+    };
+    let before = ctimes();
+    for more in [&[][..], &["--owner"]] {
+        place.ok(&[&["fs", "get", "p", "c", "/a/t", "back"], more].concat());
+        assert_eq!(ctimes(), before);
+    }
+    fs::set_permissions(place.path("back/sub"), fs::Permissions::from_mode(0o711)).unwrap();
+    place.ok(&["fs", "get", "p", "c", "/a/t", "back"]);
+    place.ok(&["fs", "verify", "p", "c", "back", "/a/t"]);
 }

@@ -171,3 +171,54 @@ fn a_pool_that_has_not_the_room_for_its_targets_is_refused() {
     assert!(line.contains("1000 targets take 4294967296000 bytes at once"), "{line}");
     assert!(!place.path("p").exists());
 }
+
+#[test]
+fn a_pool_whose_bulk_directory_is_gone_is_removed_by_force() {
+    for (name, is_empty) in [("bulk-gone", false), ("bulk-empty", true)] {
+        let place = Place::new(name);
+        place.pool(&["z", "--targets", "1", "--bulk-dir", "bd"]);
+        std::fs::remove_dir_all(place.path("bd")).unwrap();
+        if is_empty {
+            // As a directory is on which nothing is mounted.
+            std::fs::create_dir(place.path("bd")).unwrap();
+        }
+        place.fails(3, &["pool", "destroy", "z", "--recursive"]);
+        let told = place.json(&["pool", "destroy", "z", "--force"]);
+        assert_eq!(told["missing_bulk_dir"].as_str().map(std::path::Path::new), Some(&*place.path("bd")));
+        assert!(!place.path("z").exists());
+        assert_eq!(place.path("bd").exists(), is_empty);
+    }
+    let place = Place::new("bulk-there");
+    place.pool(&["z", "--targets", "1", "--bulk-dir", "bd"]);
+    assert_eq!(place.ok(&["pool", "destroy", "z", "--force"]), "z is gone\n");
+    assert!(!place.path("bd").exists());
+}
+
+#[test]
+fn the_bulk_directory_is_not_the_pools_own() {
+    let place = Place::new("own-bulk");
+    let line = place.fails(2, &["pool", "create", "z", "--targets", "1", "--bulk-dir", "./z"]);
+    assert!(line.contains("z is the pool's own directory"), "{line}");
+    assert!(!place.path("z").exists());
+}
+
+#[test]
+fn what_is_no_directory_is_no_pool() {
+    let place = Place::new("no-pool");
+    std::fs::write(place.path("f"), b"text").unwrap();
+    for command in [
+        &["pool", "query", "f"][..],
+        &["check", "f"],
+        &["pool", "destroy", "f", "--force"],
+        &["pool", "destroy", "f"],
+        &["inspect", "f"],
+        &["cont", "list", "f"],
+        &["cont", "list", "f/x"],
+        &["inspect", "f/x"],
+    ] {
+        let line = place.fails(3, command);
+        assert!(line.contains(" is not a pool; make one with"), "{line}");
+    }
+    assert!(place.fails(3, &["pool", "list", "f"]).contains("f is no directory"));
+    assert_eq!(std::fs::read(place.path("f")).unwrap(), b"text");
+}

@@ -126,7 +126,7 @@ pub(super) fn destroy<T: TargetStore>(
 ) -> Result<()> {
     let no = state.find(name)?;
     if state.live(no)?.handles > 0 && !force {
-        return Err(Error::NotEmpty);
+        return Err(Error::Busy);
     }
     intend(targets, state, no, Intent::Destroy)?;
     state.hide(no);

@@ -11,8 +11,6 @@ enum Use {
     Fixed,
     /// Computed.
     ReadOnly,
-    /// A feature that is not there: requests within the range are accepted, the answer is the OFF value.
-    Off,
 }
 
 /// What values a property takes; the default comes with it.
@@ -54,8 +52,8 @@ const ROOTS_BYTES: usize = 64;
 /// An access control list fits one message, as in DAOS.
 const ACL_BYTES_MAX: usize = 65536;
 
-/// Every property. Replicas, erasure codes and encryption are promises, so asking for them is an error;
-/// compression and deduplication only save space, so asking is harmless and the answer says OFF.
+/// Every property. Of a feature that is not there, only the value that says so is taken: replicas, encryption, compression,
+/// deduplication, a limit of snapshots, a container that no scrub reads.
 //= daos:src/container/srv_layout.c cont_prop_default
 const TABLE: [(PropId, Use, Kind); 27] = [
     (PropId::CO_LABEL, Use::Open, Kind::Text { default: NO_LABEL }),
@@ -66,13 +64,13 @@ const TABLE: [(PropId, Use, Kind); 27] = [
     (CO_CSUM_SERVER_VERIFY, Use::Open, number(0, 0, 1)),
     (PropId::CO_REDUN_FAC, Use::Fixed, number(0, 0, 0)),
     (CO_REDUN_LVL, Use::Fixed, number(2, 1, 254)),
-    (CO_SNAPSHOT_MAX, Use::Off, number(0, 0, U32_MAX)),
+    (CO_SNAPSHOT_MAX, Use::Open, number(0, 0, 0)),
     (CO_ACL, Use::Open, Kind::Bytes { default_bytes: 0, low: 0, high: ACL_BYTES_MAX }),
-    (CO_COMPRESS, Use::Off, number(0, 0, U32_MAX)),
+    (CO_COMPRESS, Use::Open, number(0, 0, 0)),
     (CO_ENCRYPT, Use::Fixed, number(0, 0, 0)),
     (PropId::CO_OWNER, Use::Open, Kind::Text { default: "" }),
     (PropId::CO_OWNER_GROUP, Use::Open, Kind::Text { default: "" }),
-    (CO_DEDUP, Use::Off, number(0, 0, 2)),
+    (CO_DEDUP, Use::Open, number(0, 0, 0)),
     (CO_DEDUP_THRESHOLD, Use::Fixed, number(4096, 1, U32_MAX)),
     (
         PropId::CO_ROOTS,
@@ -85,7 +83,7 @@ const TABLE: [(PropId, Use, Kind); 27] = [
     (CO_EC_PDA, Use::Fixed, number(1, 0, U32_MAX)),
     (CO_RP_PDA, Use::Fixed, number(U32_MAX, 0, U32_MAX)),
     (CO_GLOBAL_VERSION, Use::ReadOnly, number(4, 4, 4)),
-    (CO_SCRUBBER_DISABLED, Use::Open, number(0, 0, 1)),
+    (CO_SCRUBBER_DISABLED, Use::Open, number(0, 0, 0)),
     (CO_OBJ_VERSION, Use::ReadOnly, number(1, 1, 1)),
     (CO_PERF_DOMAIN, Use::Fixed, number(255, 0, U32_MAX)),
     (PropId::CO_DURABILITY, Use::Fixed, number(Durability::Power as u64, 0, 1)),
@@ -108,14 +106,14 @@ pub(crate) fn checked(props: Props, when: When) -> Result<Props, Invalid> {
     for (id, value) in props {
         let (_, usage, kind) = TABLE.iter().find(|row| row.0 == id).ok_or(Invalid::Property)?;
         let settable = match usage {
-            Use::Open | Use::Off => true,
+            Use::Open => true,
             Use::Fixed => when == When::Create,
             Use::ReadOnly => false,
         };
         if !settable || !fits(*kind, &value) {
             return Err(Invalid::Property);
         }
-        if *usage != Use::Off && id != PropId::CO_LABEL {
+        if id != PropId::CO_LABEL {
             kept.insert(id, value);
         }
     }
@@ -174,11 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_promised_is_refused_and_what_is_off_says_so() {
-        assert_eq!(checked(one(PropId::CO_REDUN_FAC, 1), When::Create), Err(Invalid::Property));
-        assert_eq!(checked(one(CO_ENCRYPT, 1), When::Create), Err(Invalid::Property));
-        let kept = checked(one(CO_COMPRESS, 1), When::Create).unwrap();
-        assert_eq!(all(&kept)[&CO_COMPRESS], PropValue::Number(0));
+    fn a_feature_that_is_not_there_is_refused_unless_it_is_to_be_off() {
+        for id in [CO_COMPRESS, CO_DEDUP, CO_SNAPSHOT_MAX, CO_SCRUBBER_DISABLED] {
+            for when in [When::Create, When::Later] {
+                assert_eq!(checked(one(id, 1), when), Err(Invalid::Property), "{id:?}");
+                let kept = checked(one(id, 0), when).unwrap();
+                assert_eq!(all(&kept)[&id], PropValue::Number(0));
+            }
+        }
+        for id in [PropId::CO_REDUN_FAC, CO_ENCRYPT] {
+            assert_eq!(checked(one(id, 1), When::Create), Err(Invalid::Property));
+            assert_eq!(all(&checked(one(id, 0), When::Create).unwrap())[&id], PropValue::Number(0));
+        }
     }
 
     #[test]

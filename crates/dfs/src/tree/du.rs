@@ -43,7 +43,7 @@ struct Entry {
 /// # Errors
 /// The first error of any entry, with its path, unless `Options::on_failure` takes it: then it is counted as failed.
 pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool, options: &Options<'_>) -> Result<Usage> {
-    let (mut usage, tally) = (Usage::default(), Tally::default());
+    let (mut usage, tally) = (Usage::default(), Tally::of_reads());
     let mut seen: HashSet<Oid> = HashSet::new();
     walk(dir, path.as_ref(), &tally, options, |entry| {
         let Entry { above, link, stat } = &entry;
@@ -70,7 +70,7 @@ pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool, options: &Options<'_>)
 /// # Errors
 /// The first error of any entry, with its path, unless `Options::on_failure` takes it.
 pub fn digest(dir: &Dir, path: impl AsRef<[u8]>, options: &Options<'_>) -> Result<Vec<(Vec<u8>, u64, u32)>> {
-    let tally = Tally::default();
+    let tally = Tally::of_reads();
     // Guards: the results; taken alone.
     let digests = Mutex::new(Vec::new());
     let produce = |queue: &Queue<Entry>| {
@@ -117,7 +117,7 @@ pub fn paths_of(dir: &Dir, oids: &BTreeSet<Oid>) -> Result<Vec<(Oid, Vec<u8>)>> 
     let mut found = Vec::new();
     let pass_over = |_error| {};
     let options = Options { on_failure: Some(&pass_over), ..Options::default() };
-    walk(dir, b"/", &Tally::default(), &options, |entry| {
+    walk(dir, b"/", &Tally::of_reads(), &options, |entry| {
         if oids.contains(&entry.stat.oid) {
             found.push((entry.stat.oid, entry.link.path()));
         }

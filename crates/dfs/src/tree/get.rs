@@ -78,7 +78,7 @@ pub fn get(dir: &Dir, remote: impl AsRef<[u8]>, local: &Path, options: &Options<
     let get = Get {
         dir,
         options,
-        tally: Tally::default(),
+        tally: Tally::of_reads(),
         claimed: Mutex::default(),
         failed: Mutex::default(),
         begun: AtomicU64::new(0),
@@ -200,10 +200,13 @@ impl Get<'_> {
             other => other.at(&job.path)?,
         }
         self.set_xattrs(&job.remote, (&job.path, &job.path), 0o7777)?;
-        if self.options.owner {
+        let there = fs::symlink_metadata(&job.path).at(&job.path)?;
+        if self.options.owner && (there.uid(), there.gid()) != (job.stat.uid, job.stat.gid) {
             lchown(&job.path, Some(job.stat.uid), Some(job.stat.gid)).at(&job.path)?;
         }
-        local::set_mtime(&job.path, job.stat.mtime)?;
+        if local::mtime(&there) != job.stat.mtime {
+            local::set_mtime(&job.path, job.stat.mtime)?;
+        }
         self.tally.add(|tally| &tally.symlinks, 1, self.options);
         Ok(())
     }
@@ -313,16 +316,24 @@ impl Get<'_> {
         target.set_len(at).at(&job.path)
     }
 
-    /// Sets everything but contents; the time last.
+    /// Sets everything but contents, where it is not so already; the time last.
     fn finish(&self, remote: &[u8], stat: &Stat, (path, named): (&Path, &Path)) -> Result<()> {
-        if self.options.owner {
+        let mut there = fs::metadata(path).at(path)?;
+        if self.options.owner && (there.uid(), there.gid()) != (stat.uid, stat.gid) {
             chown(path, Some(stat.uid), Some(stat.gid)).at(path)?;
+            there = fs::metadata(path).at(path)?;
         }
-        let there = fs::symlink_metadata(path).at(path)?;
         let kept = self.options.mode_kept(stat.kind, (stat.uid, stat.gid), (there.uid(), there.gid()));
         self.set_xattrs(remote, (path, named), kept)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions & kept)).at(path)?;
-        local::set_mtime(path, stat.mtime)
+        // An access control list among the attributes changes the mode.
+        let there = fs::metadata(path).at(path)?;
+        if there.mode() & 0o7777 != stat.permissions & kept {
+            fs::set_permissions(path, fs::Permissions::from_mode(stat.permissions & kept)).at(path)?;
+        }
+        if local::mtime(&there) != stat.mtime {
+            local::set_mtime(path, stat.mtime)?;
+        }
+        Ok(())
     }
 
     /// Makes the extended attributes those stored, as far as the mode bits `kept` give a program the rights of its owner;

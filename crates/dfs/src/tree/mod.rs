@@ -6,7 +6,7 @@
 //! Until then its name is `.dolmen-…-….unfinished`; what has such a name is not copied, and the next copy into that
 //! directory removes what a dead one has left. A repeated put or get copies the contents of only those files that are
 //! not there with the same size and time, and makes mode, owner and extended attributes of all what they are at the
-//! source. Names that share a file here and not there are parted, and the other way round.
+//! source; it writes nothing where they are so already. Names that share a file here and not there are parted, and the other way round.
 //! Devices, sockets and pipes have no entry in this layout; they are named and counted as skipped.
 //!
 //! An entry that cannot be copied or compared does not end the run if the caller takes failures one by one
@@ -91,7 +91,8 @@ pub struct Options<'a> {
     pub on_stored: Option<OnStored<'a>>,
     /// Called for each entry that could not be copied or compared, and the run goes on; without it, the first one
     /// ends the run. What would meet every entry, such as a full device, ends it in any case, and so does what is
-    /// wrong with the entry that was named.
+    /// wrong with the entry that was named. A place that the device does not give is that of one entry where the store
+    /// is only read.
     pub on_failure: Option<OnFailure<'a>>,
     /// Called for each entry that is left out.
     pub on_skipped: Option<OnSkipped<'a>>,
@@ -162,9 +163,16 @@ struct Tally {
     resumed: AtomicU64,
     skipped: AtomicU64,
     failed: AtomicU64,
+    /// Nothing is written to the store: then a place that cannot be read is in the way of one entry alone.
+    only_reads: bool,
 }
 
 impl Tally {
+    /// Of what only reads the store.
+    fn of_reads() -> Self {
+        Self { only_reads: true, ..Self::default() }
+    }
+
     fn add(&self, of: impl Fn(&Self) -> &AtomicU64, count: u64, options: &Options<'_>) {
         of(self).fetch_add(count, Ordering::Relaxed);
         if let Some(on_progress) = options.on_progress {
@@ -176,7 +184,9 @@ impl Tally {
     fn spare<T>(&self, done: Result<T>, options: &Options<'_>) -> Result<Option<T>> {
         options.check_stop()?;
         match (done, options.on_failure) {
-            (Err(error), Some(on_failure)) if error.spares_others() => {
+            (Err(error), Some(on_failure))
+                if error.spares_others() || self.only_reads && error.is_unreadable() =>
+            {
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 on_failure(error);
                 Ok(None)

@@ -53,6 +53,14 @@ struct Made {
     fresh: bool,
 }
 
+/// A directory that is to be made, or found.
+struct Below {
+    path: PathBuf,
+    remote: Remote,
+    /// The directory that holds it was made in this run.
+    in_fresh: bool,
+}
+
 /// Files with several names.
 #[derive(Default)]
 struct Names {
@@ -121,14 +129,14 @@ pub fn put(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Options<
 impl Put<'_> {
     /// Makes all directories, each after the one above it; by level.
     fn make_dirs(&self, local: &Path, remote: &[u8]) -> Result<Vec<Vec<Made>>> {
-        let (root, mut next) = self.dir_of(local.to_owned(), remote.to_vec())?;
+        let root = Below { path: local.to_owned(), remote: remote.to_vec(), in_fresh: false };
+        let (root, mut next) = self.dir_of(root)?;
         let mut levels = vec![vec![root]];
         while !next.is_empty() {
             // Guards what the threads have found; taken alone.
             let (made, below) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-            side_by_side(self.options, next.into_iter(), |(path, remote): (PathBuf, Remote)| {
-                let Some((dir, mut children)) = self.tally.spare(self.dir_of(path, remote), self.options)?
-                else {
+            side_by_side(self.options, next.into_iter(), |dir: Below| {
+                let Some((dir, mut children)) = self.tally.spare(self.dir_of(dir), self.options)? else {
                     return Ok(());
                 };
                 below.lock().unwrap_or_else(PoisonError::into_inner).append(&mut children);
@@ -142,11 +150,11 @@ impl Put<'_> {
     }
 
     /// Makes a directory, and lists those below it.
-    fn dir_of(&self, path: PathBuf, remote: Remote) -> Result<(Made, Vec<(PathBuf, Remote)>)> {
+    fn dir_of(&self, Below { path, remote, in_fresh }: Below) -> Result<(Made, Vec<Below>)> {
         let meta = fs::metadata(&path).at(&path)?;
         // Listed first: what may not be read is not made either.
         let entries = fs::read_dir(&path).at(&path)?;
-        let fresh = self.make_dir(&meta, &remote).on(&remote)?;
+        let fresh = self.make_dir(&meta, &remote, in_fresh).on(&remote)?;
         let mut children = Vec::new();
         for entry in entries {
             let entry = entry.at(&path)?;
@@ -158,7 +166,8 @@ impl Put<'_> {
                 self.tally.skip(&entry.path(), Skipped::Excluded, self.options);
                 continue;
             }
-            children.push((entry.path(), join(&remote, entry.file_name().as_bytes())));
+            let remote = join(&remote, entry.file_name().as_bytes());
+            children.push(Below { path: entry.path(), remote, in_fresh: fresh });
         }
         Ok((Made { path, meta, remote, fresh }, children))
     }
@@ -200,7 +209,7 @@ impl Put<'_> {
 
     fn one(&self, job: &Job) -> Result<()> {
         if job.meta.is_symlink() {
-            let done = self.symlink(&job.path, &job.meta, &job.remote).on(&job.remote);
+            let done = self.symlink(job).on(&job.remote);
             return self.tally.spare(done, self.options).map(|_| ());
         }
         let put = self.file(job).on(&job.remote);
@@ -216,9 +225,10 @@ impl Put<'_> {
     }
 
     /// Whether it was not there.
-    fn make_dir(&self, meta: &Metadata, remote: &[u8]) -> Result<bool> {
+    fn make_dir(&self, meta: &Metadata, remote: &[u8], in_fresh: bool) -> Result<bool> {
         // Writable until everything is in it; the mode is set with the time.
-        let made = match self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700) {
+        let make = || self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700);
+        let made = match if self.is_new(remote, in_fresh) { make() } else { Err(Error::Exists) } {
             Err(Error::Exists) => match self.dir.lstat(remote)?.kind {
                 FileKind::Directory => {
                     unfinished::clear(self.dir, remote)?;
@@ -234,7 +244,22 @@ impl Put<'_> {
 
     fn finish_dir(&self, dir: &Made) -> Result<()> {
         self.set_xattrs(&dir.remote, &local::xattrs(&dir.path)?, dir.fresh)?;
-        self.dir.set_attrs(&dir.remote, &self.attrs(&dir.meta), Follow::Yes)
+        if dir.fresh || !self.is_right(&self.dir.stat(&dir.remote)?, &dir.meta) {
+            self.dir.set_attrs(&dir.remote, &self.attrs(&dir.meta), Follow::Yes)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing has the name. Asked before it is tried: a pool that is full refuses also what would change nothing.
+    fn is_new(&self, remote: &[u8], in_fresh: bool) -> bool {
+        in_fresh || self.dir.lstat(remote) == Err(Error::NotFound)
+    }
+
+    /// Whether mode, owner and time are those outside.
+    fn is_right(&self, there: &Stat, meta: &Metadata) -> bool {
+        let is_owned = !self.options.owner || (there.uid, there.gid) == (meta.uid(), meta.gid());
+        let is_mode = meta.is_symlink() || there.permissions == self.mode(meta);
+        is_owned && is_mode && there.mtime == local::mtime(meta)
     }
 
     fn attrs(&self, meta: &Metadata) -> SetAttrs {
@@ -279,23 +304,28 @@ impl Put<'_> {
         Ok(())
     }
 
-    fn symlink(&self, path: &Path, meta: &Metadata, remote: &[u8]) -> Result<()> {
+    fn symlink(&self, Job { path, meta, remote, fresh }: &Job) -> Result<()> {
         let target = fs::read_link(path).at(path)?;
         let target = target.as_os_str().as_bytes();
-        match self.dir.symlink(target, remote) {
+        let make = || self.dir.symlink(target, remote);
+        let made = match if self.is_new(remote, *fresh) { make() } else { Err(Error::Exists) } {
             Err(Error::Exists) => match self.there(remote)?.map(|there| there.kind) {
-                Some(FileKind::Symlink) if self.dir.readlink(remote).is_ok_and(|there| there == target) => {}
+                Some(FileKind::Symlink) if self.dir.readlink(remote).is_ok_and(|there| there == target) => {
+                    false
+                }
                 Some(there @ FileKind::Directory) => {
                     return Err(Error::OtherKind { there, wanted: FileKind::Symlink });
                 }
                 _ => {
-                    self.replace(remote, |unfinished| self.dir.symlink(target, unfinished))?;
+                    self.replace(remote, |unfinished| self.dir.symlink(target, unfinished)).map(|()| true)?
                 }
             },
-            other => other?,
+            other => other.map(|()| true)?,
+        };
+        self.set_xattrs(remote, &local::xattrs(path)?, made)?;
+        if made || !self.is_right(&self.dir.lstat(remote)?, meta) {
+            self.dir.set_attrs(remote, &self.attrs(meta), Follow::No)?;
         }
-        self.set_xattrs(remote, &local::xattrs(path)?, false)?;
-        self.dir.set_attrs(remote, &self.attrs(meta), Follow::No)?;
         self.tally.add(|tally| &tally.symlinks, 1, self.options);
         Ok(())
     }
@@ -432,8 +462,7 @@ impl Put<'_> {
             return Ok(false);
         }
         self.set_xattrs(&job.remote, &self.xattrs_of(job)?, false)?;
-        let is_owned = !self.options.owner || (there.uid, there.gid) == (job.meta.uid(), job.meta.gid());
-        if there.permissions != self.mode(&job.meta) || !is_owned {
+        if !self.is_right(there, &job.meta) {
             self.dir.set_attrs(&job.remote, &self.attrs(&job.meta), Follow::No)?;
         }
         Ok(true)
@@ -502,7 +531,8 @@ impl Put<'_> {
         if let Some(error) = failed {
             return Err(error);
         }
-        match self.dir.link(old, self.dir, new) {
+        let link = || self.dir.link(old, self.dir, new);
+        match if self.is_new(new, false) { link() } else { Err(Error::Exists) } {
             Err(Error::Exists) => match self.there(new)? {
                 Some(Stat { kind: there @ FileKind::Directory, .. }) => {
                     return Err(Error::OtherKind { there, wanted: FileKind::File });

@@ -105,7 +105,7 @@ pub fn verify(local: &Path, dir: &Dir, remote: impl AsRef<[u8]>, options: &Optio
         Err(error) => return Err(error).on(remote.as_ref()),
     }
     let options = &options.for_root(meta.is_dir());
-    let verify = Verify { dir, options, tally: Tally::default(), found: Mutex::default() };
+    let verify = Verify { dir, options, tally: Tally::of_reads(), found: Mutex::default() };
     let produce = |queue: &Queue<Job>| verify.walk(queue, local.to_owned(), meta, remote.as_ref().to_vec());
     queue::run(options, produce, |job: Job| {
         verify.tally.spare(verify.entry(&job).on(&job.remote), options).map(|_| ())

@@ -32,7 +32,7 @@ fn a_handle_is_given_back_by_closing_or_by_its_last_clone() {
     let clone = cont.clone();
     drop(cont);
     assert_eq!(handles(&pool, &name), 1);
-    assert_eq!(pool.destroy_container(&name, false), Err(Error::NotEmpty));
+    assert_eq!(pool.destroy_container(&name, false), Err(Error::Busy));
     drop(clone);
     assert_eq!(handles(&pool, &name), 0);
     let again = pool.open_container(&name).unwrap();

@@ -50,7 +50,7 @@ fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
     let opened = ask(&pool, PoolVerb::ContOpen(ContName::Uuid(Uuid::from_u128(1)))).unwrap();
     assert!(matches!(opened, PoolReply::Cont(handle) if handle == first));
     assert_eq!(info(&pool, first.no).handles, 1);
-    assert_eq!(ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap_err(), Error::NotEmpty);
+    assert_eq!(ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap_err(), Error::Busy);
     ask(&pool, PoolVerb::ContClose(first.no)).unwrap();
     assert_eq!(ask(&pool, PoolVerb::ContClose(first.no)).unwrap_err(), Invalid::Argument.into());
     ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap();
