@@ -10,7 +10,8 @@ use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a child says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,11 +75,32 @@ pub(crate) fn say_next(what: &str, seconds: f64) {
 /// updates were acknowledged.
 pub(crate) fn run_and_kill(scenario: &str, spec: &str, each: &mut dyn FnMut(Row)) -> Result<u64> {
     let mut child = start(spec, scenario)?;
-    let done = listen(&mut child, each);
+    let out = child.stdout.take();
+    *running() = Some(child);
+    let done = out.map_or(Ok(None), |out| listen(out, each));
     // Some more writes may come before the kill: that is what the scenario is for.
-    child.kill().map_err(Error::system("kill the child"))?;
-    child.wait().map_err(Error::system("wait for the child"))?;
+    let child = running().take();
+    child.map_or(Ok(()), kill)?;
     done?.ok_or_else(|| Error::Child { scenario: scenario.to_owned() })
+}
+
+/// Guards the child that runs; taken alone.
+static RUNNING: Mutex<Option<Child>> = Mutex::new(None);
+
+fn running() -> MutexGuard<'static, Option<Child>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn kill(mut child: Child) -> Result<()> {
+    child.kill().map_err(Error::system("kill the child"))?;
+    child.wait().map(|_status| ()).map_err(Error::system("wait for the child"))
+}
+
+/// Kills the process that a measurement has started, if one runs: for who ends the measurement where it stands.
+pub fn stop_child() {
+    let child = running().take();
+    // Ignored: then it ends by itself, soon.
+    let _killed = child.map_or(Ok(()), kill);
 }
 
 fn start(spec: &str, scenario: &str) -> Result<Child> {
@@ -90,8 +112,7 @@ fn start(spec: &str, scenario: &str) -> Result<Child> {
         .map_err(Error::system("start the child"))
 }
 
-fn listen(child: &mut Child, each: &mut dyn FnMut(Row)) -> Result<Option<u64>> {
-    let Some(out) = child.stdout.take() else { return Ok(None) };
+fn listen(out: ChildStdout, each: &mut dyn FnMut(Row)) -> Result<Option<u64>> {
     for line in BufReader::new(out).lines() {
         let line = line.map_err(Error::system("read from the child"))?;
         match serde_json::from_str(&line) {

@@ -30,6 +30,7 @@ mod row;
 mod suite;
 mod targets;
 
+pub use child::stop_child;
 pub use curve::curve;
 pub use data::{Keys, Values};
 pub use dolmen_env::HeldMemory;

@@ -2,7 +2,7 @@
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::inspect;
-use crate::output::{Answer, Table, human, place_json};
+use crate::output::{Answer, Table, human, place_json, place_text};
 use crate::path::{say, shown_outside};
 use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
@@ -146,7 +146,7 @@ fn targets(opened: &[Opened], audits: &[Audit], scrubs: &[Audit], report: &mut R
         for finding in all.iter().flat_map(|audit| &audit.findings) {
             let Finding { rule, place } = finding;
             let meaning = meaning(rule);
-            lines.push_str(&format!("target {target}: {place}: {meaning} ({rule})\n"));
+            lines.push_str(&format!("target {target}: {}: {meaning} ({rule})\n", place_text(place)));
             found.push(json!({ "rule": rule, "meaning": meaning, "place": place_json(place) }));
         }
         let unlisted = all.iter().map(|audit| audit.unlisted).sum::<u64>();

@@ -1,6 +1,7 @@
 //! `dolmen bench`: what the store costs on this machine.
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt;
 use crate::output::Answer;
 use crate::path::shown_outside;
 use clap::{Args as ClapArgs, Subcommand};
@@ -16,9 +17,26 @@ pub(crate) enum Command {
     Dfs(Args),
     /// Make a page of Markdown from files that --out has written
     Report(ReportArgs),
-    /// The part of a measurement that is killed
-    #[command(hide = true)]
-    Child { scenario: String, spec: String },
+}
+
+/// The part of a measurement that another process of this program has started and kills: scenario and what it is given.
+/// Nobody else asks for it, so that it is no command.
+pub(crate) fn part_of_another() -> Option<(String, String)> {
+    let mut args = std::env::args_os().skip(1).map_while(|arg| arg.into_string().ok());
+    let is_child = args.next()? == "bench" && args.next()? == "child";
+    let (scenario, spec) = (args.next()?, args.next()?);
+    (is_child && args.next().is_none()).then_some((scenario, spec))
+}
+
+/// Does that part.
+pub(crate) fn child(scenario: &str, spec: &str) -> Exit {
+    match dolmen_bench::child(scenario, spec).map_err(|error| failed(&error)) {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            crate::output::complain(&failure);
+            failure.exit
+        }
+    }
 }
 
 #[derive(ClapArgs, Debug)]
@@ -103,28 +121,26 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
     match command {
         Command::Engine(engine) if engine.curve => {
             let options = engine.args.options();
-            measure(&engine.args, &options, as_json, |each| dolmen_bench::curve(&options, each))
+            measure(&engine.args, &options, (as_json, false), |each| dolmen_bench::curve(&options, each))
         }
         Command::Engine(engine) if engine.large => {
             let options = engine.args.options();
             let large = Large { records: engine.records, memory_bytes: engine.memory, keep: engine.keep };
-            measure(&engine.args, &options, as_json, |each| dolmen_bench::large(&options, &large, each))
+            measure(&engine.args, &options, (as_json, engine.keep), |each| {
+                dolmen_bench::large(&options, &large, each)
+            })
         }
         Command::Report(args) => report(args),
         Command::Engine(engine) => {
             let options = engine.args.options();
             // Before anything is made ready for it.
             dolmen_bench::check_engine(&options).map_err(|error| failed(&error))?;
-            measure(&engine.args, &options, as_json, |each| dolmen_bench::engine(&options, each))
+            measure(&engine.args, &options, (as_json, false), |each| dolmen_bench::engine(&options, each))
         }
         Command::Dfs(args) => {
             let options = args.options();
             dolmen_bench::check_dfs(&options).map_err(|error| failed(&error))?;
-            measure(args, &options, as_json, |each| dolmen_bench::dfs(&options, each))
-        }
-        Command::Child { scenario, spec } => {
-            dolmen_bench::child(scenario, spec).map_err(|error| failed(&error))?;
-            Ok(Answer::new("", Value::Null))
+            measure(args, &options, (as_json, false), |each| dolmen_bench::dfs(&options, each))
         }
     }
 }
@@ -134,7 +150,7 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
 fn measure(
     args: &Args,
     options: &Options,
-    as_json: bool,
+    (as_json, keep): (bool, bool),
     work: impl FnOnce(&mut dyn FnMut(Row)) -> dolmen_bench::Result<()>,
 ) -> Outcome<Answer> {
     let missing: Vec<&PathBuf> =
@@ -147,6 +163,10 @@ fn measure(
     let mut kept = Ok(());
     if !as_json {
         crate::output::print(format!("{HEADING}\n").as_bytes())?;
+    }
+    if !keep {
+        let dirs = vec![options.dir.clone(), options.disk_dir.clone()];
+        interrupt::before_end(move || clean_up(&dirs));
     }
     let mut each = |row: Row| {
         if !as_json {
@@ -167,6 +187,22 @@ fn measure(
     }
     result.and(kept).map_err(|error| failed(&error))?;
     Ok(Answer::new("", Value::Array(rows)))
+}
+
+/// Removes what a measurement has written, which another thread may still do, or the process that it has started.
+fn clean_up(dirs: &[PathBuf]) {
+    /// So often: each time it makes what a step of the measurement has made meanwhile.
+    const ATTEMPTS: u32 = 100;
+    dolmen_bench::stop_child();
+    for _ in 0..ATTEMPTS {
+        for dir in dirs {
+            // Ignored: tried again, and then there is nobody to tell.
+            let _removed = std::fs::remove_dir_all(dir);
+        }
+        if !dirs.iter().any(|dir| dir.exists()) {
+            return;
+        }
+    }
 }
 
 /// Memory in the state in which it is measured.

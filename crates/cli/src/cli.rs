@@ -26,9 +26,9 @@ Exit codes:
   0  done
   1  done, and something is wrong: differences (fs verify), damage (check, inspect),
      entries that could not be copied or counted (fs put, get, du), each named with its reason
-  2  wrong arguments
+  2  wrong arguments, or a directory where none can be, or none where one has to be
   3  something named does not exist
-  4  something named exists already, or is not empty
+  4  something named exists already, of another kind perhaps, or is not empty
   5  in use by another process, or busy
   6  no space left
   7  stored data is damaged
@@ -74,13 +74,6 @@ enum Command {
     Completions(shell::CompletionArgs),
     /// Write the man pages
     Man(shell::ManArgs),
-}
-
-impl Cli {
-    /// Whether another process of this program has started it and ends it.
-    pub(crate) fn is_part_of_another(&self) -> bool {
-        matches!(self.command, Command::Bench(bench::Command::Child { .. }))
-    }
 }
 
 /// Does what the command line says.

@@ -64,12 +64,12 @@ pub(crate) struct Create {
     /// A name for the container
     #[arg(value_name = "LABEL")]
     label: Option<String>,
-    /// What the container holds
-    #[arg(long = "type", value_enum, ignore_case = true, default_value_t = Layout::Posix)]
-    layout: Layout,
-    /// What an acknowledged write survives
-    #[arg(long, value_enum, default_value_t = Survives::Power)]
-    durability: Survives,
+    /// What the container holds [default: posix]
+    #[arg(long = "type", value_enum, ignore_case = true)]
+    layout: Option<Layout>,
+    /// What an acknowledged write survives [default: power]
+    #[arg(long, value_enum)]
+    durability: Option<Survives>,
     /// Its UUID; drawn if not given
     #[arg(long)]
     uuid: Option<Uuid>,
@@ -82,9 +82,64 @@ pub(crate) struct Create {
     /// Class of new directories [default: S1]
     #[arg(long, value_name = "CLASS", value_parser = class)]
     dir_class: Option<ObjectClass>,
-    /// More properties, as NAME:VALUE or NAME=VALUE
+    /// More properties, as NAME:VALUE or NAME=VALUE; none that another option says otherwise
     #[arg(long, value_name = "NAME:VALUE", value_delimiter = ',')]
     properties: Vec<String>,
+}
+
+impl Create {
+    /// Properties of the new container, and whether it gets a file system.
+    fn props(&self) -> Outcome<(Props, bool)> {
+        let mut props = props::parse(&self.properties)?;
+        if let Some(label) = &self.label {
+            let given = PropValue::Text(label.clone());
+            agree(&props, PropId::CO_LABEL, &given, &format!("LABEL {label}"))?;
+        }
+        let durability = self.durability.map(|survives| match survives {
+            Survives::Power => ("power", Durability::Power),
+            Survives::Process => ("process", Durability::Process),
+        });
+        if let Some((word, number)) = durability {
+            let given = PropValue::Number(number as u64);
+            agree(&props, PropId::CO_DURABILITY, &given, &format!("--durability {word}"))?;
+        }
+        let durability = durability.map_or(Durability::Power, |(_, durability)| durability);
+        props.entry(PropId::CO_DURABILITY).or_insert(PropValue::Number(durability as u64));
+        let layout = self.layout.map(|layout| match layout {
+            Layout::Posix => ("posix", dolmen_dfs::LAYOUT_POSIX),
+            Layout::None => ("none", 0),
+        });
+        if let Some((word, number)) = layout {
+            let given = PropValue::Number(number);
+            agree(&props, PropId::CO_LAYOUT_TYPE, &given, &format!("--type {word}"))?;
+        }
+        let number = layout.map_or(dolmen_dfs::LAYOUT_POSIX, |(_, number)| number);
+        let layout = props.entry(PropId::CO_LAYOUT_TYPE).or_insert(PropValue::Number(number));
+        let has_files = *layout == PropValue::Number(dolmen_dfs::LAYOUT_POSIX);
+        let of_files = [
+            (self.chunk_size.is_some(), "--chunk-size"),
+            (self.file_class.is_some(), "--file-class"),
+            (self.dir_class.is_some(), "--dir-class"),
+        ];
+        if let Some((_, option)) = of_files.iter().find(|(is_given, _)| *is_given && !has_files) {
+            let given = props::show(PropId::CO_LAYOUT_TYPE, Some(layout));
+            let why = format!("{option} is for files, and --type {given} has none");
+            return Err(Failure::new(Exit::Usage, why).hint("leave out one of them"));
+        }
+        Ok((props, has_files))
+    }
+}
+
+/// Refuses a property that an option says otherwise.
+fn agree(props: &Props, id: PropId, given: &PropValue, option: &str) -> Outcome<()> {
+    match props.get(&id) {
+        Some(other) if other != given => {
+            let (name, value) = (props::name(id), props::show(id, Some(other)));
+            let why = format!("{option} and --properties {name}:{value} contradict each other");
+            Err(Failure::new(Exit::Usage, why).hint("leave out one of them"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[derive(Args, Debug)]
@@ -134,15 +189,7 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 
 fn create(args: &Create) -> Outcome<Answer> {
     let label = args.label.as_deref().map(place::label).transpose()?;
-    let mut props = props::parse(&args.properties)?;
-    let durability = match args.durability {
-        Survives::Power => Durability::Power,
-        Survives::Process => Durability::Process,
-    };
-    props.entry(PropId::CO_DURABILITY).or_insert(PropValue::Number(durability as u64));
-    if matches!(args.layout, Layout::Posix) {
-        props.entry(PropId::CO_LAYOUT_TYPE).or_insert(PropValue::Number(dolmen_dfs::LAYOUT_POSIX));
-    }
+    let (props, has_files) = args.props()?;
     let session = place::open(&args.pool)?;
     let named = args.label.as_deref().unwrap_or("without a label");
     let doing = || format!("create container {named} in {}", shown_outside(session.dir()));
@@ -152,9 +199,7 @@ fn create(args: &Create) -> Outcome<Answer> {
     }
     .map_err(|error| taken_uuid(&session, args, error))
     .doing(doing)?;
-    if matches!(args.layout, Layout::Posix)
-        && let Err(failure) = format(&session, &handle, args)
-    {
+    if has_files && let Err(failure) = format(&session, &handle, args) {
         let name = dolmen_client::ContName::Uuid(handle.uuid);
         // Ignored: why it could not be made says more than why its remains could not be removed.
         let _removed = session.pool.destroy_container(&name, true);
@@ -289,7 +334,10 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let session = place::open(&args.cont.pool)?;
     let name = place::cont_name(&args.cont.cont)?;
     let doing = || format!("destroy container {} in {}", args.cont.cont, shown_outside(session.dir()));
-    session.pool.destroy_container(&name, args.force).doing(doing)?;
+    match session.pool.destroy_container(&name, args.force) {
+        Err(Error::NotFound | Error::NoContainer) => return Err(place::no_container()).doing(doing),
+        destroyed => destroyed.doing(doing)?,
+    }
     session.close()?;
     free_soon(&args.cont.pool)?;
     Ok(Answer::new(format!("{} is gone", args.cont.cont), json!({ "container": args.cont.cont })))

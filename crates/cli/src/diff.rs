@@ -1,7 +1,7 @@
 //! What changed between two states of a container: by path for files, by object and key for everything.
 
 use crate::failure::{Doing, Failure, Outcome, exit_of, failed_line};
-use crate::output::{Answer, Table, count, readable};
+use crate::output::{Answer, Table, akey_text, count, dkey_text};
 use crate::path::{say, shown};
 use core::cell::RefCell;
 use dolmen_client::{ChangeKind, Container};
@@ -339,7 +339,11 @@ pub(crate) fn objects(cont: &Container, from: Epoch, to: Epoch) -> Outcome<Answe
             ChangeKind::Removed => ("D", "removed"),
             ChangeKind::Modified => ("M", "modified"),
         };
-        let (oid, dkey, akey) = (change.oid.to_string(), readable(&change.dkey), readable(&change.akey));
+        let (oid, dkey, akey) = (
+            change.oid.to_string(),
+            dkey_text(change.oid, &change.dkey),
+            akey_text(change.oid, &change.akey),
+        );
         rows.push(json!({ "change": word, "oid": oid, "dkey": dkey, "akey": akey }));
         table.row([letter.to_owned(), oid, dkey, akey]);
     }

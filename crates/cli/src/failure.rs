@@ -2,7 +2,7 @@
 
 use crate::path::shown_outside;
 use core::fmt;
-use dolmen_types::{Error as StoreError, Invalid};
+use dolmen_types::{Error as StoreError, Invalid, Place};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -115,6 +115,7 @@ impl Failure {
         let errno = error.raw_os_error();
         let too_long = errno == Some(dolmen_dfs::errno::ENAMETOOLONG);
         let system = match errno {
+            Some(dolmen_dfs::errno::EMFILE) => too_many_files(),
             _ if too_long => dolmen_dfs::Error::NameTooLong.to_string(),
             Some(number) => system_text(number),
             None => error.kind().to_string(),
@@ -123,7 +124,11 @@ impl Failure {
             Self::new(exit_of_errno(errno.unwrap_or(0)), format!("{}: {system}", shown_outside(path)));
         failure.errno = errno;
         let failure = failure.about(path.as_os_str().as_bytes());
-        if too_long { failure.hint(WHEN_DEEP) } else { failure }
+        match errno {
+            Some(dolmen_dfs::errno::EMFILE) => failure.hint(WHEN_FILES),
+            Some(dolmen_dfs::errno::ENAMETOOLONG) => failure.hint(WHEN_DEEP),
+            _ => failure,
+        }
     }
 
     /// As JSON, in the frame that every answer has.
@@ -241,7 +246,8 @@ fn exit_of_errno(errno: i32) -> Exit {
     use dolmen_dfs::errno;
     match errno {
         errno::ENOENT => Exit::Missing,
-        errno::EEXIST | errno::ENOTEMPTY | errno::EISDIR | errno::ENOTDIR => Exit::Taken,
+        errno::EISDIR | errno::ENOTDIR => Exit::Usage,
+        errno::EEXIST | errno::ENOTEMPTY => Exit::Taken,
         errno::EBUSY => Exit::InUse,
         errno::ENOSPC | errno::EFBIG => Exit::Full,
         errno::EPERM | errno::EACCES | errno::EROFS => Exit::Refused,
@@ -268,8 +274,16 @@ impl From<StoreError> for Failure {
             StoreError::NoPermission => (Exit::Refused, None),
             StoreError::ReadOnly { .. } => (Exit::Device, None),
             StoreError::Io { errno, .. } => {
-                let hint = (*errno == dolmen_dfs::errno::EIO).then_some("look into the system's log");
-                let exit = if exit_of_errno(*errno) == Exit::Refused { Exit::Refused } else { Exit::Device };
+                let hint = match *errno {
+                    dolmen_dfs::errno::EIO => Some(WHEN_UNREADABLE),
+                    dolmen_dfs::errno::EMFILE => Some(WHEN_FILES),
+                    _ => None,
+                };
+                let exit = match exit_of_errno(*errno) {
+                    Exit::Refused => Exit::Refused,
+                    _ if *errno == dolmen_dfs::errno::EMFILE => Exit::Other,
+                    _ => Exit::Device,
+                };
                 (exit, hint)
             }
             StoreError::EpochGone { .. } => (Exit::Missing, Some("read at a snapshot that still exists")),
@@ -292,6 +306,10 @@ impl From<StoreError> for Failure {
                 let needed = crate::size::exact(*needed_bytes);
                 format!("target {} is full: {needed} more needed at once", target.0)
             }
+            StoreError::Io { errno: dolmen_dfs::errno::EMFILE, .. } => too_many_files(),
+            StoreError::Corrupt { target, place } => {
+                format!("damaged data on target {}: {}", target.0, crate::output::place_text(place))
+            }
             error => error.to_string(),
         };
         let hint = hint.map(str::to_owned);
@@ -301,6 +319,21 @@ impl From<StoreError> for Failure {
 
 /// What shortens a path outside.
 const WHEN_DEEP: &str = "go into a directory on the way (`cd`), and name it from there";
+
+/// What to look at when the device gives no data.
+const WHEN_UNREADABLE: &str =
+    "look into the system's log; `dolmen inspect` names files of the pool that are missing or short";
+
+/// What lets a process have more files.
+const WHEN_FILES: &str = "raise that with `ulimit -n`, or close what has them";
+
+/// Why no more files are opened. Never the device's fault.
+fn too_many_files() -> String {
+    match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        Some(limit) => format!("too many open files: this process may have {limit}"),
+        None => "too many open files".to_owned(),
+    }
+}
 
 /// What gives space back, from a shell.
 const WHEN_FULL: &str = "remove files (`dolmen fs rm`) or a snapshot (`dolmen cont snapshot destroy`); \
@@ -362,8 +395,21 @@ impl From<dolmen_local::Error> for Failure {
 }
 
 /// Why a pool cannot be opened; what its own user alone may read is told with the directory.
-pub(crate) fn of_open(pool: &Path, error: dolmen_local::Error) -> Failure {
+pub(crate) fn of_open(pool: &Path, to_read: bool, error: dolmen_local::Error) -> Failure {
     match error {
+        dolmen_local::Error::Device(dolmen_env::Error::Io { op: dolmen_env::Op::Lock, errno, .. })
+            if to_read && exit_of_errno(errno.raw_os_error()) == Exit::Refused =>
+        {
+            let number = errno.raw_os_error();
+            let why =
+                format!("the pool in {} may not be opened: {}", shown_outside(pool), system_text(number));
+            Failure { errno: Some(number), ..Failure::new(Exit::Refused, why) }
+                .hint("run it as the owner of that directory")
+        }
+        // `check` opens it, too.
+        dolmen_local::Error::Store(error @ StoreError::Corrupt { .. }) if matches!(&error, StoreError::Corrupt { place, .. } if matches!(**place, Place::Record { .. })) => {
+            Failure::from(error).hint("`dolmen inspect` shows more")
+        }
         dolmen_local::Error::Store(StoreError::Io { target, errno })
             if exit_of_errno(errno) == Exit::Refused =>
         {
@@ -436,6 +482,9 @@ impl From<dolmen_env::Error> for Failure {
                 };
                 Self { errno: Some(number), ..Self::new(Exit::Refused, why) }.hint(hint)
             }
+            Error::Io { errno, ref name, .. } if errno.raw_os_error() == dolmen_dfs::errno::EMFILE => {
+                Self::on_file(Path::new(name), &std::io::Error::from_raw_os_error(errno.raw_os_error()))
+            }
             Error::Io { errno, .. } => {
                 let number = errno.raw_os_error();
                 Self { errno: Some(number), ..Self::new(exit_of_errno(number), why) }
@@ -482,6 +531,9 @@ impl From<dolmen_dfs::Error> for Failure {
             Error::Changed { ref path } => {
                 let failure = Self { errno: Some(errno), ..Self::new(Exit::InUse, error.to_string()) };
                 failure.about(path.as_os_str().as_bytes()).hint("put it again when nobody writes it")
+            }
+            Error::OtherKind { .. } => {
+                Self { errno: Some(errno), ..Self::new(Exit::Taken, error.to_string()) }
             }
             error @ (Error::NameTooLong | Error::SymlinkLoop | Error::Invalid(_)) => {
                 Self { errno: Some(errno), ..Self::new(Exit::Usage, error.to_string()) }
@@ -540,12 +592,19 @@ mod tests {
     #[test]
     fn what_another_user_may_not_do_is_told_with_path_and_remedy() {
         let unreadable = StoreError::Io { target: TargetNo(1), errno: 13 };
-        let failure = of_open(Path::new("pools/p"), unreadable.into());
+        let failure = of_open(Path::new("pools/p"), false, unreadable.into());
         assert_eq!(failure.exit, Exit::Refused);
         assert_eq!(
             failure.to_string(),
             "files of target 1 of the pool in pools/p may not be used: permission denied; \
              run it as the owner of that directory"
+        );
+        let errno = dolmen_env::Errno::ACCESS;
+        let name = "pools/p/.owner".to_owned();
+        let locked = dolmen_env::Error::Io { op: dolmen_env::Op::Lock, name, offset: 0, errno };
+        assert_eq!(
+            of_open(Path::new("pools/p"), true, locked.into()).to_string(),
+            "the pool in pools/p may not be opened: permission denied; run it as the owner of that directory"
         );
         let refused = |op, name: &str| {
             let errno = dolmen_env::Errno::ACCESS;

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Get(copy::Get),
     /// List a directory
     Ls(list::Ls),
-    /// Print files
+    /// Print files; what cannot be read is named, and the others are printed
     Cat(Cat),
     /// Remove files, and trees with -r
     Rm(Rm),
@@ -188,34 +188,62 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
 
 fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
     let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
-    let mut files = Vec::new();
+    let (mut files, mut failures) = (Vec::new(), Vec::new());
     for path in &args.paths {
-        let doing = || format!("read {}", shown_arg(path));
-        let file = match mounted.dfs.open(path.as_bytes(), &OpenOptions::READ) {
-            Err(Error::IsDirectory) => {
-                let failure = Failure::new(Exit::Usage, "it is a directory");
-                return Err(failure.hint("see `dolmen fs ls`")).doing(doing);
-            }
-            other => other.doing(doing)?,
-        };
-        let mut block = vec![0; BLOCK_BYTES];
-        let (mut at, mut whole) = (0, Vec::new());
-        loop {
-            let read = file.read_at(at, &mut block).doing(doing)?;
-            at += read as u64;
+        let mut whole = Vec::new();
+        let mut take = |block: &[u8]| {
             if as_json {
-                whole.extend_from_slice(&block[..read]);
-            } else {
-                output::print(&block[..read])?;
+                whole.extend_from_slice(block);
+                return Ok(());
             }
-            if read < block.len() {
-                break;
+            output::print(block)
+        };
+        match read_whole(&mounted.dfs, path.as_bytes(), &mut take)? {
+            Ok(()) => files.push(content(&text(path.as_bytes()), whole)),
+            Err(failure) => {
+                let failed = Err::<(), _>(failure).doing(|| format!("read {}", shown_arg(path)));
+                let failure = failed.map_err(|failure| failure.about(path.as_bytes()));
+                if args.paths.len() == 1 {
+                    failure?;
+                } else if let Err(failure) = failure {
+                    if !as_json {
+                        output::complain(&failure);
+                    }
+                    files.push(json!({ "failure": failure.detail() }));
+                    failures.push(failure);
+                }
             }
         }
-        files.push(content(&text(path.as_bytes()), whole));
     }
     mounted.close()?;
-    Ok(Answer::new(String::new(), json!(files)))
+    let exit = failures.first().map_or(Exit::Done, |failure| failure.exit);
+    let wrong = format!("{} not read", count(failures.len() as u64, "file", "files"));
+    Ok(Answer::new(String::new(), json!(files)).ending(exit, wrong))
+}
+
+/// Reads a file, block by block. Outside, why it ends the command; inside, why this file could not be read.
+fn read_whole(dfs: &Dfs, path: &[u8], take: &mut dyn FnMut(&[u8]) -> Outcome<()>) -> Outcome<Outcome<()>> {
+    let file = match dfs.open(path, &OpenOptions::READ) {
+        Err(Error::IsDirectory) => {
+            let failure = Failure::new(Exit::Usage, "it is a directory");
+            return Ok(Err(failure.hint("see `dolmen fs ls`")));
+        }
+        Err(error) => return Ok(Err(error.into())),
+        Ok(file) => file,
+    };
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut at = 0;
+    loop {
+        let read = match file.read_at(at, &mut block) {
+            Err(error) => return Ok(Err(error.into())),
+            Ok(read) => read,
+        };
+        at += read as u64;
+        take(&block[..read])?;
+        if read < block.len() {
+            return Ok(Ok(()));
+        }
+    }
 }
 
 /// A file's content as JSON: text if it is UTF-8, else hexadecimal.
@@ -332,8 +360,13 @@ fn mv(args: &Mv) -> Outcome<Answer> {
     let doing = || format!("rename {} to {}", shown_arg(&args.old), shown_arg(&args.new));
     let (old, new) = (args.old.as_bytes(), args.new.as_bytes());
     let into_dir = dfs.stat(new).is_ok_and(|stat| stat.kind == FileKind::Directory);
-    let name = old.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or(&[]);
-    let new = if into_dir { crate::path::join(new, name) } else { new.to_vec() };
+    let new = if into_dir { crate::path::join(new, last_name(old)) } else { new.to_vec() };
+    if !args.no_clobber && is_other_name(dfs, old, &new).doing(doing)? {
+        // A rename of one name of a file to another one changes nothing, and who moves wants the old name gone.
+        dfs.unlink(old).doing(doing)?;
+        mounted.close()?;
+        return Ok(moved(old, &new));
+    }
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     match dfs.rename(old, dfs, &new, mode) {
         Err(Error::NotFound) => {
@@ -353,7 +386,34 @@ fn mv(args: &Mv) -> Outcome<Answer> {
         other => other.doing(doing)?,
     }
     mounted.close()?;
-    Ok(Answer::new(String::new(), json!({ "old": text(old), "new": text(&new) })))
+    Ok(moved(old, &new))
+}
+
+fn moved(old: &[u8], new: &[u8]) -> Answer {
+    Answer::new(String::new(), json!({ "old": text(old), "new": text(new) }))
+}
+
+/// Whether both are names of one file, and not the same name.
+fn is_other_name(dfs: &Dfs, old: &[u8], new: &[u8]) -> dolmen_dfs::Result<bool> {
+    let (Ok(source), Ok(there)) = (dfs.lstat(old), dfs.lstat(new)) else { return Ok(false) };
+    if source.kind == FileKind::Directory || source.oid != there.oid || old.ends_with(b"/") {
+        return Ok(false);
+    }
+    let ((old_dir, old_name), (new_dir, new_name)) = (split(old), split(new));
+    Ok(old_name != new_name || dfs.stat(old_dir)?.oid != dfs.stat(new_dir)?.oid)
+}
+
+/// The directory of a path, and the name in it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path[..at.max(1)], &path[at + 1..]),
+        None => (b"/", path),
+    }
+}
+
+/// The last name in a path.
+fn last_name(path: &[u8]) -> &[u8] {
+    path.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or(&[])
 }
 
 fn df(arg: &ContArg) -> Outcome<Answer> {

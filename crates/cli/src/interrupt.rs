@@ -11,6 +11,7 @@
 use crate::failure::{Exit, Failure};
 use core::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{SigSet, Signal, raise};
+use std::sync::{Mutex, PoisonError};
 
 const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
@@ -22,6 +23,9 @@ static IS_TERM: AtomicBool = AtomicBool::new(false);
 static HEEDED: AtomicBool = AtomicBool::new(false);
 /// Somebody prints the answer: whoever sets it.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
+
+/// Guards what is done before a signal ends the process; taken alone.
+static BEFORE_END: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 /// Begins to wait for signals; `report` prints that the command was interrupted.
 ///
@@ -50,6 +54,11 @@ pub(crate) fn stop() -> &'static AtomicBool {
 /// Whether a signal has come, for what waits before a command begins.
 pub(crate) fn is_asked() -> bool {
     STOP.load(Ordering::SeqCst)
+}
+
+/// Has something done before a signal ends a command where it stands.
+pub(crate) fn before_end(work: impl FnOnce() + Send + 'static) {
+    *BEFORE_END.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(work));
 }
 
 /// Why a command that heeds signals has stopped.
@@ -107,6 +116,8 @@ fn wait(signals: &SigSet, report: &dyn Fn(&Failure)) {
         } else {
             // From now on a signal ends this thread's wait for a reader, too.
             restore();
+            let work = BEFORE_END.lock().unwrap_or_else(PoisonError::into_inner).take();
+            work.into_iter().for_each(|work| work());
             report(&failure());
         }
         end_by(signal);

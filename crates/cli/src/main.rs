@@ -26,11 +26,15 @@ use clap::Parser;
 use failure::{Exit, Failure, Outcome};
 use output::Answer;
 use serde_json::json;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some((scenario, spec)) = bench::part_of_another() {
+        interrupt::restore();
+        return ExitCode::from(bench::child(&scenario, &spec).number());
+    }
     let exit = match cli::Cli::try_parse() {
         Ok(cli) => {
             watch(&cli);
@@ -45,13 +49,9 @@ fn main() -> ExitCode {
 /// Sees to it that a command that is interrupted says so.
 fn watch(cli: &cli::Cli) {
     let as_json = cli.json;
-    if cli.is_part_of_another() {
-        interrupt::restore();
-    } else {
-        interrupt::watch(move |failure| {
-            report(failure, as_json);
-        });
-    }
+    interrupt::watch(move |failure| {
+        report(failure, as_json);
+    });
 }
 
 /// Runs the command and prints what it says.
@@ -78,9 +78,7 @@ fn report(failure: &Failure, as_json: bool) -> Exit {
     if as_json && output::print(format!("{:#}\n", failure.to_json()).as_bytes()).is_ok() {
         return failure.exit;
     }
-    // Ignored: there is no other place to say that standard error is closed. One write: lines of programs side by side
-    // do not mix.
-    let _printed = std::io::stderr().write_all(format!("dolmen: {failure}\n").as_bytes());
+    output::complain(failure);
     failure.exit
 }
 

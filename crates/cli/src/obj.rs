@@ -1,12 +1,12 @@
 //! `dolmen obj`: list, dump.
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, Table, hex, human, readable};
+use crate::output::{Answer, Table, akey_text, dkey_text, hex, human, readable};
 use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
 use core::fmt::Write as _;
 use dolmen_client::{Anchor, At, Container, IoBuf, ListedExtent, Object, PackedKeys, Page};
-use dolmen_types::{KeyKind, ObjectType, Oid};
+use dolmen_types::Oid;
 use serde_json::{Value, json};
 
 /// Extents listed at once.
@@ -114,11 +114,11 @@ fn dump_object(view: &Container, oid: Oid) -> Outcome<(String, Vec<Value>)> {
     let mut text = format!("object {oid}  {kind:?}  {}\n", oid.class());
     let mut dkeys = Vec::new();
     for dkey in keys(|anchor| object.list_dkeys(At::Latest, anchor, Page::default()))? {
-        let dkey_name = key_name(kind.dkey_kind(), &dkey);
+        let dkey_name = dkey_text(oid, &dkey);
         writeln!(text, "  dkey {dkey_name}").expect("a String takes everything");
         let mut akeys = Vec::new();
         for akey in keys(|anchor| object.list_akeys(At::Latest, &dkey, anchor, Page::default()))? {
-            akeys.push(dump_akey(&object, kind, &dkey, &akey, &mut text)?);
+            akeys.push(dump_akey(&object, oid, &dkey, &akey, &mut text)?);
         }
         dkeys.push(json!({ "dkey": dkey_name, "akeys": akeys }));
     }
@@ -135,22 +135,8 @@ fn keys(
     Ok(all)
 }
 
-/// Integer keys as numbers, others as text where they are text.
-fn key_name(kind: KeyKind, key: &[u8]) -> String {
-    match (kind, <[u8; 8]>::try_from(key)) {
-        (KeyKind::Uint64, Ok(bytes)) => u64::from_le_bytes(bytes).to_string(),
-        _ => readable(key),
-    }
-}
-
-fn dump_akey(
-    object: &Object,
-    kind: ObjectType,
-    dkey: &[u8],
-    akey: &[u8],
-    text: &mut String,
-) -> Outcome<Value> {
-    let name = key_name(kind.akey_kind(), akey);
+fn dump_akey(object: &Object, oid: Oid, dkey: &[u8], akey: &[u8], text: &mut String) -> Outcome<Value> {
+    let name = akey_text(oid, akey);
     let (mut extents, mut anchor) = (Vec::<ListedExtent>::new(), Anchor::default());
     while !anchor.is_eof() {
         extents.append(&mut object.list_extents(At::Latest, dkey, akey, &mut anchor, EXTENTS_AT_ONCE)?);

@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure, Outcome, der_of_exit};
 use core::fmt::Write as _;
-use dolmen_types::Place;
+use dolmen_types::{KeyKind, Oid, Place};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -65,6 +65,13 @@ pub(crate) fn print(bytes: &[u8]) -> Outcome<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Names on standard error what failed, and the command goes on.
+pub(crate) fn complain(failure: &Failure) {
+    // Ignored: there is no other place to say that standard error is closed. One write: lines of programs side by side
+    // do not mix.
+    let _printed = std::io::stderr().write_all(format!("dolmen: {failure}\n").as_bytes());
 }
 
 /// Rows of text in columns; the last column is not padded. Numbers are aligned by whoever makes them.
@@ -166,6 +173,32 @@ pub(crate) fn readable(bytes: &[u8]) -> String {
     }
 }
 
+/// A dkey of an object: integer keys as numbers, others as text where they are text.
+pub(crate) fn dkey_text(oid: Oid, dkey: &[u8]) -> String {
+    key_text(oid.object_type().map(dolmen_types::ObjectType::dkey_kind), dkey)
+}
+
+/// The same of an akey.
+pub(crate) fn akey_text(oid: Oid, akey: &[u8]) -> String {
+    key_text(oid.object_type().map(dolmen_types::ObjectType::akey_kind), akey)
+}
+
+fn key_text(kind: Option<KeyKind>, key: &[u8]) -> String {
+    match (kind, <[u8; 8]>::try_from(key)) {
+        (Some(KeyKind::Uint64), Ok(bytes)) => u64::from_le_bytes(bytes).to_string(),
+        _ => readable(key),
+    }
+}
+
+/// Where something is wrong, for people.
+pub(crate) fn place_text(place: &Place) -> String {
+    let Place::Value { cont, oid, dkey, akey, extent } = place else { return place.to_string() };
+    let (dkey, akey) = (dkey_text(*oid, dkey), akey_text(*oid, akey));
+    let extent =
+        extent.map_or(String::new(), |extent| format!(", {} records from {}", extent.count, extent.index));
+    format!("container {}, object {oid}, key {dkey}/{akey}{extent}", cont.0)
+}
+
 /// Where something is wrong, for programs.
 pub(crate) fn place_json(place: &Place) -> Value {
     match place {
@@ -175,8 +208,9 @@ pub(crate) fn place_json(place: &Place) -> Value {
                 "oid": oid.to_string(),
                 "extent": extent.map(|extent| json!({ "index": extent.index, "count": extent.count })),
             });
-            for (name, key) in [("dkey", dkey), ("akey", akey)] {
-                place[name] = json!(readable(key));
+            let texts = [dkey_text(*oid, dkey), akey_text(*oid, akey)];
+            for ((name, key), text) in [("dkey", dkey), ("akey", akey)].into_iter().zip(texts) {
+                place[name] = json!(text);
                 if core::str::from_utf8(key).is_err() {
                     place[format!("{name}_hex")] = json!(hex(key));
                 }

@@ -139,7 +139,7 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
     let opened = arg.when_free(|| dolmen_local::open(&dir, &options)).doing(doing)?;
-    let local = Arc::new(opened.map_err(|error| of_open(&dir, error)).doing(doing)?);
+    let local = Arc::new(opened.map_err(|error| of_open(&dir, options.read_only, error)).doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
     Ok(Session { pool, local, dir })
 }
@@ -164,8 +164,7 @@ impl Session {
         let doing = || format!("open container {name} in {}", shown_outside(&self.dir));
         match self.pool.open_container(&cont_name(name)?) {
             Err(dolmen_types::Error::NotFound | dolmen_types::Error::NoContainer) => {
-                let failure = Failure::new(Exit::Missing, "there is none of this name");
-                Err(failure.hint("see `dolmen cont list`")).doing(doing)
+                Err(no_container()).doing(doing)
             }
             other => other.doing(doing),
         }
@@ -180,6 +179,11 @@ impl Session {
             None => Ok(()),
         }
     }
+}
+
+/// Why a container cannot be used that is not there.
+pub(crate) fn no_container() -> Failure {
+    Failure::new(Exit::Missing, "there is none of this name").hint("see `dolmen cont list`")
 }
 
 /// A container's name: a UUID if it reads as one.

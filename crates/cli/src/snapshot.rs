@@ -6,7 +6,7 @@ use crate::output::{Answer, Table, date};
 use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
 use dolmen_client::{Container, Snapshot};
-use dolmen_types::Epoch;
+use dolmen_types::{Epoch, limits};
 use serde_json::{Value, json};
 
 #[derive(Subcommand, Debug)]
@@ -82,6 +82,8 @@ fn describe(snapshot: &Snapshot) -> Value {
 fn check_name(name: &str) -> Outcome<()> {
     let why = if name.is_empty() || name.chars().any(char::is_control) {
         "a name has at least one character, and no control characters"
+    } else if name.len() > limits::LABEL_BYTES_MAX {
+        "a name has at most 127 bytes"
     } else if place::parse_epoch(name).is_some() {
         "the name reads as an epoch"
     } else {

@@ -36,14 +36,16 @@ pub(crate) struct Put {
     /// File or directory outside
     #[arg(value_name = "LOCAL", value_hint = clap::ValueHint::AnyPath)]
     local: PathBuf,
-    /// Its path in the container; missing directories above it are made
+    /// Its path in the container; missing directories above it are made. A file goes into what is a directory there, under
+    /// its own name; a tree is merged into it
     #[arg(value_name = "PATH")]
     pub(super) path: OsString,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
     anew: Anew,
-    /// Append a record for every file that is stored and acknowledged; see `fs verify --log`
+    /// Append a record for every file that is stored and acknowledged; see `fs verify --log`. Files that are there already
+    /// are not read, and get none: add --no-resume to have one of each
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     log: Option<PathBuf>,
 }
@@ -55,7 +57,7 @@ pub(crate) struct Get {
     /// File or directory in the container
     #[arg(value_name = "PATH")]
     pub(super) path: OsString,
-    /// Where to put it outside
+    /// Where to put it outside. A file goes into what is a directory there, under its own name; a tree is merged into it
     #[arg(value_name = "LOCAL", value_hint = clap::ValueHint::AnyPath)]
     local: PathBuf,
     #[command(flatten)]
@@ -71,11 +73,11 @@ pub(crate) struct Get {
 pub(crate) struct Verify {
     #[command(flatten)]
     cont: ContArg,
-    /// File or directory outside
-    #[arg(value_name = "LOCAL", required_unless_present = "log", value_hint = clap::ValueHint::AnyPath)]
+    /// File or directory outside; needed unless --log is given
+    #[arg(value_name = "LOCAL", value_hint = clap::ValueHint::AnyPath)]
     local: Option<PathBuf>,
     /// Its path in the container
-    #[arg(value_name = "PATH", required_unless_present = "log")]
+    #[arg(value_name = "PATH")]
     pub(super) path: Option<OsString>,
     /// Verify the files of a put's journal instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "path"], value_hint = clap::ValueHint::FilePath)]
@@ -246,19 +248,42 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
         args.log.as_deref().map(Journal::open).transpose().doing(|| "write the journal".to_owned())?;
     let session = place::open_with(&args.cont.pool, Upkeep::Thread)?;
     let mounted = Mounted::on(session, &args.cont)?;
-    let doing = || format!("put {} at {}", shown_outside(&args.local), shown_arg(&args.path));
+    let path = into_directory(&mounted.dfs, args);
+    let doing = || format!("put {} at {}", shown_outside(&args.local), shown(&path));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&args.local, &own).doing(doing)?;
     refuse_no_directory(&mounted.dfs, args).doing(doing)?;
-    make_parents(&mounted.dfs, &args.path).doing(doing)?;
+    make_parents(&mounted.dfs, &path).doing(doing)?;
     let put = timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
-        tree::put(&args.local, &mounted.dfs, args.path.as_bytes(), options)
+        tree::put(&args.local, &mounted.dfs, &path, options)
     });
     let put = put.map_err(|failure| with_other_targets(&mounted.session, failure)).doing(doing);
     let closed = mounted.close();
     let (counts, ns, remarks) = put?;
     closed?;
-    Ok(copied("put", counts, ns, remarks))
+    let mut answer = copied("put", counts, ns, remarks);
+    if let Some(log) = args.log.as_deref().filter(|_| counts.resumed > 0) {
+        let files = count(counts.resumed, "file", "files");
+        let log = shown_outside(log);
+        answer
+            .text
+            .push_str(&format!("{files} already there: no record in {log} (--no-resume has one of each)\n"));
+    }
+    Ok(answer)
+}
+
+/// The path that a put has: below it, under the name outside, where a directory has it and what is put is none.
+fn into_directory(dfs: &Dfs, args: &Put) -> Vec<u8> {
+    let path = args.path.as_bytes();
+    let is_tree = std::fs::symlink_metadata(&args.local).is_ok_and(|meta| meta.is_dir());
+    match args.local.file_name() {
+        Some(name) if !is_tree && is_directory(dfs, path) => crate::path::join(path, name.as_bytes()),
+        _ => path.to_vec(),
+    }
+}
+
+fn is_directory(dfs: &Dfs, path: &[u8]) -> bool {
+    dfs.stat(path).is_ok_and(|stat| stat.kind == FileKind::Directory)
 }
 
 /// Where one target is full: what the others have, and why that is of no use.
@@ -293,14 +318,13 @@ fn refuse_no_directory(dfs: &Dfs, args: &Put) -> Outcome<()> {
 }
 
 /// Makes the directories above `path`.
-fn make_parents(dfs: &Dfs, path: &OsStr) -> Outcome<()> {
-    let parts: Vec<&[u8]> =
-        path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+fn make_parents(dfs: &Dfs, path: &[u8]) -> Outcome<()> {
+    let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
     let mut above = Vec::new();
     for part in parts.split_last().map_or(&[][..], |(_, above)| above) {
         above.push(b'/');
         above.extend_from_slice(part);
-        if dfs.stat(&above).is_ok_and(|there| there.kind == FileKind::Directory) {
+        if is_directory(dfs, &above) {
             continue;
         }
         match dfs.mkdir(&above, 0o755) {
@@ -313,10 +337,17 @@ fn make_parents(dfs: &Dfs, path: &OsStr) -> Outcome<()> {
 
 pub(super) fn get(args: &Get) -> Outcome<Answer> {
     let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
-    let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&args.local));
+    let path = args.path.as_bytes();
+    let is_tree = mounted.dfs.lstat(path).is_ok_and(|stat| stat.kind == FileKind::Directory);
+    let local = if !is_tree && args.local.is_dir() {
+        args.local.join(OsStr::from_bytes(super::last_name(path)))
+    } else {
+        args.local.clone()
+    };
+    let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&local));
     let own = own_directories(&mounted.session).doing(doing)?;
-    refuse_own(&args.local, &own).doing(doing)?;
-    if let Some(above) = args.local.parent()
+    refuse_own(&local, &own).doing(doing)?;
+    if let Some(above) = local.parent()
         && !above.as_os_str().is_empty()
         && !above.exists()
     {
@@ -324,7 +355,7 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
         return Err(failure.hint("make it first")).doing(doing);
     }
     let (counts, ns, remarks) = timed("get", (&args.how, !args.anew.no_resume), None, &own, |options| {
-        tree::get(&mounted.dfs, args.path.as_bytes(), &args.local, options)
+        tree::get(&mounted.dfs, path, &local, options)
     })
     .doing(doing)?;
     mounted.close()?;
@@ -382,11 +413,15 @@ fn rate(bytes: u64, ns: u64) -> String {
 }
 
 pub(super) fn verify(args: &Verify) -> Outcome<Answer> {
+    if args.log.is_none() && args.path.is_none() {
+        let failure = Failure::new(Exit::Usage, "LOCAL and PATH, or --log FILE, are needed");
+        return Err(failure.hint("see `dolmen help fs verify`"));
+    }
     let mounted = Mounted::read(&args.cont, args.snapshot.as_deref())?;
     let answer = match (&args.log, &args.local, &args.path) {
         (Some(log), _, _) => verify_journal(&mounted.dfs, log, &args.how)?,
         (None, Some(local), Some(path)) => verify_tree(&mounted, local, path, &args.how)?,
-        _ => return Err(Failure::new(Exit::Usage, "LOCAL and PATH, or --log FILE, are needed")),
+        _ => unreachable!("refused above"),
     };
     mounted.close()?;
     Ok(answer)
@@ -469,8 +504,11 @@ fn verify_journal(dfs: &Dfs, log: &Path, how: &How) -> Outcome<Answer> {
     differing.sort_unstable();
     let line = |(path, difference): &(&[u8], String)| format!("{}: {difference}\n", shown(path));
     let mut text: String = differing.iter().take(MISMATCHES_SHOWN).map(line).collect();
-    let verdict =
-        if differing.is_empty() { "all there".to_owned() } else { format!("{} WRONG", differing.len()) };
+    let verdict = match (differing.len(), files) {
+        (0, 0) => "nothing to verify, the journal has no records".to_owned(),
+        (0, _) => "all there".to_owned(),
+        (wrong, _) => format!("{wrong} WRONG"),
+    };
     let seconds = seconds(ns);
     text.push_str(&format!(
         "{verdict}: {files} acknowledged files, {} read in {seconds:.2} s\n",

@@ -2,7 +2,7 @@
 
 use super::{Report, files, sizes};
 use crate::failure::{Failure, Outcome};
-use crate::output::human;
+use crate::output::{count, human};
 use crate::path::shown_outside;
 use core::fmt::Write as _;
 use dolmen_codec::bytes::Reader;
@@ -22,7 +22,7 @@ pub(super) fn show(
     report: &mut Report,
 ) -> Outcome<Vec<Value>> {
     let found = files(dir, "log")?;
-    report.line(format!("  log: {} segments, {}", found.len(), sizes(&found)));
+    report.line(format!("  log: {}, {}", count(found.len() as u64, "segment", "segments"), sizes(&found)));
     let known = manifest.map_or(&[][..], |manifest| &manifest.log_segments);
     let mut rows = Vec::new();
     for (number, path, _) in &found {

@@ -2,7 +2,7 @@
 
 use super::{Report, files, sizes};
 use crate::failure::{Failure, Outcome};
-use crate::output::human;
+use crate::output::{count, human};
 use crate::path::shown_outside;
 use dolmen_codec::manifest::Manifest;
 use dolmen_codec::run_block::{RUN_PAGE_BYTES, RunBlock, RunBlockKind};
@@ -37,10 +37,10 @@ pub(super) fn show(dir: &Path, manifest: Option<&Manifest>, report: &mut Report)
         };
         let damaged = verify(&file, &footer);
         report.line(format!(
-            "    {number:08x}  {}, {} entries in {} blocks, epochs {} to {}{}",
+            "    {number:08x}  {}, {} in {}, epochs {} to {}{}",
             human(*bytes),
-            footer.entries,
-            footer.blocks,
+            count(footer.entries, "entry", "entries"),
+            count(u64::from(footer.blocks), "block", "blocks"),
             Epoch(footer.epoch_min),
             Epoch(footer.epoch_max),
             if info.is_some() { "" } else { ", not in the manifest" },

@@ -2,9 +2,9 @@
 
 use super::{Report, files, log, run, sizes};
 use crate::failure::{Failure, Outcome};
-use crate::output::human;
+use crate::output::{count, human};
 use crate::path::shown_outside;
-use dolmen_codec::manifest::Manifest;
+use dolmen_codec::manifest::{ContState, Manifest};
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_types::{crc32c, limits};
 use serde_json::{Value, json};
@@ -129,12 +129,12 @@ fn manifest(dir: &Path, superblock: &Superblock, report: &mut Report) -> Outcome
     match &decoded {
         None => report.finding(format!("{}: missing, or not what the superblock says", shown_outside(&path))),
         Some(manifest) => report.line(format!(
-            "  manifest: log from segment {:08x} byte {} frame {}; {} runs, {} containers, epochs up to {}",
+            "  manifest: log from segment {:08x} byte {} frame {}; {}, {}, epochs up to {}",
             manifest.log_start.segment,
             manifest.log_start.offset,
             manifest.log_start.sequence,
-            manifest.runs.len(),
-            manifest.conts.len(),
+            count(manifest.runs.len() as u64, "run", "runs"),
+            count(manifest.conts.len() as u64, "container", "containers"),
             manifest.ceiling
         )),
     }
@@ -144,16 +144,20 @@ fn manifest(dir: &Path, superblock: &Superblock, report: &mut Report) -> Outcome
 fn conts(manifest: &Manifest, report: &mut Report) {
     for cont in &manifest.conts {
         report.line(format!(
-            "  container {}: {:?}, {} versions, {} of values, {} snapshots, {} rollbacks{}",
+            "  container {}: {}, {}, {} of values, {}, {}{}",
             cont.no.0,
-            cont.spec.durability,
-            cont.usage.versions,
+            durability(cont),
+            count(cont.usage.versions, "version", "versions"),
             human(cont.usage.value_bytes),
-            cont.snapshots.len(),
-            cont.rollbacks.len(),
+            count(cont.snapshots.len() as u64, "snapshot", "snapshots"),
+            count(cont.rollbacks.len() as u64, "rollback", "rollbacks"),
             if cont.destroyed { ", being destroyed" } else { "" }
         ));
     }
+}
+
+fn durability(cont: &ContState) -> String {
+    format!("{:?}", cont.spec.durability).to_lowercase()
 }
 
 fn describe(manifest: &Manifest) -> Value {
@@ -163,7 +167,7 @@ fn describe(manifest: &Manifest) -> Value {
         .map(|cont| {
             json!({
                 "container": cont.no.0,
-                "durability": format!("{:?}", cont.spec.durability).to_lowercase(),
+                "durability": durability(cont),
                 "floor": cont.floor.to_string(),
                 "aggregated": cont.aggregated.to_string(),
                 "destroyed": cont.destroyed,
@@ -192,7 +196,7 @@ fn describe(manifest: &Manifest) -> Value {
 /// Bulk segments: those that the manifest knows with the units in use, and newer ones.
 fn bulk_segments(dir: &Path, manifest: Option<&Manifest>, report: &mut Report) -> Outcome<Vec<Value>> {
     let found = files(dir, "bulk")?;
-    report.line(format!("  bulk: {} segments, {}", found.len(), sizes(&found)));
+    report.line(format!("  bulk: {}, {}", count(found.len() as u64, "segment", "segments"), sizes(&found)));
     let known = manifest.map_or(&[][..], |manifest| &manifest.bulk_segments);
     let mut rows = Vec::new();
     for (number, path, bytes) in &found {

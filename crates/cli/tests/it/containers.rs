@@ -144,3 +144,34 @@ fn the_space_of_a_destroyed_container_is_free_when_the_command_ends() {
     assert_eq!(bulk(), before);
     place.ok(&["check", "p", "--scrub"]);
 }
+
+#[test]
+fn options_that_contradict_each_other_are_refused_with_both() {
+    let place = Place::new("contradict");
+    place.pool(&["p", "--targets", "1"]);
+    fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["cont", "create", "p"], more].concat()
+    }
+    for (more, both) in [
+        (
+            &["c", "--durability", "power", "--properties", "durability:process"][..],
+            ["--durability power", "--properties durability:process"],
+        ),
+        (&["c", "--properties", "label:x"], ["LABEL c", "--properties label:x"]),
+        (&["c", "--type", "none", "--chunk-size", "1M"], ["--chunk-size", "--type none"]),
+        (&["c", "--type", "none", "--file-class", "S1"], ["--file-class", "--type none"]),
+        (&["c", "--dir-class", "SX", "--type", "none"], ["--dir-class", "--type none"]),
+        (&["c", "--type", "none", "--properties", "layout_type:posix"], ["--type none", "layout_type:posix"]),
+        (&["c", "--properties", "layout_type:none", "--chunk-size", "1M"], ["--chunk-size", "--type none"]),
+    ] {
+        let line = place.fails(2, &create(more));
+        assert!(both.iter().all(|one| line.contains(one)), "{line}");
+    }
+    assert_eq!(place.ok(&["cont", "list", "p"]), "no containers\n");
+    // What says the same twice is no contradiction.
+    place.ok(&create(&["c", "--durability", "process", "--properties", "durability:process,label:c"]));
+    assert_eq!(place.json(&["cont", "query", "p", "c"])["durability"], "process");
+    place.ok(&create(&["o", "--properties", "layout_type:none"]));
+    place.fails(3, &["fs", "ls", "p", "o"]);
+    assert!(place.fails(3, &["cont", "destroy", "p", "gone"]).contains("see `dolmen cont list`"));
+}

@@ -35,6 +35,7 @@ fn inspect_shows_what_lies_on_disk() {
     {
         assert!(text.contains(word), "{word}: {text}");
     }
+    assert!(text.contains("container 1: power, ") && text.contains(", 0 snapshots, "), "{text}");
     let json = place.json(&["inspect", "p", "--target", "1", "--frames"]);
     assert_eq!(json["targets"].as_array().unwrap().len(), 1);
     assert_eq!(json["findings"].as_array().unwrap().len(), 0);
@@ -372,7 +373,8 @@ fn a_place_that_the_device_does_not_give_is_named_and_the_rest_is_done() {
     (0..4).for_each(|n| fs::write(place.path(&format!("src/f{n}")), data(n)).unwrap());
     place.ok(&["fs", "put", "p", "c", "src", "/t"]);
     // What lay behind its end now cannot be read.
-    let holds = |path: &PathBuf| fs::read(path).unwrap().windows(64).any(|window| *window == data(2)[..64]);
+    let lost = data(2);
+    let holds = |path: &PathBuf| fs::read(path).unwrap().windows(64).any(|window| *window == lost[..64]);
     let mut segments = fs::read_dir(place.path("p/t0")).unwrap().map(|entry| entry.unwrap().path());
     let file = segments.find(holds).unwrap();
     let len = fs::metadata(&file).unwrap().len();
@@ -397,4 +399,46 @@ fn a_place_that_the_device_does_not_give_is_named_and_the_rest_is_done() {
     assert!(ran.stdout().contains("stored bytes: NOT CHECKED: "), "{ran:?}");
     assert!(ran.stdout().contains("container c: /t/f2: "), "{ran:?}");
     assert!(!ran.stdout().contains("/t/f1"), "{ran:?}");
+}
+
+#[test]
+fn who_cannot_open_a_pool_is_told_what_names_the_file_that_is_missing() {
+    for kind in ["bulk", "run"] {
+        let place = Place::new(&format!("missing-{kind}"));
+        place.pool(&["p", "--targets", "1"]);
+        place.ok(&["cont", "create", "p", "c"]);
+        fs::write(place.path("f"), crate::common::bytes(300_000, 5)).unwrap();
+        place.ok(&["fs", "put", "p", "c", "f", "/f"]);
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(place.path("p/t0")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(kind));
+        files.iter().for_each(|path| fs::remove_file(path).unwrap());
+        for command in [&["cont", "list", "p"][..], &["check", "p"]] {
+            let ran = place.run(command);
+            assert!(
+                ran.stderr().contains("`dolmen inspect`") && !ran.stderr().contains("dolmen check`"),
+                "{ran:?}"
+            );
+        }
+        let ran = place.run(&["inspect", "p"]);
+        assert!(ran.stdout().contains("is missing"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_limit_of_open_files_is_told_as_that() {
+    let place = Place::new("few-files");
+    place.pool(&["p", "--targets", "4"]);
+    let inner = place.command(&["pool", "query", "p"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.current_dir(place.path("")).args(["-c", "ulimit -n 12; exec \"$@\"", "sh"]);
+    shell.arg(inner.get_program()).args(inner.get_args());
+    let ran = Ran::of("few files", shell.output().unwrap());
+    assert_eq!(ran.code(), 10, "{ran:?}");
+    let line = ran.stderr();
+    assert!(
+        line.contains("too many open files: this process may have 12; raise that with `ulimit -n`"),
+        "{line}"
+    );
+    assert!(!line.contains("device error"), "{line}");
 }

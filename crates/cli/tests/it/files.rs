@@ -120,12 +120,11 @@ fn a_copy_that_fails_names_the_file_and_what_stands_in_the_way() {
     let place = Place::new("stands");
     place.pool_with_files();
     make_tree(&place.path("src"));
-    place.ok(&["fs", "put", "p", "c", "src/sub", "/t/f"]);
-    let why = place.fails(4, &["fs", "put", "p", "c", "src/large", "/t/f"]);
-    let in_the_way = "/t/f: a directory has this name, and a file does not replace it";
-    assert!(why.contains(&format!("cannot put src/large at /t/f: {in_the_way}")), "{why}");
     place.ok(&["fs", "put", "p", "c", "src/large", "/file"]);
-    let why = place.fails(4, &["fs", "put", "p", "c", "src/large", "/file/below"]);
+    let why = place.fails(4, &["fs", "put", "p", "c", "src/sub", "/file"]);
+    let in_the_way = "/file: a file has this name, and a directory does not replace it";
+    assert!(why.contains(&format!("cannot put src/sub at /file: {in_the_way}")), "{why}");
+    let why = place.fails(2, &["fs", "put", "p", "c", "src/large", "/file/below"]);
     assert!(why.contains("/file: not a directory") || why.contains("/file/below: not a directory"), "{why}");
     let why = place.fails(3, &["fs", "get", "p", "c", "/missing", "out"]);
     assert!(why.contains("cannot get /missing to out: /missing: no such file or directory"), "{why}");
@@ -264,7 +263,7 @@ fn rm_removes_links_and_never_what_they_lead_to() {
     std::os::unix::fs::symlink("sub", place.path("src/lk")).unwrap();
     place.ok(&["fs", "put", "p", "c", "src", "/t"]);
     for (path, code) in
-        [("/t/lk/", 4), ("/t/lk/.", 8), ("/t/sub/..", 8), ("/", 8), ("//", 8), (".", 8), ("", 2)]
+        [("/t/lk/", 2), ("/t/lk/.", 8), ("/t/sub/..", 8), ("/", 8), ("//", 8), (".", 8), ("", 2)]
     {
         place.fails(code, &["fs", "rm", "-r", "p", "c", path]);
     }
@@ -364,12 +363,14 @@ fn a_path_that_is_no_directory_or_not_there_is_told_as_that() {
     fs::write(place.path("file"), b"data").unwrap();
     place.ok(&["fs", "put", "p", "c", "src", "/d"]);
     place.ok(&["fs", "put", "p", "c", "file", "/f"]);
+    fs::create_dir_all(place.path("dirs/file")).unwrap();
+    place.ok(&["fs", "put", "p", "c", "dirs", "/e"]);
     for (code, args, why) in [
         (3, &["put", "p", "c", "file", "/r3/"][..], "there is no directory /r3/"),
         (3, &["put", "p", "c", "file", "/r3/below/"], "there is no directory /r3/below/"),
-        (4, &["put", "p", "c", "file", "/f/"], "not a directory"),
-        (4, &["put", "p", "c", "file", "/d/"], "a directory has this name"),
-        (4, &["cat", "p", "c", "/f/"], "not a directory"),
+        (2, &["put", "p", "c", "file", "/f/"], "not a directory"),
+        (4, &["put", "p", "c", "file", "/e/"], "a directory has this name"),
+        (2, &["cat", "p", "c", "/f/"], "not a directory"),
         (3, &["cat", "p", "c", "/g/"], "no such file"),
         (4, &["mv", "p", "c", "/d", "/f"], "a directory does not replace /f, which is none"),
         (3, &["verify", "p", "c", "src", "/nope"], "/nope does not exist in the container"),
@@ -417,4 +418,118 @@ fn a_repeated_copy_writes_nothing_where_everything_is_right() {
     fs::set_permissions(place.path("back/sub"), fs::Permissions::from_mode(0o711)).unwrap();
     place.ok(&["fs", "get", "p", "c", "/a/t", "back"]);
     place.ok(&["fs", "verify", "p", "c", "back", "/a/t"]);
+}
+
+#[test]
+fn one_name_of_a_file_moved_onto_another_is_gone_and_a_name_onto_itself_stays() {
+    let place = Place::new("mv-links");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("src/d")).unwrap();
+    fs::write(place.path("src/d/a"), b"one").unwrap();
+    for name in ["src/d/b", "src/d/c", "src/e"] {
+        fs::hard_link(place.path("src/d/a"), place.path(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("d", place.path("src/l")).unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    for (old, new) in [("/t/d/a", "/t/l/a"), ("/t/d/a", "/t/d"), ("/t/d/a", "/t/d/a")] {
+        place.ok(&["fs", "mv", "p", "c", old, new]);
+        assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t/d"]), "a\nb\nc\n", "{old} {new}");
+    }
+    place.fails(4, &["fs", "mv", "-n", "p", "c", "/t/d/a", "/t/d/b"]);
+    place.ok(&["fs", "mv", "p", "c", "/t/d/a", "/t/d/b"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t/d"]), "b\nc\n");
+    place.ok(&["fs", "mv", "p", "c", "/t/l/b", "/t/d/c"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t/d"]), "c\n");
+    place.ok(&["fs", "mv", "p", "c", "/t/d/c", "/t/e"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/t/d"]), "");
+    assert_eq!(place.json(&["fs", "ls", "p", "c", "/t/e"])[0]["links"], 1);
+    assert_eq!(place.json(&["check", "p"])["clean"], true);
+}
+
+#[test]
+fn cat_prints_what_it_can_and_names_the_rest() {
+    let place = Place::new("cat-on");
+    place.pool_with_files();
+    fs::create_dir(place.path("src")).unwrap();
+    ["a", "b"].iter().for_each(|name| fs::write(place.path("src").join(name), name).unwrap());
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let command = ["fs", "cat", "p", "c", "/t/a", "/t/none", "/t", "/t/b"];
+    let ran = place.run(&command);
+    assert_eq!((ran.code(), ran.stdout()), (3, "ab".to_owned()), "{ran:?}");
+    let named: Vec<String> = ran.stderr().lines().map(str::to_owned).collect();
+    assert_eq!(named[0], "dolmen: cannot read /t/none: no such file or directory");
+    assert_eq!(named[1], "dolmen: cannot read /t: it is a directory; see `dolmen fs ls`");
+    assert_eq!(named.len(), 2);
+    let ran = place.run(&[&command[..], &["--json"]].concat());
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!((ran.code(), &answer["error"]), (3, &"2 files not read".into()), "{ran:?}");
+    assert_eq!((&answer["response"][0]["text"], &answer["response"][3]["text"]), (&"a".into(), &"b".into()));
+    assert_eq!(answer["response"][1]["failure"]["path"], "/t/none");
+}
+
+#[test]
+fn a_file_goes_into_a_directory_under_its_own_name() {
+    let place = Place::new("into");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("src/sub")).unwrap();
+    fs::write(place.path("src/one"), b"one").unwrap();
+    std::os::unix::fs::symlink("sub", place.path("src/link")).unwrap();
+    place.ok(&["fs", "put", "p", "c", "src/sub", "/d"]);
+    for (local, dir) in [("src/one", "/d"), ("src/one", "/d/"), ("src/link", "/d/")] {
+        place.ok(&["fs", "put", "p", "c", local, dir, "--log", "journal"]);
+    }
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/d"]), "link\none\n");
+    place.ok(&["fs", "verify", "p", "c", "--log", "journal"]);
+    place.ok(&["fs", "put", "p", "c", "src/one", "/one"]);
+    fs::create_dir(place.path("out")).unwrap();
+    for (path, local) in [("/one", "out"), ("/d/link", "out/"), ("/d/one", "out/renamed")] {
+        place.ok(&["fs", "get", "p", "c", path, local]);
+    }
+    assert_eq!(fs::read(place.path("out/one")).unwrap(), b"one");
+    assert_eq!(fs::read(place.path("out/renamed")).unwrap(), b"one");
+    assert_eq!(fs::read_link(place.path("out/link")).unwrap().to_str(), Some("sub"));
+    // A tree is merged, as before.
+    place.ok(&["fs", "put", "p", "c", "src", "/d"]);
+    assert_eq!(place.ok(&["fs", "ls", "p", "c", "/d"]), "link\none\nsub\n");
+}
+
+#[test]
+fn a_put_says_what_it_has_no_record_of() {
+    let place = Place::new("no-record");
+    place.pool_with_files();
+    fs::create_dir(place.path("src")).unwrap();
+    fs::write(place.path("src/one"), b"one").unwrap();
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let text = place.ok(&["fs", "put", "p", "c", "src", "/t", "--log", "journal"]);
+    assert!(
+        text.ends_with("1 file already there: no record in journal (--no-resume has one of each)\n"),
+        "{text}"
+    );
+    let text = place.ok(&["fs", "verify", "p", "c", "--log", "journal"]);
+    assert!(text.starts_with("nothing to verify, the journal has no records: 0 "), "{text}");
+    let text = place.ok(&["fs", "put", "p", "c", "src", "/t", "--log", "journal", "--no-resume"]);
+    assert!(!text.contains("no record"), "{text}");
+    assert!(place.ok(&["fs", "verify", "p", "c", "--log", "journal"]).starts_with("all there: 1 "));
+}
+
+#[test]
+fn what_is_a_directory_and_what_is_none_have_one_code() {
+    let place = Place::new("one-code");
+    place.pool_with_files();
+    fs::write(place.path("one"), b"one").unwrap();
+    place.ok(&["fs", "put", "p", "c", "one", "/one"]);
+    for command in [
+        &["fs", "cat", "p", "c", "/"][..],
+        &["fs", "cat", "p", "c", "/one/x"],
+        &["fs", "ls", "p", "c", "/one/x"],
+        &["fs", "rm", "p", "c", "/one/"],
+        &["fs", "get", "p", "c", "/one", "one/x"],
+        &["fs", "verify", "p", "c"],
+        &["fs", "verify", "p", "c", "one"],
+    ] {
+        place.fails(2, command);
+    }
+    assert!(
+        place.fails(2, &["fs", "verify", "p", "c"]).contains("LOCAL and PATH, or --log FILE, are needed")
+    );
 }

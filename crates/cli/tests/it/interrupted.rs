@@ -74,7 +74,7 @@ fn a_signal_that_is_ignored_for_a_command_does_not_end_it() {
     drop(held);
     let ran = Ran::of("ignored", child.wait_with_output().unwrap());
     assert_eq!(ran.code(), 0, "{ran:?}");
-    assert!(ran.stdout().starts_with("all there"), "{ran:?}");
+    assert!(ran.stdout().starts_with("nothing to verify"), "{ran:?}");
 }
 
 #[test]
@@ -154,4 +154,29 @@ fn a_removal_that_is_interrupted_stops_before_its_next_operand_and_closes_the_po
     }
     place.run(&rm);
     assert_eq!(place.json(&["fs", "du", "p", "c", "/t"])["files"], 0);
+}
+
+#[test]
+fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
+    for (signal, code, name) in SIGNALS {
+        let place = Place::new(&format!("bench-{code}"));
+        ["mem", "disk"].iter().for_each(|dir| fs::create_dir(place.path(dir)).unwrap());
+        let only = ["bench", "dfs", "--quick", "--only", "dfs", "--seconds", "20"];
+        let mut child = start(place.command(&[&only[..], &["--dir", "mem", "--disk-dir", "disk"]].concat()));
+        let is_begun = || {
+            let below = fs::read_dir(place.path("mem")).unwrap().next();
+            below.is_some_and(|dir| dir.unwrap().path().join("dfs").exists())
+        };
+        while !is_begun() {
+            assert!(child.try_wait().unwrap().is_none(), "it measures");
+            std::thread::yield_now();
+        }
+        let ran = interrupt(child, signal);
+        assert_eq!(ran.output.status.signal(), Some(code - 128), "{ran:?}");
+        assert!(ran.stderr().contains(&format!("interrupted by {name}")), "{ran:?}");
+        assert!(!ran.stderr().contains("Broken pipe"), "{ran:?}");
+        for dir in ["mem", "disk"] {
+            assert_eq!(fs::read_dir(place.path(dir)).unwrap().count(), 0, "{dir}");
+        }
+    }
 }

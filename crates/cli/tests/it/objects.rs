@@ -31,3 +31,32 @@ fn objects_are_listed_and_dumped_as_stored() {
     let text = place.ok(&["obj", "dump", "p", "c", sub["oid"].as_str().unwrap()]);
     assert!(text.contains("dkey f29"), "{text}");
 }
+
+#[test]
+fn a_key_has_one_spelling() {
+    let place = Place::new("keys");
+    place.pool(&["p", "--targets", "1"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "before"]);
+    let data = crate::common::bytes(300_000, 7);
+    std::fs::write(place.path("f"), &data).unwrap();
+    place.ok(&["fs", "put", "p", "c", "f", "/f"]);
+    let oid = place.json(&["fs", "ls", "p", "c", "/f"])[0]["oid"].as_str().unwrap().to_owned();
+    let dkey = place.json(&["obj", "dump", "p", "c", &oid])["dkeys"][0]["dkey"].as_str().unwrap().to_owned();
+    assert_eq!(dkey, "1");
+    let diff = place.json(&["cont", "snapshot", "diff", "p", "c", "before", "--objects"]);
+    let changes = diff["changes"].as_array().unwrap();
+    assert!(changes.iter().any(|change| change["oid"] == *oid && change["dkey"] == *dkey), "{diff}");
+    for entry in std::fs::read_dir(place.path("p/t0")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut stored = std::fs::read(&path).unwrap();
+        if let Some(at) = stored.windows(64).position(|window| *window == data[1000..1064]) {
+            stored[at] ^= 1;
+            std::fs::write(&path, stored).unwrap();
+        }
+    }
+    let ran = place.run(&["check", "p", "--scrub"]);
+    assert!(ran.stdout().contains(&format!("object {oid}, key {dkey}/")), "{ran:?}");
+    let ran = place.run(&["fs", "cat", "p", "c", "/f"]);
+    assert!(ran.stderr().contains(&format!("object {oid}, key {dkey}/")), "{ran:?}");
+}

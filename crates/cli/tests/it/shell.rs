@@ -6,7 +6,8 @@ use crate::common::Place;
 fn completions_and_man_pages_are_generated() {
     let place = Place::new("shell");
     for shell in ["bash", "zsh", "fish"] {
-        assert!(place.ok(&["completions", shell]).contains("dolmen"), "{shell}");
+        let script = place.ok(&["completions", shell]);
+        assert!(script.contains("dolmen") && !script.contains("child"), "{shell}");
     }
     assert_eq!(place.json(&["completions", "bash"])["shell"], "bash");
     assert!(place.fails(3, &["man", "nope/man1"]).contains("there is no directory nope; make it first"));

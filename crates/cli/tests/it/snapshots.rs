@@ -59,6 +59,8 @@ fn a_snapshot_name_is_one_line_and_no_epoch_and_the_older_one_comes_first() {
         let line = place.fails(2, &["cont", "snapshot", "create", "p", "c", wrong]);
         assert!(line.contains("choose another name"), "{line}");
     }
+    let line = place.fails(2, &["cont", "snapshot", "create", "p", "c", &"n".repeat(128)]);
+    assert!(line.contains("a name has at most 127 bytes; choose another name"), "{line}");
     for name in ["first", "second"] {
         place.ok(&["cont", "snapshot", "create", "p", "c", name]);
     }
