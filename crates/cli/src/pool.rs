@@ -268,7 +268,8 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let remove = || {
         if args.force { dolmen_local::destroy_rest(&dir) } else { dolmen_local::destroy(&dir).map(|()| None) }
     };
-    let missing = args.pool.when_free(remove).doing(doing)?.doing(doing)?;
+    let removed = args.pool.when_free(remove).doing(doing)?;
+    let missing = removed.map_err(|error| without_bulk(&dir, error)).doing(doing)?;
     let mut json = json!({ "missing_bulk_dir": null });
     let mut text = format!("{} is gone", shown_outside(&dir));
     say(&mut json, "directory", dir.as_os_str().as_bytes());
@@ -280,4 +281,15 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
         ));
     }
     Ok(Answer::new(text, json))
+}
+
+/// Why a pool cannot be removed; with what removes it where its directory for bulk data is not there.
+fn without_bulk(dir: &Path, error: dolmen_local::Error) -> Failure {
+    let is_gone = match &error {
+        dolmen_local::Error::Device(error) => error.is_not_found() && dir.exists(),
+        dolmen_local::Error::Record { dir: other, fault: RecordFault::Missing } => other != dir,
+        _ => false,
+    };
+    let failure = Failure::from(error);
+    if is_gone { failure.hint("add --force to remove what is left of the pool") } else { failure }
 }

@@ -262,6 +262,9 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
     let (counts, ns, remarks) = put?;
     closed?;
     let mut answer = copied("put", counts, ns, remarks);
+    if args.log.is_some() {
+        answer.json["unrecorded"] = json!(counts.resumed);
+    }
     if let Some(log) = args.log.as_deref().filter(|_| counts.resumed > 0) {
         let files = count(counts.resumed, "file", "files");
         let log = shown_outside(log);

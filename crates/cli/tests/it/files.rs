@@ -505,6 +505,7 @@ fn a_put_says_what_it_has_no_record_of() {
         text.ends_with("1 file already there: no record in journal (--no-resume has one of each)\n"),
         "{text}"
     );
+    assert_eq!(place.json(&["fs", "put", "p", "c", "src", "/t", "--log", "journal"])["unrecorded"], 1);
     let text = place.ok(&["fs", "verify", "p", "c", "--log", "journal"]);
     assert!(text.starts_with("nothing to verify, the journal has no records: 0 "), "{text}");
     let text = place.ok(&["fs", "put", "p", "c", "src", "/t", "--log", "journal", "--no-resume"]);

@@ -182,7 +182,8 @@ fn a_pool_whose_bulk_directory_is_gone_is_removed_by_force() {
             // As a directory is on which nothing is mounted.
             std::fs::create_dir(place.path("bd")).unwrap();
         }
-        place.fails(3, &["pool", "destroy", "z", "--recursive"]);
+        let line = place.fails(3, &["pool", "destroy", "z", "--recursive"]);
+        assert!(line.contains("add --force to remove what is left"), "{line}");
         let told = place.json(&["pool", "destroy", "z", "--force"]);
         assert_eq!(told["missing_bulk_dir"].as_str().map(std::path::Path::new), Some(&*place.path("bd")));
         assert!(!place.path("z").exists());
