@@ -145,7 +145,11 @@ impl Mounted {
     fn close(self) -> Outcome<()> {
         let Self { dfs, cont, session } = self;
         if !dfs.is_read_only() {
-            dfs.sync().doing(|| "record times of files".to_owned())?;
+            match dfs.sync().doing(|| "record times of files".to_owned()) {
+                // What is done is done: a time that a full pool has no room for stays as it was, as in a crash.
+                Err(failure) if failure.exit == Exit::Full => {}
+                other => other?,
+            }
         }
         drop(dfs);
         drop(cont);

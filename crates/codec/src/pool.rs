@@ -22,7 +22,7 @@ pub enum PoolVerb<'a> {
     ContOpen(ContName),
     /// Gives a handle back. Answer: [`PoolReply::Done`].
     ContClose(ContNo),
-    /// Destroys a container; `NotEmpty` if handles are open and `force` is not set.
+    /// Destroys a container; `Busy` if handles are open and `force` is not set.
     /// Answer: [`PoolReply::Done`].
     ContDestroy(ContName, bool),
     /// All containers. Answer: [`PoolReply::Conts`].

@@ -496,7 +496,7 @@ impl Mount {
                 Ok(None) if !node.is_at(&slot) => {}
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    node.touch(mtime.unix_ns());
+                    node.keep_pending(mtime);
                     return Err(error);
                 }
             }

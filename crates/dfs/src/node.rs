@@ -61,6 +61,8 @@ pub(crate) struct Node {
     pending_mtime_ns: AtomicU64,
     /// The change time in the record, nanoseconds since the Unix epoch.
     recorded_mtime_ns: AtomicU64,
+    /// The last change that could not be recorded.
+    tried_mtime_ns: AtomicU64,
 }
 
 /// A change within this time after the recorded one is not recorded: the grain of the kernel's file times.
@@ -85,6 +87,7 @@ impl Node {
             mode: AtomicU32::new(inode.permissions),
             pending_mtime_ns: AtomicU64::new(0),
             recorded_mtime_ns: AtomicU64::new(inode.mtime.unix_ns()),
+            tried_mtime_ns: AtomicU64::new(0),
         }
     }
 
@@ -136,7 +139,14 @@ impl Node {
             return false;
         }
         self.pending_mtime_ns.store(now_ns, Ordering::Relaxed);
-        now_ns.abs_diff(recorded_ns) > TIME_LAG_NS_MAX
+        let tried_ns = recorded_ns.max(self.tried_mtime_ns.load(Ordering::Relaxed));
+        now_ns.abs_diff(tried_ns) > TIME_LAG_NS_MAX
+    }
+
+    /// Notes again a change that could not be recorded; the next attempt waits as long as one that was.
+    pub(crate) fn keep_pending(&self, mtime: Time) {
+        self.tried_mtime_ns.store(mtime.unix_ns(), Ordering::Relaxed);
+        self.touch(mtime.unix_ns());
     }
 
     /// The change that is not in the record yet.

@@ -241,7 +241,7 @@ impl Target {
             return self.finish(token, Err(Error::Busy), None);
         }
         let drafts = drafts.and_then(|drafts| match self.share_work() {
-            Err(error) if !drafts.frees_space() => Err(error),
+            Err(error) if !drafts.may_use_reserve(cont) => Err(error),
             _ => Ok(drafts),
         });
         match drafts {

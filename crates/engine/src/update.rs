@@ -10,7 +10,7 @@ use crate::target::Target;
 use crate::tx::PrepareParts;
 use dolmen_codec::log_body::{CLIENT_BYTES, CRED_BYTES, WriteHead, encode_client, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
-use dolmen_codec::verb::Reply;
+use dolmen_codec::verb::{INTENT_AKEY, Reply};
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
 use dolmen_types::{
@@ -85,7 +85,7 @@ impl Target {
         oid: Oid,
         mut drafts: Drafts<'_>,
     ) {
-        self.seek_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.frees_space());
+        self.seek_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.may_use_reserve(cont));
         let mut writes = BulkWrites::default();
         if let Err(error) = self.take_bulk(&mut drafts, &mut writes) {
             self.give_up(&drafts);
@@ -213,7 +213,7 @@ impl Target {
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
         self.ensure_ceiling()?;
-        self.make_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.frees_space())?;
+        self.make_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.may_use_reserve(cont))?;
         let epoch = self.epochs.next();
         let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
         let mut written: SmallVec<[Written; 1]> = SmallVec::new();
@@ -577,5 +577,12 @@ impl Drafts<'_> {
     /// Whether it only removes: such an operation may use the reserve of a full target.
     pub(crate) fn frees_space(&self) -> bool {
         self.items.iter().all(|draft| matches!(draft.data, DraftData::None))
+    }
+
+    /// Whether it only removes, or says what is about to be removed.
+    #[inline]
+    pub(crate) fn may_use_reserve(&self, cont: ContNo) -> bool {
+        let is_intent = |draft: &Draft<'_>| cont == ContNo::SYSTEM && &draft.akey[..] == INTENT_AKEY;
+        self.items.iter().all(|draft| matches!(draft.data, DraftData::None) || is_intent(draft))
     }
 }

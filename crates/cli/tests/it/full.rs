@@ -2,19 +2,29 @@
 
 use crate::common::{Place, bytes};
 
-#[test]
-fn a_full_pool_is_put_to_again_and_again_opened_and_emptied_by_one_command() {
-    let place = Place::new("full");
-    let sizes = ["--targets", "2", "--capacity", "8M", "--log-segment", "128K", "--bulk-segment", "1M"];
+/// A pool of a few MiB a target.
+fn small_pool(place: &Place, targets: &str) {
+    let sizes = ["--targets", targets, "--capacity", "8M", "--log-segment", "128K", "--bulk-segment", "1M"];
     let made = place.run(&[&["pool", "create", "p"], &sizes[..]].concat());
     if made.code() == 8 {
         place.ok(&[&["pool", "create", "p", "--volatile"], &sizes[..]].concat());
     }
-    place.ok(&["cont", "create", "p", "c", "--durability", "process"]);
-    std::fs::create_dir(place.path("tree")).unwrap();
-    for number in 0..4000 {
-        std::fs::write(place.path("tree").join(number.to_string()), bytes(3000, 1)).unwrap();
+}
+
+/// A directory of small files outside.
+fn make_tree(place: &Place, name: &str, files: u32) {
+    std::fs::create_dir(place.path(name)).unwrap();
+    for number in 0..files {
+        std::fs::write(place.path(name).join(number.to_string()), bytes(3000, 1)).unwrap();
     }
+}
+
+#[test]
+fn a_full_pool_is_put_to_again_and_again_opened_and_emptied_by_one_command() {
+    let place = Place::new("full");
+    small_pool(&place, "2");
+    place.ok(&["cont", "create", "p", "c", "--durability", "process"]);
+    make_tree(&place, "tree", 4000);
     for _ in 0..8 {
         // The decisions of transactions go on where there is no room for data.
         let line = place.fails(6, &["fs", "put", "p", "c", "tree", "/tree"]);
@@ -31,4 +41,25 @@ fn a_full_pool_is_put_to_again_and_again_opened_and_emptied_by_one_command() {
     std::fs::remove_dir_all(place.path("tree")).unwrap();
     std::fs::write(place.path("large"), bytes(3 << 20, 1)).unwrap();
     place.ok(&["fs", "put", "p", "c", "large", "/large"]);
+}
+
+#[test]
+fn a_snapshot_that_keeps_a_pool_full_is_destroyed() {
+    let place = Place::new("kept");
+    small_pool(&place, "1");
+    place.ok(&["cont", "create", "p", "c", "--durability", "process"]);
+    make_tree(&place, "tree", 1000);
+    make_tree(&place, "more", 3000);
+    place.ok(&["fs", "put", "p", "c", "tree", "/tree"]);
+    place.ok(&["cont", "snapshot", "create", "p", "c", "kept"]);
+    for _ in 0..3 {
+        place.fails(6, &["fs", "put", "p", "c", "more", "/more"]);
+        // What was there before the snapshot makes no room.
+        place.run(&["fs", "rm", "p", "c", "-r", "/tree"]);
+        place.ok(&["fs", "ls", "p", "c", "/", "--snapshot", "kept"]);
+    }
+    place.ok(&["cont", "snapshot", "destroy", "p", "c", "kept"]);
+    place.ok(&["fs", "rm", "p", "c", "-r", "/more"]);
+    place.ok(&["check", "p", "--scrub"]);
+    place.ok(&["fs", "put", "p", "c", "tree", "/tree"]);
 }

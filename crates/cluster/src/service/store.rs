@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) const HOME: TargetNo = TargetNo(0);
 
 pub(crate) const META: &[u8] = b"meta";
-pub(crate) const INTENT: &[u8] = b"intent";
+pub(crate) const INTENT: &[u8] = dolmen_codec::verb::INTENT_AKEY;
 pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
 pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";
 
