@@ -348,6 +348,9 @@ fn meaning(rule: &str) -> &'static str {
         "bulk-shared" => "two versions name the same space",
         "bulk-free" => "a version names space that counts as free",
         "bulk-overlap" => "ranges in use overlap",
+        "bulk-length" => {
+            "the file of a bulk segment is shorter than it was made: what lay behind its end is gone"
+        }
         "bulk-leak" => "space in use is not that which something refers to",
         "log-live-bytes" => "the count of bytes referred to is wrong",
         "run-block" => "a block of a run is damaged, and what it names cannot be audited",

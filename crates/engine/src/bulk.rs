@@ -320,6 +320,15 @@ impl Bulk {
         self.inflight.iter().chain(&self.dropped).chain(&self.dropping).copied()
     }
 
+    /// The segments whose files are shorter than they were made, and how long those are.
+    pub(crate) fn cut_short<'a>(&'a self, disk: &'a dyn Disk) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let lens = self.segments.iter().filter_map(|(&number, segment)| {
+            let len = disk.len(segment.file).ok()?;
+            Some((number, len))
+        });
+        lens.filter(|&(_, len)| len < self.segment_bytes())
+    }
+
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_units * limits::BULK_UNIT_BYTES
     }

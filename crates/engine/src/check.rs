@@ -138,6 +138,9 @@ impl Target {
             self.store.advance_intact(&mut cursor, &mut damaged)?;
         }
         self.verify_small(&mut sums, &previous)?;
+        for (number, len) in self.store.bulk.cut_short(self.store.disks.bulk()) {
+            sums.audit.note(finding("bulk", u64::from(number), len, "bulk-length"));
+        }
         if damaged.is_empty() {
             self.audit_units(&sums.units, &mut sums.audit);
             self.audit_accounts(&sums.live, &sums.usage, &mut sums.audit);

@@ -610,6 +610,7 @@ impl Target {
 
     /// Commits a transaction; returns the frame that must be durable before anybody is told.
     pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<u64, Error> {
+        self.seek_room(TX_BYTES, true);
         if self.txs.is_decided(tx) {
             return Ok(self.store.log.last_sequence());
         }
@@ -633,6 +634,7 @@ impl Target {
 
     /// All participants know of a commit. Nobody waits for the frame: without it they are told once more.
     pub(crate) fn conclude_tx(&mut self, tx: TxId) -> Result<(), Error> {
+        self.seek_room(TX_BYTES, true);
         if !self.txs.led.contains_key(&tx) {
             return Ok(());
         }
@@ -647,6 +649,7 @@ impl Target {
 
     /// Forgets a prepared transaction; returns the frame that must be durable before anybody is told.
     pub(crate) fn abort_tx(&mut self, tx: TxId) -> Result<u64, Error> {
+        self.seek_room(TX_BYTES, true);
         if self.txs.is_decided(tx) {
             return Err(Error::Exists);
         }

@@ -1,6 +1,6 @@
 //! `dolmen inspect` and `check` on whole and on damaged pools.
 
-use crate::common::{Place, Ran, make_tree};
+use crate::common::{Place, Ran, bytes, make_tree};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
@@ -441,4 +441,20 @@ fn a_limit_of_open_files_is_told_as_that() {
         "{line}"
     );
     assert!(!line.contains("device error"), "{line}");
+}
+
+#[test]
+fn a_bulk_segment_that_was_cut_short_is_found_by_a_check() {
+    let place = Place::new("short");
+    place.pool_with_files();
+    std::fs::write(place.path("big"), bytes(300_000, 1)).unwrap();
+    place.ok(&["fs", "put", "p", "c", "big", "/big"]);
+    place.ok(&["check", "p"]);
+    let segment = |target: &str| place.path("p").join(target).join("bulk.00000000");
+    let short = ["t0", "t1"].map(segment).into_iter().find(|path| path.exists()).unwrap();
+    std::fs::File::options().write(true).open(short).unwrap().set_len(4096).unwrap();
+    let ran = place.run(&["check", "p"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("shorter than it was made"), "{ran:?}");
+    assert_ne!(place.run(&["fs", "cat", "p", "c", "/big"]).code(), 0);
 }
