@@ -344,7 +344,9 @@ fn meaning(rule: &str) -> &'static str {
     match rule {
         "index-order" => "keys of the index do not ascend",
         "index-key" => "a key of the index cannot be split",
-        "version-record" => "an entry names no readable version",
+        "version-record" => {
+            "the record of a version is damaged: if the log has it, no checkpoint can come, and the next open fails"
+        }
         "bulk-shared" => "two versions name the same space",
         "bulk-free" => "a version names space that counts as free",
         "bulk-overlap" => "ranges in use overlap",
@@ -362,7 +364,8 @@ fn meaning(rule: &str) -> &'static str {
         "superblock-repaired" => "a slot of the superblock was damaged and has been written again",
         "manifest-repaired" => "the manifest was damaged and has been written again",
         "log-frame" => {
-            "the log behind the checkpoint is damaged: the next open fails, unless a checkpoint comes first"
+            "the log behind the checkpoint is damaged: the next open fails, unless a checkpoint comes first, which damage \
+             of a version prevents"
         }
         "record-size" => "visible data of an array has several record sizes",
         "usage" => "a container's count of versions or bytes is wrong",

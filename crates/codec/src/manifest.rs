@@ -6,10 +6,19 @@ use crate::bytes::{Reader, put_len};
 use crate::log_body::{TX_BYTES, decode_tx, encode_tx};
 use crate::order::HashKey;
 use crate::verb::{ContSpec, Usage};
-use dolmen_types::{ContNo, Credentials, Durability, Epoch, TargetNo, TxId};
+use dolmen_types::{ContNo, Credentials, Durability, Epoch, TargetNo, TxId, limits};
 
 const MAGIC: u64 = 0x5453_4654_4e4d_4c44;
 const VERSION: u32 = 1;
+
+/// Frames that a log has had at the most when it is opened: a million of them a second for a hundred thousand years.
+pub const LOG_SEQUENCE_MAX: u64 = u64::MAX / 4;
+/// Runs that a target has had at the most when it is opened: one a second for sixty years.
+pub const RUN_NUMBER_MAX: u32 = u32::MAX / 2;
+/// Versions, or bytes, of a container on one target when it is opened, at the most: 4 PiB. Sums over a pool's targets
+/// and what comes on top overflow nothing.
+pub const USAGE_MAX: u64 = 1 << 52;
+const _: () = assert!((limits::TARGETS_MAX as u64) < u64::MAX / USAGE_MAX / 2);
 
 /// The state of a target at a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -180,7 +189,8 @@ impl Manifest {
         out
     }
 
-    /// Decodes; `None` if the bytes are no manifest of this version.
+    /// Decodes; `None` if the bytes are no manifest of this version, or one with numbers that no target gets to: what
+    /// goes on from them would overflow.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader::new(bytes);
@@ -226,7 +236,17 @@ impl Manifest {
                 })
             })?,
         };
-        (r.remaining() == 0).then_some(manifest)
+        (r.remaining() == 0 && manifest.is_within_bounds()).then_some(manifest)
+    }
+
+    fn is_within_bounds(&self) -> bool {
+        let counts = |usage: &Usage| [usage.versions, usage.value_bytes, usage.bulk_bytes, usage.small_bytes];
+        self.log_start.sequence <= LOG_SEQUENCE_MAX
+            && self.next_run <= RUN_NUMBER_MAX
+            && self.runs.iter().all(|run| run.number <= RUN_NUMBER_MAX)
+            // Offsets in a segment have four bytes.
+            && self.log_segments.iter().all(|segment| segment.live_bytes <= u64::from(u32::MAX))
+            && self.conts.iter().all(|cont| counts(&cont.usage).iter().all(|&count| count <= USAGE_MAX))
     }
 }
 
@@ -332,6 +352,28 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..len]), None, "length {len}");
         }
+    }
+
+    #[test]
+    fn numbers_that_no_target_gets_to_are_refused() {
+        let refused = |change: fn(&mut Manifest, u64), most: u64| {
+            let decoded = |number| {
+                let mut manifest = example();
+                change(&mut manifest, number);
+                Manifest::decode(&manifest.encode()) == Some(manifest)
+            };
+            decoded(most) && !decoded(most + 1)
+        };
+        assert!(refused(|manifest, number| manifest.log_start.sequence = number, LOG_SEQUENCE_MAX));
+        let most = u64::from(RUN_NUMBER_MAX);
+        assert!(refused(|manifest, number| manifest.next_run = number.try_into().unwrap(), most));
+        assert!(refused(|manifest, number| manifest.runs[0].number = number.try_into().unwrap(), most));
+        let most = u64::from(u32::MAX);
+        assert!(refused(|manifest, number| manifest.log_segments[0].live_bytes = number, most));
+        assert!(refused(|manifest, number| manifest.conts[0].usage.versions = number, USAGE_MAX));
+        assert!(refused(|manifest, number| manifest.conts[0].usage.value_bytes = number, USAGE_MAX));
+        assert!(refused(|manifest, number| manifest.conts[0].usage.bulk_bytes = number, USAGE_MAX));
+        assert!(refused(|manifest, number| manifest.conts[0].usage.small_bytes = number, USAGE_MAX));
     }
 
     proptest! {

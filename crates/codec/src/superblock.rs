@@ -10,6 +10,8 @@ pub const SUPERBLOCK_SLOT_BYTES: usize = 4096;
 const MAGIC: u64 = 0x5245_5055_534c_4f44;
 const VERSION: u16 = 3;
 const BODY_BYTES: usize = 96;
+/// Writes that a superblock has had at the most: what goes on from there overflows nothing.
+const SEQUENCE_MAX: u64 = u64::MAX / 4;
 
 /// What a slot says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,7 +62,8 @@ impl Superblock {
         out.try_into().expect("resized to a slot")
     }
 
-    /// Decodes a slot; `None` unless magic, version and checksum are right and the padding is zero.
+    /// Decodes a slot; `None` unless magic, version and checksum are right and the padding is zero, or if it was written
+    /// more often than any can be.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let slot = bytes.get(..SUPERBLOCK_SLOT_BYTES)?;
@@ -74,7 +77,7 @@ impl Superblock {
             return None;
         }
         let clean = r.u16()? == 1;
-        Some(Self {
+        let superblock = Self {
             clean,
             features: r.u32()?,
             target_id: r.u128()?,
@@ -84,7 +87,8 @@ impl Superblock {
             manifest_sum: r.u32()?,
             boot_id: r.u128()?,
             life: r.u64()?,
-        })
+        };
+        (superblock.sequence <= SEQUENCE_MAX).then_some(superblock)
     }
 }
 
@@ -112,6 +116,10 @@ mod tests {
             let mut bad = bytes;
             bad[byte] ^= 0x10;
             assert_eq!(Superblock::decode(&bad), None, "byte {byte}");
+        }
+        for (sequence, is_known) in [(SEQUENCE_MAX, true), (SEQUENCE_MAX + 1, false)] {
+            let block = Superblock { sequence, ..block };
+            assert_eq!(Superblock::decode(&block.encode()), Some(block).filter(|_| is_known));
         }
     }
 }

@@ -139,7 +139,9 @@ impl<'a> Passing<'a> {
     fn of(key: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let parts = split_typed(key)?;
         let version = Version::decode(&mut Reader::new(payload))?;
-        Some(Self { key, parts, payload, version })
+        // Only a punch belongs to an object or a dkey itself.
+        let has_its_keys = version.kind == VersionKind::Punch || parts.akey.is_some();
+        has_its_keys.then_some(Self { key, parts, payload, version })
     }
 
     fn prefix(&self) -> &'a [u8] {
@@ -1243,5 +1245,41 @@ mod tests {
         assert_eq!(superseded(Some((key.len() - TAIL_BYTES, Epoch(9)))), [true, false, false, false]);
         // A record has its index in its name.
         assert_eq!(superseded(Some((key.len() - STAMP_BYTES, Epoch(9)))), [false, true, false, false]);
+    }
+
+    #[test]
+    fn a_forged_value_of_a_dkey_or_an_object_is_not_what_a_run_holds() {
+        use dolmen_codec::order::HashKey;
+        use dolmen_types::{KeyKind, ObjectClass, ObjectType, Oid};
+        let passes = |kind: VersionKind, depth: usize| {
+            let mut key = crate::tree::key::FlatKey::default();
+            key.object(ContNo(1), Oid::new(ObjectType::MultiLexical, ObjectClass::S1, 0, 1));
+            if depth > 0 {
+                key.dkey(KeyKind::Lexical, HashKey::default(), b"d");
+            }
+            if depth > 1 {
+                key.akey(KeyKind::Lexical, HashKey::default(), b"a");
+            }
+            key.tail(kind, 0, Stamp { epoch: Epoch(5), minor: 0 });
+            let version = Version {
+                kind,
+                minor: 0,
+                cred: 0,
+                dkey: b"d",
+                akey: b"a",
+                recx: dolmen_types::Recx::default(),
+                record_bytes: 0,
+                value_bytes: 0,
+                place: ValuePlace::None,
+                sums: &[],
+            };
+            let mut payload = Vec::new();
+            version.encode(&mut payload);
+            Passing::of(key.as_bytes(), &payload).is_some()
+        };
+        for kind in [VersionKind::Punch, VersionKind::Single, VersionKind::Array1, VersionKind::LongHole] {
+            let is_punch = kind == VersionKind::Punch;
+            assert_eq!([0, 1, 2].map(|depth| passes(kind, depth)), [is_punch, is_punch, true], "{kind:?}");
+        }
     }
 }

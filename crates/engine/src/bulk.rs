@@ -88,11 +88,12 @@ impl Bulk {
     pub(crate) fn open(&mut self, disk: &mut dyn Disk, infos: &[BulkSegmentInfo]) -> Result<(), Error> {
         for info in infos {
             let file = disk.open(&file_name(info.number)).map_err(|e| disk_error(self.target, &e))?;
-            let used: u32 = info.bitmap.iter().map(|word| word.count_ones()).sum();
             let mut segment = self.segment(disk, file)?;
             segment.bitmap.clone_from(&info.bitmap);
+            // A bitmap that is too long names units that are not there.
             segment.bitmap.resize(self.segment_units as usize / 64, 0);
-            segment.free = self.segment_units - used.min(self.segment_units);
+            let used: u32 = segment.bitmap.iter().map(|word| word.count_ones()).sum();
+            segment.free = self.segment_units - used;
             self.used_units += u64::from(used);
             self.segments.insert(info.number, segment);
         }

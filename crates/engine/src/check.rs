@@ -4,6 +4,7 @@ use crate::cursor::{IndexCursor, PlaceRef};
 use crate::log::LogPlace;
 use crate::metadata::RecordAt;
 use crate::path::{Depth, Path};
+use crate::scrub::{bad_key, bad_version};
 use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
@@ -87,6 +88,8 @@ struct Sums {
     live: BTreeMap<u32, u64>,
     /// What the versions of each container take.
     usage: BTreeMap<ContNo, Usage>,
+    /// Whether something is in none of these because it could not be read.
+    is_short: bool,
     /// Values in the log not verified yet, and the key of the first.
     small: Vec<SmallValue>,
     first_small: Vec<u8>,
@@ -141,11 +144,11 @@ impl Target {
         for (number, len) in self.store.bulk.cut_short(self.store.disks.bulk()) {
             sums.audit.note(finding("bulk", u64::from(number), len, "bulk-length"));
         }
-        if damaged.is_empty() {
+        // Nobody knows what it refers to that could not be read.
+        if damaged.is_empty() && !sums.is_short {
             self.audit_units(&sums.units, &mut sums.audit);
             self.audit_accounts(&sums.live, &sums.usage, &mut sums.audit);
         }
-        // Nobody knows what else those refer to.
         for (run, offset) in damaged {
             sums.audit.note(finding("run", run, offset, "run-block"));
         }
@@ -173,13 +176,15 @@ impl Target {
         let audit = &mut sums.audit;
         audit.versions += 1;
         let Some(parts) = split_typed(key) else {
-            audit.note(finding("run", 0, 0, "index-key"));
+            audit.note(bad_key());
+            sums.is_short = true;
             return Ok(());
         };
         let (version, value) = match self.store.index.version(&self.store.log, place) {
             Ok(found) => found,
-            Err(Error::Corrupt { place, .. }) => {
-                audit.note(Finding { place: *place, rule: "version-record" });
+            Err(Error::Corrupt { .. }) => {
+                audit.note(bad_version(&parts));
+                sums.is_short = true;
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -385,7 +390,7 @@ impl Target {
                 let offset = u64::from(unit) * limits::BULK_UNIT_BYTES;
                 audit.note(finding("bulk", u64::from(segment), offset, "bulk-overlap"));
             }
-            end = (segment, unit + count);
+            end = (segment, unit.saturating_add(count));
         }
         let total: u64 = referred.values().map(|&count| u64::from(count) * limits::BULK_UNIT_BYTES).sum();
         if total != self.store.bulk.used_bytes() {

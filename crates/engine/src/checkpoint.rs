@@ -968,10 +968,12 @@ impl Target {
             self.begin_merge(runs);
             return Ok(Step::More);
         }
-        if self.checkpoint.is_working() {
+        // The scrub comes before a checkpoint that failed: it would do so for ever where a version's record is damaged.
+        let scrubbed = self.scrub_step();
+        if scrubbed != Ok(Step::More) && self.checkpoint.is_working() {
             return self.checkpoint_step().map(still_working);
         }
-        self.scrub_step()
+        scrubbed
     }
 }
 

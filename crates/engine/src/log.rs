@@ -262,7 +262,7 @@ impl Log {
         };
         region.expect_random();
         let frames = self.next_sequence.saturating_sub(segment.first_sequence);
-        self.has_small_frames = frames * SMALL_FRAME_BYTES >= u64::from(self.segment_bytes);
+        self.has_small_frames = frames.saturating_mul(SMALL_FRAME_BYTES) >= u64::from(self.segment_bytes);
         if self.keep_mapped && self.has_small_frames && !segment.is_huge {
             region.prefer_huge_pages();
             segment.is_huge = true;

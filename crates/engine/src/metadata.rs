@@ -2,7 +2,7 @@
 //! is resident, and the log behind the checkpoint. The target does not need them any more; its next open does.
 //!
 //! Superblock and manifest are in memory as they should be: the scrub writes them again. A merge does the same for
-//! runs, a checkpoint for the log.
+//! runs, a checkpoint for the log, but for records of versions: none carries on what is damaged.
 
 use crate::error::disk_error;
 use crate::log::{LogPlace, header_bytes};

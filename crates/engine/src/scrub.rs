@@ -3,17 +3,16 @@
 //! It takes its turn when nothing else is to be done in the background. A step is bounded in entries and bytes,
 //! but for the value or manifest that it ends with. Superblock and manifest are written again if they are damaged.
 //! What it finds is counted at once and named by `check`, which looks again: what has been overwritten or freed since
-//! is damage no longer.
+//! is damage no longer. Damage of one entry hides none behind it.
 
 use crate::cursor::{IndexCursor, PlaceRef};
-use crate::error::corrupt;
 use crate::metadata::RecordAt;
 use crate::runs::Step;
 use crate::target::Target;
-use crate::tree::key::split_typed;
+use crate::tree::key::{KeyParts, decode_key, split_typed};
 use crate::value::with_keys;
 use dolmen_codec::verb::Finding;
-use dolmen_types::{Error, Place};
+use dolmen_types::{Error, Key, KeyKind, Place, Recx};
 use std::collections::BTreeSet;
 
 /// Entries that one step looks at.
@@ -26,6 +25,8 @@ const ENTRY_BYTES: u64 = 128;
 const PAGE_BYTES: u64 = 4 << 10;
 /// Damaged versions that are remembered; more are counted.
 const DAMAGED_MAX: usize = 1024;
+/// The rule that a value breaks which does not match its checksum.
+const BAD_VALUE: &str = "checksum";
 
 /// How far the scrub has come, and what it has found.
 #[derive(Default)]
@@ -44,8 +45,9 @@ pub(crate) struct Scrub {
     pub(crate) verified_bytes: u64,
     /// Keys of the versions that did not verify.
     damaged: BTreeSet<Vec<u8>>,
-    /// Those for which there was no room there.
+    /// What this pass has met and there was no room for in a list, and the same of the pass before.
     unnamed: u64,
+    unnamed_before: u64,
     /// Damaged blocks of runs that scrub or merges met: number of the run, and offset. A run has few beside what is
     /// resident of it: its fence.
     blocks: BTreeSet<(u64, u64)>,
@@ -55,7 +57,7 @@ impl Scrub {
     /// Versions, blocks and records found damaged, since the target was opened.
     pub(crate) fn damage_count(&self) -> u64 {
         let named = self.damaged.len() + self.blocks.len() + self.records.len() + self.repaired.len();
-        named as u64 + self.unnamed
+        named as u64 + self.unnamed.max(self.unnamed_before)
     }
 
     /// Remembers the block of a run that an error names, if it names one.
@@ -112,8 +114,9 @@ impl Target {
         let (at, read_bytes) = match self.scrub_from(after) {
             Ok(found) => found,
             Err(error @ Error::Corrupt { .. }) => {
-                // No block and no value: what is behind it is out of reach, the scrub begins anew.
-                self.scrub.unnamed += 1;
+                // A fence: what is behind it is out of reach, the scrub begins anew.
+                self.scrub.note_block(&error);
+                self.scrub.at = RecordAt::default();
                 self.scrub.credit_bytes = 0;
                 return Err(error);
             }
@@ -138,6 +141,7 @@ impl Target {
         let at = self.scrub.at;
         if at == RecordAt::default() {
             self.scrub.records.clear();
+            self.scrub.unnamed_before = core::mem::take(&mut self.scrub.unnamed);
         }
         let mut damaged = Vec::new();
         let (next, read_bytes) = self.verify_records(at, &mut damaged)?;
@@ -167,7 +171,14 @@ impl Target {
             if *key != after[..] {
                 after.clear();
                 after.extend_from_slice(key);
-                let (value_bytes, damage) = self.verify_entry(&after, cursor.place())?;
+                let (value_bytes, damage) = match self.verify_entry(&after, cursor.place()) {
+                    Ok(found) => found,
+                    Err(error) => {
+                        // The device's: what follows is looked at all the same.
+                        self.scrub.after = after;
+                        return Err(error);
+                    }
+                };
                 self.scrub.verified_bytes += value_bytes;
                 read_bytes += value_bytes.next_multiple_of(PAGE_BYTES) + ENTRY_BYTES;
                 if damage.is_some() {
@@ -193,15 +204,20 @@ impl Target {
         }
     }
 
-    /// Reads and verifies the value of an entry: its bytes, and what is wrong with it.
+    /// Reads and verifies version and value of an entry: the bytes of the value, and what is wrong.
     pub(crate) fn verify_entry(
         &mut self,
         key: &[u8],
         place: PlaceRef<'_>,
     ) -> Result<(u64, Option<Finding>), Error> {
-        let target = self.config.target;
-        let parts = split_typed(key).ok_or_else(|| corrupt(target, "run", 0, 0))?;
-        let (version, value) = self.store.index.version(&self.store.log, place)?;
+        let Some(parts) = split_typed(key) else {
+            return Ok((0, Some(bad_key())));
+        };
+        let (version, value) = match self.store.index.version(&self.store.log, place) {
+            Ok(found) => found,
+            Err(Error::Corrupt { .. }) => return Ok((0, Some(bad_version(&parts)))),
+            Err(error) => return Err(error),
+        };
         if version.value_bytes == 0 {
             return Ok((0, None));
         }
@@ -213,7 +229,7 @@ impl Target {
             Err(error @ Error::Corrupt { .. }) => {
                 match with_keys(error, parts.cont, parts.oid, &dkey, &akey, extent) {
                     Error::Corrupt { place, .. } => {
-                        Ok((stored.len() as u64, Some(Finding { place: *place, rule: "checksum" })))
+                        Ok((stored.len() as u64, Some(Finding { place: *place, rule: BAD_VALUE })))
                     }
                     other => Err(other),
                 }
@@ -222,7 +238,7 @@ impl Target {
         }
     }
 
-    /// What the scrub has found so far and is still there.
+    /// The values that the scrub has found damaged so far and are still there. An audit names keys and versions itself.
     pub(crate) fn scrubbed_damage(&mut self) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
         for key in core::mem::take(&mut self.scrub.damaged) {
@@ -231,10 +247,29 @@ impl Target {
             if cursor.key().is_some_and(|found| *found == key[..])
                 && let (_, Some(finding)) = self.verify_entry(&key, cursor.place())?
             {
-                findings.push(finding);
+                findings.extend(Some(finding).filter(|finding| finding.rule == BAD_VALUE));
                 self.scrub.damaged.insert(key);
             }
         }
         Ok(findings)
     }
+}
+
+/// A key of the index that cannot be split.
+pub(crate) fn bad_key() -> Finding {
+    Finding { place: Place::Record { file: "run", number: 0, offset: 0 }, rule: "index-key" }
+}
+
+/// A version whose record cannot be read, by what its key tells: of a hashed key nothing, of an extent its first record.
+pub(crate) fn bad_version(parts: &KeyParts<'_>) -> Finding {
+    let name = |encoded: Option<&[u8]>, kind: Option<KeyKind>| -> Key {
+        let known = encoded.zip(kind).and_then(|(encoded, kind)| decode_key(encoded, kind));
+        known.into_iter().flatten().collect()
+    };
+    let object_type = parts.oid.object_type();
+    let dkey = name(parts.dkey, object_type.map(|of| of.dkey_kind()));
+    let akey = name(parts.akey, object_type.map(|of| of.akey_kind()));
+    let extent = parts.kind.is_array().then(|| Recx::new(parts.offset, 1));
+    let place = Place::Value { cont: parts.cont, oid: parts.oid, dkey, akey, extent };
+    Finding { place, rule: "version-record" }
 }

@@ -49,7 +49,7 @@ pub enum Invalid {
 /// Where on a device something is wrong, in the words of whoever stored it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// A value: container, object, keys, and the extent for an array value.
+    /// A value: container, object, keys, and the extent for an array value. Keys that nobody knows any more are empty.
     Value {
         /// Container.
         cont: ContNo,
@@ -224,7 +224,10 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value { cont, oid, dkey, akey, extent } => {
-                write!(f, "container {}, object {oid}, key {}/{}", cont.0, shown(dkey), shown(akey))?;
+                write!(f, "container {}, object {oid}", cont.0)?;
+                if !dkey.is_empty() {
+                    write!(f, ", key {}/{}", shown(dkey), shown(akey))?;
+                }
                 match extent {
                     Some(extent) => {
                         write!(f, ", {} records from {}", extent.count, extent.index)

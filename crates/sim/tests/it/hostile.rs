@@ -26,6 +26,8 @@ use smallvec::smallvec;
 use std::sync::{Arc, OnceLock};
 
 const CONT: ContNo = ContNo(1);
+/// One with a snapshot and a rollback.
+const ROLLED: ContNo = ContNo(2);
 const KINDS: [LogKind; 10] = [
     LogKind::Write,
     LogKind::Prepare,
@@ -70,7 +72,11 @@ fn clock() -> Arc<SimClock> {
 }
 
 fn ask(target: &mut Target, verb: Verb<'_>) -> Result<Reply, Error> {
-    target.submit(&mut vec![Op { token: 1, head: Head::default(), cont: CONT, verb }]);
+    ask_of(target, CONT, verb)
+}
+
+fn ask_of(target: &mut Target, cont: ContNo, verb: Verb<'_>) -> Result<Reply, Error> {
+    target.submit(&mut vec![Op { token: 1, head: Head::default(), cont, verb }]);
     let mut done = Vec::new();
     while done.is_empty() {
         target.poll(true, &mut done);
@@ -146,8 +152,12 @@ fn use_all(target: &mut Target) {
     for verb in questions.into_iter().chain(changes) {
         drop(ask(target, verb));
     }
+    drop(ask_of(target, ROLLED, list(ListWhat::Dkeys(oid(2)))));
+    drop(ask_of(target, ROLLED, update(2, b"d", b"a", single(40))));
     for _ in 0..12 {
-        drop(ask(target, Verb::Cont(ContVerb::Aggregate(Epoch::MAX))));
+        for cont in [CONT, ROLLED] {
+            drop(ask_of(target, cont, Verb::Cont(ContVerb::Aggregate(Epoch::MAX))));
+        }
         target.step();
     }
 }
@@ -192,6 +202,7 @@ fn genuine() -> &'static Genuine {
             ask(&mut target, update(number, b"d", b"a", single(30))).unwrap();
             ask(&mut target, update(number, b"d", b"x", array(10, 5000))).unwrap();
         }
+        roll_back(&mut target, spec);
         ask(&mut target, Verb::Checkpoint).unwrap();
         ask(&mut target, update(1, b"d", b"b", single(50))).unwrap();
         drop(target);
@@ -223,6 +234,24 @@ fn genuine() -> &'static Genuine {
             run: (run.clone(), read(&mut disk, &run)),
         }
     })
+}
+
+/// Makes a container of which a snapshot shows what a rollback has brought back.
+fn roll_back(target: &mut Target, spec: ContSpec) {
+    let mut ask = |verb| ask_of(target, ROLLED, verb).unwrap();
+    ask(Verb::Cont(ContVerb::Create(spec)));
+    for number in 1..3 {
+        ask(update(number, b"d", b"a", single(30)));
+        ask(update(number, b"d", b"x", array(0, 100)));
+    }
+    let Reply::Written(now) = ask(Verb::Latest) else { panic!("the latest epoch") };
+    let (to, at) = (Epoch(now.0 + 100), Epoch(now.0 + 1_000_000));
+    ask(Verb::Cont(ContVerb::RaiseFloor(to)));
+    ask(Verb::Cont(ContVerb::AddSnapshot(to)));
+    ask(update(1, b"d", b"a", single(31)));
+    ask(Verb::Cont(ContVerb::RaiseFloor(at)));
+    ask(Verb::Cont(ContVerb::Rollback { to, at }));
+    ask(update(2, b"d", b"a", single(32)));
 }
 
 fn restored() -> SimDrive {
@@ -384,4 +413,43 @@ fn a_run_with_a_changed_byte_is_listed_to_an_end() {
         }
     }
     run_changed(&[86, 32, 5, 168, 0, 85]);
+}
+
+/// Bytes in the place of others of a forgery, as [`changed`] takes them.
+fn patch(offset: usize, bytes: &[u8]) -> Vec<u8> {
+    let change = |(at, byte): (usize, &u8)| {
+        let [low, high] = u16::try_from(offset + at).unwrap().to_le_bytes();
+        [low, high, *byte]
+    };
+    bytes.iter().enumerate().flat_map(change).collect()
+}
+
+/// The largest and the smallest number, and those beside them, that a field of four or eight bytes can hold.
+const EXTREMES: [&[u8]; 6] =
+    [&[0xff; 8], &[0xff; 4], &[0xfe, 0xff, 0xff, 0xff], &[0; 8], &[0; 4], &[1, 0, 0, 0, 0, 0, 0, 0]];
+
+#[test]
+fn extreme_numbers_anywhere_in_a_manifest_stop_nothing() {
+    let len = genuine().manifest.len();
+    for offset in 0..len {
+        for bytes in EXTREMES {
+            println!("offset {offset} of {len}, {bytes:?}");
+            manifest_changed(&patch(offset, &bytes[..bytes.len().min(len - offset)]));
+        }
+    }
+}
+
+#[test]
+fn extreme_numbers_anywhere_in_the_entries_of_a_run_stop_nothing() {
+    // All entries are in the first block.
+    let block = &genuine().run.1[..RUN_PAGE_BYTES];
+    for offset in 0..block.len() - 8 {
+        if block[offset..offset + 8] == [0; 8] {
+            continue;
+        }
+        for bytes in EXTREMES {
+            println!("offset {offset}, {bytes:?}");
+            run_changed(&patch(offset, bytes));
+        }
+    }
 }
