@@ -1,5 +1,6 @@
 //! Container verbs: every change is one log record, applied when it is appended.
 
+use crate::space::Need;
 use crate::target::Target;
 use dolmen_codec::log_body::ContEvent;
 use dolmen_codec::log_frame::LogKind;
@@ -12,7 +13,7 @@ impl Target {
             self.conts.find(cont)?;
         }
         if !self.read_only && !matches!(verb, ContVerb::Usage | ContVerb::Aggregate(_)) {
-            self.seek_room(ContEvent::BYTES_MAX, true);
+            self.seek_room(ContEvent::BYTES_MAX, Need::Removal);
         }
         match verb {
             ContVerb::Create(spec) => {
@@ -66,7 +67,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(ContEvent::BYTES_MAX)?;
+        self.make_room_or_checkpoint(ContEvent::BYTES_MAX, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.apply_event(cont, event);
         self.checkpoint.changes += 1;

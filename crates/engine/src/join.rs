@@ -8,6 +8,7 @@
 
 use crate::index::EntryPlace;
 use crate::path::Depth;
+use crate::space::Need;
 use crate::store::{Extent, Piece, Store};
 use crate::target::Target;
 use crate::update::offset_place;
@@ -151,7 +152,7 @@ impl Target {
             sums: &sums,
         };
         let head = WriteHead::of_nobody(last.stamp.epoch, cont, oid);
-        self.make_room(head.encoded_bytes() + joined.logged_head_bytes() + value.len(), false)?;
+        self.make_room(head.encoded_bytes() + joined.logged_head_bytes() + value.len(), Need::Data)?;
         let appended = self.store.log.append(LogKind::Write, |out| {
             head.encode(out);
             joined.encode_logged(out, head.encoded_bytes());

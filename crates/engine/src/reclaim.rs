@@ -6,6 +6,7 @@
 //! Invariants: it runs before an operation has looked at anything, so that what its waits complete cannot
 //! come between an operation's checks and its record.
 
+use crate::space::Need;
 use crate::target::Target;
 use dolmen_types::{ContNo, Epoch, Error};
 
@@ -16,18 +17,17 @@ impl Target {
     /// Sees to it that an operation finds room for its frame and those of its client, if there can be; if not,
     /// `make_room` tells.
     #[inline]
-    pub(crate) fn seek_room(&mut self, body_bytes: usize, frees_space: bool) {
+    pub(crate) fn seek_room(&mut self, body_bytes: usize, need: Need) {
         let body_bytes = body_bytes + SIDE_FRAMES_BYTES;
-        if self.lacks_room(body_bytes, frees_space) {
-            self.seek_segment(body_bytes, frees_space);
+        if self.lacks_room(body_bytes, need) {
+            self.seek_segment(body_bytes, need);
         }
     }
 
-    fn seek_segment(&mut self, body_bytes: usize, frees_space: bool) {
-        let found = if frees_space {
-            self.make_room_or_checkpoint(body_bytes)
-        } else {
-            self.make_room(body_bytes, false)
+    fn seek_segment(&mut self, body_bytes: usize, need: Need) {
+        let found = match need {
+            Need::Data => self.make_room(body_bytes, need),
+            Need::Removal | Need::Prepare => self.make_room_or_checkpoint(body_bytes, need),
         };
         if matches!(found, Err(Error::NoSpace { .. })) {
             // If it failed, the operation finds no room and says so.

@@ -17,15 +17,32 @@ pub(crate) const RESERVE_LOG_SEGMENTS: u64 = 3;
 /// What a manifest takes beside the bitmaps of bulk segments: containers, retained results, segments of the log.
 const MANIFEST_BYTES: u64 = 64 << 10;
 
+/// What asks for room in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// It adds data: the reserve stays whole.
+    Data,
+    /// It frees space, or decides or tells what others need: it may use the reserve.
+    Removal,
+    /// As `Removal`, but a checkpoint has to carry it on: it leaves a segment for that.
+    Prepare,
+}
+
 impl Target {
-    /// Makes sure that a frame with such a body can be appended. `may_use_reserve` for what frees space.
+    /// Makes sure that a frame with such a body can be appended.
     #[inline]
-    pub(crate) fn make_room(&mut self, body_bytes: usize, may_use_reserve: bool) -> Result<(), Error> {
-        if !self.lacks_room(body_bytes, may_use_reserve) {
+    pub(crate) fn make_room(&mut self, body_bytes: usize, need: Need) -> Result<(), Error> {
+        if !self.lacks_room(body_bytes, need) {
             return Ok(());
         }
         if self.store.log.needs_segment(body_bytes) {
-            self.next_segment(body_bytes, may_use_reserve)
+            let left = match need {
+                Need::Data => RESERVE_LOG_SEGMENTS,
+                Need::Prepare => 1,
+                // While there is something to be carried on: else no checkpoint could begin any more.
+                Need::Removal => u64::from(!self.txs.prepared.is_empty()),
+            };
+            self.next_segment(body_bytes, left)
         } else {
             self.refill_reserve_for_data()
         }
@@ -34,8 +51,8 @@ impl Target {
     /// Whether something has to be done before such a frame can be appended. Data does not go into a segment of the
     /// reserve that something else has begun, either: it would stay there.
     #[inline]
-    pub(crate) fn lacks_room(&self, body_bytes: usize, may_use_reserve: bool) -> bool {
-        self.store.log.needs_segment(body_bytes) || (!may_use_reserve && self.is_reserve_used())
+    pub(crate) fn lacks_room(&self, body_bytes: usize, need: Need) -> bool {
+        self.store.log.needs_segment(body_bytes) || (need == Need::Data && self.is_reserve_used())
     }
 
     fn refill_reserve_for_data(&mut self) -> Result<(), Error> {
@@ -50,17 +67,23 @@ impl Target {
 
     /// As `make_room`, for what frees space: if even the reserve is used up, a checkpoint gives back the log.
     #[inline]
-    pub(crate) fn make_room_or_checkpoint(&mut self, body_bytes: usize) -> Result<(), Error> {
-        match self.make_room(body_bytes, true) {
+    pub(crate) fn make_room_or_checkpoint(&mut self, body_bytes: usize, need: Need) -> Result<(), Error> {
+        match self.make_room(body_bytes, need) {
             Err(Error::NoSpace { .. }) => {
                 self.checkpoint_now()?;
-                self.make_room(body_bytes, true)
+                self.make_room(body_bytes, need)
             }
             other => other,
         }
     }
 
-    fn next_segment(&mut self, body_bytes: usize, may_use_reserve: bool) -> Result<(), Error> {
+    /// Makes sure that the frame of a prepared transaction can be appended again, for a checkpoint.
+    pub(crate) fn make_room_to_carry(&mut self, body_bytes: usize) -> Result<(), Error> {
+        if self.store.log.needs_segment(body_bytes) { self.next_segment(body_bytes, 0) } else { Ok(()) }
+    }
+
+    /// Goes on in the next segment of the log if so many spare ones are left then.
+    fn next_segment(&mut self, body_bytes: usize, left: u64) -> Result<(), Error> {
         if body_bytes > self.store.log.body_bytes_max() {
             return Err(Error::RecTooBig { needed_bytes: body_bytes as u64 });
         }
@@ -68,12 +91,11 @@ impl Target {
             return Err(Error::ReadOnly { target: self.config.target });
         }
         let spare = self.store.log.free_count() as u64;
-        let wanted = if may_use_reserve { 1 } else { RESERVE_LOG_SEGMENTS + 1 };
-        if spare < wanted {
-            for _ in spare..wanted {
+        if spare <= left {
+            for _ in spare..=left {
                 self.add_log_segment()?;
             }
-        } else if !may_use_reserve {
+        } else if left == RESERVE_LOG_SEGMENTS {
             // A recycled segment takes no room, but what it will hold becomes part of a run.
             self.check_room_beside_spares(0, RESERVE_LOG_SEGMENTS + 1)?;
         }
@@ -85,7 +107,7 @@ impl Target {
 
     /// Begins a fresh segment whatever room the present one has.
     pub(crate) fn next_segment_now(&mut self) -> Result<(), Error> {
-        self.next_segment(0, true)
+        self.next_segment(0, 0)
     }
 
     fn add_log_segment(&mut self) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use crate::epochs::Epochs;
 use crate::log::LogPlace;
 use crate::marks::{Marks, Reads};
 use crate::repeats::Repeats;
+use crate::space::Need;
 use crate::store::Store;
 use crate::tx::Txs;
 use crate::update::{Pending, Work};
@@ -241,7 +242,7 @@ impl Target {
             return self.finish(token, Err(Error::Busy), None);
         }
         let drafts = drafts.and_then(|drafts| match self.share_work() {
-            Err(error) if !drafts.may_use_reserve(cont) => Err(error),
+            Err(error) if drafts.need(cont) == Need::Data => Err(error),
             _ => Ok(drafts),
         });
         match drafts {

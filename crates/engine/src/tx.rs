@@ -12,6 +12,7 @@ use crate::draft::{Draft, Drafts};
 use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
+use crate::space::Need;
 use crate::target::Target;
 use crate::update::{BulkWrites, Pending, Work, offset_place};
 use dolmen_codec::log_body::{PrepareHead, TX_BYTES, encode_tx};
@@ -297,8 +298,8 @@ impl Target {
             leader: prepare.leader,
             participants: prepare.participants.clone(),
         };
-        let (body_bytes, frees) = room_of(&request, &parts);
-        self.seek_room(body_bytes, frees);
+        let (body_bytes, need) = room_of(&request, &parts);
+        self.seek_room(body_bytes, need);
         let mut writes = BulkWrites::default();
         let taken = parts.iter_mut().try_for_each(|(_, drafts)| self.take_bulk(drafts, &mut writes));
         if let Err(error) = taken {
@@ -341,10 +342,10 @@ impl Target {
         parts: &[(Oid, Drafts<'_>)],
     ) -> Result<(u64, Durability), Error> {
         let durability = self.check_prepare(cont, request, parts)?;
-        let (body_bytes, frees) = room_of(request, parts);
+        let (body_bytes, need) = room_of(request, parts);
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
-        self.make_room(body_bytes, frees)?;
+        self.make_room(body_bytes, need)?;
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,
@@ -610,7 +611,7 @@ impl Target {
 
     /// Commits a transaction; returns the frame that must be durable before anybody is told.
     pub(crate) fn commit_tx(&mut self, tx: TxId) -> Result<u64, Error> {
-        self.seek_room(TX_BYTES, true);
+        self.seek_room(TX_BYTES, Need::Removal);
         if self.txs.is_decided(tx) {
             return Ok(self.store.log.last_sequence());
         }
@@ -622,7 +623,7 @@ impl Target {
             self.reads.await_frame(self.store.log.last_sequence());
             return Err(Error::NotFound);
         }
-        self.make_room_or_checkpoint(TX_BYTES)?;
+        self.make_room_or_checkpoint(TX_BYTES, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
@@ -634,14 +635,14 @@ impl Target {
 
     /// All participants know of a commit. Nobody waits for the frame: without it they are told once more.
     pub(crate) fn conclude_tx(&mut self, tx: TxId) -> Result<(), Error> {
-        self.seek_room(TX_BYTES, true);
+        self.seek_room(TX_BYTES, Need::Removal);
         if !self.txs.led.contains_key(&tx) {
             return Ok(());
         }
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(TX_BYTES)?;
+        self.make_room_or_checkpoint(TX_BYTES, Need::Removal)?;
         self.store.log.append(LogKind::Conclude, |out| encode_tx(tx, out));
         self.txs.conclude(tx);
         Ok(())
@@ -649,7 +650,7 @@ impl Target {
 
     /// Forgets a prepared transaction; returns the frame that must be durable before anybody is told.
     pub(crate) fn abort_tx(&mut self, tx: TxId) -> Result<u64, Error> {
-        self.seek_room(TX_BYTES, true);
+        self.seek_room(TX_BYTES, Need::Removal);
         if self.txs.is_decided(tx) {
             return Err(Error::Exists);
         }
@@ -662,7 +663,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(TX_BYTES)?;
+        self.make_room_or_checkpoint(TX_BYTES, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);
@@ -703,11 +704,12 @@ impl Target {
     }
 }
 
-/// What the record of a prepare takes of the log at most, and whether all of it frees space.
-fn room_of(request: &PrepareParts, parts: &[(Oid, Drafts<'_>)]) -> (usize, bool) {
+/// What the record of a prepare takes of the log at most, and what it asks for.
+fn room_of(request: &PrepareParts, parts: &[(Oid, Drafts<'_>)]) -> (usize, Need) {
     let groups = parts.iter().map(|(_, drafts)| PrepareHead::GROUP_BYTES + drafts.log_bytes());
     let body_bytes = PrepareHead::encoded_bytes(request.participants.len()) + groups.sum::<usize>();
-    (body_bytes, parts.iter().all(|(_, drafts)| drafts.frees_space()))
+    let frees = parts.iter().all(|(_, drafts)| drafts.frees_space());
+    (body_bytes, if frees { Need::Prepare } else { Need::Data })
 }
 
 fn prepared_version(

@@ -6,6 +6,7 @@ use crate::index::version_in_log;
 use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
+use crate::space::Need;
 use crate::target::Target;
 use crate::tx::PrepareParts;
 use dolmen_codec::log_body::{CLIENT_BYTES, CRED_BYTES, WriteHead, encode_client, encode_cred, logged_bytes};
@@ -85,7 +86,7 @@ impl Target {
         oid: Oid,
         mut drafts: Drafts<'_>,
     ) {
-        self.seek_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.may_use_reserve(cont));
+        self.seek_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont));
         let mut writes = BulkWrites::default();
         if let Err(error) = self.take_bulk(&mut drafts, &mut writes) {
             self.give_up(&drafts);
@@ -213,7 +214,7 @@ impl Target {
         let cred = self.cred_number(head)?;
         let client = self.client_number(head)?;
         self.ensure_ceiling()?;
-        self.make_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.may_use_reserve(cont))?;
+        self.make_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
         let epoch = self.epochs.next();
         let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
         let mut written: SmallVec<[Written; 1]> = SmallVec::new();
@@ -410,7 +411,7 @@ impl Target {
     #[inline]
     fn ensure_ceiling(&mut self) -> Result<(), Error> {
         if let Some(ceiling) = self.epochs.due_ceiling() {
-            self.make_room(size_of::<Epoch>(), true)?;
+            self.make_room(size_of::<Epoch>(), Need::Removal)?;
             let appended = self
                 .store
                 .log
@@ -426,7 +427,7 @@ impl Target {
         if head.id.sequence == 0 {
             return Ok(u32::MAX);
         }
-        self.make_room(CLIENT_BYTES, true)?;
+        self.make_room(CLIENT_BYTES, Need::Removal)?;
         let (number, is_new) = self.repeats.number(head.id, head.oldest);
         if is_new {
             self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
@@ -449,7 +450,7 @@ impl Target {
             return Err(Invalid::Credentials.into());
         }
         let number = u32::try_from(self.creds.len()).expect("limited by CREDS_MAX");
-        self.make_room(CRED_BYTES, true)?;
+        self.make_room(CRED_BYTES, Need::Removal)?;
         self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
         self.creds.insert(head.cred, number);
         Ok(number)
@@ -579,10 +580,11 @@ impl Drafts<'_> {
         self.items.iter().all(|draft| matches!(draft.data, DraftData::None))
     }
 
-    /// Whether it only removes, or says what is about to be removed.
+    /// What it asks for: it may only remove, or say what is about to be removed.
     #[inline]
-    pub(crate) fn may_use_reserve(&self, cont: ContNo) -> bool {
+    pub(crate) fn need(&self, cont: ContNo) -> Need {
         let is_intent = |draft: &Draft<'_>| cont == ContNo::SYSTEM && &draft.akey[..] == INTENT_AKEY;
-        self.items.iter().all(|draft| matches!(draft.data, DraftData::None) || is_intent(draft))
+        let removes = |draft: &Draft<'_>| matches!(draft.data, DraftData::None) || is_intent(draft);
+        if self.items.iter().all(removes) { Need::Removal } else { Need::Data }
     }
 }
