@@ -20,7 +20,6 @@ use crate::log::LogPlace;
 use crate::numbered::Numbered;
 use crate::path::Path;
 use crate::runs::{MergedRuns, Run, RunBuild, Step};
-use crate::space::Need;
 use crate::store::{Extent, Store, record_of, resolve};
 use crate::target::Target;
 use crate::tree::key::{
@@ -647,7 +646,7 @@ impl Target {
         let body_bytes = start - LOG_FRAME_HEADER_BYTES + moved_bytes;
         if body_bytes > MOVE_BYTES || self.store.log.needs_segment(body_bytes) {
             self.append_moves(merge);
-            match self.make_room(moved_bytes, Need::Removal) {
+            match self.make_room_to_go_on(moved_bytes) {
                 // The rest stays where it is; what this merge frees makes room for the next one.
                 Err(Error::NoSpace { .. }) => {
                     merge.sparse = Numbered::default();

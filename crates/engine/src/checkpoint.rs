@@ -446,7 +446,7 @@ impl Target {
             let bytes = self.store.log.body_at(body).filter(|bytes| bytes.len() == body_bytes);
             let mut frame = vec![0; LOG_FRAME_HEADER_BYTES];
             frame.extend_from_slice(bytes.ok_or_else(damaged)?);
-            self.make_room_to_carry(body_bytes)?;
+            self.make_room_to_go_on(body_bytes)?;
             let appended = self.store.log.append_frame(LogKind::Prepare, &mut frame);
             self.txs.prepared.get_mut(&tx).expect("listed above").body = appended.body;
         }

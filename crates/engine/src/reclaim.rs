@@ -18,7 +18,11 @@ impl Target {
     /// `make_room` tells.
     #[inline]
     pub(crate) fn seek_room(&mut self, body_bytes: usize, need: Need) {
-        let body_bytes = body_bytes + SIDE_FRAMES_BYTES;
+        let mut body_bytes = body_bytes + SIDE_FRAMES_BYTES;
+        if self.is_reserve_used() {
+            // A checkpoint that has to come first must find room for what it carries on.
+            body_bytes += self.txs.carried_bytes();
+        }
         if self.lacks_room(body_bytes, need) {
             self.seek_segment(body_bytes, need);
         }
@@ -27,7 +31,8 @@ impl Target {
     fn seek_segment(&mut self, body_bytes: usize, need: Need) {
         let found = match need {
             Need::Data => self.make_room(body_bytes, need),
-            Need::Removal | Need::Prepare => self.make_room_or_checkpoint(body_bytes, need),
+            // A checkpoint now, while one can begin: what this frame is followed by may have to be carried on.
+            Need::Removal | Need::Prepare => self.make_room_or_checkpoint(body_bytes, Need::Prepare),
         };
         if matches!(found, Err(Error::NoSpace { .. })) {
             // If it failed, the operation finds no room and says so.

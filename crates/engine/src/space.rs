@@ -77,8 +77,9 @@ impl Target {
         }
     }
 
-    /// Makes sure that the frame of a prepared transaction can be appended again, for a checkpoint.
-    pub(crate) fn make_room_to_carry(&mut self, body_bytes: usize) -> Result<(), Error> {
+    /// Makes sure that a frame can be appended again: that of a prepared transaction for a checkpoint, or values that are
+    /// moved. Segments are given back for it, so it may take the last one.
+    pub(crate) fn make_room_to_go_on(&mut self, body_bytes: usize) -> Result<(), Error> {
         if self.store.log.needs_segment(body_bytes) { self.next_segment(body_bytes, 0) } else { Ok(()) }
     }
 

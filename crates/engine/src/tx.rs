@@ -16,7 +16,7 @@ use crate::space::Need;
 use crate::target::Target;
 use crate::update::{BulkWrites, Pending, Work, offset_place};
 use dolmen_codec::log_body::{PrepareHead, TX_BYTES, encode_tx};
-use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::log_frame::{LogFrame, LogKind};
 use dolmen_codec::manifest::Unconcluded;
 use dolmen_codec::verb::{InDoubt, Prepare, Reply, TxState};
 use dolmen_codec::version::VersionKind;
@@ -92,6 +92,11 @@ pub(crate) struct Txs {
 }
 
 impl Txs {
+    /// What a checkpoint writes again of transactions that are prepared.
+    pub(crate) fn carried_bytes(&self) -> usize {
+        self.prepared.values().map(|prepared| LogFrame::padded_bytes(prepared.body_bytes)).sum()
+    }
+
     pub(crate) fn from_manifest(decided: &[TxId], unconcluded: &[Unconcluded]) -> Self {
         let mut txs = Self::default();
         decided.iter().for_each(|&tx| txs.remember(tx));
