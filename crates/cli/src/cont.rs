@@ -8,6 +8,7 @@ use crate::path::shown_outside;
 use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
+use core::time::Duration;
 use dolmen_client::{ContHandle, ContInfo, Usage};
 use dolmen_codec::Progress;
 use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
@@ -17,6 +18,8 @@ use serde_json::{Value, json};
 
 /// How long the end of a container may take at the most to give its space back.
 const FREE_FOR_NS: u64 = 2_000_000_000;
+/// How long to rest while a device works for it.
+const DEVICE_REST: Duration = Duration::from_millis(1);
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -348,7 +351,13 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
 fn free_soon(arg: &PoolArg) -> Outcome<()> {
     let session = place::open(arg)?;
     let end_ns = RealClock.monotonic_ns() + FREE_FOR_NS;
-    while session.local.step() != Progress::Idle && RealClock.monotonic_ns() < end_ns {}
+    while RealClock.monotonic_ns() < end_ns {
+        match session.local.step() {
+            Progress::Idle => break,
+            Progress::More => {}
+            Progress::Waiting => std::thread::park_timeout(DEVICE_REST),
+        }
+    }
     session.close()
 }
 

@@ -40,17 +40,19 @@ impl PoolArg {
         Self { pool, memory: None, wait: None }
     }
 
-    /// Does what needs the pool for itself, again until no other process has it or the time to wait is over.
+    /// Does what needs the pool for itself, again until no other process has it or the time to wait is over; `failed` says
+    /// why it could not be done.
     pub(crate) fn when_free<T>(
         &self,
         mut attempt: impl FnMut() -> dolmen_local::Result<T>,
-    ) -> Outcome<dolmen_local::Result<T>> {
+        failed: impl FnOnce(dolmen_local::Error) -> Failure,
+    ) -> Outcome<T> {
         let end_ns = RealClock.monotonic_ns() + self.wait.unwrap_or(0) * 1_000_000_000;
         loop {
             let tried = attempt();
             let is_used = tried.as_ref().is_err_and(|error| error.owner_pid().is_some());
             if !is_used || RealClock.monotonic_ns() >= end_ns {
-                return Ok(tried);
+                return tried.map_err(failed);
             }
             if interrupt::is_asked() {
                 return Err(interrupt::failure());
@@ -138,8 +140,8 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
-    let opened = arg.when_free(|| dolmen_local::open(&dir, &options)).doing(doing)?;
-    let local = Arc::new(opened.map_err(|error| of_open(&dir, options.read_only, error)).doing(doing)?);
+    let failed = |error| of_open(&dir, options.read_only, error);
+    let local = Arc::new(arg.when_free(|| dolmen_local::open(&dir, &options), failed).doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
     Ok(Session { pool, local, dir })
 }

@@ -268,8 +268,7 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let remove = || {
         if args.force { dolmen_local::destroy_rest(&dir) } else { dolmen_local::destroy(&dir).map(|()| None) }
     };
-    let removed = args.pool.when_free(remove).doing(doing)?;
-    let missing = removed.map_err(|error| without_bulk(&dir, error)).doing(doing)?;
+    let missing = args.pool.when_free(remove, |error| without_bulk(&dir, error)).doing(doing)?;
     let mut json = json!({ "missing_bulk_dir": null });
     let mut text = format!("{} is gone", shown_outside(&dir));
     say(&mut json, "directory", dir.as_os_str().as_bytes());

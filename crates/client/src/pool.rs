@@ -5,20 +5,13 @@ use crate::container::Container;
 use dolmen_codec::Transport;
 use dolmen_codec::pool::{ContHandle, ContName, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Audit;
-use dolmen_types::{Credentials, Label, Props, Result, Uuid};
+use dolmen_types::{Credentials, Label, Props, Result, Uuid, uuid_of_random};
 use std::sync::Arc;
 
 /// A connection to a pool; a cheap handle, `Send` and `Sync`, all clones are one client.
 #[derive(Clone)]
 pub struct Pool {
     core: Arc<Core>,
-}
-
-/// A UUID of version 4 of these random bits (RFC 9562, 5.4).
-fn drawn(random: u128) -> Uuid {
-    const VERSION: u128 = 0xf << 76;
-    const VARIANT: u128 = 0b11 << 62;
-    Uuid::from_u128(random & !VERSION & !VARIANT | 4 << 76 | 0b10 << 62)
 }
 
 impl Pool {
@@ -57,7 +50,7 @@ impl Pool {
     /// # Errors
     /// `Exists` if the label is taken; `Invalid::Property`.
     pub fn create_container(&self, label: Option<Label>, props: Props) -> Result<ContHandle> {
-        self.create_container_as(drawn(self.core.random_u128()), label, props)
+        self.create_container_as(uuid_of_random(self.core.random_u128()), label, props)
     }
 
     /// Creates a container with a given UUID.

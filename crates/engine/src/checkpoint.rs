@@ -122,10 +122,17 @@ struct Work {
     has_all_entries: bool,
     /// Frames below this sequence are what the run refers to, and prepared transactions carried on.
     flush_until: u64,
-    /// It has failed, for want of space as a rule; merges go first, since they may free some.
-    is_stalled: bool,
-    /// And it was for want of space.
-    lacks_room: bool,
+    /// It has failed; merges go first, since they may free some space.
+    stalled: Option<Stall>,
+}
+
+/// Why a checkpoint has failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stall {
+    /// For want of space, as a rule.
+    NoRoom,
+    /// For damage, or by a device.
+    Other,
 }
 
 impl Default for State {
@@ -202,12 +209,12 @@ impl State {
 
     /// Whether a checkpoint is under way that failed and has not been tried again.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.is_stalled)
+        self.work.as_ref().is_some_and(|work| work.stalled.is_some())
     }
 
     /// Whether it failed for want of space.
     pub(crate) fn lacks_room(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.is_stalled && work.lacks_room)
+        self.work.as_ref().is_some_and(|work| work.stalled == Some(Stall::NoRoom))
     }
 
     /// Memory of what is being written, in bytes.
@@ -221,7 +228,7 @@ impl State {
         if let Some(work) = &mut self.work {
             work.base.apply(drops);
             work.base.conts.retain(|cont| !forgotten.contains(&cont.no));
-            work.is_stalled = false;
+            work.stalled = None;
         }
         self.changes_merged = self.changes;
         if let Some(asked) = &mut self.asked {
@@ -404,16 +411,9 @@ impl Target {
 
     fn begin_work(&mut self, base: Base, flush_until: u64) -> &mut Work {
         let build = self.build_of_frozen();
-        let (after, has_all_entries, is_stalled, lacks_room) = (Vec::new(), false, false, false);
-        self.checkpoint.work.insert(Work {
-            base,
-            build,
-            after,
-            has_all_entries,
-            flush_until,
-            is_stalled,
-            lacks_room,
-        })
+        let after = Vec::new();
+        let work = Work { base, build, after, has_all_entries: false, flush_until, stalled: None };
+        self.checkpoint.work.insert(work)
     }
 
     fn build_of_frozen(&mut self) -> RunBuild {
@@ -461,7 +461,7 @@ impl Target {
         let Some(mut work) = self.checkpoint.work.take() else {
             return Ok(Step::Done);
         };
-        work.is_stalled = false;
+        work.stalled = None;
         let result = match self.checkpoint_part(&mut work) {
             Ok(Step::Done) => self.commit_checkpoint(&mut work).map(|()| Step::Done),
             other => other,
@@ -471,9 +471,9 @@ impl Target {
             Ok(Step::More | Step::Waiting) => self.checkpoint.work = Some(work),
             Err(ref error) => {
                 work.build.discard(&mut *self.store.disks.meta);
-                let work = self.begin_work(work.base, work.flush_until);
-                work.is_stalled = true;
-                work.lacks_room = matches!(error, Error::NoSpace { .. });
+                let is_full = matches!(error, Error::NoSpace { .. });
+                self.begin_work(work.base, work.flush_until).stalled =
+                    Some(if is_full { Stall::NoRoom } else { Stall::Other });
             }
         }
         result

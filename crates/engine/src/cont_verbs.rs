@@ -67,7 +67,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(ContEvent::BYTES_MAX, Need::Removal)?;
+        self.make_room(ContEvent::BYTES_MAX, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Cont, |out| event.encode(cont, out));
         self.apply_event(cont, event);
         self.checkpoint.changes += 1;
@@ -84,11 +84,8 @@ impl Target {
     /// What a logged event changes, now or in a replay.
     pub(crate) fn apply_event(&mut self, cont: ContNo, event: ContEvent) {
         self.conts.apply(cont, event);
-        // A rollback may bring back arrays of other record sizes, and it hides what short ways lead to.
+        // A rollback may bring back arrays of other record sizes.
         self.store.record_sizes.clear();
-        if matches!(event, ContEvent::RolledBack { .. }) {
-            self.store.hot.clear();
-        }
     }
 
     /// What a container asks for; the strictest if it is gone.

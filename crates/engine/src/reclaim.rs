@@ -18,13 +18,13 @@ impl Target {
     /// `make_room` tells.
     #[inline]
     pub(crate) fn seek_room(&mut self, body_bytes: usize, need: Need) {
-        let mut body_bytes = body_bytes + SIDE_FRAMES_BYTES;
-        if self.is_reserve_used() {
-            // A checkpoint that has to come first must find room for what it carries on.
-            body_bytes += self.txs.carried_bytes();
-        }
-        if self.lacks_room(body_bytes, need) {
-            self.seek_segment(body_bytes, need);
+        // A checkpoint that has to come first must find room for what it carries on.
+        let carried_bytes = if self.is_reserve_used() { self.txs.carried_bytes() } else { 0 };
+        let ahead_bytes = body_bytes + SIDE_FRAMES_BYTES + carried_bytes;
+        if self.lacks_room(ahead_bytes, need) {
+            // What comes with a frame does not make it larger than one may be.
+            let most = self.store.log.body_bytes_max();
+            self.seek_segment(ahead_bytes.min(most).max(body_bytes), need);
         }
     }
 
@@ -32,11 +32,22 @@ impl Target {
         let found = match need {
             Need::Data => self.make_room(body_bytes, need),
             // A checkpoint now, while one can begin: what this frame is followed by may have to be carried on.
-            Need::Removal | Need::Prepare => self.make_room_or_checkpoint(body_bytes, Need::Prepare),
+            Need::Removal | Need::Prepare => self.make_room_or_checkpoint(body_bytes),
         };
         if matches!(found, Err(Error::NoSpace { .. })) {
             // If it failed, the operation finds no room and says so.
             self.reclaim();
+        }
+    }
+
+    /// Room for what frees space: if even the reserve is used up, a checkpoint gives back the log.
+    fn make_room_or_checkpoint(&mut self, body_bytes: usize) -> Result<(), Error> {
+        match self.make_room(body_bytes, Need::Prepare) {
+            Err(Error::NoSpace { .. }) => {
+                self.checkpoint_now()?;
+                self.make_room(body_bytes, Need::Prepare)
+            }
+            other => other,
         }
     }
 

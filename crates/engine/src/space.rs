@@ -43,8 +43,10 @@ impl Target {
                 Need::Removal => u64::from(!self.txs.prepared.is_empty()),
             };
             self.next_segment(body_bytes, left)
+        } else if self.read_only {
+            Err(Error::ReadOnly { target: self.config.target })
         } else {
-            self.refill_reserve_for_data()
+            self.make_reserve_whole()
         }
     }
 
@@ -55,26 +57,11 @@ impl Target {
         self.store.log.needs_segment(body_bytes) || (need == Need::Data && self.is_reserve_used())
     }
 
-    fn refill_reserve_for_data(&mut self) -> Result<(), Error> {
-        if self.read_only {
-            return Err(Error::ReadOnly { target: self.config.target });
-        }
+    fn make_reserve_whole(&mut self) -> Result<(), Error> {
         while self.is_reserve_used() {
             self.add_log_segment()?;
         }
         Ok(())
-    }
-
-    /// As `make_room`, for what frees space: if even the reserve is used up, a checkpoint gives back the log.
-    #[inline]
-    pub(crate) fn make_room_or_checkpoint(&mut self, body_bytes: usize, need: Need) -> Result<(), Error> {
-        match self.make_room(body_bytes, need) {
-            Err(Error::NoSpace { .. }) => {
-                self.checkpoint_now()?;
-                self.make_room(body_bytes, need)
-            }
-            other => other,
-        }
     }
 
     /// Makes sure that a frame can be appended again: that of a prepared transaction for a checkpoint, or values that are
@@ -156,13 +143,10 @@ impl Target {
     /// Creates what operations that free space have taken of the reserve, as far as there is room. Nothing that
     /// adds data is written before the reserve is whole again.
     pub(crate) fn refill_reserve(&mut self) -> Result<(), Error> {
-        while self.is_reserve_used() {
-            match self.add_log_segment() {
-                Err(Error::NoSpace { .. }) => return Ok(()),
-                other => other?,
-            }
+        match self.make_reserve_whole() {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            other => other,
         }
-        Ok(())
     }
 
     /// Gives spare segments back that will not be used again soon, now that an aggregation of a container has

@@ -628,7 +628,7 @@ impl Target {
             self.reads.await_frame(self.store.log.last_sequence());
             return Err(Error::NotFound);
         }
-        self.make_room_or_checkpoint(TX_BYTES, Need::Removal)?;
+        self.make_room(TX_BYTES, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Commit, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.begin_decision(&prepared);
@@ -647,7 +647,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(TX_BYTES, Need::Removal)?;
+        self.make_room(TX_BYTES, Need::Removal)?;
         self.store.log.append(LogKind::Conclude, |out| encode_tx(tx, out));
         self.txs.conclude(tx);
         Ok(())
@@ -668,7 +668,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
-        self.make_room_or_checkpoint(TX_BYTES, Need::Removal)?;
+        self.make_room(TX_BYTES, Need::Removal)?;
         let appended = self.store.log.append(LogKind::Abort, |out| encode_tx(tx, out));
         let prepared = self.txs.prepared.remove(&tx).expect("looked up above");
         self.drop_prepared(&prepared);

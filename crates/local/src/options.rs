@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::record::PoolRecord;
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, TargetConfig};
 use dolmen_env::{RealOptions, Rng, cpu_count};
-use dolmen_types::{Label, TargetNo, Uuid, limits};
+use dolmen_types::{Label, TargetNo, Uuid, limits, uuid_of_random};
 use std::path::PathBuf;
 
 /// Memory of a pool unless it says otherwise: what a laptop can spare.
@@ -111,8 +111,7 @@ impl PoolOptions {
             if self.capacity_bytes == 0 { device_bytes.min(CAPACITY_BYTES_MAX) } else { self.capacity_bytes };
         let capacity_bytes = capacity_bytes / u64::from(targets);
         let sizes = TargetConfig::default();
-        // Version 4, variant 1: the form of a random UUID.
-        let drawn = Uuid::from_u128(rng.next_u128() & !(0xf << 76) & !(3 << 62) | (4 << 76) | (2 << 62));
+        let drawn = uuid_of_random(rng.next_u128());
         let record = PoolRecord {
             uuid: self.uuid.unwrap_or(drawn),
             label: self.label.clone(),

@@ -138,6 +138,12 @@ impl fmt::Display for Label {
     }
 }
 
+/// A UUID of version 4 of these random bits (RFC 9562, 5.4).
+#[must_use]
+pub fn uuid_of_random(bits: u128) -> Uuid {
+    uuid::Builder::from_random_bytes(Uuid::from_u128(bits).into_bytes()).into_uuid()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

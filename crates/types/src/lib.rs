@@ -27,6 +27,7 @@ pub use error::{Error, Invalid, Place, Result};
 pub use flags::{Cond, QueryFlags};
 pub use ids::{
     ContNo, Credentials, Head, Label, PoolMap, RequestId, TargetInfo, TargetNo, TargetState, TxId,
+    uuid_of_random,
 };
 pub use key::{Key, KeyKind, Recx};
 pub use oid::{ObjectType, Oid};

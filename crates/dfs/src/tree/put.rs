@@ -228,7 +228,7 @@ impl Put<'_> {
     fn make_dir(&self, meta: &Metadata, remote: &[u8], in_fresh: bool) -> Result<bool> {
         // Writable until everything is in it; the mode is set with the time.
         let make = || self.dir.mkdir(remote, meta.mode() & 0o7777 | 0o700);
-        let made = match if self.is_new(remote, in_fresh) { make() } else { Err(Error::Exists) } {
+        let made = match self.make_new(remote, in_fresh, make) {
             Err(Error::Exists) => match self.dir.lstat(remote)?.kind {
                 FileKind::Directory => {
                     unfinished::clear(self.dir, remote)?;
@@ -250,9 +250,11 @@ impl Put<'_> {
         Ok(())
     }
 
-    /// Whether nothing has the name. Asked before it is tried: a pool that is full refuses also what would change nothing.
-    fn is_new(&self, remote: &[u8], in_fresh: bool) -> bool {
-        in_fresh || self.dir.lstat(remote) == Err(Error::NotFound)
+    /// Makes what has no entry yet; `Exists` if something has the name. That is asked before it is tried: a pool that is full
+    /// refuses also what would change nothing.
+    fn make_new(&self, remote: &[u8], in_fresh: bool, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        let is_new = in_fresh || self.dir.lstat(remote) == Err(Error::NotFound);
+        if is_new { make() } else { Err(Error::Exists) }
     }
 
     /// Whether mode, owner and time are those outside.
@@ -307,8 +309,7 @@ impl Put<'_> {
     fn symlink(&self, Job { path, meta, remote, fresh }: &Job) -> Result<()> {
         let target = fs::read_link(path).at(path)?;
         let target = target.as_os_str().as_bytes();
-        let make = || self.dir.symlink(target, remote);
-        let made = match if self.is_new(remote, *fresh) { make() } else { Err(Error::Exists) } {
+        let made = match self.make_new(remote, *fresh, || self.dir.symlink(target, remote)) {
             Err(Error::Exists) => match self.there(remote)?.map(|there| there.kind) {
                 Some(FileKind::Symlink) if self.dir.readlink(remote).is_ok_and(|there| there == target) => {
                     false
@@ -531,8 +532,7 @@ impl Put<'_> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let link = || self.dir.link(old, self.dir, new);
-        match if self.is_new(new, false) { link() } else { Err(Error::Exists) } {
+        match self.make_new(new, false, || self.dir.link(old, self.dir, new)) {
             Err(Error::Exists) => match self.there(new)? {
                 Some(Stat { kind: there @ FileKind::Directory, .. }) => {
                     return Err(Error::OtherKind { there, wanted: FileKind::File });
