@@ -186,7 +186,7 @@ impl Store {
         let Some(key) = cursor.key().filter(|key| key.starts_with(path.key.as_bytes())) else {
             return Ok(None);
         };
-        let extent = split_tail(self.target, key)?;
+        let extent = split_tail(self.target, key, path.key.as_bytes().len())?;
         Ok(Some(extent).filter(|(kind, ..)| kind.is_array() && *kind != VersionKind::LongHole))
     }
 

@@ -413,6 +413,8 @@ fn a_run_with_a_changed_byte_is_listed_to_an_end() {
         }
     }
     run_changed(&[86, 32, 5, 168, 0, 85]);
+    // A key that is too long below an akey.
+    run_changed(&[217, 0, 1]);
 }
 
 /// Bytes in the place of others of a forgery, as [`changed`] takes them.
