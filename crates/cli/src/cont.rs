@@ -13,6 +13,7 @@ use dolmen_client::{ContHandle, ContInfo, Usage};
 use dolmen_codec::Progress;
 use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
 use dolmen_env::{Clock, RealClock};
+use dolmen_types::limits::WINDOW_RECORDS;
 use dolmen_types::{Durability, Epoch, Error, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ pub(crate) struct Create {
     /// Its UUID; drawn if not given
     #[arg(long)]
     uuid: Option<Uuid>,
-    /// Chunk of new files [default: 1 MiB]
+    /// Chunk of new files [default: 1 MiB, or the pool's bulk segment if that is less]
     #[arg(long, value_name = "SIZE", value_parser = size::between(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX))]
     chunk_size: Option<u64>,
     /// Class of new files, S1 to SX [default: S1, files of 64 MiB and more SX]
@@ -196,13 +197,14 @@ fn create(args: &Create) -> Outcome<Answer> {
     let session = place::open(&args.pool)?;
     let named = args.label.as_deref().unwrap_or("without a label");
     let doing = || format!("create container {named} in {}", shown_outside(session.dir()));
+    let chunk_bytes = chunk_bytes(args, session.local.bulk_segment_bytes()).doing(doing)?;
     let handle = match args.uuid {
         Some(uuid) => session.pool.create_container_as(uuid, label, props),
         None => session.pool.create_container(label, props),
     }
     .map_err(|error| taken_uuid(&session, args, error))
     .doing(doing)?;
-    if has_files && let Err(failure) = format(&session, &handle, args) {
+    if has_files && let Err(failure) = format(&session, &handle, args, chunk_bytes) {
         let name = dolmen_client::ContName::Uuid(handle.uuid);
         // Ignored: why it could not be made says more than why its remains could not be removed.
         let _removed = session.pool.destroy_container(&name, true);
@@ -226,12 +228,26 @@ fn taken_uuid(session: &Session, args: &Create, error: Error) -> Failure {
     }
 }
 
-fn format(session: &Session, handle: &ContHandle, args: &Create) -> Outcome<()> {
+/// The chunk of new files: what is written of one at once has to fit into a bulk segment.
+fn chunk_bytes(args: &Create, segment_bytes: u64) -> Outcome<u64> {
+    let Some(chunk_bytes) = args.chunk_size else {
+        return Ok(segment_bytes.min(FormatOptions::default().chunk_bytes));
+    };
+    // More than a window of a larger chunk is not written at once.
+    if chunk_bytes.min(WINDOW_RECORDS) > segment_bytes {
+        let (chunk, segment) = (size::exact(chunk_bytes), size::exact(segment_bytes));
+        let why = format!("--chunk-size is {chunk}, and a bulk segment of the pool has {segment}");
+        return Err(Failure::new(Exit::Usage, why).hint("choose that or less, or leave it out"));
+    }
+    Ok(chunk_bytes)
+}
+
+fn format(session: &Session, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {
     let cont = session.pool.open_container(&dolmen_client::ContName::Uuid(handle.uuid))?;
     let owner = place::credentials();
     let defaults = FormatOptions::default();
     let options = FormatOptions {
-        chunk_bytes: args.chunk_size.unwrap_or(defaults.chunk_bytes),
+        chunk_bytes,
         dir_class: args.dir_class.unwrap_or(defaults.dir_class),
         file_class: args.file_class.unwrap_or(defaults.file_class),
         uid: owner.uid,

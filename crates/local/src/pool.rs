@@ -93,6 +93,12 @@ impl LocalPool {
         &self.recoveries
     }
 
+    /// Size of a bulk segment: no longer value goes to bulk.
+    #[must_use]
+    pub fn bulk_segment_bytes(&self) -> u64 {
+        u64::from(self.record.bulk_segment_bytes)
+    }
+
     /// One bounded piece of background work, for callers that have time to spare.
     pub fn step(&self) -> Progress {
         self.pool().step()

@@ -1,11 +1,13 @@
 //! The program, a directory for it to work in, and trees of files to feed it.
 
+use dolmen_env::{Clock, RealClock};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// An empty directory, named after the test that uses it.
 pub(crate) struct Place {
@@ -77,16 +79,35 @@ impl Place {
         self.ok(&["cont", "create", "p", "c"]);
     }
 
-    /// A pool of small segments; where the directory is in memory, one that says so.
+    /// A pool of small segments.
     pub(crate) fn pool(&self, args: &[&str]) {
-        let small = ["--log-segment", "1M", "--bulk-segment", "1M"];
-        let args = [&["pool", "create"], args, &small].concat();
+        self.make_pool(&[args, &["--log-segment", "1M", "--bulk-segment", "1M"]].concat());
+    }
+
+    /// A pool; where the directory is in memory, one that says so.
+    pub(crate) fn make_pool(&self, args: &[&str]) {
+        let args = [&["pool", "create"], args].concat();
         let ran = self.run(&args);
         if ran.code() == 8 {
             self.ok(&[&args[..], &["--volatile"]].concat());
         } else {
             assert_eq!(ran.code(), 0, "{ran:?}");
         }
+    }
+
+    /// Runs a command, with SIGKILL after so much time.
+    pub(crate) fn run_for(&self, args: &[&str], limit: Duration) -> Ran {
+        let [out, err] = ["stdout", "stderr"].map(|name| fs::File::create(self.path(name)).unwrap());
+        let mut child = self.command(args).stdout(out).stderr(err).spawn().unwrap();
+        let end_ns = u128::from(RealClock.monotonic_ns()) + limit.as_nanos();
+        while child.try_wait().unwrap().is_none() && u128::from(RealClock.monotonic_ns()) < end_ns {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        // It may have ended meanwhile.
+        drop(child.kill());
+        let status = child.wait().unwrap();
+        let [stdout, stderr] = ["stdout", "stderr"].map(|name| fs::read(self.path(name)).unwrap());
+        Ran { args: args.join(" "), output: Output { status, stdout, stderr } }
     }
 }
 
@@ -124,6 +145,11 @@ impl core::fmt::Debug for Ran {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "dolmen {}: {}\n{}{}", self.args, self.output.status, self.stdout(), self.stderr())
     }
+}
+
+/// How much of something a run is to do, unless a variable says otherwise.
+pub(crate) fn amount(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a soak run sets a number"))
 }
 
 /// Bytes that differ from place to place and from file to file.

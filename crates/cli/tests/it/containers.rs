@@ -1,6 +1,6 @@
 //! `dolmen cont`.
 
-use crate::common::Place;
+use crate::common::{Place, bytes};
 
 #[test]
 fn a_container_is_made_described_and_destroyed() {
@@ -25,6 +25,22 @@ fn a_container_is_made_described_and_destroyed() {
     place.ok(&["cont", "destroy", "p", "data"]);
     assert!(place.fails(3, &["cont", "destroy", "p", "data"]).contains("data"));
     assert_eq!(place.json(&["cont", "list", "p"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn files_have_chunks_that_fit_into_the_segments_of_their_pool() {
+    let place = Place::new("chunks");
+    place.make_pool(&["p", "--targets", "1", "--capacity", "16M", "--bulk-segment", "256K"]);
+    let line = place.fails(2, &["cont", "create", "p", "c", "--chunk-size", "512K"]);
+    assert!(line.contains("--chunk-size is 512K, and a bulk segment of the pool has 256K"), "{line}");
+    place.fails(3, &["cont", "query", "p", "c"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    place.ok(&["cont", "create", "p", "d", "--chunk-size", "256K"]);
+    std::fs::write(place.path("large"), bytes(3_000_001, 1)).unwrap();
+    for cont in ["c", "d"] {
+        place.ok(&["fs", "put", "p", cont, "large", "/large"]);
+        place.ok(&["fs", "verify", "p", cont, "large", "/large"]);
+    }
 }
 
 #[test]

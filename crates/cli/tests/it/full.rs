@@ -4,11 +4,8 @@ use crate::common::{Place, bytes};
 
 /// A pool of a few MiB a target.
 fn small_pool(place: &Place, targets: &str) {
-    let sizes = ["--targets", targets, "--capacity", "8M", "--log-segment", "128K", "--bulk-segment", "1M"];
-    let made = place.run(&[&["pool", "create", "p"], &sizes[..]].concat());
-    if made.code() == 8 {
-        place.ok(&[&["pool", "create", "p", "--volatile"], &sizes[..]].concat());
-    }
+    let sizes = ["--capacity", "8M", "--log-segment", "128K", "--bulk-segment", "1M"];
+    place.make_pool(&[&["p", "--targets", targets], &sizes[..]].concat());
 }
 
 /// A directory of small files outside.
