@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -62,6 +62,13 @@ const PARTS: [Part; 6] = [
         test: ("dolmen-cli", "killed::"),
         variables: &[("KILL_ALL_ROUNDS", Some(200)), ("KILL_ALL_SEED", None)],
         batch: 200,
+    },
+    Part {
+        name: "cramped",
+        what: "commands on a full pool, some killed, each checked and what it leaves compared; then emptied",
+        test: ("dolmen-cli", "cramped::"),
+        variables: &[("CRAMPED_ROUNDS", Some(50)), ("CRAMPED_SEED", None)],
+        batch: 50,
     },
     Part {
         name: "network",

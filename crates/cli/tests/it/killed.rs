@@ -3,7 +3,7 @@
 //!
 //! What the process does is a function of a number that counts up, so the state after any number of steps is known.
 
-use crate::common::Place;
+use crate::common::{Place, amount};
 use dolmen_client::{
     Array, At, Cond, ContName, Container, Credentials, Error, IoBuf, Key, Kv, Label, NewValue, ObjectClass,
     ObjectType, Oid, Page, Payload, Pool, PropId, PropValue, Props, PutCond, Recx, UpdateIod,
@@ -304,10 +304,6 @@ fn create(directory: &Path) {
         let props = Props::from([(PropId::CO_DURABILITY, number)]);
         pool.create_container(Some(Label::new(label).unwrap()), props).unwrap();
     }
-}
-
-fn amount(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).map_or(usual, |text| text.parse().expect("a soak run sets a number"))
 }
 
 #[test]

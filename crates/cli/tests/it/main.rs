@@ -5,6 +5,7 @@
 mod arguments;
 mod common;
 mod containers;
+mod cramped;
 mod crash;
 mod damage;
 mod embedding;
