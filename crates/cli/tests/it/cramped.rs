@@ -20,6 +20,7 @@ const KILL_MS_MAX: u64 = 300;
 /// Puts at first: most pools are full then.
 const FILLING: u64 = 4;
 const FILES_MAX: u64 = 1500;
+const SIXTH_FILES: u64 = 200;
 const SNAPSHOTS: [&str; 3] = ["s", "t", "u"];
 const ROOTS: [&str; 3] = ["/a", "/b", "/c"];
 const ABSENT: &str = "/absent";
@@ -125,6 +126,10 @@ struct Round<'a> {
     place: &'a Place,
     rng: Rng,
     capacity_bytes: u64,
+    /// So many steps of a hundred are puts.
+    put_percent: u64,
+    /// One of so many steps is killed.
+    kill_one_in: u64,
     state: State,
     /// Round, seed and step, for messages.
     at: String,
@@ -156,14 +161,16 @@ impl Round<'_> {
     }
 
     fn draw(&mut self) -> Step {
-        match self.rng.below(100) {
-            0..=51 => self.draw_put(),
-            52..=67 => Step::Remove(self.draw_path()),
-            68..=74 => self.draw_move(),
-            75..=82 => Step::Keep(SNAPSHOTS[self.rng.index(SNAPSHOTS.len())]),
-            83..=88 => Step::Forget(self.draw_snapshot()),
-            89..=92 => Step::Rollback(self.draw_snapshot()),
-            93..=96 => Step::Aggregate,
+        if self.rng.below(100) < self.put_percent {
+            return self.draw_put();
+        }
+        match self.rng.below(12) {
+            0..=3 => Step::Remove(self.draw_path()),
+            4 | 5 => self.draw_move(),
+            6 | 7 => Step::Keep(SNAPSHOTS[self.rng.index(SNAPSHOTS.len())]),
+            8 => Step::Forget(self.draw_snapshot()),
+            9 => Step::Rollback(self.draw_snapshot()),
+            10 => Step::Aggregate,
             _ => Step::Repair,
         }
     }
@@ -357,8 +364,11 @@ impl Round<'_> {
         for name in self.state.snapshots.keys() {
             self.compare(Some(name));
         }
+        // Names that are removed under a snapshot free nothing.
         if self.rng.one_in(2) {
-            self.take(&Step::Remove(ROOTS[0].to_owned()), false);
+            for root in ROOTS {
+                self.take(&Step::Remove(root.to_owned()), false);
+            }
         }
         for name in SNAPSHOTS.iter().filter(|name| self.state.snapshots.contains_key(**name)) {
             self.ok(&Step::Forget(name).args());
@@ -367,8 +377,12 @@ impl Round<'_> {
             self.ok(&Step::Remove(format!("/{name}")).args());
         }
         self.state = State::default();
-        self.ok(&Step::Aggregate.args());
-        self.ok(&["check", "p", "--scrub"]);
+        // Objects without a name, which a kill may leave, are freed by a repair.
+        self.ok(&Step::Repair.args());
+        // What is refused has had everything reclaimed before.
+        if self.rng.one_in(2) {
+            self.ok(&Step::Aggregate.args());
+        }
         self.compare(None);
     }
 }
@@ -408,31 +422,37 @@ fn is_same(found: Option<&Option<Vec<u8>>>, node: Option<&Node>) -> bool {
     }
 }
 
+/// Files of all sizes that take about a sixth of a pool, and as much again where it gives whole units.
+fn sixth_tree(capacity_bytes: u64, seed: u64) -> Tree {
+    let step_bytes = capacity_bytes / 6 / (SIXTH_FILES * SIXTH_FILES / 2);
+    let file = |number: u64| {
+        let len = usize::try_from(step_bytes * number).unwrap();
+        (format!("/sixth/{number}"), Node::File { len, seed: seed + number })
+    };
+    core::iter::once(("/sixth".to_owned(), Node::Dir)).chain((0..SIXTH_FILES).map(file)).collect()
+}
+
 /// A round: a pool, some steps, and its end. How often each end came.
 fn run_round(place: &Place, round: u64, seed: u64) -> Vec<End> {
     let at = |step: &str| format!("round {round}, CRAMPED_SEED={seed} CRAMPED_ROUNDS=1, {step}");
-    let (rng, state) = (Rng::from_seed(seed), State::default());
-    let mut round = Round { place, rng, capacity_bytes: 0, state, at: at("make"), ends: Vec::new() };
+    let mut rng = Rng::from_seed(seed);
+    let (put_percent, kill_one_in) = (30 + rng.below(50), 1 + rng.below(8));
+    let (at_first, state, ends) = (at("make"), State::default(), Vec::new());
+    let mut round =
+        Round { place, rng, capacity_bytes: 0, put_percent, kill_one_in, state, at: at_first, ends };
     round.make_pool();
-    let mut small = Tree::from([("/small".to_owned(), Node::Dir)]);
-    for number in 0..30 {
-        small.insert(
-            format!("/small/{number}"),
-            Node::File { len: 1000 * number, seed: seed + number as u64 },
-        );
-    }
-    let small = Step::Put("/small", small);
-    assert_eq!(round.take(&small, false), End::Done, "{}", round.at);
+    let sixth = Step::Put("/sixth", sixth_tree(round.capacity_bytes, seed));
+    assert_eq!(round.take(&sixth, false), End::Done, "{}", round.at);
     for number in 0..20 + round.rng.below(40) {
         round.at = at(&format!("step {number}"));
         let step = if number < FILLING { round.draw_put() } else { round.draw() };
-        let is_killed = round.rng.one_in(if matches!(step, Step::Put(..)) { 3 } else { 8 });
+        let is_killed = round.rng.one_in(round.kill_one_in);
         round.take(&step, is_killed);
         round.look();
     }
     round.at = at("end");
     round.empty();
-    assert_eq!(round.take(&small, false), End::Done, "{}", round.at);
+    assert_eq!(round.take(&sixth, false), End::Done, "{}", round.at);
     round.compare(None);
     place.ok(&["pool", "destroy", "p", "--force"]);
     round.ends
