@@ -7,14 +7,12 @@ use crate::path::{say, shown_outside};
 use crate::place::{self, PoolArg, Session};
 use clap::Args as ClapArgs;
 use dolmen_client::{Audit, ContHandle, ContName, Finding};
-use dolmen_dfs::tree::Options as TreeOptions;
 use dolmen_dfs::{BadEntry, CheckReport, Dfs, LAYOUT_POSIX, MountOptions};
 use dolmen_types::{ContNo, Error, Oid, Place, PropId, PropValue, shown};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct Args {
@@ -89,9 +87,6 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
         let mut tree = files_or_why(&session, cont, args.repair, &mut report);
         let damaged = damaged.iter().filter(|(no, _)| *no == cont.no).map(|(_, oid)| *oid).collect();
         name_damaged(&session, cont, &damaged, &mut report, &mut tree);
-        if unread.is_some() {
-            name_unreadable(&session, cont, &mut report, &mut tree);
-        }
         trees.push(tree);
     }
     let dir = session.dir().to_owned();
@@ -115,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     Ok(Answer::new(text, json).with_findings((!clean).then_some(verdict)))
 }
 
-/// What reading every stored byte finds, or which device does not give them all: that ends it at the first such place.
+/// What reading every stored byte finds, or why a device cannot go on with that.
 fn scrub(session: &Session) -> dolmen_types::Result<(Vec<Audit>, Option<Failure>)> {
     match session.pool.scrub() {
         Err(error @ Error::Io { .. }) => Ok((Vec::new(), Some(error.into()))),
@@ -220,33 +215,6 @@ fn name_damaged(
         rows.push(row);
     }
     tree["damaged"] = Value::Array(rows);
-}
-
-/// Names the files whose data cannot be read, by reading all of them as they are now.
-fn name_unreadable(session: &Session, handle: &ContHandle, report: &mut Report, tree: &mut Value) {
-    // Guards the failures; taken alone.
-    let failures: Mutex<Vec<Failure>> = Mutex::default();
-    let fail = |error: dolmen_dfs::Error| {
-        failures.lock().unwrap_or_else(PoisonError::into_inner).push(error.into());
-    };
-    let tree_options = TreeOptions { on_failure: Some(&fail), ..TreeOptions::default() };
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let cont = session.pool.open_container(&ContName::Uuid(handle.uuid));
-    let read = cont
-        .map_err(dolmen_dfs::Error::from)
-        .and_then(|cont| Dfs::mount(&cont, &options))
-        .and_then(|dfs| dolmen_dfs::tree::digest(&dfs, "/", &tree_options));
-    let name = name_of(handle);
-    if let Err(error) = read {
-        report.unchecked(&format!("files of container {name}"), &error.into());
-    }
-    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failures.sort_by_key(ToString::to_string);
-    for failure in &failures {
-        report.text.push_str(&format!("container {name}: {failure}\n"));
-    }
-    report.findings += failures.len() as u64;
-    tree["unreadable"] = failures.iter().map(Failure::detail).collect();
 }
 
 /// Audits the file system of a container; what keeps it from that is a finding, and other containers are audited.
@@ -370,6 +338,7 @@ fn meaning(rule: &str) -> &'static str {
         "record-size" => "visible data of an array has several record sizes",
         "usage" => "a container's count of versions or bytes is wrong",
         "checksum" => "the value does not match its checksum",
+        "unreadable" => "the device does not give the value",
         "container-on-record" => "the pool service knows a container that the target does not",
         _ => "a rule of the store is broken",
     }

@@ -287,6 +287,7 @@ impl From<StoreError> for Failure {
                 (exit, hint)
             }
             StoreError::EpochGone { .. } => (Exit::Missing, Some("read at a snapshot that still exists")),
+            StoreError::Invalid(Invalid::Layout) => (Exit::Other, None),
             StoreError::Invalid(what) => (Exit::Usage, hint_of_invalid(*what)),
             _ => (Exit::Other, None),
         };

@@ -66,14 +66,8 @@ impl Superblock {
     /// more often than any can be.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let slot = bytes.get(..SUPERBLOCK_SLOT_BYTES)?;
-        let (body, padding) = slot.split_at(BODY_BYTES);
-        let (body, sum) = body.split_at(BODY_BYTES - 4);
-        if sum != crc32c(body).to_le_bytes() || padding.iter().any(|&b| b != 0) {
-            return None;
-        }
-        let mut r = Reader::new(body);
-        if r.u64()? != MAGIC || r.u16()? != VERSION {
+        let (version, mut r) = Self::begin(bytes)?;
+        if version != VERSION {
             return None;
         }
         let clean = r.u16()? == 1;
@@ -89,6 +83,28 @@ impl Superblock {
             life: r.u64()?,
         };
         (superblock.sequence <= SEQUENCE_MAX).then_some(superblock)
+    }
+
+    /// Whether a slot is whole, and of a version that this code does not read: no damage.
+    #[must_use]
+    pub fn is_of_another_version(bytes: &[u8]) -> bool {
+        Self::begin(bytes).is_some_and(|(version, _)| version != VERSION)
+    }
+
+    /// The version, and what follows it; `None` unless magic and checksum are right and the padding is zero. Every
+    /// version has these three at the same place.
+    fn begin(bytes: &[u8]) -> Option<(u16, Reader<'_>)> {
+        let slot = bytes.get(..SUPERBLOCK_SLOT_BYTES)?;
+        let (body, padding) = slot.split_at(BODY_BYTES);
+        let (body, sum) = body.split_at(BODY_BYTES - 4);
+        if sum != crc32c(body).to_le_bytes() || padding.iter().any(|&b| b != 0) {
+            return None;
+        }
+        let mut r = Reader::new(body);
+        if r.u64()? != MAGIC {
+            return None;
+        }
+        Some((r.u16()?, r))
     }
 }
 
@@ -116,7 +132,14 @@ mod tests {
             let mut bad = bytes;
             bad[byte] ^= 0x10;
             assert_eq!(Superblock::decode(&bad), None, "byte {byte}");
+            assert!(!Superblock::is_of_another_version(&bad), "byte {byte}");
         }
+        let mut newer = bytes;
+        newer[8] += 1;
+        let sum = crc32c(&newer[..BODY_BYTES - 4]).to_le_bytes();
+        newer[BODY_BYTES - 4..BODY_BYTES].copy_from_slice(&sum);
+        assert_eq!(Superblock::decode(&newer), None);
+        assert!(Superblock::is_of_another_version(&newer) && !Superblock::is_of_another_version(&bytes));
         for (sequence, is_known) in [(SEQUENCE_MAX, true), (SEQUENCE_MAX + 1, false)] {
             let block = Superblock { sequence, ..block };
             assert_eq!(Superblock::decode(&block.encode()), Some(block).filter(|_| is_known));

@@ -184,7 +184,7 @@ struct Group {
 }
 
 impl Target {
-    /// One step of the aggregation that a caller asked for.
+    /// One step of the aggregation that a caller asked for, or of that of another container which is under way.
     ///
     /// # Errors
     /// Those of checkpoint and merge; whoever asks again begins anew.
@@ -192,9 +192,28 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
+        let ended = self.checkpoint.ended.iter().position(|ended| ended.cont == cont);
+        let ended = ended.map(|at| self.checkpoint.ended.swap_remove(at));
+        if let Some(ended) = ended.filter(|ended| ended.upto >= upto) {
+            return Ok(Reply::Aggregated { more: false, freed: ended.freed });
+        }
+        let before = self.checkpoint.asked.as_ref().map(|asked| (asked.cont, asked.upto));
+        let Some((other, reach)) = before.filter(|(other, _)| *other != cont) else {
+            return self.aggregate_or_give_up(cont, upto);
+        };
+        // One at a time: callers that took it from each other would begin for ever. Its own caller, who begins anew, is
+        // told what is wrong with it.
+        if let Ok(Reply::Aggregated { more: false, freed }) = self.aggregate_or_give_up(other, reach) {
+            self.checkpoint.ended.push(Ended { cont: other, upto: reach, freed });
+        }
+        Ok(Reply::Aggregated { more: true, freed: 0 })
+    }
+
+    /// REQUIRES: none of another container is under way.
+    fn aggregate_or_give_up(&mut self, cont: ContNo, upto: Epoch) -> Result<Reply, Error> {
         let stepped = self.aggregate_part(cont, upto);
         if stepped.is_err() {
-            self.checkpoint.asked = self.checkpoint.asked.take().filter(|asked| asked.cont != cont);
+            self.checkpoint.asked = None;
         }
         stepped
     }
@@ -215,24 +234,21 @@ impl Target {
         }
         let changes = self.checkpoint.changes;
         let asks_for_more = self.asks_for_more(cont, upto);
-        let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.cont == cont);
+        let asked = self.checkpoint.asked.as_mut();
         if asks_for_more || asked.is_some_and(|asked| asked.begin_round(changes)) {
             self.begin_checkpoint_unless_stalled()?;
             return Ok(more);
         }
-        match &mut self.checkpoint.asked {
-            Some(Asked { cont: asked, is_complete: true, freed, .. }) if *asked == cont => {
-                let freed = *freed;
-                Ok(self.end_asked(freed))
-            }
-            Some(asked) if asked.cont == cont => {
+        match self.checkpoint.asked {
+            Some(Asked { is_complete: true, freed, .. }) => Ok(self.end_asked(freed)),
+            Some(_) => {
                 if self.begin_owed_checkpoint(cont)? {
                     Ok(more)
                 } else {
                     self.merge_asked(cont)
                 }
             }
-            _ => {
+            None => {
                 // From now on nothing comes below the horizon that a punch it drops would have hidden.
                 self.raise_aggregated(cont, self.horizon(upto));
                 self.checkpoint.asked = Some(Asked::new(cont, upto, self.checkpoint.changes));
@@ -248,7 +264,7 @@ impl Target {
         let horizon = self.horizon(upto);
         let reached = self.conts.any(cont).map_or(horizon, |known| known.state.aggregated);
         let changes = self.checkpoint.changes;
-        let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.cont == cont && asked.upto < upto);
+        let asked = self.checkpoint.asked.as_mut().filter(|asked| asked.upto < upto);
         let Some(asked) = asked else { return false };
         asked.upto = upto;
         let rises = horizon > reached;
@@ -997,6 +1013,13 @@ pub(crate) struct Asked {
     round: Round,
     /// What the target had seen of changes when it was asked for.
     changes: u64,
+}
+
+/// An aggregation of which its caller does not know yet that it has ended.
+pub(crate) struct Ended {
+    cont: ContNo,
+    upto: Epoch,
+    freed: u64,
 }
 
 /// What was joined in the first round is dropped in a second one.

@@ -4,7 +4,7 @@ use crate::cursor::{IndexCursor, PlaceRef};
 use crate::log::LogPlace;
 use crate::metadata::RecordAt;
 use crate::path::{Depth, Path};
-use crate::scrub::{bad_key, bad_version};
+use crate::scrub::{bad_key, bad_version, is_damage};
 use crate::store::resolve;
 use crate::target::Target;
 use crate::tree::key::split_typed;
@@ -182,7 +182,7 @@ impl Target {
         };
         let (version, value) = match self.store.index.version(&self.store.log, place) {
             Ok(found) => found,
-            Err(Error::Corrupt { .. }) => {
+            Err(error) if is_damage(&error) => {
                 audit.note(bad_version(&parts));
                 sums.is_short = true;
                 return Ok(());
@@ -320,7 +320,7 @@ impl Target {
             Err(_) if span.len() > 1 => {
                 return span.iter().map(|value| self.verify_span(&[*value], bytes, damaged)).sum();
             }
-            Err(Error::Corrupt { .. }) => {
+            Err(error) if is_damage(&error) => {
                 damaged.insert(at(first));
                 return Ok(0);
             }

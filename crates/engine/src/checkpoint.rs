@@ -7,7 +7,7 @@
 //! longer names is removed or reused only after the superblock is durable. What fails before that
 //! changes nothing: the run is discarded, the frozen delta stays, and the same checkpoint begins anew.
 
-use crate::aggregate::{Asked, Merge};
+use crate::aggregate::{Asked, Ended, Merge};
 use crate::drops::Drops;
 use crate::error::{disk_error, remove_if_there};
 use crate::open::{SLOTS, SUPERBLOCK_FILE, manifest_name};
@@ -77,6 +77,8 @@ pub(crate) struct State {
     work: Option<Work>,
     pub(crate) merge: Option<Merge>,
     pub(crate) asked: Option<Asked>,
+    /// Those that other callers have brought to an end, until theirs ask: one a container.
+    pub(crate) ended: Vec<Ended>,
     /// The next sequence of the log when reclaiming last ended.
     pub(crate) reclaimed_at: Option<u64>,
     /// Reclaiming is under way: nothing is written that does not make room.
@@ -149,6 +151,7 @@ impl Default for State {
             work: None,
             merge: None,
             asked: None,
+            ended: Vec::new(),
             is_reclaiming: false,
             changes: 0,
             changes_merged: 0,

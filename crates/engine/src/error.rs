@@ -23,8 +23,18 @@ pub(crate) fn disk_error(target: TargetNo, error: &dolmen_env::Error) -> Error {
 
 /// The system's number for an input/output error.
 const EIO: i32 = 5;
+/// The system's number for a sector that holds nothing that can be read.
+const ENODATA: i32 = 61;
+/// The system's number for bytes that do not match the file system's own checksum.
+const EUCLEAN: i32 = 117;
 /// The system's number for a full device.
 const ENOSPC: i32 = 28;
+
+/// Whether a device does not give what it was asked for: to a walk over everything that place is damaged, and what comes
+/// behind it is read all the same.
+pub(crate) fn is_unreadable(error: &Error) -> bool {
+    matches!(error, Error::Io { errno: EIO | ENODATA | EUCLEAN, .. })
+}
 
 /// What a failed flush answers those who waited for it: `NoSpace` would say that nothing of theirs is there.
 pub(crate) fn of_flush(error: Error) -> Error {

@@ -4,7 +4,7 @@
 //! Superblock and manifest are in memory as they should be: the scrub writes them again. A merge does the same for
 //! runs, a checkpoint for the log, but for records of versions: none carries on what is damaged.
 
-use crate::error::disk_error;
+use crate::error::{disk_error, is_unreadable};
 use crate::log::{LogPlace, header_bytes};
 use crate::open::{SLOTS, SUPERBLOCK_FILE, read_manifest};
 use crate::target::Target;
@@ -32,11 +32,22 @@ pub(crate) enum RecordAt {
     End,
 }
 
+impl RecordAt {
+    /// Behind what cannot be verified here.
+    pub(crate) fn following(self) -> Self {
+        match self {
+            Self::Heads => Self::Run { number: 0, page: 0 },
+            Self::Run { number, .. } => Self::Run { number: number.saturating_add(1), page: 0 },
+            Self::Frame(_) | Self::End => Self::End,
+        }
+    }
+}
+
 impl Target {
     /// Verifies some records from `at` on. Where it goes on, and the bytes read.
     ///
     /// # Errors
-    /// The device's. Damage is no error, but noted.
+    /// The device's. Damage, and what the device does not give, is no error, but noted.
     pub(crate) fn verify_records(
         &mut self,
         at: RecordAt,
@@ -61,12 +72,15 @@ impl Target {
         let mut slot = vec![0; SUPERBLOCK_SLOT_BYTES];
         for number in 0..SLOTS {
             let offset = number * SUPERBLOCK_SLOT_BYTES as u64;
-            disk.read_at(file, offset, &mut slot).map_err(|e| disk_error(target, &e))?;
-            let is_intact = if number == current.sequence % SLOTS {
+            let read = disk.read_at(file, offset, &mut slot).map_err(|e| disk_error(target, &e));
+            let is_intact = if read.as_ref().is_err_and(is_unreadable) {
+                false
+            } else if number == current.sequence % SLOTS {
                 slot == current.encode()
             } else {
                 is_earlier(&slot, &current)
             };
+            read.or_else(|error| if is_unreadable(&error) { Ok(()) } else { Err(error) })?;
             if !is_intact {
                 let place = Place::Record { file: SUPERBLOCK_FILE, number: 0, offset };
                 damaged.push(Finding { place, rule: "superblock" });
@@ -74,6 +88,13 @@ impl Target {
         }
         match read_manifest(disk, target, &current) {
             Ok(_) => {}
+            Err(error) if is_unreadable(&error) => {
+                let number = u64::from(current.manifest);
+                damaged.push(Finding {
+                    place: Place::Record { file: "manifest", number, offset: 0 },
+                    rule: "manifest",
+                });
+            }
             Err(error) => damaged.push(finding_of(error, "manifest")?),
         }
         Ok(SLOTS * SUPERBLOCK_SLOT_BYTES as u64 + u64::from(current.manifest_bytes))

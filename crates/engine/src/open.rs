@@ -232,11 +232,13 @@ fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, 
         return Err(damaged());
     }
     let mut best: Option<Superblock> = None;
+    let mut other_version = false;
     let mut slot = vec![0; SUPERBLOCK_SLOT_BYTES];
     for number in 0..SLOTS {
         disk.read_at(file, number * SUPERBLOCK_SLOT_BYTES as u64, &mut slot)
             .map_err(|e| disk_error(target, &e))?;
         let found = Superblock::decode(&slot);
+        other_version |= Superblock::is_of_another_version(&slot);
         if let Some(found) = found
             && best.is_none_or(|best| found.sequence > best.sequence)
         {
@@ -244,6 +246,9 @@ fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, 
         }
     }
     disk.close(file);
+    if best.is_none() && other_version {
+        return Err(Invalid::Layout.into());
+    }
     let best = best.ok_or_else(damaged)?;
     if best.features != 0 {
         return Err(Invalid::Layout.into());

@@ -6,11 +6,11 @@
 //! is damage no longer. Damage of one entry hides none behind it.
 
 use crate::cursor::{IndexCursor, PlaceRef};
+use crate::error::is_unreadable;
 use crate::metadata::RecordAt;
 use crate::runs::Step;
 use crate::target::Target;
 use crate::tree::key::{KeyParts, decode_key, split_typed};
-use crate::value::with_keys;
 use dolmen_codec::verb::Finding;
 use dolmen_types::{Error, Key, KeyKind, Place, Recx};
 use std::collections::BTreeSet;
@@ -27,6 +27,8 @@ const PAGE_BYTES: u64 = 4 << 10;
 const DAMAGED_MAX: usize = 1024;
 /// The rule that a value breaks which does not match its checksum.
 const BAD_VALUE: &str = "checksum";
+/// The rule that a value breaks which the device does not give.
+const UNREADABLE: &str = "unreadable";
 
 /// How far the scrub has come, and what it has found.
 #[derive(Default)]
@@ -144,7 +146,7 @@ impl Target {
             self.scrub.unnamed_before = core::mem::take(&mut self.scrub.unnamed);
         }
         let mut damaged = Vec::new();
-        let (next, read_bytes) = self.verify_records(at, &mut damaged)?;
+        let verified = self.verify_records(at, &mut damaged);
         self.repair_records(&mut damaged);
         for finding in damaged {
             let is_repaired = finding.rule.ends_with("-repaired");
@@ -155,9 +157,18 @@ impl Target {
                 self.scrub.unnamed += 1;
             }
         }
-        self.scrub.at = next;
-        self.scrub.credit_bytes = self.scrub.credit_bytes.saturating_sub(read_bytes);
-        Ok(Step::More)
+        match verified {
+            Ok((next, read_bytes)) => {
+                self.scrub.at = next;
+                self.scrub.credit_bytes = self.scrub.credit_bytes.saturating_sub(read_bytes);
+                Ok(Step::More)
+            }
+            Err(error) => {
+                // What follows is looked at all the same.
+                self.scrub.at = at.following();
+                Err(error)
+            }
+        }
     }
 
     /// Verifies what follows `after`: the last key and the bytes read, or no key at the end.
@@ -215,7 +226,7 @@ impl Target {
         };
         let (version, value) = match self.store.index.version(&self.store.log, place) {
             Ok(found) => found,
-            Err(Error::Corrupt { .. }) => return Ok((0, Some(bad_version(&parts)))),
+            Err(error) if is_damage(&error) => return Ok((0, Some(bad_version(&parts)))),
             Err(error) => return Err(error),
         };
         if version.value_bytes == 0 {
@@ -224,18 +235,15 @@ impl Target {
         let extent = version.kind.is_array().then_some(version.recx);
         let (dkey, akey) = (version.dkey.to_vec(), version.akey.to_vec());
         let stored = crate::value::stored(&version, value);
-        match self.store.verify_value(&stored) {
-            Ok(()) => Ok((stored.len() as u64, None)),
-            Err(error @ Error::Corrupt { .. }) => {
-                match with_keys(error, parts.cont, parts.oid, &dkey, &akey, extent) {
-                    Error::Corrupt { place, .. } => {
-                        Ok((stored.len() as u64, Some(Finding { place: *place, rule: BAD_VALUE })))
-                    }
-                    other => Err(other),
-                }
-            }
-            Err(error) => Err(error),
-        }
+        let rule = match self.store.verify_value(&stored) {
+            Ok(()) => return Ok((stored.len() as u64, None)),
+            Err(Error::Corrupt { .. }) => BAD_VALUE,
+            Err(error) if is_unreadable(&error) => UNREADABLE,
+            Err(error) => return Err(error),
+        };
+        let (dkey, akey) = (dkey[..].into(), akey[..].into());
+        let place = Place::Value { cont: parts.cont, oid: parts.oid, dkey, akey, extent };
+        Ok((stored.len() as u64, Some(Finding { place, rule })))
     }
 
     /// The values that the scrub has found damaged so far and are still there. An audit names keys and versions itself.
@@ -247,12 +255,18 @@ impl Target {
             if cursor.key().is_some_and(|found| *found == key[..])
                 && let (_, Some(finding)) = self.verify_entry(&key, cursor.place())?
             {
-                findings.extend(Some(finding).filter(|finding| finding.rule == BAD_VALUE));
+                findings
+                    .extend(Some(finding).filter(|finding| [BAD_VALUE, UNREADABLE].contains(&finding.rule)));
                 self.scrub.damaged.insert(key);
             }
         }
         Ok(findings)
     }
+}
+
+/// Whether an error says that something on the device is lost, and not that the target cannot go on.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. }) || is_unreadable(error)
 }
 
 /// A key of the index that cannot be split.

@@ -213,7 +213,7 @@ impl fmt::Display for Invalid {
             Self::Property => "the property is unknown, or its value is not allowed",
             Self::Name => "the name is empty, too long or has a forbidden byte",
             Self::Path => "the path does not lead where it has to",
-            Self::Layout => "the layout is another one, or of a newer version",
+            Self::Layout => "the layout is of another version of Dolmen, which this one does not read",
             Self::Argument => "a number is outside its range",
             Self::Credentials => "the target keeps as many different credentials as it can",
         })

@@ -64,13 +64,18 @@ fn superblock(dir: &Path, report: &mut Report) -> Outcome<(Vec<Value>, Option<Su
     for (index, (slot, stored)) in slots.iter().zip(bytes.chunks(SUPERBLOCK_SLOT_BYTES)).enumerate() {
         let Some(slot) = slot else {
             let blank = is_blank(stored);
+            let other_version = Superblock::is_of_another_version(stored);
             if blank {
                 report.line(format!("  superblock slot {index}: empty"));
+            } else if other_version {
+                report.line(format!("  superblock slot {index}: of another version of Dolmen"));
             } else {
                 report
                     .finding(format!("{}: superblock slot {index} is torn or damaged", shown_outside(&path)));
             }
-            rows.push(json!({ "slot": index, "valid": false, "empty": blank }));
+            rows.push(
+                json!({ "slot": index, "valid": false, "empty": blank, "other_version": other_version }),
+            );
             continue;
         };
         let counts = current.as_ref() == Some(slot);

@@ -194,7 +194,7 @@ impl<'a> IntactBlocks<'a> {
 impl BlockSource for IntactBlocks<'_> {
     fn block(&mut self, run: &Run, place: BlockPlace) -> Result<Arc<Block>, Error> {
         self.read_bytes += place.len_bytes() as u64;
-        read(self.disk, run, place)
+        read(self.disk, run, place).map_err(|error| run.damage_if_unreadable(error, place))
     }
 
     fn pass(&mut self, error: Error) -> Result<(), Error> {

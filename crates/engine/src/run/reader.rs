@@ -1,7 +1,7 @@
 //! Reading a run: its resident part, and cursors over its entries.
 
 use super::filter::Filter;
-use crate::error::{corrupt, disk_error};
+use crate::error::{corrupt, disk_error, is_unreadable};
 use crate::lines;
 use crate::tree::key::{KEY_BYTES_MAX, common_prefix_len};
 use dolmen_codec::run_block::{
@@ -209,7 +209,8 @@ impl Run {
         let (number, footer) = (self.number(), &self.footer);
         let place = BlockPlace { page, pages };
         let mut bytes = IoBuf::zeroed(place.len_bytes());
-        disk.read_at(self.file, place.offset_bytes(), &mut bytes).map_err(|e| disk_error(self.target, &e))?;
+        disk.read_at(self.file, place.offset_bytes(), &mut bytes)
+            .map_err(|error| self.damage_if_unreadable(disk_error(self.target, &error), place))?;
         let (in_fence, offset) = (page - footer.entry_pages, place.offset_bytes());
         let verified = match in_fence.checked_sub(footer.fence_pages) {
             None => RunBlock::parse(bytes, RunBlockKind::Fence, (number, in_fence, offset)).map(drop),
@@ -322,6 +323,14 @@ impl Run {
 
     fn damage(&self, at: RunDamage) -> Error {
         corrupt(self.target, "run", u64::from(at.run), at.offset)
+    }
+
+    /// What a walk over everything takes a block for that the device does not give.
+    pub(super) fn damage_if_unreadable(&self, error: Error, place: BlockPlace) -> Error {
+        if is_unreadable(&error) {
+            return corrupt(self.target, "run", u64::from(self.number()), place.offset_bytes());
+        }
+        error
     }
 
     fn fence_place(&self, key: &[u8]) -> FencePlace {

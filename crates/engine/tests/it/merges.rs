@@ -5,7 +5,7 @@ use dolmen_codec::verb::{ContVerb, PunchScope, Reply, Verb};
 use dolmen_codec::{Progress, TargetStore};
 use dolmen_env::Media;
 use dolmen_env::sim::CrashPlan;
-use dolmen_types::{Cond, Durability, Epoch, Key};
+use dolmen_types::{Cond, ContNo, Durability, Epoch, Key};
 
 fn run_bytes(rig: &mut Rig) -> u64 {
     match rig.ask(Verb::Space).unwrap() {
@@ -73,5 +73,37 @@ fn an_aggregation_beside_one_of_the_past_reaches_as_far_as_it_was_asked_to() {
         assert_eq!(rig.aggregate(), 2, "after {steps} steps of another");
         assert_eq!(rig.get(oid(1), b"d", b"a"), Some(b"three".to_vec()));
         rig.assert_clean();
+    }
+}
+
+/// Each takes the steps of both: none throws away what the other has done.
+#[test]
+fn aggregations_of_two_containers_asked_for_in_turn_both_end() {
+    for values in (1..60).step_by(7) {
+        let mut rig = Rig::new(Media::Mapped, Durability::Process);
+        rig.cont = ContNo(2);
+        rig.create_container(Durability::Process);
+        for no in [1, 2] {
+            rig.cont = ContNo(no);
+            for number in 0..values * 40_u32 {
+                for value in [1, 2] {
+                    rig.put(oid(1), &number.to_le_bytes(), b"a", &[value; 100]).unwrap();
+                }
+            }
+        }
+        let mut freed = [None; 2];
+        let mut calls = 0;
+        while freed.contains(&None) {
+            for (number, freed) in freed.iter_mut().enumerate().filter(|(_, freed)| freed.is_none()) {
+                rig.cont = [ContNo(1), ContNo(2)][number];
+                let reply = rig.ask(Verb::Cont(ContVerb::Aggregate(Epoch::MAX))).unwrap();
+                let Reply::Aggregated { more, freed: count } = reply else { panic!("{reply:?}") };
+                *freed = Some(count).filter(|_| !more);
+                calls += 1;
+                assert!(calls < 5000, "{values}: neither ends");
+            }
+        }
+        let freed: u64 = freed.into_iter().flatten().sum();
+        assert_eq!(freed, 2 * u64::from(values) * 40, "what both have overwritten, once");
     }
 }

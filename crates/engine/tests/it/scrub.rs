@@ -112,3 +112,29 @@ fn the_scrub_keeps_to_its_rate_and_can_be_off() {
     }
     assert!(slow.space().scrubbed_bytes - start > 4 * RATE);
 }
+
+/// What the device does not give is damage like any other, in values and in records, and ends neither the scrub nor an
+/// audit.
+#[test]
+fn a_sector_that_cannot_be_read_hides_no_other_damage() {
+    let rules =
+        [("run.", "run-index"), ("manifest.", "manifest"), ("super", "superblock"), ("bulk.", "unreadable")];
+    for (prefix, rule) in rules {
+        let mut rig = rig(16 << 20);
+        let files = rig.drive.files();
+        let names = files.iter().map(|(name, _)| name.to_owned());
+        let name = names.filter(|name| name.starts_with(prefix)).last().unwrap();
+        let len = files.bytes(&name).unwrap().len() as u64;
+        // Of bulk the first value, of the others the footer, all of it, and the second slot.
+        let range = if prefix == "bulk." { 0..4096 } else { len.saturating_sub(4096)..len };
+        rig.drive.break_range(&name, range).unwrap();
+        rot(&rig, "bulk.", &[3; 40_000]);
+        pass(&mut rig, 60);
+        assert!(rig.space().damage_count >= 1, "{name}");
+        let Reply::Audited(audit) = rig.ask(Verb::Scrub).unwrap() else { panic!("an audit") };
+        let found: Vec<_> = audit.findings.iter().map(|finding| finding.rule).collect();
+        assert!(found.contains(&"checksum"), "{name}: {found:?}");
+        let is_named = |found: &[&str]| found.iter().any(|found| found.trim_end_matches("-repaired") == rule);
+        assert!(is_named(&found), "{name}: {found:?}");
+    }
+}
