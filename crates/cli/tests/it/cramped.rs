@@ -12,8 +12,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 /// Rounds and seed, unless `CRAMPED_ROUNDS` and `CRAMPED_SEED` say otherwise. A round has the seed behind that of the one before.
-const ROUNDS: u64 = 2;
-const SEED: u64 = 1;
+const ROUNDS: u64 = 1;
+const SEED: u64 = 28_010;
 /// No command takes longer, on a busy machine either.
 const LIMIT: Duration = Duration::from_secs(120);
 const KILL_MS_MAX: u64 = 300;
