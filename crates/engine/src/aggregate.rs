@@ -886,7 +886,7 @@ impl Target {
             return Err(error);
         }
         self.checkpoint.base = base;
-        self.checkpoint.merged(drops, &gone, merge.freed, merge.has_joined);
+        self.checkpoint.merged(drops, &gone, merge.freed, merge.leaves_more());
         gone.iter().for_each(|&no| self.conts.forget(no));
         if !merge.outlived.is_empty() {
             // From now on short ways are taken again, also to what the rollbacks have hidden.
@@ -913,7 +913,7 @@ impl Target {
     /// Remembers that a merge of everything found nothing to do in the container that was asked about.
     fn settle_after(&mut self, merge: &Merge) {
         let is_idle =
-            !merge.is_loose && merge.freed == 0 && merge.drops.moved.len() == 0 && !merge.has_joined;
+            !merge.is_loose && merge.freed == 0 && merge.drops.moved.len() == 0 && !merge.leaves_more();
         if let Some(asked) = &self.checkpoint.asked
             && asked.is_merging
             && is_idle
@@ -1022,11 +1022,11 @@ pub(crate) struct Ended {
     freed: u64,
 }
 
-/// What was joined in the first round is dropped in a second one.
+/// What was joined in the first round, or had to stay for a rollback that is forgotten with it, is dropped in a second one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     First,
-    HasJoined,
+    LeavesMore,
     Second,
 }
 
@@ -1036,19 +1036,19 @@ impl Asked {
     }
 
     /// A merge is complete.
-    pub(crate) fn merged(&mut self, freed: u64, has_joined: bool) {
+    pub(crate) fn merged(&mut self, freed: u64, leaves_more: bool) {
         if self.is_merging {
             self.is_complete = true;
             self.freed += freed;
-            if has_joined && self.round == Round::First {
-                self.round = Round::HasJoined;
+            if leaves_more && self.round == Round::First {
+                self.round = Round::LeavesMore;
             }
         }
     }
 
-    /// Begins the second round if there is to be one; joining what the first has joined counts as no change.
+    /// Begins the second round if there is to be one; what the first has done counts as no change.
     fn begin_round(&mut self, changes: u64) -> bool {
-        let begins = self.is_complete && self.round == Round::HasJoined;
+        let begins = self.is_complete && self.round == Round::LeavesMore;
         if begins {
             let begun = Self::new(self.cont, self.upto, changes);
             *self = Self { freed: self.freed, round: Round::Second, ..begun };
@@ -1061,6 +1061,11 @@ impl Merge {
     /// A checkpoint has put a newer run in front.
     pub(crate) fn run_inserted(&mut self) {
         self.runs = self.runs.start + 1..self.runs.end + 1;
+    }
+
+    /// Whether another merge of the same finds more to leave out.
+    fn leaves_more(&self) -> bool {
+        self.has_joined || !self.outlived.is_empty()
     }
 
     /// What it leaves out and has moved so far.

@@ -227,7 +227,7 @@ impl State {
     }
 
     /// A merge is complete: what it left out is in no base any more.
-    pub(crate) fn merged(&mut self, drops: &Drops, forgotten: &[ContNo], freed: u64, has_joined: bool) {
+    pub(crate) fn merged(&mut self, drops: &Drops, forgotten: &[ContNo], freed: u64, leaves_more: bool) {
         if let Some(work) = &mut self.work {
             work.base.apply(drops);
             work.base.conts.retain(|cont| !forgotten.contains(&cont.no));
@@ -235,7 +235,7 @@ impl State {
         }
         self.changes_merged = self.changes;
         if let Some(asked) = &mut self.asked {
-            asked.merged(freed, has_joined);
+            asked.merged(freed, leaves_more);
         }
     }
 
@@ -270,6 +270,12 @@ impl State {
         build.completed(error);
         true
     }
+}
+
+/// What the file of a manifest takes, a quarter more than it needs: when it has become the spare one, its space is for a
+/// manifest that has grown.
+fn manifest_file_bytes(bytes: u64) -> u64 {
+    (bytes + bytes / 4).next_multiple_of(MANIFEST_FILE_BYTES)
 }
 
 impl Base {
@@ -689,11 +695,15 @@ impl Target {
         Ok(())
     }
 
-    /// A file for a manifest, with a quarter more than it needs: when it has become the spare one, its space is for a
-    /// manifest that has grown.
+    /// What the files of manifests take: of the one that counts, and about as much of the spare one.
+    pub(crate) fn manifests_bytes(&self) -> u64 {
+        2 * manifest_file_bytes(u64::from(self.checkpoint.superblock().manifest_bytes))
+    }
+
+    /// A file for a manifest.
     fn create_manifest(&mut self, number: u32, bytes: u64) -> dolmen_env::Result<FileId> {
         let disk = &mut *self.store.disks.meta;
-        let file_bytes = (bytes + bytes / 4).next_multiple_of(MANIFEST_FILE_BYTES);
+        let file_bytes = manifest_file_bytes(bytes);
         remove_if_there(disk, &manifest_name(number))?;
         match disk.create(&manifest_name(number), file_bytes) {
             Err(error) if error.is_no_space() => {

@@ -149,6 +149,16 @@ impl Repeats {
         }
     }
 
+    /// Forgets all results; who repeats a request all the same is told that it may have run. Clients keep their numbers,
+    /// which prepared transactions have, too.
+    pub(crate) fn forget_results(&mut self) {
+        for client in &mut self.clients {
+            if let Some(&(newest, _)) = client.results.back() {
+                client.forget_before(newest.saturating_add(1));
+            }
+        }
+    }
+
     /// Memory that clients and their results take.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let results: usize = self.clients.iter().map(|client| client.results.capacity()).sum();
@@ -218,6 +228,16 @@ mod tests {
             assert_eq!(repeats.first_result(id(4), 1), Err(Error::TimedOut));
             assert_eq!(repeats.first_result(RequestId { client: 78, sequence: 4 }, 1), Ok(None));
         }
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_run_again() {
+        let mut repeats = with_results(1..=20);
+        repeats.forget_results();
+        assert!(repeats.to_manifest().iter().all(|client| client.results.is_empty()));
+        assert_eq!(repeats.first_result(id(20), 1), Err(Error::TimedOut));
+        assert_eq!(repeats.first_result(id(21), 21), Ok(None));
+        assert_eq!(repeats.number(id(21), 21), (0, false));
     }
 
     #[test]

@@ -190,9 +190,10 @@ impl Target {
         self.store.bulk.allocate(count).ok_or(Error::NoSpace { target: self.config.target, needed_bytes })
     }
 
-    /// What files of log, bulk and runs take.
+    /// What files of log, bulk, runs and manifests take.
     pub(crate) fn allocated_bytes(&self) -> u64 {
-        self.store.log.allocated_bytes() + self.store.bulk.allocated_bytes() + self.run_bytes()
+        let log_and_bulk = self.store.log.allocated_bytes() + self.store.bulk.allocated_bytes();
+        log_and_bulk + self.run_bytes() + self.manifests_bytes()
     }
 
     pub(crate) fn run_bytes(&self) -> u64 {
@@ -232,7 +233,8 @@ impl Target {
         let merge = deltas + self.store.index.runs.iter().map(Run::merged_bytes_max).sum::<u64>();
         let bitmaps = self.store.bulk.allocated_bytes() / limits::BULK_UNIT_BYTES / 8;
         // What the active log segment can still take has entries, too.
-        merge + deltas + self.store.log.segment_bytes() + 2 * (MANIFEST_BYTES + bitmaps)
+        let manifests = self.manifests_bytes().max(2 * (MANIFEST_BYTES + bitmaps));
+        merge + deltas + self.store.log.segment_bytes() + manifests
     }
 
     pub(crate) fn space_report(&self) -> SpaceReport {

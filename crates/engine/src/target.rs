@@ -510,6 +510,12 @@ impl Target {
         }
     }
 
+    /// Forgets the results of all requests: no client is left that could repeat one. Without it they stay, for clients
+    /// that outlive this process.
+    pub fn forget_results(&mut self) {
+        self.repeats.forget_results();
+    }
+
     /// Closes: makes everything durable, writes a last checkpoint, marks the target clean. On a full device there is
     /// no checkpoint, and the next open replays the log.
     ///

@@ -34,6 +34,8 @@ pub(crate) fn on_each<P: Send, R: Send>(
 pub(crate) fn close_all(stores: Vec<Target>, life: Option<u64>) -> Result<()> {
     let close = |_, mut store: Target| {
         let begun = life.map_or(Ok(()), |life| store.begin_life(life));
+        // All clients were of this process.
+        store.forget_results();
         store.close()?;
         Ok(begun?)
     };

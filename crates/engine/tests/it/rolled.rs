@@ -161,3 +161,20 @@ fn an_array_written_after_a_rollback_keeps_what_the_rollback_brought_back() {
         assert_eq!(rig.read(oid(1), b"d", b"a", 0, 1000, 1), right, "{media:?}");
     }
 }
+
+/// Punches have to stay until the rollback is forgotten that may bring back what they hide.
+#[test]
+fn one_aggregation_leaves_nothing_that_the_next_would_free() {
+    for media in [Media::Block, Media::Mapped] {
+        let mut rig = Rig::new(media, Durability::Process);
+        let old = fill(&mut rig, 1);
+        fill(&mut rig, 2);
+        roll_back(&mut rig, old);
+        for of in [1, 2, 3, 4, 9] {
+            rig.punch(oid(of), PunchScope::Object, Cond::NONE).unwrap();
+        }
+        rig.aggregate();
+        let Reply::Audited(audit) = rig.ask(Verb::Check).unwrap() else { panic!("an audit") };
+        assert_eq!((audit.versions, audit.findings), (0, Vec::new()), "{media:?}");
+    }
+}
