@@ -7,8 +7,8 @@ use crate::chunks::{self, Group, dkey_of};
 use crate::client::unexpected;
 use crate::container::Container;
 use crate::object::{Object, Page, grow};
-use crate::tx::Tx;
-use dolmen_codec::verb::{FetchIod, NewValue, Payload, UpdateIod, Want};
+use crate::tx::{Staged, Tx};
+use dolmen_codec::verb::{FetchIod, NewValue, Payload, PunchScope, UpdateIod, Want};
 use dolmen_types::{
     Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, limits,
 };
@@ -149,11 +149,13 @@ impl Array {
     }
 
     fn put_metadata(&self, at: At<'_>, cond: Cond) -> Result<Epoch> {
+        let bytes = self.metadata();
+        self.object.update(at, &METADATA_DKEY, cond, &[single_iod(&bytes)])
+    }
+
+    fn metadata(&self) -> SmallVec<[u8; 24]> {
         let words = [METADATA_MAGIC, self.cell_bytes, self.chunk_records];
-        let bytes: SmallVec<[u8; 24]> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let value = NewValue::Single(Payload::Ref(&bytes));
-        let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
-        self.object.update(at, &METADATA_DKEY, cond, &[iod])
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
     /// The object that holds it.
@@ -175,7 +177,7 @@ impl Array {
     }
 
     /// Writes ranges of records from `data`, which holds them one after the other. Each chunk is written
-    /// atomically; for all together use a transaction.
+    /// atomically; for all together use a transaction, which takes all of them or none.
     ///
     /// # Errors
     /// `Invalid::Payload` if the length does not fit; `Invalid::Count` above `limits::EXTENTS_MAX` ranges;
@@ -187,11 +189,23 @@ impl Array {
         {
             return Err(Invalid::Payload.into());
         }
+        let mut writes = SmallVec::<[_; 1]>::with_capacity(groups.len());
         for group in groups {
             let data = Payload::Ref(&data[self.bytes_of(&group)?]);
             let value = NewValue::Array { record_bytes: self.cell_bytes, extents: group.extents, data };
-            let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
-            self.object.update(at, &dkey_of(group.chunk)?, Cond::NONE, &[iod])?;
+            writes.push((dkey_of(group.chunk)?, iod(value)));
+        }
+        self.update_chunks(at, &writes)
+    }
+
+    /// Changes chunks one after the other; in a transaction all of them or none.
+    fn update_chunks(&self, at: At<'_>, writes: &[([u8; 8], UpdateIod<'_>)]) -> Result<()> {
+        if let Some(tx) = self.object.container().write_tx(at)? {
+            tx.change(&self.object, &staged(writes).collect::<Vec<_>>())?;
+            return Ok(());
+        }
+        for (dkey, iod) in writes {
+            self.object.update(at, dkey, Cond::NONE, core::slice::from_ref(iod))?;
         }
         Ok(())
     }
@@ -270,7 +284,8 @@ impl Array {
         Ok(filled)
     }
 
-    /// Removes records: they read as holes. Ranges may be of any length; each chunk is changed atomically.
+    /// Removes records: they read as holes. Ranges may be of any length; each chunk is changed atomically, in a
+    /// transaction all of them or none.
     ///
     /// # Errors
     /// `Invalid::Count`, `Invalid::Extent`; those of [`Object::update`].
@@ -281,23 +296,26 @@ impl Array {
         if chunks::chunk_count(ranges, self.chunk_records)? > PUNCH_CHUNKS_MAX {
             return self.punch_existing(at, ranges);
         }
+        let mut holes = SmallVec::<[_; 1]>::new();
         for group in self.groups(ranges)? {
-            self.object.punch_records(at, &dkey_of(group.chunk)?, AKEY, &group.extents)?;
+            holes.push((dkey_of(group.chunk)?, iod(NewValue::Hole { extents: group.extents })));
         }
-        Ok(())
+        self.update_chunks(at, &holes)
     }
 
     /// Removes records from the chunks that exist, which are fewer than the ranges name.
     fn punch_existing(&self, at: At<'_>, ranges: &[Recx]) -> Result<()> {
+        let mut holes = Vec::new();
         for dkey in self.chunks_beyond(at, 0)? {
             let start = (dkey - 1).saturating_mul(self.chunk_records);
             let chunk = Recx::new(start, self.chunk_records.min(u64::MAX - start));
             for part in ranges.iter().filter_map(|range| range.intersect(chunk)) {
                 let inner = Recx::new(part.index - start, part.count);
-                self.object.punch_records(at, &dkey.to_le_bytes(), AKEY, &[inner])?;
+                let extents = SmallVec::from_buf([inner]);
+                holes.push((dkey.to_le_bytes(), iod(NewValue::Hole { extents })));
             }
         }
-        Ok(())
+        self.update_chunks(at, &holes)
     }
 
     /// The index of the last record plus one; 0 for an empty array.
@@ -355,39 +373,44 @@ impl Array {
         cont.transact(|tx| self.set_size_in(tx, size))
     }
 
+    /// Reads first and then changes: what fails on the way leaves nothing of it in the transaction.
     fn set_size_in(&self, tx: &Tx, size: u64) -> Result<()> {
         let at = At::Tx(tx);
         let Some(last) = size.checked_sub(1) else { return self.empty(tx) };
+        let (mut gone, mut buf) = (Vec::new(), IoBuf::default());
+        let mut writes = SmallVec::<[_; 2]>::new();
+        let (chunk, inner) = (last / self.chunk_records, last % self.chunk_records);
         if self.size(at)? > size {
-            self.punch_chunks(tx, &self.chunks_beyond(at, size)?)?;
-            let (chunk, inner) = (last / self.chunk_records, last % self.chunk_records);
+            gone = self.chunks_beyond(at, size)?;
             if inner + 1 < self.chunk_records {
                 let tail = Recx::new(inner + 1, self.chunk_records - inner - 1);
-                self.object.punch_records(at, &dkey_of(chunk)?, AKEY, &[tail])?;
+                let extents = SmallVec::from_buf([tail]);
+                writes.push((dkey_of(chunk)?, iod(NewValue::Hole { extents })));
             }
         }
-        let mut buf = IoBuf::default();
         if self.read_filled(at, &[Recx::new(last, 1)], &mut buf)?.is_empty() {
             let len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
-            self.write(at, &[Recx::new(last, 1)], &buf[..len])?;
+            let (extents, data) = (SmallVec::from_buf([Recx::new(inner, 1)]), Payload::Ref(&buf[..len]));
+            let value = NewValue::Array { record_bytes: self.cell_bytes, extents, data };
+            writes.push((dkey_of(chunk)?, iod(value)));
         }
+        tx.change(&self.object, &punched(&gone).chain(staged(&writes)).collect::<Vec<_>>())?;
         Ok(())
     }
 
     /// Removes every record but keeps the metadata.
     fn empty(&self, tx: &Tx) -> Result<()> {
-        let at = At::Tx(tx);
-        self.object.punch(at, Cond::NONE)?;
-        if self.object.object_type() == ObjectType::Array {
-            self.put_metadata(at, Cond::NONE)?;
-        }
+        let bytes = self.metadata();
+        let metadata = [single_iod(&bytes)];
+        let put = Staged::Update { dkey: &METADATA_DKEY, iods: &metadata };
+        let keeps_own = self.object.object_type() == ObjectType::Array;
+        let all = [Staged::Punch(PunchScope::Object), put];
+        tx.change(&self.object, &all[..if keeps_own { 2 } else { 1 }])?;
         Ok(())
     }
 
     fn punch_chunks(&self, tx: &Tx, dkeys: &[u64]) -> Result<()> {
-        for dkey in dkeys {
-            self.object.punch_dkey(At::Tx(tx), &dkey.to_le_bytes(), Cond::NONE)?;
-        }
+        tx.change(&self.object, &punched(dkeys).collect::<Vec<_>>())?;
         Ok(())
     }
 
@@ -429,4 +452,20 @@ impl Array {
             _ => Err(Invalid::Extent.into()),
         }
     }
+}
+
+fn iod(value: NewValue<'_>) -> UpdateIod<'_> {
+    UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value }
+}
+
+fn single_iod(bytes: &[u8]) -> UpdateIod<'_> {
+    iod(NewValue::Single(Payload::Ref(bytes)))
+}
+
+fn staged<'a>(writes: &'a [([u8; 8], UpdateIod<'_>)]) -> impl Iterator<Item = Staged<'a>> {
+    writes.iter().map(|(dkey, iod)| Staged::Update { dkey, iods: core::slice::from_ref(iod) })
+}
+
+fn punched<'a>(dkeys: &'a [u64]) -> impl Iterator<Item = Staged<'a>> {
+    dkeys.iter().map(|dkey| Staged::Punch(PunchScope::Dkey(Key::from_slice(&dkey.to_le_bytes()))))
 }

@@ -76,6 +76,22 @@ enum Change {
     Punch(PunchScope),
 }
 
+/// One of the changes that a transaction is to buffer together.
+#[derive(Debug)]
+pub(crate) enum Staged<'a> {
+    Update { dkey: &'a [u8], iods: &'a [UpdateIod<'a>] },
+    Punch(PunchScope),
+}
+
+impl Staged<'_> {
+    fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Update { iods, .. } => iods.iter().map(|iod| payload_of(&iod.value).len()).sum(),
+            Self::Punch(_) => 0,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Value {
     Single(Arc<[u8]>),
@@ -259,17 +275,7 @@ impl Tx {
     ) -> Result<Epoch> {
         check::update(object, dkey, iods)?;
         merge::check_update(self, object, dkey, cond, iods).inspect_err(|error| self.note(error))?;
-        let mut state = self.lock();
-        state.check()?;
-        let object = Arc::new(object.clone());
-        if iods.iter().any(split::is_needed) {
-            for piece in split::pieces(iods)? {
-                state.buffer_update(&object, dkey, &piece)?;
-            }
-        } else {
-            state.buffer_update(&object, dkey, iods)?;
-        }
-        Ok(state.epoch)
+        self.buffer(object, &[Staged::Update { dkey, iods }])
     }
 
     pub(crate) fn punch(&self, object: &Object, scope: PunchScope, cond: Cond) -> Result<Epoch> {
@@ -277,10 +283,26 @@ impl Tx {
         if cond.has(Cond::PUNCH) {
             merge::check_punch(self, object, &scope).inspect_err(|error| self.note(error))?;
         }
+        self.buffer(object, &[Staged::Punch(scope)])
+    }
+
+    /// Buffers changes of an object in their order, all of them or none.
+    ///
+    /// REQUIRES: all arrays written have records of one size: whether they fit is asked of what was there before.
+    pub(crate) fn change(&self, object: &Object, changes: &[Staged<'_>]) -> Result<Epoch> {
+        for change in changes {
+            match change {
+                Staged::Update { dkey, iods } => check::update(object, dkey, iods)?,
+                Staged::Punch(scope) => check::punch(object, scope)?,
+            }
+        }
+        self.buffer(object, changes)
+    }
+
+    fn buffer(&self, object: &Object, changes: &[Staged<'_>]) -> Result<Epoch> {
         let mut state = self.lock();
         state.check()?;
-        state.overlay.punch(object.oid(), &scope);
-        state.log.push(Entry { object: Arc::new(object.clone()), change: Change::Punch(scope) });
+        state.buffer(object, changes)?;
         Ok(state.epoch)
     }
 
@@ -324,15 +346,40 @@ impl State {
         }
     }
 
-    fn buffer_update(&mut self, object: &Arc<Object>, dkey: &[u8], iods: &[UpdateIod<'_>]) -> Result<()> {
-        let bytes: usize = iods.iter().map(|iod| payload_of(&iod.value).len()).sum();
+    /// Whatever can be refused is refused before the first piece is there: a commit after it would write a part.
+    fn buffer(&mut self, object: &Object, changes: &[Staged<'_>]) -> Result<()> {
+        let bytes: usize = changes.iter().map(Staged::payload_bytes).sum();
         if self.buffered_bytes + bytes > TX_BYTES_MAX {
             return Err(Invalid::Payload.into());
         }
-        for iod in iods {
-            self.check_record_bytes(object.oid(), dkey, iod)?;
+        let mut cut = SmallVec::<[_; 1]>::with_capacity(changes.len());
+        for change in changes {
+            if let Staged::Update { dkey, iods } = change {
+                iods.iter().try_for_each(|iod| self.check_record_bytes(object.oid(), dkey, iod))?;
+                cut.push(if iods.iter().any(split::is_needed) { split::pieces(iods)? } else { Vec::new() });
+            } else {
+                cut.push(Vec::new());
+            }
         }
         self.buffered_bytes += bytes;
+        let object = Arc::new(object.clone());
+        for (change, pieces) in changes.iter().zip(&cut) {
+            match change {
+                Staged::Update { dkey, iods } if pieces.is_empty() => self.push_update(&object, dkey, iods),
+                Staged::Update { dkey, .. } => {
+                    pieces.iter().for_each(|piece| self.push_update(&object, dkey, piece));
+                }
+                Staged::Punch(scope) => {
+                    self.overlay.punch(object.oid(), scope);
+                    let change = Change::Punch(scope.clone());
+                    self.log.push(Entry { object: Arc::clone(&object), change });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push_update(&mut self, object: &Arc<Object>, dkey: &[u8], iods: &[UpdateIod<'_>]) {
         let mut values = Vec::with_capacity(iods.len());
         for iod in iods {
             let payload: Arc<[u8]> = Arc::from(payload_of(&iod.value));
@@ -341,7 +388,6 @@ impl State {
         }
         let change = Change::Update { dkey: Key::from_slice(dkey), iods: values };
         self.log.push(Entry { object: Arc::clone(object), change });
-        Ok(())
     }
 
     /// Records of one array have one size as long as any of them is there.

@@ -198,3 +198,22 @@ fn a_snapshot_keeps_size_and_cells() {
     assert_eq!((array.size(At::Snapshot(epoch)), array.size(At::Latest)), (Ok(40), Ok(7)));
     assert_eq!(array.set_size(At::Snapshot(epoch), 1), Err(Error::NoPermission));
 }
+
+/// Ranges that overlap, or records of another size, in the last chunk of several.
+#[test]
+fn what_a_transaction_refuses_of_an_array_it_refuses_of_all_its_chunks() {
+    let (_, _, cont) = open(2);
+    let array = array(&cont, ObjectType::Array, 2, 4);
+    array.write(At::Latest, &[Recx::new(2, 1)], b"ab").unwrap();
+    let tx = cont.begin().unwrap();
+    let at = At::Tx(&tx);
+    let overlapping = [Recx::new(0, 6), Recx::new(5, 2)];
+    assert_eq!(array.write(at, &overlapping, &[7; 16]), Err(Invalid::Extent.into()));
+    assert_eq!(array.punch(at, &overlapping), Err(Invalid::Extent.into()));
+    array.object().write(at, &3_u64.to_le_bytes(), b"0", 1, Recx::new(0, 1), b"x").unwrap();
+    let other_size = array.write(at, &[Recx::new(0, 12)], &[7; 24]);
+    assert_eq!(other_size, Err(Error::RecordSize { stored_bytes: 1 }));
+    tx.commit().unwrap();
+    let filled = array.read_filled(At::Latest, &[Recx::new(0, 8)], &mut IoBuf::default()).unwrap();
+    assert_eq!(filled[..], [Recx::new(2, 1)]);
+}

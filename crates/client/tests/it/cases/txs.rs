@@ -2,7 +2,9 @@
 
 use super::common::{new_container, open};
 use super::objects::object;
-use dolmen_client::{At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectType, Recx, Tx};
+use dolmen_client::{
+    Array, At, Cond, Container, Error, Invalid, IoBuf, Object, ObjectClass, ObjectType, Recx, Tx,
+};
 
 fn number(object: &Object, at: At<'_>, dkey: &[u8]) -> Result<u64, Error> {
     let mut buf = IoBuf::default();
@@ -184,4 +186,39 @@ fn a_commit_whose_answer_was_lost_can_be_repeated() {
     assert_eq!(tx.commit(), Ok(tx.epoch()));
     assert_eq!(served.heads().last().unwrap().id, first, "a repeated request keeps its id");
     assert_eq!(number(&object, At::Latest, b"x"), Ok(7));
+}
+
+/// The first pieces of what is refused may not stay: the commit would write them.
+#[test]
+fn what_a_transaction_has_no_room_for_leaves_nothing_in_it() {
+    const PIECE: usize = 8 << 20;
+    let (_, _, cont) = open(1);
+    let object = counters(&cont);
+    let oid = cont.alloc_oid(ObjectType::Array, ObjectClass::SX).unwrap();
+    let array = Array::create(&cont, At::Latest, oid, 8, PIECE as u64 / 8).unwrap();
+    array.write(At::Latest, &[Recx::new(0, 1), Recx::new(4, 1)], &[7; 16]).unwrap();
+    let tx = cont.begin().unwrap();
+    let value = vec![1; 2 * PIECE];
+    let two_pieces = Recx::new(0, 2 * PIECE as u64 / 8);
+    for number in 0..31_u8 {
+        object.put(At::Tx(&tx), &[number], b"filler", &value[..PIECE]).unwrap();
+    }
+    let buffered = format!("{tx:?}");
+    let written = object.write(At::Tx(&tx), b"d", b"a", 8, two_pieces, &value).map(|_| ());
+    assert_eq!((written, format!("{tx:?}")), (Err(Invalid::Payload.into()), buffered.clone()));
+    let written = array.write(At::Tx(&tx), &[two_pieces], &value);
+    assert_eq!((written, format!("{tx:?}")), (Err(Invalid::Payload.into()), buffered));
+    // Now there is room for no byte: neither for the last record of a shorter array, nor for the metadata of an empty one.
+    object.put(At::Tx(&tx), b"last", b"filler", &value[..PIECE]).unwrap();
+    let buffered = format!("{tx:?}");
+    for size in [3, 0] {
+        let cut = array.set_size(At::Tx(&tx), size);
+        assert_eq!((cut, format!("{tx:?}")), (Err(Invalid::Payload.into()), buffered.clone()));
+    }
+    let mut buf = IoBuf::default();
+    let read = object.read(At::Tx(&tx), b"d", b"a", 8, Recx::new(0, 1), &mut buf).unwrap();
+    assert_eq!((read.size_bytes, array.size(At::Tx(&tx))), (0, Ok(5)));
+    // What needs no room is still taken.
+    array.punch(At::Tx(&tx), &[Recx::new(1, 4)]).unwrap();
+    assert_eq!(array.size(At::Tx(&tx)), Ok(1));
 }
