@@ -294,13 +294,16 @@ impl Dir {
         self.mount().check_writable()?;
         self.with_found(path, follow, |found| {
             let mount = self.mount();
-            mount.in_entry(&found.slot, found.inode.oid, |at, inode, home| {
+            let stripe = mount.stripes.hold(&found.slot);
+            let changed = mount.in_entry(&found.slot, found.inode.oid, |at, inode, home| {
                 check(self.cred.as_deref(), inode, Rights::WRITE)?;
                 change(at, home)?;
                 let now = mount.now();
                 let written_at = Epoch::from_unix_ns(now.unix_ns());
                 mount.put_inode(at, home, &Inode { ctime: now, written_at, ..*inode })
-            })
+            });
+            drop(stripe);
+            changed
         })
     }
 }
@@ -443,42 +446,58 @@ impl Mount {
         sets_time: bool,
         mut change: impl FnMut(&mut Inode) -> Result<()>,
     ) -> Result<()> {
+        // Both are dropped after the stripe: a node that dies records its times.
+        let after;
+        let before = self.nodes.find(oid);
+        let stripe = self.stripes.hold(slot);
+        let mut replaced = None;
         let changed = self.in_entry(slot, oid, |at, inode, home| {
             let now = self.now();
             let mut changed = *inode;
             change(&mut changed)?;
             changed.ctime = now;
             changed.written_at = Epoch::from_unix_ns(now.unix_ns());
+            // Before the record is written: who records it beside this conflicts, and then does not see it any more.
+            if let Some(node) = before.as_ref().filter(|_| sets_time) {
+                replaced = replaced.max(node.take_pending_mtime());
+            }
             self.put_inode(at, home, &changed)?;
             Ok(changed)
-        })?;
-        if let Some(node) = self.nodes.find(oid) {
-            if sets_time {
-                node.take_pending_mtime();
+        });
+        match (&changed, &before, replaced) {
+            (Ok(changed), ..) => {
+                // Who has read the record of a directory before and has no node of it yet must look again.
+                let removal = changed.is_dir().then(|| self.removals.begin());
+                after = self.nodes.find(oid);
+                if let Some(node) = &after {
+                    node.refresh(changed);
+                }
+                drop(removal);
             }
-            node.refresh(&changed);
+            (Err(_), Some(node), Some(replaced)) => node.note_pending(replaced),
+            (Err(_), ..) => {}
         }
-        Ok(())
+        drop(stripe);
+        changed.map(|_| ())
     }
 
     /// Runs a read and change of the record of `oid`, which the entry in `slot` names, or of its companion,
     /// so that nothing comes between: under the entry's stripe, or in a transaction.
+    ///
+    /// REQUIRES: the caller holds the stripe of `slot`.
     fn in_entry<T>(
         &self,
         slot: &Slot,
         oid: Oid,
         mut body: impl FnMut(At<'_>, &Inode, &Slot) -> Result<T>,
     ) -> Result<T> {
-        let stripe = self.stripes.hold(slot);
         let entry = |at: At<'_>| self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
-        let result = match entry(At::Latest)? {
+        match entry(At::Latest)? {
             inode if !inode.linked && !self.is_shared() => body(At::Latest, &inode, slot),
             _ => self.transact(|tx| {
                 let (inode, _, home) = self.attributes(At::Tx(tx), slot, &entry(At::Tx(tx))?)?;
                 body(At::Tx(tx), &inode, &home)
             }),
-        };
-        drop(stripe);
-        result
+        }
     }
 }

@@ -49,6 +49,7 @@
 //! | A listing goes on behind any entry, also inside of a page | `listing::a_listing_resumes_behind_any_entry_while_others_come_and_go` |
 //! | A file that another mount removed is stale here, and no write brings it back | `shared::a_file_that_another_mount_removed_is_stale_and_is_not_brought_back` |
 //! | Extended attributes are set under conditions, up to 64 KiB, and 256 KiB of one entry | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout`, `attrs::an_entry_is_renamed_and_linked_with_all_the_extended_attributes_that_it_can_have` |
+//! | A time that was set stays until the next change, also beside a sync, by another name, of another mount | `times::a_time_that_was_set_beside_a_sync_stays` and the rest of `times` |
 //! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
 //! | What nothing names is found and freed by a check, unless anything is damaged | `checks::what_nothing_names_is_found_and_freed`, `checks::what_is_below_a_damaged_entry_is_not_freed` |
 //! | A damaged entry hides no other, and can be removed and replaced | `damage::a_damaged_entry_hides_no_other`, `damage::a_damaged_entry_is_removed_or_replaced_and_what_it_named_is_left_to_a_check` |
@@ -61,7 +62,8 @@
 //! A change of a file's or directory's content sets its time in the mount at once, in the store when the last
 //! handle closes, at [`Dfs::sync`], or when the stored one is a second old. Changes within 4 ms of the stored
 //! time do not move it, which is the grain of Linux's file times. A crash loses at most that second of times,
-//! never data. Access times are not kept.
+//! never data. A time that is set replaces one that waits; one that another mount has set does so, too, unless it
+//! is the stored one. Access times are not kept.
 //!
 //! # Several mounts
 //! A mount that is not `shared` takes the container for its own: it caches paths of directories and orders

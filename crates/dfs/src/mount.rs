@@ -78,7 +78,8 @@ impl Default for MountOptions {
     }
 }
 
-/// Removals of entries begun and ended: tells an open whether one may have come between its two looks.
+/// Removals of entries, and changes of directories' owners and modes, begun and ended: tells an open whether one may have
+/// come between its two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
     begun: AtomicU64,
@@ -89,7 +90,7 @@ pub(crate) struct Removals {
 pub(crate) struct Removal<'a>(&'a Removals);
 
 impl Removals {
-    /// REQUIRES: called before a removal looks for nodes in use.
+    /// REQUIRES: called before a removal or change looks for nodes in use.
     pub(crate) fn begin(&self) -> Removal<'_> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         Removal(self)
@@ -481,22 +482,19 @@ impl Mount {
     }
 
     fn record_times_under<'a>(&'a self, node: &Node, hold: impl Fn(&Slot) -> Option<Held<'a>>) -> Result<()> {
-        let Some(mtime) = node.take_pending_mtime() else { return Ok(()) };
         for _ in 0..STALE_RETRIES {
-            if self.read_only {
-                return Ok(());
-            }
+            let Some(pending) = node.pending_mtime().filter(|_| !self.read_only) else { return Ok(()) };
             let slot = node.slot();
-            match self.record_time_in(node, &slot, mtime, &hold) {
-                Ok(Some(inode)) => {
-                    node.refresh(&inode);
+            match self.record_time_in(node, &slot, &hold) {
+                Ok(true) => return Ok(()),
+                // Renamed between the two looks; else another mount moved or removed it.
+                Ok(false) if !node.is_at(&slot) => {}
+                Ok(false) => {
+                    node.forget_pending(pending);
                     return Ok(());
                 }
-                // Renamed between the two looks; else another mount moved or removed it.
-                Ok(None) if !node.is_at(&slot) => {}
-                Ok(None) => return Ok(()),
                 Err(error) => {
-                    node.keep_pending(mtime);
+                    node.note_tried(pending);
                     return Err(error);
                 }
             }
@@ -504,30 +502,50 @@ impl Mount {
         Err(Error::Contended)
     }
 
-    /// Writes a time into the record in `slot`, which is returned, if it is the node's.
+    /// Writes the pending time into the record in `slot`; whether that is the node's.
+    ///
+    /// The time stays pending until it is written. It is looked at where nobody sets another one beside it: under the
+    /// stripe, or in a transaction, which conflicts with one that has set a time and took the pending one out before.
     fn record_time_in<'a>(
         &self,
         node: &Node,
         slot: &Slot,
-        mtime: Time,
         hold: impl Fn(&Slot) -> Option<Held<'a>>,
-    ) -> Result<Option<Inode>> {
+    ) -> Result<bool> {
         // Companions change in transactions only, and so does everything of shared mounts.
-        let alone = !self.shared && !layout::is_companion(slot.oid);
-        let stripe = if alone { hold(slot) } else { None };
-        let record = |at: At<'_>| match self.inode(at, slot)? {
-            Some(inode) if inode.oid == node.oid => {
-                let ctime = inode.ctime.max(mtime);
-                let written_at = Epoch::from_unix_ns(mtime.unix_ns());
-                let inode = Inode { mtime, ctime, written_at, ..inode };
-                self.put_inode(at, slot, &inode)?;
-                Ok(Some(inode))
+        let is_companion = layout::is_companion(slot.oid);
+        let stripe = if is_companion { None } else { hold(slot) };
+        let mut known_ns = 0;
+        let mut record = |at: At<'_>| {
+            known_ns = node.recorded_mtime_ns();
+            let pending = node.pending_mtime();
+            let Some(inode) = self.inode(at, slot)?.filter(|inode| inode.oid == node.oid) else {
+                return Ok(None);
+            };
+            let Some(mtime) = pending else { return Ok(Some((inode, None))) };
+            // A time that somebody who knows nothing of this node has set after its change stays: another mount, or this
+            // one while the node dies.
+            if inode.mtime.unix_ns() != known_ns && inode.ctime > mtime {
+                return Ok(Some((inode, pending)));
             }
-            _ => Ok(None),
+            let ctime = inode.ctime.max(mtime);
+            let written_at = Epoch::from_unix_ns(mtime.unix_ns());
+            let inode = Inode { mtime, ctime, written_at, ..inode };
+            self.put_inode(at, slot, &inode)?;
+            Ok(Some((inode, pending)))
         };
-        let recorded =
-            if stripe.is_some() { record(At::Latest) } else { self.transact(|tx| record(At::Tx(tx))) };
+        let recorded = match stripe {
+            Some(_) if !self.shared => record(At::Latest)?,
+            _ => self.transact(|tx| record(At::Tx(tx)))?,
+        };
+        if let Some((inode, Some(pending))) = &recorded {
+            match stripe {
+                Some(_) => node.refresh(inode),
+                None => node.note_recorded(known_ns, inode.mtime),
+            }
+            node.forget_pending(*pending);
+        }
         drop(stripe);
-        recorded
+        Ok(recorded.is_some())
     }
 }

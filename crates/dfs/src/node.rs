@@ -138,15 +138,20 @@ impl Node {
         if now_ns.abs_diff(recorded_ns) < TIME_GRAIN_NS {
             return false;
         }
-        self.pending_mtime_ns.store(now_ns, Ordering::Relaxed);
+        self.note_pending(Time::from_unix_ns(now_ns));
         let tried_ns = recorded_ns.max(self.tried_mtime_ns.load(Ordering::Relaxed));
         now_ns.abs_diff(tried_ns) > TIME_LAG_NS_MAX
     }
 
-    /// Notes again a change that could not be recorded; the next attempt waits as long as one that was.
-    pub(crate) fn keep_pending(&self, mtime: Time) {
+    /// Notes a change that is not in the record, unless a later one is noted: of two that end at once, or of one that
+    /// waited for the record, the later counts.
+    pub(crate) fn note_pending(&self, mtime: Time) {
+        self.pending_mtime_ns.fetch_max(mtime.unix_ns(), Ordering::Relaxed);
+    }
+
+    /// Notes that a change could not be recorded; the next attempt waits as long as after one that was.
+    pub(crate) fn note_tried(&self, mtime: Time) {
         self.tried_mtime_ns.store(mtime.unix_ns(), Ordering::Relaxed);
-        self.touch(mtime.unix_ns());
     }
 
     /// The change that is not in the record yet.
@@ -155,10 +160,33 @@ impl Node {
         (ns != 0).then(|| Time::from_unix_ns(ns))
     }
 
-    /// Takes the pending change out, to record it or because an explicit time replaces it.
+    /// Takes the pending change out because an explicit time replaces it.
     pub(crate) fn take_pending_mtime(&self) -> Option<Time> {
         let ns = self.pending_mtime_ns.swap(0, Ordering::Relaxed);
         (ns != 0).then(|| Time::from_unix_ns(ns))
+    }
+
+    /// Forgets a pending change that was dealt with, but no later one.
+    pub(crate) fn forget_pending(&self, mtime: Time) {
+        // Ignored: another change has taken its place, and waits in its turn.
+        let _other =
+            self.pending_mtime_ns.compare_exchange(mtime.unix_ns(), 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The change time in the record as this node knows it.
+    pub(crate) fn recorded_mtime_ns(&self) -> u64 {
+        self.recorded_mtime_ns.load(Ordering::Relaxed)
+    }
+
+    /// Takes over the time of a record, unless the node has learnt another one since it knew `before_ns`.
+    pub(crate) fn note_recorded(&self, before_ns: u64, mtime: Time) {
+        // Ignored: who set another time meanwhile has told the node.
+        let _other = self.recorded_mtime_ns.compare_exchange(
+            before_ns,
+            mtime.unix_ns(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 }
 

@@ -206,7 +206,11 @@ impl Mount {
         }
         let stripe = self.stripes.hold(slot);
         match self.inode(At::Latest, slot)? {
-            Some(now) if now.oid == inode.oid => node.set_home(home()),
+            Some(now) if now.oid == inode.oid => {
+                node.set_home(home());
+                // Owner and mode may have changed before the node was in the table.
+                node.refresh(&now);
+            }
             _ => return Err(Error::Stale),
         }
         drop(stripe);

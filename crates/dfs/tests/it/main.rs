@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod watched;
+
 use dolmen_cluster::{Hlc, PoolIdentity, Service, Targets};
 use dolmen_env::{Clock, Rng};
 use dolmen_types::{PoolMap, TargetInfo, TargetState, Uuid};
@@ -57,6 +59,7 @@ mod on_model {
     mod shared;
     mod snapshots;
     mod threads;
+    mod times;
     mod trees;
 }
 
@@ -103,5 +106,6 @@ mod on_engine {
     mod shared;
     mod snapshots;
     mod threads;
+    mod times;
     mod trees;
 }

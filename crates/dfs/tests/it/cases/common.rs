@@ -1,5 +1,6 @@
 //! A file system on a pool in this process.
 
+use crate::watched::Watched;
 use dolmen_client::{At, ContName, Container, Options, Pool, Transport};
 use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time, layout};
 use dolmen_env::{Clock, Rng, SimClock};
@@ -28,6 +29,17 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
         Dfs::format(&world.container, &FormatOptions { clock, ..format.clone() }).unwrap();
         world
+    }
+
+    /// With a file system on a transport that a test can act on.
+    pub(crate) fn watched() -> (Self, Arc<Watched>) {
+        let clock = SimClock::new(START_NS);
+        let any: Arc<dyn Clock> = Arc::new(clock.clone());
+        let watched = Arc::new(Watched::new(super::pool(1, &any)));
+        let transport: Arc<Watched> = Arc::clone(&watched);
+        let world = Self { clock, container: container_in(transport, &any) };
+        Dfs::format(&world.container, &FormatOptions { clock: any, ..FormatOptions::default() }).unwrap();
+        (world, watched)
     }
 
     /// Without a file system.
