@@ -15,6 +15,8 @@ const VERSION: u32 = 1;
 pub const LOG_SEQUENCE_MAX: u64 = u64::MAX / 4;
 /// Runs that a target has had at the most when it is opened: one a second for sixty years.
 pub const RUN_NUMBER_MAX: u32 = u32::MAX / 2;
+/// The largest number of a segment of the log or of bulk. They are taken again once removed.
+pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX / 2;
 /// Versions, or bytes, of a container on one target when it is opened, at the most: 4 PiB. Sums over a pool's targets
 /// and what comes on top overflow nothing.
 pub const USAGE_MAX: u64 = 1 << 52;
@@ -241,9 +243,14 @@ impl Manifest {
 
     fn is_within_bounds(&self) -> bool {
         let counts = |usage: &Usage| [usage.versions, usage.value_bytes, usage.bulk_bytes, usage.small_bytes];
+        let logs = self.splices.iter().map(|splice| splice.1).chain([self.log_start.segment]);
+        let mut segments = logs
+            .chain(self.log_segments.iter().map(|segment| segment.number))
+            .chain(self.bulk_segments.iter().map(|segment| segment.number));
         self.log_start.sequence <= LOG_SEQUENCE_MAX
             && self.next_run <= RUN_NUMBER_MAX
             && self.runs.iter().all(|run| run.number <= RUN_NUMBER_MAX)
+            && segments.all(|number| number <= SEGMENT_NUMBER_MAX)
             // Offsets in a segment have four bytes.
             && self.log_segments.iter().all(|segment| segment.live_bytes <= u64::from(u32::MAX))
             && self.conts.iter().all(|cont| counts(&cont.usage).iter().all(|&count| count <= USAGE_MAX))
@@ -368,6 +375,17 @@ mod tests {
         let most = u64::from(RUN_NUMBER_MAX);
         assert!(refused(|manifest, number| manifest.next_run = number.try_into().unwrap(), most));
         assert!(refused(|manifest, number| manifest.runs[0].number = number.try_into().unwrap(), most));
+        let most = u64::from(SEGMENT_NUMBER_MAX);
+        assert!(refused(|manifest, number| manifest.log_start.segment = number.try_into().unwrap(), most));
+        assert!(refused(|manifest, number| manifest.splices[0].1 = number.try_into().unwrap(), most));
+        assert!(refused(
+            |manifest, number| manifest.log_segments[0].number = number.try_into().unwrap(),
+            most
+        ));
+        assert!(refused(
+            |manifest, number| manifest.bulk_segments[0].number = number.try_into().unwrap(),
+            most
+        ));
         let most = u64::from(u32::MAX);
         assert!(refused(|manifest, number| manifest.log_segments[0].live_bytes = number, most));
         assert!(refused(|manifest, number| manifest.conts[0].usage.versions = number, USAGE_MAX));

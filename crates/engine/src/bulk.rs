@@ -7,7 +7,7 @@ use crate::bufs::Bufs;
 use crate::config::TargetConfig;
 use crate::error::disk_error;
 use crate::spares::Spares;
-use dolmen_codec::manifest::BulkSegmentInfo;
+use dolmen_codec::manifest::{BulkSegmentInfo, SEGMENT_NUMBER_MAX};
 use dolmen_env::{Disk, FileId, Media, Region};
 use dolmen_types::{ContNo, Error, TargetNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,8 +110,10 @@ impl Bulk {
 
     /// Adds an empty segment.
     pub(crate) fn grow(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        let number = self.segments.last_key_value().map_or(0, |(number, _)| number + 1);
-        let bytes = u64::from(self.segment_units) * limits::BULK_UNIT_BYTES;
+        let last = self.segments.last_key_value().map(|(&number, _)| number);
+        let number = crate::names::unused(last, self.segments.keys().copied());
+        let bytes = self.segment_bytes();
+        let number = number.ok_or(Error::NoSpace { target: self.target, needed_bytes: bytes })?;
         // A crash may have left a segment that no manifest names.
         if let Err(error) = disk.remove(&file_name(number))
             && !error.is_not_found()
@@ -177,6 +179,9 @@ impl Bulk {
         place: BulkPlace,
         count: u32,
     ) -> Result<bool, Error> {
+        if place.segment > SEGMENT_NUMBER_MAX {
+            return Ok(false);
+        }
         if !self.segments.contains_key(&place.segment) {
             let file = match disk.open(&file_name(place.segment)) {
                 Ok(file) => file,
@@ -273,7 +278,7 @@ impl Bulk {
 
     /// Whether a file of the device is one of the segments, or none of ours at all.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        let number = name.strip_prefix("bulk.").and_then(|number| u32::from_str_radix(number, 16).ok());
+        let number = crate::names::number_of(name, "bulk.");
         number.is_none_or(|number| self.segments.contains_key(&number))
     }
 

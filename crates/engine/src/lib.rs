@@ -33,6 +33,7 @@ mod list;
 mod log;
 mod marks;
 mod metadata;
+mod names;
 mod numbered;
 mod open;
 mod path;

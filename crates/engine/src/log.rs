@@ -198,7 +198,10 @@ impl Log {
 
     /// Adds a spare segment.
     pub(crate) fn add_spare(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
-        let number = self.segments.last_key_value().map_or(0, |(number, _)| number + 1);
+        let last = self.segments.last_key_value().map(|(&number, _)| number);
+        let number = crate::names::unused(last, self.segments.iter().map(|(&number, _)| number));
+        let needed_bytes = u64::from(self.segment_bytes);
+        let number = number.ok_or(Error::NoSpace { target: self.target, needed_bytes })?;
         let io = |e: dolmen_env::Error| disk_error(self.target, &e);
         // A crash may have left a segment that nothing refers to.
         if let Err(error) = disk.remove(&file_name(number))

@@ -153,8 +153,7 @@ impl Target {
     fn open_log(&mut self, manifest: &Manifest) -> Result<BTreeSet<u32>, Error> {
         let io = |e: dolmen_env::Error| crate::error::disk_error(self.config.target, &e);
         let names = self.store.disks.meta.list().map_err(io)?;
-        let numbers =
-            names.iter().filter_map(|name| u32::from_str_radix(name.strip_prefix("log.")?, 16).ok());
+        let numbers = names.iter().filter_map(|name| crate::names::number_of(name, "log."));
         let mut headless = BTreeSet::new();
         for number in numbers {
             if !self.store.log.open_segment(&mut *self.store.disks.meta, number)? {

@@ -30,4 +30,5 @@ mod rot;
 mod scrub;
 mod seen;
 mod side;
+mod strays;
 mod twice;
