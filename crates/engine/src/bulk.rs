@@ -278,7 +278,7 @@ impl Bulk {
 
     /// Whether a file of the device is one of the segments, or none of ours at all.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        let number = crate::names::number_of(name, "bulk.");
+        let number = crate::names::number_of(name, file_name, SEGMENT_NUMBER_MAX);
         number.is_none_or(|number| self.segments.contains_key(&number))
     }
 

@@ -1,13 +1,14 @@
-//! The numbers of files.
+//! Which files of a device are a target's, and numbers for new ones.
 //!
-//! Invariants: those of segments do not exceed `SEGMENT_NUMBER_MAX`; a file with a higher one is neither read nor removed.
+//! Invariants: a file that has another name than a target gives is neither read nor removed; numbers of segments do not
+//! exceed `SEGMENT_NUMBER_MAX`.
 
 use dolmen_codec::manifest::SEGMENT_NUMBER_MAX;
 
-/// The number of a segment's file, behind this beginning of its name.
-pub(crate) fn number_of(name: &str, beginning: &str) -> Option<u32> {
-    let number = u32::from_str_radix(name.strip_prefix(beginning)?, 16).ok()?;
-    (number <= SEGMENT_NUMBER_MAX).then_some(number)
+/// The number of a file, if its name is the one that a number up to `most` gives it.
+pub(crate) fn number_of(name: &str, file_name: impl Fn(u32) -> String, most: u32) -> Option<u32> {
+    let number = u32::from_str_radix(name.rsplit_once('.')?.1, 16).ok()?;
+    (number <= most && file_name(number) == name).then_some(number)
 }
 
 /// A number for a new segment beside those with these numbers, which ascend: the next one, and where there is none, as
@@ -23,6 +24,20 @@ pub(crate) fn unused(last: Option<u32>, mut numbers: impl Iterator<Item = u32>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_that_a_target_gives_have_a_number() {
+        let number = |name| number_of(name, crate::log::file_name, SEGMENT_NUMBER_MAX);
+        assert_eq!((number("log.00000000"), number("log.00000bad")), (Some(0), Some(0xbad)));
+        assert_eq!(number("log.7fffffff"), Some(SEGMENT_NUMBER_MAX));
+        let others =
+            ["log.bad", "log.0", "log.+0", "log.+0000000", "log.00000BAD", "log.000000000", "log.", "log"];
+        for name in
+            others.into_iter().chain(["log.80000000", "log.ffffffff", "bulk.00000000", "00000000", ""])
+        {
+            assert_eq!(number(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn a_new_number_is_the_next_or_the_lowest_that_is_free() {

@@ -12,13 +12,14 @@ use crate::epochs::Epochs;
 use crate::error::{corrupt, disk_error};
 use crate::index::Index;
 use crate::log::Log;
+use crate::names::number_of;
 use crate::repeats::Repeats;
 use crate::replay::Stop;
 use crate::runs::Blocks;
 use crate::store::{Disks, Store};
 use crate::target::Target;
 use crate::tx::Txs;
-use dolmen_codec::manifest::Manifest;
+use dolmen_codec::manifest::{Manifest, RUN_NUMBER_MAX};
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_codec::verb::system_container;
 use dolmen_env::{Clock, Disk};
@@ -160,9 +161,9 @@ impl Target {
         let runs: Vec<String> =
             self.store.index.runs.iter().map(|run| crate::runs::file_name(run.info().number)).collect();
         for name in names {
-            let stray_manifest = name.starts_with("manifest.") && !manifests.contains(&name);
-            let stray_run = name.starts_with("run.") && !runs.contains(&name);
-            if stray_manifest || stray_run {
+            let is_manifest = number_of(&name, manifest_name, u32::MAX).is_some();
+            let is_run = number_of(&name, crate::runs::file_name, RUN_NUMBER_MAX).is_some();
+            if (is_manifest && !manifests.contains(&name)) || (is_run && !runs.contains(&name)) {
                 self.store.disks.meta.remove(&name).map_err(io)?;
             }
         }

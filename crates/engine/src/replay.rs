@@ -14,7 +14,7 @@ use dolmen_codec::log_body::{
 };
 use dolmen_codec::log_frame::{LOG_FRAME_ALIGN, LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::LOG_SEGMENT_HEADER_BYTES;
-use dolmen_codec::manifest::{LogStart, Manifest};
+use dolmen_codec::manifest::{LogStart, Manifest, SEGMENT_NUMBER_MAX};
 use dolmen_codec::version::{Version, VersionKind};
 use dolmen_types::{Epoch, Error, Stamp};
 use std::collections::BTreeSet;
@@ -153,7 +153,8 @@ impl Target {
     fn open_log(&mut self, manifest: &Manifest) -> Result<BTreeSet<u32>, Error> {
         let io = |e: dolmen_env::Error| crate::error::disk_error(self.config.target, &e);
         let names = self.store.disks.meta.list().map_err(io)?;
-        let numbers = names.iter().filter_map(|name| crate::names::number_of(name, "log."));
+        let number_of = |name| crate::names::number_of(name, crate::log::file_name, SEGMENT_NUMBER_MAX);
+        let numbers = names.iter().filter_map(|name| number_of(name));
         let mut headless = BTreeSet::new();
         for number in numbers {
             if !self.store.log.open_segment(&mut *self.store.disks.meta, number)? {

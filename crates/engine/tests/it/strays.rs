@@ -50,3 +50,21 @@ fn a_segment_of_a_number_at_the_end_of_all_numbers_takes_no_other_with_it() {
         }
     }
 }
+
+#[test]
+fn a_file_that_only_begins_like_one_of_a_target_stops_no_open_and_stays() {
+    let names = ["log.bad", "log.0", "log.+0", "log.+0000000", "log.00000BAD", "log.ffffffff", "log.old"];
+    let others =
+        ["bulk.bad", "bulk.ffffffff", "run.bad", "run.ffffffff", "run.00000000~", "manifest.bak", "log"];
+    for name in names.into_iter().chain(others) {
+        let mut rig = beside(name, 10);
+        rig.reopen();
+        fill(&mut rig);
+        rig.crash(CrashPlan::Process);
+        assert_stored(&mut rig);
+        rig.close_and_reopen();
+        assert_stored(&mut rig);
+        let files = SimDisk::new(&rig.drive).list().unwrap();
+        assert!(files.iter().any(|file| file == name), "{name} of {files:?}");
+    }
+}
