@@ -84,7 +84,7 @@ impl LogFrame {
 
     /// Bytes that the frame takes in a segment, padding included.
     #[must_use]
-    pub fn padded_bytes(body_bytes: usize) -> usize {
+    pub const fn padded_bytes(body_bytes: usize) -> usize {
         (LOG_FRAME_HEADER_BYTES + body_bytes).next_multiple_of(LOG_FRAME_ALIGN)
     }
 

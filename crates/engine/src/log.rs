@@ -9,7 +9,7 @@
 use crate::config::TargetConfig;
 use crate::error::{corrupt, disk_error};
 use crate::numbered::Numbered;
-use crate::space::RESERVE_LOG_SEGMENTS;
+use crate::space::{RESERVE_LOG_SEGMENTS, SIDE_FRAMES_BYTES};
 use crate::spares::Spares;
 use crate::tree::{Cursor, Delta};
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LOG_FRAME_SEAL_BYTES, LogFrame, LogKind};
@@ -139,10 +139,14 @@ impl Log {
         }
     }
 
-    /// The largest body that a frame can have here.
+    /// The largest body that has room in a segment of its own.
+    pub(crate) fn room_bytes_max(&self) -> usize {
+        self.segment_bytes as usize - LOG_SEGMENT_HEADER_BYTES - LOG_FRAME_HEADER_BYTES
+    }
+
+    /// The largest body that the frame of an operation can have here, whatever has to go before it.
     pub(crate) fn body_bytes_max(&self) -> usize {
-        let room = self.segment_bytes as usize - LOG_SEGMENT_HEADER_BYTES - LOG_FRAME_HEADER_BYTES;
-        room.min(LogFrame::BODY_BYTES_MAX)
+        (self.room_bytes_max() - SIDE_FRAMES_BYTES).min(LogFrame::BODY_BYTES_MAX)
     }
 
     /// Where the next frame goes.

@@ -6,12 +6,9 @@
 //! Invariants: it runs before an operation has looked at anything, so that what its waits complete cannot
 //! come between an operation's checks and its record.
 
-use crate::space::Need;
+use crate::space::{Need, SIDE_FRAMES_BYTES};
 use crate::target::Target;
 use dolmen_types::{ContNo, Epoch, Error};
-
-/// What may come before the frame of an operation: a ceiling of epochs, a client, credentials.
-const SIDE_FRAMES_BYTES: usize = 256;
 
 impl Target {
     /// Sees to it that an operation finds room for its frame and those of its client, if there can be; if not,
@@ -21,10 +18,11 @@ impl Target {
         // A checkpoint that has to come first must find room for what it carries on.
         let carried_bytes = if self.is_reserve_used() { self.txs.carried_bytes() } else { 0 };
         let ahead_bytes = body_bytes + SIDE_FRAMES_BYTES + carried_bytes;
-        if self.lacks_room(ahead_bytes, need) {
+        // There is none for a frame that is too large.
+        if self.lacks_room(ahead_bytes, need) && body_bytes <= self.store.log.body_bytes_max() {
             // What comes with a frame does not make it larger than one may be.
-            let most = self.store.log.body_bytes_max();
-            self.seek_segment(ahead_bytes.min(most).max(body_bytes), need);
+            let most = self.store.log.room_bytes_max();
+            self.seek_segment(ahead_bytes.min(most), need);
         }
     }
 

@@ -96,6 +96,12 @@ impl Repeats {
         if id.sequence < client.oldest { Err(Error::TimedOut) } else { Ok(None) }
     }
 
+    /// The number of a client, if it has one.
+    #[inline]
+    pub(crate) fn known(&mut self, id: u128) -> Option<u32> {
+        self.find(id).map(|client| self.clients[client].number)
+    }
+
     /// The number of a client; the flag says that it is new and must be logged. With its first request, too, it says
     /// which is its oldest.
     pub(crate) fn number(&mut self, id: RequestId, oldest: u64) -> (u32, bool) {

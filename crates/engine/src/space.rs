@@ -8,14 +8,22 @@ use crate::bulk::BulkPlace;
 use crate::runs::Run;
 use crate::store::Store;
 use crate::target::Target;
+use dolmen_codec::log_body::{CLIENT_BYTES, CRED_BYTES};
+use dolmen_codec::log_frame::LogFrame;
 use dolmen_codec::verb::SpaceReport;
-use dolmen_types::{ContNo, Error, limits};
+use dolmen_types::{ContNo, Epoch, Error, limits};
 
 /// Log segments kept for what frees space, for the frames of a checkpoint and merge, and one that is given up for the run
 /// of a checkpoint when others have filled the device.
 pub(crate) const RESERVE_LOG_SEGMENTS: u64 = 3;
 /// What a manifest takes beside the bitmaps of bulk segments: containers, retained results, segments of the log.
 const MANIFEST_BYTES: u64 = 64 << 10;
+
+/// Frames that may have to go before that of an operation, whole: a ceiling of epochs, a client, credentials.
+pub(crate) const SIDE_FRAMES_BYTES: usize = CEILING_FRAME_BYTES + CLIENT_FRAME_BYTES + CRED_FRAME_BYTES;
+pub(crate) const CEILING_FRAME_BYTES: usize = LogFrame::padded_bytes(size_of::<Epoch>());
+pub(crate) const CLIENT_FRAME_BYTES: usize = LogFrame::padded_bytes(CLIENT_BYTES);
+pub(crate) const CRED_FRAME_BYTES: usize = LogFrame::padded_bytes(CRED_BYTES);
 
 /// What asks for room in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +58,21 @@ impl Target {
         }
     }
 
+    /// Makes sure that the frame of an operation can be appended, and before it others of so many bytes: until that is
+    /// certain none of them is.
+    #[inline]
+    pub(crate) fn make_room_behind(
+        &mut self,
+        side_bytes: usize,
+        body_bytes: usize,
+        need: Need,
+    ) -> Result<(), Error> {
+        if body_bytes > self.store.log.body_bytes_max() {
+            return Err(Error::RecTooBig { needed_bytes: body_bytes as u64 });
+        }
+        self.make_room(side_bytes + body_bytes, need)
+    }
+
     /// Whether something has to be done before such a frame can be appended. Data does not go into a segment of the
     /// reserve that something else has begun, either: it would stay there.
     #[inline]
@@ -72,7 +95,7 @@ impl Target {
 
     /// Goes on in the next segment of the log if so many spare ones are left then.
     fn next_segment(&mut self, body_bytes: usize, left: u64) -> Result<(), Error> {
-        if body_bytes > self.store.log.body_bytes_max() {
+        if body_bytes > self.store.log.room_bytes_max() {
             return Err(Error::RecTooBig { needed_bytes: body_bytes as u64 });
         }
         if self.read_only {

@@ -348,9 +348,9 @@ impl Target {
     ) -> Result<(u64, Durability), Error> {
         let durability = self.check_prepare(cont, request, parts)?;
         let (body_bytes, need) = room_of(request, parts);
-        let cred = self.cred_number(head)?;
-        let client = self.client_number(head)?;
-        self.make_room(body_bytes, need)?;
+        let asker = self.asker(head)?;
+        self.make_room_behind(asker.frame_bytes(), body_bytes, need)?;
+        let (cred, client) = self.introduce(head, asker);
         let alone = request.participants.len() == 1 && request.participants[0] == self.config.target;
         let record = PrepareHead {
             tx: request.tx,

@@ -6,10 +6,10 @@ use crate::index::version_in_log;
 use crate::log::LogPlace;
 use crate::marks::Scope;
 use crate::path::{Depth, Path};
-use crate::space::Need;
+use crate::space::{CEILING_FRAME_BYTES, CLIENT_FRAME_BYTES, CRED_FRAME_BYTES, Need};
 use crate::target::Target;
 use crate::tx::PrepareParts;
-use dolmen_codec::log_body::{CLIENT_BYTES, CRED_BYTES, WriteHead, encode_client, encode_cred, logged_bytes};
+use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
 use dolmen_codec::verb::{INTENT_AKEY, Reply};
 use dolmen_codec::version::{ValuePlace, VersionKind};
@@ -75,6 +75,21 @@ struct Facts {
 /// Where a version's record is relative to the body it was written in, and what the index must know.
 struct Written {
     offset: usize,
+}
+
+/// Numbers of who asks for something to be written, where there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    cred: Option<u32>,
+    client: Option<u32>,
+}
+
+impl Asker {
+    /// What the frames take that go before the one that needs the numbers.
+    #[inline]
+    pub(crate) fn frame_bytes(self) -> usize {
+        self.cred.map_or(CRED_FRAME_BYTES, |_| 0) + self.client.map_or(CLIENT_FRAME_BYTES, |_| 0)
+    }
 }
 
 impl Target {
@@ -210,11 +225,15 @@ impl Target {
         path.object(cont, spec.hash_key, oid)?;
         self.txs.refuse_undecided_write(cont, oid, drafts)?;
         let is_sole = self.check_drafts(&mut path, drafts, &view)?;
-        // These may log records of their own, so the room for this one is made last.
-        let cred = self.cred_number(head)?;
-        let client = self.client_number(head)?;
-        self.ensure_ceiling()?;
-        self.make_room(WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
+        // What is refused leaves nothing: no frame is appended before there is room for this one, too.
+        let asker = self.asker(head)?;
+        let ceiling = self.epochs.due_ceiling();
+        let side_bytes = asker.frame_bytes() + ceiling.map_or(0, |_| CEILING_FRAME_BYTES);
+        self.make_room_behind(side_bytes, WriteHead::BYTES_MAX + drafts.log_bytes(), drafts.need(cont))?;
+        let (cred, client) = self.introduce(head, asker);
+        if let Some(ceiling) = ceiling {
+            self.log_ceiling(ceiling);
+        }
         let epoch = self.epochs.next();
         let write = WriteHead { epoch, client, sequence: head.id.sequence, cont, oid };
         let mut written: SmallVec<[Written; 1]> = SmallVec::new();
@@ -412,48 +431,64 @@ impl Target {
     fn ensure_ceiling(&mut self) -> Result<(), Error> {
         if let Some(ceiling) = self.epochs.due_ceiling() {
             self.make_room(size_of::<Epoch>(), Need::Removal)?;
-            let appended = self
-                .store
-                .log
-                .append(LogKind::Ceiling, |out| out.extend_from_slice(&ceiling.0.to_le_bytes()));
-            self.ceiling_frame = appended.sequence;
-            self.epochs.set_ceiling(ceiling);
+            self.log_ceiling(ceiling);
         }
         Ok(())
     }
 
+    /// REQUIRES: there is room for the frame.
+    fn log_ceiling(&mut self, ceiling: Epoch) {
+        let log = &mut self.store.log;
+        let appended = log.append(LogKind::Ceiling, |out| out.extend_from_slice(&ceiling.0.to_le_bytes()));
+        self.ceiling_frame = appended.sequence;
+        self.epochs.set_ceiling(ceiling);
+    }
+
+    /// Who asks, as far as it is known here. Nothing is changed.
+    ///
+    /// # Errors
+    /// `Invalid::Credentials` for new ones, if as many are known as may be.
     #[inline]
-    pub(crate) fn client_number(&mut self, head: &Head) -> Result<u32, Error> {
-        if head.id.sequence == 0 {
-            return Ok(u32::MAX);
-        }
-        self.make_room(CLIENT_BYTES, Need::Removal)?;
-        let (number, is_new) = self.repeats.number(head.id, head.oldest);
-        if is_new {
-            self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
-        }
-        Ok(number)
+    pub(crate) fn asker(&mut self, head: &Head) -> Result<Asker, Error> {
+        let has_client = head.id.sequence != 0;
+        let client = if has_client { self.repeats.known(head.id.client) } else { Some(u32::MAX) };
+        Ok(Asker { cred: self.known_cred(head)?, client })
     }
 
     #[inline]
-    pub(crate) fn cred_number(&mut self, head: &Head) -> Result<u32, Error> {
+    fn known_cred(&mut self, head: &Head) -> Result<Option<u32>, Error> {
         if let Some((cred, number)) = self.last_cred
             && cred == head.cred
         {
-            return Ok(number);
+            return Ok(Some(number));
         }
-        if let Some(&number) = self.creds.get(&head.cred) {
+        let known = self.creds.get(&head.cred).copied();
+        if let Some(number) = known {
             self.last_cred = Some((head.cred, number));
-            return Ok(number);
-        }
-        if self.creds.len() >= CREDS_MAX {
+        } else if self.creds.len() >= CREDS_MAX {
             return Err(Invalid::Credentials.into());
         }
-        let number = u32::try_from(self.creds.len()).expect("limited by CREDS_MAX");
-        self.make_room(CRED_BYTES, Need::Removal)?;
-        self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
-        self.creds.insert(head.cred, number);
-        Ok(number)
+        Ok(known)
+    }
+
+    /// The numbers of the credentials and of the client; what is new of them gets one, and is logged.
+    ///
+    /// REQUIRES: there is room for the frames of the asker, and for the one that needs the numbers.
+    #[inline]
+    pub(crate) fn introduce(&mut self, head: &Head, asker: Asker) -> (u32, u32) {
+        let cred = asker.cred.unwrap_or_else(|| {
+            let number = u32::try_from(self.creds.len()).expect("limited by CREDS_MAX");
+            self.store.log.append(LogKind::Cred, |out| encode_cred(number, head.cred, out));
+            self.creds.insert(head.cred, number);
+            number
+        });
+        let client = asker.client.unwrap_or_else(|| {
+            let (number, is_new) = self.repeats.number(head.id, head.oldest);
+            assert!(is_new, "it was not known");
+            self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
+            number
+        });
+        (cred, client)
     }
 
     /// Conditions, record sizes and keys of one mutation at a view. Nothing is changed. Whether the first draft will be

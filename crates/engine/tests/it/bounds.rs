@@ -1,8 +1,7 @@
 //! Numbers at the edge of what can be asked for: participants, epochs, sizes.
 
-use crate::rig::{CONT, Rig, oid, small_config};
+use crate::rig::{Rig, oid, small_config};
 use dolmen_codec::verb::{ContVerb, Mutation, NewValue, Payload, Prepare, Update, UpdateIod, Verb};
-use dolmen_codec::{Op, TargetStore};
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, Devices, MEMORY_BUDGET_BYTES_MIN, Target, TargetConfig};
 use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
 use dolmen_env::{Clock, Media};
@@ -113,13 +112,7 @@ fn put_as(rig: &mut Rig, uid: u32) -> Result<(), Error> {
     let Mutation::Update(update) = put(oid(1), b"d") else { unreachable!("it is a put") };
     let cred = Credentials { uid, ..Credentials::default() };
     let head = Head { cred, id: RequestId { client: u128::from(uid), sequence: 1 }, ..Head::default() };
-    let target = rig.target.as_mut().unwrap();
-    target.submit(&mut vec![Op { token: 1, head, cont: CONT, verb: Verb::Update(update) }]);
-    let mut out = Vec::new();
-    while out.is_empty() {
-        target.poll(true, &mut out);
-    }
-    out.pop().unwrap().result.map(|_| ())
+    rig.complete_as(head, Verb::Update(update)).result.map(|_| ())
 }
 
 #[test]

@@ -183,8 +183,12 @@ impl Rig {
     }
 
     pub(crate) fn complete(&mut self, verb: Verb<'_>) -> Completion {
+        self.complete_as(Head::default(), verb)
+    }
+
+    pub(crate) fn complete_as(&mut self, head: Head, verb: Verb<'_>) -> Completion {
         let target = self.target.as_mut().unwrap();
-        let mut ops = vec![Op { token: 9, head: Head::default(), cont: self.cont, verb }];
+        let mut ops = vec![Op { token: 9, head, cont: self.cont, verb }];
         target.submit(&mut ops);
         let mut out = Vec::new();
         while out.is_empty() {
