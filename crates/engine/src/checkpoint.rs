@@ -11,6 +11,7 @@ use crate::aggregate::{Asked, Ended, Merge};
 use crate::drops::Drops;
 use crate::error::{disk_error, remove_if_there};
 use crate::open::{SLOTS, SUPERBLOCK_FILE, manifest_name};
+use crate::reclaim::Reclaimed;
 use crate::runs::{Run, RunBuild, Step};
 use crate::space::RESERVE_LOG_SEGMENTS;
 use crate::target::Target;
@@ -79,11 +80,10 @@ pub(crate) struct State {
     pub(crate) asked: Option<Asked>,
     /// Those that other callers have brought to an end, until theirs ask: one a container.
     pub(crate) ended: Vec<Ended>,
-    /// The next sequence of the log when reclaiming last ended.
-    pub(crate) reclaimed_at: Option<u64>,
+    pub(crate) reclaimed: Option<Reclaimed>,
     /// Reclaiming is under way: nothing is written that does not make room.
     pub(crate) is_reclaiming: bool,
-    /// Versions put into the index and events of containers since the open.
+    /// Versions put into the index, events of containers and decisions of transactions since the open.
     pub(crate) changes: u64,
     /// Of these, those before the last merge ended.
     pub(crate) changes_merged: u64,
@@ -157,7 +157,7 @@ impl Default for State {
             changes_merged: 0,
             newest_write: Epoch::ZERO,
             settled: None,
-            reclaimed_at: None,
+            reclaimed: None,
             done: BackgroundDone::default(),
             life: 0,
         }

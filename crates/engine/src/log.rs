@@ -165,6 +165,11 @@ impl Log {
             + u64::from(self.offset)
     }
 
+    /// Of the frame with which the present segment begins.
+    pub(crate) fn segment_sequence(&self) -> u64 {
+        self.segments.get(&self.active).map_or(0, |segment| segment.first_sequence)
+    }
+
     pub(crate) fn next_sequence(&self) -> u64 {
         self.next_sequence
     }

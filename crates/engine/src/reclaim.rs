@@ -1,7 +1,8 @@
 //! Room at the last moment: what nobody can see any more is freed before a writer is told that a target is full.
 //!
 //! Reclaiming is an aggregation of every container up to now, run to its end while the writer waits. It is
-//! tried once for each state of the log: if nothing was written since it last ended, there is nothing to free.
+//! tried once for each state of what it may free: if nothing was written, removed or decided since it last ended, and no
+//! segment of the log was filled, there is nothing.
 //!
 //! Invariants: it runs before an operation has looked at anything, so that what its waits complete cannot
 //! come between an operation's checks and its record.
@@ -9,6 +10,17 @@
 use crate::space::{Need, SIDE_FRAMES_BYTES};
 use crate::target::Target;
 use dolmen_types::{ContNo, Epoch, Error};
+
+/// The state that reclaiming left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reclaimed {
+    /// `changes` of the checkpoints.
+    changes: u64,
+    /// With which frame the present segment of the log begins.
+    segment_sequence: u64,
+    /// What the device had left, if it failed: with more it may end better.
+    failed_with_bytes: Option<u64>,
+}
 
 impl Target {
     /// Sees to it that an operation finds room for its frame and those of its client, if there can be; if not,
@@ -51,14 +63,35 @@ impl Target {
 
     /// Frees what nobody can see; whether it ran, so that there may be room now.
     pub(crate) fn reclaim(&mut self) -> bool {
-        if self.read_only || self.checkpoint.reclaimed_at == Some(self.store.log.next_sequence()) {
+        if self.read_only || self.is_reclaimed() {
             return false;
         }
         self.checkpoint.is_reclaiming = true;
         let done = self.reclaim_all();
         self.checkpoint.is_reclaiming = false;
-        self.checkpoint.reclaimed_at = Some(self.store.log.next_sequence());
+        self.checkpoint.reclaimed = Some(Reclaimed {
+            changes: self.checkpoint.changes,
+            segment_sequence: self.store.log.segment_sequence(),
+            failed_with_bytes: if done.is_ok() { None } else { Some(self.device_left_bytes()) },
+        });
         done.is_ok()
+    }
+
+    /// Whether nothing has come since reclaiming last ended that it could free, nor room that it lacked.
+    fn is_reclaimed(&self) -> bool {
+        self.checkpoint.reclaimed.is_some_and(|last| {
+            let has_more_room = last.failed_with_bytes.is_some_and(|bytes| {
+                self.device_left_bytes() >= bytes.saturating_add(self.store.log.segment_bytes())
+            });
+            last.changes == self.checkpoint.changes
+                && last.segment_sequence == self.store.log.segment_sequence()
+                && !has_more_room
+        })
+    }
+
+    /// What the device of the log has left; nothing if it cannot say.
+    fn device_left_bytes(&self) -> u64 {
+        self.store.disks.meta.space().map_or(0, |space| space.free_bytes)
     }
 
     fn reclaim_all(&mut self) -> Result<(), Error> {

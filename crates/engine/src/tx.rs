@@ -679,6 +679,7 @@ impl Target {
 
     /// The frame just appended decides: who sees what it decides waits for it.
     fn begin_decision(&mut self, prepared: &Prepared) {
+        self.checkpoint.changes += 1;
         let durability = self.durability(prepared.head.cont);
         self.reads.begin_write(self.store.log.last_sequence(), self.is_awaited(durability));
     }

@@ -115,3 +115,30 @@ fn every_update_up_to_a_size_finds_room_for_what_goes_before_it() {
     assert_eq!(rig.get(oid(1), &last.to_le_bytes(), &[16]), Some(vec![7; last as usize]));
     rig.assert_clean();
 }
+
+#[test]
+fn what_a_full_target_refuses_of_strangers_is_reclaimed_for_once() {
+    let config = TargetConfig { capacity_bytes: 4 << 20, ..tiny() };
+    let mut rig = Rig::with_config(Media::Mapped, Durability::Process, config);
+    let mut dkey = 0_u32;
+    while rig.complete(Verb::Update(values(&dkey.to_le_bytes(), 1))).result.is_ok() {
+        dkey += 1;
+    }
+    for _ in 0..20 {
+        assert!(rig.complete(Verb::Update(values(b"more", 1))).result.is_err());
+    }
+    let before = (rig.target.as_ref().unwrap().background_done(), memory_bytes(&rig));
+    for number in 0..100 {
+        // The ceiling of epochs is due each time.
+        rig.clock.advance(1_000_000_000);
+        let many = alone(&rig, values(b"more", 1));
+        for verb in [Verb::Update(values(b"more", 1)), many] {
+            let refused = rig.complete_as(stranger(number), verb).result;
+            assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        }
+    }
+    let after = (rig.target.as_ref().unwrap().background_done(), memory_bytes(&rig));
+    assert!(after.0.merges - before.0.merges < 10, "{before:?} and then {after:?}");
+    assert!(after.0.checkpoints - before.0.checkpoints < 10, "{before:?} and then {after:?}");
+    assert!(after.1 < before.1 + 1000, "{before:?} and then {after:?}");
+}
