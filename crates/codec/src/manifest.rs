@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 
 /// Frames that a log has had at the most when it is opened: a million of them a second for a hundred thousand years.
 pub const LOG_SEQUENCE_MAX: u64 = u64::MAX / 4;
-/// Runs that a target has had at the most when it is opened: one a second for sixty years.
+/// The largest number of a run. After it they begin anew, without those that runs have.
 pub const RUN_NUMBER_MAX: u32 = u32::MAX / 2;
 /// The largest number of a segment of the log or of bulk. They are taken again once removed.
 pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX / 2;

@@ -18,7 +18,8 @@ use crate::target::Target;
 use dolmen_codec::Progress;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::manifest::{
-    BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RunInfo, Unconcluded,
+    BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RUN_NUMBER_MAX, RunInfo,
+    Unconcluded,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_env::FileId;
@@ -198,11 +199,17 @@ impl State {
         self.superblock.manifest
     }
 
-    /// A number for a new run.
-    pub(crate) fn take_run_number(&mut self) -> u32 {
-        let number = self.next_run;
-        self.next_run += 1;
-        number
+    /// A number for a new run that is none of those there are. After the highest the numbers begin anew.
+    fn take_run_number(&mut self, runs: &[Run]) -> u32 {
+        let work = self.work.as_ref().map(|work| work.build.number());
+        let merge = self.merge.as_mut().map(|merge| merge.build_mut().number());
+        loop {
+            let number = self.next_run;
+            self.next_run = if number < RUN_NUMBER_MAX { number + 1 } else { 0 };
+            if ![work, merge].contains(&Some(number)) && runs.iter().all(|run| run.number() != number) {
+                return number;
+            }
+        }
     }
 
     /// Whether a checkpoint is under way.
@@ -414,25 +421,25 @@ impl Target {
         self.carry_prepared()?;
         self.store.index.freeze();
         let flush_until = self.store.log.next_sequence();
-        self.begin_work(base, flush_until);
+        let number = self.checkpoint.take_run_number(&self.store.index.runs);
+        self.begin_work(base, flush_until, number);
         Ok(())
     }
 
-    fn begin_work(&mut self, base: Base, flush_until: u64) -> &mut Work {
-        let build = self.build_of_frozen();
+    fn begin_work(&mut self, base: Base, flush_until: u64, number: u32) -> &mut Work {
+        let build = self.build_of(number, self.store.index.frozen_hashes());
         let after = Vec::new();
         let work = Work { base, build, after, has_all_entries: false, flush_until, stalled: None };
         self.checkpoint.work.insert(work)
     }
 
-    fn build_of_frozen(&mut self) -> RunBuild {
-        let hashes = self.store.index.frozen_hashes();
-        self.begin_run(hashes)
-    }
-
     /// A run to be written, with a number and a token of its own, and room in its filter for so many hashes.
     pub(crate) fn begin_run(&mut self, hashes: u64) -> RunBuild {
-        let number = self.checkpoint.take_run_number();
+        let number = self.checkpoint.take_run_number(&self.store.index.runs);
+        self.build_of(number, hashes)
+    }
+
+    fn build_of(&mut self, number: u32, hashes: u64) -> RunBuild {
         let token = self.next_io;
         self.next_io += 1;
         RunBuild::new(self.config.target, number, token, hashes, self.config.memory_budget_bytes)
@@ -479,9 +486,11 @@ impl Target {
             Ok(Step::Done) => {}
             Ok(Step::More | Step::Waiting) => self.checkpoint.work = Some(work),
             Err(ref error) => {
+                // Nothing names the run: the next attempt has its number, or a device that stays full would use them up.
+                let number = work.build.number();
                 work.build.discard(&mut *self.store.disks.meta);
                 let is_full = matches!(error, Error::NoSpace { .. });
-                self.begin_work(work.base, work.flush_until).stalled =
+                self.begin_work(work.base, work.flush_until, number).stalled =
                     Some(if is_full { Stall::NoRoom } else { Stall::Other });
             }
         }

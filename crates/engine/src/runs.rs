@@ -114,6 +114,10 @@ impl RunBuild {
         self.token
     }
 
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Memory of filter, fence and what is on its way to the device, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let index = match &self.stage {

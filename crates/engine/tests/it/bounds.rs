@@ -1,12 +1,15 @@
 //! Numbers at the edge of what can be asked for: participants, epochs, sizes.
 
 use crate::rig::{Rig, oid, small_config};
+use dolmen_codec::manifest::{Manifest, RUN_NUMBER_MAX};
+use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_codec::verb::{ContVerb, Mutation, NewValue, Payload, Prepare, Update, UpdateIod, Verb};
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, Devices, MEMORY_BUDGET_BYTES_MIN, Target, TargetConfig};
 use dolmen_env::sim::{SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Clock, Media};
+use dolmen_env::{Clock, Disk, Media};
 use dolmen_types::{
-    Cond, Credentials, Durability, Epoch, Error, Head, Invalid, Key, Oid, RequestId, TargetNo, TxId, limits,
+    Cond, Credentials, Durability, Epoch, Error, Head, Invalid, Key, Oid, RequestId, TargetNo, TxId, crc32c,
+    limits,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -139,5 +142,49 @@ fn what_is_remembered_of_clients_is_counted_and_a_target_keeps_so_many_credentia
         put_as(&mut rig, 0).unwrap();
         assert_eq!(put_as(&mut rig, known).err(), Some(Error::Invalid(Invalid::Credentials)));
         rig.close_and_reopen();
+    }
+}
+
+/// As if so many runs had been written before.
+fn set_next_run(drive: &SimDrive, next_run: u32) {
+    let mut disk = SimDisk::new(drive);
+    let file = disk.open("super").unwrap();
+    let mut slot = vec![0; SUPERBLOCK_SLOT_BYTES];
+    for offset in [0, SUPERBLOCK_SLOT_BYTES as u64] {
+        disk.read_at(file, offset, &mut slot).unwrap();
+        let superblock = Superblock::decode(&slot).unwrap();
+        let named = disk.open(&format!("manifest.{:08x}", superblock.manifest)).unwrap();
+        let mut bytes = vec![0; superblock.manifest_bytes as usize];
+        disk.read_at(named, 0, &mut bytes).unwrap();
+        let bytes = Manifest { next_run, ..Manifest::decode(&bytes).unwrap() }.encode();
+        disk.write_at(named, 0, &bytes).unwrap();
+        disk.close(named);
+        let superblock = Superblock { manifest_sum: crc32c(&bytes), ..superblock };
+        disk.write_at(file, offset, &superblock.encode()).unwrap();
+    }
+    disk.close(file);
+}
+
+#[test]
+fn a_target_that_has_used_all_numbers_of_runs_takes_them_again() {
+    for next_run in [RUN_NUMBER_MAX, RUN_NUMBER_MAX - 1] {
+        let mut rig = Rig::new(Media::Block, Durability::Power);
+        for n in 0..3_u8 {
+            // They have the first numbers.
+            rig.put(oid(1), &[n], b"a", b"v").unwrap();
+            rig.ask(Verb::Checkpoint).unwrap();
+        }
+        rig.target.take().unwrap().close().unwrap();
+        set_next_run(&rig.drive, next_run);
+        rig.reopen();
+        for n in 3..20_u8 {
+            rig.put(oid(1), &[n], b"a", b"v").unwrap();
+            rig.ask(Verb::Checkpoint).unwrap();
+            rig.close_and_reopen();
+        }
+        for n in 0..20_u8 {
+            assert_eq!(rig.get(oid(1), &[n], b"a").as_deref(), Some(&b"v"[..]), "{n} after {next_run}");
+        }
+        rig.assert_clean();
     }
 }

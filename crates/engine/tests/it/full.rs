@@ -312,3 +312,34 @@ fn what_is_punched_all_over_a_full_log_makes_room_for_large_values() {
         }
     }
 }
+
+#[test]
+fn what_a_full_device_refuses_uses_up_no_numbers_of_runs() {
+    let config = TargetConfig { checkpoint_log_bytes: 64 << 10, ..small_config() };
+    let drive = SimDrive::new(SimConfig { capacity_bytes: 12 << 20, ..SimConfig::default() });
+    let mut rig = Rig::bare_on(drive, config);
+    rig.create_container(Durability::Process);
+    for dkey in 0..200_u32 {
+        rig.put(oid(1), &dkey.to_le_bytes(), b"a", &[7; 3000]).unwrap();
+    }
+    let mut disk = SimDisk::new(&rig.drive);
+    let free = disk.space().unwrap().free_bytes;
+    let held = disk.create("others", free).unwrap();
+    let mut refused = 0;
+    for dkey in 1000..2000_u32 {
+        match rig.put(oid(1), &dkey.to_le_bytes(), b"a", &[7; 3000]) {
+            Ok(_) => {}
+            Err(Error::NoSpace { .. }) => refused += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+        rig.target.as_mut().unwrap().step();
+    }
+    assert!(refused > 900, "{refused}");
+    disk.close(held);
+    disk.remove("others").unwrap();
+    rig.ask(Verb::Checkpoint).unwrap();
+    let files = disk.list().unwrap();
+    let runs = files.iter().filter_map(|name| u32::from_str_radix(name.strip_prefix("run.")?, 16).ok());
+    let last = runs.max();
+    assert!(last < Some(32), "{last:?} after {refused} refused writes");
+}
