@@ -95,14 +95,16 @@ impl RealDisk {
     /// # Errors
     /// As [`RealDisk::open`].
     pub fn with_options(dir: &Path, options: RealOptions) -> Result<Self> {
-        let dir_name = dir.display().to_string();
-        let failed = |op| {
-            let dir_name = &dir_name;
-            move |errno| Error::from_errno(op, dir_name, 0, errno)
-        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = open(dir, flags, Mode::empty()).map_err(failed(Op::Open))?;
-        let magic = u64::try_from(fstatfs(&dir).map_err(failed(Op::Stat))?.f_type).unwrap_or(0);
+        let failed = |errno| Error::from_errno(Op::Open, &dir.display().to_string(), 0, errno);
+        Self::of(open(dir, flags, Mode::empty()).map_err(failed)?, dir, options)
+    }
+
+    /// The directory that is open as `dir`, and was named `path`.
+    pub(crate) fn of(dir: OwnedFd, path: &Path, options: RealOptions) -> Result<Self> {
+        let dir_name = path.display().to_string();
+        let failed = |errno| Error::from_errno(Op::Stat, &dir_name, 0, errno);
+        let magic = u64::try_from(fstatfs(&dir).map_err(failed)?.f_type).unwrap_or(0);
         let detected = if matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC) { Media::Mapped } else { Media::Block };
         Ok(Self {
             dir: Arc::new(Handle::new(dir, None)),

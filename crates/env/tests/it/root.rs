@@ -76,6 +76,29 @@ fn a_pool_directory_is_made_used_opened_again_and_removed() {
 }
 
 #[test]
+fn what_an_owner_does_stays_in_the_directory_that_it_has_opened() {
+    let place = Place::on_block();
+    let (dir, moved) = (place.path().join("pool"), place.path().join("moved"));
+    let root = RealRoot::create(&dir).unwrap();
+    root.write_small("pool.meta", b"mine").unwrap();
+    std::fs::rename(&dir, &moved).unwrap();
+    let other = RealRoot::create(&dir).unwrap();
+    other.write_small("pool.meta", b"theirs").unwrap();
+    assert_ne!(root.id().unwrap(), other.id().unwrap());
+    root.create_disk("t0", RealOptions::default()).unwrap().create("log", 4096).unwrap();
+    assert_eq!(root.open_disk("t0", RealOptions::default()).unwrap().list().unwrap(), ["log"]);
+    assert_eq!(root.entries().unwrap(), ["pool.meta", "t0"]);
+    root.write_small("pool.meta", b"mine again").unwrap();
+    assert_eq!(root.read_small("pool.meta").unwrap(), b"mine again");
+    assert!(root.remove_tree("pool.meta").unwrap_err().is_not_found(), "it has no name here any more");
+    assert_eq!(
+        (other.entries().unwrap(), other.read_small("pool.meta").unwrap()),
+        (vec!["pool.meta".to_owned()], b"theirs".to_vec())
+    );
+    assert!(moved.join("t0").exists());
+}
+
+#[test]
 fn the_lock_file_keeps_its_length() {
     let place = Place::on_block();
     let root = RealRoot::open(place.path()).unwrap();
