@@ -368,6 +368,12 @@ impl From<dolmen_local::Error> for Failure {
             Error::MissingTarget { .. } | Error::ForeignTarget { .. } | Error::OtherLife { .. } => {
                 Self::new(Exit::Damaged, why)
             }
+            Error::OtherPlace { ref place, .. } => {
+                let place = shown_outside(place);
+                Self::new(Exit::Refused, why).hint(format!(
+                    "use that one; or remove its directory {place} without `dolmen`, or rename it, and this one has the bulk data"
+                ))
+            }
             Error::UuidTaken { .. } => Self::new(Exit::Taken, why).hint("choose another UUID, or none"),
             Error::IsPool { .. } => Self::new(Exit::Taken, why)
                 .hint("choose another directory, or remove that pool with `dolmen pool destroy`"),

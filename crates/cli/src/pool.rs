@@ -81,7 +81,8 @@ pub(crate) struct Destroy {
     /// Also if it holds containers
     #[arg(short, long)]
     recursive: bool,
-    /// Without looking what is in it: for pools that cannot be opened, or have lost their --bulk-dir
+    /// Without looking what is in it: for pools that cannot be opened, or have lost their --bulk-dir, and for copies of
+    /// pools, whose --bulk-dir stays
     #[arg(short, long)]
     force: bool,
 }
@@ -274,16 +275,21 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     say(&mut json, "directory", dir.as_os_str().as_bytes());
     if let Some(bulk) = missing {
         say(&mut json, "missing_bulk_dir", bulk.as_os_str().as_bytes());
-        text.push_str(&format!(
-            "; its bulk data was not in {}, and stays wherever it is",
-            shown_outside(&bulk)
-        ));
+        let shown = shown_outside(&bulk);
+        text.push_str(&if bulk.join("bulk").exists() {
+            format!("; the bulk data in {shown} belongs to the pool that it was a copy of, and stays")
+        } else {
+            format!("; its bulk data was not in {shown}, and stays wherever it is")
+        });
     }
     Ok(Answer::new(text, json))
 }
 
-/// Why a pool cannot be removed; with what removes it where its directory for bulk data is not there.
+/// Why a pool cannot be removed; with what removes it where its directory for bulk data is not there, or not its own.
 fn without_bulk(dir: &Path, error: dolmen_local::Error) -> Failure {
+    if let dolmen_local::Error::OtherPlace { .. } = error {
+        return Failure::from(error).hint("add --force to remove the copy alone");
+    }
     let is_gone = match &error {
         dolmen_local::Error::Device(error) => error.is_not_found() && dir.exists(),
         dolmen_local::Error::Record { dir: other, fault: RecordFault::Missing } => other != dir,

@@ -1,7 +1,7 @@
 //! Why a pool's directory cannot be made, opened or removed.
 
 use core::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is wrong with a pool's record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +51,15 @@ pub enum Error {
         life: u64,
         /// And how often according to the pool's record.
         pool: u64,
+    },
+    /// The directory for bulk data belongs to another directory with this pool: one of them is a copy.
+    OtherPlace {
+        /// The pool's directory.
+        dir: PathBuf,
+        /// That for bulk data.
+        bulk: PathBuf,
+        /// The one that it belongs to.
+        place: PathBuf,
     },
     /// Another pool of the system has the label.
     LabelTaken {
@@ -140,24 +149,26 @@ impl Error {
     }
 }
 
+impl RecordFault {
+    fn say(self, dir: &Path, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dir = dir.display();
+        match self {
+            Self::Missing => write!(f, "{dir} is not a pool"),
+            Self::Damaged => write!(f, "the pool record in {dir} is damaged; restore it from a copy"),
+            Self::TooNew { format } => {
+                write!(f, "the pool in {dir} has format {format}; open it with a newer version")
+            }
+            Self::Foreign => write!(f, "{dir} belongs to another pool"),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
-            Self::Record { dir, fault } => {
-                let dir = dir.display();
-                match fault {
-                    RecordFault::Missing => write!(f, "{dir} is not a pool"),
-                    RecordFault::Damaged => {
-                        write!(f, "the pool record in {dir} is damaged; restore it from a copy")
-                    }
-                    RecordFault::TooNew { format } => {
-                        write!(f, "the pool in {dir} has format {format}; open it with a newer version")
-                    }
-                    RecordFault::Foreign => write!(f, "{dir} belongs to another pool"),
-                }
-            }
+            Self::Record { dir, fault } => fault.say(dir, f),
             Self::MissingTarget { dir } => write!(
                 f,
                 "{} has no target; put it back, or restore the whole pool from one copy",
@@ -173,6 +184,13 @@ impl fmt::Display for Error {
                 "{} is as it was after {life} openings and closings of the pool, the pool's record as after {pool}: \
                  what was written in between would be lost; put back the directory that belongs to the record, or \
                  restore the whole pool from one copy",
+                dir.display()
+            ),
+            Self::OtherPlace { dir, bulk, place } => write!(
+                f,
+                "the bulk data in {} belongs to the pool in {}, and {} is a copy of that",
+                bulk.display(),
+                place.display(),
                 dir.display()
             ),
             Self::LabelTaken { dir } => write!(f, "the pool in {} has this label", dir.display()),

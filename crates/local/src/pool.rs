@@ -87,6 +87,15 @@ impl LocalPool {
         [Some(&self.root), self.bulk.as_ref()].into_iter().flatten().map(RealRoot::path)
     }
 
+    /// Device and inode of each of these, wherever it is by now.
+    ///
+    /// # Errors
+    /// What the device answers.
+    pub fn directory_ids(&self) -> Result<Vec<(u64, u64)>> {
+        let roots = [Some(&self.root), self.bulk.as_ref()].into_iter().flatten();
+        roots.map(|root| Ok(root.id()?)).collect()
+    }
+
     /// What opening found, by target.
     #[must_use]
     pub fn recoveries(&self) -> &[Recovery] {

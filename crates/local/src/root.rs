@@ -12,6 +12,7 @@ use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot,
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub struct PoolEntry {
     pub volatile: bool,
     /// Where its bulk data is, if not beside the metadata.
     pub bulk_dir: Option<PathBuf>,
+    /// How often it had been opened and closed; its targets were as often, or once more.
+    pub life: u64,
 }
 
 /// Makes a pool in `dir`, which must not exist or be empty, and closes it.
@@ -96,7 +99,8 @@ fn own_new(dir: &Path) -> Result<RealRoot> {
 /// # Errors
 /// `Device` with the owner's pid if another process has it (see `Error::owner_pid`); `Record`; what the
 /// targets answer; `MissingTarget` if one is not there; `ForeignTarget` if a target's directory holds another
-/// target; `OtherLife` if it is a copy from another time; `Option`.
+/// target; `OtherLife` if it is a copy from another time; `OtherPlace` if it is a copy whose original has the directory
+/// for bulk data, and something is to be changed; `Option`.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     options.memory_budget_bytes.map_or(Ok(()), check_memory)?;
     refuse_no_pool(dir)?;
@@ -104,7 +108,13 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let root = own(dir)?;
     let mut record = read_record(&root, RECORD_NAME)?;
     let bulk = match &record.bulk_dir {
-        Some(path) => Some(checked_bulk(own(&dir.join(path))?, record.uuid)?),
+        Some(path) => {
+            let (bulk, place) = checked_bulk(own(&dir.join(path))?, record.uuid)?;
+            if !options.read_only {
+                claim_bulk(&bulk, place, &root, &record)?;
+            }
+            Some(bulk)
+        }
         None => None,
     };
     let places = RealOptions { ephemeral: options.read_only, ..options.devices };
@@ -182,13 +192,14 @@ pub(crate) fn begin_life(root: &RealRoot, record: &mut PoolRecord) -> Result<()>
 /// record is damaged a directory for bulk data stays, which only the record knows.
 ///
 /// # Errors
-/// `Record` if it is no pool, or that of a newer format; `Foreign` if something else lies in it, and nothing is removed; `Device` with the
-/// owner's pid if it is in use.
+/// `Record` if it is no pool, or that of a newer format; `Foreign` if something else lies in it, and nothing is removed; `OtherPlace`
+/// as at an open; `Device` with the owner's pid if it is in use.
 pub fn destroy(dir: &Path) -> Result<()> {
     remove(dir, Existing::Yes).map(|_all| ())
 }
 
-/// The same, also if the directory for bulk data is not there any more, or empty: its path then.
+/// The same, also if the directory for bulk data is not there any more, or empty, or belongs to the pool that this one
+/// is a copy of: its path then.
 ///
 /// # Errors
 /// As `destroy`.
@@ -212,7 +223,14 @@ fn remove(dir: &Path, bulk: Existing) -> Result<Option<PathBuf>> {
         |path: &Path| dolmen_env::read_small(path, BULK_RECORD_NAME).is_err_and(|error| error.is_not_found());
     let (bulk, gone) = match elsewhere {
         Some((_, path)) if bulk == Existing::No && is_gone(&path) => (None, Some(path)),
-        Some((uuid, path)) => (Some(open_bulk(&path, uuid)?), None),
+        Some((uuid, path)) => {
+            let (own, place) = checked_bulk(RealRoot::open(&path)?, uuid)?;
+            match refuse_copy(&own, place.as_deref(), &root, uuid) {
+                Ok(()) => (Some(own), None),
+                Err(_) if bulk == Existing::No => (None, Some(path)),
+                Err(error) => return Err(error),
+            }
+        }
         None => (None, None),
     };
     let mut entries = foreign_entries(&root, RECORD_NAME, targets)?;
@@ -249,9 +267,9 @@ pub fn refuse_no_pool(dir: &Path) -> Result<()> {
 /// `NoDirectory`; what the device answers.
 pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
     let entry = |(name, record): Found| {
-        let PoolRecord { uuid, label, targets, volatile, bulk_dir, .. } = record.ok()?;
+        let PoolRecord { uuid, label, targets, volatile, bulk_dir, life, .. } = record.ok()?;
         let bulk_dir = bulk_dir.map(|path| system.join(&name).join(path));
-        Some(PoolEntry { name, uuid, label, targets, volatile, bulk_dir })
+        Some(PoolEntry { name, uuid, label, targets, volatile, bulk_dir, life })
     };
     Ok(records(system)?.filter_map(entry).collect())
 }
@@ -430,7 +448,7 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
     Service::create(&targets)?;
     close_all(targets.into_stores(), None)?;
     if let Some(bulk) = bulk {
-        bulk.write_small(BULK_RECORD_NAME, &record.encode())?;
+        bulk.write_small(BULK_RECORD_NAME, &bulk_record(&record, resolved(root.path())?).encode())?;
     }
     Ok(root.write_small(RECORD_NAME, &record.encode())?)
 }
@@ -487,16 +505,50 @@ fn read_record(root: &RealRoot, name: &str) -> Result<PoolRecord> {
     PoolRecord::decode(&bytes).map_err(fault)
 }
 
-fn open_bulk(dir: &Path, uuid: Uuid) -> Result<RealRoot> {
-    checked_bulk(RealRoot::open(dir)?, uuid)
-}
-
-fn checked_bulk(root: RealRoot, uuid: Uuid) -> Result<RealRoot> {
-    if read_record(&root, BULK_RECORD_NAME)?.uuid == uuid {
-        Ok(root)
+/// Refuses a directory for bulk data of another pool; otherwise also where its pool was when it was last written.
+fn checked_bulk(root: RealRoot, uuid: Uuid) -> Result<(RealRoot, Option<PathBuf>)> {
+    let record = read_record(&root, BULK_RECORD_NAME)?;
+    if record.uuid == uuid {
+        Ok((root, record.bulk_dir))
     } else {
         Err(Error::Record { dir: root.path().to_owned(), fault: RecordFault::Foreign })
     }
+}
+
+/// Refuses bulk data that belongs to another directory with this pool, of which the one in `root` is then a copy. A pool
+/// that has been moved is not in its old place: the bulk data learns the new one.
+fn claim_bulk(bulk: &RealRoot, place: Option<PathBuf>, root: &RealRoot, record: &PoolRecord) -> Result<()> {
+    refuse_copy(bulk, place.as_deref(), root, record.uuid)?;
+    let here = resolved(root.path())?;
+    if place.as_deref() == Some(&*here) {
+        return Ok(());
+    }
+    match bulk.write_small(BULK_RECORD_NAME, &bulk_record(record, here).encode()) {
+        // The old place has no pool: whoever asks next learns the same.
+        Err(error) if error.is_no_space() => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// What the directory for bulk data has as record: in it the path is that of the pool's directory.
+fn bulk_record(record: &PoolRecord, place: PathBuf) -> PoolRecord {
+    PoolRecord { bulk_dir: Some(place), ..record.clone() }
+}
+
+fn refuse_copy(bulk: &RealRoot, place: Option<&Path>, root: &RealRoot, uuid: Uuid) -> Result<()> {
+    let Some(place) = place else { return Ok(()) };
+    let is_here = place.metadata().is_ok_and(|found| root.id() == Ok((found.dev(), found.ino())));
+    let is_pool = match dolmen_env::read_small(place, RECORD_NAME) {
+        Ok(bytes) => PoolRecord::decode(&bytes).is_ok_and(|there| there.uuid == uuid),
+        Err(error) if error.is_not_found() => false,
+        // What cannot be looked at may be the pool.
+        Err(_) => place.is_dir(),
+    };
+    if is_here || !is_pool {
+        return Ok(());
+    }
+    let (dir, bulk) = (root.path().to_owned(), bulk.path().to_owned());
+    Err(Error::OtherPlace { dir, bulk, place: place.to_owned() })
 }
 
 /// Whether a directory holds targets and nothing else that is visible.

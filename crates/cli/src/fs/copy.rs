@@ -189,11 +189,7 @@ fn why_skipped(why: &Skipped) -> String {
 
 /// The directories of the open pool, by device and inode: a copy must neither read nor write them.
 fn own_directories(session: &Session) -> Outcome<Vec<(u64, u64)>> {
-    let id = |dir: &Path| {
-        let meta = std::fs::metadata(dir).map_err(|error| Failure::on_file(dir, &error))?;
-        Ok((meta.dev(), meta.ino()))
-    };
-    session.local.directories().map(id).collect()
+    Ok(session.local.directory_ids()?)
 }
 
 /// Refuses a path outside that lies in a directory of the open pool.

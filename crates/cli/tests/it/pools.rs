@@ -196,6 +196,32 @@ fn a_pool_whose_bulk_directory_is_gone_is_removed_by_force() {
 }
 
 #[test]
+fn a_copy_is_refused_the_bulk_data_of_the_original() {
+    let place = Place::new("bulk-copied");
+    place.pool(&["p", "--targets", "1", "--bulk-dir", "bd"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    let copied = std::process::Command::new("cp").args(["-a", "p", "q"]).current_dir(place.path("")).status();
+    assert!(copied.unwrap().success());
+    let line = place.fails(8, &["cont", "create", "q", "d"]);
+    assert!(
+        line.contains("belongs to the pool in") && line.contains("q is a copy of that; use that one"),
+        "{line}"
+    );
+    place.ok(&["cont", "list", "q"]);
+    assert!(
+        place.fails(8, &["pool", "destroy", "q", "-r"]).contains("; add --force to remove the copy alone")
+    );
+    assert!(
+        place.ok(&["pool", "destroy", "q", "--force"]).contains("belongs to the pool that it was a copy of")
+    );
+    place.ok(&["cont", "create", "p", "d"]);
+    std::fs::rename(place.path("p"), place.path("moved")).unwrap();
+    place.ok(&["cont", "create", "moved", "e"]);
+    place.ok(&["pool", "destroy", "moved", "-r"]);
+    assert!(!place.path("bd").exists());
+}
+
+#[test]
 fn the_bulk_directory_is_not_the_pools_own() {
     let place = Place::new("own-bulk");
     let line = place.fails(2, &["pool", "create", "z", "--targets", "1", "--bulk-dir", "./z"]);

@@ -4,7 +4,8 @@ use crate::common::{TempDir, ask, make_cont, open_cont, put, read, small, write}
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_local::{
-    Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, list, list_damaged, open,
+    Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, destroy_rest, list, list_damaged,
+    open,
 };
 use dolmen_types::{Head, Label};
 use std::path::Path;
@@ -61,7 +62,10 @@ fn a_pool_keeps_label_uuid_and_targets() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(list(temp.path()).unwrap(), pools, "a pool in use is listed like any other");
+    let mut in_use = list(temp.path()).unwrap();
+    assert_eq!(in_use[0].life, pools[0].life + 1);
+    in_use[0].life = pools[0].life;
+    assert_eq!(in_use, pools, "a pool in use is listed like any other");
 }
 
 #[test]
@@ -275,6 +279,72 @@ fn bulk_data_of_another_target_is_refused_and_left_as_it_is() {
     (0..2).for_each(|target| {
         assert_eq!(read(&pool, target, &cont, 7), vec![u8::try_from(target).unwrap(); 1 << 20]);
     });
+}
+
+#[test]
+fn an_open_pool_writes_into_its_own_directory_wherever_that_is_moved() {
+    let temp = TempDir::new("moved");
+    let (dir, moved) = (temp.join("p"), temp.join("moved"));
+    create(&dir, &small(2)).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let cont = make_cont(&pool, "c");
+    std::fs::rename(&dir, &moved).unwrap();
+    create(&dir, &small(1)).unwrap();
+    let other = files_of(&dir);
+    write(&pool, 1, &cont, 7, &vec![7; 1 << 20]);
+    pool.close().unwrap();
+    assert_eq!(files_of(&dir), other, "the pool that has the name now");
+    open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+    let pool = open(&moved, &OpenOptions::default()).unwrap();
+    assert_eq!(read(&pool, 1, &open_cont(&pool, "c"), 7), vec![7; 1 << 20]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::rename(&moved, &dir).unwrap();
+    pool.close().unwrap();
+    open(&dir, &OpenOptions::default()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_copy_of_a_pool_does_not_write_the_bulk_data_of_the_original() {
+    let temp = TempDir::new("bulk-copy");
+    let (dir, bulk, other) = (temp.join("p"), temp.join("bulk"), temp.join("q"));
+    create(&dir, &PoolOptions { bulk_dir: Some(bulk.clone()), ..small(2) }).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    write(&pool, 1, &make_cont(&pool, "c"), 7, &vec![7; 1 << 20]);
+    pool.close().unwrap();
+    let usable = |dir: &Path| {
+        let pool = open(dir, &OpenOptions::default()).unwrap();
+        assert_eq!(read(&pool, 1, &open_cont(&pool, "c"), 7), vec![7; 1 << 20]);
+        pool.close().unwrap();
+    };
+    copy(&dir, &other);
+    let stored = files_of(&bulk);
+    let refused = |dir: &Path, original: &Path| match open(dir, &OpenOptions::default()).unwrap_err() {
+        Error::OtherPlace { dir: found, place, .. } => {
+            assert_eq!((&*found, &*place), (dir, &*original.canonicalize().unwrap()));
+        }
+        other => panic!("{other}"),
+    };
+    refused(&other, &dir);
+    assert!(matches!(destroy(&other), Err(Error::OtherPlace { .. })));
+    assert_eq!(files_of(&bulk), stored);
+    let to_read = OpenOptions { read_only: true, ..OpenOptions::default() };
+    open(&other, &to_read).unwrap().close().unwrap();
+    usable(&dir);
+
+    // Moved, where a copy takes the old place, and where it takes none.
+    std::fs::remove_dir_all(&other).unwrap();
+    let moved = temp.join("moved");
+    std::fs::rename(&dir, &moved).unwrap();
+    usable(&moved);
+    copy(&moved, &dir);
+    refused(&dir, &moved);
+    assert_eq!(destroy_rest(&dir).unwrap(), Some(bulk.clone()));
+    usable(&moved);
+    copy(&moved, &dir);
+    std::fs::remove_dir_all(&moved).unwrap();
+    usable(&dir);
+    destroy(&dir).unwrap();
+    assert!(!bulk.exists());
 }
 
 #[test]
