@@ -6,8 +6,8 @@ mod list;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::interrupt;
-use crate::output::{self, Answer, count, hex, human, pairs};
-use crate::path::{shown, shown_arg, text};
+use crate::output::{self, Answer, Reader, count, hex, human, pairs};
+use crate::path::{say, shown, shown_arg};
 use crate::place::{self, ContArg, Session};
 use clap::{Args, Subcommand};
 use core::sync::atomic::Ordering;
@@ -198,12 +198,13 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
         let mut take = |block: &[u8]| {
             if as_json {
                 whole.extend_from_slice(block);
-                return Ok(());
+                return Ok(Reader::There);
             }
-            output::print(block)
+            output::offer(block)
         };
         match read_whole(&mounted.dfs, path.as_bytes(), &mut take)? {
-            Ok(()) => files.push(content(&text(path.as_bytes()), whole)),
+            Ok(Reader::There) => files.push(content(path.as_bytes(), whole)),
+            Ok(Reader::Gone) => break,
             Err(failure) => {
                 let failed = Err::<(), _>(failure).doing(|| format!("read {}", shown_arg(path)));
                 let failure = failed.map_err(|failure| failure.about(path.as_bytes()));
@@ -225,8 +226,12 @@ fn cat(args: &Cat, as_json: bool) -> Outcome<Answer> {
     Ok(Answer::new(String::new(), json!(files)).ending(exit, wrong))
 }
 
-/// Reads a file, block by block. Outside, why it ends the command; inside, why this file could not be read.
-fn read_whole(dfs: &Dfs, path: &[u8], take: &mut dyn FnMut(&[u8]) -> Outcome<()>) -> Outcome<Outcome<()>> {
+/// Reads a file, block by block, as long as somebody takes them. Outside, why it ends the command; inside, why this file could not be read.
+fn read_whole(
+    dfs: &Dfs,
+    path: &[u8],
+    take: &mut dyn FnMut(&[u8]) -> Outcome<Reader>,
+) -> Outcome<Outcome<Reader>> {
     let file = match dfs.open(path, &OpenOptions::READ) {
         Err(Error::IsDirectory) => {
             let failure = Failure::new(Exit::Usage, "it is a directory");
@@ -243,20 +248,22 @@ fn read_whole(dfs: &Dfs, path: &[u8], take: &mut dyn FnMut(&[u8]) -> Outcome<()>
             Ok(read) => read,
         };
         at += read as u64;
-        take(&block[..read])?;
-        if read < block.len() {
-            return Ok(Ok(()));
+        let reader = take(&block[..read])?;
+        if read < block.len() || reader == Reader::Gone {
+            return Ok(Ok(reader));
         }
     }
 }
 
 /// A file's content as JSON: text if it is UTF-8, else hexadecimal.
-fn content(path: &str, bytes: Vec<u8>) -> Value {
-    let size_bytes = bytes.len();
+fn content(path: &[u8], bytes: Vec<u8>) -> Value {
+    let mut file = json!({ "size_bytes": bytes.len() });
+    say(&mut file, "path", path);
     match String::from_utf8(bytes) {
-        Ok(text) => json!({ "path": path, "size_bytes": size_bytes, "text": text }),
-        Err(binary) => json!({ "path": path, "size_bytes": size_bytes, "hex": hex(binary.as_bytes()) }),
+        Ok(text) => file["text"] = json!(text),
+        Err(binary) => file["hex"] = json!(hex(binary.as_bytes())),
     }
+    file
 }
 
 fn rm(args: &Rm) -> Outcome<Answer> {
@@ -394,7 +401,10 @@ fn mv(args: &Mv) -> Outcome<Answer> {
 }
 
 fn moved(old: &[u8], new: &[u8]) -> Answer {
-    Answer::new(String::new(), json!({ "old": text(old), "new": text(new) }))
+    let mut names = json!({});
+    say(&mut names, "old", old);
+    say(&mut names, "new", new);
+    Answer::new(String::new(), names)
 }
 
 /// Whether both are names of one file, and not the same name.

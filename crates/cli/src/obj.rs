@@ -1,7 +1,7 @@
 //! `dolmen obj`: list, dump.
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, Table, akey_text, dkey_text, hex, human, readable};
+use crate::output::{Answer, Table, akey_text, dkey_text, hex, human, readable, say_key};
 use crate::place::{self, ContArg};
 use clap::{Args, Subcommand};
 use core::fmt::Write as _;
@@ -120,7 +120,9 @@ fn dump_object(view: &Container, oid: Oid) -> Outcome<(String, Vec<Value>)> {
         for akey in keys(|anchor| object.list_akeys(At::Latest, &dkey, anchor, Page::default()))? {
             akeys.push(dump_akey(&object, oid, &dkey, &akey, &mut text)?);
         }
-        dkeys.push(json!({ "dkey": dkey_name, "akeys": akeys }));
+        let mut row = json!({ "akeys": akeys });
+        say_key(&mut row, "dkey", &dkey, dkey_name);
+        dkeys.push(row);
     }
     Ok((text, dkeys))
 }
@@ -158,7 +160,9 @@ fn dump_akey(object: &Object, oid: Oid, dkey: &[u8], akey: &[u8], text: &mut Str
         };
         writeln!(text, "    akey {name}  {line}").expect("a String takes everything");
     }
-    Ok(json!({ "akey": name, "values": rows }))
+    let mut row = json!({ "values": rows });
+    say_key(&mut row, "akey", akey, name);
+    Ok(row)
 }
 
 #[cfg(test)]

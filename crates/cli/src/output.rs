@@ -58,13 +58,25 @@ impl Answer {
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
 pub(crate) fn print(bytes: &[u8]) -> Outcome<()> {
+    offer(bytes).map(drop)
+}
+
+/// The same; whether somebody reads on.
+pub(crate) fn offer(bytes: &[u8]) -> Outcome<Reader> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::on_file(Path::new("standard output"), &error))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Failure::on_file(Path::new("standard output"), &error)),
+        Ok(()) => Ok(Reader::There),
     }
+}
+
+/// Who reads what is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    There,
+    /// It wants no more.
+    Gone,
 }
 
 /// Names on standard error what failed, and the command goes on.
@@ -165,9 +177,10 @@ pub(crate) fn date(unix_s: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Bytes as text if they are printable, else in hexadecimal.
+/// Bytes as text if they are printable, in quotes where that could be taken for something else; else in hexadecimal.
 pub(crate) fn readable(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
+        Ok(text) if text.starts_with("0x") || text.starts_with('"') => format!("{text:?}"),
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
         _ => format!("0x{}", hex(bytes)),
     }
@@ -210,16 +223,21 @@ pub(crate) fn place_json(place: &Place) -> Value {
             });
             let texts = [dkey_text(*oid, dkey), akey_text(*oid, akey)];
             for ((name, key), text) in [("dkey", dkey), ("akey", akey)].into_iter().zip(texts) {
-                place[name] = json!(text);
-                if core::str::from_utf8(key).is_err() {
-                    place[format!("{name}_hex")] = json!(hex(key));
-                }
+                say_key(&mut place, name, key, text);
             }
             place
         }
         Place::Record { file, number, offset } => {
             json!({ "file": file, "number": number, "offset": offset })
         }
+    }
+}
+
+/// Adds a key to an object for programs: as people see it, and as `name_hex` one that is no UTF-8.
+pub(crate) fn say_key(object: &mut Value, name: &str, key: &[u8], text: String) {
+    object[name] = json!(text);
+    if core::str::from_utf8(key).is_err() {
+        object[format!("{name}_hex")] = json!(hex(key));
     }
 }
 
@@ -268,5 +286,7 @@ mod tests {
     fn what_cannot_be_printed_is_hexadecimal() {
         assert_eq!(readable(b"key"), "key");
         assert_eq!(readable(&[0, 255]), "0x00ff");
+        assert_eq!(readable(b"0x00ff"), "\"0x00ff\"");
+        assert_eq!(readable(b"\"0x00ff\""), "\"\\\"0x00ff\\\"\"");
     }
 }

@@ -310,7 +310,7 @@ impl fmt::Display for Error {
                 let (there, wanted) = (kind_word(*there), kind_word(*wanted));
                 write!(f, "a {there} has this name, and a {wanted} does not replace it")
             }
-            Self::Excluded { path } => write!(f, "{}: belongs to the pool itself", shown_path(path)),
+            Self::Excluded { path } => write!(f, "{}: belongs to a pool", shown_path(path)),
             Self::Special { path } => {
                 write!(
                     f,

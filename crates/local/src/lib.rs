@@ -24,7 +24,8 @@ pub use error::{Error, RecordFault, Result};
 pub use options::{OpenOptions, PoolOptions, Upkeep};
 pub use pool::LocalPool;
 pub use root::{
-    PoolEntry, create, destroy, destroy_rest, list, list_damaged, open, refuse_no_pool, target_id,
+    PoolEntry, create, destroy, destroy_rest, is_pool, list, list_damaged, open, pool_around, refuse_no_pool,
+    target_id,
 };
 
 pub use dolmen_codec::Progress;

@@ -327,14 +327,24 @@ fn target_dir(root: &RealRoot, target: TargetNo) -> PathBuf {
     root.path().join(target_name(target))
 }
 
+/// The pool, or directory of one for bulk data, that a path outside leads into, or to.
+///
+/// # Errors
+/// What the system answers.
+pub fn pool_around(path: &Path) -> Result<Option<PathBuf>> {
+    Ok(resolved(path)?.ancestors().find(|&above| is_pool(above)).map(Path::to_owned))
+}
+
+/// Whether a directory is a pool's, or one of a pool for bulk data, be its record damaged or of a newer format.
+#[must_use]
+pub fn is_pool(dir: &Path) -> bool {
+    [RECORD_NAME, BULK_RECORD_NAME].iter().any(|name| is_record(dir, name))
+}
+
 /// Refuses a directory that has a pool above it, or a pool's directory for bulk data.
 fn refuse_inside_pool(dir: &Path) -> Result<()> {
     let path = resolved(dir)?;
-    let above = path
-        .ancestors()
-        .skip(1)
-        .find(|&above| [RECORD_NAME, BULK_RECORD_NAME].iter().any(|name| is_record(above, name)));
-    match above {
+    match path.ancestors().skip(1).find(|&above| is_pool(above)) {
         Some(pool) => Err(Error::Inside { dir: dir.to_owned(), pool: pool.to_owned() }),
         None => Ok(()),
     }

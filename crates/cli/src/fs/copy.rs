@@ -230,6 +230,7 @@ fn timed<T>(
         on_skipped: Some(&skip),
         stop: Some(interrupt::stop()),
         excluded: own,
+        is_refused: Some(&dolmen_local::is_pool),
     };
     let done = work(&options)?;
     Ok((done, RealClock.monotonic_ns() - begun_ns, remarks))
@@ -346,6 +347,11 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
     let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&local));
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&local, &own).doing(doing)?;
+    if let Some(pool) = dolmen_local::pool_around(&local).doing(doing)? {
+        let failure =
+            Failure::new(Exit::Refused, format!("it leads into the pool in {}", shown_outside(&pool)));
+        return Err(failure.hint("name a file or directory outside of pools")).doing(doing);
+    }
     if let Some(above) = local.parent()
         && !above.as_os_str().is_empty()
         && !above.exists()

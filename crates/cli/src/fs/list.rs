@@ -4,7 +4,7 @@ use super::copy::{MISMATCHES_SHOWN, more};
 use super::{ENTRIES_AT_ONCE, Failures, Mounted};
 use crate::failure::{Doing, Failure, Outcome, exit_of, failed_line};
 use crate::output::{Answer, Table, count, date, hex, human, pairs};
-use crate::path::{shown, shown_arg, text};
+use crate::path::{say, shown, shown_arg, text};
 use crate::place::ContArg;
 use clap::Args;
 use dolmen_dfs::tree::Options;
@@ -219,10 +219,10 @@ fn describe(line: &Line) -> Option<Value> {
         FileKind::File => "file",
     };
     // What is no UTF-8 cannot be said in JSON but in hexadecimal.
-    let binary = core::str::from_utf8(name).err().map(|_binary| hex(name));
+    let binary = |bytes: &[u8]| core::str::from_utf8(bytes).err().map(|_binary| hex(bytes));
     Some(json!({
         "name": text(name),
-        "name_hex": binary,
+        "name_hex": binary(name),
         "kind": kind,
         "mode": format!("{:04o}", stat.permissions),
         "links": stat.links,
@@ -232,6 +232,7 @@ fn describe(line: &Line) -> Option<Value> {
         "mtime_ns": i128::from(stat.mtime.s) * 1_000_000_000 + i128::from(stat.mtime.ns),
         "oid": stat.oid.to_string(),
         "target": target.as_deref().map(text),
+        "target_hex": target.as_deref().and_then(binary),
     }))
 }
 
@@ -251,7 +252,6 @@ pub(super) fn du(args: &Du) -> Outcome<Answer> {
         ("size", format!("{} ({} bytes)", human(usage.size_bytes), usage.size_bytes)),
     ];
     let mut json = json!({
-        "path": text(args.path.as_bytes()),
         "dirs": usage.dirs,
         "files": usage.files,
         "symlinks": usage.symlinks,
@@ -259,6 +259,7 @@ pub(super) fn du(args: &Du) -> Outcome<Answer> {
         "failed": usage.failed,
         "failures": failures.iter().map(Failure::detail).collect::<Value>(),
     });
+    say(&mut json, "path", args.path.as_bytes());
     if args.exact {
         rows.push(("data", format!("{} ({} bytes)", human(usage.data_bytes), usage.data_bytes)));
         json["data_bytes"] = json!(usage.data_bytes);

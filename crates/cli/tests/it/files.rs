@@ -1,6 +1,7 @@
 //! `dolmen fs`.
 
 use crate::common::{Place, bytes, make_tree};
+use dolmen_env::{Clock, RealClock};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -202,6 +203,22 @@ fn names_that_a_terminal_would_obey_are_written_out_and_any_bytes_are_a_name() {
     let ran = |args: &[&str], last: &[&OsStr]| place.command(args).args(last).output().unwrap();
     assert_eq!(ran(&["fs", "cat", "p", "c"], &[path]).stdout, b"odd");
     place.ok(&["cont", "snapshot", "create", "p", "c", "s"]);
+    let json = |args: &[&str], last: &[&OsStr]| -> Value {
+        let last = [last, &[OsStr::new("--json")]].concat();
+        serde_json::from_slice::<Value>(&ran(args, &last).stdout).unwrap()["response"].take()
+    };
+    let hex = "2f742f1b5b33316dff726564";
+    assert_eq!(json(&["fs", "cat", "p", "c"], &[path])[0]["path_hex"], hex);
+    assert_eq!(json(&["fs", "du", "p", "c"], &[path])["path_hex"], hex);
+    let moved = json(&["fs", "mv", "p", "c"], &[path, OsStr::new("/t/plain")]);
+    assert_eq!((&moved["old_hex"], &moved["new"]), (&hex.into(), &"/t/plain".into()));
+    assert_eq!(json(&["fs", "mv", "p", "c", "/t/plain"], &[path])["new_hex"], hex);
+    std::os::unix::fs::symlink(wild, place.path("link")).unwrap();
+    place.ok(&["fs", "put", "p", "c", "link", "/link"]);
+    let listed = json(&["fs", "ls", "-l", "p", "c", "/"], &[]);
+    let link = listed.as_array().unwrap().iter().find(|entry| entry["name"] == "link").unwrap();
+    assert_eq!(link["target_hex"], hex[6..], "{link}");
+    place.ok(&["fs", "rm", "p", "c", "/link"]);
     assert!(ran(&["fs", "mv", "p", "c"], &[path, OsStr::new("/t/plain")]).status.success());
     let diff = place.ok(&["cont", "snapshot", "diff", "p", "c", "s"]);
     assert!(diff.contains("R /t/\\x1b[31m\\xffred -> /t/plain"), "{diff}");
@@ -239,8 +256,83 @@ fn a_copy_leaves_the_pool_itself_alone() {
     place.ok(&["fs", "put", "p", "c", "src/sub", "/all/p"]);
     let ran = place.run(&["fs", "get", "p", "c", "/all", "."]);
     assert_eq!(ran.code(), 1, "{ran:?}");
-    assert!(ran.stdout().contains("belongs to the pool itself"), "{ran:?}");
+    assert!(ran.stdout().contains("belongs to a pool"), "{ran:?}");
     place.ok(&["check", "p", "--scrub"]);
+}
+
+#[test]
+fn a_copy_does_not_write_into_another_pool() {
+    let place = Place::new("other-pools");
+    place.pool_with_files();
+    fs::create_dir_all(place.path("out/deep")).unwrap();
+    place.pool(&["out/deep/q", "--targets", "1", "--bulk-dir", "bulk"]);
+    fs::create_dir_all(place.path("src/deep/q")).unwrap();
+    for name in ["pool", "deep/q/pool", "deep/fine"] {
+        fs::write(place.path("src").join(name), b"no record").unwrap();
+    }
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    for args in [
+        &["fs", "get", "p", "c", "/t", "out/deep/q"][..],
+        &["fs", "get", "p", "c", "/t", "out/deep/q/t0"],
+        &["fs", "get", "p", "c", "/t/pool", "out/deep/q"],
+        &["fs", "get", "p", "c", "/t/pool", "bulk/t0/new"],
+    ] {
+        let line = place.fails(8, args);
+        assert!(line.contains("it leads into the pool in"), "{line}");
+    }
+    let ran = place.run(&["fs", "get", "p", "c", "/t", "out"]);
+    assert_eq!(ran.code(), 1, "{ran:?}");
+    assert!(ran.stdout().contains("out/deep/q: belongs to a pool"), "{ran:?}");
+    assert!(place.path("out/deep/fine").exists());
+    place.ok(&["check", "out/deep/q"]);
+}
+
+#[test]
+fn contents_are_copied_and_compared_to_their_end_whatever_size_the_system_tells() {
+    let place = Place::new("pseudo");
+    place.pool_with_files();
+    // One says that it is empty, the other that it has a page.
+    for source in ["/proc/version", "/sys/kernel/profiling"] {
+        let Ok(there) = fs::read(source) else { continue };
+        assert_ne!(fs::metadata(source).unwrap().len(), there.len() as u64, "{source}");
+        assert!(!there.is_empty());
+        let put = place.json(&["fs", "put", "p", "c", source, "/f", "--log", "journal"]);
+        assert_eq!(put["bytes"], there.len(), "{put}");
+        assert_eq!(place.ok(&["fs", "cat", "p", "c", "/f"]).as_bytes(), there);
+        place.ok(&["fs", "verify", "p", "c", "--log", "journal"]);
+        let differs = |name: &str| {
+            let ran = place.run(&["fs", "verify", "p", "c", source, name]);
+            ["other size", "content differs"].iter().any(|word| ran.stdout().contains(word))
+        };
+        assert!(!differs("/f"), "{source}");
+        fs::write(place.path("none"), b"").unwrap();
+        fs::write(place.path("more"), [&there[..], b"x"].concat()).unwrap();
+        fs::write(place.path("less"), &there[1..]).unwrap();
+        fs::write(place.path("other"), vec![b'#'; there.len()]).unwrap();
+        for name in ["none", "more", "less", "other"] {
+            place.ok(&["fs", "put", "p", "c", name, &format!("/{name}")]);
+            assert!(differs(&format!("/{name}")), "{source} {name}");
+        }
+    }
+}
+
+#[test]
+fn cat_ends_when_its_reader_has_gone() {
+    let place = Place::new("gone");
+    place.pool_with_files();
+    let sparse = fs::File::create(place.path("sparse")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    place.ok(&["fs", "put", "p", "c", "sparse", "/sparse"]);
+    let mut cat = place.command(&["fs", "cat", "p", "c", "/sparse", "/sparse"]);
+    let mut cat = cat.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut head = [1; 10];
+    std::io::Read::read_exact(cat.stdout.as_mut().unwrap(), &mut head).unwrap();
+    assert_eq!(head, [0; 10]);
+    drop(cat.stdout.take());
+    // The whole of it would take minutes.
+    let begun_ns = RealClock.monotonic_ns();
+    assert_eq!(cat.wait().unwrap().code(), Some(0));
+    assert!(RealClock.monotonic_ns() - begun_ns < 30_000_000_000);
 }
 
 #[test]

@@ -33,6 +33,30 @@ fn objects_are_listed_and_dumped_as_stored() {
 }
 
 #[test]
+fn keys_that_differ_look_different() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new("key-texts");
+    place.pool(&["p", "--targets", "1"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    std::fs::create_dir(place.path("src")).unwrap();
+    for name in [&b"zz\xff"[..], b"0x7a7aff", b"\"0x7a7aff\"", b"plain"] {
+        std::fs::write(place.path("src").join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+    }
+    place.ok(&["fs", "put", "p", "c", "src", "/t"]);
+    let root = place.json(&["fs", "ls", "p", "c", "/"]);
+    let oid = root[0]["oid"].as_str().unwrap();
+    let text = place.ok(&["obj", "dump", "p", "c", oid]);
+    let keys: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("dkey ")).collect();
+    for key in ["0x7a7aff", r#""0x7a7aff""#, r#""\"0x7a7aff\"""#, "plain"] {
+        assert_eq!(keys.iter().filter(|found| **found == key).count(), 1, "{key}: {text}");
+    }
+    let dumped = place.json(&["obj", "dump", "p", "c", oid]);
+    let binary: Vec<_> =
+        dumped["dkeys"].as_array().unwrap().iter().filter(|row| row["dkey_hex"] == "7a7aff").collect();
+    assert!(binary.len() == 1 && binary[0]["dkey"] == "0x7a7aff", "{dumped}");
+}
+
+#[test]
 fn a_key_has_one_spelling() {
     let place = Place::new("keys");
     place.pool(&["p", "--targets", "1"]);

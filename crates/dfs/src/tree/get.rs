@@ -141,7 +141,8 @@ impl Get<'_> {
         match fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let there = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) }.at(path)?;
-                if self.options.is_excluded(&there) {
+                let is_refused = self.options.is_refused.is_some_and(|is_refused| is_refused(path));
+                if is_refused || self.options.is_excluded(&there) {
                     return Err(Error::Excluded { path: path.to_owned() });
                 }
                 refuse(path, &there, FileKind::Directory)?;

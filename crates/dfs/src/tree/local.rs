@@ -9,7 +9,7 @@ use rustix::fs::{
 };
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Adds the path to an error of the system.
@@ -111,10 +111,25 @@ pub(super) fn next_data(file: &File, offset: u64, path: &Path) -> Result<Option<
     let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,
         Err(rustix::io::Errno::NXIO) => return Ok(None),
+        // A pseudo file system, which knows of no holes.
+        Err(rustix::io::Errno::INVAL) => return Ok(Some((offset, u64::MAX))),
         Err(error) => return Err(error).at(path),
     };
     let end = rustix::fs::seek(file, SeekFrom::Hole(start)).at(path)?;
     Ok(Some((start, end)))
+}
+
+/// Whether the contents end at `at`, and the file says nothing new of itself: the sizes that pseudo file systems tell (/proc,
+/// /sys) are not those of the contents.
+pub(super) fn is_end(file: &File, meta: &Metadata, at: u64, path: &Path) -> Result<bool> {
+    let more = file.read_at(&mut [0], at).at(path)?;
+    Ok(more == 0 && is_unchanged(meta, &file.metadata().at(path)?))
+}
+
+/// Whether the contents have so many bytes, whatever size the system tells.
+pub(super) fn is_as_long(file: &File, len: u64, path: &Path) -> Result<bool> {
+    let has = |at| -> Result<bool> { Ok(file.read_at(&mut [0], at).at(path)? > 0) };
+    Ok((len == 0 || has(len - 1)?) && !has(len)?)
 }
 
 /// Whether the file may have holes.

@@ -75,6 +75,9 @@ pub enum Skipped {
 /// Called with what is left out, by its path outside. From any of the working threads.
 pub type OnSkipped<'a> = &'a (dyn Fn(&Path, Skipped) + Sync);
 
+/// Asked whether a directory outside must not be written. From any of the working threads.
+pub type IsRefused<'a> = &'a (dyn Fn(&Path) -> bool + Sync);
+
 /// How a tree is worked on.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
@@ -102,6 +105,8 @@ pub struct Options<'a> {
     /// Directories outside that are left out by a put and not written by a get, by device and inode: those of the
     /// open pool.
     pub excluded: &'a [(u64, u64)],
+    /// Says of a directory outside that is there whether a get must not write into it: one of another pool.
+    pub is_refused: Option<IsRefused<'a>>,
 }
 
 impl Default for Options<'_> {
@@ -117,6 +122,7 @@ impl Default for Options<'_> {
             on_skipped: None,
             stop: None,
             excluded: &[],
+            is_refused: None,
         }
     }
 }

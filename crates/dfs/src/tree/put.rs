@@ -391,12 +391,14 @@ impl Put<'_> {
         let xattrs = self.xattrs_of(job)?;
         let is_small = job.meta.len() <= SMALL_BYTES_MAX && !local::is_sparse(&job.meta);
         if is_small && xattrs.is_empty() {
-            self.put_whole(job, &source, is_new, copied)
-        } else {
-            self.replace(&job.remote, |unfinished| {
-                self.put_parts((job, &source), &xattrs, unfinished, copied)
-            })
+            let data = read_small(job, &source)?;
+            if data.len() as u64 <= SMALL_BYTES_MAX {
+                *copied += data.len() as u64;
+                self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
+                return self.put_whole(job, &source, &data, is_new);
+            }
         }
+        self.replace(&job.remote, |unfinished| self.put_parts((job, &source), &xattrs, unfinished, copied))
     }
 
     /// Refuses what was read while somebody wrote it: the parts may be of different states.
@@ -417,18 +419,14 @@ impl Put<'_> {
     }
 
     /// Makes a small file with everything at once.
-    fn put_whole(&self, job: &Job, source: &fs::File, is_new: bool, copied: &mut u64) -> Result<(u64, u32)> {
-        let mut data = Vec::with_capacity(usize::try_from(job.meta.len()).unwrap_or(0) + 1);
-        source.take(job.meta.len()).read_to_end(&mut data).at(&job.path)?;
-        *copied += data.len() as u64;
-        self.tally.add(|tally| &tally.bytes, data.len() as u64, self.options);
+    fn put_whole(&self, job: &Job, source: &fs::File, data: &[u8], is_new: bool) -> Result<(u64, u32)> {
         self.check_unchanged(job, source)?;
-        let put = |remote: &[u8]| self.dir.put_whole(remote, &data, &self.attrs(&job.meta));
+        let put = |remote: &[u8]| self.dir.put_whole(remote, data, &self.attrs(&job.meta));
         match if is_new { put(&job.remote) } else { Err(Error::Exists) } {
             Err(Error::Exists) => self.replace(&job.remote, put)?,
             other => other?,
         }
-        let crc = if self.options.on_stored.is_some() { crc32c(&data) } else { 0 };
+        let crc = if self.options.on_stored.is_some() { crc32c(data) } else { 0 };
         Ok((data.len() as u64, crc))
     }
 
@@ -477,7 +475,8 @@ impl Put<'_> {
 
     /// Copies what is data; size and checksum of what was read, holes as zeros.
     fn copy(&self, job: &Job, source: &fs::File, file: &File, counted: &mut u64) -> Result<(u64, u32)> {
-        let len = job.meta.len();
+        // What says that it is empty is read to its end, as in /proc.
+        let mut len = if job.meta.len() == 0 { u64::MAX } else { job.meta.len() };
         let mut block = vec![0; usize::try_from(len).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)];
         let mut crc = crc32c(b"");
         let (mut at, mut written) = (0, 0);
@@ -494,6 +493,10 @@ impl Put<'_> {
                 self.options.check_stop()?;
                 let room = usize::try_from(end - at).unwrap_or(BLOCK_BYTES).min(block.len());
                 let read = source.read_at(&mut block[..room], at).at(&job.path)?;
+                if read == 0 && local::is_end(source, &job.meta, at, &job.path)? {
+                    len = at;
+                    break;
+                }
                 if read == 0 {
                     // It was cut while it was read.
                     return Err(Error::Changed { path: job.path.clone() });
@@ -545,6 +548,14 @@ impl Put<'_> {
         self.tally.add(|tally| &tally.links, 1, self.options);
         Ok(())
     }
+}
+
+/// A small file; of one that says that it is empty one byte more than a small one has, if there are so many.
+fn read_small(job: &Job, source: &fs::File) -> Result<Vec<u8>> {
+    let len = if job.meta.len() == 0 { SMALL_BYTES_MAX + 1 } else { job.meta.len() };
+    let mut data = Vec::with_capacity(usize::try_from(job.meta.len()).unwrap_or(0) + 1);
+    source.take(len).read_to_end(&mut data).at(&job.path)?;
+    Ok(data)
 }
 
 impl Names {

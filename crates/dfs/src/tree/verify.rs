@@ -238,12 +238,22 @@ impl Verify<'_> {
     }
 
     fn contents(&self, job: &Job) -> Result<()> {
-        if job.stat.size_bytes != job.meta.len() {
+        let is_told_so = job.stat.size_bytes == job.meta.len();
+        let outside = match fs::File::open(&job.path) {
+            Err(_) if !is_told_so => {
+                self.note(&job.remote, Difference::Size);
+                return Ok(());
+            }
+            other => other.at(&job.path)?,
+        };
+        // The size that the system tells is not always that of the contents.
+        if !(is_told_so && job.meta.len() > 0)
+            && !local::is_as_long(&outside, job.stat.size_bytes, &job.path)?
+        {
             self.note(&job.remote, Difference::Size);
             return Ok(());
         }
         let stored = self.dir.open(&job.remote, &OpenOptions { no_follow: true, ..OpenOptions::READ })?;
-        let outside = fs::File::open(&job.path).at(&job.path)?;
         let room = usize::try_from(job.stat.size_bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
         let (mut ours, mut theirs) = (vec![0; room], vec![0; room]);
         let (mut at, mut search_at) = (0, 0);
