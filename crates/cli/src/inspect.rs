@@ -86,7 +86,11 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
             number: *number,
             dir: target,
             bulk: &bulk_dir.join(format!("t{number}")),
-            id: pool.as_ref().map(|pool| dolmen_local::target_id(pool.uuid, TargetNo(*number))),
+            of: pool.as_ref().map(|pool| target::Of {
+                id: dolmen_local::target_id(pool.uuid, TargetNo(*number)),
+                life: pool.life,
+                has_bulk: pool.bulk_dir.is_some(),
+            }),
         };
         rows.push(target::show(&place, args.frames, &mut report).doing(doing)?);
     }

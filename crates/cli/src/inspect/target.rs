@@ -16,18 +16,50 @@ pub(super) struct Place<'a> {
     pub(super) number: u16,
     pub(super) dir: &'a Path,
     pub(super) bulk: &'a Path,
-    /// Its id, as far as the pool is known.
-    pub(super) id: Option<u128>,
+    /// As far as the pool is known.
+    pub(super) of: Option<Of>,
+}
+
+/// What the pool's record says of a target.
+#[derive(Clone, Copy)]
+pub(super) struct Of {
+    pub(super) id: u128,
+    /// How often the pool was opened and closed.
+    pub(super) life: u64,
+    /// Its bulk data has a directory of its own.
+    pub(super) has_bulk: bool,
+}
+
+/// Names a target that no command would open: another one, or one from another time than the pool's record.
+fn compare(dir: &Path, superblock: &Superblock, of: &Of, report: &mut Report) {
+    let shown = shown_outside(dir);
+    if superblock.target_id != of.id {
+        report.finding(format!("{shown}: holds another target than this pool's"));
+    } else if superblock.life.checked_sub(of.life).is_none_or(|ahead| ahead > 1) {
+        report.finding(format!(
+            "{shown}: is as it was after {} openings and closings of the pool, the pool's record as after {}",
+            superblock.life, of.life
+        ));
+    }
+}
+
+/// The superblock that counts of a target's directory for bulk data, which names the target and the life alone.
+fn bulk_superblock(dir: &Path) -> Option<Superblock> {
+    let bytes = std::fs::read(dir.join("super")).ok()?;
+    bytes.chunks(SUPERBLOCK_SLOT_BYTES).filter_map(Superblock::decode).max_by_key(|slot| slot.sequence)
 }
 
 /// Shows a target's directory.
 pub(super) fn show(place: &Place<'_>, frames: bool, report: &mut Report) -> Outcome<Value> {
-    let Place { number, dir, bulk, id } = *place;
+    let Place { number, dir, bulk, of } = *place;
     let (slots, superblock) = superblock(dir, report)?;
-    if let (Some(found), Some(id)) = (&superblock, id)
-        && found.target_id != id
-    {
-        report.finding(format!("{}: holds another target than this pool's", shown_outside(dir)));
+    if let (Some(found), Some(of)) = (&superblock, &of) {
+        compare(dir, found, of, report);
+    }
+    match of.filter(|of| of.has_bulk).map(|of| (of, bulk_superblock(bulk))) {
+        Some((of, Some(found))) => compare(bulk, &found, &of, report),
+        Some((_, None)) => report.finding(format!("{}: no valid superblock", shown_outside(bulk))),
+        None => {}
     }
     let manifest = match &superblock {
         Some(superblock) => manifest(dir, superblock, report)?,

@@ -469,6 +469,52 @@ fn a_limit_of_open_files_is_told_as_that() {
 }
 
 #[test]
+fn a_pool_that_cannot_be_made_leaves_no_directory() {
+    let place = Place::new("not-made");
+    let inner = place.command(&["pool", "create", "p", "--targets", "1"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.current_dir(place.path("")).args(["-c", "ulimit -n 4; exec \"$@\"", "sh"]);
+    shell.arg(inner.get_program()).args(inner.get_args());
+    let ran = Ran::of("few files", shell.output().unwrap());
+    assert!(ran.stderr().contains("too many open files"), "{ran:?}");
+    assert!(!place.path("p").exists());
+}
+
+#[test]
+fn targets_of_another_time_than_the_record_are_found_by_inspect() {
+    let place = Place::new("lives");
+    place.pool(&["p", "--targets", "2", "--bulk-dir", "bd"]);
+    let old = fs::read(place.path("p/pool")).unwrap();
+    let old_bulk = fs::read(place.path("bd/t1/super")).unwrap();
+    for cont in ["a", "b"] {
+        place.ok(&["cont", "create", "p", cont]);
+    }
+    place.ok(&["inspect", "p"]);
+    let new = fs::read(place.path("p/pool")).unwrap();
+    let finds = |wrong: &[&str]| {
+        place.fails(7, &["cont", "list", "p"]);
+        let ran = place.run(&["inspect", "p", "--json"]);
+        assert_eq!(ran.code(), 1, "{ran:?}");
+        let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        let findings = answer["response"]["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), wrong.len(), "{answer}");
+        for (finding, wrong) in findings.iter().zip(wrong) {
+            let finding = finding.as_str().unwrap();
+            assert!(finding.contains(wrong) && finding.contains("openings and closings"), "{finding}");
+        }
+    };
+    fs::write(place.path("p/pool"), old).unwrap();
+    finds(&["p/t0: ", "bd/t0: ", "p/t1: ", "bd/t1: "]);
+    fs::write(place.path("p/pool"), new).unwrap();
+    let new_bulk = fs::read(place.path("bd/t1/super")).unwrap();
+    fs::write(place.path("bd/t1/super"), old_bulk).unwrap();
+    finds(&["bd/t1: "]);
+    fs::write(place.path("bd/t1/super"), new_bulk).unwrap();
+    place.ok(&["inspect", "p"]);
+    place.ok(&["cont", "list", "p"]);
+}
+
+#[test]
 fn a_bulk_segment_that_was_cut_short_is_found_by_a_check() {
     let place = Place::new("short");
     place.pool_with_files();
