@@ -18,6 +18,7 @@ JSON:
   With --json every command prints one document to standard output:
   {\"response\": ..., \"error\": null, \"status\": 0}, or, if it fails,
   {\"response\": null, \"error\": \"one line\", \"status\": <DAOS number>, \"detail\": {...}}.
+  Help and version are the \"text\" of a response.
   With exit codes that say that something of it is wrong, both response and error are there.
   Epochs are strings, sizes are numbers of bytes. A name that is not UTF-8 is shown as in text,
   with all of its bytes beside it under the same key with _hex at its end.

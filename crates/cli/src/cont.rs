@@ -194,6 +194,10 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 fn create(args: &Create) -> Outcome<Answer> {
     let label = args.label.as_deref().map(place::label).transpose()?;
     let (props, has_files) = args.props()?;
+    if args.uuid.is_some_and(|uuid| uuid.is_nil()) {
+        let failure = Failure::new(Exit::Usage, "--uuid of zeros alone names nothing");
+        return Err(failure.hint("choose another UUID, or leave it out to have one drawn"));
+    }
     let session = place::open(&args.pool)?;
     let named = args.label.as_deref().unwrap_or("without a label");
     let doing = || format!("create container {named} in {}", shown_outside(session.dir()));

@@ -246,7 +246,7 @@ fn exit_of_errno(errno: i32) -> Exit {
     use dolmen_dfs::errno;
     match errno {
         errno::ENOENT => Exit::Missing,
-        errno::EISDIR | errno::ENOTDIR => Exit::Usage,
+        errno::EISDIR | errno::ENOTDIR | errno::ENAMETOOLONG => Exit::Usage,
         errno::EEXIST | errno::ENOTEMPTY => Exit::Taken,
         errno::EBUSY => Exit::InUse,
         errno::ENOSPC | errno::EFBIG => Exit::Full,
@@ -423,10 +423,18 @@ pub(crate) fn of_open(pool: &Path, to_read: bool, error: dolmen_local::Error) ->
             let cause = system_text(errno);
             let (pool, target) = (shown_outside(pool), target.0);
             let why = format!("files of target {target} of the pool in {pool} may not be used: {cause}");
-            Failure { errno: Some(errno), ..Failure::new(Exit::Refused, why) }
-                .hint("run it as the owner of that directory")
+            Failure { errno: Some(errno), ..Failure::new(Exit::Refused, why) }.hint(who_may(errno))
         }
         error => error.into(),
+    }
+}
+
+/// What lets a command write that may not.
+fn who_may(errno: i32) -> &'static str {
+    if errno == dolmen_dfs::errno::EROFS {
+        "mount its file system to be written, or copy the pool to another one"
+    } else {
+        "run it as the owner of that directory"
     }
 }
 
@@ -472,7 +480,7 @@ impl From<dolmen_env::Error> for Failure {
                 let pool = Path::new(name).parent().unwrap_or(Path::new(name));
                 let why = format!("the pool in {} may not be written: {cause}", shown_outside(pool));
                 Self { errno: Some(number), ..Self::new(Exit::Refused, why) }
-                    .hint("run it as the owner of that directory, where it may be written; what only reads is in docs/operating.md")
+                    .hint(format!("{}; what only reads is in docs/operating.md", who_may(number)))
             }
             Error::Io { op, ref name, errno, .. } if exit_of_errno(errno.raw_os_error()) == Exit::Refused => {
                 let (number, path) = (errno.raw_os_error(), Path::new(name));
@@ -485,11 +493,15 @@ impl From<dolmen_env::Error> for Failure {
                             shown_outside(above)
                         )
                     }
+                    _ if number == dolmen_dfs::errno::EROFS => who_may(number).to_owned(),
                     _ => "run it as the owner of that file or directory".to_owned(),
                 };
                 Self { errno: Some(number), ..Self::new(Exit::Refused, why) }.hint(hint)
             }
-            Error::Io { errno, ref name, .. } if errno.raw_os_error() == dolmen_dfs::errno::EMFILE => {
+            Error::Io { errno, ref name, .. }
+                if [dolmen_dfs::errno::EMFILE, dolmen_dfs::errno::ENAMETOOLONG]
+                    .contains(&errno.raw_os_error()) =>
+            {
                 Self::on_file(Path::new(name), &std::io::Error::from_raw_os_error(errno.raw_os_error()))
             }
             Error::Io { errno, .. } => {
@@ -585,12 +597,14 @@ mod tests {
             let name = "pools/p/.owner".to_owned();
             Failure::from(dolmen_env::Error::Io { op: dolmen_env::Op::Lock, name, offset: 0, errno })
         };
-        for (number, why) in [(13, "permission denied"), (30, "read-only file system")] {
+        for (number, why, remedy) in
+            [(13, "permission denied", "run it as the owner"), (30, "read-only file system", "mount its")]
+        {
             let failure = refused(number);
             assert_eq!(failure.exit, Exit::Refused);
             let text = failure.to_string();
             assert!(
-                text.starts_with(&format!("the pool in pools/p may not be written: {why}; run it as")),
+                text.starts_with(&format!("the pool in pools/p may not be written: {why}; {remedy}")),
                 "{text}"
             );
         }

@@ -85,6 +85,10 @@ fn report(failure: &Failure, as_json: bool) -> Exit {
 /// Help and version are no failures; what clap says of wrong arguments is kept, in the form asked for.
 fn refuse_usage(error: &clap::Error) -> Exit {
     let as_json = std::env::args_os().any(|arg| arg == "--json");
+    if as_json && let Some(text) = asked_for(error) {
+        let answer = Answer::new(String::new(), json!({ "text": text }));
+        return show(&answer, as_json).unwrap_or_else(|failure| report(&failure, as_json));
+    }
     if !as_json || !error.use_stderr() {
         if error.use_stderr() {
             // Ignored: there is no other place to say that standard error is closed.
@@ -109,6 +113,16 @@ fn refuse_usage(error: &clap::Error) -> Exit {
     let line = line.trim_start_matches("error: ");
     let failure = Failure::new(Exit::Usage, line).hint("see `dolmen help`");
     report_usage(&failure, &text)
+}
+
+/// Help or version, if that is what the command line asks for; `dolmen help` knows no options.
+fn asked_for(error: &clap::Error) -> Option<String> {
+    if !error.use_stderr() {
+        return Some(error.to_string());
+    }
+    let others = std::env::args_os().filter(|arg| arg != "--json");
+    let plain = cli::Cli::try_parse_from(others).err().filter(|plain| !plain.use_stderr());
+    plain.map(|plain| plain.to_string())
 }
 
 /// What is wrong with the command line, as JSON, with what clap says of it.

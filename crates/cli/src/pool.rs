@@ -98,6 +98,10 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
 
 fn create(args: &Create) -> Outcome<Answer> {
     let dir = place::directory(&args.dir);
+    if let Some(label @ ("." | "..")) = args.label.as_deref() {
+        let failure = Failure::new(Exit::Usage, "it is the name of a directory that is always there");
+        return Err(failure.hint("choose another label")).doing(|| format!("use {label:?} as a label"));
+    }
     let defaults = PoolOptions::default();
     let options = PoolOptions {
         targets: args.targets.unwrap_or(0),

@@ -92,7 +92,17 @@ const COMPUTED: [PropId; 3] = [PropId(4115), PropId(4119), PropId(4121)];
 
 /// Properties of a new container, given as `name:value` or `name=value`.
 pub(super) fn parse(given: &[String]) -> Outcome<Props> {
-    given.iter().map(|pair| parse_one(pair)).collect()
+    let mut props = Props::new();
+    for pair in given {
+        let (id, value) = parse_one(pair)?;
+        let other = props.insert(id, value.clone()).filter(|other| *other != value);
+        if let Some(other) = other {
+            let (name, [one, two]) = (name(id), [&other, &value].map(|value| show(id, Some(value))));
+            let why = format!("{name}:{one} and {name}:{two} contradict each other");
+            return Err(Failure::new(Exit::Usage, why).hint("leave out one of them"));
+        }
+    }
+    Ok(props)
 }
 
 /// The same for a container that is there.

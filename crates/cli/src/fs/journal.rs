@@ -8,7 +8,7 @@
 use crate::failure::{Exit, Failure, Outcome};
 use crate::path::shown_outside;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -35,10 +35,8 @@ impl Journal {
     /// # Errors
     /// Also if the file is there and no journal: nothing is appended to it then.
     pub(super) fn open(path: &Path) -> Outcome<Self> {
-        let opened = std::fs::OpenOptions::new().read(true).append(true).create(true).open(path);
+        let (file, bytes) = whole(path, std::fs::OpenOptions::new().read(true).append(true).create(true))?;
         let failed = |error| Failure::on_file(path, &error);
-        let file = opened.map_err(failed)?;
-        let bytes = std::fs::read(path).map_err(failed)?;
         let (_, whole_bytes) = records(path, &bytes)?;
         if whole_bytes < bytes.len() {
             file.set_len(whole_bytes as u64).map_err(failed)?;
@@ -64,8 +62,21 @@ impl Journal {
 
 /// Reads a journal.
 pub(super) fn read(path: &Path) -> Outcome<Vec<Record>> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::on_file(path, &error))?;
+    let (_, bytes) = whole(path, std::fs::OpenOptions::new().read(true))?;
     Ok(records(path, &bytes)?.0)
+}
+
+/// Opens a regular file and reads it: a pipe or a device may have no end, or be waited for.
+fn whole(path: &Path, how: &std::fs::OpenOptions) -> Outcome<(File, Vec<u8>)> {
+    let failed = |error| Failure::on_file(path, &error);
+    if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let failure = Failure::new(Exit::Usage, format!("{} is no regular file", shown_outside(path)));
+        return Err(failure.hint("name a file for the journal, or one that is not there yet"));
+    }
+    let mut file = how.open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok((file, bytes))
 }
 
 /// The records of a journal, and where the last whole one ends.

@@ -148,6 +148,39 @@ fn what_is_missing_on_the_command_line_is_named_in_json() {
 }
 
 #[test]
+fn help_and_version_are_documents_too() {
+    let place = Place::new("help-json");
+    for (args, word) in [
+        (&["--version"][..], "dolmen "),
+        (&["--help"], "Exit codes:"),
+        (&["help"], "Exit codes:"),
+        (&["help", "fs", "put"], "Usage: dolmen fs put"),
+        (&["fs", "put", "--help"], "Usage: dolmen fs put"),
+    ] {
+        let text = place.json(args)["text"].as_str().unwrap().to_owned();
+        assert!(text.contains(word), "{args:?}: {text}");
+    }
+    let ran = place.run(&["help", "nonsense", "--json"]);
+    let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!((ran.code(), &answer["detail"]["exit"]), (2, &2.into()));
+}
+
+#[test]
+fn paths_and_labels_that_no_pool_can_have_are_told_as_that() {
+    let place = Place::new("no-names");
+    for label in [".", ".."] {
+        let line = place.fails(2, &["pool", "create", "p", "--targets", "1", "--label", label]);
+        assert!(line.contains("choose another label"), "{line}");
+    }
+    let long = "x/".repeat(2100);
+    for args in [&["pool", "query", &long][..], &["inspect", &long], &["pool", "list", &long]] {
+        let line = place.fails(2, args);
+        assert!(line.contains("the path longer than 4095") && !line.contains("at 0"), "{line}");
+    }
+    assert!(!place.path("p").exists());
+}
+
+#[test]
 fn help_that_cannot_be_written_is_a_failure() {
     let place = Place::new("full-output");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

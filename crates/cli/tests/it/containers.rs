@@ -133,6 +133,23 @@ fn aggregation_frees_what_was_overwritten_and_says_how_much() {
 }
 
 #[test]
+fn one_property_with_two_values_and_a_uuid_of_zeros_are_refused() {
+    let place = Place::new("twice");
+    place.pool(&["p", "--targets", "1"]);
+    place.ok(&["cont", "create", "p", "c"]);
+    let both = ["cont", "set-prop", "p", "c", "label:c", "label:zz"];
+    let line = place.fails(2, &both);
+    assert!(line.contains("label:c and label:zz contradict each other; leave out one of them"), "{line}");
+    let create = ["cont", "create", "p", "--properties", "label:a,label:b"];
+    assert!(place.fails(2, &create).contains("contradict each other"));
+    place.ok(&["cont", "set-prop", "p", "c", "label:zz", "label:zz"]);
+    place.ok(&["cont", "query", "p", "zz"]);
+    let zeros = ["cont", "create", "p", "d", "--uuid", "00000000-0000-0000-0000-000000000000"];
+    let line = place.fails(2, &zeros);
+    assert!(line.contains("--uuid of zeros alone names nothing"), "{line}");
+}
+
+#[test]
 fn a_label_that_reads_as_a_uuid_is_refused_as_that_and_no_layout_is_called_none() {
     let place = Place::new("labels");
     place.pool(&["p", "--targets", "1"]);

@@ -64,6 +64,23 @@ fn a_journal_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_journal_is_a_regular_file() {
+    let place = Place::new("journal-kinds");
+    place.pool_with_files();
+    fs::write(place.path("f"), b"data").unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    for log in ["pipe", "/dev/full", "/dev/zero", "/dev/null"] {
+        for args in
+            [&["fs", "put", "p", "c", "f", "/f", "--log", log][..], &["fs", "verify", "p", "c", "--log", log]]
+        {
+            let line = place.fails(2, args);
+            assert!(line.contains(&format!("{log} is no regular file")), "{line}");
+        }
+    }
+    place.fails(3, &["fs", "cat", "p", "c", "/f"]);
+}
+
+#[test]
 fn a_journal_is_continued_behind_its_last_whole_record_and_nothing_else_is() {
     let place = Place::new("journal-cut");
     place.pool_with_files();

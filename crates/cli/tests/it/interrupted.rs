@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM: a command that is interrupted says so, as text or as JSON, and leaves a whole pool behind.
 
 use crate::common::{Place, Ran, bytes};
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs;
@@ -23,26 +23,37 @@ fn interrupt(child: Child, signal: Signal) -> Ran {
     Ran::of("interrupted", child.wait_with_output().unwrap())
 }
 
-/// Verifies a journal, and waits until nobody writes it any more.
-fn verify(place: &Place, more: &[&str]) -> Command {
-    place.command(&[&["fs", "verify", "p", "c", "--log", "pipe"], more].concat())
+/// Waits for a pool that is in use.
+fn wait(place: &Place, more: &[&str]) -> Command {
+    place.command(&[&["pool", "query", "p", "--wait", "600"], more].concat())
 }
 
-fn make_pipe(place: &Place) {
-    rustix::fs::mknodat(CWD, place.path("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+/// Uses the pool.
+fn hold(place: &Place) -> fs::File {
+    let held = fs::File::open(place.path("p/.owner")).unwrap();
+    rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+    held
+}
+
+/// Returns when the thread that waits for signals is there.
+fn until_it_hears(child: &mut Child) {
+    let threads = |pid: u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    while threads(child.id()) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it waits for the pool");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
 fn a_command_that_is_interrupted_says_so_in_one_line_or_document() {
     let place = Place::new("interrupted");
     place.pool_with_files();
-    make_pipe(&place);
     for (signal, code, name) in SIGNALS {
         let told = format!("interrupted by {name}; run the command again");
         for more in [&[][..], &["--json"]] {
-            let child = start(verify(&place, more));
-            // Opens when the command has opened it to read.
-            let held = fs::OpenOptions::new().write(true).open(place.path("pipe")).unwrap();
+            let held = hold(&place);
+            let mut child = start(wait(&place, more));
+            until_it_hears(&mut child);
             let ran = interrupt(child, signal);
             drop(held);
             assert_eq!(ran.output.status.signal(), Some(code - 128), "{ran:?}");
@@ -63,18 +74,18 @@ fn a_command_that_is_interrupted_says_so_in_one_line_or_document() {
 fn a_signal_that_is_ignored_for_a_command_does_not_end_it() {
     let place = Place::new("ignored");
     place.pool_with_files();
-    make_pipe(&place);
-    let inner = verify(&place, &[]);
+    let inner = wait(&place, &[]);
     let mut shell = Command::new("sh");
     shell.current_dir(place.path("")).args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
     shell.arg(inner.get_program()).args(inner.get_args());
-    let child = start(shell);
-    let held = fs::OpenOptions::new().write(true).open(place.path("pipe")).unwrap();
+    let held = hold(&place);
+    let mut child = start(shell);
+    until_it_hears(&mut child);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     drop(held);
     let ran = Ran::of("ignored", child.wait_with_output().unwrap());
     assert_eq!(ran.code(), 0, "{ran:?}");
-    assert!(ran.stdout().starts_with("nothing to verify"), "{ran:?}");
+    assert!(ran.stdout().starts_with("directory"), "{ran:?}");
 }
 
 #[test]

@@ -247,9 +247,8 @@ impl Verify<'_> {
             other => other.at(&job.path)?,
         };
         // The size that the system tells is not always that of the contents.
-        if !(is_told_so && job.meta.len() > 0)
-            && !local::is_as_long(&outside, job.stat.size_bytes, &job.path)?
-        {
+        let is_sure = is_told_so && job.meta.len() > 0;
+        if !is_sure && !local::is_as_long(&outside, job.stat.size_bytes, &job.path)? {
             self.note(&job.remote, Difference::Size);
             return Ok(());
         }
