@@ -72,15 +72,12 @@ impl Target {
         let mut slot = vec![0; SUPERBLOCK_SLOT_BYTES];
         for number in 0..SLOTS {
             let offset = number * SUPERBLOCK_SLOT_BYTES as u64;
-            let read = disk.read_at(file, offset, &mut slot).map_err(|e| disk_error(target, &e));
-            let is_intact = if read.as_ref().is_err_and(is_unreadable) {
-                false
-            } else if number == current.sequence % SLOTS {
-                slot == current.encode()
-            } else {
-                is_earlier(&slot, &current)
+            let is_intact = match disk.read_at(file, offset, &mut slot).map_err(|e| disk_error(target, &e)) {
+                Ok(()) if number == current.sequence % SLOTS => slot == current.encode(),
+                Ok(()) => is_earlier(&slot, &current),
+                Err(error) if is_unreadable(&error) => false,
+                Err(error) => return Err(error),
             };
-            read.or_else(|error| if is_unreadable(&error) { Ok(()) } else { Err(error) })?;
             if !is_intact {
                 let place = Place::Record { file: SUPERBLOCK_FILE, number: 0, offset };
                 damaged.push(Finding { place, rule: "superblock" });
@@ -89,11 +86,9 @@ impl Target {
         match read_manifest(disk, target, &current) {
             Ok(_) => {}
             Err(error) if is_unreadable(&error) => {
-                let number = u64::from(current.manifest);
-                damaged.push(Finding {
-                    place: Place::Record { file: "manifest", number, offset: 0 },
-                    rule: "manifest",
-                });
+                let place =
+                    Place::Record { file: "manifest", number: u64::from(current.manifest), offset: 0 };
+                damaged.push(Finding { place, rule: "manifest" });
             }
             Err(error) => damaged.push(finding_of(error, "manifest")?),
         }

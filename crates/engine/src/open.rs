@@ -247,10 +247,8 @@ fn read_superblock(disk: &mut dyn Disk, target: TargetNo) -> Result<Superblock, 
         }
     }
     disk.close(file);
-    if best.is_none() && other_version {
-        return Err(Invalid::Layout.into());
-    }
-    let best = best.ok_or_else(damaged)?;
+    let none = || if other_version { Invalid::Layout.into() } else { damaged() };
+    let best = best.ok_or_else(none)?;
     if best.features != 0 {
         return Err(Invalid::Layout.into());
     }

@@ -8,6 +8,7 @@ use crate::common::{Place, Ran, amount, bytes};
 use dolmen_env::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
@@ -404,7 +405,12 @@ fn write_source(place: &Place, root: &str, tree: &Tree) {
 
 /// The files that a put has acknowledged: what stands behind checksum and size, before each NUL.
 fn journal(place: &Place) -> BTreeSet<String> {
-    let text = String::from_utf8(fs::read(place.path("journal")).unwrap_or_default()).unwrap();
+    let bytes = match fs::read(place.path("journal")) {
+        // It was killed before it had one.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        read => read.unwrap(),
+    };
+    let text = String::from_utf8(bytes).unwrap();
     let records = text.split_inclusive('\0').filter_map(|record| record.strip_suffix('\0'));
     records.map(|record| record.splitn(3, ' ').last().unwrap().to_owned()).collect()
 }
