@@ -36,6 +36,18 @@ pub enum Op {
     Thread,
     /// Reading entropy.
     Random,
+    /// Listening for connections, or taking one.
+    Listen,
+    /// Connecting.
+    Connect,
+    /// Sending to a peer.
+    Send,
+    /// Receiving from a peer.
+    Receive,
+    /// Waiting for peers.
+    Wait,
+    /// Making or taking over memory that is shared between processes.
+    Share,
 }
 
 impl fmt::Display for Op {
@@ -56,6 +68,12 @@ impl fmt::Display for Op {
             Self::Lock => "lock",
             Self::Thread => "thread control",
             Self::Random => "read entropy",
+            Self::Listen => "listen",
+            Self::Connect => "connect",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Wait => "wait",
+            Self::Share => "sharing memory",
         })
     }
 }

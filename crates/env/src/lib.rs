@@ -9,6 +9,7 @@
 //!   not flushed, fails at the n-th operation).
 //! - [`Region`] is a file as memory, the only way to write mapped media.
 //! - [`RealRoot`] is an owned pool directory; [`DirLock`] its lock.
+//! - [`Socket`], [`Listener`], [`Waiter`] and [`SharedMemory`]: other processes.
 //! - [`Clock`], [`Rng`], [`spawn`], [`scope`] and the counters of the process.
 //!
 //! Invariants: this is the only crate below the doors with `unsafe`; each use says why it is sound.
@@ -17,6 +18,8 @@ mod clock;
 mod disk;
 mod emulate;
 mod error;
+#[expect(unsafe_code, reason = "advice about forks has no safe interface; each use says why it is sound")]
+mod fork;
 #[expect(unsafe_code, reason = "mmap has no safe interface; each use says why it is sound")]
 mod held;
 #[expect(unsafe_code, reason = "hints take addresses; each use says why it is sound")]
@@ -26,20 +29,26 @@ mod real;
 mod region;
 mod rng;
 mod root;
+#[expect(unsafe_code, reason = "memory shared between processes; each use says why it is sound")]
+mod shared;
 pub mod sim;
 mod slots;
+mod socket;
 mod thread;
 
 pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
 pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
 pub use emulate::{Emulated, Limits};
 pub use error::{Errno, Error, Op, Result};
+pub use fork::ForkMark;
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
+pub use shared::{SharedMemory, WORD_BYTES};
+pub use socket::{Address, Listener, Moved, Peer, Ready, Socket, Waiter, peer_watch};
 pub use thread::{
     anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, wait, yield_now,
 };

@@ -12,3 +12,4 @@ mod emulate;
 mod places;
 mod root;
 mod sim;
+mod sockets;

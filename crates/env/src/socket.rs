@@ -1,0 +1,389 @@
+//! Other processes, on this machine and on others: stream sockets that never block, and waiting for many of them.
+
+use crate::error::{Error, Op, Result};
+use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    getsockname, listen, recv, recvmsg, sendmsg, socket_with, sockopt,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Connections that the system may hold for us until they are taken.
+const BACKLOG: i32 = 1024;
+
+/// Where a process listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A name in the file system; at most 107 bytes.
+    Unix(PathBuf),
+    /// An address of the network.
+    Tcp(SocketAddr),
+}
+
+impl core::fmt::Display for Address {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+/// Who is at the other end of a Unix socket, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What a read or write of a socket did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// So many bytes, not zero.
+    Bytes(usize),
+    /// None now; wait for the socket.
+    Later,
+    /// The other end is gone.
+    End,
+}
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ready {
+    /// What was given to [`Waiter::add`].
+    pub token: u64,
+    /// There is something to read, or the other end is gone.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+}
+
+/// A place where connections arrive. A Unix socket's name is removed by whoever made it, not by this.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    address: Address,
+}
+
+impl Listener {
+    /// Listens at `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the system's number: the name is taken, too long, or the address is not this machine's.
+    pub fn bind(address: &Address) -> Result<Self> {
+        let failed = |errno| Error::Io { op: Op::Listen, name: address.to_string(), offset: 0, errno };
+        let fd = made(address).map_err(failed)?;
+        match address {
+            Address::Unix(path) => bind(&fd, &SocketAddrUnix::new(path).map_err(failed)?),
+            Address::Tcp(at) => {
+                sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
+                bind(&fd, at)
+            }
+        }
+        .map_err(failed)?;
+        listen(&fd, BACKLOG).map_err(failed)?;
+        let address = match address {
+            Address::Unix(_) => address.clone(),
+            Address::Tcp(at) => {
+                let bound = getsockname(&fd).map_err(failed)?;
+                Address::Tcp(SocketAddr::try_from(bound).unwrap_or(*at))
+            }
+        };
+        Ok(Self { fd, address })
+    }
+
+    /// Where it listens, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The next connection, if one has arrived.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the process or the system can have no more of them.
+    pub fn accept(&self) -> Result<Option<Socket>> {
+        match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(fd) => Ok(Some(Socket::new(fd, self.address.clone()))),
+            // The last two: who came is gone already.
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(errno) => Err(Error::Io { op: Op::Listen, name: self.address.to_string(), offset: 0, errno }),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A connection. No call waits but [`Socket::connect`] and [`Socket::wait`].
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    address: Address,
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, address: Address) -> Self {
+        if matches!(address, Address::Tcp(_)) {
+            // Ignored: without it small frames wait for each other; nothing else is lost.
+            let _set = sockopt::set_tcp_nodelay(&fd, true);
+        }
+        Self { fd, address }
+    }
+
+    /// Connects to `address` within `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such name; [`Error::Io`] with the system's number: nobody listens, or
+    /// nothing answers in time.
+    pub fn connect(address: &Address, timeout: Duration) -> Result<Self> {
+        let failed = |errno| Error::from_errno(Op::Connect, &address.to_string(), 0, errno);
+        let fd = made(address).map_err(failed)?;
+        let begun = match address {
+            Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path).map_err(failed)?),
+            Address::Tcp(at) => connect(&fd, at),
+        };
+        let socket = Self::new(fd, address.clone());
+        match begun {
+            Ok(()) => return Ok(socket),
+            Err(Errno::INPROGRESS) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let ready = socket.wait(false, true, Some(timeout))?;
+        if !ready.writable {
+            return Err(failed(Errno::TIMEDOUT));
+        }
+        sockopt::socket_error(&socket.fd).map_err(failed)?.map_err(failed)?;
+        Ok(socket)
+    }
+
+    /// Where it was connected to, or arrived.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Who is at the other end; `None` where the kernel does not know, on a network.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn peer(&self) -> Result<Option<Peer>> {
+        if matches!(self.address, Address::Tcp(_)) {
+            return Ok(None);
+        }
+        let cred = sockopt::socket_peercred(&self.fd).map_err(|errno| self.failed(Op::Connect, errno))?;
+        let pid = u32::try_from(cred.pid.as_raw_nonzero().get()).unwrap_or(0);
+        Ok(Some(Peer { pid, uid: cred.uid.as_raw(), gid: cred.gid.as_raw() }))
+    }
+
+    /// Reads what has arrived.
+    ///
+    /// REQUIRES: there is room in `bytes`: nothing read is the end.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; a connection that the other end has broken off is [`Moved::End`].
+    ///
+    /// # Panics
+    /// If `bytes` is empty.
+    pub fn read(&self, bytes: &mut [u8]) -> Result<Moved> {
+        assert!(!bytes.is_empty());
+        moved(recv(&self.fd, bytes, RecvFlags::empty()).map(|(len, _)| len))
+            .map_err(|errno| self.failed(Op::Receive, errno))
+    }
+
+    /// Writes what there is room for, of the parts in order.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; a connection that the other end has broken off is [`Moved::End`].
+    pub fn write(&self, parts: &[IoSlice<'_>]) -> Result<Moved> {
+        self.send(parts, &mut SendAncillaryBuffer::default())
+    }
+
+    /// As [`Socket::write`], with a descriptor beside the first byte.
+    ///
+    /// # Errors
+    /// As [`Socket::write`].
+    ///
+    /// # Panics
+    /// Never: the buffer has room for one descriptor.
+    pub fn write_with(&self, parts: &[IoSlice<'_>], fd: BorrowedFd<'_>) -> Result<Moved> {
+        let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for one");
+        self.send(parts, &mut control)
+    }
+
+    fn send(&self, parts: &[IoSlice<'_>], control: &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<Moved> {
+        moved(sendmsg(&self.fd, parts, control, SendFlags::NOSIGNAL))
+            .map_err(|errno| self.failed(Op::Send, errno))
+    }
+
+    /// As [`Socket::read`], with a descriptor if one came along; more than one are closed.
+    ///
+    /// # Errors
+    /// As [`Socket::read`].
+    pub fn read_with(&self, bytes: &mut [u8]) -> Result<(Moved, Option<OwnedFd>)> {
+        let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(bytes)];
+        let read = recvmsg(&self.fd, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+        let moved =
+            moved(read.map(|message| message.bytes)).map_err(|errno| self.failed(Op::Receive, errno))?;
+        let fds = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        Ok((moved, fds.and_then(|mut fds| fds.next())))
+    }
+
+    /// Waits until the socket is ready for one of what is asked, at most for `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn wait(&self, readable: bool, writable: bool, timeout: Option<Duration>) -> Result<Ready> {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN | PollFlags::RDHUP, readable);
+        wanted.set(PollFlags::OUT, writable);
+        let mut fds = [PollFd::new(&self.fd, wanted)];
+        let timeout = timeout.map(timespec);
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(self.failed(Op::Wait, errno)),
+        }
+        let got = fds[0].revents();
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        Ok(Ready {
+            token: 0,
+            readable: got.intersects(PollFlags::IN | PollFlags::RDHUP | gone),
+            writable: got.intersects(PollFlags::OUT | gone),
+        })
+    }
+
+    fn failed(&self, op: Op, errno: Errno) -> Error {
+        Error::Io { op, name: self.address.to_string(), offset: 0, errno }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Waits for many sockets at once.
+#[derive(Debug)]
+pub struct Waiter {
+    fd: OwnedFd,
+}
+
+impl Waiter {
+    /// Waits for nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the process can have no more descriptors.
+    pub fn new() -> Result<Self> {
+        Ok(Self { fd: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(waiter_failed)? })
+    }
+
+    /// From now on waits also for `socket`, until it is closed: for what it brings, and, if `writable`, for room.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system waits for no more.
+    pub fn add(&self, socket: &impl AsFd, token: u64, writable: bool) -> Result<()> {
+        epoll::add(&self.fd, socket, epoll::EventData::new_u64(token), flags(writable)).map_err(waiter_failed)
+    }
+
+    /// Waits for room, or no longer.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn change(&self, socket: &impl AsFd, token: u64, writable: bool) -> Result<()> {
+        epoll::modify(&self.fd, socket, epoll::EventData::new_u64(token), flags(writable))
+            .map_err(waiter_failed)
+    }
+
+    /// Appends what is ready to `ready`, after waiting for at most `timeout`; `None` waits as long as it takes.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> Result<()> {
+        let mut events = [core::mem::MaybeUninit::uninit(); 64];
+        let timeout = timeout.map(timespec);
+        let (events, _) = match epoll::wait(&self.fd, &mut events, timeout.as_ref()) {
+            Ok(events) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(waiter_failed(errno)),
+        };
+        ready.extend(events.iter().map(|event| {
+            let flags = event.flags;
+            let gone = epoll::EventFlags::ERR | epoll::EventFlags::HUP | epoll::EventFlags::RDHUP;
+            let token = event.data.u64();
+            let (input, room) = (epoll::EventFlags::IN | gone, epoll::EventFlags::OUT | gone);
+            Ready { token, readable: flags.intersects(input), writable: flags.intersects(room) }
+        }));
+        Ok(())
+    }
+}
+
+impl AsFd for Waiter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What becomes readable when the process `pid` ends, for [`Waiter::add`]: a forked child may keep a socket open.
+///
+/// # Errors
+/// [`Error::Io`] if there is no such process (any more).
+pub fn peer_watch(pid: u32) -> Result<OwnedFd> {
+    let failed = |errno| Error::Io { op: Op::Wait, name: format!("process {pid}"), offset: 0, errno };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| failed(Errno::SRCH))?;
+    pidfd_open(pid, PidfdFlags::empty()).map_err(failed)
+}
+
+fn made(address: &Address) -> core::result::Result<OwnedFd, Errno> {
+    let family = match address {
+        Address::Unix(_) => AddressFamily::UNIX,
+        Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+        Address::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+    };
+    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+fn moved(result: core::result::Result<usize, Errno>) -> core::result::Result<Moved, Errno> {
+    match result {
+        Ok(0) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Moved::End),
+        Ok(len) => Ok(Moved::Bytes(len)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(Moved::Later),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn flags(writable: bool) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+    flags.set(epoll::EventFlags::OUT, writable);
+    flags
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
+}
+
+fn waiter_failed(errno: Errno) -> Error {
+    Error::Io { op: Op::Wait, name: "sockets".to_owned(), offset: 0, errno }
+}
