@@ -232,6 +232,7 @@ fn store_errno(error: &StoreError) -> i32 {
         StoreError::NotEmpty => errno::ENOTEMPTY,
         StoreError::NotDirectory => errno::ENOTDIR,
         StoreError::IsDirectory => errno::EISDIR,
+        StoreError::Unreachable { .. } => errno::EHOSTUNREACH,
     }
 }
 
@@ -263,6 +264,7 @@ pub mod errno {
     pub const ENODATA: i32 = 61;
     pub const ERESTART: i32 = 85;
     pub const ETIMEDOUT: i32 = 110;
+    pub const EHOSTUNREACH: i32 = 113;
     pub const ESTALE: i32 = 116;
     pub const EDQUOT: i32 = 122;
     pub const ECANCELED: i32 = 125;

@@ -161,6 +161,11 @@ pub enum Error {
     IsDirectory,
     /// Two different keys have the same 128-bit keyed hash: refused rather than mixed up.
     HashCollision,
+    /// The engine does not answer, or cannot be reached; whether a change was made is not known.
+    Unreachable {
+        /// The engine.
+        rank: u32,
+    },
 }
 
 impl Error {
@@ -192,6 +197,7 @@ impl Error {
             Self::NotDirectory => 1027,
             Self::IsDirectory => 1003,
             Self::HashCollision => 1025,
+            Self::Unreachable { .. } => 1006,
         }
     }
 }
@@ -279,6 +285,9 @@ impl fmt::Display for Error {
             Self::NotDirectory => f.write_str("not a directory"),
             Self::IsDirectory => f.write_str("is a directory"),
             Self::HashCollision => f.write_str("key hash collision; choose another key"),
+            Self::Unreachable { rank } => {
+                write!(f, "engine {rank} does not answer; see that its daemon runs, then try again")
+            }
         }
     }
 }

@@ -1,0 +1,301 @@
+//! Bytes to and from one peer: through a socket, or through rings whose socket only calls and tells of the end.
+//!
+//! Nothing waits but [`Stream::wait`]. Small writes are gathered until [`Stream::flush`].
+//!
+//! Invariants: bytes are taken in order and each once; a stream whose peer is gone answers [`Error::Ended`] once
+//! everything that the peer had written before has been read.
+
+use crate::error::{Error, Result};
+use crate::ring::{Reader, Writer, ends, memory_bytes};
+use core::time::Duration;
+use dolmen_env::{Moved, SharedMemory, Socket};
+use std::io::IoSlice;
+
+/// Bytes of a socket that are read or gathered at once, and of a part that is read or written where it lies.
+const GATHER_BYTES: usize = 64 << 10;
+const DIRECT_BYTES: usize = 16 << 10;
+
+/// What is sent to call a sleeping peer. The byte says nothing: peers look at the rings.
+const CALL: [u8; 1] = [0x21];
+
+/// Calls that may lie in the socket; more are read at the next look.
+const CALLS_AT_ONCE: usize = 64;
+
+/// Bytes to and from a peer. One thread at a time.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Socket,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Socket(Buffers),
+    Rings(Box<Rings>),
+}
+
+#[derive(Debug, Default)]
+struct Buffers {
+    input: Vec<u8>,
+    taken: usize,
+    output: Vec<u8>,
+    sent: usize,
+}
+
+#[derive(Debug)]
+struct Rings {
+    memory: SharedMemory,
+    reader: Reader,
+    writer: Writer,
+    has_ended: bool,
+}
+
+impl Stream {
+    /// Through the socket itself.
+    #[must_use]
+    pub fn over_socket(socket: Socket) -> Self {
+        Self { socket, way: Way::Socket(Buffers::default()) }
+    }
+
+    /// Through rings of `ring_bytes` each in `memory`, which this process has `made` or taken over.
+    ///
+    /// # Panics
+    /// If the memory is not as long as that.
+    #[must_use]
+    pub fn over_rings(socket: Socket, memory: SharedMemory, ring_bytes: usize, made: bool) -> Self {
+        assert_eq!(memory.len(), memory_bytes(ring_bytes));
+        let (reader, writer) = ends(ring_bytes, made);
+        Self { socket, way: Way::Rings(Box::new(Rings { memory, reader, writer, has_ended: false })) }
+    }
+
+    /// The same connection through rings from now on.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if something was sent or has arrived that is not read yet.
+    pub fn into_rings(self, memory: SharedMemory, ring_bytes: usize, made: bool) -> Result<Self> {
+        match &self.way {
+            Way::Socket(buffers) if buffers.is_clear() => {}
+            _ => return Err(Error::Protocol(crate::error::Violation::Frame)),
+        }
+        Ok(Self::over_rings(self.socket, memory, ring_bytes, made))
+    }
+
+    /// The socket: for who is there, and for waiting beside others.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Whether the bytes go through shared memory.
+    #[must_use]
+    pub fn is_ring(&self) -> bool {
+        matches!(self.way, Way::Rings(_))
+    }
+
+    /// Reads what has arrived into `bytes`, and says how much; nothing if there is nothing now.
+    ///
+    /// # Errors
+    /// [`Error::Ended`], [`Error::Protocol`], [`Error::Env`].
+    #[inline]
+    pub fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        match &mut self.way {
+            Way::Rings(rings) => rings.read(&self.socket, bytes),
+            Way::Socket(buffers) => buffers.read(&self.socket, bytes),
+        }
+    }
+
+    /// Takes as much of `bytes` as there is room for, and says how much.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match &mut self.way {
+            Way::Rings(rings) => {
+                let len = rings.writer.write(&rings.memory, bytes)?;
+                if len < bytes.len() {
+                    rings.call_reader(&self.socket)?;
+                }
+                Ok(len)
+            }
+            Way::Socket(buffers) => buffers.write(&self.socket, bytes),
+        }
+    }
+
+    /// Sends what was gathered, and gives room back to the peer. Whether all of it is gone; what is not goes with a
+    /// later flush.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    #[inline]
+    pub fn flush(&mut self) -> Result<bool> {
+        match &mut self.way {
+            Way::Rings(rings) => {
+                rings.call_reader(&self.socket)?;
+                rings.call_writer(&self.socket)?;
+                Ok(true)
+            }
+            Way::Socket(buffers) => buffers.flush(&self.socket),
+        }
+    }
+
+    /// Says that the owner is going to wait for the socket. Whether it need not: there is something to read, or, if it
+    /// waits for that, room to write. Otherwise the peer calls when there is.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn rest(&mut self, for_room: bool) -> Result<bool> {
+        let Way::Rings(rings) = &mut self.way else {
+            let Way::Socket(buffers) = &self.way else { return Ok(false) };
+            return Ok(buffers.taken < buffers.input.len());
+        };
+        let is_ready = rings.reader.rest(&rings.memory)?;
+        let has_room = for_room && rings.writer.rest(&rings.memory)?;
+        Ok(is_ready || has_room || rings.has_ended)
+    }
+
+    /// Takes the calls that the peer has sent; the owner is awake again.
+    ///
+    /// # Errors
+    /// [`Error::Env`]. That the peer is gone is noted, and told by [`Stream::read`].
+    pub fn wake(&mut self) -> Result<()> {
+        if let Way::Rings(rings) = &mut self.way {
+            rings.reader.wake(&rings.memory);
+            rings.take_calls(&self.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to read or, `for_room`, room to write; at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn wait(&mut self, for_room: bool, timeout: Option<Duration>) -> Result<()> {
+        if !self.rest(for_room)? {
+            let for_room = for_room && !self.is_ring();
+            self.socket.wait(true, for_room, timeout)?;
+        }
+        self.wake()
+    }
+}
+
+impl Rings {
+    #[inline]
+    fn read(&mut self, socket: &Socket, bytes: &mut [u8]) -> Result<usize> {
+        let len = self.reader.read(&self.memory, bytes)?;
+        if len > 0 || bytes.is_empty() {
+            return Ok(len);
+        }
+        self.call_writer(socket)?;
+        if !self.has_ended {
+            return Ok(0);
+        }
+        // What was written before the end may have become visible since the first look.
+        match self.reader.read(&self.memory, bytes)? {
+            0 => Err(Error::Ended),
+            len => Ok(len),
+        }
+    }
+
+    #[inline]
+    fn call_reader(&mut self, socket: &Socket) -> Result<()> {
+        self.writer.publish(&self.memory);
+        if self.writer.must_call(&self.memory) { call(socket) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn call_writer(&mut self, socket: &Socket) -> Result<()> {
+        self.reader.release(&self.memory);
+        if self.reader.must_call(&self.memory) { call(socket) } else { Ok(()) }
+    }
+
+    fn take_calls(&mut self, socket: &Socket) -> Result<()> {
+        if socket.read(&mut [0; CALLS_AT_ONCE])? == Moved::End {
+            self.has_ended = true;
+        }
+        Ok(())
+    }
+}
+
+/// A socket that is full of calls needs no other; that the peer is gone is found by reading.
+fn call(socket: &Socket) -> Result<()> {
+    socket.write(&[IoSlice::new(&CALL)])?;
+    Ok(())
+}
+
+impl Buffers {
+    fn is_clear(&self) -> bool {
+        self.taken == self.input.len() && self.sent == self.output.len()
+    }
+
+    fn read(&mut self, socket: &Socket, bytes: &mut [u8]) -> Result<usize> {
+        let mut done = self.take(bytes);
+        if done == bytes.len() {
+            return Ok(done);
+        }
+        let rest = &mut bytes[done..];
+        if rest.len() >= DIRECT_BYTES {
+            return match socket.read(rest)? {
+                Moved::Bytes(len) => Ok(done + len),
+                Moved::End if done == 0 => Err(Error::Ended),
+                Moved::Later | Moved::End => Ok(done),
+            };
+        }
+        self.input.resize(GATHER_BYTES, 0);
+        let moved = socket.read(&mut self.input);
+        let len = if let Ok(Moved::Bytes(len)) = moved { len } else { 0 };
+        self.input.truncate(len);
+        self.taken = 0;
+        if matches!(moved?, Moved::End) && done == 0 {
+            return Err(Error::Ended);
+        }
+        done += self.take(&mut bytes[done..]);
+        Ok(done)
+    }
+
+    fn take(&mut self, bytes: &mut [u8]) -> usize {
+        let len = bytes.len().min(self.input.len() - self.taken);
+        bytes[..len].copy_from_slice(&self.input[self.taken..self.taken + len]);
+        self.taken += len;
+        len
+    }
+
+    fn write(&mut self, socket: &Socket, bytes: &[u8]) -> Result<usize> {
+        if bytes.len() < DIRECT_BYTES {
+            if self.output.len() + bytes.len() > GATHER_BYTES && !self.flush(socket)? {
+                return Ok(0);
+            }
+            self.output.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        let gathered = &self.output[self.sent..];
+        let parts = [IoSlice::new(gathered), IoSlice::new(bytes)];
+        let before = gathered.len();
+        let len = match socket.write(if before == 0 { &parts[1..] } else { &parts })? {
+            Moved::Bytes(len) => len,
+            Moved::Later => 0,
+            Moved::End => return Err(Error::Ended),
+        };
+        self.gone(len.min(before));
+        Ok(len.saturating_sub(before))
+    }
+
+    fn flush(&mut self, socket: &Socket) -> Result<bool> {
+        while self.sent < self.output.len() {
+            match socket.write(&[IoSlice::new(&self.output[self.sent..])])? {
+                Moved::Bytes(len) => self.gone(len),
+                Moved::Later => return Ok(false),
+                Moved::End => return Err(Error::Ended),
+            }
+        }
+        Ok(true)
+    }
+
+    fn gone(&mut self, len: usize) {
+        self.sent += len;
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+    }
+}
