@@ -3,6 +3,7 @@
 use crate::access::{Cred, Rights, check, check_owner};
 use crate::dir::{Dir, check_mode};
 use crate::error::{Error, Result, What};
+use crate::file::File;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
 use crate::mount::Mount;
@@ -251,23 +252,8 @@ impl Dir {
         follow: Follow,
     ) -> Result<()> {
         let (name, value) = (name.as_ref(), value.as_ref());
-        check_xattr_name(name)?;
-        if value.len() > XATTR_VALUE_BYTES_MAX {
-            return Err(Error::AttributeTooBig);
-        }
-        let cond = match cond {
-            XattrCond::Any => Cond::NONE,
-            XattrCond::Create => Cond::AKEY_INSERT,
-            XattrCond::Replace => Cond::AKEY_UPDATE,
-        };
-        self.change_xattr(path.as_ref(), follow, |at, home| {
-            let missing = |error| match error {
-                Error::NotFound if cond == Cond::AKEY_UPDATE => Error::NoAttribute,
-                other => other,
-            };
-            self.mount().check_xattr_room(at, home, name, value)?;
-            self.mount().put_xattr(at, home, name, value, cond).map_err(missing)
-        })
+        let xattr = NewXattr::new(name, value, cond)?;
+        self.change_xattr(path.as_ref(), follow, |at, home| xattr.put(self.mount(), at, home))
     }
 
     /// Removes an extended attribute.
@@ -277,11 +263,7 @@ impl Dir {
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, follow: Follow) -> Result<()> {
         check_xattr_name(name.as_ref())?;
         self.change_xattr(path.as_ref(), follow, |at, home| {
-            let missing = |error| match error {
-                Error::NotFound => Error::NoAttribute,
-                other => other,
-            };
-            self.mount().punch_xattr(at, home, name.as_ref()).map_err(missing)
+            self.mount().punch_xattr(at, home, name.as_ref()).map_err(no_attribute)
         })
     }
 
@@ -293,17 +275,100 @@ impl Dir {
     ) -> Result<()> {
         self.mount().check_writable()?;
         self.with_found(path, follow, |found| {
-            let mount = self.mount();
-            let stripe = mount.stripes.hold(&found.slot);
-            let changed = mount.in_entry(&found.slot, found.inode.oid, |at, inode, home| {
-                check(self.cred.as_deref(), inode, Rights::WRITE)?;
-                change(at, home)?;
-                let now = mount.now();
-                let written_at = Epoch::from_unix_ns(now.unix_ns());
-                mount.put_inode(at, home, &Inode { ctime: now, written_at, ..*inode })
-            });
-            drop(stripe);
-            changed
+            self.mount().change_xattr(self.cred.as_deref(), &found.slot, found.inode.oid, &mut change)
+        })
+    }
+}
+
+/// An extended attribute to be set.
+struct NewXattr<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+    cond: Cond,
+}
+
+impl<'a> NewXattr<'a> {
+    fn new(name: &'a [u8], value: &'a [u8], cond: XattrCond) -> Result<Self> {
+        check_xattr_name(name)?;
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Error::AttributeTooBig);
+        }
+        let cond = match cond {
+            XattrCond::Any => Cond::NONE,
+            XattrCond::Create => Cond::AKEY_INSERT,
+            XattrCond::Replace => Cond::AKEY_UPDATE,
+        };
+        Ok(Self { name, value, cond })
+    }
+
+    fn put(&self, mount: &Mount, at: At<'_>, home: &Slot) -> Result<()> {
+        mount.check_xattr_room(at, home, self.name, self.value)?;
+        let put = mount.put_xattr(at, home, self.name, self.value, self.cond);
+        if self.cond == Cond::AKEY_UPDATE { put.map_err(no_attribute) } else { put }
+    }
+}
+
+fn no_attribute(error: Error) -> Error {
+    match error {
+        Error::NotFound => Error::NoAttribute,
+        other => other,
+    }
+}
+
+impl File {
+    /// The value of an extended attribute of this file, also if no name leads to it any more.
+    ///
+    /// # Errors
+    /// As `Dir::xattr`.
+    pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        check_xattr_name(name.as_ref())?;
+        let mount = &self.node.mount;
+        mount.at_home(&self.node, |slot| {
+            let inode = mount.inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
+            check(self.cred.as_deref(), &inode.ok_or(Error::Stale)?, Rights::READ)?;
+            mount.xattr_value(At::Latest, slot, name.as_ref())?.ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// Names of this file's extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `Stale` if another mount moved or removed the file.
+    pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
+        let mount = &self.node.mount;
+        mount.at_home(&self.node, |slot| {
+            mount.check_names(At::Latest, slot, self.node.oid)?;
+            let mut names = mount.xattr_names(At::Latest, slot)?;
+            names.sort_unstable();
+            Ok(names)
+        })
+    }
+
+    /// Sets an extended attribute of this file.
+    ///
+    /// # Errors
+    /// As `Dir::set_xattr`.
+    pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, cond: XattrCond) -> Result<()> {
+        let xattr = NewXattr::new(name.as_ref(), value.as_ref(), cond)?;
+        self.change_xattr(|at, home| xattr.put(&self.node.mount, at, home))
+    }
+
+    /// Removes an extended attribute of this file.
+    ///
+    /// # Errors
+    /// As `Dir::remove_xattr`.
+    pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        check_xattr_name(name.as_ref())?;
+        self.change_xattr(|at, home| {
+            self.node.mount.punch_xattr(at, home, name.as_ref()).map_err(no_attribute)
+        })
+    }
+
+    fn change_xattr(&self, mut change: impl FnMut(At<'_>, &Slot) -> Result<()>) -> Result<()> {
+        let mount = &self.node.mount;
+        mount.check_writable()?;
+        mount.at_home(&self.node, |slot| {
+            mount.change_xattr(self.cred.as_deref(), slot, self.node.oid, &mut change)
         })
     }
 }
@@ -439,7 +504,7 @@ impl Mount {
     }
 
     /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
-    fn amend(
+    pub(crate) fn amend(
         &self,
         slot: &Slot,
         oid: Oid,
@@ -481,11 +546,31 @@ impl Mount {
         changed.map(|_| ())
     }
 
+    /// Changes extended attributes and notes when; `Stale` if the entry in `slot` does not name `oid`.
+    fn change_xattr(
+        &self,
+        cred: Option<&Cred>,
+        slot: &Slot,
+        oid: Oid,
+        mut change: impl FnMut(At<'_>, &Slot) -> Result<()>,
+    ) -> Result<()> {
+        let stripe = self.stripes.hold(slot);
+        let changed = self.in_entry(slot, oid, |at, inode, home| {
+            check(cred, inode, Rights::WRITE)?;
+            change(at, home)?;
+            let now = self.now();
+            let written_at = Epoch::from_unix_ns(now.unix_ns());
+            self.put_inode(at, home, &Inode { ctime: now, written_at, ..*inode })
+        });
+        drop(stripe);
+        changed
+    }
+
     /// Runs a read and change of the record of `oid`, which the entry in `slot` names, or of its companion,
     /// so that nothing comes between: under the entry's stripe, or in a transaction.
     ///
     /// REQUIRES: the caller holds the stripe of `slot`.
-    fn in_entry<T>(
+    pub(crate) fn in_entry<T>(
         &self,
         slot: &Slot,
         oid: Oid,

@@ -73,13 +73,13 @@ impl OpenOptions {
     /// For appending, made if it is missing.
     pub const APPEND: Self = Self { append: true, ..Self::CREATE };
 
-    fn rights(&self) -> Rights {
+    pub(crate) fn rights(&self) -> Rights {
         let read = if self.read { Rights::READ } else { Rights::NONE };
         let write = if self.write || self.append || self.truncate { Rights::WRITE } else { Rights::NONE };
         read.and(write)
     }
 
-    fn check(&self, mount: &Mount) -> Result<()> {
+    pub(crate) fn check(&self, mount: &Mount) -> Result<()> {
         let writes = self.write || self.append;
         let does_nothing = !self.read && !writes;
         if does_nothing || (self.truncate && !writes) || (self.exclusive && !self.create) {
@@ -97,7 +97,7 @@ impl OpenOptions {
 pub const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 /// Attempts of an open that others keep creating and removing under.
-const OPEN_RETRIES: u32 = 64;
+pub(crate) const OPEN_RETRIES: u32 = 64;
 
 pub(crate) fn check_mode(mode: u32) -> Result<()> {
     if mode & !0o7777 == 0 { Ok(()) } else { Err(What::Mode.into()) }
@@ -229,7 +229,7 @@ impl Dir {
         let mount = self.mount();
         let class = mount.file_class(dir, options.class);
         let oid = mount.container.alloc_oid(ObjectType::ArrayByte, class)?;
-        let chunk_bytes = match (options.chunk_bytes, dir.chunk_bytes) {
+        let chunk_bytes = match (options.chunk_bytes, dir.placement().1) {
             (0, 0) => mount.superblock.chunk_bytes,
             (0, of_dir) => of_dir,
             (asked, _) => asked,
@@ -309,19 +309,24 @@ impl Dir {
     /// # Errors
     /// `Exists`, `NotFound` (parent), `NoPermission`, `ReadOnly`, `Invalid(Mode)`.
     pub fn mkdir(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<()> {
+        self.mkdir_as(path, mode, ObjectClass::UNKNOWN)
+    }
+
+    /// Makes a directory of a given class; `UNKNOWN` takes the container's.
+    ///
+    /// # Errors
+    /// As `mkdir`; those of the store for a class that it does not have.
+    pub fn mkdir_as(&self, path: impl AsRef<[u8]>, mode: u32, class: ObjectClass) -> Result<()> {
         check_mode(mode)?;
         self.mount().check_writable()?;
         self.start().in_parent(path.as_ref(), |dir, name, _| {
             entry_name(name, Error::Exists)?;
             self.check_new_entry(dir, name)?;
-            let class = self.mount().dir_class();
+            let class = if class == ObjectClass::UNKNOWN { self.mount().dir_class() } else { class };
             let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, class)?;
             // What new entries get is handed down; zero says "the container's".
-            let inode = Inode {
-                chunk_bytes: dir.chunk_bytes,
-                class: dir.class,
-                ..self.inode_in(dir, FileKind::Directory, mode, oid)
-            };
+            let (class, chunk_bytes) = dir.placement();
+            let inode = Inode { chunk_bytes, class, ..self.inode_in(dir, FileKind::Directory, mode, oid) };
             self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, None)
         })
     }
@@ -418,10 +423,37 @@ impl Dir {
 }
 
 impl Mount {
-    /// Adds an entry; one conditional update, or a transaction that also sees that the directory is still
-    /// there if other mounts may remove it.
+    /// Adds an entry: one conditional update, and, if other mounts may remove the directory, a look whether it was still
+    /// there then.
+    ///
+    /// The look is at the epoch of the entry. A removal with an earlier epoch that has not seen the entry is either
+    /// seen by it, or meets its mark, is refused and begins anew; one with a later epoch sees the entry.
     pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, target: Option<&[u8]>) -> Result<()> {
-        self.add_to(dir, |at| self.put_new_entry(at, slot, inode, target))
+        let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        let epoch = self.put_new_entry(At::Latest, slot, inode, target)?;
+        // Nobody removes the root.
+        if self.is_shared() && dir.oid != self.root_oid {
+            let names_dir = |home: &Slot| self.check_names(At::Snapshot(epoch), home, dir.oid);
+            if let Err(gone) = self.at_home(dir, names_dir) {
+                self.take_back(slot, inode.oid)?;
+                return Err(gone);
+            }
+        }
+        drop(gate);
+        self.touch(dir);
+        Ok(())
+    }
+
+    /// Removes the entry `slot` if it still leads to `oid`.
+    fn take_back(&self, slot: &Slot, oid: Oid) -> Result<()> {
+        self.transact(|tx| match self.check_names(At::Tx(tx), slot, oid) {
+            Ok(()) => self.punch_entry(At::Tx(tx), slot),
+            Err(Error::Stale) => Ok(()),
+            Err(other) => Err(other),
+        })
     }
 
     /// Adds the entry of a new file together with its contents.
@@ -468,6 +500,9 @@ impl Mount {
 
     /// Removes the entry `slot` of `dir` that is no directory, and what it names with its last name.
     pub(crate) fn unlink(&self, dir: &Node, slot: &Slot, check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
+        if self.is_shared() {
+            return self.unlink_shared(dir, slot, check);
+        }
         let removal = self.removals.begin();
         let stripe = self.stripes.hold(slot);
         let inode = self.inode(At::Latest, slot)?.ok_or(Error::NotFound)?;
@@ -476,7 +511,7 @@ impl Mount {
         }
         check(&self.owned(slot, &inode)?)?;
         let in_use = self.nodes.find(inode.oid);
-        if self.is_shared() || inode.linked || in_use.is_some() {
+        if inode.linked || in_use.is_some() {
             let seen = inode.oid;
             let gone = self.transact(|tx| {
                 let inode = self.inode(At::Tx(tx), slot)?.ok_or(Error::NotFound)?;
@@ -495,6 +530,30 @@ impl Mount {
         }
         drop((stripe, removal));
         if inode.kind == FileKind::Symlink {
+            self.paths.forget_all();
+        }
+        self.touch(dir);
+        Ok(())
+    }
+
+    /// The same where other mounts may change the entry: one transaction, of one look at the entry and the commit.
+    fn unlink_shared(&self, dir: &Node, slot: &Slot, check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
+        let removal = self.removals.begin();
+        let stripe = self.stripes.hold(slot);
+        let (kind, in_use, gone) = self.transact(|tx| {
+            let inode = self.inode(At::Tx(tx), slot)?.ok_or(Error::NotFound)?;
+            if inode.is_dir() {
+                return Err(Error::IsDirectory);
+            }
+            check(&self.owned(slot, &inode)?)?;
+            let in_use = self.nodes.find(inode.oid);
+            let gone = self.drop_name(At::Tx(tx), slot, &inode, in_use.is_some())?;
+            self.punch_entry(At::Tx(tx), slot)?;
+            Ok((inode.kind, in_use, gone))
+        })?;
+        self.after_drop(in_use.as_deref(), gone);
+        drop((stripe, removal));
+        if kind == FileKind::Symlink {
             self.paths.forget_all();
         }
         self.touch(dir);
@@ -598,7 +657,12 @@ impl Mount {
     }
 
     /// The node of an open file whose entry was found; `None` if the entry has changed since.
-    fn file_node(self: &Arc<Self>, found: &Found, inode: &Inode, slot: Slot) -> Result<Option<Arc<Node>>> {
+    pub(crate) fn file_node(
+        self: &Arc<Self>,
+        found: &Found,
+        inode: &Inode,
+        slot: Slot,
+    ) -> Result<Option<Arc<Node>>> {
         let home = || Home { slot: slot.clone(), parent: None };
         let (node, made) = self.nodes.find_or_add(inode.oid, || Node::new(self, inode, home()));
         if node.is_removed() {

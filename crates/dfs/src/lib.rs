@@ -16,7 +16,9 @@
 //! | unlink | 1 fetch, 1 batch of two punches: one record, or a commit over two targets |
 //! | list | 1 for each page of names |
 //! | rename, link, unlink of an open or linked file | 1 transaction |
-//! | write in a shared mount | 1 transaction for each chunk touched |
+//! | create, mkdir, symlink in a shared mount | 1 conditional update, 1 fetch; in the root no fetch |
+//! | unlink in a shared mount | 1 transaction: its begin, 1 fetch, its commit |
+//! | write in a shared mount | 1 transaction for each chunk touched; if it is relaxed, 1 update |
 //!
 //! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and
 //! writers of different parts never meet. So that the query asks one target, new files are one shard unless
@@ -48,6 +50,12 @@
 //! | A listing returns what stays exactly once, whatever comes and goes | `listing::entries_that_stay_are_listed_once_while_others_come_and_go` |
 //! | A listing goes on behind any entry, also inside of a page | `listing::a_listing_resumes_behind_any_entry_while_others_come_and_go` |
 //! | A file that another mount removed is stale here, and no write brings it back | `shared::a_file_that_another_mount_removed_is_stale_and_is_not_brought_back` |
+//! | Nothing is added to a directory that another mount removes at the same time | `shared::a_directory_that_is_filled_while_another_mount_removes_it_stays`, `shared::nothing_is_added_to_a_directory_that_another_mount_removed` |
+//! | A relaxed mount makes, writes, finds and removes files in few requests, and learns within a second of writing that a file is gone | `shared::operations_on_a_relaxed_mount_take_few_requests`, `shared::a_relaxed_mount_learns_within_a_second_that_a_file_is_gone` |
+//! | A balanced container is never mounted relaxed | `shared::a_relaxed_mount_of_a_balanced_container_is_balanced` |
+//! | A handle goes on where another mount has moved its file or directory, once it is told | `shared::a_handle_is_told_where_another_mount_has_moved_what_it_stands_for` |
+//! | Class and chunk that a directory gives to new files are handed down | `shared::what_a_directory_says_of_new_files_is_handed_down` |
+//! | The parts of a directory have each entry once | `listing::the_parts_of_a_directory_have_each_entry_once` |
 //! | Extended attributes are set under conditions, up to 64 KiB, and 256 KiB of one entry | `attrs::extended_attributes_are_set_under_conditions_listed_and_removed`, `attrs::extended_attributes_have_the_limits_of_the_layout`, `attrs::an_entry_is_renamed_and_linked_with_all_the_extended_attributes_that_it_can_have` |
 //! | A time that was set stays until the next change, also beside a sync, by another name, of another mount | `times::a_time_that_was_set_beside_a_sync_stays` and the rest of `times` |
 //! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
@@ -67,11 +75,15 @@
 //!
 //! # Several mounts
 //! A mount that is not `shared` takes the container for its own: it caches paths of directories and orders
-//! operations on one entry by locks in the process, so most need no transaction. With `shared`, every change
-//! of entries is a transaction that also reads what it relies on (the directory still exists, its parents are
-//! where they were), and nothing is cached. A file that another mount unlinks while it is open here is freed
+//! operations on one entry by locks in the process, so most need no transaction. With `shared`, a change
+//! of entries is a transaction that also reads what it relies on (its parents are
+//! where they were), and nothing is cached. A new entry is written at once; then its directory is looked at, at the
+//! entry's epoch: it was there, and no removal that has not seen the entry can still be committed, or the entry is
+//! taken back. Only a crash between the two, while the directory is removed, leaves an entry that nothing leads to. A file that another mount unlinks while it is open here is freed
 //! there: reads that then find nothing, and all changes, fail with `Stale`, and so they do when another mount
-//! has moved it; who opens the path again goes on. Orphans are freed by mounts that are not shared.
+//! has moved it; who opens the path again goes on. A mount that is also `relaxed` looks for that when it records the
+//! time of a write, which is once a second, not at each one: what it writes to a file that is gone lies there
+//! until a check frees it. Orphans are freed by mounts that are not shared.
 //!
 //! # Hard links
 //! The DFS layout keeps a file's attributes in its only entry. When a file gets a second name, they move to
@@ -101,6 +113,7 @@ mod error;
 mod file;
 pub mod layout;
 mod list;
+mod located;
 mod mount;
 mod node;
 mod path;
@@ -118,6 +131,7 @@ pub use file::File;
 pub use layout::inode::{FileKind, Time};
 pub use layout::superblock::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 pub use list::{Cookie, Entry, Found, Names};
+pub use located::{Located, Opened};
 pub use mount::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, STATFS_TYPE, Statfs};
 pub use rename::RenameMode;
 pub use resolve::Follow;

@@ -29,6 +29,14 @@ impl Cookie {
         self.0.is_eof()
     }
 
+    /// The start of one part of a directory: see [`Dir::list_part`].
+    #[must_use]
+    pub fn part(part: u16) -> Self {
+        let mut anchor = Anchor::default();
+        anchor.shard = part;
+        Self(anchor)
+    }
+
     /// As bytes, at most 107.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -117,6 +125,43 @@ const NAME_ROOM_BYTES: u32 = 64;
 const NAMES_ROOM_BYTES_MIN: u32 = 4096;
 
 impl Dir {
+    /// In how many parts this directory can be listed side by side: by its shards, as far as they have targets of
+    /// their own.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn part_count(&self) -> Result<u16> {
+        let targets = self.mount().container.query_pool()?.map.targets.len();
+        Ok(self.node.oid.class().groups().min(u16::try_from(targets).unwrap_or(u16::MAX)).max(1))
+    }
+
+    /// The next names of the part `part` of `count` after `cookie`, which began as [`Cookie::part`]; none once the part
+    /// is at its end.
+    ///
+    /// # Errors
+    /// As `list`; `Invalid(Range)` for a part that is not there.
+    pub fn list_part(&self, (part, count): (u16, u16), cookie: &mut Cookie, count_max: u32) -> Result<Names> {
+        if cookie.is_end() {
+            return Ok(Names::default());
+        }
+        if part >= count {
+            return Err(What::Range.into());
+        }
+        let names = self.list(cookie, count_max)?;
+        if cookie.0.shard == part && !cookie.is_end() {
+            return Ok(names);
+        }
+        // An answer has names of one shard. Once this one has no more the listing stands before the next, or, if that
+        // has told its names already, further on.
+        let is_last = part + 1 == count;
+        let is_own = match cookie.is_end() {
+            true => is_last,
+            false => cookie.0.shard == part + 1 && cookie.0.position().is_empty(),
+        };
+        cookie.0 = Anchor::eof();
+        Ok(if is_own { names } else { Names::default() })
+    }
+
     /// The next names after `cookie`, at most `count_max`; at least one, if only a bad one, unless the cookie is then at
     /// its end. `.` and `..` are not among them.
     ///
@@ -150,6 +195,26 @@ impl Dir {
     pub fn cookie_after(&self, name: impl AsRef<[u8]>) -> Result<Cookie> {
         check_name(name.as_ref())?;
         Ok(Cookie(self.mount().object(self.node.oid)?.anchor_after(name.as_ref())?))
+    }
+
+    /// The cookie from which the next name listed is `name`, or what follows its place if there is no such entry.
+    ///
+    /// # Errors
+    /// As `cookie_after`.
+    pub fn cookie_at(&self, name: impl AsRef<[u8]>) -> Result<Cookie> {
+        let Cookie(after) = self.cookie_after(name)?;
+        let mut position = after.position().to_vec();
+        // Positions have one length and order as numbers: before this one is the next smaller number.
+        for byte in position.iter_mut().rev() {
+            let (less, borrows) = byte.overflowing_sub(1);
+            *byte = less;
+            if !borrows {
+                let mut before = Anchor::after(&position).ok_or(What::Cookie)?;
+                before.shard = after.shard;
+                return Ok(Cookie(before));
+            }
+        }
+        Ok(Cookie::part(after.shard))
     }
 
     /// The next entries after `cookie` with their attributes; sizes are asked for file by file. Entries that

@@ -30,6 +30,8 @@ pub struct FormatOptions {
     pub dir_class: ObjectClass,
     /// Class of new files; `UNKNOWN` is one shard.
     pub file_class: ObjectClass,
+    /// Every mount keeps to what a shared one promises, also if it asks for less.
+    pub balanced: bool,
     /// Permission bits of the root directory.
     pub root_mode: u32,
     /// Owner of the root directory.
@@ -46,6 +48,7 @@ impl Default for FormatOptions {
             chunk_bytes: CHUNK_BYTES_DEFAULT,
             dir_class: ObjectClass::UNKNOWN,
             file_class: ObjectClass::UNKNOWN,
+            balanced: false,
             root_mode: 0o755,
             uid: 0,
             gid: 0,
@@ -64,6 +67,10 @@ pub struct MountOptions {
     ///
     /// REQUIRES: if not set, no other mount changes the container.
     pub shared: bool,
+    /// As `shared`, but writes do not look whether another mount has removed or moved the file: a write is one request.
+    /// The handle learns of it within a second of writing and is `Stale` from then on; what it wrote meanwhile to a
+    /// file that was removed takes up space until a check frees it. Entries are as safe as in any shared mount.
+    pub relaxed: bool,
     /// Owner of what is made by handles without credentials.
     pub uid: u32,
     /// Group of the same.
@@ -74,7 +81,7 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     fn default() -> Self {
-        Self { read_only: false, shared: false, uid: 0, gid: 0, clock: Arc::new(RealClock) }
+        Self { read_only: false, shared: false, relaxed: false, uid: 0, gid: 0, clock: Arc::new(RealClock) }
     }
 }
 
@@ -135,6 +142,7 @@ pub(crate) struct Mount {
     clock: Arc<dyn Clock>,
     read_only: bool,
     shared: bool,
+    relaxed: bool,
 }
 
 impl core::fmt::Debug for Mount {
@@ -200,6 +208,7 @@ impl Dfs {
             chunk_bytes: options.chunk_bytes,
             dir_class: options.dir_class,
             file_class: options.file_class,
+            balanced: options.balanced,
         };
         // The two reserved objects are one shard each: what every mount reads first should not move.
         let superblock_oid = layout::superblock_oid(ObjectClass::S1);
@@ -266,7 +275,8 @@ impl Dfs {
             unfinished: AtomicU64::new(0),
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),
-            shared: options.shared,
+            shared: options.shared || options.relaxed,
+            relaxed: options.relaxed && !superblock.balanced,
         };
         mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;
         let mount = Arc::new(mount);
@@ -404,6 +414,11 @@ impl Mount {
         self.shared
     }
 
+    /// Whether writes do without a look at the entry.
+    pub(crate) fn is_relaxed(&self) -> bool {
+        self.relaxed
+    }
+
     /// Paths of a snapshot never change, also if others change the container.
     pub(crate) fn caches_paths(&self) -> bool {
         !self.shared || self.container.view_epoch().is_some()
@@ -428,7 +443,7 @@ impl Mount {
 
     /// The class of a new file: asked for, else the directory's, else the container's, else one shard.
     pub(crate) fn file_class(&self, dir: &Node, asked: ObjectClass) -> ObjectClass {
-        let inherited = [asked, dir.class, self.superblock.file_class];
+        let inherited = [asked, dir.placement().0, self.superblock.file_class];
         let chosen = inherited.into_iter().find(|class| *class != ObjectClass::UNKNOWN);
         chosen.unwrap_or(ObjectClass::S1)
     }
@@ -490,6 +505,7 @@ impl Mount {
                 // Renamed between the two looks; else another mount moved or removed it.
                 Ok(false) if !node.is_at(&slot) => {}
                 Ok(false) => {
+                    node.set_lost();
                     node.forget_pending(pending);
                     return Ok(());
                 }

@@ -42,10 +42,11 @@ pub(crate) struct Node {
     pub(crate) mount: Arc<Mount>,
     pub(crate) oid: Oid,
     pub(crate) kind: FileKind,
-    /// Chunk of the file; of a directory, what its new files get (0: the container's).
+    /// Chunk of the file.
     pub(crate) chunk_bytes: u64,
-    /// Class of the object; of a directory, what its new entries get.
-    pub(crate) class: ObjectClass,
+    /// Of a directory, what its new entries get (0: the container's).
+    new_chunk_bytes: AtomicU64,
+    new_class: AtomicU32,
     /// Guards: the home; taken after gates and stripes, no other lock under it.
     home: Mutex<Home>,
     /// Guards: that a directory stays while an entry is added (shared), or goes (exclusive); that a file's end
@@ -53,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) gate: RwLock<()>,
     /// A directory that was removed, or a file whose last name was: its record is in the orphan list.
     removed: AtomicBool,
+    /// Another mount has moved or removed it, as the last look at its record has shown.
+    lost: AtomicBool,
     /// Owner, group and mode as last seen: what access checks of a path's directories use.
     uid: AtomicU32,
     gid: AtomicU32,
@@ -78,10 +81,12 @@ impl Node {
             oid: inode.oid,
             kind: inode.kind,
             chunk_bytes: inode.chunk_bytes,
-            class: inode.class,
+            new_chunk_bytes: AtomicU64::new(inode.chunk_bytes),
+            new_class: AtomicU32::new(inode.class.0),
             home: Mutex::new(home),
             gate: RwLock::new(()),
             removed: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             uid: AtomicU32::new(inode.uid),
             gid: AtomicU32::new(inode.gid),
             mode: AtomicU32::new(inode.permissions),
@@ -105,6 +110,7 @@ impl Node {
     }
 
     pub(crate) fn set_home(&self, home: Home) {
+        self.lost.store(false, Ordering::Release);
         let old = core::mem::replace(&mut *self.home.lock().unwrap_or_else(PoisonError::into_inner), home);
         // The old parent may die here, which records its times: not under the lock.
         drop(old);
@@ -118,10 +124,29 @@ impl Node {
         self.removed.store(true, Ordering::Release);
     }
 
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
     /// Owner, group and permission bits.
     pub(crate) fn rights(&self) -> (u32, u32, u32) {
         let load = |of: &AtomicU32| of.load(Ordering::Relaxed);
         (load(&self.uid), load(&self.gid), load(&self.mode))
+    }
+
+    /// Kind and permissions as last seen.
+    pub(crate) fn mode(&self) -> u32 {
+        self.kind.bits() | self.rights().2
+    }
+
+    /// Class and chunk that new entries of a directory get.
+    pub(crate) fn placement(&self) -> (ObjectClass, u64) {
+        let class = ObjectClass(self.new_class.load(Ordering::Relaxed));
+        (class, self.new_chunk_bytes.load(Ordering::Relaxed))
     }
 
     /// Takes over what a record that was just read or written says.
@@ -129,6 +154,8 @@ impl Node {
         self.uid.store(inode.uid, Ordering::Relaxed);
         self.gid.store(inode.gid, Ordering::Relaxed);
         self.mode.store(inode.permissions, Ordering::Relaxed);
+        self.new_chunk_bytes.store(inode.chunk_bytes, Ordering::Relaxed);
+        self.new_class.store(inode.class.0, Ordering::Relaxed);
         self.recorded_mtime_ns.store(inode.mtime.unix_ns(), Ordering::Relaxed);
     }
 

@@ -396,7 +396,8 @@ impl Mount {
                 return Err(Error::TooManyLinks);
             }
             self.set_links(at, oid, links.count() + 1, now)?;
-            return self.put_new_entry(at, to, &source, None);
+            self.put_new_entry(at, to, &source, None)?;
+            return Ok(());
         }
         let extras = self.extras(at, from)?;
         let shared = Inode { ctime: now, written_at: Epoch::from_unix_ns(now.unix_ns()), ..source };
@@ -405,6 +406,7 @@ impl Mount {
         self.punch_extras(at, from, &extras)?;
         let entry = Inode { linked: true, ..source };
         self.put_inode(at, from, &entry)?;
-        self.put_new_entry(at, to, &entry, None)
+        self.put_new_entry(at, to, &entry, None)?;
+        Ok(())
     }
 }

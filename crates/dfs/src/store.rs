@@ -128,19 +128,18 @@ impl Mount {
         }
     }
 
-    /// Adds an entry; `Exists` if the name is taken.
+    /// Adds an entry and returns its epoch; `Exists` if the name is taken.
     pub(crate) fn put_new_entry(
         &self,
         at: At<'_>,
         slot: &Slot,
         inode: &Inode,
         target: Option<&[u8]>,
-    ) -> Result<()> {
+    ) -> Result<Epoch> {
         let record = inode.to_bytes();
         let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
         iods.extend(target.map(|target| single(AKEY_SLINK, target)));
-        self.object(slot.oid)?.update(at, &slot.dkey, ENTRY_INSERT, &iods)?;
-        Ok(())
+        Ok(self.object(slot.oid)?.update(at, &slot.dkey, ENTRY_INSERT, &iods)?)
     }
 
     /// Adds the entry of a new file together with its data, both or neither; `Exists` if the name is taken.

@@ -53,7 +53,13 @@ pub struct Superblock {
     pub dir_class: ObjectClass,
     /// Class of new files; `UNKNOWN` is automatic.
     pub file_class: ObjectClass,
+    /// Whether every mount keeps to what a shared one promises, also if it asks for less.
+    pub balanced: bool,
 }
+
+//= daos:src/include/daos_fs.h DFS_BALANCED
+/// The mode of a container that is balanced; 0 is relaxed, which may be mounted either way.
+const BALANCED: u32 = 4;
 
 /// Why bytes are no superblock that this version can work with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,8 +87,8 @@ impl Superblock {
         bytes[20..24].copy_from_slice(&ObjectClass::UNKNOWN.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.dir_class.0.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.file_class.0.to_le_bytes());
-        // Mode 0 is relaxed, the one that DAOS mounts with either consistency.
-        bytes[32..36].copy_from_slice(&0u32.to_le_bytes());
+        let mode = if self.balanced { BALANCED } else { 0 };
+        bytes[32..36].copy_from_slice(&mode.to_le_bytes());
         bytes
     }
 
@@ -102,7 +108,12 @@ impl Superblock {
         let class = |at: usize| {
             ObjectClass(u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
         };
-        let read = Self { chunk_bytes: number(&bytes[12..20]), dir_class: class(24), file_class: class(28) };
+        let read = Self {
+            chunk_bytes: number(&bytes[12..20]),
+            dir_class: class(24),
+            file_class: class(28),
+            balanced: class(32).0 == BALANCED,
+        };
         if is_chunk(read.chunk_bytes) { Ok(read) } else { Err(Unreadable::Damaged) }
     }
 }
@@ -122,7 +133,12 @@ mod tests {
     use super::*;
 
     fn sample() -> Superblock {
-        Superblock { chunk_bytes: 1 << 20, dir_class: ObjectClass::S1, file_class: ObjectClass::SX }
+        Superblock {
+            chunk_bytes: 1 << 20,
+            dir_class: ObjectClass::S1,
+            file_class: ObjectClass::SX,
+            balanced: false,
+        }
     }
 
     #[test]
@@ -139,6 +155,9 @@ mod tests {
         ];
         assert_eq!(sample().to_bytes(), golden);
         assert_eq!(Superblock::from_bytes(&golden), Ok(sample()));
+        let balanced = Superblock { balanced: true, ..sample() };
+        assert_eq!(balanced.to_bytes()[32..], [4, 0, 0, 0]);
+        assert_eq!(Superblock::from_bytes(&balanced.to_bytes()), Ok(balanced));
     }
 
     #[test]

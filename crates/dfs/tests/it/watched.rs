@@ -4,6 +4,7 @@ use dolmen_client::Transport;
 use dolmen_codec::verb::Verb;
 use dolmen_codec::{Ask, Outcome, QueueId, Request};
 use dolmen_types::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Which request.
@@ -19,13 +20,19 @@ struct Trap {
 
 pub(crate) struct Watched {
     inner: Arc<dyn Transport>,
+    requests: AtomicU64,
     /// Guards what waits for its request; not held while it acts.
     trap: Mutex<Option<Trap>>,
 }
 
 impl Watched {
     pub(crate) fn new(inner: Arc<dyn Transport>) -> Self {
-        Self { inner, trap: Mutex::new(None) }
+        Self { inner, requests: AtomicU64::new(0), trap: Mutex::new(None) }
+    }
+
+    /// Requests so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Before the next such request; with an error it is not carried out.
@@ -58,6 +65,7 @@ fn refused(request: Request<'_>, error: Error) -> Outcome {
 
 impl Transport for Watched {
     fn call(&self, request: Request<'_>) -> Outcome {
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let trap = self.trap.lock().unwrap().take_if(|trap| (trap.is_it)(&request.ask));
         let Some(trap) = trap else { return self.inner.call(request) };
         if !trap.is_before {

@@ -62,6 +62,10 @@ impl World {
         Dfs::mount(&self.container, &MountOptions { shared: true, ..self.options() }).unwrap()
     }
 
+    pub(crate) fn mount_relaxed(&self) -> Dfs {
+        Dfs::mount(&self.container, &MountOptions { relaxed: true, ..self.options() }).unwrap()
+    }
+
     pub(crate) fn mount_at(&self, epoch: Epoch) -> Dfs {
         Dfs::mount(&self.container.at(epoch), &self.options()).unwrap()
     }

@@ -1,7 +1,8 @@
 //! Listing directories while others change them.
 
 use super::common::{World, put, small_chunks};
-use dolmen_dfs::{Cookie, Error, FileKind, What};
+use dolmen_dfs::{Cookie, Error, FileKind, FormatOptions, What};
+use dolmen_types::ObjectClass;
 use std::collections::BTreeSet;
 
 #[test]
@@ -117,4 +118,44 @@ fn empty_directories_and_bad_requests() {
     let mut foreign = Cookie::from_bytes(&[1, 0, 0, 5]).unwrap();
     assert_eq!(fs.list(&mut foreign, 10).unwrap_err(), Error::Invalid(What::Cookie));
     assert_eq!(fs.names().unwrap(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn the_parts_of_a_directory_have_each_entry_once() {
+    let world = World::with(3, &FormatOptions { dir_class: ObjectClass::SX, ..FormatOptions::default() });
+    let fs = world.mount();
+    for n in 0..200 {
+        fs.mkdir(format!("/d{n}"), 0o755).unwrap();
+    }
+    let count = fs.part_count().unwrap();
+    assert_eq!(count, 3);
+    let mut all = Vec::new();
+    for part in 0..count {
+        let (mut cookie, before) = (Cookie::part(part), all.len());
+        while !cookie.is_end() {
+            let names = fs.list_part((part, count), &mut cookie, 7).unwrap();
+            all.extend(names.iter().map(<[u8]>::to_vec));
+        }
+        assert!(all.len() > before, "each part has some");
+    }
+    assert_eq!(all.len(), 200);
+    all.sort_unstable();
+    assert_eq!(all, fs.names().unwrap());
+    assert!(fs.list_part((3, 3), &mut Cookie::part(3), 7).is_err());
+}
+
+#[test]
+fn a_listing_begins_at_any_entry() {
+    let world = World::new(1);
+    let fs = world.mount();
+    for n in 0..50 {
+        fs.mkdir(format!("/d{n}"), 0o755).unwrap();
+    }
+    let listed = |mut cookie: Cookie| -> Vec<Vec<u8>> {
+        fs.list(&mut cookie, 100).unwrap().iter().map(<[u8]>::to_vec).collect()
+    };
+    let all = listed(Cookie::default());
+    for (n, name) in all.iter().enumerate() {
+        assert_eq!(listed(fs.cookie_at(name).unwrap()), all[n..]);
+    }
 }

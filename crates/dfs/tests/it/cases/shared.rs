@@ -1,7 +1,10 @@
 //! Two mounts that change one container.
 
 use super::common::{World, cat, put};
-use dolmen_dfs::{Error, OpenOptions, RenameMode};
+use dolmen_codec::Ask;
+use dolmen_codec::pool::PoolVerb;
+use dolmen_dfs::{Error, Follow, FormatOptions, OpenOptions, RenameMode, What, XattrCond};
+use dolmen_types::ObjectClass;
 
 #[test]
 fn a_mount_sees_what_another_one_changes() {
@@ -104,4 +107,137 @@ fn a_file_that_its_own_mount_unlinked_works_on_in_a_shared_one() {
     assert_eq!(&data[..7], b"data mo");
     drop(file);
     assert!(two.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_directory_that_is_filled_while_another_mount_removes_it_stays() {
+    let (world, watched) = World::watched();
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    one.mkdir("/d", 0o755).unwrap();
+    let dir = two.open_dir("/d").unwrap();
+    // The directory was empty when the removal looked, and its commit is on its way.
+    watched.before(is_commit, move || {
+        dir.open("f", &OpenOptions::CREATE_NEW).unwrap();
+        Ok(())
+    });
+    assert_eq!(one.rmdir("/d").unwrap_err(), Error::NotEmpty);
+    assert!(watched.is_done());
+    assert!(two.stat("/d/f").is_ok());
+    assert!(one.check(false).unwrap().is_clean());
+}
+
+fn is_commit(ask: &Ask<'_>) -> bool {
+    matches!(ask, Ask::Pool(PoolVerb::TxCommit(_)))
+}
+
+#[test]
+fn operations_on_a_relaxed_mount_take_few_requests() {
+    let (world, watched) = World::watched();
+    let fs = world.mount_relaxed();
+    fs.mkdir("/d", 0o755).unwrap();
+    let dir = fs.open_dir("/d").unwrap();
+    dir.open("first", &OpenOptions::CREATE).unwrap();
+    let cost = |operation: &mut dyn FnMut()| {
+        let before = watched.requests();
+        operation();
+        watched.requests() - before
+    };
+    let mut file = None;
+    assert_eq!(cost(&mut || file = Some(dir.open("f", &OpenOptions::CREATE).unwrap())), 2, "create");
+    let made = file.take().unwrap();
+    assert_eq!(cost(&mut || assert_eq!(made.write_at(0, &[7; 3901]).unwrap(), 0)), 1, "write");
+    assert_eq!(cost(&mut || assert_eq!(made.read_at(0, &mut [0; 3901]).unwrap(), 3901)), 1, "read");
+    assert_eq!(cost(&mut || made.clone().close().unwrap()), 0, "close");
+    drop(made);
+    assert_eq!(cost(&mut || assert_eq!(dir.lstat("f").unwrap().size_bytes, 3901)), 2, "stat");
+    assert_eq!(cost(&mut || file = Some(dir.open("f", &OpenOptions::WRITE).unwrap())), 1, "open");
+    assert_eq!(cost(&mut || file = None), 0, "release");
+    let mut found = None;
+    assert_eq!(cost(&mut || found = Some(dir.locate("f", &OpenOptions::READ, Follow::No).unwrap())), 1);
+    drop(found);
+    assert_eq!(cost(&mut || dir.unlink("f").unwrap()), 3, "unlink");
+    assert_eq!(cost(&mut || dir.mkdir("sub", 0o755).unwrap()), 2, "mkdir");
+    assert!(fs.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_relaxed_mount_learns_within_a_second_that_a_file_is_gone() {
+    let world = World::new(2);
+    let (one, two) = (world.mount_relaxed(), world.mount_relaxed());
+    one.mkdir("/keeps-the-root-there", 0o755).unwrap();
+    let file = put(&one, "/f", b"data");
+    two.unlink("/f").unwrap();
+    assert_eq!(file.read_at(0, &mut [0; 10]).unwrap_err(), Error::Stale);
+    assert_eq!(file.append(b"more").unwrap_err(), Error::Stale);
+    assert_eq!(file.write_at(0, b"blind").unwrap(), 0);
+    world.clock.advance(2_000_000_000);
+    file.write_at(0, b"blind").unwrap();
+    assert_eq!(file.write_at(0, b"seeing").unwrap_err(), Error::Stale);
+    drop(file);
+    let left = two.check(true).unwrap();
+    assert_eq!((left.leaked.len(), left.repaired), (1, true));
+    assert!(two.check(false).unwrap().is_clean());
+}
+
+#[test]
+fn a_relaxed_mount_of_a_balanced_container_is_balanced() {
+    let world = World::with(2, &FormatOptions { balanced: true, ..FormatOptions::default() });
+    let (one, two) = (world.mount_relaxed(), world.mount_relaxed());
+    assert!(one.superblock().balanced);
+    let file = put(&one, "/f", b"data");
+    two.unlink("/f").unwrap();
+    assert_eq!(file.write_at(0, b"more").unwrap_err(), Error::Stale);
+}
+
+#[test]
+fn a_handle_is_told_where_another_mount_has_moved_what_it_stands_for() {
+    let world = World::new(2);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    one.mkdir("/a", 0o755).unwrap();
+    let (dir, file) = (one.open_dir("/a").unwrap(), put(&one, "/a/f", b"data"));
+    two.rename("/a", &two, "/b", RenameMode::Replace).unwrap();
+    two.rename("/b/f", &two, "/g", RenameMode::Replace).unwrap();
+    assert_eq!(file.write_at(0, b"more").unwrap_err(), Error::Stale);
+    assert_eq!(file.found_at(&one, "b").unwrap_err(), Error::Stale);
+    file.found_at(&one, "g").unwrap();
+    dir.found_at(&one, "b").unwrap();
+    assert_eq!(dir.path().unwrap(), b"/b");
+    file.write_at(0, b"more").unwrap();
+    put(&one, "/b/x", b"").close().unwrap();
+    assert_eq!(cat(&two, "/g"), b"more");
+}
+
+#[test]
+fn the_handle_of_a_file_has_its_extended_attributes() {
+    let world = World::new(2);
+    let fs = world.mount_shared();
+    let file = put(&fs, "/f", b"data");
+    file.set_xattr("user.a", b"1", XattrCond::Create).unwrap();
+    assert_eq!(file.set_xattr("user.a", b"2", XattrCond::Create).unwrap_err(), Error::Exists);
+    assert_eq!(file.set_xattr("user.b", b"2", XattrCond::Replace).unwrap_err(), Error::NoAttribute);
+    fs.link("/f", &fs, "/g").unwrap();
+    file.set_xattr("user.b", b"2", XattrCond::Any).unwrap();
+    assert_eq!(file.xattr_names().unwrap(), [b"user.a", b"user.b"]);
+    assert_eq!(fs.xattr("/g", "user.b", Follow::Yes).unwrap(), b"2");
+    file.remove_xattr("user.a").unwrap();
+    assert_eq!(file.remove_xattr("user.a").unwrap_err(), Error::NoAttribute);
+    assert_eq!(file.xattr("user.a").unwrap_err(), Error::NoAttribute);
+    fs.unlink("/f").unwrap();
+    fs.unlink("/g").unwrap();
+    assert_eq!(file.xattr("user.b").unwrap(), b"2");
+}
+
+#[test]
+fn what_a_directory_says_of_new_files_is_handed_down() {
+    let world = World::new(2);
+    let fs = world.mount_shared();
+    fs.mkdir_as("/d", 0o755, ObjectClass::SX).unwrap();
+    let dir = fs.open_dir("/d").unwrap();
+    assert_eq!(dir.placement(), (ObjectClass::UNKNOWN, 0));
+    assert_eq!(dir.set_placement(None, Some(77)).unwrap_err(), Error::Invalid(What::Placement));
+    dir.set_placement(Some(ObjectClass::SX), Some(8192)).unwrap();
+    dir.mkdir("sub", 0o755).unwrap();
+    let file = dir.open("sub/f", &OpenOptions::CREATE).unwrap();
+    assert_eq!((file.chunk_bytes(), file.oid().class().groups()), (8192, 2));
+    assert_eq!(world.mount_shared().open_dir("/d").unwrap().placement(), (ObjectClass::SX, 8192));
 }

@@ -1,0 +1,243 @@
+//! Whatever an entry names, opened with one look: for doors whose handles stand for files, directories and symbolic
+//! links alike, and travel to other processes.
+
+use crate::access::check;
+use crate::attr::Stat;
+use crate::dir::{Dir, OPEN_RETRIES, OpenOptions};
+use crate::error::{Error, Result, What};
+use crate::file::File;
+use crate::layout::inode::{FileKind, Inode};
+use crate::layout::superblock::{Superblock, is_chunk};
+use crate::mount::{Dfs, Mount};
+use crate::node::{Home, Node, Slot};
+use crate::path::check_name;
+use crate::resolve::Follow;
+use dolmen_client::At;
+use dolmen_types::{ObjectClass, Oid};
+use std::sync::Arc;
+
+/// An open file or directory, or where a symbolic link points.
+#[derive(Clone, Debug)]
+pub enum Opened {
+    /// A file, open as asked.
+    File(File),
+    /// A directory.
+    Dir(Dir),
+    /// The target of a symbolic link.
+    Symlink(Vec<u8>),
+}
+
+/// What a path led to, and where its entry is.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// What the entry names.
+    pub opened: Opened,
+    parent: Option<Dir>,
+    slot: Slot,
+    entry: Inode,
+    mount: Arc<Mount>,
+}
+
+impl Located {
+    /// The directory that has the entry; `None` for the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Dir> {
+        self.parent.as_ref()
+    }
+
+    /// The entry's name; `/` for the root.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.slot.dkey
+    }
+
+    /// The object.
+    #[must_use]
+    pub fn oid(&self) -> Oid {
+        self.entry.oid
+    }
+
+    /// Kind and permissions of the entry in one number.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.entry.mode()
+    }
+
+    /// Attributes as the look found them; the size of a file is asked for.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn stat(&self) -> Result<Stat> {
+        self.mount.stat_entry(&self.slot, &self.entry)
+    }
+}
+
+impl Dir {
+    /// Opens what `path` leads to, whatever it is: a file as `options` say, which make and cut nothing here. One fetch,
+    /// and one more for a symbolic link.
+    ///
+    /// # Errors
+    /// As `open` and `open_dir`.
+    pub fn locate(&self, path: impl AsRef<[u8]>, options: &OpenOptions, follow: Follow) -> Result<Located> {
+        let options = &OpenOptions { create: false, exclusive: false, truncate: false, ..*options };
+        options.check(self.mount())?;
+        for _ in 0..OPEN_RETRIES {
+            let found = self.start().find(path.as_ref(), follow)?;
+            let opened = match found.inode.kind {
+                FileKind::File => {
+                    let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+                    check(self.cred.as_deref(), &inode, options.rights())?;
+                    let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
+                    Opened::File(File::new(node, options, self.cred.clone())?)
+                }
+                FileKind::Directory => Opened::Dir(self.with_node(match self.start().as_dir(&found) {
+                    Err(Error::Stale) => continue,
+                    node => node?,
+                })),
+                FileKind::Symlink => {
+                    Opened::Symlink(self.mount().target(At::Latest, &found.slot, &found.inode)?)
+                }
+            };
+            let parent = found.dir.map(|node| self.with_node(node));
+            let mount = Arc::clone(self.mount());
+            return Ok(Located { opened, parent, slot: found.slot, entry: found.inode, mount });
+        }
+        Err(Error::Contended)
+    }
+
+    fn with_node(&self, node: Arc<Node>) -> Self {
+        Self { node, cred: self.cred.clone() }
+    }
+
+    /// The path of this directory from the root, as far as this mount knows: another one may have moved it.
+    ///
+    /// # Errors
+    /// `NotFound` if it was removed; `NameTooLong` if it lies deeper than a path is long.
+    pub fn path(&self) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = Arc::clone(&self.node);
+        if at.is_removed() {
+            return Err(Error::NotFound);
+        }
+        while let Some(parent) = at.parent() {
+            names.push(at.slot().dkey);
+            if names.len() > crate::layout::PATH_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            at = parent;
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        Ok(path)
+    }
+
+    /// Kind and permissions of this directory, as last seen.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.node.mode()
+    }
+
+    /// Class and chunk that new entries get of this directory; zero of each says "the container's".
+    #[must_use]
+    pub fn placement(&self) -> (ObjectClass, u64) {
+        self.node.placement()
+    }
+
+    /// Sets the class or chunk that entries made from now on get of this directory.
+    ///
+    /// # Errors
+    /// `Invalid(Placement)` for what no file can have; `Stale`, `ReadOnly`.
+    pub fn set_placement(&self, class: Option<ObjectClass>, chunk_bytes: Option<u64>) -> Result<()> {
+        let mount = self.mount();
+        mount.check_writable()?;
+        if chunk_bytes.is_some_and(|bytes| bytes != 0 && !is_chunk(bytes)) {
+            return Err(What::Placement.into());
+        }
+        if let Some(class) = class.filter(|class| *class != ObjectClass::UNKNOWN) {
+            mount.container.oid(dolmen_types::ObjectType::ArrayByte, class, 0, 0)?;
+        }
+        mount.at_home(&self.node, |slot| {
+            mount.amend(slot, self.node.oid, false, |inode| {
+                inode.class = class.unwrap_or(inode.class);
+                inode.chunk_bytes = chunk_bytes.unwrap_or(inode.chunk_bytes);
+                Ok(())
+            })
+        })
+    }
+
+    /// Takes note that the entry of this directory is now `name` of `dir`: another mount has moved it there.
+    ///
+    /// # Errors
+    /// `Stale` if that entry names something else.
+    pub fn found_at(&self, dir: &Self, name: impl AsRef<[u8]>) -> Result<()> {
+        let slot = self.mount().moved_to(&self.node, dir, name.as_ref())?.0;
+        self.node.set_home(Home { slot, parent: Some(Arc::clone(&dir.node)) });
+        Ok(())
+    }
+}
+
+impl File {
+    /// Kind and permissions of this file, as last seen.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.node.mode()
+    }
+
+    /// The same file, open as `options` say.
+    ///
+    /// # Errors
+    /// `Invalid(Flags)`, `ReadOnly`.
+    pub fn reopen(&self, options: &OpenOptions) -> Result<Self> {
+        let options = &OpenOptions { create: false, exclusive: false, truncate: false, ..*options };
+        options.check(&self.node.mount)?;
+        Self::new(Arc::clone(&self.node), options, self.cred.clone())
+    }
+
+    /// Takes note that the entry of this file is now `name` of `dir`: another mount has moved it there.
+    ///
+    /// # Errors
+    /// `Stale` if that entry names something else.
+    pub fn found_at(&self, dir: &Dir, name: impl AsRef<[u8]>) -> Result<()> {
+        let (slot, linked) = dir.mount().moved_to(&self.node, dir, name.as_ref())?;
+        let slot = if linked { Mount::companion_slot(self.node.oid) } else { slot };
+        self.node.set_home(Home { slot, parent: None });
+        Ok(())
+    }
+}
+
+impl Dfs {
+    /// What the container says about itself.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.mount().superblock
+    }
+
+    /// The size of the file whose data is `oid`, in chunks of `chunk_bytes`.
+    ///
+    /// # Errors
+    /// `Invalid(Placement)` for a chunk that no file has; those of the store.
+    pub fn size_of(&self, oid: Oid, chunk_bytes: u64) -> Result<u64> {
+        if !is_chunk(chunk_bytes) {
+            return Err(What::Placement.into());
+        }
+        self.mount().size(At::Latest, oid, chunk_bytes)
+    }
+}
+
+impl Mount {
+    /// The entry `name` of `dir`, if it names the object of `node`, and whether it is a linked file's.
+    fn moved_to(&self, node: &Node, dir: &Dir, name: &[u8]) -> Result<(Slot, bool)> {
+        check_name(name)?;
+        let slot = Slot::new(dir.node.oid, name);
+        match self.inode(At::Latest, &slot)? {
+            Some(inode) if inode.oid == node.oid => Ok((slot, inode.linked)),
+            _ => Err(Error::Stale),
+        }
+    }
+}
