@@ -3,6 +3,7 @@
 //! - [`verb`] what a target can be asked, and its answers; [`pool`] what a pool's service can be asked.
 //! - [`TargetStore`] between `cluster` and whatever stores a target's data.
 //! - [`Transport`] between `client` and whatever serves a pool.
+//! - [`wire`] the same messages as frames, for whoever is in another process.
 //! - [`order`] the byte order of keys, shared by index, runs and anchors.
 //!
 //! In process a message is passed as a value and its payload by reference: neither encoded nor copied.
@@ -21,6 +22,7 @@ pub mod run_footer;
 pub mod superblock;
 pub mod verb;
 pub mod version;
+pub mod wire;
 
 mod store;
 mod transport;

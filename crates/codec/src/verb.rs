@@ -8,6 +8,7 @@ use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, IoBuf, Key, Oid, QueryFlags, Recx, TargetNo, TxId,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// One question to a target.
 #[derive(Debug)]
@@ -70,15 +71,28 @@ pub enum Payload<'a> {
     Ref(&'a [u8]),
     /// Owned by the operation.
     Owned(IoBuf),
+    /// A part of a buffer that other values have parts of, too: what came in one message.
+    Shared {
+        /// All of it.
+        buf: Arc<IoBuf>,
+        /// Where the part begins.
+        start: usize,
+        /// Its length.
+        len: usize,
+    },
 }
 
 impl Payload<'_> {
     /// The bytes.
+    ///
+    /// # Panics
+    /// If a part does not lie in its buffer: whoever makes one has to see to that.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Ref(bytes) => bytes,
             Self::Owned(buf) => buf,
+            Self::Shared { buf, start, len } => &buf[*start..start + len],
         }
     }
 
@@ -88,6 +102,7 @@ impl Payload<'_> {
         match self {
             Self::Ref(bytes) => Payload::Owned(IoBuf::copy_of(bytes)),
             Self::Owned(buf) => Payload::Owned(buf),
+            Self::Shared { buf, start, len } => Payload::Shared { buf, start, len },
         }
     }
 }

@@ -32,6 +32,14 @@ pub const RETAINED_RESULTS_PER_CLIENT: usize = 4096;
 pub const FINDINGS_MAX: usize = 4096;
 /// Targets of one pool in one process.
 pub const TARGETS_MAX: usize = 1024;
+/// The body of a frame: four times that of a log record, so what a target takes on, the wire carries.
+pub const FRAME_BODY_BYTES_MAX: usize = 64 << 20;
+/// The payload of a frame: what a read may ask for at once.
+pub const FRAME_PAYLOAD_BYTES_MAX: usize = 2 << 30;
+/// Items of one answer to an enumeration over the wire; even those with two keys fit a frame at their usual lengths.
+pub const LIST_ITEMS_MAX: u32 = 1 << 18;
+/// Bytes of keys in one answer to an enumeration over the wire: a quarter of a body.
+pub const LIST_BYTES_MAX: u32 = 16 << 20;
 /// Values up to this size stay in log segments unless a pool says otherwise: DAOS's `data_thresh`.
 pub const SMALL_VALUE_BYTES_DEFAULT: usize = 4096;
 /// Bulk space is handed out in units of this size: the page and the direct-I/O sector.
@@ -39,4 +47,6 @@ pub const BULK_UNIT_BYTES: u64 = 4096;
 
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
 const _: () = assert!(CSUM_CHUNK_BYTES.is_multiple_of(4096));
+const _: () = assert!(FRAME_PAYLOAD_BYTES_MAX as u64 <= u32::MAX as u64);
+const _: () = assert!(LIST_BYTES_MAX as usize <= FRAME_BODY_BYTES_MAX / 4);
 const _: () = assert!(LEXICAL_KEY_BYTES_MAX <= ANCHOR_POSITION_BYTES_MAX);

@@ -1,0 +1,193 @@
+//! The numbers of messages.
+
+/// An enum of numbers that cross the wire, readable from a number and listed in full.
+macro_rules! numbered {
+    ($(#[$doc:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident = $number:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u16)]
+        pub enum $name { $($(#[$about])* $variant = $number,)+ }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The number on the wire.
+            #[must_use]
+            #[inline]
+            pub fn number(self) -> u16 {
+                self as u16
+            }
+
+            /// What has this number; `None` if nothing has.
+            #[must_use]
+            #[inline]
+            pub fn from_number(number: u16) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbered! {
+    /// What a request asks. Persistent: never renumber. Those of a target begin at 1, of a pool's service at 0x101, of
+    /// the daemon at 0x201.
+    pub enum AskKind {
+        /// [`Verb::Update`](crate::verb::Verb::Update).
+        Update = 1,
+        /// [`Verb::Punch`](crate::verb::Verb::Punch).
+        Punch = 2,
+        /// [`Verb::Fetch`](crate::verb::Verb::Fetch).
+        Fetch = 3,
+        /// [`Verb::List`](crate::verb::Verb::List).
+        List = 4,
+        /// [`Verb::Query`](crate::verb::Verb::Query).
+        Query = 5,
+        /// [`Verb::Prepare`](crate::verb::Verb::Prepare).
+        Prepare = 6,
+        /// [`Verb::Commit`](crate::verb::Verb::Commit).
+        Commit = 7,
+        /// [`Verb::Conclude`](crate::verb::Verb::Conclude).
+        Conclude = 8,
+        /// [`Verb::Abort`](crate::verb::Verb::Abort).
+        Abort = 9,
+        /// [`Verb::TxState`](crate::verb::Verb::TxState).
+        TxState = 10,
+        /// [`Verb::InDoubt`](crate::verb::Verb::InDoubt).
+        InDoubt = 11,
+        /// [`Verb::Unconcluded`](crate::verb::Verb::Unconcluded).
+        Unconcluded = 12,
+        /// [`Verb::Latest`](crate::verb::Verb::Latest).
+        Latest = 13,
+        /// [`Verb::Cont`](crate::verb::Verb::Cont).
+        Cont = 14,
+        /// [`Verb::Space`](crate::verb::Verb::Space).
+        Space = 15,
+        /// [`Verb::Flush`](crate::verb::Verb::Flush).
+        Flush = 16,
+        /// [`Verb::Checkpoint`](crate::verb::Verb::Checkpoint).
+        Checkpoint = 17,
+        /// [`Verb::Scrub`](crate::verb::Verb::Scrub).
+        Scrub = 18,
+        /// [`Verb::Check`](crate::verb::Verb::Check).
+        Check = 19,
+        /// [`PoolVerb::Query`](crate::pool::PoolVerb::Query).
+        PoolQuery = 0x0101,
+        /// [`PoolVerb::ContCreate`](crate::pool::PoolVerb::ContCreate).
+        ContCreate = 0x0102,
+        /// [`PoolVerb::ContOpen`](crate::pool::PoolVerb::ContOpen).
+        ContOpen = 0x0103,
+        /// [`PoolVerb::ContClose`](crate::pool::PoolVerb::ContClose).
+        ContClose = 0x0104,
+        /// [`PoolVerb::ContDestroy`](crate::pool::PoolVerb::ContDestroy).
+        ContDestroy = 0x0105,
+        /// [`PoolVerb::ContList`](crate::pool::PoolVerb::ContList).
+        ContList = 0x0106,
+        /// [`PoolVerb::ContQuery`](crate::pool::PoolVerb::ContQuery).
+        ContQuery = 0x0107,
+        /// [`PoolVerb::ContSetProps`](crate::pool::PoolVerb::ContSetProps).
+        ContSetProps = 0x0108,
+        /// [`PoolVerb::ContProps`](crate::pool::PoolVerb::ContProps).
+        ContProps = 0x0109,
+        /// [`PoolVerb::SetAttrs`](crate::pool::PoolVerb::SetAttrs).
+        SetAttrs = 0x010a,
+        /// [`PoolVerb::Attr`](crate::pool::PoolVerb::Attr).
+        Attr = 0x010b,
+        /// [`PoolVerb::AttrNames`](crate::pool::PoolVerb::AttrNames).
+        AttrNames = 0x010c,
+        /// [`PoolVerb::RemoveAttrs`](crate::pool::PoolVerb::RemoveAttrs).
+        RemoveAttrs = 0x010d,
+        /// [`PoolVerb::SnapCreate`](crate::pool::PoolVerb::SnapCreate).
+        SnapCreate = 0x010e,
+        /// [`PoolVerb::SnapList`](crate::pool::PoolVerb::SnapList).
+        SnapList = 0x010f,
+        /// [`PoolVerb::SnapDestroy`](crate::pool::PoolVerb::SnapDestroy).
+        SnapDestroy = 0x0110,
+        /// [`PoolVerb::Rollback`](crate::pool::PoolVerb::Rollback).
+        Rollback = 0x0111,
+        /// [`PoolVerb::AllocOids`](crate::pool::PoolVerb::AllocOids).
+        AllocOids = 0x0112,
+        /// [`PoolVerb::TxBegin`](crate::pool::PoolVerb::TxBegin).
+        TxBegin = 0x0113,
+        /// [`PoolVerb::TxCommit`](crate::pool::PoolVerb::TxCommit).
+        TxCommit = 0x0114,
+        /// [`PoolVerb::Aggregate`](crate::pool::PoolVerb::Aggregate).
+        Aggregate = 0x0115,
+        /// [`PoolVerb::Checkpoint`](crate::pool::PoolVerb::Checkpoint).
+        PoolCheckpoint = 0x0116,
+        /// [`PoolVerb::Scrub`](crate::pool::PoolVerb::Scrub).
+        PoolScrub = 0x0117,
+        /// [`PoolVerb::Check`](crate::pool::PoolVerb::Check).
+        PoolCheck = 0x0118,
+    }
+}
+
+numbered! {
+    /// What a reply or a push says. Persistent: never renumber. Errors are 0x8000; answers of a target begin at 0x8001, of
+    /// a pool's service at 0x8101, of the daemon at 0x8201; pushes at 0x8301.
+    pub enum ReplyKind {
+        /// An error of any request.
+        Failed = 0x8000,
+        /// [`Reply::Written`](crate::verb::Reply::Written).
+        Written = 0x8001,
+        /// [`Reply::Fetched`](crate::verb::Reply::Fetched).
+        Fetched = 0x8002,
+        /// [`Reply::Listed`](crate::verb::Reply::Listed).
+        Listed = 0x8003,
+        /// [`Reply::Found`](crate::verb::Reply::Found).
+        Found = 0x8004,
+        /// [`Reply::Prepared`](crate::verb::Reply::Prepared).
+        Prepared = 0x8005,
+        /// [`Reply::Done`](crate::verb::Reply::Done).
+        Done = 0x8006,
+        /// [`Reply::TxState`](crate::verb::Reply::TxState).
+        TxState = 0x8007,
+        /// [`Reply::InDoubt`](crate::verb::Reply::InDoubt).
+        InDoubt = 0x8008,
+        /// [`Reply::ContUsage`](crate::verb::Reply::ContUsage).
+        ContUsage = 0x8009,
+        /// [`Reply::Space`](crate::verb::Reply::Space).
+        Space = 0x800a,
+        /// [`Reply::Aggregated`](crate::verb::Reply::Aggregated).
+        Aggregated = 0x800b,
+        /// [`Reply::Audited`](crate::verb::Reply::Audited).
+        Audited = 0x800c,
+        /// [`PoolReply::Pool`](crate::pool::PoolReply::Pool).
+        Pool = 0x8101,
+        /// [`PoolReply::Cont`](crate::pool::PoolReply::Cont).
+        Cont = 0x8102,
+        /// [`PoolReply::Conts`](crate::pool::PoolReply::Conts).
+        Conts = 0x8103,
+        /// [`PoolReply::ContInfo`](crate::pool::PoolReply::ContInfo).
+        ContInfo = 0x8104,
+        /// [`PoolReply::Props`](crate::pool::PoolReply::Props).
+        Props = 0x8105,
+        /// [`PoolReply::Attr`](crate::pool::PoolReply::Attr).
+        Attr = 0x8106,
+        /// [`PoolReply::AttrNames`](crate::pool::PoolReply::AttrNames).
+        AttrNames = 0x8107,
+        /// [`PoolReply::Epoch`](crate::pool::PoolReply::Epoch).
+        Epoch = 0x8108,
+        /// [`PoolReply::Snapshots`](crate::pool::PoolReply::Snapshots).
+        Snapshots = 0x8109,
+        /// [`PoolReply::Oids`](crate::pool::PoolReply::Oids).
+        Oids = 0x810a,
+        /// [`PoolReply::Aggregated`](crate::pool::PoolReply::Aggregated).
+        PoolAggregated = 0x810b,
+        /// [`PoolReply::Audits`](crate::pool::PoolReply::Audits).
+        Audits = 0x810c,
+        /// [`PoolReply::Done`](crate::pool::PoolReply::Done).
+        PoolDone = 0x810d,
+    }
+}
+
+impl ReplyKind {
+    /// Whether it is an answer of a pool's service.
+    #[inline]
+    pub(super) fn is_of_pool(self) -> bool {
+        self.number() >> 8 == 0x81
+    }
+}

@@ -1,0 +1,57 @@
+//! What crosses a process boundary: frames of a header, a body and a payload, one file a record.
+//!
+//! A stream, whatever carries it, holds one frame after the other: [`RequestHeader`] or [`ReplyHeader`], then the body,
+//! then the payload: the values of a mutation, or the filled parts of a fetch's buffer, one after the other in the order
+//! of the body. docs/format/wire.md has the rules.
+//!
+//! Invariants: any bytes decode to a message or to [`BadFrame`]; what decoding allocates is bounded by a small multiple
+//! of the bytes it is given; a message that decodes is encoded to the same bytes.
+
+mod audit;
+mod bad_frame;
+mod cont;
+mod data;
+mod error;
+mod fetch;
+mod field;
+mod kind;
+mod list;
+mod pool_reply;
+mod pool_verb;
+mod query;
+mod reply;
+mod reply_header;
+mod request;
+mod request_header;
+mod space;
+mod tx;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+pub use bad_frame::BadFrame;
+pub use data::PayloadParts;
+pub use fetch::{FetchPlan, Parts};
+pub use kind::{AskKind, ReplyKind};
+pub use reply::{ReplyTo, decode_reply, encode_reply};
+pub use reply_header::{REPLY_HEADER_BYTES, ReplyHeader};
+pub use request::{Asked, Caller, decode_request, decode_request_owned, encode_request};
+pub use request_header::{PoolSlot, REQUEST_HEADER_BYTES, RequestHeader};
+
+use dolmen_types::crc32c;
+
+/// The version of all frames.
+pub const VERSION: u16 = 1;
+
+/// Where the version and the kind are, and the checksum, in every header.
+const KIND_START: usize = 4;
+const SUM_START: usize = 8;
+const SUM_END: usize = 12;
+
+/// The checksum of a header: crc32c of what is behind it, with version and kind mixed in.
+#[inline]
+fn sum_of(header: &[u8]) -> u32 {
+    let kind = header[KIND_START..SUM_START].try_into().expect("four bytes");
+    crc32c(&header[SUM_END..]) ^ u32::from_le_bytes(kind)
+}

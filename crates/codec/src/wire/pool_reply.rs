@@ -1,0 +1,124 @@
+//! The bodies of what a pool's service answers.
+
+use super::ReplyKind;
+use super::audit::finding_bytes_most;
+use super::field::{Field, Writer, choice, read_list, record};
+use crate::bytes::Reader;
+use crate::order::HashKey;
+use crate::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, Snapshot};
+use crate::verb::{Audit, Finding, SpaceReport, Usage};
+use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, TARGETS_MAX};
+use dolmen_types::{ContNo, Epoch, Label, PoolMap, Props, TargetInfo, TargetState, Uuid};
+
+// As in DAOS: other states are of later versions.
+choice!(TargetState { Down = 2, UpIn = 4 });
+record!(TargetInfo { rank: u32, state: TargetState });
+record!(ContHandle { no: ContNo, uuid: Uuid, label: Option<Label>, hash_key: HashKey, props: Props });
+record!(ContInfo { cont: ContHandle, handles: u32, snapshots: u32, last_snapshot: Epoch, usage: Usage });
+record!(Snapshot { epoch: Epoch, name: Option<String> });
+
+impl Field for PoolMap {
+    const BYTES_MIN: usize = 4 + Uuid::BYTES_MIN + 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.version);
+        w.put(&self.pool);
+        w.list(&self.targets, TARGETS_MAX);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { version: r.u32()?, pool: Uuid::read(r)?, targets: read_list(r, TARGETS_MAX)? })
+    }
+}
+
+impl Field for PoolInfo {
+    const BYTES_MIN: usize = PoolMap::BYTES_MIN + 1 + 4 + 8;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.map);
+        w.put(&self.label);
+        w.list(&self.space, TARGETS_MAX);
+        w.put(&self.cont_count);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        let (map, label) = (PoolMap::read(r)?, Option::<Label>::read(r)?);
+        let space: Vec<SpaceReport> = read_list(r, TARGETS_MAX)?;
+        Some(Self { map, label, space, cont_count: r.u64()? })
+    }
+}
+
+/// What all audits of a reply may take: far below a body, however long the keys in them are.
+const AUDITS_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX / 2;
+
+/// Findings beyond the room of a reply are counted as those are that did not find room in an audit.
+fn put_audits(w: &mut Writer<'_>, audits: &[Audit]) {
+    w.count(audits.len(), TARGETS_MAX);
+    let share = AUDITS_BYTES_MAX / audits.len().max(1);
+    for audit in audits {
+        let mut bytes = 0;
+        let fits = |finding: &&Finding| {
+            bytes += finding_bytes_most(finding);
+            bytes <= share
+        };
+        let listed = audit.findings.iter().take_while(fits).count();
+        if listed == audit.findings.len() {
+            w.put(audit);
+        } else {
+            let unlisted = audit.unlisted + (audit.findings.len() - listed) as u64;
+            w.put(&Audit { findings: audit.findings[..listed].to_vec(), unlisted, ..*audit });
+        }
+    }
+}
+
+pub(super) fn put_pool_reply(w: &mut Writer<'_>, reply: &PoolReply) -> ReplyKind {
+    match reply {
+        PoolReply::Pool(info) => with(w, ReplyKind::Pool, info),
+        PoolReply::Cont(cont) => with(w, ReplyKind::Cont, cont),
+        PoolReply::Conts(conts) => with_list(w, ReplyKind::Conts, conts),
+        PoolReply::ContInfo(info) => with(w, ReplyKind::ContInfo, &**info),
+        PoolReply::Props(props) => with(w, ReplyKind::Props, props),
+        PoolReply::Attr(value) => with(w, ReplyKind::Attr, value),
+        PoolReply::AttrNames(names) => with_list(w, ReplyKind::AttrNames, names),
+        // The header has it.
+        PoolReply::Epoch(_) => ReplyKind::Epoch,
+        PoolReply::Snapshots(snapshots) => with_list(w, ReplyKind::Snapshots, snapshots),
+        PoolReply::Oids(first) => with(w, ReplyKind::Oids, first),
+        PoolReply::Aggregated(versions) => with(w, ReplyKind::PoolAggregated, versions),
+        PoolReply::Audits(audits) => {
+            put_audits(w, audits);
+            ReplyKind::Audits
+        }
+        PoolReply::Done => ReplyKind::PoolDone,
+    }
+}
+
+fn with(w: &mut Writer<'_>, kind: ReplyKind, field: &impl Field) -> ReplyKind {
+    w.put(field);
+    kind
+}
+
+fn with_list<T: Field>(w: &mut Writer<'_>, kind: ReplyKind, list: &[T]) -> ReplyKind {
+    w.list(list, FRAME_BODY_BYTES_MAX);
+    kind
+}
+
+/// `None` also for a kind that is no answer of a pool's service.
+pub(super) fn read_pool_reply(kind: ReplyKind, epoch: Epoch, r: &mut Reader<'_>) -> Option<PoolReply> {
+    Some(match kind {
+        ReplyKind::Pool => PoolReply::Pool(PoolInfo::read(r)?),
+        ReplyKind::Cont => PoolReply::Cont(ContHandle::read(r)?),
+        ReplyKind::Conts => PoolReply::Conts(read_list(r, FRAME_BODY_BYTES_MAX)?),
+        ReplyKind::ContInfo => PoolReply::ContInfo(Box::new(ContInfo::read(r)?)),
+        ReplyKind::Props => PoolReply::Props(Props::read(r)?),
+        ReplyKind::Attr => PoolReply::Attr(Field::read(r)?),
+        ReplyKind::AttrNames => PoolReply::AttrNames(read_list(r, FRAME_BODY_BYTES_MAX)?),
+        ReplyKind::Epoch => PoolReply::Epoch(epoch),
+        ReplyKind::Snapshots => PoolReply::Snapshots(read_list(r, FRAME_BODY_BYTES_MAX)?),
+        ReplyKind::Oids => PoolReply::Oids(r.u64()?),
+        ReplyKind::PoolAggregated => PoolReply::Aggregated(r.u64()?),
+        ReplyKind::Audits => PoolReply::Audits(read_list(r, TARGETS_MAX)?),
+        ReplyKind::PoolDone => PoolReply::Done,
+        _ => return None,
+    })
+}

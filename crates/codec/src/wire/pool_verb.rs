@@ -1,0 +1,238 @@
+//! The bodies of questions to a pool's service.
+
+use super::AskKind;
+use super::data::{Gather, Input};
+use super::field::{Field, Writer, read_list};
+use super::tx::{put_mutations, read_mutations};
+use crate::bytes::Reader;
+use crate::pool::{ContName, PoolVerb, TxCommit};
+use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
+use dolmen_types::{ContNo, Epoch, Label, PropId, PropValue, Props, TargetNo, TxId, Uuid};
+
+/// What a property's value is. Persistent: never renumber.
+const NUMBER: u8 = 0;
+const TEXT: u8 = 1;
+const BYTES: u8 = 2;
+
+impl Field for PropValue {
+    const BYTES_MIN: usize = 1 + 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Number(number) => {
+                w.put(&NUMBER);
+                w.put(number);
+            }
+            Self::Text(text) => {
+                w.put(&TEXT);
+                w.put(text);
+            }
+            Self::Bytes(bytes) => {
+                w.put(&BYTES);
+                w.put(bytes);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            NUMBER => Self::Number(r.u64()?),
+            TEXT => Self::Text(Field::read(r)?),
+            BYTES => Self::Bytes(Field::read(r)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Field for PropId {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.0);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        r.u32().map(Self)
+    }
+}
+
+/// In ascending order of their numbers, each once.
+impl Field for Props {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.count(self.len(), FRAME_BODY_BYTES_MAX);
+        for (id, value) in self {
+            w.put(id);
+            w.put(value);
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        let mut props = Self::new();
+        for _ in 0..r.count(PropId::BYTES_MIN + PropValue::BYTES_MIN)? {
+            let (id, value) = (PropId::read(r)?, PropValue::read(r)?);
+            if props.last_key_value().is_some_and(|(&last, _)| last >= id) {
+                return None;
+            }
+            props.insert(id, value);
+        }
+        Some(props)
+    }
+}
+
+/// How a container is named. Persistent: never renumber.
+const BY_LABEL: u8 = 0;
+const BY_UUID: u8 = 1;
+
+impl Field for ContName {
+    const BYTES_MIN: usize = 1 + Label::BYTES_MIN;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Label(label) => {
+                w.put(&BY_LABEL);
+                w.put(label);
+            }
+            Self::Uuid(uuid) => {
+                w.put(&BY_UUID);
+                w.put(uuid);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            BY_LABEL => Self::Label(Label::read(r)?),
+            BY_UUID => Self::Uuid(Uuid::read(r)?),
+            _ => return None,
+        })
+    }
+}
+
+/// Two fields, one after the other.
+impl<A: Field, B: Field> Field for (A, B) {
+    const BYTES_MIN: usize = A::BYTES_MIN + B::BYTES_MIN;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        self.0.put(w);
+        self.1.put(w);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some((A::read(r)?, B::read(r)?))
+    }
+}
+
+pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) -> AskKind {
+    match verb {
+        PoolVerb::TxCommit(commit) => {
+            put_commit(w, commit);
+            AskKind::TxCommit
+        }
+        PoolVerb::Query => AskKind::PoolQuery,
+        PoolVerb::ContCreate { uuid, label, props } => {
+            w.body.put(uuid);
+            w.body.put(label);
+            w.body.put(props);
+            AskKind::ContCreate
+        }
+        PoolVerb::ContOpen(name) => with(w, AskKind::ContOpen, name),
+        PoolVerb::ContClose(cont) => with(w, AskKind::ContClose, cont),
+        PoolVerb::ContDestroy(name, force) => with_two(w, AskKind::ContDestroy, name, force),
+        PoolVerb::ContList => AskKind::ContList,
+        PoolVerb::ContQuery(cont) => with(w, AskKind::ContQuery, cont),
+        PoolVerb::ContSetProps(cont, props) => with_two(w, AskKind::ContSetProps, cont, props),
+        PoolVerb::ContProps(cont, ids) => with_list(w, AskKind::ContProps, cont, ids),
+        PoolVerb::SetAttrs(cont, attrs) => with_list(w, AskKind::SetAttrs, cont, attrs),
+        PoolVerb::Attr(cont, name) => with_two(w, AskKind::Attr, cont, name),
+        PoolVerb::AttrNames(cont) => with(w, AskKind::AttrNames, cont),
+        PoolVerb::RemoveAttrs(cont, names) => with_list(w, AskKind::RemoveAttrs, cont, names),
+        PoolVerb::SnapCreate(cont, name) => with_two(w, AskKind::SnapCreate, cont, name),
+        PoolVerb::SnapList(cont) => with(w, AskKind::SnapList, cont),
+        PoolVerb::SnapDestroy(cont, epoch) => with_two(w, AskKind::SnapDestroy, cont, epoch),
+        PoolVerb::Rollback(cont, epoch) => with_two(w, AskKind::Rollback, cont, epoch),
+        PoolVerb::AllocOids(cont, count) => with_two(w, AskKind::AllocOids, cont, count),
+        PoolVerb::TxBegin => AskKind::TxBegin,
+        PoolVerb::Aggregate(cont, epoch) => with_two(w, AskKind::Aggregate, cont, epoch),
+        PoolVerb::Checkpoint => AskKind::PoolCheckpoint,
+        PoolVerb::Scrub => AskKind::PoolScrub,
+        PoolVerb::Check => AskKind::PoolCheck,
+    }
+}
+
+fn with(w: &mut Gather<'_, '_>, kind: AskKind, field: &impl Field) -> AskKind {
+    w.body.put(field);
+    kind
+}
+
+fn with_two(w: &mut Gather<'_, '_>, kind: AskKind, first: &impl Field, second: &impl Field) -> AskKind {
+    w.body.put(first);
+    with(w, kind, second)
+}
+
+fn with_list<T: Field>(w: &mut Gather<'_, '_>, kind: AskKind, first: &impl Field, list: &[T]) -> AskKind {
+    w.body.put(first);
+    w.body.list(list, IODS_MAX);
+    kind
+}
+
+/// `None` also for a kind that is no question to a pool's service.
+pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Option<PoolVerb<'p>> {
+    let r = &mut input.body;
+    Some(match kind {
+        AskKind::TxCommit => PoolVerb::TxCommit(read_commit(input)?),
+        AskKind::PoolQuery => PoolVerb::Query,
+        AskKind::ContCreate => PoolVerb::ContCreate {
+            uuid: Uuid::read(r)?,
+            label: Option::<Label>::read(r)?,
+            props: Props::read(r)?,
+        },
+        AskKind::ContOpen => PoolVerb::ContOpen(ContName::read(r)?),
+        AskKind::ContClose => PoolVerb::ContClose(ContNo::read(r)?),
+        AskKind::ContDestroy => PoolVerb::ContDestroy(ContName::read(r)?, bool::read(r)?),
+        AskKind::ContList => PoolVerb::ContList,
+        AskKind::ContQuery => PoolVerb::ContQuery(ContNo::read(r)?),
+        AskKind::ContSetProps => PoolVerb::ContSetProps(ContNo::read(r)?, Props::read(r)?),
+        AskKind::ContProps => PoolVerb::ContProps(ContNo::read(r)?, read_list(r, IODS_MAX)?),
+        AskKind::SetAttrs => PoolVerb::SetAttrs(Field::read(r)?, read_list(r, IODS_MAX)?),
+        AskKind::Attr => PoolVerb::Attr(Field::read(r)?, Field::read(r)?),
+        AskKind::AttrNames => PoolVerb::AttrNames(Field::read(r)?),
+        AskKind::RemoveAttrs => PoolVerb::RemoveAttrs(Field::read(r)?, read_list(r, IODS_MAX)?),
+        AskKind::SnapCreate => PoolVerb::SnapCreate(ContNo::read(r)?, Field::read(r)?),
+        AskKind::SnapList => PoolVerb::SnapList(ContNo::read(r)?),
+        AskKind::SnapDestroy => PoolVerb::SnapDestroy(ContNo::read(r)?, Epoch::read(r)?),
+        AskKind::Rollback => PoolVerb::Rollback(ContNo::read(r)?, Epoch::read(r)?),
+        AskKind::AllocOids => PoolVerb::AllocOids(ContNo::read(r)?, r.u64()?),
+        AskKind::TxBegin => PoolVerb::TxBegin,
+        AskKind::Aggregate => PoolVerb::Aggregate(ContNo::read(r)?, Epoch::read(r)?),
+        AskKind::PoolCheckpoint => PoolVerb::Checkpoint,
+        AskKind::PoolScrub => PoolVerb::Scrub,
+        AskKind::PoolCheck => PoolVerb::Check,
+        _ => return None,
+    })
+}
+
+fn put_commit<'p>(w: &mut Gather<'_, 'p>, commit: &'p TxCommit<'_>) {
+    let TxCommit { cont, tx, epoch, parts } = commit;
+    w.body.put(cont);
+    w.body.put(tx);
+    w.body.put(epoch);
+    w.body.count(parts.len(), TARGETS_MAX);
+    for (target, mutations) in parts {
+        w.body.put(target);
+        put_mutations(w, mutations);
+    }
+}
+
+fn read_commit<'p>(input: &mut Input<'_, 'p>) -> Option<TxCommit<'p>> {
+    let r = &mut input.body;
+    let (cont, tx, epoch) = (ContNo::read(r)?, TxId::read(r)?, Epoch::read(r)?);
+    // A target, and how many mutations.
+    let count = r.count(TargetNo::BYTES_MIN + 4).filter(|&count| count <= TARGETS_MAX)?;
+    let mut parts = Vec::with_capacity(count);
+    for _ in 0..count {
+        parts.push((TargetNo::read(&mut input.body)?, read_mutations(input)?));
+    }
+    Some(TxCommit { cont, tx, epoch, parts })
+}

@@ -1,0 +1,232 @@
+//! The header of a request: 128 bytes before its body.
+//!
+//! Invariants: the checksum covers everything behind itself, and the version and kind before it.
+
+use super::{AskKind, BadFrame, VERSION, sum_of};
+use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
+use dolmen_types::{ContNo, Credentials, Epoch, Head, RequestId, TargetNo};
+use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of the encoded header.
+pub const REQUEST_HEADER_BYTES: usize = 128;
+const MAGIC: u32 = 0x5152_4c44;
+
+/// In the place of a target: the pool's service, or the daemon itself.
+pub(super) const NO_TARGET: TargetNo = TargetNo(u16::MAX);
+
+/// The number of a pool on one connection; whoever serves it gives it out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PoolSlot(pub u16);
+
+impl PoolSlot {
+    /// No pool: what is asked concerns the daemon.
+    pub const SYSTEM: Self = Self(0);
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Fields {
+    magic: U32,
+    version: U16,
+    kind: U16,
+    sum: U32,
+    flags: U32,
+    token: U64,
+    sequence: U64,
+    done_below: U64,
+    deadline_ns: U64,
+    seen: U64,
+    map_version: U32,
+    cont: U32,
+    job: U64,
+    tenant: U32,
+    uid: U32,
+    gid: U32,
+    project: U32,
+    target: U16,
+    pool: U16,
+    body_bytes: U32,
+    payload_bytes: U64,
+    client: U128,
+    push_acked: U64,
+}
+
+const _: () = assert!(size_of::<Fields>() == REQUEST_HEADER_BYTES);
+
+/// What a request says before its body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestHeader {
+    /// What is asked, and so what the body is.
+    pub kind: AskKind,
+    /// Chosen by the client, returned with the reply; not 0.
+    pub token: u64,
+    /// On whose behalf.
+    pub head: Head,
+    /// The highest epoch that the client knows; 0 for none.
+    pub seen: Epoch,
+    /// In which container, if a target is asked.
+    pub cont: ContNo,
+    /// Which target; 0xffff is the pool's service, or the daemon.
+    pub target: TargetNo,
+    /// Which pool.
+    pub pool: PoolSlot,
+    /// Bytes of the body.
+    pub body_bytes: u32,
+    /// Bytes of the payload behind the body.
+    pub payload_bytes: u64,
+    /// The last push that the client has taken in.
+    pub push_acked: u64,
+}
+
+impl RequestHeader {
+    /// Encodes the header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; REQUEST_HEADER_BYTES] {
+        let Head { id, oldest, deadline_ns, map_version, job, tenant, cred } = self.head;
+        let mut fields = Fields {
+            magic: MAGIC.into(),
+            version: VERSION.into(),
+            kind: self.kind.number().into(),
+            sum: 0.into(),
+            flags: 0.into(),
+            token: self.token.into(),
+            sequence: id.sequence.into(),
+            done_below: oldest.into(),
+            deadline_ns: deadline_ns.into(),
+            seen: self.seen.0.into(),
+            map_version: map_version.into(),
+            cont: self.cont.0.into(),
+            job: job.into(),
+            tenant: tenant.into(),
+            uid: cred.uid.into(),
+            gid: cred.gid.into(),
+            project: cred.project.into(),
+            target: self.target.0.into(),
+            pool: self.pool.0.into(),
+            body_bytes: self.body_bytes.into(),
+            payload_bytes: self.payload_bytes.into(),
+            client: id.client.into(),
+            push_acked: self.push_acked.into(),
+        };
+        fields.sum = sum_of(fields.as_bytes()).into();
+        zerocopy::transmute!(fields)
+    }
+
+    /// Decodes a header.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it, lengths above the limits of a frame included.
+    pub fn decode(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<Self, BadFrame> {
+        let fields: &Fields = zerocopy::transmute_ref!(bytes);
+        if fields.magic.get() != MAGIC {
+            return Err(BadFrame::Magic);
+        }
+        if fields.version.get() != VERSION {
+            return Err(BadFrame::Version { found: fields.version.get() });
+        }
+        if fields.sum.get() != sum_of(bytes) {
+            return Err(BadFrame::Checksum);
+        }
+        let number = fields.kind.get();
+        let kind = AskKind::from_number(number).ok_or(BadFrame::Kind { number })?;
+        if fields.flags.get() != 0 || fields.token.get() == 0 {
+            return Err(BadFrame::Reserved);
+        }
+        let (body_bytes, payload_bytes) = (fields.body_bytes.get(), fields.payload_bytes.get());
+        if u64::from(body_bytes) > FRAME_BODY_BYTES_MAX as u64 {
+            return Err(BadFrame::TooLong { bytes: u64::from(body_bytes) });
+        }
+        if payload_bytes > FRAME_PAYLOAD_BYTES_MAX as u64 {
+            return Err(BadFrame::TooLong { bytes: payload_bytes });
+        }
+        Ok(Self {
+            kind,
+            token: fields.token.get(),
+            head: fields.head(),
+            seen: Epoch(fields.seen.get()),
+            cont: ContNo(fields.cont.get()),
+            target: TargetNo(fields.target.get()),
+            pool: PoolSlot(fields.pool.get()),
+            body_bytes,
+            payload_bytes,
+            push_acked: fields.push_acked.get(),
+        })
+    }
+}
+
+impl Fields {
+    fn head(&self) -> Head {
+        Head {
+            id: RequestId { client: self.client.get(), sequence: self.sequence.get() },
+            oldest: self.done_below.get(),
+            deadline_ns: self.deadline_ns.get(),
+            map_version: self.map_version.get(),
+            job: self.job.get(),
+            tenant: self.tenant.get(),
+            cred: Credentials { uid: self.uid.get(), gid: self.gid.get(), project: self.project.get() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::golden;
+
+    fn header() -> RequestHeader {
+        RequestHeader {
+            kind: AskKind::Fetch,
+            token: 1,
+            head: Head {
+                id: RequestId { client: 2 << 100, sequence: 3 },
+                oldest: 4,
+                deadline_ns: 5,
+                map_version: 6,
+                job: 7,
+                tenant: 8,
+                cred: Credentials { uid: 9, gid: 10, project: 11 },
+            },
+            seen: Epoch(12),
+            cont: ContNo(13),
+            target: TargetNo(14),
+            pool: PoolSlot(15),
+            body_bytes: 16,
+            payload_bytes: 17,
+            push_acked: 18,
+        }
+    }
+
+    #[test]
+    fn a_request_header_round_trips_and_any_flip_is_seen() {
+        let bytes = header().encode();
+        assert_eq!(&bytes[..4], b"DLRQ");
+        assert_eq!(golden(&bytes), 0x19ee_ea97_ba41_56a7);
+        assert_eq!(RequestHeader::decode(&bytes), Ok(header()));
+        for bit in 0..REQUEST_HEADER_BYTES * 8 {
+            let mut bad = bytes;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(RequestHeader::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_request_header_says_what_is_wrong_with_it() {
+        let refused = |change: &dyn Fn(&mut Fields)| {
+            let mut fields: Fields = zerocopy::transmute!(header().encode());
+            change(&mut fields);
+            fields.sum = sum_of(fields.as_bytes()).into();
+            RequestHeader::decode(&zerocopy::transmute!(fields)).unwrap_err()
+        };
+        assert_eq!(refused(&|f| f.magic = 1.into()), BadFrame::Magic);
+        assert_eq!(refused(&|f| f.version = 2.into()), BadFrame::Version { found: 2 });
+        assert_eq!(refused(&|f| f.kind = 0x7fff.into()), BadFrame::Kind { number: 0x7fff });
+        assert_eq!(refused(&|f| f.flags = 1.into()), BadFrame::Reserved);
+        assert_eq!(refused(&|f| f.token = 0.into()), BadFrame::Reserved);
+        assert_eq!(
+            refused(&|f| f.body_bytes = u32::MAX.into()),
+            BadFrame::TooLong { bytes: u64::from(u32::MAX) }
+        );
+        assert_eq!(refused(&|f| f.payload_bytes = u64::MAX.into()), BadFrame::TooLong { bytes: u64::MAX });
+    }
+}

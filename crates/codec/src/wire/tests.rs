@@ -1,0 +1,434 @@
+//! Frames of every kind: there and back, golden numbers, and whatever else a peer may send.
+
+mod any;
+mod samples;
+
+use super::*;
+use crate::bytes::golden;
+use crate::transport::{Answer, Ask};
+use crate::verb::{
+    Fetch, FetchIod, FetchedIod, List, ListWhat, NewValue, Payload, Punch, PunchScope, ReadAt, Reply, Update,
+    UpdateIod, Verb, Want,
+};
+use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, LIST_BYTES_MAX, LIST_ITEMS_MAX};
+use dolmen_types::{
+    Anchor, Cond, ContNo, Credentials, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, Recx, RequestId,
+    TargetNo,
+};
+use proptest::prelude::*;
+use smallvec::{SmallVec, smallvec};
+
+fn caller() -> Caller {
+    let cred = Credentials { uid: 1, gid: 2, project: 3 };
+    let id = RequestId { client: 4, sequence: 5 };
+    let head = Head { id, oldest: 6, deadline_ns: 7, map_version: 8, job: 9, tenant: 10, cred };
+    Caller { token: 11, head, pool: PoolSlot(12), seen: Epoch(13), push_acked: 14 }
+}
+
+/// A request as it goes over the wire.
+fn sent(ask: &Ask<'_>) -> Vec<u8> {
+    let mut out = b"before".to_vec();
+    let parts = encode_request(&mut out, &caller(), ask).unwrap();
+    [&out[6..], &parts.concat()].concat()
+}
+
+/// The same read back, with the buffer that a fetch needs.
+fn received(frame: &[u8]) -> Result<(RequestHeader, Asked<'_>), BadFrame> {
+    let (header, body, payload) = cut(frame)?;
+    let mut asked = decode_request(&header, body, payload)?;
+    if let Ask::Target(_, _, Verb::Fetch(fetch)) = &mut asked.ask {
+        fetch.buf.set_len(asked.room_bytes);
+    }
+    Ok((header, asked))
+}
+
+fn cut(frame: &[u8]) -> Result<(RequestHeader, &[u8], &[u8]), BadFrame> {
+    let (header, rest) = frame.split_first_chunk().ok_or(BadFrame::Magic)?;
+    let header = RequestHeader::decode(header)?;
+    let body_bytes = usize::try_from(header.body_bytes).unwrap();
+    let (body, payload) = rest.split_at(body_bytes.min(rest.len()));
+    Ok((header, body, payload))
+}
+
+/// A reply as it goes over the wire, without its payload.
+fn replied(result: &Result<Answer, Error>, plan: Option<&FetchPlan>) -> Vec<u8> {
+    let mut out = b"before".to_vec();
+    encode_reply(&mut out, &ReplyTo { token: 1, map_version: 2, push_seq: 3, plan }, result);
+    out.split_off(6)
+}
+
+fn read_back(frame: &[u8]) -> Result<Result<Answer, Error>, BadFrame> {
+    let (header, body) = frame.split_first_chunk().ok_or(BadFrame::Magic)?;
+    decode_reply(&ReplyHeader::decode(header)?, body)
+}
+
+fn assert_request_returns(ask: &Ask<'_>) {
+    let frame = sent(ask);
+    let (header, asked) = received(&frame).unwrap();
+    assert_eq!(format!("{:?}", asked.ask), format!("{ask:?}"));
+    assert_eq!(header.head, caller().head);
+    assert_eq!(sent(&asked.ask), frame);
+    let (header, body, payload) = cut(&frame).unwrap();
+    let mut owned = decode_request_owned(&header, body, IoBuf::copy_of(payload)).unwrap();
+    if let Ask::Target(_, _, Verb::Fetch(fetch)) = &mut owned.ask {
+        fetch.buf.set_len(owned.room_bytes);
+    }
+    assert_eq!(sent(&owned.ask), frame);
+}
+
+/// A plan to which these can be the answer.
+fn plan_for(fetched: &[FetchedIod]) -> FetchPlan {
+    let want = |fetched: &FetchedIod| match &fetched.filled[..] {
+        [] => Want::Single { room_bytes: usize::try_from(fetched.size_bytes).unwrap() },
+        filled => Want::Array { record_bytes: fetched.size_bytes, extents: filled.into() },
+    };
+    let iods = fetched.iter().map(|fetched| FetchIod { akey: Key::new(), want: want(fetched) }).collect();
+    let mut fetch = Fetch {
+        oid: Oid::default(),
+        dkey: Key::new(),
+        cond: Cond::NONE,
+        at: ReadAt::Latest,
+        iods,
+        buf: IoBuf::default(),
+    };
+    fetch.buf.set_len(1 << 20);
+    FetchPlan::of(&fetch)
+}
+
+fn frame_of(result: &Result<Answer, Error>) -> Vec<u8> {
+    match result {
+        Ok(Answer::Target(Reply::Fetched(fetched))) => replied(result, Some(&plan_for(fetched))),
+        _ => replied(result, None),
+    }
+}
+
+fn assert_reply_returns(result: &Result<Answer, Error>) {
+    let frame = frame_of(result);
+    let back = read_back(&frame).unwrap();
+    assert_eq!(format!("{back:?}"), format!("{result:?}"));
+    assert_eq!(frame_of(&back), frame);
+}
+
+proptest! {
+    #[test]
+    fn every_question_to_a_target_returns(verb in any::verb(), target in 0..u16::MAX, cont: u32) {
+        assert_request_returns(&Ask::Target(TargetNo(target), ContNo(cont), verb));
+    }
+
+    #[test]
+    fn every_question_to_a_pool_returns(verb in any::pool_verb()) {
+        assert_request_returns(&Ask::Pool(verb));
+    }
+
+    #[test]
+    fn every_answer_of_a_target_returns(reply in any::reply()) {
+        assert_reply_returns(&Ok(Answer::Target(reply)));
+    }
+
+    #[test]
+    fn every_answer_of_a_pool_returns(reply in any::pool_reply()) {
+        assert_reply_returns(&Ok(Answer::Pool(reply)));
+    }
+
+    #[test]
+    fn every_error_returns(error in any::error()) {
+        assert_reply_returns(&Err(error));
+    }
+}
+
+#[test]
+fn the_bytes_of_requests_stay_as_they_are() {
+    let found: Vec<_> = samples::asks().iter().map(|ask| (kind_of(ask), golden(&sent(ask)))).collect();
+    assert_eq!(found, samples::GOLDEN_REQUESTS, "a change of these needs a new version of the wire");
+    let kinds: Vec<AskKind> = found.iter().map(|&(kind, _)| kind).collect();
+    assert_eq!(kinds, AskKind::ALL);
+}
+
+fn kind_of(ask: &Ask<'_>) -> AskKind {
+    received(&sent(ask)).unwrap().0.kind
+}
+
+#[test]
+fn the_bytes_of_replies_stay_as_they_are() {
+    let kind = |frame: &[u8]| ReplyHeader::decode(frame.first_chunk().unwrap()).unwrap().kind;
+    let frames: Vec<_> = samples::results().iter().map(frame_of).collect();
+    let found: Vec<_> = frames.iter().map(|frame| (kind(frame), golden(frame))).collect();
+    assert_eq!(found, samples::GOLDEN_REPLIES, "a change of these needs a new version of the wire");
+    for &number in ReplyKind::ALL {
+        assert!(found.iter().any(|&(kind, _)| kind == number), "{number:?} has no golden number");
+    }
+}
+
+#[test]
+fn every_number_of_a_message_is_pinned() {
+    let asks: Vec<u16> = AskKind::ALL.iter().map(|kind| kind.number()).collect();
+    let expected: Vec<u16> = (1..=19).chain(0x101..=0x118).collect();
+    assert_eq!(asks, expected);
+    let replies: Vec<u16> = ReplyKind::ALL.iter().map(|kind| kind.number()).collect();
+    let expected: Vec<u16> = (0x8000..=0x800c).chain(0x8101..=0x810d).collect();
+    assert_eq!(replies, expected);
+    for number in 0..=u16::MAX {
+        assert_eq!(AskKind::from_number(number).is_some(), asks.contains(&number), "{number}");
+        assert_eq!(ReplyKind::from_number(number).is_some(), replies.contains(&number), "{number}");
+    }
+}
+
+/// Cuts and changes the body and payload of a frame in every place, with its header telling the new lengths.
+fn each_damage(frame: &[u8], header_bytes: usize, mut see: impl FnMut(&[u8])) {
+    for len in header_bytes..frame.len() {
+        see(&frame[..len]);
+    }
+    let mut changed = frame.to_vec();
+    for at in header_bytes..frame.len() {
+        for flip in [0x01, 0x10, 0x80, 0xff] {
+            changed[at] ^= flip;
+            see(&changed);
+            changed[at] ^= flip;
+        }
+    }
+    changed.push(0);
+    see(&changed);
+}
+
+#[test]
+fn no_damage_of_a_request_is_more_than_a_bad_frame() {
+    let (mut good, mut bad) = (0, 0);
+    for ask in samples::asks() {
+        each_damage(&sent(&ask), REQUEST_HEADER_BYTES, |frame| {
+            let (header, body, payload) = cut(frame).unwrap();
+            let body_bytes = u32::try_from(body.len()).unwrap();
+            let header = RequestHeader { body_bytes, payload_bytes: payload.len() as u64, ..header };
+            match decode_request(&header, body, payload) {
+                Ok(asked) => {
+                    assert_eq!(sent(&asked.ask).len(), frame.len(), "{asked:?}");
+                    good += 1;
+                }
+                Err(_) => bad += 1,
+            }
+        });
+    }
+    assert!(good > 1000, "{good}");
+    assert!(bad > 1000, "{bad}");
+}
+
+#[test]
+fn no_damage_of_a_reply_is_more_than_a_bad_frame() {
+    let (mut good, mut bad) = (0, 0);
+    for result in samples::results() {
+        each_damage(&frame_of(&result), REPLY_HEADER_BYTES, |frame| {
+            let (header, body) = frame.split_first_chunk().unwrap();
+            let header = ReplyHeader::decode(header).unwrap();
+            let body_bytes = u32::try_from(body.len()).unwrap();
+            match decode_reply(&ReplyHeader { body_bytes, ..header }, body) {
+                Ok(_) => good += 1,
+                Err(_) => bad += 1,
+            }
+        });
+    }
+    assert!(good > 1000, "{good}");
+    assert!(bad > 1000, "{bad}");
+}
+
+#[test]
+fn lengths_that_are_not_those_of_the_header_are_refused() {
+    let ask = Ask::Target(TargetNo(1), ContNo(2), samples::update());
+    let frame = sent(&ask);
+    let (header, body, payload) = cut(&frame).unwrap();
+    let bad_body = BadFrame::Body { kind: AskKind::Update.number() };
+    assert_eq!(decode_request(&header, &body[1..], payload).unwrap_err(), bad_body);
+    let bytes = payload.len() as u64 - 1;
+    assert_eq!(decode_request(&header, body, &payload[1..]).unwrap_err(), BadFrame::Payload { bytes });
+    let longer = [payload, b"x"].concat();
+    let header = RequestHeader { payload_bytes: longer.len() as u64, ..header };
+    let bytes = longer.len() as u64;
+    assert_eq!(decode_request(&header, body, &longer).unwrap_err(), BadFrame::Payload { bytes });
+}
+
+#[test]
+fn a_question_goes_only_to_whom_it_concerns() {
+    let frame = sent(&Ask::Target(TargetNo(1), ContNo(2), Verb::Flush));
+    let (header, body, payload) = cut(&frame).unwrap();
+    let bad = |header: RequestHeader| decode_request(&header, body, payload).unwrap_err();
+    let pool_service = RequestHeader { target: TargetNo(u16::MAX), cont: ContNo(0), ..header };
+    assert_eq!(bad(pool_service), BadFrame::Body { kind: AskKind::Flush.number() });
+    let kind = AskKind::PoolQuery;
+    assert_eq!(bad(RequestHeader { kind, ..header }), BadFrame::Body { kind: kind.number() });
+    assert!(decode_request(&RequestHeader { kind, ..pool_service }, body, payload).is_ok());
+    let cont = ContNo(1);
+    assert_eq!(bad(RequestHeader { kind, cont, ..pool_service }), BadFrame::Body { kind: kind.number() });
+    let daemon = RequestHeader { pool: PoolSlot::SYSTEM, ..header };
+    assert_eq!(bad(daemon), BadFrame::Body { kind: AskKind::Flush.number() });
+    let mut out = Vec::new();
+    let nowhere = Ask::Target(TargetNo(u16::MAX), ContNo(2), Verb::Flush);
+    assert_eq!(encode_request(&mut out, &caller(), &nowhere).unwrap_err(), Invalid::Argument.into());
+}
+
+#[test]
+fn what_no_frame_can_hold_is_refused_by_its_sender_as_a_target_would() {
+    let update =
+        |iods| Verb::Update(Update { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, iods });
+    let iod = |value| UpdateIod { akey: Key::new(), cond: Cond::NONE, value };
+    let punch = |scope| Verb::Punch(Punch { oid: Oid::default(), scope, cond: Cond::NONE });
+    let key: Key = SmallVec::from_elem(1, 1 << 16);
+    let extents = SmallVec::from_elem(Recx::new(0, 1), dolmen_types::limits::EXTENTS_MAX + 1);
+    for (verb, error) in [
+        (update(SmallVec::from_elem(iod(NewValue::NoSingle), IODS_MAX + 1)), Invalid::Count.into()),
+        (update(smallvec![iod(NewValue::Hole { extents })]), Invalid::Count.into()),
+        (punch(PunchScope::Dkey(key)), Error::KeyTooBig { needed_bytes: 1 << 16 }),
+        (
+            punch(PunchScope::Akeys(Key::new(), SmallVec::from_elem(Key::new(), IODS_MAX + 1))),
+            Invalid::Count.into(),
+        ),
+    ] {
+        let mut out = b"before".to_vec();
+        let ask = Ask::Target(TargetNo(0), ContNo(1), verb);
+        assert_eq!(encode_request(&mut out, &caller(), &ask).unwrap_err(), error);
+        assert_eq!(out, b"before");
+    }
+}
+
+#[test]
+fn an_answer_that_no_frame_can_hold_becomes_an_error() {
+    let items = FRAME_BODY_BYTES_MAX / 16 + 1;
+    let result = Ok(Answer::Target(Reply::Listed(
+        crate::verb::Listed::Objects(vec![Oid::default(); items.min(LIST_ITEMS_MAX as usize + 1)]),
+        Anchor::eof(),
+    )));
+    let back = read_back(&replied(&result, None)).unwrap();
+    assert!(matches!(back, Err(Error::RecTooBig { .. })), "{back:?}");
+}
+
+#[test]
+fn a_list_asks_for_no_more_than_an_answer_holds() {
+    let list = List {
+        what: ListWhat::Objects,
+        anchor: Anchor::default(),
+        items_max: u32::MAX,
+        bytes_max: u32::MAX,
+        at: ReadAt::Latest,
+    };
+    let frame = sent(&Ask::Target(TargetNo(0), ContNo(1), Verb::List(list)));
+    let Ask::Target(_, _, Verb::List(list)) = received(&frame).unwrap().1.ask else { panic!("a list") };
+    assert_eq!((list.items_max, list.bytes_max), (LIST_ITEMS_MAX, LIST_BYTES_MAX));
+}
+
+#[test]
+fn a_value_that_is_the_whole_payload_moves_and_others_share_it() {
+    let owned = |values: &[&'static [u8]]| {
+        let iod = |bytes: &&'static [u8]| UpdateIod {
+            akey: Key::new(),
+            cond: Cond::NONE,
+            value: NewValue::Single(Payload::Ref(bytes)),
+        };
+        let iods = values.iter().map(iod).collect();
+        let update = Update { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, iods };
+        let frame = sent(&Ask::Target(TargetNo(0), ContNo(1), Verb::Update(update)));
+        let (header, body, payload) = cut(&frame).unwrap();
+        let asked = decode_request_owned(&header, body, IoBuf::copy_of(payload)).unwrap();
+        let Ask::Target(_, _, Verb::Update(update)) = asked.ask else { panic!("an update") };
+        let data = update.iods.into_iter().map(|iod| match iod.value {
+            NewValue::Single(data) => data,
+            _ => panic!("a single value"),
+        });
+        let data: Vec<Payload<'static>> = data.collect();
+        assert!(data.iter().zip(values).all(|(data, bytes)| data.bytes() == *bytes), "{values:?}");
+        data
+    };
+    assert!(matches!(&owned(&[b"stone"])[..], [Payload::Owned(_)]));
+    assert!(matches!(&owned(&[b"", b"stone"])[..], [Payload::Ref(_), Payload::Owned(_)]));
+    let shared = owned(&[b"stone", b"", b"age"]);
+    let [Payload::Shared { buf: first, .. }, Payload::Ref(_), Payload::Shared { buf: last, .. }] =
+        &shared[..]
+    else {
+        panic!("{shared:?}");
+    };
+    assert!(std::sync::Arc::ptr_eq(first, last));
+}
+
+#[test]
+fn a_request_needs_no_more_room_than_a_small_multiple_of_its_bytes() {
+    for (kind, count_at) in [(AskKind::Update, 16 + 8 + 2), (AskKind::Fetch, 16 + 8 + 1 + 2 + 4)] {
+        let mut body = vec![0; count_at];
+        body.extend_from_slice(&u32::try_from(IODS_MAX).unwrap().to_le_bytes());
+        body.resize(body.len() + 100, 0);
+        let body_bytes = u32::try_from(body.len()).unwrap();
+        let frame = sent(&Ask::Target(TargetNo(0), ContNo(1), Verb::Flush));
+        let header = RequestHeader { kind, body_bytes, ..cut(&frame).unwrap().0 };
+        assert_eq!(decode_request(&header, &body, b"").unwrap_err(), BadFrame::Body { kind: kind.number() });
+    }
+}
+
+mod plan {
+    use super::*;
+
+    fn fetch(wants: &[Want], buf_bytes: usize) -> Fetch {
+        let iods = wants.iter().map(|want| FetchIod { akey: Key::new(), want: want.clone() }).collect();
+        let buf = IoBuf::zeroed(buf_bytes);
+        Fetch { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, at: ReadAt::Latest, iods, buf }
+    }
+
+    fn array(record_bytes: u64, extents: &[(u64, u64)]) -> Want {
+        let extents = extents.iter().map(|&(index, count)| Recx::new(index, count)).collect();
+        Want::Array { record_bytes, extents }
+    }
+
+    fn found(size_bytes: u64, filled: &[(u64, u64)]) -> FetchedIod {
+        let filled = filled.iter().map(|&(index, count)| Recx::new(index, count)).collect();
+        FetchedIod { size_bytes, filled, is_end: false }
+    }
+
+    #[test]
+    fn only_what_was_found_goes_over_the_wire_and_to_its_place() {
+        let wants = [
+            Want::Single { room_bytes: 8 },
+            array(2, &[(20, 4), (10, 4)]),
+            Want::Size,
+            Want::Single { room_bytes: 4 },
+        ];
+        let plan = FetchPlan::of(&fetch(&wants, 100));
+        let fetched = [found(3, &[]), found(2, &[(11, 2), (13, 1), (22, 2)]), found(99, &[]), found(4, &[])];
+        assert!(plan.parts(&fetched).is_none(), "parts that touch are one");
+        let fetched = [found(3, &[]), found(2, &[(11, 3), (22, 2)]), found(99, &[]), found(4, &[])];
+        let parts: Vec<_> = plan.parts(&fetched).unwrap().collect();
+        assert_eq!(parts, [0..3, 12..16, 18..24, 24..28]);
+        let mut buf = [b'.'; 100];
+        let payload = b"abcABCDefghijWXYZ";
+        plan.scatter(&fetched, payload, &mut buf).unwrap();
+        assert_eq!(&buf[..30], b"abc.........ABCD..efghijWXYZ..");
+        assert_eq!(plan.filled_bytes(&fetched), Some(payload.len()));
+        assert_eq!(plan.scatter(&fetched, &payload[1..], &mut buf), None);
+    }
+
+    #[test]
+    fn an_extent_asked_for_twice_is_sent_twice() {
+        let plan = FetchPlan::of(&fetch(&[array(1, &[(0, 4), (2, 4)])], 8));
+        let fetched = [found(1, &[(1, 4)])];
+        assert_eq!(plan.parts(&fetched).unwrap().collect::<Vec<_>>(), [1..4, 4..7]);
+    }
+
+    #[test]
+    fn what_is_no_answer_to_the_fetch_fills_nothing() {
+        let plan = |want: Want| FetchPlan::of(&fetch(&[want], 64));
+        let single = plan(Want::Single { room_bytes: 8 });
+        assert!(single.parts(&[found(9, &[])]).is_none());
+        assert!(single.parts(&[found(1, &[(0, 1)])]).is_none());
+        assert!(single.parts(&[]).is_none());
+        assert!(plan(Want::Single { room_bytes: 65 }).parts(&[found(1, &[])]).is_none());
+        assert!(plan(Want::Size).parts(&[found(1, &[(0, 1)])]).is_none());
+        let two = plan(array(4, &[(0, 8), (100, 8)]));
+        assert!(two.parts(&[found(4, &[(0, 8), (100, 8)])]).is_some());
+        for filled in [
+            [(0, 9), (100, 1)],
+            [(0, 1), (99, 2)],
+            [(4, 1), (2, 1)],
+            [(0, 0), (2, 1)],
+            [(0, 1), (u64::MAX, 2)],
+        ] {
+            assert!(two.parts(&[found(4, &filled)]).is_none(), "{filled:?}");
+        }
+        assert!(two.parts(&[found(2, &[(0, 1)])]).is_none());
+        assert!(plan(array(0, &[(0, 8)])).parts(&[found(0, &[(0, 1)])]).is_none());
+        assert!(plan(array(u64::MAX, &[(0, 8)])).parts(&[found(0, &[])]).is_none());
+        assert!(plan(array(1, &[(u64::MAX, 8)])).parts(&[found(0, &[])]).is_none());
+    }
+}

@@ -1,0 +1,373 @@
+//! One message of each kind, and the numbers of their bytes.
+
+use super::super::{AskKind, ReplyKind};
+use crate::order::HashKey;
+use crate::pool::*;
+use crate::transport::{Answer, Ask};
+use crate::verb::*;
+use dolmen_types::*;
+use smallvec::{SmallVec, smallvec};
+
+fn key(bytes: &[u8]) -> Key {
+    Key::from_slice(bytes)
+}
+
+fn oid() -> Oid {
+    Oid { hi: 0x0b01_0001_0000_0001, lo: 2 }
+}
+
+fn tx() -> TxId {
+    TxId { client: 3, begin: Epoch(4) }
+}
+
+fn uuid(number: u128) -> Uuid {
+    uuid_of_random(number)
+}
+
+pub(super) fn update() -> Verb<'static> {
+    Verb::Update(update_of(&[b"one", b"three"]))
+}
+
+fn update_of(values: &[&'static [u8]; 2]) -> Update<'static> {
+    let iod = |akey: &[u8], value| UpdateIod { akey: key(akey), cond: Cond::AKEY_INSERT, value };
+    let extents: SmallVec<[Recx; 1]> = smallvec![Recx::new(5, 2), Recx::new(9, 3)];
+    let data = Payload::Ref(values[1]);
+    let iods = smallvec![
+        iod(b"a", NewValue::Single(Payload::Ref(values[0]))),
+        iod(b"b", NewValue::NoSingle),
+        iod(b"c", NewValue::Array { record_bytes: 1, extents: extents.clone(), data }),
+        iod(b"d", NewValue::Hole { extents }),
+    ];
+    Update { oid: oid(), dkey: key(b"dkey"), cond: Cond::PER_AKEY, iods }
+}
+
+fn mutations() -> Vec<Mutation<'static>> {
+    let scope = PunchScope::Akeys(key(b"dkey"), smallvec![key(b"a"), key(b"b")]);
+    let punches = [PunchScope::Object, PunchScope::Dkey(key(b"dkey")), scope];
+    let punch = |scope| Mutation::Punch(Punch { oid: oid(), scope, cond: Cond::PUNCH });
+    let mut mutations: Vec<_> = punches.into_iter().map(punch).collect();
+    mutations.push(Mutation::Update(update_of(&[b"two", b"fives"])));
+    mutations
+}
+
+fn fetch() -> Verb<'static> {
+    let extents = smallvec![Recx::new(0, 4)];
+    let wants = [Want::Single { room_bytes: 64 }, Want::Size, Want::Array { record_bytes: 8, extents }];
+    let iods = wants.into_iter().map(|want| FetchIod { akey: key(b"akey"), want }).collect();
+    let at = ReadAt::Tx(Epoch(7));
+    let buf = IoBuf::zeroed(96);
+    Verb::Fetch(Fetch { oid: oid(), dkey: key(b"dkey"), cond: Cond::DKEY_FETCH, at, iods, buf })
+}
+
+fn target_verbs() -> Vec<Verb<'static>> {
+    let prepare = Prepare {
+        tx: tx(),
+        epoch: Epoch(5),
+        leader: TargetNo(6),
+        participants: smallvec![TargetNo(6), TargetNo(7)],
+        mutations: mutations(),
+    };
+    let mut anchor = Anchor::after(b"position").unwrap();
+    anchor.shard = 2;
+    let what = ListWhat::Extents(oid(), key(b"dkey"), key(b"akey"));
+    let at = ReadAt::Epoch(Epoch(8));
+    let flags = QueryFlags::MAX.and(QueryFlags::DKEY);
+    vec![
+        update(),
+        Verb::Punch(Punch { oid: oid(), scope: PunchScope::Dkey(key(b"dkey")), cond: Cond::PUNCH }),
+        fetch(),
+        Verb::List(List { what, anchor, items_max: 9, bytes_max: 10, at }),
+        Verb::Query(Query { oid: oid(), flags, dkey: key(b"d"), akey: key(b"a"), at: ReadAt::Latest }),
+        Verb::Prepare(prepare),
+        Verb::Commit(tx()),
+        Verb::Conclude(tx()),
+        Verb::Abort(tx()),
+        Verb::TxState(tx()),
+        Verb::InDoubt,
+        Verb::Unconcluded,
+        Verb::Latest,
+        Verb::Cont(ContVerb::Rollback { to: Epoch(1), at: Epoch(2) }),
+        Verb::Space,
+        Verb::Flush,
+        Verb::Checkpoint,
+        Verb::Scrub,
+        Verb::Check,
+    ]
+}
+
+fn props() -> Props {
+    let values = [
+        (PropId::CO_LABEL, PropValue::Text("era5".into())),
+        (PropId::CO_LAYOUT_TYPE, PropValue::Number(1)),
+        (PropId::CO_ROOTS, PropValue::Bytes(vec![7; 8])),
+    ];
+    values.into_iter().collect()
+}
+
+fn label() -> Label {
+    Label::new("era5").unwrap()
+}
+
+fn pool_verbs() -> Vec<PoolVerb<'static>> {
+    let cont = ContNo(1);
+    let parts = vec![(TargetNo(1), mutations()), (TargetNo(2), mutations())];
+    let name = || String::from("name");
+    vec![
+        PoolVerb::Query,
+        PoolVerb::ContCreate { uuid: uuid(1), label: Some(label()), props: props() },
+        PoolVerb::ContOpen(ContName::Label(label())),
+        PoolVerb::ContClose(cont),
+        PoolVerb::ContDestroy(ContName::Uuid(uuid(2)), true),
+        PoolVerb::ContList,
+        PoolVerb::ContQuery(cont),
+        PoolVerb::ContSetProps(cont, props()),
+        PoolVerb::ContProps(cont, vec![PropId::CO_LABEL, PropId::CO_CSUM]),
+        PoolVerb::SetAttrs(Some(cont), vec![(name(), b"value".to_vec())]),
+        PoolVerb::Attr(None, name()),
+        PoolVerb::AttrNames(Some(cont)),
+        PoolVerb::RemoveAttrs(None, vec![name(), name()]),
+        PoolVerb::SnapCreate(cont, Some(name())),
+        PoolVerb::SnapList(cont),
+        PoolVerb::SnapDestroy(cont, Epoch(3)),
+        PoolVerb::Rollback(cont, Epoch(4)),
+        PoolVerb::AllocOids(cont, 5),
+        PoolVerb::TxBegin,
+        PoolVerb::TxCommit(TxCommit { cont, tx: tx(), epoch: Epoch(6), parts }),
+        PoolVerb::Aggregate(cont, Epoch(7)),
+        PoolVerb::Checkpoint,
+        PoolVerb::Scrub,
+        PoolVerb::Check,
+    ]
+}
+
+/// In the order of [`AskKind::ALL`].
+pub(super) fn asks() -> Vec<Ask<'static>> {
+    let to_target = |verb| Ask::Target(TargetNo(3), ContNo(4), verb);
+    target_verbs().into_iter().map(to_target).chain(pool_verbs().into_iter().map(Ask::Pool)).collect()
+}
+
+fn audit() -> Audit {
+    let extent = Some(Recx::new(1, 2));
+    let place = Place::Value { cont: ContNo(1), oid: oid(), dkey: key(b"dkey"), akey: key(b"akey"), extent };
+    let findings = vec![
+        Finding { place, rule: "checksum" },
+        Finding { place: Place::Record { file: "run", number: 2, offset: 3 }, rule: "run-block" },
+    ];
+    Audit { versions: 4, verified_bytes: 5, findings, unlisted: 6 }
+}
+
+fn space() -> SpaceReport {
+    SpaceReport {
+        total_bytes: 1,
+        free_bytes: 2,
+        allocated_bytes: 3,
+        bulk_bytes: 4,
+        log_bytes: 5,
+        run_bytes: 6,
+        reserve_bytes: 7,
+        scrubbed_bytes: 8,
+        damage_count: 9,
+    }
+}
+
+fn usage() -> Usage {
+    Usage { versions: 1, value_bytes: 2, bulk_bytes: 3, small_bytes: 4 }
+}
+
+fn target_replies() -> Vec<Reply> {
+    let filled = smallvec![Recx::new(0, 1), Recx::new(2, 2)];
+    let fetched = smallvec![
+        FetchedIod { size_bytes: 5, filled: SmallVec::new(), is_end: false },
+        FetchedIod { size_bytes: 8, filled, is_end: true },
+    ];
+    let mut keys = PackedKeys::default();
+    keys.push(b"first");
+    keys.push(b"second");
+    let found = Found { dkey: key(b"d"), akey: key(b"a"), recx: Some(Recx::new(1, 2)), record_bytes: 3 };
+    let participants = smallvec![TargetNo(1), TargetNo(2)];
+    let doubt = InDoubt { tx: tx(), epoch: Epoch(1), leader: TargetNo(1), participants };
+    vec![
+        Reply::Written(Epoch(1)),
+        Reply::Fetched(fetched),
+        Reply::Listed(Listed::Keys(keys), Anchor::eof()),
+        Reply::Found(Some(found)),
+        Reply::Prepared,
+        Reply::Done,
+        Reply::TxState(TxState::Committed),
+        Reply::InDoubt(vec![doubt]),
+        Reply::ContUsage(usage()),
+        Reply::Space(space()),
+        Reply::Aggregated { more: true, freed: 2 },
+        Reply::Audited(audit()),
+    ]
+}
+
+fn cont_handle() -> ContHandle {
+    let hash_key = HashKey([5; 16]);
+    ContHandle { no: ContNo(1), uuid: uuid(2), label: Some(label()), hash_key, props: props() }
+}
+
+pub(super) fn pool_map() -> PoolMap {
+    let up = TargetInfo { rank: 1, state: TargetState::UpIn };
+    let down = TargetInfo { rank: 2, state: TargetState::Down };
+    PoolMap { version: 3, pool: uuid(4), targets: vec![up, down] }
+}
+
+fn pool_replies() -> Vec<PoolReply> {
+    let info = PoolInfo { map: pool_map(), label: Some(label()), space: vec![space(); 2], cont_count: 5 };
+    let cont =
+        ContInfo { cont: cont_handle(), handles: 1, snapshots: 2, last_snapshot: Epoch(3), usage: usage() };
+    let named = Snapshot { epoch: Epoch(1), name: Some("name".into()) };
+    vec![
+        PoolReply::Pool(info),
+        PoolReply::Cont(cont_handle()),
+        PoolReply::Conts(vec![cont_handle(); 2]),
+        PoolReply::ContInfo(Box::new(cont)),
+        PoolReply::Props(props()),
+        PoolReply::Attr(b"value".to_vec()),
+        PoolReply::AttrNames(vec!["a".into(), "b".into()]),
+        PoolReply::Epoch(Epoch(1)),
+        PoolReply::Snapshots(vec![named, Snapshot { epoch: Epoch(2), name: None }]),
+        PoolReply::Oids(1),
+        PoolReply::Aggregated(1),
+        PoolReply::Audits(vec![audit(), Audit::default()]),
+        PoolReply::Done,
+    ]
+}
+
+fn errors() -> Vec<Error> {
+    let target = TargetNo(1);
+    let Finding { place, .. } = audit().findings.swap_remove(0);
+    vec![
+        Error::Invalid(Invalid::Credentials),
+        Error::NotFound,
+        Error::Exists,
+        Error::TxRestart { after: Epoch(1) },
+        Error::InDoubt { tx: tx() },
+        Error::NoSpace { target, needed_bytes: 2 },
+        Error::Corrupt { target, place: Box::new(place) },
+        Error::Io { target, errno: 5 },
+        Error::ReadOnly { target },
+        Error::RecTooBig { needed_bytes: 3 },
+        Error::KeyTooBig { needed_bytes: 4 },
+        Error::RecordSize { stored_bytes: 5 },
+        Error::EpochGone { oldest: Epoch(6) },
+        Error::NoContainer,
+        Error::Busy,
+        Error::TimedOut,
+        Error::Canceled,
+        Error::NoPermission,
+        Error::StaleMap { version: 7 },
+        Error::NotEmpty,
+        Error::NotDirectory,
+        Error::IsDirectory,
+        Error::HashCollision,
+        Error::Unreachable { rank: 8 },
+    ]
+}
+
+/// All errors, then the answers in the order of their numbers.
+pub(super) fn results() -> Vec<Result<Answer>> {
+    let mut results: Vec<Result<Answer>> = errors().into_iter().map(Err).collect();
+    results.extend(target_replies().into_iter().map(|reply| Ok(Answer::Target(reply))));
+    results.extend(pool_replies().into_iter().map(|reply| Ok(Answer::Pool(reply))));
+    results
+}
+
+pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
+    (AskKind::Update, 0x4bd9_e2a3_3478_cbd1),
+    (AskKind::Punch, 0xb496_3b8e_b767_086d),
+    (AskKind::Fetch, 0x3896_ad3f_110e_b0d8),
+    (AskKind::List, 0x4b54_116e_71bd_c69a),
+    (AskKind::Query, 0xcacd_a063_2fc0_fc01),
+    (AskKind::Prepare, 0xf8c8_a080_78dd_e3db),
+    (AskKind::Commit, 0xfa4e_7b86_f39a_8230),
+    (AskKind::Conclude, 0xb870_e794_e9d2_ea80),
+    (AskKind::Abort, 0x858b_4731_26ca_6474),
+    (AskKind::TxState, 0x8861_c07e_6cbf_c6bc),
+    (AskKind::InDoubt, 0x986a_ebce_e4fa_f80d),
+    (AskKind::Unconcluded, 0x34ef_038c_359b_36a9),
+    (AskKind::Latest, 0x5652_a130_8a17_43ad),
+    (AskKind::Cont, 0xb4d3_9a3b_fcaf_a533),
+    (AskKind::Space, 0xb20c_c256_594b_ed75),
+    (AskKind::Flush, 0x7b17_2a85_ac2b_a5c9),
+    (AskKind::Checkpoint, 0xe394_6bcd_c056_5db5),
+    (AskKind::Scrub, 0x36c9_fafd_170d_bfe9),
+    (AskKind::Check, 0xf86a_81a8_87f1_611d),
+    (AskKind::PoolQuery, 0xf746_4168_da7b_3fad),
+    (AskKind::ContCreate, 0x95eb_c6ba_b845_e434),
+    (AskKind::ContOpen, 0x2c95_5a81_b5ed_eff5),
+    (AskKind::ContClose, 0x40ca_fd8d_e6dc_7e9d),
+    (AskKind::ContDestroy, 0x7a9d_6daa_47dd_7018),
+    (AskKind::ContList, 0x29aa_2fb6_b8eb_7121),
+    (AskKind::ContQuery, 0x608c_f808_a494_c875),
+    (AskKind::ContSetProps, 0xb900_a182_66ab_c81c),
+    (AskKind::ContProps, 0x94db_a282_c9b1_62b9),
+    (AskKind::SetAttrs, 0x0651_7c83_8cba_1956),
+    (AskKind::Attr, 0xaf70_d4c7_f497_3ad3),
+    (AskKind::AttrNames, 0xf822_a03f_4e49_55b5),
+    (AskKind::RemoveAttrs, 0x73c4_c17b_dfd4_47ff),
+    (AskKind::SnapCreate, 0x8927_5442_7e91_4d9c),
+    (AskKind::SnapList, 0x9525_6b97_6877_b915),
+    (AskKind::SnapDestroy, 0x00e0_ba85_c3a2_de16),
+    (AskKind::Rollback, 0xed32_8e01_2eca_0e8d),
+    (AskKind::AllocOids, 0xe8ef_5b82_3cb7_eb78),
+    (AskKind::TxBegin, 0x882e_83da_a921_97c9),
+    (AskKind::TxCommit, 0x5ece_df49_0b38_d416),
+    (AskKind::Aggregate, 0xd726_379c_614d_abde),
+    (AskKind::PoolCheckpoint, 0x33ea_38b6_4329_b941),
+    (AskKind::PoolScrub, 0x980e_6923_0796_1511),
+    (AskKind::PoolCheck, 0x94db_2f7e_a266_3535),
+];
+
+pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
+    (ReplyKind::Failed, 0xeaf4_720d_c3f9_5b53),
+    (ReplyKind::Failed, 0xae77_989c_e19a_7ead),
+    (ReplyKind::Failed, 0xff67_6805_9392_6f77),
+    (ReplyKind::Failed, 0xbce5_2cb7_8318_6cd9),
+    (ReplyKind::Failed, 0x7061_b767_0c6d_9f62),
+    (ReplyKind::Failed, 0x50ce_385b_de13_1607),
+    (ReplyKind::Failed, 0xe815_ad8d_2139_791c),
+    (ReplyKind::Failed, 0xc832_6eb2_3ce4_2235),
+    (ReplyKind::Failed, 0x5b9b_4ec5_eabe_4223),
+    (ReplyKind::Failed, 0x1297_28de_18c9_3b18),
+    (ReplyKind::Failed, 0xc551_db89_c804_a1d1),
+    (ReplyKind::Failed, 0xc87b_e536_e46d_584e),
+    (ReplyKind::Failed, 0x33c6_562e_43e0_fd2a),
+    (ReplyKind::Failed, 0x1390_9eb3_6aec_70b4),
+    (ReplyKind::Failed, 0xfd50_ab63_9743_c543),
+    (ReplyKind::Failed, 0x5715_11c2_2832_fd8d),
+    (ReplyKind::Failed, 0x5e49_0a39_499e_5b19),
+    (ReplyKind::Failed, 0xa7cf_d089_df68_d623),
+    (ReplyKind::Failed, 0x0a15_1214_64eb_8bd9),
+    (ReplyKind::Failed, 0xfd50_a463_9743_b95e),
+    (ReplyKind::Failed, 0x8390_c217_acab_15d2),
+    (ReplyKind::Failed, 0x6bcd_c411_c4ab_f9c3),
+    (ReplyKind::Failed, 0x245d_ccdd_660d_af88),
+    (ReplyKind::Failed, 0x5426_f956_cce3_0dbb),
+    (ReplyKind::Written, 0x4fbe_30d4_bbd3_317a),
+    (ReplyKind::Fetched, 0x5820_e988_8150_435f),
+    (ReplyKind::Listed, 0xfcd0_b0af_7aca_98a2),
+    (ReplyKind::Found, 0x3204_3d69_7a1f_30e8),
+    (ReplyKind::Prepared, 0x8eb8_67cf_8d8e_eaac),
+    (ReplyKind::Done, 0x08ad_755d_494e_d638),
+    (ReplyKind::TxState, 0xc176_15c1_640c_7310),
+    (ReplyKind::InDoubt, 0x0da0_6e05_1531_4574),
+    (ReplyKind::ContUsage, 0xb9c0_d1e7_ac2a_6391),
+    (ReplyKind::Space, 0x48ac_0765_3933_1abb),
+    (ReplyKind::Aggregated, 0x35b6_0d9d_5928_00c2),
+    (ReplyKind::Audited, 0xcfc3_fd34_b486_2665),
+    (ReplyKind::Pool, 0xa5b4_56d3_9d4a_ee2a),
+    (ReplyKind::Cont, 0x18bf_5c2e_4683_22db),
+    (ReplyKind::Conts, 0xdc4f_2900_3e20_2f47),
+    (ReplyKind::ContInfo, 0x3409_543b_57a9_4170),
+    (ReplyKind::Props, 0xc7dc_5f00_3359_a153),
+    (ReplyKind::Attr, 0x861b_2fcd_61c2_9731),
+    (ReplyKind::AttrNames, 0x9e63_2c59_0358_44b5),
+    (ReplyKind::Epoch, 0x3b05_0c1a_9811_6c36),
+    (ReplyKind::Snapshots, 0xd874_7317_e0be_b4c2),
+    (ReplyKind::Oids, 0x78ed_fb2e_ae6c_4faa),
+    (ReplyKind::PoolAggregated, 0x89f1_de59_f191_e4ba),
+    (ReplyKind::Audits, 0x0c8e_f368_4085_6aa2),
+    (ReplyKind::PoolDone, 0xd850_aef5_fb04_fadc),
+];
