@@ -13,7 +13,7 @@ help:
 	@echo "make test               all tests, with the bounded share of crash, kill and bit-rot rounds"
 	@echo "make soak               every mutant, 10,000 kill rounds, fresh seeds, fuzz targets, AddressSanitizer (hours)"
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
-	@echo "make install PREFIX=/p  the program dolmen into /p/bin (default $(PREFIX))"
+	@echo "make install PREFIX=/p  the program dolmen into /p/bin, the C libraries into /p/lib64 (default $(PREFIX))"
 	@echo "bash .ci/run            what must pass before a change is merged"
 
 check-rust:
@@ -39,3 +39,4 @@ bench: check-rust
 install: check-rust
 	$(CARGO) build --release --package dolmen-cli
 	install -D -m 755 $(TARGET)/release/dolmen $(DESTDIR)$(PREFIX)/bin/dolmen
+	$(CARGO) xtask capi --prefix $(DESTDIR)$(PREFIX)

@@ -8,6 +8,7 @@
 )]
 
 mod bounded;
+mod capi;
 mod deny;
 mod mutants;
 mod soak;
@@ -22,6 +23,7 @@ usage: cargo xtask <command>
   tidy              check dependency table, style rules, smell ceilings and documents
   tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
   tidy --table      print the smell counters, one row per crate
+  capi --prefix DIR the C libraries, headers and pkg-config file, built and put below DIR
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
   mutants --only N  those whose names contain N (several may follow)
@@ -48,6 +50,7 @@ fn run(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["tidy", rest @ ..] => tidy::run(rest),
+        ["capi", rest @ ..] => capi::run(rest),
         ["deny"] => deny::run(),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["soak", rest @ ..] => soak::run(rest),

@@ -1,0 +1,6 @@
+//! The library is known to the loader by the name that programs for DAOS ask for.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdaos.so.2");
+}

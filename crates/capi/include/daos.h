@@ -1,0 +1,35 @@
+/* The whole interface. */
+#ifndef DAOS_H
+#define DAOS_H
+
+#include <daos_version.h>
+#include <daos_types.h>
+#include <daos_errno.h>
+#include <daos_event.h>
+#include <daos_obj_class.h>
+#include <daos_obj.h>
+#include <daos_array.h>
+#include <daos_kv.h>
+#include <daos_prop.h>
+#include <daos_security.h>
+#include <daos_cont.h>
+#include <daos_pool.h>
+#include <daos_api.h>
+#include <daos_mgmt.h>
+#include <daos_pipeline.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+int daos_init(void);
+int daos_fini(void);
+
+/* Makes the library of a forked process usable. */
+int daos_reinit(void);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* DAOS_H */

@@ -1,0 +1,287 @@
+/* Object classes. */
+#ifndef DAOS_OBJ_CLASS_H
+#define DAOS_OBJ_CLASS_H
+
+#include <daos_types.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* How a class id is made: redundancy in the upper byte, number of groups in the lower ones. */
+#define OC_REDUN_SHIFT  24
+#define OBJ_CLASS_DEF(redun, grp_nr) (((redun) << OC_REDUN_SHIFT) | (grp_nr))
+#define MAX_NUM_GROUPS  ((1 << 16) - 1)
+#define MAX_OBJ_CLASS_NAME_LEN 24
+
+/* Redundancy of an object class. */
+enum daos_obj_redun {
+	OR_RP_1 = 1,
+	OR_RP_2 = 8,
+	OR_RP_3 = 9,
+	OR_RP_4 = 10,
+	OR_RP_5 = 11,
+	OR_RP_6 = 12,
+	OR_RP_8 = 13,
+	OR_RP_12 = 14,
+	OR_RP_16 = 15,
+	OR_RP_24 = 16,
+	OR_RP_32 = 17,
+	OR_RP_48 = 18,
+	OR_RP_64 = 19,
+	OR_RP_128 = 20,
+	OR_RS_2P1 = 32,
+	OR_RS_2P2 = 33,
+	OR_RS_4P1 = 34,
+	OR_RS_4P2 = 35,
+	OR_RS_8P1 = 36,
+	OR_RS_8P2 = 37,
+	OR_RS_16P1 = 38,
+	OR_RS_16P2 = 39,
+	OR_RS_4P3 = 40,
+	OR_RS_8P3 = 41,
+	OR_RS_16P3 = 42,
+};
+
+/* Object classes: S is without protection, RP_k has k copies, EC_kPp has k data and p parity cells; the number of groups
+ * follows, X for as many as fit. */
+enum {
+	OC_UNKNOWN = 0,
+	OC_S1 = OBJ_CLASS_DEF(OR_RP_1, 1),
+	OC_S2 = OBJ_CLASS_DEF(OR_RP_1, 2),
+	OC_S4 = OBJ_CLASS_DEF(OR_RP_1, 4),
+	OC_S6 = OBJ_CLASS_DEF(OR_RP_1, 6),
+	OC_S8 = OBJ_CLASS_DEF(OR_RP_1, 8),
+	OC_S12 = OBJ_CLASS_DEF(OR_RP_1, 12),
+	OC_S16 = OBJ_CLASS_DEF(OR_RP_1, 16),
+	OC_S32 = OBJ_CLASS_DEF(OR_RP_1, 32),
+	OC_SX = OBJ_CLASS_DEF(OR_RP_1, MAX_NUM_GROUPS),
+	OC_RP_2G1 = OBJ_CLASS_DEF(OR_RP_2, 1),
+	OC_RP_2G2 = OBJ_CLASS_DEF(OR_RP_2, 2),
+	OC_RP_2G4 = OBJ_CLASS_DEF(OR_RP_2, 4),
+	OC_RP_2G6 = OBJ_CLASS_DEF(OR_RP_2, 6),
+	OC_RP_2G8 = OBJ_CLASS_DEF(OR_RP_2, 8),
+	OC_RP_2G12 = OBJ_CLASS_DEF(OR_RP_2, 12),
+	OC_RP_2G16 = OBJ_CLASS_DEF(OR_RP_2, 16),
+	OC_RP_2G32 = OBJ_CLASS_DEF(OR_RP_2, 32),
+	OC_RP_2GX = OBJ_CLASS_DEF(OR_RP_2, MAX_NUM_GROUPS),
+	OC_RP_3G1 = OBJ_CLASS_DEF(OR_RP_3, 1),
+	OC_RP_3G2 = OBJ_CLASS_DEF(OR_RP_3, 2),
+	OC_RP_3G4 = OBJ_CLASS_DEF(OR_RP_3, 4),
+	OC_RP_3G6 = OBJ_CLASS_DEF(OR_RP_3, 6),
+	OC_RP_3G8 = OBJ_CLASS_DEF(OR_RP_3, 8),
+	OC_RP_3G12 = OBJ_CLASS_DEF(OR_RP_3, 12),
+	OC_RP_3G16 = OBJ_CLASS_DEF(OR_RP_3, 16),
+	OC_RP_3G32 = OBJ_CLASS_DEF(OR_RP_3, 32),
+	OC_RP_3GX = OBJ_CLASS_DEF(OR_RP_3, MAX_NUM_GROUPS),
+	OC_RP_4G1 = OBJ_CLASS_DEF(OR_RP_4, 1),
+	OC_RP_4G2 = OBJ_CLASS_DEF(OR_RP_4, 2),
+	OC_RP_4G4 = OBJ_CLASS_DEF(OR_RP_4, 4),
+	OC_RP_4G6 = OBJ_CLASS_DEF(OR_RP_4, 6),
+	OC_RP_4G8 = OBJ_CLASS_DEF(OR_RP_4, 8),
+	OC_RP_4G12 = OBJ_CLASS_DEF(OR_RP_4, 12),
+	OC_RP_4G16 = OBJ_CLASS_DEF(OR_RP_4, 16),
+	OC_RP_4G32 = OBJ_CLASS_DEF(OR_RP_4, 32),
+	OC_RP_4GX = OBJ_CLASS_DEF(OR_RP_4, MAX_NUM_GROUPS),
+	OC_RP_5G1 = OBJ_CLASS_DEF(OR_RP_5, 1),
+	OC_RP_5G2 = OBJ_CLASS_DEF(OR_RP_5, 2),
+	OC_RP_5G4 = OBJ_CLASS_DEF(OR_RP_5, 4),
+	OC_RP_5G6 = OBJ_CLASS_DEF(OR_RP_5, 6),
+	OC_RP_5G8 = OBJ_CLASS_DEF(OR_RP_5, 8),
+	OC_RP_5G12 = OBJ_CLASS_DEF(OR_RP_5, 12),
+	OC_RP_5G16 = OBJ_CLASS_DEF(OR_RP_5, 16),
+	OC_RP_5G32 = OBJ_CLASS_DEF(OR_RP_5, 32),
+	OC_RP_5GX = OBJ_CLASS_DEF(OR_RP_5, MAX_NUM_GROUPS),
+	OC_RP_6G1 = OBJ_CLASS_DEF(OR_RP_6, 1),
+	OC_RP_6G2 = OBJ_CLASS_DEF(OR_RP_6, 2),
+	OC_RP_6G4 = OBJ_CLASS_DEF(OR_RP_6, 4),
+	OC_RP_6G6 = OBJ_CLASS_DEF(OR_RP_6, 6),
+	OC_RP_6G8 = OBJ_CLASS_DEF(OR_RP_6, 8),
+	OC_RP_6G12 = OBJ_CLASS_DEF(OR_RP_6, 12),
+	OC_RP_6G16 = OBJ_CLASS_DEF(OR_RP_6, 16),
+	OC_RP_6G32 = OBJ_CLASS_DEF(OR_RP_6, 32),
+	OC_RP_6GX = OBJ_CLASS_DEF(OR_RP_6, MAX_NUM_GROUPS),
+	OC_RP_8G1 = OBJ_CLASS_DEF(OR_RP_8, 1),
+	OC_RP_12G1 = OBJ_CLASS_DEF(OR_RP_12, 1),
+	OC_RP_16G1 = OBJ_CLASS_DEF(OR_RP_16, 1),
+	OC_RP_24G1 = OBJ_CLASS_DEF(OR_RP_24, 1),
+	OC_RP_32G1 = OBJ_CLASS_DEF(OR_RP_32, 1),
+	OC_RP_48G1 = OBJ_CLASS_DEF(OR_RP_48, 1),
+	OC_RP_64G1 = OBJ_CLASS_DEF(OR_RP_64, 1),
+	OC_RP_128G1 = OBJ_CLASS_DEF(OR_RP_128, 1),
+	OC_EC_2P1G1 = OBJ_CLASS_DEF(OR_RS_2P1, 1),
+	OC_EC_2P1G2 = OBJ_CLASS_DEF(OR_RS_2P1, 2),
+	OC_EC_2P1G4 = OBJ_CLASS_DEF(OR_RS_2P1, 4),
+	OC_EC_2P1G6 = OBJ_CLASS_DEF(OR_RS_2P1, 6),
+	OC_EC_2P1G8 = OBJ_CLASS_DEF(OR_RS_2P1, 8),
+	OC_EC_2P1G12 = OBJ_CLASS_DEF(OR_RS_2P1, 12),
+	OC_EC_2P1G16 = OBJ_CLASS_DEF(OR_RS_2P1, 16),
+	OC_EC_2P1G32 = OBJ_CLASS_DEF(OR_RS_2P1, 32),
+	OC_EC_2P1GX = OBJ_CLASS_DEF(OR_RS_2P1, MAX_NUM_GROUPS),
+	OC_EC_2P2G1 = OBJ_CLASS_DEF(OR_RS_2P2, 1),
+	OC_EC_2P2G2 = OBJ_CLASS_DEF(OR_RS_2P2, 2),
+	OC_EC_2P2G4 = OBJ_CLASS_DEF(OR_RS_2P2, 4),
+	OC_EC_2P2G6 = OBJ_CLASS_DEF(OR_RS_2P2, 6),
+	OC_EC_2P2G8 = OBJ_CLASS_DEF(OR_RS_2P2, 8),
+	OC_EC_2P2G12 = OBJ_CLASS_DEF(OR_RS_2P2, 12),
+	OC_EC_2P2G16 = OBJ_CLASS_DEF(OR_RS_2P2, 16),
+	OC_EC_2P2G32 = OBJ_CLASS_DEF(OR_RS_2P2, 32),
+	OC_EC_2P2GX = OBJ_CLASS_DEF(OR_RS_2P2, MAX_NUM_GROUPS),
+	OC_EC_4P1G1 = OBJ_CLASS_DEF(OR_RS_4P1, 1),
+	OC_EC_4P1G2 = OBJ_CLASS_DEF(OR_RS_4P1, 2),
+	OC_EC_4P1G4 = OBJ_CLASS_DEF(OR_RS_4P1, 4),
+	OC_EC_4P1G6 = OBJ_CLASS_DEF(OR_RS_4P1, 6),
+	OC_EC_4P1G8 = OBJ_CLASS_DEF(OR_RS_4P1, 8),
+	OC_EC_4P1G12 = OBJ_CLASS_DEF(OR_RS_4P1, 12),
+	OC_EC_4P1G16 = OBJ_CLASS_DEF(OR_RS_4P1, 16),
+	OC_EC_4P1G32 = OBJ_CLASS_DEF(OR_RS_4P1, 32),
+	OC_EC_4P1GX = OBJ_CLASS_DEF(OR_RS_4P1, MAX_NUM_GROUPS),
+	OC_EC_4P2G1 = OBJ_CLASS_DEF(OR_RS_4P2, 1),
+	OC_EC_4P2G2 = OBJ_CLASS_DEF(OR_RS_4P2, 2),
+	OC_EC_4P2G4 = OBJ_CLASS_DEF(OR_RS_4P2, 4),
+	OC_EC_4P2G6 = OBJ_CLASS_DEF(OR_RS_4P2, 6),
+	OC_EC_4P2G8 = OBJ_CLASS_DEF(OR_RS_4P2, 8),
+	OC_EC_4P2G12 = OBJ_CLASS_DEF(OR_RS_4P2, 12),
+	OC_EC_4P2G16 = OBJ_CLASS_DEF(OR_RS_4P2, 16),
+	OC_EC_4P2G32 = OBJ_CLASS_DEF(OR_RS_4P2, 32),
+	OC_EC_4P2GX = OBJ_CLASS_DEF(OR_RS_4P2, MAX_NUM_GROUPS),
+	OC_EC_4P3G1 = OBJ_CLASS_DEF(OR_RS_4P3, 1),
+	OC_EC_4P3G2 = OBJ_CLASS_DEF(OR_RS_4P3, 2),
+	OC_EC_4P3G4 = OBJ_CLASS_DEF(OR_RS_4P3, 4),
+	OC_EC_4P3G6 = OBJ_CLASS_DEF(OR_RS_4P3, 6),
+	OC_EC_4P3G8 = OBJ_CLASS_DEF(OR_RS_4P3, 8),
+	OC_EC_4P3G12 = OBJ_CLASS_DEF(OR_RS_4P3, 12),
+	OC_EC_4P3G16 = OBJ_CLASS_DEF(OR_RS_4P3, 16),
+	OC_EC_4P3G32 = OBJ_CLASS_DEF(OR_RS_4P3, 32),
+	OC_EC_4P3GX = OBJ_CLASS_DEF(OR_RS_4P3, MAX_NUM_GROUPS),
+	OC_EC_8P1G1 = OBJ_CLASS_DEF(OR_RS_8P1, 1),
+	OC_EC_8P1G2 = OBJ_CLASS_DEF(OR_RS_8P1, 2),
+	OC_EC_8P1G4 = OBJ_CLASS_DEF(OR_RS_8P1, 4),
+	OC_EC_8P1G6 = OBJ_CLASS_DEF(OR_RS_8P1, 6),
+	OC_EC_8P1G8 = OBJ_CLASS_DEF(OR_RS_8P1, 8),
+	OC_EC_8P1G12 = OBJ_CLASS_DEF(OR_RS_8P1, 12),
+	OC_EC_8P1G16 = OBJ_CLASS_DEF(OR_RS_8P1, 16),
+	OC_EC_8P1G32 = OBJ_CLASS_DEF(OR_RS_8P1, 32),
+	OC_EC_8P1GX = OBJ_CLASS_DEF(OR_RS_8P1, MAX_NUM_GROUPS),
+	OC_EC_8P2G1 = OBJ_CLASS_DEF(OR_RS_8P2, 1),
+	OC_EC_8P2G2 = OBJ_CLASS_DEF(OR_RS_8P2, 2),
+	OC_EC_8P2G4 = OBJ_CLASS_DEF(OR_RS_8P2, 4),
+	OC_EC_8P2G6 = OBJ_CLASS_DEF(OR_RS_8P2, 6),
+	OC_EC_8P2G8 = OBJ_CLASS_DEF(OR_RS_8P2, 8),
+	OC_EC_8P2G12 = OBJ_CLASS_DEF(OR_RS_8P2, 12),
+	OC_EC_8P2G16 = OBJ_CLASS_DEF(OR_RS_8P2, 16),
+	OC_EC_8P2G32 = OBJ_CLASS_DEF(OR_RS_8P2, 32),
+	OC_EC_8P2GX = OBJ_CLASS_DEF(OR_RS_8P2, MAX_NUM_GROUPS),
+	OC_EC_8P3G1 = OBJ_CLASS_DEF(OR_RS_8P3, 1),
+	OC_EC_8P3G2 = OBJ_CLASS_DEF(OR_RS_8P3, 2),
+	OC_EC_8P3G4 = OBJ_CLASS_DEF(OR_RS_8P3, 4),
+	OC_EC_8P3G6 = OBJ_CLASS_DEF(OR_RS_8P3, 6),
+	OC_EC_8P3G8 = OBJ_CLASS_DEF(OR_RS_8P3, 8),
+	OC_EC_8P3G12 = OBJ_CLASS_DEF(OR_RS_8P3, 12),
+	OC_EC_8P3G16 = OBJ_CLASS_DEF(OR_RS_8P3, 16),
+	OC_EC_8P3G32 = OBJ_CLASS_DEF(OR_RS_8P3, 32),
+	OC_EC_8P3GX = OBJ_CLASS_DEF(OR_RS_8P3, MAX_NUM_GROUPS),
+	OC_EC_16P1G1 = OBJ_CLASS_DEF(OR_RS_16P1, 1),
+	OC_EC_16P1G2 = OBJ_CLASS_DEF(OR_RS_16P1, 2),
+	OC_EC_16P1G4 = OBJ_CLASS_DEF(OR_RS_16P1, 4),
+	OC_EC_16P1G6 = OBJ_CLASS_DEF(OR_RS_16P1, 6),
+	OC_EC_16P1G8 = OBJ_CLASS_DEF(OR_RS_16P1, 8),
+	OC_EC_16P1G12 = OBJ_CLASS_DEF(OR_RS_16P1, 12),
+	OC_EC_16P1G16 = OBJ_CLASS_DEF(OR_RS_16P1, 16),
+	OC_EC_16P1G32 = OBJ_CLASS_DEF(OR_RS_16P1, 32),
+	OC_EC_16P1GX = OBJ_CLASS_DEF(OR_RS_16P1, MAX_NUM_GROUPS),
+	OC_EC_16P2G1 = OBJ_CLASS_DEF(OR_RS_16P2, 1),
+	OC_EC_16P2G2 = OBJ_CLASS_DEF(OR_RS_16P2, 2),
+	OC_EC_16P2G4 = OBJ_CLASS_DEF(OR_RS_16P2, 4),
+	OC_EC_16P2G6 = OBJ_CLASS_DEF(OR_RS_16P2, 6),
+	OC_EC_16P2G8 = OBJ_CLASS_DEF(OR_RS_16P2, 8),
+	OC_EC_16P2G12 = OBJ_CLASS_DEF(OR_RS_16P2, 12),
+	OC_EC_16P2G16 = OBJ_CLASS_DEF(OR_RS_16P2, 16),
+	OC_EC_16P2G32 = OBJ_CLASS_DEF(OR_RS_16P2, 32),
+	OC_EC_16P2GX = OBJ_CLASS_DEF(OR_RS_16P2, MAX_NUM_GROUPS),
+	OC_EC_16P3G1 = OBJ_CLASS_DEF(OR_RS_16P3, 1),
+	OC_EC_16P3G2 = OBJ_CLASS_DEF(OR_RS_16P3, 2),
+	OC_EC_16P3G4 = OBJ_CLASS_DEF(OR_RS_16P3, 4),
+	OC_EC_16P3G6 = OBJ_CLASS_DEF(OR_RS_16P3, 6),
+	OC_EC_16P3G8 = OBJ_CLASS_DEF(OR_RS_16P3, 8),
+	OC_EC_16P3G12 = OBJ_CLASS_DEF(OR_RS_16P3, 12),
+	OC_EC_16P3G16 = OBJ_CLASS_DEF(OR_RS_16P3, 16),
+	OC_EC_16P3G32 = OBJ_CLASS_DEF(OR_RS_16P3, 32),
+	OC_EC_16P3GX = OBJ_CLASS_DEF(OR_RS_16P3, MAX_NUM_GROUPS),
+	OC_RP_XSF = OBJ_CLASS_DEF(80, 1),
+	OC_RESERVED = 1 << 30,
+};
+
+/* Hints for the automatic class. */
+enum {
+	DAOS_OCH_RDD_BITS = 4,
+	DAOS_OCH_SHD_BITS = 6,
+	DAOS_OCH_RDD_DEF = 1 << 0,
+	DAOS_OCH_RDD_NO  = 1 << 1,
+	DAOS_OCH_RDD_RP  = 1 << 2,
+	DAOS_OCH_RDD_EC  = 1 << 3,
+	DAOS_OCH_SHD_DEF  = 1 << 4,
+	DAOS_OCH_SHD_TINY = 1 << 5,
+	DAOS_OCH_SHD_REG  = 1 << 6,
+	DAOS_OCH_SHD_HI   = 1 << 7,
+	DAOS_OCH_SHD_EXT  = 1 << 8,
+	DAOS_OCH_SHD_MAX  = 1 << 9,
+};
+
+typedef enum daos_obj_schema {
+	DAOS_OS_SINGLE,
+	DAOS_OS_STRIPED,
+} daos_obj_schema_t;
+
+typedef enum daos_obj_resil {
+	DAOS_RES_REPL,
+	DAOS_RES_EC,
+} daos_obj_resil_t;
+
+/* What an object class is made of. */
+struct daos_oclass_attr {
+	daos_obj_schema_t ca_schema;
+	daos_obj_resil_t  ca_resil;
+	unsigned int      ca_resil_degree;
+	unsigned int      ca_grp_nr;
+	union {
+		struct daos_rp_attr {
+			unsigned int r_num;
+		} rp;
+		struct daos_ec_attr {
+			unsigned short e_k;
+			unsigned short e_p;
+			unsigned int   e_len;
+		} ec;
+	} u;
+};
+
+struct daos_oclass_list {
+	uint32_t                 cl_nr;
+	uint32_t                 cl_nr_out;
+	daos_oclass_id_t        *cl_cids;
+	struct daos_oclass_attr *cl_cattrs;
+};
+
+/* The id of a class by its name; 0 if there is none. */
+int daos_oclass_name2id(const char *name);
+
+/* The name of a class into MAX_OBJ_CLASS_NAME_LEN bytes; -1 and "UNKNOWN" if it is none. */
+int daos_oclass_id2name(daos_oclass_id_t oc_id, char *name);
+
+/* All names, separated by commas. Returns what was, or would have been, written; -1 if it does not fit. */
+size_t daos_oclass_names_list(size_t size, char *str);
+
+/* Classes of one's own do not exist: -DER_NOSYS. */
+int daos_obj_register_class(daos_handle_t coh, daos_oclass_id_t cid, struct daos_oclass_attr *cattr,
+			    daos_event_t *ev);
+int daos_obj_query_class(daos_handle_t coh, daos_oclass_id_t cid, struct daos_oclass_attr *cattr,
+			 daos_event_t *ev);
+int daos_obj_list_class(daos_handle_t coh, struct daos_oclass_list *clist, daos_anchor_t *anchor,
+			daos_event_t *ev);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* DAOS_OBJ_CLASS_H */

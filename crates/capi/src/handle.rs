@@ -1,0 +1,173 @@
+//! Everything that a C program holds a cookie of.
+//!
+//! A cookie is: the kind in its low 4 bits, the place in the table in the next 28, the age of that place in the upper 32. A
+//! cookie of what was closed is refused, also after its place was given to something else.
+//!
+//! Invariants: cookie 0 is never given out; what a cookie leads to is of the kind that the cookie says; the locks here are
+//! held for a look or a change, never while something is closed.
+
+use crate::cont::ContHandle;
+use crate::error::{Der, Result};
+use crate::life;
+use crate::place::PoolHandle;
+use crate::types::Handle;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Threads that use different handles seldom meet in one of so many parts.
+const SHARDS: usize = 16;
+/// Places of one part: 28 bits for all parts together.
+const PLACES_MAX: usize = 1 << 24;
+
+/// What a cookie leads to.
+#[derive(Clone)]
+pub(crate) enum Entry {
+    Pool(Arc<PoolHandle>),
+    Cont(Arc<ContHandle>),
+}
+
+impl Entry {
+    /// The kind, as the low bits of its cookie.
+    //= daos:src/client/api hdl types: EQ 1, POOL 3, CO 5, OBJ 7, ARRAY 9, TX 11, KV 13
+    fn tag(&self) -> u64 {
+        match self {
+            Self::Pool(_) => 3,
+            Self::Cont(_) => 5,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Part {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+struct Place {
+    age: u32,
+    entry: Option<Entry>,
+}
+
+// Guards: one part of the table each; taken alone.
+static TABLE: [RwLock<Part>; SHARDS] =
+    [const { RwLock::new(Part { places: Vec::new(), free: Vec::new() }) }; SHARDS];
+
+/// Gives something a cookie.
+///
+/// # Errors
+/// `NOMEM` if all places are taken.
+pub(crate) fn insert(entry: Entry) -> Result<Handle> {
+    let tag = entry.tag();
+    let shard = life::spread() % SHARDS;
+    let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
+    let index = match part.free.pop() {
+        Some(index) => index,
+        None if part.places.len() >= PLACES_MAX => return Err(Der::NOMEM),
+        None => {
+            part.places.push(Place { age: 1, entry: None });
+            u32::try_from(part.places.len() - 1).map_err(|_wide| Der::NOMEM)?
+        }
+    };
+    let place = &mut part.places[index as usize];
+    place.entry = Some(entry);
+    let number = u64::from(index) * SHARDS as u64 + shard as u64;
+    Ok(Handle { cookie: u64::from(place.age) << 32 | number << 4 | tag })
+}
+
+/// Where a cookie leads, if it is one: part, place and age.
+fn locate(handle: Handle) -> (usize, usize, u32) {
+    let [_, _, _, _, a, b, c, d] = handle.cookie.to_le_bytes();
+    let number = (handle.cookie >> 4) & 0x0fff_ffff;
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    (number % SHARDS, number / SHARDS, u32::from_le_bytes([a, b, c, d]))
+}
+
+/// What a cookie leads to.
+///
+/// # Errors
+/// `NO_HDL` if it was not given out, or closed, or if this process was forked off the one that got it.
+pub(crate) fn find(handle: Handle) -> Result<Entry> {
+    if !life::is_own() {
+        return Err(Der::NO_HDL);
+    }
+    let (shard, index, age) = locate(handle);
+    let part = TABLE[shard].read().unwrap_or_else(PoisonError::into_inner);
+    let place = part.places.get(index).filter(|place| place.age == age);
+    let entry = place.and_then(|place| place.entry.as_ref()).ok_or(Der::NO_HDL)?;
+    if entry.tag() == handle.cookie & 15 { Ok(entry.clone()) } else { Err(Der::NO_HDL) }
+}
+
+/// Takes a cookie back if `is_right` says that it may be, and returns what it led to.
+///
+/// # Errors
+/// `NO_HDL` as [`find`], or if it is not the right thing to close.
+pub(crate) fn remove(handle: Handle, is_right: impl FnOnce(&Entry) -> bool) -> Result<Entry> {
+    if !life::is_own() {
+        return Err(Der::NO_HDL);
+    }
+    let (shard, index, age) = locate(handle);
+    let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
+    let place = part.places.get_mut(index).filter(|place| place.age == age).ok_or(Der::NO_HDL)?;
+    match &place.entry {
+        Some(entry) if entry.tag() == handle.cookie & 15 && is_right(entry) => {}
+        _ => return Err(Der::NO_HDL),
+    }
+    let entry = place.entry.take().ok_or(Der::NO_HDL)?;
+    place.age = place.age.wrapping_add(1).max(1);
+    part.free.push(u32::try_from(index).map_err(|_wide| Der::NO_HDL)?);
+    Ok(entry)
+}
+
+/// Takes all cookies back; what they led to is given up in the order of what depends on what.
+pub(crate) fn clear() {
+    let mut all = Vec::new();
+    for part in &TABLE {
+        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let Part { places, free } = &mut *part;
+        for (index, place) in places.iter_mut().enumerate() {
+            if let (Some(entry), Ok(index)) = (place.entry.take(), u32::try_from(index)) {
+                place.age = place.age.wrapping_add(1).max(1);
+                free.push(index);
+                all.push(entry);
+            }
+        }
+    }
+    all.sort_by_key(|entry| match entry {
+        Entry::Cont(_) => 3,
+        Entry::Pool(_) => 4,
+    });
+}
+
+macro_rules! finders {
+    ($($name:ident, $kind:ident, $of:ty;)*) => {
+        $(/// What a cookie of this kind leads to.
+        ///
+        /// # Errors
+        /// `NO_HDL` for anything else.
+        pub(crate) fn $name(handle: Handle) -> Result<Arc<$of>> {
+            match find(handle)? {
+                Entry::$kind(found) => Ok(found),
+                _ => Err(Der::NO_HDL),
+            }
+        })*
+    };
+}
+
+finders! {
+    pool, Pool, PoolHandle;
+    cont, Cont, ContHandle;
+}
+
+/// Gives up, without closing anything, what belongs to the process that this one was forked off.
+pub(crate) fn forget() {
+    for part in &TABLE {
+        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let Part { places, free } = &mut *part;
+        for (index, place) in places.iter_mut().enumerate() {
+            if let (Some(entry), Ok(index)) = (place.entry.take(), u32::try_from(index)) {
+                core::mem::forget(entry);
+                place.age = place.age.wrapping_add(1).max(1);
+                free.push(index);
+            }
+        }
+    }
+}

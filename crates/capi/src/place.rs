@@ -1,0 +1,253 @@
+//! Where pools are, and the connections to them.
+//!
+//! A system is named by the caller, else by `DOLMEN_SYSTEM`, else by `system = "…"` in the user's `dolmen/client.toml`,
+//! else it is the user's own. A name is `file:DIR` (pools in a directory, in this process), `unix:SOCK` (a daemon of this
+//! node), `tcp://…` (engines on other nodes), or a bare word.
+//!
+//! Invariants: a pool's directory is opened once in a process, however many handles there are on it.
+
+use crate::error::{Der, Result};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use dolmen_client::{Credentials, Pool, Transport, Uuid};
+use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The name of a system that means the default one: what DAOS calls a system that nobody named.
+const DEFAULT_SYSTEM: &str = "daos_server";
+/// How often an open is repeated while another thread closes the same pool.
+const OPEN_REPEATS_MAX: u32 = 100_000;
+
+/// Where a system is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Pools in a directory, in this process.
+    Dir(PathBuf),
+    /// A daemon of this node.
+    Socket(PathBuf),
+    /// Engines on other nodes, as they were written.
+    Hosts(String),
+    /// A system that the node's daemon knows by name.
+    Named(String),
+}
+
+/// A pool as it is found by a name.
+pub(crate) struct Reached {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) uuid: Uuid,
+    pub(crate) label: Option<String>,
+}
+
+/// A connection to a pool.
+pub(crate) struct PoolHandle {
+    pub(crate) client: Pool,
+    pub(crate) uuid: Uuid,
+    pub(crate) label: Option<String>,
+    pub(crate) place: Place,
+    /// Whether anything may be changed through it.
+    pub(crate) writable: bool,
+    /// What it was connected with.
+    pub(crate) flags: u32,
+    /// Containers open through it.
+    pub(crate) conts: AtomicUsize,
+    /// Tells it from every other connection of this process.
+    pub(crate) number: usize,
+}
+
+/// Whether a path ends where a process may close it: the pools that are open in this one.
+// Guards: the pools that are open here, by directory; taken alone, also while one is opened, so that only one thread does.
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<LocalPool>>> = Mutex::new(BTreeMap::new());
+
+/// The system that a name means.
+///
+/// # Errors
+/// `INVAL` for a name that is none; `BADPATH` for a file of settings that cannot be read as one.
+pub(crate) fn system(name: Option<&str>) -> Result<Place> {
+    match name {
+        Some(name) if !name.is_empty() && name != DEFAULT_SYSTEM => parse(name),
+        _ => default_system(),
+    }
+}
+
+fn default_system() -> Result<Place> {
+    if let Some(name) = std::env::var_os("DOLMEN_SYSTEM").filter(|name| !name.is_empty()) {
+        return parse(name.to_str().ok_or(Der::INVAL)?);
+    }
+    match settings_path().and_then(|path| std::fs::read_to_string(path).ok()) {
+        Some(text) => match system_of_settings(&text) {
+            Some(name) => parse(name),
+            None => Ok(Place::Named("default".to_owned())),
+        },
+        None => Ok(Place::Named("default".to_owned())),
+    }
+}
+
+fn settings_path() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+    Some(base.join("dolmen").join("client.toml"))
+}
+
+/// The value of `system` at the top of a file of settings.
+fn system_of_settings(text: &str) -> Option<&str> {
+    let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let mut values = top.filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "system").then_some(value)
+    });
+    let value = values.next()?.trim();
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    value[1..].split_once(quote).map(|(name, _)| name)
+}
+
+fn parse(name: &str) -> Result<Place> {
+    if let Some(dir) = name.strip_prefix("file:") {
+        return if dir.is_empty() { Err(Der::INVAL) } else { Ok(Place::Dir(PathBuf::from(dir))) };
+    }
+    if let Some(path) = name.strip_prefix("unix:") {
+        return if path.is_empty() { Err(Der::INVAL) } else { Ok(Place::Socket(PathBuf::from(path))) };
+    }
+    if name.starts_with("tcp://") {
+        return Ok(Place::Hosts(name.to_owned()));
+    }
+    let known = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if name.is_empty() || !name.bytes().all(known) {
+        return Err(Der::INVAL);
+    }
+    Ok(Place::Named(name.to_owned()))
+}
+
+/// The text that [`system`] reads as this place.
+pub(crate) fn text(place: &Place) -> String {
+    match place {
+        Place::Dir(path) => format!("file:{}", path.display()),
+        Place::Socket(path) => format!("unix:{}", path.display()),
+        Place::Hosts(hosts) => hosts.clone(),
+        Place::Named(name) => name.clone(),
+    }
+}
+
+/// Reaches the pool that a label or UUID means.
+///
+/// # Errors
+/// `NONEXIST` if there is none; `BUSY` if another process owns its directory; `NOTSUPPORTED` for systems that are reached
+/// through a daemon.
+pub(crate) fn transport(place: &Place, pool: &str) -> Result<Reached> {
+    match place {
+        Place::Dir(system) => {
+            let entry = pools_in(system)?.into_iter().find(|entry| is_named(entry, pool));
+            let entry = entry.ok_or(Der::NONEXIST)?;
+            let dir = system.join(&entry.name);
+            let label = entry.label.map(|label| label.as_str().to_owned());
+            Ok(Reached { transport: open(&dir)?, uuid: entry.uuid, label })
+        }
+        Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
+            eprintln!("dolmen: {}: only file:DIR can be reached so far; set DOLMEN_SYSTEM", text(place));
+            Err(Der::NOTSUPPORTED)
+        }
+    }
+}
+
+/// The pools of a system: UUID and label.
+///
+/// # Errors
+/// As [`transport`].
+pub(crate) fn pools(place: &Place) -> Result<Vec<(Uuid, Option<String>)>> {
+    match place {
+        Place::Dir(system) => {
+            let named = |entry: PoolEntry| (entry.uuid, entry.label.map(|label| label.as_str().to_owned()));
+            Ok(pools_in(system)?.into_iter().map(named).collect())
+        }
+        Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => Err(Der::NOTSUPPORTED),
+    }
+}
+
+fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
+    dolmen_local::list(system).map_err(|_unreadable| Der::NONEXIST)
+}
+
+fn is_named(entry: &PoolEntry, name: &str) -> bool {
+    let is_label = entry.label.as_ref().is_some_and(|label| label.as_str() == name);
+    is_label || Uuid::try_parse(name).is_ok_and(|uuid| uuid == entry.uuid)
+}
+
+fn open(dir: &Path) -> Result<Arc<dyn Transport>> {
+    let dir = std::fs::canonicalize(dir).map_err(|_gone| Der::NONEXIST)?;
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pool) = open.get(&dir).and_then(Weak::upgrade) {
+        return Ok(pool);
+    }
+    let pool = Arc::new(open_fresh(&dir)?);
+    open.insert(dir, Arc::downgrade(&pool));
+    Ok(pool)
+}
+
+/// Opens a pool, after whoever gives up the last handle of this process on it.
+fn open_fresh(dir: &Path) -> Result<LocalPool> {
+    let mut repeats = 0;
+    loop {
+        match dolmen_local::open(dir, &OpenOptions::default()) {
+            Ok(pool) => return Ok(pool),
+            Err(error) if error.owner_pid() == Some(std::process::id()) && repeats < OPEN_REPEATS_MAX => {
+                repeats += 1;
+                dolmen_env::yield_now();
+            }
+            Err(error) => {
+                eprintln!("dolmen: {}: {error}", dir.display());
+                return Err(if error.owner_pid().is_some() { Der::BUSY } else { Der::IO });
+            }
+        }
+    }
+}
+
+/// Connects to a pool.
+///
+/// # Errors
+/// As [`transport`]; those of the pool.
+pub(crate) fn connect(place: Place, pool: &str, flags: u32, writable: bool) -> Result<PoolHandle> {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    let Reached { transport, uuid, label } = transport(&place, pool)?;
+    let client = Pool::connect(transport, own_credentials())?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    Ok(PoolHandle { client, uuid, label, place, writable, flags, conts: AtomicUsize::new(0), number })
+}
+
+fn own_credentials() -> Credentials {
+    // SAFETY: it always succeeds and touches no memory.
+    let uid = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let gid = unsafe { libc::getegid() };
+    Credentials { uid, gid, project: 0 }
+}
+
+/// Gives up, without closing them, the pools of the process that this one was forked off.
+pub(crate) fn forget() {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    core::mem::forget(core::mem::take(&mut *open));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_are_named_as_the_documents_say() {
+        assert_eq!(parse("file:/a b"), Ok(Place::Dir(PathBuf::from("/a b"))));
+        assert_eq!(parse("unix:/s"), Ok(Place::Socket(PathBuf::from("/s"))));
+        assert_eq!(parse("tcp://a,b"), Ok(Place::Hosts("tcp://a,b".to_owned())));
+        assert_eq!(parse("lab"), Ok(Place::Named("lab".to_owned())));
+        for bad in ["", "file:", "unix:", "a b", "http://x"] {
+            assert_eq!(parse(bad), Err(Der::INVAL), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_settings_names_the_system() {
+        let text = "# mine\nsystem = \"file:/x\" # here\n[other]\nsystem = \"no\"\n";
+        assert_eq!(system_of_settings(text), Some("file:/x"));
+        assert_eq!(system_of_settings("[a]\nsystem = \"no\"\n"), None);
+        assert_eq!(system_of_settings("system = bare\n"), None);
+        assert_eq!(system_of_settings("system = \"unended\n"), None);
+    }
+}

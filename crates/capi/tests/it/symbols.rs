@@ -1,0 +1,57 @@
+//! What the libraries export.
+
+use crate::kit;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+fn exported(library: &Path) -> BTreeSet<String> {
+    let done =
+        Command::new("nm").args(["-D", "--defined-only", "-f", "posix"]).arg(library).output().unwrap();
+    assert!(done.status.success());
+    let text = String::from_utf8(done.stdout).unwrap();
+    text.lines().filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn the_library_exports_the_functions_of_the_tables_and_nothing_else() {
+    let tables: BTreeSet<String> =
+        kit::link::functions(kit::capi()).unwrap().into_iter().map(|f| f.name).collect();
+    let library = exported(&kit::built());
+    assert_eq!(library.difference(&tables).collect::<Vec<_>>(), Vec::<&String>::new(), "not in a table");
+    assert_eq!(tables.difference(&library).collect::<Vec<_>>(), Vec::<&String>::new(), "not exported");
+}
+
+#[test]
+fn a_program_that_links_one_library_alone_runs() {
+    for library in ["daos", "gurt"] {
+        let program = kit::compile(&format!("only_{library}"), &format!("only_{library}"), &[library]);
+        kit::assert_ended(&Command::new(program).output().unwrap(), library);
+    }
+}
+
+#[test]
+fn programs_find_version_two_of_the_library() {
+    let done = Command::new("readelf").arg("-d").arg(kit::libraries().join("libdaos.so")).output().unwrap();
+    assert!(String::from_utf8_lossy(&done.stdout).contains("[libdaos.so.2]"));
+}
+
+#[test]
+fn the_install_has_what_build_systems_look_for() {
+    let prefix = kit::scratch("prefix");
+    kit::link::install(&kit::built(), kit::capi(), &prefix).unwrap();
+    for file in [
+        "include/daos.h",
+        "include/gurt/types.h",
+        "lib64/libdaos.so",
+        "lib64/libdaos.so.2",
+        "lib64/libdaos_common.so",
+        "lib64/libdfs.so",
+        "lib64/libduns.so",
+        "lib64/libgurt.so",
+        "lib64/libcart.so",
+        "lib64/pkgconfig/daos.pc",
+    ] {
+        assert!(prefix.join(file).exists(), "{file}");
+    }
+}
