@@ -40,6 +40,8 @@ pub const FRAME_PAYLOAD_BYTES_MAX: usize = 2 << 30;
 pub const LIST_ITEMS_MAX: u32 = 1 << 18;
 /// Bytes of keys in one answer to an enumeration over the wire: a quarter of a body.
 pub const LIST_BYTES_MAX: u32 = 16 << 20;
+/// Ways to one engine: a socket of its node and an address in each of a few networks.
+pub const RANK_ADDRESSES_MAX: usize = 16;
 /// Values up to this size stay in log segments unless a pool says otherwise: DAOS's `data_thresh`.
 pub const SMALL_VALUE_BYTES_DEFAULT: usize = 4096;
 /// Bulk space is handed out in units of this size: the page and the direct-I/O sector.

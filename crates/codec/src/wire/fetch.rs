@@ -246,9 +246,9 @@ fn suits(want: &Want, fetched: &FetchedIod) -> bool {
     }
 }
 
-/// Whether the parts are ascending, do not touch and lie in what was wanted.
+/// Whether the parts are ascending and lie in what was wanted.
 fn lie_in(filled: &[Recx], wanted: &[Recx]) -> bool {
-    let apart = |pair: &[Recx]| pair[0].end().is_some_and(|end| end < pair[1].index);
+    let apart = |pair: &[Recx]| pair[0].end().is_some_and(|end| end <= pair[1].index);
     if !filled.windows(2).all(apart) || filled.iter().any(|part| part.count == 0 || part.end().is_none()) {
         return false;
     }

@@ -122,6 +122,22 @@ numbered! {
         PoolScrub = 0x0117,
         /// [`PoolVerb::Check`](crate::pool::PoolVerb::Check).
         PoolCheck = 0x0118,
+        /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
+        Ping = 0x0201,
+        /// [`SystemVerb::Query`](super::SystemVerb::Query).
+        SystemQuery = 0x0202,
+        /// [`SystemVerb::PoolList`](super::SystemVerb::PoolList).
+        PoolList = 0x0203,
+        /// [`SystemVerb::PoolConnect`](super::SystemVerb::PoolConnect).
+        PoolConnect = 0x0204,
+        /// [`SystemVerb::PoolDisconnect`](super::SystemVerb::PoolDisconnect).
+        PoolDisconnect = 0x0205,
+        /// [`SystemVerb::PoolCreate`](super::SystemVerb::PoolCreate).
+        PoolCreate = 0x0206,
+        /// [`SystemVerb::PoolDestroy`](super::SystemVerb::PoolDestroy).
+        PoolDestroy = 0x0207,
+        /// [`SystemVerb::Stop`](super::SystemVerb::Stop).
+        Stop = 0x0208,
     }
 }
 
@@ -181,6 +197,22 @@ numbered! {
         Audits = 0x810c,
         /// [`PoolReply::Done`](crate::pool::PoolReply::Done).
         PoolDone = 0x810d,
+        /// [`SystemReply::Done`](super::SystemReply::Done).
+        SystemDone = 0x8201,
+        /// [`SystemReply::System`](super::SystemReply::System).
+        System = 0x8202,
+        /// [`SystemReply::Pools`](super::SystemReply::Pools).
+        Pools = 0x8203,
+        /// [`SystemReply::Connected`](super::SystemReply::Connected).
+        Connected = 0x8204,
+        /// [`SystemReply::Created`](super::SystemReply::Created).
+        Created = 0x8205,
+        /// [`Pushed::Invalidate`](super::Pushed::Invalidate).
+        Invalidate = 0x8301,
+        /// [`Pushed::RevokeAll`](super::Pushed::RevokeAll).
+        RevokeAll = 0x8302,
+        /// [`Pushed::MapChanged`](super::Pushed::MapChanged).
+        MapChanged = 0x8303,
     }
 }
 

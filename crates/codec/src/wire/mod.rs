@@ -5,7 +5,7 @@
 //! of the body. docs/format/wire.md has the rules.
 //!
 //! Invariants: any bytes decode to a message or to [`BadFrame`]; what decoding allocates is bounded by a small multiple
-//! of the bytes it is given; a message that decodes is encoded to the same bytes.
+//! of the bytes it is given; a request that decodes is encoded to the same bytes.
 
 mod audit;
 mod bad_frame;
@@ -14,18 +14,23 @@ mod data;
 mod error;
 mod fetch;
 mod field;
+mod hello;
 mod kind;
 mod list;
 mod pool_reply;
 mod pool_verb;
+mod push;
 mod query;
 mod reply;
 mod reply_header;
 mod request;
 mod request_header;
 mod space;
+mod system;
+mod system_frame;
 mod tx;
 mod update;
+mod welcome;
 
 #[cfg(test)]
 mod tests;
@@ -33,16 +38,27 @@ mod tests;
 pub use bad_frame::BadFrame;
 pub use data::PayloadParts;
 pub use fetch::{FetchPlan, Parts};
+pub use hello::{HELLO_BYTES, Hello};
 pub use kind::{AskKind, ReplyKind};
+pub use push::{Invalidated, Push, Pushed};
 pub use reply::{ReplyTo, decode_reply, encode_reply};
 pub use reply_header::{REPLY_HEADER_BYTES, ReplyHeader};
 pub use request::{Asked, Caller, decode_request, decode_request_owned, encode_request};
 pub use request_header::{PoolSlot, REQUEST_HEADER_BYTES, RequestHeader};
+pub use system::{
+    PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSpec, RankInfo, SystemInfo, SystemReply, SystemVerb,
+};
+pub use system_frame::{
+    decode_system_reply, decode_system_request, encode_system_reply, encode_system_request,
+};
+pub use welcome::{Refusal, WELCOME_BYTES, Welcome};
 
 use dolmen_types::crc32c;
 
 /// The version of all frames.
 pub const VERSION: u16 = 1;
+/// The oldest version that is spoken: the one before, once there is one.
+pub const VERSION_MIN: u16 = 1;
 
 /// Where the version and the kind are, and the checksum, in every header.
 const KIND_START: usize = 4;

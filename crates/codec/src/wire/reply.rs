@@ -30,11 +30,22 @@ pub struct ReplyTo<'a> {
 /// # Panics
 /// If the answer of a fetch does not fit its plan, or has none: whoever stores the data answers what was asked.
 pub fn encode_reply(out: &mut Vec<u8>, to: &ReplyTo<'_>, result: &Result<Answer, Error>) {
+    put_reply(out, to, result, |out, answer| put_answer(out, to, answer));
+}
+
+/// Appends a reply whose body is what `put_body` appends.
+#[inline]
+pub(super) fn put_reply<T>(
+    out: &mut Vec<u8>,
+    to: &ReplyTo<'_>,
+    result: &Result<T, Error>,
+    put_body: impl FnOnce(&mut Vec<u8>, &T) -> Result<Written, Error>,
+) {
     let start = out.len();
     out.extend_from_slice(&[0; REPLY_HEADER_BYTES]);
     let body_start = out.len();
     let written = match result {
-        Ok(answer) => put_answer(out, to, answer),
+        Ok(answer) => put_body(out, answer),
         Err(error) => Ok(put_error(out, error)),
     };
     let body_bytes = out.len() - body_start;
@@ -63,11 +74,11 @@ pub fn encode_reply(out: &mut Vec<u8>, to: &ReplyTo<'_>, result: &Result<Answer,
 }
 
 /// What a body leaves to its header.
-struct Written {
-    kind: ReplyKind,
-    status: i32,
-    epoch: Epoch,
-    payload_bytes: u32,
+pub(super) struct Written {
+    pub(super) kind: ReplyKind,
+    pub(super) status: i32,
+    pub(super) epoch: Epoch,
+    pub(super) payload_bytes: u32,
 }
 
 fn put_error(out: &mut Vec<u8>, error: &Error) -> Written {
@@ -147,6 +158,16 @@ fn with(w: &mut Writer<'_>, kind: ReplyKind, body: &impl Field) -> ReplyKind {
 /// `BadFrame::Body` unless it is what the header says, `BadFrame::Payload` if there is one behind anything but the answer of
 /// a fetch.
 pub fn decode_reply(header: &ReplyHeader, body: &[u8]) -> Result<Result<Answer, Error>, BadFrame> {
+    read_reply(header, body, |r| read_answer(header, r))
+}
+
+/// Decodes a reply whose body, unless it failed, `read` reads.
+#[inline]
+pub(super) fn read_reply<T>(
+    header: &ReplyHeader,
+    body: &[u8],
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<Result<T, Error>, BadFrame> {
     let bad_body = BadFrame::Body { kind: header.kind.number() };
     if header.payload_bytes > 0 && header.kind != ReplyKind::Fetched {
         return Err(BadFrame::Payload { bytes: u64::from(header.payload_bytes) });
@@ -155,7 +176,7 @@ pub fn decode_reply(header: &ReplyHeader, body: &[u8]) -> Result<Result<Answer, 
     let result = if header.kind == ReplyKind::Failed {
         Err(read_error(header, &mut r).ok_or(bad_body)?)
     } else {
-        Ok(read_answer(header, &mut r).ok_or(bad_body)?)
+        Ok(read(&mut r).ok_or(bad_body)?)
     };
     let is_whole = r.remaining() == 0 && body.len() as u64 == u64::from(header.body_bytes);
     if is_whole { Ok(result) } else { Err(bad_body) }

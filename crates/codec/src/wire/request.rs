@@ -50,10 +50,20 @@ pub fn encode_request<'p>(
     caller: &Caller,
     ask: &'p Ask<'_>,
 ) -> Result<PayloadParts<'p>, Error> {
+    put_request(out, caller, |out| put_body(out, ask))
+}
+
+/// Appends a request whose body is what `put_body` appends.
+#[inline]
+pub(super) fn put_request<'p>(
+    out: &mut Vec<u8>,
+    caller: &Caller,
+    put_body: impl FnOnce(&mut Vec<u8>) -> Result<Sent<'p>, Error>,
+) -> Result<PayloadParts<'p>, Error> {
     assert_ne!(caller.token, 0, "a push has token 0");
     let start = out.len();
     out.extend_from_slice(&[0; REQUEST_HEADER_BYTES]);
-    let sealed = put_body(out, ask).and_then(|sent| seal(&mut out[start..], caller, sent));
+    let sealed = put_body(out).and_then(|sent| seal(&mut out[start..], caller, sent));
     if sealed.is_err() {
         out.truncate(start);
     }
@@ -61,12 +71,25 @@ pub fn encode_request<'p>(
 }
 
 /// What a body leaves to its header.
-struct Sent<'p> {
+pub(super) struct Sent<'p> {
     kind: AskKind,
     target: TargetNo,
     cont: ContNo,
     parts: PayloadParts<'p>,
     payload_bytes: u64,
+}
+
+impl Sent<'_> {
+    /// Nothing but the kind: of a question to the daemon.
+    pub(super) fn bare(kind: AskKind) -> Self {
+        Self {
+            kind,
+            target: NO_TARGET,
+            cont: ContNo::default(),
+            parts: PayloadParts::new(),
+            payload_bytes: 0,
+        }
+    }
 }
 
 fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<PayloadParts<'p>, Error> {

@@ -35,11 +35,16 @@ fn sent(ask: &Ask<'_>) -> Vec<u8> {
 /// The same read back, with the buffer that a fetch needs.
 fn received(frame: &[u8]) -> Result<(RequestHeader, Asked<'_>), BadFrame> {
     let (header, body, payload) = cut(frame)?;
-    let mut asked = decode_request(&header, body, payload)?;
+    let asked = decode_request(&header, body, payload)?;
+    Ok((header, with_room(asked)))
+}
+
+/// With the buffer that a fetch needs.
+fn with_room(mut asked: Asked<'_>) -> Asked<'_> {
     if let Ask::Target(_, _, Verb::Fetch(fetch)) = &mut asked.ask {
-        fetch.buf.set_len(asked.room_bytes);
+        fetch.buf = IoBuf::zeroed(asked.room_bytes);
     }
-    Ok((header, asked))
+    asked
 }
 
 fn cut(frame: &[u8]) -> Result<(RequestHeader, &[u8], &[u8]), BadFrame> {
@@ -62,6 +67,30 @@ fn read_back(frame: &[u8]) -> Result<Result<Answer, Error>, BadFrame> {
     decode_reply(&ReplyHeader::decode(header)?, body)
 }
 
+fn system_sent(verb: &SystemVerb) -> Vec<u8> {
+    let mut out = b"before".to_vec();
+    encode_system_request(&mut out, &caller(), verb).unwrap();
+    out.split_off(6)
+}
+
+fn system_replied(result: &Result<SystemReply, Error>) -> Vec<u8> {
+    let mut out = b"before".to_vec();
+    encode_system_reply(&mut out, &ReplyTo { token: 1, map_version: 2, push_seq: 3, plan: None }, result);
+    out.split_off(6)
+}
+
+/// A frame of each kind of request, in the order of their numbers.
+fn requests() -> Vec<Vec<u8>> {
+    let verbs = samples::system_verbs();
+    samples::asks().iter().map(sent).chain(verbs.iter().map(system_sent)).collect()
+}
+
+/// A frame of each error and of each kind of answer, in the order of their numbers.
+fn replies() -> Vec<Vec<u8>> {
+    let system = samples::system_replies().into_iter().map(|reply| system_replied(&Ok(reply)));
+    samples::results().iter().map(frame_of).chain(system).collect()
+}
+
 fn assert_request_returns(ask: &Ask<'_>) {
     let frame = sent(ask);
     let (header, asked) = received(&frame).unwrap();
@@ -69,11 +98,8 @@ fn assert_request_returns(ask: &Ask<'_>) {
     assert_eq!(header.head, caller().head);
     assert_eq!(sent(&asked.ask), frame);
     let (header, body, payload) = cut(&frame).unwrap();
-    let mut owned = decode_request_owned(&header, body, IoBuf::copy_of(payload)).unwrap();
-    if let Ask::Target(_, _, Verb::Fetch(fetch)) = &mut owned.ask {
-        fetch.buf.set_len(owned.room_bytes);
-    }
-    assert_eq!(sent(&owned.ask), frame);
+    let owned = decode_request_owned(&header, body, IoBuf::copy_of(payload)).unwrap();
+    assert_eq!(sent(&with_room(owned).ask), frame);
 }
 
 /// A plan to which these can be the answer.
@@ -131,6 +157,23 @@ proptest! {
     }
 
     #[test]
+    fn every_question_to_the_daemon_returns(verb in any::system_verb()) {
+        let frame = system_sent(&verb);
+        let (header, body, _) = cut(&frame).unwrap();
+        prop_assert_eq!(header.head, caller().head);
+        prop_assert_eq!(decode_system_request(&header, body), Ok(verb));
+    }
+
+    #[test]
+    fn every_answer_of_the_daemon_returns(reply in any::system_reply(), error in any::error()) {
+        for result in [Ok(reply), Err(error)] {
+            let frame = system_replied(&result);
+            let (header, body) = frame.split_first_chunk().unwrap();
+            prop_assert_eq!(decode_system_reply(&ReplyHeader::decode(header).unwrap(), body), Ok(result));
+        }
+    }
+
+    #[test]
     fn every_error_returns(error in any::error()) {
         assert_reply_returns(&Err(error));
     }
@@ -138,34 +181,31 @@ proptest! {
 
 #[test]
 fn the_bytes_of_requests_stay_as_they_are() {
-    let found: Vec<_> = samples::asks().iter().map(|ask| (kind_of(ask), golden(&sent(ask)))).collect();
+    let found: Vec<_> = requests().iter().map(|f| (cut(f).unwrap().0.kind, golden(f))).collect();
     assert_eq!(found, samples::GOLDEN_REQUESTS, "a change of these needs a new version of the wire");
     let kinds: Vec<AskKind> = found.iter().map(|&(kind, _)| kind).collect();
     assert_eq!(kinds, AskKind::ALL);
 }
 
-fn kind_of(ask: &Ask<'_>) -> AskKind {
-    received(&sent(ask)).unwrap().0.kind
-}
-
 #[test]
 fn the_bytes_of_replies_stay_as_they_are() {
     let kind = |frame: &[u8]| ReplyHeader::decode(frame.first_chunk().unwrap()).unwrap().kind;
-    let frames: Vec<_> = samples::results().iter().map(frame_of).collect();
-    let found: Vec<_> = frames.iter().map(|frame| (kind(frame), golden(frame))).collect();
+    let found: Vec<_> = replies().iter().map(|frame| (kind(frame), golden(frame))).collect();
     assert_eq!(found, samples::GOLDEN_REPLIES, "a change of these needs a new version of the wire");
-    for &number in ReplyKind::ALL {
-        assert!(found.iter().any(|&(kind, _)| kind == number), "{number:?} has no golden number");
-    }
+    let mut kinds: Vec<ReplyKind> = found.iter().map(|&(kind, _)| kind).collect();
+    kinds.dedup();
+    // Pushes have their numbers beside their code.
+    assert_eq!(kinds, ReplyKind::ALL[..ReplyKind::ALL.len() - 3]);
 }
 
 #[test]
 fn every_number_of_a_message_is_pinned() {
     let asks: Vec<u16> = AskKind::ALL.iter().map(|kind| kind.number()).collect();
-    let expected: Vec<u16> = (1..=19).chain(0x101..=0x118).collect();
+    let expected: Vec<u16> = (1..=19).chain(0x101..=0x118).chain(0x201..=0x208).collect();
     assert_eq!(asks, expected);
     let replies: Vec<u16> = ReplyKind::ALL.iter().map(|kind| kind.number()).collect();
-    let expected: Vec<u16> = (0x8000..=0x800c).chain(0x8101..=0x810d).collect();
+    let expected: Vec<u16> =
+        (0x8000..=0x800c).chain(0x8101..=0x810d).chain(0x8201..=0x8205).chain(0x8301..=0x8303).collect();
     assert_eq!(replies, expected);
     for number in 0..=u16::MAX {
         assert_eq!(AskKind::from_number(number).is_some(), asks.contains(&number), "{number}");
@@ -193,14 +233,19 @@ fn each_damage(frame: &[u8], header_bytes: usize, mut see: impl FnMut(&[u8])) {
 #[test]
 fn no_damage_of_a_request_is_more_than_a_bad_frame() {
     let (mut good, mut bad) = (0, 0);
-    for ask in samples::asks() {
-        each_damage(&sent(&ask), REQUEST_HEADER_BYTES, |frame| {
+    for frame in requests() {
+        each_damage(&frame, REQUEST_HEADER_BYTES, |frame| {
             let (header, body, payload) = cut(frame).unwrap();
             let body_bytes = u32::try_from(body.len()).unwrap();
             let header = RequestHeader { body_bytes, payload_bytes: payload.len() as u64, ..header };
-            match decode_request(&header, body, payload) {
-                Ok(asked) => {
-                    assert_eq!(sent(&asked.ask).len(), frame.len(), "{asked:?}");
+            let again = if header.pool == PoolSlot::SYSTEM {
+                decode_system_request(&header, body).map(|verb| system_sent(&verb))
+            } else {
+                decode_request(&header, body, payload).map(with_room).map(|asked| sent(&asked.ask))
+            };
+            match again {
+                Ok(again) => {
+                    assert_eq!(again[REQUEST_HEADER_BYTES..], frame[REQUEST_HEADER_BYTES..], "{header:?}");
                     good += 1;
                 }
                 Err(_) => bad += 1,
@@ -214,15 +259,16 @@ fn no_damage_of_a_request_is_more_than_a_bad_frame() {
 #[test]
 fn no_damage_of_a_reply_is_more_than_a_bad_frame() {
     let (mut good, mut bad) = (0, 0);
-    for result in samples::results() {
-        each_damage(&frame_of(&result), REPLY_HEADER_BYTES, |frame| {
+    for frame in replies() {
+        each_damage(&frame, REPLY_HEADER_BYTES, |frame| {
             let (header, body) = frame.split_first_chunk().unwrap();
             let header = ReplyHeader::decode(header).unwrap();
             let body_bytes = u32::try_from(body.len()).unwrap();
-            match decode_reply(&ReplyHeader { body_bytes, ..header }, body) {
-                Ok(_) => good += 1,
-                Err(_) => bad += 1,
-            }
+            let header = ReplyHeader { body_bytes, ..header };
+            let is_answer = decode_reply(&header, body).is_ok();
+            let is_of_daemon = decode_system_reply(&header, body).is_ok();
+            assert!(!(is_answer && is_of_daemon) || header.kind == ReplyKind::Failed);
+            if is_answer || is_of_daemon { good += 1 } else { bad += 1 }
         });
     }
     assert!(good > 1000, "{good}");
@@ -261,6 +307,22 @@ fn a_question_goes_only_to_whom_it_concerns() {
     let mut out = Vec::new();
     let nowhere = Ask::Target(TargetNo(u16::MAX), ContNo(2), Verb::Flush);
     assert_eq!(encode_request(&mut out, &caller(), &nowhere).unwrap_err(), Invalid::Argument.into());
+}
+
+#[test]
+fn a_question_to_the_daemon_is_one_in_slot_0() {
+    let frame = system_sent(&SystemVerb::Ping);
+    let (header, body, _) = cut(&frame).unwrap();
+    assert_eq!((header.pool, header.target), (PoolSlot::SYSTEM, TargetNo(u16::MAX)));
+    let bad = |header: RequestHeader| decode_system_request(&header, body).unwrap_err();
+    let bad_body = BadFrame::Body { kind: AskKind::Ping.number() };
+    assert_eq!(bad(RequestHeader { pool: PoolSlot(1), ..header }), bad_body);
+    assert_eq!(bad(RequestHeader { target: TargetNo(0), ..header }), bad_body);
+    assert_eq!(bad(RequestHeader { cont: ContNo(1), ..header }), bad_body);
+    assert_eq!(bad(RequestHeader { payload_bytes: 1, ..header }), BadFrame::Payload { bytes: 1 });
+    assert_eq!(decode_request(&header, body, b"").unwrap_err(), bad_body);
+    let kind = AskKind::Flush;
+    assert_eq!(bad(RequestHeader { kind, ..header }), BadFrame::Body { kind: kind.number() });
 }
 
 #[test]
@@ -387,7 +449,7 @@ mod plan {
         ];
         let plan = FetchPlan::of(&fetch(&wants, 100));
         let fetched = [found(3, &[]), found(2, &[(11, 2), (13, 1), (22, 2)]), found(99, &[]), found(4, &[])];
-        assert!(plan.parts(&fetched).is_none(), "parts that touch are one");
+        assert_eq!(plan.parts(&fetched).unwrap().collect::<Vec<_>>(), [0..3, 12..16, 18..22, 22..24, 24..28]);
         let fetched = [found(3, &[]), found(2, &[(11, 3), (22, 2)]), found(99, &[]), found(4, &[])];
         let parts: Vec<_> = plan.parts(&fetched).unwrap().collect();
         assert_eq!(parts, [0..3, 12..16, 18..24, 24..28]);

@@ -1,5 +1,9 @@
 //! Messages of every kind with any contents.
 
+use super::super::{
+    PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo, SystemInfo, SystemReply,
+    SystemVerb,
+};
 use crate::order::HashKey;
 use crate::pool::*;
 use crate::verb::*;
@@ -393,7 +397,7 @@ fn cont_handle() -> impl Strategy<Value = ContHandle> {
         .prop_map(|(no, uuid, label, hash_key, props)| ContHandle { no, uuid, label, hash_key, props })
 }
 
-pub(super) fn pool_map() -> impl Strategy<Value = PoolMap> {
+fn pool_map() -> impl Strategy<Value = PoolMap> {
     let state = prop_oneof![Just(TargetState::Down), Just(TargetState::UpIn)];
     let targets = vec((any::<u32>(), state).prop_map(|(rank, state)| TargetInfo { rank, state }), 0..5);
     (any::<u32>(), uuid(), targets).prop_map(|(version, pool, targets)| PoolMap { version, pool, targets })
@@ -470,5 +474,88 @@ pub(super) fn error() -> impl Strategy<Value = Error> {
         epoch().prop_map(|oldest| Error::EpochGone { oldest }),
         any::<u32>().prop_map(|version| Error::StaleMap { version }),
         any::<u32>().prop_map(|rank| Error::Unreachable { rank })
+    ]
+}
+
+fn pool_name() -> impl Strategy<Value = PoolName> {
+    prop_oneof![label().prop_map(PoolName::Label), uuid().prop_map(PoolName::Uuid)]
+}
+
+fn slot() -> impl Strategy<Value = PoolSlot> {
+    any::<u16>().prop_map(PoolSlot)
+}
+
+fn pool_spec() -> impl Strategy<Value = PoolSpec> {
+    let small = || option::of(any::<u32>());
+    let large = || option::of(any::<u64>());
+    let numbers = (option::of(any::<u16>()), [large(), large(), large()], [small(), small(), small()]);
+    let bulk_dir = option::of(vec(any::<u8>(), 0..40));
+    (option::of(uuid()), option::of(label()), numbers, any::<bool>(), bulk_dir).prop_map(
+        |(uuid, label, (targets, large, small), volatile, bulk_dir)| PoolSpec {
+            uuid,
+            label,
+            targets,
+            capacity_bytes: large[0],
+            small_value_bytes_max: small[0],
+            log_segment_bytes: small[1],
+            bulk_segment_bytes: small[2],
+            checkpoint_log_bytes: large[1],
+            memory_budget_bytes: large[2],
+            volatile,
+            bulk_dir,
+        },
+    )
+}
+
+pub(super) fn system_verb() -> impl Strategy<Value = SystemVerb> {
+    let access =
+        prop_oneof![Just(PoolAccess::ReadOnly), Just(PoolAccess::ReadWrite), Just(PoolAccess::Exclusive)];
+    prop_oneof![
+        Just(SystemVerb::Ping),
+        Just(SystemVerb::Query),
+        Just(SystemVerb::PoolList),
+        (pool_name(), access).prop_map(|(name, access)| SystemVerb::PoolConnect { name, access }),
+        slot().prop_map(|slot| SystemVerb::PoolDisconnect { slot }),
+        pool_spec().prop_map(SystemVerb::PoolCreate),
+        (pool_name(), any::<bool>()).prop_map(|(name, force)| SystemVerb::PoolDestroy { name, force }),
+        any::<bool>().prop_map(|force| SystemVerb::Stop { force })
+    ]
+}
+
+fn rank() -> impl Strategy<Value = RankInfo> {
+    (any::<u32>(), uuid(), vec(text(), 0..4)).prop_map(|(rank, uuid, addresses)| RankInfo {
+        rank,
+        uuid,
+        addresses,
+    })
+}
+
+fn pool_entry() -> impl Strategy<Value = PoolEntry> {
+    (uuid(), option::of(label()), any::<(u32, u64, u32, bool)>()).prop_map(
+        |(uuid, label, (target_count, capacity_bytes, connections, volatile))| PoolEntry {
+            uuid,
+            label,
+            target_count,
+            capacity_bytes,
+            connections,
+            volatile,
+        },
+    )
+}
+
+pub(super) fn system_reply() -> impl Strategy<Value = SystemReply> {
+    let info = (text(), vec(rank(), 0..4), any::<u32>()).prop_map(|(name, ranks, pool_count)| SystemInfo {
+        name,
+        ranks,
+        pool_count,
+    });
+    let connection = (slot(), uuid(), option::of(label()), pool_map(), vec(rank(), 0..4))
+        .prop_map(|(slot, uuid, label, map, ranks)| PoolConnection { slot, uuid, label, map, ranks });
+    prop_oneof![
+        Just(SystemReply::Done),
+        info.prop_map(SystemReply::System),
+        vec(pool_entry(), 0..4).prop_map(SystemReply::Pools),
+        connection.prop_map(|connection| SystemReply::Connected(Box::new(connection))),
+        pool_entry().prop_map(SystemReply::Created)
     ]
 }

@@ -1,6 +1,9 @@
 //! One message of each kind, and the numbers of their bytes.
 
-use super::super::{AskKind, ReplyKind};
+use super::super::{
+    AskKind, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo, ReplyKind,
+    SystemInfo, SystemReply, SystemVerb,
+};
 use crate::order::HashKey;
 use crate::pool::*;
 use crate::transport::{Answer, Ask};
@@ -274,6 +277,61 @@ pub(super) fn results() -> Vec<Result<Answer>> {
     results
 }
 
+pub(super) fn system_verbs() -> Vec<SystemVerb> {
+    let name = PoolName::Label(label());
+    let spec = PoolSpec {
+        uuid: Some(uuid(1)),
+        label: Some(label()),
+        targets: Some(2),
+        capacity_bytes: Some(3),
+        small_value_bytes_max: Some(4),
+        log_segment_bytes: Some(5),
+        bulk_segment_bytes: Some(6),
+        checkpoint_log_bytes: Some(7),
+        memory_budget_bytes: Some(8),
+        volatile: true,
+        bulk_dir: Some(b"bulk".to_vec()),
+    };
+    vec![
+        SystemVerb::Ping,
+        SystemVerb::Query,
+        SystemVerb::PoolList,
+        SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite },
+        SystemVerb::PoolDisconnect { slot: PoolSlot(1) },
+        SystemVerb::PoolCreate(spec),
+        SystemVerb::PoolDestroy { name: PoolName::Uuid(uuid(2)), force: true },
+        SystemVerb::Stop { force: true },
+    ]
+}
+
+pub(super) fn system_replies() -> Vec<SystemReply> {
+    let addresses = vec![String::from("unix:dolmen.sock"), String::from("tcp://h1:1")];
+    let rank = RankInfo { rank: 1, uuid: uuid(2), addresses };
+    let entry = PoolEntry {
+        uuid: uuid(3),
+        label: Some(label()),
+        target_count: 4,
+        capacity_bytes: 5,
+        connections: 6,
+        volatile: true,
+    };
+    let connection = PoolConnection {
+        slot: PoolSlot(7),
+        uuid: uuid(8),
+        label: Some(label()),
+        map: pool_map(),
+        ranks: vec![rank.clone()],
+    };
+    vec![
+        SystemReply::Done,
+        SystemReply::System(SystemInfo { name: "dolmen".into(), ranks: vec![rank; 2], pool_count: 9 }),
+        SystemReply::Pools(vec![entry.clone(); 2]),
+        SystemReply::Connected(Box::new(connection)),
+        SystemReply::Created(entry),
+    ]
+}
+
+/// In the order of their numbers.
 pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::Update, 0x4bd9_e2a3_3478_cbd1),
     (AskKind::Punch, 0xb496_3b8e_b767_086d),
@@ -318,6 +376,14 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolCheckpoint, 0x33ea_38b6_4329_b941),
     (AskKind::PoolScrub, 0x980e_6923_0796_1511),
     (AskKind::PoolCheck, 0x94db_2f7e_a266_3535),
+    (AskKind::Ping, 0xf0fb_45d9_d088_e047),
+    (AskKind::SystemQuery, 0x7bc2_176f_f361_e8db),
+    (AskKind::PoolList, 0xa593_dce7_aa20_77ef),
+    (AskKind::PoolConnect, 0x1cfa_34e5_963e_9fb1),
+    (AskKind::PoolDisconnect, 0x9967_64bf_1f54_b2e5),
+    (AskKind::PoolCreate, 0x4a64_40ee_3cb8_4a1e),
+    (AskKind::PoolDestroy, 0xcbab_fe66_9065_963a),
+    (AskKind::Stop, 0xb5c1_55d8_bfb0_bc29),
 ];
 
 pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
@@ -370,4 +436,9 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
     (ReplyKind::PoolAggregated, 0x89f1_de59_f191_e4ba),
     (ReplyKind::Audits, 0x0c8e_f368_4085_6aa2),
     (ReplyKind::PoolDone, 0xd850_aef5_fb04_fadc),
+    (ReplyKind::SystemDone, 0x8c03_4b3c_d289_172c),
+    (ReplyKind::System, 0xfde4_9eb5_f6a3_6216),
+    (ReplyKind::Pools, 0x6440_786c_5782_0d39),
+    (ReplyKind::Connected, 0xa137_487c_a58e_dd67),
+    (ReplyKind::Created, 0x132e_fc14_f810_76f3),
 ];

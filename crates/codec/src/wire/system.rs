@@ -1,0 +1,262 @@
+//! What the daemon itself is asked, in slot 0 of a connection, and what it answers.
+
+use super::PoolSlot;
+use super::field::{Field, Writer, choice, read_list, record};
+use crate::bytes::Reader;
+use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, RANK_ADDRESSES_MAX};
+use dolmen_types::{Label, PoolMap, Uuid};
+
+/// A question to the daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SystemVerb {
+    /// Whether it answers. Answer: [`SystemReply::Done`].
+    Ping,
+    /// What the system is. Answer: [`SystemReply::System`].
+    Query,
+    /// All pools of the system. Answer: [`SystemReply::Pools`].
+    PoolList,
+    /// Opens a pool for this connection. Answer: [`SystemReply::Connected`].
+    PoolConnect {
+        /// Which.
+        name: PoolName,
+        /// What for.
+        access: PoolAccess,
+    },
+    /// Gives a slot back; what is open in the pool is closed. Answer: [`SystemReply::Done`].
+    PoolDisconnect {
+        /// The slot.
+        slot: PoolSlot,
+    },
+    /// Makes a pool. Answer: [`SystemReply::Created`].
+    PoolCreate(PoolSpec),
+    /// Destroys a pool; `Busy` if it is in use and `force` is not set. Answer: [`SystemReply::Done`].
+    PoolDestroy {
+        /// Which.
+        name: PoolName,
+        /// Whoever uses it loses it.
+        force: bool,
+    },
+    /// Ends the daemon; `Busy` if others are connected and `force` is not set. Answer: [`SystemReply::Done`].
+    Stop {
+        /// Whoever is connected is cut off.
+        force: bool,
+    },
+}
+
+/// An answer of the daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SystemReply {
+    /// Done.
+    Done,
+    /// The system.
+    System(SystemInfo),
+    /// All pools, in the order of their UUIDs.
+    Pools(Vec<PoolEntry>),
+    /// A pool is open on this connection.
+    Connected(Box<PoolConnection>),
+    /// A new pool.
+    Created(PoolEntry),
+}
+
+/// How a pool is named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PoolName {
+    /// By label.
+    Label(Label),
+    /// By UUID.
+    Uuid(Uuid),
+}
+
+/// What a connection may do with a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoolAccess {
+    /// Read.
+    ReadOnly,
+    /// Read and write.
+    ReadWrite,
+    /// Read and write, and nobody else is connected.
+    Exclusive,
+}
+
+/// The system that a daemon belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SystemInfo {
+    /// Its name.
+    pub name: String,
+    /// Its engines, by number.
+    pub ranks: Vec<RankInfo>,
+    /// How many pools there are.
+    pub pool_count: u32,
+}
+
+/// An engine, and where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RankInfo {
+    /// Its number.
+    pub rank: u32,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Where it listens, as in `DOLMEN_SYSTEM`: `unix:…`, `tcp://…`; the best way first.
+    pub addresses: Vec<String>,
+}
+
+/// A pool in a list of pools.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolEntry {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its label, if it has one.
+    pub label: Option<Label>,
+    /// Its targets.
+    pub target_count: u32,
+    /// What all targets together may use.
+    pub capacity_bytes: u64,
+    /// Connections that have it open.
+    pub connections: u32,
+    /// Whether it may be lost with the power.
+    pub volatile: bool,
+}
+
+/// A pool that is open on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolConnection {
+    /// Its number in the headers of requests on this connection.
+    pub slot: PoolSlot,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its label, if it has one.
+    pub label: Option<Label>,
+    /// Its targets, and whose they are.
+    pub map: PoolMap,
+    /// Where those are.
+    pub ranks: Vec<RankInfo>,
+}
+
+/// What a new pool is made of. What is not given, the daemon chooses.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolSpec {
+    /// Its UUID.
+    pub uuid: Option<Uuid>,
+    /// A name.
+    pub label: Option<Label>,
+    /// Targets of each engine.
+    pub targets: Option<u16>,
+    /// What all targets together may use.
+    pub capacity_bytes: Option<u64>,
+    /// Values up to this size stay beside the metadata.
+    pub small_value_bytes_max: Option<u32>,
+    /// Size of a log segment.
+    pub log_segment_bytes: Option<u32>,
+    /// Size of a bulk segment.
+    pub bulk_segment_bytes: Option<u32>,
+    /// A target begins a checkpoint after this many bytes of log.
+    pub checkpoint_log_bytes: Option<u64>,
+    /// Resident memory of all targets together.
+    pub memory_budget_bytes: Option<u64>,
+    /// The pool may be lost with the power.
+    pub volatile: bool,
+    /// A directory of the daemon for bulk data, as the bytes of its path.
+    pub bulk_dir: Option<Vec<u8>>,
+}
+
+choice!(PoolAccess { ReadOnly = 1, ReadWrite = 2, Exclusive = 4 });
+
+record!(PoolEntry {
+    uuid: Uuid,
+    label: Option<Label>,
+    target_count: u32,
+    capacity_bytes: u64,
+    connections: u32,
+    volatile: bool,
+});
+
+record!(PoolSpec {
+    uuid: Option<Uuid>,
+    label: Option<Label>,
+    targets: Option<u16>,
+    capacity_bytes: Option<u64>,
+    small_value_bytes_max: Option<u32>,
+    log_segment_bytes: Option<u32>,
+    bulk_segment_bytes: Option<u32>,
+    checkpoint_log_bytes: Option<u64>,
+    memory_budget_bytes: Option<u64>,
+    volatile: bool,
+    bulk_dir: Option<Vec<u8>>,
+});
+
+record!(SystemInfo { name: String, ranks: Vec<RankInfo>, pool_count: u32 });
+
+record!(PoolConnection {
+    slot: PoolSlot,
+    uuid: Uuid,
+    label: Option<Label>,
+    map: PoolMap,
+    ranks: Vec<RankInfo>,
+});
+
+impl Field for PoolSlot {
+    const BYTES_MIN: usize = 2;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.0);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        r.u16().map(Self)
+    }
+}
+
+impl Field for RankInfo {
+    const BYTES_MIN: usize = 4 + Uuid::BYTES_MIN + 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.rank);
+        w.put(&self.uuid);
+        w.list(&self.addresses, RANK_ADDRESSES_MAX);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { rank: r.u32()?, uuid: Uuid::read(r)?, addresses: read_list(r, RANK_ADDRESSES_MAX)? })
+    }
+}
+
+impl Field for Vec<RankInfo> {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.list(self, FRAME_BODY_BYTES_MAX);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        read_list(r, FRAME_BODY_BYTES_MAX)
+    }
+}
+
+/// How a pool is named. Persistent: never renumber.
+const BY_LABEL: u8 = 0;
+const BY_UUID: u8 = 1;
+
+impl Field for PoolName {
+    const BYTES_MIN: usize = 1 + Label::BYTES_MIN;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Label(label) => {
+                w.put(&BY_LABEL);
+                w.put(label);
+            }
+            Self::Uuid(uuid) => {
+                w.put(&BY_UUID);
+                w.put(uuid);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            BY_LABEL => Self::Label(Label::read(r)?),
+            BY_UUID => Self::Uuid(Uuid::read(r)?),
+            _ => return None,
+        })
+    }
+}
