@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, bench, cont, fs, inspect, obj, pool, shell};
+use crate::{audit, bench, cont, fs, inspect, obj, pool, serve, shell};
 use clap::{Parser, Subcommand};
 
 /// Stands at the end of `dolmen --help` and of the man page.
@@ -64,6 +64,8 @@ enum Command {
     /// Objects of a container, as stored
     #[command(subcommand, visible_alias = "object")]
     Obj(obj::Command),
+    /// Let other processes use the pools of a directory: the node daemon
+    Serve(serve::Args),
     /// Audit every invariant of a pool; with --scrub also read and verify every stored byte
     Check(audit::Args),
     /// Show what lies on disk, without opening the pool; works on damaged ones
@@ -84,6 +86,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Cont(command) => cont::run(command),
         Command::Fs(command) => fs::run(command, cli.json),
         Command::Obj(command) => obj::run(command),
+        Command::Serve(args) => serve::run(args, cli.json),
         Command::Check(args) => audit::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Bench(command) => bench::run(command, cli.json),

@@ -18,6 +18,7 @@ mod path;
 mod place;
 mod pool;
 mod progress;
+mod serve;
 mod shell;
 mod size;
 mod snapshot;

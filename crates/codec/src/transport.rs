@@ -28,6 +28,43 @@ pub enum Ask<'a> {
     Pool(PoolVerb<'a>),
 }
 
+impl Ask<'_> {
+    /// Whether it may change what a pool holds; what only reads does so also where nothing may be written.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        match self {
+            Self::Target(_, _, verb) => !matches!(
+                verb,
+                Verb::Fetch(_)
+                    | Verb::List(_)
+                    | Verb::Query(_)
+                    | Verb::TxState(_)
+                    | Verb::InDoubt
+                    | Verb::Unconcluded
+                    | Verb::Latest
+                    | Verb::Space
+                    | Verb::Scrub
+                    | Verb::Check
+            ),
+            Self::Pool(verb) => !matches!(
+                verb,
+                PoolVerb::Query
+                    | PoolVerb::ContOpen(_)
+                    | PoolVerb::ContClose(_)
+                    | PoolVerb::ContList
+                    | PoolVerb::ContQuery(_)
+                    | PoolVerb::ContProps(..)
+                    | PoolVerb::Attr(..)
+                    | PoolVerb::AttrNames(_)
+                    | PoolVerb::SnapList(_)
+                    | PoolVerb::TxBegin
+                    | PoolVerb::Scrub
+                    | PoolVerb::Check
+            ),
+        }
+    }
+}
+
 /// An answer to a request.
 #[derive(Debug)]
 pub enum Answer {

@@ -48,7 +48,10 @@ pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
 pub use shared::{SharedMemory, WORD_BYTES};
-pub use socket::{Address, Listener, Moved, Peer, Ready, Socket, Waiter, peer_watch};
+pub use socket::{
+    Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, notify_ready, peer_watch, remove_socket,
+};
 pub use thread::{
-    anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, wait, yield_now,
+    Load, anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, user_id, wait,
+    yield_now,
 };

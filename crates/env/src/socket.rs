@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Op, Result};
 use core::time::Duration;
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -13,7 +13,7 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Connections that the system may hold for us until they are taken.
 const BACKLOG: i32 = 1024;
@@ -344,6 +344,68 @@ impl AsFd for Waiter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Calls a thread that waits for sockets from another thread.
+#[derive(Debug)]
+pub struct Bell {
+    fd: OwnedFd,
+}
+
+impl Bell {
+    /// A bell that is still.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the process can have no more descriptors.
+    pub fn new() -> Result<Self> {
+        Ok(Self { fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(waiter_failed)? })
+    }
+
+    /// Makes it readable for [`Waiter::add`], until [`Bell::still`].
+    pub fn ring(&self) {
+        // Ignored: a bell that cannot be rung once more rings already.
+        let _rung = rustix::io::write(&self.fd, &1_u64.to_le_bytes());
+    }
+
+    /// Makes it still.
+    pub fn still(&self) {
+        // Ignored: it was still already.
+        let _rung = rustix::io::read(&self.fd, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Tells whoever started this process and waits for that (`NOTIFY_SOCKET`, sd_notify(3)) that it is ready.
+pub fn notify_ready() {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match name.as_encoded_bytes() {
+        [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name),
+        path => SocketAddrUnix::new(path),
+    };
+    let made = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    if let (Ok(address), Ok(fd)) = (address, made) {
+        // Ignored: whoever does not hear it goes on waiting, and says so.
+        let _told = rustix::net::sendto(&fd, b"READY=1", SendFlags::NOSIGNAL, &address);
+    }
+}
+
+/// Removes the name of a socket; whatever else has it stays.
+///
+/// # Errors
+/// [`Error::NotFound`]; [`Error::Exists`] if something else has the name; [`Error::Io`].
+pub fn remove_socket(path: &Path) -> Result<()> {
+    let name = path.display().to_string();
+    let failed = |errno| Error::from_errno(Op::Remove, &name, 0, errno);
+    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::lstat(path).map_err(failed)?.st_mode);
+    if kind != rustix::fs::FileType::Socket {
+        return Err(Error::Exists { name });
+    }
+    rustix::fs::unlink(path).map_err(failed)
 }
 
 /// What becomes readable when the process `pid` ends, for [`Waiter::add`]: a forked child may keep a socket open.

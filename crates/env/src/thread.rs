@@ -37,6 +37,12 @@ pub fn wait(time: core::time::Duration) {
     std::thread::sleep(time);
 }
 
+/// The user that this process acts as.
+#[must_use]
+pub fn user_id() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Processors that this process may use; at least one.
 #[must_use]
 pub fn cpu_count() -> usize {
@@ -56,6 +62,40 @@ pub fn pin_to_cpu(index: usize) -> Result<()> {
     chosen.set(cpu);
     sched_setaffinity(None, &chosen).map_err(failed)
 }
+
+/// How many threads of the machine run or could run.
+#[derive(Debug)]
+pub struct Load {
+    file: std::fs::File,
+    cpus: u32,
+}
+
+impl Load {
+    /// Looks at the whole machine, and at the processors that this process may use.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if `/proc` is not there.
+    pub fn new() -> Result<Self> {
+        let file =
+            std::fs::File::open(LOAD_PATH).map_err(|error| Error::from_std(Op::Thread, LOAD_PATH, &error))?;
+        Ok(Self { file, cpus: u32::try_from(cpu_count()).unwrap_or(u32::MAX) })
+    }
+
+    /// Whether more threads want to run than there are processors for: then a thread that waits by looking again and
+    /// again keeps others from running. Takes a microsecond or two.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        let mut text = [0; 128];
+        let len = rustix::io::pread(&self.file, &mut text, 0).unwrap_or(0);
+        // Three averages, then running/all.
+        let running = core::str::from_utf8(&text[..len])
+            .ok()
+            .and_then(|text| text.split(' ').nth(3)?.split('/').next()?.parse::<u32>().ok());
+        running.is_some_and(|running| running > self.cpus)
+    }
+}
+
+const LOAD_PATH: &str = "/proc/loadavg";
 
 /// Largest resident set of this process so far, in bytes.
 ///
@@ -97,6 +137,25 @@ pub(crate) fn proc_bytes(path: &str, field: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_with_more_spinning_threads_than_processors_is_crowded() {
+        let load = Load::new().unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let was_crowded = scope(|threads| {
+            for _ in 0..2 * cpu_count() {
+                threads.spawn(|| {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        core::hint::spin_loop();
+                    }
+                });
+            }
+            let seen = (0..1_000_000).any(|_| load.is_crowded());
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            seen
+        });
+        assert!(was_crowded);
+    }
 
     #[test]
     fn threads_have_names_and_can_be_pinned() {

@@ -11,9 +11,7 @@ use crate::root::begin_life;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_cluster::Pool;
-use dolmen_codec::pool::PoolVerb;
-use dolmen_codec::verb::Verb;
-use dolmen_codec::{Ask, Outcome, Progress, QueueId, Request, Transport};
+use dolmen_codec::{Outcome, Progress, QueueId, Request, Transport};
 use dolmen_engine::{Recovery, Target};
 use dolmen_env::{RealRoot, spawn};
 use std::path::Path;
@@ -143,37 +141,7 @@ impl LocalPool {
 
     /// The answer to a request that would change a pool that is open for reading.
     fn refusal(&self, request: &Request<'_>) -> Option<Outcome> {
-        let changes = match &request.ask {
-            Ask::Target(_, _, verb) => !matches!(
-                verb,
-                Verb::Fetch(_)
-                    | Verb::List(_)
-                    | Verb::Query(_)
-                    | Verb::TxState(_)
-                    | Verb::InDoubt
-                    | Verb::Unconcluded
-                    | Verb::Latest
-                    | Verb::Space
-                    | Verb::Scrub
-                    | Verb::Check
-            ),
-            Ask::Pool(verb) => !matches!(
-                verb,
-                PoolVerb::Query
-                    | PoolVerb::ContOpen(_)
-                    | PoolVerb::ContClose(_)
-                    | PoolVerb::ContList
-                    | PoolVerb::ContQuery(_)
-                    | PoolVerb::ContProps(..)
-                    | PoolVerb::Attr(..)
-                    | PoolVerb::AttrNames(_)
-                    | PoolVerb::SnapList(_)
-                    | PoolVerb::TxBegin
-                    | PoolVerb::Scrub
-                    | PoolVerb::Check
-            ),
-        };
-        let refused = self.read_only && changes;
+        let refused = self.read_only && request.ask.changes();
         refused.then(|| Outcome {
             token: request.token,
             result: Err(dolmen_types::Error::NoPermission),

@@ -18,6 +18,8 @@ pub enum Error {
     TimedOut,
     /// The other end refused.
     Refused(dolmen_types::Error),
+    /// The other end takes no connection.
+    Unwelcome(dolmen_codec::wire::Refusal),
 }
 
 /// What a peer has done wrong.
@@ -55,6 +57,7 @@ impl fmt::Display for Error {
             Self::Protocol(violation) => write!(f, "the other end breaks the protocol: {violation}"),
             Self::TimedOut => f.write_str("the other end does not answer in time"),
             Self::Refused(error) => error.fmt(f),
+            Self::Unwelcome(refusal) => write!(f, "the other end refuses the connection: {refusal}"),
         }
     }
 }
@@ -64,7 +67,7 @@ impl std::error::Error for Error {
         match self {
             Self::Env(error) => Some(error),
             Self::Refused(error) => Some(error),
-            Self::Ended | Self::Protocol(_) | Self::TimedOut => None,
+            Self::Ended | Self::Protocol(_) | Self::TimedOut | Self::Unwelcome(_) => None,
         }
     }
 }

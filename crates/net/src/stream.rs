@@ -10,6 +10,7 @@ use crate::ring::{Reader, Writer, ends, memory_bytes};
 use core::time::Duration;
 use dolmen_env::{Moved, SharedMemory, Socket};
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// Bytes of a socket that are read or gathered at once, and of a part that is read or written where it lies.
 const GATHER_BYTES: usize = 64 << 10;
@@ -24,7 +25,7 @@ const CALLS_AT_ONCE: usize = 64;
 /// Bytes to and from a peer. One thread at a time.
 #[derive(Debug)]
 pub struct Stream {
-    socket: Socket,
+    socket: Arc<Socket>,
     way: Way,
 }
 
@@ -54,36 +55,38 @@ impl Stream {
     /// Through the socket itself.
     #[must_use]
     pub fn over_socket(socket: Socket) -> Self {
-        Self { socket, way: Way::Socket(Buffers::default()) }
+        Self { socket: Arc::new(socket), way: Way::Socket(Buffers::default()) }
     }
 
-    /// Through rings of `ring_bytes` each in `memory`, which this process has `made` or taken over.
-    ///
-    /// # Panics
-    /// If the memory is not as long as that.
-    #[must_use]
-    pub fn over_rings(socket: Socket, memory: SharedMemory, ring_bytes: usize, made: bool) -> Self {
-        assert_eq!(memory.len(), memory_bytes(ring_bytes));
-        let (reader, writer) = ends(ring_bytes, made);
-        Self { socket, way: Way::Rings(Box::new(Rings { memory, reader, writer, has_ended: false })) }
-    }
-
-    /// The same connection through rings from now on.
+    /// The same connection through rings of `ring_bytes` each in `memory` from now on, which this process has `made` or
+    /// taken over.
     ///
     /// # Errors
     /// [`Error::Protocol`] if something was sent or has arrived that is not read yet.
-    pub fn into_rings(self, memory: SharedMemory, ring_bytes: usize, made: bool) -> Result<Self> {
+    ///
+    /// # Panics
+    /// If the memory is not as long as that.
+    pub fn go_over_to_rings(&mut self, memory: SharedMemory, ring_bytes: usize, made: bool) -> Result<()> {
+        assert_eq!(memory.len(), memory_bytes(ring_bytes));
         match &self.way {
             Way::Socket(buffers) if buffers.is_clear() => {}
             _ => return Err(Error::Protocol(crate::error::Violation::Frame)),
         }
-        Ok(Self::over_rings(self.socket, memory, ring_bytes, made))
+        let (reader, writer) = ends(ring_bytes, made);
+        self.way = Way::Rings(Box::new(Rings { memory, reader, writer, has_ended: false }));
+        Ok(())
     }
 
     /// The socket: for who is there, and for waiting beside others.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// The socket, for who waits for it without the stream.
+    #[must_use]
+    pub fn shared_socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.socket)
     }
 
     /// Whether the bytes go through shared memory.

@@ -43,7 +43,7 @@ const LAYERS: [(&str, Allowed); 22] = [
 
 /// Crates of the proving ground, open to the tests of every crate; `local` joins client and server for them,
 /// `cluster` and `engine` make a pool of whatever stores a case is to run on.
-const FOR_TESTS: [&str; 6] = ["sim", "bench", "local", "codec", "cluster", "engine"];
+const FOR_TESTS: [&str; 7] = ["sim", "bench", "local", "codec", "cluster", "engine", "client"];
 
 /// Libraries may not erase their errors.
 const ANYHOW_USERS: [&str; 2] = ["cli", "xtask"];

@@ -1,7 +1,7 @@
 //! Sockets between two ends in one process: bytes, descriptors, who is there, and the end.
 
 use core::time::Duration;
-use dolmen_env::{Address, Error, Listener, Moved, SharedMemory, Socket, Waiter, peer_watch};
+use dolmen_env::{Address, Bell, Error, Listener, Moved, SharedMemory, Socket, Waiter, peer_watch};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
@@ -124,4 +124,20 @@ fn the_end_of_a_process_is_an_event() {
     waiter.wait(SOON, &mut ready).unwrap();
     assert_eq!(ready[0].token, 3);
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_bell_calls_until_it_is_still() {
+    let (bell, waiter) = (Bell::new().unwrap(), Waiter::new().unwrap());
+    waiter.add(&bell, 5, false).unwrap();
+    let mut ready = Vec::new();
+    waiter.wait(Some(Duration::ZERO), &mut ready).unwrap();
+    assert!(ready.is_empty());
+    bell.ring();
+    bell.ring();
+    waiter.wait(SOON, &mut ready).unwrap();
+    assert_eq!(ready.pop().unwrap().token, 5);
+    bell.still();
+    waiter.wait(Some(Duration::ZERO), &mut ready).unwrap();
+    assert!(ready.is_empty());
 }

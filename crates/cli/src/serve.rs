@@ -1,0 +1,152 @@
+//! `dolmen serve`: the node daemon.
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::interrupt;
+use crate::output::Answer;
+use crate::path::shown_outside;
+use crate::place;
+use core::time::Duration;
+use dolmen_daemon::{Daemon, Settings};
+use dolmen_env::{Address, Socket};
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A week.
+const IDLE_SECONDS_MAX: u64 = 7 * 86_400;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Directory that holds the pools
+    #[arg(value_name = "SYSTEM", default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Unix socket to listen at [default: dolmen.sock in SYSTEM]
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    socket: Option<PathBuf>,
+    /// Listen at this address of the network as well; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "insecure_tcp")]
+    tcp: Vec<SocketAddr>,
+    /// Believe whoever connects over TCP: there is no encryption and no proof of identity yet
+    #[arg(long)]
+    insecure_tcp: bool,
+    /// The system's name
+    #[arg(long, value_name = "NAME", default_value = "dolmen")]
+    name: String,
+    /// The engine's number in its system
+    #[arg(long, default_value_t = 0)]
+    rank: u32,
+    /// Threads that serve connections [default: one for every two processors]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+    /// Resident memory of each pool for metadata, instead of the pool's own budget
+    #[arg(long, value_name = "SIZE", value_parser = place::memory())]
+    memory: Option<u64>,
+    /// Go on in the background once it can be reached; what it says goes to dolmen.log in SYSTEM
+    #[arg(long)]
+    detach: bool,
+    /// This is the process in the background
+    #[arg(long, hide = true)]
+    detached: bool,
+    /// End after so long without a connection
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=IDLE_SECONDS_MAX))]
+    idle_end: Option<u64>,
+}
+
+/// Serves until a signal or a client ends it.
+pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
+    let settings = settings(args)?;
+    if args.detach {
+        return detach(&settings);
+    }
+    if args.detached {
+        // Ignored: then it ends with the terminal, as it would in the foreground.
+        let _alone = nix::unistd::setsid();
+    }
+    let doing = || format!("serve {}", shown_outside(&settings.dir));
+    let stop = interrupt::stop();
+    let daemon = Daemon::start(&settings, |note| eprintln!("dolmen serve: {note}"))
+        .map_err(|error| of_daemon(&error))
+        .doing(doing)?;
+    let addresses: Vec<String> = daemon.addresses().iter().map(ToString::to_string).collect();
+    if !as_json {
+        crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
+    }
+    dolmen_env::notify_ready();
+    daemon.wait(|| stop.load(core::sync::atomic::Ordering::Relaxed));
+    daemon.stop().doing(doing)?;
+    Ok(Answer::new("", json!({ "addresses": addresses })))
+}
+
+fn settings(args: &Args) -> Outcome<Settings> {
+    let dir = place::directory(&args.dir);
+    let mut settings = Settings::new(dir);
+    if args.name.is_empty() || args.name.len() > dolmen_types::limits::LABEL_BYTES_MAX {
+        let failure = Failure::new(Exit::Usage, "a system's name has 1 to 127 bytes");
+        return Err(failure.hint("choose another --name"));
+    }
+    if let Some(socket) = &args.socket {
+        settings.addresses = vec![Address::Unix(socket.clone())];
+    }
+    settings.addresses.extend(args.tcp.iter().copied().map(Address::Tcp));
+    settings.name.clone_from(&args.name);
+    settings.rank = args.rank;
+    settings.threads = usize::from(args.threads.unwrap_or(0));
+    settings.memory_budget_bytes = args.memory;
+    settings.idle_end = args.idle_end.map(Duration::from_secs);
+    Ok(settings)
+}
+
+/// Starts the same command in the background, and waits until it can be reached.
+fn detach(settings: &Settings) -> Outcome<Answer> {
+    let doing = || format!("serve {} in the background", shown_outside(&settings.dir));
+    let log_path = settings.dir.join(LOG_NAME);
+    let log = OpenOptions::new().create(true).append(true).open(&log_path);
+    let log = log.map_err(|error| Failure::on_file(&log_path, &error)).doing(doing)?;
+    let said =
+        std::env::args_os().skip(1).map(|word| if word == "--detach" { "--detached".into() } else { word });
+    let of_program = |error: std::io::Error| Failure::on_file(Path::new("dolmen"), &error);
+    let program = std::env::current_exe().map_err(of_program).doing(doing)?;
+    let mut child = Command::new(program)
+        .args(said)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(of_program)
+        .doing(doing)?;
+    let address = settings.addresses.first().expect("there is always one");
+    loop {
+        if Socket::connect(address, REST).is_ok() {
+            let pid = child.id();
+            let text = format!("process {pid} serves at {address}");
+            return Ok(Answer::new(text, json!({ "pid": pid, "addresses": [address.to_string()] })));
+        }
+        let ended = child.try_wait().map_err(of_program).doing(doing)?;
+        if ended.is_some() {
+            return Err(has_ended(&log_path)).doing(doing);
+        }
+        std::thread::park_timeout(REST);
+    }
+}
+
+fn has_ended(log_path: &Path) -> Failure {
+    Failure::new(Exit::Other, "it has ended again").hint(format!("see {}", shown_outside(log_path)))
+}
+
+/// Where a daemon in the background says what it has to say.
+const LOG_NAME: &str = "dolmen.log";
+
+/// Between two looks at a daemon that is starting.
+const REST: Duration = Duration::from_millis(10);
+
+fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
+    use dolmen_daemon::Error as Daemon;
+    let exit = match error {
+        Daemon::Served { .. } => Exit::InUse,
+        Daemon::NoDirectory { .. } => Exit::Missing,
+        Daemon::Env(_) | Daemon::Net(_) => Exit::Device,
+    };
+    Failure::new(exit, format!("{error}"))
+}

@@ -1,0 +1,55 @@
+//! What a daemon may do.
+
+use core::time::Duration;
+use dolmen_env::Address;
+use std::path::PathBuf;
+
+/// What a daemon may do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory that holds the pools.
+    pub dir: PathBuf,
+    /// The system's name, at most 127 bytes.
+    pub name: String,
+    /// The engine's number.
+    pub rank: u32,
+    /// Where it listens.
+    pub addresses: Vec<Address>,
+    /// Threads that serve connections; 0 takes one for every two processors.
+    pub threads: usize,
+    /// Ends after so long without a connection.
+    pub idle_end: Option<Duration>,
+    /// Resident memory of each pool for metadata, in bytes; `None` takes the pool's.
+    pub memory_budget_bytes: Option<u64>,
+}
+
+impl Settings {
+    /// A daemon for the pools in `dir`, reached by the socket [`Settings::SOCKET_NAME`] in it.
+    #[must_use]
+    pub fn new(dir: PathBuf) -> Self {
+        let socket = Address::Unix(dir.join(Self::SOCKET_NAME));
+        Self {
+            dir,
+            name: "dolmen".to_owned(),
+            rank: 0,
+            addresses: vec![socket],
+            threads: 0,
+            idle_end: None,
+            memory_budget_bytes: None,
+        }
+    }
+
+    /// The socket of a daemon in the directory that it serves, unless it is told otherwise.
+    pub const SOCKET_NAME: &str = "dolmen.sock";
+
+    /// Threads that serve connections on this machine.
+    pub(crate) fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => (dolmen_env::cpu_count() / 2).clamp(1, THREADS_MAX),
+            given => given,
+        }
+    }
+}
+
+/// More do not help: what they do between client and target takes less than a target's work.
+const THREADS_MAX: usize = 8;

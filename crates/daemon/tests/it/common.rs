@@ -1,0 +1,97 @@
+//! A daemon with a pool in a directory of its own.
+
+use dolmen_client::Pool;
+use dolmen_codec::wire::{PoolAccess, PoolName, PoolSpec, SystemReply, SystemVerb};
+use dolmen_daemon::{Daemon, Settings};
+use dolmen_env::Address;
+use dolmen_net::client::{Link, LinkOptions, Remote};
+use dolmen_types::{Credentials, Head, Label};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) const CRED: Credentials = Credentials { uid: 10, gid: 20, project: 30 };
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A directory that is removed with the value.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("dolmen-daemon-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// How a client reaches the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Rings,
+    Socket,
+    Tcp,
+}
+
+pub(crate) const WAYS: [Way; 3] = [Way::Rings, Way::Socket, Way::Tcp];
+
+pub(crate) struct Served {
+    pub(crate) daemon: Daemon,
+    pub(crate) dir: Scratch,
+}
+
+impl Served {
+    pub(crate) fn start() -> Self {
+        Self::over(Scratch::new())
+    }
+
+    /// A daemon for what is in `dir` already.
+    pub(crate) fn over(dir: Scratch) -> Self {
+        let mut settings = Settings::new(dir.path().to_owned());
+        settings.addresses.push(Address::Tcp("127.0.0.1:0".parse().unwrap()));
+        let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
+        Self { daemon, dir }
+    }
+
+    pub(crate) fn link(&self, way: Way) -> Link {
+        let address = &self.daemon.addresses()[usize::from(way == Way::Tcp)];
+        let ring_bytes = if way == Way::Rings { 1 << 18 } else { 0 };
+        let link = Link::connect(0, address, &LinkOptions { ring_bytes, ..LinkOptions::default() }).unwrap();
+        assert_eq!(link.is_ring(), way == Way::Rings);
+        link
+    }
+
+    /// A pool of two targets, which may be lost with the power.
+    pub(crate) fn create(&self, link: &Link, label: &str) {
+        let spec = PoolSpec {
+            label: Some(Label::new(label).unwrap()),
+            targets: Some(2),
+            capacity_bytes: Some(1 << 30),
+            volatile: true,
+            ..PoolSpec::default()
+        };
+        let reply = link.ask_system(&Head::default(), &SystemVerb::PoolCreate(spec)).unwrap();
+        assert!(matches!(reply, SystemReply::Created(entry) if entry.target_count == 2));
+    }
+
+    pub(crate) fn pool(&self, link: &Link, label: &str) -> Pool {
+        Pool::connect(Arc::new(remote(link, label).unwrap()), CRED).unwrap()
+    }
+}
+
+pub(crate) fn remote(link: &Link, label: &str) -> dolmen_types::Result<Remote> {
+    let name = PoolName::Label(Label::new(label).unwrap());
+    let connect = SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite };
+    Remote::open(link, &Head { cred: CRED, ..Head::default() }, connect)
+}

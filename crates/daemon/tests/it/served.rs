@@ -1,0 +1,177 @@
+//! What is written through a daemon is read through it, by every way.
+
+use crate::common::{Served, WAYS, remote};
+use dolmen_client::{At, Container, EventQueue, Wait};
+use dolmen_codec::pool::ContName;
+use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
+use dolmen_types::{Cond, Error, IoBuf, Key, Label, ObjectClass, ObjectType, Props, Recx};
+use std::sync::Arc;
+
+fn container(pool: &dolmen_client::Pool) -> Container {
+    let handle = pool.create_container(Some(Label::new("field").unwrap()), Props::default()).unwrap();
+    pool.open_container(&ContName::Uuid(handle.uuid)).unwrap()
+}
+
+fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + salt * 7) as u8).collect()
+}
+
+#[test]
+fn values_of_all_sizes_come_back_by_every_way() {
+    for way in WAYS {
+        let served = Served::start();
+        let link = served.link(way);
+        served.create(&link, "p");
+        let pool = served.pool(&link, "p");
+        let cont = container(&pool);
+        let oid = cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap();
+        let object = cont.object(oid).unwrap();
+        for (salt, len) in [1, 64, 4096, 4097, 100_000, 1 << 20, 5 << 20].into_iter().enumerate() {
+            let value = pattern(len, salt);
+            let dkey = [salt as u8];
+            object.put(At::Latest, &dkey, b"single", &value).unwrap();
+            let mut buf = IoBuf::default();
+            assert_eq!(object.get(At::Latest, &dkey, b"single", &mut buf).unwrap(), Some(len), "{way:?}");
+            assert!(buf[..] == value[..], "{way:?}: {len} bytes came back changed");
+            object.write(At::Latest, &dkey, b"array", 1, Recx::new(10, len as u64), &value).unwrap();
+            let mut buf = IoBuf::copy_of(&vec![0xee; len + 20]);
+            let recx = Recx::new(0, len as u64 + 20);
+            let found = object.read(At::Latest, &dkey, b"array", 1, recx, &mut buf).unwrap();
+            let filled: u64 = found.filled.iter().map(|recx| recx.count).sum();
+            assert_eq!(filled, len as u64);
+            assert!(buf[..10].iter().all(|&byte| byte == 0xee), "a hole is left alone");
+            assert!(buf[10..len + 10] == value[..]);
+        }
+        assert_eq!(object.get(At::Latest, b"none", b"single", &mut IoBuf::default()).unwrap(), None);
+    }
+}
+
+#[test]
+fn many_requests_are_under_way_on_one_queue() {
+    for way in WAYS {
+        let served = Served::start();
+        let link = served.link(way);
+        served.create(&link, "p");
+        let pool = served.pool(&link, "p");
+        let cont = container(&pool);
+        let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap()).unwrap();
+        let queue = EventQueue::new(&pool).unwrap();
+        let mut events: Vec<_> = (0..300).map(|_| queue.event().unwrap()).collect();
+        for (at, event) in (0_u32..).zip(&mut events) {
+            let value = IoBuf::copy_of(&pattern(4096, at as usize));
+            let value = NewValue::Single(Payload::Owned(value));
+            let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
+            object.update_on(event, At::Latest, &at.to_le_bytes(), Cond::NONE, vec![iod]).unwrap();
+        }
+        let (mut done, mut all) = (Vec::new(), 0);
+        while all < events.len() {
+            all += queue.poll(Wait::Forever, 64, &mut done).unwrap();
+        }
+        for (at, event) in (0_u32..).zip(&mut events) {
+            event.take_result().unwrap().unwrap();
+            let mut buf = IoBuf::default();
+            assert_eq!(object.get(At::Latest, &at.to_le_bytes(), b"a", &mut buf).unwrap(), Some(4096));
+            assert!(buf[..] == pattern(4096, at as usize)[..], "{way:?}: value {at}");
+        }
+    }
+}
+
+#[test]
+fn threads_share_a_connection() {
+    for way in WAYS {
+        let served = Served::start();
+        let link = served.link(way);
+        served.create(&link, "p");
+        let pool = served.pool(&link, "p");
+        let cont = container(&pool);
+        let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap()).unwrap();
+        dolmen_env::scope(|threads| {
+            for thread in 0..4_u32 {
+                let object = object.clone();
+                threads.spawn(move || {
+                    for turn in 0..200_u32 {
+                        let dkey = [thread.to_le_bytes(), turn.to_le_bytes()].concat();
+                        let value = pattern(100 + turn as usize * 50, thread as usize);
+                        object.put(At::Latest, &dkey, b"a", &value).unwrap();
+                        let mut buf = IoBuf::default();
+                        assert_eq!(object.get(At::Latest, &dkey, b"a", &mut buf).unwrap(), Some(value.len()));
+                        assert!(buf[..] == value[..]);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn transactions_snapshots_and_lists_go_through() {
+    let served = Served::start();
+    let link = served.link(WAYS[0]);
+    served.create(&link, "p");
+    let pool = served.pool(&link, "p");
+    let cont = container(&pool);
+    let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap()).unwrap();
+    cont.transact(|tx| {
+        object.put(At::Tx(tx), b"x", b"a", b"one")?;
+        object.put(At::Tx(tx), b"y", b"a", b"two")
+    })
+    .unwrap();
+    let epoch = cont.create_snapshot(Some("then")).unwrap();
+    object.put(At::Latest, b"x", b"a", b"three").unwrap();
+    let then = cont.at(epoch).object(object.oid()).unwrap();
+    let mut buf = IoBuf::default();
+    then.get(At::Latest, b"x", b"a", &mut buf).unwrap();
+    assert_eq!(&buf[..], b"one");
+    let mut anchor = dolmen_types::Anchor::default();
+    let mut keys = Vec::new();
+    while !anchor.is_eof() {
+        let page = object.list_dkeys(At::Latest, &mut anchor, dolmen_client::Page::default()).unwrap();
+        keys.extend(page.iter().map(<[u8]>::to_vec));
+    }
+    keys.sort();
+    assert_eq!(keys, [b"x".to_vec(), b"y".to_vec()]);
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_not_found() {
+    let served = Served::start();
+    let link = served.link(WAYS[0]);
+    assert_eq!(remote(&link, "nothing").unwrap_err(), Error::NotFound);
+    served.create(&link, "p");
+    let pools = dolmen_local::list(served.dir.path()).unwrap();
+    assert_eq!(pools.len(), 1);
+    drop(Arc::new(remote(&link, "p").unwrap()));
+}
+
+#[test]
+fn what_was_served_opens_in_process_and_the_reverse() {
+    let served = Served::start();
+    let link = served.link(WAYS[0]);
+    served.create(&link, "p");
+    let pool = served.pool(&link, "p");
+    let cont = container(&pool);
+    let oid = cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap();
+    cont.object(oid).unwrap().put(At::Latest, b"x", b"a", b"served").unwrap();
+    let dir = served.dir.path().join("p");
+    let refused = dolmen_local::open(&dir, &dolmen_local::OpenOptions::default()).unwrap_err();
+    assert_eq!(refused.owner_pid(), Some(std::process::id()));
+    drop((cont, pool, link));
+    let Served { daemon, dir: scratch } = served;
+    daemon.stop().unwrap();
+    let local = Arc::new(dolmen_local::open(&dir, &dolmen_local::OpenOptions::default()).unwrap());
+    let pool = dolmen_client::Pool::connect(local.clone(), crate::common::CRED).unwrap();
+    let cont = pool.open_container(&ContName::Label(Label::new("field").unwrap())).unwrap();
+    let object = cont.object(oid).unwrap();
+    let mut buf = IoBuf::default();
+    object.get(At::Latest, b"x", b"a", &mut buf).unwrap();
+    assert_eq!(&buf[..], b"served");
+    object.put(At::Latest, b"x", b"a", b"in process").unwrap();
+    drop((object, cont, pool));
+    Arc::into_inner(local).unwrap().close().unwrap();
+    let served = Served::over(scratch);
+    let link = served.link(WAYS[2]);
+    let pool = served.pool(&link, "p");
+    let cont = pool.open_container(&ContName::Label(Label::new("field").unwrap())).unwrap();
+    cont.object(oid).unwrap().get(At::Latest, b"x", b"a", &mut buf).unwrap();
+    assert_eq!(&buf[..], b"in process");
+}

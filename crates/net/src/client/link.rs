@@ -1,0 +1,695 @@
+//! A connection to one engine that all threads of a process share.
+//!
+//! Whoever waits drives it for all: it looks for replies, and gives each to whom it belongs. There is no thread. What is
+//! not answered when the connection ends is sent again over a new one, in order, under the same ids.
+//!
+//! Invariants: the lock is held while frames are written or taken in, never while waiting for the peer without something
+//! to send; at most one thread waits for the socket, the others for that thread.
+
+use super::pending::{Finished, Pending, Progress, Requests, Waiter};
+use super::session::{Attached, Session, connect};
+use super::{LinkOptions, PoolRef};
+use crate::error::{Error as NetError, Result as NetResult, Violation};
+use crate::input::{Landing, Replies, bad_frame};
+use crate::slots::Slots;
+use crate::spin::Spin;
+use core::time::Duration;
+use dolmen_codec::verb::{Reply, Verb};
+use dolmen_codec::wire::{
+    Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, decode_reply, decode_system_reply,
+    encode_request, encode_system_request,
+};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
+use dolmen_env::{Address, Clock, ForkMark, RealClock, Socket};
+use dolmen_types::{Epoch, Error, Head, IoBuf, Result};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Queues of one process at one engine: one for each thread of a large node.
+const QUEUES_MAX: usize = 4096;
+
+/// Requests of one process under way at one engine: what the daemon takes from one connection, and as many again that wait.
+const REQUESTS_MAX: usize = 65_536;
+
+/// The longest sleep without a look at deadlines.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// A connection; a cheap handle, `Send` and `Sync`.
+#[derive(Clone)]
+pub struct Link {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    rank: u32,
+    address: Address,
+    options: LinkOptions,
+    mark: ForkMark,
+    /// Guards everything that is said and heard. Taken alone.
+    state: Mutex<State>,
+    /// Called when the thread that waits for the socket has woken.
+    woken: Condvar,
+}
+
+pub(super) struct State {
+    session: Option<Session>,
+    replies: Replies,
+    decoded: Option<Finished>,
+    requests: Requests,
+    queues: Slots<Queue>,
+    pub(super) pools: Slots<Attached>,
+    scratch: Vec<u8>,
+    spin: Spin,
+    is_driven: bool,
+    sleepers: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    done: Vec<Outcome>,
+    under_way: usize,
+    is_closed: bool,
+}
+
+type Guard<'s> = MutexGuard<'s, State>;
+
+impl Link {
+    /// Connects to the engine `rank` at `address`.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub fn connect(rank: u32, address: &Address, options: &LinkOptions) -> NetResult<Self> {
+        let session = connect(address, options)?;
+        let state = State {
+            session: Some(session),
+            replies: Replies::new(),
+            decoded: None,
+            requests: Requests::default(),
+            queues: Slots::default(),
+            pools: Slots::default(),
+            scratch: Vec::new(),
+            spin: Spin::new()?,
+            is_driven: false,
+            sleepers: 0,
+        };
+        let inner = Inner {
+            rank,
+            address: address.clone(),
+            options: options.clone(),
+            mark: ForkMark::new()?,
+            state: Mutex::new(state),
+            woken: Condvar::new(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Whether this process is a forked child of the one that connected: then nothing can be asked.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.inner.mark.is_forked()
+    }
+
+    /// Whether it goes through shared memory.
+    #[must_use]
+    pub fn is_ring(&self) -> bool {
+        self.inner.lock().session.as_ref().is_some_and(|session| session.stream.is_ring())
+    }
+
+    /// What the daemon has said of itself.
+    #[must_use]
+    pub fn welcome(&self) -> Option<dolmen_codec::wire::Welcome> {
+        self.inner.lock().session.as_ref().map(|session| session.welcome.clone())
+    }
+
+    /// Asks the daemon.
+    ///
+    /// # Errors
+    /// Its own; `Unreachable`.
+    pub fn ask_system(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
+        self.inner.ask_system(head, verb)
+    }
+
+    /// Takes a pool for use: from now on it is opened again whenever the connection is made anew.
+    pub(super) fn attach(&self, attached: Attached) -> PoolRef {
+        PoolRef(self.inner.lock().pools.insert(attached))
+    }
+
+    pub(super) fn detach(&self, pool: PoolRef, head: &Head) {
+        let Some(attached) = self.inner.lock().pools.remove(pool.0) else { return };
+        if !self.is_forked() {
+            // Ignored: a daemon that is gone has no pool open for us.
+            let _gone = self.inner.ask_system(head, &SystemVerb::PoolDisconnect { slot: attached.slot });
+        }
+    }
+
+    /// Asks a pool and waits for the answer.
+    pub(super) fn call(&self, pool: PoolRef, request: Request<'_>) -> Outcome {
+        self.inner.call(pool, request)
+    }
+
+    pub(super) fn open_queue(&self) -> Result<QueueId> {
+        let mut state = self.inner.lock();
+        if state.queues.len() >= QUEUES_MAX {
+            return Err(Error::Busy);
+        }
+        let at = state.queues.insert(Queue::default());
+        Ok(QueueId(u32::try_from(at).expect("limited by QUEUES_MAX")))
+    }
+
+    pub(super) fn close_queue(&self, queue: QueueId) {
+        let mut state = self.inner.lock();
+        let at = queue.0 as usize;
+        let Some(open) = state.queues.of_mut(at) else { return };
+        open.done.clear();
+        open.is_closed = true;
+        if open.under_way == 0 {
+            state.queues.remove(at);
+        }
+    }
+
+    pub(super) fn submit(&self, pool: PoolRef, queue: QueueId, request: Request<'static>) {
+        self.inner.submit(pool, queue.0 as usize, request);
+    }
+
+    pub(super) fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        self.inner.poll(queue.0 as usize, wait, out);
+    }
+
+    /// Looks at what is known of a pool.
+    pub(super) fn with_pool<T>(&self, pool: PoolRef, body: impl FnOnce(&mut Attached) -> T) -> Option<T> {
+        self.inner.lock().pools.of_mut(pool.0).map(body)
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> Guard<'_> {
+        // A panic while it was held was one of ours: the connection is then made anew by its next error.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unreachable(&self) -> Error {
+        Error::Unreachable { rank: self.rank }
+    }
+
+    fn deadline(&self, head: &Head) -> u64 {
+        let now_ns = RealClock.monotonic_ns();
+        let patience_ns = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
+        let mut wait_ns = patience_ns;
+        if head.deadline_ns != 0 {
+            wait_ns = wait_ns.min(head.deadline_ns.saturating_sub(RealClock.now_ns()));
+        }
+        now_ns.saturating_add(wait_ns)
+    }
+
+    fn call(&self, pool: PoolRef, mut request: Request<'_>) -> Outcome {
+        let token = request.token;
+        if self.mark.is_forked() {
+            return Outcome { token, result: Err(self.unreachable()), buf: take_buf(&mut request.ask) };
+        }
+        let deadline_ns = self.deadline(&request.head);
+        let mut state = self.lock();
+        let plan = plan_of(&request.ask);
+        let id = state.requests.begin(Waiter::Caller, plan, None, deadline_ns);
+        let finished = loop {
+            if let Err(error) = self.send(&mut state, id, pool, &mut request) {
+                break Some(Finished::Pool(Err(error)));
+            }
+            let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(id));
+            state = again;
+            match done {
+                Some(true) => break None,
+                Some(false) => {}
+                None => break Some(Finished::Pool(Err(self.given_up(deadline_ns)))),
+            }
+        };
+        let pending = state.requests.end(id).expect("only its caller ends it");
+        let done = match pending.progress {
+            Progress::Done(done) => Some(done),
+            Progress::Unsent | Progress::Sent => None,
+        };
+        let result = match finished.or(done) {
+            Some(Finished::Pool(result)) => result,
+            Some(Finished::System(_)) | None => Err(self.unreachable()),
+        };
+        Outcome { token, result, buf: pending.buf.or_else(|| take_buf(&mut request.ask)) }
+    }
+
+    fn ask_system(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
+        if self.mark.is_forked() {
+            return Err(self.unreachable());
+        }
+        let deadline_ns = self.deadline(head);
+        let mut state = self.lock();
+        let id = state.requests.begin(Waiter::System, None, None, deadline_ns);
+        let done = loop {
+            let sent = self.whole(&mut state, deadline_ns).and_then(|()| state.send_system(id, head, verb));
+            match sent {
+                Ok(()) => {}
+                Err(error) => break Err(error),
+            }
+            let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(id));
+            state = again;
+            match done {
+                Some(true) => break Ok(()),
+                Some(false) => {}
+                None => break Err(self.given_up(deadline_ns)),
+            }
+        };
+        let pending = state.requests.end(id).expect("only its caller ends it");
+        done?;
+        match pending.progress {
+            Progress::Done(Finished::System(result)) => result,
+            _ => Err(self.unreachable()),
+        }
+    }
+
+    /// Sends a request whose payload is the caller's, with the buffer that it fetches into kept by us until it is answered.
+    fn send(&self, state: &mut Guard<'_>, id: u64, pool: PoolRef, request: &mut Request<'_>) -> Result<()> {
+        let pending = state.requests.of_mut(id).expect("only its caller ends it");
+        if let Some(buf) = pending.buf.take() {
+            put_buf(&mut request.ask, buf);
+        }
+        let deadline_ns = pending.deadline_ns;
+        self.whole(state, deadline_ns)?;
+        state.send(id, pool, &request.head, &request.ask)?;
+        let buf = take_buf(&mut request.ask);
+        state.requests.of_mut(id).expect("only its caller ends it").buf = buf;
+        Ok(())
+    }
+
+    fn submit(&self, pool: PoolRef, queue: usize, mut request: Request<'static>) {
+        let token = request.token;
+        let mut state = self.lock();
+        if state.queues.of(queue).is_none() {
+            return;
+        }
+        let has_room = state.requests.len() < REQUESTS_MAX;
+        if self.mark.is_forked() || !has_room {
+            let error = if has_room { self.unreachable() } else { Error::Busy };
+            let refused = Outcome { token, result: Err(error), buf: take_buf(&mut request.ask) };
+            state.queues.of_mut(queue).expect("looked at above").done.push(refused);
+            return;
+        }
+        let deadline_ns = self.deadline(&request.head);
+        let plan = plan_of(&request.ask);
+        let waiter = Waiter::Queue { queue, token, pool, request: Some(Box::new(request)) };
+        let id = state.requests.begin(waiter, plan, None, deadline_ns);
+        let open = state.queues.of_mut(queue).expect("looked at above");
+        open.under_way += 1;
+        let is_first = open.under_way == 1;
+        let sent = self.whole(&mut state, deadline_ns).and_then(|()| state.send_queued(id));
+        if let Err(error) = sent {
+            state.finish(id, Finished::Pool(Err(error)));
+        } else if is_first {
+            state.flush();
+        }
+    }
+
+    fn poll(&self, queue: usize, wait: bool, out: &mut Vec<Outcome>) {
+        if self.mark.is_forked() {
+            return;
+        }
+        let mut state = self.lock();
+        state.flush();
+        state.pump();
+        let before = out.len();
+        loop {
+            let Some(open) = state.queues.of_mut(queue) else { return };
+            out.append(&mut open.done);
+            if !wait || out.len() > before || open.under_way == 0 {
+                return;
+            }
+            let deadline_ns = state.first_deadline(queue);
+            if self.whole(&mut state, deadline_ns).is_err() {
+                state.fail_overdue(u64::MAX, &self.unreachable());
+                continue;
+            }
+            let (again, done) =
+                self.wait(state, deadline_ns, |state| state.queue_is_done(queue).then_some(true));
+            state = again;
+            if done.is_none() {
+                let error = self.given_up(deadline_ns);
+                state.fail_overdue(RealClock.monotonic_ns(), &error);
+            }
+        }
+    }
+
+    /// What it means that nothing has come in time.
+    fn given_up(&self, _deadline_ns: u64) -> Error {
+        self.unreachable()
+    }
+
+    /// Sees that there is a connection, made anew if the last one has ended; everything that queues wait for is sent again.
+    ///
+    /// # Errors
+    /// `Unreachable` once it has taken too long.
+    fn whole(&self, state: &mut Guard<'_>, deadline_ns: u64) -> Result<()> {
+        while state.session.is_none() {
+            let again = connect(&self.address, &self.options).and_then(|session| state.renew(session));
+            match again {
+                Ok(()) => {}
+                Err(_) if RealClock.monotonic_ns() < deadline_ns => dolmen_env::wait(RECONNECT_PAUSE),
+                Err(_) => return Err(self.unreachable()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Drives the connection until `is_done` says something, or time is over.
+    fn wait<'s>(
+        &'s self,
+        mut state: Guard<'s>,
+        deadline_ns: u64,
+        mut is_done: impl FnMut(&mut State) -> Option<bool>,
+    ) -> (Guard<'s>, Option<bool>) {
+        state.flush();
+        state.spin.moved();
+        loop {
+            state.pump();
+            if let Some(done) = is_done(&mut state) {
+                return (state, Some(done));
+            }
+            if state.session.is_none() {
+                // Whoever waits sends its own again.
+                return (state, Some(false));
+            }
+            if state.spin.again() {
+                if state.sleepers > 0 || state.requests.len() > 1 {
+                    drop(state);
+                    state = self.lock();
+                }
+                continue;
+            }
+            let now_ns = RealClock.monotonic_ns();
+            if now_ns >= deadline_ns {
+                return (state, None);
+            }
+            let left = Duration::from_nanos(deadline_ns - now_ns).min(SLEEP_MAX);
+            state = self.sleep(state, left);
+        }
+    }
+
+    fn sleep<'s>(&'s self, mut state: Guard<'s>, timeout: Duration) -> Guard<'s> {
+        if state.is_driven {
+            state.sleepers += 1;
+            let (again, _) = self.woken.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.sleepers -= 1;
+            return state;
+        }
+        let Some(socket) = state.rest() else { return state };
+        state.is_driven = true;
+        drop(state);
+        // Ignored: a socket that cannot be waited for is found broken by the next look.
+        let _ready = socket.wait(true, false, Some(timeout));
+        let mut state = self.lock();
+        state.is_driven = false;
+        state.wake();
+        if state.sleepers > 0 {
+            self.woken.notify_all();
+        }
+        state
+    }
+}
+
+/// Between two attempts to connect: a daemon that is restarted needs some ten milliseconds.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
+
+impl State {
+    fn caller_is_done(&mut self, id: u64) -> Option<bool> {
+        match self.requests.of_mut(id)?.progress {
+            Progress::Done(_) => Some(true),
+            Progress::Unsent => Some(false),
+            Progress::Sent => None,
+        }
+    }
+
+    fn queue_is_done(&self, queue: usize) -> bool {
+        self.queues.of(queue).is_none_or(|open| !open.done.is_empty() || open.under_way == 0)
+    }
+
+    /// Writes the frame of a request.
+    fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
+        let slot = self.pools.of(pool.0).map_or(PoolSlot::SYSTEM, |attached| attached.slot);
+        let caller = Caller { token: id, head: *head, pool: slot, seen: Epoch::ZERO, push_acked: 0 };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        let encoded = encode_request(&mut scratch, &caller, ask);
+        let written = encoded.map(|parts| {
+            self.write(&scratch);
+            for part in parts {
+                self.write(part);
+            }
+        });
+        self.scratch = scratch;
+        written?;
+        if let Some(pending) = self.requests.of_mut(id) {
+            pending.progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
+        }
+        Ok(())
+    }
+
+    fn send_queued(&mut self, id: u64) -> Result<()> {
+        let Some(pending) = self.requests.of_mut(id) else { return Ok(()) };
+        let Waiter::Queue { pool, request, .. } = &mut pending.waiter else { return Ok(()) };
+        let pool = *pool;
+        let mut request = request.take().expect("a queued request keeps its question");
+        if let Some(buf) = pending.buf.take() {
+            put_buf(&mut request.ask, buf);
+        }
+        let sent = self.send(id, pool, &request.head, &request.ask);
+        let pending = self.requests.of_mut(id).expect("nobody else ends it meanwhile");
+        pending.buf = take_buf(&mut request.ask);
+        if let Waiter::Queue { request: kept, .. } = &mut pending.waiter {
+            *kept = Some(request);
+        }
+        sent
+    }
+
+    fn send_system(&mut self, id: u64, head: &Head, verb: &SystemVerb) -> Result<()> {
+        let caller =
+            Caller { token: id, head: *head, pool: PoolSlot::SYSTEM, seen: Epoch::ZERO, push_acked: 0 };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        let encoded = encode_system_request(&mut scratch, &caller, verb);
+        if encoded.is_ok() {
+            self.write(&scratch);
+        }
+        self.scratch = scratch;
+        encoded?;
+        let progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
+        self.requests.of_mut(id).expect("only its caller ends it").progress = progress;
+        Ok(())
+    }
+
+    /// Writes all of `bytes`, taking replies in while there is no room.
+    fn write(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let Some(session) = &mut self.session else { return };
+            match session.stream.write(&bytes[at..]) {
+                Ok(0) => self.make_room(),
+                Ok(len) => at += len,
+                Err(error) => return self.broken(&error),
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.pump();
+        let Some(session) = &mut self.session else { return };
+        if self.spin.again() {
+            return;
+        }
+        if let Err(error) = session.stream.wait(true, Some(SLEEP_MAX)) {
+            self.broken(&error);
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        match session.stream.flush() {
+            Ok(true) => {}
+            // What is left goes out with the next look.
+            Ok(false) => {}
+            Err(error) => self.broken(&error),
+        }
+    }
+
+    /// Takes in what has come.
+    fn pump(&mut self) {
+        loop {
+            let Some(session) = &mut self.session else { return };
+            let (requests, decoded) = (&mut self.requests, &mut self.decoded);
+            let next =
+                self.replies.next(&mut session.stream, |header, body| land(requests, decoded, header, body));
+            match next {
+                Ok(None) => return,
+                Ok(Some((header, buf))) => self.settle(&header, buf),
+                Err(error) => return self.broken(&error),
+            }
+        }
+    }
+
+    /// Gives a reply to whom it belongs.
+    fn settle(&mut self, header: &ReplyHeader, buf: IoBuf) {
+        self.spin.moved();
+        let Some(finished) = self.decoded.take() else { return };
+        if let Some(pending) = self.requests.of_mut(header.token) {
+            if pending.plan.is_some() && pending.buf.is_none() {
+                pending.buf = Some(buf);
+            }
+            self.finish(header.token, finished);
+        }
+    }
+
+    fn finish(&mut self, id: u64, finished: Finished) {
+        let Some(pending) = self.requests.of_mut(id) else { return };
+        if matches!(pending.waiter, Waiter::Caller | Waiter::System) {
+            pending.progress = Progress::Done(finished);
+            return;
+        }
+        let Some(Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, .. }) =
+            self.requests.end(id)
+        else {
+            return;
+        };
+        let buf = buf.or_else(|| request.and_then(|mut request| take_buf(&mut request.ask)));
+        let result = match finished {
+            Finished::Pool(result) => result,
+            Finished::System(_) => {
+                Err(Error::Io { target: dolmen_types::TargetNo(0), errno: ERRNO_PROTOCOL })
+            }
+        };
+        let Some(open) = self.queues.of_mut(queue) else { return };
+        open.under_way -= 1;
+        if !open.is_closed {
+            open.done.push(Outcome { token, result, buf });
+        } else if open.under_way == 0 {
+            self.queues.remove(queue);
+        }
+    }
+
+    /// The connection is of no use any more: what was sent is to be sent again.
+    fn broken(&mut self, _error: &NetError) {
+        self.session = None;
+        self.decoded = None;
+        if let Some((token, buf)) = self.replies.give_up()
+            && let Some(pending) = self.requests.of_mut(token)
+            && pending.plan.is_some()
+        {
+            pending.buf = Some(buf);
+        }
+        for id in self.requests.unanswered() {
+            let pending = self.requests.of_mut(id).expect("just listed");
+            if matches!(pending.progress, Progress::Sent) {
+                pending.progress = Progress::Unsent;
+            }
+        }
+    }
+
+    /// Goes on with a new connection: pools and containers first, then what queues wait for.
+    fn renew(&mut self, mut session: Session) -> NetResult<()> {
+        for pool in self.pools.keys() {
+            session.attach(self.pools.of_mut(pool).expect("just listed"))?;
+        }
+        self.session = Some(session);
+        for id in self.requests.unanswered() {
+            if let Err(error) = self.send_queued(id) {
+                self.finish(id, Finished::Pool(Err(error)));
+            }
+        }
+        self.flush();
+        if self.session.is_some() { Ok(()) } else { Err(NetError::Ended) }
+    }
+
+    fn rest(&mut self) -> Option<Arc<Socket>> {
+        let session = self.session.as_mut()?;
+        match session.stream.rest(false) {
+            Ok(false) => Some(session.stream.shared_socket()),
+            Ok(true) => None,
+            Err(error) => {
+                self.broken(&error);
+                None
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(session) = &mut self.session
+            && let Err(error) = session.stream.wake()
+        {
+            self.broken(&error);
+        }
+    }
+
+    fn first_deadline(&mut self, queue: usize) -> u64 {
+        let waits = |pending: &Pending| {
+            matches!(pending.waiter, Waiter::Queue { queue: of, .. } if of == queue)
+                .then_some(pending.deadline_ns)
+        };
+        self.requests.iter().filter_map(waits).min().unwrap_or(u64::MAX)
+    }
+
+    /// Ends requests of queues whose deadline has passed by `now_ns`.
+    fn fail_overdue(&mut self, now_ns: u64, error: &Error) {
+        for id in self.requests.unanswered() {
+            let pending = self.requests.of_mut(id).expect("just listed");
+            if pending.deadline_ns <= now_ns && matches!(pending.waiter, Waiter::Queue { .. }) {
+                self.finish(id, Finished::Pool(Err(error.clone())));
+            }
+        }
+    }
+}
+
+/// `EPROTO`: an answer that does not belong to its question.
+pub(super) const ERRNO_PROTOCOL: i32 = 71;
+
+/// Decodes a reply, and says where its payload goes.
+fn land(
+    requests: &mut Requests,
+    decoded: &mut Option<Finished>,
+    header: &ReplyHeader,
+    body: &[u8],
+) -> NetResult<Landing> {
+    let pending = requests.of_mut(header.token);
+    if pending.as_ref().is_some_and(|pending| matches!(pending.waiter, Waiter::System)) {
+        let reply = decode_system_reply(header, body).map_err(bad_frame)?;
+        *decoded = Some(Finished::System(reply));
+        return Ok(Landing::default());
+    }
+    let Some(pending) = pending else {
+        // Nobody waits for it any more.
+        let len = header.payload_bytes as usize;
+        return Ok(Landing { buf: IoBuf::zeroed(len), parts: core::iter::once(0..len).collect() });
+    };
+    let result = decode_reply(header, body).map_err(bad_frame)?;
+    let landing = match (&result, pending.plan.as_ref()) {
+        (Ok(Answer::Target(Reply::Fetched(fetched))), Some(plan)) => {
+            let parts = plan.parts(fetched).ok_or(NetError::Protocol(Violation::Answer))?.collect();
+            Landing { buf: pending.buf.take().unwrap_or_default(), parts }
+        }
+        _ => Landing::default(),
+    };
+    *decoded = Some(Finished::Pool(result));
+    Ok(landing)
+}
+
+fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {
+    match ask {
+        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(FetchPlan::of(fetch)),
+        _ => None,
+    }
+}
+
+fn take_buf(ask: &mut Ask<'_>) -> Option<IoBuf> {
+    match ask {
+        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(core::mem::take(&mut fetch.buf)),
+        _ => None,
+    }
+}
+
+fn put_buf(ask: &mut Ask<'_>, buf: IoBuf) {
+    if let Ask::Target(_, _, Verb::Fetch(fetch)) = ask {
+        fetch.buf = buf;
+    }
+}

@@ -1,0 +1,39 @@
+//! The client's side: connections to engines, and pools behind them.
+
+mod link;
+mod pending;
+mod remote;
+mod session;
+
+pub use link::Link;
+pub use remote::Remote;
+
+use core::time::Duration;
+
+/// A pool as one connection knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct PoolRef(usize);
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// The client, as in the ids of its requests: for lists of who is connected.
+    pub client: u128,
+    /// Bytes of each of the two rings; 0 goes on over the socket.
+    pub ring_bytes: usize,
+    /// How long to wait for an answer, and to try to connect again meanwhile.
+    pub patience: Duration,
+    /// How long to wait for a connection, at first.
+    pub connect_timeout: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            client: 0,
+            ring_bytes: 1 << 20,
+            patience: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}

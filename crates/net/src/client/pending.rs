@@ -1,0 +1,115 @@
+//! Requests that a client waits for.
+//!
+//! Invariants: a token names one request for ever: the number of its place and how often that was used; a request is
+//! answered once.
+
+use super::PoolRef;
+use crate::slots::Slots;
+use dolmen_codec::wire::{FetchPlan, SystemReply};
+use dolmen_codec::{Answer, Request};
+use dolmen_types::{IoBuf, Result};
+
+/// Bits of a token that are its place: a client has fewer requests under way.
+const PLACE_BITS: u32 = 24;
+
+/// Who waits for an answer.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    /// A thread, inside a call that brought the request.
+    Caller,
+    /// The same, of a question to the daemon.
+    System,
+    /// A queue, which gets it under the token that came with the request. The request is kept until it is answered.
+    Queue { queue: usize, token: u64, pool: PoolRef, request: Option<Box<Request<'static>>> },
+}
+
+/// How far a request has come.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// It is to be sent, for the first time or again.
+    Unsent,
+    /// It was sent over the present connection.
+    Sent,
+    /// It is answered.
+    Done(Finished),
+}
+
+/// An answer, or why there is none.
+#[derive(Debug)]
+pub(super) enum Finished {
+    /// Of a pool.
+    Pool(Result<Answer>),
+    /// Of the daemon.
+    System(Result<SystemReply>),
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) token: u64,
+    pub(super) waiter: Waiter,
+    pub(super) progress: Progress,
+    pub(super) plan: Option<FetchPlan>,
+    pub(super) buf: Option<IoBuf>,
+    pub(super) deadline_ns: u64,
+}
+
+/// All requests that a client waits for.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    slots: Slots<Pending>,
+    used: u64,
+}
+
+impl Requests {
+    /// A new request, not sent yet; its token is not 0.
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        waiter: Waiter,
+        plan: Option<FetchPlan>,
+        buf: Option<IoBuf>,
+        deadline_ns: u64,
+    ) -> u64 {
+        self.used += 1;
+        let progress = Progress::Unsent;
+        let place = self.slots.insert(Pending { token: 0, waiter, progress, plan, buf, deadline_ns });
+        let token =
+            self.used << PLACE_BITS | u64::try_from(place).expect("limited by the number of requests");
+        self.slots.of_mut(place).expect("inserted above").token = token;
+        token
+    }
+
+    /// A request that is under way; `None` for a token that was answered or given up long ago.
+    #[inline]
+    pub(super) fn of_mut(&mut self, token: u64) -> Option<&mut Pending> {
+        self.slots.of_mut(place_of(token)).filter(|pending| pending.token == token)
+    }
+
+    /// Takes a request away.
+    #[inline]
+    pub(super) fn end(&mut self, token: u64) -> Option<Pending> {
+        self.of_mut(token)?;
+        self.slots.remove(place_of(token))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pending> {
+        self.slots.iter()
+    }
+
+    /// The tokens of requests that are not answered, in the order in which they were begun.
+    pub(super) fn unanswered(&self) -> Vec<u64> {
+        let open = self.slots.iter().filter(|pending| !matches!(pending.progress, Progress::Done(_)));
+        let mut tokens: Vec<u64> = open.map(|pending| pending.token).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+}
+
+fn place_of(token: u64) -> usize {
+    usize::try_from(token & ((1 << PLACE_BITS) - 1)).expect("24 bits")
+}

@@ -1,0 +1,176 @@
+//! A connection that was just made: hello, welcome, and opening again what was open.
+//!
+//! Nothing else is said meanwhile, so each question is followed by its answer.
+
+use super::LinkOptions;
+use crate::error::{Error, Result, Violation};
+use crate::input::{Landing, Replies, bad_frame};
+use crate::ring;
+use crate::stream::Stream;
+use core::time::Duration;
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
+use dolmen_codec::wire::{
+    Caller, HELLO_BYTES, Hello, PoolSlot, ReplyHeader, SystemReply, SystemVerb, VERSION, VERSION_MIN,
+    WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request, encode_system_request,
+};
+use dolmen_codec::{Answer, Ask};
+use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
+use dolmen_types::{ContNo, Epoch, Head, Uuid};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+
+/// The first token that a session uses for itself: no request of a client has one as large.
+const TOKEN: u64 = u64::MAX;
+
+/// A connection after its welcome.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) stream: Stream,
+    pub(super) welcome: Welcome,
+    patience: Duration,
+}
+
+/// A pool that is open on a connection, and what it takes to open it again on another.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) slot: PoolSlot,
+    pub(super) connect: SystemVerb,
+    pub(super) head: Head,
+    /// Handles that the client has on containers.
+    pub(super) conts: BTreeMap<ContNo, (Uuid, u32)>,
+}
+
+/// Connects, and says hello.
+pub(super) fn connect(address: &Address, options: &LinkOptions) -> Result<Session> {
+    let socket = Socket::connect(address, options.connect_timeout)?;
+    let wants_rings = matches!(address, Address::Unix(_)) && options.ring_bytes > 0;
+    let ring_bytes = if wants_rings { options.ring_bytes as u64 } else { 0 };
+    let hello = Hello {
+        version_min: VERSION_MIN,
+        version_max: VERSION,
+        process: std::process::id(),
+        features: 0,
+        ring_bytes,
+        client: options.client,
+    };
+    let bytes: [u8; HELLO_BYTES] = hello.encode();
+    if socket.write(&[IoSlice::new(&bytes)])? != Moved::Bytes(bytes.len()) {
+        return Err(Error::Ended);
+    }
+    let end_ns = deadline_after(options.connect_timeout);
+    let (welcome, fd) = read_welcome(&socket, end_ns)?;
+    let mut stream = Stream::over_socket(socket);
+    if welcome.ring_bytes > 0 {
+        let granted = usize::try_from(welcome.ring_bytes).unwrap_or(0);
+        let fits =
+            granted.is_power_of_two() && (ring::RING_BYTES_MIN..=ring::RING_BYTES_MAX).contains(&granted);
+        let fd = fd.filter(|_| fits).ok_or(Error::Protocol(Violation::Ring))?;
+        let memory = SharedMemory::adopt(fd, ring::memory_bytes(granted))?;
+        stream.go_over_to_rings(memory, granted, false)?;
+    }
+    Ok(Session { stream, welcome, patience: options.patience })
+}
+
+fn deadline_after(time: Duration) -> u64 {
+    RealClock.monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn left_until(end_ns: u64) -> Result<Duration> {
+    match end_ns.saturating_sub(RealClock.monotonic_ns()) {
+        0 => Err(Error::TimedOut),
+        left_ns => Ok(Duration::from_nanos(left_ns)),
+    }
+}
+
+fn read_welcome(socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<std::os::fd::OwnedFd>)> {
+    let (mut bytes, mut at, mut memory) = ([0; WELCOME_BYTES], 0, None);
+    while at < bytes.len() {
+        let (moved, fd) = socket.read_with(&mut bytes[at..])?;
+        memory = memory.or(fd);
+        match moved {
+            Moved::Bytes(len) => at += len,
+            Moved::End => return Err(Error::Ended),
+            Moved::Later => {
+                socket.wait(true, false, Some(left_until(end_ns)?))?;
+            }
+        }
+    }
+    let welcome = Welcome::decode(&bytes).map_err(bad_frame)?.map_err(Error::Unwelcome)?;
+    Ok((welcome, memory))
+}
+
+impl Session {
+    /// Opens a pool (again), and the containers that were open in it.
+    pub(super) fn attach(&mut self, attached: &mut Attached) -> Result<()> {
+        let caller =
+            |slot| Caller { token: TOKEN, head: attached.head, pool: slot, seen: Epoch::ZERO, push_acked: 0 };
+        let mut frame = Vec::new();
+        encode_system_request(&mut frame, &caller(PoolSlot::SYSTEM), &attached.connect)
+            .map_err(Error::Refused)?;
+        let reply =
+            self.exchange(&frame, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
+        let SystemReply::Connected(connected) = reply.map_err(Error::Refused)? else {
+            return Err(Error::Protocol(Violation::Answer));
+        };
+        attached.slot = connected.slot;
+        for (cont, (uuid, count)) in &attached.conts {
+            for _ in 0..*count {
+                let ask = Ask::Pool(PoolVerb::ContOpen(ContName::Uuid(*uuid)));
+                frame.clear();
+                encode_request(&mut frame, &caller(connected.slot), &ask).map_err(Error::Refused)?;
+                let answer =
+                    self.exchange(&frame, |header, body| decode_reply(header, body).map_err(bad_frame))?;
+                match answer {
+                    Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {}
+                    // It was destroyed meanwhile: whoever uses it is told so.
+                    Ok(_) | Err(_) => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer.
+    fn exchange<T>(&mut self, frame: &[u8], decode: impl Fn(&ReplyHeader, &[u8]) -> Result<T>) -> Result<T> {
+        let end_ns = deadline_after(self.patience);
+        let mut at = 0;
+        while at < frame.len() {
+            match self.stream.write(&frame[at..])? {
+                0 => self.stream.wait(true, Some(left_until(end_ns)?))?,
+                len => at += len,
+            }
+        }
+        let (mut replies, mut decoded) = (Replies::new(), None);
+        loop {
+            let is_sent = self.stream.flush()?;
+            let land = |header: &ReplyHeader, body: &[u8]| {
+                decoded = Some(decode(header, body)?);
+                Ok(Landing::default())
+            };
+            match replies.next(&mut self.stream, land)? {
+                Some((header, _)) if header.token == TOKEN => {
+                    return decoded.ok_or(Error::Protocol(Violation::Answer));
+                }
+                Some(_) => return Err(Error::Protocol(Violation::Answer)),
+                None => self.stream.wait(!is_sent, Some(left_until(end_ns)?))?,
+            }
+        }
+    }
+}
+
+impl Attached {
+    /// A handle more.
+    pub(super) fn opened(&mut self, cont: ContNo, uuid: Uuid) {
+        self.conts.entry(cont).or_insert((uuid, 0)).1 += 1;
+    }
+
+    /// A handle less.
+    pub(super) fn closed(&mut self, cont: ContNo) {
+        if let Some((_, count)) = self.conts.get_mut(&cont) {
+            *count -= 1;
+            if *count == 0 {
+                self.conts.remove(&cont);
+            }
+        }
+    }
+}

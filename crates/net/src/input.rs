@@ -1,0 +1,176 @@
+//! Frames as they arrive, in pieces of any size.
+//!
+//! Invariants: no more is read than the header in front says, and the header is checked before memory is taken for what
+//! it says.
+
+use crate::error::{Error, Result, Violation};
+use crate::stream::Stream;
+use core::ops::Range;
+use dolmen_codec::wire::{BadFrame, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader};
+use dolmen_types::IoBuf;
+
+/// Reads on into `bytes[*at..]`; whether they are complete.
+#[inline]
+pub(crate) fn fill(stream: &mut Stream, bytes: &mut [u8], at: &mut usize) -> Result<bool> {
+    while *at < bytes.len() {
+        match stream.read(&mut bytes[*at..])? {
+            0 => return Ok(false),
+            len => *at += len,
+        }
+    }
+    Ok(true)
+}
+
+/// What a peer has sent cannot be read.
+pub(crate) fn bad_frame(bad: BadFrame) -> Error {
+    Error::Protocol(match bad {
+        BadFrame::Version { .. } => Violation::Version,
+        _ => Violation::Frame,
+    })
+}
+
+/// Requests of one connection.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    head: [u8; REQUEST_HEADER_BYTES],
+    header: Option<RequestHeader>,
+    body: Vec<u8>,
+    payload: IoBuf,
+    at: usize,
+    is_body_read: bool,
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        Self {
+            head: [0; REQUEST_HEADER_BYTES],
+            header: None,
+            body: Vec::new(),
+            payload: IoBuf::default(),
+            at: 0,
+            is_body_read: false,
+        }
+    }
+
+    /// The next request that is complete, with its payload; its body is that of [`Requests::body`] until the next call.
+    /// `buffer` gives memory for a payload, or refuses for now.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`]; those of the stream.
+    pub(crate) fn next(
+        &mut self,
+        stream: &mut Stream,
+        buffer: impl FnOnce(usize) -> Option<IoBuf>,
+    ) -> Result<Option<(RequestHeader, IoBuf)>> {
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                if !fill(stream, &mut self.head, &mut self.at)? {
+                    return Ok(None);
+                }
+                let header = RequestHeader::decode(&self.head).map_err(bad_frame)?;
+                self.body.clear();
+                self.body.resize(length(u64::from(header.body_bytes))?, 0);
+                (self.header, self.at, self.is_body_read) = (Some(header), 0, false);
+                header
+            }
+        };
+        if !self.is_body_read {
+            if !fill(stream, &mut self.body, &mut self.at)? {
+                return Ok(None);
+            }
+            let Some(payload) = buffer(length(header.payload_bytes)?) else { return Ok(None) };
+            (self.payload, self.at, self.is_body_read) = (payload, 0, true);
+        }
+        if !fill(stream, &mut self.payload, &mut self.at)? {
+            return Ok(None);
+        }
+        (self.header, self.at) = (None, 0);
+        Ok(Some((header, core::mem::take(&mut self.payload))))
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// Where a reply's payload goes: the parts of a buffer, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Landing {
+    pub(crate) buf: IoBuf,
+    pub(crate) parts: Vec<Range<usize>>,
+}
+
+/// Replies of one connection.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    head: [u8; REPLY_HEADER_BYTES],
+    header: Option<ReplyHeader>,
+    body: Vec<u8>,
+    at: usize,
+    landing: Option<Landing>,
+    part: usize,
+}
+
+impl Replies {
+    pub(crate) fn new() -> Self {
+        Self { head: [0; REPLY_HEADER_BYTES], header: None, body: Vec::new(), at: 0, landing: None, part: 0 }
+    }
+
+    /// The next reply that is complete, with the buffer that its payload has gone to. `land` is asked once, with header
+    /// and body, where that is to be.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`], also of `land`; those of the stream.
+    pub(crate) fn next(
+        &mut self,
+        stream: &mut Stream,
+        land: impl FnOnce(&ReplyHeader, &[u8]) -> Result<Landing>,
+    ) -> Result<Option<(ReplyHeader, IoBuf)>> {
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                if !fill(stream, &mut self.head, &mut self.at)? {
+                    return Ok(None);
+                }
+                let header = ReplyHeader::decode(&self.head).map_err(bad_frame)?;
+                self.body.clear();
+                self.body.resize(length(u64::from(header.body_bytes))?, 0);
+                (self.header, self.at) = (Some(header), 0);
+                header
+            }
+        };
+        if self.landing.is_none() {
+            if !fill(stream, &mut self.body, &mut self.at)? {
+                return Ok(None);
+            }
+            let landing = land(&header, &self.body)?;
+            let room: usize = landing.parts.iter().map(Range::len).sum();
+            if room != length(u64::from(header.payload_bytes))? {
+                return Err(Error::Protocol(Violation::Frame));
+            }
+            (self.landing, self.at, self.part) = (Some(landing), 0, 0);
+        }
+        let landing = self.landing.as_mut().expect("set above");
+        while let Some(part) = landing.parts.get(self.part) {
+            if !fill(stream, &mut landing.buf[part.clone()], &mut self.at)? {
+                return Ok(None);
+            }
+            (self.at, self.part) = (0, self.part + 1);
+        }
+        self.header = None;
+        let landing = self.landing.take().expect("set above");
+        Ok(Some((header, landing.buf)))
+    }
+
+    /// Gives up what has come of a reply; the buffer that its payload was going to, with the reply's token.
+    pub(crate) fn give_up(&mut self) -> Option<(u64, IoBuf)> {
+        let abandoned = core::mem::replace(self, Self::new());
+        Some((abandoned.header?.token, abandoned.landing?.buf))
+    }
+}
+
+/// A length that a header says, which the header's decoder has limited.
+fn length(bytes: u64) -> Result<usize> {
+    usize::try_from(bytes).or(Err(Error::Protocol(Violation::Frame)))
+}

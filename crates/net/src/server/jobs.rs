@@ -1,0 +1,160 @@
+//! What may take long or flush: questions to a pool's service and to the daemon, answered by threads of their own.
+
+use super::{Attachment, System};
+use crate::error::Result;
+use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::wire::SystemVerb;
+use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_env::{Bell, Peer};
+use dolmen_types::{ContNo, Error, Head};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Jobs that may wait. A client waits for its answer, so this is about as many as there are clients that open containers
+/// at once.
+const JOBS_MAX: usize = 16_384;
+
+/// What a thread of the service does next.
+pub(super) enum Job {
+    /// Asks a pool's service.
+    Pool { transport: Arc<dyn Transport>, head: Head, verb: PoolVerb<'static>, key: u64, to: Arc<Mailbox> },
+    /// Asks the daemon.
+    System { head: Head, peer: Option<Peer>, ask: SystemVerb, key: u64, to: Arc<Mailbox> },
+    /// Gives handles of containers back whose holder is gone.
+    Release { transport: Arc<dyn Transport>, head: Head, cont: ContNo, count: u32 },
+}
+
+/// What a job has led to.
+pub(super) struct Done {
+    pub(super) key: u64,
+    pub(super) reply: JobReply,
+}
+
+/// The answer of a job.
+pub(super) enum JobReply {
+    Pool(Arc<dyn Transport>, core::result::Result<Answer, Error>),
+    System(core::result::Result<Attachment, Error>),
+}
+
+/// Answers for one thread of connections.
+pub(super) struct Mailbox {
+    /// Guards the answers; taken alone, for a few instructions.
+    done: Mutex<Vec<Done>>,
+    has_mail: AtomicBool,
+    bell: Bell,
+}
+
+impl Mailbox {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { done: Mutex::default(), has_mail: AtomicBool::new(false), bell: Bell::new()? })
+    }
+
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub(super) fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take(&self) -> Vec<Done> {
+        if !self.has_mail() {
+            return Vec::new();
+        }
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_mail.store(false, Ordering::Release);
+        core::mem::take(&mut *done)
+    }
+
+    fn put(&self, done: Done) {
+        let mut all = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(done);
+        self.has_mail.store(true, Ordering::Release);
+        drop(all);
+        self.bell.ring();
+    }
+}
+
+/// The jobs that wait; a cheap handle.
+#[derive(Clone)]
+pub(super) struct Jobs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    system: Arc<dyn System>,
+    /// Guards the jobs; not held while one is carried out.
+    waiting: Mutex<Waiting>,
+    come: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    is_over: bool,
+}
+
+impl Jobs {
+    pub(super) fn new(system: Arc<dyn System>) -> Self {
+        Self { inner: Arc::new(Inner { system, waiting: Mutex::default(), come: Condvar::new() }) }
+    }
+
+    /// Puts a job behind the others; `false` if too many wait.
+    pub(super) fn give(&self, job: Job) -> bool {
+        let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // What frees something always has room: there is no more of it than there are handles.
+        let has_room = waiting.jobs.len() < JOBS_MAX || matches!(job, Job::Release { .. });
+        if has_room {
+            waiting.jobs.push_back(job);
+            self.inner.come.notify_one();
+        }
+        has_room
+    }
+
+    /// Lets the threads end once nothing waits any more.
+    pub(super) fn end(&self) {
+        self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.inner.come.notify_all();
+    }
+
+    /// Carries jobs out until the end.
+    pub(super) fn run(&self) {
+        while let Some(job) = self.next() {
+            self.carry_out(job);
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = waiting.jobs.pop_front() {
+                return Some(job);
+            }
+            if waiting.is_over {
+                return None;
+            }
+            waiting = self.inner.come.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn carry_out(&self, job: Job) {
+        match job {
+            Job::Pool { transport, head, verb, key, to } => {
+                let outcome = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) });
+                to.put(Done { key, reply: JobReply::Pool(transport, outcome.result) });
+            }
+            Job::System { head, peer, ask, key, to } => {
+                let reply = self.inner.system.answer(&head, peer, ask);
+                to.put(Done { key, reply: JobReply::System(reply) });
+            }
+            Job::Release { transport, head, cont, count } => {
+                for _ in 0..count {
+                    let ask = Ask::Pool(PoolVerb::ContClose(cont));
+                    // Ignored: the handle's container may have been destroyed since.
+                    let _closed = transport.call(Request { token: 0, head, ask });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The daemon's side: threads that serve connections, and threads that answer what may take long.
+//!
+//! What pools there are is not known here: whoever runs a server answers for that ([`System`]).
+
+mod bufs;
+mod conn;
+mod jobs;
+mod worker;
+
+use crate::error::Result;
+use crate::ring::RING_BYTES_MAX;
+pub use conn::REQUESTS_MAX;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use dolmen_codec::Transport;
+use dolmen_codec::wire::{SystemReply, SystemVerb, Welcome};
+use dolmen_env::{Listener, Peer, spawn};
+use dolmen_types::{Error, Head};
+use jobs::{Jobs, Mailbox};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use worker::Worker;
+
+/// Threads that ask pools' services: a check that takes minutes leaves the others to those who open containers.
+const JOB_THREADS: usize = 4;
+
+/// What a server serves.
+///
+/// One implementor: the daemon, which knows pools in directories; what serves connections does not.
+pub trait System: Send + Sync {
+    /// What a client is told first, with the version and the rings that it gets.
+    fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome;
+
+    /// Answers a question to the daemon; may take long. `peer` is who asks, where the kernel knows it.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn answer(
+        &self,
+        head: &Head,
+        peer: Option<Peer>,
+        ask: SystemVerb,
+    ) -> core::result::Result<Attachment, Error>;
+
+    /// Takes note of what concerns whoever runs the machine.
+    fn note(&self, text: &str);
+}
+
+/// An answer of the daemon, and what the connection gets with it.
+pub struct Attachment {
+    /// The answer.
+    pub reply: SystemReply,
+    /// With the answer to a connect: the pool.
+    pub pool: Option<OpenedPool>,
+}
+
+/// A pool for a connection.
+pub struct OpenedPool {
+    /// The way to it; the same `Arc` for all connections.
+    pub transport: Arc<dyn Transport>,
+    /// Whether changes are refused.
+    pub is_read_only: bool,
+    /// The version of its map.
+    pub map_version: u32,
+}
+
+/// Limits of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads that serve connections.
+    pub threads: usize,
+    /// Connections at once, by thread; more are closed at once.
+    pub connections_max: usize,
+    /// Bytes of each ring that a client may have.
+    pub ring_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { threads: 1, connections_max: 16_384, ring_bytes_max: 4 << 20 }
+    }
+}
+
+/// A server that runs; it stops when it is told to, or dropped.
+pub struct Server {
+    stop: Arc<AtomicBool>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    workers: Vec<JoinHandle<()>>,
+    jobs: Jobs,
+    job_threads: Vec<JoinHandle<()>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Serves what comes to `listeners` from now on.
+    ///
+    /// # Errors
+    /// If threads or descriptors cannot be had.
+    ///
+    /// # Panics
+    /// If the options allow rings that are longer than rings can be.
+    pub fn start(system: &Arc<dyn System>, listeners: Vec<Listener>, options: &Options) -> Result<Self> {
+        assert!(options.ring_bytes_max <= RING_BYTES_MAX);
+        let (stop, listeners) = (Arc::new(AtomicBool::new(false)), Arc::from(listeners));
+        let jobs = Jobs::new(Arc::clone(system));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let mut server = Self {
+            stop,
+            mailboxes: Vec::new(),
+            workers: Vec::new(),
+            jobs,
+            job_threads: Vec::new(),
+            connections,
+        };
+        for _ in 0..JOB_THREADS {
+            let jobs = server.jobs.clone();
+            server.job_threads.push(spawn("dolmen-service", move || jobs.run())?);
+        }
+        for _ in 0..options.threads.max(1) {
+            let worker = Worker::new(
+                Arc::clone(system),
+                options,
+                Arc::clone(&listeners),
+                server.jobs.clone(),
+                (Arc::clone(&server.stop), Arc::clone(&server.connections)),
+            )?;
+            server.mailboxes.push(worker.mailbox());
+            server.workers.push(spawn("dolmen-serve", move || worker.run())?);
+        }
+        Ok(server)
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Closes all connections, finishes what is under way, and ends the threads.
+    pub fn stop(mut self) {
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for mailbox in &self.mailboxes {
+            mailbox.bell().ring();
+        }
+        // Ignored: a panic of a thread was reported when it happened, and the others are ended all the same.
+        self.workers.drain(..).for_each(|thread| drop(thread.join()));
+        self.jobs.end();
+        // Ignored: as above.
+        self.job_threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}

@@ -1,0 +1,444 @@
+//! One thread of the daemon: its connections, and its completion queue of each pool.
+//!
+//! A turn takes what connections bring, submits it, collects what is finished and sends it back. When nothing has moved
+//! for a while the thread sleeps until a socket, another thread or a device calls.
+//!
+//! Invariants: a request under way is answered exactly once, or dropped with its connection; a connection is looked at in
+//! every turn (`is_hot`), or its peer calls, or the waiter tells of its socket.
+
+use super::bufs::Bufs;
+use super::conn::{Conn, Handles, Step};
+use super::jobs::{Done, Job, JobReply, Jobs, Mailbox};
+use super::{Options, System};
+use crate::error::{Error, Result};
+use crate::slots::Slots;
+use crate::spin::Spin;
+use core::time::Duration;
+use dolmen_codec::pool::PoolReply;
+use dolmen_codec::wire::{FetchPlan, PoolSlot};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
+use dolmen_env::{Listener, Ready, Socket, Waiter};
+use dolmen_types::{Error as Refusal, Head, IoBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What the waiter calls listeners, the bell, and connections.
+const LISTENER_TOKEN: u64 = 1 << 62;
+const BELL_TOKEN: u64 = 1 << 63;
+/// The process at the other end of a connection.
+const PEER_TOKEN: u64 = 1 << 61;
+
+/// Turns between two looks at sockets while there is work: a new connection waits no longer than these take.
+const TURNS_BETWEEN_LOOKS: u32 = 64;
+
+/// How long a thread sleeps while devices work for it.
+const DEVICE_REST: Duration = Duration::from_micros(50);
+
+/// A request that a target or the service works on.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) conn: usize,
+    pub(super) serial: u64,
+    pub(super) token: u64,
+    pub(super) plan: Option<FetchPlan>,
+    /// The pool as this thread uses it, and as the connection calls it.
+    pub(super) pool: usize,
+    pub(super) slot: PoolSlot,
+    pub(super) map_version: u32,
+    pub(super) handles: Handles,
+    /// Bytes that count against the connection and the thread.
+    pub(super) held_bytes: usize,
+}
+
+/// A pool that connections of this thread use.
+pub(super) struct PoolEnd {
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) queue: QueueId,
+    pub(super) users: usize,
+    pub(super) under_way: usize,
+}
+
+/// What all connections of a thread share.
+pub(super) struct Shared {
+    pub(super) system: Arc<dyn System>,
+    pub(super) options: Options,
+    pub(super) pools: Slots<PoolEnd>,
+    pub(super) under_way: Slots<UnderWay>,
+    pub(super) bufs: Bufs,
+    pub(super) jobs: Jobs,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) scratch: Vec<u8>,
+}
+
+/// What a request has led to.
+enum Given {
+    Target(core::result::Result<Answer, Refusal>, Option<IoBuf>),
+    Job(JobReply),
+}
+
+pub(super) struct Worker {
+    waiter: Waiter,
+    listeners: Arc<[Listener]>,
+    stop: Arc<AtomicBool>,
+    /// Of all threads together.
+    connections: Arc<AtomicUsize>,
+    conns: Slots<Conn>,
+    hot: Vec<usize>,
+    serial: u64,
+    shared: Shared,
+    spin: Spin,
+    turns: u32,
+    ready: Vec<Ready>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        system: Arc<dyn System>,
+        options: &Options,
+        listeners: Arc<[Listener]>,
+        jobs: Jobs,
+        (stop, connections): (Arc<AtomicBool>, Arc<AtomicUsize>),
+    ) -> Result<Self> {
+        let waiter = Waiter::new()?;
+        let mailbox = Arc::new(Mailbox::new()?);
+        waiter.add(mailbox.bell(), BELL_TOKEN, false)?;
+        for (listener, token) in listeners.iter().zip(LISTENER_TOKEN..) {
+            waiter.add(listener, token, false)?;
+        }
+        let shared = Shared {
+            system,
+            options: options.clone(),
+            pools: Slots::default(),
+            under_way: Slots::default(),
+            bufs: Bufs::default(),
+            jobs,
+            mailbox,
+            scratch: Vec::new(),
+        };
+        Ok(Self {
+            waiter,
+            listeners,
+            stop,
+            connections,
+            conns: Slots::default(),
+            hot: Vec::new(),
+            serial: 0,
+            shared,
+            spin: Spin::new()?,
+            turns: 0,
+            ready: Vec::new(),
+            outcomes: Vec::new(),
+        })
+    }
+
+    /// What calls the thread from its sleep.
+    pub(super) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.shared.mailbox)
+    }
+
+    /// Works until it is stopped. What is under way then is finished, and not answered.
+    pub(super) fn run(mut self) {
+        while !self.stop.load(Ordering::Acquire) {
+            let moved = self.turn();
+            self.turns += 1;
+            if self.turns >= TURNS_BETWEEN_LOOKS {
+                self.look(Some(Duration::ZERO));
+            }
+            if moved {
+                self.spin.moved();
+            } else if !self.spin.again() {
+                self.sleep();
+            }
+        }
+        for at in self.conns.keys() {
+            self.close(at);
+        }
+        self.shared.close_pools();
+    }
+
+    /// Takes, submits, collects and sends; whether anything has moved.
+    fn turn(&mut self) -> bool {
+        let mut moved = false;
+        for index in (0..self.hot.len()).rev() {
+            let at = self.hot[index];
+            let Some(mut conn) = self.conns.lift(at) else {
+                self.hot.swap_remove(index);
+                continue;
+            };
+            let stepped = conn.step(at, &mut self.shared);
+            self.conns.put_back(at, conn);
+            match stepped {
+                Ok(Step::Moved) => moved = true,
+                Ok(Step::Still) => {}
+                Err(error) => self.end(at, &error),
+            }
+        }
+        moved |= self.take_mail();
+        moved |= self.collect();
+        moved
+    }
+
+    /// Sends what targets have finished.
+    fn collect(&mut self) -> bool {
+        let mut moved = false;
+        for pool in 0..self.shared.pools.bound() {
+            let Some(end) = self.shared.pools.of(pool).filter(|end| end.under_way > 0) else { continue };
+            let mut outcomes = core::mem::take(&mut self.outcomes);
+            end.transport.poll(end.queue, false, &mut outcomes);
+            for outcome in outcomes.drain(..) {
+                moved = true;
+                let Outcome { token, result, buf } = outcome;
+                self.shared.pool_has_answered(pool);
+                self.answer(token, Given::Target(result, buf));
+            }
+            self.outcomes = outcomes;
+        }
+        moved
+    }
+
+    /// Sends what the service has finished.
+    fn take_mail(&mut self) -> bool {
+        let mut moved = false;
+        for Done { key, reply } in self.shared.mailbox.take() {
+            moved = true;
+            self.answer(key, Given::Job(reply));
+        }
+        moved
+    }
+
+    /// Gives an answer to the connection that it belongs to, if that is still there.
+    fn answer(&mut self, key: u64, reply: Given) {
+        let Some(under_way) = self.shared.under_way.remove(index_of(key)) else { return };
+        self.shared.release(&under_way);
+        let at = under_way.conn;
+        let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == under_way.serial);
+        let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else {
+            return self.shared.drop_answer(&under_way, reply);
+        };
+        let given = match reply {
+            Given::Target(result, buf) => conn.answer(&mut self.shared, &under_way, &result, buf),
+            Given::Job(reply) => conn.answer_job(&mut self.shared, &under_way, reply),
+        };
+        let was_hot = conn.is_hot();
+        conn.set_hot(true);
+        self.conns.put_back(at, conn);
+        if !was_hot {
+            self.hot.push(at);
+        }
+        if let Err(error) = given {
+            self.end(at, &error);
+        }
+    }
+
+    /// Lets connections rest and waits for what comes.
+    fn sleep(&mut self) {
+        let mut index = 0;
+        while let Some(&at) = self.hot.get(index) {
+            let Some(mut conn) = self.conns.lift(at) else {
+                self.hot.swap_remove(index);
+                continue;
+            };
+            let rested = conn.rest(&self.waiter, at);
+            let is_ready = matches!(rested, Ok(true));
+            conn.set_hot(is_ready);
+            self.conns.put_back(at, conn);
+            if let Err(error) = rested {
+                self.end(at, &error);
+            }
+            if is_ready {
+                index += 1;
+            } else {
+                self.hot.swap_remove(index);
+            }
+        }
+        let device_works = self.shared.pools.iter().any(|end| end.under_way > 0);
+        let timeout = match (self.hot.is_empty() && !self.shared.mailbox.has_mail(), device_works) {
+            (false, _) => Some(Duration::ZERO),
+            (true, true) => Some(DEVICE_REST),
+            (true, false) => None,
+        };
+        self.look(timeout);
+        self.spin.moved();
+    }
+
+    /// Takes what sockets tell.
+    fn look(&mut self, timeout: Option<Duration>) {
+        self.turns = 0;
+        let mut ready = core::mem::take(&mut self.ready);
+        // A waiter that fails is found again at the next look; meanwhile connections are served while they are hot.
+        // Ignored: nothing is lost by it.
+        let _waited = self.waiter.wait(timeout, &mut ready);
+        for ready in ready.drain(..) {
+            match ready.token {
+                BELL_TOKEN => self.shared.mailbox.bell().still(),
+                token if token & LISTENER_TOKEN != 0 => {
+                    self.take_connections(index_of(token ^ LISTENER_TOKEN))
+                }
+                token if token & PEER_TOKEN != 0 => self.end(index_of(token ^ PEER_TOKEN), &Error::Ended),
+                token => self.warm(index_of(token)),
+            }
+        }
+        self.ready = ready;
+    }
+
+    /// A connection whose socket has something to say.
+    fn warm(&mut self, at: usize) {
+        let Some(conn) = self.conns.of_mut(at) else { return };
+        let woken = conn.wake(&self.waiter, at);
+        if !conn.is_hot() {
+            conn.set_hot(true);
+            self.hot.push(at);
+        }
+        if let Err(error) = woken {
+            self.end(at, &error);
+        }
+    }
+
+    fn take_connections(&mut self, listener: usize) {
+        let listeners = Arc::clone(&self.listeners);
+        let Some(listener) = listeners.get(listener) else { return };
+        loop {
+            match listener.accept() {
+                Ok(Some(socket)) => {
+                    if let Err(error) = self.take_connection(socket) {
+                        self.shared.system.note(&format!("a connection was refused: {error}"));
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    return self.shared.system.note(&format!("no more connections: {error}"));
+                }
+            }
+        }
+    }
+
+    fn take_connection(&mut self, socket: Socket) -> Result<()> {
+        if self.conns.len() >= self.shared.options.connections_max {
+            return Err(Error::Refused(dolmen_types::Error::Busy));
+        }
+        self.serial += 1;
+        let conn = Conn::new(socket, self.serial)?;
+        let at = self.conns.insert(conn);
+        let conn = self.conns.of_mut(at).expect("inserted above");
+        let watched = conn.watch(&self.waiter, token_of(at), PEER_TOKEN | token_of(at));
+        conn.set_hot(true);
+        self.hot.push(at);
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        if watched.is_err() {
+            self.close(at);
+        }
+        watched
+    }
+
+    fn end(&mut self, at: usize, error: &Error) {
+        if let (Some(conn), Error::Protocol(_)) = (self.conns.of(at), error) {
+            let text = format!("connection of {} closed: {error}", conn.who());
+            self.shared.system.note(&text);
+        }
+        self.close(at);
+    }
+
+    /// Frees everything that a connection has held.
+    fn close(&mut self, at: usize) {
+        if let Some(conn) = self.conns.remove(at) {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            conn.give_back(&mut self.shared);
+        }
+    }
+}
+
+impl Shared {
+    /// Submits a request to a target; its answer comes by the pool's queue.
+    pub(super) fn submit(&mut self, under_way: UnderWay, head: Head, ask: Ask<'static>) {
+        let pool = under_way.pool;
+        let key = self.under_way.insert(under_way);
+        let end = self.pools.of_mut(pool).expect("a connection holds it");
+        end.under_way += 1;
+        end.transport.submit(end.queue, Request { token: token_of(key), head, ask });
+    }
+
+    /// Gives a request to the service's threads; `Busy` if too many wait.
+    pub(super) fn give(
+        &mut self,
+        under_way: UnderWay,
+        job: impl FnOnce(u64, &Arc<Mailbox>) -> Job,
+    ) -> core::result::Result<(), UnderWay> {
+        let key = self.under_way.insert(under_way);
+        if self.jobs.give(job(token_of(key), &self.mailbox)) {
+            return Ok(());
+        }
+        Err(self.under_way.remove(key).expect("inserted above"))
+    }
+
+    /// The pool as this thread uses it; opened for the first connection that does.
+    ///
+    /// # Errors
+    /// `Busy` if the pool can have no more queues.
+    pub(super) fn enter_pool(
+        &mut self,
+        transport: &Arc<dyn Transport>,
+    ) -> core::result::Result<usize, Refusal> {
+        let known = (0..self.pools.bound())
+            .find(|&at| self.pools.of(at).is_some_and(|end| Arc::ptr_eq(&end.transport, transport)));
+        if let Some(at) = known {
+            self.pools.of_mut(at).expect("found above").users += 1;
+            return Ok(at);
+        }
+        let queue = transport.open_queue()?;
+        let end = PoolEnd { transport: Arc::clone(transport), queue, users: 1, under_way: 0 };
+        Ok(self.pools.insert(end))
+    }
+
+    pub(super) fn leave_pool(&mut self, at: usize) {
+        let Some(end) = self.pools.of_mut(at) else { return };
+        end.users -= 1;
+        self.close_unused(at);
+    }
+
+    fn pool_has_answered(&mut self, at: usize) {
+        self.pools.of_mut(at).expect("it has a request under way").under_way -= 1;
+        self.close_unused(at);
+    }
+
+    fn close_unused(&mut self, at: usize) {
+        if self.pools.of(at).is_some_and(|end| end.users == 0 && end.under_way == 0) {
+            let end = self.pools.remove(at).expect("looked at above");
+            end.transport.close_queue(end.queue);
+        }
+    }
+
+    fn close_pools(&mut self) {
+        for at in self.pools.keys() {
+            let end = self.pools.remove(at).expect("its key was just listed");
+            end.transport.close_queue(end.queue);
+        }
+    }
+
+    /// What nobody waits for any more: a handle on a container is given back, a buffer kept.
+    fn drop_answer(&mut self, under_way: &UnderWay, reply: Given) {
+        match reply {
+            Given::Target(_, Some(buf)) => self.bufs.give(buf),
+            Given::Job(JobReply::Pool(transport, Ok(Answer::Pool(PoolReply::Cont(handle)))))
+                if under_way.handles == Handles::Opens =>
+            {
+                let (head, cont) = (Head::default(), handle.no);
+                self.jobs.give(Job::Release { transport, head, cont, count: 1 });
+            }
+            Given::Target(..) | Given::Job(_) => {}
+        }
+    }
+
+    /// Counts what a request has held as free.
+    pub(super) fn release(&mut self, under_way: &UnderWay) {
+        self.bufs.release(under_way.held_bytes);
+    }
+}
+
+pub(super) fn token_of(at: usize) -> u64 {
+    u64::try_from(at).expect("an index in memory")
+}
+
+fn index_of(token: u64) -> usize {
+    usize::try_from(token).unwrap_or(usize::MAX)
+}
