@@ -1,10 +1,15 @@
-//! What a fuzzer feeds with bytes: every record that is read from a device, and the stream of operations.
+//! What a fuzzer feeds with bytes: every record that is read from a device, frames from a peer, and the stream of
+//! operations.
 //!
 //! A function returns whatever the bytes are, or panics: that is the find. Records with checksums are read
 //! twice, as they come and with the right checksum put in, since no fuzzer guesses one. What can be read is
 //! written again and read again: both must be the same.
 
 #![expect(clippy::missing_panics_doc, reason = "the module says it for all of them: a panic is the find")]
+
+mod wire;
+
+pub use wire::{wire_reply, wire_request};
 
 use crate::Subject;
 use crate::compare::side_by_side_of;
@@ -31,7 +36,7 @@ const SUM_BYTES: usize = 4;
 pub type Target = fn(&[u8]);
 
 /// Every record, by the name of its target and of the folder with its corpus.
-pub const RECORDS: [(&str, Target); 10] = [
+pub const RECORDS: [(&str, Target); 12] = [
     ("log_body", log_body),
     ("log_frame", log_frame),
     ("log_segment", log_segment),
@@ -42,6 +47,8 @@ pub const RECORDS: [(&str, Target); 10] = [
     ("run_footer", run_footer),
     ("superblock", superblock),
     ("version", version),
+    ("wire_reply", wire_reply),
+    ("wire_request", wire_request),
 ];
 
 /// Runs the operations that the bytes choose on an empty subject and on the model.

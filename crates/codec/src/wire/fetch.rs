@@ -3,7 +3,7 @@
 //! Invariants: a payload holds only what was found, so that whoever reads it leaves the rest of the buffer alone; the
 //! parts that an answer fills lie in what was asked for, in its order.
 
-use super::field::{Field, Writer};
+use super::field::{Field, Writer, read_few};
 use crate::bytes::Reader;
 use crate::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
 use core::ops::Range;
@@ -102,16 +102,11 @@ pub(super) fn put_fetch(w: &mut Writer<'_>, fetch: &Fetch) {
 pub(super) fn read_fetch(r: &mut Reader<'_>) -> Option<(Fetch, usize)> {
     let (oid, cond, at, dkey) = (Oid::read(r)?, Cond::read(r)?, ReadAt::read(r)?, Key::read(r)?);
     let room_bytes = usize::try_from(r.u32()?).ok()?;
-    let iods: SmallVec<[FetchIod; 1]> = read_list(r)?;
+    let iods: SmallVec<[FetchIod; 1]> = read_few(r, IODS_MAX)?;
     if room_bytes > FRAME_PAYLOAD_BYTES_MAX.min(wanted_bytes(&iods)) {
         return None;
     }
     Some((Fetch { oid, dkey, cond, at, iods, buf: IoBuf::default() }, room_bytes))
-}
-
-#[inline]
-fn read_list<T: Field, L: FromIterator<T>>(r: &mut Reader<'_>) -> Option<L> {
-    super::field::read_list(r, IODS_MAX)
 }
 
 /// What the answers of these may fill; as much as there can be if it is more.
@@ -141,7 +136,7 @@ impl Field for FetchedIod {
     #[inline]
     fn read(r: &mut Reader<'_>) -> Option<Self> {
         let (size_bytes, is_end) = (r.u64()?, bool::read(r)?);
-        Some(Self { size_bytes, filled: super::field::read_list(r, FILLED_MAX)?, is_end })
+        Some(Self { size_bytes, filled: read_few(r, FILLED_MAX)?, is_end })
     }
 }
 
@@ -158,7 +153,7 @@ impl Field for SmallVec<[FetchedIod; 1]> {
 
     #[inline]
     fn read(r: &mut Reader<'_>) -> Option<Self> {
-        read_list(r)
+        read_few(r, IODS_MAX)
     }
 }
 

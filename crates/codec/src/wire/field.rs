@@ -7,7 +7,7 @@ use dolmen_types::{
     Anchor, AnchorState, Cond, ContNo, Durability, Epoch, Error, Invalid, Key, Label, Oid, QueryFlags, Recx,
     TargetNo, TxId, Uuid,
 };
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 
 /// Appends fields to a frame, and keeps the first reason why the frame cannot be sent.
 pub(super) struct Writer<'o> {
@@ -68,10 +68,27 @@ impl<'o> Writer<'o> {
 }
 
 /// Reads a count and so many fields. No more room is taken than so many can need that are there.
-#[inline]
-pub(super) fn read_list<T: Field, L: FromIterator<T>>(r: &mut Reader<'_>, limit: usize) -> Option<L> {
+pub(super) fn read_list<T: Field>(r: &mut Reader<'_>, limit: usize) -> Option<Vec<T>> {
     let count = r.count(T::BYTES_MIN).filter(|&count| count <= limit)?;
-    (0..count).map(|_| T::read(r)).collect()
+    let mut list = Vec::with_capacity(count);
+    for _ in 0..count {
+        list.push(T::read(r)?);
+    }
+    Some(list)
+}
+
+/// The same for a list that is short, and mostly of one.
+#[inline]
+pub(super) fn read_few<A: Array<Item: Field>>(r: &mut Reader<'_>, limit: usize) -> Option<SmallVec<A>> {
+    let count = r.count(A::Item::BYTES_MIN).filter(|&count| count <= limit)?;
+    let mut list = SmallVec::new();
+    if count > A::size() {
+        list.reserve_exact(count);
+    }
+    for _ in 0..count {
+        list.push(A::Item::read(r)?);
+    }
+    Some(list)
 }
 
 /// Bytes behind their length.
@@ -325,7 +342,7 @@ impl Field for SmallVec<[Recx; 1]> {
 
     #[inline]
     fn read(r: &mut Reader<'_>) -> Option<Self> {
-        read_list(r, EXTENTS_MAX)
+        read_few(r, EXTENTS_MAX)
     }
 }
 
@@ -338,7 +355,7 @@ impl Field for SmallVec<[Key; 1]> {
     }
 
     fn read(r: &mut Reader<'_>) -> Option<Self> {
-        read_list(r, IODS_MAX)
+        read_few(r, IODS_MAX)
     }
 }
 

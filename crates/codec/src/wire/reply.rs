@@ -209,7 +209,7 @@ fn read_target_reply(kind: ReplyKind, epoch: Epoch, r: &mut Reader<'_>) -> Optio
         ReplyKind::Prepared => Reply::Prepared,
         ReplyKind::Done => Reply::Done,
         ReplyKind::TxState => Reply::TxState(TxState::read(r)?),
-        ReplyKind::InDoubt => Reply::InDoubt(read_list::<InDoubt, _>(r, FRAME_BODY_BYTES_MAX)?),
+        ReplyKind::InDoubt => Reply::InDoubt(read_list::<InDoubt>(r, FRAME_BODY_BYTES_MAX)?),
         ReplyKind::ContUsage => Reply::ContUsage(Usage::read(r)?),
         ReplyKind::Space => Reply::Space(SpaceReport::read(r)?),
         ReplyKind::Aggregated => Reply::Aggregated { more: bool::read(r)?, freed: r.u64()? },

@@ -1,7 +1,7 @@
 //! A target's part of a transaction, and what targets say of transactions.
 
 use super::data::{Gather, Input};
-use super::field::{Field, Writer, choice, read_list, record};
+use super::field::{Field, Writer, choice, read_few, record};
 use super::update::{MUTATION_BYTES_MIN, put_mutation, read_mutation};
 use crate::bytes::Reader;
 use crate::verb::{InDoubt, Mutation, Prepare, TxState};
@@ -21,7 +21,7 @@ impl Field for SmallVec<[TargetNo; 4]> {
     }
 
     fn read(r: &mut Reader<'_>) -> Option<Self> {
-        read_list(r, TARGETS_MAX)
+        read_few(r, TARGETS_MAX)
     }
 }
 
