@@ -1,8 +1,27 @@
-//! Operations with an event, or without one.
+//! Events and event queues: asynchronous operations as a C program has them.
+//!
+//! An event is the program's memory; the library writes its error there, and the name of its place in a queue. A queue
+//! takes operations on several pools: each pool has a lane in it, on which the client completes what was asked of that
+//! pool. Nothing runs by itself; whoever polls or tests drives the lanes and runs the callbacks.
+//!
+//! Invariants: the lock of a queue is not held while an operation is carried out, a lane is driven or a callback runs.
 
-use crate::error::{Der, PosixResult, Result, der, errno};
+mod queue;
+mod state;
+
+use crate::error::{Der, Errno, PosixResult, Result, der, errno, number};
+use crate::handle::{self, Entry};
+use crate::life;
+use crate::place::PoolHandle;
 use crate::raw::Out;
-use core::ffi::c_int;
+use crate::types::Handle;
+use core::ffi::{c_int, c_uint};
+pub(crate) use queue::{Ending, Finish, Queue};
+
+pub(crate) use state::Callback;
+use state::Place;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An event as a C program has it.
 //= daos:src/include/daos_types.h daos_event_t
@@ -19,13 +38,256 @@ const _: () = assert!(size_of::<CEvent>() == 176);
 /// The event of a call; NULL if it is to block.
 pub(crate) type Ev = Out<CEvent>;
 
-/// Carries an operation out; with an event it is complete when the call returns.
+/// What says that the private words are ours.
+const MAGIC: u64 = 0x646f_6c6d_656e_6576;
+
+/// `daos_eq_destroy` also with events under way.
+//= daos:src/include/daos_types.h DAOS_EQ_DESTROY_FORCE
+const DESTROY_FORCE: c_int = 1;
+
+// Guards: the queue of events that are on none; taken alone.
+static UNQUEUED: Mutex<Option<Arc<Queue>>> = Mutex::new(None);
+
+/// The queue of events that are on none.
+fn unqueued() -> Arc<Queue> {
+    let mut queue = UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(queue.get_or_insert_with(Arc::default))
+}
+
+/// Gives up what the library keeps of events that are on no queue.
+pub(crate) fn clear() {
+    let queue = UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(queue);
+}
+
+/// As [`clear`], without ending anything: it belongs to the process that this one was forked off.
+pub(crate) fn forget() {
+    core::mem::forget(UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+/// Lets go of a connection that was given up.
+pub(crate) fn let_go(pool: usize) {
+    for queue in handle::queues() {
+        queue.let_go(pool);
+    }
+    unqueued().let_go(pool);
+}
+
+/// The queue of an event and its place there.
+///
+/// # Errors
+/// `INVAL` for what was never initialised; `NO_HDL` if its queue is gone; `UNINIT` in a forked process.
+fn locate(ev: Ev) -> Result<(Arc<Queue>, Place)> {
+    let event = ev.get()?;
+    let [magic, queue, place, ..] = event.private;
+    if magic != MAGIC {
+        return Err(Der::INVAL);
+    }
+    life::check()?;
+    let queue = if queue == 0 { unqueued() } else { handle::queue(Handle { cookie: queue })? };
+    Ok((queue, Place::of_word(place)))
+}
+
+/// Carries an operation out; with an event, which is complete when the call returns.
 pub(crate) fn run(ev: Ev, body: impl FnOnce() -> Result<()>) -> c_int {
-    if ev.is_null() { der(body) } else { Der::NOSYS.code() }
+    if ev.is_null() {
+        return der(body);
+    }
+    der(|| {
+        let (queue, place) = locate(ev)?;
+        queue.run(place, ev, || match catch_unwind(AssertUnwindSafe(body)) {
+            Ok(Ok(())) => 0,
+            Ok(Err(error)) => error.code(),
+            Err(_panic) => Der::MISC.code(),
+        })
+    })
 }
 
 /// As [`run`], for a `dfs_*` function.
 #[allow(dead_code, reason = "the POSIX interfaces come with their own modules")]
 pub(crate) fn run_posix(ev: Ev, body: impl FnOnce() -> PosixResult<()>) -> c_int {
-    if ev.is_null() { errno(body) } else { libc::ENOSYS }
+    errno(|| {
+        if ev.is_null() {
+            return body();
+        }
+        let (queue, place) = locate(ev)?;
+        let ran = queue.run(place, ev, || match catch_unwind(AssertUnwindSafe(body)) {
+            Ok(Ok(())) => 0,
+            Ok(Err(error)) => error.0,
+            Err(_panic) => libc::EIO,
+        });
+        ran.map_err(Errno::from)
+    })
+}
+
+/// Launches an operation of a pool: `start` submits it to the client's event, and `finish` makes its outcome the
+/// program's when it has completed.
+///
+/// # Errors
+/// What is wrong before anything was submitted; the event is not launched then.
+pub(crate) fn launch(
+    ev: Ev,
+    pool: &Arc<PoolHandle>,
+    start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
+    finish: impl FnOnce(Ending) -> c_int + Send + 'static,
+) -> Result<()> {
+    launch_with(ev, pool, start, Finish::Boxed(Box::new(finish)))
+}
+
+/// As [`launch`], with one of the ends that need no memory of their own.
+///
+/// # Errors
+/// As [`launch`].
+pub(crate) fn launch_with(
+    ev: Ev,
+    pool: &Arc<PoolHandle>,
+    start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
+    finish: Finish,
+) -> Result<()> {
+    let (queue, place) = locate(ev)?;
+    queue.launch(place, ev, pool, start, finish)
+}
+
+/// Makes a queue on which events complete.
+#[unsafe(no_mangle)]
+extern "C" fn daos_eq_create(eqh: Out<Handle>) -> c_int {
+    der(|| {
+        life::check()?;
+        let eqh = eqh.check()?;
+        eqh.set(handle::insert(Entry::Queue(Arc::default()))?)
+    })
+}
+
+/// Gives a queue up.
+#[unsafe(no_mangle)]
+extern "C" fn daos_eq_destroy(eqh: Handle, flags: c_int) -> c_int {
+    der(|| {
+        if flags & DESTROY_FORCE == 0 && !handle::queue(eqh)?.is_idle() {
+            return Err(Der::BUSY);
+        }
+        handle::remove(eqh, |entry| matches!(entry, Entry::Queue(_))).map(drop)
+    })
+}
+
+/// Waits for completed events and takes them off the queue.
+#[unsafe(no_mangle)]
+extern "C" fn daos_eq_poll(
+    eqh: Handle,
+    wait_running: c_int,
+    timeout: i64,
+    nevents: c_uint,
+    events: Out<Ev>,
+) -> c_int {
+    number(|| {
+        if nevents == 0 || timeout < -1 {
+            return Err(Der::INVAL);
+        }
+        let events = events.check()?;
+        let queue = handle::queue(eqh)?;
+        let found = queue.poll(wait_running != 0, timeout, nevents as usize);
+        events.copy_from(&found)?;
+        c_int::try_from(found.len()).map_err(|_wide| Der::OVERFLOW)
+    })
+}
+
+/// Counts, and tells, the events of a queue that are completed (1), under way (2), or both.
+#[unsafe(no_mangle)]
+extern "C" fn daos_eq_query(eqh: Handle, query: c_uint, nevents: c_uint, events: Out<Ev>) -> c_int {
+    number(|| {
+        let queue = handle::queue(eqh)?;
+        let found = queue.list(query & 1 != 0, query & 2 != 0);
+        if events.is_null() || nevents == 0 {
+            return c_int::try_from(found.len()).map_err(|_wide| Der::OVERFLOW);
+        }
+        let told = &found[..found.len().min(nevents as usize)];
+        events.copy_from(told)?;
+        c_int::try_from(told.len()).map_err(|_wide| Der::OVERFLOW)
+    })
+}
+
+/// Makes an event: on a queue, or on none; below a parent, or not.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_init(ev: Ev, eqh: Handle, parent: Ev) -> c_int {
+    der(|| {
+        life::check()?;
+        let ev = ev.check()?;
+        let (queue, cookie, parent) = if parent.is_null() {
+            let queue = if eqh.cookie == 0 { unqueued() } else { handle::queue(eqh)? };
+            (queue, eqh.cookie, None)
+        } else {
+            let (queue, place) = locate(parent)?;
+            (queue, parent.get()?.private[1], Some(place))
+        };
+        let place = queue.insert(ev, parent)?;
+        let mut private = [0; 20];
+        private[..3].copy_from_slice(&[MAGIC, cookie, place.word()]);
+        ev.set(CEvent { error: 0, private, debug: 0 })
+    })
+}
+
+/// Ends an event.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_fini(ev: Ev) -> c_int {
+    der(|| {
+        match locate(ev) {
+            Ok((queue, place)) => queue.remove(place)?,
+            // Its queue was given up before it, and it with the queue.
+            Err(Der::NO_HDL) => {}
+            Err(other) => return Err(other),
+        }
+        ev.set(CEvent { private: [0; 20], ..ev.get()? })
+    })
+}
+
+/// The child after `*child`, or the first for NULL; NULL after the last.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_next(parent: Ev, child: Out<Ev>) -> c_int {
+    der(|| {
+        let (queue, place) = locate(parent)?;
+        let before = child.get()?;
+        let before = if before.is_null() { None } else { Some(locate(before)?.1) };
+        child.set(queue.child_after(place, before)?)
+    })
+}
+
+/// Waits for one event and tells whether it has completed.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_test(ev: Ev, timeout: i64, flag: Out<bool>) -> c_int {
+    der(|| {
+        if timeout < -1 {
+            return Err(Der::INVAL);
+        }
+        let flag = flag.check()?;
+        let (queue, place) = locate(ev)?;
+        flag.set(queue.test(place, timeout)?)
+    })
+}
+
+/// Launches a parent as the group of its children.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_parent_barrier(ev: Ev) -> c_int {
+    der(|| {
+        let (queue, place) = locate(ev)?;
+        queue.barrier(place, ev)
+    })
+}
+
+/// Calls a function when the event completes.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_register_comp_cb(
+    ev: Ev,
+    callback: Option<extern "C" fn(Out<u8>, Ev, c_int) -> c_int>,
+    argument: Out<u8>,
+) -> c_int {
+    der(|| {
+        let function = callback.ok_or(Der::INVAL)?;
+        let (queue, place) = locate(ev)?;
+        queue.add_callback(place, Callback { function, argument })
+    })
+}
+
+/// Does nothing: what is under way completes.
+#[unsafe(no_mangle)]
+extern "C" fn daos_event_abort(ev: Ev) -> c_int {
+    der(|| locate(ev).map(drop))
 }

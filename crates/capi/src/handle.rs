@@ -8,8 +8,12 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result};
+use crate::event::Queue;
 use crate::life;
+use crate::object::{ArrayHandle, KvHandle, ObjectHandle};
+use crate::oit::OitHandle;
 use crate::place::PoolHandle;
+use crate::tx::TxHandle;
 use crate::types::Handle;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -21,8 +25,14 @@ const PLACES_MAX: usize = 1 << 24;
 /// What a cookie leads to.
 #[derive(Clone)]
 pub(crate) enum Entry {
+    Queue(Arc<Queue>),
     Pool(Arc<PoolHandle>),
     Cont(Arc<ContHandle>),
+    Object(Arc<ObjectHandle>),
+    Oit(Arc<OitHandle>),
+    Array(Arc<ArrayHandle>),
+    Tx(Arc<TxHandle>),
+    Kv(Arc<KvHandle>),
 }
 
 impl Entry {
@@ -30,8 +40,13 @@ impl Entry {
     //= daos:src/client/api hdl types: EQ 1, POOL 3, CO 5, OBJ 7, ARRAY 9, TX 11, KV 13
     fn tag(&self) -> u64 {
         match self {
+            Self::Queue(_) => 1,
             Self::Pool(_) => 3,
             Self::Cont(_) => 5,
+            Self::Object(_) | Self::Oit(_) => 7,
+            Self::Array(_) => 9,
+            Self::Tx(_) => 11,
+            Self::Kv(_) => 13,
         }
     }
 }
@@ -79,6 +94,19 @@ fn locate(handle: Handle) -> (usize, usize, u32) {
     let number = (handle.cookie >> 4) & 0x0fff_ffff;
     let number = usize::try_from(number).unwrap_or(usize::MAX);
     (number % SHARDS, number / SHARDS, u32::from_le_bytes([a, b, c, d]))
+}
+
+/// The queues that are open.
+pub(crate) fn queues() -> Vec<Arc<Queue>> {
+    let mut queues = Vec::new();
+    for part in &TABLE {
+        let part = part.read().unwrap_or_else(PoisonError::into_inner);
+        queues.extend(part.places.iter().filter_map(|place| match &place.entry {
+            Some(Entry::Queue(queue)) => Some(Arc::clone(queue)),
+            _ => None,
+        }));
+    }
+    queues
 }
 
 /// What a cookie leads to.
@@ -132,6 +160,9 @@ pub(crate) fn clear() {
         }
     }
     all.sort_by_key(|entry| match entry {
+        Entry::Queue(_) => 0,
+        Entry::Tx(_) => 1,
+        Entry::Object(_) | Entry::Oit(_) | Entry::Array(_) | Entry::Kv(_) => 2,
         Entry::Cont(_) => 3,
         Entry::Pool(_) => 4,
     });
@@ -153,8 +184,26 @@ macro_rules! finders {
 }
 
 finders! {
+    queue, Queue, Queue;
     pool, Pool, PoolHandle;
     cont, Cont, ContHandle;
+    oit, Oit, OitHandle;
+    array, Array, ArrayHandle;
+    tx, Tx, TxHandle;
+    kv, Kv, KvHandle;
+}
+
+/// The object that a cookie leads to: its own, or that in which an array or a key-value store is kept.
+///
+/// # Errors
+/// `NO_HDL` for anything else.
+pub(crate) fn object(handle: Handle) -> Result<Arc<ObjectHandle>> {
+    match find(handle)? {
+        Entry::Object(object) => Ok(object),
+        Entry::Array(array) => Ok(Arc::clone(&array.object)),
+        Entry::Kv(kv) => Ok(Arc::clone(&kv.object)),
+        _ => Err(Der::NO_HDL),
+    }
 }
 
 /// Gives up, without closing anything, what belongs to the process that this one was forked off.

@@ -14,12 +14,20 @@
 #![expect(unsafe_code, reason = "C hands over addresses; each use says why it is sound")]
 #![allow(dead_code, reason = "the parts come one after the other")]
 
+mod array;
+mod buffer;
 mod cont;
 mod error;
 mod event;
 mod handle;
+mod io;
+mod kv;
 mod life;
+mod list;
+mod object;
+mod oit;
 mod place;
 mod pool;
 mod raw;
+mod tx;
 mod types;

@@ -1,32 +1,28 @@
 //! `daos_init` to `daos_fini`, and what a fork does to them.
 //!
-//! Invariants: a process forked off one that has initialised the library has not: one page says so, which the system
-//! wipes in the child. Its handles are refused until `daos_reinit`.
+//! Invariants: a process forked off one that has initialised the library has not: a mark says so that children lack.
+//! Inherited handles are refused.
 
 use crate::error::{Der, Result, der};
-use crate::{handle, place};
+use crate::{event, handle, place};
 use core::cell::Cell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-const PAGE_BYTES: usize = 4096;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use dolmen_env::ForkMark;
+use std::sync::{Mutex, PoisonError, RwLock};
 
 // Guards: how often the library was initialised and not finished; taken before the table of handles.
 static USERS: Mutex<usize> = Mutex::new(0);
 
-/// A page that holds 1 in the process that made it, and 0 in those forked off it.
-static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+/// A mark of the process that initialised the library: the system wipes its page in a forked child.
+// Guards: whose the library is; taken alone.
+static OWNER: RwLock<Option<ForkMark>> = RwLock::new(None);
 
-/// Whether this is the process that initialised the library. Costs two loads.
+/// Whether this is the process that initialised the library.
 #[inline]
 pub(crate) fn is_own() -> bool {
-    let mark = MARK.load(Ordering::Acquire);
-    if mark.is_null() {
-        return false;
-    }
-    // SAFETY: the page is mapped for ever, and only ever seen as this number.
-    unsafe { &*mark }.load(Ordering::Relaxed) == 1
+    let owner = OWNER.read().unwrap_or_else(PoisonError::into_inner);
+    owner.as_ref().is_some_and(|mark| !mark.is_forked())
 }
 
 /// A number that differs between threads, so that they take different parts of a table.
@@ -46,34 +42,17 @@ pub(crate) fn check() -> Result<()> {
     if is_own() { Ok(()) } else { Err(Der::UNINIT) }
 }
 
-/// Makes the page, or claims it for a forked process.
-fn mark() -> Result<()> {
-    let mut mark = MARK.load(Ordering::Acquire);
-    if mark.is_null() {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address that the system chooses.
-        let page = unsafe { libc::mmap(core::ptr::null_mut(), PAGE_BYTES, access, kind, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(Der::NOMEM);
-        }
-        // SAFETY: it is the whole of the mapping just made.
-        if unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) } != 0 {
-            return Err(Der::NOSYS);
-        }
-        mark = page.cast();
-        MARK.store(mark, Ordering::Release);
-    }
-    // SAFETY: as in `is_own`.
-    unsafe { &*mark }.store(1, Ordering::Release);
+/// Claims the library for this process.
+fn claim() -> Result<()> {
+    let mark = ForkMark::new().map_err(|_no_page| Der::NOMEM)?;
+    let mut owner = OWNER.write().unwrap_or_else(PoisonError::into_inner);
+    *owner = Some(mark);
     Ok(())
 }
 
-fn unmark() {
-    let mark = MARK.load(Ordering::Acquire);
-    if !mark.is_null() {
-        // SAFETY: as in `is_own`.
-        unsafe { &*mark }.store(0, Ordering::Release);
-    }
+fn unclaim() {
+    let mut owner = OWNER.write().unwrap_or_else(PoisonError::into_inner);
+    *owner = None;
 }
 
 /// Initialises the library; may be called again, and then needs as many `daos_fini`.
@@ -82,7 +61,7 @@ extern "C" fn daos_init() -> c_int {
     der(|| {
         let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if *users == 0 || !is_own() {
-            mark()?;
+            claim()?;
         }
         *users += 1;
         Ok(())
@@ -103,7 +82,8 @@ extern "C" fn daos_fini() -> c_int {
         }
         if is_own() {
             handle::clear();
-            unmark();
+            event::clear();
+            unclaim();
         }
         Ok(())
     })
@@ -122,7 +102,8 @@ extern "C" fn daos_reinit() -> c_int {
             return Ok(());
         }
         handle::forget();
+        event::forget();
         place::forget();
-        mark()
+        claim()
     })
 }

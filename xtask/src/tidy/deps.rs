@@ -27,8 +27,7 @@ const LAYERS: [(&str, Allowed); 22] = [
     ("dfs", Allowed::Only(&["types", "client", "env"])),
     ("net", Allowed::Only(&["types", "codec", "env"])),
     ("daemon", Allowed::Only(&["types", "codec", "env", "local", "net"])),
-    // What a C program waits for, it waits for by the clock of `env`.
-    ("capi", Allowed::Only(&["types", "client", "dfs", "local", "env", "net"])),
+    ("capi", DOOR),
     ("fuse", DOOR),
     ("s3", DOOR),
     ("python", DOOR),

@@ -1,0 +1,303 @@
+//! One-dimensional arrays.
+
+use crate::buffer::{self, Pieces};
+use crate::error::{Der, Result, der};
+use crate::event::{Ev, run};
+use crate::handle::{self, Entry};
+use crate::object::{self, ArrayHandle};
+use crate::raw::{In, Out};
+use crate::tx::When;
+use crate::types::{Handle, ObjId, SgList};
+use core::ffi::{c_int, c_uint};
+use dolmen_client::{Array, ObjectType, Recx, limits};
+use smallvec::SmallVec;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A range of records.
+//= daos:src/include/daos_array.h daos_range_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CRange {
+    index: u64,
+    len: u64,
+}
+
+/// Ranges of records, and how many of a read were not there.
+//= daos:src/include/daos_array.h daos_array_iod_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CArrayIod {
+    nr: u64,
+    ranges: In<CRange>,
+    short_read: u64,
+    read: u64,
+}
+
+/// Size and age of an array.
+//= daos:src/include/daos_array.h daos_array_stbuf_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CArrayStat {
+    size: u64,
+    max_epoch: u64,
+}
+
+const _: () = assert!(size_of::<CArrayIod>() == 32);
+
+impl ArrayHandle {
+    fn array(&self) -> Array {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A handle on an array of a container.
+///
+/// # Errors
+/// Those of `make`; `INVAL` if the id is of no array.
+pub(crate) fn insert(
+    coh: Handle,
+    th: Handle,
+    oid: ObjId,
+    mode: u32,
+    make: impl FnOnce(&dolmen_client::Container, &When) -> dolmen_client::Result<Array>,
+) -> Result<Handle> {
+    let cont = handle::cont(coh)?;
+    let when = When::of(th, &cont)?;
+    let client = make(&cont.client, &when)?;
+    let object = object::open(&cont, oid, mode)?;
+    handle::insert(Entry::Array(Arc::new(ArrayHandle { object, client: RwLock::new(client) })))
+}
+
+/// Makes an array; its sizes are kept in it if its type says so.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_create(
+    coh: Handle,
+    oid: ObjId,
+    th: Handle,
+    cell_size: u64,
+    chunk_size: u64,
+    oh: Out<Handle>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let oh = oh.check()?;
+        if !handle::cont(coh)?.writable {
+            return Err(Der::NO_PERM);
+        }
+        oh.set(insert(coh, th, oid, object::OPEN_RW, |cont, when| {
+            Array::create(cont, when.at(), oid.oid(), cell_size, chunk_size)
+        })?)
+    })
+}
+
+/// Opens an array that keeps its own sizes, and tells them.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_open(
+    coh: Handle,
+    oid: ObjId,
+    th: Handle,
+    mode: c_uint,
+    cell_size: Out<u64>,
+    chunk_size: Out<u64>,
+    oh: Out<Handle>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let oh = oh.check()?;
+        let opened = insert(coh, th, oid, mode, |cont, when| {
+            let array = Array::open(cont, when.at(), oid.oid())?;
+            cell_size.set_if_wanted(array.cell_bytes());
+            chunk_size.set_if_wanted(array.chunk_records());
+            Ok(array)
+        })?;
+        oh.set(opened)
+    })
+}
+
+/// Opens an array whose sizes the program keeps; nothing is asked.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_open_with_attr(
+    coh: Handle,
+    oid: ObjId,
+    th: Handle,
+    mode: c_uint,
+    cell_size: u64,
+    chunk_size: u64,
+    oh: Out<Handle>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let oh = oh.check()?;
+        oh.set(insert(coh, th, oid, mode, |cont, _when| {
+            Array::open_with(cont, oid.oid(), cell_size, chunk_size)
+        })?)
+    })
+}
+
+/// Gives a handle on an array up.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_close(oh: Handle, ev: Ev) -> c_int {
+    run(ev, || handle::remove(oh, |entry| matches!(entry, Entry::Array(_))).map(drop))
+}
+
+/// An operation on an array: its handle, when, and whether that may write.
+struct Use {
+    handle: Arc<ArrayHandle>,
+    array: Array,
+    when: When,
+}
+
+impl Use {
+    fn to_read(oh: Handle, th: Handle) -> Result<Self> {
+        let handle = handle::array(oh)?;
+        let when = When::of(th, &handle.object.cont)?;
+        let array = handle.array();
+        Ok(Self { handle, array, when })
+    }
+
+    fn to_write(oh: Handle, th: Handle) -> Result<Self> {
+        let used = Self::to_read(oh, th)?;
+        used.handle.object.check_writable(&used.when)?;
+        Ok(used)
+    }
+
+    /// Bytes of all ranges.
+    fn bytes(&self, ranges: &[Recx]) -> Result<usize> {
+        let records = ranges.iter().try_fold(0_u64, |sum, range| sum.checked_add(range.count));
+        let bytes = records.and_then(|records| records.checked_mul(self.array.cell_bytes()));
+        bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or(Der::INVAL)
+    }
+}
+
+fn ranges(iod: Out<CArrayIod>) -> Result<SmallVec<[Recx; 1]>> {
+    let iod = iod.get()?;
+    let count =
+        usize::try_from(iod.nr).ok().filter(|&count| count <= limits::EXTENTS_MAX).ok_or(Der::INVAL)?;
+    let ranges = iod.ranges.list(count)?;
+    Ok(ranges.iter().filter(|range| range.len > 0).map(|range| Recx::new(range.index, range.len)).collect())
+}
+
+/// Reads ranges of records; what is not there becomes zeros.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_read(
+    oh: Handle,
+    th: Handle,
+    iod: Out<CArrayIod>,
+    sgl: Out<SgList>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let used = Use::to_read(oh, th)?;
+        let ranges = ranges(iod)?;
+        let len = used.bytes(&ranges)?;
+        let pieces = Pieces::of(sgl)?.ok_or(Der::INVAL)?;
+        if pieces.room()? < len {
+            return Err(Der::INVAL);
+        }
+        let mut buf = buffer::take(len);
+        let read = used.array.read(used.when.at(), &ranges, &mut buf);
+        let done = read.map_err(Der::from).and_then(|read| {
+            pieces.pen()?.write(0, &buf[..len])?;
+            pieces.set_filled(len)?;
+            iod.set(CArrayIod { short_read: read.short_records, read: read.records, ..iod.get()? })
+        });
+        buffer::put_back(buf);
+        done
+    })
+}
+
+/// Writes ranges of records, each chunk atomically.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_write(
+    oh: Handle,
+    th: Handle,
+    iod: Out<CArrayIod>,
+    sgl: Out<SgList>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let used = Use::to_write(oh, th)?;
+        let ranges = ranges(iod)?;
+        let len = used.bytes(&ranges)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let data = Pieces::of(sgl)?.ok_or(Der::INVAL)?.filled(len)?;
+        Ok(used.array.write(used.when.at(), &ranges, data.bytes())?)
+    })
+}
+
+/// Removes ranges of records.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_punch(oh: Handle, th: Handle, iod: Out<CArrayIod>, ev: Ev) -> c_int {
+    run(ev, || {
+        let used = Use::to_write(oh, th)?;
+        Ok(used.array.punch(used.when.at(), &ranges(iod)?)?)
+    })
+}
+
+/// The size in records.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev) -> c_int {
+    run(ev, || {
+        let used = Use::to_read(oh, th)?;
+        size.set(used.array.size(used.when.at())?)
+    })
+}
+
+/// The size in records, and when the array was last written to.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_stat(oh: Handle, th: Handle, stat: Out<CArrayStat>, ev: Ev) -> c_int {
+    run(ev, || {
+        let used = Use::to_read(oh, th)?;
+        let found = used.array.stat(used.when.at())?;
+        stat.set(CArrayStat { size: found.size, max_epoch: found.max_epoch.0 })
+    })
+}
+
+/// Cuts the array, or makes it longer.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_set_size(oh: Handle, th: Handle, size: u64, ev: Ev) -> c_int {
+    run(ev, || {
+        let used = Use::to_write(oh, th)?;
+        Ok(used.array.set_size(used.when.at(), size)?)
+    })
+}
+
+/// Removes the array with its sizes.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_destroy(oh: Handle, th: Handle, ev: Ev) -> c_int {
+    run(ev, || {
+        let used = Use::to_write(oh, th)?;
+        Ok(used.array.destroy(used.when.at())?)
+    })
+}
+
+/// The sizes of an array.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_get_attr(oh: Handle, chunk_size: Out<u64>, cell_size: Out<u64>) -> c_int {
+    der(|| {
+        let array = handle::array(oh)?.array();
+        chunk_size.set(array.chunk_records())?;
+        cell_size.set(array.cell_bytes())
+    })
+}
+
+/// Changes the chunk size of an array that does not keep it, for this handle.
+#[unsafe(no_mangle)]
+extern "C" fn daos_array_update_chunk_size(oh: Handle, chunk_size: u64) -> c_int {
+    der(|| {
+        let handle = handle::array(oh)?;
+        let mut client = handle.client.write().unwrap_or_else(PoisonError::into_inner);
+        if client.object().object_type() == ObjectType::Array {
+            return Err(Der::INVAL);
+        }
+        *client = Array::open_with(
+            &handle.object.cont.client,
+            client.object().oid(),
+            client.cell_bytes(),
+            chunk_size,
+        )?;
+        Ok(())
+    })
+}

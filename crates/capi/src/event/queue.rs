@@ -1,0 +1,381 @@
+//! A queue: its events, a lane for each pool, and who drives them.
+
+use super::state::{Callback, Ended, Place, State};
+use super::{CEvent, Ev};
+use crate::error::{Der, Result};
+use crate::io::Fetching;
+use crate::place::PoolHandle;
+use crate::raw::Out;
+use core::ffi::c_int;
+use dolmen_client::{Event, EventId, EventQueue, IoBuf, Output, Wait};
+use dolmen_env::{Clock, RealClock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Completions taken from a lane at a time.
+const TAKEN_MAX: usize = 64;
+/// How long a thread that waits for ever drives one lane before it looks at the queue again.
+const TURN_NS: u64 = 10_000_000;
+
+/// How an operation of the client has ended.
+pub(crate) struct Ending {
+    pub(crate) result: dolmen_client::Result<Output>,
+    pub(crate) buf: Option<IoBuf>,
+}
+
+/// What makes an ending the program's.
+pub(crate) enum Finish {
+    /// Nothing: only the error counts.
+    Plain,
+    /// Values go to the program's buffers.
+    Fetch(Fetching),
+    /// Whatever it does; it returns the event's error.
+    Boxed(Box<dyn FnOnce(Ending) -> c_int + Send>),
+}
+
+/// A queue; many threads may use it.
+#[derive(Default)]
+pub(crate) struct Queue {
+    // Guards: events and lanes; taken alone, never while something is carried out, driven or called back.
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: State,
+    lanes: Vec<Lane>,
+}
+
+/// Operations of one pool.
+struct Lane {
+    pool: usize,
+    queue: EventQueue,
+    /// The ids of the client's events, in the order of `cells`, which is ascending.
+    ids: Vec<EventId>,
+    cells: Vec<Cell>,
+    free: Vec<usize>,
+}
+
+/// One of the client's events, with what it is used for now.
+struct Cell {
+    /// Away while the operation is being submitted.
+    event: Option<Event>,
+    place: Option<Place>,
+    finish: Finish,
+    /// It completed while it was away.
+    is_early: bool,
+}
+
+impl Lane {
+    fn running(&self) -> usize {
+        self.cells.len() - self.free.len()
+    }
+}
+
+/// How long to go on waiting.
+enum Left {
+    Nothing,
+    Ns(u64),
+    Forever,
+}
+
+/// The end of a wait of so many microseconds; `None` for one without end.
+fn end_of(timeout_us: i64) -> Option<u64> {
+    let us = u64::try_from(timeout_us).ok()?;
+    Some(if us == 0 { 0 } else { RealClock.monotonic_ns().saturating_add(us.saturating_mul(1000)) })
+}
+
+fn left(end_ns: Option<u64>) -> Left {
+    match end_ns {
+        None => Left::Forever,
+        Some(0) => Left::Nothing,
+        Some(end) => match end.saturating_sub(RealClock.monotonic_ns()) {
+            0 => Left::Nothing,
+            ns => Left::Ns(ns),
+        },
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic cannot leave it half changed: what calls out does so without the lock.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn insert(&self, ev: Ev, parent: Option<Place>) -> Result<Place> {
+        self.lock().state.insert(ev, parent)
+    }
+
+    pub(super) fn remove(&self, place: Place) -> Result<()> {
+        self.lock().state.remove(place)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().state.is_idle()
+    }
+
+    pub(super) fn list(&self, completed: bool, running: bool) -> Vec<Ev> {
+        self.lock().state.list(completed, running)
+    }
+
+    pub(super) fn child_after(&self, place: Place, before: Option<Place>) -> Result<Ev> {
+        self.lock().state.child_after(place, before)
+    }
+
+    pub(super) fn add_callback(&self, place: Place, callback: Callback) -> Result<()> {
+        self.lock().state.add_callback(place, callback)
+    }
+
+    /// Launches a parent as the group of its children.
+    ///
+    /// # Errors
+    /// `INVAL` without children; `NO_PERM` if it is under way or a child is not launched.
+    pub(super) fn barrier(&self, place: Place, ev: Ev) -> Result<()> {
+        let mut inner = self.lock();
+        if !inner.state.has_children(place)? {
+            return Err(Der::INVAL);
+        }
+        inner.state.begin(place, ev, false)?;
+        let ended = inner.state.ended(place);
+        drop(inner);
+        self.complete(ended);
+        Ok(())
+    }
+
+    /// Carries an operation out now; the event is complete then with the error that it returns.
+    ///
+    /// # Errors
+    /// `NO_PERM` if the event cannot be launched.
+    pub(super) fn run(&self, place: Place, ev: Ev, body: impl FnOnce() -> c_int) -> Result<()> {
+        self.lock().state.begin(place, ev, true)?;
+        let error = body();
+        let ended = self.lock().state.end_operation(place, error);
+        self.complete(ended);
+        Ok(())
+    }
+
+    /// Launches an operation on the lane of a pool.
+    ///
+    /// # Errors
+    /// `NO_PERM` if the event cannot be launched; what `start` answers.
+    pub(super) fn launch(
+        &self,
+        place: Place,
+        ev: Ev,
+        pool: &Arc<PoolHandle>,
+        start: impl FnOnce(&mut Event) -> Result<()>,
+        finish: Finish,
+    ) -> Result<()> {
+        let mut inner = self.lock();
+        inner.state.begin(place, ev, true)?;
+        let taken = inner.take_cell(pool, place, finish);
+        let (cell, mut event) = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                inner.state.take_back(place);
+                return Err(error);
+            }
+        };
+        drop(inner);
+        let started = start(&mut event);
+        let mut inner = self.lock();
+        let lane = inner.lane(pool.number).ok_or(Der::NO_HDL)?;
+        lane.cells[cell].event = Some(event);
+        if let Err(error) = started {
+            lane.cells[cell].place = None;
+            lane.cells[cell].finish = Finish::Plain;
+            lane.free.push(cell);
+            inner.state.take_back(place);
+            return Err(error);
+        }
+        let is_early = core::mem::take(&mut lane.cells[cell].is_early);
+        drop(inner);
+        if is_early {
+            self.finish(pool.number, cell);
+        }
+        Ok(())
+    }
+
+    /// Takes completed events off the queue, up to `max`, after waiting for the first.
+    pub(super) fn poll(&self, wait_running: bool, timeout_us: i64, max: usize) -> Vec<Ev> {
+        let end = end_of(timeout_us);
+        let mut is_driven = false;
+        loop {
+            let mut inner = self.lock();
+            let found = inner.state.reap(max);
+            let is_idle = inner.state.running() == 0;
+            drop(inner);
+            if !found.is_empty() || (wait_running && is_idle) {
+                return found;
+            }
+            let left = left(end);
+            if is_driven && matches!(left, Left::Nothing) {
+                return found;
+            }
+            self.drive(&left);
+            is_driven = true;
+        }
+    }
+
+    /// Whether an event has completed, after waiting for it.
+    ///
+    /// # Errors
+    /// `NO_PERM` for a child.
+    pub(super) fn test(&self, place: Place, timeout_us: i64) -> Result<bool> {
+        let end = end_of(timeout_us);
+        let mut is_driven = false;
+        loop {
+            if self.lock().state.test(place)? {
+                return Ok(true);
+            }
+            let left = left(end);
+            if is_driven && matches!(left, Left::Nothing) {
+                return Ok(false);
+            }
+            self.drive(&left);
+            is_driven = true;
+        }
+    }
+
+    /// Drives the lanes that have something under way, for a while at most, and ends what has completed.
+    fn drive(&self, left: &Left) {
+        let lanes: Vec<(usize, EventQueue)> = {
+            let inner = self.lock();
+            let busy = inner.lanes.iter().filter(|lane| lane.running() > 0);
+            busy.map(|lane| (lane.pool, lane.queue.clone())).collect()
+        };
+        let wait = match (&lanes[..], left) {
+            ([_], Left::Ns(ns)) => Wait::For((*ns).min(TURN_NS)),
+            ([_], Left::Forever) => Wait::For(TURN_NS),
+            _ => Wait::No,
+        };
+        let mut any = false;
+        for (pool, queue) in &lanes {
+            let mut taken = Vec::new();
+            // Ignored: it fails only for a count of zero.
+            let _count = queue.poll(wait, TAKEN_MAX, &mut taken);
+            any |= !taken.is_empty();
+            for id in taken {
+                self.took(*pool, id);
+            }
+        }
+        if !any && !matches!(left, Left::Nothing) {
+            dolmen_env::yield_now();
+        }
+    }
+
+    /// The client has completed one of its events.
+    fn took(&self, pool: usize, id: EventId) {
+        let mut inner = self.lock();
+        let Some(lane) = inner.lane(pool) else { return };
+        let Ok(cell) = lane.ids.binary_search(&id) else { return };
+        if lane.cells[cell].event.is_none() {
+            // Whoever submits it right now ends it.
+            lane.cells[cell].is_early = true;
+            return;
+        }
+        drop(inner);
+        self.finish(pool, cell);
+    }
+
+    /// Ends the operation of a cell, whose event has completed.
+    fn finish(&self, pool: usize, cell: usize) {
+        let mut inner = self.lock();
+        let Some(lane) = inner.lane(pool) else { return };
+        let used = &mut lane.cells[cell];
+        let (Some(place), Some(event)) = (used.place.take(), used.event.as_mut()) else { return };
+        let finish = core::mem::replace(&mut used.finish, Finish::Plain);
+        let result = event.take_result();
+        let buf = event.take_buf();
+        lane.free.push(cell);
+        let result = result.unwrap_or(Err(dolmen_client::Error::Canceled));
+        let error = if let Finish::Plain = finish {
+            error_of(result)
+        } else {
+            drop(inner);
+            let error = finish.end(Ending { result, buf });
+            inner = self.lock();
+            error
+        };
+        let ended = inner.state.end_operation(place, error);
+        drop(inner);
+        self.complete(ended);
+    }
+
+    /// Runs the callbacks of an event that has ended, lets others see it, and goes on with its parent.
+    fn complete(&self, mut next: Option<Ended>) {
+        while let Some(Ended { place, at, mut error, callbacks }) = next {
+            set_error(at, error);
+            for Callback { function, argument } in callbacks {
+                let returned = function(argument, at, error);
+                if error == 0 && returned != 0 {
+                    error = returned;
+                    set_error(at, error);
+                }
+            }
+            next = self.lock().state.complete(place, error);
+        }
+    }
+
+    /// Gives the lane of a connection up, unless something is under way on it.
+    pub(super) fn let_go(&self, pool: usize) {
+        let mut inner = self.lock();
+        let gone = inner.lanes.iter().position(|lane| lane.pool == pool && lane.running() == 0);
+        let gone = gone.map(|at| inner.lanes.swap_remove(at));
+        drop(inner);
+        drop(gone);
+    }
+}
+
+impl Finish {
+    fn end(self, ending: Ending) -> c_int {
+        match self {
+            Self::Plain => error_of(ending.result),
+            Self::Fetch(fetching) => fetching.end(ending),
+            Self::Boxed(end) => end(ending),
+        }
+    }
+}
+
+fn error_of(result: dolmen_client::Result<Output>) -> c_int {
+    result.map_or_else(|error| Der::from(error).code(), |_| 0)
+}
+
+impl Inner {
+    fn lane(&mut self, pool: usize) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.pool == pool)
+    }
+
+    /// One of the client's events for an operation.
+    fn take_cell(&mut self, pool: &PoolHandle, place: Place, finish: Finish) -> Result<(usize, Event)> {
+        let at = match self.lanes.iter().position(|lane| lane.pool == pool.number) {
+            Some(at) => at,
+            None => {
+                let queue = EventQueue::new(&pool.client)?;
+                let (ids, cells, free) = (Vec::new(), Vec::new(), Vec::new());
+                self.lanes.push(Lane { pool: pool.number, queue, ids, cells, free });
+                self.lanes.len() - 1
+            }
+        };
+        let lane = &mut self.lanes[at];
+        let cell = match lane.free.pop() {
+            Some(cell) => cell,
+            None => {
+                let event = lane.queue.event()?;
+                lane.ids.push(event.id());
+                assert!(lane.ids.is_sorted(), "the client numbers the events of a queue in their order");
+                let finish = Finish::Plain;
+                lane.cells.push(Cell { event: Some(event), place: None, finish, is_early: false });
+                lane.cells.len() - 1
+            }
+        };
+        let used = &mut lane.cells[cell];
+        (used.place, used.finish, used.is_early) = (Some(place), finish, false);
+        used.event.take().map(|event| (cell, event)).ok_or(Der::MISC)
+    }
+}
+
+/// Writes the error of an event, which is the first field of the program's struct.
+fn set_error(at: Ev, error: c_int) {
+    let field: Out<c_int> = Out::of(at.as_ptr().cast::<CEvent>().cast());
+    field.set_if_wanted(error);
+}

@@ -1,0 +1,122 @@
+/* Flat key-value stores. */
+#include "harness.h"
+
+static daos_handle_t kv;
+static daos_obj_id_t oid = {.lo = 3};
+
+static void
+begin(void)
+{
+	open_all();
+	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_kv_open(coh, oid, DAOS_OO_RW, &kv, NULL));
+}
+
+static void
+end(void)
+{
+	OK(daos_kv_close(kv, NULL));
+	GIVES(daos_kv_close(kv, NULL), -DER_NO_HDL);
+	close_all();
+}
+
+static void
+values_come_back(void)
+{
+	char        buf[16] = {0};
+	daos_size_t size;
+
+	begin();
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "key", 5, "stone", NULL));
+	size = sizeof(buf);
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, buf, NULL));
+	CHECK(size == 5 && strcmp(buf, "stone") == 0);
+	size = 0;
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, NULL, NULL));
+	CHECK(size == 5);
+	size = 2;
+	GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, buf, NULL), -DER_REC2BIG);
+	CHECK(size == 5);
+	end();
+}
+
+static void
+missing_keys_have_no_size(void)
+{
+	char        buf[16];
+	daos_size_t size = sizeof(buf);
+
+	begin();
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "none", &size, buf, NULL));
+	CHECK(size == 0);
+	size = sizeof(buf);
+	GIVES(daos_kv_get(kv, DAOS_TX_NONE, DAOS_COND_KEY_GET, "none", &size, buf, NULL), -DER_NONEXIST);
+	GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "none", NULL, buf, NULL), -DER_INVAL);
+	GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, NULL, &size, buf, NULL), -DER_INVAL);
+	GIVES(daos_kv_get(coh, DAOS_TX_NONE, 0, "none", &size, buf, NULL), -DER_NO_HDL);
+	end();
+}
+
+static void
+conditions_are_checked(void)
+{
+	begin();
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, DAOS_COND_KEY_UPDATE, "k", 1, "x", NULL), -DER_NONEXIST);
+	OK(daos_kv_put(kv, DAOS_TX_NONE, DAOS_COND_KEY_INSERT, "k", 1, "x", NULL));
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, DAOS_COND_KEY_INSERT, "k", 1, "x", NULL), -DER_EXIST);
+	OK(daos_kv_remove(kv, DAOS_TX_NONE, DAOS_COND_KEY_REMOVE, "k", NULL));
+	GIVES(daos_kv_remove(kv, DAOS_TX_NONE, DAOS_COND_KEY_REMOVE, "k", NULL), -DER_NONEXIST);
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 0, "x", NULL), -DER_INVAL);
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "", 1, "x", NULL), -DER_INVAL);
+	end();
+}
+
+static void
+keys_are_listed_and_removed(void)
+{
+	daos_anchor_t   anchor = DAOS_ANCHOR_INIT;
+	daos_key_desc_t kds[4];
+	char            buf[64], name[16];
+	d_iov_t         iov;
+	d_sg_list_t     sgl = {.sg_nr = 1, .sg_iovs = &iov};
+	daos_size_t     size = 0;
+	int             i, total = 0;
+
+	begin();
+	for (i = 0; i < 10; i++) {
+		sprintf(name, "%d", i);
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, name, 1, "x", NULL));
+	}
+	d_iov_set(&iov, buf, sizeof(buf));
+	while (!daos_anchor_is_eof(&anchor)) {
+		uint32_t nr = 4;
+
+		OK(daos_kv_list(kv, DAOS_TX_NONE, &nr, kds, &sgl, &anchor, NULL));
+		total += nr;
+	}
+	GIVES(total, 10);
+	OK(daos_kv_remove(kv, DAOS_TX_NONE, 0, "3", NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "3", &size, NULL, NULL));
+	CHECK(size == 0);
+	OK(daos_kv_destroy(kv, DAOS_TX_NONE, NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "4", &size, NULL, NULL));
+	CHECK(size == 0);
+	end();
+}
+
+static void
+handles_close_as_objects_too(void)
+{
+	daos_handle_t other;
+
+	begin();
+	OK(daos_kv_open(coh, oid, DAOS_OO_RW, &other, NULL));
+	OK(daos_obj_close(other, NULL));
+	GIVES(daos_kv_close(other, NULL), -DER_NO_HDL);
+	oid.hi &= ~OID_FMT_TYPE_MASK;
+	GIVES(daos_kv_open(coh, oid, DAOS_OO_RW, &other, NULL), -DER_INVAL);
+	end();
+}
+
+TESTS(TEST(values_come_back), TEST(missing_keys_have_no_size), TEST(conditions_are_checked),
+      TEST(keys_are_listed_and_removed), TEST(handles_close_as_objects_too))

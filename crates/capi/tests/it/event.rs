@@ -1,0 +1,17 @@
+//! Events and event queues.
+
+use crate::kit::c_tests;
+
+c_tests!("event":
+    many_operations_complete_on_a_queue,
+    polls_have_limits,
+    events_without_a_queue_are_tested,
+    the_error_is_the_events,
+    a_parent_completes_with_its_last_child,
+    callbacks_run_in_their_order,
+    abort_does_nothing,
+    completed_events_may_end_unseen,
+    a_queue_can_be_destroyed_with_events_under_way,
+    threads_share_a_queue,
+    everything_takes_an_event,
+);
