@@ -3,7 +3,7 @@
 use super::field::{Field, Writer, read_list};
 use crate::bytes::Reader;
 use crate::verb::{Audit, Finding};
-use dolmen_types::limits::FINDINGS_MAX;
+use dolmen_types::limits::{FINDINGS_MAX, FRAME_BODY_BYTES_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Key, Oid, Place, Recx};
 
 /// Rules and files are fixed words of whoever stored what is damaged. A word that the reader does not know is of a later
@@ -90,12 +90,36 @@ impl Field for Place {
 }
 
 /// As many bytes as a finding takes at the most.
-pub(super) fn finding_bytes_most(finding: &Finding) -> usize {
+fn finding_bytes_most(finding: &Finding) -> usize {
     let keys = match &finding.place {
         Place::Value { dkey, akey, .. } => dkey.len() + akey.len(),
         Place::Record { .. } => 0,
     };
     keys + 2 * WORD_BYTES_MAX
+}
+
+/// What all audits of a reply may take: far below a body, however long the keys in them are.
+const AUDITS_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX / 2;
+
+/// Several audits. Findings beyond the room of a reply are counted as those are that did not find room in an audit.
+pub(super) fn put_audits(w: &mut Writer<'_>, audits: &[Audit]) {
+    w.count(audits.len(), TARGETS_MAX);
+    let share_bytes = AUDITS_BYTES_MAX / audits.len().max(1);
+    audits.iter().for_each(|audit| put_audit(w, audit, share_bytes));
+}
+
+fn put_audit(w: &mut Writer<'_>, audit: &Audit, share_bytes: usize) {
+    let Audit { versions, verified_bytes, findings, unlisted } = audit;
+    let mut bytes = 0;
+    let fits = |finding: &&Finding| {
+        bytes += finding_bytes_most(finding);
+        bytes <= share_bytes
+    };
+    let listed = findings.iter().take(FINDINGS_MAX).take_while(fits).count();
+    w.put(versions);
+    w.put(verified_bytes);
+    w.put(&unlisted.saturating_add((findings.len() - listed) as u64));
+    w.list(&findings[..listed], FINDINGS_MAX);
 }
 
 impl Field for Finding {
@@ -115,10 +139,7 @@ impl Field for Audit {
     const BYTES_MIN: usize = 8 + 8 + 8 + 4;
 
     fn put(&self, w: &mut Writer<'_>) {
-        w.put(&self.versions);
-        w.put(&self.verified_bytes);
-        w.put(&self.unlisted);
-        w.list(&self.findings, FINDINGS_MAX);
+        put_audit(w, self, AUDITS_BYTES_MAX);
     }
 
     fn read(r: &mut Reader<'_>) -> Option<Self> {
@@ -142,6 +163,39 @@ mod tests {
             let mut bytes = Vec::new();
             put_word(&mut Writer::new(&mut bytes), word);
             assert_eq!(read_word(&mut Reader::new(&bytes), &RULES), Some(word));
+        }
+    }
+
+    #[test]
+    fn findings_that_no_reply_can_hold_are_counted() {
+        let place = |key_bytes| Place::Value {
+            cont: ContNo(1),
+            oid: Oid::default(),
+            dkey: Key::from_elem(1, key_bytes),
+            akey: Key::new(),
+            extent: None,
+        };
+        let audit = |count, key_bytes| {
+            let findings = vec![Finding { place: place(key_bytes), rule: "usage" }; count];
+            Audit { versions: 1, verified_bytes: 2, findings, unlisted: 3 }
+        };
+        let back = |audits: &[Audit]| {
+            let mut bytes = Vec::new();
+            let mut w = Writer::new(&mut bytes);
+            put_audits(&mut w, audits);
+            w.finish().unwrap();
+            assert!(bytes.len() <= FRAME_BODY_BYTES_MAX);
+            read_list::<Audit>(&mut Reader::new(&bytes), TARGETS_MAX).unwrap()
+        };
+        let whole = vec![audit(FINDINGS_MAX, 2048); 2];
+        assert_eq!(back(&whole), whole);
+        let longer = back(&[audit(FINDINGS_MAX + 5, 1)]);
+        assert_eq!((longer[0].findings.len(), longer[0].unlisted), (FINDINGS_MAX, 3 + 5));
+        let many = back(&vec![audit(100, 2048); TARGETS_MAX]);
+        assert_eq!(many.len(), TARGETS_MAX);
+        for audit in many {
+            assert_eq!(audit.findings.len() as u64 + audit.unlisted, 100 + 3);
+            assert!(!audit.findings.is_empty());
         }
     }
 

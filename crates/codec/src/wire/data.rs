@@ -103,9 +103,9 @@ impl<'b, 'p> Input<'b, 'p> {
         self.len as u64
     }
 
-    /// Whether the payload was read to its end.
+    /// Whether body and payload were read to their ends.
     #[inline]
-    pub(super) fn is_payload_read(&self) -> bool {
-        self.at == self.len
+    pub(super) fn is_at_end(&self) -> bool {
+        self.body.remaining() == 0 && self.at == self.len
     }
 }

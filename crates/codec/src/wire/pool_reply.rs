@@ -1,12 +1,12 @@
 //! The bodies of what a pool's service answers.
 
 use super::ReplyKind;
-use super::audit::finding_bytes_most;
+use super::audit::put_audits;
 use super::field::{Field, Writer, choice, read_list, record};
 use crate::bytes::Reader;
 use crate::order::HashKey;
 use crate::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, Snapshot};
-use crate::verb::{Audit, Finding, SpaceReport, Usage};
+use crate::verb::{SpaceReport, Usage};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, Props, TargetInfo, TargetState, Uuid};
 
@@ -45,29 +45,6 @@ impl Field for PoolInfo {
         let (map, label) = (PoolMap::read(r)?, Option::<Label>::read(r)?);
         let space: Vec<SpaceReport> = read_list(r, TARGETS_MAX)?;
         Some(Self { map, label, space, cont_count: r.u64()? })
-    }
-}
-
-/// What all audits of a reply may take: far below a body, however long the keys in them are.
-const AUDITS_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX / 2;
-
-/// Findings beyond the room of a reply are counted as those are that did not find room in an audit.
-fn put_audits(w: &mut Writer<'_>, audits: &[Audit]) {
-    w.count(audits.len(), TARGETS_MAX);
-    let share = AUDITS_BYTES_MAX / audits.len().max(1);
-    for audit in audits {
-        let mut bytes = 0;
-        let fits = |finding: &&Finding| {
-            bytes += finding_bytes_most(finding);
-            bytes <= share
-        };
-        let listed = audit.findings.iter().take_while(fits).count();
-        if listed == audit.findings.len() {
-            w.put(audit);
-        } else {
-            let unlisted = audit.unlisted + (audit.findings.len() - listed) as u64;
-            w.put(&Audit { findings: audit.findings[..listed].to_vec(), unlisted, ..*audit });
-        }
     }
 }
 

@@ -172,14 +172,21 @@ pub(super) fn read_reply<T>(
     if header.payload_bytes > 0 && header.kind != ReplyKind::Fetched {
         return Err(BadFrame::Payload { bytes: u64::from(header.payload_bytes) });
     }
+    if body.len() as u64 != u64::from(header.body_bytes) {
+        return Err(bad_body);
+    }
     let mut r = Reader::new(body);
-    let result = if header.kind == ReplyKind::Failed {
-        Err(read_error(header, &mut r).ok_or(bad_body)?)
-    } else {
-        Ok(read(&mut r).ok_or(bad_body)?)
-    };
-    let is_whole = r.remaining() == 0 && body.len() as u64 == u64::from(header.body_bytes);
-    if is_whole { Ok(result) } else { Err(bad_body) }
+    if header.kind == ReplyKind::Failed {
+        return match read_error(header, &mut r) {
+            Some(error) if r.remaining() == 0 => Ok(Err(error)),
+            Some(_) | None => Err(bad_body),
+        };
+    }
+    // In one match: an answer is too long to be moved from result to result.
+    match read(&mut r) {
+        Some(answer) if r.remaining() == 0 => Ok(Ok(answer)),
+        Some(_) | None => Err(bad_body),
+    }
 }
 
 fn read_error(header: &ReplyHeader, r: &mut Reader<'_>) -> Option<Error> {

@@ -190,14 +190,12 @@ fn decode<'p>(header: &RequestHeader, mut input: Input<'_, 'p>) -> Result<Asked<
     if input.payload_bytes() != header.payload_bytes {
         return Err(BadFrame::Payload { bytes: input.payload_bytes() });
     }
-    let asked = read_ask(header, &mut input).ok_or(bad_body)?;
-    if input.body.remaining() > 0 {
-        return Err(bad_body);
+    // In one match: a question is too long to be moved from result to result.
+    match read_ask(header, &mut input) {
+        Some(asked) if input.is_at_end() => Ok(asked),
+        Some(_) if input.body.remaining() == 0 => Err(BadFrame::Payload { bytes: header.payload_bytes }),
+        Some(_) | None => Err(bad_body),
     }
-    if !input.is_payload_read() {
-        return Err(BadFrame::Payload { bytes: input.payload_bytes() });
-    }
-    Ok(asked)
 }
 
 #[inline]

@@ -5,6 +5,7 @@ mod samples;
 
 use super::*;
 use crate::bytes::golden;
+use crate::pool::{PoolReply, PoolVerb};
 use crate::transport::{Answer, Ask};
 use crate::verb::{
     Fetch, FetchIod, FetchedIod, List, ListWhat, NewValue, Payload, Punch, PunchScope, ReadAt, Reply, Update,
@@ -350,14 +351,54 @@ fn what_no_frame_can_hold_is_refused_by_its_sender_as_a_target_would() {
 }
 
 #[test]
+fn a_body_that_is_too_long_is_not_sent() {
+    let half = FRAME_BODY_BYTES_MAX / 2;
+    let attrs = |bytes: usize| PoolVerb::SetAttrs(None, vec![(String::new(), vec![7; bytes]); 2]);
+    let mut out = b"before".to_vec();
+    let longest = Ask::Pool(attrs(half - 16));
+    assert!(encode_request(&mut out, &caller(), &longest).is_ok());
+    out.truncate(6);
+    for (bytes, error) in [(half, Invalid::Count), (FRAME_BODY_BYTES_MAX + 1, Invalid::Payload)] {
+        let ask = Ask::Pool(attrs(bytes));
+        assert_eq!(encode_request(&mut out, &caller(), &ask).unwrap_err(), error.into());
+        assert_eq!(out, b"before");
+    }
+}
+
+#[test]
 fn an_answer_that_no_frame_can_hold_becomes_an_error() {
-    let items = FRAME_BODY_BYTES_MAX / 16 + 1;
-    let result = Ok(Answer::Target(Reply::Listed(
-        crate::verb::Listed::Objects(vec![Oid::default(); items.min(LIST_ITEMS_MAX as usize + 1)]),
-        Anchor::eof(),
-    )));
-    let back = read_back(&replied(&result, None)).unwrap();
-    assert!(matches!(back, Err(Error::RecTooBig { .. })), "{back:?}");
+    let too_many = crate::verb::Listed::Objects(vec![Oid::default(); LIST_ITEMS_MAX as usize + 1]);
+    let too_long = PoolReply::AttrNames(vec!["x".repeat(FRAME_BODY_BYTES_MAX / 2); 2]);
+    for answer in [Answer::Target(Reply::Listed(too_many, Anchor::eof())), Answer::Pool(too_long)] {
+        let back = read_back(&replied(&Ok(answer), None)).unwrap();
+        assert!(matches!(back, Err(Error::RecTooBig { .. })), "{back:?}");
+    }
+}
+
+#[test]
+fn a_fetch_gets_no_longer_a_buffer_than_its_answer_can_fill() {
+    let room_of = |want: Want, buf_bytes| {
+        let iods = smallvec![FetchIod { akey: Key::new(), want }];
+        let buf = IoBuf::zeroed(buf_bytes);
+        let at = ReadAt::Latest;
+        let fetch = Fetch { oid: Oid::default(), dkey: Key::new(), cond: Cond::NONE, at, iods, buf };
+        sent(&Ask::Target(TargetNo(0), ContNo(1), Verb::Fetch(fetch)))
+    };
+    let single = |room_bytes| Want::Single { room_bytes };
+    for (frame, room_bytes) in [
+        (room_of(single(100), 50), 50),
+        (room_of(single(100), 5000), 100),
+        (room_of(Want::Size, 5000), 0),
+        (room_of(Want::Array { record_bytes: 8, extents: smallvec![Recx::new(0, 4)] }, 5000), 32),
+        (room_of(Want::Array { record_bytes: u64::MAX, extents: smallvec![Recx::new(0, 4)] }, 5000), 5000),
+    ] {
+        let (header, body, payload) = cut(&frame).unwrap();
+        assert_eq!(decode_request(&header, body, payload).unwrap().room_bytes, room_bytes);
+    }
+    // The room is behind oid, conditions, epoch and an empty dkey.
+    let mut frame = room_of(single(100), 100);
+    frame[REQUEST_HEADER_BYTES + 27] += 1;
+    assert_eq!(received(&frame).unwrap_err(), BadFrame::Body { kind: AskKind::Fetch.number() });
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn put_value<'p>(w: &mut Gather<'_, 'p>, value: &'p NewValue<'_>) {
     }
 }
 
+#[inline]
 pub(super) fn read_update<'p>(input: &mut Input<'_, 'p>) -> Option<Update<'p>> {
     let r = &mut input.body;
     let (oid, cond, dkey) = (Oid::read(r)?, Cond::read(r)?, Key::read(r)?);

@@ -151,7 +151,8 @@ fn wanted_bytes(iods: &[FetchIod]) -> usize {
             records.min(u128::from(u64::MAX)) * u128::from(*record_bytes)
         }
     };
-    iods.iter().map(bytes_of).sum::<u128>().try_into().unwrap_or(usize::MAX)
+    let bytes = iods.iter().map(bytes_of).fold(0, u128::saturating_add);
+    bytes.try_into().unwrap_or(usize::MAX)
 }
 
 fn list() -> impl Strategy<Value = List> {
