@@ -9,7 +9,7 @@ use crate::pool::PoolReply;
 use crate::transport::Answer;
 use crate::verb::{Audit, Found, InDoubt, Listed, Reply, SpaceReport, TxState, Usage};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
-use dolmen_types::{Anchor, Epoch, Error};
+use dolmen_types::{Anchor, Epoch, Error, TargetNo};
 
 /// To which request a reply goes, and what it tells besides the answer.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +25,11 @@ pub struct ReplyTo<'a> {
 }
 
 /// Appends header and body of a reply to `out`. The payload goes behind them: the parts of the fetch's buffer that its plan
-/// names, in their order. An answer that no frame can hold becomes `RecTooBig`.
+/// names, in their order. An answer that no frame can hold becomes `RecTooBig`, and one to a fetch that does not fit its plan, or
+/// has none, `Io` with the system's number for a broken protocol: then there is no payload.
 ///
 /// # Panics
-/// If the answer of a fetch does not fit its plan, or has none: whoever stores the data answers what was asked.
+/// Never: every error fits a frame.
 pub fn encode_reply(out: &mut Vec<u8>, to: &ReplyTo<'_>, result: &Result<Answer, Error>) {
     put_reply(out, to, result, |out, answer| put_answer(out, to, answer));
 }
@@ -73,6 +74,9 @@ pub(super) fn put_reply<T>(
     out[start..body_start].copy_from_slice(&header.encode());
 }
 
+/// What was stored is no answer to what was asked, and the client would not know where it belongs. The number is EPROTO.
+const NO_ANSWER: Error = Error::Io { target: TargetNo(0), errno: 71 };
+
 /// What a body leaves to its header.
 pub(super) struct Written {
     pub(super) kind: ReplyKind,
@@ -93,6 +97,16 @@ fn put_error(out: &mut Vec<u8>, error: &Error) -> Written {
 }
 
 fn put_answer(out: &mut Vec<u8>, to: &ReplyTo<'_>, answer: &Answer) -> Result<Written, Error> {
+    let payload_bytes = match answer {
+        Answer::Target(Reply::Fetched(fetched)) => {
+            let filled = to.plan.and_then(|plan| plan.filled_bytes(fetched));
+            match filled.filter(|&bytes| bytes <= FRAME_PAYLOAD_BYTES_MAX).map(u32::try_from) {
+                Some(Ok(bytes)) => bytes,
+                Some(Err(_)) | None => return Ok(put_error(out, &NO_ANSWER)),
+            }
+        }
+        _ => 0,
+    };
     let mut w = Writer::new(out);
     let (kind, epoch) = match answer {
         Answer::Target(reply) => (put_target_reply(&mut w, reply), epoch_of(reply)),
@@ -100,15 +114,6 @@ fn put_answer(out: &mut Vec<u8>, to: &ReplyTo<'_>, answer: &Answer) -> Result<Wr
         Answer::Pool(reply) => (put_pool_reply(&mut w, reply), Epoch::ZERO),
     };
     w.finish()?;
-    let payload_bytes = match answer {
-        Answer::Target(Reply::Fetched(fetched)) => {
-            let filled = to.plan.and_then(|plan| plan.filled_bytes(fetched));
-            filled.expect("the answer of a fetch fits its plan")
-        }
-        _ => 0,
-    };
-    assert!(payload_bytes <= FRAME_PAYLOAD_BYTES_MAX);
-    let payload_bytes = u32::try_from(payload_bytes).expect("a payload is limited below 2^32");
     Ok(Written { kind, status: 0, epoch, payload_bytes })
 }
 

@@ -376,6 +376,18 @@ fn an_answer_that_no_frame_can_hold_becomes_an_error() {
 }
 
 #[test]
+fn what_is_no_answer_to_a_fetch_becomes_an_error() {
+    let fetched = |size_bytes| FetchedIod { size_bytes, filled: SmallVec::new(), is_end: false };
+    let answer = |size_bytes| Ok(Answer::Target(Reply::Fetched(smallvec![fetched(size_bytes)])));
+    let plan = plan_for(&[fetched(5)]);
+    assert!(read_back(&replied(&answer(5), Some(&plan))).unwrap().is_ok());
+    for (result, plan) in [(answer(6), Some(&plan)), (answer(5), None)] {
+        let back = read_back(&replied(&result, plan)).unwrap();
+        assert!(matches!(back, Err(Error::Io { .. })), "{back:?}");
+    }
+}
+
+#[test]
 fn a_fetch_gets_no_longer_a_buffer_than_its_answer_can_fill() {
     let room_of = |want: Want, buf_bytes| {
         let iods = smallvec![FetchIod { akey: Key::new(), want }];
@@ -449,7 +461,7 @@ fn a_value_that_is_the_whole_payload_moves_and_others_share_it() {
 }
 
 #[test]
-fn a_request_needs_no_more_room_than_a_small_multiple_of_its_bytes() {
+fn a_count_of_more_than_there_can_be_is_refused() {
     for (kind, count_at) in [(AskKind::Update, 16 + 8 + 2), (AskKind::Fetch, 16 + 8 + 1 + 2 + 4)] {
         let mut body = vec![0; count_at];
         body.extend_from_slice(&u32::try_from(IODS_MAX).unwrap().to_le_bytes());
