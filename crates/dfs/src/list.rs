@@ -29,7 +29,7 @@ impl Cookie {
         self.0.is_eof()
     }
 
-    /// The start of one part of a directory: see [`Dir::list_part`].
+    /// The start of one part of a directory: see [`Dir::list_until`].
     #[must_use]
     pub fn part(part: u16) -> Self {
         let mut anchor = Anchor::default();
@@ -66,6 +66,18 @@ impl Cookie {
         let mut anchor = anchor.ok_or(What::Cookie)?;
         anchor.shard = u16::from_le_bytes([*shard_low, *shard_high]);
         Ok(Self(anchor))
+    }
+}
+
+impl From<Anchor> for Cookie {
+    fn from(anchor: Anchor) -> Self {
+        Self(anchor)
+    }
+}
+
+impl From<Cookie> for Anchor {
+    fn from(cookie: Cookie) -> Self {
+        cookie.0
     }
 }
 
@@ -135,29 +147,22 @@ impl Dir {
         Ok(self.node.oid.class().groups().min(u16::try_from(targets).unwrap_or(u16::MAX)).max(1))
     }
 
-    /// The next names of the part `part` of `count` after `cookie`, which began as [`Cookie::part`]; none once the part
-    /// is at its end.
+    /// As `list`, of the parts before `end` only, where there are parts from `end` on: none once these are at their end.
+    /// The cookie begins as [`Cookie::part`].
     ///
     /// # Errors
-    /// As `list`; `Invalid(Range)` for a part that is not there.
-    pub fn list_part(&self, (part, count): (u16, u16), cookie: &mut Cookie, count_max: u32) -> Result<Names> {
+    /// As `list`.
+    pub fn list_until(&self, end: u16, cookie: &mut Cookie, count_max: u32) -> Result<Names> {
         if cookie.is_end() {
             return Ok(Names::default());
         }
-        if part >= count {
-            return Err(What::Range.into());
-        }
         let names = self.list(cookie, count_max)?;
-        if cookie.0.shard == part && !cookie.is_end() {
+        if !cookie.is_end() && cookie.0.shard < end {
             return Ok(names);
         }
-        // An answer has names of one shard. Once this one has no more the listing stands before the next, or, if that
-        // has told its names already, further on.
-        let is_last = part + 1 == count;
-        let is_own = match cookie.is_end() {
-            true => is_last,
-            false => cookie.0.shard == part + 1 && cookie.0.position().is_empty(),
-        };
+        // An answer has names of one part. When the last of ours has no more the listing stands before the next one, or,
+        // if that has told names already, further on.
+        let is_own = !cookie.is_end() && cookie.0.shard == end && cookie.0.position().is_empty();
         cookie.0 = Anchor::eof();
         Ok(if is_own { names } else { Names::default() })
     }
