@@ -60,6 +60,7 @@
 //! | A time that was set stays until the next change, also beside a sync, by another name, of another mount | `times::a_time_that_was_set_beside_a_sync_stays` and the rest of `times` |
 //! | With credentials, permissions are checked as by Linux | `access::every_directory_on_the_way_must_be_passable` and the rest of `access` |
 //! | What nothing names is found and freed by a check, unless anything is damaged | `checks::what_nothing_names_is_found_and_freed`, `checks::what_is_below_a_damaged_entry_is_not_freed` |
+//! | What nothing names can be given names instead | `checks::what_nothing_names_is_given_names` |
 //! | A damaged entry hides no other, and can be removed and replaced | `damage::a_damaged_entry_hides_no_other`, `damage::a_damaged_entry_is_removed_or_replaced_and_what_it_named_is_left_to_a_check` |
 //! | A stored name that no entry can have leads nowhere | `damage::an_entry_whose_name_leads_elsewhere_is_neither_got_nor_followed` |
 //! | A power cut leaves every operation on names done or not | `crash::a_power_cut_leaves_every_operation_done_or_not` |
@@ -104,6 +105,7 @@
 //! The update of a file's contents over several chunks is not atomic, each chunk is.
 
 mod access;
+mod adopt;
 mod attr;
 mod cache;
 mod check;

@@ -230,7 +230,16 @@ impl Dir {
     pub fn list_plus(&self, cookie: &mut Cookie, count_max: u32) -> Result<Vec<Entry>> {
         check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
         let names = self.list(cookie, count_max)?;
-        let entries = self.describe(&names, |slot| {
+        self.describe_names(&names)
+    }
+
+    /// Names that were listed, with their attributes; those removed since are left out.
+    ///
+    /// # Errors
+    /// `NoPermission` without the right to pass through; those of the store.
+    pub fn describe_names(&self, names: &Names) -> Result<Vec<Entry>> {
+        check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
+        let entries = self.describe(names, |slot| {
             let Some(inode) = self.mount().listed(slot)? else { return Ok(None) };
             match self.mount().stat_entry(slot, &inode) {
                 // A hard-linked file whose last names were removed between the two looks, unless its entry is still there.

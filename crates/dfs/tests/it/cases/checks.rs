@@ -4,7 +4,7 @@ use super::common::{World, put, small_chunks};
 use super::common::{cat, damage_entry, entry_record, put_entry};
 use dolmen_client::At;
 use dolmen_dfs::{Error, layout};
-use dolmen_types::{ObjectClass, ObjectType, Recx};
+use dolmen_types::{Cond, ObjectClass, ObjectType, Recx};
 
 #[test]
 fn a_healthy_file_system_is_clean_and_counted() {
@@ -109,4 +109,29 @@ fn names_that_no_entry_can_have_are_found() {
     let report = fs.check(false).unwrap();
     assert_eq!(report.bad_entries.len(), names.len());
     assert!(report.bad_entries.iter().all(|bad| &*bad.dir_path == b"/d" && names.contains(&&*bad.name)));
+}
+
+#[test]
+fn what_nothing_names_is_given_names() {
+    let world = World::new(2);
+    let fs = world.mount();
+    for dir in ["/lost", "/lost/sub", "/found"] {
+        fs.mkdir(dir, 0o755).unwrap();
+    }
+    put(&fs, "/lost/sub/f", b"in a directory").close().unwrap();
+    put(&fs, "/g", b"alone").close().unwrap();
+    let (lost, alone) = (fs.stat("/lost").unwrap().oid, fs.stat("/g").unwrap().oid);
+    let root = world.container.object(fs.oid()).unwrap();
+    for name in [&b"lost"[..], b"g"] {
+        root.punch_dkey(At::Latest, name, Cond::PUNCH).unwrap();
+    }
+    let fs = world.mount();
+    let leaked = fs.check(false).unwrap().leaked;
+    assert_eq!(leaked.len(), 4);
+    let found = fs.open_dir("/found").unwrap();
+    found.adopt(&leaked).unwrap();
+    assert_eq!(found.names().unwrap().len(), 2);
+    assert_eq!(cat(&fs, &format!("/found/{lost}/sub/f")), b"in a directory");
+    assert_eq!(cat(&fs, &format!("/found/{alone}")), b"alone");
+    assert!(fs.check(false).unwrap().is_clean());
 }
