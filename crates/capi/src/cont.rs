@@ -93,7 +93,7 @@ extern "C" fn daos_cont_open2(
 
 /// Gives an open container up; what is under way on it goes on.
 #[unsafe(no_mangle)]
-extern "C" fn daos_cont_close(coh: Handle, ev: Ev) -> c_int {
+pub(crate) extern "C" fn daos_cont_close(coh: Handle, ev: Ev) -> c_int {
     run(ev, || {
         let Entry::Cont(cont) = handle::remove(coh, |entry| matches!(entry, Entry::Cont(_)))? else {
             return Err(Der::NO_HDL);

@@ -19,6 +19,8 @@ mod buffer;
 mod cont;
 mod error;
 mod event;
+mod fs;
+mod gurt;
 mod handle;
 mod io;
 mod kv;

@@ -57,7 +57,7 @@ fn unclaim() {
 
 /// Initialises the library; may be called again, and then needs as many `daos_fini`.
 #[unsafe(no_mangle)]
-extern "C" fn daos_init() -> c_int {
+pub(crate) extern "C" fn daos_init() -> c_int {
     der(|| {
         let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if *users == 0 || !is_own() {
@@ -70,7 +70,7 @@ extern "C" fn daos_init() -> c_int {
 
 /// Ends what as many `daos_init` began; with the last of them every handle is given up.
 #[unsafe(no_mangle)]
-extern "C" fn daos_fini() -> c_int {
+pub(crate) extern "C" fn daos_fini() -> c_int {
     der(|| {
         let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if *users == 0 {
@@ -81,6 +81,7 @@ extern "C" fn daos_fini() -> c_int {
             return Ok(());
         }
         if is_own() {
+            crate::fs::clear();
             handle::clear();
             event::clear();
             unclaim();
@@ -101,6 +102,7 @@ extern "C" fn daos_reinit() -> c_int {
         if is_own() {
             return Ok(());
         }
+        crate::fs::forget();
         handle::forget();
         event::forget();
         place::forget();

@@ -57,7 +57,7 @@ fn connect(pool: Text, sys: Text, flags: c_uint, poh: Out<Handle>, _info: Out<CP
 
 /// Gives a connection up.
 #[unsafe(no_mangle)]
-extern "C" fn daos_pool_disconnect(poh: Handle, ev: Ev) -> c_int {
+pub(crate) extern "C" fn daos_pool_disconnect(poh: Handle, ev: Ev) -> c_int {
     run(ev, || {
         if handle::pool(poh)?.conts.load(Ordering::Acquire) > 0 {
             return Err(Der::BUSY);

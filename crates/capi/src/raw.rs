@@ -126,6 +126,22 @@ impl<T: Copy> Out<T> {
         In(self.0.cast_const()).list(count)
     }
 
+    /// So many values, to be written over; an empty list may be NULL.
+    ///
+    /// # Errors
+    /// As [`In::list`].
+    pub(crate) fn list_mut<'a>(self, count: usize) -> Result<&'a mut [T]> {
+        if count == 0 {
+            return Ok(&mut []);
+        }
+        if !is_usable(self.0, count) {
+            return Err(Der::INVAL);
+        }
+        // SAFETY: it is not NULL, aligned, and no longer than memory; that there is room for so many values, which nobody
+        // else looks at during the operation, is the C caller's promise.
+        Ok(unsafe { core::slice::from_raw_parts_mut(self.0, count) })
+    }
+
     /// Writes a value.
     ///
     /// # Errors

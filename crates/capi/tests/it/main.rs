@@ -4,6 +4,17 @@
 
 mod array;
 mod event;
+mod fs_attrs;
+mod fs_check;
+mod fs_files;
+mod fs_global;
+mod fs_mount;
+mod fs_names;
+mod fs_snap;
+mod fs_sys;
+mod fs_uns;
+mod gurt_hash;
+mod gurt_misc;
 mod kit;
 mod kv;
 mod life;

@@ -1,0 +1,285 @@
+//! Reading, writing, holes, sizes.
+
+use super::mount::Mounted;
+use super::obj::{Obj, both};
+use super::table::{self, Ptr};
+use super::{EINVAL, EPERM};
+use crate::error::{Errno, PosixResult, errno};
+use crate::event::{Ev, run_posix};
+use crate::raw::{In, Out};
+use crate::types::{Iov, ObjId, SgList};
+use core::ffi::c_int;
+use dolmen_dfs::File;
+
+/// To the end of the file, whatever that is.
+//= daos:src/include/daos_fs.h DFS_MAX_FSIZE
+const TO_THE_END: u64 = u64::MAX;
+
+/// Several buffers are gathered in pieces of so much: a chunk of most files.
+const GATHER_BYTES: usize = 1 << 20;
+
+/// Ranges of a file.
+//= daos:src/include/daos_array.h daos_range_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CRange {
+    index: u64,
+    len: u64,
+}
+
+/// Several ranges of a file.
+//= daos:src/include/daos_fs.h dfs_iod_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CIod {
+    nr: u64,
+    ranges: In<CRange>,
+}
+
+const _: () = assert!(size_of::<CIod>() == 16);
+
+/// As many ranges as a list may have.
+//= daos:src/include/daos_array.h DAOS_ARRAY_LIST_IO_LIMIT
+const RANGES_MAX: u64 = 16384;
+
+/// The buffers of a list, with the part of each that counts.
+fn buffers<'a>(sgl: Out<SgList>) -> PosixResult<(&'a [Iov], usize)> {
+    let sgl = sgl.get()?;
+    let iovs = sgl.iovs.list(sgl.nr as usize)?;
+    let mut sum = 0usize;
+    for iov in iovs {
+        if iov.buf.is_null() && iov.len > 0 {
+            return Err(EINVAL);
+        }
+        sum = sum.checked_add(iov.len).ok_or(EINVAL)?;
+    }
+    Ok((iovs, sum))
+}
+
+/// Where the next byte of a list of buffers is.
+struct Cursor<'a> {
+    iovs: &'a [Iov],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(iovs: &'a [Iov]) -> Self {
+        Self { iovs, at: 0 }
+    }
+
+    /// The next place, of at most `max` bytes that lie together; `None` at the end.
+    fn next(&mut self, max: usize) -> Option<(Out<u8>, usize)> {
+        loop {
+            let (iov, rest) = self.iovs.split_first().filter(|_| max > 0)?;
+            let len = (iov.len - self.at).min(max);
+            if len > 0 {
+                let place = iov.buf.at(self.at);
+                self.at += len;
+                return Some((place, len));
+            }
+            (self.iovs, self.at) = (rest, 0);
+        }
+    }
+
+    /// Whether the next `len` bytes lie together.
+    fn is_whole(&mut self, len: usize) -> bool {
+        while let Some((iov, rest)) = self.iovs.split_first() {
+            if iov.len > self.at {
+                return iov.len - self.at >= len;
+            }
+            (self.iovs, self.at) = (rest, 0);
+        }
+        false
+    }
+}
+
+/// Reads a range of a file into the next places, which are as many bytes: how much there was.
+fn read_range(file: &File, cursor: &mut Cursor<'_>, offset: u64, len: usize) -> PosixResult<usize> {
+    if cursor.is_whole(len) {
+        let Some((place, room)) = cursor.next(len) else { return Ok(0) };
+        return Ok(file.read_at(offset, place.list_mut(room)?)?);
+    }
+    let (mut done, mut gathered) = (0, Vec::new());
+    while done < len {
+        gathered.resize(GATHER_BYTES.min(len - done), 0);
+        let found = file.read_at(offset + done as u64, &mut gathered)?;
+        let mut left = &gathered[..found];
+        while let Some((place, room)) = cursor.next(left.len()) {
+            let (part, rest) = left.split_at(room);
+            place.copy_from(part)?;
+            left = rest;
+        }
+        done += found;
+        if found < gathered.len() {
+            break;
+        }
+    }
+    // What is behind the end of the file leaves its places as they are.
+    let mut left = len - done;
+    while let Some((_, room)) = cursor.next(left) {
+        left -= room;
+    }
+    Ok(done)
+}
+
+/// Writes the next bytes to a range of a file.
+fn write_range(file: &File, cursor: &mut Cursor<'_>, offset: u64, len: usize) -> PosixResult<()> {
+    if cursor.is_whole(len) {
+        let Some((place, len)) = cursor.next(len) else { return Ok(()) };
+        file.write_at(offset, place.list(len)?)?;
+        return Ok(());
+    }
+    let (mut done, mut gathered) = (0, Vec::new());
+    while done < len {
+        gathered.clear();
+        while gathered.len() < GATHER_BYTES.min(len - done) {
+            let Some((place, len)) = cursor.next(GATHER_BYTES.min(len - done) - gathered.len()) else {
+                break;
+            };
+            gathered.extend_from_slice(place.list(len)?);
+        }
+        if gathered.is_empty() {
+            return Ok(());
+        }
+        file.write_at(offset + done as u64, &gathered)?;
+        done += gathered.len();
+    }
+    Ok(())
+}
+
+/// The file of a call that reads.
+fn readable(dfs: Ptr<Mounted>, obj: Ptr<Obj>) -> PosixResult<File> {
+    let (_, obj) = both(dfs, obj)?;
+    if obj.flags & libc::O_ACCMODE == libc::O_WRONLY {
+        return Err(EPERM);
+    }
+    Ok(obj.file()?.clone())
+}
+
+/// The file of a call that changes it.
+fn writable(dfs: Ptr<Mounted>, obj: Ptr<Obj>) -> PosixResult<File> {
+    let (_, obj) = both(dfs, obj)?;
+    let file = obj.file()?.clone();
+    obj.check_writable()?;
+    Ok(file)
+}
+
+/// Reads from an offset on; less than the buffers hold only at the end of the file.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_read(
+    dfs: Ptr<Mounted>,
+    obj: Ptr<Obj>,
+    sgl: Out<SgList>,
+    offset: u64,
+    read_size: Out<u64>,
+    ev: Ev,
+) -> c_int {
+    run_posix(ev, || {
+        let file = readable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        let read_size = read_size.check()?;
+        offset.checked_add(sum as u64).ok_or(EINVAL)?;
+        Ok(read_size.set(read_range(&file, &mut Cursor::new(iovs), offset, sum)? as u64)?)
+    })
+}
+
+/// Writes from an offset on.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offset: u64, ev: Ev) -> c_int {
+    run_posix(ev, || {
+        let file = writable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
+        write_range(&file, &mut Cursor::new(iovs), offset, sum)
+    })
+}
+
+/// The ranges of a list, which the buffers have to fill.
+fn ranges<'a>(iod: Out<CIod>, sum: usize) -> PosixResult<&'a [CRange]> {
+    let iod = iod.get()?;
+    if iod.nr > RANGES_MAX {
+        return Err(EINVAL);
+    }
+    let ranges = iod.ranges.list(super::size(iod.nr)?)?;
+    let mut total = 0u64;
+    for range in ranges {
+        range.index.checked_add(range.len).ok_or(EINVAL)?;
+        total = total.checked_add(range.len).ok_or(EINVAL)?;
+    }
+    if total == sum as u64 { Ok(ranges) } else { Err(EINVAL) }
+}
+
+/// Reads ranges, one after the other, into the buffers.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_readx(
+    dfs: Ptr<Mounted>,
+    obj: Ptr<Obj>,
+    iod: Out<CIod>,
+    sgl: Out<SgList>,
+    read_size: Out<u64>,
+    ev: Ev,
+) -> c_int {
+    run_posix(ev, || {
+        let file = readable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        let read_size = read_size.check()?;
+        let (mut cursor, mut done) = (Cursor::new(iovs), 0);
+        for range in ranges(iod, sum)? {
+            done += read_range(&file, &mut cursor, range.index, super::size(range.len)?)? as u64;
+        }
+        Ok(read_size.set(done)?)
+    })
+}
+
+/// Writes the buffers, one after the other, to ranges.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_writex(
+    dfs: Ptr<Mounted>,
+    obj: Ptr<Obj>,
+    iod: Out<CIod>,
+    sgl: Out<SgList>,
+    ev: Ev,
+) -> c_int {
+    run_posix(ev, || {
+        let file = writable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        let mut cursor = Cursor::new(iovs);
+        for range in ranges(iod, sum)? {
+            write_range(&file, &mut cursor, range.index, super::size(range.len)?)?;
+        }
+        Ok(())
+    })
+}
+
+/// The size of a file.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_get_size(dfs: Ptr<Mounted>, obj: Ptr<Obj>, bytes: Out<u64>) -> c_int {
+    errno(|| {
+        let (_, obj) = both(dfs, obj)?;
+        Ok(bytes.set(obj.file()?.size()?)?)
+    })
+}
+
+/// The size of the file whose data an object is.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_get_size_by_oid(dfs: Ptr<Mounted>, oid: ObjId, chunk_size: u64, bytes: Out<u64>) -> c_int {
+    errno(|| Ok(bytes.set(table::find(dfs)?.fs.size_of(oid.oid(), chunk_size)?)?))
+}
+
+/// Makes a hole; one that reaches to the end of the file cuts it, and one to the end of all files sets the size.
+#[unsafe(no_mangle)]
+extern "C" fn dfs_punch(dfs: Ptr<Mounted>, obj: Ptr<Obj>, offset: u64, len: u64) -> c_int {
+    errno(|| punch(&writable(dfs, obj)?, offset, len))
+}
+
+pub(super) fn punch(file: &File, offset: u64, len: u64) -> PosixResult<()> {
+    if len == TO_THE_END {
+        return Ok(file.set_len(offset)?);
+    }
+    let size = file.size()?;
+    let end = offset.saturating_add(len);
+    if offset >= size || len == 0 {
+        return Ok(());
+    }
+    if end >= size { Ok(file.set_len(offset)?) } else { Ok(file.punch_hole(offset, len)?) }
+}

@@ -1,0 +1,394 @@
+//! libduns: paths that name a container, outside of it.
+//!
+//! A directory (for files) or a file (for any other layout) of an ordinary file system has an extended attribute that says
+//! which pool and container it stands for; `daos://pool/container/path` says it without one.
+
+use super::mount::{CAttr, make_cont};
+use super::{EINVAL, ENOENT};
+use crate::error::{Errno, PosixResult, errno, silent};
+use crate::handle;
+use crate::raw::{self, Out, Text};
+use crate::types::{CUuid, Handle, fixed};
+use core::ffi::{c_char, c_int};
+use dolmen_client::{ContName, PropId, PropValue, Props, Uuid};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The extended attribute.
+//= daos:src/include/daos_uns.h DUNS_XATTR_NAME, DUNS_MAX_XATTR_LEN
+const XATTR: &core::ffi::CStr = c"user.daos";
+const XATTR_BYTES_MAX: usize = 170;
+
+//= daos:src/include/daos_uns.h flags of duns_resolve_path
+const NO_PREFIX: u32 = 1;
+const NO_REVERSE_LOOKUP: u32 = 2;
+const NO_CHECK_PATH: u32 = 4;
+
+/// Names of layouts, by their numbers.
+//= daos:src/include/daos_prop.h DAOS_PROP_CO_LAYOUT_*
+const LAYOUTS: [&str; 9] =
+    ["UNKNOWN", "POSIX", "HDF5", "PYTHON", "SPARK", "DATABASE", "ROOT", "SEISMIC", "METEO"];
+const POSIX: u32 = 1;
+
+/// What a path stands for, or is to stand for.
+//= daos:src/include/daos_uns.h struct duns_attr_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CUns {
+    layout: u32,
+    oclass: u32,
+    chunk_size: u64,
+    props: Out<u8>,
+    flags: u32,
+    pool: [c_char; 128],
+    cont: [c_char; 128],
+    sys: *mut c_char,
+    rel_path: *mut c_char,
+    on_lustre: bool,
+    no_prefix: bool,
+    puuid: CUuid,
+    cuuid: CUuid,
+    dir_oclass: u32,
+    file_oclass: u32,
+    hints: [c_char; 128],
+}
+
+const _: () = assert!(size_of::<CUns>() == 480);
+const _: () = assert!(core::mem::offset_of!(CUns, sys) == 288);
+const _: () = assert!(core::mem::offset_of!(CUns, puuid) == 306);
+const _: () = assert!(core::mem::offset_of!(CUns, hints) == 348);
+
+/// Pool and container, by labels or UUIDs, and the layout if it is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Link {
+    layout: u32,
+    pool: String,
+    cont: String,
+}
+
+impl Link {
+    /// What the value of the extended attribute says.
+    fn parse(value: &[u8]) -> PosixResult<Self> {
+        if value.len() > XATTR_BYTES_MAX {
+            return Err(EINVAL);
+        }
+        let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
+        let text = core::str::from_utf8(&value[..end]).map_err(|_other| EINVAL)?;
+        let (layout, rest) =
+            text.strip_prefix("DAOS.").and_then(|text| text.split_once("://")).ok_or(EINVAL)?;
+        let layout = LAYOUTS.iter().position(|name| name.eq_ignore_ascii_case(layout)).ok_or(EINVAL)?;
+        let (pool, cont) = rest.split_once('/').ok_or(EINVAL)?;
+        for uuid in [pool, cont] {
+            Uuid::try_parse(uuid).map_err(|_other| EINVAL)?;
+        }
+        let layout = u32::try_from(layout).map_err(|_wide| EINVAL)?;
+        Ok(Self { layout, pool: pool.to_owned(), cont: cont.to_owned() })
+    }
+
+    fn text(&self) -> String {
+        let layout = LAYOUTS.get(self.layout as usize).unwrap_or(&LAYOUTS[0]);
+        format!("DAOS.{layout}://{}/{}", self.pool, self.cont)
+    }
+}
+
+fn c_path(path: &Path) -> PosixResult<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_zero| EINVAL)
+}
+
+fn last_error() -> Errno {
+    Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// What a path of the system stands for; `None` if it is an ordinary one.
+fn link_at(path: &Path) -> PosixResult<Option<Link>> {
+    let name = c_path(path)?;
+    let mut value = [0u8; XATTR_BYTES_MAX];
+    // SAFETY: both texts end with a zero, and there is room for so many bytes.
+    let len =
+        unsafe { libc::lgetxattr(name.as_ptr(), XATTR.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    match usize::try_from(len) {
+        Ok(len) => Link::parse(&value[..len]).map(Some),
+        Err(_negative) => match last_error() {
+            Errno(libc::ENODATA | libc::ENOTSUP) => Ok(None),
+            other => Err(other),
+        },
+    }
+}
+
+fn set_link(path: &Path, link: &Link) -> PosixResult<()> {
+    let (name, value) = (c_path(path)?, link.text());
+    // SAFETY: both texts end with a zero, and the value has so many bytes.
+    let code = unsafe {
+        libc::lsetxattr(
+            name.as_ptr(),
+            XATTR.as_ptr(),
+            value.as_ptr().cast(),
+            value.len() + usize::from(false),
+            0,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// The parts of `daos://pool/container/path`, or of the same without its beginning.
+fn direct(path: &[u8], needs_prefix: bool) -> PosixResult<Option<(Link, Vec<u8>)>> {
+    let rest = match (path.strip_prefix(b"daos://"), needs_prefix) {
+        (Some(rest), _) => rest,
+        (None, true) => return Ok(None),
+        (None, false) => path.strip_prefix(b"/").ok_or(EINVAL)?,
+    };
+    let text = core::str::from_utf8(rest).map_err(|_other| EINVAL)?;
+    let (pool, rest) = text.split_once('/').ok_or(EINVAL)?;
+    let (cont, inside) = rest.split_once('/').unwrap_or((rest, ""));
+    if pool.is_empty() || cont.is_empty() || pool.len() > 127 || cont.len() > 127 {
+        return Err(EINVAL);
+    }
+    let inside = inside.trim_end_matches('/');
+    let path = if inside.is_empty() { Vec::new() } else { format!("/{inside}").into_bytes() };
+    Ok(Some((Link { layout: 0, pool: pool.to_owned(), cont: cont.to_owned() }, path)))
+}
+
+/// Finds what a path of the system, or one of the directories above it, stands for; and what is left of the path.
+fn search(path: &Path, climbs: bool, is_checked: bool) -> PosixResult<(Link, Vec<u8>)> {
+    let whole = match std::fs::canonicalize(path) {
+        Ok(whole) => whole,
+        Err(error) if is_checked => return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+        Err(_) => std::path::absolute(path).map_err(|_empty| EINVAL)?,
+    };
+    let mut at: &Path = &whole;
+    loop {
+        match link_at(at) {
+            Ok(Some(link)) => {
+                let rest = whole.strip_prefix(at).map_err(|_elsewhere| EINVAL)?.as_os_str().as_bytes();
+                let inside = if rest.is_empty() { Vec::new() } else { [b"/", rest].concat() };
+                return Ok((link, inside));
+            }
+            Ok(None) => {}
+            // What is not there may be inside of a container.
+            Err(ENOENT | super::ENOTDIR) if !is_checked => {}
+            Err(other) => return Err(other),
+        }
+        at = match at.parent() {
+            Some(above) if climbs => above,
+            _ => return Err(Errno(libc::ENODATA)),
+        };
+    }
+}
+
+/// Tells which pool and container a path means, and what of it is inside.
+#[unsafe(no_mangle)]
+extern "C" fn duns_resolve_path(path: Text, attr: Out<CUns>) -> c_int {
+    errno(|| {
+        let path = path.bytes()?;
+        let mut uns = attr.get()?;
+        let needs_prefix = !uns.no_prefix && uns.flags & NO_PREFIX == 0;
+        let found = match direct(path, needs_prefix)? {
+            Some(found) => found,
+            None => {
+                let (climbs, is_checked) =
+                    (uns.flags & NO_REVERSE_LOOKUP == 0, uns.flags & NO_CHECK_PATH == 0);
+                search(&PathBuf::from(OsStr::from_bytes(path)), climbs, is_checked)?
+            }
+        };
+        fill(&mut uns, &found.0);
+        uns.rel_path = if found.1.is_empty() { core::ptr::null_mut() } else { raw::duplicate(&found.1)? };
+        Ok(attr.set(uns)?)
+    })
+}
+
+fn fill(uns: &mut CUns, link: &Link) {
+    uns.layout = link.layout;
+    (uns.pool, uns.cont) = (fixed(&link.pool), fixed(&link.cont));
+    // Ignored: a label is no UUID, and has none here.
+    let uuid = |text: &str| Uuid::try_parse(text).map(CUuid::from).unwrap_or_default();
+    (uns.puuid, uns.cuuid) = (uuid(&link.pool), uuid(&link.cont));
+}
+
+/// Tells which pool and container the value of the extended attribute means.
+#[unsafe(no_mangle)]
+extern "C" fn duns_parse_attr(value: Out<u8>, len: u64, attr: Out<CUns>) -> c_int {
+    errno(|| {
+        let len = super::size(len)?;
+        if len > XATTR_BYTES_MAX {
+            return Err(EINVAL);
+        }
+        let link = Link::parse(value.list(len)?)?;
+        let mut uns = attr.get()?;
+        fill(&mut uns, &link);
+        Ok(attr.set(uns)?)
+    })
+}
+
+/// Makes a container, and a path that stands for it.
+#[unsafe(no_mangle)]
+extern "C" fn duns_create_path(poh: Handle, path: Text, attr: Out<CUns>) -> c_int {
+    errno(|| {
+        let pool = handle::pool(poh)?;
+        let path = PathBuf::from(OsStr::from_bytes(path.bytes()?));
+        let mut uns = attr.get()?;
+        if uns.layout == 0 || uns.layout as usize >= LAYOUTS.len() {
+            return Err(EINVAL);
+        }
+        make_path(&path, uns.layout)?;
+        let made = if uns.layout == POSIX {
+            make_cont(&pool, None, Some(&attrs_of(&uns)))
+        } else {
+            make_plain(&pool, uns.layout, uns.props)
+        };
+        let linked = made.and_then(|cont| {
+            let link = Link { layout: uns.layout, pool: pool.uuid.to_string(), cont: cont.to_string() };
+            if let Err(error) = set_link(&path, &link) {
+                // Ignored: that the path could not be made is what the caller hears.
+                let _still_there = pool.client.destroy_container(&ContName::Uuid(cont), true);
+                return Err(error);
+            }
+            Ok(link)
+        });
+        match linked {
+            Ok(link) => {
+                fill(&mut uns, &link);
+                Ok(attr.set(uns)?)
+            }
+            Err(error) => {
+                // Ignored: as above.
+                let _still_there = remove_path(&path);
+                Err(error)
+            }
+        }
+    })
+}
+
+fn attrs_of(uns: &CUns) -> CAttr {
+    CAttr {
+        id: 0,
+        chunk_size: uns.chunk_size,
+        oclass: uns.oclass,
+        props: uns.props,
+        mode: 0,
+        dir_oclass: uns.dir_oclass,
+        file_oclass: uns.file_oclass,
+        hints: uns.hints,
+    }
+}
+
+/// Makes a container of another layout than files.
+fn make_plain(pool: &crate::place::PoolHandle, layout: u32, props: Out<u8>) -> PosixResult<Uuid> {
+    if !pool.writable {
+        return Err(super::EPERM);
+    }
+    let mut all = super::place::props_of(props)?;
+    all.extend(Props::from([(PropId::CO_LAYOUT_TYPE, PropValue::Number(layout.into()))]));
+    all.remove(&PropId::CO_LABEL);
+    Ok(pool.client.create_container(None, all)?.uuid)
+}
+
+/// Makes a directory for files, a file for everything else.
+fn make_path(path: &Path, layout: u32) -> PosixResult<()> {
+    let made =
+        if layout == POSIX { std::fs::create_dir(path) } else { std::fs::File::create_new(path).map(drop) };
+    made.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+fn remove_path(path: &Path) -> PosixResult<()> {
+    let removed = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+    removed.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+/// Destroys the container that a path stands for, and removes the path.
+#[unsafe(no_mangle)]
+extern "C" fn duns_destroy_path(poh: Handle, path: Text) -> c_int {
+    errno(|| {
+        let pool = handle::pool(poh)?;
+        let path = PathBuf::from(OsStr::from_bytes(path.bytes()?));
+        let link = link_at(&path)?.ok_or(Errno(libc::ENODATA))?;
+        if Uuid::try_parse(&link.pool) != Ok(pool.uuid) {
+            return Err(EINVAL);
+        }
+        match pool.client.destroy_container(&crate::cont::name(&link.cont)?, true) {
+            // A path whose container is gone is removed all the same.
+            Err(dolmen_client::Error::NotFound) => {}
+            other => other?,
+        }
+        remove_path(&path)
+    })
+}
+
+/// Makes a path that stands for a container that there is.
+#[unsafe(no_mangle)]
+extern "C" fn duns_link_cont(poh: Handle, cont: Text, path: Text) -> c_int {
+    errno(|| {
+        let pool = handle::pool(poh)?;
+        let path = PathBuf::from(OsStr::from_bytes(path.bytes()?));
+        let opened = pool.client.open_container(&crate::cont::name(cont.str()?)?)?;
+        let layout = match opened.props(&[PropId::CO_LAYOUT_TYPE])?.get(&PropId::CO_LAYOUT_TYPE) {
+            Some(PropValue::Number(layout)) => u32::try_from(*layout).map_err(|_wide| EINVAL)?,
+            _ => 0,
+        };
+        make_path(&path, layout)?;
+        let link = Link { layout, pool: pool.uuid.to_string(), cont: opened.uuid().to_string() };
+        let linked = set_link(&path, &link);
+        if linked.is_err() {
+            // Ignored: that it could not be linked is what the caller hears.
+            let _still_there = remove_path(&path);
+        }
+        linked
+    })
+}
+
+/// Says in which system a path is to be looked for.
+#[unsafe(no_mangle)]
+extern "C" fn duns_set_sys_name(attr: Out<CUns>, sys: Text) -> c_int {
+    errno(|| {
+        let mut uns = attr.get()?;
+        let name = sys.bytes()?;
+        let copy = raw::duplicate(name)?;
+        raw::release(uns.sys);
+        uns.sys = copy;
+        Ok(attr.set(uns)?)
+    })
+}
+
+/// Gives back the texts that were made for an attribute.
+#[unsafe(no_mangle)]
+extern "C" fn duns_destroy_attr(attr: Out<CUns>) {
+    silent((), || {
+        let Ok(mut uns) = attr.get() else { return };
+        raw::release(uns.rel_path);
+        raw::release(uns.sys);
+        (uns.rel_path, uns.sys) = (core::ptr::null_mut(), core::ptr::null_mut());
+        attr.set_if_wanted(uns);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attribute_values_are_those_of_daos() {
+        let link =
+            Link { layout: 1, pool: Uuid::from_u128(1).to_string(), cont: Uuid::from_u128(2).to_string() };
+        let text = link.text();
+        assert_eq!(
+            text,
+            "DAOS.POSIX://00000000-0000-0000-0000-000000000001/00000000-0000-0000-0000-000000000002"
+        );
+        assert_eq!(Link::parse(text.as_bytes()), Ok(link));
+        for bad in ["", "DAOS.POSIX://a/b", "DAOS.NONE://", "posix", "DAOS.POSIX:/x"] {
+            assert_eq!(Link::parse(bad.as_bytes()), Err(EINVAL), "{bad}");
+        }
+    }
+
+    #[test]
+    fn direct_paths_have_three_parts() {
+        let (link, inside) = direct(b"daos://p/c/a/b/", true).ok().flatten().unwrap();
+        assert_eq!((&*link.pool, &*link.cont, &inside[..]), ("p", "c", &b"/a/b"[..]));
+        let (link, inside) = direct(b"/p/c", false).ok().flatten().unwrap();
+        assert_eq!((&*link.pool, &*link.cont, &inside[..]), ("p", "c", &b""[..]));
+        assert_eq!(direct(b"/p/c", true), Ok(None));
+        for bad in [&b"daos://p"[..], b"daos:///c", b"daos://p/"] {
+            assert_eq!(direct(bad, true), Err(EINVAL));
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! libgurt: the helpers of DAOS that programs link.
+
+mod env;
+mod hash;
+mod hashes;
+mod memory;

@@ -1,0 +1,5 @@
+//! Checks of whole file systems.
+
+use crate::kit::c_tests;
+
+c_tests!("fs_check": what_is_lost_is_removed_or_named, containers_are_counted_and_owned);
