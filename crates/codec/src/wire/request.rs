@@ -12,6 +12,7 @@ use crate::transport::Ask;
 use crate::verb::{ContVerb, List, Punch, Query, Verb};
 use dolmen_types::limits::FRAME_BODY_BYTES_MAX;
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, TargetNo, TxId};
+use std::sync::Arc;
 
 /// Who asks, besides what is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,6 +180,18 @@ pub fn decode_request_owned(
     payload: IoBuf,
 ) -> Result<Asked<'static>, BadFrame> {
     decode(header, Input::new(body, Source::Owned(payload)))
+}
+
+/// The same where the payload's memory is to be used again: the message holds it together with whoever gives it.
+///
+/// # Errors
+/// As `decode_request`.
+pub fn decode_request_shared(
+    header: &RequestHeader,
+    body: &[u8],
+    payload: Arc<IoBuf>,
+) -> Result<Asked<'static>, BadFrame> {
+    decode(header, Input::new(body, Source::Shared(payload)))
 }
 
 #[inline]

@@ -15,7 +15,7 @@ use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
-    WELCOME_BYTES, decode_request_owned, decode_system_request, encode_reply, encode_system_reply,
+    WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply, encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_env::{Peer, SharedMemory, Socket, Waiter, peer_watch};
@@ -240,6 +240,7 @@ impl Conn {
             handles: Handles::Same,
             slot: header.pool,
             held_bytes,
+            payload: None,
         };
         self.under_way += 1;
         self.held_bytes += held_bytes;
@@ -251,8 +252,13 @@ impl Conn {
             let verb = decode_system_request(header, self.requests.body()).map_err(bad_frame)?;
             return self.take_system(shared, under_way, head, verb);
         }
-        let Asked { ask, room_bytes } =
-            decode_request_owned(header, self.requests.body(), payload).map_err(bad_frame)?;
+        let asked = if payload.is_empty() {
+            decode_request_owned(header, self.requests.body(), payload)
+        } else {
+            let payload = under_way.payload.insert(Arc::new(payload));
+            decode_request_shared(header, self.requests.body(), Arc::clone(payload))
+        };
+        let Asked { ask, room_bytes } = asked.map_err(bad_frame)?;
         let Some(attached) = self.attached(header.pool) else {
             return self.refuse(shared, under_way, Failure::NoPermission);
         };
@@ -332,7 +338,7 @@ impl Conn {
 
     fn refuse(&mut self, shared: &mut Shared, under_way: UnderWay, error: Failure) -> Result<()> {
         let answered = self.answer(shared, &under_way, &Err(error), None);
-        shared.release(&under_way);
+        shared.release(&under_way, None);
         answered
     }
 

@@ -48,6 +48,8 @@ pub(super) struct UnderWay {
     pub(super) handles: Handles,
     /// Bytes that count against the connection and the thread.
     pub(super) held_bytes: usize,
+    /// What it brought; used again when nobody else holds it.
+    pub(super) payload: Option<Arc<IoBuf>>,
 }
 
 /// A pool that connections of this thread use.
@@ -209,8 +211,9 @@ impl Worker {
 
     /// Gives an answer to the connection that it belongs to, if that is still there.
     fn answer(&mut self, key: u64, reply: Given) {
-        let Some(under_way) = self.shared.under_way.remove(index_of(key)) else { return };
-        self.shared.release(&under_way);
+        let Some(mut under_way) = self.shared.under_way.remove(index_of(key)) else { return };
+        let payload = under_way.payload.take();
+        self.shared.release(&under_way, payload);
         let at = under_way.conn;
         let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == under_way.serial);
         let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else {
@@ -430,8 +433,11 @@ impl Shared {
     }
 
     /// Counts what a request has held as free.
-    pub(super) fn release(&mut self, under_way: &UnderWay) {
+    pub(super) fn release(&mut self, under_way: &UnderWay, payload: Option<Arc<IoBuf>>) {
         self.bufs.release(under_way.held_bytes);
+        if let Some(buf) = payload.and_then(Arc::into_inner) {
+            self.bufs.give(buf);
+        }
     }
 }
 
