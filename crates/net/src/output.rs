@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     waiting: VecDeque<Piece>,
+    /// Buffers that have left, for who uses them again.
+    done: Vec<IoBuf>,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,11 @@ impl Output {
         self.waiting.extend(pieces);
     }
 
+    /// Takes a buffer all of which is sent.
+    pub(crate) fn take_done(&mut self) -> Option<IoBuf> {
+        self.done.pop()
+    }
+
     /// Sends what there is room for now; whether nothing waits any more.
     pub(crate) fn go_on(&mut self, stream: &mut Stream) -> Result<bool> {
         while let Some(piece) = self.waiting.front_mut() {
@@ -82,7 +89,9 @@ impl Output {
             if !piece.rest.is_empty() {
                 return Ok(false);
             }
-            self.waiting.pop_front();
+            if let Some(Piece { bytes: Bytes::Large(buf), .. }) = self.waiting.pop_front() {
+                self.done.extend(std::sync::Arc::into_inner(buf));
+            }
         }
         Ok(true)
     }

@@ -43,7 +43,9 @@ pub use kind::{AskKind, ReplyKind};
 pub use push::{Invalidated, Push, Pushed};
 pub use reply::{ReplyTo, decode_reply, encode_reply};
 pub use reply_header::{REPLY_HEADER_BYTES, ReplyHeader};
-pub use request::{Asked, Caller, decode_request, decode_request_owned, decode_request_shared, encode_request};
+pub use request::{
+    Asked, Caller, decode_request, decode_request_owned, decode_request_shared, encode_request,
+};
 pub use request_header::{PoolSlot, REQUEST_HEADER_BYTES, RequestHeader};
 pub use system::{
     PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSpec, RankInfo, SystemInfo, SystemReply, SystemVerb,

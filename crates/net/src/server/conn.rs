@@ -15,7 +15,8 @@ use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
-    WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply, encode_system_reply,
+    WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
+    encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_env::{Peer, SharedMemory, Socket, Waiter, peer_watch};
@@ -170,6 +171,9 @@ impl Conn {
         if !self.output.is_empty() {
             moved |= self.output.go_on(&mut self.stream)?;
             self.must_flush = true;
+            while let Some(buf) = self.output.take_done() {
+                shared.bufs.give(buf);
+            }
         }
         for _ in 0..REQUESTS_A_TURN {
             if self.is_full() {
