@@ -9,8 +9,13 @@
 use crate::error::{Der, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{Credentials, Pool, Transport, Uuid};
+use dolmen_codec::wire::PoolAccess;
+use dolmen_env::Address;
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
+use dolmen_net::client::{Link, LinkOptions, reach};
+use dolmen_types::Head;
 use std::collections::BTreeMap;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -131,8 +136,8 @@ pub(crate) fn text(place: &Place) -> String {
 /// Reaches the pool that a label or UUID means.
 ///
 /// # Errors
-/// `NONEXIST` if there is none; `BUSY` if another process owns its directory; `NOTSUPPORTED` for systems that are reached
-/// through a daemon.
+/// `NONEXIST` if there is none; `BUSY` if another process owns its directory; `UNREACH` if the system's daemon cannot be
+/// reached, or started.
 pub(crate) fn transport(place: &Place, pool: &str) -> Result<Reached> {
     match place {
         Place::Dir(system) => {
@@ -143,10 +148,37 @@ pub(crate) fn transport(place: &Place, pool: &str) -> Result<Reached> {
             Ok(Reached { transport: open(&dir)?, uuid: entry.uuid, label })
         }
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
-            eprintln!("dolmen: {}: only file:DIR can be reached so far; set DOLMEN_SYSTEM", text(place));
-            Err(Der::NOTSUPPORTED)
+            let (link, head) = (link(place)?, own_head());
+            let remote = reach::pool(&link, &head, reach::pool_name(pool)?, PoolAccess::ReadWrite)?;
+            let (uuid, label) = (remote.map().pool, remote.label().map(|label| label.as_str().to_owned()));
+            Ok(Reached { transport: Arc::new(remote), uuid, label })
         }
     }
+}
+
+/// The connection of this process to a system's daemon.
+fn link(place: &Place) -> Result<Link> {
+    let options = LinkOptions::default();
+    let made = match place {
+        Place::Dir(_) => unreachable!("a directory is opened in this process"),
+        Place::Socket(path) => reach::link(&Address::Unix(path.clone()), &options),
+        Place::Hosts(hosts) => {
+            let first = hosts.trim_start_matches("tcp://").split(',').next().unwrap_or_default();
+            let found = first.to_socket_addrs().ok().and_then(|mut found| found.next());
+            reach::link(&Address::Tcp(found.ok_or(Der::BADPATH)?), &options)
+        }
+        Place::Named(name) => dolmen_env::data_directory()
+            .map_err(dolmen_net::Error::Env)
+            .and_then(|data| reach::named(&data, name, &dolmen_env::dolmen_program(), &options)),
+    };
+    made.map_err(|error| {
+        eprintln!("dolmen: system {}: {error}", text(place));
+        Der::UNREACH
+    })
+}
+
+fn own_head() -> Head {
+    Head { cred: own_credentials(), ..Head::default() }
 }
 
 /// The pools of a system: UUID and label.
@@ -159,7 +191,12 @@ pub(crate) fn pools(place: &Place) -> Result<Vec<(Uuid, Option<String>)>> {
             let named = |entry: PoolEntry| (entry.uuid, entry.label.map(|label| label.as_str().to_owned()));
             Ok(pools_in(system)?.into_iter().map(named).collect())
         }
-        Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => Err(Der::NOTSUPPORTED),
+        Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
+            let named = |entry: dolmen_codec::wire::PoolEntry| {
+                (entry.uuid, entry.label.map(|label| label.as_str().to_owned()))
+            };
+            Ok(reach::pools(&link(place)?, &own_head())?.into_iter().map(named).collect())
+        }
     }
 }
 

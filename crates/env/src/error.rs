@@ -46,6 +46,8 @@ pub enum Op {
     Receive,
     /// Waiting for peers.
     Wait,
+    /// Running another program.
+    Run,
     /// Making or taking over memory that is shared between processes.
     Share,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for Op {
             Self::Send => "send",
             Self::Receive => "receive",
             Self::Wait => "wait",
+            Self::Run => "running",
             Self::Share => "sharing memory",
         })
     }

@@ -39,6 +39,18 @@ pub struct Link {
     inner: Arc<Inner>,
 }
 
+/// A connection that others may have given up.
+#[derive(Clone)]
+pub(super) struct Weak {
+    inner: std::sync::Weak<Inner>,
+}
+
+impl Weak {
+    pub(super) fn upgrade(&self) -> Option<Link> {
+        Some(Link { inner: self.inner.upgrade()? })
+    }
+}
+
 struct Inner {
     rank: u32,
     address: Address,
@@ -100,6 +112,10 @@ impl Link {
             woken: Condvar::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(super) fn downgrade(&self) -> Weak {
+        Weak { inner: Arc::downgrade(&self.inner) }
     }
 
     /// Whether this process is a forked child of the one that connected: then nothing can be asked.

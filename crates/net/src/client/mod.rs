@@ -2,6 +2,7 @@
 
 mod link;
 mod pending;
+pub mod reach;
 mod remote;
 mod session;
 

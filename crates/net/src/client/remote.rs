@@ -6,7 +6,7 @@ use super::session::Attached;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_types::{Error, Head, PoolMap, Result};
+use dolmen_types::{Error, Head, Label, PoolMap, Result};
 use std::collections::BTreeMap;
 
 /// A pool of a daemon, as a client's `Transport`. `Send` and `Sync`; it is left when it is dropped.
@@ -15,6 +15,7 @@ pub struct Remote {
     pool: PoolRef,
     head: Head,
     map: PoolMap,
+    label: Option<Label>,
 }
 
 impl Remote {
@@ -25,9 +26,9 @@ impl Remote {
     pub fn open(link: &Link, head: &Head, connect: SystemVerb) -> Result<Self> {
         match link.ask_system(head, &connect)? {
             SystemReply::Connected(connected) => {
-                let PoolConnection { slot, map, .. } = *connected;
+                let PoolConnection { slot, map, label, .. } = *connected;
                 let attached = Attached { slot, connect, head: *head, conts: BTreeMap::new() };
-                Ok(Self { link: link.clone(), pool: link.attach(attached), head: *head, map })
+                Ok(Self { link: link.clone(), pool: link.attach(attached), head: *head, map, label })
             }
             _ => Err(Error::Io { target: dolmen_types::TargetNo(0), errno: super::link::ERRNO_PROTOCOL }),
         }
@@ -37,6 +38,12 @@ impl Remote {
     #[must_use]
     pub fn map(&self) -> &PoolMap {
         &self.map
+    }
+
+    /// The pool's label.
+    #[must_use]
+    pub fn label(&self) -> Option<&Label> {
+        self.label.as_ref()
     }
 
     /// The connection.

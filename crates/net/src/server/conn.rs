@@ -312,7 +312,7 @@ impl Conn {
         let job = |key, to: &Arc<Mailbox>| Job::Pool { transport, head, verb, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
-            Err(under_way) => self.refuse(shared, under_way, Failure::Busy),
+            Err(under_way) => self.refuse(shared, *under_way, Failure::Busy),
         }
     }
 

@@ -366,12 +366,12 @@ impl Shared {
         &mut self,
         under_way: UnderWay,
         job: impl FnOnce(u64, &Arc<Mailbox>) -> Job,
-    ) -> core::result::Result<(), UnderWay> {
+    ) -> core::result::Result<(), Box<UnderWay>> {
         let key = self.under_way.insert(under_way);
         if self.jobs.give(job(token_of(key), &self.mailbox)) {
             return Ok(());
         }
-        Err(self.under_way.remove(key).expect("inserted above"))
+        Err(Box::new(self.under_way.remove(key).expect("inserted above")))
     }
 
     /// The pool as this thread uses it; opened for the first connection that does.

@@ -1,0 +1,74 @@
+//! Other programs.
+
+use crate::error::{Error, Op, Result};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Runs a program to its end, without input and output.
+///
+/// # Errors
+/// [`Error::NotFound`] if there is no such program; [`Error::Io`] if it cannot be run, or says that it has failed.
+pub fn run_quietly(program: &Path, words: &[&OsStr]) -> Result<()> {
+    let name = program.display().to_string();
+    let ended = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|error| Error::from_std(Op::Run, &name, &error))?;
+    if ended.success() { Ok(()) } else { Err(Error::Io { op: Op::Run, name, offset: 0, errno: Errno::IO }) }
+}
+
+/// Makes a directory and those above it; one that is there is left as it is.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_dir_all(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir)
+        .map_err(|error| Error::from_std(Op::Create, &dir.display().to_string(), &error))
+}
+
+/// Where the user's data belongs, by the environment: `XDG_DATA_HOME`, else below the home directory.
+///
+/// # Errors
+/// [`Error::NotFound`] if neither is set.
+pub fn data_directory() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let found = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local").join("share")));
+    found.ok_or_else(|| Error::NotFound { name: "XDG_DATA_HOME, HOME".to_owned() })
+}
+
+/// The program `dolmen`: what `DOLMEN_PROGRAM` says, else that beside the library or program that asks (in its directory, or
+/// in `bin` beside that), else the first on the path.
+#[must_use]
+pub fn dolmen_program() -> PathBuf {
+    if let Some(named) = std::env::var_os("DOLMEN_PROGRAM").filter(|named| !named.is_empty()) {
+        return PathBuf::from(named);
+    }
+    let beside = |file: &Path| {
+        let dir = file.parent()?;
+        let places = [dir.join(PROGRAM), dir.parent()?.join("bin").join(PROGRAM)];
+        places.into_iter().find(|place| place.is_file())
+    };
+    let library = own_library();
+    let own = std::env::current_exe();
+    let found =
+        library.as_deref().and_then(beside).or_else(|| beside(own.as_deref().unwrap_or(Path::new(""))));
+    found.unwrap_or_else(|| PathBuf::from(PROGRAM))
+}
+
+const PROGRAM: &str = "dolmen";
+
+/// The file of the C library, if this process has loaded it.
+fn own_library() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let path = maps.lines().find_map(|line| {
+        let path = &line[line.find('/')?..];
+        let name = path.rsplit('/').next()?;
+        name.starts_with("libdaos.so").then_some(path)
+    });
+    path.map(PathBuf::from)
+}

@@ -1,0 +1,137 @@
+//! From the name of a system to a connection, shared by all who ask for it in this process.
+//!
+//! A bare name is the user's own system of that name: a directory below the user's data, served by a daemon that is
+//! started when nobody does, and ends by itself when nobody is connected any more.
+
+use super::{Link, LinkOptions, Remote};
+use crate::error::{Error, Result};
+use core::time::Duration;
+use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolName, SystemReply, SystemVerb};
+use dolmen_env::{Address, DirLock};
+use dolmen_types::{Head, Label, Uuid};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// How long a daemon that nobody is connected to goes on: it is there for the next command of a script, and gone after
+/// work.
+const IDLE_SECONDS: &str = "60";
+
+/// Attempts to reach a daemon that others start or end at the same time.
+const ATTEMPTS_MAX: u32 = 50;
+
+/// Between two attempts.
+const REST: Duration = Duration::from_millis(100);
+
+/// The socket of a daemon in the directory that it serves.
+pub const SOCKET_NAME: &str = "dolmen.sock";
+
+/// The connections of this process that are in use.
+// Guards: the list of them; taken alone, also while one is made, so that each is made once.
+static LINKS: Mutex<Vec<(String, super::link::Weak)>> = Mutex::new(Vec::new());
+
+/// The connection to the daemon at `address`, made if this process has none.
+///
+/// # Errors
+/// Why that cannot be.
+pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
+    let name = address.to_string();
+    let mut links = LINKS.lock().unwrap_or_else(PoisonError::into_inner);
+    links.retain(|(_, link)| link.upgrade().is_some_and(|link| !link.is_forked()));
+    let known = links.iter().find(|(known, _)| *known == name).and_then(|(_, link)| link.upgrade());
+    if let Some(link) = known {
+        return Ok(link);
+    }
+    let link = Link::connect(0, address, options)?;
+    links.push((name, link.downgrade()));
+    Ok(link)
+}
+
+/// The connection to the daemon of the user's system `name`, in a directory below `data`; `program` starts one if none
+/// runs.
+///
+/// # Errors
+/// Why that cannot be: the program is not found, or its daemon cannot be reached.
+pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
+    let dir = directory(data, name);
+    dolmen_env::create_dir_all(&dir)?;
+    let address = Address::Unix(dir.join(SOCKET_NAME));
+    for _ in 0..ATTEMPTS_MAX {
+        match link(&address, options) {
+            Err(Error::Env(error)) if is_nobody(&error) => {}
+            // It is about to end.
+            Err(Error::Ended | Error::Unwelcome(dolmen_codec::wire::Refusal::Stopping)) => {
+                dolmen_env::wait(REST);
+            }
+            other => return other,
+        }
+        start(&dir, &address, program, options)?;
+    }
+    link(&address, options)
+}
+
+/// Where the user's system `name` is.
+#[must_use]
+pub fn directory(data: &Path, name: &str) -> PathBuf {
+    data.join("dolmen").join(name)
+}
+
+/// Starts a daemon unless somebody else has done so since.
+fn start(dir: &Path, address: &Address, program: &Path, options: &LinkOptions) -> Result<()> {
+    let starting = dir.join("starting");
+    dolmen_env::create_dir_all(&starting)?;
+    let _lock = match DirLock::acquire(&starting) {
+        Ok(lock) => lock,
+        Err(dolmen_env::Error::Owned { .. }) => {
+            dolmen_env::wait(REST);
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if link(address, options).is_ok() {
+        return Ok(());
+    }
+    let words: [&OsStr; 5] =
+        ["serve".as_ref(), dir.as_ref(), "--detach".as_ref(), "--idle-end".as_ref(), IDLE_SECONDS.as_ref()];
+    Ok(dolmen_env::run_quietly(program, &words)?)
+}
+
+/// Whether nobody listens there: the name is missing, or left over.
+fn is_nobody(error: &dolmen_env::Error) -> bool {
+    let refused =
+        matches!(error, dolmen_env::Error::Io { errno, .. } if *errno == dolmen_env::Errno::CONNREFUSED);
+    error.is_not_found() || refused
+}
+
+/// A pool's name as somebody has written it: a UUID if it reads as one.
+///
+/// # Errors
+/// `Invalid::Label`.
+pub fn pool_name(text: &str) -> dolmen_types::Result<PoolName> {
+    match Uuid::try_parse(text) {
+        Ok(uuid) => Ok(PoolName::Uuid(uuid)),
+        Err(_no_uuid) => Ok(PoolName::Label(Label::new(text)?)),
+    }
+}
+
+/// Opens a pool over a connection.
+///
+/// # Errors
+/// As [`Remote::open`].
+pub fn pool(link: &Link, head: &Head, name: PoolName, access: PoolAccess) -> dolmen_types::Result<Remote> {
+    Remote::open(link, head, SystemVerb::PoolConnect { name, access })
+}
+
+/// The pools of a system.
+///
+/// # Errors
+/// `Unreachable`; those of the daemon.
+pub fn pools(link: &Link, head: &Head) -> dolmen_types::Result<Vec<PoolEntry>> {
+    match link.ask_system(head, &SystemVerb::PoolList)? {
+        SystemReply::Pools(pools) => Ok(pools),
+        _ => Err(dolmen_types::Error::Io {
+            target: dolmen_types::TargetNo(0),
+            errno: super::link::ERRNO_PROTOCOL,
+        }),
+    }
+}
