@@ -27,8 +27,8 @@ pub fn run_quietly(program: &Path, words: &[&OsStr]) -> Result<()> {
 /// # Errors
 /// [`Error::Io`].
 pub fn create_dir_all(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir)
-        .map_err(|error| Error::from_std(Op::Create, &dir.display().to_string(), &error))
+    let name = dir.display().to_string();
+    std::fs::create_dir_all(dir).map_err(|error| Error::from_std(Op::Create, &name, &error))
 }
 
 /// Where the user's data belongs, by the environment: `XDG_DATA_HOME`, else below the home directory.
@@ -54,9 +54,10 @@ pub fn dolmen_program() -> PathBuf {
         places.into_iter().find(|place| place.is_file())
     };
     let library = own_library();
-    let own = std::env::current_exe();
-    let found =
-        library.as_deref().and_then(beside).or_else(|| beside(own.as_deref().unwrap_or(Path::new(""))));
+    let found = library.as_deref().and_then(beside).or_else(|| match std::env::current_exe() {
+        Ok(own) => beside(&own),
+        Err(_hidden) => None,
+    });
     found.unwrap_or_else(|| PathBuf::from(PROGRAM))
 }
 
@@ -64,7 +65,7 @@ const PROGRAM: &str = "dolmen";
 
 /// The file of the C library, if this process has loaded it.
 fn own_library() -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return None };
     let path = maps.lines().find_map(|line| {
         let path = &line[line.find('/')?..];
         let name = path.rsplit('/').next()?;
