@@ -25,9 +25,9 @@ const EXTENTS_AT_ONCE: u32 = 1024;
 #[derive(Clone, Debug)]
 pub struct File {
     pub(crate) node: Arc<Node>,
-    object: Object,
+    pub(crate) object: Object,
     pub(crate) cred: Option<Arc<Cred>>,
-    reads: bool,
+    pub(crate) reads: bool,
     writes: bool,
     appends: bool,
 }
@@ -184,7 +184,7 @@ impl File {
         Ok(offset)
     }
 
-    fn check_write(&self, offset: u64, len: usize) -> Result<()> {
+    pub(crate) fn check_write(&self, offset: u64, len: usize) -> Result<()> {
         if !self.writes {
             return Err(Error::BadHandle);
         }
@@ -192,6 +192,11 @@ impl File {
             Some(end) if end <= FILE_BYTES_MAX => Ok(()),
             _ => Err(Error::FileTooBig),
         }
+    }
+
+    /// Whether a write needs neither a look at the entry nor a place to be found for it.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.mount().is_relaxed() && !self.appends && !self.node.is_removed() && !self.node.is_lost()
     }
 
     /// Runs a change of the content: at once, or, if other mounts may remove the file meanwhile, in a transaction

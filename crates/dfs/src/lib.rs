@@ -112,6 +112,7 @@ mod check;
 mod chunks;
 mod dir;
 mod error;
+mod event;
 mod file;
 pub mod layout;
 mod list;

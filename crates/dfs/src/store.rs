@@ -51,7 +51,7 @@ pub(crate) fn inode_iod(record: &[u8; inode::BYTES]) -> UpdateIod<'_> {
     UpdateIod { akey: Key::from_slice(AKEY_INODE), cond: Cond::NONE, value }
 }
 
-fn data_iod<'a>(piece: &Piece, data: &'a [u8]) -> UpdateIod<'a> {
+pub(crate) fn data_iod<'a>(piece: &Piece, data: &'a [u8]) -> UpdateIod<'a> {
     let value = NewValue::Array { record_bytes: 1, extents: smallvec![piece.recx], data: Payload::Ref(data) };
     UpdateIod { akey: Key::from_slice(AKEY_DATA), cond: Cond::NONE, value }
 }

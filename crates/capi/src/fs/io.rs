@@ -4,11 +4,14 @@ use super::mount::Mounted;
 use super::obj::{Obj, both};
 use super::table::{self, Ptr};
 use super::{EINVAL, EPERM};
-use crate::error::{Errno, PosixResult, errno};
-use crate::event::{Ev, run_posix};
+use crate::buffer;
+use crate::error::{Der, Errno, PosixResult, errno};
+use crate::event::{Ending, Ev, Finish, launch_with, run_posix};
+use crate::handle;
 use crate::raw::{In, Out};
 use crate::types::{Iov, ObjId, SgList};
 use core::ffi::c_int;
+use dolmen_client::{Event, Output};
 use dolmen_dfs::File;
 
 /// To the end of the file, whatever that is.
@@ -174,24 +177,117 @@ extern "C" fn dfs_read(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    run_posix(ev, || {
+    let read = || {
         let file = readable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         let read_size = read_size.check()?;
         offset.checked_add(sum as u64).ok_or(EINVAL)?;
         Ok(read_size.set(read_range(&file, &mut Cursor::new(iovs), offset, sum)? as u64)?)
-    })
+    };
+    if ev.is_null() {
+        return errno(read);
+    }
+    match launch_read(dfs, obj, sgl, offset, read_size, ev) {
+        Ok(true) => 0,
+        Ok(false) => run_posix(ev, read),
+        Err(error) => error.0,
+    }
+}
+
+/// Launches a read into one buffer, if it is one request; whether it is.
+fn launch_read(
+    dfs: Ptr<Mounted>,
+    obj: Ptr<Obj>,
+    sgl: Out<SgList>,
+    offset: u64,
+    read_size: Out<u64>,
+    ev: Ev,
+) -> PosixResult<bool> {
+    let file = readable(dfs, obj)?;
+    let (&[iov], len) = buffers(sgl)? else { return Ok(false) };
+    read_size.check()?;
+    let (out, again) = (iov.buf, file.clone());
+    let finish = move |ending: Ending| {
+        // Ignored: without a buffer there is no answer either.
+        let buf = ending.buf.unwrap_or_default();
+        let done = match ending.result {
+            Ok(Output::Fetched(found)) if File::is_whole(&found, len) && buf.len() >= len => {
+                out.copy_from(&buf[..len]).map(|()| len).map_err(Errno::from)
+            }
+            // A hole or the end of the file is in it, which takes another look to tell.
+            Ok(_) => out.list_mut(len).map_err(Errno::from).and_then(|out| Ok(again.read_at(offset, out)?)),
+            Err(error) => Err(dolmen_dfs::Error::from(error).into()),
+        };
+        buffer::put_back(buf);
+        code(done.and_then(|done| Ok(read_size.set(done as u64)?)))
+    };
+    launch(dfs, ev, |event| Ok(file.read_on(event, offset, len, buffer::take(len))?), finish)
+}
+
+fn code(done: PosixResult<()>) -> c_int {
+    done.map_or_else(|error| error.0, |()| 0)
+}
+
+/// Launches an operation on the connection of a mount, unless `start` says that it is none of one request.
+fn launch(
+    dfs: Ptr<Mounted>,
+    ev: Ev,
+    start: impl FnOnce(&mut Event) -> PosixResult<bool>,
+    finish: impl FnOnce(Ending) -> c_int + Send + 'static,
+) -> PosixResult<bool> {
+    let pool = &handle::cont(table::find(dfs)?.cont)?.pool;
+    let mut is_refused = None;
+    let started = launch_with(
+        ev,
+        pool,
+        |event| match start(event) {
+            Ok(true) => Ok(()),
+            other => {
+                is_refused = Some(other);
+                Err(Der::CANCELED)
+            }
+        },
+        Finish::Boxed(Box::new(finish)),
+    );
+    match (started, is_refused) {
+        (Err(_), Some(refused)) => refused,
+        (started, _) => Ok(started.map(|()| true)?),
+    }
 }
 
 /// Writes from an offset on.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offset: u64, ev: Ev) -> c_int {
-    run_posix(ev, || {
+    let write = || {
         let file = writable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
         write_range(&file, &mut Cursor::new(iovs), offset, sum)
-    })
+    };
+    if ev.is_null() {
+        return errno(write);
+    }
+    match launch_write(dfs, obj, sgl, offset, ev) {
+        Ok(true) => 0,
+        Ok(false) => run_posix(ev, write),
+        Err(error) => error.0,
+    }
+}
+
+/// Launches a write of one buffer, if it is one request; whether it is.
+fn launch_write(
+    dfs: Ptr<Mounted>,
+    obj: Ptr<Obj>,
+    sgl: Out<SgList>,
+    offset: u64,
+    ev: Ev,
+) -> PosixResult<bool> {
+    let file = writable(dfs, obj)?;
+    let (&[iov], len) = buffers(sgl)? else { return Ok(false) };
+    let data = iov.buf.list(len)?;
+    let finish =
+        |ending: Ending| code(ending.result.map(drop).map_err(|error| dolmen_dfs::Error::from(error).into()));
+    launch(dfs, ev, |event| Ok(file.write_on(event, offset, data)?), finish)
 }
 
 /// The ranges of a list, which the buffers have to fill.

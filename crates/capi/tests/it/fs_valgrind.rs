@@ -1,0 +1,26 @@
+//! Programs of files under valgrind: no wrong access, nothing lost.
+
+use crate::kit;
+use std::process::Command;
+
+#[test]
+fn files_touch_no_memory_that_is_not_theirs_and_lose_none() {
+    let tests = [
+        ("fs_files", "what_is_written_is_read"),
+        ("fs_attrs", "extended_attributes_are_kept"),
+        ("fs_names", "a_filter_lets_through_what_it_says"),
+        ("fs_sys", "directories_are_read_name_by_name"),
+        ("fs_event", "ends_and_holes_and_several_pieces_are_told"),
+        ("fs_uns", "paths_are_made_resolved_and_destroyed"),
+        ("gurt_hash", "records_are_found_and_freed"),
+    ];
+    for (program, test) in tests {
+        let dir = kit::system(&format!("valgrind-{program}"));
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        let done = kit::output(&dir, valgrind.arg(kit::program(program)).arg(test));
+        kit::assert_ended(&done, test);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+    assert_eq!(tests.len(), 7);
+}
