@@ -328,16 +328,12 @@ int daos_prop_entry_set_str(struct daos_prop_entry *entry, const char *str, daos
 int daos_prop_set_ptr(daos_prop_t *prop, uint32_t type, const void *ptr, daos_size_t size);
 int daos_prop_entry_set_ptr(struct daos_prop_entry *entry, const void *ptr, daos_size_t size);
 int daos_prop_entry_dup_ptr(struct daos_prop_entry *entry_dst, struct daos_prop_entry *entry_src, size_t len);
-int daos_prop_set_byteval(daos_prop_t *prop, uint32_t type, const void *data, daos_size_t len);
-int daos_prop_entry_set_byteval(struct daos_prop_entry *entry, const void *data, daos_size_t len);
-int daos_prop_entry_dup_byteval(struct daos_prop_entry *entry_dst, struct daos_prop_entry *entry_src);
 int daos_prop_entry_cmp_acl(struct daos_prop_entry *entry1, struct daos_prop_entry *entry2);
 int daos_prop_entry_dup_co_roots(struct daos_prop_entry *dst, struct daos_prop_entry *src);
 
-/* Whether the value of an entry is a text, an allocated value, or bytes with their length. */
+/* Whether the value of an entry is a text, or something else that is allocated. */
 bool daos_prop_has_str(struct daos_prop_entry *entry);
 bool daos_prop_has_ptr(struct daos_prop_entry *entry);
-bool daos_prop_has_byteval(struct daos_prop_entry *entry);
 
 #if defined(__cplusplus)
 }

@@ -1,14 +1,16 @@
-//! Containers: making, opening, closing, destroying.
+//! Containers: making, opening, closing, destroying; properties, owners and access.
 
-use crate::error::{Der, Result};
+use crate::acl::{self, Acl, CAcl, User, Who};
+use crate::error::{Der, Result, der};
 use crate::event::{Ev, run};
 use crate::handle::{self, Entry};
 use crate::place::PoolHandle;
+use crate::prop::{self, List, Value};
 use crate::raw::{Out, Text};
 use crate::types::{CContInfo, CUuid, Handle};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{ContName, Container, Label, Props, Uuid};
+use dolmen_client::{ContName, Container, Epoch, Error, Label, PropId, PropValue, Props, Uuid};
 use std::sync::Arc;
 
 /// How a container may be opened.
@@ -17,6 +19,9 @@ const OPEN_RO: u32 = 1;
 const OPEN_RW: u32 = 2;
 const OPEN_EX: u32 = 4;
 const OPEN_FLAGS: u32 = 255;
+
+/// Who may do what with a container that does not say so.
+const ACL_DEFAULT: [&str; 2] = ["A::OWNER@:rwdtTaAo", "A:G:GROUP@:rwtT"];
 
 /// An open container.
 pub(crate) struct ContHandle {
@@ -33,6 +38,12 @@ impl ContHandle {
         pool.conts.fetch_add(1, Ordering::AcqRel);
         Self { client, pool, writable: flags & (OPEN_RW | OPEN_EX) != 0, flags }
     }
+
+    /// # Errors
+    /// `NO_PERM` if it was opened for reading.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.writable { Ok(()) } else { Err(Der::NO_PERM) }
+    }
 }
 
 /// The container that a label or UUID means.
@@ -46,24 +57,102 @@ pub(crate) fn name(text: &str) -> Result<ContName> {
     }
 }
 
-/// Makes a container with a random UUID.
+/// A container that was not there is not there, whoever says so.
+fn found<T>(result: dolmen_client::Result<T>) -> Result<T> {
+    result.map_err(|error| match error {
+        Error::NoContainer => Der::NONEXIST,
+        other => other.into(),
+    })
+}
+
+/// Makes a container, and tells its UUID.
+///
+/// # Errors
+/// `NO_PERM` through a connection for reading; `EXIST`; `INVAL` for properties that are none.
+pub(crate) fn create(pool: &PoolHandle, label: Option<&str>, list: Out<List>) -> Result<Uuid> {
+    if !pool.writable {
+        return Err(Der::NO_PERM);
+    }
+    let mut wanted = prop::wanted(list)?;
+    let label = label.map(str::to_owned).or(wanted.label);
+    let label = label.map(|label| Label::new(&label)).transpose()?;
+    own(&mut wanted.props)?;
+    let made = pool.client.create_container(label, wanted.props)?;
+    if wanted.taken_oids > 0 {
+        let opened = pool.client.open_container(&ContName::Uuid(made.uuid))?;
+        opened.alloc_oids(wanted.taken_oids)?;
+        opened.close()?;
+    }
+    Ok(made.uuid)
+}
+
+/// A container belongs to whoever makes it, unless it is said to be somebody else's.
+fn own(props: &mut Props) -> Result<()> {
+    // SAFETY: it always succeeds and touches no memory.
+    let uid = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let gid = unsafe { libc::getegid() };
+    let user = acl::user_name(uid).unwrap_or_else(|_unknown| uid.to_string());
+    let group = acl::group_name(gid).unwrap_or_else(|_unknown| gid.to_string());
+    for (kind, name) in [(prop::CO_OWNER, user), (prop::CO_OWNER_GROUP, group)] {
+        let owner = props.entry(PropId(kind)).or_insert_with(|| PropValue::Text(format!("{name}@")));
+        if !matches!(owner, PropValue::Text(name) if acl::is_principal(name)) {
+            return Err(Der::INVAL);
+        }
+    }
+    Ok(())
+}
+
+/// Makes a container.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_create2(poh: Handle, uuid: Out<CUuid>, props: Out<List>, ev: Ev) -> c_int {
+    run(ev, || {
+        let pool = handle::pool(poh)?;
+        uuid.set_if_wanted(create(&pool, None, props)?.into());
+        Ok(())
+    })
+}
+
+/// As [`daos_cont_create2`]: the name that programs ask the loader for.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_create(poh: Handle, uuid: Out<CUuid>, props: Out<List>, ev: Ev) -> c_int {
+    daos_cont_create2(poh, uuid, props, ev)
+}
+
+/// Makes a container with a label.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_create_with_label(
     poh: Handle,
     label: Text,
-    _prop: Out<u8>,
+    props: Out<List>,
     uuid: Out<CUuid>,
     ev: Ev,
 ) -> c_int {
     run(ev, || {
         let pool = handle::pool(poh)?;
-        if !pool.writable {
-            return Err(Der::NO_PERM);
-        }
-        let made = pool.client.create_container(Some(Label::new(label.str()?)?), Props::new())?;
-        uuid.set_if_wanted(made.uuid.into());
+        uuid.set_if_wanted(create(&pool, Some(label.str()?), props)?.into());
         Ok(())
     })
+}
+
+/// Opens a container for a program.
+///
+/// # Errors
+/// `NONEXIST`; `NO_PERM` for writing through a connection for reading; `BUSY` to have it alone while others have it.
+pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Result<Arc<ContHandle>> {
+    let modes = [OPEN_RO, OPEN_RW, OPEN_EX].iter().filter(|&mode| flags & mode != 0).count();
+    if modes != 1 || flags & !OPEN_FLAGS != 0 {
+        return Err(Der::INVAL);
+    }
+    if flags & OPEN_RO == 0 && !pool.writable {
+        return Err(Der::NO_PERM);
+    }
+    let opened = found(pool.client.open_container(cont))?;
+    if flags & OPEN_EX != 0 && opened.query()?.handles > 1 {
+        opened.close()?;
+        return Err(Der::BUSY);
+    }
+    Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
 }
 
 /// Opens the container that a label or UUID means.
@@ -73,22 +162,31 @@ extern "C" fn daos_cont_open2(
     cont: Text,
     flags: c_uint,
     coh: Out<Handle>,
-    _info: Out<CContInfo>,
+    info: Out<CContInfo>,
     ev: Ev,
 ) -> c_int {
     run(ev, || {
         let pool = handle::pool(poh)?;
-        let modes = [OPEN_RO, OPEN_RW, OPEN_EX].iter().filter(|&mode| flags & mode != 0).count();
-        if modes != 1 || flags & !OPEN_FLAGS != 0 {
-            return Err(Der::INVAL);
-        }
-        if flags & OPEN_RO == 0 && !pool.writable {
-            return Err(Der::NO_PERM);
-        }
         let coh = coh.check()?;
-        let opened = pool.client.open_container(&name(cont.str()?)?)?;
-        coh.set(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, pool, flags))))?)
+        let opened = open(&pool, &name(cont.str()?)?, flags)?;
+        if !info.is_null() {
+            info.set(info_of(&opened)?)?;
+        }
+        coh.set(handle::insert(Entry::Cont(opened))?)
     })
+}
+
+/// As [`daos_cont_open2`]: the name that programs ask the loader for.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_open(
+    poh: Handle,
+    cont: Text,
+    flags: c_uint,
+    coh: Out<Handle>,
+    info: Out<CContInfo>,
+    ev: Ev,
+) -> c_int {
+    daos_cont_open2(poh, cont, flags, coh, info, ev)
 }
 
 /// Gives an open container up; what is under way on it goes on.
@@ -103,7 +201,7 @@ pub(crate) extern "C" fn daos_cont_close(coh: Handle, ev: Ev) -> c_int {
     })
 }
 
-/// Destroys the container that a label or UUID means.
+/// Destroys the container that a label or UUID means; one that is open only if `force` says so.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_destroy2(poh: Handle, cont: Text, force: c_int, ev: Ev) -> c_int {
     run(ev, || {
@@ -111,6 +209,236 @@ extern "C" fn daos_cont_destroy2(poh: Handle, cont: Text, force: c_int, ev: Ev) 
         if !pool.writable {
             return Err(Der::NO_PERM);
         }
-        Ok(pool.client.destroy_container(&name(cont.str()?)?, force != 0)?)
+        found(pool.client.destroy_container(&name(cont.str()?)?, force != 0))
+    })
+}
+
+/// As [`daos_cont_destroy2`]: the name that programs ask the loader for.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_destroy(poh: Handle, cont: Text, force: c_int, ev: Ev) -> c_int {
+    daos_cont_destroy2(poh, cont, force, ev)
+}
+
+fn info_of(cont: &ContHandle) -> Result<CContInfo> {
+    let info = cont.client.query()?;
+    Ok(CContInfo {
+        uuid: info.cont.uuid.into(),
+        last_snapshot: info.last_snapshot.0,
+        handles: info.handles,
+        snapshots: info.snapshots,
+        md_otime: 0,
+        md_mtime: 0,
+    })
+}
+
+/// State and properties of a container.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_query(coh: Handle, info: Out<CContInfo>, props: Out<List>, ev: Ev) -> c_int {
+    run(ev, || {
+        let cont = handle::cont(coh)?;
+        if !info.is_null() {
+            info.set(info_of(&cont)?)?;
+        }
+        tell(&cont, props)
+    })
+}
+
+/// Tells a program the properties that its list names, or all of DAOS's.
+fn tell(cont: &ContHandle, list: Out<List>) -> Result<()> {
+    if list.is_null() {
+        return Ok(());
+    }
+    let props = cont.client.props(&[])?;
+    let all: Vec<u32> = props.keys().map(|id| id.0).filter(|kind| *kind < 1 << 16).collect();
+    prop::tell(list, &all, |kind| {
+        Some(match props.get(&PropId(kind))? {
+            PropValue::Number(number) => Value::Number(*number),
+            PropValue::Text(text) => Value::Text(text.clone()),
+            PropValue::Bytes(bytes) if kind == prop::CO_ACL && bytes.is_empty() => {
+                Value::Bytes(default_acl().encode())
+            }
+            PropValue::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        })
+    })
+}
+
+fn default_acl() -> Acl {
+    let aces = ACL_DEFAULT.iter().filter_map(|text| acl::Ace::parse(text).ok()).collect();
+    Acl::new(aces).unwrap_or(Acl { aces: Vec::new() })
+}
+
+/// Sets properties.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_set_prop(coh: Handle, props: Out<List>, ev: Ev) -> c_int {
+    run(ev, || {
+        let cont = handle::cont(coh)?;
+        cont.check_writable()?;
+        if props.is_null() {
+            return Err(Der::INVAL);
+        }
+        let mut wanted = prop::wanted(props)?;
+        if let Some(label) = wanted.label {
+            wanted.props.insert(PropId::CO_LABEL, PropValue::Text(label));
+        }
+        Ok(cont.client.set_props(&wanted.props)?)
+    })
+}
+
+/// Says that a container can be trusted: nothing here ever makes one that cannot.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_status_clear(coh: Handle, ev: Ev) -> c_int {
+    run(ev, || {
+        let cont = handle::cont(coh)?;
+        cont.check_writable()?;
+        let healthy = Props::from([(PropId(prop::CO_STATUS), PropValue::Number(0))]);
+        Ok(cont.client.set_props(&healthy)?)
+    })
+}
+
+/// The list, the owner and the group of a container.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_get_acl(coh: Handle, props: Out<Out<List>>, ev: Ev) -> c_int {
+    run(ev, || {
+        let (cont, props) = (handle::cont(coh)?, props.check()?);
+        let list = prop::boxed(prop::make(&[prop::CO_ACL, prop::CO_OWNER, prop::CO_OWNER_GROUP])?)?;
+        tell(&cont, list)?;
+        props.set(list)
+    })
+}
+
+fn acl_of(cont: &ContHandle) -> Result<Acl> {
+    match cont.client.props(&[PropId(prop::CO_ACL)])?.get(&PropId(prop::CO_ACL)) {
+        Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Acl::decode(bytes),
+        _ => Ok(default_acl()),
+    }
+}
+
+fn set_acl(cont: &ContHandle, acl: &Acl) -> Result<()> {
+    cont.check_writable()?;
+    let props = Props::from([(PropId(prop::CO_ACL), PropValue::Bytes(acl.encode()))]);
+    Ok(cont.client.set_props(&props)?)
+}
+
+/// Replaces the list of a container.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_overwrite_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_int {
+    run(ev, || set_acl(&*handle::cont(coh)?, &acl::read(acl)?))
+}
+
+/// Adds entries to the list of a container, or replaces those of the same principals.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_update_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_int {
+    run(ev, || {
+        let cont = handle::cont(coh)?;
+        let mut own = acl_of(&cont)?;
+        acl::read(acl)?.aces.into_iter().for_each(|ace| own.put(ace));
+        set_acl(&cont, &own)
+    })
+}
+
+/// Removes an entry from the list of a container.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_delete_acl(coh: Handle, kind: c_uint, principal: Text, ev: Ev) -> c_int {
+    run(ev, || {
+        let cont = handle::cont(coh)?;
+        let who = Who::from_number(kind).ok_or(Der::INVAL)?;
+        let named = if who.text().is_some() { None } else { Some(principal.str()?) };
+        let mut own = acl_of(&cont)?;
+        let index = own.find(who, named).ok_or(Der::NONEXIST)?;
+        own.aces.remove(index);
+        set_acl(&cont, &own)
+    })
+}
+
+fn set_owner(coh: Handle, user: Text, group: Text, must_exist: bool) -> Result<()> {
+    let cont = handle::cont(coh)?;
+    cont.check_writable()?;
+    let mut props = Props::new();
+    for (kind, name) in [(prop::CO_OWNER, user), (prop::CO_OWNER_GROUP, group)] {
+        let Some(name) = name.str_if_any()? else { continue };
+        if !acl::is_principal(name) {
+            return Err(Der::INVAL);
+        }
+        if must_exist {
+            acl::check_known(name, kind == prop::CO_OWNER_GROUP)?;
+        }
+        props.insert(PropId(kind), PropValue::Text(name.to_owned()));
+    }
+    if props.is_empty() { Err(Der::INVAL) } else { Ok(cont.client.set_props(&props)?) }
+}
+
+/// Gives a container to a user, a group, or both, which the system has to know.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_set_owner(coh: Handle, user: Text, group: Text, ev: Ev) -> c_int {
+    run(ev, || set_owner(coh, user, group, true))
+}
+
+/// As [`daos_cont_set_owner`], but only other systems need to know them.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_set_owner_no_check(coh: Handle, user: Text, group: Text, ev: Ev) -> c_int {
+    run(ev, || set_owner(coh, user, group, false))
+}
+
+/// What a list with owner and group allows somebody.
+pub(crate) fn allowed(
+    list: Out<List>,
+    kinds: [u32; 3],
+    uid: u32,
+    gids: crate::raw::In<u32>,
+    count: usize,
+) -> Result<u64> {
+    let entries = prop::entries(list)?;
+    let entry = |kind| entries.iter().find(|entry| entry.kind == kind).ok_or(Der::INVAL);
+    let [list, owner, group] = kinds;
+    let own = acl::read(entry(list)?.acl())?;
+    let name = format!("{}@", acl::user_name(uid)?);
+    let mut groups = Vec::new();
+    for &gid in gids.list(count)? {
+        groups.push(format!("{}@", acl::group_name(gid)?));
+    }
+    let user = User { name: &name, groups: &groups };
+    Ok(own.allows(&user, entry(owner)?.text()?, entry(group)?.text()?))
+}
+
+/// What a list with owner and group allows somebody to do with a container.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_get_perms(
+    props: Out<List>,
+    uid: u32,
+    gids: crate::raw::In<u32>,
+    count: usize,
+    perms: Out<u64>,
+) -> c_int {
+    let kinds = [prop::CO_ACL, prop::CO_OWNER, prop::CO_OWNER_GROUP];
+    der(|| perms.check()?.set(allowed(props, kinds, uid, gids, count)?))
+}
+
+/// The first of so many numbers for object ids.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_alloc_oids(coh: Handle, count: u64, oid: Out<u64>, ev: Ev) -> c_int {
+    run(ev, || {
+        let (cont, oid) = (handle::cont(coh)?, oid.check()?);
+        cont.check_writable()?;
+        oid.set(cont.client.alloc_oids(count)?)
+    })
+}
+
+/// Frees versions that no reader can see.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_aggregate(coh: Handle, epoch: u64, ev: Ev) -> c_int {
+    run(ev, || {
+        let cont = handle::cont(coh)?;
+        cont.check_writable()?;
+        let epoch = if epoch == u64::MAX { Epoch::ZERO } else { Epoch(epoch) };
+        Ok(cont.client.aggregate(epoch).map(drop)?)
+    })
+}
+
+/// Waits for changes of others: does not exist, as in DAOS.
+#[unsafe(no_mangle)]
+extern "C" fn daos_cont_subscribe(coh: Handle, _epoch: Out<u64>, ev: Ev) -> c_int {
+    run(ev, || {
+        handle::cont(coh)?;
+        Err(Der::NOSYS)
     })
 }

@@ -11,9 +11,7 @@ use crate::raw::{In, Out, Text};
 use crate::tx::When;
 use crate::types::{CAnchor, Handle, ObjId, SgList};
 use core::ffi::{c_int, c_uint};
-use dolmen_client::{
-    Cond, Error, FetchIod, IoBuf, Key, Kv, NewValue, Output, Payload, UpdateIod, Want, limits,
-};
+use dolmen_client::{Cond, Error, FetchIod, IoBuf, Key, NewValue, Output, Payload, UpdateIod, Want, limits};
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -27,9 +25,11 @@ extern "C" fn daos_kv_open(coh: Handle, oid: ObjId, mode: c_uint, oh: Out<Handle
     run(ev, || {
         let cont = handle::cont(coh)?;
         let oh = oh.check()?;
-        let client = Kv::open(&cont.client, oid.oid())?;
         let object = object::open(&cont, oid, mode)?;
-        oh.set(handle::insert(Entry::Kv(Arc::new(KvHandle { object, client })))?)
+        if !object.client.object_type().is_kv() {
+            return Err(Der::INVAL);
+        }
+        oh.set(handle::insert(Entry::Kv(Arc::new(KvHandle { object })))?)
     })
 }
 

@@ -12,24 +12,30 @@
 //! operation, until its event has completed; no lock of this crate is held while a callback of the program runs.
 
 #![expect(unsafe_code, reason = "C hands over addresses; each use says why it is sound")]
-#![allow(dead_code, reason = "the parts come one after the other")]
 
+mod acl;
 mod array;
+mod attr;
 mod buffer;
+mod class;
 mod cont;
 mod error;
 mod event;
 mod fs;
 mod gurt;
+mod global;
 mod handle;
 mod io;
 mod kv;
 mod life;
 mod list;
+mod mgmt;
 mod object;
 mod oit;
 mod place;
 mod pool;
+mod prop;
 mod raw;
+mod snap;
 mod tx;
 mod types;

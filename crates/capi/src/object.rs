@@ -11,7 +11,7 @@ use crate::tx::When;
 use crate::types::{CAnchor, Handle, Iov, ObjId, RankList};
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
-    Anchor, Array, Cond, Container, Epoch, Kv, Object, ObjectClass, ObjectType, Oid, Page, QueryFlags,
+    Anchor, Array, Cond, Container, Epoch, Object, ObjectClass, ObjectType, Oid, Page, QueryFlags,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -40,7 +40,6 @@ pub(crate) struct ArrayHandle {
 /// An open key-value store.
 pub(crate) struct KvHandle {
     pub(crate) object: Arc<ObjectHandle>,
-    pub(crate) client: Kv,
 }
 
 impl ObjectHandle {

@@ -6,6 +6,7 @@
 //!
 //! Invariants: a pool's directory is opened once in a process, however many handles there are on it.
 
+use crate::acl;
 use crate::error::{Der, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{Credentials, Pool, Transport, Uuid};
@@ -60,7 +61,6 @@ pub(crate) struct PoolHandle {
     pub(crate) number: usize,
 }
 
-/// Whether a path ends where a process may close it: the pools that are open in this one.
 // Guards: the pools that are open here, by directory; taken alone, also while one is opened, so that only one thread does.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<LocalPool>>> = Mutex::new(BTreeMap::new());
 
@@ -256,6 +256,13 @@ fn own_credentials() -> Credentials {
     // SAFETY: as above.
     let gid = unsafe { libc::getegid() };
     Credentials { uid, gid, project: 0 }
+}
+
+/// Whose a pool is: who runs this process, since pools keep no owner.
+pub(crate) fn owner(is_user: bool) -> String {
+    let Credentials { uid, gid, .. } = own_credentials();
+    let name = if is_user { acl::user_name(uid) } else { acl::group_name(gid) };
+    format!("{}@", name.unwrap_or_else(|_unknown| (if is_user { uid } else { gid }).to_string()))
 }
 
 /// Gives up, without closing them, the pools of the process that this one was forked off.

@@ -1,21 +1,47 @@
-//! Pools: connections.
+//! Pools: connections, state, containers.
 
-use crate::error::{Der, Result};
-use crate::event::{Ev, run};
+use crate::cont::allowed;
+use crate::error::{Der, Result, der};
+use crate::event::{self, Ev, run};
 use crate::handle::{self, Entry};
 use crate::life;
 use crate::place::{self, PoolHandle};
-use crate::raw::{Out, Text};
-use crate::types::{CPoolInfo, Handle};
+use crate::prop::{self, List, Value};
+use crate::raw::{In, Out, Text, allocate};
+use crate::types::{CPoolCont, CPoolInfo, CPoolSpace, CRebuild, CSpace, CUuid, Handle, RankList, fixed};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
+use dolmen_client::{PoolInfo, SpaceReport};
 use std::sync::Arc;
 
 /// How a pool may be connected to.
 //= daos:src/include/daos_pool.h DAOS_PC_*
-const CONNECT_RO: u32 = 1;
+pub(crate) const CONNECT_RO: u32 = 1;
 const CONNECT_RW: u32 = 2;
 const CONNECT_EX: u32 = 4;
+/// What a query asks for.
+//= daos:src/include/daos_pool.h enum daos_pool_info_bit
+const DISABLED_RANKS: u64 = 8 | 16;
+/// No rebuild was ever necessary.
+//= daos:src/include/daos_pool.h daos_rebuild_state_t
+const NOT_STARTED: i32 = 1;
+
+/// Who may do what with a pool.
+const ACL: [&str; 2] = ["A::OWNER@:rw", "A:G:GROUP@:rw"];
+const NO_LABEL: &str = "pool_label_not_set";
+
+/// State of a target.
+//= daos:src/include/daos_pool.h daos_target_info_t
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CTarget {
+    padding: u32,
+    state: u32,
+    perf: u64,
+    space: CSpace,
+}
+
+const _: () = assert!(size_of::<CTarget>() == 48);
 
 /// Connects to the pool that a label or UUID means.
 #[unsafe(no_mangle)]
@@ -43,31 +69,194 @@ extern "C" fn daos_pool_connect(
     daos_pool_connect2(pool, sys, flags, poh, info, ev)
 }
 
-fn connect(pool: Text, sys: Text, flags: c_uint, poh: Out<Handle>, _info: Out<CPoolInfo>) -> Result<()> {
+fn connect(pool: Text, sys: Text, flags: c_uint, poh: Out<Handle>, info: Out<CPoolInfo>) -> Result<()> {
     life::check()?;
-    let known = [CONNECT_RO, CONNECT_RW, CONNECT_EX].contains(&flags);
-    if !known {
+    if ![CONNECT_RO, CONNECT_RW, CONNECT_EX].contains(&flags) {
         return Err(Der::INVAL);
     }
     let poh = poh.check()?;
     let place = place::system(sys.str_if_any()?)?;
     let opened = place::connect(place, pool.str()?, flags, flags != CONNECT_RO)?;
+    if !info.is_null() {
+        info.set(info_of(&opened.client.query()?, info.get()?.bits))?;
+    }
     poh.set(handle::insert(Entry::Pool(Arc::new(opened)))?)
 }
 
-/// Gives a connection up.
+/// Gives a connection up; refused while containers are open through it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn daos_pool_disconnect(poh: Handle, ev: Ev) -> c_int {
     run(ev, || {
-        if handle::pool(poh)?.conts.load(Ordering::Acquire) > 0 {
+        let pool = handle::pool(poh)?;
+        if pool.conts.load(Ordering::Acquire) > 0 {
             return Err(Der::BUSY);
         }
-        handle::remove(poh, |entry| matches!(entry, Entry::Pool(_))).map(|_pool: Entry| ())
+        handle::remove(poh, |entry| matches!(entry, Entry::Pool(_)))?;
+        event::let_go(pool.number);
+        Ok(())
     })
 }
 
-impl core::fmt::Debug for PoolHandle {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("PoolHandle").field("uuid", &self.uuid).finish_non_exhaustive()
+/// Space of one target: all of it counts as the first medium.
+fn space_of(report: &SpaceReport) -> CSpace {
+    CSpace { total: [report.total_bytes, 0], free: [report.free_bytes, 0] }
+}
+
+fn info_of(info: &PoolInfo, bits: u64) -> CPoolInfo {
+    let frees: Vec<u64> = info.space.iter().map(|report| report.free_bytes).collect();
+    let targets = frees.len() as u64;
+    let (total, free) = (info.space.iter().map(|report| report.total_bytes).sum(), frees.iter().sum::<u64>());
+    let count = u32::try_from(info.map.targets.len()).unwrap_or(u32::MAX);
+    let is_down = |state| state != dolmen_types::TargetState::UpIn;
+    let disabled = info.map.targets.iter().filter(|target| is_down(target.state)).count();
+    CPoolInfo {
+        uuid: CUuid::from(info.map.pool),
+        ntargets: count,
+        nnodes: u32::try_from(ranks(info).len()).unwrap_or(u32::MAX),
+        ndisabled: u32::try_from(disabled).unwrap_or(u32::MAX),
+        map_ver: info.map.version,
+        leader: 0,
+        bits,
+        space: CPoolSpace {
+            space: CSpace { total: [total, 0], free: [free, 0] },
+            free_min: [frees.iter().copied().min().unwrap_or(0), 0],
+            free_max: [frees.iter().copied().max().unwrap_or(0), 0],
+            free_mean: [free.checked_div(targets).unwrap_or(0), 0],
+            ntargets: count,
+            padding: 0,
+        },
+        rebuild: CRebuild { state: NOT_STARTED, ..CRebuild::default() },
     }
+}
+
+/// The engines that serve the pool, ascending.
+fn ranks(info: &PoolInfo) -> Vec<u32> {
+    let mut ranks: Vec<u32> = info.map.targets.iter().map(|target| target.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
+/// Ranks, state and properties of a pool.
+#[unsafe(no_mangle)]
+extern "C" fn daos_pool_query(
+    poh: Handle,
+    list: Out<Out<RankList>>,
+    info: Out<CPoolInfo>,
+    props: Out<List>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let pool = handle::pool(poh)?;
+        let found = pool.client.query()?;
+        let bits = if info.is_null() { 0 } else { info.get()?.bits };
+        if !info.is_null() {
+            info.set(info_of(&found, bits))?;
+        }
+        if !list.is_null() {
+            // Those that serve, or those that do not: of these there is none.
+            let told = if bits & DISABLED_RANKS != 0 { Vec::new() } else { ranks(&found) };
+            list.set(rank_list(&told)?)?;
+        }
+        let all: Vec<u32> = (1..=27).collect();
+        prop::tell(props, &all, |kind| property(&pool, &found, kind))
+    })
+}
+
+/// Ranks as memory of a C program.
+pub(crate) fn rank_list(ranks: &[u32]) -> Result<Out<RankList>> {
+    let memory = Out::of(allocate(size_of_val(ranks))?.cast::<u32>());
+    memory.copy_from(ranks)?;
+    let list = Out::of(allocate(size_of::<RankList>())?.cast::<RankList>());
+    let nr = u32::try_from(ranks.len()).map_err(|_wide| Der::OVERFLOW)?;
+    list.set(RankList { ranks: memory.as_ptr(), nr })?;
+    Ok(list)
+}
+
+/// A property of a pool: defaults of DAOS, and the off value of what does not exist here.
+//= daos:src/pool/srv_layout.c pool_prop_default
+fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
+    let number = |number| Some(Value::Number(number));
+    match kind {
+        prop::PO_LABEL => {
+            let label = info.label.as_ref().map_or(pool.label.as_deref(), |label| Some(label.as_str()));
+            Some(Value::Text(label.unwrap_or(NO_LABEL).to_owned()))
+        }
+        prop::PO_ACL => {
+            let aces = ACL.iter().filter_map(|text| crate::acl::Ace::parse(text).ok()).collect();
+            crate::acl::Acl::new(aces).ok().map(|acl| Value::Bytes(acl.encode()))
+        }
+        prop::PO_OWNER | prop::PO_OWNER_GROUP => Some(Value::Text(place::owner(kind == prop::PO_OWNER))),
+        prop::PO_SVC_LIST => Some(Value::Ranks(ranks(info))),
+        // Space for a rebuild, self-healing, scrubbing, redundancy of objects and service: none. Checkpoints are
+        // made as the log grows.
+        3 | 4 | 11 | 16 | 18 | 19 | 25 => number(0),
+        // Space is reclaimed as there is time for it.
+        5 => number(1),
+        9 => number(128 << 10),
+        10 => number(4096),
+        12 | 20 => number(1),
+        13 => number(u64::from(u32::MAX)),
+        14 => number(4),
+        15 => number(0),
+        17 => number(604_800),
+        21 => number(255),
+        22 => number(1),
+        23 => number(5),
+        24 => number(50),
+        26 => number(1),
+        27 => number(300),
+        _ => None,
+    }
+}
+
+/// State of a target.
+#[unsafe(no_mangle)]
+extern "C" fn daos_pool_query_target(
+    poh: Handle,
+    target: u32,
+    rank: u32,
+    info: Out<CTarget>,
+    ev: Ev,
+) -> c_int {
+    run(ev, || {
+        let pool = handle::pool(poh)?;
+        let found = pool.client.query()?;
+        let mut of_rank = found.map.targets.iter().enumerate().filter(|(_, target)| target.rank == rank);
+        let (index, entry) = of_rank.nth(target as usize).ok_or(Der::NONEXIST)?;
+        let space = found.space.get(index).map_or(CSpace::default(), space_of);
+        info.set(CTarget { padding: 0, state: entry.state as u32, perf: 0, space })
+    })
+}
+
+/// The containers of a pool: how many, and as many as there is room for.
+#[unsafe(no_mangle)]
+extern "C" fn daos_pool_list_cont(poh: Handle, count: Out<u64>, conts: Out<CPoolCont>, ev: Ev) -> c_int {
+    run(ev, || {
+        let pool = handle::pool(poh)?;
+        let room = usize::try_from(count.get()?).unwrap_or(usize::MAX);
+        let found = pool.client.containers()?;
+        count.set(found.len() as u64)?;
+        if conts.is_null() {
+            return Ok(());
+        }
+        for (index, cont) in found.iter().take(room).enumerate() {
+            let label = cont.label.as_ref().map_or("container_label_not_set", |label| label.as_str());
+            conts.at(index).set(CPoolCont { uuid: cont.uuid.into(), label: fixed(label) })?;
+        }
+        if found.len() > room { Err(Der::TRUNC) } else { Ok(()) }
+    })
+}
+
+/// What a list with owner and group allows somebody to do with a pool.
+#[unsafe(no_mangle)]
+extern "C" fn daos_pool_get_perms(
+    props: Out<List>,
+    uid: u32,
+    gids: In<u32>,
+    count: usize,
+    perms: Out<u64>,
+) -> c_int {
+    let kinds = [prop::PO_ACL, prop::PO_OWNER, prop::PO_OWNER_GROUP];
+    der(|| perms.check()?.set(allowed(props, kinds, uid, gids, count)?))
 }

@@ -56,9 +56,6 @@ fn is_usable<T>(address: *const T, count: usize) -> bool {
 }
 
 impl<T: Copy> In<T> {
-    /// No value.
-    pub(crate) const NULL: Self = Self(core::ptr::null());
-
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -89,11 +86,6 @@ impl<T: Copy> In<T> {
         // SAFETY: it is not NULL, aligned, and no longer than memory; that it leads to so many values which nobody
         // changes during the operation is the C caller's promise.
         Ok(unsafe { core::slice::from_raw_parts(self.0, count) })
-    }
-
-    /// The bytes at the same address.
-    pub(crate) fn bytes(self) -> In<u8> {
-        In(self.0.cast())
     }
 }
 
@@ -219,6 +211,11 @@ impl<T: Copy> Out<T> {
 }
 
 impl Text {
+    /// REQUIRES: `address` came from a C program.
+    pub(crate) fn of(address: *const c_char) -> Self {
+        Self(address)
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }

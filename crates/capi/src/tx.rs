@@ -74,11 +74,6 @@ impl When {
         self.0.as_ref().is_some_and(|handle| matches!(handle.kind, Kind::Tx { .. }))
     }
 
-    /// The epoch that is read, unless it is that of now.
-    pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.0.as_ref().map(|handle| handle.epoch())
-    }
-
     /// Whether nothing may be written.
     pub(crate) fn is_read_only(&self) -> bool {
         match self.0.as_ref().map(|handle| &handle.kind) {

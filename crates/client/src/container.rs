@@ -227,6 +227,21 @@ impl Container {
         Ok(Oid::new(object_type, class, 0, number))
     }
 
+    /// Reserves a range of object numbers, from which the caller makes ids of its own; the first of them.
+    ///
+    /// # Errors
+    /// `Invalid::Count` for none; those of the transport.
+    pub fn alloc_oids(&self, count: u64) -> Result<u64> {
+        if count == 0 {
+            return Err(Invalid::Count.into());
+        }
+        let make = || PoolVerb::AllocOids(self.no(), count);
+        match self.core().ask_pool(self.core().mutation_id(), make)? {
+            PoolReply::Oids(first) => Ok(first),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// An object id from 96 bits of the caller, who answers for their uniqueness.
     ///
     /// # Errors

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod acl;
 mod array;
+mod cont;
 mod event;
 mod fs_attrs;
 mod fs_check;
@@ -17,9 +19,14 @@ mod fs_uns;
 mod fs_valgrind;
 mod gurt_hash;
 mod gurt_misc;
+mod global;
 mod kit;
 mod kv;
 mod life;
+mod mgmt;
 mod obj;
+mod pool;
+mod prop;
+mod snap;
 mod symbols;
 mod tx;

@@ -1,0 +1,270 @@
+/* Containers. */
+#include "harness.h"
+
+static void
+labels_and_uuids_open_containers(void)
+{
+	uuid_t           uuid;
+	char             text[DAOS_UUID_STR_SIZE];
+	daos_handle_t    other;
+	daos_cont_info_t info;
+
+	open_all();
+	OK(daos_cont_create_with_label(poh, "named", NULL, &uuid, NULL));
+	GIVES(daos_cont_create_with_label(poh, "named", NULL, NULL, NULL), -DER_EXIST);
+	GIVES(daos_cont_create_with_label(poh, "no label", NULL, NULL, NULL), -DER_INVAL);
+	sprintf(text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", uuid[0], uuid[1], uuid[2],
+		uuid[3], uuid[4], uuid[5], uuid[6], uuid[7], uuid[8], uuid[9], uuid[10], uuid[11], uuid[12], uuid[13],
+		uuid[14], uuid[15]);
+	OK(daos_cont_open(poh, text, DAOS_COO_RW, &other, &info, NULL));
+	CHECK(memcmp(info.ci_uuid, uuid, 16) == 0 && info.ci_nhandles == 1 && info.ci_nsnapshots == 0);
+	OK(daos_cont_close(other, NULL));
+	GIVES(daos_cont_close(other, NULL), -DER_NO_HDL);
+	OK(daos_cont_create(poh, &uuid, NULL, NULL));
+	GIVES(daos_cont_open(poh, "none", DAOS_COO_RW, &other, NULL, NULL), -DER_NONEXIST);
+	GIVES(daos_cont_open(poh, "named", DAOS_COO_RW | DAOS_COO_RO, &other, NULL, NULL), -DER_INVAL);
+	GIVES(daos_cont_open(poh, "named", 1u << 20 | DAOS_COO_RO, &other, NULL, NULL), -DER_INVAL);
+	GIVES(daos_cont_open(coh, "named", DAOS_COO_RW, &other, NULL, NULL), -DER_NO_HDL);
+	GIVES(daos_cont_open(poh, NULL, DAOS_COO_RW, &other, NULL, NULL), -DER_INVAL);
+	GIVES(daos_cont_open(poh, "named", DAOS_COO_RW, NULL, NULL, NULL), -DER_INVAL);
+	close_all();
+}
+
+static void
+destroyed_containers_are_gone(void)
+{
+	daos_handle_t other;
+
+	open_all();
+	OK(daos_cont_create_with_label(poh, "named", NULL, NULL, NULL));
+	OK(daos_cont_open(poh, "named", DAOS_COO_RW, &other, NULL, NULL));
+	GIVES(daos_cont_destroy(poh, "named", 0, NULL), -DER_BUSY);
+	OK(daos_cont_close(other, NULL));
+	OK(daos_cont_destroy(poh, "named", 0, NULL));
+	GIVES(daos_cont_open(poh, "named", DAOS_COO_RW, &other, NULL, NULL), -DER_NONEXIST);
+	GIVES(daos_cont_destroy(poh, "named", 1, NULL), -DER_NONEXIST);
+	close_all();
+}
+
+static void
+exclusive_opens_meet_nobody(void)
+{
+	daos_handle_t other;
+
+	open_all();
+	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &other, NULL, NULL), -DER_BUSY);
+	OK(daos_cont_close(coh, NULL));
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL));
+	close_all();
+}
+
+static void
+queries_count_handles_and_snapshots(void)
+{
+	daos_cont_info_t info;
+	daos_handle_t    other;
+	daos_epoch_t     epoch;
+
+	open_all();
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL));
+	OK(daos_cont_create_snap(coh, &epoch, NULL, NULL));
+	OK(daos_cont_query(coh, &info, NULL, NULL));
+	CHECK(info.ci_nhandles == 2 && info.ci_nsnapshots == 1 && info.ci_lsnapshot == epoch);
+	GIVES(daos_cont_query(poh, &info, NULL, NULL), -DER_NO_HDL);
+	OK(daos_cont_close(other, NULL));
+	close_all();
+}
+
+static void
+properties_are_kept(void)
+{
+	daos_prop_t            *prop = daos_prop_alloc(4), *found;
+	struct daos_prop_entry *entry;
+	daos_handle_t           other;
+	struct daos_co_status   status;
+
+	open_all();
+	prop->dpp_entries[0].dpe_type = DAOS_PROP_CO_LAYOUT_TYPE;
+	prop->dpp_entries[0].dpe_val  = DAOS_PROP_CO_LAYOUT_HDF5;
+	prop->dpp_entries[1].dpe_type = DAOS_PROP_CO_CSUM;
+	prop->dpp_entries[1].dpe_val  = DAOS_PROP_CO_CSUM_CRC32;
+	prop->dpp_entries[2].dpe_type = DAOS_PROP_CO_LABEL;
+	OK(daos_prop_entry_set_str(&prop->dpp_entries[2], "propped", strlen("propped")));
+	prop->dpp_entries[3].dpe_type = DAOS_PROP_CO_ALLOCED_OID;
+	prop->dpp_entries[3].dpe_val  = 5000;
+	OK(daos_cont_create(poh, NULL, prop, NULL));
+	daos_prop_free(prop);
+	OK(daos_cont_open(poh, "propped", DAOS_COO_RW, &other, NULL, NULL));
+	prop = daos_prop_alloc(0);
+	OK(daos_cont_query(other, NULL, prop, NULL));
+	CHECK(prop->dpp_nr >= DAOS_PROP_CO_NUM);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_LAYOUT_TYPE)->dpe_val == DAOS_PROP_CO_LAYOUT_HDF5);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_CSUM)->dpe_val == DAOS_PROP_CO_CSUM_CRC32);
+	CHECK(strcmp(daos_prop_entry_get(prop, DAOS_PROP_CO_LABEL)->dpe_str, "propped") == 0);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_COMPRESS)->dpe_val == DAOS_PROP_CO_COMPRESS_OFF);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_ENCRYPT)->dpe_val == DAOS_PROP_CO_ENCRYPT_OFF);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_DEDUP)->dpe_val == DAOS_PROP_CO_DEDUP_OFF);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_ALLOCED_OID)->dpe_val >= 5000);
+	CHECK(((struct daos_acl *)daos_prop_entry_get(prop, DAOS_PROP_CO_ACL)->dpe_val_ptr)->dal_len > 0);
+	CHECK(strchr(daos_prop_entry_get(prop, DAOS_PROP_CO_OWNER)->dpe_str, '@') != NULL);
+	daos_prop_val_2_co_status(daos_prop_entry_get(prop, DAOS_PROP_CO_STATUS)->dpe_val, &status);
+	CHECK(status.dcs_status == DAOS_PROP_CO_HEALTHY);
+	daos_prop_free(prop);
+
+	found                          = daos_prop_alloc(1);
+	found->dpp_entries[0].dpe_type = DAOS_PROP_CO_LABEL;
+	OK(daos_prop_set_str(found, DAOS_PROP_CO_LABEL, "renamed", 7));
+	OK(daos_cont_set_prop(other, found, NULL));
+	entry = &found->dpp_entries[0];
+	OK(daos_prop_entry_set_str(entry, "x", 1));
+	OK(daos_cont_query(other, NULL, found, NULL));
+	daos_prop_free(found);
+	found                          = daos_prop_alloc(1);
+	found->dpp_entries[0].dpe_type = DAOS_PROP_CO_COMPRESS;
+	found->dpp_entries[0].dpe_val  = DAOS_PROP_CO_COMPRESS_LZ4;
+	GIVES(daos_cont_set_prop(other, found, NULL), -DER_INVAL);
+	found->dpp_entries[0].dpe_type = DAOS_PROP_PO_RECLAIM;
+	GIVES(daos_cont_query(other, NULL, found, NULL), -DER_NONEXIST);
+	daos_prop_free(found);
+	GIVES(daos_cont_set_prop(other, NULL, NULL), -DER_INVAL);
+	OK(daos_cont_status_clear(other, NULL));
+	GIVES(daos_cont_status_clear(poh, NULL), -DER_NO_HDL);
+	OK(daos_cont_close(other, NULL));
+	OK(daos_cont_open(poh, "renamed", DAOS_COO_RW, &other, NULL, NULL));
+	OK(daos_cont_close(other, NULL));
+	close_all();
+}
+
+static void
+attributes_are_kept(void)
+{
+	char const *const names[2]  = {"colour", "depth"};
+	char const *const none[1]   = {"none"};
+	const void *const values[2] = {"green", "7"};
+	const size_t      sizes[2]  = {5, 1};
+	char              one[3], two[8];
+	void *const       bufs[2] = {one, two};
+	size_t            out[2]  = {sizeof(one), sizeof(two)}, room = 0;
+	char              all[32];
+
+	open_all();
+	OK(daos_cont_set_attr(coh, 2, names, values, sizes, NULL));
+	OK(daos_cont_get_attr(coh, 2, names, bufs, out, NULL));
+	CHECK(out[0] == 5 && memcmp(one, "gre", 3) == 0 && out[1] == 1 && two[0] == '7');
+	OK(daos_cont_get_attr(coh, 1, names, NULL, out, NULL));
+	CHECK(out[0] == 5);
+	OK(daos_cont_list_attr(coh, NULL, &room, NULL));
+	GIVES(room, 13);
+	room = sizeof(all);
+	OK(daos_cont_list_attr(coh, all, &room, NULL));
+	CHECK(room == 13 && memcmp(all, "colour\0depth\0", 13) == 0);
+	memset(all, 'x', sizeof(all));
+	room = 8;
+	OK(daos_cont_list_attr(coh, all, &room, NULL));
+	CHECK(room == 13 && memcmp(all, "colour\0x", 8) == 0);
+	GIVES(daos_cont_get_attr(coh, 1, none, bufs, out, NULL), -DER_NONEXIST);
+	OK(daos_cont_del_attr(coh, 1, names, NULL));
+	OK(daos_cont_del_attr(coh, 1, none, NULL));
+	GIVES(daos_cont_get_attr(coh, 1, names, bufs, out, NULL), -DER_NONEXIST);
+	GIVES(daos_cont_set_attr(coh, 0, names, values, sizes, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_attr(coh, 1, NULL, values, sizes, NULL), -DER_INVAL);
+	GIVES(daos_cont_get_attr(coh, -1, names, bufs, out, NULL), -DER_INVAL);
+	close_all();
+}
+
+static void
+object_numbers_are_unique(void)
+{
+	uint64_t first = 0, next = 0;
+
+	open_all();
+	OK(daos_cont_alloc_oids(coh, 10, &first, NULL));
+	OK(daos_cont_alloc_oids(coh, 1, &next, NULL));
+	CHECK(next >= first + 10);
+	GIVES(daos_cont_alloc_oids(coh, 0, &next, NULL), -DER_INVAL);
+	GIVES(daos_cont_alloc_oids(coh, 1, NULL, NULL), -DER_INVAL);
+	close_all();
+}
+
+static void
+owners_and_access_are_changed(void)
+{
+	const char      *strs[2] = {"A::OWNER@:rwdtTaAo", "A::EVERYONE@:r"}, *more[1] = {"A::ann@:rw"};
+	struct daos_acl *acl;
+	daos_prop_t     *prop;
+	uint64_t         perms;
+	char           **texts;
+	size_t           nr, i;
+
+	open_all();
+	OK(daos_acl_from_strs(strs, 2, &acl));
+	OK(daos_cont_overwrite_acl(coh, acl, NULL));
+	daos_acl_free(acl);
+	OK(daos_acl_from_strs(more, 1, &acl));
+	OK(daos_cont_update_acl(coh, acl, NULL));
+	daos_acl_free(acl);
+	OK(daos_cont_delete_acl(coh, DAOS_ACL_EVERYONE, NULL, NULL));
+	GIVES(daos_cont_delete_acl(coh, DAOS_ACL_EVERYONE, NULL, NULL), -DER_NONEXIST);
+	GIVES(daos_cont_delete_acl(coh, 77, NULL, NULL), -DER_INVAL);
+	GIVES(daos_cont_overwrite_acl(coh, NULL, NULL), -DER_INVAL);
+	OK(daos_cont_set_owner_no_check(coh, "strange@", "folk@lab", NULL));
+	GIVES(daos_cont_set_owner(coh, "strange@", NULL, NULL), -DER_NONEXIST);
+	OK(daos_cont_set_owner(coh, "root@", NULL, NULL));
+	GIVES(daos_cont_set_owner(coh, NULL, NULL, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_owner(coh, "nobody here", NULL, NULL), -DER_INVAL);
+	OK(daos_cont_get_acl(coh, &prop, NULL));
+	CHECK(strcmp(daos_prop_entry_get(prop, DAOS_PROP_CO_OWNER)->dpe_str, "root@") == 0);
+	CHECK(strcmp(daos_prop_entry_get(prop, DAOS_PROP_CO_OWNER_GROUP)->dpe_str, "folk@lab") == 0);
+	OK(daos_acl_to_strs(daos_prop_entry_get(prop, DAOS_PROP_CO_ACL)->dpe_val_ptr, &texts, &nr));
+	CHECK(nr == 2 && strcmp(texts[0], strs[0]) == 0 && strcmp(texts[1], more[0]) == 0);
+	for (i = 0; i < nr; i++)
+		free(texts[i]);
+	free(texts);
+	OK(daos_cont_get_perms(prop, 0, NULL, 0, &perms));
+	CHECK(perms == DAOS_ACL_PERM_CONT_ALL);
+	GIVES(daos_cont_get_perms(NULL, 0, NULL, 0, &perms), -DER_INVAL);
+	daos_prop_free(prop);
+	close_all();
+}
+
+static void
+some_things_do_not_exist(void)
+{
+	daos_epoch_t epoch;
+
+	open_all();
+	GIVES(daos_cont_subscribe(coh, &epoch, NULL), -DER_NOSYS);
+	GIVES(daos_cont_subscribe(poh, &epoch, NULL), -DER_NO_HDL);
+	OK(daos_cont_aggregate(coh, DAOS_EPOCH_MAX, NULL));
+	GIVES(daos_cont_aggregate(poh, DAOS_EPOCH_MAX, NULL), -DER_NO_HDL);
+	close_all();
+}
+
+#undef daos_cont_create
+#undef daos_cont_open
+#undef daos_cont_destroy
+int daos_cont_create(daos_handle_t, uuid_t *, daos_prop_t *, daos_event_t *);
+int daos_cont_open(daos_handle_t, const char *, unsigned int, daos_handle_t *, daos_cont_info_t *, daos_event_t *);
+int daos_cont_destroy(daos_handle_t, const char *, int, daos_event_t *);
+
+static void
+the_old_names_work_too(void)
+{
+	daos_handle_t other;
+	daos_size_t   nr = 0;
+
+	open_all();
+	OK(daos_cont_create(poh, NULL, NULL, NULL));
+	OK(daos_pool_list_cont(poh, &nr, NULL, NULL));
+	GIVES(nr, 2);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL));
+	OK(daos_cont_close(other, NULL));
+	OK(daos_cont_destroy(poh, "cont", 1, NULL));
+	GIVES(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL), -DER_NONEXIST);
+	OK(daos_fini());
+}
+
+TESTS(TEST(labels_and_uuids_open_containers), TEST(destroyed_containers_are_gone), TEST(exclusive_opens_meet_nobody),
+      TEST(queries_count_handles_and_snapshots), TEST(properties_are_kept), TEST(attributes_are_kept),
+      TEST(object_numbers_are_unique), TEST(owners_and_access_are_changed), TEST(some_things_do_not_exist),
+      TEST(the_old_names_work_too))

@@ -1,0 +1,16 @@
+//! Containers.
+
+use crate::kit::c_tests;
+
+c_tests!("cont":
+    labels_and_uuids_open_containers,
+    destroyed_containers_are_gone,
+    exclusive_opens_meet_nobody,
+    queries_count_handles_and_snapshots,
+    properties_are_kept,
+    attributes_are_kept,
+    object_numbers_are_unique,
+    owners_and_access_are_changed,
+    some_things_do_not_exist,
+    the_old_names_work_too,
+);
