@@ -7,7 +7,7 @@ use super::stat::{self, CStat};
 use super::table::Ptr;
 use crate::error::{Errno, PosixResult, errno};
 use crate::raw::{In, Out, Text};
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 use dolmen_dfs::{Cred, Dir, Follow, Opened, Rights, SetAttrs, SetTime, Stat, XattrCond};
 
 //= daos:src/include/daos_fs.h DFS_SET_ATTR_*
@@ -284,6 +284,3 @@ extern "C" fn dfs_listxattr(dfs: Ptr<Mounted>, obj: Ptr<Obj>, list: Out<c_char>,
 pub(super) fn joined(names: &[Vec<u8>]) -> Vec<u8> {
     names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
 }
-
-/// A value of C that nobody looks at.
-pub(super) type Opaque = c_void;

@@ -36,8 +36,6 @@ impl<T> Clone for Ptr<T> {
 impl<T> Copy for Ptr<T> {}
 
 impl<T> Ptr<T> {
-    pub(super) const NULL: Self = Self { number: 0, of: PhantomData };
-
     pub(super) fn is_null(self) -> bool {
         self.number == 0
     }

@@ -1,7 +1,7 @@
 //! Hash functions of keys.
 
 use crate::raw::In;
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{c_int, c_uint};
 
 /// The bytes at an address; none if there is nothing at it.
 fn bytes<'a>(address: In<u8>, len: usize) -> &'a [u8] {
@@ -53,9 +53,6 @@ extern "C" fn d_hash_mix64(key: u64) -> u64 {
     let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     key ^ (key >> 31)
 }
-
-/// A byte of C that is a character.
-pub(super) type Byte = c_char;
 
 #[cfg(test)]
 mod tests {
