@@ -112,6 +112,81 @@ struct daos_pool_cont_info2 {
 	void                      *pci_reserved[2];
 };
 
+/* A condition on containers: how several parts are combined, and what each compares. */
+enum {
+	PCF_COMBINE_LOGICAL_AND = 0,
+	PCF_COMBINE_LOGICAL_OR  = 1,
+};
+
+enum {
+	PCF_FUNC_EQ = 0,
+	PCF_FUNC_NE = 1,
+	PCF_FUNC_LT = 2,
+	PCF_FUNC_LE = 3,
+	PCF_FUNC_GT = 4,
+	PCF_FUNC_GE = 5,
+};
+
+enum {
+	PCF_KEY_MD_OTIME      = 0,
+	PCF_KEY_MD_MTIME      = 1,
+	PCF_KEY_NUM_SNAPSHOTS = 2,
+	PCF_KEY_NUM_HANDLES   = 3,
+};
+
+typedef struct daos_pool_cont_filter_part {
+	uint32_t pcfp_func;
+	uint32_t pcfp_key;
+	union {
+		uint32_t pcfp_val32;
+		uint64_t pcfp_val64;
+	};
+} daos_pool_cont_filter_part_t;
+
+typedef struct {
+	uint32_t                            pcf_combine_func;
+	uint32_t                            pcf_nparts;
+	struct daos_pool_cont_filter_part **pcf_parts;
+} daos_pool_cont_filter_t;
+
+static inline const char *
+daos_pool_cont_filter_func_str(uint32_t f)
+{
+	switch (f) {
+	case PCF_FUNC_EQ:
+		return "==";
+	case PCF_FUNC_NE:
+		return "!=";
+	case PCF_FUNC_LT:
+		return "<";
+	case PCF_FUNC_LE:
+		return "<=";
+	case PCF_FUNC_GT:
+		return ">";
+	case PCF_FUNC_GE:
+		return ">=";
+	default:
+		return "invalid";
+	}
+}
+
+static inline const char *
+daos_pool_cont_filter_key_str(uint32_t k)
+{
+	switch (k) {
+	case PCF_KEY_MD_OTIME:
+		return "md_otime";
+	case PCF_KEY_MD_MTIME:
+		return "md_mtime";
+	case PCF_KEY_NUM_SNAPSHOTS:
+		return "num_snapshots";
+	case PCF_KEY_NUM_HANDLES:
+		return "num_handles";
+	default:
+		return "invalid";
+	}
+}
+
 /* By label or by the text of its UUID; sys is a system, NULL for the default one. */
 #define daos_pool_connect daos_pool_connect2
 int daos_pool_connect(const char *pool, const char *sys, unsigned int flags, daos_handle_t *poh,

@@ -32,6 +32,7 @@ mod list;
 mod mgmt;
 mod object;
 mod oit;
+mod pipeline;
 mod place;
 mod pool;
 mod prop;

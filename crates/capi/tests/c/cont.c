@@ -116,8 +116,10 @@ properties_are_kept(void)
 	OK(daos_prop_set_str(found, DAOS_PROP_CO_LABEL, "renamed", 7));
 	OK(daos_cont_set_prop(other, found, NULL));
 	entry = &found->dpp_entries[0];
-	OK(daos_prop_entry_set_str(entry, "x", 1));
+	free(entry->dpe_str);
+	entry->dpe_str = NULL;
 	OK(daos_cont_query(other, NULL, found, NULL));
+	CHECK(strcmp(entry->dpe_str, "renamed") == 0);
 	daos_prop_free(found);
 	found                          = daos_prop_alloc(1);
 	found->dpp_entries[0].dpe_type = DAOS_PROP_CO_COMPRESS;

@@ -24,7 +24,7 @@ fn the_library_exports_the_functions_of_the_tables_and_nothing_else() {
 
 #[test]
 fn a_program_that_links_one_library_alone_runs() {
-    for library in ["daos", "gurt"] {
+    for library in ["daos", "gurt", "daos_common", "dfs", "duns"] {
         let program = kit::compile(&format!("only_{library}"), &format!("only_{library}"), &[library]);
         kit::assert_ended(&Command::new(program).output().unwrap(), library);
     }
@@ -54,4 +54,21 @@ fn the_install_has_what_build_systems_look_for() {
     ] {
         assert!(prefix.join(file).exists(), "{file}");
     }
+}
+
+/// Whether a table's test is one: `module::name` with a `#[test]` or a C test of that name.
+fn is_test(test: &str) -> bool {
+    let Some((module, name)) = test.split_once("::") else { return false };
+    let text = std::fs::read_to_string(kit::capi().join(format!("tests/it/{module}.rs")));
+    let is_boundary = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    text.is_ok_and(|text| text.split(is_boundary).any(|word| word == name))
+}
+
+#[test]
+fn every_function_has_a_test_and_no_other_has_its_row() {
+    let functions = kit::link::functions(kit::capi()).unwrap();
+    let without: Vec<_> = functions.iter().filter(|f| !is_test(&f.test)).collect();
+    assert!(without.is_empty(), "{without:?}");
+    assert!(functions.windows(2).all(|pair| pair[0].name != pair[1].name));
+    assert!(functions.len() > 300, "{}", functions.len());
 }

@@ -1,0 +1,33 @@
+//! Programs of objects under valgrind: no wrong access, nothing lost.
+
+use crate::kit;
+use std::process::Command;
+
+#[test]
+fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
+    let tests = [
+        ("obj", "array_values_have_extents_and_holes"),
+        ("obj", "split_listings_cover_everything_once"),
+        ("array", "records_come_back_over_chunks"),
+        ("event", "many_operations_complete_on_a_queue"),
+        ("event", "a_parent_completes_with_its_last_child"),
+        ("event", "everything_takes_an_event"),
+        ("cont", "properties_are_kept"),
+        ("cont", "owners_and_access_are_changed"),
+        ("pool", "properties_are_told"),
+        ("snap", "marks_are_kept"),
+        ("prop", "texts_and_addresses_are_copied"),
+        ("acl", "entries_are_walked_found_added_and_removed"),
+        ("mgmt", "systems_are_described"),
+        ("pipeline", "filters_are_put_together_and_checked"),
+    ];
+    for (program, test) in tests {
+        let dir = kit::system(&format!("valgrind-{program}-{test}"));
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        let done = kit::output(&dir, valgrind.arg(kit::program(program)).arg(test));
+        kit::assert_ended(&done, test);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+    assert_eq!(tests.len(), 14);
+}
