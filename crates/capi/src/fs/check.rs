@@ -2,7 +2,7 @@
 
 use super::EINVAL;
 use crate::cont;
-use crate::error::{PosixResult, errno};
+use crate::error::{Errno, PosixResult, errno};
 use crate::handle;
 use crate::raw::Text;
 use crate::types::Handle;
@@ -37,6 +37,10 @@ extern "C" fn dfs_cont_check(poh: Handle, cont: Text, flags: u64, name: Text) ->
             || flags & REMOVE != 0 && flags & RELINK != 0
         {
             return Err(EINVAL);
+        }
+        if flags & EVICT_ALL != 0 {
+            // Handles of others are not taken from them.
+            return Err(Errno(libc::ENOTSUP));
         }
         let fs = mounted(poh, cont, flags & (REMOVE | RELINK) != 0)?;
         let report = fs.check(flags & REMOVE != 0)?;

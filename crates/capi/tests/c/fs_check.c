@@ -52,6 +52,7 @@ what_is_lost_is_removed_or_named(void)
 	GIVES(objects_lost(), 1);
 	GIVES(dfs_cont_check(poh, "files", DFS_CHECK_REMOVE | DFS_CHECK_RELINK, NULL), EINVAL);
 	GIVES(dfs_cont_check(poh, "files", 1 << 20, NULL), EINVAL);
+	GIVES(dfs_cont_check(poh, "files", DFS_CHECK_EVICT_ALL, NULL), ENOTSUP);
 	GIVES(dfs_cont_check(poh, "none", DFS_CHECK_PRINT, NULL), ENOENT);
 	OK(dfs_cont_check(poh, "files", DFS_CHECK_RELINK | DFS_CHECK_VERIFY, "mine"));
 	GIVES(objects_lost(), 0);

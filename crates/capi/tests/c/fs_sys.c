@@ -245,6 +245,7 @@ mounts_by_paths_travel(void)
 	OK(dfs_sys_global2local_all(0, 0, glob, &two));
 	OK(dfs_sys_stat(two, "/d", 0, &st));
 	OK(dfs_sys_disconnect(two));
+	GIVES(dfs_sys_disconnect(two), EINVAL);
 	GIVES(dfs_sys_umount(one), EINVAL);
 	OK(dfs_sys_disconnect(one));
 	free(glob.iov_buf);

@@ -13,6 +13,7 @@ fn files_touch_no_memory_that_is_not_theirs_and_lose_none() {
         ("fs_event", "ends_and_holes_and_several_pieces_are_told"),
         ("fs_uns", "paths_are_made_resolved_and_destroyed"),
         ("gurt_hash", "records_are_found_and_freed"),
+        ("gurt_misc", "memory_comes_and_goes"),
     ];
     for (program, test) in tests {
         let dir = kit::system(&format!("valgrind-{program}"));
@@ -22,5 +23,5 @@ fn files_touch_no_memory_that_is_not_theirs_and_lose_none() {
         kit::assert_ended(&done, test);
         std::fs::remove_dir_all(dir).unwrap();
     }
-    assert_eq!(tests.len(), 7);
+    assert_eq!(tests.len(), 8);
 }
