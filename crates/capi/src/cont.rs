@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// How a container may be opened.
 //= daos:src/include/daos_cont.h DAOS_COO_*
-const OPEN_RO: u32 = 1;
-const OPEN_RW: u32 = 2;
+pub(crate) const OPEN_RO: u32 = 1;
+pub(crate) const OPEN_RW: u32 = 2;
 const OPEN_EX: u32 = 4;
 const OPEN_FLAGS: u32 = 255;
 
@@ -70,10 +70,24 @@ fn found<T>(result: dolmen_client::Result<T>) -> Result<T> {
 /// # Errors
 /// `NO_PERM` through a connection for reading; `EXIST`; `INVAL` for properties that are none.
 pub(crate) fn create(pool: &PoolHandle, label: Option<&str>, list: Out<List>) -> Result<Uuid> {
+    create_for(pool, label, list, None)
+}
+
+/// As [`create`], for a given layout, whatever the properties say of it.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_for(
+    pool: &PoolHandle,
+    label: Option<&str>,
+    list: Out<List>,
+    layout: Option<u64>,
+) -> Result<Uuid> {
     if !pool.writable {
         return Err(Der::NO_PERM);
     }
     let mut wanted = prop::wanted(list)?;
+    wanted.props.extend(layout.map(|layout| (PropId::CO_LAYOUT_TYPE, PropValue::Number(layout))));
     let label = label.map(str::to_owned).or(wanted.label);
     let label = label.map(|label| Label::new(&label)).transpose()?;
     own(&mut wanted.props)?;
@@ -350,7 +364,11 @@ extern "C" fn daos_cont_delete_acl(coh: Handle, kind: c_uint, principal: Text, e
     })
 }
 
-fn set_owner(coh: Handle, user: Text, group: Text, must_exist: bool) -> Result<()> {
+/// Gives a container to a user, a group, or both.
+///
+/// # Errors
+/// `INVAL` for what is no principal, or nobody; `NONEXIST` for one that the system does not know, if it has to.
+pub(crate) fn set_owner(coh: Handle, user: Text, group: Text, must_exist: bool) -> Result<()> {
     let cont = handle::cont(coh)?;
     cont.check_writable()?;
     let mut props = Props::new();

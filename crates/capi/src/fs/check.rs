@@ -108,7 +108,7 @@ extern "C" fn dfs_cont_set_owner(coh: Handle, user: Text, uid: u32, group: Text,
     errno(|| {
         let cont = handle::cont(coh)?;
         let fs = Dfs::mount(&cont.client, &MountOptions { shared: true, ..MountOptions::default() })?;
-        super::place::set_owner(&cont, user.str_if_any()?, group.str_if_any()?)?;
+        cont::set_owner(coh, user, group, false)?;
         let attrs = SetAttrs {
             uid: (!user.is_null()).then_some(uid),
             gid: (!group.is_null()).then_some(gid),

@@ -14,7 +14,6 @@ mod io;
 mod list;
 mod mount;
 mod obj;
-mod place;
 mod stat;
 mod sys;
 mod table;

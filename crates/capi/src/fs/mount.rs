@@ -3,17 +3,18 @@
 use super::blob::{Reader, Writer};
 use super::table::{self, Ptr};
 use super::{EINVAL, ENOENT, EPERM};
-use crate::cont::ContHandle;
+use crate::cont;
 use crate::error::{Der, Errno, PosixResult, errno};
 use crate::event::{Ev, run_posix};
 use crate::handle::{self, Entry};
 use crate::place::{self, PoolHandle};
+use crate::prop::List;
 use crate::raw::{Out, Text};
 use crate::types::{CUuid, Handle, Iov};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use dolmen_client::{ContName, Container, Epoch, Label, ObjectClass, PropId, PropValue, Uuid};
-use dolmen_dfs::{CHUNK_BYTES_MIN, Dfs, FormatOptions, MountOptions};
+use dolmen_client::{ContName, Container, Epoch, ObjectClass, Uuid};
+use dolmen_dfs::{CHUNK_BYTES_MIN, Dfs, FormatOptions, LAYOUT_POSIX, MountOptions};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Bits of how a mount keeps what other mounts do; 0 is relaxed.
@@ -88,7 +89,7 @@ pub(super) struct CAttr {
     pub(super) id: u64,
     pub(super) chunk_size: u64,
     pub(super) oclass: u32,
-    pub(super) props: Out<u8>,
+    pub(super) props: Out<List>,
     pub(super) mode: u32,
     pub(super) dir_oclass: u32,
     pub(super) file_oclass: u32,
@@ -273,7 +274,7 @@ pub(super) fn umount(dfs: Ptr<Mounted>, owns: bool) -> PosixResult<()> {
 /// Closes the handles of a mount that opened them.
 fn close(poh: Handle, coh: Handle) {
     // The codes say only that somebody has closed them before.
-    crate::cont::daos_cont_close(coh, Ev::NULL);
+    cont::daos_cont_close(coh, Ev::NULL);
     crate::pool::daos_pool_disconnect(poh, Ev::NULL);
 }
 
@@ -299,12 +300,12 @@ extern "C" fn dfs_cont_create_with_label(
     coh: Out<Handle>,
     dfs: Out<Ptr<Mounted>>,
 ) -> c_int {
-    errno(|| cont_create(poh, Some(Label::new(label.str()?)?), attr, uuid, coh, dfs))
+    errno(|| cont_create(poh, Some(label.str()?), attr, uuid, coh, dfs))
 }
 
 fn cont_create(
     poh: Handle,
-    label: Option<Label>,
+    label: Option<&str>,
     attr: Out<CAttr>,
     uuid: Out<CUuid>,
     coh: Out<Handle>,
@@ -330,40 +331,27 @@ fn cont_create(
 }
 
 /// Makes a container and the file system in it: both, or neither.
-pub(super) fn make_cont(pool: &PoolHandle, label: Option<Label>, attr: Option<&CAttr>) -> PosixResult<Uuid> {
-    if !pool.writable {
-        return Err(EPERM);
-    }
+pub(super) fn make_cont(pool: &PoolHandle, label: Option<&str>, attr: Option<&CAttr>) -> PosixResult<Uuid> {
     let options = format_options(attr)?;
-    let mut props = super::place::props_of(attr.map_or(Out::NULL, |attr| attr.props))?;
-    let label = match (label, props.remove(&PropId::CO_LABEL)) {
-        (Some(label), _) => Some(label),
-        (None, Some(PropValue::Text(text))) => Some(Label::new(&text)?),
-        (None, _) => None,
-    };
-    props.extend(Dfs::container_props());
-    let made = pool.client.create_container(label, props)?;
-    let formatted =
-        pool.client.open_container(&ContName::Uuid(made.uuid)).map_err(Errno::from).and_then(|cont| {
-            Dfs::format(&cont, &options)?;
-            cont.close()?;
-            Ok(())
-        });
+    let props = attr.map_or(Out::NULL, |attr| attr.props);
+    let made = ContName::Uuid(cont::create_for(pool, label, props, Some(LAYOUT_POSIX))?);
+    let formatted = pool.client.open_container(&made).map_err(Errno::from).and_then(|cont| {
+        Dfs::format(&cont, &options)?;
+        let uuid = cont.uuid();
+        cont.close()?;
+        Ok(uuid)
+    });
     if formatted.is_err() {
         // Ignored: that it could not be made is what the caller hears.
-        let _still_there = pool.client.destroy_container(&ContName::Uuid(made.uuid), true);
+        let _still_there = pool.client.destroy_container(&made, true);
     }
-    formatted.map(|()| made.uuid)
+    formatted
 }
 
 /// Opens a container and gives it a handle.
 fn open_cont(pool: &Arc<PoolHandle>, name: &ContName, writable: bool) -> PosixResult<Handle> {
-    let flags = if writable { 2 } else { 1 };
-    if writable && !pool.writable {
-        return Err(EPERM);
-    }
-    let opened = pool.client.open_container(name)?;
-    Ok(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags))))?)
+    let flags = if writable { cont::OPEN_RW } else { cont::OPEN_RO };
+    Ok(handle::insert(Entry::Cont(cont::open(pool, name, flags)?))?)
 }
 
 /// Connects to a pool, opens a container, made first if `flags` say so, and mounts its file system.
@@ -429,7 +417,7 @@ pub(super) fn connect(
         match mount_on((poh, coh), flags, epoch, true) {
             Ok(mounted) => table::insert(Arc::new(mounted)),
             Err(error) => {
-                crate::cont::daos_cont_close(coh, Ev::NULL);
+                cont::daos_cont_close(coh, Ev::NULL);
                 Err(error)
             }
         }
@@ -441,17 +429,19 @@ pub(super) fn connect(
 }
 
 fn open_or_make(pool: &Arc<PoolHandle>, name: &str, flags: c_int, attr: Out<CAttr>) -> PosixResult<Handle> {
-    let cont = crate::cont::name(name)?;
+    let cont = cont::name(name)?;
     let writable = flags & libc::O_ACCMODE == libc::O_RDWR;
     if flags & libc::O_CREAT == 0 {
         return open_cont(pool, &cont, writable);
     }
     let attr = if attr.is_null() { None } else { Some(attr.get()?) };
     match (&cont, flags & libc::O_EXCL != 0) {
-        (ContName::Label(label), is_exclusive) => match make_cont(pool, Some(label.clone()), attr.as_ref()) {
-            Err(Errno(libc::EEXIST)) if !is_exclusive => {}
-            made => drop(made?),
-        },
+        (ContName::Label(label), is_exclusive) => {
+            match make_cont(pool, Some(label.as_str()), attr.as_ref()) {
+                Err(Errno(libc::EEXIST)) if !is_exclusive => {}
+                made => drop(made?),
+            }
+        }
         // A container that is to be made has a label, not a UUID.
         (_, true) => return Err(EINVAL),
         (_, false) => {}
@@ -469,7 +459,7 @@ extern "C" fn dfs_disconnect(dfs: Ptr<Mounted>) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn dfs_destroy(pool: Text, sys: Text, cont: Text, force: c_int, ev: Ev) -> c_int {
     run_posix(ev, || {
-        let name = crate::cont::name(cont.str()?)?;
+        let name = cont::name(cont.str()?)?;
         let (poh, pool) = connect_pool(pool.str()?, sys.str_if_any()?, true)?;
         let destroyed = pool.client.destroy_container(&name, force != 0);
         drop(pool);
@@ -623,7 +613,7 @@ extern "C" fn dfs_local2global_all(dfs: Ptr<Mounted>, glob: Out<Iov>) -> c_int {
 pub(super) fn blob_of_all(mounted: &Mounted) -> PosixResult<Vec<u8>> {
     let (pool, cont) = (handle::pool(mounted.pool)?, handle::cont(mounted.cont)?);
     let mut out = Writer::begin(*b"DLMNTALL");
-    out.bytes(super::place::system_name(&pool.place).as_bytes());
+    out.bytes(place::text(&pool.place).as_bytes());
     out.bytes(pool.uuid.as_bytes());
     out.bytes(cont.client.uuid().as_bytes());
     out.bytes(&blob_of(mounted)?);
@@ -658,7 +648,7 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
     let mounted = open_cont(&pool, &ContName::Uuid(cont_uuid), writable).and_then(|coh| {
         let mounted = mount_of_blob((poh, coh), flags, inner, true);
         if mounted.is_err() {
-            crate::cont::daos_cont_close(coh, Ev::NULL);
+            cont::daos_cont_close(coh, Ev::NULL);
         }
         mounted
     });

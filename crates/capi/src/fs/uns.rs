@@ -5,12 +5,14 @@
 
 use super::mount::{CAttr, make_cont};
 use super::{EINVAL, ENOENT};
+use crate::cont;
 use crate::error::{Errno, PosixResult, errno, silent};
 use crate::handle;
+use crate::prop::List;
 use crate::raw::{self, Out, Text};
 use crate::types::{CUuid, Handle, fixed};
 use core::ffi::{c_char, c_int};
-use dolmen_client::{ContName, PropId, PropValue, Props, Uuid};
+use dolmen_client::{ContName, PropId, PropValue, Uuid};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,7 @@ struct CUns {
     layout: u32,
     oclass: u32,
     chunk_size: u64,
-    props: Out<u8>,
+    props: Out<List>,
     flags: u32,
     pool: [c_char; 128],
     cont: [c_char; 128],
@@ -234,7 +236,7 @@ extern "C" fn duns_create_path(poh: Handle, path: Text, attr: Out<CUns>) -> c_in
         let made = if uns.layout == POSIX {
             make_cont(&pool, None, Some(&attrs_of(&uns)))
         } else {
-            make_plain(&pool, uns.layout, uns.props)
+            cont::create_for(&pool, None, uns.props, Some(uns.layout.into())).map_err(Errno::from)
         };
         let linked = made.and_then(|cont| {
             let link = Link { layout: uns.layout, pool: pool.uuid.to_string(), cont: cont.to_string() };
@@ -272,17 +274,6 @@ fn attrs_of(uns: &CUns) -> CAttr {
     }
 }
 
-/// Makes a container of another layout than files.
-fn make_plain(pool: &crate::place::PoolHandle, layout: u32, props: Out<u8>) -> PosixResult<Uuid> {
-    if !pool.writable {
-        return Err(super::EPERM);
-    }
-    let mut all = super::place::props_of(props)?;
-    all.extend(Props::from([(PropId::CO_LAYOUT_TYPE, PropValue::Number(layout.into()))]));
-    all.remove(&PropId::CO_LABEL);
-    Ok(pool.client.create_container(None, all)?.uuid)
-}
-
 /// Makes a directory for files, a file for everything else.
 fn make_path(path: &Path, layout: u32) -> PosixResult<()> {
     let made =
@@ -305,7 +296,7 @@ extern "C" fn duns_destroy_path(poh: Handle, path: Text) -> c_int {
         if Uuid::try_parse(&link.pool) != Ok(pool.uuid) {
             return Err(EINVAL);
         }
-        match pool.client.destroy_container(&crate::cont::name(&link.cont)?, true) {
+        match pool.client.destroy_container(&cont::name(&link.cont)?, true) {
             // A path whose container is gone is removed all the same.
             Err(dolmen_client::Error::NotFound) => {}
             other => other?,
@@ -320,7 +311,7 @@ extern "C" fn duns_link_cont(poh: Handle, cont: Text, path: Text) -> c_int {
     errno(|| {
         let pool = handle::pool(poh)?;
         let path = PathBuf::from(OsStr::from_bytes(path.bytes()?));
-        let opened = pool.client.open_container(&crate::cont::name(cont.str()?)?)?;
+        let opened = pool.client.open_container(&cont::name(cont.str()?)?)?;
         let layout = match opened.props(&[PropId::CO_LAYOUT_TYPE])?.get(&PropId::CO_LAYOUT_TYPE) {
             Some(PropValue::Number(layout)) => u32::try_from(*layout).map_err(|_wide| EINVAL)?,
             _ => 0,

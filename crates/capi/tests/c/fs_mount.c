@@ -8,6 +8,7 @@ a_file_system_is_made_mounted_and_told(void)
 	daos_handle_t  none = {0};
 	uuid_t         uuid, zero = {0};
 	dfs_t         *other = NULL;
+	daos_prop_t   *props;
 
 	fs_open_all();
 	GIVES(dfs_cont_create_with_label(poh, "files", NULL, NULL, NULL, NULL), EEXIST);
@@ -27,6 +28,16 @@ a_file_system_is_made_mounted_and_told(void)
 	GIVES(told.da_mode, DFS_RELAXED);
 	OK(dfs_umount(other));
 	OK(daos_cont_close(none, NULL));
+	props = daos_prop_alloc(1);
+	props->dpp_entries[0].dpe_type = DAOS_PROP_CO_LABEL;
+	props->dpp_entries[0].dpe_str  = strdup("labelled");
+	attr.da_props = props;
+	OK(dfs_cont_create(poh, NULL, &attr, NULL, NULL));
+	GIVES(dfs_cont_create(poh, NULL, &attr, NULL, NULL), EEXIST);
+	OK(daos_cont_open(poh, "labelled", DAOS_COO_RO, &none, NULL, NULL));
+	OK(daos_cont_close(none, NULL));
+	daos_prop_free(props);
+	attr.da_props = NULL;
 	strcpy(attr.da_hints, "file:");
 	GIVES(dfs_cont_create(poh, NULL, &attr, NULL, NULL), EINVAL);
 	fs_close_all();
