@@ -57,7 +57,9 @@ fn unqueued() -> Arc<Queue> {
 /// Gives up what the library keeps of events that are on no queue.
 pub(crate) fn clear() {
     let queue = UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner).take();
-    drop(queue);
+    if let Some(queue) = queue {
+        queue.drain();
+    }
 }
 
 /// As [`clear`], without ending anything: it belongs to the process that this one was forked off.
@@ -158,14 +160,18 @@ extern "C" fn daos_eq_create(eqh: Out<Handle>) -> c_int {
     })
 }
 
-/// Gives a queue up.
+/// Gives a queue up; by force only after what is under way has ended, since that looks at the program's memory.
 #[unsafe(no_mangle)]
 extern "C" fn daos_eq_destroy(eqh: Handle, flags: c_int) -> c_int {
     der(|| {
         if flags & DESTROY_FORCE == 0 && !handle::queue(eqh)?.is_idle() {
             return Err(Der::BUSY);
         }
-        handle::remove(eqh, |entry| matches!(entry, Entry::Queue(_))).map(drop)
+        let Entry::Queue(queue) = handle::remove(eqh, |entry| matches!(entry, Entry::Queue(_)))? else {
+            return Err(Der::NO_HDL);
+        };
+        queue.drain();
+        Ok(())
     })
 }
 

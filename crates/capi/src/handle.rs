@@ -159,6 +159,11 @@ pub(crate) fn clear() {
             }
         }
     }
+    for entry in &all {
+        if let Entry::Queue(queue) = entry {
+            queue.drain();
+        }
+    }
     all.sort_by_key(|entry| match entry {
         Entry::Queue(_) => 0,
         Entry::Tx(_) => 1,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Completions taken from a lane at a time.
 const TAKEN_MAX: usize = 64;
-/// How long a thread that waits for ever drives one lane before it looks at the queue again.
+/// How long a thread that waits for a time drives one lane before it looks at the queue again.
 const TURN_NS: u64 = 10_000_000;
 
 /// How an operation of the client has ended.
@@ -245,7 +245,7 @@ impl Queue {
         };
         let wait = match (&lanes[..], left) {
             ([_], Left::Ns(ns)) => Wait::For((*ns).min(TURN_NS)),
-            ([_], Left::Forever) => Wait::For(TURN_NS),
+            ([_], Left::Forever) => Wait::Forever,
             _ => Wait::No,
         };
         let mut any = false;
@@ -313,6 +313,13 @@ impl Queue {
                 }
             }
             next = self.lock().state.complete(place, error);
+        }
+    }
+
+    /// Ends everything that is under way: until then it may look at the program's memory.
+    pub(crate) fn drain(&self) {
+        while self.lock().lanes.iter().any(|lane| lane.running() > 0) {
+            self.drive(&Left::Forever);
         }
     }
 
