@@ -67,6 +67,8 @@ pub struct Ready {
     pub readable: bool,
     /// There is room to write.
     pub writable: bool,
+    /// The other end is gone, and nothing that is written will be read.
+    pub is_gone: bool,
 }
 
 /// A place where connections arrive. A Unix socket's name is removed by whoever made it, not by this.
@@ -271,6 +273,7 @@ impl Socket {
             token: 0,
             readable: got.intersects(PollFlags::IN | PollFlags::RDHUP | gone),
             writable: got.intersects(PollFlags::OUT | gone),
+            is_gone: got.intersects(gone),
         })
     }
 
@@ -305,15 +308,16 @@ impl Waiter {
     /// # Errors
     /// [`Error::Io`] if the system waits for no more.
     pub fn add(&self, socket: &impl AsFd, token: u64, writable: bool) -> Result<()> {
-        epoll::add(&self.fd, socket, epoll::EventData::new_u64(token), flags(writable)).map_err(waiter_failed)
+        epoll::add(&self.fd, socket, epoll::EventData::new_u64(token), flags(true, writable))
+            .map_err(waiter_failed)
     }
 
-    /// Waits for room, or no longer.
+    /// Waits for what comes, for room, for both, or only for the end of the connection.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn change(&self, socket: &impl AsFd, token: u64, writable: bool) -> Result<()> {
-        epoll::modify(&self.fd, socket, epoll::EventData::new_u64(token), flags(writable))
+    pub fn change(&self, socket: &impl AsFd, token: u64, readable: bool, writable: bool) -> Result<()> {
+        epoll::modify(&self.fd, socket, epoll::EventData::new_u64(token), flags(readable, writable))
             .map_err(waiter_failed)
     }
 
@@ -331,10 +335,14 @@ impl Waiter {
         };
         ready.extend(events.iter().map(|event| {
             let flags = event.flags;
-            let gone = epoll::EventFlags::ERR | epoll::EventFlags::HUP | epoll::EventFlags::RDHUP;
-            let token = event.data.u64();
-            let (input, room) = (epoll::EventFlags::IN | gone, epoll::EventFlags::OUT | gone);
-            Ready { token, readable: flags.intersects(input), writable: flags.intersects(room) }
+            let gone = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+            let input = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | gone;
+            Ready {
+                token: event.data.u64(),
+                readable: flags.intersects(input),
+                writable: flags.intersects(epoll::EventFlags::OUT | gone),
+                is_gone: flags.intersects(gone),
+            }
         }));
         Ok(())
     }
@@ -436,8 +444,9 @@ fn moved(result: core::result::Result<usize, Errno>) -> core::result::Result<Mov
     }
 }
 
-fn flags(writable: bool) -> epoll::EventFlags {
-    let mut flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+fn flags(readable: bool, writable: bool) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN | epoll::EventFlags::RDHUP, readable);
     flags.set(epoll::EventFlags::OUT, writable);
     flags
 }

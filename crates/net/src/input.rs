@@ -1,13 +1,17 @@
 //! Frames as they arrive, in pieces of any size.
 //!
-//! Invariants: no more is read than the header in front says, and the header is checked before memory is taken for what
-//! it says.
+//! Invariants: no more is read than the header in front says; the header is checked before memory is taken for what it
+//! says, and more than a piece of that only as it comes.
 
 use crate::error::{Error, Result, Violation};
 use crate::stream::Stream;
 use core::ops::Range;
 use dolmen_codec::wire::{BadFrame, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader};
 use dolmen_types::IoBuf;
+
+/// Memory that is taken for a body, or a payload, before anything of it has come; later twice what has come.
+const BODY_BYTES_AHEAD: usize = 64 << 10;
+const PAYLOAD_BYTES_AHEAD: usize = 2 << 20;
 
 /// Reads on into `bytes[*at..]`; whether they are complete.
 #[inline]
@@ -21,12 +25,65 @@ pub(crate) fn fill(stream: &mut Stream, bytes: &mut [u8], at: &mut usize) -> Res
     Ok(true)
 }
 
+/// As [`fill`], for a body of `len` bytes, which grows as they come.
+fn fill_body(stream: &mut Stream, body: &mut Vec<u8>, at: &mut usize, len: usize) -> Result<bool> {
+    while *at < len {
+        if *at == body.len() {
+            body.resize(len.min((2 * *at).max(BODY_BYTES_AHEAD)), 0);
+        }
+        if !fill(stream, body, at)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// As [`fill_body`], for a payload; `has_room` says whether it may grow by so much.
+fn fill_payload(
+    stream: &mut Stream,
+    payload: &mut IoBuf,
+    at: &mut usize,
+    len: usize,
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Result<bool> {
+    while *at < len {
+        if *at == payload.len() {
+            let longer = len.min((2 * *at).max(PAYLOAD_BYTES_AHEAD));
+            if !has_room(longer - payload.len()) {
+                return Ok(false);
+            }
+            payload.set_len(longer);
+        }
+        if !fill(stream, payload, at)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes room for the next body; memory that a large one took is given back.
+fn renew(body: &mut Vec<u8>) {
+    if body.capacity() > BODY_BYTES_AHEAD {
+        *body = Vec::new();
+    }
+    body.clear();
+}
+
 /// What a peer has sent cannot be read.
 pub(crate) fn bad_frame(bad: BadFrame) -> Error {
     Error::Protocol(match bad {
         BadFrame::Version { .. } => Violation::Version,
         _ => Violation::Frame,
     })
+}
+
+/// Memory that a frame needs while it arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Room {
+    /// A body has come. A buffer of so many bytes is needed for the payload, or its beginning.
+    First { body_bytes: usize, payload_bytes: usize },
+    /// The payload's buffer is to grow; the one that is given is not looked at.
+    More { payload_bytes: usize },
 }
 
 /// Requests of one connection.
@@ -53,14 +110,14 @@ impl Requests {
     }
 
     /// The next request that is complete, with its payload; its body is that of [`Requests::body`] until the next call.
-    /// `buffer` gives memory for a payload, or refuses for now.
+    /// `room` is asked for memory as the frame comes, and may refuse for now.
     ///
     /// # Errors
     /// [`Error::Protocol`]; those of the stream.
     pub(crate) fn next(
         &mut self,
         stream: &mut Stream,
-        buffer: impl FnOnce(usize) -> Option<IoBuf>,
+        mut room: impl FnMut(Room) -> Option<IoBuf>,
     ) -> Result<Option<(RequestHeader, IoBuf)>> {
         let header = match self.header {
             Some(header) => header,
@@ -69,26 +126,30 @@ impl Requests {
                     return Ok(None);
                 }
                 let header = RequestHeader::decode(&self.head).map_err(bad_frame)?;
-                self.body.clear();
-                self.body.resize(length(u64::from(header.body_bytes))?, 0);
+                renew(&mut self.body);
                 (self.header, self.at, self.is_body_read) = (Some(header), 0, false);
                 header
             }
         };
+        let (body_bytes, payload_bytes) =
+            (length(u64::from(header.body_bytes))?, length(header.payload_bytes)?);
         if !self.is_body_read {
-            if !fill(stream, &mut self.body, &mut self.at)? {
+            if !fill_body(stream, &mut self.body, &mut self.at, body_bytes)? {
                 return Ok(None);
             }
-            let Some(payload) = buffer(length(header.payload_bytes)?) else { return Ok(None) };
+            let begun = Room::First { body_bytes, payload_bytes: payload_bytes.min(PAYLOAD_BYTES_AHEAD) };
+            let Some(payload) = room(begun) else { return Ok(None) };
             (self.payload, self.at, self.is_body_read) = (payload, 0, true);
         }
-        if !fill(stream, &mut self.payload, &mut self.at)? {
+        let has_room = |len| room(Room::More { payload_bytes: len }).is_some();
+        if !fill_payload(stream, &mut self.payload, &mut self.at, payload_bytes, has_room)? {
             return Ok(None);
         }
         (self.header, self.at) = (None, 0);
         Ok(Some((header, core::mem::take(&mut self.payload))))
     }
 
+    /// The body of the request that was given out last.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
@@ -134,14 +195,14 @@ impl Replies {
                     return Ok(None);
                 }
                 let header = ReplyHeader::decode(&self.head).map_err(bad_frame)?;
-                self.body.clear();
-                self.body.resize(length(u64::from(header.body_bytes))?, 0);
+                renew(&mut self.body);
                 (self.header, self.at) = (Some(header), 0);
                 header
             }
         };
         if self.landing.is_none() {
-            if !fill(stream, &mut self.body, &mut self.at)? {
+            let body_bytes = length(u64::from(header.body_bytes))?;
+            if !fill_body(stream, &mut self.body, &mut self.at, body_bytes)? {
                 return Ok(None);
             }
             let landing = land(&header, &self.body)?;

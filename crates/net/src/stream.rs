@@ -114,6 +114,8 @@ impl Stream {
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         match &mut self.way {
+            // Nobody reads what is written now.
+            Way::Rings(rings) if rings.has_ended => Err(Error::Ended),
             Way::Rings(rings) => {
                 let len = rings.writer.write(&rings.memory, bytes)?;
                 if len < bytes.len() {
@@ -142,19 +144,20 @@ impl Stream {
         }
     }
 
-    /// Says that the owner is going to wait for the socket. Whether it need not: there is something to read, or, if it
-    /// waits for that, room to write. Otherwise the peer calls when there is.
+    /// Says that the owner is going to wait for the socket: for something to read, for room to write, or for both. Whether it
+    /// need not, because there is. Otherwise the peer calls when there is.
     ///
     /// # Errors
     /// As [`Stream::read`].
-    pub fn rest(&mut self, for_room: bool) -> Result<bool> {
-        let Way::Rings(rings) = &mut self.way else {
-            let Way::Socket(buffers) = &self.way else { return Ok(false) };
-            return Ok(buffers.taken < buffers.input.len());
-        };
-        let is_ready = rings.reader.rest(&rings.memory)?;
-        let has_room = for_room && rings.writer.rest(&rings.memory)?;
-        Ok(is_ready || has_room || rings.has_ended)
+    pub fn rest(&mut self, for_input: bool, for_room: bool) -> Result<bool> {
+        match &mut self.way {
+            Way::Rings(rings) => {
+                let is_ready = for_input && (rings.reader.rest(&rings.memory)? || rings.has_ended);
+                let has_room = for_room && (rings.writer.rest(&rings.memory)? || rings.has_ended);
+                Ok(is_ready || has_room)
+            }
+            Way::Socket(buffers) => Ok(buffers.rest() && for_input),
+        }
     }
 
     /// Takes the calls that the peer has sent; the owner is awake again.
@@ -174,7 +177,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::read`].
     pub fn wait(&mut self, for_room: bool, timeout: Option<Duration>) -> Result<()> {
-        if !self.rest(for_room)? {
+        if !self.rest(true, for_room)? {
             let for_room = for_room && !self.is_ring();
             self.socket.wait(true, for_room, timeout)?;
         }
@@ -229,6 +232,18 @@ fn call(socket: &Socket) -> Result<()> {
 impl Buffers {
     fn is_clear(&self) -> bool {
         self.taken == self.input.len() && self.sent == self.output.len()
+    }
+
+    /// Whether there is something to read. If not, the memory is given back: there may be thousands who only wait.
+    fn rest(&mut self) -> bool {
+        if self.taken < self.input.len() {
+            return true;
+        }
+        (self.input, self.taken) = (Vec::new(), 0);
+        if self.output.is_empty() {
+            self.output = Vec::new();
+        }
+        false
     }
 
     fn read(&mut self, socket: &Socket, bytes: &mut [u8]) -> Result<usize> {

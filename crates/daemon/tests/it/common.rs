@@ -72,22 +72,30 @@ impl Served {
         link
     }
 
-    /// A pool of two targets, which may be lost with the power.
     pub(crate) fn create(&self, link: &Link, label: &str) {
-        let spec = PoolSpec {
-            label: Some(Label::new(label).unwrap()),
-            targets: Some(2),
-            capacity_bytes: Some(1 << 30),
-            volatile: true,
-            ..PoolSpec::default()
-        };
-        let reply = link.ask_system(&Head::default(), &SystemVerb::PoolCreate(spec)).unwrap();
-        assert!(matches!(reply, SystemReply::Created(entry) if entry.target_count == 2));
+        create(link, label);
     }
 
     pub(crate) fn pool(&self, link: &Link, label: &str) -> Pool {
-        Pool::connect(Arc::new(remote(link, label).unwrap()), CRED).unwrap()
+        pool(link, label)
     }
+}
+
+/// Makes a pool of two targets, which may be lost with the power.
+pub(crate) fn create(link: &Link, label: &str) {
+    let spec = PoolSpec {
+        label: Some(Label::new(label).unwrap()),
+        targets: Some(2),
+        capacity_bytes: Some(1 << 30),
+        volatile: true,
+        ..PoolSpec::default()
+    };
+    let reply = link.ask_system(&Head::default(), &SystemVerb::PoolCreate(spec)).unwrap();
+    assert!(matches!(reply, SystemReply::Created(entry) if entry.target_count == 2));
+}
+
+pub(crate) fn pool(link: &Link, label: &str) -> Pool {
+    Pool::connect(Arc::new(remote(link, label).unwrap()), CRED).unwrap()
 }
 
 pub(crate) fn remote(link: &Link, label: &str) -> dolmen_types::Result<Remote> {

@@ -6,5 +6,9 @@
     reason = "a failed unwrap is a failed test, and test patterns are made of small numbers"
 )]
 
+mod bystander;
+mod child;
 mod common;
+mod hostile;
+mod raw;
 mod served;

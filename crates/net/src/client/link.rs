@@ -620,7 +620,7 @@ impl State {
 
     fn rest(&mut self) -> Option<Arc<Socket>> {
         let session = self.session.as_mut()?;
-        match session.stream.rest(false) {
+        match session.stream.rest(true, false) {
             Ok(false) => Some(session.stream.shared_socket()),
             Ok(true) => None,
             Err(error) => {

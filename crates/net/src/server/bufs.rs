@@ -1,36 +1,93 @@
 //! Memory for payloads, used again: fresh memory costs as much as copying into it.
 //!
 //! A buffer is not wiped between its users: what of a fetch's buffer was not filled is not sent.
+//!
+//! Invariants: what a connection holds counts as its own share first; only what is beyond that can keep others waiting, and
+//! keeps nobody from using the share of its own; who waits for room is told when there may be some, the first one first.
 
-use dolmen_types::IoBuf;
+use dolmen_types::{IoBuf, limits};
+use std::collections::VecDeque;
 
-/// Bytes of payloads that one thread's connections may hold together. More is not read until some are done.
+/// Bytes of requests and answers that one thread's connections may hold together beyond their own shares. More is not read
+/// until some are done.
 const HELD_BYTES_MAX: usize = 512 << 20;
+
+/// Bytes that each connection may hold whatever the others hold: the longest value, or several transfers of the usual 1 MiB.
+const SHARE_BYTES: usize = 16 << 20;
+
+const _: () = assert!(SHARE_BYTES > limits::PAYLOAD_BYTES_MAX);
 
 /// Buffers that are kept for later, by class; larger ones are given back to the allocator.
 const CLASSES: [(usize, usize); 4] = [(4 << 10, 1024), (64 << 10, 128), (256 << 10, 64), (2 << 20, 16)];
+
+/// Bytes that are held; so many of them beyond the connection's own share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) byte_count: usize,
+    common_bytes: usize,
+}
+
+impl Held {
+    pub(super) fn add(&mut self, other: Self) {
+        self.byte_count += other.byte_count;
+        self.common_bytes += other.common_bytes;
+    }
+
+    pub(super) fn take_off(&mut self, other: Self) {
+        self.byte_count -= other.byte_count;
+        self.common_bytes -= other.common_bytes;
+    }
+}
 
 /// Buffers of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Bufs {
     free: [Vec<IoBuf>; CLASSES.len()],
-    held_bytes: usize,
+    common_bytes: usize,
+    /// Connections that wait for room.
+    waiting: VecDeque<usize>,
+    has_freed: bool,
 }
 
 impl Bufs {
-    /// Counts `len` bytes as held; whether there is room for them.
-    pub(super) fn hold(&mut self, len: usize) -> bool {
-        // One request always has room, however large, so that none waits forever.
-        let has_room = self.held_bytes == 0 || self.held_bytes + len <= HELD_BYTES_MAX;
-        if has_room {
-            self.held_bytes += len;
+    /// Counts `len` bytes more as held by the connection `conn`, which holds `held`; `None` if there is no room for them now:
+    /// the connection then waits. What `is_begun` may go beyond the limit by the longest payload, so that those that are half
+    /// there do not wait for each other.
+    pub(super) fn hold(&mut self, conn: usize, held: Held, len: usize, is_begun: bool) -> Option<Held> {
+        let own_bytes = SHARE_BYTES.saturating_sub(held.byte_count - held.common_bytes).min(len);
+        let common_bytes = len - own_bytes;
+        let is_turn = self.waiting.front().is_none_or(|&first| first == conn);
+        // The largest request has room when nothing else is there.
+        let limit = HELD_BYTES_MAX + if is_begun { limits::FRAME_PAYLOAD_BYTES_MAX } else { 0 };
+        let fits = self.common_bytes == 0 || self.common_bytes + common_bytes <= limit;
+        if common_bytes > 0 && !(is_turn && fits) {
+            if !self.waiting.contains(&conn) {
+                self.waiting.push_back(conn);
+            }
+            return None;
         }
-        has_room
+        self.common_bytes += common_bytes;
+        self.stop_waiting(conn);
+        Some(Held { byte_count: len, common_bytes })
     }
 
-    /// Bytes that are held no more.
-    pub(super) fn release(&mut self, len: usize) {
-        self.held_bytes -= len;
+    /// Counts bytes as held no more.
+    pub(super) fn release(&mut self, held: Held) {
+        self.common_bytes -= held.common_bytes;
+        self.has_freed |= held.common_bytes > 0;
+    }
+
+    /// The connection waits no more: it has got room, or is gone.
+    pub(super) fn stop_waiting(&mut self, conn: usize) {
+        if let Some(place) = self.waiting.iter().position(|&waiting| waiting == conn) {
+            self.waiting.remove(place);
+            self.has_freed = true;
+        }
+    }
+
+    /// The connection that is to try again, if there may be room for it since the last call.
+    pub(super) fn take_next(&mut self) -> Option<usize> {
+        if core::mem::take(&mut self.has_freed) { self.waiting.front().copied() } else { None }
     }
 
     /// A buffer of `len` bytes of whatever was there before.
@@ -69,9 +126,27 @@ mod tests {
         bufs.give(buf);
         let again = bufs.take(60_000);
         assert_eq!((again.as_ptr(), again.len()), (start, 60_000));
-        assert!(bufs.hold(2 * HELD_BYTES_MAX));
-        assert!(!bufs.hold(1));
-        bufs.release(2 * HELD_BYTES_MAX);
-        assert!(bufs.hold(1));
+        let all = bufs.hold(0, Held::default(), 2 * HELD_BYTES_MAX, false).unwrap();
+        assert_eq!(bufs.hold(0, all, 1, false), None);
+        bufs.release(all);
+        assert_eq!(bufs.take_next(), Some(0));
+        assert!(bufs.hold(0, Held::default(), 1, false).is_some());
+    }
+
+    #[test]
+    fn each_connection_has_a_share_whatever_others_hold_and_who_waits_first_is_first() {
+        let mut bufs = Bufs::default();
+        let all = bufs.hold(0, Held::default(), SHARE_BYTES + HELD_BYTES_MAX, false).unwrap();
+        let own = bufs.hold(1, Held::default(), SHARE_BYTES, false).unwrap();
+        assert_eq!(own, Held { byte_count: SHARE_BYTES, common_bytes: 0 });
+        assert_eq!([1, 2, 1].map(|conn| bufs.hold(conn, own, 1, false)), [None; 3]);
+        assert_eq!(bufs.take_next(), None, "nothing was given back");
+        bufs.release(all);
+        assert_eq!((bufs.take_next(), bufs.take_next()), (Some(1), None));
+        assert_eq!(bufs.hold(2, own, 1, false), None, "it is the turn of the first");
+        assert!(bufs.hold(1, own, 1, false).is_some());
+        assert_eq!(bufs.take_next(), Some(2));
+        assert!(bufs.hold(2, own, 1, false).is_some());
+        assert_eq!(bufs.take_next(), None);
     }
 }

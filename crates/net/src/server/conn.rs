@@ -1,18 +1,20 @@
 //! One connection: what its peer may do, what it holds, and what goes to and from it.
 //!
 //! Invariants: nothing is taken from a peer that has not said hello, nor from one that has as much under way as it may or
-//! does not read its answers; whoever comes over a Unix socket is who the kernel says; what is held is given back once.
+//! does not read its answers, and its socket is not listened to meanwhile; whoever comes over a Unix socket is who the
+//! kernel says; what is held is given back once.
 
 use super::Attachment;
+use super::bufs::Held;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
 use crate::error::{Error, Result, Violation};
-use crate::input::{Requests, bad_frame, fill};
+use crate::input::{Requests, Room, bad_frame, fill};
 use crate::output::Output;
 use crate::ring;
 use crate::stream::Stream;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::verb::{Reply, Verb};
+use dolmen_codec::verb::{List, Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
     WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
@@ -20,7 +22,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_env::{Peer, SharedMemory, Socket, Waiter, peer_watch};
-use dolmen_types::{ContNo, Error as Failure, Head, IoBuf};
+use dolmen_types::{ContNo, Error as Failure, Head, IoBuf, TargetNo, limits};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -29,8 +31,12 @@ use std::sync::Arc;
 /// Requests that one connection may have under way; a client that sends more waits.
 pub const REQUESTS_MAX: u32 = 1024;
 
-/// Bytes of payload and of buffers that one connection may have under way.
+/// Bytes of bodies, payloads and buffers that one connection may have under way: what goes beyond is begun when this much
+/// is answered and read.
 const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Questions to a pool's service or the daemon that one connection may have under way: each answer may be long.
+const JOBS_MAX: usize = 64;
 
 /// Requests that are taken from one connection before the next has its turn.
 const REQUESTS_A_TURN: usize = 16;
@@ -61,14 +67,33 @@ pub(super) struct Conn {
     watch: Option<OwnedFd>,
     serial: u64,
     is_hot: bool,
-    waits_for_room: bool,
+    /// What the waiter tells of the socket: input, and room.
+    told: (bool, bool),
     hello: Option<([u8; HELLO_BYTES], usize)>,
     requests: Requests,
+    /// A fetch whose buffer there was no room for.
+    stalled: Option<Box<Stalled>>,
+    /// It waits for room in memory, for that or for what comes next.
+    is_starved: bool,
     output: Output,
     must_flush: bool,
     pools: Vec<Option<Attached>>,
     under_way: usize,
-    held_bytes: usize,
+    jobs_under_way: usize,
+    /// Everything that it holds: the request that is arriving, those under way, and answers that are not read.
+    held: Held,
+    arriving: Held,
+    unread: Held,
+}
+
+/// A fetch that waits for its buffer.
+struct Stalled {
+    under_way: UnderWay,
+    head: Head,
+    target: TargetNo,
+    cont: ContNo,
+    verb: Verb<'static>,
+    room_bytes: usize,
 }
 
 /// A pool that the connection uses.
@@ -90,14 +115,19 @@ impl Conn {
             watch: None,
             serial,
             is_hot: false,
-            waits_for_room: false,
+            told: (true, false),
             hello: Some(([0; HELLO_BYTES], 0)),
             requests: Requests::new(),
+            stalled: None,
+            is_starved: false,
             output: Output::default(),
             must_flush: false,
             pools: Vec::new(),
             under_way: 0,
-            held_bytes: 0,
+            jobs_under_way: 0,
+            held: Held::default(),
+            arriving: Held::default(),
+            unread: Held::default(),
         })
     }
 
@@ -138,27 +168,36 @@ impl Conn {
 
     /// Goes to sleep; whether there is something to do instead.
     pub(super) fn rest(&mut self, waiter: &Waiter, at: usize) -> Result<bool> {
-        let waits_for_room = !self.output.is_empty() || !self.stream.flush()?;
-        if waits_for_room != self.waits_for_room && !self.stream.is_ring() {
-            waiter.change(self.stream.socket(), token_of(at), waits_for_room)?;
+        let for_room = !self.output.is_empty() || !self.stream.flush()?;
+        let for_input = !self.is_full();
+        // The socket of rings brings calls, and the end.
+        let told = if self.stream.is_ring() { (true, false) } else { (for_input, for_room) };
+        if told != self.told {
+            waiter.change(self.stream.socket(), token_of(at), told.0, told.1)?;
+            self.told = told;
         }
-        self.waits_for_room = waits_for_room;
-        let is_ready = self.stream.rest(waits_for_room)?;
-        Ok(is_ready && (waits_for_room || !self.is_full()))
+        self.stream.rest(for_input, for_room)
     }
 
-    /// Is awake again.
-    pub(super) fn wake(&mut self, waiter: &Waiter, at: usize) -> Result<()> {
-        if self.waits_for_room && !self.stream.is_ring() {
-            waiter.change(self.stream.socket(), token_of(at), false)?;
-            self.waits_for_room = false;
+    /// Is awake again. `is_gone` if nobody is at the other end: what it has sent is still taken, unless it is too much.
+    pub(super) fn wake(&mut self, is_gone: bool) -> Result<()> {
+        if is_gone && self.is_full() {
+            return Err(Error::Ended);
         }
         self.stream.wake()
     }
 
+    /// May try again to get memory.
+    pub(super) fn feed(&mut self) {
+        self.is_starved = false;
+    }
+
     fn is_full(&self) -> bool {
         self.under_way >= REQUESTS_MAX as usize
-            || self.held_bytes >= HELD_BYTES_MAX
+            || self.jobs_under_way >= JOBS_MAX
+            || self.held.byte_count >= HELD_BYTES_MAX
+            || self.is_starved
+            || self.stalled.is_some()
             || !self.output.is_empty()
     }
 
@@ -169,19 +208,19 @@ impl Conn {
         }
         let mut moved = false;
         if !self.output.is_empty() {
-            moved |= self.output.go_on(&mut self.stream)?;
+            moved |= self.send_on(shared)?;
             self.must_flush = true;
-            while let Some(buf) = self.output.take_done() {
-                shared.bufs.give(buf);
-            }
+        }
+        if !self.is_starved
+            && let Some(stalled) = self.stalled.take()
+        {
+            moved |= self.begin_fetch(shared, stalled);
         }
         for _ in 0..REQUESTS_A_TURN {
             if self.is_full() {
                 break;
             }
-            let bufs = &mut shared.bufs;
-            let next = self.requests.next(&mut self.stream, |len| bufs.hold(len).then(|| bufs.take(len)))?;
-            let Some((header, payload)) = next else { break };
+            let Some((header, payload)) = self.next(at, shared)? else { break };
             moved = true;
             self.take(at, shared, &header, payload)?;
         }
@@ -189,6 +228,42 @@ impl Conn {
             self.must_flush = !self.stream.flush()?;
         }
         Ok(if moved { Step::Moved } else { Step::Still })
+    }
+
+    fn send_on(&mut self, shared: &mut Shared) -> Result<bool> {
+        let is_sent = self.output.go_on(&mut self.stream)?;
+        while let Some(buf) = self.output.take_done() {
+            shared.bufs.give(buf);
+        }
+        if is_sent {
+            let read = core::mem::take(&mut self.unread);
+            self.held.take_off(read);
+            shared.bufs.release(read);
+        }
+        Ok(is_sent)
+    }
+
+    /// The next request that is complete.
+    fn next(&mut self, at: usize, shared: &mut Shared) -> Result<Option<(RequestHeader, IoBuf)>> {
+        let (bufs, held, arriving) = (&mut shared.bufs, &mut self.held, &mut self.arriving);
+        let mut is_starved = false;
+        let next = self.requests.next(&mut self.stream, |room| {
+            let (len, buffer_bytes, is_begun) = match room {
+                Room::First { body_bytes, payload_bytes } => {
+                    (body_bytes + payload_bytes, payload_bytes, false)
+                }
+                Room::More { payload_bytes } => (payload_bytes, 0, true),
+            };
+            let Some(more) = bufs.hold(at, *held, len, is_begun) else {
+                is_starved = true;
+                return None;
+            };
+            held.add(more);
+            arriving.add(more);
+            Some(bufs.take(buffer_bytes))
+        });
+        self.is_starved |= is_starved;
+        next
     }
 
     /// Takes the hello, and answers it: with rings if they are asked for and possible.
@@ -210,13 +285,13 @@ impl Conn {
             }
             _ => 0,
         };
-        let welcome = shared.system.welcome(version, granted as u64).encode();
-        if granted == 0 {
-            self.say(&welcome, None)?;
+        // Without memory, or descriptors, it goes on over the socket.
+        let made = if granted == 0 { None } else { SharedMemory::create(ring::memory_bytes(granted)).ok() };
+        let Some(memory) = made else {
+            self.say(&shared.system.welcome(version, 0).encode(), None)?;
             return Ok(Step::Moved);
-        }
-        let memory = SharedMemory::create(ring::memory_bytes(granted))?;
-        self.say(&welcome, Some(&memory))?;
+        };
+        self.say(&shared.system.welcome(version, granted as u64).encode(), Some(&memory))?;
         self.stream.go_over_to_rings(memory, granted, true)?;
         Ok(Step::Moved)
     }
@@ -233,7 +308,6 @@ impl Conn {
     }
 
     fn take(&mut self, at: usize, shared: &mut Shared, header: &RequestHeader, payload: IoBuf) -> Result<()> {
-        let held_bytes = payload.len();
         let mut under_way = UnderWay {
             conn: at,
             serial: self.serial,
@@ -243,17 +317,18 @@ impl Conn {
             map_version: 0,
             handles: Handles::Same,
             slot: header.pool,
-            held_bytes,
+            is_job: false,
+            held: core::mem::take(&mut self.arriving),
             payload: None,
         };
         self.under_way += 1;
-        self.held_bytes += held_bytes;
         let mut head = header.head;
         if let Some(peer) = self.peer {
             (head.cred.uid, head.cred.gid) = (peer.uid, peer.gid);
         }
         if header.pool == PoolSlot::SYSTEM {
-            let verb = decode_system_request(header, self.requests.body()).map_err(bad_frame)?;
+            let verb = decode_system_request(header, self.requests.body());
+            let verb = verb.map_err(|bad| shared.bad_frame(&under_way, bad))?;
             return self.take_system(shared, under_way, head, verb);
         }
         let asked = if payload.is_empty() {
@@ -262,7 +337,7 @@ impl Conn {
             let payload = under_way.payload.insert(Arc::new(payload));
             decode_request_shared(header, self.requests.body(), Arc::clone(payload))
         };
-        let Asked { ask, room_bytes } = asked.map_err(bad_frame)?;
+        let Asked { ask, room_bytes } = asked.map_err(|bad| shared.bad_frame(&under_way, bad))?;
         let Some(attached) = self.attached(header.pool) else {
             return self.refuse(shared, under_way, Failure::NoPermission);
         };
@@ -271,21 +346,34 @@ impl Conn {
             return self.refuse(shared, under_way, Failure::NoPermission);
         }
         match ask {
-            Ask::Target(target, cont, mut verb) => {
-                if let Verb::Fetch(fetch) = &mut verb {
-                    if !shared.bufs.hold(room_bytes) {
-                        return self.refuse(shared, under_way, Failure::Busy);
-                    }
-                    self.held_bytes += room_bytes;
-                    under_way.held_bytes += room_bytes;
-                    fetch.buf = shared.bufs.take(room_bytes);
-                    under_way.plan = Some(FetchPlan::of(fetch));
-                }
-                shared.submit(under_way, head, Ask::Target(target, cont, verb));
+            Ask::Target(target, cont, verb) => {
+                let room_bytes = if let Verb::List(list) = &verb { list_bytes(list) } else { room_bytes };
+                let asked = Stalled { under_way, head, target, cont, verb, room_bytes };
+                self.begin_fetch(shared, Box::new(asked));
                 Ok(())
             }
             Ask::Pool(verb) => self.take_pool(shared, under_way, head, verb),
         }
+    }
+
+    /// Hands a request over to its target if there is room for its answer, else keeps it until there is.
+    fn begin_fetch(&mut self, shared: &mut Shared, mut asked: Box<Stalled>) -> bool {
+        if asked.room_bytes > 0 {
+            let Some(more) = shared.bufs.hold(asked.under_way.conn, self.held, asked.room_bytes, false)
+            else {
+                (self.is_starved, self.stalled) = (true, Some(asked));
+                return false;
+            };
+            self.held.add(more);
+            asked.under_way.held.add(more);
+        }
+        let Stalled { mut under_way, head, target, cont, mut verb, room_bytes } = *asked;
+        if let Verb::Fetch(fetch) = &mut verb {
+            fetch.buf = shared.bufs.take(room_bytes);
+            under_way.plan = Some(FetchPlan::of(fetch));
+        }
+        shared.submit(under_way, head, Ask::Target(target, cont, verb));
+        true
     }
 
     fn take_pool(
@@ -295,11 +383,13 @@ impl Conn {
         head: Head,
         verb: PoolVerb<'static>,
     ) -> Result<()> {
+        under_way.is_job = true;
+        self.jobs_under_way += 1;
         let attached = self.attached(under_way.slot).expect("looked at before");
         under_way.handles = match &verb {
             PoolVerb::ContOpen(_) => Handles::Opens,
-            // What this connection has not opened it cannot close.
-            PoolVerb::ContClose(cont) if !attached.conts.contains_key(cont) => {
+            // What this connection has not opened it cannot close, nor twice while the first is under way.
+            PoolVerb::ContClose(cont) if !attached.give_up(*cont) => {
                 return self.refuse(shared, under_way, Failure::NotFound);
             }
             PoolVerb::ContClose(cont) => Handles::Closes(*cont),
@@ -312,17 +402,29 @@ impl Conn {
         let job = |key, to: &Arc<Mailbox>| Job::Pool { transport, head, verb, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
-            Err(under_way) => self.refuse(shared, *under_way, Failure::Busy),
+            Err(under_way) => {
+                self.take_back(&under_way);
+                self.refuse(shared, *under_way, Failure::Busy)
+            }
+        }
+    }
+
+    /// A handle that was to be closed is open still.
+    fn take_back(&mut self, under_way: &UnderWay) {
+        if let (Handles::Closes(cont), Some(attached)) = (under_way.handles, self.attached(under_way.slot)) {
+            *attached.conts.entry(cont).or_default() += 1;
         }
     }
 
     fn take_system(
         &mut self,
         shared: &mut Shared,
-        under_way: UnderWay,
+        mut under_way: UnderWay,
         head: Head,
         ask: SystemVerb,
     ) -> Result<()> {
+        under_way.is_job = true;
+        self.jobs_under_way += 1;
         if let SystemVerb::PoolDisconnect { slot } = ask {
             let left = self.detach(shared, slot);
             let reply = left.map(|()| SystemReply::Done);
@@ -341,9 +443,7 @@ impl Conn {
     }
 
     fn refuse(&mut self, shared: &mut Shared, under_way: UnderWay, error: Failure) -> Result<()> {
-        let answered = self.answer(shared, &under_way, &Err(error), None);
-        shared.release(&under_way, None);
-        answered
+        self.answer(shared, &under_way, &Err(error), None)
     }
 
     /// Sends the answer of a target or of a pool's service.
@@ -354,7 +454,18 @@ impl Conn {
         result: &core::result::Result<Answer, Failure>,
         buf: Option<IoBuf>,
     ) -> Result<()> {
-        self.done(under_way);
+        let sent = self.send(shared, under_way, result, buf);
+        self.done(shared, under_way);
+        sent.and_then(|()| self.show())
+    }
+
+    fn send(
+        &mut self,
+        shared: &mut Shared,
+        under_way: &UnderWay,
+        result: &core::result::Result<Answer, Failure>,
+        buf: Option<IoBuf>,
+    ) -> Result<()> {
         let UnderWay { token, map_version, plan, .. } = under_way;
         let to = ReplyTo { token: *token, map_version: *map_version, push_seq: 0, plan: plan.as_ref() };
         shared.scratch.clear();
@@ -371,7 +482,7 @@ impl Conn {
         if let Some(buf) = left {
             shared.bufs.give(buf);
         }
-        self.show()
+        Ok(())
     }
 
     /// Sends the answer of a job, and keeps what came with it.
@@ -382,9 +493,13 @@ impl Conn {
         reply: JobReply,
     ) -> Result<()> {
         match reply {
-            JobReply::Pool(_, result) => {
-                if let (Ok(answer), Some(attached)) = (&result, self.attached(under_way.slot)) {
-                    attached.note(under_way.handles, answer);
+            JobReply::Pool(transport, result) => {
+                match &result {
+                    Ok(Answer::Pool(PoolReply::Cont(handle))) if under_way.handles == Handles::Opens => {
+                        self.opened(shared, under_way, transport, handle.no);
+                    }
+                    Ok(_) => {}
+                    Err(_) => self.take_back(under_way),
                 }
                 self.answer(shared, under_way, &result, None)
             }
@@ -401,17 +516,41 @@ impl Conn {
         under_way: &UnderWay,
         reply: &core::result::Result<SystemReply, Failure>,
     ) -> Result<()> {
-        self.done(under_way);
         shared.scratch.clear();
         let to = ReplyTo { token: under_way.token, map_version: 0, push_seq: 0, plan: None };
         encode_system_reply(&mut shared.scratch, &to, reply);
-        self.output.put(&mut self.stream, &shared.scratch)?;
-        self.show()
+        let sent = self.output.put(&mut self.stream, &shared.scratch);
+        self.done(shared, under_way);
+        sent.and_then(|()| self.show())
     }
 
-    fn done(&mut self, under_way: &UnderWay) {
+    /// A request is answered; what it has held is free once the answer is sent.
+    fn done(&mut self, shared: &mut Shared, under_way: &UnderWay) {
         self.under_way -= 1;
-        self.held_bytes -= under_way.held_bytes;
+        self.jobs_under_way -= usize::from(under_way.is_job);
+        if self.output.is_empty() {
+            self.held.take_off(under_way.held);
+            shared.bufs.release(under_way.held);
+        } else {
+            self.unread.add(under_way.held);
+        }
+    }
+
+    /// Notes a handle on a container, or gives it back if the pool was left meanwhile.
+    fn opened(
+        &mut self,
+        shared: &mut Shared,
+        under_way: &UnderWay,
+        transport: Arc<dyn Transport>,
+        cont: ContNo,
+    ) {
+        let attached = self.attached(under_way.slot);
+        match attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport)) {
+            Some(attached) => *attached.conts.entry(cont).or_default() += 1,
+            None => {
+                shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
+            }
+        }
     }
 
     /// A reader of rings sees each answer at once; over a socket those of one turn go together.
@@ -462,7 +601,13 @@ impl Conn {
     }
 
     /// Gives back what the connection holds.
-    pub(super) fn give_back(mut self, shared: &mut Shared) {
+    pub(super) fn give_back(mut self, at: usize, shared: &mut Shared) {
+        shared.bufs.stop_waiting(at);
+        shared.bufs.release(self.arriving);
+        shared.bufs.release(self.unread);
+        if let Some(stalled) = self.stalled {
+            shared.bufs.release(stalled.under_way.held);
+        }
         for attached in self.pools.drain(..).flatten() {
             attached.leave(shared);
         }
@@ -470,21 +615,14 @@ impl Conn {
 }
 
 impl Attached {
-    fn note(&mut self, handles: Handles, answer: &Answer) {
-        match (handles, answer) {
-            (Handles::Opens, Answer::Pool(PoolReply::Cont(handle))) => {
-                *self.conts.entry(handle.no).or_default() += 1;
-            }
-            (Handles::Closes(cont), Answer::Pool(_)) => {
-                if let Some(count) = self.conts.get_mut(&cont) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.conts.remove(&cont);
-                    }
-                }
-            }
-            _ => {}
+    /// Takes a handle away that is about to be closed; whether there is one.
+    fn give_up(&mut self, cont: ContNo) -> bool {
+        let Some(count) = self.conts.get_mut(&cont) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.conts.remove(&cont);
         }
+        true
     }
 
     fn leave(self, shared: &mut Shared) {
@@ -495,4 +633,9 @@ impl Attached {
         }
         shared.leave_pool(pool);
     }
+}
+
+/// Bytes that the answer to an enumeration may take.
+fn list_bytes(list: &List) -> usize {
+    usize::try_from(list.bytes_max.min(limits::LIST_BYTES_MAX)).unwrap_or(usize::MAX)
 }

@@ -6,16 +6,17 @@
 //! Invariants: a request under way is answered exactly once, or dropped with its connection; a connection is looked at in
 //! every turn (`is_hot`), or its peer calls, or the waiter tells of its socket.
 
-use super::bufs::Bufs;
+use super::bufs::{Bufs, Held};
 use super::conn::{Conn, Handles, Step};
 use super::jobs::{Done, Job, JobReply, Jobs, Mailbox};
 use super::{Options, System};
 use crate::error::{Error, Result};
+use crate::input::bad_frame;
 use crate::slots::Slots;
 use crate::spin::Spin;
 use core::time::Duration;
 use dolmen_codec::pool::PoolReply;
-use dolmen_codec::wire::{FetchPlan, PoolSlot};
+use dolmen_codec::wire::{BadFrame, FetchPlan, PoolSlot};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Listener, Ready, Socket, Waiter};
 use dolmen_types::{Error as Refusal, Head, IoBuf};
@@ -34,6 +35,9 @@ const TURNS_BETWEEN_LOOKS: u32 = 64;
 /// How long a thread sleeps while devices work for it.
 const DEVICE_REST: Duration = Duration::from_micros(50);
 
+/// How long a thread that cannot take more connections sleeps before it tries again.
+const DEAF_REST: Duration = Duration::from_millis(100);
+
 /// A request that a target or the service works on.
 #[derive(Debug)]
 pub(super) struct UnderWay {
@@ -46,8 +50,10 @@ pub(super) struct UnderWay {
     pub(super) slot: PoolSlot,
     pub(super) map_version: u32,
     pub(super) handles: Handles,
-    /// Bytes that count against the connection and the thread.
-    pub(super) held_bytes: usize,
+    /// Whether the service or the daemon is asked.
+    pub(super) is_job: bool,
+    /// What counts against the connection and the thread.
+    pub(super) held: Held,
     /// What it brought; used again when nobody else holds it.
     pub(super) payload: Option<Arc<IoBuf>>,
 }
@@ -86,6 +92,10 @@ pub(super) struct Worker {
     connections: Arc<AtomicUsize>,
     conns: Slots<Conn>,
     hot: Vec<usize>,
+    /// No more connections could be taken the last time.
+    is_full: bool,
+    /// It does not hear of new connections for a while.
+    is_deaf: bool,
     serial: u64,
     shared: Shared,
     spin: Spin,
@@ -125,6 +135,8 @@ impl Worker {
             connections,
             conns: Slots::default(),
             hot: Vec::new(),
+            is_full: false,
+            is_deaf: false,
             serial: 0,
             shared,
             spin: Spin::new()?,
@@ -163,7 +175,7 @@ impl Worker {
     fn turn(&mut self) -> bool {
         let mut moved = false;
         for index in (0..self.hot.len()).rev() {
-            let at = self.hot[index];
+            let Some(&at) = self.hot.get(index) else { continue };
             let Some(mut conn) = self.conns.lift(at) else {
                 self.hot.swap_remove(index);
                 continue;
@@ -178,6 +190,7 @@ impl Worker {
         }
         moved |= self.take_mail();
         moved |= self.collect();
+        self.feed();
         moved
     }
 
@@ -212,23 +225,19 @@ impl Worker {
     /// Gives an answer to the connection that it belongs to, if that is still there.
     fn answer(&mut self, key: u64, reply: Given) {
         let Some(mut under_way) = self.shared.under_way.remove(index_of(key)) else { return };
-        let payload = under_way.payload.take();
-        self.shared.release(&under_way, payload);
+        self.shared.keep(under_way.payload.take());
         let at = under_way.conn;
         let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == under_way.serial);
         let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else {
+            self.shared.bufs.release(under_way.held);
             return self.shared.drop_answer(&under_way, reply);
         };
         let given = match reply {
             Given::Target(result, buf) => conn.answer(&mut self.shared, &under_way, &result, buf),
             Given::Job(reply) => conn.answer_job(&mut self.shared, &under_way, reply),
         };
-        let was_hot = conn.is_hot();
-        conn.set_hot(true);
         self.conns.put_back(at, conn);
-        if !was_hot {
-            self.hot.push(at);
-        }
+        self.heat(at);
         if let Err(error) = given {
             self.end(at, &error);
         }
@@ -244,25 +253,45 @@ impl Worker {
             };
             let rested = conn.rest(&self.waiter, at);
             let is_ready = matches!(rested, Ok(true));
-            conn.set_hot(is_ready);
+            conn.set_hot(is_ready || rested.is_err());
             self.conns.put_back(at, conn);
-            if let Err(error) = rested {
-                self.end(at, &error);
-            }
-            if is_ready {
-                index += 1;
-            } else {
-                self.hot.swap_remove(index);
+            match rested {
+                Ok(true) => index += 1,
+                Ok(false) => drop(self.hot.swap_remove(index)),
+                Err(error) => self.end(at, &error),
             }
         }
         let device_works = self.shared.pools.iter().any(|end| end.under_way > 0);
         let timeout = match (self.hot.is_empty() && !self.shared.mailbox.has_mail(), device_works) {
             (false, _) => Some(Duration::ZERO),
             (true, true) => Some(DEVICE_REST),
-            (true, false) => None,
+            (true, false) => self.is_deaf.then_some(DEAF_REST),
         };
         self.look(timeout);
+        if self.is_deaf {
+            self.listen(true);
+        }
         self.spin.moved();
+    }
+
+    /// Looks at a connection in every turn from now on.
+    fn heat(&mut self, at: usize) {
+        if let Some(conn) = self.conns.of_mut(at)
+            && !conn.is_hot()
+        {
+            conn.set_hot(true);
+            self.hot.push(at);
+        }
+    }
+
+    /// Lets the connection that waits for memory try again, if there may be some.
+    fn feed(&mut self) {
+        if let Some(at) = self.shared.bufs.take_next()
+            && let Some(conn) = self.conns.of_mut(at)
+        {
+            conn.feed();
+            self.heat(at);
+        }
     }
 
     /// Takes what sockets tell.
@@ -272,27 +301,26 @@ impl Worker {
         // A waiter that fails is found again at the next look; meanwhile connections are served while they are hot.
         // Ignored: nothing is lost by it.
         let _waited = self.waiter.wait(timeout, &mut ready);
-        for ready in ready.drain(..) {
+        // New connections come last: one at the place of another that has just ended must not hear what concerns that.
+        let of_listener = |ready: &Ready| ready.token & LISTENER_TOKEN != 0;
+        for ready in ready.iter().filter(|ready| !of_listener(ready)) {
             match ready.token {
                 BELL_TOKEN => self.shared.mailbox.bell().still(),
-                token if token & LISTENER_TOKEN != 0 => {
-                    self.take_connections(index_of(token ^ LISTENER_TOKEN))
-                }
                 token if token & PEER_TOKEN != 0 => self.end(index_of(token ^ PEER_TOKEN), &Error::Ended),
-                token => self.warm(index_of(token)),
+                token => self.warm(index_of(token), ready.is_gone),
             }
+        }
+        for ready in ready.drain(..).filter(of_listener) {
+            self.take_connections(index_of(ready.token ^ LISTENER_TOKEN));
         }
         self.ready = ready;
     }
 
     /// A connection whose socket has something to say.
-    fn warm(&mut self, at: usize) {
+    fn warm(&mut self, at: usize, is_gone: bool) {
         let Some(conn) = self.conns.of_mut(at) else { return };
-        let woken = conn.wake(&self.waiter, at);
-        if !conn.is_hot() {
-            conn.set_hot(true);
-            self.hot.push(at);
-        }
+        let woken = conn.wake(is_gone);
+        self.heat(at);
         if let Err(error) = woken {
             self.end(at, &error);
         }
@@ -304,15 +332,29 @@ impl Worker {
         loop {
             match listener.accept() {
                 Ok(Some(socket)) => {
+                    self.is_full = false;
                     if let Err(error) = self.take_connection(socket) {
                         self.shared.system.note(&format!("a connection was refused: {error}"));
                     }
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    return self.shared.system.note(&format!("no more connections: {error}"));
+                    if !self.is_full {
+                        self.shared.system.note(&format!("no more connections for now: {error}"));
+                    }
+                    self.is_full = true;
+                    return self.listen(false);
                 }
             }
+        }
+    }
+
+    /// Hears of new connections, or not: of those that cannot be taken it would hear without end.
+    fn listen(&mut self, on: bool) {
+        self.is_deaf = !on;
+        for (listener, token) in self.listeners.iter().zip(LISTENER_TOKEN..) {
+            // Ignored: it is tried again after the next sleep, or is as it was.
+            let _changed = self.waiter.change(listener, token, on, false);
         }
     }
 
@@ -345,8 +387,10 @@ impl Worker {
     /// Frees everything that a connection has held.
     fn close(&mut self, at: usize) {
         if let Some(conn) = self.conns.remove(at) {
+            // Its place may be taken by another one, which then would stand there twice.
+            self.hot.retain(|&hot| hot != at);
             self.connections.fetch_sub(1, Ordering::Relaxed);
-            conn.give_back(&mut self.shared);
+            conn.give_back(at, &mut self.shared);
         }
     }
 }
@@ -432,9 +476,14 @@ impl Shared {
         }
     }
 
-    /// Counts what a request has held as free.
-    pub(super) fn release(&mut self, under_way: &UnderWay, payload: Option<Arc<IoBuf>>) {
-        self.bufs.release(under_way.held_bytes);
+    /// A frame that cannot be read: what it has held is free.
+    pub(super) fn bad_frame(&mut self, under_way: &UnderWay, bad: BadFrame) -> Error {
+        self.bufs.release(under_way.held);
+        bad_frame(bad)
+    }
+
+    /// Keeps the memory of a payload for later, if nobody else holds it.
+    pub(super) fn keep(&mut self, payload: Option<Arc<IoBuf>>) {
         if let Some(buf) = payload.and_then(Arc::into_inner) {
             self.bufs.give(buf);
         }

@@ -1,0 +1,164 @@
+//! Daemons in processes of their own: what they hold is counted from outside, and they can be killed.
+
+use crate::common::{Scratch, Way};
+use dolmen_codec::wire::{SystemReply, SystemVerb};
+use dolmen_daemon::{Daemon, Settings};
+use dolmen_env::Address;
+use dolmen_net::client::{Link, LinkOptions};
+use dolmen_types::Head;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+const NAME: &str = "child::a_daemon_in_a_process_of_its_own_ends_when_it_is_told_to";
+/// Set for the child: what it serves, and how many descriptors it may have.
+const DIRECTORY: &str = "DAEMON_DIRECTORY";
+const DESCRIPTORS: &str = "DAEMON_DESCRIPTORS";
+
+/// A daemon that runs as a process; killed when it is dropped.
+pub(crate) struct ChildDaemon {
+    process: RefCell<Child>,
+    addresses: [Address; 2],
+    notes: PathBuf,
+    /// Read no further, but open: its last words go there.
+    _said: Lines<BufReader<ChildStdout>>,
+}
+
+impl ChildDaemon {
+    pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_with(dir, 0)
+    }
+
+    /// A daemon that may have so many descriptors; 0 for as many as this process.
+    pub(crate) fn start_with(dir: &Path, descriptor_count: u64) -> Self {
+        let notes = dir.join("notes");
+        let log = File::options().create(true).append(true).open(&notes).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([NAME, "--exact", "--nocapture"]);
+        command.env(DIRECTORY, dir).env(DESCRIPTORS, descriptor_count.to_string());
+        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
+        let tcp = loop {
+            let line = said.next().unwrap_or_else(|| panic!("no daemon: {}", notes.display())).unwrap();
+            if let Some(at) = line.split("serves at ").nth(1) {
+                break at.parse().unwrap();
+            }
+        };
+        let unix = Address::Unix(dir.join(Settings::SOCKET_NAME));
+        Self { process: RefCell::new(process), addresses: [unix, Address::Tcp(tcp)], notes, _said: said }
+    }
+
+    pub(crate) fn address(&self, way: Way) -> &Address {
+        &self.addresses[usize::from(way == Way::Tcp)]
+    }
+
+    pub(crate) fn link(&self, way: Way) -> Link {
+        self.link_with(way, Duration::from_secs(20))
+    }
+
+    pub(crate) fn link_with(&self, way: Way, patience: Duration) -> Link {
+        let ring_bytes = if way == Way::Rings { 1 << 18 } else { 0 };
+        let options = LinkOptions { ring_bytes, patience, ..LinkOptions::default() };
+        Link::connect(0, self.address(way), &options).unwrap()
+    }
+
+    fn process_directory(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}", self.process.borrow().id()))
+    }
+
+    /// Open descriptors of connections: of what they are, files apart.
+    pub(crate) fn descriptor_count(&self) -> usize {
+        let all = std::fs::read_dir(self.process_directory().join("fd")).unwrap();
+        let of_connection = |target: &str| {
+            ["socket:", "anon_inode:[pidfd]", "/memfd:"].iter().any(|kind| target.starts_with(kind))
+        };
+        // One that is closed meanwhile does not count.
+        let targets = all.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        targets.filter(|target| of_connection(&target.to_string_lossy())).count()
+    }
+
+    /// Mapped memory of rings.
+    pub(crate) fn ring_count(&self) -> usize {
+        let maps = std::fs::read_to_string(self.process_directory().join("maps")).unwrap();
+        maps.lines().filter(|line| line.contains("dolmen-rings")).count()
+    }
+
+    /// Resident memory of its own.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(self.process_directory().join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// That it has neither ended nor lost a thread.
+    pub(crate) fn assert_sound(&self) {
+        let notes = std::fs::read_to_string(&self.notes).unwrap();
+        assert!(!notes.contains("panicked"), "{notes}");
+        assert!(self.process.borrow_mut().try_wait().unwrap().is_none(), "it has ended: {notes}");
+    }
+}
+
+impl Drop for ChildDaemon {
+    fn drop(&mut self) {
+        let process = self.process.get_mut();
+        // It may have been killed before.
+        drop(process.kill());
+        drop(process.wait());
+    }
+}
+
+/// Waits until `is_so`; `what` is told if that takes too long.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let pause = Duration::from_millis(5);
+    for _ in 0..4000 {
+        if is_so() {
+            return;
+        }
+        dolmen_env::wait(pause);
+    }
+    panic!("not within 20 s: {what}");
+}
+
+/// Lets this process have as many descriptors as it may.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+fn serve(dir: PathBuf) {
+    let descriptors = std::env::var(DESCRIPTORS).unwrap().parse::<u64>().unwrap();
+    if descriptors > 0 {
+        let limit = Rlimit { current: Some(descriptors), maximum: Some(descriptors) };
+        setrlimit(Resource::Nofile, limit).unwrap();
+    } else {
+        raise_descriptor_limit();
+    }
+    let mut settings = Settings::new(dir);
+    settings.addresses.push(Address::Tcp("127.0.0.1:0".parse().unwrap()));
+    // Should whoever has started it be gone.
+    settings.idle_end = Some(Duration::from_secs(60));
+    let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
+    let Address::Tcp(at) = &daemon.addresses()[1] else { panic!("the second address is of the network") };
+    println!("serves at {at}");
+    daemon.wait(|| false);
+    daemon.stop().unwrap();
+}
+
+#[test]
+fn a_daemon_in_a_process_of_its_own_ends_when_it_is_told_to() {
+    if let Some(dir) = std::env::var_os(DIRECTORY) {
+        return serve(PathBuf::from(dir));
+    }
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let link = daemon.link(Way::Rings);
+    let stopped = link.ask_system(&Head::default(), &SystemVerb::Stop { force: false });
+    assert_eq!(stopped, Ok(SystemReply::Done));
+    let ended = daemon.process.borrow_mut().wait().unwrap();
+    assert!(ended.success());
+}

@@ -1,0 +1,223 @@
+//! A client that says what it likes.
+
+use crate::child::ChildDaemon;
+use crate::common::{CRED, Way};
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
+use dolmen_codec::verb::{NewValue, Payload, Update, UpdateIod, Verb};
+use dolmen_codec::wire::{
+    Caller, HELLO_BYTES, Hello, PoolAccess, PoolName, PoolSlot, REPLY_HEADER_BYTES, ReplyHeader, SystemReply,
+    SystemVerb, VERSION, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
+    encode_system_request,
+};
+use dolmen_codec::{Answer, Ask};
+use dolmen_env::{Moved, SharedMemory, Socket};
+use dolmen_net::{Error, Stream, ring};
+use dolmen_types::{
+    Cond, ContNo, Epoch, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, Recx, RequestId, TargetNo,
+};
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bytes of each of its rings.
+pub(crate) const RING_BYTES: usize = 64 << 10;
+
+pub(crate) struct Raw {
+    pub(crate) stream: Stream,
+    /// The memory of the rings, mapped once more.
+    pub(crate) memory: Option<SharedMemory>,
+    sequence: u64,
+}
+
+/// A pool and a container of a raw client.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    pub(crate) slot: PoolSlot,
+    pub(crate) cont: ContNo,
+}
+
+pub(crate) fn hello(ring_bytes: usize) -> [u8; HELLO_BYTES] {
+    let (version_min, version_max) = (VERSION, VERSION);
+    Hello { version_min, version_max, process: 0, features: 0, ring_bytes: ring_bytes as u64, client: 7 }
+        .encode()
+}
+
+/// Connects, and says nothing.
+pub(crate) fn silent(daemon: &ChildDaemon, way: Way) -> Stream {
+    Stream::over_socket(Socket::connect(daemon.address(way), PATIENCE).unwrap())
+}
+
+/// Sends as much as is taken; whether that is all.
+pub(crate) fn push(stream: &mut Stream, bytes: &[u8]) -> Result<(), Error> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match stream.write(&bytes[at..])? {
+            0 => stream.wait(true, Some(PATIENCE))?,
+            len => at += len,
+        }
+    }
+    while !stream.flush()? {
+        stream.wait(true, Some(PATIENCE))?;
+    }
+    Ok(())
+}
+
+/// Reads until `bytes` are full.
+pub(crate) fn pull(stream: &mut Stream, bytes: &mut [u8]) -> Result<(), Error> {
+    let mut at = 0;
+    let mut vain = 0;
+    while at < bytes.len() {
+        match stream.read(&mut bytes[at..])? {
+            0 if vain == 100 => return Err(Error::TimedOut),
+            0 => {
+                stream.flush()?;
+                stream.wait(false, Some(PATIENCE / 100))?;
+                vain += 1;
+            }
+            len => at += len,
+        }
+    }
+    Ok(())
+}
+
+/// That the other end closes the connection, whatever it may have said before.
+pub(crate) fn assert_closed(stream: &mut Stream, what: &str) {
+    let mut bytes = [0; 4096];
+    loop {
+        match pull(stream, &mut bytes) {
+            Ok(()) => {}
+            Err(Error::Ended) => return,
+            Err(other) => panic!("{what}: {other}"),
+        }
+    }
+}
+
+impl Raw {
+    pub(crate) fn connect(daemon: &ChildDaemon, way: Way) -> Self {
+        let ring_bytes = if way == Way::Rings { RING_BYTES } else { 0 };
+        let socket = Socket::connect(daemon.address(way), PATIENCE).unwrap();
+        assert_eq!(socket.write(&[IoSlice::new(&hello(ring_bytes))]).unwrap(), Moved::Bytes(HELLO_BYTES));
+        let (mut bytes, mut at, mut fd) = ([0; WELCOME_BYTES], 0, None);
+        while at < bytes.len() {
+            socket.wait(true, false, Some(PATIENCE)).unwrap();
+            let (moved, came) = socket.read_with(&mut bytes[at..]).unwrap();
+            fd = fd.or(came);
+            at += match moved {
+                Moved::Bytes(len) => len,
+                Moved::Later => 0,
+                Moved::End => panic!("no welcome"),
+            };
+        }
+        let welcome = Welcome::decode(&bytes).unwrap().unwrap();
+        let mut stream = Stream::over_socket(socket);
+        let mut memory = None;
+        if welcome.ring_bytes > 0 {
+            let (fd, granted) = (fd.unwrap(), usize::try_from(welcome.ring_bytes).unwrap());
+            let len = ring::memory_bytes(granted);
+            memory = Some(SharedMemory::adopt(fd.try_clone().unwrap(), len).unwrap());
+            stream.go_over_to_rings(SharedMemory::adopt(fd, len).unwrap(), granted, false).unwrap();
+        }
+        assert_eq!(stream.is_ring(), way == Way::Rings);
+        Self { stream, memory, sequence: 0 }
+    }
+
+    pub(crate) fn caller(&mut self, token: u64, slot: PoolSlot) -> Caller {
+        self.sequence += 1;
+        let id = RequestId { client: 0x1234, sequence: self.sequence };
+        let head = Head { id, cred: CRED, ..Head::default() };
+        Caller { token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
+    }
+
+    /// The frame of a request, with its payload.
+    pub(crate) fn frame(&mut self, token: u64, slot: PoolSlot, ask: &Ask<'_>) -> Vec<u8> {
+        let caller = self.caller(token, slot);
+        let mut frame = Vec::new();
+        let parts = encode_request(&mut frame, &caller, ask).unwrap();
+        frame.extend(parts.concat());
+        frame
+    }
+
+    pub(crate) fn system_frame(&mut self, token: u64, verb: &SystemVerb) -> Vec<u8> {
+        let caller = self.caller(token, PoolSlot::SYSTEM);
+        let mut frame = Vec::new();
+        encode_system_request(&mut frame, &caller, verb).unwrap();
+        frame
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        push(&mut self.stream, bytes).unwrap();
+    }
+
+    /// The next reply: header, body and payload.
+    pub(crate) fn reply(&mut self) -> Result<(ReplyHeader, Vec<u8>, Vec<u8>), Error> {
+        let mut head = [0; REPLY_HEADER_BYTES];
+        pull(&mut self.stream, &mut head)?;
+        let header = ReplyHeader::decode(&head).unwrap();
+        let mut body = vec![0; header.body_bytes as usize];
+        pull(&mut self.stream, &mut body)?;
+        let mut payload = vec![0; header.payload_bytes as usize];
+        pull(&mut self.stream, &mut payload)?;
+        Ok((header, body, payload))
+    }
+
+    /// The next answer of a pool, with its token.
+    pub(crate) fn answer(&mut self) -> (u64, dolmen_types::Result<Answer>, Vec<u8>) {
+        let (header, body, payload) = self.reply().unwrap();
+        (header.token, decode_reply(&header, &body).unwrap(), payload)
+    }
+
+    pub(crate) fn ask(&mut self, opened: Opened, ask: &Ask<'_>) -> dolmen_types::Result<Answer> {
+        let frame = self.frame(99, opened.slot, ask);
+        self.send(&frame);
+        self.answer().1
+    }
+
+    /// Opens a pool, and a container in it if that has a name.
+    pub(crate) fn open(&mut self, pool: &str, cont: &str) -> Opened {
+        let name = PoolName::Label(Label::new(pool).unwrap());
+        let frame = self.system_frame(1, &SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite });
+        self.send(&frame);
+        let (header, body, _) = self.reply().unwrap();
+        let SystemReply::Connected(connected) = decode_system_reply(&header, &body).unwrap().unwrap() else {
+            panic!("another answer")
+        };
+        let mut opened = Opened { slot: connected.slot, cont: ContNo::SYSTEM };
+        let name = ContName::Label(Label::new(cont).unwrap());
+        match self.ask(opened, &Ask::Pool(PoolVerb::ContOpen(name))) {
+            Ok(Answer::Pool(PoolReply::Cont(handle))) => opened.cont = handle.no,
+            other => panic!("{other:?}"),
+        }
+        opened
+    }
+}
+
+pub(crate) fn oid() -> Oid {
+    Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 77, 5)
+}
+
+/// Writes a single value under `dkey` on target 0.
+pub(crate) fn update(opened: Opened, dkey: &[u8], value: &[u8]) -> Ask<'static> {
+    let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(value)));
+    written(opened, dkey, value)
+}
+
+/// The same, of an array of bytes: split, if it is long.
+pub(crate) fn array_update(opened: Opened, dkey: &[u8], value: &[u8]) -> Ask<'static> {
+    let recx = Recx::new(0, value.len() as u64);
+    let data = Payload::Owned(IoBuf::copy_of(value));
+    let extents = [recx].into_iter().collect();
+    written(opened, dkey, NewValue::Array { record_bytes: 1, extents, data })
+}
+
+fn written(opened: Opened, dkey: &[u8], value: NewValue<'static>) -> Ask<'static> {
+    let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
+    let update = Update {
+        oid: oid(),
+        dkey: Key::from_slice(dkey),
+        cond: Cond::NONE,
+        iods: [iod].into_iter().collect(),
+    };
+    Ask::Target(TargetNo(0), opened.cont, Verb::Update(update))
+}
