@@ -1,4 +1,5 @@
 /* Access control lists. */
+#include <fcntl.h>
 #include "harness.h"
 
 static const char *strs[4] = {"A::OWNER@:rw", "A::ann@:rw", "A:G:GROUP@:r", "A:G:staff@lab:rT"};
@@ -116,6 +117,18 @@ principals_are_users_and_groups(void)
 	GIVES(daos_acl_principal_from_str("ann", &type, &name), -DER_INVAL);
 }
 
+/* What was printed so far. */
+static const char *
+printed(char *buf, size_t room)
+{
+	FILE  *file = fopen("printed", "r");
+	size_t len  = fread(buf, 1, room - 1, file);
+
+	fclose(file);
+	buf[len] = 0;
+	return buf;
+}
+
 static void
 lists_are_printed(void)
 {
@@ -123,14 +136,21 @@ lists_are_printed(void)
 	struct daos_ace *ace;
 	char             buf[512] = {0};
 	FILE            *stream   = fmemopen(buf, sizeof(buf), "w");
+	int              out, file;
 
 	OK(daos_acl_from_strs(strs, 2, &acl));
 	OK(daos_acl_to_stream(stream, acl, false));
 	fclose(stream);
 	CHECK(strcmp(buf, "A::OWNER@:rw\nA::ann@:rw\n") == 0);
 	ace = daos_acl_get_next_ace(acl, NULL);
+	out = dup(1);
+	file = open("printed", O_CREAT | O_RDWR | O_TRUNC, 0600);
+	CHECK(out >= 0 && dup2(file, 1) == 1);
 	daos_acl_dump(acl);
+	CHECK(strcmp(printed(buf, sizeof(buf)), "Allow::OWNER@:Read/Write\nAllow::ann@:Read/Write\n") == 0);
 	daos_ace_dump(ace, 1);
+	CHECK(strstr(printed(buf, sizeof(buf)), "\n\tAllow::OWNER@:Read/Write\n") != NULL);
+	CHECK(dup2(out, 1) == 1);
 	GIVES(daos_acl_to_stream(NULL, acl, false), -DER_INVAL);
 	daos_acl_free(acl);
 }

@@ -20,7 +20,9 @@ labels_and_uuids_open_containers(void)
 	CHECK(memcmp(info.ci_uuid, uuid, 16) == 0 && info.ci_nhandles == 1 && info.ci_nsnapshots == 0);
 	OK(daos_cont_close(other, NULL));
 	GIVES(daos_cont_close(other, NULL), -DER_NO_HDL);
+	memset(uuid, 0, sizeof(uuid));
 	OK(daos_cont_create(poh, &uuid, NULL, NULL));
+	CHECK((uuid[6] & 0xf0) == 0x40);
 	GIVES(daos_cont_open(poh, "none", DAOS_COO_RW, &other, NULL, NULL), -DER_NONEXIST);
 	GIVES(daos_cont_open(poh, "named", DAOS_COO_RW | DAOS_COO_RO, &other, NULL, NULL), -DER_INVAL);
 	GIVES(daos_cont_open(poh, "named", 1u << 20 | DAOS_COO_RO, &other, NULL, NULL), -DER_INVAL);

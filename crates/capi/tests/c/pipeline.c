@@ -18,6 +18,7 @@ static d_iov_t            value;
 static void
 make(void)
 {
+	memset(&filter, 0xff, sizeof(filter));
 	daos_pipeline_init(&pipeline);
 	daos_filter_init(&filter);
 	CHECK(pipeline.version == 1 && filter.num_parts == 0);

@@ -40,7 +40,9 @@ texts_and_addresses_are_copied(void)
 	GIVES(daos_prop_entry_set_ptr(&e[0], acl, 8), -DER_INVAL);
 	OK(daos_prop_entry_dup_co_roots(&e[3], &e[1]));
 	CHECK(((struct daos_prop_co_roots *)e[3].dpe_val_ptr)->cr_oids[0].hi == 2);
+	((struct daos_prop_co_roots *)e[3].dpe_val_ptr)->cr_oids[0].hi = 9;
 	OK(daos_prop_entry_dup_ptr(&e[3], &e[1], sizeof(roots)));
+	CHECK(((struct daos_prop_co_roots *)e[3].dpe_val_ptr)->cr_oids[0].hi == 2);
 	OK(daos_prop_entry_cmp_acl(&e[2], &e[2]));
 	CHECK(daos_prop_has_str(&e[0]) && !daos_prop_has_str(&e[1]) && daos_prop_has_ptr(&e[2]) && !daos_prop_has_ptr(&e[0]));
 	CHECK(daos_prop_entry_get(prop, DAOS_PROP_CO_ACL) == &e[2] && daos_prop_entry_get(prop, 1) == NULL);

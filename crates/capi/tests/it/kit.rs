@@ -78,18 +78,36 @@ pub(crate) fn compile(source: &str, name: &str, link_with: &[&str]) -> PathBuf {
     out
 }
 
-/// A system with one pool of two targets, labelled `pool`.
+/// A system with one pool of two targets, labelled `pool`: a copy of one that is made once.
 pub(crate) fn system(name: &str) -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let dir = scratch("system");
+        let options = PoolOptions {
+            targets: 2,
+            label: Some(Label::new("pool").unwrap()),
+            capacity_bytes: 256 << 20,
+            volatile: true,
+            ..PoolOptions::default()
+        };
+        dolmen_local::create(&dir.join("first"), &options).unwrap();
+        dir
+    });
     let dir = scratch(name);
-    let options = PoolOptions {
-        targets: 2,
-        label: Some(Label::new("pool").unwrap()),
-        capacity_bytes: 512 << 20,
-        volatile: true,
-        ..PoolOptions::default()
-    };
-    dolmen_local::create(&dir.join("first"), &options).unwrap();
+    copy_tree(made, &dir);
     dir
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() {
+            copy_tree(&path, &to);
+        } else {
+            std::fs::copy(&path, &to).unwrap();
+        }
+    }
 }
 
 /// Runs one test of a C program in a new system; it has to say that it came to its end.
