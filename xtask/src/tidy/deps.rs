@@ -41,8 +41,8 @@ const LAYERS: [(&str, Allowed); 22] = [
 ];
 
 /// Crates of the proving ground, open to the tests of every crate; `local` joins client and server for them,
-/// `cluster` and `engine` make a pool of whatever stores a case is to run on.
-const FOR_TESTS: [&str; 7] = ["sim", "bench", "local", "codec", "cluster", "engine", "client"];
+/// `cluster` and `engine` make a pool of whatever stores a case is to run on, `daemon` serves one to other processes.
+const FOR_TESTS: [&str; 8] = ["sim", "bench", "local", "codec", "cluster", "engine", "client", "daemon"];
 
 /// Libraries may not erase their errors.
 const ANYHOW_USERS: [&str; 2] = ["cli", "xtask"];

@@ -13,6 +13,7 @@ mod fs_files;
 mod fs_global;
 mod fs_mount;
 mod fs_names;
+mod fs_shared;
 mod fs_snap;
 mod fs_sys;
 mod fs_uns;
