@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let (scrubs, unread) = if args.scrub { scrub(&session).doing(doing)? } else { (Vec::new(), None) };
     let mut report = Report::default();
     let opened: Vec<Opened> = session
-        .local
+        .own()?
         .recoveries()
         .iter()
         .map(|found| Opened {

@@ -13,6 +13,7 @@ use dolmen_client::{ContHandle, ContInfo, Usage};
 use dolmen_codec::Progress;
 use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
 use dolmen_env::{Clock, RealClock};
+use dolmen_local::LocalPool;
 use dolmen_types::limits::WINDOW_RECORDS;
 use dolmen_types::{Durability, Epoch, Error, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
@@ -201,7 +202,8 @@ fn create(args: &Create) -> Outcome<Answer> {
     let session = place::open(&args.pool)?;
     let named = args.label.as_deref().unwrap_or("without a label");
     let doing = || format!("create container {named} in {}", shown_outside(session.dir()));
-    let chunk_bytes = chunk_bytes(args, session.local.bulk_segment_bytes()).doing(doing)?;
+    let chunk_bytes =
+        chunk_bytes(args, session.local().map_or(u64::MAX, LocalPool::bulk_segment_bytes)).doing(doing)?;
     let handle = match args.uuid {
         Some(uuid) => session.pool.create_container_as(uuid, label, props),
         None => session.pool.create_container(label, props),
@@ -370,9 +372,11 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
 /// and the rest when the pool is open next and has time. The closing before has told it which containers are gone.
 fn free_soon(arg: &PoolArg) -> Outcome<()> {
     let session = place::open(arg)?;
+    // A daemon does so by itself.
+    let Some(local) = session.local() else { return session.close() };
     let end_ns = RealClock.monotonic_ns() + FREE_FOR_NS;
     while RealClock.monotonic_ns() < end_ns {
-        match session.local.step() {
+        match local.step() {
             Progress::Idle => break,
             Progress::More => {}
             Progress::Waiting => std::thread::park_timeout(DEVICE_REST),

@@ -126,7 +126,7 @@ impl Mounted {
         let session = place::open_to_read(&arg.pool)?;
         let cont = session.container(&arg.cont)?;
         let view = place::view(&cont, snapshot)?;
-        let dfs = place::mount(&view, &arg.cont, true)?;
+        let dfs = place::mount(&view, &arg.cont, true, session.local().is_none())?;
         Ok(Self { dfs, cont, session })
     }
 
@@ -137,7 +137,7 @@ impl Mounted {
 
     fn on(session: Session, arg: &ContArg) -> Outcome<Self> {
         let cont = session.container(&arg.cont)?;
-        let dfs = place::mount(&cont, &arg.cont, false)?;
+        let dfs = place::mount(&cont, &arg.cont, false, session.local().is_none())?;
         Ok(Self { dfs, cont, session })
     }
 

@@ -7,10 +7,13 @@ use clap::Args;
 use core::time::Duration;
 use dolmen_client::{Container, Pool, Snapshot};
 use dolmen_codec::pool::ContName;
+use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, MountOptions};
-use dolmen_env::{Clock, RealClock};
+use dolmen_env::{Address, Clock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, Upkeep};
-use dolmen_types::{Credentials, Epoch, Label, Uuid};
+use dolmen_net::client::{Link, LinkOptions, reach};
+use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,7 +83,8 @@ pub(crate) struct ContArg {
 /// An open pool and its client.
 pub(crate) struct Session {
     pub(crate) pool: Pool,
-    pub(crate) local: Arc<LocalPool>,
+    /// The pool itself, unless a daemon has it.
+    local: Option<Arc<LocalPool>>,
     dir: PathBuf,
 }
 
@@ -137,13 +141,78 @@ pub(crate) fn open_with(arg: &PoolArg, upkeep: Upkeep) -> Outcome<Session> {
 }
 
 fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
+    if let Some(system) = Served::of_address(&arg.pool)? {
+        return system.open(arg.pool.clone(), options.read_only);
+    }
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
     let failed = |error| of_open(&dir, options.read_only, error);
-    let local = Arc::new(arg.when_free(|| dolmen_local::open(&dir, &options), failed).doing(doing)?);
+    let opened = match dolmen_local::open(&dir, &options) {
+        Err(error) if error.owner_pid().is_some() => {
+            if let Some(system) = Served::around(&dir) {
+                return system.open(dir.clone(), options.read_only).doing(doing);
+            }
+            arg.when_free(|| dolmen_local::open(&dir, &options), failed)
+        }
+        other => other.map_err(failed),
+    };
+    let local = Arc::new(opened.doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
-    Ok(Session { pool, local, dir })
+    Ok(Session { pool, local: Some(local), dir })
+}
+
+/// A pool behind a daemon.
+struct Served {
+    link: Link,
+    name: PoolName,
+}
+
+impl Served {
+    /// The pool of an address such as `unix:SOCKET/NAME`; `None` if that is no such address.
+    fn of_address(named: &Path) -> Outcome<Option<Self>> {
+        let Some(text) = named.to_str() else { return Ok(None) };
+        let doing = || format!("reach {text}");
+        let parts = |rest: &str| rest.rsplit_once('/').map(|(at, pool)| (at.to_owned(), pool.to_owned()));
+        let (address, pool) = if let Some((socket, pool)) = text.strip_prefix("unix:").and_then(parts) {
+            (Address::Unix(PathBuf::from(socket)), pool)
+        } else if let Some((host, pool)) = text.strip_prefix("tcp://").and_then(parts) {
+            let mut found = host.to_socket_addrs().map_err(|_error| no_host()).doing(doing)?;
+            (Address::Tcp(found.next().ok_or_else(no_host).doing(doing)?), pool)
+        } else {
+            return Ok(None);
+        };
+        let name = reach::pool_name(&pool).doing(doing)?;
+        let link = reach::link(&address, &LinkOptions::default()).map_err(|error| unreachable(&error));
+        Ok(Some(Self { link: link.doing(doing)?, name }))
+    }
+
+    /// The pool in `dir`, if a daemon serves the directory above it.
+    fn around(dir: &Path) -> Option<Self> {
+        let dir = dir.canonicalize().ok()?;
+        let system = dir.parent()?;
+        let file_name = dir.file_name()?;
+        let entry = dolmen_local::list(system).ok()?.into_iter().find(|entry| entry.name == file_name)?;
+        let address = Address::Unix(system.join(reach::SOCKET_NAME));
+        let link = reach::link(&address, &LinkOptions::default()).ok()?;
+        Some(Self { link, name: PoolName::Uuid(entry.uuid) })
+    }
+
+    fn open(self, dir: PathBuf, read_only: bool) -> Outcome<Session> {
+        let access = if read_only { PoolAccess::ReadOnly } else { PoolAccess::ReadWrite };
+        let head = Head { cred: credentials(), ..Head::default() };
+        let remote = reach::pool(&self.link, &head, self.name, access)?;
+        let pool = Pool::connect(Arc::new(remote), credentials())?;
+        Ok(Session { pool, local: None, dir })
+    }
+}
+
+fn no_host() -> Failure {
+    Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT")
+}
+
+fn unreachable(error: &dolmen_net::Error) -> Failure {
+    Failure::new(Exit::InUse, format!("{error}")).hint("see that `dolmen serve` runs there")
 }
 
 /// Who runs this program.
@@ -161,6 +230,21 @@ impl Session {
         &self.dir
     }
 
+    /// The pool itself.
+    ///
+    /// # Errors
+    /// If a daemon has it.
+    pub(crate) fn own(&self) -> Outcome<&LocalPool> {
+        self.local.as_deref().ok_or_else(|| {
+            Failure::new(Exit::InUse, "a daemon has the pool").hint("stop `dolmen serve` first")
+        })
+    }
+
+    /// The pool itself, unless a daemon has it.
+    pub(crate) fn local(&self) -> Option<&LocalPool> {
+        self.local.as_deref()
+    }
+
     /// Opens a container by label or UUID.
     pub(crate) fn container(&self, name: &str) -> Outcome<Container> {
         let doing = || format!("open container {name} in {}", shown_outside(&self.dir));
@@ -176,7 +260,7 @@ impl Session {
     pub(crate) fn close(self) -> Outcome<()> {
         let Self { pool, local, dir } = self;
         drop(pool);
-        match Arc::into_inner(local) {
+        match local.and_then(Arc::into_inner) {
             Some(local) => local.close().doing(|| format!("close pool {}", shown_outside(&dir))),
             None => Ok(()),
         }
@@ -239,10 +323,10 @@ pub(crate) fn parse_epoch(text: &str) -> Option<Epoch> {
     Some(Epoch(number))
 }
 
-/// Mounts the file system of a container. The pool is this process's alone, so nobody else changes it.
-pub(crate) fn mount(cont: &Container, name: &str, read_only: bool) -> Outcome<Dfs> {
+/// Mounts the file system of a container, which others may change as well if it is `shared`: when a daemon has the pool.
+pub(crate) fn mount(cont: &Container, name: &str, read_only: bool, shared: bool) -> Outcome<Dfs> {
     let Credentials { uid, gid, .. } = credentials();
-    let options = MountOptions { uid, gid, read_only, ..MountOptions::default() };
+    let options = MountOptions { uid, gid, read_only, shared, ..MountOptions::default() };
     Dfs::mount(cont, &options).doing(|| format!("use container {name} as a file system"))
 }
 

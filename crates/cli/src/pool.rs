@@ -165,7 +165,7 @@ fn query(arg: &PoolArg) -> Outcome<Answer> {
 
 /// Where the bulk data is, if not beside the metadata.
 fn bulk_dir(session: &Session) -> Option<PathBuf> {
-    session.local.directories().nth(1).map(Path::to_owned)
+    session.local()?.directories().nth(1).map(Path::to_owned)
 }
 
 /// Adds where the bulk data is.

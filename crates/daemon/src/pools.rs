@@ -114,7 +114,11 @@ impl Pools {
             PoolName::Label(label) => entry.label.as_ref() == Some(label),
             PoolName::Uuid(uuid) => entry.uuid == *uuid,
         };
-        self.entries()?.into_iter().find(is_named).ok_or(Error::NotFound)
+        let entries = self.entries()?;
+        // A pool without a label is called as its directory is.
+        let has_name = |entry: &&dolmen_local::PoolEntry| matches!(name, PoolName::Label(label) if entry.label.is_none() && entry.name == label.as_str());
+        let found = entries.iter().find(|entry| is_named(entry)).or_else(|| entries.iter().find(has_name));
+        found.cloned().ok_or(Error::NotFound)
     }
 }
 

@@ -36,7 +36,14 @@ pub(crate) struct Spin {
 
 impl Spin {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { load: Load::new()?, looks: 0, since_ns: 0, asked_ns: 0, is_crowded: false, shy_until_ns: 0 })
+        Ok(Self {
+            load: Load::new()?,
+            looks: 0,
+            since_ns: 0,
+            asked_ns: 0,
+            is_crowded: false,
+            shy_until_ns: 0,
+        })
     }
 
     /// Something has come; the next wait begins anew.

@@ -189,7 +189,13 @@ fn why_skipped(why: &Skipped) -> String {
 
 /// The directories of the open pool, by device and inode: a copy must neither read nor write them.
 fn own_directories(session: &Session) -> Outcome<Vec<(u64, u64)>> {
-    Ok(session.local.directory_ids()?)
+    match session.local() {
+        Some(local) => Ok(local.directory_ids()?),
+        // That of a daemon on this machine, if it is one.
+        None => {
+            Ok(std::fs::metadata(session.dir()).map(|meta| (meta.dev(), meta.ino())).into_iter().collect())
+        }
+    }
 }
 
 /// Refuses a path outside that lies in a directory of the open pool.

@@ -15,6 +15,7 @@ mod interrupted;
 mod killed;
 mod objects;
 mod pools;
+mod served;
 mod sharing;
 mod shell;
 mod snapshots;

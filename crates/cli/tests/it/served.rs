@@ -1,0 +1,92 @@
+//! Commands beside a daemon: they go through it, and say so when they cannot.
+
+use crate::common::Place;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ExitStatus, Stdio};
+
+/// A daemon in the place's directory.
+struct Daemon {
+    child: Child,
+    line: String,
+}
+
+impl Daemon {
+    fn start(place: &Place, args: &[&str]) -> Self {
+        let mut command = place.command(&[&["serve", "."], args].concat());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("serving at unix:"), "{line}");
+        Self { child, line }
+    }
+
+    fn end(mut self) -> ExitStatus {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn commands_on_a_served_pool_go_through_its_daemon() {
+    let place = Place::new("served");
+    place.pool_with_files();
+    let daemon = Daemon::start(&place, &[]);
+    std::fs::write(place.path("menhir"), b"stone").unwrap();
+    place.ok(&["fs", "put", "p", "c", "menhir", "/menhir"]);
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");
+    let sock = format!("unix:{}/p", place.path("dolmen.sock").display());
+    assert!(place.ok(&["fs", "ls", &sock, "c"]).contains("menhir"));
+    place.ok(&["cont", "create", "p", "d"]);
+    assert!(place.ok(&["cont", "list", "p"]).contains('d'));
+    place.ok(&["cont", "destroy", "p", "d"]);
+    let line = place.fails(5, &["check", "p"]);
+    assert!(line.contains("stop `dolmen serve` first"), "{line}");
+    let line = place.fails(5, &["serve", "."]);
+    assert!(line.contains(&daemon.child.id().to_string()), "the owner is named: {line}");
+    daemon.end();
+    assert!(place.ok(&["check", "p"]).contains("clean"));
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");
+}
+
+#[test]
+fn a_daemon_listens_on_the_network_only_if_that_is_asked_for_by_name() {
+    let place = Place::new("served-tcp");
+    place.pool_with_files();
+    let refused = place.run(&["serve", ".", "--tcp", "127.0.0.1:0"]);
+    assert_eq!(refused.code(), 2);
+    assert!(refused.stderr().contains("--insecure-tcp"), "{refused:?}");
+    let daemon = Daemon::start(&place, &["--tcp", "127.0.0.1:0", "--insecure-tcp"]);
+    let at = daemon.line.trim().rsplit_once("tcp://").unwrap().1.to_owned();
+    let pool = format!("tcp://{at}/p");
+    assert!(place.ok(&["cont", "list", &pool]).contains('c'));
+    daemon.end();
+    let line = place.fails(5, &["cont", "list", &pool]);
+    assert!(line.contains("dolmen serve"), "{line}");
+}
+
+#[test]
+fn a_daemon_in_the_background_can_be_reached_and_ends_when_idle() {
+    let place = Place::new("served-detached");
+    place.pool_with_files();
+    let said = place.json(&["serve", ".", "--detach", "--idle-end", "1"]);
+    let pid = i32::try_from(said["pid"].as_i64().unwrap()).unwrap();
+    assert!(place.ok(&["cont", "list", "p"]).contains('c'));
+    for _ in 0..1000 {
+        if kill(Pid::from_raw(pid), None).is_err() {
+            break;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+    assert!(kill(Pid::from_raw(pid), None).is_err(), "it has ended by itself");
+    assert!(!place.path("dolmen.sock").exists(), "and taken its name away");
+    assert!(place.ok(&["check", "p"]).contains("clean"));
+}
