@@ -4,7 +4,7 @@
 //! Inherited handles are refused.
 
 use crate::error::{Der, Result, der};
-use crate::{event, handle, place};
+use crate::{event, fs, handle, place};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +42,14 @@ pub(crate) fn check() -> Result<()> {
     if is_own() { Ok(()) } else { Err(Der::UNINIT) }
 }
 
+/// Gives up, without ending anything, what belongs to the process that this one was forked off.
+fn forget() {
+    fs::forget();
+    handle::forget();
+    event::forget();
+    place::forget();
+}
+
 /// Claims the library for this process.
 fn claim() -> Result<()> {
     let mark = ForkMark::new().map_err(|_no_page| Der::NOMEM)?;
@@ -60,7 +68,11 @@ fn unclaim() {
 pub(crate) extern "C" fn daos_init() -> c_int {
     der(|| {
         let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if *users == 0 || !is_own() {
+        if !is_own() {
+            if *users > 0 {
+                forget();
+                *users = 0;
+            }
             claim()?;
         }
         *users += 1;
@@ -81,7 +93,7 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
             return Ok(());
         }
         if is_own() {
-            crate::fs::clear();
+            fs::clear();
             handle::clear();
             event::clear();
             unclaim();
@@ -102,10 +114,7 @@ extern "C" fn daos_reinit() -> c_int {
         if is_own() {
             return Ok(());
         }
-        crate::fs::forget();
-        handle::forget();
-        event::forget();
-        place::forget();
+        forget();
         claim()
     })
 }

@@ -1,0 +1,26 @@
+//! Objects through a daemon: the tests of one process run there once more.
+
+use crate::kit;
+use dolmen_daemon::{Daemon, Settings};
+use std::process::Command;
+
+/// Runs a test of a C program in a new system with a daemon.
+fn run(program: &str, test: &str) {
+    let dir = kit::system(&format!("o-{program}-{test}"));
+    let daemon = Daemon::start(&Settings::new(dir.clone()), |_| {}).unwrap();
+    let system = format!("unix:{}", dir.join(Settings::SOCKET_NAME).display());
+    let mut command = Command::new(kit::program(program));
+    let done = command.arg(test).env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
+    kit::assert_ended(&done, test);
+    daemon.stop().unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_one_process_does_with_objects_it_does_through_a_daemon() {
+    for program in ["obj", "kv", "array", "tx", "event", "cont", "snap", "global"] {
+        let tests = kit::names(program);
+        assert!(!tests.is_empty());
+        tests.iter().for_each(|test| run(program, test));
+    }
+}
