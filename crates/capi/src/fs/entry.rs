@@ -33,21 +33,28 @@ extern "C" fn dfs_remove(
     errno(|| {
         let (mounted, dir) = parent(dfs, dir)?;
         mounted.check_writable()?;
-        remove(&dir, name(entry)?, force, oid)
+        remove(&dir, name(entry)?, force, oid).map(drop)
     })
 }
 
-pub(super) fn remove(dir: &Dir, name: &[u8], force: bool, oid: Out<ObjId>) -> PosixResult<()> {
+/// Removes an entry; whether it was a directory.
+pub(super) fn remove(dir: &Dir, name: &[u8], force: bool, oid: Out<ObjId>) -> PosixResult<bool> {
     let removed = if oid.is_null() { Oid::default() } else { dir.lstat(name)?.oid };
-    match dir.unlink(name) {
-        Err(Error::IsDirectory) => match dir.rmdir(name) {
+    let is_dir = match dir.unlink(name) {
+        Err(Error::IsDirectory) => true,
+        done => {
+            done?;
+            false
+        }
+    };
+    if is_dir {
+        match dir.rmdir(name) {
             Err(Error::NotEmpty) if force => drop(tree::remove(dir, name, &tree::Options::default())?),
-            other => other?,
-        },
-        other => other?,
+            done => done?,
+        }
     }
     oid.set_if_wanted(removed.into());
-    Ok(())
+    Ok(is_dir)
 }
 
 fn rename(

@@ -45,9 +45,17 @@ const _: () = assert!(size_of::<CIod>() == 16);
 //= daos:src/include/daos_array.h DAOS_ARRAY_LIST_IO_LIMIT
 const RANGES_MAX: u64 = 16384;
 
+/// Buffers that one list may have.
+const BUFFERS_MAX: u32 = 1 << 16;
+/// A longer read asks for the size of the file first, so that it does not look for what is behind it piece by piece.
+const READ_BLIND_MAX: usize = 64 << 20;
+
 /// The buffers of a list, with the part of each that counts.
 fn buffers<'a>(sgl: Out<SgList>) -> PosixResult<(&'a [Iov], usize)> {
     let sgl = sgl.get()?;
+    if sgl.nr > BUFFERS_MAX {
+        return Err(EINVAL);
+    }
     let iovs = sgl.iovs.list(sgl.nr as usize)?;
     let mut sum = 0usize;
     for iov in iovs {
@@ -84,6 +92,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Copies bytes to the next places.
+    fn fill(&mut self, mut bytes: &[u8]) -> PosixResult<()> {
+        while let Some((place, room)) = self.next(bytes.len()) {
+            let (part, rest) = bytes.split_at(room);
+            place.copy_from(part)?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
     /// Whether the next `len` bytes lie together.
     fn is_whole(&mut self, len: usize) -> bool {
         while let Some((iov, rest)) = self.iovs.split_first() {
@@ -96,29 +114,39 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Reads a range of a file into the next places, which are as many bytes: how much there was.
-fn read_range(file: &File, cursor: &mut Cursor<'_>, offset: u64, len: usize) -> PosixResult<usize> {
-    if cursor.is_whole(len) {
-        let Some((place, room)) = cursor.next(len) else { return Ok(0) };
-        return Ok(file.read_at(offset, place.list_mut(room)?)?);
+/// How much of a read can be there: of a long one the size of the file tells.
+pub(super) fn bounded(file: &File, offset: u64, wanted: usize) -> PosixResult<usize> {
+    if wanted <= READ_BLIND_MAX {
+        return Ok(wanted);
     }
-    let (mut done, mut gathered) = (0, Vec::new());
-    while done < len {
-        gathered.resize(GATHER_BYTES.min(len - done), 0);
-        let found = file.read_at(offset + done as u64, &mut gathered)?;
-        let mut left = &gathered[..found];
-        while let Some((place, room)) = cursor.next(left.len()) {
-            let (part, rest) = left.split_at(room);
-            place.copy_from(part)?;
-            left = rest;
+    let there = file.size()?.saturating_sub(offset);
+    Ok(usize::try_from(there).map_or(wanted, |there| there.min(wanted)))
+}
+
+/// Reads a range of a file into the next places, which are as many bytes: how much there was.
+fn read_range(file: &File, cursor: &mut Cursor<'_>, offset: u64, wanted: usize) -> PosixResult<usize> {
+    let len = bounded(file, offset, wanted)?;
+    let (mut done, mut taken) = (0, 0);
+    if cursor.is_whole(len) {
+        if let Some((place, room)) = cursor.next(len) {
+            done = file.read_at(offset, place.list_mut(room)?)?;
+            taken = room;
         }
-        done += found;
-        if found < gathered.len() {
-            break;
+    } else {
+        let mut gathered = Vec::new();
+        while done < len {
+            gathered.resize(GATHER_BYTES.min(len - done), 0);
+            let found = file.read_at(offset + done as u64, &mut gathered)?;
+            cursor.fill(&gathered[..found])?;
+            done += found;
+            if found < gathered.len() {
+                break;
+            }
         }
+        taken = done;
     }
     // What is behind the end of the file leaves its places as they are.
-    let mut left = len - done;
+    let mut left = wanted - taken;
     while let Some((_, room)) = cursor.next(left) {
         left -= room;
     }

@@ -2,7 +2,7 @@
 
 use super::attrs::{access, cond, give, if_given, joined};
 use super::blob::Writer;
-use super::io::punch;
+use super::io::{bounded, punch};
 use super::list::{CDirent, dirent};
 use super::mount::{self, CAttr, Mounted};
 use super::obj::{self, KIND, Obj, PERMISSIONS, Wanted, follow, give_text};
@@ -510,7 +510,8 @@ extern "C" fn dfs_sys_read(
         if obj.flags & libc::O_ACCMODE == libc::O_WRONLY {
             return Err(super::EPERM);
         }
-        let found = obj.file()?.read_at(offset, buf.list_mut(len)?)?;
+        let file = obj.file()?;
+        let found = file.read_at(offset, buf.list_mut(bounded(file, offset, len)?)?)?;
         Ok(bytes.set(found as u64)?)
     })
 }
@@ -564,14 +565,16 @@ extern "C" fn dfs_sys_remove_type(
 }
 
 fn remove(sys: Ptr<Sys>, path: Text, force: bool, kind: u32, oid: Out<ObjId>) -> PosixResult<()> {
-    at(sys, path, |at| {
+    let was_dir = at(sys, path, |at| {
         at.mounted.check_writable()?;
         if kind != 0 && at.dir.lstat(at.entry()?)?.kind.bits() != kind {
             return Err(if kind == libc::S_IFDIR { super::ENOTDIR } else { EINVAL });
         }
         super::entry::remove(&at.dir, at.entry()?, force, oid)
     })?;
-    table::find(sys)?.forget();
+    if was_dir {
+        table::find(sys)?.forget();
+    }
     Ok(())
 }
 

@@ -49,6 +49,13 @@ several_buffers_are_one_range(void)
 	OK(dfs_read(dfs, obj, &sgl, 0, &read, NULL));
 	GIVES(read, 10);
 	CHECK(memcmp(c, "\0\0ab", 4) == 0 && memcmp(d, "cd", 2) == 0 && memcmp(e, "efgh", 4) == 0);
+	/* More than any file holds is asked for: what there is comes. */
+	d_iov_set(&iovs[0], e, 1ULL << 46);
+	sgl.sg_nr = 1;
+	OK(dfs_read(dfs, obj, &sgl, 5, &read, NULL));
+	GIVES(read, 5);
+	sgl.sg_nr = 1 << 20;
+	GIVES(dfs_read(dfs, obj, &sgl, 5, &read, NULL), EINVAL);
 	d_iov_set(&iovs[0], NULL, 4);
 	sgl.sg_nr = 1;
 	GIVES(dfs_write(dfs, obj, &sgl, 0, NULL), EINVAL);

@@ -33,7 +33,7 @@ fn many_processes_fill_a_directory() {
 
 #[test]
 fn what_one_process_does_with_files_it_does_through_a_daemon() {
-    for program in ["fs_attrs", "fs_event", "fs_files", "fs_global", "fs_names", "fs_sys"] {
+    for program in ["fs_attrs", "fs_event", "fs_files", "fs_global", "fs_names", "fs_sys", "fs_threads"] {
         let tests = kit::names(program);
         assert!(!tests.is_empty());
         tests.iter().for_each(|test| drop(run(program, test)));
