@@ -231,6 +231,7 @@ impl Shared {
         let opened = OpenedPool {
             transport: pool,
             is_read_only: access == PoolAccess::ReadOnly,
+            answers_at_once: entry.volatile,
             map_version: map.version,
         };
         Ok(Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened) })

@@ -59,6 +59,8 @@ pub struct OpenedPool {
     pub transport: Arc<dyn Transport>,
     /// Whether changes are refused.
     pub is_read_only: bool,
+    /// Whether nothing that is written has to wait for a device: a pool in memory.
+    pub answers_at_once: bool,
     /// The version of its map.
     pub map_version: u32,
 }
