@@ -6,24 +6,34 @@ use dolmen_daemon::{Daemon, Settings};
 use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions};
 use dolmen_types::Head;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::cell::RefCell;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 const NAME: &str = "child::a_daemon_in_a_process_of_its_own_ends_when_it_is_told_to";
-/// Set for the child: what it serves, and how many descriptors it may have.
+/// Set for the child: what it serves, how many descriptors it may have, and where it listens.
 const DIRECTORY: &str = "DAEMON_DIRECTORY";
 const DESCRIPTORS: &str = "DAEMON_DESCRIPTORS";
+const ADDRESS: &str = "DAEMON_ADDRESS";
+
+/// In its directory: what it says.
+const NOTES: &str = "notes";
 
 /// A daemon that runs as a process; killed when it is dropped.
 pub(crate) struct ChildDaemon {
-    process: RefCell<Child>,
+    /// Guards the process; taken alone.
+    process: Mutex<Process>,
+    dir: PathBuf,
     addresses: [Address; 2],
-    notes: PathBuf,
+}
+
+struct Process {
+    child: Child,
     /// Read no further, but open: its last words go there.
     _said: Lines<BufReader<ChildStdout>>,
 }
@@ -35,21 +45,24 @@ impl ChildDaemon {
 
     /// A daemon that may have so many descriptors; 0 for as many as this process.
     pub(crate) fn start_with(dir: &Path, descriptor_count: u64) -> Self {
-        let notes = dir.join("notes");
-        let log = File::options().create(true).append(true).open(&notes).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([NAME, "--exact", "--nocapture"]);
-        command.env(DIRECTORY, dir).env(DESCRIPTORS, descriptor_count.to_string());
-        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
-        let tcp = loop {
-            let line = said.next().unwrap_or_else(|| panic!("no daemon: {}", notes.display())).unwrap();
-            if let Some(at) = line.split("serves at ").nth(1) {
-                break at.parse().unwrap();
-            }
-        };
+        let (process, tcp) = spawn(dir, descriptor_count, "127.0.0.1:0".parse().unwrap());
         let unix = Address::Unix(dir.join(Settings::SOCKET_NAME));
-        Self { process: RefCell::new(process), addresses: [unix, Address::Tcp(tcp)], notes, _said: said }
+        Self { process: Mutex::new(process), dir: dir.to_owned(), addresses: [unix, Address::Tcp(tcp)] }
+    }
+
+    /// Starts it again, after it was killed, at the same addresses.
+    pub(crate) fn start_again(&self) {
+        let Address::Tcp(tcp) = &self.addresses[1] else { panic!("the second address is of the network") };
+        let (process, _) = spawn(&self.dir, 0, *tcp);
+        *self.process() = process;
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap()
+    }
+
+    fn id(&self) -> u32 {
+        self.process().child.id()
     }
 
     pub(crate) fn address(&self, way: Way) -> &Address {
@@ -67,7 +80,7 @@ impl ChildDaemon {
     }
 
     fn process_directory(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}", self.process.borrow().id()))
+        PathBuf::from(format!("/proc/{}", self.id()))
     }
 
     /// Open descriptors of connections: of what they are, files apart.
@@ -94,21 +107,63 @@ impl ChildDaemon {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// Lets it stand still, and waits until it does.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let threads = self.process_directory().join("task");
+        until("all its threads stand still", || {
+            let states = std::fs::read_dir(&threads)
+                .unwrap()
+                .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
+            states.into_iter().all(|status| status.contains("State:\tT"))
+        });
+    }
+
+    /// Kills it, and waits until it is dead.
+    pub(crate) fn kill(&self) {
+        let child = &mut self.process().child;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     /// That it has neither ended nor lost a thread.
     pub(crate) fn assert_sound(&self) {
-        let notes = std::fs::read_to_string(&self.notes).unwrap();
+        let notes = std::fs::read_to_string(self.dir.join(NOTES)).unwrap();
         assert!(!notes.contains("panicked"), "{notes}");
-        assert!(self.process.borrow_mut().try_wait().unwrap().is_none(), "it has ended: {notes}");
+        assert!(self.process().child.try_wait().unwrap().is_none(), "it has ended: {notes}");
     }
 }
 
 impl Drop for ChildDaemon {
     fn drop(&mut self) {
-        let process = self.process.get_mut();
+        let child = &mut self.process.get_mut().unwrap().child;
         // It may have been killed before.
-        drop(process.kill());
-        drop(process.wait());
+        drop(child.kill());
+        drop(child.wait());
     }
+}
+
+fn spawn(dir: &Path, descriptor_count: u64, tcp: SocketAddr) -> (Process, SocketAddr) {
+    let log = File::options().create(true).append(true).open(dir.join(NOTES)).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([NAME, "--exact", "--nocapture"]).env(DIRECTORY, dir);
+    command.env(DESCRIPTORS, descriptor_count.to_string()).env(ADDRESS, tcp.to_string());
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let tcp = loop {
+        let Some(line) = said.next() else {
+            panic!("no daemon: {}", std::fs::read_to_string(dir.join(NOTES)).unwrap())
+        };
+        if let Some(at) = line.unwrap().split("serves at ").nth(1) {
+            break at.parse().unwrap();
+        }
+    };
+    (Process { child, _said: said }, tcp)
 }
 
 /// Waits until `is_so`; `what` is told if that takes too long.
@@ -139,7 +194,7 @@ fn serve(dir: PathBuf) {
         raise_descriptor_limit();
     }
     let mut settings = Settings::new(dir);
-    settings.addresses.push(Address::Tcp("127.0.0.1:0".parse().unwrap()));
+    settings.addresses.push(Address::Tcp(std::env::var(ADDRESS).unwrap().parse().unwrap()));
     // Should whoever has started it be gone.
     settings.idle_end = Some(Duration::from_secs(60));
     let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
@@ -159,6 +214,6 @@ fn a_daemon_in_a_process_of_its_own_ends_when_it_is_told_to() {
     let link = daemon.link(Way::Rings);
     let stopped = link.ask_system(&Head::default(), &SystemVerb::Stop { force: false });
     assert_eq!(stopped, Ok(SystemReply::Done));
-    let ended = daemon.process.borrow_mut().wait().unwrap();
+    let ended = daemon.process().child.wait().unwrap();
     assert!(ended.success());
 }

@@ -11,4 +11,5 @@ mod child;
 mod common;
 mod hostile;
 mod raw;
+mod restarts;
 mod served;

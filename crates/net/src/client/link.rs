@@ -3,14 +3,16 @@
 //! Whoever waits drives it for all: it looks for replies, and gives each to whom it belongs. There is no thread. What is
 //! not answered when the connection ends is sent again over a new one, in order, under the same ids.
 //!
-//! Invariants: the lock is held while frames are written or taken in, never while waiting for the peer without something
-//! to send; at most one thread waits for the socket, the others for that thread.
+//! Invariants: the lock is held while frames are written or taken in, and not for longer than a moment while a peer takes
+//! nothing; at most one thread waits for the socket, the others for that thread; at most one connects anew. A forked child
+//! takes no lock that a thread of its parent may have held.
 
 use super::pending::{Finished, Pending, Progress, Requests, Waiter};
-use super::session::{Attached, Session, connect};
+use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
 use crate::error::{Error as NetError, Result as NetResult, Violation};
 use crate::input::{Landing, Replies, bad_frame};
+use crate::output::Output;
 use crate::slots::Slots;
 use crate::spin::Spin;
 use core::time::Duration;
@@ -32,6 +34,15 @@ const REQUESTS_MAX: usize = 65_536;
 
 /// The longest sleep without a look at deadlines.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// How long a frame waits for room while the lock is held; what is left of it then waits in memory.
+const ROOM_WAIT: Duration = Duration::from_millis(20);
+
+/// The longest that one look at a queue takes to connect anew: such a look should not wait.
+const LOOK_RECONNECT_NS: u64 = 1_000_000_000;
+
+/// Between two searches for requests of a queue whose time is over.
+const OVERDUE_LOOK_NS: u64 = 10_000_000;
 
 /// A connection; a cheap handle, `Send` and `Sync`.
 #[derive(Clone)]
@@ -58,8 +69,10 @@ struct Inner {
     mark: ForkMark,
     /// Guards everything that is said and heard. Taken alone.
     state: Mutex<State>,
-    /// Called when the thread that waits for the socket has woken.
+    /// Called when the thread that waits for the socket has woken, or has connected anew.
     woken: Condvar,
+    /// Guards what a forked child was refused; nobody else takes it.
+    refused: Mutex<Vec<(usize, Outcome)>>,
 }
 
 pub(super) struct State {
@@ -71,8 +84,15 @@ pub(super) struct State {
     pub(super) pools: Slots<Attached>,
     scratch: Vec<u8>,
     spin: Spin,
+    /// The rest of a frame that the peer has had no room for; nothing else is sent before it.
+    output: Output,
+    /// Whether requests of queues wait to be sent.
+    has_unsent: bool,
+    is_connecting: bool,
     is_driven: bool,
     sleepers: usize,
+    /// When overdue requests were last looked for.
+    looked_ns: u64,
 }
 
 #[derive(Default)]
@@ -90,7 +110,7 @@ impl Link {
     /// # Errors
     /// Why that cannot be.
     pub fn connect(rank: u32, address: &Address, options: &LinkOptions) -> NetResult<Self> {
-        let session = connect(address, options)?;
+        let session = connect(address, options, deadline_after(options.connect_timeout))?;
         let state = State {
             session: Some(session),
             replies: Replies::new(),
@@ -100,8 +120,12 @@ impl Link {
             pools: Slots::default(),
             scratch: Vec::new(),
             spin: Spin::new()?,
+            output: Output::default(),
+            has_unsent: false,
+            is_connecting: false,
             is_driven: false,
             sleepers: 0,
+            looked_ns: 0,
         };
         let inner = Inner {
             rank,
@@ -110,6 +134,7 @@ impl Link {
             mark: ForkMark::new()?,
             state: Mutex::new(state),
             woken: Condvar::new(),
+            refused: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -127,13 +152,14 @@ impl Link {
     /// Whether it goes through shared memory.
     #[must_use]
     pub fn is_ring(&self) -> bool {
-        self.inner.lock().session.as_ref().is_some_and(|session| session.stream.is_ring())
+        self.look(|state| state.session.as_ref().is_some_and(|session| session.stream.is_ring()))
+            .unwrap_or(false)
     }
 
     /// What the daemon has said of itself.
     #[must_use]
     pub fn welcome(&self) -> Option<dolmen_codec::wire::Welcome> {
-        self.inner.lock().session.as_ref().map(|session| session.welcome.clone())
+        self.look(|state| state.session.as_ref().map(|session| session.welcome.clone()))?
     }
 
     /// Asks the daemon.
@@ -144,17 +170,20 @@ impl Link {
         self.inner.ask_system(head, verb)
     }
 
+    /// Looks at the state; not in a forked child.
+    fn look<T>(&self, body: impl FnOnce(&mut State) -> T) -> Option<T> {
+        (!self.is_forked()).then(|| body(&mut self.inner.lock()))
+    }
+
     /// Takes a pool for use: from now on it is opened again whenever the connection is made anew.
     pub(super) fn attach(&self, attached: Attached) -> PoolRef {
         PoolRef(self.inner.lock().pools.insert(attached))
     }
 
     pub(super) fn detach(&self, pool: PoolRef, head: &Head) {
-        let Some(attached) = self.inner.lock().pools.remove(pool.0) else { return };
-        if !self.is_forked() {
-            // Ignored: a daemon that is gone has no pool open for us.
-            let _gone = self.inner.ask_system(head, &SystemVerb::PoolDisconnect { slot: attached.slot });
-        }
+        let Some(Some(attached)) = self.look(|state| state.pools.remove(pool.0)) else { return };
+        // Ignored: a daemon that is gone has no pool open for us.
+        let _gone = self.inner.ask_system(head, &SystemVerb::PoolDisconnect { slot: attached.slot });
     }
 
     /// Asks a pool and waits for the answer.
@@ -163,23 +192,22 @@ impl Link {
     }
 
     pub(super) fn open_queue(&self) -> Result<QueueId> {
-        let mut state = self.inner.lock();
-        if state.queues.len() >= QUEUES_MAX {
-            return Err(Error::Busy);
-        }
-        let at = state.queues.insert(Queue::default());
+        let opened = self
+            .look(|state| (state.queues.len() < QUEUES_MAX).then(|| state.queues.insert(Queue::default())));
+        let at = opened.ok_or_else(|| self.inner.unreachable())?.ok_or(Error::Busy)?;
         Ok(QueueId(u32::try_from(at).expect("limited by QUEUES_MAX")))
     }
 
     pub(super) fn close_queue(&self, queue: QueueId) {
-        let mut state = self.inner.lock();
-        let at = queue.0 as usize;
-        let Some(open) = state.queues.of_mut(at) else { return };
-        open.done.clear();
-        open.is_closed = true;
-        if open.under_way == 0 {
-            state.queues.remove(at);
-        }
+        self.look(|state| {
+            let at = queue.0 as usize;
+            let Some(open) = state.queues.of_mut(at) else { return };
+            open.done.clear();
+            open.is_closed = true;
+            if open.under_way == 0 {
+                state.queues.remove(at);
+            }
+        });
     }
 
     pub(super) fn submit(&self, pool: PoolRef, queue: QueueId, request: Request<'static>) {
@@ -192,7 +220,7 @@ impl Link {
 
     /// Looks at what is known of a pool.
     pub(super) fn with_pool<T>(&self, pool: PoolRef, body: impl FnOnce(&mut Attached) -> T) -> Option<T> {
-        self.inner.lock().pools.of_mut(pool.0).map(body)
+        self.look(|state| state.pools.of_mut(pool.0).map(body))?
     }
 }
 
@@ -226,7 +254,9 @@ impl Inner {
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller, plan, None, deadline_ns);
         let finished = loop {
-            if let Err(error) = self.send(&mut state, id, pool, &mut request) {
+            let sent;
+            (state, sent) = self.send(state, id, pool, &mut request);
+            if let Err(error) = sent {
                 break Some(Finished::Pool(Err(error)));
             }
             let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(id));
@@ -234,7 +264,7 @@ impl Inner {
             match done {
                 Some(true) => break None,
                 Some(false) => {}
-                None => break Some(Finished::Pool(Err(self.given_up(deadline_ns)))),
+                None => break Some(Finished::Pool(Err(self.unreachable()))),
             }
         };
         let pending = state.requests.end(id).expect("only its caller ends it");
@@ -257,17 +287,21 @@ impl Inner {
         let mut state = self.lock();
         let id = state.requests.begin(Waiter::System, None, None, deadline_ns);
         let done = loop {
-            let sent = self.whole(&mut state, deadline_ns).and_then(|()| state.send_system(id, head, verb));
-            match sent {
-                Ok(()) => {}
-                Err(error) => break Err(error),
+            let whole;
+            (state, whole) = self.whole(state, deadline_ns);
+            if let Err(error) = whole.and_then(|()| state.send_system(id, head, verb)) {
+                break Err(error);
             }
             let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(id));
             state = again;
             match done {
                 Some(true) => break Ok(()),
+                // The pool was left with the connection; the number may be another pool's on the next one.
+                Some(false) if matches!(verb, SystemVerb::PoolDisconnect { .. }) => {
+                    break Err(self.unreachable());
+                }
                 Some(false) => {}
-                None => break Err(self.given_up(deadline_ns)),
+                None => break Err(self.unreachable()),
             }
         };
         let pending = state.requests.end(id).expect("only its caller ends it");
@@ -279,41 +313,53 @@ impl Inner {
     }
 
     /// Sends a request whose payload is the caller's, with the buffer that it fetches into kept by us until it is answered.
-    fn send(&self, state: &mut Guard<'_>, id: u64, pool: PoolRef, request: &mut Request<'_>) -> Result<()> {
+    fn send<'s>(
+        &'s self,
+        mut state: Guard<'s>,
+        id: u64,
+        pool: PoolRef,
+        request: &mut Request<'_>,
+    ) -> (Guard<'s>, Result<()>) {
         let pending = state.requests.of_mut(id).expect("only its caller ends it");
         if let Some(buf) = pending.buf.take() {
             put_buf(&mut request.ask, buf);
         }
         let deadline_ns = pending.deadline_ns;
-        self.whole(state, deadline_ns)?;
-        state.send(id, pool, &request.head, &request.ask)?;
-        let buf = take_buf(&mut request.ask);
-        state.requests.of_mut(id).expect("only its caller ends it").buf = buf;
-        Ok(())
+        let whole;
+        (state, whole) = self.whole(state, deadline_ns);
+        let sent = whole.and_then(|()| state.send(id, pool, &request.head, &request.ask));
+        if sent.is_ok() {
+            let buf = take_buf(&mut request.ask);
+            state.requests.of_mut(id).expect("only its caller ends it").buf = buf;
+        }
+        (state, sent)
     }
 
+    /// Never waits: what cannot be sent now is sent when somebody asks for answers.
     fn submit(&self, pool: PoolRef, queue: usize, mut request: Request<'static>) {
         let token = request.token;
+        if self.mark.is_forked() {
+            let buf = take_buf(&mut request.ask);
+            let refused = Outcome { token, result: Err(self.unreachable()), buf };
+            return self.refused().push((queue, refused));
+        }
         let mut state = self.lock();
-        if state.queues.of(queue).is_none() {
-            return;
-        }
         let has_room = state.requests.len() < REQUESTS_MAX;
-        if self.mark.is_forked() || !has_room {
-            let error = if has_room { self.unreachable() } else { Error::Busy };
-            let refused = Outcome { token, result: Err(error), buf: take_buf(&mut request.ask) };
-            state.queues.of_mut(queue).expect("looked at above").done.push(refused);
+        let Some(open) = state.queues.of_mut(queue) else { return };
+        if !has_room {
+            let refused = Outcome { token, result: Err(Error::Busy), buf: take_buf(&mut request.ask) };
+            open.done.push(refused);
             return;
         }
+        open.under_way += 1;
+        let is_first = open.under_way == 1;
         let deadline_ns = self.deadline(&request.head);
         let plan = plan_of(&request.ask);
         let waiter = Waiter::Queue { queue, token, pool, request: Some(Box::new(request)) };
         let id = state.requests.begin(waiter, plan, None, deadline_ns);
-        let open = state.queues.of_mut(queue).expect("looked at above");
-        open.under_way += 1;
-        let is_first = open.under_way == 1;
-        let sent = self.whole(&mut state, deadline_ns).and_then(|()| state.send_queued(id));
-        if let Err(error) = sent {
+        if state.session.is_none() || !state.output.is_empty() {
+            state.has_unsent = true;
+        } else if let Err(error) = state.send_queued(id) {
             state.finish(id, Finished::Pool(Err(error)));
         } else if is_first {
             state.flush();
@@ -322,52 +368,114 @@ impl Inner {
 
     fn poll(&self, queue: usize, wait: bool, out: &mut Vec<Outcome>) {
         if self.mark.is_forked() {
-            return;
+            return self.poll_forked(queue, out);
         }
         let mut state = self.lock();
         state.flush();
         state.pump();
         let before = out.len();
         loop {
+            state.send_unsent();
             let Some(open) = state.queues.of_mut(queue) else { return };
             out.append(&mut open.done);
-            if !wait || out.len() > before || open.under_way == 0 {
+            if out.len() > before || open.under_way == 0 {
                 return;
             }
+            let now_ns = RealClock.monotonic_ns();
+            if !wait && state.session.is_some() && now_ns - state.looked_ns < OVERDUE_LOOK_NS {
+                return;
+            }
+            state.looked_ns = now_ns;
             let deadline_ns = state.first_deadline(queue);
-            if self.whole(&mut state, deadline_ns).is_err() {
-                state.fail_overdue(u64::MAX, &self.unreachable());
+            if now_ns >= deadline_ns {
+                state.fail_overdue(now_ns, &self.unreachable());
                 continue;
             }
-            let (again, done) =
-                self.wait(state, deadline_ns, |state| state.queue_is_done(queue).then_some(true));
-            state = again;
-            if done.is_none() {
-                let error = self.given_up(deadline_ns);
-                state.fail_overdue(RealClock.monotonic_ns(), &error);
+            if state.session.is_none() {
+                let end_ns = if wait { deadline_ns } else { deadline_ns.min(now_ns + LOOK_RECONNECT_NS) };
+                state = self.reconnect(state, end_ns);
+            } else if wait {
+                (state, _) =
+                    self.wait(state, deadline_ns, |state| state.queue_is_done(queue).then_some(true));
+            }
+            if !wait {
+                return;
             }
         }
     }
 
-    /// What it means that nothing has come in time.
-    fn given_up(&self, _deadline_ns: u64) -> Error {
-        self.unreachable()
+    /// What a queue gives in a forked child: whatever was under way there, the child has no part in it.
+    fn poll_forked(&self, queue: usize, out: &mut Vec<Outcome>) {
+        let mut refused = self.refused();
+        out.extend(refused.extract_if(.., |(of, _)| *of == queue).map(|(_, outcome)| outcome));
+        drop(refused);
+        // A thread of the parent may have held it when the child was made: then nobody will let it go.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.fail_overdue(u64::MAX, &self.unreachable());
+            if let Some(open) = state.queues.of_mut(queue) {
+                out.append(&mut open.done);
+            }
+        }
     }
 
-    /// Sees that there is a connection, made anew if the last one has ended; everything that queues wait for is sent again.
+    fn refused(&self) -> MutexGuard<'_, Vec<(usize, Outcome)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees that there is a connection, made anew if the last one has ended, with room for a frame; everything that queues
+    /// wait for is sent again before.
     ///
     /// # Errors
     /// `Unreachable` once it has taken too long.
-    fn whole(&self, state: &mut Guard<'_>, deadline_ns: u64) -> Result<()> {
-        while state.session.is_none() {
-            let again = connect(&self.address, &self.options).and_then(|session| state.renew(session));
-            match again {
-                Ok(()) => {}
-                Err(_) if RealClock.monotonic_ns() < deadline_ns => dolmen_env::wait(RECONNECT_PAUSE),
-                Err(_) => return Err(self.unreachable()),
+    fn whole<'s>(&'s self, mut state: Guard<'s>, deadline_ns: u64) -> (Guard<'s>, Result<()>) {
+        loop {
+            if state.session.is_some() && state.output.is_empty() {
+                return (state, Ok(()));
+            }
+            if RealClock.monotonic_ns() >= deadline_ns {
+                return (state, Err(self.unreachable()));
+            }
+            if state.session.is_none() {
+                state = self.reconnect(state, deadline_ns);
+            } else {
+                let has_room = |state: &mut State| state.output.is_empty().then_some(true);
+                (state, _) = self.wait(state, deadline_ns, has_room);
             }
         }
-        Ok(())
+    }
+
+    /// Tries once to connect anew, without the lock, or waits for who does.
+    fn reconnect<'s>(&'s self, mut state: Guard<'s>, deadline_ns: u64) -> Guard<'s> {
+        let left_ns = deadline_ns.saturating_sub(RealClock.monotonic_ns());
+        let left = Duration::from_nanos(left_ns).min(SLEEP_MAX);
+        if state.is_connecting {
+            state.sleepers += 1;
+            let (again, _) = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.sleepers -= 1;
+            return state;
+        }
+        state.is_connecting = true;
+        let keys = state.pools.keys();
+        let mut pools: Vec<(usize, Attached)> =
+            keys.into_iter().map(|at| (at, state.pools.of(at).expect("just listed").clone())).collect();
+        drop(state);
+        let made = connect(&self.address, &self.options, deadline_ns).and_then(|mut session| {
+            for (_, attached) in &mut pools {
+                session.attach(attached, deadline_ns)?;
+            }
+            Ok(session)
+        });
+        if made.is_err() {
+            dolmen_env::wait(RECONNECT_PAUSE.min(left));
+        }
+        let mut state = self.lock();
+        state.is_connecting = false;
+        if let Ok(session) = made {
+            state.renew(session, pools);
+        }
+        self.woken.notify_all();
+        state
     }
 
     /// Drives the connection until `is_done` says something, or time is over.
@@ -412,11 +520,14 @@ impl Inner {
             state.sleepers -= 1;
             return state;
         }
+        // Who writes into a ring is called through the socket, which itself has room.
+        let is_socket = state.session.as_ref().is_some_and(|session| !session.stream.is_ring());
+        let for_room = is_socket && !state.output.is_empty();
         let Some(socket) = state.rest() else { return state };
         state.is_driven = true;
         drop(state);
         // Ignored: a socket that cannot be waited for is found broken by the next look.
-        let _ready = socket.wait(true, false, Some(timeout));
+        let _ready = socket.wait(true, for_room, Some(timeout));
         let mut state = self.lock();
         state.is_driven = false;
         state.wake();
@@ -445,7 +556,7 @@ impl State {
 
     /// Writes the frame of a request.
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
-        let slot = self.pools.of(pool.0).map_or(PoolSlot::SYSTEM, |attached| attached.slot);
+        let slot = self.pools.of(pool.0).map_or(NO_SLOT, |attached| attached.slot);
         let caller = Caller { token: id, head: *head, pool: slot, seen: Epoch::ZERO, push_acked: 0 };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
@@ -464,8 +575,27 @@ impl State {
         Ok(())
     }
 
+    /// Sends what queues wait for and could not be sent before.
+    fn send_unsent(&mut self) {
+        if !self.has_unsent || self.session.is_none() || !self.output.is_empty() {
+            return;
+        }
+        self.has_unsent = false;
+        for id in self.requests.unanswered() {
+            if self.session.is_none() || !self.output.is_empty() {
+                self.has_unsent = true;
+                return;
+            }
+            if let Err(error) = self.send_queued(id) {
+                self.finish(id, Finished::Pool(Err(error)));
+            }
+        }
+        self.flush();
+    }
+
     fn send_queued(&mut self, id: u64) -> Result<()> {
-        let Some(pending) = self.requests.of_mut(id) else { return Ok(()) };
+        let unsent = self.requests.of_mut(id).filter(|pending| matches!(pending.progress, Progress::Unsent));
+        let Some(pending) = unsent else { return Ok(()) };
         let Waiter::Queue { pool, request, .. } = &mut pending.waiter else { return Ok(()) };
         let pool = *pool;
         let mut request = request.take().expect("a queued request keeps its question");
@@ -497,42 +627,56 @@ impl State {
         Ok(())
     }
 
-    /// Writes all of `bytes`, taking replies in while there is no room.
+    /// Writes `bytes`, taking replies in while there is no room. What the peer takes too slowly is kept for later.
     fn write(&mut self, bytes: &[u8]) {
-        let mut at = 0;
-        while at < bytes.len() {
+        let (mut at, mut end_ns) = (0, 0);
+        while at < bytes.len() && self.output.is_empty() {
             let Some(session) = &mut self.session else { return };
             match session.stream.write(&bytes[at..]) {
-                Ok(0) => self.make_room(),
-                Ok(len) => at += len,
+                Ok(0) if self.make_room(&mut end_ns) => {}
+                Ok(0) => break,
+                Ok(len) => (at, end_ns) = (at + len, 0),
                 Err(error) => return self.broken(&error),
             }
         }
-    }
-
-    fn make_room(&mut self) {
-        self.pump();
-        let Some(session) = &mut self.session else { return };
-        if self.spin.again() {
-            return;
-        }
-        if let Err(error) = session.stream.wait(true, Some(SLEEP_MAX)) {
+        let Some(session) = self.session.as_mut().filter(|_| at < bytes.len()) else { return };
+        if let Err(error) = self.output.put(&mut session.stream, &bytes[at..]) {
             self.broken(&error);
         }
     }
 
+    /// Waits a moment for room; whether to go on. `end_ns` is when to stop, once that is known.
+    fn make_room(&mut self, end_ns: &mut u64) -> bool {
+        self.pump();
+        let Some(session) = &mut self.session else { return false };
+        if self.spin.again() {
+            return true;
+        }
+        let now_ns = RealClock.monotonic_ns();
+        if *end_ns == 0 {
+            *end_ns = deadline_after(ROOM_WAIT);
+        }
+        let left = Duration::from_nanos(end_ns.saturating_sub(now_ns));
+        if let Err(error) = session.stream.wait(true, Some(left)) {
+            self.broken(&error);
+        }
+        now_ns < *end_ns
+    }
+
+    /// Sends what was gathered; what there is no room for goes out with the next look.
     fn flush(&mut self) {
         let Some(session) = &mut self.session else { return };
-        match session.stream.flush() {
-            Ok(true) => {}
-            // What is left goes out with the next look.
-            Ok(false) => {}
-            Err(error) => self.broken(&error),
+        let kept = if self.output.is_empty() { Ok(true) } else { self.output.go_on(&mut session.stream) };
+        if let Err(error) = kept.and_then(|_| session.stream.flush()) {
+            self.broken(&error);
         }
     }
 
     /// Takes in what has come.
     fn pump(&mut self) {
+        if !self.output.is_empty() {
+            self.flush();
+        }
         loop {
             let Some(session) = &mut self.session else { return };
             let (requests, decoded) = (&mut self.requests, &mut self.decoded);
@@ -589,6 +733,8 @@ impl State {
     fn broken(&mut self, _error: &NetError) {
         self.session = None;
         self.decoded = None;
+        self.output = Output::default();
+        self.has_unsent = true;
         if let Some((token, buf)) = self.replies.give_up()
             && let Some(pending) = self.requests.of_mut(token)
             && pending.plan.is_some()
@@ -603,24 +749,21 @@ impl State {
         }
     }
 
-    /// Goes on with a new connection: pools and containers first, then what queues wait for.
-    fn renew(&mut self, mut session: Session) -> NetResult<()> {
-        for pool in self.pools.keys() {
-            session.attach(self.pools.of_mut(pool).expect("just listed"))?;
-        }
-        self.session = Some(session);
-        for id in self.requests.unanswered() {
-            if let Err(error) = self.send_queued(id) {
-                self.finish(id, Finished::Pool(Err(error)));
+    /// Goes on with a new connection on which `pools` are open.
+    fn renew(&mut self, session: Session, pools: Vec<(usize, Attached)>) {
+        for (at, attached) in pools {
+            if let Some(known) = self.pools.of_mut(at) {
+                known.slot = attached.slot;
             }
         }
-        self.flush();
-        if self.session.is_some() { Ok(()) } else { Err(NetError::Ended) }
+        self.session = Some(session);
+        self.has_unsent = true;
+        self.send_unsent();
     }
 
     fn rest(&mut self) -> Option<Arc<Socket>> {
         let session = self.session.as_mut()?;
-        match session.stream.rest(true, false) {
+        match session.stream.rest(true, !self.output.is_empty()) {
             Ok(false) => Some(session.stream.shared_socket()),
             Ok(true) => None,
             Err(error) => {
@@ -653,6 +796,16 @@ impl State {
             if pending.deadline_ns <= now_ns && matches!(pending.waiter, Waiter::Queue { .. }) {
                 self.finish(id, Finished::Pool(Err(error.clone())));
             }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.mark.is_forked() {
+            // Its memory is mapped in the parent alone: what is at that address here is somebody else's.
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            core::mem::forget(state.session.take());
         }
     }
 }

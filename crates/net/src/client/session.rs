@@ -15,9 +15,12 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
-use dolmen_types::{ContNo, Epoch, Head, Uuid};
+use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Uuid};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
+
+/// What no pool has on any connection: it was destroyed, or may not be used any more. Whoever asks it is told so.
+pub(super) const NO_SLOT: PoolSlot = PoolSlot(u16::MAX);
 
 /// The first token that a session uses for itself: no request of a client has one as large.
 const TOKEN: u64 = u64::MAX;
@@ -27,11 +30,10 @@ const TOKEN: u64 = u64::MAX;
 pub(super) struct Session {
     pub(super) stream: Stream,
     pub(super) welcome: Welcome,
-    patience: Duration,
 }
 
 /// A pool that is open on a connection, and what it takes to open it again on another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Attached {
     pub(super) slot: PoolSlot,
     pub(super) connect: SystemVerb,
@@ -40,9 +42,10 @@ pub(super) struct Attached {
     pub(super) conts: BTreeMap<ContNo, (Uuid, u32)>,
 }
 
-/// Connects, and says hello.
-pub(super) fn connect(address: &Address, options: &LinkOptions) -> Result<Session> {
-    let socket = Socket::connect(address, options.connect_timeout)?;
+/// Connects, and says hello, until `deadline_ns`, or as long as connecting may take.
+pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64) -> Result<Session> {
+    let end_ns = deadline_ns.min(deadline_after(options.connect_timeout));
+    let socket = Socket::connect(address, left_until(end_ns)?)?;
     let wants_rings = matches!(address, Address::Unix(_)) && options.ring_bytes > 0;
     let ring_bytes = if wants_rings { options.ring_bytes as u64 } else { 0 };
     let hello = Hello {
@@ -57,7 +60,6 @@ pub(super) fn connect(address: &Address, options: &LinkOptions) -> Result<Sessio
     if socket.write(&[IoSlice::new(&bytes)])? != Moved::Bytes(bytes.len()) {
         return Err(Error::Ended);
     }
-    let end_ns = deadline_after(options.connect_timeout);
     let (welcome, fd) = read_welcome(&socket, end_ns)?;
     let mut stream = Stream::over_socket(socket);
     if welcome.ring_bytes > 0 {
@@ -68,10 +70,10 @@ pub(super) fn connect(address: &Address, options: &LinkOptions) -> Result<Sessio
         let memory = SharedMemory::adopt(fd, ring::memory_bytes(granted))?;
         stream.go_over_to_rings(memory, granted, false)?;
     }
-    Ok(Session { stream, welcome, patience: options.patience })
+    Ok(Session { stream, welcome })
 }
 
-fn deadline_after(time: Duration) -> u64 {
+pub(super) fn deadline_after(time: Duration) -> u64 {
     RealClock.monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
@@ -101,16 +103,23 @@ fn read_welcome(socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<std::os
 
 impl Session {
     /// Opens a pool (again), and the containers that were open in it.
-    pub(super) fn attach(&mut self, attached: &mut Attached) -> Result<()> {
+    pub(super) fn attach(&mut self, attached: &mut Attached, end_ns: u64) -> Result<()> {
         let caller =
             |slot| Caller { token: TOKEN, head: attached.head, pool: slot, seen: Epoch::ZERO, push_acked: 0 };
         let mut frame = Vec::new();
         encode_system_request(&mut frame, &caller(PoolSlot::SYSTEM), &attached.connect)
             .map_err(Error::Refused)?;
-        let reply =
-            self.exchange(&frame, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
-        let SystemReply::Connected(connected) = reply.map_err(Error::Refused)? else {
-            return Err(Error::Protocol(Violation::Answer));
+        let reply = self
+            .exchange(&frame, end_ns, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
+        let connected = match reply {
+            Ok(SystemReply::Connected(connected)) => connected,
+            Ok(_) => return Err(Error::Protocol(Violation::Answer)),
+            // It is gone for good; the others are not.
+            Err(Failure::NotFound | Failure::NoPermission) => {
+                attached.slot = NO_SLOT;
+                return Ok(());
+            }
+            Err(error) => return Err(Error::Refused(error)),
         };
         attached.slot = connected.slot;
         for (cont, (uuid, count)) in &attached.conts {
@@ -118,8 +127,8 @@ impl Session {
                 let ask = Ask::Pool(PoolVerb::ContOpen(ContName::Uuid(*uuid)));
                 frame.clear();
                 encode_request(&mut frame, &caller(connected.slot), &ask).map_err(Error::Refused)?;
-                let answer =
-                    self.exchange(&frame, |header, body| decode_reply(header, body).map_err(bad_frame))?;
+                let answer = self
+                    .exchange(&frame, end_ns, |header, body| decode_reply(header, body).map_err(bad_frame))?;
                 match answer {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {}
                     // It was destroyed meanwhile: whoever uses it is told so.
@@ -131,8 +140,12 @@ impl Session {
     }
 
     /// Asks, and waits for the answer.
-    fn exchange<T>(&mut self, frame: &[u8], decode: impl Fn(&ReplyHeader, &[u8]) -> Result<T>) -> Result<T> {
-        let end_ns = deadline_after(self.patience);
+    fn exchange<T>(
+        &mut self,
+        frame: &[u8],
+        end_ns: u64,
+        decode: impl Fn(&ReplyHeader, &[u8]) -> Result<T>,
+    ) -> Result<T> {
         let mut at = 0;
         while at < frame.len() {
             match self.stream.write(&frame[at..])? {

@@ -1,0 +1,296 @@
+//! Either side dies, or stands still: what was acknowledged is there, what was sent again was done once, and nobody waits
+//! for longer than told.
+
+use crate::bystander::Bystander;
+use crate::child::{ChildDaemon, until};
+use crate::common::{Scratch, WAYS, Way};
+use dolmen_client::{At, Event, EventQueue, Object, Wait};
+use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
+use dolmen_env::{Clock, RealClock};
+use dolmen_types::{Cond, Error, IoBuf, Key, Props};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Deaths of a daemon in one test.
+const DEATHS: u64 = 6;
+
+/// Operations between two deaths.
+const OPERATIONS: u64 = 150;
+
+/// Values of all ways to be sent: within a frame, and beyond a ring.
+fn value(number: u64) -> Vec<u8> {
+    let len = if number.is_multiple_of(31) { 1 << 20 } else { 10 + number % 5000 };
+    (number..).map(|at| (at % 253).to_le_bytes()[0]).take(usize::try_from(len).unwrap()).collect()
+}
+
+fn single(bytes: &[u8]) -> UpdateIod<'static> {
+    let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(bytes)));
+    UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }
+}
+
+/// Writes under a dkey that must not be there: a second time would fail.
+fn insert(object: &Object, number: u64) -> dolmen_types::Result<()> {
+    let dkey = number.to_le_bytes();
+    object.update(At::Latest, &dkey, Cond::DKEY_INSERT, &[single(&value(number))]).map(|_| ())
+}
+
+fn assert_all_there(object: &Object, count: u64) {
+    for number in 0..count {
+        let mut buf = IoBuf::default();
+        object.get(At::Latest, &number.to_le_bytes(), b"a", &mut buf).unwrap();
+        assert!(buf[..] == value(number)[..], "number {number} of {count}");
+    }
+}
+
+/// Kills and restarts the daemon whenever `done` has gone on by some operations.
+fn kill_on(daemon: &ChildDaemon, done: &AtomicU64, is_over: &AtomicBool) {
+    for death in 1..=DEATHS {
+        until("the clients go on", || {
+            done.load(Ordering::Relaxed) >= death * OPERATIONS || is_over.load(Ordering::Relaxed)
+        });
+        daemon.kill();
+        daemon.start_again();
+    }
+}
+
+#[test]
+fn a_client_goes_on_over_the_death_of_its_daemon_and_nothing_is_done_twice() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let bystander = Bystander::first(daemon.link(way));
+        let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let mut number = 0;
+        dolmen_env::scope(|threads| {
+            threads.spawn(|| {
+                kill_on(&daemon, &done, &is_over);
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                let inserted = insert(&bystander.object, number);
+                if inserted.is_err() {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(inserted, Ok(()), "{way:?}: number {number}");
+                number += 1;
+                done.store(number, Ordering::Relaxed);
+            }
+        });
+        assert!(number >= DEATHS * OPERATIONS);
+        assert_all_there(&bystander.object, number);
+        assert_eq!(insert(&bystander.object, 0), Err(Error::Exists), "conditions are looked at");
+        assert_eq!(bystander.handle_count(), 1, "the handle was opened again");
+        daemon.assert_sound();
+    }
+}
+
+/// Keeps so many inserts under way on one queue until told to stop; returns how many there were.
+fn insert_in_flight(
+    queue: &EventQueue,
+    object: &Object,
+    events: &mut [Event],
+    done: &AtomicU64,
+    is_over: &AtomicBool,
+) -> u64 {
+    let (mut number, mut finished) = (0, Vec::new());
+    let mut launch = |event: &mut Event| {
+        object
+            .update_on(
+                event,
+                At::Latest,
+                &u64::to_le_bytes(number),
+                Cond::DKEY_INSERT,
+                vec![single(&value(number))],
+            )
+            .unwrap();
+        number += 1;
+    };
+    events.iter_mut().for_each(&mut launch);
+    loop {
+        queue.poll(Wait::Forever, 64, &mut finished).unwrap();
+        for id in finished.drain(..) {
+            let event = events.iter_mut().find(|event| event.id() == id).unwrap();
+            let result = event.take_result().unwrap();
+            if result.is_err() {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            result.unwrap();
+            done.fetch_add(1, Ordering::Relaxed);
+            if !is_over.load(Ordering::Relaxed) {
+                launch(event);
+            }
+        }
+        if queue.running() == 0 {
+            return number;
+        }
+    }
+}
+
+#[test]
+fn events_in_flight_go_on_over_the_death_of_their_daemon_and_nothing_is_done_twice() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let bystander = Bystander::first(daemon.link(way));
+        let object = &bystander.object;
+        let queue = EventQueue::new(&bystander.pool).unwrap();
+        let mut events: Vec<_> = (0..64).map(|_| queue.event().unwrap()).collect();
+        let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let mut count = 0;
+        dolmen_env::scope(|threads| {
+            threads.spawn(|| {
+                kill_on(&daemon, &done, &is_over);
+                is_over.store(true, Ordering::Relaxed);
+            });
+            count = insert_in_flight(&queue, object, &mut events, &done, &is_over);
+        });
+        assert_eq!(done.load(Ordering::Relaxed), count, "{way:?}");
+        assert_all_there(object, count);
+        daemon.assert_sound();
+    }
+}
+
+/// How long a client of a daemon that is gone waits.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// That `call` is given up in time.
+fn assert_given_up<T: core::fmt::Debug>(what: &str, call: impl FnOnce() -> dolmen_types::Result<T>) {
+    let begun_ns = RealClock.monotonic_ns();
+    let result = call();
+    assert_eq!(result.unwrap_err(), Error::Unreachable { rank: 0 }, "{what}");
+    let taken = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+    assert!(taken <= PATIENCE + Duration::from_secs(1), "{what}: {taken:?}");
+}
+
+/// Everything that a client may wait for ends in time.
+fn assert_all_given_up(bystander: &Bystander, queue: &EventQueue) {
+    let object = &bystander.object;
+    let mut buf = IoBuf::default();
+    assert_given_up("a write", || object.put(At::Latest, b"k", b"a", b"v"));
+    assert_given_up("a write beyond the ring", || object.put(At::Latest, b"k", b"a", &vec![1; 6 << 20]));
+    assert_given_up("a read", || object.get(At::Latest, b"k", b"a", &mut buf));
+    assert_given_up("the service", || bystander.cont.query());
+    for wait in [Wait::Forever, Wait::No] {
+        let mut events: Vec<_> = (0..64).map(|_| queue.event().unwrap()).collect();
+        let begun_ns = RealClock.monotonic_ns();
+        for (at, event) in (0..).zip(&mut events) {
+            let iods = vec![single(&value(at * 31))];
+            object.update_on(event, At::Latest, &u64::to_le_bytes(at), Cond::NONE, iods).unwrap();
+        }
+        let mut done = Vec::new();
+        while queue.running() > 0 {
+            queue.poll(wait, 64, &mut done).unwrap();
+        }
+        let taken = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+        assert!(taken <= PATIENCE + Duration::from_secs(2), "{wait:?}: {taken:?}");
+        for event in &mut events {
+            assert!(matches!(event.take_result(), Some(Err(Error::Unreachable { rank: 0 }))), "{wait:?}");
+        }
+    }
+}
+
+#[test]
+fn a_daemon_that_is_gone_is_unreachable_within_the_patience_of_its_client() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let mut bystander = Bystander::first(daemon.link_with(way, PATIENCE));
+        let queue = EventQueue::new(&bystander.pool).unwrap();
+        bystander.goes_on();
+        daemon.kill();
+        assert_all_given_up(&bystander, &queue);
+        daemon.start_again();
+        bystander.goes_on();
+        daemon.assert_sound();
+    }
+}
+
+#[test]
+fn a_daemon_that_stands_still_is_unreachable_and_its_late_answers_do_no_harm() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let mut bystander = Bystander::first(daemon.link_with(way, PATIENCE));
+        let queue = EventQueue::new(&bystander.pool).unwrap();
+        bystander.goes_on();
+        daemon.stop();
+        assert_all_given_up(&bystander, &queue);
+        daemon.signal(Signal::CONT);
+        until("it answers again", || bystander.cont.query().is_ok());
+        // What it had been sent before comes first, and may take longer than this client waits.
+        let went_on = (0..40).filter(|_| bystander.try_to_go_on().is_ok()).count();
+        assert!(went_on >= 20, "{way:?}: {went_on} of 40");
+        daemon.assert_sound();
+    }
+}
+
+const CLIENT_NAME: &str = "restarts::a_client_that_is_killed_leaves_nothing_behind";
+/// Set for the child: the directory of the daemon, and how it reaches that.
+const CLIENT_DIRECTORY: &str = "CLIENT_DIRECTORY";
+const CLIENT_RINGS: &str = "CLIENT_RINGS";
+
+/// The child: writes with many events under way until it is killed.
+fn write_for_ever(dir: &Path, ring_bytes: usize) {
+    let address = dolmen_env::Address::Unix(dir.join(dolmen_daemon::Settings::SOCKET_NAME));
+    let options =
+        dolmen_net::client::LinkOptions { ring_bytes, ..dolmen_net::client::LinkOptions::default() };
+    let link = dolmen_net::client::Link::connect(0, &address, &options).unwrap();
+    let bystander = Bystander::of(&link);
+    let queue = EventQueue::new(&bystander.pool).unwrap();
+    let mut events: Vec<_> = (0..32).map(|_| queue.event().unwrap()).collect();
+    let put = |event: &mut Event, number: u64| {
+        let iods = vec![single(&value(number))];
+        bystander.object.update_on(event, At::Latest, b"killed", Cond::NONE, iods).unwrap();
+    };
+    events.iter_mut().for_each(|event| put(event, 0));
+    let mut finished = Vec::new();
+    for number in 1.. {
+        queue.poll(Wait::Forever, 8, &mut finished).unwrap();
+        for id in finished.drain(..) {
+            put(events.iter_mut().find(|event| event.id() == id).unwrap(), number);
+        }
+        eprintln!("round {number}");
+    }
+}
+
+fn writing_client(dir: &Path, ring_bytes: usize) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([CLIENT_NAME, "--exact", "--nocapture"]);
+    command.env(CLIENT_DIRECTORY, dir).env(CLIENT_RINGS, ring_bytes.to_string());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_nothing_behind() {
+    if let (Some(dir), Ok(rings)) = (std::env::var_os(CLIENT_DIRECTORY), std::env::var(CLIENT_RINGS)) {
+        return write_for_ever(Path::new(&dir), rings.parse().unwrap());
+    }
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let mut bystander = Bystander::first(daemon.link(Way::Rings));
+    bystander.goes_on();
+    let (descriptors, rings) = (daemon.descriptor_count(), daemon.ring_count());
+    for (ring_bytes, lines) in [(1 << 18, 1), (0, 1), (1 << 14, 40), (1 << 20, 17), (0, 30)] {
+        let mut client = writing_client(dir.path(), ring_bytes);
+        // Kept open until it is dead: it would end by itself.
+        let mut said = BufReader::new(client.stderr.take().unwrap()).lines();
+        let is_round =
+            |line: &std::io::Result<String>| line.as_ref().is_ok_and(|line| line.starts_with("round"));
+        let heard = said.by_ref().filter(is_round).take(lines).count();
+        assert_eq!(heard, lines);
+        assert_eq!(bystander.handle_count(), 2);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        until("its handle is given back", || bystander.handle_count() == 1);
+        until("its connection is gone", || daemon.descriptor_count() == descriptors);
+        until("its memory is gone", || daemon.ring_count() == rings);
+        bystander.goes_on();
+    }
+    let other = bystander.pool.create_container(None, Props::default());
+    assert!(other.is_ok(), "{other:?}");
+    daemon.assert_sound();
+}
