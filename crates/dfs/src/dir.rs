@@ -96,6 +96,24 @@ impl OpenOptions {
 /// The longest file that [`Dir::put_whole`] takes: it is one message and one log record a target.
 pub const WHOLE_BYTES_MAX: usize = 1 << 20;
 
+/// What an entry that is to be removed has to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wanted {
+    NoDirectory,
+    Directory,
+    Anything,
+}
+
+impl Wanted {
+    fn check(self, inode: &Inode) -> Result<()> {
+        match (self, inode.is_dir()) {
+            (Self::NoDirectory, true) => Err(Error::IsDirectory),
+            (Self::Directory, false) => Err(Error::NotDirectory),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Attempts of an open that others keep creating and removing under.
 pub(crate) const OPEN_RETRIES: u32 = 64;
 
@@ -422,6 +440,30 @@ impl Dir {
     }
 }
 
+impl Dir {
+    /// Removes the entry `name` of this directory, whatever it is: a file or symbolic link as `unlink`, an empty directory
+    /// as `rmdir`. Tells what it was.
+    ///
+    /// # Errors
+    /// As those two; `Invalid(Name)` for a path.
+    pub fn remove(&self, name: impl AsRef<[u8]>) -> Result<(FileKind, Oid)> {
+        let name = name.as_ref();
+        check_name(name)?;
+        self.mount().check_writable()?;
+        let slot = Slot::new(self.node.oid, name);
+        if self.mount().is_shared() {
+            let check = |inode: &Inode| check_remove(self.cred.as_deref(), &self.node, inode);
+            return self.mount().remove_shared(&self.node, &slot, Wanted::Anything, check);
+        }
+        let inode = self.mount().inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
+        match self.unlink(name) {
+            Err(Error::IsDirectory) => self.rmdir(name)?,
+            done => done?,
+        }
+        Ok((inode.kind, inode.oid))
+    }
+}
+
 impl Mount {
     /// Adds an entry: one conditional update, and, if other mounts may remove the directory, a look whether it was still
     /// there then.
@@ -501,7 +543,7 @@ impl Mount {
     /// Removes the entry `slot` of `dir` that is no directory, and what it names with its last name.
     pub(crate) fn unlink(&self, dir: &Node, slot: &Slot, check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
         if self.is_shared() {
-            return self.unlink_shared(dir, slot, check);
+            return self.remove_shared(dir, slot, Wanted::NoDirectory, check).map(drop);
         }
         let removal = self.removals.begin();
         let stripe = self.stripes.hold(slot);
@@ -536,28 +578,42 @@ impl Mount {
         Ok(())
     }
 
-    /// The same where other mounts may change the entry: one transaction, of one look at the entry and the commit.
-    fn unlink_shared(&self, dir: &Node, slot: &Slot, check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
+    /// Removes the entry `slot` of `dir` where other mounts may change it: one transaction, of a look at the entry, at a
+    /// directory's entries, and the commit. Tells kind and object of what was removed.
+    ///
+    /// Who adds an entry to a directory that goes looks at it afterwards, so that nobody has to be kept out of it.
+    fn remove_shared(
+        &self,
+        dir: &Node,
+        slot: &Slot,
+        wanted: Wanted,
+        check: impl Fn(&Inode) -> Result<()>,
+    ) -> Result<(FileKind, Oid)> {
         let removal = self.removals.begin();
         let stripe = self.stripes.hold(slot);
-        let (kind, in_use, gone) = self.transact(|tx| {
-            let inode = self.inode(At::Tx(tx), slot)?.ok_or(Error::NotFound)?;
-            if inode.is_dir() {
-                return Err(Error::IsDirectory);
-            }
+        let (inode, in_use, gone) = self.transact(|tx| {
+            let at = At::Tx(tx);
+            let inode = self.inode(at, slot)?.ok_or(Error::NotFound)?;
+            wanted.check(&inode)?;
             check(&self.owned(slot, &inode)?)?;
+            if inode.is_dir() && !self.is_empty(at, inode.oid)? {
+                return Err(Error::NotEmpty);
+            }
             let in_use = self.nodes.find(inode.oid);
-            let gone = self.drop_name(At::Tx(tx), slot, &inode, in_use.is_some())?;
-            self.punch_entry(At::Tx(tx), slot)?;
-            Ok((inode.kind, in_use, gone))
+            let gone = self.drop_name(at, slot, &inode, in_use.is_some())?;
+            self.punch_entry(at, slot)?;
+            Ok((inode, in_use, gone))
         })?;
-        self.after_drop(in_use.as_deref(), gone);
+        match &in_use {
+            Some(node) if inode.is_dir() => node.set_removed(),
+            node => self.after_drop(node.as_deref(), gone),
+        }
         drop((stripe, removal));
-        if kind == FileKind::Symlink {
+        if inode.kind != FileKind::File {
             self.paths.forget_all();
         }
         self.touch(dir);
-        Ok(())
+        Ok((inode.kind, inode.oid))
     }
 
     /// Takes back one name, the entry `slot`, of what `inode` is; whether that was the last. To remove the entry itself is
@@ -624,6 +680,9 @@ impl Mount {
         slot: &Slot,
         check: impl Fn(&Inode) -> Result<()>,
     ) -> Result<()> {
+        if self.is_shared() {
+            return self.remove_shared(dir, slot, Wanted::Directory, check).map(drop);
+        }
         let quiet = self.removals.quiet();
         let inode = self.inode(At::Latest, slot)?.ok_or(Error::NotFound)?;
         if !inode.is_dir() {
@@ -644,11 +703,7 @@ impl Mount {
             }
             self.punch_entry(at, slot)
         };
-        if self.is_shared() {
-            self.transact(|tx| remove(At::Tx(tx)))?
-        } else {
-            remove(At::Latest)?
-        }
+        remove(At::Latest)?;
         node.set_removed();
         drop((stripe, gate, removal));
         self.paths.forget_all();

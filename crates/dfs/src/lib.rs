@@ -17,7 +17,7 @@
 //! | list | 1 for each page of names |
 //! | rename, link, unlink of an open or linked file | 1 transaction |
 //! | create, mkdir, symlink in a shared mount | 1 conditional update, 1 fetch; in the root no fetch |
-//! | unlink in a shared mount | 1 transaction: its begin, 1 fetch, its commit |
+//! | unlink in a shared mount | 1 transaction: its begin, 1 fetch, its commit; rmdir also 1 list |
 //! | write in a shared mount | 1 transaction for each chunk touched; if it is relaxed, 1 update |
 //!
 //! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and

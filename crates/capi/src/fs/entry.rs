@@ -8,7 +8,7 @@ use crate::raw::{Out, Text};
 use crate::types::ObjId;
 use core::ffi::c_int;
 use dolmen_client::{ObjectClass, Oid};
-use dolmen_dfs::{Dir, Error, RenameMode, tree};
+use dolmen_dfs::{Dir, Error, FileKind, RenameMode, tree};
 use std::sync::Arc;
 
 /// Makes a directory.
@@ -39,22 +39,21 @@ extern "C" fn dfs_remove(
 
 /// Removes an entry; whether it was a directory.
 pub(super) fn remove(dir: &Dir, name: &[u8], force: bool, oid: Out<ObjId>) -> PosixResult<bool> {
-    let removed = if oid.is_null() { Oid::default() } else { dir.lstat(name)?.oid };
-    let is_dir = match dir.unlink(name) {
-        Err(Error::IsDirectory) => true,
-        done => {
-            done?;
-            false
+    let (kind, removed) = match dir.remove(name) {
+        Err(Error::NotEmpty) if force => {
+            let removed = dir.lstat(name)?.oid;
+            tree::remove(dir, name, &tree::Options::default())?;
+            (FileKind::Directory, removed)
         }
+        // What it was nobody can tell.
+        Err(error) if error.is_damage() => {
+            dir.discard(name)?;
+            (FileKind::File, Oid::default())
+        }
+        done => done?,
     };
-    if is_dir {
-        match dir.rmdir(name) {
-            Err(Error::NotEmpty) if force => drop(tree::remove(dir, name, &tree::Options::default())?),
-            done => done?,
-        }
-    }
     oid.set_if_wanted(removed.into());
-    Ok(is_dir)
+    Ok(kind == FileKind::Directory)
 }
 
 fn rename(

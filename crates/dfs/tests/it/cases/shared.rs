@@ -3,7 +3,7 @@
 use super::common::{World, cat, put};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::PoolVerb;
-use dolmen_dfs::{Error, Follow, FormatOptions, OpenOptions, RenameMode, What, XattrCond};
+use dolmen_dfs::{Error, FileKind, Follow, FormatOptions, OpenOptions, RenameMode, What, XattrCond};
 use dolmen_types::ObjectClass;
 
 #[test]
@@ -157,6 +157,11 @@ fn operations_on_a_relaxed_mount_take_few_requests() {
     drop(found);
     assert_eq!(cost(&mut || dir.unlink("f").unwrap()), 3, "unlink");
     assert_eq!(cost(&mut || dir.mkdir("sub", 0o755).unwrap()), 2, "mkdir");
+    let mut removed = None;
+    assert_eq!(cost(&mut || removed = Some(dir.remove("sub").unwrap())), 4, "rmdir");
+    assert_eq!(removed.unwrap().0, FileKind::Directory);
+    assert_eq!(cost(&mut || removed = Some(dir.remove("first").unwrap())), 3, "remove");
+    assert_eq!(removed.unwrap().0, FileKind::File);
     assert!(fs.check(false).unwrap().is_clean());
 }
 
@@ -240,4 +245,25 @@ fn what_a_directory_says_of_new_files_is_handed_down() {
     let file = dir.open("sub/f", &OpenOptions::CREATE).unwrap();
     assert_eq!((file.chunk_bytes(), file.oid().class().groups()), (8192, 2));
     assert_eq!(world.mount_shared().open_dir("/d").unwrap().placement(), (ObjectClass::SX, 8192));
+}
+
+#[test]
+fn an_entry_is_removed_whatever_it_is() {
+    let world = World::new(2);
+    for fs in [world.mount(), world.mount_shared()] {
+        fs.mkdir("/d", 0o755).unwrap();
+        put(&fs, "/f", b"data").close().unwrap();
+        fs.symlink("f", "/l").unwrap();
+        let dir = fs.open_dir("/d").unwrap();
+        dir.mkdir("sub", 0o755).unwrap();
+        assert_eq!(fs.remove("d").unwrap_err(), Error::NotEmpty);
+        assert_eq!(fs.remove("d/sub").unwrap_err(), Error::Invalid(What::Name));
+        assert_eq!(dir.remove("sub").unwrap().0, FileKind::Directory);
+        assert_eq!(fs.remove("d").unwrap(), (FileKind::Directory, dir.oid()));
+        assert_eq!(dir.mkdir("sub", 0o755).unwrap_err(), Error::NotFound);
+        assert_eq!(fs.remove("f").unwrap().0, FileKind::File);
+        assert_eq!(fs.remove("l").unwrap().0, FileKind::Symlink);
+        assert_eq!(fs.remove("l").unwrap_err(), Error::NotFound);
+    }
+    assert!(world.mount().check(false).unwrap().is_clean());
 }
