@@ -4,12 +4,12 @@ use crate::buffer::{self, Pieces};
 use crate::error::{Der, Result, der};
 use crate::event::{Ev, run};
 use crate::handle::{self, Entry};
-use crate::object::{self, ArrayHandle};
+use crate::object::{self, ArrayHandle, ObjectHandle};
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{Handle, ObjId, SgList};
 use core::ffi::{c_int, c_uint};
-use dolmen_client::{Array, ObjectType, Recx, limits};
+use dolmen_client::{Array, At, ObjectType, Recx, limits};
 use smallvec::SmallVec;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -45,6 +45,22 @@ pub(crate) struct CArrayStat {
 const _: () = assert!(size_of::<CArrayIod>() == 32);
 
 impl ArrayHandle {
+    /// The same array through another handle on its object.
+    pub(crate) fn reopened(&self, object: Arc<ObjectHandle>) -> Option<Arc<Self>> {
+        let (cell_bytes, chunk_records) = {
+            let old = self.client.try_read().ok()?;
+            (old.cell_bytes(), old.chunk_records())
+        };
+        let (cont, oid) = (&object.cont.client, object.client.oid());
+        let made = if object.client.object_type() == ObjectType::Array {
+            Array::open(cont, At::Latest, oid)
+        } else {
+            Array::open_with(cont, oid, cell_bytes, chunk_records)
+        };
+        let client = RwLock::new(made.ok()?);
+        Some(Arc::new(Self { object, client }))
+    }
+
     fn array(&self) -> Array {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

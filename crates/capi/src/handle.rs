@@ -9,12 +9,13 @@
 use crate::cont::ContHandle;
 use crate::error::{Der, Result};
 use crate::event::Queue;
-use crate::life;
 use crate::object::{ArrayHandle, KvHandle, ObjectHandle};
 use crate::oit::OitHandle;
 use crate::place::PoolHandle;
 use crate::tx::TxHandle;
 use crate::types::Handle;
+use crate::{life, object, place};
+use dolmen_client::ContName;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Threads that use different handles seldom meet in one of so many parts.
@@ -213,15 +214,76 @@ pub(crate) fn object(handle: Handle) -> Result<Arc<ObjectHandle>> {
 
 /// Gives up, without closing anything, what belongs to the process that this one was forked off.
 pub(crate) fn forget() {
-    for part in &TABLE {
+    replace_all(|_entry, _anew| None);
+}
+
+/// As [`forget`], but what can be had anew gets its cookie back: connections to daemons, and what is open through them.
+/// Queues begin empty; transactions are not begun anew, since what they have read and written is the parent's.
+pub(crate) fn renew() {
+    replace_all(remake);
+}
+
+/// What was made anew for what.
+#[derive(Default)]
+struct Anew {
+    pools: Vec<(*const PoolHandle, Arc<PoolHandle>)>,
+    conts: Vec<(*const ContHandle, Arc<ContHandle>)>,
+}
+
+/// Puts something else, or nothing, into the place of everything. What was there is neither closed nor freed.
+fn replace_all(mut other: impl FnMut(&Entry, &mut Anew) -> Option<Entry>) {
+    let mut all = Vec::new();
+    for (shard, part) in TABLE.iter().enumerate() {
         let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
-        let Part { places, free } = &mut *part;
-        for (index, place) in places.iter_mut().enumerate() {
-            if let (Some(entry), Ok(index)) = (place.entry.take(), u32::try_from(index)) {
-                core::mem::forget(entry);
-                place.age = place.age.wrapping_add(1).max(1);
-                free.push(index);
-            }
-        }
+        let taken =
+            part.places.iter_mut().enumerate().filter_map(|(at, place)| Some((at, place.entry.take()?)));
+        all.extend(taken.map(|(index, entry)| (shard, index, entry)));
     }
+    all.sort_by_key(|(.., entry)| match entry {
+        Entry::Pool(_) => 0,
+        Entry::Cont(_) => 1,
+        _ => 2,
+    });
+    let mut anew = Anew::default();
+    for (shard, index, entry) in all {
+        let made = other(&entry, &mut anew);
+        core::mem::forget(entry);
+        let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
+        let Part { places, free } = &mut *part;
+        let place = &mut places[index];
+        if made.is_none() {
+            place.age = place.age.wrapping_add(1).max(1);
+            free.extend(u32::try_from(index).ok());
+        }
+        place.entry = made;
+    }
+}
+
+/// The same thing of this process, if there can be one.
+fn remake(entry: &Entry, anew: &mut Anew) -> Option<Entry> {
+    match entry {
+        Entry::Pool(pool) => {
+            let made = Arc::new(place::reconnect(pool)?);
+            anew.pools.push((Arc::as_ptr(pool), Arc::clone(&made)));
+            Some(Entry::Pool(made))
+        }
+        Entry::Cont(cont) => {
+            let (_, pool) =
+                anew.pools.iter().find(|(old, _)| core::ptr::eq(*old, Arc::as_ptr(&cont.pool)))?;
+            let opened = pool.client.open_container(&ContName::Uuid(cont.client.uuid())).ok()?;
+            let made = Arc::new(ContHandle::new(opened, Arc::clone(pool), cont.flags));
+            anew.conts.push((Arc::as_ptr(cont), Arc::clone(&made)));
+            Some(Entry::Cont(made))
+        }
+        Entry::Object(object) => reopened(object, anew).map(Entry::Object),
+        Entry::Kv(kv) => Some(Entry::Kv(Arc::new(KvHandle { object: reopened(&kv.object, anew)? }))),
+        Entry::Array(array) => array.reopened(reopened(&array.object, anew)?).map(Entry::Array),
+        Entry::Queue(_) => Some(Entry::Queue(Arc::default())),
+        Entry::Tx(_) | Entry::Oit(_) => None,
+    }
+}
+
+fn reopened(object: &ObjectHandle, anew: &Anew) -> Option<Arc<ObjectHandle>> {
+    let (_, cont) = anew.conts.iter().find(|(old, _)| core::ptr::eq(*old, Arc::as_ptr(&object.cont)))?;
+    object::open(cont, object.client.oid().into(), object.mode).ok()
 }

@@ -1,7 +1,7 @@
 //! `daos_init` to `daos_fini`, and what a fork does to them.
 //!
 //! Invariants: a process forked off one that has initialised the library has not: a mark says so that children lack.
-//! Inherited handles are refused.
+//! Inherited handles are refused until they are made anew.
 
 use crate::error::{Der, Result, der};
 use crate::{event, fs, handle, place};
@@ -102,8 +102,8 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
     })
 }
 
-/// Makes the library of a forked process usable. Handles from before the fork stay what they are to the parent, and are
-/// refused here: their connections are the parent's.
+/// Makes the library of a forked process usable. Handles on what a daemon serves are made anew and keep their cookies;
+/// what the parent has open in a directory stays the parent's, and so do transactions, mounts and what is under way.
 #[unsafe(no_mangle)]
 extern "C" fn daos_reinit() -> c_int {
     der(|| {
@@ -114,7 +114,11 @@ extern "C" fn daos_reinit() -> c_int {
         if is_own() {
             return Ok(());
         }
-        forget();
-        claim()
+        fs::forget();
+        event::forget();
+        place::forget();
+        claim()?;
+        handle::renew();
+        Ok(())
     })
 }

@@ -250,6 +250,14 @@ pub(crate) fn connect(place: Place, pool: &str, flags: u32, writable: bool) -> R
     Ok(PoolHandle { client, uuid, label, place, writable, flags, conts: AtomicUsize::new(0), number })
 }
 
+/// A connection of this process like one of the process that it was forked off. A directory stays the parent's.
+pub(crate) fn reconnect(old: &PoolHandle) -> Option<PoolHandle> {
+    if matches!(old.place, Place::Dir(_)) {
+        return None;
+    }
+    connect(old.place.clone(), &old.uuid.to_string(), old.flags, old.writable).ok()
+}
+
 fn own_credentials() -> Credentials {
     // SAFETY: it always succeeds and touches no memory.
     let uid = unsafe { libc::geteuid() };

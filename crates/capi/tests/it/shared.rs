@@ -9,8 +9,9 @@ fn run(program: &str, test: &str) {
     let dir = kit::system(&format!("o-{program}-{test}"));
     let daemon = Daemon::start(&Settings::new(dir.clone()), |_| {}).unwrap();
     let system = format!("unix:{}", dir.join(Settings::SOCKET_NAME).display());
-    let mut command = Command::new(kit::program(program));
-    let done = command.arg(test).env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(kit::program(program)).arg(test);
+    let done = command.env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
     kit::assert_ended(&done, test);
     daemon.stop().unwrap();
     std::fs::remove_dir_all(dir).unwrap();
@@ -23,4 +24,11 @@ fn what_one_process_does_with_objects_it_does_through_a_daemon() {
         assert!(!tests.is_empty());
         tests.iter().for_each(|test| run(program, test));
     }
+}
+
+#[test]
+fn forked_processes_go_on_with_handles_and_blobs() {
+    let tests = kit::names("reinit");
+    assert_eq!(tests, ["handles_are_made_anew", "blobs_become_handles_in_another_process"]);
+    tests.iter().for_each(|test| run("reinit", test));
 }

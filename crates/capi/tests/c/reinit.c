@@ -1,0 +1,95 @@
+/* A forked process goes on with the handles of its parent, through a daemon. */
+#include <sys/wait.h>
+#include "harness.h"
+
+static void
+handles_are_made_anew(void)
+{
+	daos_obj_id_t    oid = {.lo = 1}, aoid = {.lo = 2};
+	daos_handle_t    kv, ah, eq, th;
+	daos_event_t     ev, *done;
+	daos_cont_info_t info;
+	daos_size_t      size = 0, cell, chunk;
+	int              status;
+	pid_t            child;
+
+	open_all();
+	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_kv_open(coh, oid, DAOS_OO_RW, &kv, NULL));
+	OK(daos_array_generate_oid(coh, &aoid, true, OC_SX, 0, 0));
+	OK(daos_array_create(coh, aoid, DAOS_TX_NONE, 4, 8, &ah, NULL));
+	OK(daos_eq_create(&eq));
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 1, "x", NULL));
+	child = fork();
+	if (child == 0) {
+		GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 2, "yy", NULL), -DER_NO_HDL);
+		OK(daos_reinit());
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 2, "yy", NULL));
+		OK(daos_cont_query(coh, &info, NULL, NULL));
+		OK(daos_array_get_attr(ah, &chunk, &cell));
+		CHECK(cell == 4 && chunk == 8);
+		GIVES(daos_tx_commit(th, NULL), -DER_NO_HDL);
+		OK(daos_event_init(&ev, eq, NULL));
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "l", 3, "zzz", &ev));
+		GIVES(daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 1, &done), 1);
+		OK(ev.ev_error);
+		OK(daos_event_fini(&ev));
+		OK(daos_eq_destroy(eq, 0));
+		OK(daos_kv_close(kv, NULL));
+		OK(daos_array_close(ah, NULL));
+		close_all();
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	GIVES(status, 0);
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL));
+	GIVES(size, 2);
+	size = 0;
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "l", &size, NULL, NULL));
+	GIVES(size, 3);
+	OK(daos_tx_close(th, NULL));
+	OK(daos_eq_destroy(eq, 0));
+	OK(daos_array_close(ah, NULL));
+	OK(daos_kv_close(kv, NULL));
+	close_all();
+}
+
+static void
+blobs_become_handles_in_another_process(void)
+{
+	static char   pool_blob[4096], cont_blob[4096];
+	d_iov_t       pool = {.iov_buf = pool_blob, .iov_buf_len = sizeof(pool_blob)};
+	d_iov_t       cont = {.iov_buf = cont_blob, .iov_buf_len = sizeof(cont_blob)};
+	daos_handle_t kv;
+	daos_obj_id_t oid = {.lo = 1};
+	daos_size_t   size = 0;
+	int           status;
+	pid_t         child;
+
+	open_all();
+	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_pool_local2global(poh, &pool));
+	OK(daos_cont_local2global(coh, &cont));
+	child = fork();
+	if (child == 0) {
+		OK(daos_init());
+		GIVES(daos_cont_close(coh, NULL), -DER_NO_HDL);
+		OK(daos_pool_global2local(pool, &poh));
+		OK(daos_cont_global2local(poh, cont, &coh));
+		OK(daos_kv_open(coh, oid, DAOS_OO_RW, &kv, NULL));
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 4, "blob", NULL));
+		OK(daos_kv_close(kv, NULL));
+		close_all();
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	GIVES(status, 0);
+	OK(daos_kv_open(coh, oid, DAOS_OO_RO, &kv, NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL));
+	GIVES(size, 4);
+	OK(daos_kv_close(kv, NULL));
+	close_all();
+}
+
+TESTS(TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
