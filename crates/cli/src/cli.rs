@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, bench, cont, fs, inspect, obj, pool, serve, shell};
+use crate::{audit, bench, compat, cont, fs, inspect, obj, pool, serve, shell};
 use clap::{Parser, Subcommand};
 
 /// Stands at the end of `dolmen --help` and of the man page.
@@ -44,7 +44,7 @@ Exit codes:
 #[command(name = "dolmen", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(long, short, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
     command: Command,
@@ -66,6 +66,10 @@ enum Command {
     Obj(obj::Command),
     /// Let other processes use the pools of a directory: the node daemon
     Serve(serve::Args),
+    /// The commands of DAOS's users
+    Daos(compat::daos::Daos),
+    /// The commands of DAOS's administrators
+    Dmg(compat::dmg::Dmg),
     /// Audit every invariant of a pool; with --scrub also read and verify every stored byte
     Check(audit::Args),
     /// Show what lies on disk, without opening the pool; works on damaged ones
@@ -86,6 +90,8 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Cont(command) => cont::run(command),
         Command::Fs(command) => fs::run(command, cli.json),
         Command::Obj(command) => obj::run(command),
+        Command::Daos(args) => compat::daos::run(args),
+        Command::Dmg(args) => compat::dmg::run(args),
         Command::Serve(args) => serve::run(args, cli.json),
         Command::Check(args) => audit::run(args),
         Command::Inspect(args) => inspect::run(args),

@@ -9,7 +9,7 @@ use crate::place::{self, ContArg, PoolArg, Session};
 use crate::{size, snapshot};
 use clap::{Args, Subcommand, ValueEnum};
 use core::time::Duration;
-use dolmen_client::{ContHandle, ContInfo, Usage};
+use dolmen_client::{ContHandle, ContInfo, Pool, Usage};
 use dolmen_codec::Progress;
 use dolmen_dfs::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Dfs, FormatOptions};
 use dolmen_env::{Clock, RealClock};
@@ -210,7 +210,7 @@ fn create(args: &Create) -> Outcome<Answer> {
     }
     .map_err(|error| taken_uuid(&session, args, error))
     .doing(doing)?;
-    if has_files && let Err(failure) = format(&session, &handle, args, chunk_bytes) {
+    if has_files && let Err(failure) = format(&session.pool, &handle, args, chunk_bytes) {
         let name = dolmen_client::ContName::Uuid(handle.uuid);
         // Ignored: why it could not be made says more than why its remains could not be removed.
         let _removed = session.pool.destroy_container(&name, true);
@@ -219,6 +219,52 @@ fn create(args: &Create) -> Outcome<Answer> {
     session.close()?;
     let text = format!("{}  {}", args.label.as_deref().unwrap_or("-"), handle.uuid);
     Ok(Answer::new(text, describe(&handle)))
+}
+
+/// A new container, in the words of another command line.
+pub(crate) struct Spec<'a> {
+    pub(crate) label: Option<&'a str>,
+    /// `posix` or `none`.
+    pub(crate) layout: &'a str,
+    pub(crate) properties: &'a [String],
+    pub(crate) chunk_size: Option<&'a str>,
+    pub(crate) file_class: Option<&'a str>,
+    pub(crate) dir_class: Option<&'a str>,
+}
+
+/// Makes a container in a pool that a daemon has.
+pub(crate) fn create_in(pool: &Pool, spec: &Spec<'_>) -> Outcome<Uuid> {
+    let mut words = vec!["create", ".", "--type", spec.layout];
+    words.extend(spec.label);
+    for property in spec.properties {
+        words.extend(["--properties", property]);
+    }
+    for (option, value) in [
+        ("--chunk-size", spec.chunk_size),
+        ("--file-class", spec.file_class),
+        ("--dir-class", spec.dir_class),
+    ] {
+        words.extend(value.into_iter().flat_map(|value| [option, value]));
+    }
+    let parsed = <CreateWords as clap::Parser>::try_parse_from(words);
+    let args = parsed.map_err(|error| Failure::new(Exit::Usage, error.render().to_string()))?.create;
+    let label = args.label.as_deref().map(place::label).transpose()?;
+    let (props, has_files) = args.props()?;
+    let doing = || format!("create container {}", spec.label.unwrap_or("without a label"));
+    let handle = pool.create_container(label, props).doing(doing)?;
+    let chunk_bytes = chunk_bytes(&args, u64::MAX).doing(doing)?;
+    if has_files && let Err(failure) = format(pool, &handle, &args, chunk_bytes) {
+        // Ignored: why it could not be made says more than why its remains could not be removed.
+        let _removed = pool.destroy_container(&dolmen_client::ContName::Uuid(handle.uuid), true);
+        return Err(failure).doing(doing);
+    }
+    Ok(handle.uuid)
+}
+
+#[derive(clap::Parser, Debug)]
+struct CreateWords {
+    #[command(flatten)]
+    create: Create,
 }
 
 /// Which of the two names of the new container is taken.
@@ -248,8 +294,8 @@ fn chunk_bytes(args: &Create, segment_bytes: u64) -> Outcome<u64> {
     Ok(chunk_bytes)
 }
 
-fn format(session: &Session, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {
-    let cont = session.pool.open_container(&dolmen_client::ContName::Uuid(handle.uuid))?;
+fn format(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {
+    let cont = pool.open_container(&dolmen_client::ContName::Uuid(handle.uuid))?;
     let owner = place::credentials();
     let defaults = FormatOptions::default();
     let options = FormatOptions {

@@ -6,6 +6,7 @@
 mod audit;
 mod bench;
 mod cli;
+mod compat;
 mod cont;
 mod diff;
 mod failure;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         interrupt::restore();
         return ExitCode::from(bench::child(&scenario, &spec).number());
     }
-    let exit = match cli::Cli::try_parse() {
+    let exit = match cli::Cli::try_parse_from(compat::words()) {
         Ok(cli) => {
             watch(&cli);
             answer(&cli)

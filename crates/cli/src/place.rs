@@ -207,11 +207,17 @@ impl Served {
     }
 }
 
+/// An answer of another kind than the question's.
+pub(crate) fn protocol() -> Failure {
+    Failure::new(Exit::Other, "the daemon speaks another protocol").hint("use programs of the same release")
+}
+
 fn no_host() -> Failure {
     Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT")
 }
 
-fn unreachable(error: &dolmen_net::Error) -> Failure {
+/// Why a daemon cannot be reached.
+pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
     Failure::new(Exit::InUse, format!("{error}")).hint("see that `dolmen serve` runs there")
 }
 

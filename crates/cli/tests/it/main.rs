@@ -4,6 +4,7 @@
 
 mod arguments;
 mod common;
+mod compat;
 mod containers;
 mod cramped;
 mod crash;

@@ -1,0 +1,131 @@
+//! The command lines of DAOS: `dolmen daos …` and `dolmen dmg …`, or a link to the program that is called `daos` or `dmg`.
+//!
+//! Verbs, options and JSON are those that scripts and tests written for DAOS use. What is asked goes to the daemon of a
+//! system: the one that `--sys-name` or `DOLMEN_SYSTEM` names, else the user's own, which is started if it does not run.
+
+pub(crate) mod daos;
+pub(crate) mod dmg;
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::place;
+use dolmen_client::{Pool, PoolInfo};
+use dolmen_codec::wire::{PoolAccess, PoolName};
+use dolmen_env::Address;
+use dolmen_net::client::{Link, LinkOptions, Remote, reach};
+use dolmen_types::Head;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The user's own system, and what DAOS calls a system that nobody has named.
+const OWN_SYSTEM: &str = "default";
+const DEFAULT_SYSTEM: &str = "daos_server";
+
+/// The words of the command line, with what the program is called in front if that is a command of DAOS.
+pub(crate) fn words() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let called = words.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
+    if let Some(name) = called.filter(|name| name == "daos" || name == "dmg") {
+        words.insert(1, name);
+    }
+    words
+}
+
+/// Which system a command is about.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SystemArg {
+    /// The system: a name, unix:SOCKET or tcp://HOST:PORT [default: DOLMEN_SYSTEM, else the user's own]
+    #[arg(long = "sys-name", short = 'G', value_name = "SYSTEM")]
+    name: Option<String>,
+}
+
+impl SystemArg {
+    /// The connection to its daemon.
+    fn link(&self) -> Outcome<Link> {
+        let named = self.name.clone().filter(|name| name != DEFAULT_SYSTEM);
+        let set = || std::env::var("DOLMEN_SYSTEM").ok().filter(|name| !name.is_empty());
+        let name = named.or_else(set).unwrap_or_else(|| OWN_SYSTEM.to_owned());
+        let options = LinkOptions::default();
+        let made = if let Some(socket) = name.strip_prefix("unix:") {
+            reach::link(&Address::Unix(PathBuf::from(socket)), &options)
+        } else if let Some(host) = name.strip_prefix("tcp://") {
+            let found = host.to_socket_addrs().ok().and_then(|mut found| found.next());
+            let missing =
+                || Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT");
+            reach::link(&Address::Tcp(found.ok_or_else(missing).doing(|| format!("reach {name}"))?), &options)
+        } else {
+            let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
+            reach::named(&data, &name, &dolmen_env::dolmen_program(), &options)
+        };
+        made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))
+    }
+}
+
+/// A pool by what it is called.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PoolArg {
+    /// The pool: its label or UUID
+    pub(crate) pool: String,
+}
+
+fn head() -> Head {
+    Head { cred: place::credentials(), ..Head::default() }
+}
+
+fn pool_name(text: &str) -> Outcome<PoolName> {
+    reach::pool_name(text).doing(|| format!("use {text:?} as a pool's name"))
+}
+
+/// A pool that is open, with what it is.
+struct Opened {
+    pool: Pool,
+    info: PoolInfo,
+}
+
+fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
+    let doing = || format!("open pool {name}");
+    let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access).doing(doing)?;
+    let pool = Pool::connect(Arc::new(remote), place::credentials()).doing(doing)?;
+    let info = pool.query().doing(doing)?;
+    Ok(Opened { pool, info })
+}
+
+/// A pool as `pool query` of DAOS tells it.
+//= daos:src/control/cmd/dmg pool query
+fn pool_json(info: &PoolInfo) -> Value {
+    let targets = info.map.targets.len();
+    let tier = |media: &str, of: fn(&dolmen_client::SpaceReport) -> (u64, u64)| {
+        let each: Vec<(u64, u64)> = info.space.iter().map(of).collect();
+        let free: Vec<u64> = each.iter().map(|space| space.1).collect();
+        let sum: u64 = free.iter().sum();
+        json!({
+            "total": each.iter().map(|space| space.0).sum::<u64>(),
+            "free": sum,
+            "min": free.iter().min().copied().unwrap_or(0),
+            "max": free.iter().max().copied().unwrap_or(0),
+            "mean": sum.checked_div(free.len() as u64).unwrap_or(0),
+            "media_type": media,
+        })
+    };
+    json!({
+        "state": "Ready",
+        "uuid": info.map.pool.to_string(),
+        "label": info.label.as_ref().map(ToString::to_string),
+        "total_targets": targets,
+        "active_targets": targets,
+        "total_engines": 1,
+        "disabled_targets": 0,
+        "version": info.map.version,
+        "svc_ldr": 0,
+        "svc_reps": [0],
+        "rebuild": { "status": 0, "state": "idle", "objects": 0, "records": 0, "total_objects": 0 },
+        "tier_stats": [
+            tier("scm", |space| (space.total_bytes, space.free_bytes)),
+            tier("nvme", |_| (0, 0)),
+        ],
+        "pool_layout_ver": 4,
+        "upgrade_layout_ver": 4,
+    })
+}
