@@ -12,6 +12,7 @@
 mod change;
 mod props;
 mod record;
+mod repeats;
 mod store;
 
 use crate::dispatch::{Targets, plain};
@@ -19,6 +20,7 @@ use crate::drive;
 use crate::hlc::Hlc;
 use crate::inbox::locked;
 use crate::service::record::{ContRecord, Intent};
+use crate::service::repeats::Repeats;
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::{
@@ -26,7 +28,7 @@ use dolmen_codec::verb::{
 };
 use dolmen_env::Rng;
 use dolmen_types::{
-    ContNo, Credentials, Epoch, Error, Head, Invalid, Label, PoolMap, PropId, PropValue, Props, Result, Uuid,
+    ContNo, Epoch, Error, Head, Invalid, Label, PoolMap, PropId, PropValue, Props, RequestId, Result, Uuid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -73,6 +75,7 @@ struct State {
     next_cont: u32,
     reserved_cont: u32,
     rng: Rng,
+    repeats: Repeats,
 }
 
 #[derive(Debug)]
@@ -82,6 +85,8 @@ struct Cont {
     attrs: BTreeSet<String>,
     handles: u32,
     next_oid: u64,
+    /// Who has made it, and by which snapshots were made.
+    origins: BTreeMap<Epoch, RequestId>,
     /// An intent that is on record and not yet carried out by all targets.
     unfinished: Option<Intent>,
 }
@@ -89,8 +94,8 @@ struct Cont {
 impl Cont {
     fn new(record: ContRecord) -> Self {
         let next_oid = record.oid_limit;
-        let (snapshots, attrs) = (BTreeMap::new(), BTreeSet::new());
-        Self { record, snapshots, attrs, handles: 0, next_oid, unfinished: None }
+        let (snapshots, attrs, origins) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { record, snapshots, attrs, handles: 0, next_oid, origins, unfinished: None }
     }
 
     /// Whether clients may see it.
@@ -192,23 +197,42 @@ impl Service {
             PoolVerb::Scrub => audits(targets, || Verb::Scrub).map(PoolReply::Audits),
             PoolVerb::Check => self.check(targets).map(PoolReply::Audits),
             PoolVerb::ContQuery(no) => self.cont_info(targets, no).map(Box::new).map(PoolReply::ContInfo),
-            verb => self.ask_state(targets, head.cred, verb),
+            verb => self.ask_once(targets, head, verb),
         }
     }
 
-    /// The verbs that work on what the service knows.
-    fn ask_state<T: TargetStore>(
+    /// The verbs that work on what the service knows; a change that was made already is answered as it was then.
+    fn ask_once<T: TargetStore>(
         &self,
         targets: &Targets<T>,
-        cred: Credentials,
+        head: &Head,
         verb: PoolVerb<'_>,
     ) -> Result<PoolReply> {
         let mut guard = locked(&self.state);
         let state = &mut *guard;
+        if !repeats::is_change(&verb) {
+            return self.ask_state(targets, state, head, verb);
+        }
+        if let Some(reply) = state.repeats.answered(head.id) {
+            return Ok(reply);
+        }
+        let reply = self.ask_state(targets, state, head, verb)?;
+        state.repeats.retain(head.id, &reply);
+        Ok(reply)
+    }
+
+    fn ask_state<T: TargetStore>(
+        &self,
+        targets: &Targets<T>,
+        state: &mut State,
+        head: &Head,
+        verb: PoolVerb<'_>,
+    ) -> Result<PoolReply> {
         let done = |()| PoolReply::Done;
         match verb {
             PoolVerb::ContCreate { uuid, label, props } => {
-                change::create(targets, state, uuid, label, props, cred).map(PoolReply::Cont)
+                let wanted = change::Wanted { uuid, label, props };
+                change::create(targets, state, wanted, head).map(PoolReply::Cont)
             }
             PoolVerb::ContOpen(name) => state.open(&name).map(PoolReply::Cont),
             PoolVerb::ContClose(no) => state.close(no).map(done),
@@ -223,7 +247,8 @@ impl Service {
             }
             PoolVerb::RemoveAttrs(no, names) => change::remove_attrs(targets, state, no, &names).map(done),
             PoolVerb::SnapCreate(no, name) => {
-                change::add_snapshot(targets, state, no, name, || self.now(targets)).map(PoolReply::Epoch)
+                let now = || self.now(targets);
+                change::add_snapshot(targets, state, no, (name, head.id), now).map(PoolReply::Epoch)
             }
             PoolVerb::SnapList(no) => state.live(no).map(|cont| PoolReply::Snapshots(snapshots(cont))),
             PoolVerb::SnapDestroy(no, epoch) => change::remove_snapshot(targets, state, no, epoch).map(done),

@@ -137,8 +137,10 @@ impl Daemon {
                 let _removed = dolmen_env::remove_socket(path);
             }
         }
+        // Whoever is connected sends again to the next daemon what this one has not answered.
+        let has_clients = server.connection_count() > 0;
         server.stop();
-        self.shared.pools.close()
+        self.shared.pools.close(has_clients)
     }
 }
 

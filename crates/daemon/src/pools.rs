@@ -95,12 +95,12 @@ impl Pools {
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
     }
 
-    /// Closes all pools; the first error, with all closed nevertheless.
-    pub(crate) fn close(&self) -> core::result::Result<(), dolmen_local::Error> {
+    /// Closes all pools; the first error, with all closed nevertheless. `has_clients` if some may come back.
+    pub(crate) fn close(&self, has_clients: bool) -> core::result::Result<(), dolmen_local::Error> {
         let all = core::mem::take(&mut *self.open());
         let mut first = Ok(());
         for pool in all.into_values().filter_map(Arc::into_inner) {
-            first = first.and(pool.close());
+            first = first.and(if has_clients { pool.close_under_clients() } else { pool.close() });
         }
         first
     }

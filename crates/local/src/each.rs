@@ -31,11 +31,13 @@ pub(crate) fn on_each<P: Send, R: Send>(
 }
 
 /// Closes all targets, also if one fails; with a life of the pool that what is closed takes part in.
-pub(crate) fn close_all(stores: Vec<Target>, life: Option<u64>) -> Result<()> {
+/// `clients_live_on` if there may be some that repeat a request when the pool is open again.
+pub(crate) fn close_all(stores: Vec<Target>, life: Option<u64>, clients_live_on: bool) -> Result<()> {
     let close = |_, mut store: Target| {
         let begun = life.map_or(Ok(()), |life| store.begin_life(life));
-        // All clients were of this process.
-        store.forget_results();
+        if !clients_live_on {
+            store.forget_results();
+        }
         store.close()?;
         Ok(begun?)
     };

@@ -116,14 +116,23 @@ impl LocalPool {
     /// # Errors
     /// The first target's that fails; the others are closed nevertheless.
     pub fn close(mut self) -> Result<()> {
-        self.shut()
+        self.shut(false)
+    }
+
+    /// The same, when clients in other processes may repeat their requests as soon as the pool is open again: results are
+    /// retained for them.
+    ///
+    /// # Errors
+    /// As [`LocalPool::close`].
+    pub fn close_under_clients(mut self) -> Result<()> {
+        self.shut(true)
     }
 
     fn pool(&self) -> &Pool<Target> {
         self.pool.as_ref().expect("the pool is there until it is closed, which takes it by value")
     }
 
-    fn shut(&mut self) -> Result<()> {
+    fn shut(&mut self, clients_live_on: bool) -> Result<()> {
         if let Some((stop, thread)) = self.upkeep.take() {
             stop.wanted.store(true, Ordering::Release);
             stop.wake.notify_all();
@@ -135,7 +144,7 @@ impl LocalPool {
             // A checkpoint would be written to memory, and forgotten.
             return Ok(());
         }
-        close_all(pool.into_stores(), Some(self.record.life + 1))?;
+        close_all(pool.into_stores(), Some(self.record.life + 1), clients_live_on)?;
         begin_life(&self.root, &mut self.record)
     }
 
@@ -153,7 +162,7 @@ impl LocalPool {
 impl Drop for LocalPool {
     fn drop(&mut self) {
         // Ignored: whoever wants to know calls `close`; what was acknowledged is durable in any case.
-        let _closed = self.shut();
+        let _closed = self.shut(false);
     }
 }
 

@@ -456,7 +456,7 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
     })?;
     let targets = Targets::new(stores)?;
     Service::create(&targets)?;
-    close_all(targets.into_stores(), None)?;
+    close_all(targets.into_stores(), None, false)?;
     if let Some(bulk) = bulk {
         bulk.write_small(BULK_RECORD_NAME, &bulk_record(&record, resolved(root.path())?).encode())?;
     }

@@ -1,9 +1,11 @@
 //! Changes of what the service knows: record first, then the targets, then the record of completion.
 
 use super::record::{
-    ContRecord, Intent, PoolRecord, decode_attr, decode_snapshot, encode_attr, encode_snapshot,
+    ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_snapshot, encode_attr, encode_origin,
+    encode_snapshot,
 };
-use super::store::{self, ATTR_PREFIX, Change, INTENT, META, SNAPSHOT_PREFIX};
+use super::repeats::Repeats;
+use super::store::{self, ATTR_PREFIX, Change, INTENT, META, ORIGIN_PREFIX, SNAPSHOT_PREFIX};
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
     SNAPSHOT_ATTEMPTS, SNAPSHOTS_MAX, State, props,
@@ -15,7 +17,7 @@ use dolmen_codec::pool::{ContHandle, ContName};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_env::Rng;
 use dolmen_types::{
-    ContNo, Credentials, Epoch, Error, Invalid, Label, PropId, PropValue, Props, Result, Uuid, limits,
+    ContNo, Epoch, Error, Head, Invalid, Label, PropId, PropValue, Props, RequestId, Result, Uuid, limits,
 };
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +32,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         next_cont: 1,
         reserved_cont: 1,
         rng,
+        repeats: Repeats::default(),
     };
     for no in store::containers(targets)? {
         if no == ContNo::SYSTEM {
@@ -46,9 +49,15 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
             if name.as_slice() == INTENT {
                 cont.unfinished = Some(needed(targets, no, INTENT, Intent::decode)?);
             }
+            let epoch_in = |bytes: &[u8]| {
+                let epoch = bytes.try_into().ok().map(u64::from_le_bytes).map(Epoch);
+                epoch.ok_or_else(|| store::damaged(no, &name))
+            };
+            if let Some(epoch) = name.strip_prefix(ORIGIN_PREFIX) {
+                cont.origins.insert(epoch_in(epoch)?, needed(targets, no, &name, decode_origin)?);
+            }
             if let Some(epoch) = name.strip_prefix(SNAPSHOT_PREFIX) {
-                let epoch = epoch.try_into().ok().map(u64::from_le_bytes).map(Epoch);
-                let epoch = epoch.ok_or_else(|| store::damaged(no, &name))?;
+                let epoch = epoch_in(epoch)?;
                 cont.snapshots.insert(epoch, needed(targets, no, &name, decode_snapshot)?);
             }
         }
@@ -67,14 +76,30 @@ pub(super) fn finish_all<T: TargetStore>(targets: &Targets<T>, state: &mut State
     }
 }
 
+/// A container that is to be made.
+pub(super) struct Wanted {
+    pub(super) uuid: Uuid,
+    pub(super) label: Option<Label>,
+    pub(super) props: Props,
+}
+
+/// The container that this very request has made before a restart.
+fn made_by(state: &State, uuid: Uuid, id: RequestId) -> Option<ContHandle> {
+    let no = *state.by_uuid.get(&uuid)?;
+    let cont = state.live(no).ok()?;
+    (id.sequence != 0 && cont.origins.get(&Epoch::ZERO) == Some(&id)).then(|| cont.handle(no))
+}
+
 pub(super) fn create<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
-    uuid: Uuid,
-    label: Option<Label>,
-    wanted: Props,
-    cred: Credentials,
+    wanted: Wanted,
+    head: &Head,
 ) -> Result<ContHandle> {
+    let Wanted { uuid, label, props: wanted } = wanted;
+    if let Some(handle) = made_by(state, uuid, head.id) {
+        return Ok(handle);
+    }
     let label = match (label, wanted.get(&PropId::CO_LABEL)) {
         (None, Some(PropValue::Text(text))) => Some(Label::new(text)?),
         (label, _) => label,
@@ -88,8 +113,8 @@ pub(super) fn create<T: TargetStore>(
     }
     // A principal is a name and an @; a number stands for itself where nobody has looked up the name.
     let principal = |id: u32| PropValue::Text(format!("{id}@"));
-    kept.entry(PropId::CO_OWNER).or_insert_with(|| principal(cred.uid));
-    kept.entry(PropId::CO_OWNER_GROUP).or_insert_with(|| principal(cred.gid));
+    kept.entry(PropId::CO_OWNER).or_insert_with(|| principal(head.cred.uid));
+    kept.entry(PropId::CO_OWNER_GROUP).or_insert_with(|| principal(head.cred.gid));
     let (no, reserved) = take_number(state)?;
     let hash_key = HashKey(state.rng.next_u128().to_le_bytes());
     let record = ContRecord { uuid, label, hash_key, oid_limit: 1, props: kept };
@@ -98,7 +123,11 @@ pub(super) fn create<T: TargetStore>(
     cont.unfinished = Some(Intent::Create);
     let spec = cont.spec();
     let pool = PoolRecord { next_cont: reserved }.encode();
-    let changes: &[Change<'_>] = &[(META, Some(&encoded)), (INTENT, Some(&Intent::Create.encode()))];
+    let (origin_at, origin) = (origin_key(Epoch::ZERO), encode_origin(head.id));
+    cont.origins.insert(Epoch::ZERO, head.id);
+    let intent = Intent::Create.encode();
+    let all: [Change<'_>; 3] = [(META, Some(&encoded)), (INTENT, Some(&intent)), (&origin_at, Some(&origin))];
+    let changes = told_by(head.id, &all);
     if reserved == state.reserved_cont {
         store::change(targets, no, changes)?;
     } else {
@@ -229,11 +258,15 @@ pub(super) fn add_snapshot<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     no: ContNo,
-    name: Option<String>,
+    (name, id): (Option<String>, RequestId),
     now: impl Fn() -> Epoch,
 ) -> Result<Epoch> {
     finish(targets, state, no)?;
     let cont = state.live(no)?;
+    let made = cont.origins.iter().find(|(epoch, origin)| **origin == id && **epoch != Epoch::ZERO);
+    if let Some((&epoch, _)) = made.filter(|_| id.sequence != 0) {
+        return Ok(epoch);
+    }
     if cont.snapshots.len() >= SNAPSHOTS_MAX {
         return Err(Invalid::Count.into());
     }
@@ -246,7 +279,7 @@ pub(super) fn add_snapshot<T: TargetStore>(
         }
     }
     for _ in 1..SNAPSHOT_ATTEMPTS {
-        match try_snapshot(targets, state, no, name.clone(), now()) {
+        match try_snapshot(targets, state, no, (name.clone(), id), now()) {
             // A target that is nearly full has freed what this epoch shows, up to its latest one.
             Err(Error::EpochGone { .. }) => {
                 targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
@@ -254,14 +287,14 @@ pub(super) fn add_snapshot<T: TargetStore>(
             done => return done,
         }
     }
-    try_snapshot(targets, state, no, name, now())
+    try_snapshot(targets, state, no, (name, id), now())
 }
 
 fn try_snapshot<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     no: ContNo,
-    name: Option<String>,
+    (name, id): (Option<String>, RequestId),
     epoch: Epoch,
 ) -> Result<Epoch> {
     intend(targets, state, no, Intent::AddSnapshot(epoch))?;
@@ -272,10 +305,13 @@ fn try_snapshot<T: TargetStore>(
         let _taken_back_later = finish(targets, state, no);
         return Err(error);
     }
-    let record = encode_snapshot(name.as_deref());
-    store::change(targets, no, &[(&snapshot_key(epoch), Some(&record)), (INTENT, None)])?;
+    let (record, origin) = (encode_snapshot(name.as_deref()), encode_origin(id));
+    let (at, origin_at) = (snapshot_key(epoch), origin_key(epoch));
+    let all: [Change<'_>; 3] = [(&at, Some(&record)), (INTENT, None), (&origin_at, Some(&origin))];
+    store::change(targets, no, told_by(id, &all))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.snapshots.insert(epoch, name);
+    cont.origins.insert(epoch, id);
     cont.unfinished = None;
     Ok(epoch)
 }
@@ -298,9 +334,14 @@ pub(super) fn remove_snapshot<T: TargetStore>(
         return Err(Error::NotFound);
     }
     let intent = Intent::RemoveSnapshot(epoch);
-    store::change(targets, no, &[(&snapshot_key(epoch), None), (INTENT, Some(&intent.encode()))])?;
+    let (at, origin_at) = (snapshot_key(epoch), origin_key(epoch));
+    let encoded = intent.encode();
+    let origin = state.live(no)?.origins.get(&epoch).copied().unwrap_or_default();
+    let all: [Change<'_>; 3] = [(&at, None), (INTENT, Some(&encoded)), (&origin_at, None)];
+    store::change(targets, no, told_by(origin, &all))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.snapshots.remove(&epoch);
+    cont.origins.remove(&epoch);
     cont.unfinished = Some(intent);
     finish(targets, state, no)
 }
@@ -449,6 +490,15 @@ fn needed<T: TargetStore, R>(
 
 fn snapshot_key(epoch: Epoch) -> Vec<u8> {
     [SNAPSHOT_PREFIX, &epoch.0.to_le_bytes()].concat()
+}
+
+/// Changes whose last one is the record of who asked for them: there is none of who does not say.
+fn told_by<'c, 'b>(id: RequestId, changes: &'c [Change<'b>; 3]) -> &'c [Change<'b>] {
+    if id.sequence == 0 { &changes[..2] } else { changes }
+}
+
+fn origin_key(epoch: Epoch) -> Vec<u8> {
+    [ORIGIN_PREFIX, &epoch.0.to_le_bytes()].concat()
 }
 
 fn attr_key(name: &str) -> Vec<u8> {

@@ -5,7 +5,7 @@
 
 use dolmen_codec::bytes::{Reader, put_len};
 use dolmen_codec::order::HashKey;
-use dolmen_types::{Epoch, Label, PropId, PropValue, Props, Uuid, crc32c};
+use dolmen_types::{Epoch, Label, PropId, PropValue, Props, RequestId, Uuid, crc32c};
 
 const MAGIC: u32 = 0x5350_4c44;
 const VERSION: u8 = 1;
@@ -21,6 +21,7 @@ enum Kind {
     Intent = 3,
     Snapshot = 4,
     Attr = 5,
+    Origin = 6,
 }
 
 /// What the service knows of the pool.
@@ -169,6 +170,18 @@ pub(crate) fn decode_attr(bytes: &[u8]) -> Option<Vec<u8>> {
     whole(bytes, Kind::Attr, |r| part(r).map(<[u8]>::to_vec))
 }
 
+/// The request that has made a container or a snapshot.
+pub(crate) fn encode_origin(id: RequestId) -> Vec<u8> {
+    framed(Kind::Origin, |out| {
+        out.extend_from_slice(&id.client.to_le_bytes());
+        out.extend_from_slice(&id.sequence.to_le_bytes());
+    })
+}
+
+pub(crate) fn decode_origin(bytes: &[u8]) -> Option<RequestId> {
+    whole(bytes, Kind::Origin, |r| Some(RequestId { client: r.u128()?, sequence: r.u64()? }))
+}
+
 fn framed(kind: Kind, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -247,6 +260,17 @@ mod tests {
         let golden = [0x44, 0x4c, 0x50, 0x53, 3, 1, 5, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(bytes[..golden.len()], golden);
         assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
+    }
+
+    #[test]
+    fn golden_bytes_of_an_origin() {
+        let id = RequestId { client: 0x0102, sequence: 3 };
+        let bytes = encode_origin(id);
+        let mut golden = vec![0x44, 0x4c, 0x50, 0x53, 6, 1, 2, 1];
+        golden.extend([[0; 14].as_slice(), &[3, 0, 0, 0, 0, 0, 0, 0]].concat());
+        assert_eq!(bytes[..golden.len()], golden);
+        assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
+        assert_eq!(decode_origin(&bytes), Some(id));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) const META: &[u8] = b"meta";
 pub(crate) const INTENT: &[u8] = dolmen_codec::verb::INTENT_AKEY;
 pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
 pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";
+/// Before the epoch of a snapshot, or before zero for the container itself.
+pub(crate) const ORIGIN_PREFIX: &[u8] = b"from:";
 
 /// Room for a record at the first attempt; larger ones say how much they need.
 const ROOM_BYTES: usize = 4096;

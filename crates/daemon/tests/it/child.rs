@@ -124,6 +124,13 @@ impl ChildDaemon {
         });
     }
 
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn end(&self) {
+        let stopped = self.link(Way::Socket).ask_system(&Head::default(), &SystemVerb::Stop { force: false });
+        assert_eq!(stopped, Ok(SystemReply::Done));
+        assert!(self.process().child.wait().unwrap().success());
+    }
+
     /// Kills it, and waits until it is dead.
     pub(crate) fn kill(&self) {
         let child = &mut self.process().child;
@@ -211,9 +218,6 @@ fn a_daemon_in_a_process_of_its_own_ends_when_it_is_told_to() {
     }
     let dir = Scratch::new();
     let daemon = ChildDaemon::start(dir.path());
-    let link = daemon.link(Way::Rings);
-    let stopped = link.ask_system(&Head::default(), &SystemVerb::Stop { force: false });
-    assert_eq!(stopped, Ok(SystemReply::Done));
-    let ended = daemon.process().child.wait().unwrap();
-    assert!(ended.success());
+    daemon.end();
+    assert!(daemon.process().child.try_wait().unwrap().is_some());
 }

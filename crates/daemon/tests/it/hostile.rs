@@ -356,6 +356,15 @@ fn forged_indices_of_rings_close_their_connection_and_nothing_else() {
     daemon.assert_sound();
 }
 
+/// Says that something is over when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn payload_that_changes_while_it_is_copied_is_stored_under_the_checksum_of_what_was_copied() {
     let dir = Scratch::new();
@@ -378,6 +387,8 @@ fn payload_that_changes_while_it_is_copied_is_stored_under_the_checksum_of_what_
                 }
             }
         });
+        // However this ends.
+        let _end = Over(&is_over);
         for turn in 0..200_u8 {
             let value = vec![turn; RING_BYTES - bare];
             let frame = raw.frame(1, opened.slot, &update(opened, &[turn], &value));
@@ -386,7 +397,6 @@ fn payload_that_changes_while_it_is_copied_is_stored_under_the_checksum_of_what_
             let (_, answer, _) = raw.answer();
             assert!(answer.is_ok(), "turn {turn}: {answer:?}");
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     let mut changed = 0;
     for turn in 0..200_u8 {

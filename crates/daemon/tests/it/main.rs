@@ -9,6 +9,9 @@
 mod bystander;
 mod child;
 mod common;
+mod crowds;
+#[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
+mod forks;
 mod hostile;
 mod raw;
 mod restarts;

@@ -10,24 +10,30 @@ use dolmen_codec::wire::{
     encode_system_request,
 };
 use dolmen_codec::{Answer, Ask};
-use dolmen_env::{Moved, SharedMemory, Socket};
+use dolmen_env::{Clock, Moved, RealClock, SharedMemory, Socket};
 use dolmen_net::{Error, Stream, ring};
 use dolmen_types::{
     Cond, ContNo, Epoch, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, Recx, RequestId, TargetNo,
 };
 use std::io::IoSlice;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_nanos(PATIENCE_NS);
+const PATIENCE_NS: u64 = 20_000_000_000;
 
 /// Bytes of each of its rings.
 pub(crate) const RING_BYTES: usize = 64 << 10;
+
+/// Each is another client.
+static NEXT: AtomicU32 = AtomicU32::new(0x1234);
 
 pub(crate) struct Raw {
     pub(crate) stream: Stream,
     /// The memory of the rings, mapped once more.
     pub(crate) memory: Option<SharedMemory>,
+    client: u128,
     sequence: u64,
 }
 
@@ -67,14 +73,13 @@ pub(crate) fn push(stream: &mut Stream, bytes: &[u8]) -> Result<(), Error> {
 /// Reads until `bytes` are full.
 pub(crate) fn pull(stream: &mut Stream, bytes: &mut [u8]) -> Result<(), Error> {
     let mut at = 0;
-    let mut vain = 0;
+    let end_ns = RealClock.monotonic_ns() + PATIENCE_NS;
     while at < bytes.len() {
         match stream.read(&mut bytes[at..])? {
-            0 if vain == 100 => return Err(Error::TimedOut),
+            0 if RealClock.monotonic_ns() > end_ns => return Err(Error::TimedOut),
             0 => {
                 stream.flush()?;
                 stream.wait(false, Some(PATIENCE / 100))?;
-                vain += 1;
             }
             len => at += len,
         }
@@ -120,12 +125,13 @@ impl Raw {
             stream.go_over_to_rings(SharedMemory::adopt(fd, len).unwrap(), granted, false).unwrap();
         }
         assert_eq!(stream.is_ring(), way == Way::Rings);
-        Self { stream, memory, sequence: 0 }
+        let client = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { stream, memory, client, sequence: 0 }
     }
 
     pub(crate) fn caller(&mut self, token: u64, slot: PoolSlot) -> Caller {
         self.sequence += 1;
-        let id = RequestId { client: 0x1234, sequence: self.sequence };
+        let id = RequestId { client: self.client, sequence: self.sequence };
         let head = Head { id, cred: CRED, ..Head::default() };
         Caller { token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
     }

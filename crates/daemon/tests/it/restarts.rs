@@ -1,13 +1,16 @@
 //! Either side dies, or stands still: what was acknowledged is there, what was sent again was done once, and nobody waits
 //! for longer than told.
 
-use crate::bystander::Bystander;
+use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::{ChildDaemon, until};
 use crate::common::{Scratch, WAYS, Way};
+use crate::raw::Raw;
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
+use dolmen_codec::Ask;
+use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Cond, Error, IoBuf, Key, Props};
+use dolmen_types::{Cond, Error, IoBuf, Key, Label, Props};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -46,13 +49,17 @@ fn assert_all_there(object: &Object, count: u64) {
     }
 }
 
-/// Kills and restarts the daemon whenever `done` has gone on by some operations.
+/// Kills or ends, and restarts the daemon whenever `done` has gone on by some operations.
 fn kill_on(daemon: &ChildDaemon, done: &AtomicU64, is_over: &AtomicBool) {
     for death in 1..=DEATHS {
         until("the clients go on", || {
             done.load(Ordering::Relaxed) >= death * OPERATIONS || is_over.load(Ordering::Relaxed)
         });
-        daemon.kill();
+        if death.is_multiple_of(2) {
+            daemon.kill()
+        } else {
+            daemon.end()
+        }
         daemon.start_again();
     }
 }
@@ -292,5 +299,61 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
     }
     let other = bystander.pool.create_container(None, Props::default());
     assert!(other.is_ok(), "{other:?}");
+    daemon.assert_sound();
+}
+
+#[test]
+fn a_change_of_the_service_whose_answer_is_lost_is_made_once() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link(Way::Rings));
+    for (round, dies) in [(1, false), (2, true)] {
+        let text = format!("made-{round}");
+        let label = Some(Label::new(&text).unwrap());
+        let (uuid, props) = (dolmen_types::Uuid::from_u128(round), Props::default());
+        let create = Ask::Pool(PoolVerb::ContCreate { uuid, label, props });
+        let snapshot = Ask::Pool(PoolVerb::SnapCreate(bystander.cont.no(), Some(text.clone())));
+        let mut raw = Raw::connect(&daemon, Way::Rings);
+        let slot = raw.open(POOL, CONT).slot;
+        let frames = [raw.frame(1, slot, &create), raw.frame(2, slot, &snapshot)].concat();
+        raw.send(&frames);
+        until("both are made", || {
+            bystander.cont.snapshots().unwrap().iter().any(|snapshot| snapshot.name.as_ref() == Some(&text))
+                && bystander.pool.containers().unwrap().iter().any(|cont| cont.uuid == uuid)
+        });
+        drop(raw);
+        if dies {
+            daemon.kill();
+            daemon.start_again();
+        }
+        let mut raw = Raw::connect(&daemon, Way::Rings);
+        assert_eq!(raw.open(POOL, CONT).slot, slot);
+        raw.send(&frames);
+        for _ in 0..2 {
+            let (token, answer, _) = raw.answer();
+            assert!(answer.is_ok(), "round {round}, token {token}: {answer:?}");
+        }
+    }
+    assert_eq!(bystander.cont.snapshots().unwrap().len(), 2);
+    daemon.assert_sound();
+}
+
+#[test]
+fn the_end_of_a_frame_that_found_no_room_is_sent_when_there_is() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link_with(Way::Socket, Duration::from_secs(5)));
+    // Some of these end just where the socket's buffer does.
+    for len in (100_000..300_000).step_by(5_000) {
+        daemon.stop();
+        dolmen_env::scope(|threads| {
+            threads.spawn(|| {
+                dolmen_env::wait(Duration::from_millis(50));
+                daemon.signal(Signal::CONT);
+            });
+            let put = bystander.object.put(At::Latest, b"k", b"a", &vec![5; len]);
+            assert!(put.is_ok(), "{len} bytes: {put:?}");
+        });
+    }
     daemon.assert_sound();
 }

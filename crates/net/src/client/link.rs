@@ -86,6 +86,8 @@ pub(super) struct State {
     spin: Spin,
     /// The rest of a frame that the peer has had no room for; nothing else is sent before it.
     output: Output,
+    /// Whether the stream has gathered bytes that the peer has had no room for.
+    must_flush: bool,
     /// Whether requests of queues wait to be sent.
     has_unsent: bool,
     is_connecting: bool,
@@ -121,6 +123,7 @@ impl Link {
             scratch: Vec::new(),
             spin: Spin::new()?,
             output: Output::default(),
+            must_flush: false,
             has_unsent: false,
             is_connecting: false,
             is_driven: false,
@@ -522,7 +525,7 @@ impl Inner {
         }
         // Who writes into a ring is called through the socket, which itself has room.
         let is_socket = state.session.as_ref().is_some_and(|session| !session.stream.is_ring());
-        let for_room = is_socket && !state.output.is_empty();
+        let for_room = is_socket && state.waits_for_room();
         let Some(socket) = state.rest() else { return state };
         state.is_driven = true;
         drop(state);
@@ -667,14 +670,19 @@ impl State {
     fn flush(&mut self) {
         let Some(session) = &mut self.session else { return };
         let kept = if self.output.is_empty() { Ok(true) } else { self.output.go_on(&mut session.stream) };
-        if let Err(error) = kept.and_then(|_| session.stream.flush()) {
-            self.broken(&error);
+        match kept.and_then(|_| session.stream.flush()) {
+            Ok(is_sent) => self.must_flush = !is_sent,
+            Err(error) => self.broken(&error),
         }
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.must_flush || !self.output.is_empty()
     }
 
     /// Takes in what has come.
     fn pump(&mut self) {
-        if !self.output.is_empty() {
+        if self.waits_for_room() {
             self.flush();
         }
         loop {
@@ -734,6 +742,7 @@ impl State {
         self.session = None;
         self.decoded = None;
         self.output = Output::default();
+        self.must_flush = false;
         self.has_unsent = true;
         if let Some((token, buf)) = self.replies.give_up()
             && let Some(pending) = self.requests.of_mut(token)
@@ -762,8 +771,9 @@ impl State {
     }
 
     fn rest(&mut self) -> Option<Arc<Socket>> {
+        let for_room = self.waits_for_room();
         let session = self.session.as_mut()?;
-        match session.stream.rest(true, !self.output.is_empty()) {
+        match session.stream.rest(true, for_room) {
             Ok(false) => Some(session.stream.shared_socket()),
             Ok(true) => None,
             Err(error) => {

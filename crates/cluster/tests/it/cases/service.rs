@@ -4,9 +4,11 @@ use super::common::{Store, World, ask, by_label, epoch, get, get_at, label, make
 use dolmen_cluster::Pool;
 use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::{ContVerb, ReadAt, Verb};
-use dolmen_codec::{Ask, Request, Transport};
+use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::scope;
-use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Props, TargetNo, Uuid};
+use dolmen_types::{
+    ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Props, RequestId, TargetNo, Uuid,
+};
 
 fn info(pool: &Pool<Store>, no: ContNo) -> ContInfo {
     match ask(pool, PoolVerb::ContQuery(no)) {
@@ -392,4 +394,76 @@ fn of_two_containers_made_at_once_with_one_label_exactly_one_is() {
         assert_eq!(made.iter().filter(|result| result.is_ok()).count(), 1, "{made:?}");
         assert!(made.iter().all(|result| matches!(result, Ok(_) | Err(Error::Exists))), "{made:?}");
     }
+}
+
+/// Asks under an id of a client.
+fn ask_as(pool: &Pool<Store>, sequence: u64, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
+    let head = Head { id: RequestId { client: 77, sequence }, ..Head::default() };
+    match pool.call(Request { token: 1, head, ask: Ask::Pool(verb) }).result? {
+        Answer::Pool(reply) => Ok(reply),
+        Answer::Target(other) => panic!("{other:?}"),
+    }
+}
+
+fn creation(uuid: u128, text: &str) -> PoolVerb<'static> {
+    PoolVerb::ContCreate { uuid: Uuid::from_u128(uuid), label: Some(label(text)), props: Props::new() }
+}
+
+#[test]
+fn a_change_that_is_asked_for_again_is_made_once_and_answered_as_the_first_time() {
+    let world = World::new();
+    let pool = world.create(2);
+    let made = ask_as(&pool, 1, creation(1, "a")).unwrap();
+    let again = ask_as(&pool, 1, creation(1, "a")).unwrap();
+    let (PoolReply::Cont(made), PoolReply::Cont(again)) = (made, again) else { panic!("other answers") };
+    assert_eq!(made, again);
+    assert_eq!(ask_as(&pool, 2, creation(1, "a")).unwrap_err(), Error::Exists, "another request");
+    let no = made.no;
+
+    let first = epoch(ask_as(&pool, 3, PoolVerb::SnapCreate(no, Some("daily".to_owned()))));
+    assert_eq!(epoch(ask_as(&pool, 3, PoolVerb::SnapCreate(no, Some("daily".to_owned())))), first);
+    let other = ask_as(&pool, 4, PoolVerb::SnapCreate(no, Some("daily".to_owned())));
+    assert_eq!(other.unwrap_err(), Error::Exists);
+    assert_eq!(snapshots(&pool, no).len(), 1);
+
+    let range = |sequence| match ask_as(&pool, sequence, PoolVerb::AllocOids(no, 10)) {
+        Ok(PoolReply::Oids(first)) => first,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(range(5), range(5));
+    assert_ne!(range(5), range(6));
+
+    let change = |sequence| match sequence {
+        7 => PoolVerb::SetAttrs(Some(no), vec![("k".to_owned(), b"v".to_vec())]),
+        8 => PoolVerb::RemoveAttrs(Some(no), vec!["k".to_owned()]),
+        9 => PoolVerb::SnapDestroy(no, first),
+        _ => PoolVerb::ContDestroy(by_label("a"), true),
+    };
+    for sequence in 7..=10 {
+        for turn in 0..2 {
+            let answer = ask_as(&pool, sequence, change(sequence));
+            assert!(matches!(answer, Ok(PoolReply::Done)), "{sequence}, {turn}: {answer:?}");
+        }
+    }
+    assert_eq!(ask_as(&pool, 11, PoolVerb::ContDestroy(by_label("a"), true)).unwrap_err(), Error::NotFound);
+}
+
+#[test]
+fn who_has_made_a_container_or_a_snapshot_is_known_after_a_restart() {
+    let world = World::new();
+    let pool = world.create(2);
+    let Ok(PoolReply::Cont(made)) = ask_as(&pool, 1, creation(1, "a")) else { panic!("another answer") };
+    let named = || PoolVerb::SnapCreate(made.no, Some("daily".to_owned()));
+    let first = epoch(ask_as(&pool, 2, named()));
+    let unnamed = epoch(ask_as(&pool, 3, PoolVerb::SnapCreate(made.no, None)));
+    let pool = world.reopen(pool);
+    assert!(matches!(ask_as(&pool, 1, creation(1, "a")), Ok(PoolReply::Cont(again)) if again == made));
+    assert_eq!(epoch(ask_as(&pool, 2, named())), first);
+    assert_eq!(epoch(ask_as(&pool, 3, PoolVerb::SnapCreate(made.no, None))), unnamed);
+    assert_eq!(ask_as(&pool, 4, creation(1, "a")).unwrap_err(), Error::Exists);
+    assert_eq!(ask_as(&pool, 5, named()).unwrap_err(), Error::Exists);
+    assert_eq!(snapshots(&pool, made.no).len(), 2);
+    ask_as(&pool, 6, PoolVerb::SnapDestroy(made.no, first)).unwrap();
+    let pool = world.reopen(pool);
+    assert_ne!(epoch(ask_as(&pool, 2, named())), first, "what is gone is made anew");
 }
