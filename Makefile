@@ -6,13 +6,14 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench install check-rust
+.PHONY: help demo test soak bench bench-clients install check-rust
 
 help:
 	@echo "make demo               fetch real data, store, verify, kill, reopen, plot (about 3 minutes after the build)"
 	@echo "make test               all tests, with the bounded share of crash, kill and bit-rot rounds"
 	@echo "make soak               every mutant, 10,000 kill rounds, fresh seeds, fuzz targets, AddressSanitizer (hours)"
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
+	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest   clients built against an installed Dolmen"
 	@echo "make install PREFIX=/p  the program dolmen into /p/bin, the C libraries into /p/lib64 (default $(PREFIX))"
 	@echo "bash .ci/run            what must pass before a change is merged"
 
@@ -35,6 +36,9 @@ bench: check-rust
 	$(CARGO) build --release --package dolmen-cli
 	$(TARGET)/release/dolmen bench engine
 	$(TARGET)/release/dolmen bench dfs
+
+bench-clients: check-rust
+	$(CARGO) xtask clients --prefix $(CLIENTS_PREFIX) --ior $(IOR) --mdtest $(MDTEST)
 
 install: check-rust
 	$(CARGO) build --release --package dolmen-cli

@@ -9,6 +9,7 @@
 
 mod bounded;
 mod capi;
+mod clients;
 mod deny;
 mod mutants;
 mod soak;
@@ -24,6 +25,8 @@ usage: cargo xtask <command>
   tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
   tidy --table      print the smell counters, one row per crate
   capi --prefix DIR the C libraries, headers and pkg-config file, built and put below DIR
+  clients --prefix P --ior I --mdtest M [--rounds N]
+                    unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
   mutants --only N  those whose names contain N (several may follow)
@@ -51,6 +54,7 @@ fn run(arguments: &[String]) -> Result<bool> {
     match words.as_slice() {
         ["tidy", rest @ ..] => tidy::run(rest),
         ["capi", rest @ ..] => capi::run(rest),
+        ["clients", rest @ ..] => clients::run(rest),
         ["deny"] => deny::run(),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["soak", rest @ ..] => soak::run(rest),

@@ -1,0 +1,233 @@
+//! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory.
+//!
+//! The clients are built elsewhere, against what `make install` installs; their paths are given. Each phase runs
+//! several times, ways taken in turn, so that whatever else the machine does meets all of them; the table has medians.
+
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Rounds; the median is told.
+const ROUNDS_DEFAULT: usize = 5;
+
+/// Clock ticks of `/proc/PID/stat` in a second.
+const TICKS: f64 = 100.0;
+
+struct Setup {
+    prefix: PathBuf,
+    ior: PathBuf,
+    mdtest: PathBuf,
+    rounds: usize,
+    dir: PathBuf,
+}
+
+/// How files are reached.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Rings,
+    Tcp,
+    Posix,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Rings, Self::Tcp, Self::Posix];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rings => "daemon, shared memory",
+            Self::Tcp => "daemon, TCP",
+            Self::Posix => "POSIX, tmpfs",
+        }
+    }
+}
+
+/// What a run gave: a rate by phase, and processor seconds of clients and daemon together.
+struct Ran {
+    rates: Vec<(String, f64)>,
+    cpu_seconds: f64,
+}
+
+pub(super) fn run(words: &[&str]) -> Result<bool> {
+    let setup = setup(words)?;
+    std::fs::create_dir_all(setup.dir.join("posix"))?;
+    let mut daemon = serve(&setup)?;
+    let measured = measure(&setup, &daemon);
+    daemon.kill()?;
+    daemon.wait()?;
+    std::fs::remove_dir_all(&setup.dir)?;
+    print(&measured?);
+    Ok(true)
+}
+
+fn setup(words: &[&str]) -> Result<Setup> {
+    let value =
+        |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied();
+    let path = |name: &str| value(name).map(PathBuf::from).with_context(|| format!("{name} PATH is missing"));
+    let rounds = value("--rounds").map_or(Ok(ROUNDS_DEFAULT), str::parse)?;
+    let dir = PathBuf::from(format!("/dev/shm/dolmen-clients-{}", std::process::id()));
+    Ok(Setup { prefix: path("--prefix")?, ior: path("--ior")?, mdtest: path("--mdtest")?, rounds, dir })
+}
+
+/// A pool of one target, and a daemon that serves it.
+fn serve(setup: &Setup) -> Result<Child> {
+    let dolmen = setup.prefix.join("bin/dolmen");
+    let pool = setup.dir.join("tank");
+    let words = ["--label", "tank", "--targets", "1", "--capacity", "8g", "--volatile"];
+    quiet(Command::new(&dolmen).args(["pool", "create"]).arg(&pool).args(words))?;
+    quiet(Command::new(&dolmen).args(["cont", "create"]).arg(&pool).args(["c", "--durability", "process"]))?;
+    let mut command = Command::new(&dolmen);
+    command.arg("serve").arg(&setup.dir).args(["--tcp", ADDRESS, "--insecure-tcp"]).stdout(Stdio::null());
+    let child = command.spawn().context("dolmen serve cannot be started")?;
+    for _ in 0..1000 {
+        if setup.dir.join("dolmen.sock").exists() {
+            break;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    ensure!(setup.dir.join("dolmen.sock").exists(), "the daemon does not listen");
+    Ok(child)
+}
+
+const ADDRESS: &str = "127.0.0.1:17788";
+
+fn quiet(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+type Table = BTreeMap<(String, usize, Way), Vec<(f64, f64)>>;
+
+fn measure(setup: &Setup, daemon: &Child) -> Result<Table> {
+    let mut table = Table::new();
+    for round in 0..setup.rounds {
+        for ranks in [1, 2] {
+            for (name, words) in workloads() {
+                for way in Way::ALL {
+                    let tag = format!("{}-{ranks}-{round}", name.replace(' ', "-"));
+                    let ran = client(setup, daemon, name, &words, way, ranks, &tag)?;
+                    for (phase, rate) in ran.rates {
+                        let key = (format!("{name}: {phase}"), ranks, way);
+                        table.entry(key).or_default().push((rate, ran.cpu_seconds));
+                    }
+                }
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// Name, and the words of IOR or mdtest.
+fn workloads() -> [(&'static str, Vec<&'static str>); 4] {
+    [
+        ("IOR easy", vec!["-w", "-r", "-C", "-t", "1m", "-b", "256m", "-F"]),
+        ("IOR hard", vec!["-w", "-r", "-C", "-t", "47008", "-b", "47008", "-s", "2000"]),
+        ("mdtest easy", vec!["-n", "3000", "-u", "-L", "-F", "-C", "-T", "-E", "-r"]),
+        ("mdtest hard", vec!["-n", "3000", "-t", "-F", "-w", "3901", "-e", "3901", "-C", "-T", "-E", "-r"]),
+    ]
+}
+
+fn client(
+    setup: &Setup,
+    daemon: &Child,
+    name: &str,
+    words: &[&str],
+    way: Way,
+    ranks: usize,
+    tag: &str,
+) -> Result<Ran> {
+    let is_ior = name.starts_with("IOR");
+    let root = if way == Way::Posix { setup.dir.join("posix") } else { PathBuf::from("/") };
+    let mut command = Command::new("mpirun");
+    command.args(["-n", &ranks.to_string()]).arg(if is_ior { &setup.ior } else { &setup.mdtest });
+    if way == Way::Posix {
+        command.args(["-a", "POSIX"]);
+    } else {
+        let socket = setup.dir.join("dolmen.sock");
+        let system =
+            if way == Way::Tcp { format!("tcp://{ADDRESS}") } else { format!("unix:{}", socket.display()) };
+        command.env("DOLMEN_SYSTEM", system);
+        command.args(["-a", "DFS", "--dfs.pool", "tank", "--dfs.cont", "c"]);
+    }
+    command.args(words).arg(if is_ior { "-o" } else { "-d" }).arg(root.join(tag));
+    let before = cpu_seconds(daemon.id())? + children_seconds()?;
+    let output = command.output().context("mpirun cannot be run")?;
+    let cpu_seconds = cpu_seconds(daemon.id())? + children_seconds()? - before;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{command:?}:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let rates = if is_ior { ior_rates(&text) } else { mdtest_rates(&text) };
+    ensure!(!rates.is_empty(), "{command:?} has told no rates:\n{text}");
+    Ok(Ran { rates, cpu_seconds })
+}
+
+/// MiB/s of the two phases: the first line of each in the table of results.
+fn ior_rates(text: &str) -> Vec<(String, f64)> {
+    let of = |phase: &str| {
+        let line = text.lines().find(|line| line.starts_with(phase) && line.trim_end().ends_with(" 0"))?;
+        let rate = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some((format!("{phase} MiB/s"), rate))
+    };
+    ["write", "read"].into_iter().filter_map(of).collect()
+}
+
+/// Operations a second of the phases on files.
+fn mdtest_rates(text: &str) -> Vec<(String, f64)> {
+    let of = |phase: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(&format!("File {phase}")))?;
+        let rate = line.split_whitespace().nth(2)?.parse().ok()?;
+        Some((format!("{phase} /s"), rate))
+    };
+    ["creation", "stat", "read", "removal"].into_iter().filter_map(of).collect()
+}
+
+/// Processor time that a process has used.
+fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))?;
+    ticks(&stat, 11)
+}
+
+/// Processor time of all children that have ended.
+fn children_seconds() -> Result<f64> {
+    ticks(&std::fs::read_to_string("/proc/self/stat")?, 13)
+}
+
+/// Two neighbouring counters behind the name in parentheses, in seconds.
+fn ticks(stat: &str, first: usize) -> Result<f64> {
+    let (_, fields) = stat.rsplit_once(") ").context("no process")?;
+    let counters: Vec<f64> =
+        fields.split(' ').skip(first).take(2).filter_map(|field| field.parse().ok()).collect();
+    Ok(counters.iter().sum::<f64>() / TICKS)
+}
+
+fn print(table: &Table) {
+    println!("| phase | ranks | way | median | least | most | CPU s of the run |");
+    println!("|---|---|---|---|---|---|---|");
+    for ((phase, ranks, way), all) in table {
+        let mut rates: Vec<f64> = all.iter().map(|one| one.0).collect();
+        rates.sort_by(f64::total_cmp);
+        let mut cpu: Vec<f64> = all.iter().map(|one| one.1).collect();
+        cpu.sort_by(f64::total_cmp);
+        let (median, least, most) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
+        let seconds = cpu[cpu.len() / 2];
+        println!(
+            "| {phase} | {ranks} | {} | {median:.0} | {least:.0} | {most:.0} | {seconds:.2} |",
+            way.name()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_from_what_the_clients_print() {
+        let ior = "access    bw(MiB/s)\nwrite     1265.52    1287.60    0.000777 0   \nread  4347  4364  0.1 0   \nwrite 9 9 9 9 DFS      0\n";
+        assert_eq!(ior_rates(ior), [("write MiB/s".to_owned(), 1265.52), ("read MiB/s".to_owned(), 4347.0)]);
+        let mdtest =
+            "   File creation               12500.099      12500.099      12500.099          0.000\n";
+        assert_eq!(mdtest_rates(mdtest), [("creation /s".to_owned(), 12500.099)]);
+        assert!((ticks("1 (a b) S 1 2 3 4 5 6 7 8 9 10 100 50 0", 11).unwrap() - 1.5).abs() < 1e-9);
+    }
+}
