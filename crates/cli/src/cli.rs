@@ -44,7 +44,7 @@ Exit codes:
 #[command(name = "dolmen", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     /// Print one JSON document instead of text
-    #[arg(long, short, global = true)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
     command: Command,

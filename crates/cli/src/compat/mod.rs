@@ -23,12 +23,17 @@ use std::sync::Arc;
 const OWN_SYSTEM: &str = "default";
 const DEFAULT_SYSTEM: &str = "daos_server";
 
-/// The words of the command line, with what the program is called in front if that is a command of DAOS.
+/// The words of the command line, with what the program is called in front if that is a command of DAOS. To these `-j` is
+/// `--json`, which other commands have for jobs.
 pub(crate) fn words() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let called = words.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
     if let Some(name) = called.filter(|name| name == "daos" || name == "dmg") {
         words.insert(1, name);
+    }
+    if words.get(1).is_some_and(|command| command == "daos" || command == "dmg") {
+        let json = words.iter_mut().filter(|word| *word == "-j");
+        json.for_each(|word| *word = "--json".into());
     }
     words
 }
