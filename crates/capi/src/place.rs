@@ -16,7 +16,6 @@ use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::Head;
 use std::collections::BTreeMap;
-use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -163,9 +162,9 @@ fn link(place: &Place) -> Result<Link> {
         Place::Dir(_) => unreachable!("a directory is opened in this process"),
         Place::Socket(path) => reach::link(&Address::Unix(path.clone()), &options),
         Place::Hosts(hosts) => {
-            let first = hosts.trim_start_matches("tcp://").split(',').next().unwrap_or_default();
-            let found = first.to_socket_addrs().ok().and_then(|mut found| found.next());
-            reach::link(&Address::Tcp(found.ok_or(Der::BADPATH)?), &options)
+            let first = hosts.split_once(',').map_or(&**hosts, |(first, _)| first);
+            let found = reach::address(first).map_err(|_no_host| Der::BADPATH)?;
+            reach::link(&found.ok_or(Der::BADPATH)?, &options)
         }
         Place::Named(name) => dolmen_env::data_directory()
             .map_err(dolmen_net::Error::Env)

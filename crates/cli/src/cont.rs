@@ -210,11 +210,8 @@ fn create(args: &Create) -> Outcome<Answer> {
     }
     .map_err(|error| taken_uuid(&session, args, error))
     .doing(doing)?;
-    if has_files && let Err(failure) = format(&session.pool, &handle, args, chunk_bytes) {
-        let name = dolmen_client::ContName::Uuid(handle.uuid);
-        // Ignored: why it could not be made says more than why its remains could not be removed.
-        let _removed = session.pool.destroy_container(&name, true);
-        return Err(failure).doing(doing);
+    if has_files {
+        format_new(&session.pool, &handle, args, chunk_bytes).doing(doing)?;
     }
     session.close()?;
     let text = format!("{}  {}", args.label.as_deref().unwrap_or("-"), handle.uuid);
@@ -251,12 +248,10 @@ pub(crate) fn create_in(pool: &Pool, spec: &Spec<'_>) -> Outcome<Uuid> {
     let label = args.label.as_deref().map(place::label).transpose()?;
     let (props, has_files) = args.props()?;
     let doing = || format!("create container {}", spec.label.unwrap_or("without a label"));
-    let handle = pool.create_container(label, props).doing(doing)?;
     let chunk_bytes = chunk_bytes(&args, u64::MAX).doing(doing)?;
-    if has_files && let Err(failure) = format(pool, &handle, &args, chunk_bytes) {
-        // Ignored: why it could not be made says more than why its remains could not be removed.
-        let _removed = pool.destroy_container(&dolmen_client::ContName::Uuid(handle.uuid), true);
-        return Err(failure).doing(doing);
+    let handle = pool.create_container(label, props).doing(doing)?;
+    if has_files {
+        format_new(pool, &handle, &args, chunk_bytes).doing(doing)?;
     }
     Ok(handle.uuid)
 }
@@ -292,6 +287,17 @@ fn chunk_bytes(args: &Create, segment_bytes: u64) -> Outcome<u64> {
         return Err(Failure::new(Exit::Usage, why).hint("choose that or less, or leave it out"));
     }
     Ok(chunk_bytes)
+}
+
+/// Makes the file system of a new container, which is removed again if that cannot be.
+fn format_new(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {
+    let formatted = format(pool, handle, args, chunk_bytes);
+    if formatted.is_err() {
+        let name = dolmen_client::ContName::Uuid(handle.uuid);
+        // Ignored: why it could not be made says more than why its remains could not be removed.
+        let _removed = pool.destroy_container(&name, true);
+    }
+    formatted
 }
 
 fn format(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {

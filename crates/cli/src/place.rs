@@ -13,7 +13,6 @@ use dolmen_env::{Address, Clock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, Upkeep};
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
-use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -173,16 +172,9 @@ impl Served {
     fn of_address(named: &Path) -> Outcome<Option<Self>> {
         let Some(text) = named.to_str() else { return Ok(None) };
         let doing = || format!("reach {text}");
-        let parts = |rest: &str| rest.rsplit_once('/').map(|(at, pool)| (at.to_owned(), pool.to_owned()));
-        let (address, pool) = if let Some((socket, pool)) = text.strip_prefix("unix:").and_then(parts) {
-            (Address::Unix(PathBuf::from(socket)), pool)
-        } else if let Some((host, pool)) = text.strip_prefix("tcp://").and_then(parts) {
-            let mut found = host.to_socket_addrs().map_err(|_error| no_host()).doing(doing)?;
-            (Address::Tcp(found.next().ok_or_else(no_host).doing(doing)?), pool)
-        } else {
-            return Ok(None);
-        };
-        let name = reach::pool_name(&pool).doing(doing)?;
+        let Some((system, pool)) = text.rsplit_once('/') else { return Ok(None) };
+        let Some(address) = address(system).doing(doing)? else { return Ok(None) };
+        let name = reach::pool_name(pool).doing(doing)?;
         let link = reach::link(&address, &LinkOptions::default()).map_err(|error| unreachable(&error));
         Ok(Some(Self { link: link.doing(doing)?, name }))
     }
@@ -212,8 +204,10 @@ pub(crate) fn protocol() -> Failure {
     Failure::new(Exit::Other, "the daemon speaks another protocol").hint("use programs of the same release")
 }
 
-fn no_host() -> Failure {
-    Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT")
+/// The address of a daemon that `text` is; `None` if it is none.
+pub(crate) fn address(text: &str) -> Outcome<Option<Address>> {
+    reach::address(text)
+        .map_err(|_no_host| Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT"))
 }
 
 /// Why a daemon cannot be reached.

@@ -40,7 +40,7 @@ impl Settings {
     }
 
     /// The socket of a daemon in the directory that it serves, unless it is told otherwise.
-    pub const SOCKET_NAME: &str = "dolmen.sock";
+    pub const SOCKET_NAME: &str = dolmen_net::client::reach::SOCKET_NAME;
 
     /// Threads that serve connections on this machine.
     pub(crate) fn thread_count(&self) -> usize {

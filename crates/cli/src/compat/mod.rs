@@ -6,17 +6,15 @@
 pub(crate) mod daos;
 pub(crate) mod dmg;
 
-use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::failure::{Doing, Outcome};
 use crate::place;
 use dolmen_client::{Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
-use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
 use dolmen_types::Head;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::net::ToSocketAddrs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The user's own system, and what DAOS calls a system that nobody has named.
@@ -53,16 +51,12 @@ impl SystemArg {
         let set = || std::env::var("DOLMEN_SYSTEM").ok().filter(|name| !name.is_empty());
         let name = named.or_else(set).unwrap_or_else(|| OWN_SYSTEM.to_owned());
         let options = LinkOptions::default();
-        let made = if let Some(socket) = name.strip_prefix("unix:") {
-            reach::link(&Address::Unix(PathBuf::from(socket)), &options)
-        } else if let Some(host) = name.strip_prefix("tcp://") {
-            let found = host.to_socket_addrs().ok().and_then(|mut found| found.next());
-            let missing =
-                || Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT");
-            reach::link(&Address::Tcp(found.ok_or_else(missing).doing(|| format!("reach {name}"))?), &options)
-        } else {
-            let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
-            reach::named(&data, &name, &dolmen_env::dolmen_program(), &options)
+        let made = match place::address(&name).doing(|| format!("reach {name}"))? {
+            Some(address) => reach::link(&address, &options),
+            None => {
+                let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
+                reach::named(&data, &name, &dolmen_env::dolmen_program(), &options)
+            }
         };
         made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))
     }

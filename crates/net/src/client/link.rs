@@ -724,9 +724,7 @@ impl State {
         let buf = buf.or_else(|| request.and_then(|mut request| take_buf(&mut request.ask)));
         let result = match finished {
             Finished::Pool(result) => result,
-            Finished::System(_) => {
-                Err(Error::Io { target: dolmen_types::TargetNo(0), errno: ERRNO_PROTOCOL })
-            }
+            Finished::System(_) => Err(super::unexpected()),
         };
         let Some(open) = self.queues.of_mut(queue) else { return };
         open.under_way -= 1;
@@ -819,9 +817,6 @@ impl Drop for Inner {
         }
     }
 }
-
-/// `EPROTO`: an answer that does not belong to its question.
-pub(super) const ERRNO_PROTOCOL: i32 = 71;
 
 /// Decodes a reply, and says where its payload goes.
 fn land(

@@ -15,6 +15,13 @@ use core::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct PoolRef(usize);
 
+/// An answer of another kind than the question's: the other side speaks another protocol.
+fn unexpected() -> dolmen_types::Error {
+    /// `EPROTO`.
+    const ERRNO_PROTOCOL: i32 = 71;
+    dolmen_types::Error::Io { target: dolmen_types::TargetNo(0), errno: ERRNO_PROTOCOL }
+}
+
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {

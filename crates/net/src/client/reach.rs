@@ -10,6 +10,7 @@ use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolName, SystemReply, SystemVer
 use dolmen_env::{Address, DirLock};
 use dolmen_types::{Head, Label, Uuid};
 use std::ffi::OsStr;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,6 +26,21 @@ const REST: Duration = Duration::from_millis(100);
 
 /// The socket of a daemon in the directory that it serves.
 pub const SOCKET_NAME: &str = "dolmen.sock";
+
+/// The address that `text` is, `unix:SOCKET` or `tcp://HOST:PORT`; `None` if it is none.
+///
+/// # Errors
+/// [`dolmen_env::Error::NotFound`] if there is no such host.
+pub fn address(text: &str) -> Result<Option<Address>> {
+    if let Some(socket) = text.strip_prefix("unix:") {
+        return Ok(Some(Address::Unix(PathBuf::from(socket))));
+    }
+    let Some(host) = text.strip_prefix("tcp://") else { return Ok(None) };
+    match host.to_socket_addrs().map(|mut found| found.next()) {
+        Ok(Some(found)) => Ok(Some(Address::Tcp(found))),
+        Ok(None) | Err(_) => Err(dolmen_env::Error::NotFound { name: host.to_owned() }.into()),
+    }
+}
 
 /// The connections of this process that are in use.
 // Guards: the list of them; taken alone, also while one is made, so that each is made once.
@@ -53,7 +69,7 @@ pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
 /// # Errors
 /// Why that cannot be: the program is not found, or its daemon cannot be reached.
 pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
-    let dir = directory(data, name);
+    let dir = data.join("dolmen").join(name);
     dolmen_env::create_dir_all(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
     for _ in 0..ATTEMPTS_MAX {
@@ -68,12 +84,6 @@ pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> 
         start(&dir, &address, program, options)?;
     }
     link(&address, options)
-}
-
-/// Where the user's system `name` is.
-#[must_use]
-pub fn directory(data: &Path, name: &str) -> PathBuf {
-    data.join("dolmen").join(name)
 }
 
 /// Starts a daemon unless somebody else has done so since.
@@ -129,9 +139,6 @@ pub fn pool(link: &Link, head: &Head, name: PoolName, access: PoolAccess) -> dol
 pub fn pools(link: &Link, head: &Head) -> dolmen_types::Result<Vec<PoolEntry>> {
     match link.ask_system(head, &SystemVerb::PoolList)? {
         SystemReply::Pools(pools) => Ok(pools),
-        _ => Err(dolmen_types::Error::Io {
-            target: dolmen_types::TargetNo(0),
-            errno: super::link::ERRNO_PROTOCOL,
-        }),
+        _ => Err(super::unexpected()),
     }
 }

@@ -6,7 +6,7 @@ use super::session::Attached;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_types::{Error, Head, Label, PoolMap, Result};
+use dolmen_types::{Head, Label, PoolMap, Result};
 use std::collections::BTreeMap;
 
 /// A pool of a daemon, as a client's `Transport`. `Send` and `Sync`; it is left when it is dropped.
@@ -30,7 +30,7 @@ impl Remote {
                 let attached = Attached { slot, connect, head: *head, conts: BTreeMap::new() };
                 Ok(Self { link: link.clone(), pool: link.attach(attached), head: *head, map, label })
             }
-            _ => Err(Error::Io { target: dolmen_types::TargetNo(0), errno: super::link::ERRNO_PROTOCOL }),
+            _ => Err(super::unexpected()),
         }
     }
 
