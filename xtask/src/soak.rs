@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -69,6 +69,13 @@ const PARTS: [Part; 7] = [
         test: ("dolmen-cli", "cramped::"),
         variables: &[("CRAMPED_ROUNDS", Some(50)), ("CRAMPED_SEED", None)],
         batch: 50,
+    },
+    Part {
+        name: "daemon",
+        what: "kill -9 of a daemon under the load of IOR and mdtest, and of its clients, verified and checked",
+        test: ("dolmen-capi", "killed::"),
+        variables: &[("LOAD_ROUNDS", Some(200)), ("LOAD_SEED", None)],
+        batch: 200,
     },
     Part {
         name: "network",

@@ -23,6 +23,7 @@ mod fs_valgrind;
 mod global;
 mod gurt_hash;
 mod gurt_misc;
+mod killed;
 mod kit;
 mod kv;
 mod layout;
