@@ -1,6 +1,6 @@
 //! Daemons in processes of their own: what they hold is counted from outside, and they can be killed.
 
-use crate::common::{Scratch, Way};
+use crate::common::Way;
 use dolmen_codec::wire::{SystemReply, SystemVerb};
 use dolmen_daemon::{Daemon, Settings};
 use dolmen_env::Address;
@@ -211,12 +211,19 @@ fn serve(dir: PathBuf) {
     daemon.stop().unwrap();
 }
 
+/// Is a daemon, if this process was started to be one; whether it was.
+pub(crate) fn serve_if_told() -> bool {
+    let Some(dir) = std::env::var_os(DIRECTORY) else { return false };
+    serve(PathBuf::from(dir));
+    true
+}
+
 #[test]
 fn a_daemon_in_a_process_of_its_own_ends_when_it_is_told_to() {
-    if let Some(dir) = std::env::var_os(DIRECTORY) {
-        return serve(PathBuf::from(dir));
+    if serve_if_told() {
+        return;
     }
-    let dir = Scratch::new();
+    let dir = crate::common::Scratch::new();
     let daemon = ChildDaemon::start(dir.path());
     daemon.end();
     assert!(daemon.process().child.try_wait().unwrap().is_some());
