@@ -6,6 +6,7 @@
 use crate::bufs::Bufs;
 use crate::config::TargetConfig;
 use crate::error::disk_error;
+use crate::ready::Ready;
 use crate::spares::Spares;
 use dolmen_codec::manifest::{BulkSegmentInfo, SEGMENT_NUMBER_MAX};
 use dolmen_env::{Disk, FileId, Media, Region};
@@ -53,6 +54,7 @@ pub(crate) struct Bulk {
     logged_bytes: u64,
     /// Of direct writes.
     pub(crate) bufs: Bufs,
+    pub(crate) ready: Ready,
 }
 
 /// Units that `bytes` take.
@@ -81,6 +83,7 @@ impl Bulk {
             last: 0,
             logged_bytes: 0,
             bufs: Bufs::new(config.memory_budget_bytes),
+            ready: Ready::default(),
         }
     }
 
@@ -110,17 +113,35 @@ impl Bulk {
 
     /// Adds an empty segment.
     pub(crate) fn grow(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
+        if self.finish_making(disk)? {
+            return Ok(());
+        }
+        let number = self.unused_number(disk)?;
+        let created = disk.create(&file_name(number), self.segment_bytes());
+        let file = created.map_err(|e| disk_error(self.target, &e))?;
+        self.add_segment(disk, number, file)
+    }
+
+    /// A number that no segment has, nor a file.
+    pub(crate) fn unused_number(&self, disk: &mut dyn Disk) -> Result<u32, Error> {
         let last = self.segments.last_key_value().map(|(&number, _)| number);
         let number = crate::names::unused(last, self.segments.keys().copied());
-        let bytes = self.segment_bytes();
-        let number = number.ok_or(Error::NoSpace { target: self.target, needed_bytes: bytes })?;
+        let needed_bytes = self.segment_bytes();
+        let number = number.ok_or(Error::NoSpace { target: self.target, needed_bytes })?;
         // A crash may have left a segment that no manifest names.
-        if let Err(error) = disk.remove(&file_name(number))
-            && !error.is_not_found()
-        {
-            return Err(disk_error(self.target, &error));
+        match disk.remove(&file_name(number)) {
+            Err(error) if !error.is_not_found() => Err(disk_error(self.target, &error)),
+            _ => Ok(number),
         }
-        let file = disk.create(&file_name(number), bytes).map_err(|e| disk_error(self.target, &e))?;
+    }
+
+    /// Takes a file of zeros for a segment.
+    pub(crate) fn add_segment(
+        &mut self,
+        disk: &mut dyn Disk,
+        number: u32,
+        file: FileId,
+    ) -> Result<(), Error> {
         self.fresh_names = true;
         let segment = self.segment(disk, file)?;
         self.segments.insert(number, segment);
@@ -248,7 +269,7 @@ impl Bulk {
         let segment_units = u64::from(self.segment_units);
         let kept = 1 + self.used_units / EMPTY_PARTS_OF_USED / segment_units;
         let kept = kept.min(self.spares.wanted().div_ceil(segment_units));
-        self.trim(disk, usize::try_from(kept).unwrap_or(usize::MAX));
+        self.trim(disk, usize::try_from(kept).unwrap_or(usize::MAX).max(self.ready.wanted()));
     }
 
     /// Removes empty segments that a load as it was between the last aggregations does not use again.
@@ -263,9 +284,10 @@ impl Bulk {
     ///
     /// REQUIRES: as `remove_empty`.
     pub(crate) fn trim(&mut self, disk: &mut dyn Disk, kept: usize) {
-        let is_empty = |segment: &BulkSegment| segment.free == self.segment_units;
-        let empty = self.segments.iter().filter(|(_, segment)| is_empty(segment));
-        let empty: Vec<u32> = empty.map(|(&number, _)| number).skip(kept).collect();
+        if kept == 0 {
+            self.give_up_making(disk);
+        }
+        let empty: Vec<u32> = self.empty_segments().skip(kept).collect();
         for number in empty {
             let segment = self.segments.remove(&number).expect("listed above");
             self.dirty.remove(&number);
@@ -274,6 +296,16 @@ impl Bulk {
             // Ignored: a segment that nothing names is removed by the next open.
             let _removed = disk.remove(&file_name(number));
         }
+    }
+
+    fn empty_segments(&self) -> impl Iterator<Item = u32> + '_ {
+        let empty = self.segments.iter().filter(|(_, segment)| segment.free == self.segment_units);
+        empty.map(|(&number, _)| number)
+    }
+
+    /// Segments in which nothing is used.
+    pub(crate) fn empty_count(&self) -> usize {
+        self.empty_segments().count()
     }
 
     /// Whether a file of the device is one of the segments, or none of ours at all.
@@ -333,6 +365,10 @@ impl Bulk {
             Some((number, len))
         });
         lens.filter(|&(_, len)| len < self.segment_bytes())
+    }
+
+    pub(crate) fn target(&self) -> TargetNo {
+        self.target
     }
 
     pub(crate) fn used_bytes(&self) -> u64 {

@@ -872,6 +872,7 @@ impl Target {
         if self.read_only {
             return Err(Error::ReadOnly { target: self.config.target });
         }
+        self.store.bulk.stop_making(self.store.disks.bulk());
         if self.log_is_empty_since(&self.checkpoint.base) && !self.checkpoint.is_working() {
             return self.mark_clean(true);
         }
@@ -994,6 +995,9 @@ impl Target {
         let scrubbed = self.scrub_step();
         if scrubbed != Ok(Step::More) && self.checkpoint.is_working() {
             return self.checkpoint_step().map(still_working);
+        }
+        if scrubbed == Ok(Step::Done) && self.make_ready() {
+            return Ok(Step::More);
         }
         scrubbed
     }

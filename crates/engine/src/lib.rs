@@ -40,6 +40,7 @@ mod path;
 mod prefixes;
 mod query;
 mod reach;
+mod ready;
 mod reclaim;
 mod records;
 mod repeats;

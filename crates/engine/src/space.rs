@@ -233,6 +233,11 @@ impl Target {
         }
     }
 
+    /// Whether a bulk segment and what may become of it in the log leave others what they need.
+    pub(crate) fn has_room_for_segment(&self) -> bool {
+        self.check_room(2 * self.store.bulk.segment_bytes()).is_ok()
+    }
+
     /// What data may still be allocated beside the reserve, which is `None` if the reserve itself is short;
     /// `unknown_left` stands for what a device has left that cannot say it.
     fn room(&self, unknown_left: u64) -> Option<u64> {

@@ -88,6 +88,7 @@ impl core::fmt::Debug for Target {
 impl TargetStore for Target {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
         self.epochs.tick();
+        self.store.bulk.ready.disturb();
         let mut window = core::mem::take(&mut self.window);
         while !ops.is_empty() {
             let count = ops.len().min(ahead::WINDOW);

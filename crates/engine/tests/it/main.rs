@@ -23,6 +23,7 @@ mod live;
 mod merges;
 mod pressure;
 mod reach;
+mod ready;
 mod refused;
 mod rig;
 mod rolled;
