@@ -1,17 +1,25 @@
 //! One-dimensional arrays.
 
-use crate::buffer::{self, Pieces};
+use crate::buffer::{self, Filled, Pieces};
 use crate::error::{Der, Result, der};
-use crate::event::{Ev, run};
+use crate::event::{Ending, Ev, launch, launch_parts, run};
 use crate::handle::{self, Entry};
-use crate::object::{self, ArrayHandle, ObjectHandle};
+use crate::io::code;
+use crate::kv::AKEY;
+use crate::object::{self, ArrayHandle, ObjectHandle, found};
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{Handle, ObjId, SgList};
 use core::ffi::{c_int, c_uint};
-use dolmen_client::{Array, At, ObjectType, Recx, limits};
+use dolmen_client::{
+    Array, ArrayPart, At, Cond, Event, FetchIod, IoBuf, Key, NewValue, ObjectType, Output, Payload, Recx,
+    UpdateIod, Want, limits,
+};
 use smallvec::SmallVec;
 use std::sync::{Arc, PoisonError, RwLock};
+
+/// Chunks that a punch changes side by side; more are looked for first, since few of them may exist.
+const PUNCH_PARTS_MAX: u64 = 64;
 
 /// A range of records.
 //= daos:src/include/daos_array.h daos_range_t
@@ -177,6 +185,24 @@ impl Use {
         Ok(used)
     }
 
+    /// Launches a change of the chunks that the ranges lie in, each with a value of its own.
+    fn change(
+        &self,
+        ranges: &[Recx],
+        value: impl Fn(ArrayPart) -> Result<NewValue<'static>>,
+        ev: Ev,
+    ) -> Result<()> {
+        let start = |event: &mut Event, part: ArrayPart| {
+            let dkey = part.dkey;
+            let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value: value(part)? };
+            Ok(self.array.object().update_on(event, self.when.at(), &dkey, Cond::NONE, vec![iod])?)
+        };
+        let end = |endings: Vec<Ending>| {
+            der(|| Ok(endings.into_iter().try_for_each(|ending| ending.result.map(drop))?))
+        };
+        launch_parts(ev, &self.handle.object.cont.pool, self.array.parts(ranges)?, start, end)
+    }
+
     /// Bytes of all ranges.
     fn bytes(&self, ranges: &[Recx]) -> Result<usize> {
         let records = ranges.iter().try_fold(0_u64, |sum, range| sum.checked_add(range.count));
@@ -202,7 +228,7 @@ extern "C" fn daos_array_read(
     sgl: Out<SgList>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_read(oh, th)?;
         let ranges = ranges(iod)?;
         let len = used.bytes(&ranges)?;
@@ -210,16 +236,71 @@ extern "C" fn daos_array_read(
         if pieces.room()? < len {
             return Err(Der::INVAL);
         }
-        let mut buf = buffer::take(len);
-        let read = used.array.read(used.when.at(), &ranges, &mut buf);
+        let read = Read { ranges, len, pieces, iod };
+        if ev.is_null() || used.when.is_tx() {
+            return code(run(ev, || read.now(&used)));
+        }
+        read.later(used, ev)
+    })
+}
+
+/// A read of ranges: where it goes.
+struct Read {
+    ranges: SmallVec<[Recx; 1]>,
+    len: usize,
+    pieces: Pieces,
+    iod: Out<CArrayIod>,
+}
+
+impl Read {
+    fn now(&self, used: &Use) -> Result<()> {
+        let mut buf = buffer::take(self.len);
+        let read = used.array.read(used.when.at(), &self.ranges, &mut buf);
         let done = read.map_err(Der::from).and_then(|read| {
-            pieces.pen()?.write(0, &buf[..len])?;
-            pieces.set_filled(len)?;
-            iod.set(CArrayIod { short_read: read.short_records, read: read.records, ..iod.get()? })
+            self.pieces.pen()?.write(0, &buf[..self.len])?;
+            self.tell(read.records, read.short_records)
         });
         buffer::put_back(buf);
         done
-    })
+    }
+
+    fn tell(&self, read: u64, short_read: u64) -> Result<()> {
+        self.pieces.set_filled(self.len)?;
+        self.iod.set(CArrayIod { short_read, read, ..self.iod.get()? })
+    }
+
+    /// Launches it. What does not end in data takes another look, at the size, when its answers are there.
+    fn later(self, used: Use, ev: Ev) -> Result<()> {
+        let parts = used.array.parts(&self.ranges)?;
+        let places: Vec<(u64, usize)> = parts.iter().map(|part| (part.first, part.bytes.start)).collect();
+        let (object, pool) = (used.array.object().clone(), Arc::clone(&used.handle.object.cont.pool));
+        let (when, record_bytes) = (used.when.clone(), used.array.cell_bytes());
+        let start = |event: &mut Event, part: ArrayPart| {
+            let mut buf = buffer::take(part.bytes.len());
+            buf.fill(0);
+            let want = Want::Array { record_bytes, extents: part.extents };
+            let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];
+            Ok(object.fetch_on(event, when.at(), &part.dkey, Cond::NONE, &iods, buf)?)
+        };
+        launch_parts(ev, &pool, parts, start, move |endings| der(|| self.arrived(&used, &places, endings)))
+    }
+
+    fn arrived(&self, used: &Use, places: &[(u64, usize)], endings: Vec<Ending>) -> Result<()> {
+        let end = self.ranges.iter().filter_map(|range| range.end()).max().unwrap_or(0);
+        let (mut ends_in_data, mut pen) = (end == 0, self.pieces.pen()?);
+        for (Ending { result, buf }, (first, at)) in endings.into_iter().zip(places) {
+            let Output::Fetched(found) = result? else { return Err(Der::MISC) };
+            let mut filled = found.iter().flat_map(|iod| &iod.filled);
+            ends_in_data |= filled.any(|recx| recx.end().is_some_and(|last| first + last == end));
+            let buf = buf.ok_or(Der::MISC)?;
+            pen.write(*at, &buf)?;
+            buffer::put_back(buf);
+        }
+        if ends_in_data {
+            return self.tell(self.ranges.iter().map(|range| range.count).sum(), 0);
+        }
+        self.now(used)
+    }
 }
 
 /// Writes ranges of records, each chunk atomically.
@@ -231,33 +312,59 @@ extern "C" fn daos_array_write(
     sgl: Out<SgList>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_write(oh, th)?;
         let ranges = ranges(iod)?;
         let len = used.bytes(&ranges)?;
         if len == 0 {
-            return Ok(());
+            return code(run(ev, || Ok(())));
         }
         let data = Pieces::of(sgl)?.ok_or(Der::INVAL)?.filled(len)?;
-        Ok(used.array.write(used.when.at(), &ranges, data.bytes())?)
+        if ev.is_null() || used.when.is_tx() {
+            return code(run(ev, || Ok(used.array.write(used.when.at(), &ranges, data.bytes())?)));
+        }
+        let value = |part: ArrayPart| {
+            let data = match &data {
+                Filled::One(bytes) => Payload::Ref(bytes.get(part.bytes).ok_or(Der::INVAL)?),
+                Filled::Gathered(all) => {
+                    Payload::Owned(IoBuf::copy_of(all.get(part.bytes).ok_or(Der::INVAL)?))
+                }
+            };
+            Ok(NewValue::Array { record_bytes: used.array.cell_bytes(), extents: part.extents, data })
+        };
+        used.change(&ranges, value, ev)
     })
 }
 
 /// Removes ranges of records.
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_punch(oh: Handle, th: Handle, iod: Out<CArrayIod>, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_write(oh, th)?;
-        Ok(used.array.punch(used.when.at(), &ranges(iod)?)?)
+        let ranges = ranges(iod)?;
+        let records = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.count));
+        let is_long = records / used.array.chunk_records() + ranges.len() as u64 > PUNCH_PARTS_MAX;
+        if ev.is_null() || used.when.is_tx() || is_long {
+            return code(run(ev, || Ok(used.array.punch(used.when.at(), &ranges)?)));
+        }
+        used.change(&ranges, |part: ArrayPart| Ok(NewValue::Hole { extents: part.extents }), ev)
     })
 }
 
 /// The size in records.
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_read(oh, th)?;
-        size.set(used.array.size(used.when.at())?)
+        if ev.is_null() || used.when.is_tx() {
+            return code(run(ev, || size.set(used.array.size(used.when.at())?)));
+        }
+        let (array, object) = (used.array.clone(), used.array.object());
+        let start =
+            |event: &mut _| Ok(object.query_on(event, used.when.at(), Array::SIZE_FLAGS, &[], AKEY)?);
+        launch(ev, &used.handle.object.cont.pool, start, move |ending| {
+            der(|| size.set(array.size_of(found(ending)?.as_ref())?))
+        })
     })
 }
 
@@ -283,9 +390,9 @@ extern "C" fn daos_array_set_size(oh: Handle, th: Handle, size: u64, ev: Ev) -> 
 /// Removes the array with its sizes.
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_destroy(oh: Handle, th: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_write(oh, th)?;
-        Ok(used.array.destroy(used.when.at())?)
+        object::punch(&used.handle.object, &used.when, Cond::NONE, ev)
     })
 }
 

@@ -150,6 +150,27 @@ pub(crate) fn launch_with(
     queue.launch(place, ev, pool, start, finish)
 }
 
+/// Launches an operation whose parts are under way side by side; `end` makes one error of all endings.
+///
+/// # Errors
+/// As [`launch`]; what `start` answers for the only part. Of several, that becomes the error of the event.
+pub(crate) fn launch_parts<P>(
+    ev: Ev,
+    pool: &Arc<PoolHandle>,
+    mut parts: Vec<P>,
+    mut start: impl FnMut(&mut dolmen_client::Event, P) -> Result<()>,
+    end: impl FnOnce(Vec<Ending>) -> c_int + Send + 'static,
+) -> Result<()> {
+    if parts.len() > 1 {
+        let (queue, place) = locate(ev)?;
+        return queue.launch_parts(place, ev, pool, parts, &mut start, Box::new(end));
+    }
+    match parts.pop() {
+        Some(part) => launch(ev, pool, |event| start(event, part), |ending| end(vec![ending])),
+        None => crate::io::code(run(ev, || crate::io::code(end(Vec::new())))),
+    }
+}
+
 /// Makes a queue on which events complete.
 #[unsafe(no_mangle)]
 extern "C" fn daos_eq_create(eqh: Out<Handle>) -> c_int {

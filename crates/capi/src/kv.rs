@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The akey of every value.
 //= daos:src/client/kv/dc_kv.c akey '0'
-const AKEY: &[u8] = b"0";
+pub(crate) const AKEY: &[u8] = b"0";
 
 /// A handle on a key-value store; nothing is asked.
 #[unsafe(no_mangle)]
@@ -163,9 +163,9 @@ extern "C" fn daos_kv_list(
     anchor: Out<CAnchor>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let kv = handle::kv(oh)?;
         let when = When::of(th, &kv.object.cont)?;
-        dkeys(&kv.object, &when, &Listing { nr, kds, sgl, anchor })
+        dkeys(&kv.object, &when, Listing { nr, kds, sgl, anchor }, ev)
     })
 }

@@ -1,16 +1,18 @@
 //! Enumerations of dkeys, akeys and extents.
 
 use crate::buffer::Pieces;
-use crate::error::{Der, Result};
-use crate::event::{Ev, run};
+use crate::error::{Der, Result, der};
+use crate::event::{Ending, Ev, launch, run};
 use crate::handle;
 use crate::io::CRecx;
+use crate::io::code;
 use crate::object::ObjectHandle;
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{CAnchor, EpochRange, Handle, Iov, SgList};
 use core::ffi::c_int;
-use dolmen_client::{Anchor, Error, PackedKeys, Page, limits};
+use dolmen_client::{Anchor, Error, Output, PackedKeys, Page, limits};
+use std::sync::Arc;
 
 /// What a key in a listing is: its length.
 //= daos:src/include/daos_obj.h daos_key_desc_t
@@ -22,6 +24,7 @@ pub(crate) struct KeyDesc {
 }
 
 /// Where a listing goes, and where it stands.
+#[derive(Clone, Copy)]
 pub(crate) struct Listing {
     pub(crate) nr: Out<u32>,
     pub(crate) kds: Out<KeyDesc>,
@@ -40,34 +43,37 @@ extern "C" fn daos_obj_list_dkey(
     anchor: Out<CAnchor>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let object = handle::object(oh)?;
         let when = When::of(th, &object.cont)?;
-        dkeys(&object, &when, &Listing { nr, kds, sgl, anchor })
+        dkeys(&object, &when, Listing { nr, kds, sgl, anchor }, ev)
     })
 }
 
-/// Lists dkeys, or those of one part of a split listing.
+/// Lists dkeys, or those of one part of a split listing, at once or with an event.
 ///
 /// # Errors
 /// `KEY2BIG` if not one key fits: its length is in the first descriptor. Those of the client.
-pub(crate) fn dkeys(object: &ObjectHandle, when: &When, listing: &Listing) -> Result<()> {
-    let part_end = listing.anchor.get()?.end_shard;
-    listing.fill(|anchor, page| {
-        let keys = object.client.list_dkeys(when.at(), anchor, page)?;
-        // A page is of one shard; the listing of a part ends with the last shard of it.
-        let is_beyond = |shard: u16| part_end != 0 && u64::from(shard) >= part_end;
-        if let (true, Some(first)) = (part_end != 0, keys.iter().next())
-            && is_beyond(object.client.anchor_after(first)?.shard)
-        {
-            *anchor = Anchor::eof();
-            return Ok(PackedKeys::default());
-        }
-        if is_beyond(anchor.shard) {
-            *anchor = Anchor::eof();
-        }
-        Ok(keys)
-    })
+pub(crate) fn dkeys(object: &Arc<ObjectHandle>, when: &When, listing: Listing, ev: Ev) -> Result<()> {
+    let Some(Begun { mut anchor, page, part_end }) = listing.begin()? else {
+        return code(run(ev, || listing.nr.set(0)));
+    };
+    if ev.is_null() {
+        let keys = object.client.list_dkeys(when.at(), &mut anchor, page);
+        return code(listing.end_part(object, part_end, keys.map(|keys| (keys, anchor))));
+    }
+    let own = Arc::clone(object);
+    let start = |event: &mut _| Ok(object.client.list_dkeys_on(event, when.at(), anchor, page)?);
+    let end = move |ending: Ending| listing.end_part(&own, part_end, listed(ending));
+    launch(ev, &object.cont.pool, start, end)
+}
+
+/// The keys that a listing has ended with, and where it goes on.
+fn listed(ending: Ending) -> dolmen_client::Result<(PackedKeys, Anchor)> {
+    match ending.result? {
+        Output::Keys(keys, anchor) => Ok((keys, anchor)),
+        _ => Err(Error::Canceled),
+    }
 }
 
 /// The next akeys of a dkey after the anchor.
@@ -82,18 +88,37 @@ extern "C" fn daos_obj_list_akey(
     anchor: Out<CAnchor>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let object = handle::object(oh)?;
         let when = When::of(th, &object.cont)?;
         let dkey = dkey.get()?.key()?;
         let listing = Listing { nr, kds, sgl, anchor };
-        listing.fill(|anchor, page| object.client.list_akeys(when.at(), dkey, anchor, page))
+        let Some(Begun { mut anchor, page, .. }) = listing.begin()? else {
+            return code(run(ev, || listing.nr.set(0)));
+        };
+        if ev.is_null() {
+            let keys = object.client.list_akeys(when.at(), dkey, &mut anchor, page);
+            return code(listing.end(keys.map(|keys| (keys, anchor))));
+        }
+        let start = |event: &mut _| Ok(object.client.list_akeys_on(event, when.at(), dkey, anchor, page)?);
+        launch(ev, &object.cont.pool, start, move |ending| listing.end(listed(ending)))
     })
 }
 
+/// A listing that has something to list.
+struct Begun {
+    anchor: Anchor,
+    page: Page,
+    /// The shard to stop before; 0 for none.
+    part_end: u64,
+}
+
 impl Listing {
-    /// Gives the program a page of keys.
-    fn fill(&self, list: impl FnOnce(&mut Anchor, Page) -> dolmen_client::Result<PackedKeys>) -> Result<()> {
+    /// Where it begins and how much it may take; `None` if it is over.
+    ///
+    /// # Errors
+    /// `INVAL` if there is no room for anything.
+    fn begin(&self) -> Result<Option<Begun>> {
         let items_max = self.nr.get()?;
         let own = self.anchor.get()?;
         let pieces = Pieces::of(self.sgl)?.ok_or(Der::INVAL)?;
@@ -101,24 +126,53 @@ impl Listing {
         if items_max == 0 || bytes_max == 0 || self.kds.is_null() {
             return Err(Der::INVAL);
         }
-        let mut anchor = own.anchor()?;
+        let anchor = own.anchor()?;
         if anchor.is_eof() {
-            return self.nr.set(0);
+            return Ok(None);
         }
-        let keys = match list(&mut anchor, Page { items_max, bytes_max }) {
-            Ok(keys) => keys,
+        Ok(Some(Begun { anchor, page: Page { items_max, bytes_max }, part_end: own.end_shard }))
+    }
+
+    /// Gives the program a page of dkeys: it is of one shard, and the listing of a part ends with the last shard of it.
+    fn end_part(
+        &self,
+        object: &ObjectHandle,
+        part_end: u64,
+        listed: dolmen_client::Result<(PackedKeys, Anchor)>,
+    ) -> c_int {
+        let is_beyond = |shard: u16| part_end != 0 && u64::from(shard) >= part_end;
+        let cut = |(keys, anchor): (PackedKeys, Anchor)| {
+            if let (true, Some(first)) = (part_end != 0, keys.iter().next())
+                && is_beyond(object.client.anchor_after(first)?.shard)
+            {
+                return Ok((PackedKeys::default(), Anchor::eof()));
+            }
+            let is_over = is_beyond(anchor.shard);
+            Ok((keys, if is_over { Anchor::eof() } else { anchor }))
+        };
+        self.end(listed.and_then(cut))
+    }
+
+    /// Gives the program a page of keys.
+    fn end(&self, listed: dolmen_client::Result<(PackedKeys, Anchor)>) -> c_int {
+        der(|| match listed {
+            Ok((keys, anchor)) => self.give(&keys, &anchor),
             Err(Error::KeyTooBig { needed_bytes }) => {
                 self.kds.set(KeyDesc { key_len: needed_bytes, val_type: 0 })?;
-                return Err(Der::KEY2BIG);
+                Err(Der::KEY2BIG)
             }
-            Err(error) => return Err(error.into()),
-        };
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    fn give(&self, keys: &PackedKeys, anchor: &Anchor) -> Result<()> {
+        let pieces = Pieces::of(self.sgl)?.ok_or(Der::INVAL)?;
         for (index, key) in keys.iter().enumerate() {
             self.kds.at(index).set(KeyDesc { key_len: key.len() as u64, val_type: 0 })?;
         }
         pieces.pen()?.write(0, &keys.bytes)?;
         pieces.set_filled(keys.bytes.len())?;
-        self.anchor.set(own.moved_to(&anchor))?;
+        self.anchor.set(self.anchor.get()?.moved_to(anchor))?;
         self.nr.set(u32::try_from(keys.len()).map_err(|_wide| Der::OVERFLOW)?)
     }
 }
@@ -138,7 +192,7 @@ extern "C" fn daos_obj_list_recx(
     _incr_order: bool,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let object = handle::object(oh)?;
         let when = When::of(th, &object.cont)?;
         let (dkey, akey) = (dkey.get()?.key()?, akey.get()?.key()?);
@@ -149,9 +203,38 @@ extern "C" fn daos_obj_list_recx(
         }
         let mut position = own.anchor()?;
         if position.is_eof() {
-            return nr.set(0);
+            return code(run(ev, || nr.set(0)));
         }
-        let extents = object.client.list_extents(when.at(), dkey, akey, &mut position, items_max)?;
+        let lists = Extents { size, nr, recxs, eprs, anchor };
+        if ev.is_null() {
+            let extents = object.client.list_extents(when.at(), dkey, akey, &mut position, items_max)?;
+            return lists.give(&extents, &position);
+        }
+        let start = |event: &mut _| {
+            Ok(object.client.list_extents_on(event, when.at(), dkey, akey, position, items_max)?)
+        };
+        launch(ev, &object.cont.pool, start, move |ending| {
+            der(|| match ending.result? {
+                Output::Extents(extents, position) => lists.give(&extents, &position),
+                _ => Err(Der::MISC),
+            })
+        })
+    })
+}
+
+/// Where a listing of extents goes.
+#[derive(Clone, Copy)]
+struct Extents {
+    size: Out<u64>,
+    nr: Out<u32>,
+    recxs: Out<CRecx>,
+    eprs: Out<EpochRange>,
+    anchor: Out<CAnchor>,
+}
+
+impl Extents {
+    fn give(&self, extents: &[dolmen_client::ListedExtent], position: &Anchor) -> Result<()> {
+        let Self { size, nr, recxs, eprs, anchor } = *self;
         for (index, extent) in extents.iter().enumerate() {
             recxs.at(index).set(extent.recx.into())?;
             if !eprs.is_null() {
@@ -159,7 +242,7 @@ extern "C" fn daos_obj_list_recx(
             }
         }
         size.set_if_wanted(extents.first().map_or(0, |extent| extent.record_bytes));
-        anchor.set(own.moved_to(&position))?;
+        anchor.set(anchor.get()?.moved_to(position))?;
         nr.set(u32::try_from(extents.len()).map_err(|_wide| Der::OVERFLOW)?)
-    })
+    }
 }

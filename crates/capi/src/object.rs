@@ -2,7 +2,7 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
-use crate::event::{Ev, Finish, launch_with, run};
+use crate::event::{Ending, Ev, Finish, launch, launch_with, run};
 use crate::handle::{self, Entry};
 use crate::io::{CRecx, code, cond};
 use crate::life;
@@ -11,7 +11,8 @@ use crate::tx::When;
 use crate::types::{CAnchor, Handle, Iov, ObjId, RankList};
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
-    Anchor, Array, Cond, Container, Epoch, Object, ObjectClass, ObjectType, Oid, Page, QueryFlags,
+    Anchor, Array, Cond, Container, Epoch, Found, Object, ObjectClass, ObjectType, Oid, Output, Page,
+    QueryFlags,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -257,7 +258,7 @@ extern "C" fn daos_obj_query_key(
     recx: Out<CRecx>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    der(|| {
         let object = handle::object(oh)?;
         let when = When::of(th, &object.cont)?;
         let flags = u32::try_from(flags).map(QueryFlags).map_err(|_wide| Der::INVAL)?;
@@ -269,18 +270,37 @@ extern "C" fn daos_obj_query_key(
         let own_dkey = given(dkey, QueryFlags::DKEY)?;
         let needs_akey = flags.has(QueryFlags::AKEY) || flags.has(QueryFlags::RECX);
         let own_akey = if needs_akey { given(akey, QueryFlags::AKEY)? } else { &[] };
-        let found = object.client.query(when.at(), flags, own_dkey, own_akey)?.ok_or(Der::NONEXIST)?;
-        if flags.has(QueryFlags::DKEY) {
-            give_key(dkey, &found.dkey)?;
+        let give = move |found: Option<Found>| {
+            let found = found.ok_or(Der::NONEXIST)?;
+            if flags.has(QueryFlags::DKEY) {
+                give_key(dkey, &found.dkey)?;
+            }
+            if flags.has(QueryFlags::AKEY) {
+                give_key(akey, &found.akey)?;
+            }
+            if flags.has(QueryFlags::RECX) {
+                recx.set(found.recx.map(CRecx::from).ok_or(Der::NONEXIST)?)?;
+            }
+            Ok(())
+        };
+        if ev.is_null() {
+            return give(object.client.query(when.at(), flags, own_dkey, own_akey)?);
         }
-        if flags.has(QueryFlags::AKEY) {
-            give_key(akey, &found.akey)?;
-        }
-        if flags.has(QueryFlags::RECX) {
-            recx.set(found.recx.map(CRecx::from).ok_or(Der::NONEXIST)?)?;
-        }
-        Ok(())
+        let start =
+            |event: &mut _| Ok(object.client.query_on(event, when.at(), flags, own_dkey, own_akey)?);
+        launch(ev, &object.cont.pool, start, move |ending| der(|| give(found(ending)?)))
     })
+}
+
+/// What a key query has ended with.
+///
+/// # Errors
+/// Its own.
+pub(crate) fn found(ending: Ending) -> Result<Option<Found>> {
+    match ending.result? {
+        Output::Found(found) => Ok(found),
+        _ => Err(Der::MISC),
+    }
 }
 
 /// Copies a key to the program's buffer for it.

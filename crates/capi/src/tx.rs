@@ -2,8 +2,9 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
-use crate::event::{Ev, run};
+use crate::event::{Ev, launch, run};
 use crate::handle::{self, Entry};
+use crate::io::code;
 use crate::raw::Out;
 use crate::types::Handle;
 use core::ffi::c_int;
@@ -35,6 +36,7 @@ const COMMITTED: u8 = 1;
 const ABORTED: u8 = 2;
 
 /// When an operation reads or writes.
+#[derive(Clone)]
 pub(crate) struct When(Option<Arc<TxHandle>>);
 
 impl When {
@@ -105,6 +107,16 @@ impl TxHandle {
     }
 }
 
+impl TxHandle {
+    /// What a commit has ended with; one that failed leaves the transaction open, to be restarted or aborted.
+    fn ended(&self, committed: dolmen_client::Result<()>) -> Result<()> {
+        if committed.is_err() {
+            self.phase.store(OPEN, Ordering::Release);
+        }
+        Ok(committed?)
+    }
+}
+
 fn open(coh: Handle, th: Out<Handle>, kind: impl FnOnce(&ContHandle) -> Result<Kind>) -> Result<()> {
     let th = th.check()?;
     let cont = handle::cont(coh)?;
@@ -133,16 +145,21 @@ extern "C" fn daos_tx_open_snap(coh: Handle, epoch: u64, th: Out<Handle>, ev: Ev
 /// Commits a transaction: all of it, or (`TX_RESTART` and other errors) nothing.
 #[unsafe(no_mangle)]
 extern "C" fn daos_tx_commit(th: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let handle = handle::tx(th)?;
-        handle.end(COMMITTED)?;
-        if let Kind::Tx { tx, .. } = &handle.kind
-            && let Err(error) = tx.commit()
-        {
-            handle.phase.store(OPEN, Ordering::Release);
-            return Err(error.into());
+        let Kind::Tx { tx, .. } = &handle.kind else {
+            return code(run(ev, || handle.end(COMMITTED)));
+        };
+        if ev.is_null() {
+            handle.end(COMMITTED)?;
+            return handle.ended(tx.commit().map(drop));
         }
-        Ok(())
+        let own = Arc::clone(&handle);
+        let start = |event: &mut _| {
+            handle.end(COMMITTED)?;
+            handle.ended(tx.commit_on(event))
+        };
+        launch(ev, &handle.cont.pool, start, move |ending| der(|| own.ended(ending.result.map(drop))))
     })
 }
 

@@ -8,7 +8,7 @@ use crate::client::unexpected;
 use crate::container::Container;
 use crate::object::{Object, Page, grow};
 use crate::tx::{Staged, Tx};
-use dolmen_codec::verb::{FetchIod, NewValue, Payload, PunchScope, UpdateIod, Want};
+use dolmen_codec::verb::{FetchIod, Found, NewValue, Payload, PunchScope, UpdateIod, Want};
 use dolmen_types::{
     Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, limits,
 };
@@ -72,6 +72,19 @@ pub struct ArrayStat {
     pub size: u64,
     /// When the newest visible record was written; zero if there is none.
     pub max_epoch: Epoch,
+}
+
+/// What one request reads or writes of an array: records in one chunk that follow each other in the caller's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayPart {
+    /// The chunk's dkey.
+    pub dkey: [u8; 8],
+    /// Records within the chunk.
+    pub extents: SmallVec<[Recx; 1]>,
+    /// The index in the array of the chunk's first record.
+    pub first: u64,
+    /// Where they lie in the caller's buffer.
+    pub bytes: core::ops::Range<usize>,
 }
 
 impl Array {
@@ -196,6 +209,19 @@ impl Array {
             writes.push((dkey_of(group.chunk)?, iod(value)));
         }
         self.update_chunks(at, &writes)
+    }
+
+    /// The requests that ranges of records take: for whoever has them under way side by side, under akey `0`.
+    ///
+    /// # Errors
+    /// `Invalid::Count` above `limits::EXTENTS_MAX` ranges; `Invalid::Extent` for one that is empty or too long.
+    pub fn parts(&self, ranges: &[Recx]) -> Result<Vec<ArrayPart>> {
+        let part = |group: Group| {
+            let (dkey, bytes) = (dkey_of(group.chunk)?, self.bytes_of(&group)?);
+            let first = group.chunk * self.chunk_records;
+            Ok(ArrayPart { dkey, extents: group.extents, first, bytes })
+        };
+        self.groups(ranges)?.into_iter().map(part).collect()
     }
 
     /// Changes chunks one after the other; in a transaction all of them or none.
@@ -323,8 +349,19 @@ impl Array {
     /// # Errors
     /// Those of [`Object::query`].
     pub fn size(&self, at: At<'_>) -> Result<u64> {
-        let flags = QueryFlags::MAX.and(QueryFlags::DKEY).and(QueryFlags::RECX);
-        let Some(found) = self.object.query(at, flags, &[], AKEY)? else { return Ok(0) };
+        self.size_of(self.object.query(at, Self::SIZE_FLAGS, &[], AKEY)?.as_ref())
+    }
+
+    /// What a query has to ask for of akey `0`, for [`Array::size_of`] to tell the size.
+    pub const SIZE_FLAGS: QueryFlags =
+        QueryFlags(QueryFlags::MAX.0 | QueryFlags::DKEY.0 | QueryFlags::RECX.0);
+
+    /// The size that the answer to such a query means.
+    ///
+    /// # Errors
+    /// Those of an answer that belongs to no array.
+    pub fn size_of(&self, found: Option<&Found>) -> Result<u64> {
+        let Some(found) = found else { return Ok(0) };
         let (Ok(dkey), Some(recx)) = (<[u8; 8]>::try_from(&found.dkey[..]), found.recx) else {
             return Err(unexpected());
         };

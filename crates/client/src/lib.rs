@@ -53,7 +53,7 @@ mod split;
 mod tx;
 mod walk;
 
-pub use array::{Array, ArrayRead, ArrayStat};
+pub use array::{Array, ArrayPart, ArrayRead, ArrayStat};
 pub use at::At;
 pub use batch::Batch;
 pub use client::Options;

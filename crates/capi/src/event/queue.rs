@@ -30,6 +30,8 @@ pub(crate) enum Finish {
     Fetch(Fetching),
     /// Whatever it does; it returns the event's error.
     Boxed(Box<dyn FnOnce(Ending) -> c_int + Send>),
+    /// One of several parts of an operation, which ends with the last of them.
+    Part(Arc<Parts>, usize),
 }
 
 /// A queue; many threads may use it.
@@ -156,7 +158,7 @@ impl Queue {
     /// Launches an operation on the lane of a pool.
     ///
     /// # Errors
-    /// `NO_PERM` if the event cannot be launched; what `start` answers.
+    /// `NO_PERM` if the event cannot be launched; what `start` answers: it is not launched then.
     pub(super) fn launch(
         &self,
         place: Place,
@@ -167,14 +169,54 @@ impl Queue {
     ) -> Result<()> {
         let mut inner = self.lock();
         inner.state.begin(place, ev, true)?;
-        let taken = inner.take_cell(pool, place, finish);
-        let (cell, mut event) = match taken {
-            Ok(taken) => taken,
-            Err(error) => {
-                inner.state.take_back(place);
-                return Err(error);
+        let submitted = self.submit(inner, place, pool, start, finish);
+        if submitted.is_err() {
+            self.lock().state.take_back(place);
+        }
+        submitted
+    }
+
+    /// Launches the parts of an operation on the lane of a pool, side by side; `end` makes one error of all endings. If a
+    /// part cannot be started, the operation ends with that error and the last part that could.
+    ///
+    /// REQUIRES: there is a part.
+    ///
+    /// # Errors
+    /// `NO_PERM` if the event cannot be launched.
+    pub(super) fn launch_parts<P>(
+        &self,
+        place: Place,
+        ev: Ev,
+        pool: &Arc<PoolHandle>,
+        parts: Vec<P>,
+        start: &mut dyn FnMut(&mut Event, P) -> Result<()>,
+        end: EndOfParts,
+    ) -> Result<()> {
+        self.lock().state.begin(place, ev, true)?;
+        let all = Arc::new(Parts::new(parts.len(), end));
+        for (index, part) in parts.into_iter().enumerate() {
+            let finish = Finish::Part(Arc::clone(&all), index);
+            let started = self.submit(self.lock(), place, pool, |event| start(event, part), finish);
+            if let Err(error) = started
+                && let Some(error) = all.arrived(index, Err(error))
+            {
+                let ended = self.lock().state.end_operation(place, error);
+                self.complete(ended);
             }
-        };
+        }
+        Ok(())
+    }
+
+    /// Submits an operation, or a part of one, of an event that was begun.
+    fn submit(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        place: Place,
+        pool: &Arc<PoolHandle>,
+        start: impl FnOnce(&mut Event) -> Result<()>,
+        finish: Finish,
+    ) -> Result<()> {
+        let (cell, mut event) = inner.take_cell(pool, place, finish)?;
         drop(inner);
         let started = start(&mut event);
         let mut inner = self.lock();
@@ -184,7 +226,6 @@ impl Queue {
             lane.cells[cell].place = None;
             lane.cells[cell].finish = Finish::Plain;
             lane.free.push(cell);
-            inner.state.take_back(place);
             return Err(error);
         }
         let is_early = core::mem::take(&mut lane.cells[cell].is_early);
@@ -292,7 +333,7 @@ impl Queue {
             error_of(result)
         } else {
             drop(inner);
-            let error = finish.end(Ending { result, buf });
+            let Some(error) = finish.end(Ending { result, buf }) else { return };
             inner = self.lock();
             error
         };
@@ -334,12 +375,58 @@ impl Queue {
 }
 
 impl Finish {
-    fn end(self, ending: Ending) -> c_int {
+    /// The error of the operation, if it has ended with this.
+    fn end(self, ending: Ending) -> Option<c_int> {
         match self {
-            Self::Plain => error_of(ending.result),
-            Self::Fetch(fetching) => fetching.end(ending),
-            Self::Boxed(end) => end(ending),
+            Self::Plain => Some(error_of(ending.result)),
+            Self::Fetch(fetching) => Some(fetching.end(ending)),
+            Self::Boxed(end) => Some(end(ending)),
+            Self::Part(parts, index) => parts.arrived(index, Ok(ending)),
         }
+    }
+}
+
+/// What makes one error of the endings of all parts, which come in the order of the parts.
+pub(crate) type EndOfParts = Box<dyn FnOnce(Vec<Ending>) -> c_int + Send>;
+
+/// An operation that is several of the client.
+pub(crate) struct Parts {
+    // Guards: what has ended so far; taken alone.
+    state: Mutex<PartsState>,
+}
+
+struct PartsState {
+    left: usize,
+    endings: Vec<Option<Ending>>,
+    refused: Option<Der>,
+    end: Option<EndOfParts>,
+}
+
+impl Parts {
+    fn new(count: usize, end: EndOfParts) -> Self {
+        assert!(count > 0, "an operation without parts has nothing to end with");
+        let endings = core::iter::repeat_with(|| None).take(count).collect();
+        Self { state: Mutex::new(PartsState { left: count, endings, refused: None, end: Some(end) }) }
+    }
+
+    /// A part has ended, or could not be started; the error of the operation if it was the last.
+    fn arrived(&self, index: usize, ending: Result<Ending>) -> Option<c_int> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match ending {
+            Ok(ending) => state.endings[index] = Some(ending),
+            Err(error) => state.refused = state.refused.or(Some(error)),
+        }
+        state.left -= 1;
+        if state.left > 0 {
+            return None;
+        }
+        let (end, endings) = (state.end.take()?, core::mem::take(&mut state.endings));
+        let refused = state.refused;
+        drop(state);
+        Some(match refused {
+            Some(error) => error.code(),
+            None => end(endings.into_iter().flatten().collect()),
+        })
     }
 }
 

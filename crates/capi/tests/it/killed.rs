@@ -2,7 +2,7 @@
 //! and the dead leave nothing behind.
 
 mod model;
-mod process;
+pub(crate) mod process;
 
 use crate::kit;
 use dolmen_client::{ContName, Container, Credentials, Label, Pool, PropId, PropValue};

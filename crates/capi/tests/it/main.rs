@@ -26,6 +26,7 @@ mod gurt_misc;
 mod killed;
 mod kit;
 mod kv;
+mod later;
 mod layout;
 mod life;
 mod mgmt;

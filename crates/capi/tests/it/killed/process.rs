@@ -16,14 +16,14 @@ const DIRECTORY: &str = "LOAD_DIRECTORY";
 const ADDRESS: &str = "LOAD_ADDRESS";
 
 /// A daemon; killed when it is dropped.
-pub(super) struct Served {
+pub(crate) struct Served {
     dir: PathBuf,
     child: Child,
     tcp: SocketAddr,
 }
 
 impl Served {
-    pub(super) fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         let (child, tcp) = spawn(dir, "127.0.0.1:0".parse().unwrap());
         Self { dir: dir.to_owned(), child, tcp: tcp.expect("it says where") }
     }
@@ -49,8 +49,12 @@ impl Served {
     }
 
     /// What a client calls the system: by its socket, or by the network.
-    pub(super) fn system(&self, by_network: bool) -> String {
+    pub(crate) fn system(&self, by_network: bool) -> String {
         if by_network { format!("tcp://{}", self.tcp) } else { format!("unix:{}", self.socket().display()) }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(super) fn socket(&self) -> PathBuf {

@@ -1,0 +1,329 @@
+/* Operations that are under way until somebody polls: arrays, lists, key queries, commits. */
+#include <dirent.h>
+#include <signal.h>
+#include "harness.h"
+
+#define RECORDS 40
+#define CHUNK   8
+
+static daos_handle_t    eq, ah, oh, kv;
+static daos_event_t     evs[16];
+static int              launched;
+static pid_t            daemon_pid;
+static d_iov_t          iovs[3];
+static d_sg_list_t      sgl = {.sg_nr = 1, .sg_iovs = iovs};
+static daos_range_t     range;
+static daos_array_iod_t iod = {.arr_nr = 1, .arr_rgs = &range};
+
+static void
+begin(void)
+{
+	daos_obj_id_t array = {.lo = 4}, object = {.lo = 5}, store = {.lo = 6};
+	char         *pid   = getenv("DAEMON_PID");
+	int           i;
+
+	open_all();
+	OK(daos_array_generate_oid(coh, &array, true, OC_SX, 0, 0));
+	OK(daos_array_create(coh, array, DAOS_TX_NONE, 4, CHUNK, &ah, NULL));
+	OK(daos_obj_generate_oid(coh, &object, DAOS_OT_MULTI_UINT64, OC_SX, 0, 0));
+	OK(daos_obj_open(coh, object, DAOS_OO_RW, &oh, NULL));
+	OK(daos_obj_generate_oid(coh, &store, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_kv_open(coh, store, DAOS_OO_RW, &kv, NULL));
+	OK(daos_eq_create(&eq));
+	for (i = 0; i < 16; i++)
+		OK(daos_event_init(&evs[i], eq, NULL));
+	daemon_pid = pid == NULL ? 0 : atoi(pid);
+}
+
+static void
+end(void)
+{
+	OK(daos_eq_destroy(eq, DAOS_EQ_DESTROY_FORCE));
+	OK(daos_array_close(ah, NULL));
+	OK(daos_obj_close(oh, NULL));
+	OK(daos_kv_close(kv, NULL));
+	close_all();
+}
+
+/* Whether a thread of the daemon still runs. */
+static bool
+is_running(void)
+{
+	char           path[300], state = 0;
+	struct dirent *entry;
+	DIR           *tasks;
+	FILE          *stat;
+	bool           running = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", daemon_pid);
+	tasks = opendir(path);
+	CHECK(tasks != NULL);
+	while ((entry = readdir(tasks)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", daemon_pid, entry->d_name);
+		stat = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+		if (stat == NULL)
+			continue;
+		CHECK(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+		running |= state != 'T';
+		fclose(stat);
+	}
+	closedir(tasks);
+	return running;
+}
+
+/* From here on nobody answers, if there is a daemon: what waits would wait for ever. */
+static void
+stand_still(void)
+{
+	launched = 0;
+	if (daemon_pid == 0)
+		return;
+	CHECK(kill(daemon_pid, SIGSTOP) == 0);
+	while (is_running())
+		;
+}
+
+static daos_event_t *
+next(void)
+{
+	return &evs[launched++];
+}
+
+/* Claims that all that was launched is under way still, lets the daemon go on, and waits. */
+static void
+finish(void)
+{
+	daos_event_t *done[16];
+	int           seen = 0, found;
+
+	GIVES(daos_eq_query(eq, DAOS_EQR_WAITING, 0, NULL), launched);
+	if (daemon_pid > 0) {
+		GIVES(daos_eq_poll(eq, 1, DAOS_EQ_NOWAIT, 16, done), 0);
+		CHECK(kill(daemon_pid, SIGCONT) == 0);
+	}
+	while (seen < launched) {
+		found = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 16, done);
+		CHECK(found > 0);
+		seen += found;
+	}
+	GIVES(daos_eq_query(eq, DAOS_EQR_ALL, 0, NULL), 0);
+}
+
+static void
+all_well(void)
+{
+	int i;
+
+	for (i = 0; i < launched; i++)
+		GIVES(evs[i].ev_error, 0);
+}
+
+static daos_array_iod_t *
+records(uint64_t index, uint64_t count)
+{
+	range.rg_idx = index;
+	range.rg_len = count;
+	return &iod;
+}
+
+static d_sg_list_t *
+buffer(void *memory, size_t bytes)
+{
+	sgl.sg_nr = 1;
+	d_iov_set(&iovs[0], memory, bytes);
+	return &sgl;
+}
+
+static void
+arrays_are_written_read_and_cut_when_somebody_polls(void)
+{
+	uint32_t    out[RECORDS], in[RECORDS + 10], i;
+	daos_size_t size = 4711;
+
+	begin();
+	for (i = 0; i < RECORDS; i++)
+		out[i] = 100 + i;
+	stand_still();
+	/* Six chunks, from two pieces of memory. */
+	sgl.sg_nr = 2;
+	d_iov_set(&iovs[0], out, 12);
+	d_iov_set(&iovs[1], out + 3, sizeof(out) - 12);
+	OK(daos_array_write(ah, DAOS_TX_NONE, records(5, RECORDS), &sgl, next()));
+	finish();
+	all_well();
+	stand_still();
+	memset(in, 0xff, sizeof(in));
+	OK(daos_array_read(ah, DAOS_TX_NONE, records(5, RECORDS), buffer(in, sizeof(out)), next()));
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, next()));
+	CHECK(in[0] == 0xffffffff && size == 4711);
+	finish();
+	all_well();
+	CHECK(memcmp(in, out, sizeof(out)) == 0 && size == RECORDS + 5);
+	CHECK(iod.arr_nr_read == RECORDS && iod.arr_nr_short_read == 0);
+	/* Holes and what is beyond the end. */
+	stand_still();
+	OK(daos_array_punch(ah, DAOS_TX_NONE, records(6, 12), next()));
+	finish();
+	stand_still();
+	OK(daos_array_read(ah, DAOS_TX_NONE, records(5, RECORDS + 10), buffer(in, sizeof(in)), next()));
+	finish();
+	all_well();
+	CHECK(in[0] == 100 && in[1] == 0 && in[12] == 0 && in[13] == 113 && in[39] == 139 && in[40] == 0);
+	CHECK(iod.arr_nr_read == RECORDS && iod.arr_nr_short_read == 10);
+	/* In one piece of one chunk, and nothing at all. */
+	stand_still();
+	OK(daos_array_write(ah, DAOS_TX_NONE, records(0, 1), buffer(out, 4), next()));
+	finish();
+	OK(daos_array_write(ah, DAOS_TX_NONE, records(0, 0), buffer(out, 0), &evs[0]));
+	stand_still();
+	OK(daos_array_destroy(ah, DAOS_TX_NONE, &evs[1]));
+	launched = 1;
+	GIVES(daos_eq_query(eq, DAOS_EQR_WAITING, 0, NULL), 1);
+	GIVES(daos_eq_query(eq, DAOS_EQR_COMPLETED, 0, NULL), 1);
+	if (daemon_pid > 0)
+		CHECK(kill(daemon_pid, SIGCONT) == 0);
+	bool flag = false;
+	OK(daos_event_test(&evs[1], DAOS_EQ_WAIT, &flag));
+	CHECK(flag && evs[0].ev_error == 0 && evs[1].ev_error == 0);
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	CHECK(size == 0);
+	GIVES(daos_array_write(ah, DAOS_TX_NONE, records(0, 2), buffer(out, 4), &evs[2]), -DER_INVAL);
+	GIVES(daos_array_read(ah, DAOS_TX_NONE, records(0, 2), buffer(out, 4), &evs[2]), -DER_INVAL);
+	end();
+}
+
+static void
+put(uint64_t dkey, uint64_t akey, daos_handle_t th)
+{
+	daos_key_t  d;
+	daos_recx_t recx = {.rx_idx = akey, .rx_nr = 1};
+	daos_iod_t  one  = {.iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_size = 8, .iod_recxs = &recx};
+
+	d_iov_set(&d, &dkey, sizeof(dkey));
+	d_iov_set(&one.iod_name, &akey, sizeof(akey));
+	OK(daos_obj_update(oh, th, 0, &d, 1, &one, buffer(&akey, sizeof(akey)), NULL));
+}
+
+static void
+keys_are_listed_and_queried_when_somebody_polls(void)
+{
+	uint64_t          number = 3, dkeys[32], akeys[32], highest = 0, tiny;
+	daos_key_desc_t   kds[32], small_kds[1];
+	daos_anchor_t     anchors[4] = {0};
+	uint32_t          nr[4]      = {32, 32, 32, 1};
+	daos_key_t        dkey, akey, max = {.iov_buf = &highest, .iov_buf_len = sizeof(highest)};
+	daos_recx_t       recxs[32];
+	daos_epoch_range_t eprs[32];
+	daos_size_t       size = 0;
+	d_iov_t           lists[3];
+	d_sg_list_t       sgls[3];
+	int               i;
+
+	begin();
+	for (i = 1; i <= 3; i++)
+		put(i, i, DAOS_TX_NONE);
+	put(3, 9, DAOS_TX_NONE);
+	d_iov_set(&dkey, &number, sizeof(number));
+	d_iov_set(&akey, &number, sizeof(number));
+	d_iov_set(&lists[0], dkeys, sizeof(dkeys));
+	d_iov_set(&lists[1], akeys, sizeof(akeys));
+	d_iov_set(&lists[2], &tiny, 4);
+	for (i = 0; i < 3; i++)
+		sgls[i] = (d_sg_list_t){.sg_nr = 1, .sg_iovs = &lists[i]};
+	stand_still();
+	OK(daos_obj_list_dkey(oh, DAOS_TX_NONE, &nr[0], kds, &sgls[0], &anchors[0], next()));
+	OK(daos_obj_list_akey(oh, DAOS_TX_NONE, &dkey, &nr[1], kds, &sgls[1], &anchors[1], next()));
+	OK(daos_obj_list_recx(oh, DAOS_TX_NONE, &dkey, &akey, &size, &nr[2], recxs, eprs, &anchors[2], true, next()));
+	OK(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, next()));
+	OK(daos_obj_list_dkey(oh, DAOS_TX_NONE, &nr[3], small_kds, &sgls[2], &anchors[3], next()));
+	CHECK(nr[0] == 32 && nr[1] == 32 && nr[2] == 32 && highest == 0);
+	finish();
+	for (i = 0; i < 4; i++)
+		GIVES(evs[i].ev_error, 0);
+	GIVES(evs[4].ev_error, -DER_KEY2BIG);
+	CHECK(small_kds[0].kd_key_len == 8);
+	CHECK(nr[0] > 0 && nr[0] <= 3 && nr[1] == 2 && akeys[0] == 3 && akeys[1] == 9);
+	CHECK(nr[2] == 1 && recxs[0].rx_idx == 3 && recxs[0].rx_nr == 1 && size == 8 && eprs[0].epr_hi > 0);
+	CHECK(highest == 3 && max.iov_len == 8 && daos_anchor_is_eof(&anchors[1]));
+	/* What is over is over at once. */
+	launched = 0;
+	OK(daos_obj_list_akey(oh, DAOS_TX_NONE, &dkey, &nr[1], kds, &sgls[1], &anchors[1], &evs[0]));
+	GIVES(daos_eq_query(eq, DAOS_EQR_COMPLETED, 0, NULL), 1);
+	CHECK(nr[1] == 0);
+	end();
+}
+
+static void
+stores_are_listed_when_somebody_polls(void)
+{
+	daos_anchor_t   anchor = {0};
+	daos_key_desc_t kds[8];
+	uint32_t        nr, total = 0;
+	char            names[64];
+
+	begin();
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "one", 1, "1", NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "two", 1, "2", NULL));
+	while (!daos_anchor_is_eof(&anchor)) {
+		nr = 8;
+		stand_still();
+		OK(daos_kv_list(kv, DAOS_TX_NONE, &nr, kds, buffer(names, sizeof(names)), &anchor, next()));
+		CHECK(nr == 8);
+		finish();
+		all_well();
+		total += nr;
+	}
+	GIVES(total, 2);
+	end();
+}
+
+static void
+transactions_are_committed_when_somebody_polls(void)
+{
+	daos_handle_t th, other;
+	uint64_t      number = 0;
+	daos_key_t    max    = {.iov_buf = &number, .iov_buf_len = sizeof(number)};
+	bool          flag   = false;
+
+	begin();
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	put(7, 7, th);
+	put(8, 8, th);
+	GIVES(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL), -DER_NONEXIST);
+	stand_still();
+	OK(daos_tx_commit(th, next()));
+	GIVES(daos_tx_commit(th, &evs[5]), -DER_ALREADY);
+	finish();
+	all_well();
+	OK(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL));
+	CHECK(number == 8);
+	OK(daos_tx_close(th, NULL));
+	/* One of two that read what the other writes has to begin anew, and may. */
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	OK(daos_tx_open(coh, &other, 0, NULL));
+	OK(daos_obj_query_key(oh, th, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL));
+	OK(daos_obj_query_key(oh, other, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL));
+	put(9, 9, th);
+	put(10, 10, other);
+	stand_still();
+	OK(daos_tx_commit(th, next()));
+	OK(daos_tx_commit(other, next()));
+	finish();
+	CHECK((evs[0].ev_error == -DER_TX_RESTART) + (evs[1].ev_error == -DER_TX_RESTART) >= 1);
+	OK(daos_tx_restart(evs[0].ev_error != 0 ? th : other, NULL));
+	OK(daos_tx_close(th, NULL));
+	OK(daos_tx_close(other, NULL));
+	/* Nothing to commit takes nobody else. */
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	stand_still();
+	OK(daos_tx_commit(th, next()));
+	OK(daos_event_test(&evs[0], DAOS_EQ_WAIT, &flag));
+	CHECK(flag && evs[0].ev_error == 0);
+	if (daemon_pid > 0)
+		CHECK(kill(daemon_pid, SIGCONT) == 0);
+	OK(daos_tx_close(th, NULL));
+	end();
+}
+
+TESTS(TEST(arrays_are_written_read_and_cut_when_somebody_polls), TEST(keys_are_listed_and_queried_when_somebody_polls),
+      TEST(stores_are_listed_when_somebody_polls), TEST(transactions_are_committed_when_somebody_polls))
