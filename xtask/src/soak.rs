@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -76,6 +76,13 @@ const PARTS: [Part; 8] = [
         test: ("dolmen-capi", "killed::"),
         variables: &[("LOAD_ROUNDS", Some(200)), ("LOAD_SEED", None)],
         batch: 200,
+    },
+    Part {
+        name: "nothing",
+        what: "every exported function of the C interface replaced by one that returns 0, seen by its test",
+        test: ("dolmen-capi", "nothing::"),
+        variables: &[("NOTHING_SHARES", Some(1))],
+        batch: 1,
     },
     Part {
         name: "network",
