@@ -1,5 +1,6 @@
 //! Why a measurement could not be made.
 
+use crate::load::{self, Difference};
 use core::fmt;
 
 /// Every error of this crate.
@@ -46,6 +47,22 @@ pub enum Error {
     },
     /// The plot could not be drawn.
     Plot,
+    /// A function of the C interface failed.
+    Call {
+        /// Which.
+        function: String,
+        /// What it was to work on; may be empty.
+        on: String,
+        /// A positive number of the system's or a negative one of DAOS.
+        number: i32,
+    },
+    /// A load has read other data than were written.
+    Differs(Box<Difference>),
+    /// A system refused what its administrator asked; it has said why.
+    Administer {
+        /// What was asked.
+        words: String,
+    },
 }
 
 /// A result of this crate.
@@ -75,6 +92,9 @@ impl fmt::Display for Error {
             }
             Self::Results { file, source } => write!(f, "{file} holds no results: {source}"),
             Self::Plot => f.write_str("the plot could not be drawn"),
+            Self::Call { function, on, number } => load::call_text(f, function, on, *number),
+            Self::Differs(difference) => difference.fmt(f),
+            Self::Administer { words } => write!(f, "`dolmen dmg {words}` failed; what it printed is above"),
         }
     }
 }
@@ -88,7 +108,13 @@ impl std::error::Error for Error {
             Self::Device(error) => Some(error),
             Self::System { source, .. } => Some(source),
             Self::Results { source, .. } => Some(source),
-            Self::Wrong { .. } | Self::Child { .. } | Self::Scenario { .. } | Self::Plot => None,
+            Self::Wrong { .. }
+            | Self::Child { .. }
+            | Self::Scenario { .. }
+            | Self::Plot
+            | Self::Call { .. }
+            | Self::Differs(_)
+            | Self::Administer { .. } => None,
         }
     }
 }

@@ -5,6 +5,8 @@
 //! Scenarios that claim durability run in a child process which is killed while it writes; the parent then opens
 //! the store and compares every byte. [`child`] is that process's entry.
 //!
+//! [`load()`] measures what a program written for DAOS gets, over the C interface and from any system.
+//!
 //! Rows of a quick run say so and are never quoted. Latencies are those of every seventeenth operation.
 
 mod amplify;
@@ -18,6 +20,7 @@ mod durable;
 mod error;
 mod ground;
 mod large;
+mod load;
 mod meter;
 mod native;
 mod options;
@@ -37,6 +40,10 @@ pub use dolmen_env::HeldMemory;
 pub use error::{Error, Result};
 pub use ground::hold_memory;
 pub use large::{Large, large};
+pub use load::{
+    Conditions, Difference, Figures, IorLoad, Load, MdtestLoad, ObjectLoad, Phase, PhaseRound, Place,
+    ValueKind, load, stop_load,
+};
 pub use meter::Meter;
 pub use options::Options;
 pub use report::{Machine, Results, report};

@@ -2,6 +2,7 @@
 
 use crate::row::Row;
 use dolmen_env::{Clock, RealClock, process_cpu_ns};
+use serde::{Deserialize, Serialize};
 
 /// Every this-many-th operation is timed: a clock read costs as much as 5 % of a small update. A prime, so that
 /// it meets the background steps, which come every power of two, as often as they are.
@@ -10,7 +11,8 @@ const TIMED_EVERY: u64 = 17;
 const BUCKETS_PER_DOUBLING: usize = 16;
 
 /// Counts of latencies in buckets that grow by a sixteenth.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
     total: u64,
@@ -53,6 +55,26 @@ impl Histogram {
             }
         }
         0.0
+    }
+}
+
+/// The buckets that hold something, by number.
+impl From<Histogram> for Vec<(usize, u64)> {
+    fn from(histogram: Histogram) -> Self {
+        histogram.counts.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+impl From<Vec<(usize, u64)>> for Histogram {
+    fn from(buckets: Vec<(usize, u64)>) -> Self {
+        let mut histogram = Self::new();
+        for (bucket, count) in buckets {
+            if let Some(own) = histogram.counts.get_mut(bucket) {
+                *own += count;
+                histogram.total += count;
+            }
+        }
+        histogram
     }
 }
 
@@ -203,5 +225,14 @@ mod tests {
         let (half, most) = (histogram.quantile_us(500), histogram.quantile_us(990));
         assert!((470.0..=540.0).contains(&half), "{half}");
         assert!((940.0..=1060.0).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn a_histogram_comes_back_from_text_as_it_was() {
+        let mut histogram = Histogram::new();
+        [17, 1000, 1000, 123_456_789].into_iter().for_each(|ns| histogram.add(ns));
+        let text = serde_json::to_string(&histogram).unwrap();
+        let back: Histogram = serde_json::from_str(&text).unwrap();
+        assert_eq!((&back.counts, back.total), (&histogram.counts, histogram.total));
     }
 }

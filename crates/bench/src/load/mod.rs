@@ -1,0 +1,59 @@
+//! A load generator over the C interface: the phases of IOR and mdtest, and values of objects, in several processes.
+//!
+//! The program starts itself once for each process ([`rank`]); all go through the same phases, with a barrier before and
+//! after each ([`talk`], [`crew`]). One connects and mounts, the others have its handles, as programs on MPI do it.
+
+mod crew;
+mod daos;
+mod fault;
+mod figures;
+mod ior;
+mod mdtest;
+mod object;
+mod options;
+mod pattern;
+mod rank;
+mod system;
+mod talk;
+
+pub use crew::stop_load;
+pub use fault::Difference;
+pub(crate) use fault::call_text;
+pub use figures::{Conditions, Figures, Phase, PhaseRound};
+pub use options::{IorLoad, Load, MdtestLoad, ObjectLoad, Place, ValueKind};
+pub(crate) use rank::run as run_rank;
+
+use crate::error::Result;
+use options::Plan;
+
+/// What the processes of a load are called among the parts of measurements.
+pub(crate) const SCENARIO: &str = "load";
+
+/// Runs a load and tells what it has shown; `watch` hears of each phase before it begins.
+///
+/// # Errors
+/// Those of the library; data that differ from what was written, with the place; if no system, pool or container can be
+/// had.
+pub fn load(load: &Load, place: &Place, watch: &mut dyn FnMut(&str)) -> Result<Figures> {
+    let ground = system::prepare(place, load)?;
+    let plan = Plan {
+        rank: 0,
+        processes: place.processes,
+        rounds: place.rounds,
+        system: Some(ground.system.clone()),
+        pool: ground.pool.clone(),
+        cont: ground.cont.clone(),
+        load: load.clone(),
+    };
+    let ran = crew::run(&plan, ground.daemon_pid, watch);
+    if ran.is_err() {
+        crew::stop_load();
+    }
+    let names = (&*plan.pool, &*plan.cont);
+    let system = ground.system.clone();
+    let cleared = ground.clear();
+    crew::stop_load();
+    let rounds = ran?;
+    cleared?;
+    Ok(Figures::new(load, place, (&system, names.0, names.1), rounds))
+}

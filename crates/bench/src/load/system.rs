@@ -1,0 +1,152 @@
+//! The system, pool and container of a load: those that were named, else ones that are made and removed.
+
+use super::crew;
+use super::daos::{self, NewCont};
+use super::options::{Load, Place};
+use crate::error::{Error, Result};
+use dolmen_local::PoolOptions;
+use dolmen_types::Label;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A daemon of one's own ends after so long without a connection, should whoever started it be killed.
+const IDLE_END_SECONDS: &str = "60";
+
+/// Where a load runs.
+pub(super) struct Ground {
+    pub(super) system: String,
+    pub(super) pool: String,
+    pub(super) cont: String,
+    pub(super) daemon_pid: Option<u32>,
+    own_dir: Option<PathBuf>,
+    has_own_pool: bool,
+    has_own_cont: bool,
+}
+
+/// Takes or makes system, pool and container.
+///
+/// # Errors
+/// If they cannot be made; those of the library.
+pub(super) fn prepare(place: &Place, load: &Load) -> Result<Ground> {
+    let mut ground = match &place.system {
+        Some(system) => given(place, system)?,
+        None => own(place)?,
+    };
+    if place.cont.is_some() {
+        return Ok(ground);
+    }
+    let props = if place.outlives_power { "durability:power" } else { "durability:process" };
+    let new = NewCont { label: &ground.cont, props, has_files: load.has_files() };
+    let made = daos::make_cont(Some(&ground.system), &ground.pool, &new);
+    ground.has_own_cont = made.is_ok();
+    match made {
+        Ok(()) => Ok(ground),
+        Err(error) => ground.clear().and(Err(error)),
+    }
+}
+
+/// The name of what is made for this measurement.
+fn own_name() -> String {
+    format!("dolmen-bench-{}", std::process::id())
+}
+
+fn given(place: &Place, system: &str) -> Result<Ground> {
+    let pool = place.pool.clone().unwrap_or_else(own_name);
+    let has_own_pool = place.pool.is_none();
+    if has_own_pool {
+        let size = format!("{}", place.capacity_bytes);
+        let words = ["pool", "create", &pool, "--size", &size];
+        dmg(system, &words, if place.outlives_power { &[] } else { &["--volatile"] })?;
+    }
+    Ok(Ground {
+        system: system.to_owned(),
+        pool,
+        cont: place.cont.clone().unwrap_or_else(own_name),
+        daemon_pid: place.daemon_pid,
+        own_dir: None,
+        has_own_pool,
+        has_own_cont: false,
+    })
+}
+
+/// Asks a system as an administrator does, by this program.
+fn dmg(system: &str, words: &[&str], more: &[&str]) -> Result<()> {
+    let program = std::env::current_exe().map_err(Error::system("find this program"))?;
+    let mut command = Command::new(program);
+    command.args(["dmg", "--sys-name", system]).args(words).args(more).stdin(Stdio::null());
+    let output = command.stderr(Stdio::inherit()).output().map_err(Error::system("start dmg"))?;
+    if output.status.success() { Ok(()) } else { Err(Error::Administer { words: words.join(" ") }) }
+}
+
+/// A pool and a daemon in a directory of this measurement.
+fn own(place: &Place) -> Result<Ground> {
+    let dir = place.dir.join(own_name());
+    let ground = Ground {
+        system: String::new(),
+        pool: own_name(),
+        cont: own_name(),
+        daemon_pid: None,
+        own_dir: Some(dir.clone()),
+        has_own_pool: false,
+        has_own_cont: false,
+    };
+    std::fs::create_dir_all(&dir).map_err(Error::system("make the directory for a pool"))?;
+    match serve_own(place, &dir, &ground.pool) {
+        Ok((system, pid)) => Ok(Ground { system, daemon_pid: Some(pid), ..ground }),
+        Err(error) => ground.clear().and(Err(error)),
+    }
+}
+
+fn serve_own(place: &Place, dir: &Path, label: &str) -> Result<(String, u32)> {
+    let options = PoolOptions {
+        targets: place.targets,
+        label: Some(Label::new(label).map_err(dolmen_types::Error::from)?),
+        capacity_bytes: place.capacity_bytes,
+        volatile: true,
+        ..PoolOptions::default()
+    };
+    dolmen_local::create(&dir.join("pool"), &options)?;
+    let program = std::env::current_exe().map_err(Error::system("find this program"))?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg(dir).args(["--idle-end", IDLE_END_SECONDS]);
+    if place.over_tcp {
+        command.args(["--tcp", "127.0.0.1:0", "--insecure-tcp"]);
+    }
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(Error::system("start a daemon"))?;
+    let (pid, out) = (child.id(), child.stdout.take());
+    crew::keep(child);
+    let mut line = String::new();
+    let mut out = BufReader::new(out.expect("a pipe"));
+    out.read_line(&mut line).map_err(Error::system("read from the daemon"))?;
+    let kind = if place.over_tcp { "tcp://" } else { "unix:" };
+    let addresses = line.trim().trim_start_matches("serving at ");
+    let address = addresses.split(", ").find(|address| address.starts_with(kind));
+    let address = address.ok_or_else(|| Error::Child { scenario: "the daemon".to_owned() })?;
+    Ok((address.to_owned(), pid))
+}
+
+impl Ground {
+    /// Removes what was made.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn clear(self) -> Result<()> {
+        if let Some(dir) = self.own_dir {
+            crew::stop_load();
+            return std::fs::remove_dir_all(dir).map_err(Error::system("remove the directory of the pool"));
+        }
+        if self.has_own_pool {
+            return dmg(&self.system, &["pool", "destroy", &self.pool], &["--force"]);
+        }
+        if self.has_own_cont {
+            daos::destroy_cont(Some(&self.system), &self.pool, &self.cont)
+        } else {
+            Ok(())
+        }
+    }
+}
