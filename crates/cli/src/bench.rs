@@ -1,5 +1,7 @@
 //! `dolmen bench`: what the store costs on this machine.
 
+mod load;
+
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt;
 use crate::output::Answer;
@@ -15,6 +17,12 @@ pub(crate) enum Command {
     Engine(EngineArgs),
     /// Measure files and directories, beside native file systems
     Dfs(Args),
+    /// Measure values of objects over the C interface: updates and fetches, one or several at a time
+    Object(load::ObjectArgs),
+    /// Measure large files over the C interface, with the phases and options of IOR
+    Ior(load::IorArgs),
+    /// Measure many files and directories over the C interface, with the phases and options of mdtest
+    Mdtest(load::MdtestArgs),
     /// Make a page of Markdown from files that --out has written
     Report(ReportArgs),
 }
@@ -131,6 +139,9 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
             })
         }
         Command::Report(args) => report(args),
+        Command::Object(args) => load::object(args),
+        Command::Ior(args) => load::ior(args),
+        Command::Mdtest(args) => load::mdtest(args),
         Command::Engine(engine) => {
             let options = engine.args.options();
             // Before anything is made ready for it.
@@ -228,7 +239,8 @@ fn report(args: &ReportArgs) -> Outcome<Answer> {
 fn failed(error: &Error) -> Failure {
     let exit = match error {
         Error::Scenario { .. } => Exit::Usage,
-        Error::Wrong { .. } => Exit::Damaged,
+        Error::Wrong { .. } | Error::Differs(_) => Exit::Damaged,
+        Error::Call { number, .. } => load::exit_of(*number),
         Error::Device(_) | Error::System { .. } => Exit::Device,
         _ => Exit::Other,
     };

@@ -14,6 +14,7 @@ mod files;
 mod full;
 mod interrupted;
 mod killed;
+mod loads;
 mod objects;
 mod pools;
 mod served;

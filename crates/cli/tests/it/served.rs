@@ -7,13 +7,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ExitStatus, Stdio};
 
 /// A daemon in the place's directory.
-struct Daemon {
-    child: Child,
-    line: String,
+pub(crate) struct Daemon {
+    pub(crate) child: Child,
+    pub(crate) line: String,
 }
 
 impl Daemon {
-    fn start(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
         let mut command = place.command(&[&["serve", "."], args].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -22,7 +22,7 @@ impl Daemon {
         Self { child, line }
     }
 
-    fn end(mut self) -> ExitStatus {
+    pub(crate) fn end(mut self) -> ExitStatus {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
         self.child.wait().unwrap()
     }
