@@ -4,6 +4,9 @@
 //! and the loader takes the definitions from `libdaos.so.2`. So a program that links only one of them gets all it needs,
 //! and nothing exists twice. Shared by `cargo xtask capi` and the tests of `capi`.
 
+#[path = "elf.rs"]
+mod elf;
+
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +22,11 @@ const COMPANIONS: [(&str, &str, &[&str]); 5] = [
 
 /// The library with all code, as it is known to the loader.
 const MAIN: &str = "libdaos.so.2";
+
+/// Names of old that mean the same as those with a 2 behind them: weak, as in DAOS, so that a program may define them.
+//= daos:src/client/api/pool.c daos_pool_connect
+pub(crate) const WEAK: [&str; 5] =
+    ["daos_pool_connect", "daos_cont_create", "daos_cont_open", "daos_cont_destroy", "daos_obj_generate_oid"];
 
 /// An exported function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +77,11 @@ pub(crate) fn libraries(built: &Path, capi: &Path, lib: &Path) -> Result<()> {
     std::fs::create_dir_all(lib)?;
     let main = lib.join(MAIN);
     remove(&main)?;
-    std::fs::copy(built, &main)?;
+    let mut image = std::fs::read(built)?;
+    elf::weaken(&mut image, &WEAK)
+        .ok_or_else(|| Error::other(format!("{}: no such library", built.display())))?;
+    std::fs::write(&main, image)?;
+    std::fs::set_permissions(&main, std::fs::metadata(built)?.permissions())?;
     for alias in ["libdaos.so", "libdaos.so.2.8.0"] {
         link(MAIN, &lib.join(alias))?;
     }

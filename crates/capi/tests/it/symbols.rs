@@ -37,6 +37,18 @@ fn programs_find_version_two_of_the_library() {
 }
 
 #[test]
+fn names_of_old_are_weak() {
+    let done = Command::new("nm").arg("-D").arg(kit::libraries().join("libdaos.so.2")).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    let is = |kind: &str, name: &str| text.lines().any(|line| line.ends_with(&format!(" {kind} {name}")));
+    for name in kit::link::WEAK {
+        assert!(is("W", name), "{name}");
+        assert!(is("T", &format!("{name}2")), "{name}2");
+    }
+    assert_eq!(text.lines().filter(|line| line.contains(" W daos_")).count(), kit::link::WEAK.len());
+}
+
+#[test]
 fn the_install_has_what_build_systems_look_for() {
     let prefix = kit::scratch("prefix");
     kit::link::install(&kit::built(), kit::capi(), &prefix).unwrap();
