@@ -456,10 +456,12 @@ extern "C" fn daos_obj_key2anchor(
     run(ev, || {
         let object = handle::object(oh)?;
         When::of(th, &object.cont)?;
-        if !akey.is_null() {
-            return Err(Der::NOSYS);
-        }
-        let after = object.client.anchor_after(dkey.get()?.key()?)?;
+        let after = if akey.is_null() {
+            object.client.anchor_after(dkey.get()?.key()?)?
+        } else {
+            dkey.get()?.key()?;
+            object.client.anchor_after_akey(akey.get()?.key()?)?
+        };
         anchor.set(CAnchor::part(0, 0).moved_to(&after))
     })
 }

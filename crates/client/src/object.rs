@@ -347,6 +347,17 @@ impl Object {
         Ok(anchor)
     }
 
+    /// The anchor that goes on behind `akey` in a listing of the akeys of a dkey, whether that exists or not.
+    ///
+    /// # Errors
+    /// `Invalid::Key`, `KeyTooBig` for what cannot be an akey of this object.
+    pub fn anchor_after_akey(&self, akey: &[u8]) -> Result<Anchor> {
+        let kind = self.object_type.akey_kind();
+        check_key(kind, akey)?;
+        let position = merge::position(kind, self.cont.hash_key(), akey);
+        Ok(Anchor::after(&position).ok_or(Invalid::Key)?)
+    }
+
     /// The next akeys of a dkey after `anchor`, in order of the key kind.
     ///
     /// # Errors

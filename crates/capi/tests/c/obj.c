@@ -402,6 +402,16 @@ split_listings_cover_everything_once(void)
 	end();
 }
 
+static int
+list_akeys(daos_key_t *dkey, daos_anchor_t *anchor, uint32_t *nr, daos_key_desc_t *kds, char buf[64])
+{
+	d_iov_t     iov;
+	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
+
+	d_iov_set(&iov, buf, 64);
+	return daos_obj_list_akey(oh, DAOS_TX_NONE, dkey, nr, kds, &sgl, anchor, NULL);
+}
+
 static void
 a_listing_goes_on_behind_a_key(void)
 {
@@ -409,7 +419,7 @@ a_listing_goes_on_behind_a_key(void)
 	daos_key_desc_t kds[8];
 	char            buf[64];
 	uint32_t        nr = 8;
-	daos_key_t      b = key("b");
+	daos_key_t      b = key("b"), y = key("y"), none = key("");
 
 	begin(DAOS_OT_MULTI_LEXICAL);
 	OK(put("a", "x", "1", 0));
@@ -418,6 +428,14 @@ a_listing_goes_on_behind_a_key(void)
 	OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &b, NULL, &anchor, NULL));
 	OK(list(&anchor, &nr, sizeof(buf), kds, buf));
 	CHECK(nr == 1 && buf[0] == 'c');
+	OK(put("b", "y", "1", 0));
+	OK(put("b", "z", "1", 0));
+	OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &b, &y, &anchor, NULL));
+	nr = 8;
+	OK(list_akeys(&b, &anchor, &nr, kds, buf));
+	CHECK(nr == 1 && buf[0] == 'z');
+	GIVES(daos_obj_key2anchor(oh, DAOS_TX_NONE, NULL, &y, &anchor, NULL), -DER_INVAL);
+	GIVES(daos_obj_key2anchor(oh, DAOS_TX_NONE, &b, &none, &anchor, NULL), -DER_INVAL);
 	end();
 }
 
