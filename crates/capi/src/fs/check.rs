@@ -38,11 +38,11 @@ extern "C" fn dfs_cont_check(poh: Handle, cont: Text, flags: u64, name: Text) ->
         {
             return Err(EINVAL);
         }
-        if flags & EVICT_ALL != 0 {
+        let fs = mounted(poh, cont, flags & (REMOVE | RELINK) != 0)?;
+        if flags & EVICT_ALL != 0 && fs.container().query()?.handles > 1 {
             // Handles of others are not taken from them.
             return Err(Errno(libc::ENOTSUP));
         }
-        let fs = mounted(poh, cont, flags & (REMOVE | RELINK) != 0)?;
         let report = fs.check(flags & REMOVE != 0)?;
         if flags & PRINT != 0 {
             print(&report);

@@ -65,7 +65,11 @@ what_is_lost_is_removed_or_named(void)
 	OK(dfs_cont_check(poh, "files", DFS_CHECK_REMOVE, NULL));
 	GIVES(objects_lost(), 0);
 	OK(dfs_release(dir));
-	fs_close_all();
+	OK(dfs_umount(dfs));
+	OK(daos_cont_close(coh, NULL));
+	OK(dfs_cont_check(poh, "files", DFS_CHECK_EVICT_ALL, NULL));
+	OK(daos_pool_disconnect(poh, NULL));
+	OK(daos_fini());
 }
 
 static void
