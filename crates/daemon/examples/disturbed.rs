@@ -1,7 +1,7 @@
 //! How long a well-behaved client waits, alone and beside others that do what they like to its daemon.
 //!
 //! Prints the 50th and 99th percentile of 4 KiB updates, one at a time, and the 99th as a multiple of that alone. Beside a
-//! thread that only computes, the multiple says what the processors alone make of it.
+//! thread that only computes, the multiple says what the processors alone make of it. An argument names the only case.
 
 #![expect(
     clippy::unwrap_used,
@@ -152,13 +152,15 @@ fn main() {
         return;
     }
     raise_descriptor_limit();
-    let cases: [(&str, Disturbance); 5] = [
+    let only = std::env::args().nth(1);
+    let mut cases: Vec<(&str, Disturbance)> = vec![
         ("alone", nothing),
         ("a thread that computes", computing),
         ("connections opened and dropped", connections),
         ("malformed frames", malformed),
         ("30 slow readers", slow_readers),
     ];
+    cases.retain(|(name, _)| only.as_deref().is_none_or(|only| [only, "alone"].contains(name)));
     println!("| client | beside | 50 % us | 99 % us | 99 % / alone | beside, per s |");
     println!("|---|---|---|---|---|---|");
     for way in [Way::Rings, Way::Tcp] {
