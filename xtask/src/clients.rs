@@ -1,4 +1,5 @@
-//! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory.
+//! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory, and
+//! values of objects by the program's own load generator.
 //!
 //! The clients are built elsewhere, against what `make install` installs; their paths are given. Each phase runs
 //! several times, ways taken in turn, so that whatever else the machine does meets all of them; the table has medians.
@@ -32,12 +33,23 @@ enum Way {
 
 impl Way {
     const ALL: [Self; 3] = [Self::Rings, Self::Tcp, Self::Posix];
+    /// Those with objects.
+    const SERVED: [Self; 2] = [Self::Rings, Self::Tcp];
 
     fn name(self) -> &'static str {
         match self {
             Self::Rings => "daemon, shared memory",
             Self::Tcp => "daemon, TCP",
             Self::Posix => "POSIX, tmpfs",
+        }
+    }
+
+    /// The daemon's name for the C library; none where there is no daemon.
+    fn system(self, setup: &Setup) -> Option<String> {
+        match self {
+            Self::Rings => Some(format!("unix:{}", setup.dir.join("dolmen.sock").display())),
+            Self::Tcp => Some(format!("tcp://{ADDRESS}")),
+            Self::Posix => None,
         }
     }
 }
@@ -107,15 +119,55 @@ fn measure(setup: &Setup, daemon: &Child) -> Result<Table> {
                 for way in Way::ALL {
                     let tag = format!("{}-{ranks}-{round}", name.replace(' ', "-"));
                     let ran = client(setup, daemon, name, &words, way, ranks, &tag)?;
-                    for (phase, rate) in ran.rates {
-                        let key = (format!("{name}: {phase}"), ranks, way);
-                        table.entry(key).or_default().push((rate, ran.cpu_seconds));
-                    }
+                    add(&mut table, name, ranks, way, ran);
+                }
+            }
+            for (name, in_flight) in OBJECTS {
+                for way in Way::SERVED {
+                    let ran = object(setup, daemon, in_flight, way, ranks)?;
+                    add(&mut table, name, ranks, way, ran);
                 }
             }
         }
     }
     Ok(table)
+}
+
+fn add(table: &mut Table, name: &str, ranks: usize, way: Way, ran: Ran) {
+    for (phase, rate) in ran.rates {
+        let key = (format!("{name}: {phase}"), ranks, way);
+        table.entry(key).or_default().push((rate, ran.cpu_seconds));
+    }
+}
+
+/// Values of 4 KiB: name, and how many operations are under way on one event queue.
+const OBJECTS: [(&str, &str); 2] = [("object 4 KiB, 1 at a time", "1"), ("object 4 KiB, 16 in flight", "16")];
+
+/// Values of each process: some tenths of a second.
+const OBJECT_COUNT: &str = "20000";
+
+/// The program's own load generator, over the same C interface, in a container that it makes and removes.
+fn object(setup: &Setup, daemon: &Child, in_flight: &str, way: Way, ranks: usize) -> Result<Ran> {
+    let system = way.system(setup).context("objects need a daemon")?;
+    let mut command = Command::new(setup.prefix.join("bin/dolmen"));
+    command.args(["bench", "object", "--size", "4096", "--count", OBJECT_COUNT, "--in-flight", in_flight]);
+    command.args(["--system", &system, "--pool", "tank", "--rounds", "1"]);
+    command.args(["--processes", &ranks.to_string()]);
+    let (text, cpu_seconds) = timed(&mut command, daemon)?;
+    let rates = object_rates(&text);
+    ensure!(rates.len() == 4, "{command:?} has not told what is asked:\n{text}");
+    Ok(Ran { rates, cpu_seconds })
+}
+
+/// Operations a second and the 99th percentile of both phases.
+fn object_rates(text: &str) -> Vec<(String, f64)> {
+    let of = |phase: &str| {
+        let line = text.lines().find(|line| line.starts_with(phase))?;
+        let figures: Vec<&str> = line.split_whitespace().collect();
+        let (rate, p99) = (figures.get(1)?.parse().ok()?, figures.get(4)?.parse().ok()?);
+        Some([(format!("{phase} /s"), rate), (format!("{phase} p99 us"), p99)])
+    };
+    ["update", "fetch"].into_iter().filter_map(of).flatten().collect()
 }
 
 /// Name, and the words of IOR or mdtest.
@@ -141,24 +193,28 @@ fn client(
     let root = if way == Way::Posix { setup.dir.join("posix") } else { PathBuf::from("/") };
     let mut command = Command::new("mpirun");
     command.args(["-n", &ranks.to_string()]).arg(if is_ior { &setup.ior } else { &setup.mdtest });
-    if way == Way::Posix {
-        command.args(["-a", "POSIX"]);
-    } else {
-        let socket = setup.dir.join("dolmen.sock");
-        let system =
-            if way == Way::Tcp { format!("tcp://{ADDRESS}") } else { format!("unix:{}", socket.display()) };
-        command.env("DOLMEN_SYSTEM", system);
-        command.args(["-a", "DFS", "--dfs.pool", "tank", "--dfs.cont", "c"]);
-    }
+    match way.system(setup) {
+        None => command.args(["-a", "POSIX"]),
+        Some(system) => {
+            command.env("DOLMEN_SYSTEM", system);
+            command.args(["-a", "DFS", "--dfs.pool", "tank", "--dfs.cont", "c"])
+        }
+    };
     command.args(words).arg(if is_ior { "-o" } else { "-d" }).arg(root.join(tag));
-    let before = cpu_seconds(daemon.id())? + children_seconds()?;
-    let output = command.output().context("mpirun cannot be run")?;
-    let cpu_seconds = cpu_seconds(daemon.id())? + children_seconds()? - before;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "{command:?}:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let (text, cpu_seconds) = timed(&mut command, daemon)?;
     let rates = if is_ior { ior_rates(&text) } else { mdtest_rates(&text) };
     ensure!(!rates.is_empty(), "{command:?} has told no rates:\n{text}");
     Ok(Ran { rates, cpu_seconds })
+}
+
+/// Runs a client: what it prints, and the processor seconds of it and the daemon.
+fn timed(command: &mut Command, daemon: &Child) -> Result<(String, f64)> {
+    let before = cpu_seconds(daemon.id())? + children_seconds()?;
+    let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
+    let cpu_seconds = cpu_seconds(daemon.id())? + children_seconds()? - before;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{command:?}:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    Ok((text, cpu_seconds))
 }
 
 /// MiB/s of the two phases: the first line of each in the table of results.
@@ -228,6 +284,11 @@ mod tests {
         let mdtest =
             "   File creation               12500.099      12500.099      12500.099          0.000\n";
         assert_eq!(mdtest_rates(mdtest), [("creation /s".to_owned(), 12500.099)]);
+        let object = "phase ops/s MiB/s p50 us p99 us wall s\nupdate 61000 238.3 9.0 51.5 0.1\nfetch 90000 351.6 8.0 20.5 0.1\n";
+        let named = |(name, figure): (&str, f64)| (name.to_owned(), figure);
+        let expected =
+            [("update /s", 61e3), ("update p99 us", 51.5), ("fetch /s", 9e4), ("fetch p99 us", 20.5)];
+        assert_eq!(object_rates(object), expected.map(named));
         assert!((ticks("1 (a b) S 1 2 3 4 5 6 7 8 9 10 100 50 0", 11).unwrap() - 1.5).abs() < 1e-9);
     }
 }
