@@ -160,11 +160,10 @@ fn link(place: &Place) -> Result<Link> {
     let options = LinkOptions::default();
     let made = match place {
         Place::Dir(_) => unreachable!("a directory is opened in this process"),
-        Place::Socket(path) => reach::link(&Address::Unix(path.clone()), &options),
+        Place::Socket(path) => reach::system(&[Address::Unix(path.clone())], &options),
         Place::Hosts(hosts) => {
-            let first = hosts.split_once(',').map_or(&**hosts, |(first, _)| first);
-            let found = reach::address(first).map_err(|_no_host| Der::BADPATH)?;
-            reach::link(&found.ok_or(Der::BADPATH)?, &options)
+            let found = reach::addresses(hosts).map_err(|_no_host| Der::BADPATH)?;
+            reach::system(&found.ok_or(Der::BADPATH)?, &options)
         }
         Place::Named(name) => dolmen_env::data_directory()
             .map_err(dolmen_net::Error::Env)

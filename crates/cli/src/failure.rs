@@ -388,6 +388,8 @@ impl From<dolmen_local::Error> for Failure {
             Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),
             Error::OwnBulk { .. } => Self::new(Exit::Usage, why)
                 .hint("leave out --bulk-dir, or name a directory on another device"),
+            Error::Spread { .. } => Self::new(Exit::Refused, why)
+                .hint("start them with `dolmen serve --system`, and name one of them"),
             Error::Inside { .. } => Self::new(Exit::Refused, why).hint("choose a directory outside"),
             Error::Foreign { .. } => Self::new(Exit::Taken, why).hint("move it elsewhere first"),
             Error::Volatile { .. } => Self::new(Exit::Refused, why).hint("add --volatile"),

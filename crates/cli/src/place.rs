@@ -173,9 +173,9 @@ impl Served {
         let Some(text) = named.to_str() else { return Ok(None) };
         let doing = || format!("reach {text}");
         let Some((system, pool)) = text.rsplit_once('/') else { return Ok(None) };
-        let Some(address) = address(system).doing(doing)? else { return Ok(None) };
+        let Some(addresses) = addresses(system).doing(doing)? else { return Ok(None) };
         let name = reach::pool_name(pool).doing(doing)?;
-        let link = reach::link(&address, &LinkOptions::default()).map_err(|error| unreachable(&error));
+        let link = reach::system(&addresses, &LinkOptions::default()).map_err(|error| unreachable(&error));
         Ok(Some(Self { link: link.doing(doing)?, name }))
     }
 
@@ -186,7 +186,7 @@ impl Served {
         let file_name = dir.file_name()?;
         let entry = dolmen_local::list(system).ok()?.into_iter().find(|entry| entry.name == file_name)?;
         let address = Address::Unix(system.join(reach::SOCKET_NAME));
-        let link = reach::link(&address, &LinkOptions::default()).ok()?;
+        let link = reach::system(&[address], &LinkOptions::default()).ok()?;
         Some(Self { link, name: PoolName::Uuid(entry.uuid) })
     }
 
@@ -204,9 +204,9 @@ pub(crate) fn protocol() -> Failure {
     Failure::new(Exit::Other, "the daemon speaks another protocol").hint("use programs of the same release")
 }
 
-/// The address of a daemon that `text` is; `None` if it is none.
-pub(crate) fn address(text: &str) -> Outcome<Option<Address>> {
-    reach::address(text)
+/// The addresses of a system's engines that `text` lists; `None` if it is none.
+pub(crate) fn addresses(text: &str) -> Outcome<Option<Vec<Address>>> {
+    reach::addresses(text)
         .map_err(|_no_host| Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT"))
 }
 

@@ -6,7 +6,7 @@ use crate::output::Answer;
 use crate::path::shown_outside;
 use crate::place;
 use core::time::Duration;
-use dolmen_daemon::{Daemon, Settings};
+use dolmen_daemon::{Daemon, Roster, Settings};
 use dolmen_env::{Address, Socket};
 use serde_json::json;
 use std::fs::OpenOptions;
@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// The engine's number in its system
     #[arg(long, default_value_t = 0)]
     rank: u32,
+    /// TOML list of the system's engines, one [[engine]] each with rank and addresses; pools are made at the first and
+    /// have targets at all
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "socket", "tcp"], value_hint = clap::ValueHint::FilePath)]
+    system: Option<PathBuf>,
     /// Threads that serve connections [default: one for every two processors]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
@@ -91,11 +95,33 @@ fn settings(args: &Args) -> Outcome<Settings> {
     }
     settings.addresses.extend(args.tcp.iter().copied().map(Address::Tcp));
     settings.name.clone_from(&args.name);
+    if let Some(file) = &args.system {
+        join_system(&mut settings, file, args)?;
+    }
     settings.rank = args.rank;
     settings.threads = usize::from(args.threads.unwrap_or(0));
     settings.memory_budget_bytes = args.memory;
     settings.idle_end = args.idle_end.map(Duration::from_secs);
     Ok(settings)
+}
+
+/// Takes over what the list of the system's engines says of this one.
+fn join_system(settings: &mut Settings, file: &Path, args: &Args) -> Outcome<()> {
+    let doing = || format!("read {}", shown_outside(file));
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::on_file(file, &error)).doing(doing)?;
+    let roster = Roster::parse(&text).map_err(|error| of_daemon(&error)).doing(doing)?;
+    for address in roster.addresses(args.rank).map_err(|error| of_daemon(&error)).doing(doing)? {
+        if matches!(address, Address::Tcp(_)) && !args.insecure_tcp {
+            let failure = Failure::new(Exit::Usage, format!("rank {} listens at {address}", args.rank));
+            let hint = "add --insecure-tcp: there is no encryption and no proof of identity over TCP yet";
+            return Err(failure.hint(hint)).doing(doing);
+        }
+        if !settings.addresses.contains(&address) {
+            settings.addresses.push(address);
+        }
+    }
+    (settings.name, settings.engines) = (roster.name, roster.engines);
+    Ok(())
 }
 
 /// Starts the same command in the background, and waits until it can be reached.
@@ -146,6 +172,7 @@ fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
     let exit = match error {
         Daemon::Served { .. } => Exit::InUse,
         Daemon::NoDirectory { .. } => Exit::Missing,
+        Daemon::Roster(_) => Exit::Usage,
         Daemon::Env(_) | Daemon::Net(_) => Exit::Device,
     };
     Failure::new(exit, format!("{error}"))

@@ -14,6 +14,7 @@ use crate::copy;
 use crate::fence::{Fence, Undecided};
 use crate::inbox::{Dest, Finished, Job, Outbox, Shared, Ticket, locked};
 use crate::owned::Owned;
+use crate::parts::{Part, Parts};
 use crate::resolve;
 use crate::tell::{self, Tellings};
 use core::ops::{Deref, DerefMut};
@@ -77,6 +78,7 @@ pub struct Targets<T> {
     next_step: AtomicUsize,
     callers_step: AtomicBool,
     tellings: Tellings,
+    parts: Parts,
 }
 
 impl<T: TargetStore> Targets<T> {
@@ -85,6 +87,29 @@ impl<T: TargetStore> Targets<T> {
     /// # Errors
     /// `Invalid::Count` if there is none or more than `limits::TARGETS_MAX`; what a store answers.
     pub fn new(stores: Vec<T>) -> Result<Self> {
+        Self::with_parts(stores, Vec::new())
+    }
+
+    /// The same, where some of the stores are at other engines, which have parts of the pool.
+    ///
+    /// # Errors
+    /// As `new`; `Unreachable` if an engine cannot be asked.
+    pub fn with_parts(stores: Vec<T>, parts: Vec<Part>) -> Result<Self> {
+        let targets = Self::of_stores(stores, Parts::new(parts))?;
+        resolve::settle_all(&targets)?;
+        tell::tell_again(&targets)?;
+        Ok(targets)
+    }
+
+    /// The targets of a part of a pool: who has the pool's service settles what is undecided in it.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn of_part(stores: Vec<T>) -> Result<Self> {
+        Self::of_stores(stores, Parts::default())
+    }
+
+    fn of_stores(stores: Vec<T>, parts: Parts) -> Result<Self> {
         if stores.is_empty() || stores.len() > limits::TARGETS_MAX {
             return Err(Invalid::Count.into());
         }
@@ -99,6 +124,7 @@ impl<T: TargetStore> Targets<T> {
             next_step: AtomicUsize::new(0),
             callers_step: AtomicBool::new(true),
             tellings: Tellings::default(),
+            parts,
         };
         for target in targets.numbers() {
             let listed = match targets.call(target, plain(ContNo::SYSTEM, Verb::InDoubt)).result? {
@@ -107,8 +133,6 @@ impl<T: TargetStore> Targets<T> {
             };
             targets.slots[target.index()].owned().set_fence(Fence::with_undecided(&listed));
         }
-        resolve::settle_all(&targets)?;
-        tell::tell_again(&targets)?;
         Ok(targets)
     }
 
@@ -303,8 +327,14 @@ impl<T: TargetStore> Targets<T> {
     }
 
     /// Makes operations in a container wait on all targets, and ends those that are under way there. Other containers and
-    /// decisions of transactions go on.
-    pub(crate) fn close_cont(&self, cont: ContNo) {
+    /// decisions of transactions go on. An error if an engine with a part does not answer; open it again then.
+    pub(crate) fn close_cont(&self, cont: ContNo) -> Result<()> {
+        self.close_here(cont);
+        self.parts.close_cont(cont)
+    }
+
+    /// The same, of this engine's targets.
+    pub(crate) fn close_here(&self, cont: ContNo) {
         for slot in &self.slots {
             let mut owned = slot.owned();
             owned.close_cont(&slot.shared, cont);
@@ -312,8 +342,9 @@ impl<T: TargetStore> Targets<T> {
         }
     }
 
-    /// Lets operations in a container through on `target`.
+    /// Lets operations in a container through on `target`; in a part once all of its targets may.
     pub(crate) fn open_cont(&self, target: TargetNo, cont: ContNo) {
+        self.parts.open_cont(target, cont);
         let slot = &self.slots[target.index()];
         let mut owned = slot.owned();
         owned.open_cont(&slot.shared, cont);
@@ -328,6 +359,11 @@ impl<T: TargetStore> Targets<T> {
     /// Transactions that are undecided on `target`.
     pub(crate) fn undecided(&self, target: TargetNo) -> Vec<Undecided> {
         self.slots[target.index()].owned().fence().undecided().to_vec()
+    }
+
+    /// Other engines with targets of the pool.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
     }
 
     /// Transactions whose participants are being told of their decision.

@@ -4,7 +4,8 @@
 //! - [`Service`] containers, properties, snapshots, object numbers; crash-safe over all targets.
 //! - [`commit`] the coordinator of transactions and [`resolve`] the settling of undecided ones, both as pure
 //!   functions; carried out in process by this crate, over a simulated network by tests.
-//! - [`Pool`] all of it behind the client's `Transport`.
+//! - [`Pool`] all of it behind the client's `Transport`; [`Elsewhere`] a target of another engine, and [`PartDoor`] what
+//!   that engine shows to the one with the service.
 //!
 //! Generic over `TargetStore`: the engine and the reference model serve alike. Nothing here starts a thread,
 //! reads a clock of its own or touches a device.
@@ -15,15 +16,19 @@ pub mod resolve;
 mod copy;
 mod dispatch;
 mod drive;
+mod elsewhere;
 mod fence;
 mod hlc;
 mod inbox;
 mod owned;
+mod parts;
 mod pool;
 mod service;
 mod tell;
 
 pub use dispatch::Targets;
+pub use elsewhere::{Absent, Elsewhere};
 pub use hlc::Hlc;
+pub use parts::{Part, PartDoor};
 pub use pool::Pool;
 pub use service::{PoolIdentity, Service};

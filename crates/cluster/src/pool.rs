@@ -4,16 +4,18 @@
 //! through the service; every request put on a queue gives exactly one outcome.
 
 use crate::copy;
-use crate::dispatch::Targets;
+use crate::dispatch::{Targets, plain};
 use crate::inbox::{Dest, Finished, Outbox, locked};
-use crate::service::Service;
+use crate::service::{PoolIdentity, Service};
+use core::time::Duration;
+use dolmen_codec::pool::PoolReply;
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_types::{ContNo, Error, Head, Result, TargetNo};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Result, TargetNo};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 /// Completion queues of one pool: one for each thread of a large node.
 const QUEUES_MAX: usize = 1024;
@@ -21,12 +23,30 @@ const QUEUES_MAX: usize = 1024;
 /// Requests to the service that may wait on one queue.
 const POOL_REQUESTS_MAX: usize = 4096;
 
-/// A pool whose targets are in this process.
+/// A pool whose targets are in this process, or those of them that a part has.
 pub struct Pool<T> {
     targets: Targets<T>,
-    service: Service,
+    role: Role,
     /// Guards the list of queues; written when one is opened or closed. Taken before all other locks.
     queues: RwLock<Vec<Option<Arc<Queue>>>>,
+}
+
+/// On whose behalf a target is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trust {
+    Client,
+    Service,
+}
+
+/// Whether the pool's service is here.
+enum Role {
+    Service(Service),
+    Part {
+        identity: PoolIdentity,
+        /// Guards what the service has let clients into; `None` before it has. Taken before the targets' locks.
+        closed: Mutex<Option<BTreeSet<ContNo>>>,
+        admitted: Condvar,
+    },
 }
 
 struct Queue {
@@ -45,7 +65,14 @@ impl<T: TargetStore> Pool<T> {
     /// A pool of targets and the service that was opened on them.
     #[must_use]
     pub fn new(targets: Targets<T>, service: Service) -> Self {
-        Self { targets, service, queues: RwLock::new(Vec::new()) }
+        Self { targets, role: Role::Service(service), queues: RwLock::new(Vec::new()) }
+    }
+
+    /// A part of a pool, whose service is at another engine. Of the targets only those of the part are asked for anything.
+    #[must_use]
+    pub fn part(targets: Targets<T>, identity: PoolIdentity) -> Self {
+        let role = Role::Part { identity, closed: Mutex::default(), admitted: Condvar::new() };
+        Self { targets, role, queues: RwLock::new(Vec::new()) }
     }
 
     /// The targets.
@@ -54,10 +81,85 @@ impl<T: TargetStore> Pool<T> {
         &self.targets
     }
 
-    /// The service.
+    /// The pool, with its map.
     #[must_use]
-    pub fn service(&self) -> &Service {
-        &self.service
+    pub fn identity(&self) -> &PoolIdentity {
+        match &self.role {
+            Role::Service(service) => service.identity(),
+            Role::Part { identity, .. } => identity,
+        }
+    }
+
+    /// Looks after parts of the pool at other engines, a few times a second: lets clients in where one has started anew,
+    /// and settles transactions that nobody decides. Waits for engines that do not answer.
+    pub fn look_after_parts(&self) {
+        if let Role::Service(service) = &self.role {
+            service.look_after_parts(&self.targets);
+        }
+    }
+
+    /// Waits until the service has let clients into this part; false if it has not within `limit`. A pool with its service
+    /// is always open.
+    pub fn wait_admitted(&self, limit: Duration) -> bool {
+        let Role::Part { closed, admitted, .. } = &self.role else { return true };
+        let is_waiting = |closed: &mut Option<BTreeSet<ContNo>>| closed.is_none();
+        let waited = admitted.wait_timeout_while(locked(closed), limit, is_waiting);
+        let (closed, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        closed.is_some()
+    }
+
+    /// Carries out what the service says of its containers.
+    pub(crate) fn admit(&self, closed: &[ContNo], now: Epoch) -> Result<PoolReply> {
+        let Role::Part { closed: known, admitted, .. } = &self.role else {
+            return Err(Error::NoPermission);
+        };
+        let mut known = locked(known);
+        let is_first = known.is_none();
+        if is_first {
+            self.targets.refuse_older(now);
+            self.raise_floors(now)?;
+        }
+        let (next, before) = (closed.iter().copied().collect(), known.take().unwrap_or_default());
+        let next: BTreeSet<ContNo> = next;
+        for &cont in next.difference(&before) {
+            self.targets.close_here(cont);
+        }
+        for &cont in before.difference(&next) {
+            self.targets.numbers().for_each(|target| self.targets.open_cont(target, cont));
+        }
+        *known = Some(next);
+        if is_first {
+            admitted.notify_all();
+        }
+        Ok(PoolReply::Done)
+    }
+
+    /// Epochs of the targets of this part go on above `now`.
+    fn raise_floors(&self, now: Epoch) -> Result<()> {
+        for answer in self.targets.call_all(|_| plain(ContNo::SYSTEM, Verb::Cont(ContVerb::RaiseFloor(now))))
+        {
+            match answer.result {
+                Err(Error::Unreachable { .. }) | Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// As `call` of a target, by the service of the pool.
+    pub(crate) fn call_trusted(&self, request: Request<'_>) -> Outcome {
+        let Request { token, head, ask } = request;
+        match ask {
+            Ask::Target(target, cont, verb) => {
+                outcome(self.targets.call(target, Op { token, head, cont, verb }))
+            }
+            Ask::Pool(_) => Outcome { token, result: Err(Error::NoPermission), buf: None },
+        }
+    }
+
+    /// As `submit`, by the service of the pool.
+    pub(crate) fn submit_trusted(&self, queue: QueueId, request: Request<'static>) {
+        self.submit_as(queue, request, Trust::Service);
     }
 
     /// One bounded piece of background work.
@@ -73,7 +175,7 @@ impl<T: TargetStore> Pool<T> {
 
     #[inline]
     fn refusal(&self, head: &Head, cont: ContNo, verb: &Verb<'_>) -> Option<Error> {
-        let version = self.service.identity().map.version;
+        let version = self.identity().map.version;
         if head.map_version != 0 && head.map_version < version {
             return Some(Error::StaleMap { version });
         }
@@ -143,6 +245,36 @@ impl<T: TargetStore> Pool<T> {
             self.targets.drive_for(target, &Dest::Queue(Arc::clone(&queue.outbox)));
         }
     }
+
+    fn submit_as(&self, queue: QueueId, request: Request<'static>, trust: Trust) {
+        // A request on a queue that is not open has nowhere to send its outcome.
+        let Some(queue) = self.queue(queue) else { return };
+        let Request { token, head, ask } = request;
+        match ask {
+            Ask::Target(target, cont, verb) => {
+                let known = target.index() < self.targets.count();
+                let refusal = match trust {
+                    Trust::Client => self.refusal(&head, cont, &verb),
+                    Trust::Service => None,
+                };
+                if known && refusal.is_none() {
+                    self.targets.start_queued(target, Op { token, head, cont, verb }, &queue.outbox);
+                    return;
+                }
+                let error = refusal.unwrap_or(Error::Invalid(Invalid::Argument));
+                let refused = Outcome { token, result: Err(error), buf: copy::buffer_of(verb) };
+                locked(&queue.waiting).outcomes.push(refused);
+            }
+            Ask::Pool(verb) => {
+                let mut waiting = locked(&queue.waiting);
+                if waiting.requests.len() < POOL_REQUESTS_MAX {
+                    waiting.requests.push_back(Request { token, head, ask: Ask::Pool(verb) });
+                } else {
+                    waiting.outcomes.push(Outcome { token, result: Err(Error::Busy), buf: None });
+                }
+            }
+        }
+    }
 }
 
 impl<T: TargetStore> Transport for Pool<T> {
@@ -151,9 +283,19 @@ impl<T: TargetStore> Transport for Pool<T> {
         match ask {
             Ask::Target(target, cont, verb) => self.ask_target(token, head, target, cont, verb),
             Ask::Pool(verb) => {
-                let result = self.service.ask(&self.targets, &head, verb).map(Answer::Pool);
-                Outcome { token, result, buf: None }
+                let result = match &self.role {
+                    Role::Service(service) => service.ask(&self.targets, &head, verb),
+                    // The map says who has the service.
+                    Role::Part { .. } => Err(Error::Invalid(Invalid::Argument)),
+                };
+                Outcome { token, result: result.map(Answer::Pool), buf: None }
             }
+        }
+    }
+
+    fn saw(&self, epoch: Epoch) {
+        if let Role::Service(service) = &self.role {
+            service.saw(epoch);
         }
     }
 
@@ -193,30 +335,7 @@ impl<T: TargetStore> Transport for Pool<T> {
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
-        // A request on a queue that is not open has nowhere to send its outcome.
-        let Some(queue) = self.queue(queue) else { return };
-        let Request { token, head, ask } = request;
-        match ask {
-            Ask::Target(target, cont, verb) => {
-                let known = target.index() < self.targets.count();
-                let refusal = self.refusal(&head, cont, &verb);
-                if known && refusal.is_none() {
-                    self.targets.start_queued(target, Op { token, head, cont, verb }, &queue.outbox);
-                    return;
-                }
-                let error = refusal.unwrap_or(Error::Invalid(dolmen_types::Invalid::Argument));
-                let refused = Outcome { token, result: Err(error), buf: copy::buffer_of(verb) };
-                locked(&queue.waiting).outcomes.push(refused);
-            }
-            Ask::Pool(verb) => {
-                let mut waiting = locked(&queue.waiting);
-                if waiting.requests.len() < POOL_REQUESTS_MAX {
-                    waiting.requests.push_back(Request { token, head, ask: Ask::Pool(verb) });
-                } else {
-                    waiting.outcomes.push(Outcome { token, result: Err(Error::Busy), buf: None });
-                }
-            }
-        }
+        self.submit_as(queue, request, Trust::Client);
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {

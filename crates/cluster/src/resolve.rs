@@ -97,6 +97,20 @@ pub(crate) fn settle_all<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
     Ok(())
 }
 
+/// Settles what is undecided in parts of the pool and was so at the last look already: its coordinator has given up, or has
+/// time to begin anew. What cannot be settled now is tried at the next look.
+pub(crate) fn settle_stale<T: TargetStore>(targets: &Targets<T>) {
+    for at in targets.parts().targets() {
+        let Ok(Reply::InDoubt(listed)) = targets.call(at, plain(ContNo::SYSTEM, Verb::InDoubt)).result else {
+            continue;
+        };
+        for stale in targets.parts().stale(at, &listed) {
+            // Ignored: an engine that does not answer now may at the next look.
+            let _unsettled = settle(targets, at, stale.leader, stale.tx, false);
+        }
+    }
+}
+
 /// Settles a transaction that an operation met, or waits a while for its coordinator to do so, or for a container to be
 /// open again.
 pub(crate) fn settle_or_wait<T: TargetStore>(

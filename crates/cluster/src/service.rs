@@ -19,6 +19,7 @@ use crate::dispatch::{Targets, plain};
 use crate::drive;
 use crate::hlc::Hlc;
 use crate::inbox::locked;
+use crate::resolve;
 use crate::service::record::{ContRecord, Intent};
 use crate::service::repeats::Repeats;
 use dolmen_codec::TargetStore;
@@ -47,6 +48,9 @@ const ATTR_NAME_BYTES_MAX: usize = 511;
 const ATTR_VALUE_BYTES_MAX: usize = 1 << 20;
 /// User attributes of one container.
 const ATTRS_MAX: usize = 65536;
+
+/// How far the clock of another engine may be ahead of ours and still be believed.
+const AHEAD_NS_MAX: u64 = 60_000_000_000;
 
 /// What identifies a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +154,9 @@ impl Service {
         targets.refuse_older(now);
         store::lift_clocks(targets, now)?;
         let mut state = change::load(targets, rng)?;
+        targets.parts().keep_closed(change::rolling_back(&state));
         change::finish_all(targets, &mut state);
+        targets.parts().look(now)?;
         Ok(Self { identity, hlc, state: Mutex::new(state) })
     }
 
@@ -164,6 +170,14 @@ impl Service {
     #[must_use]
     pub fn identity(&self) -> &PoolIdentity {
         &self.identity
+    }
+
+    /// Goes on above an epoch that a client has seen at another engine, unless that is far ahead of the clock.
+    pub(crate) fn saw(&self, epoch: Epoch) {
+        let latest = Epoch::from_unix_ns(self.hlc.unix_ns().saturating_add(AHEAD_NS_MAX));
+        if epoch <= latest {
+            self.hlc.merge(epoch);
+        }
     }
 
     /// Answers a question.
@@ -258,6 +272,8 @@ impl Service {
             PoolVerb::AllocOids(no, count) => {
                 change::alloc_oids(targets, state, no, count).map(PoolReply::Oids)
             }
+            // Asked of parts, which have no service.
+            PoolVerb::Admit { .. } => Err(Error::NoPermission),
             PoolVerb::Query
             | PoolVerb::ContQuery(_)
             | PoolVerb::TxBegin
@@ -267,6 +283,14 @@ impl Service {
             | PoolVerb::Scrub
             | PoolVerb::Check => unreachable!("answered without the state"),
         }
+    }
+
+    /// Looks after the parts of the pool at other engines: lets clients in where one has started anew, and settles
+    /// transactions that nobody decides. Call it a few times a second; it waits for engines that do not answer.
+    pub(crate) fn look_after_parts<T: TargetStore>(&self, targets: &Targets<T>) {
+        // Ignored: whoever needs an engine that is gone is told so.
+        let _gone = targets.parts().look(self.now(targets));
+        resolve::settle_stale(targets);
     }
 
     /// A new epoch above every epoch that a target has answered.

@@ -64,6 +64,15 @@ pub enum PoolVerb<'a> {
     Scrub,
     /// Audits every invariant. Answer: [`PoolReply::Audits`], by target.
     Check,
+    /// To an engine that has a part of the pool, from the one that has its service: lets clients in, but into these
+    /// containers, once nobody is inside them any more. Answer: [`PoolReply::Done`].
+    Admit {
+        /// Containers that are being changed as a whole; all others are open.
+        closed: Vec<ContNo>,
+        /// Epochs go on above this one; transactions that were begun before the part was opened, and up to here, are
+        /// refused.
+        now: Epoch,
+    },
 }
 
 /// How a container is named.

@@ -2,7 +2,7 @@
 
 use crate::pool::{PoolReply, PoolVerb};
 use crate::verb::{Reply, Verb};
-use dolmen_types::{ContNo, Error, Head, IoBuf, TargetNo};
+use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, TargetNo};
 
 /// A completion queue of one transport.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -104,6 +104,9 @@ pub trait Transport: Send + Sync {
 
     /// Sends a request whose outcome goes to `queue`.
     fn submit(&self, queue: QueueId, request: Request<'static>);
+
+    /// Takes note of an epoch that a client has seen at another engine: transactions begin above it.
+    fn saw(&self, _epoch: Epoch) {}
 
     /// Appends finished requests of `queue` to `out`. With `wait`, drives the transport until at least one
     /// is finished, unless none is under way.

@@ -1,19 +1,20 @@
 //! A daemon that runs.
 
 use crate::error::{Error, Result};
+use crate::peers::Peers;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::Transport;
 use dolmen_codec::wire::{
-    PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemInfo, SystemReply, SystemVerb, VERSION,
-    Welcome,
+    FEATURE_NOT_FIRST, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
+    SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
 };
-use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng};
+use dolmen_local::LocalPool;
 use dolmen_net::server::{Attachment, OpenedPool, Options, Server, System};
-use dolmen_types::{Error as Failure, Head, PoolMap, Uuid, limits, uuid_of_random};
+use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +42,6 @@ pub struct Daemon {
 struct Shared {
     pools: Pools,
     name: String,
-    rank: u32,
     engine: Uuid,
     instance: u128,
     addresses: Vec<String>,
@@ -73,10 +73,10 @@ impl Daemon {
         }
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let mut rng = Rng::from_entropy()?;
+        let peers = Peers::new(settings.rank, settings.engines.clone());
         let shared = Arc::new(Shared {
-            pools: Pools::new(settings.dir.clone(), settings.memory_budget_bytes),
+            pools: Pools::new(settings.dir.clone(), settings.memory_budget_bytes, peers),
             name: settings.name.clone(),
-            rank: settings.rank,
             engine: uuid_of_random(rng.next_u128()),
             instance: rng.next_u128(),
             addresses: addresses.iter().map(ToString::to_string).collect(),
@@ -163,10 +163,10 @@ impl System for Shared {
     fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome {
         Welcome {
             version: version.min(VERSION),
-            rank: self.rank,
+            rank: self.pools.peers().rank(),
             engine: self.engine,
             instance: self.instance,
-            features: 0,
+            features: if self.pools.peers().is_first() { 0 } else { FEATURE_NOT_FIRST },
             ring_bytes,
             body_bytes_max: BODY_BYTES_MAX,
             payload_bytes_max: limits::FRAME_PAYLOAD_BYTES_MAX as u64,
@@ -177,7 +177,7 @@ impl System for Shared {
 
     fn answer(
         &self,
-        head: &Head,
+        _head: &Head,
         peer: Option<Peer>,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
@@ -185,11 +185,22 @@ impl System for Shared {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
             SystemVerb::Query => SystemReply::System(self.info()?),
             SystemVerb::PoolList => SystemReply::Pools(self.pools.list()?),
-            SystemVerb::PoolConnect { name, access } => return self.connect(head, &name, access),
+            SystemVerb::PoolConnect { name, access } => return self.connect(&name, access),
             SystemVerb::PoolCreate(spec) => {
-                let drawn = self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u128();
-                let uuid = spec.uuid.unwrap_or_else(|| uuid_of_random(drawn));
-                SystemReply::Created(self.pools.create(&spec, uuid)?)
+                let uuid = spec.uuid.unwrap_or_else(|| uuid_of_random(self.drawn()));
+                SystemReply::Created(self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, self.drawn())?)
+            }
+            SystemVerb::PartCreate(part) => {
+                self.pools.create_part(&part)?;
+                SystemReply::Done
+            }
+            SystemVerb::PartConnect { pool, key } => {
+                let (pool, entry) = self.pools.connect_part(pool, key)?;
+                return Ok(self.attachment(&pool, entry, pool.part_door(), false));
+            }
+            SystemVerb::PartDestroy { pool, key } => {
+                self.pools.destroy_part(pool, key)?;
+                SystemReply::Done
             }
             SystemVerb::PoolDestroy { name, force } => {
                 self.pools.destroy(&name, force)?;
@@ -211,32 +222,47 @@ impl Shared {
         Ok(SystemInfo { name: self.name.clone(), ranks: self.ranks(), pool_count })
     }
 
+    /// All engines; of this one where it listens indeed, with the ports that were taken.
     fn ranks(&self) -> Vec<RankInfo> {
-        vec![RankInfo { rank: self.rank, uuid: self.engine, addresses: self.addresses.clone() }]
+        let peers = self.pools.peers();
+        let own = RankInfo { rank: peers.rank(), uuid: self.engine, addresses: self.addresses.clone() };
+        if peers.all().is_empty() {
+            return vec![own];
+        }
+        peers
+            .all()
+            .iter()
+            .map(|engine| if engine.rank == own.rank { own.clone() } else { engine.clone() })
+            .collect()
     }
 
-    fn connect(
-        &self,
-        head: &Head,
-        name: &PoolName,
-        access: PoolAccess,
-    ) -> core::result::Result<Attachment, Failure> {
+    fn drawn(&self) -> u128 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u128()
+    }
+
+    fn connect(&self, name: &PoolName, access: PoolAccess) -> core::result::Result<Attachment, Failure> {
         let (pool, entry) = self.pools.connect(name, access)?;
-        let map = map_of(&*pool, head)?;
-        let connection = PoolConnection {
-            slot: PoolSlot::SYSTEM,
-            uuid: entry.uuid,
-            label: entry.label,
-            map: map.clone(),
-            ranks: self.ranks(),
-        };
+        Ok(self.attachment(&pool, entry, Arc::clone(&pool) as _, access == PoolAccess::ReadOnly))
+    }
+
+    fn attachment(
+        &self,
+        pool: &LocalPool,
+        entry: PoolEntry,
+        transport: Arc<dyn Transport>,
+        is_read_only: bool,
+    ) -> Attachment {
+        let map = pool.map().clone();
         let opened = OpenedPool {
-            transport: pool,
-            is_read_only: access == PoolAccess::ReadOnly,
-            answers_at_once: entry.volatile,
+            transport,
+            is_read_only,
+            // What other engines take part in waits for them.
+            answers_at_once: entry.volatile && pool.spread().is_none(),
             map_version: map.version,
         };
-        Ok(Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened) })
+        let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
+        let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks };
+        Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened) }
     }
 
     /// Only who runs the daemon may end it.
@@ -249,14 +275,5 @@ impl Shared {
             }
             _ => Err(Failure::NoPermission),
         }
-    }
-}
-
-fn map_of(pool: &dyn Transport, head: &Head) -> core::result::Result<PoolMap, Failure> {
-    let request =
-        Request { token: 0, head: Head { map_version: 0, ..*head }, ask: Ask::Pool(PoolVerb::Query) };
-    match pool.call(request).result? {
-        Answer::Pool(PoolReply::Pool(info)) => Ok(info.map),
-        other => unreachable!("a pool answers a query with what it is, not {other:?}"),
     }
 }

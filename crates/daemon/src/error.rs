@@ -19,10 +19,74 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// The list of the system's engines cannot be used.
+    Roster(RosterFault),
     /// The system refused.
     Env(dolmen_env::Error),
     /// Connections cannot be served.
     Net(dolmen_net::Error),
+}
+
+/// What is wrong with a list of engines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RosterFault {
+    /// It is no TOML.
+    Syntax {
+        /// What the parser says.
+        message: String,
+    },
+    /// It has a key that means nothing.
+    Unknown {
+        /// Which.
+        key: String,
+    },
+    /// The system's name is empty or too long.
+    Name,
+    /// It lists no engine, or more than a pool can have.
+    Count,
+    /// An engine has no number.
+    NoRank {
+        /// Which of the list, from 1 on.
+        engine: usize,
+    },
+    /// An engine has no list of addresses.
+    NoAddresses {
+        /// Which of the list, from 1 on.
+        engine: usize,
+    },
+    /// Two engines have the same number.
+    Twice {
+        /// Which.
+        rank: u32,
+    },
+    /// The engine that is asked for is not listed.
+    Unlisted {
+        /// Which.
+        rank: u32,
+    },
+    /// An address cannot be read, or its host is not found.
+    Address {
+        /// As it stands there.
+        text: String,
+    },
+}
+
+impl fmt::Display for RosterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { message } => f.write_str(message),
+            Self::Unknown { key } => write!(f, "{key:?} is unknown; there are name and [[engine]]"),
+            Self::Name => f.write_str("a system's name has 1 to 127 bytes"),
+            Self::Count => f.write_str("there are 1 to 1024 engines, each a table [[engine]]"),
+            Self::NoRank { engine } => write!(f, "engine {engine} of the list has no rank; give it a number"),
+            Self::NoAddresses { engine } => {
+                write!(f, "engine {engine} needs addresses, a list of unix:SOCKET and tcp://HOST:PORT")
+            }
+            Self::Twice { rank } => write!(f, "rank {rank} is listed twice"),
+            Self::Unlisted { rank } => write!(f, "rank {rank} is not listed"),
+            Self::Address { text } => write!(f, "{text:?} is no address of this network"),
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -32,6 +96,7 @@ impl fmt::Display for Error {
             Self::NoDirectory { path } => {
                 write!(f, "{} is no directory; make it first", path.display())
             }
+            Self::Roster(fault) => write!(f, "the list of engines: {fault}"),
             Self::Env(error) => error.fmt(f),
             Self::Net(error) => error.fmt(f),
         }
@@ -43,7 +108,7 @@ impl std::error::Error for Error {
         match self {
             Self::Env(error) => Some(error),
             Self::Net(error) => Some(error),
-            Self::Served { .. } | Self::NoDirectory { .. } => None,
+            Self::Served { .. } | Self::NoDirectory { .. } | Self::Roster(_) => None,
         }
     }
 }

@@ -1,16 +1,19 @@
 //! The node daemon: one process owns the pools of a system directory, others use them through it.
 //!
 //! - [`Daemon`] serves a directory at addresses, until it is stopped.
-//! - [`Settings`] what it may do.
+//! - [`Settings`] what it may do; [`Roster`] the engines of a system of several.
 //!
 //! Invariants: a pool is open once, however many use it; it is closed when the daemon ends, and everything acknowledged
 //! is then on its devices.
 
 mod daemon;
 mod error;
+mod peers;
 mod pools;
+mod roster;
 mod settings;
 
 pub use daemon::Daemon;
-pub use error::{Error, Result};
+pub use error::{Error, Result, RosterFault};
+pub use roster::Roster;
 pub use settings::Settings;

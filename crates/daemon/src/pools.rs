@@ -1,7 +1,9 @@
 //! The pools of a system directory, each open once for all who use it.
 
-use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolName, PoolSpec};
-use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Upkeep};
+use crate::peers::Peers;
+use core::time::Duration;
+use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
+use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Spread, Upkeep};
 use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,22 +15,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Pools {
     dir: PathBuf,
     memory_budget_bytes: Option<u64>,
+    peers: Peers,
     /// Guards the open pools; held while one is opened, so that it is opened once.
     open: Mutex<BTreeMap<Uuid, Arc<LocalPool>>>,
 }
 
 impl Pools {
-    pub(crate) fn new(dir: PathBuf, memory_budget_bytes: Option<u64>) -> Self {
-        Self { dir, memory_budget_bytes, open: Mutex::default() }
+    pub(crate) fn new(dir: PathBuf, memory_budget_bytes: Option<u64>, peers: Peers) -> Self {
+        Self { dir, memory_budget_bytes, peers, open: Mutex::default() }
+    }
+
+    /// The engines of the system.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<LocalPool>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All pools of the directory, by UUID.
+    /// All pools of the directory, by UUID; parts of pools are listed where those have their service.
     pub(crate) fn list(&self) -> Result<Vec<PoolEntry>> {
-        let mut all: Vec<PoolEntry> = self.entries()?.iter().map(entry_of).collect();
+        let mut all: Vec<PoolEntry> =
+            self.entries()?.iter().filter(|entry| !is_part(entry)).map(entry_of).collect();
         let open = self.open();
         for entry in &mut all {
             let users = open.get(&entry.uuid).map_or(0, |pool| Arc::strong_count(pool) - 1);
@@ -43,25 +52,88 @@ impl Pools {
         let found = self.find(name)?;
         let mut open = self.open();
         if let Some(pool) = open.get(&found.uuid) {
+            if is_part(&found) && !pool.wait_admitted(Duration::ZERO) {
+                return Err(Error::Busy);
+            }
             if access == PoolAccess::Exclusive && Arc::strong_count(pool) > 1 {
                 return Err(Error::Busy);
             }
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
-        let options = OpenOptions {
-            memory_budget_bytes: self.memory_budget_bytes,
-            upkeep: Upkeep::Thread,
-            ..OpenOptions::default()
+        let (dir, options) = (self.dir.join(&found.name), self.open_options());
+        let opened = match &found.spread {
+            None => dolmen_local::open(&dir, &options),
+            Some(spread) if spread.has_service() => {
+                let parts = self.peers.open_parts(found.uuid, spread)?;
+                dolmen_local::open_with_parts(&dir, &options, &parts)
+            }
+            // The engine with the service opens it; whoever comes before asks again.
+            Some(_) => return Err(Error::Busy),
         };
-        let pool =
-            dolmen_local::open(&self.dir.join(&found.name), &options).map_err(|error| plain(&error))?;
-        let pool = Arc::new(pool);
+        let pool = Arc::new(opened.map_err(|error| plain(&error))?);
         open.insert(found.uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }
 
-    /// Makes a pool; its directory is called by its label, else by its UUID.
-    pub(crate) fn create(&self, spec: &PoolSpec, uuid: Uuid) -> Result<PoolEntry> {
+    /// The part of a pool, opened for the engine with its service.
+    pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<LocalPool>, PoolEntry)> {
+        let found = self.find_part(uuid, key)?;
+        let mut open = self.open();
+        if let Some(pool) = open.get(&uuid) {
+            return Ok((Arc::clone(pool), entry_of(&found)));
+        }
+        let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.open_options());
+        let pool = Arc::new(opened.map_err(|error| plain(&error))?);
+        open.insert(uuid, Arc::clone(&pool));
+        Ok((pool, entry_of(&found)))
+    }
+
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            memory_budget_bytes: self.memory_budget_bytes,
+            upkeep: Upkeep::Thread,
+            ..OpenOptions::default()
+        }
+    }
+
+    /// Makes a pool, with a part at each other engine of the system; `key` is what only these know.
+    pub(crate) fn create(&self, spec: &PoolSpec, key: u128) -> Result<PoolEntry> {
+        let Some(uuid) = spec.uuid else { return Err(Invalid::Argument.into()) };
+        let ranks: Vec<u32> = self.peers.all().iter().map(|engine| engine.rank).collect();
+        if !self.peers.is_first() {
+            return Err(Invalid::Argument.into());
+        }
+        if ranks.len() < 2 {
+            self.create_here(spec, uuid, None)?;
+            return Ok(entry_of(&self.find(&PoolName::Uuid(uuid))?));
+        }
+        self.refuse_taken(spec)?;
+        let part = PartSpec { pool: share(spec, ranks.len()), ranks, key: PartKey(key) };
+        self.peers.create_parts(&part)?;
+        let made = self.create_here(&part.pool, uuid, Some(spread(&part, self.peers.rank())));
+        if let Err(error) = made {
+            // Ignored: why it could not be made says more, and a part without a pool does no harm.
+            let _left = self.peers.destroy_parts(uuid, part.key, part.ranks.iter().copied().skip(1));
+            return Err(error);
+        }
+        Ok(entry_of(&self.find(&PoolName::Uuid(uuid))?))
+    }
+
+    /// Makes the part of a pool of this engine.
+    pub(crate) fn create_part(&self, part: &PartSpec) -> Result<()> {
+        let Some(uuid) = part.pool.uuid else { return Err(Invalid::Argument.into()) };
+        let spread = spread(part, self.peers.rank());
+        if spread.has_service() || !spread.ranks.contains(&spread.rank) {
+            return Err(Invalid::Argument.into());
+        }
+        match self.find_part(uuid, part.key) {
+            // The answer to the first request was lost.
+            Ok(_made) => Ok(()),
+            Err(_none) => self.create_here(&part.pool, uuid, Some(spread)),
+        }
+    }
+
+    fn create_here(&self, spec: &PoolSpec, uuid: Uuid, spread: Option<Spread>) -> Result<()> {
         let defaults = PoolOptions::default();
         let options = PoolOptions {
             targets: spec.targets.unwrap_or(defaults.targets),
@@ -75,10 +147,18 @@ impl Pools {
             memory_budget_bytes: spec.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),
             volatile: spec.volatile,
             bulk_dir: spec.bulk_dir.clone().map(|path| PathBuf::from(OsString::from_vec(path))),
+            spread,
         };
         let name = directory_name(spec.label.as_ref(), uuid);
-        dolmen_local::create(&self.dir.join(name), &options).map_err(|error| plain(&error))?;
-        Ok(entry_of(&self.find(&PoolName::Uuid(uuid))?))
+        dolmen_local::create(&self.dir.join(name), &options).map_err(|error| plain(&error))
+    }
+
+    /// Refuses a pool whose name is taken before anything is made elsewhere.
+    fn refuse_taken(&self, spec: &PoolSpec) -> Result<()> {
+        let is_taken = |entry: &dolmen_local::PoolEntry| {
+            Some(entry.uuid) == spec.uuid || entry.label.is_some() && entry.label == spec.label
+        };
+        if self.entries()?.iter().any(is_taken) { Err(Error::Exists) } else { Ok(()) }
     }
 
     /// Destroys a pool; whoever has it open keeps it from that unless `force` is set.
@@ -92,7 +172,34 @@ impl Pools {
             // Whoever still uses it finds its targets gone when it asks next; the directory is removed below them.
             open.remove(&found.uuid);
         }
+        match &found.spread {
+            Some(spread) if spread.has_service() => {
+                let others = spread.ranks.iter().copied().skip(1);
+                self.peers.destroy_parts(found.uuid, PartKey(spread.key), others)?;
+            }
+            Some(_) if !force => return Err(Error::NoPermission),
+            // A part whose pool is gone.
+            Some(_) | None => {}
+        }
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+    }
+
+    /// Destroys the part of a pool; none is left if there was none.
+    pub(crate) fn destroy_part(&self, uuid: Uuid, key: PartKey) -> Result<()> {
+        let found = match self.find_part(uuid, key) {
+            Err(Error::NotFound) => return Ok(()),
+            found => found?,
+        };
+        self.open().remove(&uuid);
+        dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+    }
+
+    fn find_part(&self, uuid: Uuid, key: PartKey) -> Result<dolmen_local::PoolEntry> {
+        let found = self.find(&PoolName::Uuid(uuid))?;
+        match &found.spread {
+            Some(spread) if spread.key == key.0 && !spread.has_service() => Ok(found),
+            _ => Err(Error::NoPermission),
+        }
     }
 
     /// Closes all pools; the first error, with all closed nevertheless. `has_clients` if some may come back.
@@ -130,11 +237,32 @@ fn directory_name(label: Option<&Label>, uuid: Uuid) -> String {
     }
 }
 
+/// Whether it is a part of a pool whose service is elsewhere.
+fn is_part(entry: &dolmen_local::PoolEntry) -> bool {
+    entry.spread.as_ref().is_some_and(|spread| !spread.has_service())
+}
+
+fn spread(part: &PartSpec, rank: u32) -> Spread {
+    Spread { rank, ranks: part.ranks.clone(), key: part.key.0 }
+}
+
+/// What each of `engines` has of a new pool.
+fn share(spec: &PoolSpec, engines: usize) -> PoolSpec {
+    let share = |all: Option<u64>| all.map(|all| all / engines as u64);
+    PoolSpec {
+        targets: Some(spec.targets.unwrap_or(u16::try_from(dolmen_env::cpu_count()).unwrap_or(1))),
+        capacity_bytes: share(spec.capacity_bytes),
+        memory_budget_bytes: share(spec.memory_budget_bytes),
+        ..spec.clone()
+    }
+}
+
 fn entry_of(entry: &dolmen_local::PoolEntry) -> PoolEntry {
+    let engines = entry.spread.as_ref().map_or(1, |spread| spread.ranks.len());
     PoolEntry {
         uuid: entry.uuid,
         label: entry.label.clone(),
-        target_count: u32::from(entry.targets),
+        target_count: u32::from(entry.targets) * u32::try_from(engines).unwrap_or(u32::MAX),
         capacity_bytes: 0,
         connections: 0,
         volatile: entry.volatile,

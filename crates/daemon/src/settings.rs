@@ -1,6 +1,7 @@
 //! What a daemon may do.
 
 use core::time::Duration;
+use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ pub struct Settings {
     pub name: String,
     /// The engine's number.
     pub rank: u32,
+    /// All engines of the system, if it is not the only one; pools are made at the first.
+    pub engines: Vec<RankInfo>,
     /// Where it listens.
     pub addresses: Vec<Address>,
     /// Threads that serve connections; 0 takes one for every two processors.
@@ -32,6 +35,7 @@ impl Settings {
             dir,
             name: "dolmen".to_owned(),
             rank: 0,
+            engines: Vec::new(),
             addresses: vec![socket],
             threads: 0,
             idle_end: None,

@@ -8,9 +8,10 @@ use dolmen_types::TargetNo;
 use std::panic::catch_unwind;
 use std::thread::ScopedJoinHandle;
 
-/// Runs `work` for every part, a thread each; results come in the order of the parts, or the first error once all
-/// have ended.
+/// Runs `work` for every part, a thread each, numbered from `first` on; results come in the order of the parts, or the
+/// first error once all have ended.
 pub(crate) fn on_each<P: Send, R: Send>(
+    first: u16,
     parts: Vec<P>,
     work: impl Fn(TargetNo, P) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
@@ -21,7 +22,7 @@ pub(crate) fn on_each<P: Send, R: Send>(
     let guarded = &guarded;
     scope(|scope| {
         let start = |(part, target)| (scope.spawn(move || guarded(target, part)), target);
-        let running: Vec<_> = parts.into_iter().zip(0..).map(start).collect();
+        let running: Vec<_> = parts.into_iter().zip(first..).map(start).collect();
         let join = |(thread, target): (ScopedJoinHandle<'_, Result<R>>, u16)| {
             thread.join().unwrap_or(Err(Error::Panicked { target }))
         };
@@ -32,7 +33,12 @@ pub(crate) fn on_each<P: Send, R: Send>(
 
 /// Closes all targets, also if one fails; with a life of the pool that what is closed takes part in.
 /// `clients_live_on` if there may be some that repeat a request when the pool is open again.
-pub(crate) fn close_all(stores: Vec<Target>, life: Option<u64>, clients_live_on: bool) -> Result<()> {
+pub(crate) fn close_all(
+    first: u16,
+    stores: Vec<Target>,
+    life: Option<u64>,
+    clients_live_on: bool,
+) -> Result<()> {
     let close = |_, mut store: Target| {
         let begun = life.map_or(Ok(()), |life| store.begin_life(life));
         if !clients_live_on {
@@ -41,5 +47,5 @@ pub(crate) fn close_all(stores: Vec<Target>, life: Option<u64>, clients_live_on:
         store.close()?;
         Ok(begun?)
     };
-    on_each(stores, close).map(drop)
+    on_each(first, stores, close).map(drop)
 }

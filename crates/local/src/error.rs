@@ -107,6 +107,11 @@ pub enum Error {
         /// Which.
         dir: PathBuf,
     },
+    /// The pool has targets at other engines: their daemons open it together.
+    Spread {
+        /// The directory of this one's part.
+        dir: PathBuf,
+    },
     /// Something that is not the pool's lies in its directory.
     Foreign {
         /// What, by path.
@@ -210,6 +215,11 @@ impl fmt::Display for Error {
             Self::OwnBulk { dir } => {
                 write!(f, "{} is the pool's own directory, and has bulk data anyway", dir.display())
             }
+            Self::Spread { dir } => write!(
+                f,
+                "{} is one part of a pool on several engines; their daemons open it together",
+                dir.display()
+            ),
             Self::Foreign { entries } => {
                 let names: Vec<_> = entries.iter().map(|entry| entry.display().to_string()).collect();
                 write!(f, "this does not belong to the pool: {}", names.join(", "))

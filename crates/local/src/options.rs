@@ -1,7 +1,7 @@
 //! What a pool is made of, and how it is opened.
 
 use crate::error::{Error, Result};
-use crate::record::PoolRecord;
+use crate::record::{PoolRecord, Spread};
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, TargetConfig};
 use dolmen_env::{RealOptions, Rng, cpu_count};
 use dolmen_types::{Label, TargetNo, Uuid, limits, uuid_of_random};
@@ -53,6 +53,8 @@ pub struct PoolOptions {
     pub volatile: bool,
     /// A directory for bulk data, on another device; `None` keeps it beside the metadata.
     pub bulk_dir: Option<PathBuf>,
+    /// The engines that have targets of the pool, if not this alone; then all sizes here are of this one's part.
+    pub spread: Option<Spread>,
 }
 
 impl Default for PoolOptions {
@@ -70,6 +72,7 @@ impl Default for PoolOptions {
             memory_budget_bytes: MEMORY_BUDGET_BYTES_DEFAULT,
             volatile: false,
             bulk_dir: None,
+            spread: None,
         }
     }
 }
@@ -106,7 +109,8 @@ impl PoolOptions {
         } else {
             self.targets
         };
-        in_range("targets", u64::from(targets), 1, limits::TARGETS_MAX as u64)?;
+        let engines = self.spread.as_ref().map_or(1, |spread| spread.ranks.len().max(1)) as u64;
+        in_range("targets", u64::from(targets), 1, limits::TARGETS_MAX as u64 / engines)?;
         let capacity_bytes =
             if self.capacity_bytes == 0 { device_bytes.min(CAPACITY_BYTES_MAX) } else { self.capacity_bytes };
         let capacity_bytes = capacity_bytes / u64::from(targets);
@@ -133,6 +137,7 @@ impl PoolOptions {
             volatile: self.volatile,
             bulk_dir: self.bulk_dir.clone(),
             life: 0,
+            spread: self.spread.clone(),
         };
         check(&record)?;
         Ok(record)

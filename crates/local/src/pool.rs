@@ -6,14 +6,16 @@
 use crate::each::close_all;
 use crate::error::Result;
 use crate::options::{OpenOptions, Upkeep};
-use crate::record::PoolRecord;
+use crate::record::{PoolRecord, Spread};
 use crate::root::begin_life;
+use crate::store::Store;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use dolmen_cluster::Pool;
+use dolmen_cluster::{PartDoor, Pool};
 use dolmen_codec::{Outcome, Progress, QueueId, Request, Transport};
-use dolmen_engine::{Recovery, Target};
+use dolmen_engine::Recovery;
 use dolmen_env::{RealRoot, spawn};
+use dolmen_types::{Epoch, PoolMap};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -25,11 +27,14 @@ const REST: Duration = Duration::from_millis(10);
 /// And when a device works for it.
 const SHORT_REST: Duration = Duration::from_millis(1);
 
+/// Between two looks at the parts of a pool at other engines: clients of one that was started anew wait so long.
+const PARTS_REST: Duration = Duration::from_millis(200);
+
 /// A pool in this process. `Send` and `Sync`; give clients an `Arc` of it.
 pub struct LocalPool {
     /// Present until the pool is closed.
-    pool: Option<Arc<Pool<Target>>>,
-    upkeep: Option<(Arc<Stop>, JoinHandle<()>)>,
+    pool: Option<Arc<Pool<Store>>>,
+    upkeep: Vec<(Arc<Stop>, JoinHandle<()>)>,
     recoveries: Vec<Recovery>,
     root: RealRoot,
     record: PoolRecord,
@@ -49,7 +54,7 @@ struct Stop {
 
 impl LocalPool {
     pub(crate) fn start(
-        pool: Pool<Target>,
+        pool: Pool<Store>,
         (root, record): (RealRoot, PoolRecord),
         bulk: Option<RealRoot>,
         recoveries: Vec<Recovery>,
@@ -61,16 +66,14 @@ impl LocalPool {
             // What it would write is forgotten.
             pool.targets().set_callers_step(false);
         }
-        let upkeep = match options.upkeep {
-            _ if read_only => None,
-            Upkeep::Callers => None,
-            Upkeep::Thread => {
-                pool.targets().set_callers_step(false);
-                let stop = Arc::new(Stop::default());
-                let (pool, stopped) = (Arc::clone(&pool), Arc::clone(&stop));
-                Some((stop, spawn("dolmen-upkeep", move || keep_up(&pool, &stopped))?))
-            }
-        };
+        let mut upkeep = Vec::new();
+        if options.upkeep == Upkeep::Thread && !read_only {
+            pool.targets().set_callers_step(false);
+            upkeep.push(start_thread("dolmen-upkeep", &pool, keep_up)?);
+        }
+        if record.spread.as_ref().is_some_and(Spread::has_service) {
+            upkeep.push(start_thread("dolmen-parts", &pool, look_after_parts)?);
+        }
         Ok(Self { pool: Some(pool), upkeep, recoveries, root, record, bulk, read_only })
     }
 
@@ -111,6 +114,35 @@ impl LocalPool {
         self.pool().step()
     }
 
+    /// What this engine shows of its part of the pool to the one that has the service; who asks for it has shown the key.
+    #[must_use]
+    pub fn part_door(&self) -> Arc<dyn Transport> {
+        Arc::new(PartDoor::new(Arc::clone(self.shared())))
+    }
+
+    /// The engines of the pool, if there are several.
+    #[must_use]
+    pub fn spread(&self) -> Option<&Spread> {
+        self.record.spread.as_ref()
+    }
+
+    /// Its map, as the record has it.
+    #[must_use]
+    pub fn map(&self) -> &PoolMap {
+        &self.pool().identity().map
+    }
+
+    /// See [`Pool::wait_admitted`].
+    #[must_use]
+    pub fn wait_admitted(&self, limit: Duration) -> bool {
+        self.pool().wait_admitted(limit)
+    }
+
+    /// See [`Pool::look_after_parts`].
+    pub fn look_after_parts(&self) {
+        self.pool().look_after_parts();
+    }
+
     /// Makes everything durable, writes a last checkpoint and closes the targets.
     ///
     /// # Errors
@@ -128,12 +160,16 @@ impl LocalPool {
         self.shut(true)
     }
 
-    fn pool(&self) -> &Pool<Target> {
+    fn pool(&self) -> &Pool<Store> {
+        self.shared()
+    }
+
+    fn shared(&self) -> &Arc<Pool<Store>> {
         self.pool.as_ref().expect("the pool is there until it is closed, which takes it by value")
     }
 
     fn shut(&mut self, clients_live_on: bool) -> Result<()> {
-        if let Some((stop, thread)) = self.upkeep.take() {
+        for (stop, thread) in self.upkeep.drain(..) {
             stop.wanted.store(true, Ordering::Release);
             stop.wake.notify_all();
             // Ignored: a panic of the thread was reported when it happened, and the targets are closed below.
@@ -144,7 +180,8 @@ impl LocalPool {
             // A checkpoint would be written to memory, and forgotten.
             return Ok(());
         }
-        close_all(pool.into_stores(), Some(self.record.life + 1), clients_live_on)?;
+        let own = pool.into_stores().into_iter().filter_map(Store::here).collect();
+        close_all(self.record.own_targets().start, own, Some(self.record.life + 1), clients_live_on)?;
         begin_life(&self.root, &mut self.record)
     }
 
@@ -185,6 +222,10 @@ impl Transport for LocalPool {
         self.pool().open_queue()
     }
 
+    fn saw(&self, epoch: Epoch) {
+        self.pool().saw(epoch);
+    }
+
     fn close_queue(&self, queue: QueueId) {
         self.pool().close_queue(queue);
     }
@@ -198,15 +239,41 @@ impl Transport for LocalPool {
     }
 }
 
-fn keep_up(pool: &Pool<Target>, stop: &Stop) {
-    while !stop.wanted.load(Ordering::Acquire) {
-        let rest = match pool.step() {
-            Progress::More => continue,
-            Progress::Waiting => SHORT_REST,
-            Progress::Idle => REST,
-        };
-        let resting = stop.rest.lock().unwrap_or_else(PoisonError::into_inner);
+fn start_thread(
+    name: &str,
+    pool: &Arc<Pool<Store>>,
+    body: fn(&Pool<Store>, &Stop),
+) -> Result<(Arc<Stop>, JoinHandle<()>)> {
+    let stop = Arc::new(Stop::default());
+    let (pool, stopped) = (Arc::clone(pool), Arc::clone(&stop));
+    Ok((stop, spawn(name, move || body(&pool, &stopped))?))
+}
+
+fn keep_up(pool: &Pool<Store>, stop: &Stop) {
+    while !stop.is_wanted() {
+        match pool.step() {
+            Progress::More => {}
+            Progress::Waiting => stop.rest(SHORT_REST),
+            Progress::Idle => stop.rest(REST),
+        }
+    }
+}
+
+fn look_after_parts(pool: &Pool<Store>, stop: &Stop) {
+    while !stop.is_wanted() {
+        pool.look_after_parts();
+        stop.rest(PARTS_REST);
+    }
+}
+
+impl Stop {
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    fn rest(&self, time: Duration) {
+        let resting = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         // A wake-up that comes before the wait costs one rest.
-        drop(stop.wake.wait_timeout(resting, rest));
+        drop(self.wake.wait_timeout(resting, time));
     }
 }

@@ -4,6 +4,7 @@
 //! that does not is never used; unknown feature bits refuse the open.
 
 use crate::error::RecordFault;
+use core::ops::Range;
 use dolmen_codec::bytes::{Reader, put_len};
 use dolmen_types::{Label, Uuid, crc32c, limits};
 use std::ffi::OsString;
@@ -12,17 +13,50 @@ use std::path::PathBuf;
 
 const MAGIC: u64 = 0x4c4f_4f50_4d4c_4f44;
 const FORMAT: u32 = 1;
-/// No feature exists yet that a reader would have to know.
-const FEATURES: u32 = 0;
+/// The pool is spread over several engines.
+const SPREAD: u32 = 1;
+/// What this reader knows.
+const FEATURES: u32 = SPREAD;
 const SUM_BYTES: usize = 4;
 const VOLATILE: u8 = 1;
 const BULK_DIR: u8 = 2;
+
+/// A pool's engines, as each of them has it on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// The engine whose record this is.
+    pub rank: u32,
+    /// All of them, in the order of their targets; the first has the pool's service.
+    pub ranks: Vec<u32>,
+    /// What only they know.
+    pub key: u128,
+}
+
+impl Spread {
+    /// Which of the engines this is.
+    fn place(&self) -> Option<usize> {
+        self.ranks.iter().position(|&rank| rank == self.rank)
+    }
+
+    /// Whether this engine has the pool's service.
+    #[must_use]
+    pub fn has_service(&self) -> bool {
+        self.place() == Some(0)
+    }
+
+    fn is_sound(&self, targets: u16) -> bool {
+        let all = self.ranks.len() * usize::from(targets);
+        let is_once = |rank: &u32| self.ranks.iter().filter(|other| *other == rank).count() == 1;
+        self.place().is_some() && all <= limits::TARGETS_MAX && self.ranks.iter().all(is_once)
+    }
+}
 
 /// What must be the same each time a pool is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolRecord {
     pub(crate) uuid: Uuid,
     pub(crate) label: Option<Label>,
+    /// Of each engine.
     pub(crate) targets: u16,
     /// Of one target.
     pub(crate) capacity_bytes: u64,
@@ -35,14 +69,30 @@ pub(crate) struct PoolRecord {
     pub(crate) bulk_dir: Option<PathBuf>,
     /// Begins anew, one higher, with each opening and closing; the targets' is the same, or one ahead of it.
     pub(crate) life: u64,
+    /// The engines, if there are several.
+    pub(crate) spread: Option<Spread>,
 }
 
 impl PoolRecord {
+    /// The numbers of the targets that this record's engine has.
+    pub(crate) fn own_targets(&self) -> Range<u16> {
+        let place = self.spread.as_ref().and_then(Spread::place).unwrap_or(0);
+        let first = u16::try_from(place).map_or(0, |place| place.saturating_mul(self.targets));
+        first..first.saturating_add(self.targets)
+    }
+
+    /// The rank of each target.
+    pub(crate) fn ranks(&self) -> Vec<u32> {
+        let ranks: &[u32] = self.spread.as_ref().map_or(&[0], |spread| &spread.ranks);
+        ranks.iter().flat_map(|&rank| core::iter::repeat_n(rank, usize::from(self.targets))).collect()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         out.extend_from_slice(&MAGIC.to_le_bytes());
         out.extend_from_slice(&FORMAT.to_le_bytes());
-        out.extend_from_slice(&FEATURES.to_le_bytes());
+        let features = if self.spread.is_some() { SPREAD } else { 0 };
+        out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(self.uuid.as_bytes());
         out.extend_from_slice(&self.targets.to_le_bytes());
         let volatile = if self.volatile { VOLATILE } else { 0 };
@@ -59,6 +109,12 @@ impl PoolRecord {
         for text in [label, bulk_dir] {
             put_len(&mut out, text.len());
             out.extend_from_slice(text);
+        }
+        if let Some(Spread { rank, ranks, key }) = &self.spread {
+            out.extend_from_slice(&rank.to_le_bytes());
+            out.extend_from_slice(&key.to_le_bytes());
+            put_len(&mut out, ranks.len());
+            ranks.iter().for_each(|rank| out.extend_from_slice(&rank.to_le_bytes()));
         }
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
         out
@@ -82,7 +138,11 @@ impl PoolRecord {
         if format != FORMAT || features & !FEATURES != 0 {
             return Err(RecordFault::TooNew { format });
         }
-        let record = decode_body(&mut r).ok_or(damaged)?;
+        let mut record = decode_body(&mut r).ok_or(damaged)?;
+        if features & SPREAD != 0 {
+            let spread = decode_spread(&mut r).filter(|spread| spread.is_sound(record.targets));
+            record.spread = Some(spread.ok_or(damaged)?);
+        }
         let targets_ok = (1..=limits::TARGETS_MAX).contains(&usize::from(record.targets));
         if targets_ok && r.remaining() == 0 { Ok(record) } else { Err(damaged) }
     }
@@ -115,7 +175,15 @@ fn decode_body(r: &mut Reader<'_>) -> Option<PoolRecord> {
         volatile: flags & VOLATILE != 0,
         bulk_dir: (flags & BULK_DIR != 0).then_some(path),
         life,
+        spread: None,
     })
+}
+
+fn decode_spread(r: &mut Reader<'_>) -> Option<Spread> {
+    let (rank, key) = (r.u32()?, r.u128()?);
+    let count = r.count(4)?;
+    let ranks = (0..count).map(|_| r.u32()).collect::<Option<Vec<u32>>>()?;
+    Some(Spread { rank, ranks, key })
 }
 
 #[cfg(test)]
@@ -136,6 +204,20 @@ mod tests {
             volatile: true,
             bulk_dir: Some(PathBuf::from("/bulk")),
             life: 9,
+            spread: None,
+        }
+    }
+
+    #[test]
+    fn a_record_of_several_engines_says_whose_targets_are_which() {
+        let spread = Spread { rank: 7, ranks: vec![5, 7], key: 3 << 100 | 1 };
+        let spread = PoolRecord { spread: Some(spread), ..record() };
+        assert_eq!(PoolRecord::decode(&spread.encode()).as_ref(), Ok(&spread));
+        assert_eq!((spread.own_targets(), spread.ranks()), (4..8, vec![5, 5, 5, 5, 7, 7, 7, 7]));
+        assert_eq!((record().own_targets(), record().ranks()), (0..4, vec![0; 4]));
+        for (rank, ranks) in [(1, vec![5, 7]), (5, vec![5, 5]), (0, vec![]), (0, (0..300).collect())] {
+            let bad = PoolRecord { spread: Some(Spread { rank, ranks, key: 0 }), ..record() };
+            assert_eq!(PoolRecord::decode(&bad.encode()), Err(RecordFault::Damaged));
         }
     }
 

@@ -4,8 +4,11 @@ use crate::each::{close_all, on_each};
 use crate::error::{Error, RecordFault, Result};
 use crate::options::{OpenOptions, PoolOptions, bytes_at_first, check_memory, target_config};
 use crate::pool::LocalPool;
-use crate::record::PoolRecord;
-use dolmen_cluster::{Hlc, Pool, PoolIdentity, Service, Targets};
+use crate::record::{PoolRecord, Spread};
+use crate::store::Store;
+use core::ops::Range;
+use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, Pool, PoolIdentity, Service, Targets};
+use dolmen_codec::Transport;
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
@@ -34,8 +37,10 @@ pub struct PoolEntry {
     pub uuid: Uuid,
     /// Its label.
     pub label: Option<Label>,
-    /// Its targets.
+    /// Its targets in this directory.
     pub targets: u16,
+    /// Its engines, if there are several.
+    pub spread: Option<Spread>,
     /// Whether it may be lost with the power.
     pub volatile: bool,
     /// Where its bulk data is, if not beside the metadata.
@@ -102,6 +107,85 @@ fn own_new(dir: &Path) -> Result<RealRoot> {
 /// target; `OtherLife` if it is a copy from another time; `OtherPlace` if it is a copy whose original has the directory
 /// for bulk data, and something is to be changed; `Option`.
 pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
+    let opened = open_own(dir, options)?;
+    if opened.record.spread.is_some() {
+        return Err(Error::Spread { dir: dir.to_owned() });
+    }
+    opened.with_service(&[], options)
+}
+
+/// The same, of the directory with the service of a pool that has other engines, too; `to` are the ways to their parts, in
+/// the order of the engines.
+///
+/// # Errors
+/// As `open`; `Spread` if the record does not say that this engine has the service of a pool with so many parts; `Store` with
+/// `Unreachable` if one of them cannot be asked.
+pub fn open_with_parts(dir: &Path, options: &OpenOptions, to: &[Arc<dyn Transport>]) -> Result<LocalPool> {
+    let opened = open_own(dir, options)?;
+    match &opened.record.spread {
+        Some(spread) if spread.has_service() && spread.ranks.len() == to.len() + 1 => {
+            opened.with_service(to, options)
+        }
+        _ => Err(Error::Spread { dir: dir.to_owned() }),
+    }
+}
+
+/// Opens a part of a pool whose service is at another engine. Clients get in when that says so.
+///
+/// # Errors
+/// As `open`; `Spread` if it is no such part.
+pub fn open_part(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
+    let opened = open_own(dir, options)?;
+    if opened.record.spread.as_ref().is_none_or(Spread::has_service) {
+        return Err(Error::Spread { dir: dir.to_owned() });
+    }
+    opened.into_part(options)
+}
+
+/// The targets of a directory, open.
+struct Opened {
+    root: RealRoot,
+    record: PoolRecord,
+    bulk: Option<RealRoot>,
+    targets: Vec<(Target, Recovery)>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Opened {
+    fn with_service(self, to: &[Arc<dyn Transport>], options: &OpenOptions) -> Result<LocalPool> {
+        let Self { root, record, bulk, targets, clock } = self;
+        let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = targets.into_iter().unzip();
+        let mut stores: Vec<Store> = stores.into_iter().map(Store::Here).collect();
+        let mut parts = Vec::with_capacity(to.len());
+        for (to, first) in to.iter().zip((record.targets..).step_by(usize::from(record.targets))) {
+            let part = Part { targets: first..first + record.targets, to: Arc::clone(to) };
+            for target in part.targets.clone().map(TargetNo) {
+                stores.push(Store::Elsewhere(Box::new(Elsewhere::new(target, Arc::clone(to))?)));
+            }
+            parts.push(part);
+        }
+        let targets = Targets::with_parts(stores, parts)?;
+        let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
+        let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_entropy()?)?;
+        LocalPool::start(Pool::new(targets, service), (root, record), bulk, recoveries, options)
+    }
+
+    fn into_part(self, options: &OpenOptions) -> Result<LocalPool> {
+        let Self { root, record, bulk, targets, .. } = self;
+        let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = targets.into_iter().unzip();
+        let (own, mut stores) = (record.own_targets(), stores.into_iter());
+        let store = |(no, rank): (u16, u32)| match own.contains(&no) {
+            true => stores.next().map_or(Store::Absent(Absent::new(rank)), Store::Here),
+            false => Store::Absent(Absent::new(rank)),
+        };
+        let stores = (0..).zip(record.ranks()).map(store).collect();
+        let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
+        let pool = Pool::part(Targets::of_part(stores)?, identity);
+        LocalPool::start(pool, (root, record), bulk, recoveries, options)
+    }
+}
+
+fn open_own(dir: &Path, options: &OpenOptions) -> Result<Opened> {
     options.memory_budget_bytes.map_or(Ok(()), check_memory)?;
     refuse_no_pool(dir)?;
     let own = if options.read_only { RealRoot::open_to_read } else { RealRoot::open };
@@ -122,7 +206,7 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let mut all = Vec::with_capacity(usize::from(record.targets));
     // Before any of them is opened, which writes: what belongs elsewhere stays as it is.
-    for target in (0..record.targets).map(TargetNo) {
+    for target in record.own_targets().map(TargetNo) {
         let missing = |error: Error| match error {
             Error::Device(error) if error.is_not_found() => {
                 Error::MissingTarget { dir: target_dir(&root, target) }
@@ -136,7 +220,7 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
         }
         all.push(devices);
     }
-    let opened = on_each(all, |target, devices| {
+    let targets = on_each(record.own_targets().start, all, |target, devices| {
         let config = target_config(&record, memory, target);
         let (mut opened, recovery) = Target::open(devices, Arc::clone(&clock), &config)?;
         if !options.read_only {
@@ -147,11 +231,7 @@ pub fn open(dir: &Path, options: &OpenOptions) -> Result<LocalPool> {
     if !options.read_only {
         begin_life(&root, &mut record)?;
     }
-    let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = opened.into_iter().unzip();
-    let targets = Targets::new(stores)?;
-    let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
-    let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_entropy()?)?;
-    LocalPool::start(Pool::new(targets, service), (root, record), bulk, recoveries, options)
+    Ok(Opened { root, record, bulk, targets, clock })
 }
 
 /// Refuses a device of another target, and one from another time than the pool's record.
@@ -217,7 +297,7 @@ fn remove(dir: &Path, bulk: Existing) -> Result<Option<PathBuf>> {
         Err(Error::Record { fault: RecordFault::Missing, .. }) if is_remains(&root)? => None,
         Err(error) => return Err(error),
     };
-    let targets = record.as_ref().map_or(u16::MAX, |record| record.targets);
+    let targets = record.as_ref().map_or(0..u16::MAX, PoolRecord::own_targets);
     let elsewhere = record.and_then(|record| Some((record.uuid, dir.join(record.bulk_dir?))));
     let is_gone =
         |path: &Path| dolmen_env::read_small(path, BULK_RECORD_NAME).is_err_and(|error| error.is_not_found());
@@ -233,9 +313,9 @@ fn remove(dir: &Path, bulk: Existing) -> Result<Option<PathBuf>> {
         }
         None => (None, None),
     };
-    let mut entries = foreign_entries(&root, RECORD_NAME, targets)?;
+    let mut entries = foreign_entries(&root, RECORD_NAME, &targets)?;
     if let Some(bulk) = &bulk {
-        entries.append(&mut foreign_entries(bulk, BULK_RECORD_NAME, targets)?);
+        entries.append(&mut foreign_entries(bulk, BULK_RECORD_NAME, &targets)?);
     }
     if !entries.is_empty() {
         return Err(Error::Foreign { entries });
@@ -267,9 +347,9 @@ pub fn refuse_no_pool(dir: &Path) -> Result<()> {
 /// `NoDirectory`; what the device answers.
 pub fn list(system: &Path) -> Result<Vec<PoolEntry>> {
     let entry = |(name, record): Found| {
-        let PoolRecord { uuid, label, targets, volatile, bulk_dir, life, .. } = record.ok()?;
+        let PoolRecord { uuid, label, targets, spread, volatile, bulk_dir, life, .. } = record.ok()?;
         let bulk_dir = bulk_dir.map(|path| system.join(&name).join(path));
-        Some(PoolEntry { name, uuid, label, targets, volatile, bulk_dir, life })
+        Some(PoolEntry { name, uuid, label, targets, spread, volatile, bulk_dir, life })
     };
     Ok(records(system)?.filter_map(entry).collect())
 }
@@ -389,14 +469,14 @@ fn refuse_taken(dir: &Path, options: &PoolOptions) -> Result<()> {
 }
 
 /// What lies in a pool's directory, or in those of its targets, and is not the pool's.
-fn foreign_entries(root: &RealRoot, record: &str, targets: u16) -> Result<Vec<PathBuf>> {
+fn foreign_entries(root: &RealRoot, record: &str, targets: &Range<u16>) -> Result<Vec<PathBuf>> {
     let fresh = format!(".{record}.new");
     let subdirectories = root.subdirectories()?;
     let mut foreign = Vec::new();
     for name in root.entries()? {
         let path = root.path().join(&name);
         if subdirectories.iter().any(|directory| *directory == *name)
-            && target_number(&name).is_some_and(|number| number < targets)
+            && target_number(&name).is_some_and(|number| targets.contains(&number))
         {
             let names = dolmen_env::entries(&path)?;
             foreign.extend(names.iter().filter(|name| !is_engine_file(name)).map(|name| path.join(name)));
@@ -449,14 +529,15 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
     // An absolute path stays right from whatever directory the pool is opened.
     record.bulk_dir = bulk.map(|bulk| absolute(bulk.path())).transpose()?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
-    let stores = on_each((0..record.targets).collect(), |target, _| {
+    let own = record.own_targets();
+    let stores = on_each(own.start, own.clone().collect(), |target, _| {
         let devices = devices(root, bulk, target, RealOptions::default(), Existing::No)?;
         let config: TargetConfig = target_config(&record, record.memory_budget_bytes, target);
         Ok(Target::create(devices, Arc::clone(&clock), target_id(record.uuid, target), &config)?)
     })?;
     let targets = Targets::new(stores)?;
     Service::create(&targets)?;
-    close_all(targets.into_stores(), None, false)?;
+    close_all(own.start, targets.into_stores(), None, false)?;
     if let Some(bulk) = bulk {
         bulk.write_small(BULK_RECORD_NAME, &bulk_record(&record, resolved(root.path())?).encode())?;
     }
@@ -484,7 +565,8 @@ fn resolved(path: &Path) -> Result<PathBuf> {
 }
 
 fn pool_map(record: &PoolRecord) -> PoolMap {
-    let targets = vec![TargetInfo { rank: 0, state: TargetState::UpIn }; usize::from(record.targets)];
+    let target = |rank| TargetInfo { rank, state: TargetState::UpIn };
+    let targets = record.ranks().into_iter().map(target).collect();
     PoolMap { version: MAP_VERSION, pool: record.uuid, targets }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn words() -> Vec<OsString> {
 /// Which system a command is about.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SystemArg {
-    /// The system: a name, unix:SOCKET or tcp://HOST:PORT [default: DOLMEN_SYSTEM, else the user's own]
+    /// The system: a name, unix:SOCKET or tcp://HOST:PORT, several with commas [default: DOLMEN_SYSTEM, else the user's own]
     #[arg(long = "sys-name", short = 'G', value_name = "SYSTEM")]
     name: Option<String>,
 }
@@ -51,8 +51,8 @@ impl SystemArg {
         let set = || std::env::var("DOLMEN_SYSTEM").ok().filter(|name| !name.is_empty());
         let name = named.or_else(set).unwrap_or_else(|| OWN_SYSTEM.to_owned());
         let options = LinkOptions::default();
-        let made = match place::address(&name).doing(|| format!("reach {name}"))? {
-            Some(address) => reach::link(&address, &options),
+        let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
+            Some(addresses) => reach::system(&addresses, &options),
             None => {
                 let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
                 reach::named(&data, &name, &dolmen_env::dolmen_program(), &options)

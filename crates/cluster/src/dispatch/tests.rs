@@ -203,7 +203,13 @@ fn who_loses_its_answer_while_it_drives_leaves_the_rest_to_others() {
         ops_since_step: AtomicU32::new(0),
     };
     let (next_step, callers_step) = (AtomicUsize::new(0), AtomicBool::new(true));
-    let targets = Targets { slots: Box::new([slot]), next_step, callers_step, tellings: Tellings::default() };
+    let targets = Targets {
+        slots: Box::new([slot]),
+        next_step,
+        callers_step,
+        tellings: Tellings::default(),
+        parts: Parts::default(),
+    };
     let tickets = [(); 3].map(|()| targets.start(TARGET, latest()));
     targets.drive_for(TARGET, &dest);
     assert_eq!(tickets.iter().filter(|ticket| ticket.is_filled()).count(), 1);

@@ -76,6 +76,12 @@ pub(super) fn finish_all<T: TargetStore>(targets: &Targets<T>, state: &mut State
     }
 }
 
+/// Containers whose rollback not all targets may have carried out.
+pub(super) fn rolling_back(state: &State) -> impl Iterator<Item = ContNo> + '_ {
+    let is_one = |cont: &Cont| matches!(cont.unfinished, Some(Intent::Rollback { .. }));
+    state.conts.iter().filter(move |(_, cont)| is_one(cont)).map(|(&no, _)| no)
+}
+
 /// A container that is to be made.
 pub(super) struct Wanted {
     pub(super) uuid: Uuid,
@@ -278,11 +284,15 @@ pub(super) fn add_snapshot<T: TargetStore>(
             return Err(Error::Exists);
         }
     }
+    if targets.parts().are_there() {
+        // Their clocks may be ahead of ours, and what they have acknowledged belongs to the snapshot.
+        latest(targets)?;
+    }
     for _ in 1..SNAPSHOT_ATTEMPTS {
         match try_snapshot(targets, state, no, (name.clone(), id), now()) {
             // A target that is nearly full has freed what this epoch shows, up to its latest one.
             Err(Error::EpochGone { .. }) => {
-                targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest))?;
+                latest(targets)?;
             }
             done => return done,
         }
@@ -357,9 +367,8 @@ pub(super) fn roll_back<T: TargetStore>(
     if !state.live(no)?.snapshots.contains_key(&to) {
         return Err(Error::NotFound);
     }
-    targets.close_cont(no);
     // Above all that was read or written in the container, which nobody does any more.
-    let begun = targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest)).and_then(|_| {
+    let begun = targets.close_cont(no).and_then(|()| latest(targets)).and_then(|()| {
         let at = now();
         intend(targets, state, no, Intent::Rollback { to, at }).map(|()| at)
     });
@@ -374,7 +383,7 @@ pub(super) fn roll_back<T: TargetStore>(
 /// Rolls a container back on all targets. It is open again on each that has done so: whoever has seen the state after
 /// the rollback on one waits for it on the others. If none has, and all refuse it, it is no rollback: an error.
 fn roll_back_on_all<T: TargetStore>(targets: &Targets<T>, no: ContNo, to: Epoch, at: Epoch) -> Result<()> {
-    targets.close_cont(no);
+    targets.close_cont(no)?;
     let ask = |verb: ContVerb| targets.call_all(|_| plain(no, Verb::Cont(verb.clone())));
     // One above the rollback, so that the latest epoch of a target that writes nothing is after it.
     let floors = ask(ContVerb::RaiseFloor(at.next()));
@@ -457,6 +466,11 @@ fn is_everywhere<T: TargetStore>(targets: &Targets<T>, no: ContNo) -> Result<boo
         Err(Error::NoContainer) => Ok(false),
         answer => answer.map(|()| true),
     }
+}
+
+/// Takes note of how far all targets are.
+fn latest<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
+    targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Latest)).map(|_| ())
 }
 
 /// Asks all targets the same of a container.

@@ -122,6 +122,8 @@ numbered! {
         PoolScrub = 0x0117,
         /// [`PoolVerb::Check`](crate::pool::PoolVerb::Check).
         PoolCheck = 0x0118,
+        /// [`PoolVerb::Admit`](crate::pool::PoolVerb::Admit).
+        Admit = 0x0119,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).
@@ -138,6 +140,12 @@ numbered! {
         PoolDestroy = 0x0207,
         /// [`SystemVerb::Stop`](super::SystemVerb::Stop).
         Stop = 0x0208,
+        /// [`SystemVerb::PartCreate`](super::SystemVerb::PartCreate).
+        PartCreate = 0x0209,
+        /// [`SystemVerb::PartConnect`](super::SystemVerb::PartConnect).
+        PartConnect = 0x020a,
+        /// [`SystemVerb::PartDestroy`](super::SystemVerb::PartDestroy).
+        PartDestroy = 0x020b,
     }
 }
 

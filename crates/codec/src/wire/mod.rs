@@ -48,12 +48,13 @@ pub use request::{
 };
 pub use request_header::{PoolSlot, REQUEST_HEADER_BYTES, RequestHeader};
 pub use system::{
-    PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSpec, RankInfo, SystemInfo, SystemReply, SystemVerb,
+    PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSpec, RankInfo, SystemInfo,
+    SystemReply, SystemVerb,
 };
 pub use system_frame::{
     decode_system_reply, decode_system_request, encode_system_reply, encode_system_request,
 };
-pub use welcome::{Refusal, WELCOME_BYTES, Welcome};
+pub use welcome::{FEATURE_NOT_FIRST, Refusal, WELCOME_BYTES, Welcome};
 
 use dolmen_types::crc32c;
 

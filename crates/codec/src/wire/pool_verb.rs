@@ -158,6 +158,7 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::Checkpoint => AskKind::PoolCheckpoint,
         PoolVerb::Scrub => AskKind::PoolScrub,
         PoolVerb::Check => AskKind::PoolCheck,
+        PoolVerb::Admit { closed, now } => with_list(w, AskKind::Admit, now, closed),
     }
 }
 
@@ -209,6 +210,7 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolCheckpoint => PoolVerb::Checkpoint,
         AskKind::PoolScrub => PoolVerb::Scrub,
         AskKind::PoolCheck => PoolVerb::Check,
+        AskKind::Admit => PoolVerb::Admit { now: Epoch::read(r)?, closed: read_list(r, IODS_MAX)? },
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 use super::PoolSlot;
 use super::field::{Field, Writer, choice, read_list, record};
 use crate::bytes::Reader;
-use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, RANK_ADDRESSES_MAX};
+use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, RANK_ADDRESSES_MAX, TARGETS_MAX};
 use dolmen_types::{Label, PoolMap, Uuid};
 
 /// A question to the daemon.
@@ -41,6 +41,44 @@ pub enum SystemVerb {
         /// Whoever is connected is cut off.
         force: bool,
     },
+    /// Makes this engine's part of a pool that another one makes. Answer: [`SystemReply::Done`].
+    PartCreate(Box<PartSpec>),
+    /// Opens this engine's part of a pool for the engine that has the pool's service. Answer: [`SystemReply::Connected`].
+    PartConnect {
+        /// Which pool.
+        pool: Uuid,
+        /// What only engines of the pool know.
+        key: PartKey,
+    },
+    /// Destroys this engine's part of a pool. Answer: [`SystemReply::Done`], also if there is none.
+    PartDestroy {
+        /// Which pool.
+        pool: Uuid,
+        /// What only engines of the pool know.
+        key: PartKey,
+    },
+}
+
+/// What the engines of a pool know each other by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PartKey(pub u128);
+
+/// A secret is not shown.
+impl core::fmt::Debug for PartKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("PartKey(..)")
+    }
+}
+
+/// One engine's part of a new pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartSpec {
+    /// What it is made of, with its UUID and the number of targets of each engine.
+    pub pool: PoolSpec,
+    /// The engines, in the order of their targets; the first has the pool's service.
+    pub ranks: Vec<u32>,
+    /// What only engines of the pool know.
+    pub key: PartKey,
 }
 
 /// An answer of the daemon.
@@ -184,6 +222,8 @@ record!(PoolSpec {
     bulk_dir: Option<Vec<u8>>,
 });
 
+record!(PartSpec { pool: PoolSpec, ranks: Vec<u32>, key: PartKey });
+
 record!(SystemInfo { name: String, ranks: Vec<RankInfo>, pool_count: u32 });
 
 record!(PoolConnection {
@@ -203,6 +243,30 @@ impl Field for PoolSlot {
 
     fn read(r: &mut Reader<'_>) -> Option<Self> {
         r.u16().map(Self)
+    }
+}
+
+impl Field for PartKey {
+    const BYTES_MIN: usize = 16;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&Uuid::from_u128(self.0));
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(Self(Uuid::read(r)?.as_u128()))
+    }
+}
+
+impl Field for Vec<u32> {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.list(self, TARGETS_MAX);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        read_list(r, TARGETS_MAX)
     }
 }
 

@@ -4,7 +4,7 @@ use super::field::{Field, Writer, read_list};
 use super::reply::{Written, put_reply, read_reply};
 use super::request::{Sent, put_request};
 use super::request_header::NO_TARGET;
-use super::system::{PoolConnection, SystemReply, SystemVerb};
+use super::system::{PartSpec, PoolConnection, SystemReply, SystemVerb};
 use super::{AskKind, BadFrame, Caller, PoolSlot, ReplyHeader, ReplyKind, ReplyTo, RequestHeader};
 use crate::bytes::Reader;
 use dolmen_types::limits::FRAME_BODY_BYTES_MAX;
@@ -55,6 +55,20 @@ fn put_verb(w: &mut Writer<'_>, verb: &SystemVerb) -> AskKind {
             w.put(force);
             AskKind::Stop
         }
+        SystemVerb::PartCreate(spec) => {
+            w.put(&**spec);
+            AskKind::PartCreate
+        }
+        SystemVerb::PartConnect { pool, key } => {
+            w.put(pool);
+            w.put(key);
+            AskKind::PartConnect
+        }
+        SystemVerb::PartDestroy { pool, key } => {
+            w.put(pool);
+            w.put(key);
+            AskKind::PartDestroy
+        }
     }
 }
 
@@ -85,6 +99,9 @@ fn read_verb(kind: AskKind, r: &mut Reader<'_>) -> Option<SystemVerb> {
         AskKind::PoolCreate => SystemVerb::PoolCreate(Field::read(r)?),
         AskKind::PoolDestroy => SystemVerb::PoolDestroy { name: Field::read(r)?, force: bool::read(r)? },
         AskKind::Stop => SystemVerb::Stop { force: bool::read(r)? },
+        AskKind::PartCreate => SystemVerb::PartCreate(Box::new(PartSpec::read(r)?)),
+        AskKind::PartConnect => SystemVerb::PartConnect { pool: Field::read(r)?, key: Field::read(r)? },
+        AskKind::PartDestroy => SystemVerb::PartDestroy { pool: Field::read(r)?, key: Field::read(r)? },
         _ => return None,
     })
 }

@@ -39,6 +39,9 @@ struct Fields {
 const _: () = assert!(size_of::<Fields>() == WELCOME_BYTES);
 const _: () = assert!(core::mem::offset_of!(Fields, version) == SUM_END);
 
+/// A feature of an engine: pools are made at another one, the first of the system's list.
+pub const FEATURE_NOT_FIRST: u64 = 1;
+
 /// Who answers, and what was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {

@@ -76,7 +76,7 @@ impl ChildDaemon {
     pub(crate) fn link_with(&self, way: Way, patience: Duration) -> Link {
         let ring_bytes = if way == Way::Rings { 1 << 18 } else { 0 };
         let options = LinkOptions { ring_bytes, patience, ..LinkOptions::default() };
-        Link::connect(0, self.address(way), &options).unwrap()
+        Link::connect(self.address(way), &options).unwrap()
     }
 
     fn process_directory(&self) -> PathBuf {

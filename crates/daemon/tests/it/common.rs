@@ -67,7 +67,7 @@ impl Served {
     pub(crate) fn link(&self, way: Way) -> Link {
         let address = &self.daemon.addresses()[usize::from(way == Way::Tcp)];
         let ring_bytes = if way == Way::Rings { 1 << 18 } else { 0 };
-        let link = Link::connect(0, address, &LinkOptions { ring_bytes, ..LinkOptions::default() }).unwrap();
+        let link = Link::connect(address, &LinkOptions { ring_bytes, ..LinkOptions::default() }).unwrap();
         assert_eq!(link.is_ring(), way == Way::Rings);
         link
     }
@@ -100,6 +100,5 @@ pub(crate) fn pool(link: &Link, label: &str) -> Pool {
 
 pub(crate) fn remote(link: &Link, label: &str) -> dolmen_types::Result<Remote> {
     let name = PoolName::Label(Label::new(label).unwrap());
-    let connect = SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite };
-    Remote::open(link, &Head { cred: CRED, ..Head::default() }, connect)
+    Remote::open(link, &Head { cred: CRED, ..Head::default() }, name, PoolAccess::ReadWrite)
 }

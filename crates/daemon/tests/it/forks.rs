@@ -82,7 +82,7 @@ const DIRECTORY: &str = "FORKING_CLIENT_DIRECTORY";
 /// The client: opens a container, and forks a child that waits for the end of its input, as the client itself.
 fn fork_and_wait(dir: &Path) {
     let address = dolmen_env::Address::Unix(dir.join(dolmen_daemon::Settings::SOCKET_NAME));
-    let mut bystander = Bystander::of(&Link::connect(0, &address, &LinkOptions::default()).unwrap());
+    let mut bystander = Bystander::of(&Link::connect(&address, &LinkOptions::default()).unwrap());
     bystander.goes_on();
     let waits = || {
         eprintln!("forked");

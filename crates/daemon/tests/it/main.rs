@@ -13,6 +13,7 @@ mod crowds;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
 mod hostile;
+mod ranks;
 mod raw;
 mod restarts;
 mod served;

@@ -245,7 +245,7 @@ fn write_for_ever(dir: &Path, ring_bytes: usize) {
     let address = dolmen_env::Address::Unix(dir.join(dolmen_daemon::Settings::SOCKET_NAME));
     let options =
         dolmen_net::client::LinkOptions { ring_bytes, ..dolmen_net::client::LinkOptions::default() };
-    let link = dolmen_net::client::Link::connect(0, &address, &options).unwrap();
+    let link = dolmen_net::client::Link::connect(&address, &options).unwrap();
     let bystander = Bystander::of(&link);
     let queue = EventQueue::new(&bystander.pool).unwrap();
     let mut events: Vec<_> = (0..32).map(|_| queue.event().unwrap()).collect();

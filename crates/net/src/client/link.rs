@@ -15,6 +15,7 @@ use crate::input::{Landing, Replies, bad_frame};
 use crate::output::Output;
 use crate::slots::Slots;
 use crate::spin::Spin;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
@@ -67,6 +68,8 @@ struct Inner {
     address: Address,
     options: LinkOptions,
     mark: ForkMark,
+    /// The newest epoch that other engines have answered with.
+    seen: Arc<AtomicU64>,
     /// Guards everything that is said and heard. Taken alone.
     state: Mutex<State>,
     /// Called when the thread that waits for the socket has woken, or has connected anew.
@@ -76,6 +79,7 @@ struct Inner {
 }
 
 pub(super) struct State {
+    seen: Arc<AtomicU64>,
     session: Option<Session>,
     replies: Replies,
     decoded: Option<Finished>,
@@ -107,13 +111,16 @@ struct Queue {
 type Guard<'s> = MutexGuard<'s, State>;
 
 impl Link {
-    /// Connects to the engine `rank` at `address`.
+    /// Connects to the engine at `address`.
     ///
     /// # Errors
     /// Why that cannot be.
-    pub fn connect(rank: u32, address: &Address, options: &LinkOptions) -> NetResult<Self> {
+    pub fn connect(address: &Address, options: &LinkOptions) -> NetResult<Self> {
         let session = connect(address, options, deadline_after(options.connect_timeout))?;
+        let rank = session.welcome.rank;
+        let seen = Arc::<AtomicU64>::default();
         let state = State {
+            seen: Arc::clone(&seen),
             session: Some(session),
             replies: Replies::new(),
             decoded: None,
@@ -135,6 +142,7 @@ impl Link {
             address: address.clone(),
             options: options.clone(),
             mark: ForkMark::new()?,
+            seen,
             state: Mutex::new(state),
             woken: Condvar::new(),
             refused: Mutex::default(),
@@ -144,6 +152,28 @@ impl Link {
 
     pub(super) fn downgrade(&self) -> Weak {
         Weak { inner: Arc::downgrade(&self.inner) }
+    }
+
+    /// The engine's number in its system.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.inner.rank
+    }
+
+    /// Where the engine is, and how the connection was made.
+    pub(super) fn way(&self) -> (&Address, &LinkOptions) {
+        (&self.inner.address, &self.inner.options)
+    }
+
+    /// What the engine is told that its clients have seen elsewhere.
+    pub(super) fn seen(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.inner.seen)
+    }
+
+    /// Whether a queue waits for answers.
+    pub(super) fn has_under_way(&self, queue: QueueId) -> bool {
+        self.look(|state| state.queues.of(queue.0 as usize).is_some_and(|open| open.under_way > 0))
+            .unwrap_or(false)
     }
 
     /// Whether this process is a forked child of the one that connected: then nothing can be asked.
@@ -560,7 +590,8 @@ impl State {
     /// Writes the frame of a request.
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
         let slot = self.pools.of(pool.0).map_or(NO_SLOT, |attached| attached.slot);
-        let caller = Caller { token: id, head: *head, pool: slot, seen: Epoch::ZERO, push_acked: 0 };
+        let seen = Epoch(self.seen.load(Ordering::Relaxed));
+        let caller = Caller { token: id, head: *head, pool: slot, seen, push_acked: 0 };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_request(&mut scratch, &caller, ask);
@@ -855,7 +886,7 @@ fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {
     }
 }
 
-fn take_buf(ask: &mut Ask<'_>) -> Option<IoBuf> {
+pub(super) fn take_buf(ask: &mut Ask<'_>) -> Option<IoBuf> {
     match ask {
         Ask::Target(_, _, Verb::Fetch(fetch)) => Some(core::mem::take(&mut fetch.buf)),
         _ => None,

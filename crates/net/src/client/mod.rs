@@ -1,11 +1,13 @@
 //! The client's side: connections to engines, and pools behind them.
 
+mod door;
 mod link;
 mod pending;
 pub mod reach;
 mod remote;
 mod session;
 
+pub use door::Door;
 pub use link::Link;
 pub use remote::Remote;
 

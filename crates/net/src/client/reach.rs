@@ -4,9 +4,11 @@
 //! started when nobody does, and ends by itself when nobody is connected any more.
 
 use super::{Link, LinkOptions, Remote};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Violation};
 use core::time::Duration;
-use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolName, SystemReply, SystemVerb};
+use dolmen_codec::wire::{
+    FEATURE_NOT_FIRST, PoolAccess, PoolEntry, PoolName, RankInfo, SystemReply, SystemVerb,
+};
 use dolmen_env::{Address, DirLock};
 use dolmen_types::{Head, Label, Uuid};
 use std::ffi::OsStr;
@@ -42,6 +44,83 @@ pub fn address(text: &str) -> Result<Option<Address>> {
     }
 }
 
+/// The addresses that `text` lists, one engine or several of one system: `tcp://H1:P,H2:P`, `unix:S1,unix:S2`; `None` if it
+/// is no address.
+///
+/// # Errors
+/// As [`address`]; `NotFound` also for a part that is no address.
+pub fn addresses(text: &str) -> Result<Option<Vec<Address>>> {
+    let scheme = if text.starts_with("tcp://") { "tcp://" } else { "unix:" };
+    let mut all = Vec::new();
+    for (at, part) in text.split(',').enumerate() {
+        let whole =
+            if at == 0 || part.starts_with(scheme) { part.to_owned() } else { format!("{scheme}{part}") };
+        match address(&whole)? {
+            Some(found) => all.push(found),
+            None if at == 0 => return Ok(None),
+            None => return Err(dolmen_env::Error::NotFound { name: part.to_owned() }.into()),
+        }
+    }
+    Ok(Some(all))
+}
+
+/// The connection to the engine of a system where pools are made, found by way of the first of `addresses` that answers.
+///
+/// # Errors
+/// Why none does; `Unreachable` if the engine that was asked leads to one that does not.
+pub fn system(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
+    let mut failed = Error::Ended;
+    for address in addresses {
+        match link(address, options) {
+            Ok(link) => return home(link),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+/// From any engine of a system to the one where pools are made: the first of its list.
+fn home(link: Link) -> Result<Link> {
+    let features = link.welcome().map_or(0, |welcome| welcome.features);
+    if features & FEATURE_NOT_FIRST == 0 {
+        return Ok(link);
+    }
+    let first = match link.ask_system(&Head::default(), &SystemVerb::Query).map_err(Error::Refused)? {
+        SystemReply::System(info) => info.ranks.into_iter().next(),
+        _ => None,
+    };
+    rank(&link, &first.ok_or(Error::Protocol(Violation::Answer))?)
+}
+
+/// The connection to another engine of the system that `link` leads to, the same way if there is one.
+///
+/// # Errors
+/// As [`engine`].
+pub fn rank(link: &Link, info: &RankInfo) -> Result<Link> {
+    let (like, options) = link.way();
+    engine(info, matches!(like, Address::Unix(_)), options)
+}
+
+/// The connection to an engine, over a socket of this machine or the network, whichever is preferred and there.
+///
+/// # Errors
+/// Why the last of its addresses that were tried does not answer; `NotFound` if it has none.
+pub fn engine(info: &RankInfo, prefers_unix: bool, options: &LinkOptions) -> Result<Link> {
+    // What cannot be read or found is of no use to this process; another way may be.
+    let mut all: Vec<Address> =
+        info.addresses.iter().filter_map(|text| address(text).ok().flatten()).collect();
+    all.sort_by_key(|found| matches!(found, Address::Unix(_)) != prefers_unix);
+    let mut failed = dolmen_env::Error::NotFound { name: format!("engine {}", info.rank) }.into();
+    for address in &all {
+        match link(address, options) {
+            Ok(link) if link.rank() == info.rank => return Ok(link),
+            Ok(_) => failed = Error::Protocol(Violation::Answer),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 /// The connections of this process that are in use.
 // Guards: the list of them; taken alone, also while one is made, so that each is made once.
 static LINKS: Mutex<Vec<(String, super::link::Weak)>> = Mutex::new(Vec::new());
@@ -58,7 +137,7 @@ pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
     if let Some(link) = known {
         return Ok(link);
     }
-    let link = Link::connect(0, address, options)?;
+    let link = Link::connect(address, options)?;
     links.push((name, link.downgrade()));
     Ok(link)
 }
@@ -129,7 +208,7 @@ pub fn pool_name(text: &str) -> dolmen_types::Result<PoolName> {
 /// # Errors
 /// As [`Remote::open`].
 pub fn pool(link: &Link, head: &Head, name: PoolName, access: PoolAccess) -> dolmen_types::Result<Remote> {
-    Remote::open(link, head, SystemVerb::PoolConnect { name, access })
+    Remote::open(link, head, name, access)
 }
 
 /// The pools of a system.

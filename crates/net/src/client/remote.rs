@@ -1,37 +1,85 @@
-//! A pool behind connections.
+//! A pool behind connections: one to the engine with its service, and one to each other engine that has targets of it,
+//! made when that is first asked.
 
-use super::PoolRef;
-use super::link::Link;
-use super::session::Attached;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::wire::{PoolConnection, PoolSlot, SystemReply, SystemVerb};
+use super::door::Door;
+use super::link::{Link, take_buf};
+use super::reach;
+use crate::slots::Slots;
+use core::sync::atomic::{AtomicU64, Ordering};
+use dolmen_codec::verb::Reply;
+use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_types::{Head, Label, PoolMap, Result};
-use std::collections::BTreeMap;
+use dolmen_types::{Error, Head, Label, PoolMap, Result, TargetNo};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A pool of a daemon, as a client's `Transport`. `Send` and `Sync`; it is left when it is dropped.
+/// Looks at several connections before a thread that waits rests between two of them.
+const LOOKS: u32 = 64;
+
+/// How long it rests then: as long as a call across processors takes.
+const REST: core::time::Duration = core::time::Duration::from_micros(30);
+
+/// How often to ask an engine that was just started for its part of a pool, and how long to rest in between.
+const OPENING_LOOKS: u32 = 200;
+const OPENING_REST: core::time::Duration = core::time::Duration::from_millis(25);
+
+/// A pool of a system, as a client's `Transport`. `Send` and `Sync`; it is left when it is dropped.
 pub struct Remote {
-    link: Link,
-    pool: PoolRef,
-    head: Head,
+    home: Door,
     map: PoolMap,
     label: Option<Label>,
+    spread: Option<Spread>,
+}
+
+/// What a pool on several engines needs.
+struct Spread {
+    others: Vec<Other>,
+    /// By target: which of the others has it; `None` for the service's engine.
+    places: Vec<Option<usize>>,
+    /// The newest epoch that a target has answered with.
+    seen: Arc<AtomicU64>,
+    /// Guards the list of queues; taken before all other locks.
+    queues: Mutex<Slots<Arc<Queue>>>,
+}
+
+/// Another engine with targets of the pool.
+struct Other {
+    rank: RankInfo,
+    link: Link,
+    connect: SystemVerb,
+    head: Head,
+    door: OnceLock<Door>,
+    /// Guards nothing but the making of the door, so that it is made once.
+    making: Mutex<()>,
+}
+
+/// A completion queue at all engines.
+struct Queue {
+    home: QueueId,
+    others: Vec<OnceLock<QueueId>>,
+    /// Guards outcomes of requests that found no engine.
+    failed: Mutex<Vec<Outcome>>,
 }
 
 impl Remote {
-    /// Opens a pool over a connection.
+    /// Opens a pool; `link` leads to an engine that has targets of it.
     ///
     /// # Errors
     /// `NotFound` if there is none of this name; `NoPermission`; `Unreachable`.
-    pub fn open(link: &Link, head: &Head, connect: SystemVerb) -> Result<Self> {
-        match link.ask_system(head, &connect)? {
-            SystemReply::Connected(connected) => {
-                let PoolConnection { slot, map, label, .. } = *connected;
-                let attached = Attached { slot, connect, head: *head, conts: BTreeMap::new() };
-                Ok(Self { link: link.clone(), pool: link.attach(attached), head: *head, map, label })
-            }
-            _ => Err(super::unexpected()),
+    pub fn open(link: &Link, head: &Head, name: PoolName, access: PoolAccess) -> Result<Self> {
+        let (mut home, mut connected) = Door::open(link, head, SystemVerb::PoolConnect { name, access })?;
+        // Who may have the pool alone is for the engine with its service to say.
+        let elsewhere = if access == PoolAccess::Exclusive { PoolAccess::ReadWrite } else { access };
+        let connect = SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access: elsewhere };
+        let service = connected.map.targets.first().map_or(0, |target| target.rank);
+        if service != link.rank() {
+            let info = info_of(&connected.ranks, service)?;
+            let link = reach::rank(link, info).map_err(|_gone| Error::Unreachable { rank: service })?;
+            let again = SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access };
+            (home, connected) = Door::open(&link, head, again)?;
         }
+        let spread = Spread::of(&connected, &home, connect, head)?;
+        let PoolConnection { map, label, .. } = connected;
+        Ok(Self { home, map, label, spread })
     }
 
     /// The pool's map when it was opened.
@@ -46,65 +94,228 @@ impl Remote {
         self.label.as_ref()
     }
 
-    /// The connection.
+    /// The connection to the engine with the pool's service.
     #[must_use]
     pub fn link(&self) -> &Link {
-        &self.link
+        self.home.link()
     }
 
-    /// The number under which the daemon knows the pool on this connection.
+    /// The number under which that engine knows the pool on this connection.
     #[must_use]
     pub fn slot(&self) -> Option<PoolSlot> {
-        self.link.with_pool(self.pool, |attached| attached.slot)
+        self.home.slot()
     }
 }
 
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.link.detach(self.pool, &self.head);
+fn info_of(ranks: &[RankInfo], rank: u32) -> Result<&RankInfo> {
+    ranks.iter().find(|info| info.rank == rank).ok_or(Error::Unreachable { rank })
+}
+
+impl Spread {
+    /// `None` if one engine has all targets.
+    fn of(pool: &PoolConnection, home: &Door, connect: SystemVerb, head: &Head) -> Result<Option<Self>> {
+        let service = home.link().rank();
+        let mut others: Vec<Other> = Vec::new();
+        let mut places = Vec::with_capacity(pool.map.targets.len());
+        for target in &pool.map.targets {
+            let known = others.iter().position(|other| other.rank.rank == target.rank);
+            places.push(match known {
+                _ if target.rank == service => None,
+                Some(at) => Some(at),
+                None => {
+                    others.push(Other {
+                        rank: info_of(&pool.ranks, target.rank)?.clone(),
+                        link: home.link().clone(),
+                        connect: connect.clone(),
+                        head: *head,
+                        door: OnceLock::new(),
+                        making: Mutex::new(()),
+                    });
+                    Some(others.len() - 1)
+                }
+            });
+        }
+        if others.is_empty() {
+            return Ok(None);
+        }
+        let seen = home.link().seen();
+        Ok(Some(Self { others, places, seen, queues: Mutex::default() }))
+    }
+
+    /// Who has a target; an unknown one is refused by the service's engine.
+    fn place(&self, target: TargetNo) -> Option<usize> {
+        self.places.get(target.index()).copied().flatten()
+    }
+
+    fn saw(&self, outcome: &Outcome) {
+        if let Ok(Answer::Target(Reply::Written(epoch))) = outcome.result {
+            self.seen.fetch_max(epoch.0, Ordering::Relaxed);
+        }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Slots<Arc<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self, queue: QueueId) -> Option<Arc<Queue>> {
+        self.queues().of(queue.0 as usize).cloned()
+    }
+
+    fn open_queue(&self, home: &Door) -> Result<QueueId> {
+        let others = self.others.iter().map(|_| OnceLock::new()).collect();
+        let queue = Queue { home: home.open_queue()?, others, failed: Mutex::default() };
+        let at = self.queues().insert(Arc::new(queue));
+        Ok(QueueId(u32::try_from(at).expect("an engine limits queues further below")))
+    }
+
+    fn close_queue(&self, home: &Door, queue: QueueId) {
+        let Some(queue) = self.queues().remove(queue.0 as usize) else { return };
+        home.close_queue(queue.home);
+        for (other, queue) in self.others.iter().zip(&queue.others) {
+            if let (Some(door), Some(queue)) = (other.door.get(), queue.get()) {
+                door.close_queue(*queue);
+            }
+        }
+    }
+
+    fn submit(&self, home: &Door, queue: QueueId, mut request: Request<'static>) {
+        let Some(queue) = self.queue(queue) else { return };
+        let Ask::Target(target, ..) = &request.ask else { return home.submit(queue.home, request) };
+        let Some(at) = self.place(*target) else { return home.submit(queue.home, request) };
+        match self.others[at].door_and_queue(&queue.others[at]) {
+            Ok((door, queue)) => door.submit(queue, request),
+            Err(error) => {
+                let buf = take_buf(&mut request.ask);
+                queue.failed().push(Outcome { token: request.token, result: Err(error), buf });
+            }
+        }
+    }
+
+    fn poll(&self, home: &Door, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        let Some(queue) = self.queue(queue) else { return };
+        let (before, mut looks) = (out.len(), 0);
+        loop {
+            out.append(&mut queue.failed());
+            let mut under_way = 0;
+            let mut only = None;
+            for (door, id) in self.ends(home, &queue) {
+                door.poll(id, false, out);
+                if door.link().has_under_way(id) {
+                    (under_way, only) = (under_way + 1, Some((door, id)));
+                }
+            }
+            out[before..].iter().for_each(|outcome| self.saw(outcome));
+            if out.len() > before || under_way == 0 || !wait {
+                return;
+            }
+            match only {
+                Some((door, id)) if under_way == 1 => door.poll(id, true, out),
+                _ if looks < LOOKS => dolmen_env::yield_now(),
+                _ => dolmen_env::wait(REST),
+            }
+            looks += 1;
+        }
+    }
+
+    /// The queue at each engine that was asked by it.
+    fn ends<'s>(&'s self, home: &'s Door, queue: &'s Queue) -> impl Iterator<Item = (&'s Door, QueueId)> {
+        let others = self.others.iter().zip(&queue.others);
+        let others = others.filter_map(|(other, queue)| Some((other.door.get()?, *queue.get()?)));
+        core::iter::once((home, queue.home)).chain(others)
     }
 }
 
-/// What a question does to the handles that are to be opened again.
-enum Handles {
-    Opens,
-    Closes(dolmen_types::ContNo),
+impl Queue {
+    fn failed(&self) -> MutexGuard<'_, Vec<Outcome>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Other {
+    /// The way to the engine, made if there is none yet.
+    fn door(&self) -> Result<&Door> {
+        if let Some(door) = self.door.get() {
+            return Ok(door);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = self.door.get() {
+            return Ok(door);
+        }
+        let unreachable = || Error::Unreachable { rank: self.rank.rank };
+        let link = reach::rank(&self.link, &self.rank).map_err(|_gone| unreachable())?;
+        for _ in 0..OPENING_LOOKS {
+            match Door::open(&link, &self.head, self.connect.clone()) {
+                // The service's engine has not opened it yet.
+                Err(Error::Busy) => dolmen_env::wait(OPENING_REST),
+                opened => {
+                    let (door, _) = opened?;
+                    return Ok(self.door.get_or_init(|| door));
+                }
+            }
+        }
+        Err(unreachable())
+    }
+
+    fn door_and_queue(&self, queue: &OnceLock<QueueId>) -> Result<(&Door, QueueId)> {
+        let door = self.door()?;
+        if let Some(queue) = queue.get() {
+            return Ok((door, *queue));
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = queue.get() {
+            return Ok((door, *queue));
+        }
+        let opened = door.open_queue()?;
+        Ok((door, *queue.get_or_init(|| opened)))
+    }
 }
 
 impl Transport for Remote {
-    fn call(&self, request: Request<'_>) -> Outcome {
-        let handles = match &request.ask {
-            Ask::Pool(PoolVerb::ContOpen(_)) => Handles::Opens,
-            Ask::Pool(PoolVerb::ContClose(cont)) => Handles::Closes(*cont),
-            _ => return self.link.call(self.pool, request),
+    fn call(&self, mut request: Request<'_>) -> Outcome {
+        let Some(spread) = &self.spread else { return self.home.call(request) };
+        let at = match &request.ask {
+            Ask::Target(target, ..) => spread.place(*target),
+            Ask::Pool(_) => None,
         };
-        let outcome = self.link.call(self.pool, request);
-        match (&outcome.result, handles) {
-            (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Opens) => {
-                self.link.with_pool(self.pool, |attached| attached.opened(handle.no, handle.uuid));
+        let door = match at.map(|at| spread.others[at].door()) {
+            None => &self.home,
+            Some(Ok(door)) => door,
+            Some(Err(error)) => {
+                let buf = take_buf(&mut request.ask);
+                return Outcome { token: request.token, result: Err(error), buf };
             }
-            (Ok(_), Handles::Closes(cont)) => {
-                self.link.with_pool(self.pool, |attached| attached.closed(cont));
-            }
-            _ => {}
-        }
+        };
+        let outcome = door.call(request);
+        spread.saw(&outcome);
         outcome
     }
 
     fn open_queue(&self) -> Result<QueueId> {
-        self.link.open_queue()
+        match &self.spread {
+            None => self.home.open_queue(),
+            Some(spread) => spread.open_queue(&self.home),
+        }
     }
 
     fn close_queue(&self, queue: QueueId) {
-        self.link.close_queue(queue);
+        match &self.spread {
+            None => self.home.close_queue(queue),
+            Some(spread) => spread.close_queue(&self.home, queue),
+        }
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
-        self.link.submit(self.pool, queue, request);
+        match &self.spread {
+            None => self.home.submit(queue, request),
+            Some(spread) => spread.submit(&self.home, queue, request),
+        }
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
-        self.link.poll(queue, wait, out);
+        match &self.spread {
+            None => self.home.poll(queue, wait, out),
+            Some(spread) => spread.poll(&self.home, queue, wait, out),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Peer, SharedMemory, Socket, Waiter, peer_watch};
-use dolmen_types::{ContNo, Error as Failure, Head, IoBuf, TargetNo, limits};
+use dolmen_types::{ContNo, Epoch, Error as Failure, Head, IoBuf, TargetNo, limits};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -353,7 +353,12 @@ impl Conn {
                 self.begin_fetch(shared, Box::new(asked));
                 Ok(())
             }
-            Ask::Pool(verb) => self.take_pool(shared, under_way, head, verb),
+            Ask::Pool(verb) => {
+                if header.seen != Epoch::ZERO {
+                    attached.transport.saw(header.seen);
+                }
+                self.take_pool(shared, under_way, head, verb)
+            }
         }
     }
 

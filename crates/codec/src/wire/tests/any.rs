@@ -1,8 +1,8 @@
 //! Messages of every kind with any contents.
 
 use super::super::{
-    PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo, SystemInfo, SystemReply,
-    SystemVerb,
+    PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
+    SystemInfo, SystemReply, SystemVerb,
 };
 use crate::order::HashKey;
 use crate::pool::*;
@@ -271,6 +271,7 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     });
     let of = || option::of(cont());
     prop_oneof![
+        1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
         10 => cont_question(),
         6 => bare,
         1 => (of(), attrs).prop_map(|(cont, attrs)| PoolVerb::SetAttrs(cont, attrs)),
@@ -519,7 +520,12 @@ pub(super) fn system_verb() -> impl Strategy<Value = SystemVerb> {
         slot().prop_map(|slot| SystemVerb::PoolDisconnect { slot }),
         pool_spec().prop_map(SystemVerb::PoolCreate),
         (pool_name(), any::<bool>()).prop_map(|(name, force)| SystemVerb::PoolDestroy { name, force }),
-        any::<bool>().prop_map(|force| SystemVerb::Stop { force })
+        any::<bool>().prop_map(|force| SystemVerb::Stop { force }),
+        (pool_spec(), vec(any::<u32>(), 0..9), any::<u128>()).prop_map(|(pool, ranks, key)| {
+            SystemVerb::PartCreate(Box::new(PartSpec { pool, ranks, key: PartKey(key) }))
+        }),
+        (uuid(), any::<u128>()).prop_map(|(pool, key)| SystemVerb::PartConnect { pool, key: PartKey(key) }),
+        (uuid(), any::<u128>()).prop_map(|(pool, key)| SystemVerb::PartDestroy { pool, key: PartKey(key) })
     ]
 }
 

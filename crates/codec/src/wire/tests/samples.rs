@@ -1,8 +1,8 @@
 //! One message of each kind, and the numbers of their bytes.
 
 use super::super::{
-    AskKind, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo, ReplyKind,
-    SystemInfo, SystemReply, SystemVerb,
+    AskKind, PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
+    RankInfo, ReplyKind, SystemInfo, SystemReply, SystemVerb,
 };
 use crate::order::HashKey;
 use crate::pool::*;
@@ -140,6 +140,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Checkpoint,
         PoolVerb::Scrub,
         PoolVerb::Check,
+        PoolVerb::Admit { closed: vec![cont, ContNo(9)], now: Epoch(8) },
     ]
 }
 
@@ -298,9 +299,12 @@ pub(super) fn system_verbs() -> Vec<SystemVerb> {
         SystemVerb::PoolList,
         SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite },
         SystemVerb::PoolDisconnect { slot: PoolSlot(1) },
-        SystemVerb::PoolCreate(spec),
+        SystemVerb::PoolCreate(spec.clone()),
         SystemVerb::PoolDestroy { name: PoolName::Uuid(uuid(2)), force: true },
         SystemVerb::Stop { force: true },
+        SystemVerb::PartCreate(Box::new(PartSpec { pool: spec, ranks: vec![4, 7], key: PartKey(9) })),
+        SystemVerb::PartConnect { pool: uuid(3), key: PartKey(10) },
+        SystemVerb::PartDestroy { pool: uuid(4), key: PartKey(11) },
     ]
 }
 
@@ -376,6 +380,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolCheckpoint, 0x33ea_38b6_4329_b941),
     (AskKind::PoolScrub, 0x980e_6923_0796_1511),
     (AskKind::PoolCheck, 0x94db_2f7e_a266_3535),
+    (AskKind::Admit, 0x1172_8e25_6869_3e08),
     (AskKind::Ping, 0xf0fb_45d9_d088_e047),
     (AskKind::SystemQuery, 0x7bc2_176f_f361_e8db),
     (AskKind::PoolList, 0xa593_dce7_aa20_77ef),
@@ -384,6 +389,9 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolCreate, 0x4a64_40ee_3cb8_4a1e),
     (AskKind::PoolDestroy, 0xcbab_fe66_9065_963a),
     (AskKind::Stop, 0xb5c1_55d8_bfb0_bc29),
+    (AskKind::PartCreate, 0xeb1f_3b23_4350_7ad9),
+    (AskKind::PartConnect, 0x95b1_c81d_05b5_2248),
+    (AskKind::PartDestroy, 0xdba4_52c1_c416_3512),
 ];
 
 pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[

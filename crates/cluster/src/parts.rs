@@ -1,0 +1,157 @@
+//! Parts of a pool: targets of other engines, as the one with the service looks after them, and how such an engine shows
+//! its targets to it.
+//!
+//! Invariants: a part lets nobody into a container that is closed on any of its targets; what a part is told replaces what
+//! it was told before, so that a message that is lost, or comes twice, does no harm.
+
+use crate::inbox::locked;
+use crate::pool::Pool;
+use core::ops::Range;
+use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::verb::InDoubt;
+use dolmen_codec::{Ask, Outcome, QueueId, Request, TargetStore, Transport};
+use dolmen_types::{ContNo, Epoch, Error, Head, Result, TargetNo, TxId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// An engine that has targets of a pool.
+pub struct Part {
+    /// Their numbers.
+    pub targets: Range<u16>,
+    /// The way to it, which lets through what only the service may ask.
+    pub to: Arc<dyn Transport>,
+}
+
+/// All of them, for the service.
+#[derive(Default)]
+pub(crate) struct Parts {
+    parts: Vec<Part>,
+    /// Guards what was said last, and is held while it is said, so that what is said last is what is true.
+    said: Mutex<Said>,
+    /// Guards what was undecided at the last look, by target. Taken alone.
+    undecided: Mutex<BTreeMap<TargetNo, BTreeSet<TxId>>>,
+}
+
+#[derive(Default)]
+struct Said {
+    /// Targets that a container is closed on, by part.
+    closed: Vec<BTreeMap<ContNo, BTreeSet<TargetNo>>>,
+    now: Epoch,
+}
+
+impl Parts {
+    pub(crate) fn new(parts: Vec<Part>) -> Self {
+        let closed = parts.iter().map(|_| BTreeMap::new()).collect();
+        Self { parts, said: Mutex::new(Said { closed, now: Epoch::ZERO }), undecided: Mutex::default() }
+    }
+
+    pub(crate) fn are_there(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// The targets of all of them.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = TargetNo> + '_ {
+        self.parts.iter().flat_map(|part| part.targets.clone()).map(TargetNo)
+    }
+
+    /// Says to all what is open, and how late it is; the first error, once all were asked.
+    pub(crate) fn look(&self, now: Epoch) -> Result<()> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
+        let mut said = locked(&self.said);
+        said.now = said.now.max(now);
+        (0..self.parts.len()).map(|part| self.admit(&said, part)).fold(Ok(()), Result::and)
+    }
+
+    /// Notes containers that are closed, before anything is said.
+    pub(crate) fn keep_closed(&self, conts: impl Iterator<Item = ContNo>) {
+        let mut said = locked(&self.said);
+        for cont in conts {
+            for (part, closed) in self.parts.iter().zip(&mut said.closed) {
+                closed.insert(cont, part.targets.clone().map(TargetNo).collect());
+            }
+        }
+    }
+
+    /// Closes a container on all targets of all parts.
+    pub(crate) fn close_cont(&self, cont: ContNo) -> Result<()> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
+        let mut said = locked(&self.said);
+        for (part, closed) in self.parts.iter().zip(&mut said.closed) {
+            closed.insert(cont, part.targets.clone().map(TargetNo).collect());
+        }
+        (0..self.parts.len()).map(|part| self.admit(&said, part)).fold(Ok(()), Result::and)
+    }
+
+    /// Opens a container on a target; clients get in once it is open on all of the part's.
+    pub(crate) fn open_cont(&self, target: TargetNo, cont: ContNo) {
+        let Some(at) = self.parts.iter().position(|part| part.targets.contains(&target.0)) else { return };
+        let mut said = locked(&self.said);
+        let Some(left) = said.closed[at].get_mut(&cont) else { return };
+        left.remove(&target);
+        if left.is_empty() {
+            said.closed[at].remove(&cont);
+            // Ignored: the next look says it again.
+            let _told_later = self.admit(&said, at);
+        }
+    }
+
+    fn admit(&self, said: &Said, part: usize) -> Result<()> {
+        let closed = said.closed[part].keys().copied().collect();
+        let ask = Ask::Pool(PoolVerb::Admit { closed, now: said.now });
+        self.parts[part].to.call(Request { token: 0, head: Head::default(), ask }).result.map(|_| ())
+    }
+
+    /// Those of `listed` that were undecided on a target at the last look, too.
+    pub(crate) fn stale(&self, at: TargetNo, listed: &[InDoubt]) -> Vec<InDoubt> {
+        let now = listed.iter().map(|one| one.tx).collect();
+        let Some(before) = locked(&self.undecided).insert(at, now) else { return Vec::new() };
+        listed.iter().filter(|one| before.contains(&one.tx)).cloned().collect()
+    }
+}
+
+/// What an engine with a part of a pool shows to the one that has the service.
+pub struct PartDoor<T> {
+    pool: Arc<Pool<T>>,
+}
+
+impl<T> PartDoor<T> {
+    /// The door to a part; who stands before it has shown the pool's key.
+    #[must_use]
+    pub fn new(pool: Arc<Pool<T>>) -> Self {
+        Self { pool }
+    }
+}
+
+impl<T: TargetStore> Transport for PartDoor<T> {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        let Request { token, head, ask } = request;
+        match ask {
+            Ask::Target(..) => self.pool.call_trusted(Request { token, head, ask }),
+            Ask::Pool(PoolVerb::Admit { closed, now }) => {
+                let result = self.pool.admit(&closed, now);
+                Outcome { token, result: result.map(dolmen_codec::Answer::Pool), buf: None }
+            }
+            Ask::Pool(_) => Outcome { token, result: Err(Error::NoPermission), buf: None },
+        }
+    }
+
+    fn open_queue(&self) -> Result<QueueId> {
+        self.pool.open_queue()
+    }
+
+    fn close_queue(&self, queue: QueueId) {
+        self.pool.close_queue(queue);
+    }
+
+    fn submit(&self, queue: QueueId, request: Request<'static>) {
+        self.pool.submit_trusted(queue, request);
+    }
+
+    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        self.pool.poll(queue, wait, out);
+    }
+}

@@ -1,0 +1,394 @@
+//! Systems of several engines: pools with targets at all of them, and engines that die and come back.
+
+use crate::child::until;
+use crate::common::{CRED, Scratch, pool, remote};
+use dolmen_client::{At, Container, EventQueue, Object, Pool, Wait};
+use dolmen_codec::pool::{ContName, PoolVerb};
+use dolmen_codec::verb::{ContVerb, NewValue, Payload, UpdateIod, Verb};
+use dolmen_codec::wire::{PartKey, PoolSpec, SystemReply, SystemVerb};
+use dolmen_codec::{Ask, Request, Transport};
+use dolmen_daemon::{Daemon, Roster, Settings};
+use dolmen_env::{Address, scope};
+use dolmen_net::client::{Door, Link, LinkOptions, reach};
+use dolmen_types::{
+    Cond, ContNo, Epoch, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Props, TargetNo,
+};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+const NAME: &str = "ranks::an_engine_in_a_process_of_its_own_serves_its_rank";
+/// Set for the child: the directory of the system, and which engine it is.
+const DIRECTORY: &str = "ENGINE_DIRECTORY";
+const RANK: &str = "ENGINE_RANK";
+const LIST: &str = "system.toml";
+
+/// Targets of each engine.
+const TARGETS: u16 = 2;
+
+/// Deaths of an engine in one test.
+const DEATHS: u32 = 5;
+
+/// A system of engines, each a process with a directory of its own.
+struct Engines {
+    dir: Scratch,
+    /// Guards the processes; taken alone.
+    processes: Mutex<Vec<Child>>,
+}
+
+impl Engines {
+    fn start(count: u32) -> Self {
+        let dir = Scratch::new();
+        let engine = |rank| {
+            let own = dir.path().join(format!("r{rank}"));
+            std::fs::create_dir(&own).unwrap();
+            let socket = own.join(Settings::SOCKET_NAME);
+            format!("[[engine]]\nrank = {rank}\naddresses = [\"unix:{}\"]\n", socket.display())
+        };
+        let list: String = (0..count).map(engine).collect();
+        std::fs::write(dir.path().join(LIST), format!("name = \"several\"\n{list}")).unwrap();
+        let processes = (0..count).map(|rank| spawn(dir.path(), rank)).collect();
+        Self { dir, processes: Mutex::new(processes) }
+    }
+
+    fn processes(&self) -> MutexGuard<'_, Vec<Child>> {
+        self.processes.lock().unwrap()
+    }
+
+    fn address(&self, rank: u32) -> Address {
+        Address::Unix(self.dir.path().join(format!("r{rank}")).join(Settings::SOCKET_NAME))
+    }
+
+    fn kill(&self, rank: u32) {
+        let child = &mut self.processes()[rank as usize];
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn start_again(&self, rank: u32) {
+        self.processes()[rank as usize] = spawn(self.dir.path(), rank);
+    }
+
+    /// A connection of its own to one engine.
+    fn link_to(&self, rank: u32, patience: Duration) -> Link {
+        Link::connect(&self.address(rank), &LinkOptions { patience, ..LinkOptions::default() }).unwrap()
+    }
+
+    /// A client of the system, by way of one of its engines.
+    fn link(&self, rank: u32) -> Link {
+        reach::system(&[self.address(rank)], &LinkOptions::default()).unwrap()
+    }
+
+    fn create(&self, volatile: bool) {
+        let spec = PoolSpec {
+            label: Some(Label::new("p").unwrap()),
+            targets: Some(TARGETS),
+            capacity_bytes: Some(4 << 30),
+            volatile,
+            ..PoolSpec::default()
+        };
+        let made = self.link(0).ask_system(&Head::default(), &SystemVerb::PoolCreate(spec)).unwrap();
+        let count = u32::try_from(self.processes().len()).unwrap();
+        assert!(matches!(made, SystemReply::Created(entry) if entry.target_count == count * 2));
+    }
+
+    fn assert_sound(&self) {
+        for (rank, child) in self.processes().iter_mut().enumerate() {
+            let notes = std::fs::read_to_string(self.dir.path().join(format!("notes.{rank}"))).unwrap();
+            assert!(!notes.contains("panicked"), "{notes}");
+            assert!(child.try_wait().unwrap().is_none(), "engine {rank} has ended: {notes}");
+        }
+    }
+}
+
+impl Drop for Engines {
+    fn drop(&mut self) {
+        for child in self.processes.get_mut().unwrap() {
+            // It may have been killed before.
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+fn spawn(dir: &Path, rank: u32) -> Child {
+    let notes = dir.join(format!("notes.{rank}"));
+    let log = File::options().create(true).append(true).open(&notes).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([NAME, "--exact", "--nocapture"]).env(DIRECTORY, dir).env(RANK, rank.to_string());
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    let serves = said.lines().map_while(Result::ok).any(|line| line.contains("serves its rank now"));
+    assert!(serves, "no engine: {}", std::fs::read_to_string(notes).unwrap());
+    child
+}
+
+fn serve(dir: &Path, rank: u32) {
+    let roster = Roster::parse(&std::fs::read_to_string(dir.join(LIST)).unwrap()).unwrap();
+    let mut settings = Settings::new(dir.join(format!("r{rank}")));
+    (settings.rank, settings.addresses) = (rank, roster.addresses(rank).unwrap());
+    settings.engines = roster.engines;
+    // Should whoever has started it be gone.
+    settings.idle_end = Some(Duration::from_secs(120));
+    let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
+    println!("serves its rank now");
+    daemon.wait(|| false);
+    daemon.stop().unwrap();
+}
+
+#[test]
+fn an_engine_in_a_process_of_its_own_serves_its_rank() {
+    if let Some(dir) = std::env::var_os(DIRECTORY) {
+        return serve(Path::new(&dir), std::env::var(RANK).unwrap().parse().unwrap());
+    }
+    let engines = Engines::start(2);
+    assert_eq!([0, 1].map(|rank| engines.link_to(rank, Duration::from_secs(5)).rank()), [0, 1]);
+    // Whoever is asked leads to the first, where pools are made.
+    assert_eq!([0, 1].map(|rank| engines.link(rank).rank()), [0, 0]);
+    engines.assert_sound();
+}
+
+fn container(pool: &Pool) -> Container {
+    let handle = pool.create_container(Some(Label::new("c").unwrap()), Props::default()).unwrap();
+    pool.open_container(&ContName::Uuid(handle.uuid)).unwrap()
+}
+
+fn spread_object(cont: &Container) -> Object {
+    cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::SX, 7, 1).unwrap()).unwrap()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    (number..).map(|at| (at % 251).to_le_bytes()[0]).take(100 + number as usize % 9000).collect()
+}
+
+fn put(object: &Object, number: u32) -> dolmen_types::Result<Epoch> {
+    object.put(At::Latest, &number.to_le_bytes(), b"a", &value(number))
+}
+
+fn assert_there(object: &Object, numbers: impl Iterator<Item = u32>) {
+    for number in numbers {
+        let mut buf = IoBuf::default();
+        object.get(At::Latest, &number.to_le_bytes(), b"a", &mut buf).unwrap();
+        assert!(buf[..] == value(number)[..], "number {number}");
+    }
+}
+
+fn assert_clean(pool: &Pool) {
+    let audits = pool.check().unwrap();
+    assert!(audits.iter().all(|audit| audit.findings.is_empty()), "{audits:?}");
+}
+
+#[test]
+fn objects_lie_on_the_targets_of_all_engines_and_outlive_them() {
+    let engines = Engines::start(3);
+    engines.create(false);
+    {
+        let pool = pool(&engines.link(1), "p");
+        assert_eq!(pool.target_count(), 3 * TARGETS);
+        let cont = container(&pool);
+        let object = spread_object(&cont);
+        (0..300).try_for_each(|number| put(&object, number).map(|_| ())).unwrap();
+        assert_there(&object, 0..300);
+        // Requests of one queue are under way at all engines.
+        let queue = EventQueue::new(&pool).unwrap();
+        let mut events: Vec<_> = (0..200).map(|_| queue.event().unwrap()).collect();
+        for (number, event) in (300_u32..).zip(&mut events) {
+            let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(&value(number))));
+            let iod = UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value };
+            object.update_on(event, At::Latest, &number.to_le_bytes(), Cond::NONE, vec![iod]).unwrap();
+        }
+        let mut done = Vec::new();
+        while done.len() < events.len() {
+            queue.poll(Wait::Forever, 64, &mut done).unwrap();
+        }
+        events.iter_mut().for_each(|event| drop(event.take_result().unwrap().unwrap()));
+        let space = pool.query().unwrap().space;
+        assert_eq!(space.len(), usize::from(3 * TARGETS));
+        assert!(space.iter().all(|target| target.log_bytes > 0), "{space:?}");
+        let usage = cont.query().unwrap().usage;
+        assert!(usage.versions >= 500, "all targets are counted: {usage:?}");
+        assert_clean(&pool);
+    }
+    (0..3).for_each(|rank| engines.kill(rank));
+    (0..3).rev().for_each(|rank| engines.start_again(rank));
+    let pool = pool(&engines.link(2), "p");
+    let object = spread_object(&pool.open_container(&ContName::Label(Label::new("c").unwrap())).unwrap());
+    assert_there(&object, 0..500);
+    assert_clean(&pool);
+    engines.assert_sound();
+}
+
+#[test]
+fn transactions_snapshots_and_rollbacks_hold_over_all_engines() {
+    let engines = Engines::start(2);
+    engines.create(true);
+    let pool = pool(&engines.link(0), "p");
+    let cont = container(&pool);
+    let object = spread_object(&cont);
+    let put_all = |text: &[u8]| {
+        cont.transact(|tx| {
+            (0..16_u8).try_for_each(|dkey| object.put(At::Tx(tx), &[dkey], b"a", text).map(|_| ()))
+        })
+        .unwrap();
+    };
+    let read = |object: &Object| -> Vec<Vec<u8>> {
+        let one = |dkey: u8| {
+            let mut buf = IoBuf::default();
+            object.get(At::Latest, &[dkey], b"a", &mut buf).unwrap();
+            buf.to_vec()
+        };
+        (0..16).map(one).collect()
+    };
+    put_all(b"one");
+    let then = cont.create_snapshot(Some("then")).unwrap();
+    put_all(b"two");
+    assert_eq!(read(&object), vec![b"two".to_vec(); 16]);
+    assert_eq!(read(&cont.at(then).object(object.oid()).unwrap()), vec![b"one".to_vec(); 16]);
+    cont.rollback(then).unwrap();
+    assert_eq!(read(&object), vec![b"one".to_vec(); 16]);
+    put_all(b"three");
+    assert_eq!(read(&object), vec![b"three".to_vec(); 16]);
+    cont.aggregate(Epoch::ZERO).unwrap();
+    assert_eq!(read(&object), vec![b"three".to_vec(); 16]);
+    assert_clean(&pool);
+    engines.assert_sound();
+}
+
+#[test]
+fn a_dead_engine_costs_its_targets_until_it_is_back() {
+    let engines = Engines::start(2);
+    engines.create(false);
+    let options = LinkOptions { patience: Duration::from_secs(1), ..LinkOptions::default() };
+    let link = reach::system(&[engines.address(0)], &options).unwrap();
+    let pool = pool(&link, "p");
+    let cont = container(&pool);
+    let object = spread_object(&cont);
+    (0..64).try_for_each(|number| put(&object, number).map(|_| ())).unwrap();
+    engines.kill(1);
+    let results: Vec<_> = (64..96).map(|number| put(&object, number)).collect();
+    assert!(results.iter().any(Result::is_ok), "the other engine goes on");
+    let failed: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    assert!(!failed.is_empty());
+    assert!(failed.iter().all(|error| **error == Error::Unreachable { rank: 1 }), "{failed:?}");
+    // Whoever waits for longer than the engines for each other is told which is gone.
+    let patient = self::pool(&engines.link(0), "p");
+    let refused = patient.create_container(None, Props::default());
+    assert!(matches!(refused, Err(Error::Unreachable { rank: 1 })), "{refused:?}");
+    engines.start_again(1);
+    until("the engine is back", || {
+        put(&object, 0).is_ok() && (64..96).all(|number| put(&object, number).is_ok())
+    });
+    assert_there(&object, 0..96);
+    assert!(pool.create_container(None, Props::default()).is_ok());
+    assert_clean(&pool);
+    engines.assert_sound();
+}
+
+/// Pairs of values that only transactions change, on targets of both engines; killed is now this engine, now that one.
+#[test]
+fn engines_die_in_the_middle_of_transactions_and_pairs_stay_pairs() {
+    let engines = Engines::start(2);
+    engines.create(false);
+    let pool = pool(&engines.link(0), "p");
+    let cont = container(&pool);
+    let object = spread_object(&cont);
+    let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let acknowledged: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
+    let write = |pair: u8, number: u64| {
+        cont.transact::<(), Error>(|tx| {
+            for dkey in 0..4_u8 {
+                object.put(At::Tx(tx), &[pair, dkey], b"a", &number.to_le_bytes())?;
+            }
+            Ok(())
+        })
+    };
+    (0..4).for_each(|pair| write(pair, 0).unwrap());
+    scope(|threads| {
+        for pair in 0..4_u8 {
+            let (write, done, is_over, acknowledged) = (&write, &done, &is_over, &acknowledged);
+            threads.spawn(move || {
+                let mut number = 1;
+                while !is_over.load(Ordering::Relaxed) {
+                    if write(pair, number).is_ok() {
+                        acknowledged[usize::from(pair)].store(number, Ordering::Relaxed);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    number += 1;
+                }
+            });
+        }
+        for death in 0..DEATHS {
+            let seen = done.load(Ordering::Relaxed);
+            until("transactions go on", || done.load(Ordering::Relaxed) >= seen + 40);
+            engines.kill(death % 2);
+            engines.start_again(death % 2);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    for pair in 0..4_u8 {
+        let read = |dkey: u8| {
+            let mut buf = IoBuf::default();
+            until("what is undecided is settled", || {
+                object.get(At::Latest, &[pair, dkey], b"a", &mut buf).is_ok()
+            });
+            u64::from_le_bytes(buf[..8].try_into().unwrap())
+        };
+        let numbers = [0, 1, 2, 3].map(read);
+        assert!(numbers.iter().all(|number| *number == numbers[0]), "pair {pair}: {numbers:?}");
+        assert!(numbers[0] >= acknowledged[usize::from(pair)].load(Ordering::Relaxed), "pair {pair}");
+    }
+    assert_clean(&pool);
+    engines.assert_sound();
+}
+
+#[test]
+fn a_part_believes_only_who_knows_the_key() {
+    let engines = Engines::start(2);
+    engines.create(true);
+    let pool = pool(&engines.link(0), "p");
+    let cont = container(&pool);
+    let part = engines.link_to(1, Duration::from_secs(5));
+    let uuid = pool.query().unwrap().map.pool;
+    for verb in [
+        SystemVerb::PartConnect { pool: uuid, key: PartKey(0) },
+        SystemVerb::PartDestroy { pool: uuid, key: PartKey(0) },
+    ] {
+        assert_eq!(part.ask_system(&Head::default(), &verb), Err(Error::NoPermission));
+    }
+    // A client of the part may read and write, and no more.
+    let name = dolmen_codec::wire::PoolName::Uuid(uuid);
+    let connect = SystemVerb::PoolConnect { name, access: dolmen_codec::wire::PoolAccess::ReadWrite };
+    let (door, connected) = Door::open(&part, &Head { cred: CRED, ..Head::default() }, connect).unwrap();
+    assert_eq!(connected.map.targets.iter().map(|target| target.rank).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    let ask = |ask| door.call(Request { token: 1, head: Head::default(), ask }).result.unwrap_err();
+    let destroy = Ask::Target(TargetNo(2), cont.no(), Verb::Cont(ContVerb::Destroy));
+    assert_eq!(ask(destroy), Error::NoPermission);
+    let admit = Ask::Pool(PoolVerb::Admit { closed: vec![cont.no()], now: Epoch::ZERO });
+    assert!(matches!(ask(admit), Error::Invalid(_) | Error::NoPermission));
+    assert!(matches!(ask(Ask::Target(TargetNo(0), ContNo(1), Verb::Latest)), Error::Unreachable { rank: 0 }));
+    assert_clean(&pool);
+    engines.assert_sound();
+}
+
+#[test]
+fn a_pool_is_made_and_destroyed_at_all_engines_or_at_none() {
+    let engines = Engines::start(2);
+    engines.create(true);
+    let there = || [0, 1].map(|rank| engines.dir.path().join(format!("r{rank}/p")).exists());
+    assert_eq!(there(), [true, true]);
+    let link = engines.link(0);
+    let destroy = SystemVerb::PoolDestroy { name: reach::pool_name("p").unwrap(), force: false };
+    assert_eq!(link.ask_system(&Head::default(), &destroy), Ok(SystemReply::Done));
+    assert_eq!(there(), [false, false]);
+    assert_eq!(remote(&link, "p").unwrap_err(), Error::NotFound);
+    // In the way at one engine: nothing is left at the other.
+    std::fs::create_dir_all(engines.dir.path().join("r0/p/mine")).unwrap();
+    let spec = PoolSpec { label: Some(Label::new("p").unwrap()), volatile: true, ..PoolSpec::default() };
+    assert!(link.ask_system(&Head::default(), &SystemVerb::PoolCreate(spec)).is_err());
+    assert_eq!(there(), [true, false]);
+    engines.assert_sound();
+}
