@@ -3,6 +3,7 @@
 //! Invariants: everything submitted is answered once, also if the other engine is gone: then with `Unreachable`.
 
 use crate::copy;
+use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
@@ -12,20 +13,23 @@ use std::sync::Arc;
 
 /// A target of another engine, for the service of its pool.
 pub struct Elsewhere {
+    rank: u32,
     target: TargetNo,
     to: Arc<dyn Transport>,
     queue: QueueId,
     outcomes: Vec<Outcome>,
+    /// Its engine did not answer when it was last looked after, and is not waited for until it does.
+    is_silent: Arc<AtomicBool>,
 }
 
 impl Elsewhere {
-    /// The target `target` behind `to`, which lets through what only the service may ask.
-    ///
-    /// # Errors
-    /// What opening a queue answers.
-    pub fn new(target: TargetNo, to: Arc<dyn Transport>) -> Result<Self> {
+    pub(crate) fn new(
+        rank: u32,
+        target: TargetNo,
+        (to, is_silent): (Arc<dyn Transport>, Arc<AtomicBool>),
+    ) -> Result<Self> {
         let queue = to.open_queue()?;
-        Ok(Self { target, to, queue, outcomes: Vec::new() })
+        Ok(Self { rank, target, to, queue, outcomes: Vec::new(), is_silent })
     }
 }
 
@@ -37,8 +41,14 @@ impl Drop for Elsewhere {
 
 impl TargetStore for Elsewhere {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        let is_silent = self.is_silent.load(Ordering::Relaxed);
         for op in ops.drain(..) {
             let Op { token, head, cont, verb } = copy::into_owned(op);
+            if is_silent {
+                let result = Err(Error::Unreachable { rank: self.rank });
+                self.outcomes.push(Outcome { token, result, buf: copy::buffer_of(verb) });
+                continue;
+            }
             // Who has an old map was told so by the service already.
             let head = dolmen_types::Head { map_version: 0, ..head };
             self.to.submit(self.queue, Request { token, head, ask: Ask::Target(self.target, cont, verb) });
@@ -46,8 +56,10 @@ impl TargetStore for Elsewhere {
     }
 
     fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
+        let wait = wait && self.outcomes.is_empty();
         self.to.poll(self.queue, wait, &mut self.outcomes);
-        out.extend(self.outcomes.drain(..).map(completion));
+        let rank = self.rank;
+        out.extend(self.outcomes.drain(..).map(|outcome| completion(rank, outcome)));
     }
 
     fn step(&mut self) -> Progress {
@@ -55,12 +67,12 @@ impl TargetStore for Elsewhere {
     }
 }
 
-fn completion(outcome: Outcome) -> Completion {
+fn completion(rank: u32, outcome: Outcome) -> Completion {
     let Outcome { token, result, buf } = outcome;
     let result = match result {
         Ok(Answer::Target(reply)) => Ok(reply),
         // A question to a target is answered by one: the other side speaks another protocol.
-        Ok(Answer::Pool(_)) => Err(Error::Unreachable { rank: 0 }),
+        Ok(Answer::Pool(_)) => Err(Error::Unreachable { rank }),
         Err(error) => Err(error),
     };
     Completion { token, result, buf }

@@ -4,9 +4,11 @@
 //! Invariants: a part lets nobody into a container that is closed on any of its targets; what a part is told replaces what
 //! it was told before, so that a message that is lost, or comes twice, does no harm.
 
+use crate::elsewhere::Elsewhere;
 use crate::inbox::locked;
 use crate::pool::Pool;
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::InDoubt;
 use dolmen_codec::{Ask, Outcome, QueueId, Request, TargetStore, Transport};
@@ -16,10 +18,31 @@ use std::sync::{Arc, Mutex};
 
 /// An engine that has targets of a pool.
 pub struct Part {
-    /// Their numbers.
-    pub targets: Range<u16>,
-    /// The way to it, which lets through what only the service may ask.
-    pub to: Arc<dyn Transport>,
+    rank: u32,
+    targets: Range<u16>,
+    to: Arc<dyn Transport>,
+    /// It did not answer when it was last looked after.
+    is_silent: Arc<AtomicBool>,
+}
+
+impl Part {
+    /// The targets of engine `rank` behind `to`, which lets through what only the service may ask.
+    #[must_use]
+    pub fn new(rank: u32, targets: Range<u16>, to: Arc<dyn Transport>) -> Self {
+        Self { rank, targets, to, is_silent: Arc::default() }
+    }
+
+    /// Its targets as stores, in the order of their numbers.
+    ///
+    /// # Errors
+    /// What opening a queue answers.
+    pub fn stores(&self) -> Result<Vec<Elsewhere>> {
+        let store = |target| {
+            let to = (Arc::clone(&self.to), Arc::clone(&self.is_silent));
+            Elsewhere::new(self.rank, TargetNo(target), to)
+        };
+        self.targets.clone().map(store).collect()
+    }
 }
 
 /// All of them, for the service.
@@ -102,7 +125,10 @@ impl Parts {
     fn admit(&self, said: &Said, part: usize) -> Result<()> {
         let closed = said.closed[part].keys().copied().collect();
         let ask = Ask::Pool(PoolVerb::Admit { closed, now: said.now });
-        self.parts[part].to.call(Request { token: 0, head: Head::default(), ask }).result.map(|_| ())
+        let Part { to, is_silent, .. } = &self.parts[part];
+        let result = to.call(Request { token: 0, head: Head::default(), ask }).result.map(|_| ());
+        is_silent.store(matches!(result, Err(Error::Unreachable { .. })), Ordering::Relaxed);
+        result
     }
 
     /// Those of `listed` that were undecided on a target at the last look, too.

@@ -29,7 +29,8 @@ use dolmen_codec::verb::{
 };
 use dolmen_env::Rng;
 use dolmen_types::{
-    ContNo, Epoch, Error, Head, Invalid, Label, PoolMap, PropId, PropValue, Props, RequestId, Result, Uuid,
+    ContNo, Epoch, Error, Head, Invalid, Label, PoolMap, PropId, PropValue, Props, RequestId, Result,
+    TargetState, Uuid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -304,10 +305,20 @@ impl Service {
             Reply::Space(report) => report,
             _ => SpaceReport::default(),
         };
-        let replies = targets.ask_all(|_| plain(ContNo::SYSTEM, Verb::Space))?;
-        let space = replies.into_iter().map(report).collect();
+        let PoolIdentity { mut map, label } = self.identity.clone();
+        let mut space = Vec::with_capacity(map.targets.len());
+        let answers = targets.call_all(|_| plain(ContNo::SYSTEM, Verb::Space));
+        for (target, answer) in map.targets.iter_mut().zip(answers) {
+            match answer.result {
+                // Its engine is gone; the others' space is known all the same.
+                Err(Error::Unreachable { .. }) => {
+                    target.state = TargetState::Down;
+                    space.push(SpaceReport::default());
+                }
+                result => space.push(report(result?)),
+            }
+        }
         let cont_count = locked(&self.state).conts.values().filter(|cont| cont.is_live()).count() as u64;
-        let PoolIdentity { map, label } = self.identity.clone();
         Ok(PoolInfo { map, label, space, cont_count })
     }
 

@@ -7,7 +7,7 @@ use crate::pool::LocalPool;
 use crate::record::{PoolRecord, Spread};
 use crate::store::Store;
 use core::ops::Range;
-use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, Pool, PoolIdentity, Service, Targets};
+use dolmen_cluster::{Absent, Hlc, Part, Pool, PoolIdentity, Service, Targets};
 use dolmen_codec::Transport;
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
@@ -157,11 +157,11 @@ impl Opened {
         let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = targets.into_iter().unzip();
         let mut stores: Vec<Store> = stores.into_iter().map(Store::Here).collect();
         let mut parts = Vec::with_capacity(to.len());
-        for (to, first) in to.iter().zip((record.targets..).step_by(usize::from(record.targets))) {
-            let part = Part { targets: first..first + record.targets, to: Arc::clone(to) };
-            for target in part.targets.clone().map(TargetNo) {
-                stores.push(Store::Elsewhere(Box::new(Elsewhere::new(target, Arc::clone(to))?)));
-            }
+        let ranks = record.spread.iter().flat_map(|spread| spread.ranks.iter().skip(1));
+        let firsts = (record.targets..).step_by(usize::from(record.targets));
+        for ((to, &rank), first) in to.iter().zip(ranks).zip(firsts) {
+            let part = Part::new(rank, first..first + record.targets, Arc::clone(to));
+            stores.extend(part.stores()?.into_iter().map(|store| Store::Elsewhere(Box::new(store))));
             parts.push(part);
         }
         let targets = Targets::with_parts(stores, parts)?;

@@ -12,6 +12,7 @@ use dolmen_env::{Address, scope};
 use dolmen_net::client::{Door, Link, LinkOptions, reach};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Props, TargetNo,
+    TargetState,
 };
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -274,9 +275,15 @@ fn a_dead_engine_costs_its_targets_until_it_is_back() {
     let failed: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     assert!(!failed.is_empty());
     assert!(failed.iter().all(|error| **error == Error::Unreachable { rank: 1 }), "{failed:?}");
-    // Whoever waits for longer than the engines for each other is told which is gone.
-    let patient = self::pool(&engines.link(0), "p");
-    let refused = patient.create_container(None, Props::default());
+    // The service waits for it once, and knows then.
+    until("the service knows that it is gone", || {
+        matches!(pool.create_container(None, Props::default()), Err(Error::Unreachable { rank: 1 }))
+    });
+    let newcomer = self::pool(&link, "p");
+    let states: Vec<_> = newcomer.query().unwrap().map.targets.iter().map(|target| target.state).collect();
+    let (up, down) = (TargetState::UpIn, TargetState::Down);
+    assert_eq!(states, [up, up, down, down]);
+    let refused = newcomer.create_container(None, Props::default());
     assert!(matches!(refused, Err(Error::Unreachable { rank: 1 })), "{refused:?}");
     engines.start_again(1);
     until("the engine is back", || {
