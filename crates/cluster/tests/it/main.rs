@@ -21,6 +21,7 @@ mod on_model {
     mod commit;
     mod common;
     mod dispatch;
+    mod parts;
     mod service;
     mod service_crash;
 }
@@ -50,6 +51,7 @@ mod on_engine {
     mod commit;
     mod common;
     mod dispatch;
+    mod parts;
     mod service;
     mod service_crash;
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) type Store = Staged<Inner>;
 
 /// 2026-01-01.
-const START_NS: u64 = 1_767_225_600_000_000_000;
+pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
 
 pub(crate) struct World {
     pub(crate) clock: SimClock,

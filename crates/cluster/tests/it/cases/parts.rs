@@ -1,0 +1,353 @@
+//! A pool on two engines in one process: the way between them fails at every single message, and the engine with the
+//! part is started anew.
+
+use super::common::{START_NS, fetch, label, update};
+use super::{Inner, inner};
+use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, PartDoor, Pool, PoolIdentity, Service, Targets};
+use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
+use dolmen_codec::verb::{Mutation, ReadAt, Reply, Verb};
+use dolmen_codec::{
+    Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
+};
+use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_types::{
+    Cond, ContNo, Epoch, Error, Head, PoolMap, Props, RequestId, TargetInfo, TargetNo, TargetState, TxId,
+    Uuid,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Targets of each engine.
+const TARGETS: u16 = 2;
+
+/// More messages than any change takes.
+const MESSAGES_MAX: u64 = 100;
+
+enum Store {
+    Here(Inner),
+    Elsewhere(Elsewhere),
+    Absent(Absent),
+}
+
+impl Store {
+    fn any(&mut self) -> &mut dyn TargetStore {
+        match self {
+            Self::Here(store) => store,
+            Self::Elsewhere(store) => store,
+            Self::Absent(store) => store,
+        }
+    }
+}
+
+impl TargetStore for Store {
+    fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        self.any().submit(ops);
+    }
+
+    fn poll(&mut self, wait: bool, out: &mut Vec<Completion>) {
+        self.any().poll(wait, out);
+    }
+
+    fn step(&mut self) -> Progress {
+        self.any().step()
+    }
+}
+
+/// The way to the other engine.
+#[derive(Default)]
+struct Wire {
+    /// Guards everything below.
+    state: Mutex<WireState>,
+}
+
+#[derive(Default)]
+struct WireState {
+    to: Option<Arc<dyn Transport>>,
+    /// Messages that still arrive; then none does.
+    left: Option<u64>,
+    queues: BTreeMap<u32, Vec<Outcome>>,
+}
+
+impl Wire {
+    fn state(&self) -> MutexGuard<'_, WireState> {
+        self.state.lock().unwrap()
+    }
+
+    fn fail_after(&self, messages: Option<u64>) {
+        self.state().left = messages;
+    }
+
+    fn lead_to(&self, part: &Arc<Pool<Store>>) {
+        self.state().to = Some(Arc::new(PartDoor::new(Arc::clone(part))));
+    }
+}
+
+impl Transport for Wire {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        let to = {
+            let mut state = self.state();
+            let arrives = state.left != Some(0);
+            state.left = state.left.map(|left| left.saturating_sub(1));
+            state.to.clone().filter(|_| arrives)
+        };
+        match to {
+            Some(to) => to.call(request),
+            None => Outcome { token: request.token, result: Err(Error::Unreachable { rank: 1 }), buf: None },
+        }
+    }
+
+    fn open_queue(&self) -> Result<QueueId, Error> {
+        let mut state = self.state();
+        let id = u32::try_from(state.queues.len()).unwrap();
+        state.queues.insert(id, Vec::new());
+        Ok(QueueId(id))
+    }
+
+    fn close_queue(&self, _queue: QueueId) {}
+
+    fn submit(&self, queue: QueueId, request: Request<'static>) {
+        let outcome = self.call(request);
+        self.state().queues.get_mut(&queue.0).unwrap().push(outcome);
+    }
+
+    fn poll(&self, queue: QueueId, _wait: bool, out: &mut Vec<Outcome>) {
+        out.append(self.state().queues.get_mut(&queue.0).unwrap());
+    }
+}
+
+/// Two engines and the way between them.
+struct System {
+    clock: SimClock,
+    wire: Arc<Wire>,
+    home: Pool<Store>,
+    part: Option<Arc<Pool<Store>>>,
+}
+
+fn identity() -> PoolIdentity {
+    let info = |rank| TargetInfo { rank, state: TargetState::UpIn };
+    let targets = [0, 0, 1, 1].map(info).to_vec();
+    PoolIdentity { map: PoolMap { version: 1, pool: Uuid::from_u128(5), targets }, label: None }
+}
+
+fn absent() -> impl Iterator<Item = Store> {
+    (0..TARGETS).map(|_| Store::Absent(Absent::new(0)))
+}
+
+fn part_of(stores: Vec<Store>) -> Arc<Pool<Store>> {
+    let stores = absent().chain(stores).collect();
+    Arc::new(Pool::part(Targets::of_part(stores).unwrap(), identity()))
+}
+
+impl System {
+    fn new() -> Self {
+        let clock = SimClock::new(START_NS);
+        let fresh = |from: u16| -> Vec<Store> {
+            let stores = (from..from + TARGETS).map(|no| Store::Here(inner(no, &clock))).collect();
+            let targets = Targets::new(stores).unwrap();
+            Service::create(&targets).unwrap();
+            targets.into_stores()
+        };
+        let (own, theirs) = (fresh(0), fresh(TARGETS));
+        let (wire, part) = (Arc::new(Wire::default()), part_of(theirs));
+        wire.lead_to(&part);
+        let home = open(&clock, &wire, own).unwrap();
+        Self { clock, wire, home, part: Some(part) }
+    }
+
+    fn part(&self) -> &Pool<Store> {
+        self.part.as_ref().unwrap()
+    }
+
+    /// The engine with the part dies, and starts anew.
+    fn restart_part(&mut self) {
+        self.wire.state().to = None;
+        let part = Arc::into_inner(self.part.take().unwrap()).unwrap();
+        let part = part_of(part.into_stores().split_off(usize::from(TARGETS)));
+        self.wire.lead_to(&part);
+        self.part = Some(part);
+        self.wire.fail_after(None);
+    }
+
+    /// The engine with the service dies, and starts anew.
+    fn restart_home(self) -> Self {
+        let Self { clock, wire, home, part } = self;
+        wire.fail_after(Some(0));
+        let mut stores = home.into_stores();
+        stores.truncate(usize::from(TARGETS));
+        wire.fail_after(None);
+        let home = open(&clock, &wire, stores).unwrap();
+        Self { clock, wire, home, part }
+    }
+
+    fn ask(&self, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
+        match self.home.call(Request { token: 1, head: Head::default(), ask: Ask::Pool(verb) }).result? {
+            Answer::Pool(reply) => Ok(reply),
+            Answer::Target(other) => panic!("{other:?}"),
+        }
+    }
+
+    /// As a client does: the engine that has the target.
+    fn ask_target(&self, target: u16, cont: ContNo, verb: Verb<'_>) -> Outcome {
+        let engine = if target < TARGETS { &self.home } else { self.part() };
+        let head = Head { id: RequestId::default(), ..Head::default() };
+        engine.call(Request { token: 2, head, ask: Ask::Target(TargetNo(target), cont, verb) })
+    }
+
+    fn put(&self, cont: ContNo, value: &[u8]) {
+        for target in 0..2 * TARGETS {
+            let outcome = self.ask_target(target, cont, Verb::Update(update(1, value, Cond::NONE)));
+            assert!(matches!(outcome.result, Ok(Answer::Target(Reply::Written(_)))), "{outcome:?}");
+        }
+    }
+
+    fn get(&self, target: u16, cont: ContNo) -> Result<Vec<u8>, Error> {
+        let outcome = self.ask_target(target, cont, fetch(1, ReadAt::Latest));
+        match outcome.result? {
+            Answer::Target(Reply::Fetched(found)) => {
+                let len = usize::try_from(found.first().map_or(0, |iod| iod.size_bytes)).unwrap();
+                Ok(outcome.buf.unwrap()[..len].to_vec())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What all targets have, which is the same.
+    fn agreed(&self, cont: ContNo) -> Vec<u8> {
+        let all: Vec<Vec<u8>> = (0..2 * TARGETS).map(|target| self.get(target, cont).unwrap()).collect();
+        assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+        all[0].clone()
+    }
+
+    /// Writes one value on all targets in one transaction.
+    fn transact(&self, cont: ContNo, client: u128, value: &[u8]) -> Result<Epoch, Error> {
+        let Ok(PoolReply::Epoch(epoch)) = self.ask(PoolVerb::TxBegin) else { panic!("it always begins") };
+        let mutation = || vec![Mutation::Update(update(1, value, Cond::NONE))];
+        let parts = (0..2 * TARGETS).map(|target| (TargetNo(target), mutation())).collect();
+        let commit = TxCommit { cont, tx: TxId { client, begin: epoch }, epoch, parts };
+        match self.ask(PoolVerb::TxCommit(commit))? {
+            PoolReply::Epoch(epoch) => Ok(epoch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn make(&self, text: &str) -> Result<ContNo, Error> {
+        let uuid = Uuid::from_u128(text.len() as u128);
+        match self.ask(PoolVerb::ContCreate { uuid, label: Some(label(text)), props: Props::new() })? {
+            PoolReply::Cont(handle) => Ok(handle.no),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn assert_clean(&self) {
+        match self.ask(PoolVerb::Check).unwrap() {
+            PoolReply::Audits(audits) => assert!(audits.iter().all(|a| a.findings.is_empty()), "{audits:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn open(clock: &SimClock, wire: &Arc<Wire>, own: Vec<Store>) -> Result<Pool<Store>, Error> {
+    let part = Part::new(1, TARGETS..2 * TARGETS, Arc::clone(wire) as _);
+    let stores = own.into_iter().chain(part.stores()?.into_iter().map(Store::Elsewhere)).collect();
+    let targets = Targets::with_parts(stores, vec![part])?;
+    let arc_clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let service = Service::open(&targets, Hlc::new(arc_clock), identity(), Rng::from_seed(1))?;
+    Ok(Pool::new(targets, service))
+}
+
+#[test]
+fn a_part_lets_clients_in_when_the_service_says_so() {
+    let mut system = System::new();
+    assert!(system.part().wait_admitted(Duration::ZERO));
+    system.restart_part();
+    assert!(!system.part().wait_admitted(Duration::ZERO));
+    system.home.look_after_parts();
+    assert!(system.part().wait_admitted(Duration::ZERO));
+}
+
+#[test]
+fn a_transaction_is_everywhere_or_nowhere_wherever_the_way_breaks() {
+    for restarts_home in [false, true] {
+        for messages in 0..MESSAGES_MAX {
+            let mut system = System::new();
+            let cont = system.make("c").unwrap();
+            system.put(cont, b"old");
+            system.wire.fail_after(Some(messages));
+            let answer = system.transact(cont, 7, b"new");
+            if restarts_home {
+                system = system.restart_home();
+            } else {
+                system.restart_part();
+            }
+            // What was undecided at two looks is settled.
+            (0..3).for_each(|_| system.home.look_after_parts());
+            let found = system.agreed(cont);
+            match &answer {
+                Ok(_) => assert_eq!(found, b"new", "acknowledged after {messages} messages"),
+                Err(_) => assert!(found == b"old" || found == b"new", "{messages}: {found:?}"),
+            }
+            system.transact(cont, 8, b"next").unwrap();
+            assert_eq!(system.agreed(cont), b"next");
+            system.assert_clean();
+            if answer.is_ok() && messages > 20 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rollback_is_everywhere_or_nowhere_wherever_the_way_breaks() {
+    for messages in 0..MESSAGES_MAX {
+        let mut system = System::new();
+        let cont = system.make("c").unwrap();
+        system.put(cont, b"old");
+        let Ok(PoolReply::Epoch(then)) = system.ask(PoolVerb::SnapCreate(cont, None)) else {
+            panic!("a snapshot is made")
+        };
+        system.put(cont, b"new");
+        system.wire.fail_after(Some(messages));
+        let answer = system.ask(PoolVerb::Rollback(cont, then));
+        system.restart_part();
+        system.home.look_after_parts();
+        // The next change of the container finishes what was begun.
+        system.ask(PoolVerb::SnapCreate(cont, None)).unwrap();
+        let found = system.agreed(cont);
+        match &answer {
+            Ok(_) => assert_eq!(found, b"old", "{messages}"),
+            Err(_) => assert!(found == b"old" || found == b"new", "{messages}: {found:?}"),
+        }
+        system.put(cont, b"next");
+        system.assert_clean();
+        if answer.is_ok() {
+            assert!(messages > 3, "the part has to be asked");
+            return;
+        }
+    }
+    panic!("the rollback never succeeds");
+}
+
+#[test]
+fn a_container_is_everywhere_or_nowhere_wherever_the_way_breaks() {
+    for messages in 0..MESSAGES_MAX {
+        let mut system = System::new();
+        system.wire.fail_after(Some(messages));
+        let answer = system.make("c");
+        system.restart_part();
+        let mut system = system.restart_home();
+        match &answer {
+            Ok(cont) => system.put(*cont, b"value"),
+            // What nobody was told of may be there as a whole, or not at all.
+            Err(_) => assert!(matches!(system.make("c"), Ok(_) | Err(Error::Exists))),
+        }
+        system.assert_clean();
+        if answer.is_ok() {
+            system.restart_part();
+            system.home.look_after_parts();
+            assert_eq!(system.agreed(answer.unwrap()), b"value");
+            return;
+        }
+    }
+    panic!("the container is never made");
+}
