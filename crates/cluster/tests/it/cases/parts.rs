@@ -9,7 +9,7 @@ use dolmen_codec::verb::{Mutation, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_env::{Clock, Rng, SimClock, scope};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, PoolMap, Props, RequestId, TargetInfo, TargetNo, TargetState, TxId,
     Uuid,
@@ -66,6 +66,8 @@ struct WireState {
     to: Option<Arc<dyn Transport>>,
     /// Messages that still arrive; then none does.
     left: Option<u64>,
+    /// Messages that arrive before one that does not; the next ones do.
+    before_lost: Option<u64>,
     queues: BTreeMap<u32, Vec<Outcome>>,
 }
 
@@ -78,6 +80,10 @@ impl Wire {
         self.state().left = messages;
     }
 
+    fn lose_one_after(&self, messages: u64) {
+        self.state().before_lost = Some(messages);
+    }
+
     fn lead_to(&self, part: &Arc<Pool<Store>>) {
         self.state().to = Some(Arc::new(PartDoor::new(Arc::clone(part))));
     }
@@ -87,7 +93,8 @@ impl Transport for Wire {
     fn call(&self, request: Request<'_>) -> Outcome {
         let to = {
             let mut state = self.state();
-            let arrives = state.left != Some(0);
+            let arrives = state.left != Some(0) && state.before_lost != Some(0);
+            state.before_lost = state.before_lost.and_then(|before| before.checked_sub(1));
             state.left = state.left.map(|left| left.saturating_sub(1));
             state.to.clone().filter(|_| arrives)
         };
@@ -171,13 +178,27 @@ impl System {
 
     /// The engine with the service dies, and starts anew.
     fn restart_home(self) -> Self {
+        self.restart_home_on(|_| {}).expect("all engines are there")
+    }
+
+    /// The same, with something done to the way before; `None` if the pool could not be opened.
+    fn restart_home_on(self, before: impl FnOnce(&Wire)) -> Option<Self> {
         let Self { clock, wire, home, part } = self;
         wire.fail_after(Some(0));
         let mut stores = home.into_stores();
         stores.truncate(usize::from(TARGETS));
         wire.fail_after(None);
-        let home = open(&clock, &wire, stores).unwrap();
-        Self { clock, wire, home, part }
+        before(&wire);
+        let home = open(&clock, &wire, stores).ok()?;
+        Some(Self { clock, wire, home, part })
+    }
+
+    /// That no client sees a container before a rollback on one engine and after it on another.
+    fn assert_rolled_back_alike(&self, cont: ContNo, messages: u64) {
+        let (home, part) = (self.get(0, cont), self.get(TARGETS, cont));
+        if let (Ok(home), Ok(part)) = (home, part) {
+            assert_eq!(home, part, "after {messages} messages");
+        }
     }
 
     fn ask(&self, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
@@ -326,6 +347,55 @@ fn a_rollback_is_everywhere_or_nowhere_wherever_the_way_breaks() {
         }
     }
     panic!("the rollback never succeeds");
+}
+
+/// A rollback from `new` to `old` that the way breaks off.
+fn broken_rollback(messages: u64) -> (System, ContNo, bool) {
+    let system = System::new();
+    let cont = system.make("c").unwrap();
+    system.put(cont, b"old");
+    let Ok(PoolReply::Epoch(then)) = system.ask(PoolVerb::SnapCreate(cont, None)) else {
+        panic!("a snapshot is made")
+    };
+    system.put(cont, b"new");
+    system.wire.fail_after(Some(messages));
+    let is_done = system.ask(PoolVerb::Rollback(cont, then)).is_ok();
+    (system, cont, is_done)
+}
+
+/// Those who are kept out wait for a second: the cases run side by side.
+fn side_by_side(case: impl Fn(u64) + Sync) {
+    let case = &case;
+    scope(|threads| (0..24).for_each(|number| drop(threads.spawn(move || case(number)))));
+}
+
+#[test]
+fn a_container_stays_closed_at_an_engine_that_has_missed_its_rollback() {
+    side_by_side(|messages| {
+        let (mut system, cont, _) = broken_rollback(messages);
+        system.restart_part();
+        system.home.look_after_parts();
+        system.assert_rolled_back_alike(cont, messages);
+    });
+}
+
+#[test]
+fn a_container_stays_closed_while_the_service_of_its_rollback_starts_anew() {
+    // The first case in which the engine with the service has rolled back, and the other one has not.
+    let is_halved = |messages: &u64| {
+        let (broken, cont, is_done) = broken_rollback(*messages);
+        assert!(!is_done, "no way breaks between the two");
+        broken.get(0, cont).is_ok_and(|value| value == b"old")
+    };
+    let messages = (0..).find(is_halved).expect("found, or the assertion fails");
+    side_by_side(|lost| {
+        let (broken, cont, _) = broken_rollback(messages);
+        if let Some(system) = broken.restart_home_on(|wire| wire.lose_one_after(lost)) {
+            // Clients have seen the state after the rollback on the one engine: there is no way back on the other.
+            let part = system.get(TARGETS, cont);
+            assert!(part.as_ref().is_ok_and(|value| value == b"old") || part.is_err(), "{lost}: {part:?}");
+        }
+    });
 }
 
 #[test]
