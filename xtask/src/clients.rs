@@ -1,8 +1,12 @@
 //! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory, and
 //! values of objects by the program's own load generator.
 //!
+//! With `--io500` also IO500, once each with one and two ranks.
+//!
 //! The clients are built elsewhere, against what `make install` installs; their paths are given. Each phase runs
 //! several times, ways taken in turn, so that whatever else the machine does meets all of them; the table has medians.
+
+mod io500;
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -15,6 +19,7 @@ const ROUNDS_DEFAULT: usize = 5;
 /// Clock ticks of `/proc/PID/stat` in a second.
 const TICKS: f64 = 100.0;
 
+#[derive(Clone)]
 struct Setup {
     prefix: PathBuf,
     ior: PathBuf,
@@ -62,6 +67,8 @@ struct Ran {
 
 pub(super) fn run(words: &[&str]) -> Result<bool> {
     let setup = setup(words)?;
+    let value = |name: &str| value_of(words, name).map(str::to_owned);
+    let io500 = io500::asked(&value)?;
     std::fs::create_dir_all(setup.dir.join("posix"))?;
     let mut daemon = serve(&setup)?;
     let measured = measure(&setup, &daemon);
@@ -69,17 +76,24 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     daemon.wait()?;
     std::fs::remove_dir_all(&setup.dir)?;
     print(&measured?);
+    io500.map_or(Ok(()), |io500| io500::run(&setup, &io500))?;
     Ok(true)
 }
 
 fn setup(words: &[&str]) -> Result<Setup> {
-    let value =
-        |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied();
+    let value = |name: &str| value_of(words, name);
     let path = |name: &str| value(name).map(PathBuf::from).with_context(|| format!("{name} PATH is missing"));
     let rounds = value("--rounds").map_or(Ok(ROUNDS_DEFAULT), str::parse)?;
     let dir = PathBuf::from(format!("/dev/shm/dolmen-clients-{}", std::process::id()));
     Ok(Setup { prefix: path("--prefix")?, ior: path("--ior")?, mdtest: path("--mdtest")?, rounds, dir })
 }
+
+fn value_of<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied()
+}
+
+/// The container of files.
+const CONT: &str = "c";
 
 /// A pool of one target, and a daemon that serves it.
 fn serve(setup: &Setup) -> Result<Child> {
@@ -87,7 +101,7 @@ fn serve(setup: &Setup) -> Result<Child> {
     let pool = setup.dir.join("tank");
     let words = ["--label", "tank", "--targets", "1", "--capacity", "8g", "--volatile"];
     quiet(Command::new(&dolmen).args(["pool", "create"]).arg(&pool).args(words))?;
-    quiet(Command::new(&dolmen).args(["cont", "create"]).arg(&pool).args(["c", "--durability", "process"]))?;
+    quiet(Command::new(&dolmen).args(["cont", "create"]).arg(&pool).args([CONT, "--durability", "process"]))?;
     let mut command = Command::new(&dolmen);
     command.arg("serve").arg(&setup.dir).args(["--tcp", ADDRESS, "--insecure-tcp"]).stdout(Stdio::null());
     let child = command.spawn().context("dolmen serve cannot be started")?;
@@ -197,7 +211,7 @@ fn client(
         None => command.args(["-a", "POSIX"]),
         Some(system) => {
             command.env("DOLMEN_SYSTEM", system);
-            command.args(["-a", "DFS", "--dfs.pool", "tank", "--dfs.cont", "c"])
+            command.args(["-a", "DFS", "--dfs.pool", "tank", "--dfs.cont", CONT])
         }
     };
     command.args(words).arg(if is_ior { "-o" } else { "-d" }).arg(root.join(tag));
