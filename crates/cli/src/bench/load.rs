@@ -407,7 +407,8 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// The exit code of a function of the C interface that failed with this number.
+/// The exit code of a function of the C interface that failed: with a number of the system's, or a negative one of DAOS.
+//= daos:src/include/daos_errno.h DER_*
 pub(super) fn exit_of(number: i32) -> Exit {
     match number {
         2 | -1005 => Exit::Missing,

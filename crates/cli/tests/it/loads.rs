@@ -2,7 +2,12 @@
 
 use crate::common::Place;
 use crate::served::Daemon;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::Duration;
 
 /// Figures of a load through a daemon of its own.
 fn figures(place: &Place, words: &str) -> Value {
@@ -213,5 +218,38 @@ fn wrong_arguments_of_a_load_are_told() {
     let ran = place.run(&at("object --pool p --cont c", &["--system".to_owned(), nowhere]));
     assert_eq!(ran.code(), 10, "{ran:?}");
     assert!(ran.stderr().contains("daos_pool_connect of p: DER_UNREACH"), "{ran:?}");
+    assert_cleared(&place);
+}
+
+/// Whether a process has this among its words.
+fn has_word(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+    // A process may end meanwhile.
+    let mut words = processes.filter_map(|path| std::fs::read(path).ok());
+    words.any(|words| words.windows(word.len()).any(|part| part == word.as_bytes()))
+}
+
+fn waited_for(mut condition: impl FnMut() -> bool) -> bool {
+    for _ in 0..2000 {
+        if condition() {
+            return true;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    false
+}
+
+#[test]
+fn an_interrupted_load_leaves_neither_processes_nor_files() {
+    let place = Place::new("loads-interrupted");
+    let words =
+        ["bench", "object", "-n", "1000000000", "-s", "8", "-N", "2", "--dir", ".", "--capacity", "256M"];
+    let mut child = place.command(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let name = format!("dolmen-bench-{}", child.id());
+    let runs = || has_word(&format!("\"cont\":\"{name}\""));
+    assert!(waited_for(runs), "the processes of the load run");
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
+    assert!(waited_for(|| !has_word(&name)), "they have ended");
     assert_cleared(&place);
 }
