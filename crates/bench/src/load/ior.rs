@@ -1,6 +1,6 @@
-//! Large files: the phases of IOR.
+//! Large files, or arrays in their stead: the phases of IOR.
 
-use super::daos::{File, Files, Mode};
+use super::daos::{Array, File, Files, Mode};
 use super::options::IorLoad;
 use super::pattern::Pattern;
 use super::rank::{Tally, Team};
@@ -8,8 +8,50 @@ use crate::error::{Error, Result};
 
 const ENOENT: i32 = 2;
 
+/// Where data lie; without a mount, in arrays.
+type Mounted<'a> = Option<&'a Files>;
+
+/// What is open: a file of a mount, or an array.
+enum Open<'a> {
+    File(&'a Files, File),
+    Array(Array),
+}
+
+impl<'a> Open<'a> {
+    fn new(load: &IorLoad, team: &Team, files: Mounted<'a>, rank: u32, mode: Mode) -> Result<Self> {
+        match files {
+            Some(files) => Ok(Self::File(files, files.open(None, &name(load, rank), mode)?)),
+            None => {
+                let number = 1 + owner(load, rank);
+                Array::open(&team.connection, number, team.class, load.chunk_bytes).map(Self::Array)
+            }
+        }
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::File(files, file) => files.write(file, offset, bytes),
+            Self::Array(array) => array.write(offset, bytes),
+        }
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<u64> {
+        match self {
+            Self::File(files, file) => files.read(file, offset, bytes),
+            Self::Array(array) => array.read(offset, bytes),
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        match self {
+            Self::File(_, file) => file.close(),
+            Self::Array(array) => array.close(),
+        }
+    }
+}
+
 /// One repetition.
-pub(super) fn round(load: &IorLoad, team: &Team, files: &Files) -> Result<()> {
+pub(super) fn round(load: &IorLoad, team: &Team, files: Mounted<'_>) -> Result<()> {
     if load.write {
         team.step("make room", || remove(load, team, files))?;
         team.phase("write", |tally| write(load, team, files, tally))?;
@@ -27,10 +69,15 @@ pub(super) fn round(load: &IorLoad, team: &Team, files: &Files) -> Result<()> {
 }
 
 /// Removes this process's file, or as the first one that of all.
-fn remove(load: &IorLoad, team: &Team, files: &Files) -> Result<()> {
+fn remove(load: &IorLoad, team: &Team, files: Mounted<'_>) -> Result<()> {
     if !load.file_per_process && !team.is_first() {
         return Ok(());
     }
+    let Some(files) = files else {
+        let array = Array::open(&team.connection, 1 + owner(load, team.rank), team.class, load.chunk_bytes)?;
+        array.destroy()?;
+        return array.close();
+    };
     match files.remove(None, &name(load, team.rank), false) {
         Err(Error::Call { number: ENOENT, .. }) => Ok(()),
         other => other,
@@ -41,46 +88,33 @@ fn name(load: &IorLoad, rank: u32) -> String {
     if load.file_per_process { format!("{}.{rank:08}", load.file) } else { load.file.clone() }
 }
 
-fn write(load: &IorLoad, team: &Team, files: &Files, tally: &mut Tally) -> Result<()> {
-    let file = files.open(None, &name(load, team.rank), Mode::Write)?;
+fn write(load: &IorLoad, team: &Team, files: Mounted<'_>, tally: &mut Tally) -> Result<()> {
+    let open = Open::new(load, team, files, team.rank, Mode::Write)?;
     let (mut pattern, len) = (pattern(load), load.transfer_bytes);
     for offset in offsets(load, team.processes, team.rank) {
         let bytes = pattern.at(owner(load, team.rank), offset);
-        tally.run(len, || files.write(&file, offset, bytes))?;
+        tally.run(len, || open.write(offset, bytes))?;
     }
-    file.close()
+    open.close()
 }
 
-/// Reads what this process, or with `reorder` the next, has written.
-fn read(load: &IorLoad, team: &Team, files: &Files, tally: &mut Tally, check: bool) -> Result<()> {
+/// Reads what this process, or with `reorder` the next, has written. Without being asked to compare, it looks at how much
+/// that is.
+fn read(load: &IorLoad, team: &Team, files: Mounted<'_>, tally: &mut Tally, check: bool) -> Result<()> {
     let writer = team.next(u32::from(load.reorder));
-    let path = name(load, writer);
-    let file = files.open(None, &path, Mode::Read)?;
-    let mut reader = Reader { files, file: &file, path: &path, pattern: pattern(load), check };
-    let mut buffer = reader.pattern.bytes().to_vec();
+    let open = Open::new(load, team, files, writer, Mode::Read)?;
+    let mut pattern = pattern(load);
+    let mut buffer = pattern.bytes().to_vec();
+    let kind = if load.arrays { "array" } else { "file" };
     for offset in offsets(load, team.processes, writer) {
-        let read = tally.run(load.transfer_bytes, || reader.files.read(reader.file, offset, &mut buffer))?;
-        reader.compare(owner(load, writer), offset, &buffer[..usize::try_from(read).unwrap_or(0)])?;
-    }
-    file.close()
-}
-
-struct Reader<'a> {
-    files: &'a Files,
-    file: &'a File,
-    path: &'a str,
-    pattern: Pattern,
-    check: bool,
-}
-
-impl Reader<'_> {
-    /// Compares what was read; without being asked to, only how much that was.
-    fn compare(&mut self, owner: u64, offset: u64, found: &[u8]) -> Result<()> {
-        if !self.check && found.len() == self.pattern.bytes().len() {
-            return Ok(());
+        let read = tally.run(load.transfer_bytes, || open.read(offset, &mut buffer))?;
+        if check || read != load.transfer_bytes {
+            let found = &buffer[..usize::try_from(read).unwrap_or(0)];
+            let what = || format!("{kind} /{}", name(load, writer));
+            pattern.check((owner(load, writer), offset), found, what, offset)?;
         }
-        self.pattern.check((owner, offset), found, || format!("file /{}", self.path), offset)
     }
+    open.close()
 }
 
 fn pattern(load: &IorLoad) -> Pattern {
@@ -126,6 +160,7 @@ mod tests {
             random: false,
             keep: false,
             signature: 0,
+            arrays: false,
             file: "f".to_owned(),
             class: None,
             chunk_bytes: 0,

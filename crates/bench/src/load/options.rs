@@ -54,7 +54,11 @@ impl Load {
 
     /// Whether it needs a file system in its container.
     pub(super) fn has_files(&self) -> bool {
-        !matches!(self, Self::Object(_))
+        match self {
+            Self::Object(_) => false,
+            Self::Ior(load) => !load.arrays,
+            Self::Mdtest(_) => true,
+        }
     }
 
     /// The class of new objects or files.
@@ -129,6 +133,8 @@ pub struct IorLoad {
     pub keep: bool,
     /// What tells the data of one load from those of others.
     pub signature: u64,
+    /// Arrays of bytes instead of files.
+    pub arrays: bool,
     /// Name of the file in the container's root.
     pub file: String,
     /// The object class of files; `None` for what the container says.

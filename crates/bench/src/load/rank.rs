@@ -45,9 +45,9 @@ fn work(plan: &Plan) -> Result<()> {
     for _ in 0..plan.rounds {
         match (&plan.load, &files) {
             (Load::Object(load), _) => object::round(load, &team)?,
-            (Load::Ior(load), Some(files)) => ior::round(load, &team, files)?,
+            (Load::Ior(load), files) => ior::round(load, &team, files.as_ref())?,
             (Load::Mdtest(load), Some(files)) => mdtest::round(load, &team, files)?,
-            (_, None) => unreachable!("whoever needs files has mounted them"),
+            (Load::Mdtest(_), None) => unreachable!("whoever needs files has mounted them"),
         }
     }
     files.map_or(Ok(()), Files::unmount)?;

@@ -165,12 +165,23 @@ pub(crate) struct IorArgs {
     /// Leave the files
     #[arg(long, short = 'k', requires = "cont")]
     keep: bool,
+    /// What holds the data
+    #[arg(long, short = 'a', value_enum, ignore_case = true, default_value_t = Api::Dfs)]
+    api: Api,
     /// Name of the file, in the container's root
     #[arg(long, short = 'o', value_name = "NAME", default_value = "ior", value_parser = file_name)]
     file: String,
     /// Bytes of a chunk of a file [default: what the container says]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = between(0, 1 << 32))]
     chunk_size: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Api {
+    /// Files, by dfs_write and dfs_read
+    Dfs,
+    /// Arrays of bytes, by daos_array_write and daos_array_read
+    Array,
 }
 
 #[derive(Args, Debug)]
@@ -284,6 +295,7 @@ pub(crate) fn ior(args: &IorArgs) -> Outcome<Answer> {
         random: args.random,
         keep: args.keep,
         signature: args.data.signature,
+        arrays: args.api == Api::Array,
         file: args.file.clone(),
         class: args.data.oclass.clone(),
         chunk_bytes: args.chunk_size,

@@ -75,6 +75,7 @@ fn large_files_are_written_read_and_compared() {
     for (words, ops, bytes, processes) in [
         ("ior -b 2M -t 256K -W -R -i 1", 8, 2 << 20, 1),
         ("ior -b 1M -t 128K -s 3 -F -C -z -W -R -N 2 -i 1", 48, 6 << 20, 2),
+        ("ior -a array -b 1M -t 64K -s 2 -C -W -R -N 2 -i 1", 64, 4 << 20, 2),
         ("ior --hard -s 40 -W -R -N 2 -i 1 --tcp", 80, 80 * 47_008, 2),
     ] {
         let told = figures(&place, words);
@@ -152,6 +153,12 @@ fn data_that_differ_are_found_where_they_are() {
     let line = place.fails(7, &at(&format!("ior -r -R -k {ior}"), &named));
     assert!(line.contains("file /ior differs at byte 700000: expected "), "{line}");
     place.ok(&at(&format!("ior -r -k {ior}"), &named));
+
+    let arrays = "-a ARRAY -F -b 512K -t 64K -N 2";
+    place.ok(&at(&format!("ior -w -k {arrays} -G 1"), &named));
+    place.ok(&at(&format!("ior -r -R -k {arrays} -G 1"), &named));
+    let line = place.fails(7, &at(&format!("ior -r -R -k {arrays} -G 2"), &named));
+    assert!(line.contains("array /ior.0000000"), "{line}");
 
     place.ok(&at("object -w -k -n 20 -q 4 -G 1", &named));
     place.ok(&at("object -r -R -k -n 20 -q 4 -G 1", &named));

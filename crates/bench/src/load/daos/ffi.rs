@@ -84,6 +84,29 @@ pub(super) struct Iod {
     pub(super) recxs: *mut Recx,
 }
 
+/// A range of an array, in records.
+#[repr(C)]
+pub(super) struct Range {
+    pub(super) index: u64,
+    pub(super) len: u64,
+}
+
+/// What is written or read of an array, and what was not there.
+#[repr(C)]
+pub(super) struct ArrayIod {
+    nr: u64,
+    ranges: *mut Range,
+    pub(super) short_read: u64,
+    read: u64,
+}
+
+impl ArrayIod {
+    /// One range.
+    pub(super) fn of(range: &mut Range) -> Self {
+        Self { nr: 1, ranges: range, short_read: 0, read: 0 }
+    }
+}
+
 /// An asynchronous operation.
 #[repr(C)]
 pub(super) struct Event {
@@ -143,6 +166,7 @@ pub(super) enum DfsObj {}
 const _: () = assert!(size_of::<Iov>() == 24);
 const _: () = assert!(size_of::<SgList>() == 16);
 const _: () = assert!(size_of::<Iod>() == 64);
+const _: () = assert!(size_of::<ArrayIod>() == 32);
 const _: () = assert!(size_of::<Event>() == 176);
 const _: () = assert!(size_of::<DfsAttr>() == 176);
 const _: () = assert!(size_of::<Stat>() == 144);
@@ -150,6 +174,8 @@ const _: () = assert!(size_of::<Stat>() == 144);
 pub(super) const POOL_CONNECT_RW: c_uint = 1 << 1;
 pub(super) const CONT_OPEN_RW: c_uint = 1 << 1;
 pub(super) const OBJECT_OPEN_RW: c_uint = 1 << 2;
+/// A type of object: an array whose attributes are told by whoever opens it.
+pub(super) const TYPE_ARRAY_ATTR: c_int = 12;
 pub(super) const KIND_SINGLE: c_int = 1;
 pub(super) const KIND_ARRAY: c_int = 2;
 
@@ -236,6 +262,33 @@ unsafe extern "C" {
         maps: *mut u8,
         event: *mut Event,
     ) -> c_int;
+
+    pub(super) fn daos_array_open_with_attr(
+        coh: Handle,
+        oid: ObjId,
+        th: Handle,
+        mode: c_uint,
+        cell_bytes: u64,
+        chunk_records: u64,
+        oh: *mut Handle,
+        event: *mut Event,
+    ) -> c_int;
+    pub(super) fn daos_array_write(
+        oh: Handle,
+        th: Handle,
+        iod: *mut ArrayIod,
+        sgl: *mut SgList,
+        event: *mut Event,
+    ) -> c_int;
+    pub(super) fn daos_array_read(
+        oh: Handle,
+        th: Handle,
+        iod: *mut ArrayIod,
+        sgl: *mut SgList,
+        event: *mut Event,
+    ) -> c_int;
+    pub(super) fn daos_array_destroy(oh: Handle, th: Handle, event: *mut Event) -> c_int;
+    pub(super) fn daos_array_close(oh: Handle, event: *mut Event) -> c_int;
 
     pub(super) safe fn daos_eq_create(queue: &mut Handle) -> c_int;
     pub(super) safe fn daos_eq_destroy(queue: Handle, flags: c_int) -> c_int;

@@ -5,10 +5,12 @@
 
 #![expect(unsafe_code, reason = "the load generator calls the C interface as a C program does")]
 
+mod arrays;
 mod ffi;
 mod files;
 mod objects;
 
+pub(super) use arrays::Array;
 pub(super) use files::{File, Files, Mode};
 pub(super) use objects::{Kind, Objects, Slots};
 
