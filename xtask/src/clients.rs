@@ -26,6 +26,8 @@ struct Setup {
     mdtest: PathBuf,
     rounds: usize,
     dir: PathBuf,
+    /// Of the pool.
+    capacity: &'static str,
 }
 
 /// How files are reached.
@@ -85,7 +87,8 @@ fn setup(words: &[&str]) -> Result<Setup> {
     let path = |name: &str| value(name).map(PathBuf::from).with_context(|| format!("{name} PATH is missing"));
     let rounds = value("--rounds").map_or(Ok(ROUNDS_DEFAULT), str::parse)?;
     let dir = PathBuf::from(format!("/dev/shm/dolmen-clients-{}", std::process::id()));
-    Ok(Setup { prefix: path("--prefix")?, ior: path("--ior")?, mdtest: path("--mdtest")?, rounds, dir })
+    let (prefix, ior, mdtest) = (path("--prefix")?, path("--ior")?, path("--mdtest")?);
+    Ok(Setup { prefix, ior, mdtest, rounds, dir, capacity: "8g" })
 }
 
 fn value_of<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
@@ -99,7 +102,7 @@ const CONT: &str = "c";
 fn serve(setup: &Setup) -> Result<Child> {
     let dolmen = setup.prefix.join("bin/dolmen");
     let pool = setup.dir.join("tank");
-    let words = ["--label", "tank", "--targets", "1", "--capacity", "8g", "--volatile"];
+    let words = ["--label", "tank", "--targets", "1", "--capacity", setup.capacity, "--volatile"];
     quiet(Command::new(&dolmen).args(["pool", "create"]).arg(&pool).args(words))?;
     quiet(Command::new(&dolmen).args(["cont", "create"]).arg(&pool).args([CONT, "--durability", "process"]))?;
     let mut command = Command::new(&dolmen);

@@ -14,8 +14,10 @@ const STONEWALL_SECONDS_DEFAULT: u32 = 5;
 const SCORED: usize = 12;
 /// Bandwidth, operations, and both together.
 const SCORES: usize = 3;
+/// Room for what the phases of ten seconds write.
+const CAPACITY: &str = "20g";
 /// What IO500 has to say against a run that is short.
-const OF_SHORT_RUNS: [&str; 2] = ["stonewall-time", "Runtime is smaller than expected"];
+const OF_SHORT_RUNS: [&str; 2] = ["stonewall", "Runtime is smaller than expected"];
 
 pub(super) struct Io500 {
     program: PathBuf,
@@ -77,7 +79,7 @@ fn on_ground(setup: &Setup, io500: &Io500, ground: Ground, ranks: usize) -> Resu
     std::fs::create_dir_all(&dir)?;
     let told = match ground {
         Ground::Served(way) => {
-            let served = Setup { dir: dir.clone(), ..setup.clone() };
+            let served = Setup { dir: dir.clone(), capacity: CAPACITY, ..setup.clone() };
             let mut daemon: Child = serve(&served)?;
             let told = client(&served, io500, Some(way), Path::new("/data"), ranks);
             daemon.kill()?;
@@ -129,7 +131,7 @@ fn ini(setup: &Setup, io500: &Io500, is_dfs: bool, data: &Path) -> String {
         if is_dfs { format!("external-script = {}", io500.find.display()) } else { "nproc = 1".to_owned() };
     format!(
         "[global]\ndatadir = {}\ntimestamp-datadir = FALSE\nresultdir = {}\ntimestamp-resultdir = FALSE\napi = {api}\n\
-         [debug]\nstonewall-time = {}\n[ior-easy]\nblockSize = 2000m\n[ior-hard]\nsegmentCount = 30000\n\
+         [debug]\nstonewall-time = {}\n[ior-easy]\nblockSize = 4000m\n[ior-hard]\nsegmentCount = 30000\n\
          [mdtest-easy]\nn = 1000000\n[mdtest-hard]\nn = 100000\n[find]\n{find}\n\
          [find-easy]\nrun = FALSE\n[find-hard]\nrun = FALSE\n",
         data.display(),
