@@ -3,7 +3,8 @@
 //! On a machine with processors to spare, looking again costs nobody anything and answers within a microsecond, where a
 //! sleeper is called across processors in about 50. Where more threads want to run than there are processors, who looks
 //! in vain gives its processor up between two looks: to a peer that has work to do, and so answers as fast; or to a
-//! stranger, who keeps it for long: then sleeping is better, for the call takes it back at once.
+//! stranger, who keeps it for long: then sleeping is better, for the call takes it back at once. A stranger that comes by
+//! is no reason to sleep for long; one that is there each time is.
 
 use crate::error::Result;
 use dolmen_env::{Clock, Load, RealClock, yield_now};
@@ -17,11 +18,32 @@ const LOOKS_BETWEEN: u32 = 32;
 /// How long the answer to whether the machine is crowded holds.
 const CROWD_NS: u64 = 2_000_000;
 
+/// How long a machine counts as crowded after it was: while a peer sleeps for a moment it is not, and who then looks
+/// without giving way keeps that peer from waking.
+const CROWD_LASTS_NS: u64 = 20_000_000;
+
+/// How long to look in vain without giving way at all. Two that wait for each other may have been put on one processor
+/// while another is idle.
+const ALONE_NS: u64 = 10_000;
+
+/// Who has looked in vain looks half as long the next time, and not at all below this: where a peer sleeps that this
+/// thread has called, and both are on one processor, the peer runs no sooner than this thread sleeps, for the system takes
+/// no processor back, even at request, that was given for a while and is wanted by one who has just woken.
+const PATIENCE_NS_MIN: u64 = 3_000;
+
+/// Every so many of such short waits it looks for long again: peers may have moved, or look themselves.
+const SHORT_WAITS: u32 = 32;
+
 /// Whoever has kept a processor for longer has work of its own.
 const STRANGER_NS: u64 = 300_000;
 
-/// How long not to give a processor up to strangers again.
-const SHY_NS: u64 = 20_000_000;
+/// How long not to give a processor up again after a stranger took it: twice as long each time in a row, for that
+/// costs as much as the stranger's turn of some milliseconds.
+const SHY_NS_MIN: u64 = 500_000;
+const SHY_NS_MAX: u64 = 64_000_000;
+
+/// So many peers in a row make a stranger forgotten.
+const PEERS: u32 = 64;
 
 /// Decides when to stop looking.
 #[derive(Debug)]
@@ -30,8 +52,18 @@ pub(crate) struct Spin {
     looks: u32,
     since_ns: u64,
     asked_ns: u64,
-    is_crowded: bool,
+    crowded_until_ns: u64,
+    /// How long to look in vain, by what looking has led to; and how many waits were shorter for that.
+    patience_ns: u64,
+    short_waits: u32,
+    /// How long to look in vain this time.
+    wait_ns: u64,
+    /// It has told to sleep.
+    has_given_up: bool,
     shy_until_ns: u64,
+    /// For how long the next stranger makes shy, and how many peers have come since the last one.
+    shy_ns: u64,
+    peers: u32,
 }
 
 impl Spin {
@@ -41,43 +73,87 @@ impl Spin {
             looks: 0,
             since_ns: 0,
             asked_ns: 0,
-            is_crowded: false,
+            crowded_until_ns: 0,
+            patience_ns: SPIN_NS,
+            short_waits: 0,
+            wait_ns: SPIN_NS,
+            has_given_up: false,
             shy_until_ns: 0,
+            shy_ns: SHY_NS_MIN,
+            peers: 0,
         })
     }
 
     /// Something has come; the next wait begins anew.
     #[inline]
     pub(crate) fn moved(&mut self) {
-        (self.looks, self.since_ns) = (0, 0);
+        if self.looks > 0 && !self.has_given_up {
+            (self.patience_ns, self.short_waits) = (SPIN_NS, 0);
+        }
+        (self.looks, self.since_ns, self.has_given_up) = (0, 0, false);
     }
 
     /// Whether to look once more.
     #[inline]
     pub(crate) fn again(&mut self) -> bool {
-        if self.is_crowded {
-            return self.again_in_a_crowd();
-        }
         self.looks += 1;
-        core::hint::spin_loop();
-        if !self.looks.is_multiple_of(LOOKS_BETWEEN) {
-            return true;
+        if self.crowded_until_ns == 0 && self.patience_ns == SPIN_NS {
+            core::hint::spin_loop();
+            if !self.looks.is_multiple_of(LOOKS_BETWEEN) {
+                return true;
+            }
         }
-        let now_ns = self.now();
-        now_ns - self.since_ns < SPIN_NS
+        let goes_on = self.again_or_give_way();
+        self.has_given_up |= !goes_on;
+        goes_on
     }
 
-    fn again_in_a_crowd(&mut self) -> bool {
-        let before_ns = self.now();
-        if before_ns < self.shy_until_ns || before_ns - self.since_ns >= SPIN_NS {
+    fn again_or_give_way(&mut self) -> bool {
+        let is_first = self.since_ns == 0;
+        let now_ns = self.now();
+        let is_crowded = self.crowded_until_ns != 0;
+        if is_crowded && now_ns < self.shy_until_ns {
             return false;
         }
-        yield_now();
-        let after_ns = RealClock.monotonic_ns();
-        if after_ns - before_ns > STRANGER_NS {
-            self.shy_until_ns = after_ns + SHY_NS;
+        if is_first {
+            self.wait_ns = self.next_wait();
+        }
+        let waited_ns = now_ns - self.since_ns;
+        if waited_ns >= self.wait_ns {
+            self.patience_ns = if self.patience_ns > PATIENCE_NS_MIN { self.patience_ns / 2 } else { 0 };
+            return false;
+        }
+        if is_crowded || waited_ns >= ALONE_NS {
+            yield_now();
+            self.note_turn(now_ns, RealClock.monotonic_ns());
         }
         true
+    }
+
+    /// How long to look now: what was in vain some time ago may not be any more.
+    fn next_wait(&mut self) -> u64 {
+        if self.patience_ns < SPIN_NS {
+            self.short_waits += 1;
+        }
+        if self.short_waits >= SHORT_WAITS {
+            self.short_waits = 0;
+            return SPIN_NS;
+        }
+        self.patience_ns
+    }
+
+    /// Somebody had the processor, or nobody wanted it.
+    fn note_turn(&mut self, before_ns: u64, after_ns: u64) {
+        if after_ns - before_ns > STRANGER_NS {
+            self.crowded_until_ns = after_ns + CROWD_LASTS_NS;
+            self.shy_until_ns = after_ns + self.shy_ns;
+            (self.shy_ns, self.peers) = ((2 * self.shy_ns).min(SHY_NS_MAX), 0);
+        } else {
+            self.peers += 1;
+            if self.peers >= PEERS {
+                (self.shy_ns, self.peers) = (SHY_NS_MIN, 0);
+            }
+        }
     }
 
     fn now(&mut self) -> u64 {
@@ -86,8 +162,62 @@ impl Spin {
             self.since_ns = now_ns;
         }
         if now_ns - self.asked_ns > CROWD_NS {
-            (self.asked_ns, self.is_crowded) = (now_ns, self.load.is_crowded());
+            self.asked_ns = now_ns;
+            if self.load.is_crowded() {
+                self.crowded_until_ns = now_ns + CROWD_LASTS_NS;
+            } else if now_ns >= self.crowded_until_ns {
+                self.crowded_until_ns = 0;
+            }
         }
         now_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks in vain until it is told to sleep; for how long.
+    fn wait_in_vain(spin: &mut Spin) -> u64 {
+        let begin_ns = RealClock.monotonic_ns();
+        let looks = (0..100_000_000_u64).take_while(|_| spin.again()).count();
+        assert!(looks < 100_000_000, "it looks for ever");
+        let waited_ns = RealClock.monotonic_ns() - begin_ns;
+        spin.moved();
+        waited_ns
+    }
+
+    #[test]
+    fn strangers_in_a_row_make_shy_for_longer_and_peers_make_them_forgotten() {
+        let mut spin = Spin::new().unwrap();
+        let mut now_ns = 1_000_000_000;
+        for times in 0..10 {
+            now_ns += SHY_NS_MAX;
+            let after_ns = now_ns + STRANGER_NS + 1;
+            spin.note_turn(now_ns, after_ns);
+            assert_eq!(spin.shy_until_ns - after_ns, (SHY_NS_MIN << times).min(SHY_NS_MAX));
+            assert!(spin.crowded_until_ns > after_ns, "a stranger is a crowd");
+        }
+        (0..PEERS).for_each(|_| spin.note_turn(now_ns, now_ns + STRANGER_NS));
+        assert_eq!(spin.shy_ns, SHY_NS_MIN);
+    }
+
+    #[test]
+    fn who_looks_in_vain_again_and_again_sleeps_sooner_but_tries_now_and_then() {
+        let mut spin = Spin::new().unwrap();
+        assert!(wait_in_vain(&mut spin) >= SPIN_NS || spin.shy_until_ns > 0);
+        let mut tried = 0;
+        for _ in 0..4 * SHORT_WAITS {
+            // What others do to this thread must not count.
+            (spin.shy_until_ns, spin.shy_ns) = (0, SHY_NS_MIN);
+            wait_in_vain(&mut spin);
+            tried += u32::from(spin.wait_ns == SPIN_NS);
+        }
+        assert!((3..=5).contains(&tried), "{tried}");
+        assert_eq!(spin.patience_ns, 0);
+        // Looking has led to something.
+        spin.looks = 1;
+        spin.moved();
+        assert_eq!(spin.patience_ns, SPIN_NS);
     }
 }
