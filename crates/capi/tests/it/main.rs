@@ -38,6 +38,7 @@ mod pipeline;
 mod pool;
 mod prop;
 mod refused;
+mod scripted;
 mod shared;
 mod snap;
 mod symbols;

@@ -29,13 +29,13 @@ impl Served {
     }
 
     /// Kills it, and waits until it is dead.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Starts it again at the same addresses.
-    pub(super) fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         let (child, tcp) = spawn(&self.dir, self.tcp);
         self.child = child;
         assert_eq!(tcp, Some(self.tcp));

@@ -1,0 +1,187 @@
+//! The cases that every store passes, said in calls of a C program: in one process, and through a daemon that dies.
+
+mod subject;
+mod words;
+
+use crate::killed::process::Served;
+use crate::kit;
+use dolmen_sim::conformance::{self, Exception};
+
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use subject::{Home, InC};
+
+/// A client's commit is prepare and decision in one.
+const UNDECIDED: &str = "no client sees a transaction that is prepared and not decided";
+const CHOSEN: &str = "no client chooses the epoch of a transaction or of a floor";
+const NUMBER: &str = "C gets the number of an error, which says less than the error of a store";
+const LENGTHS: &str =
+    "a buffer of C has room for what it says, and takes its values' lengths from their descriptors";
+const SPLIT: &str = "the client splits what a target does not take at once";
+const WHEN: &str = "C is not told when something was removed or rolled back, so no case can look just before";
+const KIND: &str = "a listing of C does not tell a single value from the first record of an array";
+const CLOCK: &str = "no case moves the clock of C";
+const TABLES: &str =
+    "objects are listed in tables of snapshots: `snap::tables_list_the_objects_of_a_snapshot`";
+const PLACES: &str = "anchors of C are opaque: those of others are refused in `obj`";
+const ENDS: &str = "a transaction of C ends with its connection";
+const CHANGES: &str = "C has no word for what differs between two epochs";
+const IDS: &str =
+    "ids and deadlines of requests are the client's: a daemon that dies in `killed` gets each again";
+const EXISTS: &str = "what does not exist cannot be opened, and what does is not made again: `cont`";
+const USAGE: &str = "C has no word for usage and audits of a container";
+
+/// Cases that ask for what a C program has no words for: name, reason, and what the panic says.
+const EXCEPTIONS: &[Exception] = &[
+    except("wrong_counts_are_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("duplicate_akeys_are_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("keys_are_checked_by_kind", NUMBER, "left: Err(Invalid(Argument))"),
+    except("unknown_object_type_is_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("wrong_extents_are_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("wrong_punches_are_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("wrong_queries_are_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("epochs_far_ahead_are_refused", NUMBER, "left: Err(Invalid(Argument))"),
+    except("wrong_enumerations_are_refused", NUMBER, "left: Some(Invalid(Argument))"),
+    except("record_size_is_fixed_while_data_is_visible", NUMBER, "left: Err(RecordSize { stored_bytes: 0 })"),
+    except("fetch_with_another_record_size_is_refused", NUMBER, "left: Err(RecordSize { stored_bytes: 0 })"),
+    except("write_below_a_newer_write_restarts", NUMBER, "Err(TxRestart { after: e0 })"),
+    except("buffer_shorter_than_the_parts_is_refused", LENGTHS, "right: Err(Invalid("),
+    except("wrong_payloads_are_refused", LENGTHS, "right: Err(Invalid("),
+    except("wrong_record_sizes_are_refused", LENGTHS, "right: Err(Invalid("),
+    except("parts_beyond_the_buffer_are_refused", LENGTHS, "right: Err(Invalid("),
+    except("extents_lie_in_one_window", SPLIT, "right: Err(Invalid(Extent))"),
+    except("epochs_increase", CLOCK, "an epoch is not behind the wall clock"),
+    except("rollback_is_seen_only_after_it", WHEN, "left: Some([107, 101, 112, 116])"),
+    except("single_value_is_one_extent", KIND, "right: (Recx { index: 0, count: 1 }"),
+    except("enumerations_at_an_epoch_see_that_state", TABLES, "a plain enumeration: NotFound"),
+    except("write_below_an_enumeration_restarts", TABLES, "C lists no objects in a transaction"),
+    except(
+        "foreign_anchor_of_objects_is_refused",
+        PLACES,
+        "an anchor that no listing of this case has given",
+    ),
+    except("epochs_are_above_every_epoch_a_transaction_read_at", CHOSEN, "chooses no epoch"),
+    except("transactions_far_ahead_are_refused", CHOSEN, "chooses no epoch"),
+    except("epochs_are_above_the_floor", CHOSEN, "chooses no epoch"),
+    except("write_at_the_floor_restarts", CHOSEN, "chooses no epoch"),
+    except("reads_before_a_restart_count_after_it", ENDS, "chooses no epoch"),
+    except("aborted_transactions_over_many_objects_leave_nothing", ENDS, "chooses no epoch"),
+    except("changes_between_epochs", CHANGES, "C has no word for changes"),
+    except("changes_are_listed_in_pages", CHANGES, "C has no word for changes"),
+    except("equal_bytes_written_again_are_a_change", CHANGES, "C has no word for changes"),
+    except("what_came_and_went_is_no_change", CHANGES, "C has no word for changes"),
+    except("rollback_as_changes", CHANGES, "C has no word for changes"),
+    except("aggregation_makes_no_change_appear", CHANGES, "C has no word for changes"),
+    except("one_target_transaction_commits_at_once", UNDECIDED, "C has no word for InDoubt"),
+    except("failed_condition_fails_the_whole_transaction", UNDECIDED, "C has no word for TxState"),
+    except("transaction_states_are_told", UNDECIDED, "C has no word for TxState"),
+    except("prepared_transactions_survive_crashes", UNDECIDED, "C has no word for TxState"),
+    except("aborted_writes_are_never_seen", UNDECIDED, "expected it to be done, got Err(Exists)"),
+    except(
+        "reads_below_an_undecided_write_are_not_in_doubt",
+        UNDECIDED,
+        "expected it to be done, got Err(Exists)",
+    ),
+    except("decisions_are_idempotent", UNDECIDED, "expected it to be done, got Err(Exists)"),
+    except(
+        "late_prepare_of_an_aborted_transaction_is_refused",
+        UNDECIDED,
+        "expected it to be done, got Err(Exists)",
+    ),
+    except("decisions_survive_crashes", UNDECIDED, "expected it to be done, got Err(Exists)"),
+    except("undecided_write_is_in_doubt_for_readers", UNDECIDED, "right: Err(InDoubt"),
+    except("undecided_write_is_in_doubt_for_conditions", UNDECIDED, "right: Err(InDoubt"),
+    except("undecided_punch_is_in_doubt", UNDECIDED, "right: Err(InDoubt"),
+    except("repeated_prepare_is_harmless", UNDECIDED, "it is prepared already: NoPermission"),
+    except("repeated_update_returns_the_first_result", IDS, "C chooses no ids and deadlines of requests"),
+    except("repeats_are_known_after_a_restart", IDS, "C chooses no ids and deadlines of requests"),
+    except("sequence_zero_is_never_a_repeat", IDS, "C chooses no ids and deadlines of requests"),
+    except("failed_request_may_be_tried_again", IDS, "C chooses no ids and deadlines of requests"),
+    except("repeated_transaction_commits_once", IDS, "C chooses no ids and deadlines of requests"),
+    except("clients_do_not_share_sequences", IDS, "C chooses no ids and deadlines of requests"),
+    except("request_before_the_oldest_does_nothing", IDS, "C chooses no ids and deadlines of requests"),
+    except("late_first_request_runs", IDS, "C chooses no ids and deadlines of requests"),
+    except("passed_deadline_does_nothing", IDS, "C chooses no ids and deadlines of requests"),
+    except("unknown_container_is_refused", EXISTS, "was never made: it cannot be opened"),
+    except("container_create_and_destroy_are_idempotent", EXISTS, "got Err(Exists)"),
+    except("destroyed_container_is_refused", USAGE, "C has no word for"),
+    except("usage_counts_what_is_stored", USAGE, "C has no word for"),
+    except("audits_are_clean", USAGE, "C has no word for"),
+];
+
+const fn except(case: &'static str, reason: &'static str, says: &'static str) -> Exception {
+    Exception { case, reason, says }
+}
+
+/// How far the epochs of a pool that was opened again are ahead of the clock, and some.
+const AHEAD: Duration = Duration::from_millis(550);
+
+/// A pool in this process, kept open by a connection between two cases.
+struct Here {
+    dir: PathBuf,
+    connection: words::Handle,
+}
+
+impl Here {
+    fn new(dir: PathBuf) -> Self {
+        let mut here = Self { dir, connection: words::NONE };
+        here.open();
+        here
+    }
+
+    fn open(&mut self) {
+        self.connection = words::connect(&self.system());
+        dolmen_env::wait(AHEAD);
+    }
+}
+
+impl Home for Here {
+    fn system(&self) -> CString {
+        CString::new(format!("file:{}", self.dir.display())).unwrap()
+    }
+
+    /// Closes it in good order, since this process lives on.
+    fn restart(&mut self) {
+        assert_eq!(words::pool_disconnect(self.connection, core::ptr::null_mut()), 0);
+        self.open();
+    }
+}
+
+impl Home for Served {
+    fn system(&self) -> CString {
+        CString::new(Self::system(self, false)).unwrap()
+    }
+
+    /// Kills the daemon without a word.
+    fn restart(&mut self) {
+        self.kill();
+        self.start_again();
+        dolmen_env::wait(AHEAD);
+    }
+}
+
+/// Runs all cases, each in containers of its own.
+fn run<H: Home + 'static>(home: impl FnOnce() -> H) {
+    assert_eq!(words::init(), 0);
+    let home: Arc<Mutex<dyn Home>> = Arc::new(Mutex::new(home()));
+    let mut number = 0;
+    conformance::run_all_but(EXCEPTIONS, |name| {
+        println!("{name}");
+        number += 1;
+        InC::new(Arc::clone(&home), number)
+    });
+    // Before its home goes: it takes along what cases that are exceptions have left open.
+    assert_eq!(words::fini(), 0);
+}
+
+#[test]
+fn every_case_passes_through_c() {
+    use dolmen_capi as _;
+    let dirs = ["scripted-here", "scripted-served"].map(kit::system);
+    run(|| Here::new(dirs[0].clone()));
+    run(|| Served::start(&dirs[1]));
+    dirs.iter().for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
+    assert!(EXCEPTIONS.len() <= 62, "{} cases have no words in C", EXCEPTIONS.len());
+}

@@ -1,0 +1,591 @@
+//! A pool behind the C interface as one store: every verb is said in calls of a C program.
+//!
+//! What C has no words for is answered by a panic that says so; the list of exceptions has the cases that ask for it.
+
+use super::words::{self, ARRAY, Handle, Iod, Iom, Iov, KeyDesc, NONE, ObjId, Recx as CRecx, SINGLE, SgList};
+use core::ptr::null_mut;
+use dolmen_client::{Anchor, IoBuf, Key, Recx};
+use dolmen_codec::verb::{
+    ContVerb, Fetch, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation, NewValue, PackedKeys,
+    Prepare, Punch, PunchScope, Query, ReadAt, Reply, Update, UpdateIod, Verb, Want,
+};
+use dolmen_codec::{Completion, Op, Progress, TargetStore};
+use dolmen_env::{Clock, RealClock, SimClock};
+use dolmen_sim::Subject;
+use dolmen_types::{ContNo, Epoch, Error, Invalid, Oid, QueryFlags, Result, TargetNo, TxId};
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Between two operations: epochs of targets and of the pool are in the order of the operations then.
+const PAUSE: Duration = Duration::from_micros(40);
+/// Extents of one akey that a fetch is told of.
+const MAP_MAX: u32 = 1024;
+
+/// Where a case's pool is served, and how it dies.
+pub(super) trait Home: Send {
+    fn system(&self) -> CString;
+
+    /// Ends whatever serves it and begins again.
+    fn restart(&mut self);
+}
+
+/// A pool behind the C interface, and what cases have opened of it.
+pub(super) struct InC {
+    // Guards: what serves the pool; taken alone.
+    home: Arc<Mutex<dyn Home>>,
+    /// Tells the containers of this subject from those of others in the pool.
+    number: usize,
+    clock: SimClock,
+    pool: Handle,
+    conts: BTreeMap<ContNo, Handle>,
+    /// Transactions by their epochs; `true` for those that have committed.
+    txs: BTreeMap<Epoch, (Handle, bool)>,
+    /// Places of listings, each behind an anchor that names it.
+    places: Vec<words::Anchor>,
+    done: Vec<Completion>,
+}
+
+/// The error of a number.
+fn checked(code: i32) -> Result<()> {
+    Err(match -code {
+        0 => return Ok(()),
+        1001 => Error::NoPermission,
+        1003 => Error::Invalid(Invalid::Argument),
+        1004 => Error::Exists,
+        1005 => Error::NotFound,
+        1012 => Error::Busy,
+        2011 => Error::EpochGone { oldest: Epoch::ZERO },
+        2012 => Error::KeyTooBig { needed_bytes: 0 },
+        2013 => Error::RecTooBig { needed_bytes: 0 },
+        2024 => Error::RecordSize { stored_bytes: 0 },
+        2025 => Error::TxRestart { after: Epoch::ZERO },
+        1002 | 2050 => Error::NoContainer,
+        other => panic!("no case expects error {other}"),
+    })
+}
+
+fn id(oid: Oid) -> ObjId {
+    ObjId { lo: oid.lo, hi: oid.hi }
+}
+
+fn recxs(extents: &[Recx]) -> Vec<CRecx> {
+    extents.iter().map(|recx| CRecx { idx: recx.index, nr: recx.count }).collect()
+}
+
+fn count_of(len: usize) -> u32 {
+    u32::try_from(len).unwrap()
+}
+
+impl InC {
+    pub(super) fn new(home: Arc<Mutex<dyn Home>>, number: usize) -> Self {
+        let system = home.lock().unwrap().system();
+        let pool = words::connect(&system);
+        let (conts, txs) = (BTreeMap::new(), BTreeMap::new());
+        let clock = SimClock::new(RealClock.now_ns());
+        Self { home, number, clock, pool, conts, txs, places: Vec::new(), done: Vec::new() }
+    }
+
+    fn label(&self, no: ContNo) -> CString {
+        CString::new(format!("case-{}-{}", self.number, no.0)).unwrap()
+    }
+
+    fn cont(&self, no: ContNo) -> Handle {
+        *self.conts.get(&no).unwrap_or_else(|| panic!("{no:?} was never made: it cannot be opened"))
+    }
+
+    /// Opens containers again, in a new connection.
+    fn reconnect(&mut self) {
+        let system = self.home.lock().unwrap().system();
+        self.pool = words::connect(&system);
+        let numbers: Vec<ContNo> = self.conts.keys().copied().collect();
+        for no in numbers {
+            // One that was destroyed keeps its handle, which is none any more.
+            if let Ok(cont) = words::open_cont(self.pool, &self.label(no)) {
+                self.conts.insert(no, cont);
+            }
+        }
+        self.places.clear();
+    }
+
+    fn disconnect(&mut self) {
+        for (_, (tx, _)) in core::mem::take(&mut self.txs) {
+            assert_eq!(words::tx_close(tx, null_mut()), 0);
+        }
+        for cont in self.conts.values() {
+            words::cont_close(*cont, null_mut());
+        }
+        assert_eq!(words::pool_disconnect(self.pool, null_mut()), 0);
+    }
+
+    /// Does something with an object, at a state that a case names.
+    fn with<T>(
+        &mut self,
+        cont: ContNo,
+        oid: Oid,
+        at: ReadAt,
+        ask: impl FnOnce(&mut Self, Handle, Handle) -> Result<T>,
+    ) -> Result<T> {
+        let cont = self.cont(cont);
+        let object = words::open_object(cont, id(oid)).map_err(|code| checked(code).unwrap_err())?;
+        let (mut tx, mut is_own) = (NONE, false);
+        match at {
+            ReadAt::Latest => {}
+            ReadAt::Epoch(epoch) => {
+                assert_eq!(words::tx_open_snap(cont, epoch.0, &mut tx, null_mut()), 0);
+                is_own = true;
+            }
+            ReadAt::Tx(epoch) => tx = self.tx(epoch).0,
+        }
+        let result = ask(self, object, tx);
+        if is_own {
+            assert_eq!(words::tx_close(tx, null_mut()), 0);
+        }
+        assert_eq!(words::obj_close(object, null_mut()), 0);
+        result
+    }
+
+    fn tx(&self, epoch: Epoch) -> (Handle, bool) {
+        *self.txs.get(&epoch).unwrap_or_else(|| panic!("a client chooses no epoch for a transaction"))
+    }
+
+    fn open_tx(&self, cont: ContNo) -> (Handle, Epoch) {
+        let (mut tx, mut epoch) = (NONE, 0);
+        assert_eq!(words::tx_open(self.cont(cont), &mut tx, 0, null_mut()), 0);
+        assert_eq!(words::tx_epoch(tx, &mut epoch), 0);
+        (tx, Epoch(epoch))
+    }
+
+    /// An epoch behind everything done so far: C is not told when a write was made.
+    fn now(&self, cont: ContNo) -> Epoch {
+        dolmen_env::wait(PAUSE);
+        let (tx, epoch) = self.open_tx(cont);
+        assert_eq!(words::tx_close(tx, null_mut()), 0);
+        epoch
+    }
+
+    fn run(&mut self, cont: ContNo, verb: Verb<'_>, buf: &mut Option<IoBuf>) -> Result<Reply> {
+        match verb {
+            Verb::Update(update) => self.written(cont, &Mutation::Update(update)),
+            Verb::Punch(punch) => self.written(cont, &Mutation::Punch(punch)),
+            Verb::Fetch(mut fetch) => {
+                let bytes = buf.insert(core::mem::take(&mut fetch.buf));
+                self.with(cont, fetch.oid, fetch.at, |_, object, tx| fetched(object, tx, &fetch, bytes))
+            }
+            Verb::List(list) => self.list(cont, &list),
+            Verb::Query(query) => {
+                self.with(cont, query.oid, query.at, |_, object, tx| queried(object, tx, &query))
+            }
+            Verb::Prepare(prepare) => self.prepare(cont, &prepare),
+            Verb::Commit(tx) if self.tx(tx.begin).1 => Ok(Reply::Done),
+            Verb::Commit(_) => Err(Error::NotFound),
+            Verb::Abort(tx) if self.tx(tx.begin).1 => Err(Error::Exists),
+            Verb::Abort(tx) => {
+                checked(words::tx_abort(self.tx(tx.begin).0, null_mut())).map(|()| Reply::Done)
+            }
+            Verb::Cont(verb) => self.run_cont(cont, &verb),
+            // Every write is as durable as it will be when its call returns, and how it is kept is nobody's business.
+            Verb::Flush | Verb::Checkpoint => Ok(Reply::Done),
+            other => panic!("C has no word for {}", name_of(&other)),
+        }
+    }
+
+    fn run_cont(&mut self, no: ContNo, verb: &ContVerb) -> Result<Reply> {
+        match verb {
+            ContVerb::Create(_) => {
+                let label = self.label(no);
+                checked(words::cont_create(self.pool, label.as_ptr(), null_mut(), null_mut(), null_mut()))?;
+                self.conts.insert(no, words::open_cont(self.pool, &label).unwrap());
+            }
+            ContVerb::Destroy => {
+                checked(words::cont_destroy(self.pool, self.label(no).as_ptr(), 1, null_mut()))?;
+            }
+            ContVerb::RemoveSnapshot(epoch) => {
+                let range = words::EpochRange { lo: epoch.0, hi: epoch.0 };
+                checked(words::snap_destroy(self.cont(no), range, null_mut()))?;
+            }
+            ContVerb::Aggregate(epoch) => {
+                checked(words::cont_aggregate(self.cont(no), epoch.0, null_mut()))?;
+                return Ok(Reply::Aggregated { more: false, freed: 0 });
+            }
+            ContVerb::Usage => panic!("C has no word for usage"),
+            ContVerb::RaiseFloor(_) | ContVerb::AddSnapshot(_) | ContVerb::Rollback { .. } => {
+                panic!("a client chooses no epoch for {verb:?}")
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    fn written(&mut self, cont: ContNo, mutation: &Mutation<'_>) -> Result<Reply> {
+        self.change(cont, ReadAt::Latest, mutation)?;
+        let written = match mutation {
+            Mutation::Update(update) => self.with(cont, update.oid, ReadAt::Latest, |_, object, _| {
+                Ok(update.iods.iter().filter_map(|iod| newest(object, &update.dkey, &iod.akey)).max())
+            })?,
+            Mutation::Punch(_) => None,
+        };
+        let removes = |iod: &UpdateIod<'_>| matches!(iod.value, NewValue::NoSingle | NewValue::Hole { .. });
+        let is_told = matches!(mutation, Mutation::Update(update) if !update.iods.iter().any(removes));
+        let epoch = if is_told { written } else { None };
+        Ok(Reply::Written(epoch.unwrap_or_else(|| self.now(cont))))
+    }
+
+    fn change(&mut self, cont: ContNo, at: ReadAt, mutation: &Mutation<'_>) -> Result<()> {
+        match mutation {
+            Mutation::Update(update) => {
+                self.with(cont, update.oid, at, |_, object, tx| updated(object, tx, update))
+            }
+            Mutation::Punch(punch) => {
+                self.with(cont, punch.oid, at, |_, object, tx| punched(object, tx, punch))
+            }
+        }
+    }
+
+    /// A client's commit is prepare and decision in one.
+    fn prepare(&mut self, cont: ContNo, prepare: &Prepare<'_>) -> Result<Reply> {
+        let (tx, _) = self.tx(prepare.epoch);
+        for mutation in &prepare.mutations {
+            self.change(cont, ReadAt::Tx(prepare.epoch), mutation)?;
+        }
+        checked(words::tx_commit(tx, null_mut()))?;
+        self.txs.insert(prepare.epoch, (tx, true));
+        Ok(Reply::Prepared)
+    }
+
+    fn list(&mut self, cont: ContNo, list: &List) -> Result<Reply> {
+        let mut anchor = match list.anchor.position() {
+            _ if list.anchor == Anchor::default() => words::Anchor::START,
+            _ if list.anchor.is_eof() => words::Anchor::END,
+            place => {
+                let index = place
+                    .try_into()
+                    .ok()
+                    .map(u64::from_le_bytes)
+                    .and_then(|index| usize::try_from(index).ok())
+                    .unwrap_or(usize::MAX);
+                *self.places.get(index).expect("an anchor that no listing of this case has given")
+            }
+        };
+        let listed = match &list.what {
+            ListWhat::Objects => self.objects(cont, list, &mut anchor)?,
+            ListWhat::Changes { .. } => panic!("C has no word for changes"),
+            ListWhat::Dkeys(oid) | ListWhat::Akeys(oid, _) | ListWhat::Extents(oid, ..) => {
+                self.with(cont, *oid, list.at, |_, object, tx| listed(object, tx, list, &mut anchor))?
+            }
+        };
+        if anchor.is_eof() {
+            return Ok(Reply::Listed(listed, Anchor::eof()));
+        }
+        self.places.push(anchor);
+        let index = u64::try_from(self.places.len() - 1).unwrap();
+        Ok(Reply::Listed(listed, Anchor::after(&index.to_le_bytes()).unwrap()))
+    }
+
+    fn objects(&mut self, cont: ContNo, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
+        let cont = self.cont(cont);
+        let epoch = match list.at {
+            ReadAt::Latest => words::snapshot(cont),
+            ReadAt::Epoch(epoch) => epoch.0,
+            ReadAt::Tx(_) => panic!("C lists no objects in a transaction"),
+        };
+        let (mut table, mut nr) = (NONE, list.items_max);
+        checked(words::oit_open(cont, epoch, &mut table, null_mut()))?;
+        let mut oids = vec![ObjId::default(); list.items_max as usize];
+        let code = words::oit_list(table, oids.as_mut_ptr(), &mut nr, anchor, null_mut());
+        assert_eq!(words::oit_close(table, null_mut()), 0);
+        checked(code)?;
+        Ok(Listed::Objects(oids[..nr as usize].iter().map(|oid| Oid { hi: oid.hi, lo: oid.lo }).collect()))
+    }
+}
+
+/// Extents of one page of a listing, with their epochs and the bytes of a record.
+type Extents = (Vec<CRecx>, Vec<words::EpochRange>, u64);
+
+fn extents(
+    object: Handle,
+    tx: Handle,
+    keys: [&[u8]; 2],
+    nr: u32,
+    anchor: &mut words::Anchor,
+) -> Result<Extents> {
+    let room = nr.min(1000) as usize;
+    let (mut recxs, mut eprs) = (vec![CRecx::default(); room], vec![words::EpochRange::default(); room]);
+    let ([dkey, akey], mut size, mut nr) = (keys.map(Iov::of), 0, count_of(room));
+    let (to, when) = (recxs.as_mut_ptr(), eprs.as_mut_ptr());
+    let code =
+        words::list_recxs(object, tx, &dkey, &akey, &mut size, &mut nr, to, when, anchor, true, null_mut());
+    checked(code)?;
+    recxs.truncate(nr as usize);
+    eprs.truncate(nr as usize);
+    Ok((recxs, eprs, size))
+}
+
+/// When the newest visible part of a value was written.
+fn newest(object: Handle, dkey: &[u8], akey: &[u8]) -> Option<Epoch> {
+    let (mut anchor, mut newest) = (words::Anchor::START, 0);
+    while !anchor.is_eof() {
+        let (_, eprs, _) = extents(object, NONE, [dkey, akey], 1000, &mut anchor).ok()?;
+        newest = eprs.iter().fold(newest, |newest, epr| newest.max(epr.hi));
+    }
+    (newest > 0).then_some(Epoch(newest))
+}
+
+fn name_of(verb: &Verb<'_>) -> String {
+    let text = format!("{verb:?}");
+    text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+fn updated(object: Handle, tx: Handle, update: &Update<'_>) -> Result<()> {
+    let extents: Vec<Vec<CRecx>> = update
+        .iods
+        .iter()
+        .map(|iod| match &iod.value {
+            NewValue::Array { extents, .. } | NewValue::Hole { extents } => recxs(extents),
+            NewValue::Single(_) | NewValue::NoSingle => Vec::new(),
+        })
+        .collect();
+    let (mut iods, mut iovs) = (Vec::new(), Vec::new());
+    for (iod, extents) in update.iods.iter().zip(&extents) {
+        let (kind, size, data) = match &iod.value {
+            NewValue::Single(value) => (SINGLE, value.bytes().len() as u64, value.bytes()),
+            NewValue::NoSingle => (SINGLE, 0, &[][..]),
+            NewValue::Array { record_bytes, data, .. } => (ARRAY, *record_bytes, data.bytes()),
+            NewValue::Hole { .. } => (ARRAY, 0, &[][..]),
+        };
+        let nr = if kind == SINGLE { 1 } else { count_of(extents.len()) };
+        let name = Iov::of(&iod.akey);
+        iods.push(Iod { name, kind, size, flags: iod.cond.0, nr, recxs: extents.as_ptr() });
+        iovs.push(Iov::of(data));
+    }
+    let mut sgls: Vec<SgList> = iovs.iter_mut().map(SgList::of).collect();
+    let dkey = Iov::of(&update.dkey);
+    let nr = count_of(iods.len());
+    let (iods, sgls) = (iods.as_mut_ptr(), sgls.as_mut_ptr());
+    checked(words::obj_update(object, tx, update.cond.0, &dkey, nr, iods, sgls, null_mut()))
+}
+
+fn punched(object: Handle, tx: Handle, punch: &Punch) -> Result<()> {
+    let flags = punch.cond.0;
+    checked(match &punch.scope {
+        PunchScope::Object => words::obj_punch(object, tx, flags, null_mut()),
+        PunchScope::Dkey(dkey) => words::obj_punch_dkeys(object, tx, flags, 1, &Iov::of(dkey), null_mut()),
+        PunchScope::Akeys(dkey, akeys) => {
+            let akeys: Vec<Iov> = akeys.iter().map(|akey| Iov::of(akey)).collect();
+            let (nr, akeys) = (count_of(akeys.len()), akeys.as_ptr());
+            words::obj_punch_akeys(object, tx, flags, &Iov::of(dkey), nr, akeys, null_mut())
+        }
+    })
+}
+
+/// What a want takes of the buffer.
+fn room_of(want: &Want) -> usize {
+    match want {
+        Want::Single { room_bytes } => *room_bytes,
+        Want::Array { record_bytes, extents } => {
+            usize::try_from(extents.iter().map(|recx| recx.count * record_bytes).sum::<u64>()).unwrap()
+        }
+        Want::Size => 0,
+    }
+}
+
+fn fetched(object: Handle, tx: Handle, fetch: &Fetch, buf: &mut [u8]) -> Result<Reply> {
+    let extents: Vec<Vec<CRecx>> = fetch
+        .iods
+        .iter()
+        .map(|iod| if let Want::Array { extents, .. } = &iod.want { recxs(extents) } else { Vec::new() })
+        .collect();
+    let mut maps = vec![vec![CRecx::default(); MAP_MAX as usize]; fetch.iods.len()];
+    let (mut iods, mut iovs, mut ioms) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rest = buf;
+    for ((iod, extents), map) in fetch.iods.iter().zip(&extents).zip(&mut maps) {
+        let (kind, size) = match &iod.want {
+            Want::Array { record_bytes, .. } => (ARRAY, *record_bytes),
+            Want::Single { .. } | Want::Size => (SINGLE, 0),
+        };
+        let nr = if kind == SINGLE { 1 } else { count_of(extents.len()) };
+        iods.push(Iod { name: Iov::of(&iod.akey), kind, size, flags: 0, nr, recxs: extents.as_ptr() });
+        let (own, behind) = {
+            let rest = core::mem::take(&mut rest);
+            let len = room_of(&iod.want).min(rest.len());
+            rest.split_at_mut(len)
+        };
+        iovs.push(Iov::room(own));
+        rest = behind;
+        let none = CRecx::default();
+        let recxs = map.as_mut_ptr();
+        ioms.push(Iom {
+            kind,
+            nr: MAP_MAX,
+            nr_out: 0,
+            flags: words::DETAIL,
+            size: 0,
+            lo: none,
+            hi: none,
+            recxs,
+        });
+    }
+    let is_size = |index: usize| matches!(fetch.iods[index].want, Want::Size);
+    let list = |(index, iov): (usize, _)| if is_size(index) { SgList::NONE } else { SgList::of(iov) };
+    let mut sgls: Vec<SgList> = iovs.iter_mut().enumerate().map(list).collect();
+    let (dkey, nr, flags) = (Iov::of(&fetch.dkey), count_of(iods.len()), fetch.cond.0);
+    let lists = (iods.as_mut_ptr(), sgls.as_mut_ptr(), ioms.as_mut_ptr());
+    match checked(words::obj_fetch(object, tx, flags, &dkey, nr, lists.0, lists.1, lists.2, null_mut())) {
+        Err(Error::RecTooBig { .. }) => return Err(Error::RecTooBig { needed_bytes: iods[0].size }),
+        other => other?,
+    }
+    let found = |((iod, iom), map): ((&Iod, &Iom), &Vec<CRecx>)| FetchedIod {
+        size_bytes: iod.size,
+        filled: map[..iom.nr_out as usize].iter().map(|recx| Recx::new(recx.idx, recx.nr)).collect(),
+        is_end: false,
+    };
+    Ok(Reply::Fetched(iods.iter().zip(&ioms).zip(&maps).map(found).collect()))
+}
+
+fn listed(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
+    let mut nr = list.items_max.min(1000);
+    if let ListWhat::Extents(_, dkey, akey) = &list.what {
+        let (recxs, eprs, size) = extents(object, tx, [dkey, akey], nr, anchor)?;
+        let extent = |(recx, epr): (&CRecx, &words::EpochRange)| ListedExtent {
+            recx: Recx::new(recx.idx, recx.nr),
+            record_bytes: size,
+            epoch: Epoch(epr.hi),
+            single: false,
+        };
+        return Ok(Listed::Extents(recxs.iter().zip(&eprs).map(extent).collect()));
+    }
+    let (mut kds, mut bytes) =
+        (vec![KeyDesc::default(); 1000], vec![0; list.bytes_max.min(1 << 20) as usize]);
+    let mut iov = Iov::room(&mut bytes);
+    let mut sgl = SgList::of(&mut iov);
+    let to = kds.as_mut_ptr();
+    let code = match &list.what {
+        ListWhat::Akeys(_, dkey) => {
+            words::list_akeys(object, tx, &Iov::of(dkey), &mut nr, to, &mut sgl, anchor, null_mut())
+        }
+        _ => words::list_dkeys(object, tx, &mut nr, to, &mut sgl, anchor, null_mut()),
+    };
+    match checked(code) {
+        Err(Error::KeyTooBig { .. }) => return Err(Error::KeyTooBig { needed_bytes: kds[0].len }),
+        other => other?,
+    }
+    let (mut keys, mut at) = (PackedKeys::default(), 0);
+    for kd in &kds[..nr as usize] {
+        let end = at + usize::try_from(kd.len).unwrap();
+        keys.push(&bytes[at..end]);
+        at = end;
+    }
+    Ok(Listed::Keys(keys))
+}
+
+fn queried(object: Handle, tx: Handle, query: &Query) -> Result<Reply> {
+    let (mut dkey_room, mut akey_room) = ([0; 256], [0; 256]);
+    let asked = |level: QueryFlags| query.flags.0 & level.0 != 0;
+    let mut given = (Iov::of(&query.dkey), Iov::of(&query.akey));
+    if asked(QueryFlags::DKEY) {
+        given.0 = Iov::room(&mut dkey_room);
+    }
+    if asked(QueryFlags::AKEY) {
+        given.1 = Iov::room(&mut akey_room);
+    }
+    let mut recx = CRecx::default();
+    let flags = u64::from(query.flags.0);
+    match checked(words::query_key(object, tx, flags, &mut given.0, &mut given.1, &mut recx, null_mut())) {
+        Err(Error::NotFound) => return Ok(Reply::Found(None)),
+        other => other?,
+    }
+    let key = |is_asked: bool, room: &[u8], iov: &Iov, own: &Key| {
+        if is_asked { Key::from_slice(&room[..iov.filled()]) } else { own.clone() }
+    };
+    let mut found = Found {
+        dkey: key(asked(QueryFlags::DKEY), &dkey_room, &given.0, &query.dkey),
+        akey: key(asked(QueryFlags::AKEY), &akey_room, &given.1, &query.akey),
+        recx: asked(QueryFlags::RECX).then(|| Recx::new(recx.idx, recx.nr)),
+        record_bytes: 0,
+    };
+    if found.recx.is_some() {
+        // The query does not tell; a listing does.
+        let mut anchor = words::Anchor::START;
+        found.record_bytes = extents(object, tx, [&found.dkey, &found.akey], 1, &mut anchor)?.2;
+    }
+    Ok(Reply::Found(Some(found)))
+}
+
+impl TargetStore for InC {
+    fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
+        for op in ops.drain(..) {
+            if op.head != dolmen_types::Head::default() {
+                panic!("C chooses no ids and deadlines of requests");
+            }
+            dolmen_env::wait(PAUSE);
+            let ahead_ns = RealClock.now_ns().saturating_sub(self.clock.now_ns());
+            self.clock.advance(ahead_ns);
+            let mut buf = None;
+            let result = self.run(op.cont, op.verb, &mut buf);
+            self.done.push(Completion { token: op.token, result, buf });
+        }
+    }
+
+    fn poll(&mut self, _: bool, out: &mut Vec<Completion>) {
+        out.append(&mut self.done);
+    }
+
+    fn step(&mut self) -> Progress {
+        // What is done in the background is done by others.
+        Progress::Idle
+    }
+}
+
+impl Subject for InC {
+    fn store(&mut self) -> &mut dyn TargetStore {
+        self
+    }
+
+    fn target(&self) -> TargetNo {
+        TargetNo(0)
+    }
+
+    fn clock(&self) -> SimClock {
+        self.clock.clone()
+    }
+
+    fn restart(&mut self) {
+        self.disconnect();
+        self.home.lock().unwrap().restart();
+        self.reconnect();
+    }
+
+    fn crash(&mut self) {
+        self.restart();
+    }
+
+    fn snapshot(&mut self, cont: ContNo) -> Option<Epoch> {
+        Some(Epoch(words::snapshot(self.cont(cont))))
+    }
+
+    fn roll_back(&mut self, cont: ContNo, to: Epoch) -> Option<Epoch> {
+        assert_eq!(words::cont_rollback(self.cont(cont), to.0, null_mut()), 0);
+        Some(self.now(cont))
+    }
+
+    fn begin(&mut self, cont: ContNo) -> Option<(TxId, Epoch)> {
+        dolmen_env::wait(PAUSE);
+        let (tx, epoch) = self.open_tx(cont);
+        self.txs.insert(epoch, (tx, false));
+        Some((TxId { client: 1, begin: epoch }, epoch))
+    }
+}
+
+impl Drop for InC {
+    fn drop(&mut self) {
+        // After a panic of a case, too: the next one connects anew.
+        for (_, (tx, _)) in core::mem::take(&mut self.txs) {
+            words::tx_close(tx, null_mut());
+        }
+        for cont in self.conts.values() {
+            words::cont_close(*cont, null_mut());
+        }
+        words::pool_disconnect(self.pool, null_mut());
+    }
+}
