@@ -123,7 +123,7 @@ impl Bulk {
         self.take_made(disk)
     }
 
-    /// A segment that is complete becomes one of the others.
+    /// A segment that is complete becomes one of the others. Its length becomes durable with what is written into it.
     fn take_made(&mut self, disk: &mut dyn Disk) -> Result<(), Error> {
         let segment_bytes = self.segment_bytes();
         let Some(made) = self.ready.making.take_if(|making| making.made_bytes == segment_bytes) else {
@@ -132,9 +132,6 @@ impl Bulk {
         let added = self.add_segment(disk, made.number, made.file);
         if added.is_err() {
             self.ready.making = Some(made);
-        } else {
-            // Its length is not durable with its name.
-            self.dirty.insert(made.number);
         }
         added
     }
