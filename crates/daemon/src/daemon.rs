@@ -79,7 +79,7 @@ impl Daemon {
             name: settings.name.clone(),
             engine: uuid_of_random(rng.next_u128()),
             instance: rng.next_u128(),
-            addresses: addresses.iter().map(ToString::to_string).collect(),
+            addresses: addresses.iter().map(from_anywhere).collect(),
             must_stop: AtomicBool::new(false),
             note: Box::new(note),
             rng: Mutex::new(rng),
@@ -148,6 +148,17 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         // Ignored: whoever wants to know calls `stop`; what was acknowledged is durable in any case.
         let _closed = self.shut();
+    }
+}
+
+/// An address as processes in other directories can use it.
+fn from_anywhere(address: &Address) -> String {
+    match address {
+        Address::Unix(path) => match std::path::absolute(path) {
+            Ok(path) => Address::Unix(path).to_string(),
+            Err(_no_directory) => address.to_string(),
+        },
+        Address::Tcp(_) => address.to_string(),
     }
 }
 

@@ -80,7 +80,7 @@ impl fmt::Display for RosterFault {
             Self::Count => f.write_str("there are 1 to 1024 engines, each a table [[engine]]"),
             Self::NoRank { engine } => write!(f, "engine {engine} of the list has no rank; give it a number"),
             Self::NoAddresses { engine } => {
-                write!(f, "engine {engine} needs addresses, a list of unix:SOCKET and tcp://HOST:PORT")
+                write!(f, "engine {engine} needs addresses, a list of unix:/SOCKET and tcp://HOST:PORT")
             }
             Self::Twice { rank } => write!(f, "rank {rank} is listed twice"),
             Self::Unlisted { rank } => write!(f, "rank {rank} is not listed"),

@@ -18,7 +18,7 @@ pub struct Roster {
 
 impl Roster {
     /// Reads a list in TOML: `name`, and for each engine a table `[[engine]]` with its `rank` and its `addresses`
-    /// (`unix:SOCKET`, `tcp://HOST:PORT`), the best way first.
+    /// (`unix:` and an absolute path, `tcp://HOST:PORT`), the best way first.
     ///
     /// # Errors
     /// `Roster` with what is wrong and where.
@@ -67,7 +67,7 @@ fn engine_of(at: usize, engine: &Value) -> Result<RankInfo> {
     let number = engine.get("rank").and_then(Value::as_integer).and_then(|rank| u32::try_from(rank).ok());
     let Some(rank) = number else { return wrong(RosterFault::NoRank { engine: at + 1 }) };
     let listed = engine.get("addresses").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let is_address = |text: &&str| text.starts_with("unix:") || text.starts_with("tcp://");
+    let is_address = |text: &&str| text.starts_with("unix:/") || text.starts_with("tcp://");
     let text = |value: &Value| value.as_str().filter(is_address).map(str::to_owned);
     let addresses: Option<Vec<String>> = listed.iter().map(text).collect();
     match addresses.filter(|all| (1..=limits::RANK_ADDRESSES_MAX).contains(&all.len())) {
@@ -104,6 +104,7 @@ mod tests {
             ("[[engine]]\naddresses = [\"unix:/a\"]\n", RosterFault::NoRank { engine: 1 }),
             ("[[engine]]\nrank = -1\naddresses = [\"unix:/a\"]\n", RosterFault::NoRank { engine: 1 }),
             ("[[engine]]\nrank = 0\naddresses = [\"/a\"]\n", no_addresses.clone()),
+            ("[[engine]]\nrank = 0\naddresses = [\"unix:a\"]\n", no_addresses.clone()),
             ("[[engine]]\nrank = 0\n", no_addresses),
             (&[engine, engine].concat(), RosterFault::Twice { rank: 0 }),
             (&["nam = 1\n", engine].concat(), RosterFault::Unknown { key: "nam".to_owned() }),

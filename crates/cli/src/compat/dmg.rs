@@ -1,6 +1,6 @@
 //! `dmg`: pools and the system, for whoever runs it.
 
-use super::{PoolArg, SystemArg, head, open, pool_json, pool_name};
+use super::{PoolArg, SystemArg, head, open, pool_json, pool_name, ranks, service_rank, state};
 use crate::failure::{Doing, Outcome};
 use crate::output::{Answer, Table, human};
 use crate::{place, size};
@@ -109,9 +109,9 @@ fn create(link: &Link, args: &Create) -> Outcome<Answer> {
     let text = format!("{}  {}  {}", args.label, entry.uuid, human(total));
     let json = json!({
         "uuid": entry.uuid.to_string(),
-        "svc_ldr": 0,
-        "svc_reps": [0],
-        "tgt_ranks": [0],
+        "svc_ldr": service_rank(&info),
+        "svc_reps": [service_rank(&info)],
+        "tgt_ranks": ranks(&info),
         "tier_bytes": [total, 0],
     });
     Ok(Answer::new(text, json))
@@ -141,13 +141,13 @@ fn listed(link: &Link, pool: &PoolEntry) -> Outcome<Value> {
     Ok(json!({
         "uuid": pool.uuid.to_string(),
         "label": pool.label.as_ref().map(ToString::to_string),
-        "svc_ldr": 0,
-        "svc_reps": [0],
+        "svc_ldr": service_rank(&info),
+        "svc_reps": [service_rank(&info)],
         "targets_total": pool.target_count,
         "targets_disabled": 0,
         "query_error_msg": "",
         "query_status_msg": "",
-        "state": "Ready",
+        "state": state(&info),
         "rebuild_state": "idle",
         "usage": [usage("SCM", total, free), usage("NVME", 0, 0)],
     }))
@@ -177,13 +177,12 @@ fn system(link: &Link) -> Outcome<Answer> {
         return Err(place::protocol()).doing(doing);
     };
     let mut table = Table::new(&[">rank", "state", "address"]);
+    let mut members = Vec::with_capacity(info.ranks.len());
     for rank in &info.ranks {
-        table.row([rank.rank.to_string(), "Joined".to_owned(), rank.addresses.join(", ")]);
+        let state = if reach::rank(link, rank).is_ok() { "joined" } else { "unresponsive" };
+        table.row([rank.rank.to_string(), state.to_owned(), rank.addresses.join(", ")]);
+        let (uuid, address) = (rank.uuid.to_string(), rank.addresses.first());
+        members.push(json!({ "rank": rank.rank, "uuid": uuid, "state": state, "addr": address }));
     }
-    let members: Vec<Value> = info
-        .ranks
-        .iter()
-        .map(|rank| json!({ "rank": rank.rank, "uuid": rank.uuid.to_string(), "state": "joined", "addr": rank.addresses.first() }))
-        .collect();
     Ok(Answer::new(table.text(), json!({ "members": members })))
 }

@@ -11,7 +11,7 @@ use crate::place;
 use dolmen_client::{Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
-use dolmen_types::Head;
+use dolmen_types::{Head, TargetState};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
@@ -108,17 +108,18 @@ fn pool_json(info: &PoolInfo) -> Value {
             "media_type": media,
         })
     };
+    let disabled = info.map.targets.iter().filter(|target| target.state == TargetState::Down).count();
     json!({
-        "state": "Ready",
+        "state": state(info),
         "uuid": info.map.pool.to_string(),
         "label": info.label.as_ref().map(ToString::to_string),
         "total_targets": targets,
-        "active_targets": targets,
-        "total_engines": 1,
-        "disabled_targets": 0,
+        "active_targets": targets - disabled,
+        "total_engines": ranks(info).len(),
+        "disabled_targets": disabled,
         "version": info.map.version,
-        "svc_ldr": 0,
-        "svc_reps": [0],
+        "svc_ldr": service_rank(info),
+        "svc_reps": [service_rank(info)],
         "rebuild": { "status": 0, "state": "idle", "objects": 0, "records": 0, "total_objects": 0 },
         "tier_stats": [
             tier("scm", |space| (space.total_bytes, space.free_bytes)),
@@ -127,4 +128,22 @@ fn pool_json(info: &PoolInfo) -> Value {
         "pool_layout_ver": 4,
         "upgrade_layout_ver": 4,
     })
+}
+
+/// What DAOS calls a pool's state.
+fn state(info: &PoolInfo) -> &'static str {
+    let is_whole = info.map.targets.iter().all(|target| target.state == TargetState::UpIn);
+    if is_whole { "Ready" } else { "Degraded" }
+}
+
+/// The engines with targets of a pool, in their order.
+fn ranks(info: &PoolInfo) -> Vec<u32> {
+    let mut ranks: Vec<u32> = info.map.targets.iter().map(|target| target.rank).collect();
+    ranks.dedup();
+    ranks
+}
+
+/// The engine with a pool's service.
+fn service_rank(info: &PoolInfo) -> u32 {
+    info.map.targets.first().map_or(0, |target| target.rank)
 }

@@ -10,6 +10,7 @@ mod cramped;
 mod crash;
 mod damage;
 mod embedding;
+mod engines;
 mod files;
 mod full;
 mod interrupted;

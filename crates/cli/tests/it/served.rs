@@ -14,7 +14,12 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
-        let mut command = place.command(&[&["serve", "."], args].concat());
+        Self::start_in(place, ".", args)
+    }
+
+    /// A daemon in a directory of the place.
+    pub(crate) fn start_in(place: &Place, dir: &str, args: &[&str]) -> Self {
+        let mut command = place.command(&[&["serve", dir], args].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

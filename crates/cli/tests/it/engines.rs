@@ -1,0 +1,69 @@
+//! A system of several engines, from the command line.
+
+use crate::common::Place;
+use crate::served::Daemon;
+
+/// The list of a system of engines in `r0`, `r1`, … of a place.
+fn list(place: &Place, count: u32) {
+    let engine = |rank: u32| {
+        let dir = place.path(&format!("r{rank}"));
+        std::fs::create_dir(&dir).unwrap();
+        let socket = dir.join("dolmen.sock");
+        format!("[[engine]]\nrank = {rank}\naddresses = [\"unix:{}\"]\n", socket.display())
+    };
+    let engines: String = (0..count).map(engine).collect();
+    std::fs::write(place.path("system.toml"), format!("name = \"lab\"\n{engines}")).unwrap();
+}
+
+fn serve(place: &Place, rank: u32) -> Daemon {
+    let (dir, number) = (format!("r{rank}"), rank.to_string());
+    Daemon::start_in(place, &dir, &["--system", "system.toml", "--rank", &number])
+}
+
+#[test]
+fn a_pool_on_several_engines_takes_files_and_outlives_an_engine() {
+    let place = Place::new("engines");
+    list(&place, 2);
+    let (first, second) = (serve(&place, 0), serve(&place, 1));
+    let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
+    let dmg = |args: &[&str]| {
+        let ran = place.command(&[&["dmg"], args].concat()).env("DOLMEN_SYSTEM", &system).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    dmg(&["pool", "create", "tank", "--size", "4GB"]);
+    assert_eq!(dmg(&["system", "query"]).matches("joined").count(), 2);
+    assert!(dmg(&["pool", "list"]).contains("tank"));
+    let pool = format!("{system}/tank");
+    place.ok(&["cont", "create", &pool, "home", "--type", "POSIX"]);
+    let value: Vec<u8> = (0..9_000_000_u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    std::fs::write(place.path("field"), &value).unwrap();
+    place.ok(&["fs", "put", &pool, "home", "field", "/field"]);
+    drop(second);
+    assert!(dmg(&["system", "query"]).contains("unresponsive"));
+    let again = serve(&place, 1);
+    place.ok(&["fs", "get", &pool, "home", "/field", "back"]);
+    assert!(std::fs::read(place.path("back")).unwrap() == value);
+    // A part is no pool: only the engines together open it.
+    assert!(again.end().success() && first.end().success());
+    let line = place.fails(8, &["cont", "list", "r1/tank"]);
+    assert!(line.contains("several engines") && line.contains("--system"), "{line}");
+}
+
+#[test]
+fn what_is_wrong_with_a_list_of_engines_is_named() {
+    let place = Place::new("engines-list");
+    std::fs::create_dir(place.path("r0")).unwrap();
+    let serve = |rank: &str| place.run(&["serve", "r0", "--system", "system.toml", "--rank", rank]);
+    assert_ne!(serve("0").code(), 0);
+    assert!(serve("0").stderr().contains("system.toml"), "the file is missing");
+    std::fs::write(place.path("system.toml"), "[[engine]]\nrank = 0\n").unwrap();
+    let ran = serve("0");
+    assert!(ran.code() == 2 && ran.stderr().contains("needs addresses"), "{ran:?}");
+    std::fs::write(place.path("system.toml"), "[[engine]]\nrank = 0\naddresses = [\"tcp://127.0.0.1:0\"]\n")
+        .unwrap();
+    let ran = serve("0");
+    assert!(ran.code() == 2 && ran.stderr().contains("--insecure-tcp"), "{ran:?}");
+    let ran = serve("3");
+    assert!(ran.code() == 2 && ran.stderr().contains("rank 3 is not listed"), "{ran:?}");
+}
