@@ -42,6 +42,7 @@ mod scripted;
 mod shared;
 mod snap;
 mod symbols;
+mod threads;
 mod tx;
 mod types;
 mod valgrind;

@@ -1,7 +1,7 @@
 //! The cases that every store passes, said in calls of a C program: in one process, and through a daemon that dies.
 
 mod subject;
-mod words;
+pub(crate) mod words;
 
 use crate::killed::process::Served;
 use crate::kit;
@@ -179,6 +179,7 @@ fn run<H: Home + 'static>(home: impl FnOnce() -> H) {
 #[test]
 fn every_case_passes_through_c() {
     use dolmen_capi as _;
+    let _alone = words::alone();
     let dirs = ["scripted-here", "scripted-served"].map(kit::system);
     run(|| Here::new(dirs[0].clone()));
     run(|| Served::start(&dirs[1]));
