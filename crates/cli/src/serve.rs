@@ -69,6 +69,8 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
         let _alone = nix::unistd::setsid();
     }
     let doing = || format!("serve {}", shown_outside(&settings.dir));
+    // Ignored: then it takes fewer connections, and says so.
+    let _raised = dolmen_env::raise_descriptor_limit();
     let stop = interrupt::stop();
     let daemon = Daemon::start(&settings, |note| eprintln!("dolmen serve: {note}"))
         .map_err(|error| of_daemon(&error))

@@ -1,6 +1,7 @@
 //! A daemon that runs.
 
 use crate::error::{Error, Result};
+use crate::notes::{Notes, Verdict};
 use crate::peers::Peers;
 use crate::pools::Pools;
 use crate::settings::Settings;
@@ -47,6 +48,7 @@ struct Shared {
     addresses: Vec<String>,
     must_stop: AtomicBool,
     note: Box<dyn Fn(&str) + Send + Sync>,
+    notes: Notes,
     /// Guards the generator of UUIDs; taken alone.
     rng: Mutex<Rng>,
 }
@@ -82,6 +84,7 @@ impl Daemon {
             addresses: addresses.iter().map(from_anywhere).collect(),
             must_stop: AtomicBool::new(false),
             note: Box::new(note),
+            notes: Notes::default(),
             rng: Mutex::new(rng),
         });
         let options = Options { threads: settings.thread_count(), ..Options::default() };
@@ -223,7 +226,15 @@ impl System for Shared {
     }
 
     fn note(&self, text: &str) {
-        (self.note)(text);
+        match self.notes.judge(RealClock.monotonic_ns()) {
+            Verdict::LeaveOut => {}
+            Verdict::Say { left_out } => {
+                if left_out > 0 {
+                    (self.note)(&format!("{left_out} more notes within a second were left out"));
+                }
+                (self.note)(text);
+            }
+        }
     }
 }
 

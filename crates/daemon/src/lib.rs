@@ -8,6 +8,7 @@
 
 mod daemon;
 mod error;
+mod notes;
 mod peers;
 mod pools;
 mod roster;

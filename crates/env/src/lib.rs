@@ -44,7 +44,7 @@ pub use error::{Errno, Error, Op, Result};
 pub use fork::ForkMark;
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
-pub use process::{create_dir_all, data_directory, dolmen_program, run_quietly};
+pub use process::{create_dir_all, data_directory, dolmen_program, raise_descriptor_limit, run_quietly};
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};

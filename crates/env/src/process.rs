@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Op, Result};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,6 +21,19 @@ pub fn run_quietly(program: &Path, words: &[&OsStr]) -> Result<()> {
         .status()
         .map_err(|error| Error::from_std(Op::Run, &name, &error))?;
     if ended.success() { Ok(()) } else { Err(Error::Io { op: Op::Run, name, offset: 0, errno: Errno::IO }) }
+}
+
+/// Lets this process have as many open files as it may; how many those are, `u64::MAX` for no limit.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn raise_descriptor_limit() -> Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+        raised.map_err(|errno| Error::from_errno(Op::Run, "open files", 0, errno))?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
 /// Makes a directory and those above it; one that is there is left as it is.

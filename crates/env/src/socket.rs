@@ -131,6 +131,15 @@ impl AsFd for Listener {
     }
 }
 
+/// Has the system ask a silent peer on the network whether it is there: one whose machine is gone is found out within two
+/// minutes.
+fn watch_over(fd: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(fd, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(fd, 6)
+}
+
 /// A connection. No call waits but [`Socket::connect`] and [`Socket::wait`].
 #[derive(Debug)]
 pub struct Socket {
@@ -143,6 +152,8 @@ impl Socket {
         if matches!(address, Address::Tcp(_)) {
             // Ignored: without it small frames wait for each other; nothing else is lost.
             let _set = sockopt::set_tcp_nodelay(&fd, true);
+            // Ignored: without it a peer whose machine is gone is noticed when something is sent to it.
+            let _set = watch_over(&fd);
         }
         Self { fd, address }
     }

@@ -22,7 +22,10 @@ use std::thread::JoinHandle;
 
 /// How long the upkeep thread rests when there is nothing to do: long enough to cost nothing, short enough
 /// that a checkpoint does not come late.
-const REST: Duration = Duration::from_millis(10);
+const REST: Duration = Duration::from_millis(5);
+
+/// The longest, when there was nothing to do for a while.
+const LONG_REST: Duration = Duration::from_millis(80);
 
 /// And when a device works for it.
 const SHORT_REST: Duration = Duration::from_millis(1);
@@ -250,11 +253,14 @@ fn start_thread(
 }
 
 fn keep_up(pool: &Pool<Store>, stop: &Stop) {
+    let mut rest = REST;
     while !stop.is_wanted() {
-        match pool.step() {
+        let progress = pool.step();
+        rest = if progress == Progress::Idle { (rest * 2).min(LONG_REST) } else { REST };
+        match progress {
             Progress::More => {}
             Progress::Waiting => stop.rest(SHORT_REST),
-            Progress::Idle => stop.rest(REST),
+            Progress::Idle => stop.rest(rest),
         }
     }
 }

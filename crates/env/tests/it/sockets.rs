@@ -1,7 +1,11 @@
 //! Sockets between two ends in one process: bytes, descriptors, who is there, and the end.
 
 use core::time::Duration;
-use dolmen_env::{Address, Bell, Error, Listener, Moved, SharedMemory, Socket, Waiter, peer_watch};
+use dolmen_env::{
+    Address, Bell, Error, Listener, Moved, SharedMemory, Socket, Waiter, peer_watch, raise_descriptor_limit,
+};
+use rustix::net::sockopt;
+use rustix::process::{Resource, getrlimit};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +65,23 @@ fn a_tcp_socket_gets_a_free_port() {
     talk(&near, &far);
     assert_eq!(far.peer().unwrap(), None);
     assert!(matches!(listener.address(), Address::Tcp(at) if at.port() != 0));
+}
+
+#[test]
+fn the_system_watches_over_silent_peers_on_the_network() {
+    let (_listener, near, far) = pair(&Address::Tcp("127.0.0.1:0".parse().unwrap()));
+    for socket in [&near, &far] {
+        assert!(sockopt::socket_keepalive(socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(socket).unwrap(), Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_process_may_have_as_many_descriptors_as_its_hard_limit_says() {
+    let allowed = raise_descriptor_limit().unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    assert_eq!(limit.current, limit.maximum);
+    assert_eq!(limit.maximum.unwrap_or(u64::MAX), allowed);
 }
 
 #[test]
