@@ -30,7 +30,11 @@ pub(super) fn weaken(image: &mut [u8], names: &[&str]) -> Option<()> {
         return None;
     }
     let (table, count) = (place(image, 40, 8)?, place(image, 60, 2)?);
-    let header = |index: usize| table.checked_add(index.checked_mul(HEADER_BYTES)?);
+    let end = image.len();
+    let header = |index: usize| {
+        let at = table.checked_add(index.checked_mul(HEADER_BYTES)?)?;
+        (at.checked_add(HEADER_BYTES)? <= end).then_some(at)
+    };
     let mut headers = (0..count).filter_map(header);
     let symbols = headers.find(|&at| number(image, at + TYPE, 4) == Some(DYNAMIC_SYMBOLS))?;
     let texts = place(image, header(place(image, symbols + LINK, 4)?)?.checked_add(OFFSET)?, 8)?;
