@@ -239,8 +239,10 @@ impl Target {
             Ok(Some(epoch)) => return self.finish_repeated(token, cont, Reply::Written(epoch)),
             Err(error) => return self.finish(token, Err(error), None),
         }
-        if self.is_pending(|pending| head.id.sequence != 0 && pending.head.id == head.id) {
-            return self.finish(token, Err(Error::Busy), None);
+        // The first one may be waiting for its bulk writes: this one waits for its answer.
+        let mut pending = self.pending.values_mut();
+        if let Some(first) = pending.find(|first| head.id.sequence != 0 && first.head.id == head.id) {
+            return first.again.push(token);
         }
         let drafts = drafts.and_then(|drafts| match self.share_work() {
             Err(error) if drafts.need(cont) == Need::Data => Err(error),
@@ -250,12 +252,6 @@ impl Target {
             Ok(drafts) => self.run_write(token, head, cont, oid, drafts),
             Err(error) => self.finish(token, Err(error), None),
         }
-    }
-
-    /// Whether the first of a repeated request waits for its bulk writes: it must not run beside that one.
-    #[inline]
-    fn is_pending(&self, is_same: impl Fn(&Pending) -> bool) -> bool {
-        !self.pending.is_empty() && self.pending.values().any(is_same)
     }
 
     fn begin_prepare(
@@ -268,7 +264,8 @@ impl Target {
         if self.txs.is_known(prepare.tx) {
             return self.finish_repeated(token, cont, Reply::Prepared);
         }
-        if self.is_pending(|pending| pending.work.prepares(prepare.tx)) {
+        // The first one waits for its bulk writes, and must not run beside this one.
+        if self.pending.values().any(|pending| pending.work.prepares(prepare.tx)) {
             return self.finish(token, Err(Error::Busy), None);
         }
         let inline_max = self.config.small_value_bytes_max as usize;
@@ -296,6 +293,16 @@ impl Target {
             self.finish_after(sequence, completion);
         } else {
             self.out.push(completion);
+        }
+    }
+
+    /// Answers a repetition that has waited for the first.
+    fn finish_again(&mut self, token: u64, head: Head, cont: ContNo, refusal: Option<Error>) {
+        match (refusal, self.repeats.first_result(head.id, head.oldest)) {
+            (Some(error), _) | (None, Err(error)) => self.finish_read(token, cont, Err(error), None),
+            (None, Ok(Some(epoch))) => self.finish_repeated(token, cont, Reply::Written(epoch)),
+            // There was no room to retain it.
+            (None, Ok(None)) => self.finish(token, Err(Error::Busy), None),
         }
     }
 
@@ -498,15 +505,21 @@ impl Target {
 
     /// Continues a mutation whose bulk writes have completed.
     fn bulk_written(&mut self, pending: Pending) {
-        let Pending { token, head, cont, work, error, .. } = pending;
+        let Pending { token, head, cont, work, error, again, .. } = pending;
         self.epochs.tick();
         self.reads.take_awaited();
         if let Some(error) = error {
             self.give_up_work(&work);
-            return self.finish(token, Err(error), None);
+            for token in again.into_iter().chain([token]) {
+                self.finish(token, Err(error.clone()), None);
+            }
+            return;
         }
         match work {
-            Work::Write { oid, drafts } => self.commit_and_finish(token, head, cont, oid, &drafts),
+            Work::Write { oid, drafts } => {
+                let refusal = self.commit_and_finish(token, head, cont, oid, &drafts);
+                again.into_iter().for_each(|token| self.finish_again(token, head, cont, refusal.clone()));
+            }
             Work::Prepare { prepare, parts } => self.prepare_and_finish(token, head, cont, &prepare, &parts),
         }
     }

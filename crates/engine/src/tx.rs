@@ -316,7 +316,10 @@ impl Target {
         }
         let parts = parts.into_iter().map(|(oid, drafts)| (oid, drafts.into_owned())).collect();
         let work = Work::Prepare { prepare: request, parts };
-        self.start_writes(Pending { token, head, cont, work, left: 0, error: None }, writes);
+        self.start_writes(
+            Pending { token, head, cont, work, left: 0, error: None, again: Vec::new() },
+            writes,
+        );
     }
 
     pub(crate) fn prepare_and_finish(

@@ -33,6 +33,8 @@ pub(crate) struct Pending {
     /// Writes not yet completed.
     pub(crate) left: u32,
     pub(crate) error: Option<Error>,
+    /// Tokens under which the same was asked again meanwhile: they get the same answer.
+    pub(crate) again: Vec<u64>,
 }
 
 /// What is to be done when they are complete.
@@ -108,10 +110,15 @@ impl Target {
             return self.finish(token, Err(error), None);
         }
         if writes.is_empty() {
-            return self.commit_and_finish(token, head, cont, oid, &drafts);
+            // Ignored: whoever asked is told.
+            let _refusal = self.commit_and_finish(token, head, cont, oid, &drafts);
+            return;
         }
         let work = Work::Write { oid, drafts: drafts.into_owned() };
-        self.start_writes(Pending { token, head, cont, work, left: 0, error: None }, writes);
+        self.start_writes(
+            Pending { token, head, cont, work, left: 0, error: None, again: Vec::new() },
+            writes,
+        );
     }
 
     pub(crate) fn start_writes(&mut self, mut pending: Pending, writes: BulkWrites) {
@@ -178,15 +185,17 @@ impl Target {
         cont: ContNo,
         oid: Oid,
         drafts: &Drafts<'_>,
-    ) {
+    ) -> Option<Error> {
         match self.commit_write(&head, cont, oid, drafts) {
             Ok((epoch, sequence, durability)) => {
-                self.finish_durable(token, durability, sequence, Reply::Written(epoch))
+                self.finish_durable(token, durability, sequence, Reply::Written(epoch));
+                None
             }
             Err(error) => {
                 self.give_up(drafts);
                 self.note_refusal(cont, oid, drafts);
-                self.finish_read(token, cont, Err(error), None);
+                self.finish_read(token, cont, Err(error.clone()), None);
+                Some(error)
             }
         }
     }
