@@ -37,8 +37,10 @@ enum Way {
 
 #[derive(Debug, Default)]
 struct Buffers {
+    /// Empty, or as long as a read may be: what is behind `filled` is from earlier reads.
     input: Vec<u8>,
     taken: usize,
+    filled: usize,
     output: Vec<u8>,
     sent: usize,
 }
@@ -231,15 +233,15 @@ fn call(socket: &Socket) -> Result<()> {
 
 impl Buffers {
     fn is_clear(&self) -> bool {
-        self.taken == self.input.len() && self.sent == self.output.len()
+        self.taken == self.filled && self.sent == self.output.len()
     }
 
     /// Whether there is something to read. If not, the memory is given back: there may be thousands who only wait.
     fn rest(&mut self) -> bool {
-        if self.taken < self.input.len() {
+        if self.taken < self.filled {
             return true;
         }
-        (self.input, self.taken) = (Vec::new(), 0);
+        (self.input, self.taken, self.filled) = (Vec::new(), 0, 0);
         if self.output.is_empty() {
             self.output = Vec::new();
         }
@@ -259,10 +261,11 @@ impl Buffers {
                 Moved::Later | Moved::End => Ok(done),
             };
         }
-        self.input.resize(GATHER_BYTES, 0);
+        if self.input.is_empty() {
+            self.input = vec![0; GATHER_BYTES];
+        }
         let moved = socket.read(&mut self.input);
-        let len = if let Ok(Moved::Bytes(len)) = moved { len } else { 0 };
-        self.input.truncate(len);
+        self.filled = if let Ok(Moved::Bytes(len)) = moved { len } else { 0 };
         self.taken = 0;
         if matches!(moved?, Moved::End) && done == 0 {
             return Err(Error::Ended);
@@ -272,7 +275,7 @@ impl Buffers {
     }
 
     fn take(&mut self, bytes: &mut [u8]) -> usize {
-        let len = bytes.len().min(self.input.len() - self.taken);
+        let len = bytes.len().min(self.filled - self.taken);
         bytes[..len].copy_from_slice(&self.input[self.taken..self.taken + len]);
         self.taken += len;
         len

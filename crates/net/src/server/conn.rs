@@ -151,6 +151,11 @@ impl Conn {
         self.serial
     }
 
+    /// Whether it has not been greeted yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.hello.is_some()
+    }
+
     pub(super) fn is_hot(&self) -> bool {
         self.is_hot
     }

@@ -32,6 +32,13 @@ const PEER_TOKEN: u64 = 1 << 61;
 /// Turns between two looks at sockets while there is work: a new connection waits no longer than these take.
 const TURNS_BETWEEN_LOOKS: u32 = 64;
 
+/// Connections that are taken at once while there is work, and while there is none.
+const ACCEPTED_AT_WORK: usize = 1;
+const ACCEPTED_AT_REST: usize = 64;
+
+/// Connections whose greeting is answered in one turn: each takes memory for rings.
+const GREETED_IN_A_TURN: usize = 1;
+
 /// How long a thread sleeps while devices work for it.
 const DEVICE_REST: Duration = Duration::from_micros(50);
 
@@ -173,15 +180,26 @@ impl Worker {
 
     /// Takes, submits, collects and sends; whether anything has moved.
     fn turn(&mut self) -> bool {
-        let mut moved = false;
+        let (mut moved, mut greeted) = (false, 0);
         for index in (0..self.hot.len()).rev() {
             let Some(&at) = self.hot.get(index) else { continue };
+            let is_new = self.conns.of(at).is_some_and(Conn::is_new);
+            if is_new && greeted == GREETED_IN_A_TURN {
+                continue;
+            }
             let Some(mut conn) = self.conns.lift(at) else {
                 self.hot.swap_remove(index);
                 continue;
             };
             let stepped = conn.step(at, &mut self.shared);
+            greeted += usize::from(is_new && matches!(stepped, Ok(Step::Moved)));
+            // Who has not said hello yet is heard of when he does.
+            let is_silent = is_new && matches!(stepped, Ok(Step::Still));
+            conn.set_hot(!is_silent);
             self.conns.put_back(at, conn);
+            if is_silent {
+                self.hot.swap_remove(index);
+            }
             match stepped {
                 Ok(Step::Moved) => moved = true,
                 Ok(Step::Still) => {}
@@ -329,7 +347,9 @@ impl Worker {
     fn take_connections(&mut self, listener: usize) {
         let listeners = Arc::clone(&self.listeners);
         let Some(listener) = listeners.get(listener) else { return };
-        loop {
+        // The others are heard of again at the next look: nobody who works waits for a crowd at the door.
+        let at_once = if self.hot.is_empty() { ACCEPTED_AT_REST } else { ACCEPTED_AT_WORK };
+        for _ in 0..at_once {
             match listener.accept() {
                 Ok(Some(socket)) => {
                     self.is_full = false;
@@ -367,8 +387,6 @@ impl Worker {
         let at = self.conns.insert(conn);
         let conn = self.conns.of_mut(at).expect("inserted above");
         let watched = conn.watch(&self.waiter, token_of(at), PEER_TOKEN | token_of(at));
-        conn.set_hot(true);
-        self.hot.push(at);
         self.connections.fetch_add(1, Ordering::Relaxed);
         if watched.is_err() {
             self.close(at);
