@@ -26,13 +26,15 @@ const CROWD_LASTS_NS: u64 = 20_000_000;
 /// while another is idle.
 const ALONE_NS: u64 = 10_000;
 
-/// Who has looked in vain looks half as long the next time, and not at all below this: where a peer sleeps that this
-/// thread has called, and both are on one processor, the peer runs no sooner than this thread sleeps, for the system takes
-/// no processor back, even at request, that was given for a while and is wanted by one who has just woken.
-const PATIENCE_NS_MIN: u64 = 3_000;
+/// After so many waits in a row in which it was in vain, looking is left out: where a peer sleeps that this thread has
+/// called, and both are on one processor, the peer runs no sooner than this thread sleeps, for the system takes no
+/// processor back, even at request, that was given for a while and is wanted by one who has just woken.
+const WAITS_IN_VAIN: u32 = 2;
 
-/// Every so many of such short waits it looks for long again: peers may have moved, or look themselves.
-const SHORT_WAITS: u32 = 32;
+/// So many waits later it is tried again, and twice as many after each trial in vain: peers may have moved, or look
+/// themselves.
+const TRIAL_AFTER_MIN: u32 = 4;
+const TRIAL_AFTER_MAX: u32 = 64;
 
 /// Whoever has kept a processor for longer has work of its own.
 const STRANGER_NS: u64 = 300_000;
@@ -53,9 +55,10 @@ pub(crate) struct Spin {
     since_ns: u64,
     asked_ns: u64,
     crowded_until_ns: u64,
-    /// How long to look in vain, by what looking has led to; and how many waits were shorter for that.
-    patience_ns: u64,
+    /// Waits in a row in which looking was in vain, and waits since it is left out.
+    in_vain: u32,
     short_waits: u32,
+    trial_after: u32,
     /// How long to look in vain this time.
     wait_ns: u64,
     /// It has told to sleep.
@@ -74,8 +77,9 @@ impl Spin {
             since_ns: 0,
             asked_ns: 0,
             crowded_until_ns: 0,
-            patience_ns: SPIN_NS,
+            in_vain: 0,
             short_waits: 0,
+            trial_after: TRIAL_AFTER_MIN,
             wait_ns: SPIN_NS,
             has_given_up: false,
             shy_until_ns: 0,
@@ -88,7 +92,7 @@ impl Spin {
     #[inline]
     pub(crate) fn moved(&mut self) {
         if self.looks > 0 && !self.has_given_up {
-            (self.patience_ns, self.short_waits) = (SPIN_NS, 0);
+            (self.in_vain, self.trial_after) = (0, TRIAL_AFTER_MIN);
         }
         (self.looks, self.since_ns, self.has_given_up) = (0, 0, false);
     }
@@ -97,7 +101,7 @@ impl Spin {
     #[inline]
     pub(crate) fn again(&mut self) -> bool {
         self.looks += 1;
-        if self.crowded_until_ns == 0 && self.patience_ns == SPIN_NS {
+        if self.crowded_until_ns == 0 && self.in_vain < WAITS_IN_VAIN {
             core::hint::spin_loop();
             if !self.looks.is_multiple_of(LOOKS_BETWEEN) {
                 return true;
@@ -120,7 +124,8 @@ impl Spin {
         }
         let waited_ns = now_ns - self.since_ns;
         if waited_ns >= self.wait_ns {
-            self.patience_ns = if self.patience_ns > PATIENCE_NS_MIN { self.patience_ns / 2 } else { 0 };
+            // Who is called and finds nothing complete is still in the same wait.
+            self.in_vain = self.in_vain.saturating_add(u32::from(!self.has_given_up));
             return false;
         }
         if is_crowded || waited_ns >= ALONE_NS {
@@ -132,14 +137,17 @@ impl Spin {
 
     /// How long to look now: what was in vain some time ago may not be any more.
     fn next_wait(&mut self) -> u64 {
-        if self.patience_ns < SPIN_NS {
-            self.short_waits += 1;
-        }
-        if self.short_waits >= SHORT_WAITS {
+        if self.in_vain < WAITS_IN_VAIN {
             self.short_waits = 0;
             return SPIN_NS;
         }
-        self.patience_ns
+        self.short_waits += 1;
+        if self.short_waits <= self.trial_after {
+            return 0;
+        }
+        self.short_waits = 0;
+        self.trial_after = (2 * self.trial_after).min(TRIAL_AFTER_MAX);
+        SPIN_NS
     }
 
     /// Somebody had the processor, or nobody wanted it.
@@ -203,21 +211,21 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_in_vain_again_and_again_sleeps_sooner_but_tries_now_and_then() {
+    fn who_looks_in_vain_again_and_again_sleeps_at_once_but_tries_now_and_then() {
         let mut spin = Spin::new().unwrap();
-        assert!(wait_in_vain(&mut spin) >= SPIN_NS || spin.shy_until_ns > 0);
-        let mut tried = 0;
-        for _ in 0..4 * SHORT_WAITS {
-            // What others do to this thread must not count.
-            (spin.shy_until_ns, spin.shy_ns) = (0, SHY_NS_MIN);
-            wait_in_vain(&mut spin);
-            tried += u32::from(spin.wait_ns == SPIN_NS);
-        }
-        assert!((3..=5).contains(&tried), "{tried}");
-        assert_eq!(spin.patience_ns, 0);
+        let waited_ns = wait_in_vain(&mut spin);
+        assert!(waited_ns >= SPIN_NS || spin.shy_until_ns > 0, "{waited_ns}");
+        spin.in_vain = 0;
+        let in_vain = |spin: &mut Spin| {
+            let wait_ns = spin.next_wait();
+            spin.in_vain += 1;
+            wait_ns
+        };
+        let tried: Vec<u32> = (0..100).filter(|_| in_vain(&mut spin) == SPIN_NS).collect();
+        assert_eq!(tried, [0, 1, 6, 15, 32, 65]);
         // Looking has led to something.
         spin.looks = 1;
         spin.moved();
-        assert_eq!(spin.patience_ns, SPIN_NS);
+        assert_eq!((spin.next_wait(), spin.trial_after), (SPIN_NS, TRIAL_AFTER_MIN));
     }
 }
