@@ -99,6 +99,13 @@ impl Pools {
     /// Makes a pool, with a part at each other engine of the system; `key` is what only these know.
     pub(crate) fn create(&self, spec: &PoolSpec, key: u128) -> Result<PoolEntry> {
         let Some(uuid) = spec.uuid else { return Err(Invalid::Argument.into()) };
+        if let Ok(found) = self.find(&PoolName::Uuid(uuid))
+            && found.label == spec.label
+            && !is_part(&found)
+        {
+            // The answer to the first request was lost: nobody draws the same UUID twice.
+            return Ok(entry_of(&found));
+        }
         let ranks: Vec<u32> = self.peers.all().iter().map(|engine| engine.rank).collect();
         if !self.peers.is_first() {
             return Err(Invalid::Argument.into());

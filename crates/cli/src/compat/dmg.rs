@@ -94,7 +94,10 @@ pub(super) fn version(name: &str) -> Answer {
 }
 
 fn create(link: &Link, args: &Create) -> Outcome<Answer> {
+    let mut rng = dolmen_env::Rng::from_entropy().doing(|| "draw a UUID".to_owned())?;
     let spec = PoolSpec {
+        // Drawn here, so that a request that has to be sent again makes no second pool.
+        uuid: Some(dolmen_types::uuid_of_random(rng.next_u128())),
         label: Some(place::label(&args.label)?),
         targets: args.targets,
         capacity_bytes: args.size.or(args.scm_size),

@@ -15,5 +15,6 @@ mod forks;
 mod hostile;
 mod ranks;
 mod raw;
+mod relay;
 mod restarts;
 mod served;

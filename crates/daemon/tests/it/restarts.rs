@@ -5,10 +5,12 @@ use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::{ChildDaemon, until};
 use crate::common::{Scratch, WAYS, Way};
 use crate::raw::Raw;
+use crate::relay::Relay;
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
 use dolmen_codec::Ask;
-use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::pool::{ContName, PoolVerb};
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
+use dolmen_codec::wire::{PoolName, PoolSpec, SystemReply, SystemVerb};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{Cond, Error, IoBuf, Key, Label, Props};
 use rustix::process::Signal;
@@ -355,5 +357,57 @@ fn the_end_of_a_frame_that_found_no_room_is_sent_when_there_is() {
             assert!(put.is_ok(), "{len} bytes: {put:?}");
         });
     }
+    daemon.assert_sound();
+}
+
+/// Asks through a relay that loses the answer; then the daemon dies and is started again.
+fn over_a_lost_answer<T: Send>(daemon: &ChildDaemon, relay: &Relay, ask: impl FnOnce() -> T + Send) -> T {
+    relay.lose_an_answer();
+    dolmen_env::scope(|threads| {
+        let asking = threads.spawn(ask);
+        until("the answer is lost", || relay.has_lost());
+        daemon.kill();
+        daemon.start_again();
+        asking.join().unwrap()
+    })
+}
+
+#[test]
+fn what_was_made_or_removed_before_the_answer_was_lost_is_answered_so_after_a_restart() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link(Way::Rings));
+    let relay = Relay::start(daemon.address(Way::Socket), dir.path());
+    // Rings do not go through a relay.
+    let options = dolmen_net::client::LinkOptions { ring_bytes: 0, ..Default::default() };
+    let link = dolmen_net::client::Link::connect(&relay.address(), &options).unwrap();
+    let pool = crate::common::pool(&link, POOL);
+    let cont = pool.open_container(&ContName::Uuid(bystander.cont.uuid())).unwrap();
+    let other = pool.create_container(Some(Label::new("other").unwrap()), Props::default()).unwrap();
+    let snapshot = cont.create_snapshot(None).unwrap();
+    cont.set_attrs(&[("name".to_owned(), b"value".to_vec())]).unwrap();
+    let ask = |what: &str, done: dolmen_types::Result<()>| assert_eq!(done, Ok(()), "{what}");
+    ask("a snapshot", over_a_lost_answer(&daemon, &relay, || cont.destroy_snapshot(snapshot)));
+    ask("an attribute", over_a_lost_answer(&daemon, &relay, || cont.remove_attrs(&["name".to_owned()])));
+    let by_uuid = ContName::Uuid(other.uuid);
+    ask("a container", over_a_lost_answer(&daemon, &relay, || pool.destroy_container(&by_uuid, false)));
+    // Without a lost answer it is as ever.
+    assert_eq!(pool.destroy_container(&by_uuid, false), Err(Error::NotFound));
+    let spec = PoolSpec {
+        uuid: Some(dolmen_types::Uuid::from_u128(77)),
+        label: Some(Label::new("second").unwrap()),
+        targets: Some(1),
+        volatile: true,
+        ..PoolSpec::default()
+    };
+    let head = dolmen_types::Head::default();
+    let create = SystemVerb::PoolCreate(spec);
+    let made = over_a_lost_answer(&daemon, &relay, || link.ask_system(&head, &create));
+    assert!(matches!(made, Ok(SystemReply::Created(entry)) if entry.uuid.as_u128() == 77));
+    let name = PoolName::Label(Label::new("second").unwrap());
+    let destroy = SystemVerb::PoolDestroy { name, force: false };
+    let gone = over_a_lost_answer(&daemon, &relay, || link.ask_system(&head, &destroy));
+    assert_eq!(gone, Ok(SystemReply::Done));
+    assert_eq!(link.ask_system(&head, &destroy), Err(Error::NotFound));
     daemon.assert_sound();
 }

@@ -17,6 +17,7 @@ use crate::slots::Slots;
 use crate::spin::Spin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, decode_reply, decode_system_reply,
@@ -306,7 +307,7 @@ impl Inner {
             Progress::Unsent | Progress::Sent => None,
         };
         let result = match finished.or(done) {
-            Some(Finished::Pool(result)) => result,
+            Some(Finished::Pool(result)) => as_first(result, &request.ask, pending.sends),
             Some(Finished::System(_)) | None => Err(self.unreachable()),
         };
         Outcome { token, result, buf: pending.buf.or_else(|| take_buf(&mut request.ask)) }
@@ -340,6 +341,12 @@ impl Inner {
         let pending = state.requests.end(id).expect("only its caller ends it");
         done?;
         match pending.progress {
+            // It was destroyed by the first of several sendings, whose answer was lost.
+            Progress::Done(Finished::System(Err(Error::NotFound)))
+                if pending.sends > 1 && matches!(verb, SystemVerb::PoolDestroy { .. }) =>
+            {
+                Ok(SystemReply::Done)
+            }
             Progress::Done(Finished::System(result)) => result,
             _ => Err(self.unreachable()),
         }
@@ -604,6 +611,7 @@ impl State {
         self.scratch = scratch;
         written?;
         if let Some(pending) = self.requests.of_mut(id) {
+            pending.sends += 1;
             pending.progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
         }
         Ok(())
@@ -657,7 +665,8 @@ impl State {
         self.scratch = scratch;
         encoded?;
         let progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
-        self.requests.of_mut(id).expect("only its caller ends it").progress = progress;
+        let pending = self.requests.of_mut(id).expect("only its caller ends it");
+        (pending.progress, pending.sends) = (progress, pending.sends + 1);
         Ok(())
     }
 
@@ -747,10 +756,14 @@ impl State {
             pending.progress = Progress::Done(finished);
             return;
         }
-        let Some(Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, .. }) =
+        let Some(Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, sends, .. }) =
             self.requests.end(id)
         else {
             return;
+        };
+        let finished = match (finished, &request) {
+            (Finished::Pool(result), Some(request)) => Finished::Pool(as_first(result, &request.ask, sends)),
+            (other, _) => other,
         };
         let buf = buf.or_else(|| request.and_then(|mut request| take_buf(&mut request.ask)));
         let result = match finished {
@@ -877,6 +890,20 @@ fn land(
     };
     *decoded = Some(Finished::Pool(result));
     Ok(landing)
+}
+
+/// The answer to a removal that was sent several times, because answers were lost: if there is nothing to remove any more,
+/// the first has done it.
+fn as_first(result: Result<Answer>, ask: &Ask<'_>, sends: u32) -> Result<Answer> {
+    let removes = |verb: &PoolVerb<'_>| {
+        matches!(verb, PoolVerb::ContDestroy(..) | PoolVerb::SnapDestroy(..) | PoolVerb::RemoveAttrs(..))
+    };
+    match (&result, ask) {
+        (Err(Error::NotFound), Ask::Pool(verb)) if sends > 1 && removes(verb) => {
+            Ok(Answer::Pool(PoolReply::Done))
+        }
+        _ => result,
+    }
 }
 
 fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {
