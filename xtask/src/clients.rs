@@ -35,11 +35,13 @@ struct Setup {
 enum Way {
     Rings,
     Tcp,
+    TwoRings,
+    TwoTcp,
     Posix,
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::Rings, Self::Tcp, Self::Posix];
+    const ALL: [Self; 5] = [Self::Rings, Self::Tcp, Self::TwoRings, Self::TwoTcp, Self::Posix];
     /// Those with objects.
     const SERVED: [Self; 2] = [Self::Rings, Self::Tcp];
 
@@ -47,6 +49,8 @@ impl Way {
         match self {
             Self::Rings => "daemon, shared memory",
             Self::Tcp => "daemon, TCP",
+            Self::TwoRings => "two engines, shared memory",
+            Self::TwoTcp => "two engines, TCP",
             Self::Posix => "POSIX, tmpfs",
         }
     }
@@ -56,7 +60,40 @@ impl Way {
         match self {
             Self::Rings => Some(format!("unix:{}", setup.dir.join("dolmen.sock").display())),
             Self::Tcp => Some(format!("tcp://{ADDRESS}")),
+            Self::TwoRings => Some(format!("unix:{}", setup.socket_of(0).display())),
+            Self::TwoTcp => Some(format!("tcp://{}", ADDRESSES_OF_TWO[0])),
             Self::Posix => None,
+        }
+    }
+}
+
+impl Setup {
+    /// The directory of one of two engines.
+    fn dir_of(&self, rank: usize) -> PathBuf {
+        self.dir.join(format!("r{rank}"))
+    }
+
+    fn socket_of(&self, rank: usize) -> PathBuf {
+        self.dir_of(rank).join("dolmen.sock")
+    }
+}
+
+/// Daemons; killed when they are dropped.
+#[derive(Default)]
+struct Daemons(Vec<Child>);
+
+impl Daemons {
+    fn cpu_seconds(&self) -> Result<f64> {
+        self.0.iter().map(|child| cpu_seconds(child.id())).sum()
+    }
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Ignored, both: one that has ended is what is wanted.
+            let _killed = child.kill();
+            let _ended = child.wait();
         }
     }
 }
@@ -72,10 +109,11 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     let value = |name: &str| value_of(words, name).map(str::to_owned);
     let io500 = io500::asked(&value)?;
     std::fs::create_dir_all(setup.dir.join("posix"))?;
-    let mut daemon = serve(&setup)?;
-    let measured = measure(&setup, &daemon);
-    daemon.kill()?;
-    daemon.wait()?;
+    let mut daemons = Daemons::default();
+    daemons.0.push(serve(&setup)?);
+    serve_two(&setup, &mut daemons)?;
+    let measured = measure(&setup, &daemons);
+    drop(daemons);
     std::fs::remove_dir_all(&setup.dir)?;
     print(&measured?);
     io500.map_or(Ok(()), |io500| io500::run(&setup, &io500))?;
@@ -108,17 +146,47 @@ fn serve(setup: &Setup) -> Result<Child> {
     let mut command = Command::new(&dolmen);
     command.arg("serve").arg(&setup.dir).args(["--tcp", ADDRESS, "--insecure-tcp"]).stdout(Stdio::null());
     let child = command.spawn().context("dolmen serve cannot be started")?;
-    for _ in 0..1000 {
-        if setup.dir.join("dolmen.sock").exists() {
-            break;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-    }
-    ensure!(setup.dir.join("dolmen.sock").exists(), "the daemon does not listen");
+    wait_for(&setup.dir.join("dolmen.sock"))?;
     Ok(child)
 }
 
+/// A system of two engines with a target each, and a pool on both.
+fn serve_two(setup: &Setup, daemons: &mut Daemons) -> Result<()> {
+    let engine = |rank: usize| {
+        let socket = setup.socket_of(rank);
+        let addresses = format!("[\"unix:{}\", \"tcp://{}\"]", socket.display(), ADDRESSES_OF_TWO[rank]);
+        format!("[[engine]]\nrank = {rank}\naddresses = {addresses}\n")
+    };
+    let list = setup.dir.join("system.toml");
+    std::fs::write(&list, [engine(0), engine(1)].concat())?;
+    let dolmen = setup.prefix.join("bin/dolmen");
+    for rank in 0..ADDRESSES_OF_TWO.len() {
+        std::fs::create_dir_all(setup.dir_of(rank))?;
+        let mut command = Command::new(&dolmen);
+        command.arg("serve").arg(setup.dir_of(rank)).arg("--system").arg(&list);
+        command.args(["--insecure-tcp", "--rank", &rank.to_string()]).stdout(Stdio::null());
+        daemons.0.push(command.spawn().context("dolmen serve cannot be started")?);
+        wait_for(&setup.socket_of(rank))?;
+    }
+    let system = format!("unix:{}", setup.socket_of(0).display());
+    let words = ["dmg", "pool", "create", "tank", "--targets", "1", "--size", setup.capacity, "--volatile"];
+    quiet(Command::new(&dolmen).args(words).env("DOLMEN_SYSTEM", &system))?;
+    let pool = format!("{system}/tank");
+    quiet(Command::new(&dolmen).args(["cont", "create", &pool, CONT, "--durability", "process"]))
+}
+
+fn wait_for(socket: &Path) -> Result<()> {
+    for _ in 0..1000 {
+        if socket.exists() {
+            return Ok(());
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    anyhow::bail!("no daemon listens at {}", socket.display())
+}
+
 const ADDRESS: &str = "127.0.0.1:17788";
+const ADDRESSES_OF_TWO: [&str; 2] = ["127.0.0.1:17789", "127.0.0.1:17790"];
 
 fn quiet(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
@@ -128,20 +196,20 @@ fn quiet(command: &mut Command) -> Result<()> {
 
 type Table = BTreeMap<(String, usize, Way), Vec<(f64, f64)>>;
 
-fn measure(setup: &Setup, daemon: &Child) -> Result<Table> {
+fn measure(setup: &Setup, daemons: &Daemons) -> Result<Table> {
     let mut table = Table::new();
     for round in 0..setup.rounds {
         for ranks in [1, 2] {
             for (name, words) in workloads() {
                 for way in Way::ALL {
                     let tag = format!("{}-{ranks}-{round}", name.replace(' ', "-"));
-                    let ran = client(setup, daemon, name, &words, way, ranks, &tag)?;
+                    let ran = client(setup, daemons, name, &words, way, ranks, &tag)?;
                     add(&mut table, name, ranks, way, ran);
                 }
             }
             for (name, in_flight) in OBJECTS {
                 for way in Way::SERVED {
-                    let ran = object(setup, daemon, in_flight, way, ranks)?;
+                    let ran = object(setup, daemons, in_flight, way, ranks)?;
                     add(&mut table, name, ranks, way, ran);
                 }
             }
@@ -164,13 +232,13 @@ const OBJECTS: [(&str, &str); 2] = [("object 4 KiB, 1 at a time", "1"), ("object
 const OBJECT_COUNT: &str = "20000";
 
 /// The program's own load generator, over the same C interface, in a container that it makes and removes.
-fn object(setup: &Setup, daemon: &Child, in_flight: &str, way: Way, ranks: usize) -> Result<Ran> {
+fn object(setup: &Setup, daemons: &Daemons, in_flight: &str, way: Way, ranks: usize) -> Result<Ran> {
     let system = way.system(setup).context("objects need a daemon")?;
     let mut command = Command::new(setup.prefix.join("bin/dolmen"));
     command.args(["bench", "object", "--size", "4096", "--count", OBJECT_COUNT, "--in-flight", in_flight]);
     command.args(["--system", &system, "--pool", "tank", "--rounds", "1"]);
     command.args(["--processes", &ranks.to_string()]);
-    let (text, cpu_seconds) = timed(&mut command, daemon)?;
+    let (text, cpu_seconds) = timed(&mut command, daemons)?;
     let rates = object_rates(&text);
     ensure!(rates.len() == 4, "{command:?} has not told what is asked:\n{text}");
     Ok(Ran { rates, cpu_seconds })
@@ -199,7 +267,7 @@ fn workloads() -> [(&'static str, Vec<&'static str>); 4] {
 
 fn client(
     setup: &Setup,
-    daemon: &Child,
+    daemons: &Daemons,
     name: &str,
     words: &[&str],
     way: Way,
@@ -218,17 +286,17 @@ fn client(
         }
     };
     command.args(words).arg(if is_ior { "-o" } else { "-d" }).arg(root.join(tag));
-    let (text, cpu_seconds) = timed(&mut command, daemon)?;
+    let (text, cpu_seconds) = timed(&mut command, daemons)?;
     let rates = if is_ior { ior_rates(&text) } else { mdtest_rates(&text) };
     ensure!(!rates.is_empty(), "{command:?} has told no rates:\n{text}");
     Ok(Ran { rates, cpu_seconds })
 }
 
 /// Runs a client: what it prints, and the processor seconds of it and the daemon.
-fn timed(command: &mut Command, daemon: &Child) -> Result<(String, f64)> {
-    let before = cpu_seconds(daemon.id())? + children_seconds()?;
+fn timed(command: &mut Command, daemons: &Daemons) -> Result<(String, f64)> {
+    let before = daemons.cpu_seconds()? + children_seconds()?;
     let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
-    let cpu_seconds = cpu_seconds(daemon.id())? + children_seconds()? - before;
+    let cpu_seconds = daemons.cpu_seconds()? + children_seconds()? - before;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "{command:?}:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
     Ok((text, cpu_seconds))
