@@ -411,3 +411,24 @@ fn what_was_made_or_removed_before_the_answer_was_lost_is_answered_so_after_a_re
     assert_eq!(link.ask_system(&head, &destroy), Err(Error::NotFound));
     daemon.assert_sound();
 }
+
+#[test]
+fn who_gives_up_what_a_dead_daemon_had_waits_for_nobody() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let bystander = Bystander::first(daemon.link_with(way, Duration::from_millis(100)));
+        // Longer than anybody waits for a test.
+        let link = daemon.link_with(way, Duration::from_secs(86_400));
+        let pool = crate::common::pool(&link, POOL);
+        let uuid = bystander.cont.uuid();
+        let open = || pool.open_container(&ContName::Uuid(uuid)).unwrap();
+        let (first, second) = (open(), open());
+        daemon.kill();
+        assert_eq!(first.close(), Ok(()), "{way:?}");
+        drop(second);
+        drop(pool);
+        drop(link);
+        assert_eq!(bystander.cont.query().map(|_| ()), Err(Error::Unreachable { rank: 0 }));
+    }
+}

@@ -215,7 +215,9 @@ impl Link {
     }
 
     pub(super) fn detach(&self, pool: PoolRef, head: &Head) {
-        let Some(Some(attached)) = self.look(|state| state.pools.remove(pool.0)) else { return };
+        let left = self.look(|state| (state.pools.remove(pool.0), state.session.is_some()));
+        // Without a connection there is nothing to give back.
+        let Some((Some(attached), true)) = left else { return };
         // Ignored: a daemon that is gone has no pool open for us.
         let _gone = self.inner.ask_system(head, &SystemVerb::PoolDisconnect { slot: attached.slot });
     }
@@ -288,6 +290,11 @@ impl Inner {
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller, plan, None, deadline_ns);
         let finished = loop {
+            let is_cut = state.session.is_none() && !state.is_connecting;
+            if is_cut && matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) {
+                // The handle has ended with the connection, and nobody is about to open it on another.
+                break Some(Finished::Pool(Ok(Answer::Pool(PoolReply::Done))));
+            }
             let sent;
             (state, sent) = self.send(state, id, pool, &mut request);
             if let Err(error) = sent {
