@@ -1,6 +1,6 @@
 //! What may take long or flush: questions to a pool's service and to the daemon, answered by threads of their own.
 
-use super::{Attachment, System};
+use super::{Attachment, JOB_THREADS, System};
 use crate::error::Result;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::PoolVerb;
@@ -14,6 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// Jobs that may wait. A client waits for its answer, so this is about as many as there are clients that open containers
 /// at once.
 const JOBS_MAX: usize = 16_384;
+
+/// Jobs that may take minutes, at once: the other threads are for those who open containers.
+const LONG_JOBS_MAX: usize = JOB_THREADS / 2;
 
 /// What a thread of the service does next.
 pub(super) enum Job {
@@ -92,7 +95,33 @@ struct Inner {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
+    /// Those that may take minutes and are being carried out.
+    long: usize,
     is_over: bool,
+}
+
+impl Waiting {
+    /// The oldest job, but for long ones while as many are under way as may be.
+    fn take(&mut self) -> Option<Job> {
+        let may_be_long = self.long < LONG_JOBS_MAX;
+        let at = self.jobs.iter().position(|job| may_be_long || !job.is_long())?;
+        let job = self.jobs.remove(at)?;
+        self.long += usize::from(job.is_long());
+        Some(job)
+    }
+}
+
+impl Job {
+    /// Whether it may take minutes: it goes over everything that is stored.
+    fn is_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Pool {
+                verb: PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Aggregate(..) | PoolVerb::Checkpoint,
+                ..
+            }
+        )
+    }
 }
 
 impl Jobs {
@@ -121,17 +150,22 @@ impl Jobs {
     /// Carries jobs out until the end.
     pub(super) fn run(&self) {
         while let Some(job) = self.next() {
+            let is_long = job.is_long();
             self.carry_out(job);
+            if is_long {
+                self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).long -= 1;
+                self.inner.come.notify_all();
+            }
         }
     }
 
     fn next(&self) -> Option<Job> {
         let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(job) = waiting.jobs.pop_front() {
+            if let Some(job) = waiting.take() {
                 return Some(job);
             }
-            if waiting.is_over {
+            if waiting.is_over && waiting.jobs.is_empty() {
                 return None;
             }
             waiting = self.inner.come.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -156,5 +190,46 @@ impl Jobs {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_codec::{Outcome, QueueId};
+    use dolmen_types::Result;
+
+    struct Nowhere;
+
+    impl Transport for Nowhere {
+        fn call(&self, request: Request<'_>) -> Outcome {
+            Outcome { token: request.token, result: Err(Error::Busy), buf: None }
+        }
+
+        fn open_queue(&self) -> Result<QueueId> {
+            Err(Error::Busy)
+        }
+
+        fn close_queue(&self, _queue: QueueId) {}
+
+        fn submit(&self, _queue: QueueId, _request: Request<'static>) {}
+
+        fn poll(&self, _queue: QueueId, _wait: bool, _out: &mut Vec<Outcome>) {}
+    }
+
+    #[test]
+    fn jobs_that_take_long_leave_threads_to_the_others() {
+        let to = Arc::new(Mailbox::new().unwrap());
+        let job = |verb| {
+            let transport: Arc<dyn Transport> = Arc::new(Nowhere);
+            Job::Pool { transport, head: Head::default(), verb, key: 0, to: Arc::clone(&to) }
+        };
+        let mut waiting = Waiting::default();
+        waiting.jobs.extend([PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList].map(job));
+        let taken: Vec<bool> = (0..3).map_while(|_| waiting.take()).map(|job| job.is_long()).collect();
+        assert_eq!(taken, [true, true, false], "the third scrub waits, the list does not");
+        assert!(waiting.take().is_none());
+        waiting.long -= 1;
+        assert!(waiting.take().is_some_and(|job| job.is_long()));
     }
 }
