@@ -12,12 +12,13 @@ use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
     SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
 };
-use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng};
+use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng, spawn};
 use dolmen_local::LocalPool;
 use dolmen_net::server::{Attachment, OpenedPool, Options, Server, System};
 use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 /// What a welcome says in 32 bits.
 const BODY_BYTES_MAX: u32 = {
@@ -33,6 +34,7 @@ const REST: Duration = Duration::from_millis(200);
 /// A daemon that serves a directory; it ends when it is stopped or dropped.
 pub struct Daemon {
     server: Option<Server>,
+    opener: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
     addresses: Vec<Address>,
     idle_end: Option<Duration>,
@@ -88,9 +90,12 @@ impl Daemon {
             rng: Mutex::new(rng),
         });
         let options = Options { threads: settings.thread_count(), ..Options::default() };
+        let ahead = Arc::clone(&shared);
+        // Whoever connects first finds them open, and room made ready for what it writes.
+        let opener = Some(spawn("dolmen-open", move || ahead.open_pools_in_memory())?);
         let system: Arc<dyn System> = Arc::clone(&shared) as _;
         let server = Some(Server::start(&system, listeners, &options)?);
-        Ok(Self { server, shared, addresses, idle_end: settings.idle_end, _lock: lock })
+        Ok(Self { server, opener, shared, addresses, idle_end: settings.idle_end, _lock: lock })
     }
 
     /// Where it listens, with the ports that were taken.
@@ -143,6 +148,9 @@ impl Daemon {
         // Whoever is connected sends again to the next daemon what this one has not answered.
         let has_clients = server.connection_count() > 0;
         server.stop();
+        self.shared.must_stop.store(true, Ordering::Release);
+        // Ignored: a panic of the thread was reported when it happened.
+        let _ended = self.opener.take().map(JoinHandle::join);
         self.shared.pools.close(has_clients)
     }
 }
@@ -239,6 +247,17 @@ impl System for Shared {
 }
 
 impl Shared {
+    fn open_pools_in_memory(&self) {
+        // What cannot be listed or opened now is told to whoever asks for it.
+        let Ok(all) = self.pools.list() else { return };
+        for entry in all.into_iter().filter(|entry| entry.volatile) {
+            if self.must_stop.load(Ordering::Acquire) {
+                return;
+            }
+            self.pools.open_ahead(entry.uuid);
+        }
+    }
+
     fn info(&self) -> core::result::Result<SystemInfo, Failure> {
         let pool_count = u32::try_from(self.pools.list()?.len()).unwrap_or(u32::MAX);
         Ok(SystemInfo { name: self.name.clone(), ranks: self.ranks(), pool_count })

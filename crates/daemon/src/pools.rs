@@ -75,6 +75,15 @@ impl Pools {
         Ok((pool, entry_of(&found)))
     }
 
+    /// Opens a pool that nobody has asked for yet, unless other engines take part in it, which may not be there.
+    pub(crate) fn open_ahead(&self, uuid: Uuid) {
+        let name = PoolName::Uuid(uuid);
+        if self.find(&name).is_ok_and(|found| found.spread.is_none()) {
+            // Ignored: whoever asks for it is told why it cannot be opened.
+            let _opened = self.connect(&name, PoolAccess::ReadWrite);
+        }
+    }
+
     /// The part of a pool, opened for the engine with its service.
     pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<LocalPool>, PoolEntry)> {
         let found = self.find_part(uuid, key)?;
