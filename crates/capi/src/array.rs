@@ -343,7 +343,8 @@ extern "C" fn daos_array_punch(oh: Handle, th: Handle, iod: Out<CArrayIod>, ev: 
         let used = Use::to_write(oh, th)?;
         let ranges = ranges(iod)?;
         let records = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.count));
-        let is_long = records / used.array.chunk_records() + ranges.len() as u64 > PUNCH_PARTS_MAX;
+        let chunks = (records / used.array.chunk_records()).saturating_add(ranges.len() as u64);
+        let is_long = chunks > PUNCH_PARTS_MAX;
         if ev.is_null() || used.when.is_tx() || is_long {
             return code(run(ev, || Ok(used.array.punch(used.when.at(), &ranges)?)));
         }

@@ -142,6 +142,30 @@ punched_ranges_read_as_zeros(void)
 }
 
 static void
+ranges_as_long_as_numbers_go_are_punched(void)
+{
+	uint32_t         value = 7;
+	daos_size_t      size = 99;
+	daos_range_t     range[2] = {{.rg_idx = 0, .rg_len = UINT64_MAX}, {.rg_idx = 1, .rg_len = 1}};
+	daos_array_iod_t iod = {.arr_nr = 1, .arr_rgs = range};
+
+	open_all();
+	OK(daos_array_create(coh, make_oid(true), DAOS_TX_NONE, 4, 1, &ah, NULL));
+	OK(io(true, 1000, 1, &value, NULL));
+	OK(daos_array_punch(ah, DAOS_TX_NONE, &iod, NULL));
+	OK(io(false, 1000, 1, &value, NULL));
+	CHECK(value == 0);
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	CHECK(size == 0);
+	range[0].rg_idx = 1;
+	GIVES(daos_array_punch(ah, DAOS_TX_NONE, &iod, NULL), -DER_INVAL);
+	range[0].rg_idx = 0;
+	iod.arr_nr = 2;
+	OK(daos_array_punch(ah, DAOS_TX_NONE, &iod, NULL));
+	end();
+}
+
+static void
 wrong_requests_are_refused(void)
 {
 	uint32_t         value = 7;
@@ -166,4 +190,4 @@ wrong_requests_are_refused(void)
 
 TESTS(TEST(records_come_back_over_chunks), TEST(the_size_is_that_of_the_last_record),
       TEST(sizes_are_kept_in_the_array), TEST(programs_may_keep_the_sizes), TEST(punched_ranges_read_as_zeros),
-      TEST(wrong_requests_are_refused))
+      TEST(ranges_as_long_as_numbers_go_are_punched), TEST(wrong_requests_are_refused))

@@ -8,5 +8,6 @@ c_tests!("array":
     sizes_are_kept_in_the_array,
     programs_may_keep_the_sizes,
     punched_ranges_read_as_zeros,
+    ranges_as_long_as_numbers_go_are_punched,
     wrong_requests_are_refused,
 );
