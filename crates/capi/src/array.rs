@@ -12,8 +12,8 @@ use crate::tx::When;
 use crate::types::{Handle, ObjId, SgList};
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
-    Array, ArrayPart, At, Cond, Event, FetchIod, IoBuf, Key, NewValue, ObjectType, Output, Payload, Recx,
-    UpdateIod, Want, limits,
+    Array, ArrayPart, At, Cond, Event, FetchIod, Key, NewValue, ObjectType, Output, Payload, Recx, UpdateIod,
+    Want, limits,
 };
 use smallvec::SmallVec;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -254,7 +254,7 @@ struct Read {
 
 impl Read {
     fn now(&self, used: &Use) -> Result<()> {
-        let mut buf = buffer::take(self.len);
+        let mut buf = buffer::take(self.len)?;
         let read = used.array.read(used.when.at(), &self.ranges, &mut buf);
         let done = read.map_err(Der::from).and_then(|read| {
             self.pieces.pen()?.write(0, &buf[..self.len])?;
@@ -276,7 +276,7 @@ impl Read {
         let (object, pool) = (used.array.object().clone(), Arc::clone(&used.handle.object.cont.pool));
         let (when, record_bytes) = (used.when.clone(), used.array.cell_bytes());
         let start = |event: &mut Event, part: ArrayPart| {
-            let mut buf = buffer::take(part.bytes.len());
+            let mut buf = buffer::take(part.bytes.len())?;
             buf.fill(0);
             let want = Want::Array { record_bytes, extents: part.extents };
             let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];
@@ -327,7 +327,7 @@ extern "C" fn daos_array_write(
             let data = match &data {
                 Filled::One(bytes) => Payload::Ref(bytes.get(part.bytes).ok_or(Der::INVAL)?),
                 Filled::Gathered(all) => {
-                    Payload::Owned(IoBuf::copy_of(all.get(part.bytes).ok_or(Der::INVAL)?))
+                    Payload::Owned(buffer::copy_of(all.get(part.bytes).ok_or(Der::INVAL)?)?)
                 }
             };
             Ok(NewValue::Array { record_bytes: used.array.cell_bytes(), extents: part.extents, data })

@@ -18,11 +18,29 @@ thread_local! {
 }
 
 /// A buffer of this length, with anything in it.
-pub(crate) fn take(len: usize) -> IoBuf {
+///
+/// # Errors
+/// `NOMEM` for more than the system gives.
+pub(crate) fn take(len: usize) -> Result<IoBuf> {
+    if len > KEPT_BYTES_MAX {
+        // A length that a program made up must not end it: the reservation tells, and is given back for the buffer.
+        Vec::<u8>::new().try_reserve_exact(len).map_err(|_too_much| Der::NOMEM)?;
+        return Ok(IoBuf::zeroed(len));
+    }
     let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
     let mut buf = kept.unwrap_or_else(|| IoBuf::zeroed(len));
     buf.set_len(len);
-    buf
+    Ok(buf)
+}
+
+/// A buffer with these bytes.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn copy_of(bytes: &[u8]) -> Result<IoBuf> {
+    let mut buf = take(bytes.len())?;
+    buf.copy_from_slice(bytes);
+    Ok(buf)
 }
 
 /// Gives a buffer back for later use.
@@ -90,7 +108,7 @@ impl Pieces {
     /// The first `len` bytes of what is filled, if one piece has them.
     ///
     /// # Errors
-    /// `INVAL` if less is filled.
+    /// `INVAL` if less is filled; as [`take`].
     pub(crate) fn filled<'a>(&self, len: usize) -> Result<Filled<'a>> {
         let iovs = self.iovs()?;
         if let Some(first) = iovs.first().filter(|first| first.len >= len) {
@@ -103,7 +121,7 @@ impl Pieces {
         if filled < len {
             return Err(Der::INVAL);
         }
-        let mut all = take(len);
+        let mut all = take(len)?;
         let mut at = 0;
         for iov in iovs {
             let part = iov.len.min(len - at);

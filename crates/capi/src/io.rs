@@ -21,6 +21,8 @@ const ARRAY: c_uint = 2;
 /// A map lists every extent, not only the first and the last.
 //= daos:src/include/daos_obj.h DAOS_IOMF_DETAIL
 const MAP_DETAIL: u32 = 1;
+/// Bytes of the values whose map a program asks for without them: they are read all the same.
+const MAPPED_BYTES_MAX: usize = 256 << 20;
 /// All conditions.
 const COND_MASK: u64 = 255;
 
@@ -246,7 +248,7 @@ fn fetch(object: &ObjectHandle, when: &When, dkey: &[u8], cond: Cond, lists: Lis
     }
     let (wants, fetching, len) = plan(&lists, cond, &sizes)?;
     let cond = fetching.whole_cond;
-    let mut buf = buffer::take(len);
+    let mut buf = buffer::take(len)?;
     if ev.is_null() {
         let fetched = object.client.fetch(when.at(), dkey, cond, &wants, &mut buf);
         return code(fetching.arrived(fetched, buf));
@@ -301,13 +303,19 @@ fn plan(lists: &Lists, cond: Cond, sizes: &[u64]) -> Result<Plan> {
     let whole = Cond(cond.0 & !Cond::PER_AKEY.0);
     let mut fetching = Fetching { parts: SmallVec::with_capacity(count), whole_cond: whole };
     let mut wants = SmallVec::with_capacity(count);
-    let mut len = 0_usize;
+    let (mut len, mut mapped) = (0_usize, 0_usize);
     for (index, iod) in iods.iter().enumerate() {
         let sgl = if lists.sgls.is_null() { Out::NULL } else { lists.sgls.at(index) };
         let iom = if lists.ioms.is_null() { Out::NULL } else { lists.ioms.at(index) };
         let pieces = Pieces::of(sgl)?;
         let size = sizes.get(index).copied().unwrap_or(iod.size);
         let (want, bytes) = want_of(iod, size, pieces.as_ref(), !iom.is_null())?;
+        if pieces.is_none() {
+            mapped = mapped.saturating_add(bytes);
+        }
+        if mapped > MAPPED_BYTES_MAX {
+            return Err(Der::REC2BIG);
+        }
         let extents = match &want {
             Want::Array { extents, .. } => extents.clone(),
             Want::Single { .. } | Want::Size => SmallVec::new(),

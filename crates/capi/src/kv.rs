@@ -99,7 +99,7 @@ extern "C" fn daos_kv_get(
         let room_bytes = if buf.is_null() { 0 } else { room };
         let want = if room_bytes == 0 { Want::Size } else { Want::Single { room_bytes } };
         let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];
-        let mut own = buffer::take(room_bytes);
+        let mut own = buffer::take(room_bytes)?;
         let object = &kv.object.client;
         if ev.is_null() {
             let found = object.fetch(when.at(), dkey, cond, &iods, &mut own);

@@ -249,7 +249,7 @@ fn launch_read(
         buffer::put_back(buf);
         code(done.and_then(|done| Ok(read_size.set(done as u64)?)))
     };
-    launch(dfs, ev, |event| Ok(file.read_on(event, offset, len, buffer::take(len))?), finish)
+    launch(dfs, ev, |event| Ok(file.read_on(event, offset, len, buffer::take(len)?)?), finish)
 }
 
 fn code(done: PosixResult<()>) -> c_int {

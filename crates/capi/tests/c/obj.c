@@ -128,6 +128,35 @@ sizes_are_told_without_buffers(void)
 	end();
 }
 
+/* What is asked for is more than memory has, or more than is read for the sake of its map. */
+static void
+fetches_of_more_than_memory_are_refused(void)
+{
+	daos_recx_t one = {.rx_idx = 3, .rx_nr = 1}, all = {.rx_nr = 1 << 20}, found[4];
+	daos_iod_t  iod = {.iod_type = DAOS_IOD_ARRAY, .iod_size = 1, .iod_nr = 1, .iod_recxs = &one};
+	char        value = 'x';
+	d_iov_t     iov;
+	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
+	daos_iom_t  iom = {.iom_nr = 4, .iom_recxs = found};
+	daos_key_t  d = key("d");
+
+	begin(DAOS_OT_MULTI_HASHED);
+	iod.iod_name = key("a");
+	d_iov_set(&iov, &value, 1);
+	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL));
+	iod.iod_recxs = &all;
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, &iod, NULL, &iom, NULL));
+	CHECK(iom.iom_nr_out == 1 && iom.iom_recx_lo.rx_idx == 3);
+	all.rx_nr = 1ULL << 33;
+	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, &iod, NULL, &iom, NULL), -DER_REC2BIG);
+	all.rx_nr = UINT64_MAX;
+	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, &iod, NULL, &iom, NULL), -DER_REC2BIG);
+	all.rx_nr = 1ULL << 50;
+	iov.iov_buf_len = 1ULL << 50;
+	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL, NULL), -DER_NOMEM);
+	end();
+}
+
 static void
 array_values_have_extents_and_holes(void)
 {
@@ -593,7 +622,8 @@ classes_of_ones_own_do_not_exist(void)
 }
 
 TESTS(TEST(single_values_come_back), TEST(values_lie_in_several_pieces_of_memory),
-      TEST(sizes_are_told_without_buffers), TEST(array_values_have_extents_and_holes),
+      TEST(sizes_are_told_without_buffers), TEST(fetches_of_more_than_memory_are_refused),
+      TEST(array_values_have_extents_and_holes),
       TEST(extents_out_of_order_land_where_they_belong), TEST(conditions_are_checked),
       TEST(conditions_hold_for_single_akeys), TEST(punched_is_gone), TEST(dkeys_are_listed_in_pages),
       TEST(a_key_that_does_not_fit_tells_its_length), TEST(akeys_and_extents_are_listed),

@@ -6,6 +6,7 @@ c_tests!("obj":
     single_values_come_back,
     values_lie_in_several_pieces_of_memory,
     sizes_are_told_without_buffers,
+    fetches_of_more_than_memory_are_refused,
     array_values_have_extents_and_holes,
     extents_out_of_order_land_where_they_belong,
     conditions_are_checked,
