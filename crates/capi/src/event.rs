@@ -16,7 +16,7 @@ use crate::place::PoolHandle;
 use crate::raw::Out;
 use crate::types::Handle;
 use core::ffi::{c_int, c_uint};
-pub(crate) use queue::{Ending, Finish, Queue};
+pub(crate) use queue::{Ending, Finish, Queue, is_in_callback};
 
 pub(crate) use state::Callback;
 use state::Place;
@@ -181,11 +181,14 @@ extern "C" fn daos_eq_create(eqh: Out<Handle>) -> c_int {
     })
 }
 
-/// Gives a queue up; by force only after what is under way has ended, since that looks at the program's memory.
+/// Gives a queue up; by force only after what is under way has ended, since that looks at the program's memory. A
+/// callback cannot wait for that.
 #[unsafe(no_mangle)]
 extern "C" fn daos_eq_destroy(eqh: Handle, flags: c_int) -> c_int {
     der(|| {
-        if flags & DESTROY_FORCE == 0 && !handle::queue(eqh)?.is_idle() {
+        let queue = handle::queue(eqh)?;
+        let is_kept = flags & DESTROY_FORCE == 0 && !queue.is_idle();
+        if is_kept || (is_in_callback() && queue.is_under_way()) {
             return Err(Der::BUSY);
         }
         let Entry::Queue(queue) = handle::remove(eqh, |entry| matches!(entry, Entry::Queue(_)))? else {
@@ -211,7 +214,7 @@ extern "C" fn daos_eq_poll(
         }
         let events = events.check()?;
         let queue = handle::queue(eqh)?;
-        let found = queue.poll(wait_running != 0, timeout, nevents as usize);
+        let found = queue.poll(wait_running != 0, timeout, nevents as usize)?;
         events.copy_from(&found)?;
         c_int::try_from(found.len()).map_err(|_wide| Der::OVERFLOW)
     })

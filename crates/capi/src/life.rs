@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_env::ForkMark;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 // Guards: how often the library was initialised and not finished; taken before the table of handles.
 static USERS: Mutex<usize> = Mutex::new(0);
@@ -63,11 +63,26 @@ fn unclaim() {
     *owner = None;
 }
 
+/// How often the library is used, for a change of that.
+///
+/// # Errors
+/// `BUSY` in a callback while somebody changes it, who may be the one that waits for the callback.
+fn users() -> Result<MutexGuard<'static, usize>> {
+    if !event::is_in_callback() {
+        return Ok(USERS.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    match USERS.try_lock() {
+        Ok(users) => Ok(users),
+        Err(TryLockError::Poisoned(users)) => Ok(users.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Der::BUSY),
+    }
+}
+
 /// Initialises the library; may be called again, and then needs as many `daos_fini`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn daos_init() -> c_int {
     der(|| {
-        let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = users()?;
         if !is_own() {
             if *users > 0 {
                 forget();
@@ -80,13 +95,17 @@ pub(crate) extern "C" fn daos_init() -> c_int {
     })
 }
 
-/// Ends what as many `daos_init` began; with the last of them every handle is given up.
+/// Ends what as many `daos_init` began; with the last of them every handle is given up, which a callback cannot do: it
+/// would wait for itself.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn daos_fini() -> c_int {
     der(|| {
-        let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = users()?;
         if *users == 0 {
             return Err(Der::UNINIT);
+        }
+        if *users == 1 && is_own() && event::is_in_callback() {
+            return Err(Der::BUSY);
         }
         *users -= 1;
         if *users > 0 {
@@ -107,7 +126,7 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn daos_reinit() -> c_int {
     der(|| {
-        let users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let users = users()?;
         if *users == 0 {
             return Err(Der::UNINIT);
         }

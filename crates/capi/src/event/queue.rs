@@ -6,6 +6,7 @@ use crate::error::{Der, Result};
 use crate::io::Fetching;
 use crate::place::PoolHandle;
 use crate::raw::Out;
+use core::cell::Cell as Counter;
 use core::ffi::c_int;
 use dolmen_client::{Event, EventId, EventQueue, IoBuf, Output, Wait};
 use dolmen_env::{Clock, RealClock};
@@ -15,6 +16,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const TAKEN_MAX: usize = 64;
 /// How long a thread that waits for a time drives one lane before it looks at the queue again.
 const TURN_NS: u64 = 10_000_000;
+
+thread_local! {
+    /// Callbacks that this thread is in.
+    static CALLBACKS: Counter<u32> = const { Counter::new(0) };
+}
+
+/// Whether a callback of an event runs in this thread. The frames below it have yet to end what they took off a lane, so
+/// that a wait in it may be one for ever.
+pub(crate) fn is_in_callback() -> bool {
+    CALLBACKS.try_with(Counter::get).is_ok_and(|depth| depth > 0)
+}
 
 /// How an operation of the client has ended.
 pub(crate) struct Ending {
@@ -113,6 +125,12 @@ impl Queue {
 
     pub(super) fn is_idle(&self) -> bool {
         self.lock().state.is_idle()
+    }
+
+    /// Whether anything is under way, be it of a child.
+    pub(super) fn is_under_way(&self) -> bool {
+        let inner = self.lock();
+        inner.state.running() > 0 || inner.lanes.iter().any(|lane| lane.running() > 0)
     }
 
     pub(super) fn list(&self, completed: bool, running: bool) -> Vec<Ev> {
@@ -237,7 +255,10 @@ impl Queue {
     }
 
     /// Takes completed events off the queue, up to `max`, after waiting for the first.
-    pub(super) fn poll(&self, wait_running: bool, timeout_us: i64, max: usize) -> Vec<Ev> {
+    ///
+    /// # Errors
+    /// `BUSY` in a callback, if there is nothing that need not be waited for.
+    pub(super) fn poll(&self, wait_running: bool, timeout_us: i64, max: usize) -> Result<Vec<Ev>> {
         let end = end_of(timeout_us);
         let mut is_driven = false;
         loop {
@@ -246,11 +267,12 @@ impl Queue {
             let is_idle = inner.state.running() == 0;
             drop(inner);
             if !found.is_empty() || (wait_running && is_idle) {
-                return found;
+                return Ok(found);
             }
+            refuse_in_callback()?;
             let left = left(end);
             if is_driven && matches!(left, Left::Nothing) {
-                return found;
+                return Ok(found);
             }
             self.drive(&left);
             is_driven = true;
@@ -260,7 +282,7 @@ impl Queue {
     /// Whether an event has completed, after waiting for it.
     ///
     /// # Errors
-    /// `NO_PERM` for a child.
+    /// `NO_PERM` for a child; `BUSY` in a callback, unless it has.
     pub(super) fn test(&self, place: Place, timeout_us: i64) -> Result<bool> {
         let end = end_of(timeout_us);
         let mut is_driven = false;
@@ -268,6 +290,7 @@ impl Queue {
             if self.lock().state.test(place)? {
                 return Ok(true);
             }
+            refuse_in_callback()?;
             let left = left(end);
             if is_driven && matches!(left, Left::Nothing) {
                 return Ok(false);
@@ -346,8 +369,8 @@ impl Queue {
     fn complete(&self, mut next: Option<Ended>) {
         while let Some(Ended { place, at, mut error, callbacks }) = next {
             set_error(at, error);
-            for Callback { function, argument } in callbacks {
-                let returned = function(argument, at, error);
+            for callback in callbacks {
+                let returned = call(callback, at, error);
                 if error == 0 && returned != 0 {
                     error = returned;
                     set_error(at, error);
@@ -428,6 +451,22 @@ impl Parts {
             None => end(endings.into_iter().flatten().collect()),
         })
     }
+}
+
+/// # Errors
+/// `BUSY` in a callback.
+fn refuse_in_callback() -> Result<()> {
+    if is_in_callback() { Err(Der::BUSY) } else { Ok(()) }
+}
+
+/// Runs a callback of the program, and notes that it runs. What it is cannot unwind.
+fn call(Callback { function, argument }: Callback, at: Ev, error: c_int) -> c_int {
+    // Ignored: a thread that ends keeps no count any more.
+    let _noted = CALLBACKS.try_with(|depth| depth.set(depth.get() + 1));
+    let returned = function(argument, at, error);
+    // Ignored: as above.
+    let _noted = CALLBACKS.try_with(|depth| depth.set(depth.get().saturating_sub(1)));
+    returned
 }
 
 fn error_of(result: dolmen_client::Result<Output>) -> c_int {

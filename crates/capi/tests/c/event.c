@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include "harness.h"
 
-static daos_handle_t eq, oh;
+static daos_handle_t eq, other_eq, oh;
 static daos_event_t  evs[64];
 
 static void
@@ -254,6 +254,83 @@ callbacks_run_in_their_order(void)
 	end();
 }
 
+/* What would wait for events, in one of their callbacks. */
+static int
+wait_in_callback(void *arg, daos_event_t *ev, int rc)
+{
+	daos_event_t *done[8];
+	bool          flag;
+	int           seen;
+
+	OK(rc);
+	called++;
+	GIVES(daos_eq_destroy(eq, 0), -DER_BUSY);
+	GIVES(daos_eq_destroy(eq, DAOS_EQ_DESTROY_FORCE), -DER_BUSY);
+	do {
+		seen = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 8, done);
+		*(int *)arg += seen > 0 ? seen : 0;
+	} while (seen > 0);
+	GIVES(seen, -DER_BUSY);
+	GIVES(daos_eq_poll(eq, 0, DAOS_EQ_NOWAIT, 8, done), -DER_BUSY);
+	GIVES(daos_event_test(ev, DAOS_EQ_WAIT, &flag), -DER_BUSY);
+	GIVES(daos_event_fini(ev), -DER_BUSY);
+	GIVES(daos_fini(), -DER_BUSY);
+	OK(daos_init());
+	OK(daos_fini());
+	OK(daos_eq_create(&other_eq));
+	OK(daos_eq_destroy(other_eq, DAOS_EQ_DESTROY_FORCE));
+	return 0;
+}
+
+static void
+callbacks_cannot_wait_for_events(void)
+{
+	int i, seen = 0;
+
+	begin();
+	for (i = 0; i < 8; i++) {
+		OK(daos_event_init(&evs[i], eq, NULL));
+		if (i % 3 == 0)
+			OK(daos_event_register_comp_cb(&evs[i], wait_in_callback, &seen));
+		OK(write_one(i, &evs[i]));
+	}
+	while (called < 3) {
+		daos_event_t *done[8];
+		int           rc = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 8, done);
+
+		CHECK(rc > 0);
+		seen += rc;
+	}
+	poll_all(8 - seen);
+	for (i = 0; i < 8; i++)
+		OK(daos_event_fini(&evs[i]));
+	end();
+}
+
+/* The library is being ended around it. */
+static int
+use_while_ending(void *arg, daos_event_t *ev, int rc)
+{
+	CHECK(arg == NULL && ev == &evs[0]);
+	OK(rc);
+	called++;
+	GIVES(daos_init(), -DER_BUSY);
+	GIVES(daos_fini(), -DER_BUSY);
+	return 0;
+}
+
+static void
+callbacks_run_while_the_library_ends(void)
+{
+	begin();
+	OK(daos_event_init(&evs[0], eq, NULL));
+	OK(daos_event_register_comp_cb(&evs[0], use_while_ending, NULL));
+	OK(write_one(0, &evs[0]));
+	OK(daos_fini());
+	GIVES(called, 1);
+	GIVES(daos_fini(), -DER_UNINIT);
+}
+
 static void
 abort_does_nothing(void)
 {
@@ -392,6 +469,7 @@ everything_takes_an_event(void)
 
 TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(events_without_a_queue_are_tested),
       TEST(the_error_is_the_events), TEST(a_parent_completes_with_its_last_child),
-      TEST(callbacks_run_in_their_order), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),
+      TEST(callbacks_run_in_their_order), TEST(callbacks_cannot_wait_for_events),
+      TEST(callbacks_run_while_the_library_ends), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),
       TEST(a_queue_can_be_destroyed_with_events_under_way), TEST(threads_share_a_queue),
       TEST(everything_takes_an_event))

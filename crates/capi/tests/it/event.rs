@@ -9,6 +9,8 @@ c_tests!("event":
     the_error_is_the_events,
     a_parent_completes_with_its_last_child,
     callbacks_run_in_their_order,
+    callbacks_cannot_wait_for_events,
+    callbacks_run_while_the_library_ends,
     abort_does_nothing,
     completed_events_may_end_unseen,
     a_queue_can_be_destroyed_with_events_under_way,
