@@ -7,6 +7,7 @@
 //! Invariants: the lock of a queue is not held while an operation is carried out, a lane is driven or a callback runs.
 
 mod queue;
+mod rest;
 mod state;
 
 use crate::error::{Der, Errno, PosixResult, Result, der, errno, number};

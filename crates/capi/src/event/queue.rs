@@ -1,5 +1,6 @@
 //! A queue: its events, a lane for each pool, and who drives them.
 
+use super::rest::Rest;
 use super::state::{Callback, Ended, Place, State};
 use super::{CEvent, Ev};
 use crate::error::{Der, Result};
@@ -260,7 +261,7 @@ impl Queue {
     /// `BUSY` in a callback, if there is nothing that need not be waited for.
     pub(super) fn poll(&self, wait_running: bool, timeout_us: i64, max: usize) -> Result<Vec<Ev>> {
         let end = end_of(timeout_us);
-        let mut is_driven = false;
+        let (mut is_driven, mut rest) = (false, Rest::default());
         loop {
             let mut inner = self.lock();
             let found = inner.state.reap(max);
@@ -274,7 +275,7 @@ impl Queue {
             if is_driven && matches!(left, Left::Nothing) {
                 return Ok(found);
             }
-            self.drive(&left);
+            self.drive(&left, &mut rest);
             is_driven = true;
         }
     }
@@ -285,7 +286,7 @@ impl Queue {
     /// `NO_PERM` for a child; `BUSY` in a callback, unless it has.
     pub(super) fn test(&self, place: Place, timeout_us: i64) -> Result<bool> {
         let end = end_of(timeout_us);
-        let mut is_driven = false;
+        let (mut is_driven, mut rest) = (false, Rest::default());
         loop {
             if self.lock().state.test(place)? {
                 return Ok(true);
@@ -295,13 +296,13 @@ impl Queue {
             if is_driven && matches!(left, Left::Nothing) {
                 return Ok(false);
             }
-            self.drive(&left);
+            self.drive(&left, &mut rest);
             is_driven = true;
         }
     }
 
     /// Drives the lanes that have something under way, for a while at most, and ends what has completed.
-    fn drive(&self, left: &Left) {
+    fn drive(&self, left: &Left, rest: &mut Rest) {
         let lanes: Vec<(usize, EventQueue)> = {
             let inner = self.lock();
             let busy = inner.lanes.iter().filter(|lane| lane.running() > 0);
@@ -312,7 +313,7 @@ impl Queue {
             ([_], Left::Forever) => Wait::Forever,
             _ => Wait::No,
         };
-        let mut any = false;
+        let (mut any, began_ns) = (false, RealClock.monotonic_ns());
         for (pool, queue) in &lanes {
             let mut taken = Vec::new();
             // Ignored: it fails only for a count of zero.
@@ -322,8 +323,21 @@ impl Queue {
                 self.took(*pool, id);
             }
         }
-        if !any && !matches!(left, Left::Nothing) {
-            dolmen_env::yield_now();
+        if any {
+            return rest.end();
+        }
+        let left_ns = match left {
+            Left::Nothing => return,
+            Left::Ns(ns) => *ns,
+            Left::Forever => u64::MAX,
+        };
+        let now_ns = RealClock.monotonic_ns();
+        // A pass that waited for the client is a rest by itself.
+        let pause =
+            if now_ns.saturating_sub(began_ns) < TURN_NS / 2 { rest.pause(now_ns, left_ns) } else { None };
+        match pause {
+            Some(time) => dolmen_env::wait(time),
+            None => dolmen_env::yield_now(),
         }
     }
 
@@ -382,8 +396,9 @@ impl Queue {
 
     /// Ends everything that is under way: until then it may look at the program's memory.
     pub(crate) fn drain(&self) {
+        let mut rest = Rest::default();
         while self.lock().lanes.iter().any(|lane| lane.running() > 0) {
-            self.drive(&Left::Forever);
+            self.drive(&Left::Forever, &mut rest);
         }
     }
 

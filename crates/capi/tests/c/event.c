@@ -1,5 +1,6 @@
 /* Events and event queues. */
 #include <pthread.h>
+#include <time.h>
 #include "harness.h"
 
 static daos_handle_t eq, other_eq, oh;
@@ -139,6 +140,22 @@ polls_have_limits(void)
 	GIVES(daos_eq_destroy(eq, 0), -DER_BUSY);
 	poll_all(2);
 	GIVES(daos_eq_query(eq, DAOS_EQR_ALL, 0, NULL), 0);
+	end();
+}
+
+static void
+waits_on_an_idle_queue_leave_the_processor(void)
+{
+	daos_event_t   *done[4];
+	struct timespec from, to;
+	long            used_us;
+
+	begin();
+	OK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from));
+	GIVES(daos_eq_poll(eq, 0, 500000, 4, done), 0);
+	OK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to));
+	used_us = (to.tv_sec - from.tv_sec) * 1000000 + (to.tv_nsec - from.tv_nsec) / 1000;
+	CHECK(used_us < 100000);
 	end();
 }
 
@@ -467,7 +484,8 @@ everything_takes_an_event(void)
 	end();
 }
 
-TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(events_without_a_queue_are_tested),
+TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(waits_on_an_idle_queue_leave_the_processor),
+      TEST(events_without_a_queue_are_tested),
       TEST(the_error_is_the_events), TEST(a_parent_completes_with_its_last_child),
       TEST(callbacks_run_in_their_order), TEST(callbacks_cannot_wait_for_events),
       TEST(callbacks_run_while_the_library_ends), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),

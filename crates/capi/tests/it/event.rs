@@ -5,6 +5,7 @@ use crate::kit::c_tests;
 c_tests!("event":
     many_operations_complete_on_a_queue,
     polls_have_limits,
+    waits_on_an_idle_queue_leave_the_processor,
     events_without_a_queue_are_tested,
     the_error_is_the_events,
     a_parent_completes_with_its_last_child,
