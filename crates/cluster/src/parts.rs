@@ -2,7 +2,8 @@
 //! its targets to it.
 //!
 //! Invariants: a part lets nobody into a container that is closed on any of its targets; what a part is told replaces what
-//! it was told before, so that a message that is lost, or comes twice, does no harm.
+//! it was told before, and what comes later than its successor is passed over: so a message that is lost, overtaken, or comes
+//! twice, does no harm.
 
 use crate::elsewhere::Elsewhere;
 use crate::inbox::locked;
@@ -15,6 +16,10 @@ use dolmen_codec::{Ask, Outcome, QueueId, Request, TargetStore, Transport};
 use dolmen_types::{ContNo, Epoch, Error, Head, Result, TargetNo, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+
+/// Looks at which a transaction must be found undecided before others settle it: two seconds, longer than a commit takes
+/// whose devices are well.
+const STALE_LOOKS: u32 = 10;
 
 /// An engine that has targets of a pool.
 pub struct Part {
@@ -51,8 +56,8 @@ pub(crate) struct Parts {
     parts: Vec<Part>,
     /// Guards what was said last, and is held while it is said, so that what is said last is what is true.
     said: Mutex<Said>,
-    /// Guards what was undecided at the last look, by target. Taken alone.
-    undecided: Mutex<BTreeMap<TargetNo, BTreeSet<TxId>>>,
+    /// Guards what was undecided at the last look, by target, and for how many looks. Taken alone.
+    undecided: Mutex<BTreeMap<TargetNo, BTreeMap<TxId, u32>>>,
 }
 
 #[derive(Default)]
@@ -84,7 +89,7 @@ impl Parts {
         }
         let mut said = locked(&self.said);
         said.now = said.now.max(now);
-        (0..self.parts.len()).map(|part| self.admit(&said, part)).fold(Ok(()), Result::and)
+        self.admit_all(&mut said)
     }
 
     /// Notes containers that are closed, before anything is said.
@@ -106,7 +111,7 @@ impl Parts {
         for (part, closed) in self.parts.iter().zip(&mut said.closed) {
             closed.insert(cont, part.targets.clone().map(TargetNo).collect());
         }
-        (0..self.parts.len()).map(|part| self.admit(&said, part)).fold(Ok(()), Result::and)
+        self.admit_all(&mut said)
     }
 
     /// Opens a container on a target; clients get in once it is open on all of the part's.
@@ -118,11 +123,17 @@ impl Parts {
         if left.is_empty() {
             said.closed[at].remove(&cont);
             // Ignored: the next look says it again.
-            let _told_later = self.admit(&said, at);
+            let _told_later = self.admit(&mut said, at);
         }
     }
 
-    fn admit(&self, said: &Said, part: usize) -> Result<()> {
+    fn admit_all(&self, said: &mut Said) -> Result<()> {
+        (0..self.parts.len()).map(|part| self.admit(said, part)).fold(Ok(()), Result::and)
+    }
+
+    fn admit(&self, said: &mut Said, part: usize) -> Result<()> {
+        // Each is later than the one before: one that was overtaken on its way is recognised by that.
+        said.now = said.now.next();
         let closed = said.closed[part].keys().copied().collect();
         let ask = Ask::Pool(PoolVerb::Admit { closed, now: said.now });
         let Part { to, is_silent, .. } = &self.parts[part];
@@ -131,11 +142,16 @@ impl Parts {
         result
     }
 
-    /// Those of `listed` that were undecided on a target at the last look, too.
+    /// Those of `listed` that have been undecided on a target for so many looks that their coordinator must have given up.
     pub(crate) fn stale(&self, at: TargetNo, listed: &[InDoubt]) -> Vec<InDoubt> {
-        let now = listed.iter().map(|one| one.tx).collect();
-        let Some(before) = locked(&self.undecided).insert(at, now) else { return Vec::new() };
-        listed.iter().filter(|one| before.contains(&one.tx)).cloned().collect()
+        let mut all = locked(&self.undecided);
+        let before = all.entry(at).or_default();
+        let looks = |tx: &TxId| before.get(tx).map_or(1, |looks| looks.saturating_add(1));
+        let now: BTreeMap<TxId, u32> = listed.iter().map(|one| (one.tx, looks(&one.tx))).collect();
+        let stale = listed.iter().filter(|one| now.get(&one.tx).is_some_and(|looks| *looks >= STALE_LOOKS));
+        let stale = stale.cloned().collect();
+        *before = now;
+        stale
     }
 }
 

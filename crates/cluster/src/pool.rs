@@ -44,9 +44,15 @@ enum Role {
     Part {
         identity: PoolIdentity,
         /// Guards what the service has let clients into; `None` before it has. Taken before the targets' locks.
-        closed: Mutex<Option<BTreeSet<ContNo>>>,
+        closed: Mutex<Option<Admitted>>,
         admitted: Condvar,
     },
+}
+
+/// What the service has said last.
+struct Admitted {
+    closed: BTreeSet<ContNo>,
+    at: Epoch,
 }
 
 struct Queue {
@@ -102,7 +108,7 @@ impl<T: TargetStore> Pool<T> {
     /// is always open.
     pub fn wait_admitted(&self, limit: Duration) -> bool {
         let Role::Part { closed, admitted, .. } = &self.role else { return true };
-        let is_waiting = |closed: &mut Option<BTreeSet<ContNo>>| closed.is_none();
+        let is_waiting = |closed: &mut Option<Admitted>| closed.is_none();
         let waited = admitted.wait_timeout_while(locked(closed), limit, is_waiting);
         let (closed, _) = waited.unwrap_or_else(PoisonError::into_inner);
         closed.is_some()
@@ -114,23 +120,25 @@ impl<T: TargetStore> Pool<T> {
             return Err(Error::NoPermission);
         };
         let mut known = locked(known);
-        let is_first = known.is_none();
-        if is_first {
-            self.targets.refuse_older(now);
-            self.raise_floors(now)?;
-        }
-        let (next, before) = (closed.iter().copied().collect(), known.take().unwrap_or_default());
-        let next: BTreeSet<ContNo> = next;
+        let before = match &*known {
+            // It was overtaken by one that was said later.
+            Some(last) if now <= last.at => return Ok(PoolReply::Done),
+            Some(last) => last.closed.clone(),
+            None => {
+                self.targets.refuse_older(now);
+                self.raise_floors(now)?;
+                BTreeSet::new()
+            }
+        };
+        let next: BTreeSet<ContNo> = closed.iter().copied().collect();
         for &cont in next.difference(&before) {
             self.targets.close_here(cont);
         }
         for &cont in before.difference(&next) {
             self.targets.numbers().for_each(|target| self.targets.open_cont(target, cont));
         }
-        *known = Some(next);
-        if is_first {
-            admitted.notify_all();
-        }
+        *known = Some(Admitted { closed: next, at: now });
+        admitted.notify_all();
         Ok(PoolReply::Done)
     }
 
@@ -181,14 +189,16 @@ impl<T: TargetStore> Pool<T> {
         }
         match verb {
             Verb::Cont(ContVerb::Usage | ContVerb::Aggregate(_)) => None,
-            // Who may say that all know of a commit is its coordinator alone.
-            Verb::Cont(_) | Verb::Conclude(_) => Some(Error::NoPermission),
-            Verb::Update(_)
-            | Verb::Punch(_)
-            | Verb::Fetch(_)
-            | Verb::List(_)
-            | Verb::Query(_)
+            // Transactions over several targets are their coordinator's alone, in every step.
+            Verb::Cont(_)
             | Verb::Prepare(_)
+            | Verb::Commit(_)
+            | Verb::Abort(_)
+            | Verb::Conclude(_)
+            | Verb::TxState(_)
+            | Verb::InDoubt
+            | Verb::Unconcluded => Some(Error::NoPermission),
+            Verb::Update(_) | Verb::Punch(_) | Verb::Fetch(_) | Verb::List(_) | Verb::Query(_)
                 if cont == ContNo::SYSTEM =>
             {
                 Some(Error::NoPermission)

@@ -197,6 +197,8 @@ impl Service {
         }
         match verb {
             PoolVerb::TxBegin => Ok(PoolReply::Epoch(self.now(targets))),
+            // Its own records change by its own verbs only.
+            PoolVerb::TxCommit(tx) if tx.cont == ContNo::SYSTEM => Err(Error::NoPermission),
             PoolVerb::TxCommit(tx) => {
                 drive::commit(targets, head, tx).map(PoolReply::Epoch).inspect_err(|error| {
                     if let Error::TxRestart { after } = error {

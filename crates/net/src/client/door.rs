@@ -4,7 +4,7 @@ use super::PoolRef;
 use super::link::Link;
 use super::session::Attached;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::wire::{PoolConnection, PoolSlot, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_types::{Head, Result};
 use std::collections::BTreeMap;
@@ -24,6 +24,13 @@ impl Door {
     pub fn open(link: &Link, head: &Head, connect: SystemVerb) -> Result<(Self, PoolConnection)> {
         match link.ask_system(head, &connect)? {
             SystemReply::Connected(connected) => {
+                // Whatever name it was found by: when it is opened again, it is this pool or none.
+                let connect = match connect {
+                    SystemVerb::PoolConnect { access, .. } => {
+                        SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access }
+                    }
+                    other => other,
+                };
                 let attached =
                     Attached { slot: connected.slot, connect, head: *head, conts: BTreeMap::new() };
                 let door = Self { link: link.clone(), pool: link.attach(attached), head: *head };

@@ -5,7 +5,7 @@ use super::common::{START_NS, fetch, label, update};
 use super::{Inner, inner};
 use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, PartDoor, Pool, PoolIdentity, Service, Targets};
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
-use dolmen_codec::verb::{Mutation, ReadAt, Reply, Verb};
+use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
@@ -288,6 +288,58 @@ fn a_part_lets_clients_in_when_the_service_says_so() {
 }
 
 #[test]
+fn what_a_part_is_told_late_is_passed_over() {
+    let system = System::new();
+    let cont = system.make("c").unwrap();
+    system.put(cont, b"value");
+    let door = PartDoor::new(Arc::clone(system.part.as_ref().unwrap()));
+    let admit = |closed: Vec<ContNo>, now| {
+        let ask = Ask::Pool(PoolVerb::Admit { closed, now });
+        door.call(Request { token: 1, head: Head::default(), ask }).result.unwrap();
+    };
+    let later = Epoch::from_unix_ns(START_NS).next();
+    admit(vec![cont], Epoch(later.0 + (1 << 40)));
+    // On its way since before the other one.
+    admit(Vec::new(), later);
+    assert!(matches!(system.get(TARGETS, cont), Err(Error::InDoubt { .. })));
+    admit(Vec::new(), Epoch(later.0 + (1 << 40) + 1));
+    assert_eq!(system.get(TARGETS, cont).unwrap(), b"value");
+}
+
+#[test]
+fn clients_take_no_step_of_a_transaction_and_no_record_of_the_service() {
+    let system = System::new();
+    let cont = system.make("c").unwrap();
+    let tx = TxId { client: 1, begin: Epoch(5) };
+    let prepare = || {
+        let participants = [TargetNo(0), TargetNo(999)].into_iter().collect();
+        let mutations = vec![Mutation::Update(update(1, b"x", Cond::NONE))];
+        Verb::Prepare(Prepare { tx, epoch: Epoch(5), leader: TargetNo(999), participants, mutations })
+    };
+    for target in [0, TARGETS] {
+        let verbs = [
+            prepare(),
+            Verb::Commit(tx),
+            Verb::Abort(tx),
+            Verb::Conclude(tx),
+            Verb::TxState(tx),
+            Verb::InDoubt,
+            Verb::Unconcluded,
+        ];
+        for verb in verbs {
+            let asked = format!("{verb:?}");
+            let refused = system.ask_target(target, cont, verb).result;
+            assert!(matches!(refused, Err(Error::NoPermission)), "{asked}: {refused:?}");
+        }
+    }
+    let mutations = vec![Mutation::Update(update(1, b"x", Cond::NONE))];
+    let parts = vec![(TargetNo(0), mutations)];
+    let own = TxCommit { cont: ContNo::SYSTEM, tx, epoch: Epoch(5), parts };
+    assert_eq!(system.ask(PoolVerb::TxCommit(own)).err(), Some(Error::NoPermission));
+    system.assert_clean();
+}
+
+#[test]
 fn a_transaction_is_everywhere_or_nowhere_wherever_the_way_breaks() {
     for restarts_home in [false, true] {
         for messages in 0..MESSAGES_MAX {
@@ -301,8 +353,8 @@ fn a_transaction_is_everywhere_or_nowhere_wherever_the_way_breaks() {
             } else {
                 system.restart_part();
             }
-            // What was undecided at two looks is settled.
-            (0..3).for_each(|_| system.home.look_after_parts());
+            // What stays undecided for a while is settled.
+            (0..12).for_each(|_| system.home.look_after_parts());
             let found = system.agreed(cont);
             match &answer {
                 Ok(_) => assert_eq!(found, b"new", "acknowledged after {messages} messages"),
