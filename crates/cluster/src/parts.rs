@@ -77,6 +77,11 @@ impl Parts {
         !self.parts.is_empty()
     }
 
+    /// Whether a target is at another engine.
+    pub(crate) fn are_at(&self, target: TargetNo) -> bool {
+        self.parts.iter().any(|part| part.targets.contains(&target.0))
+    }
+
     /// The targets of all of them.
     pub(crate) fn targets(&self) -> impl Iterator<Item = TargetNo> + '_ {
         self.parts.iter().flat_map(|part| part.targets.clone()).map(TargetNo)

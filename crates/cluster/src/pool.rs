@@ -5,7 +5,9 @@
 
 use crate::copy;
 use crate::dispatch::{Targets, plain};
+use crate::hlc::Hlc;
 use crate::inbox::{Dest, Finished, Outbox, locked};
+use crate::resolve;
 use crate::service::{PoolIdentity, Service};
 use core::time::Duration;
 use dolmen_codec::pool::PoolReply;
@@ -13,8 +15,8 @@ use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Result, TargetNo};
-use std::collections::{BTreeSet, VecDeque};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Result, TargetNo, TxId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 /// Completion queues of one pool: one for each thread of a large node.
@@ -43,6 +45,7 @@ enum Role {
     Service(Service),
     Part {
         identity: PoolIdentity,
+        clock: Hlc,
         /// Guards what the service has let clients into; `None` before it has. Taken before the targets' locks.
         closed: Mutex<Option<Admitted>>,
         admitted: Condvar,
@@ -65,6 +68,21 @@ struct Queue {
 struct Waiting {
     requests: VecDeque<Request<'static>>,
     outcomes: Vec<Outcome>,
+    /// Operations that have met an undecided transaction, to be repeated by a poller that does not wait.
+    later: Vec<Later>,
+    /// How often those that are under way again were repeated, by token.
+    repeated: BTreeMap<u64, u32>,
+}
+
+/// An operation that is repeated once something was decided on its target, or after a while.
+struct Later {
+    target: TargetNo,
+    op: Op<'static>,
+    tx: TxId,
+    /// Decisions on the target when it met the transaction.
+    seen: u64,
+    attempt: u32,
+    due_ns: u64,
 }
 
 impl<T: TargetStore> Pool<T> {
@@ -76,8 +94,8 @@ impl<T: TargetStore> Pool<T> {
 
     /// A part of a pool, whose service is at another engine. Of the targets only those of the part are asked for anything.
     #[must_use]
-    pub fn part(targets: Targets<T>, identity: PoolIdentity) -> Self {
-        let role = Role::Part { identity, closed: Mutex::default(), admitted: Condvar::new() };
+    pub fn part(targets: Targets<T>, identity: PoolIdentity, clock: Hlc) -> Self {
+        let role = Role::Part { identity, clock, closed: Mutex::default(), admitted: Condvar::new() };
         Self { targets, role, queues: RwLock::new(Vec::new()) }
     }
 
@@ -219,14 +237,16 @@ impl<T: TargetStore> Pool<T> {
         queues.get(usize::try_from(id.0).ok()?)?.clone()
     }
 
-    /// Answers the service's requests of a queue and appends everything that is finished.
-    fn collect(&self, queue: &Queue, out: &mut Vec<Outcome>) {
+    /// Answers the service's requests of a queue and appends everything that is finished. What has met an undecided
+    /// transaction is repeated: at once and patiently by who may `wait`, else when it is due.
+    fn collect(&self, queue: &Queue, wait: bool, out: &mut Vec<Outcome>) {
         loop {
             let request = locked(&queue.waiting).requests.pop_front();
             let Some(request) = request else { break };
             out.push(self.call(request));
         }
         out.append(&mut locked(&queue.waiting).outcomes);
+        self.repeat_due(queue, wait, out);
         if !queue.outbox.has_ready() {
             return;
         }
@@ -234,12 +254,68 @@ impl<T: TargetStore> Pool<T> {
         queue.outbox.take(&mut finished);
         for (target, Finished { completion, again }) in finished {
             match again {
-                None => out.push(outcome(completion)),
+                None => {
+                    let mut waiting = locked(&queue.waiting);
+                    if !waiting.repeated.is_empty() {
+                        waiting.repeated.remove(&completion.token);
+                    }
+                    drop(waiting);
+                    out.push(outcome(completion));
+                }
                 Some(mut op) => {
                     copy::give_back(&mut op, completion.buf);
-                    out.push(outcome(self.targets.call(target, op)));
+                    match completion.result {
+                        Err(Error::InDoubt { tx }) if !wait => self.put_off(queue, target, op, tx, out),
+                        _ => out.push(outcome(self.targets.call(target, op))),
+                    }
                 }
             }
+        }
+    }
+
+    /// Keeps an operation until it is worth while to repeat it; gives up after as many attempts as one makes that waits.
+    fn put_off(&self, queue: &Queue, target: TargetNo, op: Op<'static>, tx: TxId, out: &mut Vec<Outcome>) {
+        let mut waiting = locked(&queue.waiting);
+        let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
+        if attempt >= resolve::ATTEMPTS_MAX {
+            let (token, buf) = (op.token, copy::buffer_of(op.verb));
+            return out.push(Outcome { token, result: Err(Error::InDoubt { tx }), buf });
+        }
+        let pause_ns = u64::try_from(resolve::pause(attempt).as_nanos()).unwrap_or(u64::MAX);
+        let due_ns = self.now_ns().saturating_add(pause_ns);
+        let seen = self.targets.shared(target).decisions();
+        waiting.later.push(Later { target, op, tx, seen, attempt, due_ns });
+    }
+
+    /// Repeats what was put off and is due; all of it, patiently, for who may `wait`.
+    fn repeat_due(&self, queue: &Queue, wait: bool, out: &mut Vec<Outcome>) {
+        let mut waiting = locked(&queue.waiting);
+        if waiting.later.is_empty() {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let is_due = |later: &mut Later| {
+            wait || now_ns >= later.due_ns || self.targets.shared(later.target).decisions() != later.seen
+        };
+        let due: Vec<Later> = waiting.later.extract_if(.., is_due).collect();
+        for later in due.iter().filter(|_| !wait) {
+            waiting.repeated.insert(later.op.token, later.attempt + 1);
+        }
+        drop(waiting);
+        for Later { target, op, tx, attempt, .. } in due {
+            if wait {
+                out.push(outcome(self.targets.call(target, op)));
+                continue;
+            }
+            resolve::settle_at_hand(&self.targets, target, tx, attempt);
+            self.targets.start_queued(target, op, &queue.outbox);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        match &self.role {
+            Role::Service(service) => service.clock().unix_ns(),
+            Role::Part { clock, .. } => clock.unix_ns(),
         }
     }
 
@@ -333,7 +409,8 @@ impl<T: TargetStore> Transport for Pool<T> {
         }
         let (mut dropped, mut busy) = (Vec::new(), Vec::new());
         loop {
-            self.collect(&open, &mut dropped);
+            locked(&open.waiting).later.clear();
+            self.collect(&open, false, &mut dropped);
             dropped.clear();
             busy.clear();
             open.outbox.targets_under_way(&mut busy);
@@ -353,7 +430,7 @@ impl<T: TargetStore> Transport for Pool<T> {
         let before = out.len();
         let mut busy = Vec::new();
         loop {
-            self.collect(&queue, out);
+            self.collect(&queue, wait, out);
             busy.clear();
             queue.outbox.targets_under_way(&mut busy);
             if out.len() > before || busy.is_empty() && !queue.outbox.has_ready() {

@@ -120,7 +120,7 @@ pub(crate) fn settle_or_wait<T: TargetStore>(
     seen: u64,
     attempt: u32,
 ) {
-    let limit = FIRST_WAIT * (1 << attempt.min(ATTEMPTS_MAX));
+    let limit = pause(attempt);
     if tx == CHANGE {
         return targets.shared(at).wait_for_decision(seen, limit);
     }
@@ -131,6 +131,24 @@ pub(crate) fn settle_or_wait<T: TargetStore>(
         return;
     }
     targets.shared(at).wait_for_decision(seen, limit);
+}
+
+/// How long to wait for a coordinator that is still at work, at the `attempt`th time.
+pub(crate) fn pause(attempt: u32) -> Duration {
+    FIRST_WAIT * (1 << attempt.min(ATTEMPTS_MAX))
+}
+
+/// Settles a transaction that an operation met, if that needs nobody but targets of this engine, and without waiting.
+pub(crate) fn settle_at_hand<T: TargetStore>(targets: &Targets<T>, at: TargetNo, tx: TxId, attempt: u32) {
+    if tx == CHANGE {
+        return;
+    }
+    let Some(leader) = targets.leader_of(at, tx) else { return };
+    if targets.parts().are_at(leader) || targets.parts().are_at(at) {
+        return;
+    }
+    // Ignored: what cannot be settled now may be at the next attempt.
+    let _settled = settle(targets, at, leader, tx, attempt + 1 < ATTEMPTS_MAX);
 }
 
 /// True if the transaction is settled at `at`, false if its coordinator should be waited for.

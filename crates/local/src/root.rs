@@ -171,7 +171,7 @@ impl Opened {
     }
 
     fn into_part(self, options: &OpenOptions) -> Result<LocalPool> {
-        let Self { root, record, bulk, targets, .. } = self;
+        let Self { root, record, bulk, targets, clock } = self;
         let (stores, recoveries): (Vec<Target>, Vec<Recovery>) = targets.into_iter().unzip();
         let (own, mut stores) = (record.own_targets(), stores.into_iter());
         let store = |(no, rank): (u16, u32)| match own.contains(&no) {
@@ -180,7 +180,7 @@ impl Opened {
         };
         let stores = (0..).zip(record.ranks()).map(store).collect();
         let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
-        let pool = Pool::part(Targets::of_part(stores)?, identity);
+        let pool = Pool::part(Targets::of_part(stores)?, identity, Hlc::new(clock));
         LocalPool::start(pool, (root, record), bulk, recoveries, options)
     }
 }

@@ -1,6 +1,6 @@
 //! Transactions over several targets of one process.
 
-use super::common::{Store, World, begin, commit, get, get_at, make, owned_update, put};
+use super::common::{Store, World, begin, commit, fetch, get, get_at, make, owned_update, put};
 use dolmen_cluster::Pool;
 use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{Ask, Op, Request, Transport};
@@ -331,4 +331,41 @@ fn threads_that_move_amounts_keep_the_sum() {
     let sum: u64 =
         (0..ACCOUNTS).map(|account| number(get(&pool, home(account), cont, account).unwrap())).sum();
     assert_eq!(sum, 100 * ACCOUNTS);
+}
+
+#[test]
+fn who_polls_without_waiting_is_not_held_up_by_an_undecided_transaction() {
+    let world = World::new();
+    let pool = world.create(2);
+    let cont = make(&pool, 1, "c").unwrap().no;
+    let tx = prepared_on_both(&pool, cont);
+    let queue = pool.open_queue().unwrap();
+    let ask = |token, dkey| {
+        let ask = Ask::Target(TargetNo(0), cont, fetch(dkey, ReadAt::Latest));
+        pool.submit(queue, Request { token, head: Head::default(), ask });
+    };
+    let mut out = Vec::new();
+    ask(5, 1);
+    // Held up, it would give up and answer within the first poll.
+    (0..100).for_each(|_| pool.poll(queue, false, &mut out));
+    assert!(out.is_empty(), "{out:?}");
+    ask(6, 99);
+    (0..100).for_each(|_| pool.poll(queue, false, &mut out));
+    assert_eq!(out.iter().map(|outcome| outcome.token).collect::<Vec<_>>(), [6], "others go on");
+    for target in [0, 1] {
+        pool.targets().call(TargetNo(target), decide(cont, Verb::Commit(tx))).result.unwrap();
+    }
+    (0..100).for_each(|_| pool.poll(queue, false, &mut out));
+    assert!(out.len() == 2 && out[1].token == 5, "{out:?}");
+    assert_eq!(&out[1].buf.as_ref().unwrap()[..1], b"v");
+    // And who waits is answered as ever.
+    let tx = begin(&pool, 2);
+    let done = pool.targets().call(TargetNo(1), prepare(cont, tx, 1, b"w"));
+    assert!(matches!(done.result, Ok(Reply::Prepared)));
+    let ask = Ask::Target(TargetNo(1), cont, fetch(1, ReadAt::Latest));
+    pool.submit(queue, Request { token: 7, head: Head::default(), ask });
+    (0..10).for_each(|_| pool.poll(queue, false, &mut out));
+    pool.poll(queue, true, &mut out);
+    assert_eq!(out.last().map(|outcome| outcome.token), Some(7));
+    pool.close_queue(queue);
 }

@@ -141,9 +141,10 @@ fn absent() -> impl Iterator<Item = Store> {
     (0..TARGETS).map(|_| Store::Absent(Absent::new(0)))
 }
 
-fn part_of(stores: Vec<Store>) -> Arc<Pool<Store>> {
+fn part_of(clock: &SimClock, stores: Vec<Store>) -> Arc<Pool<Store>> {
     let stores = absent().chain(stores).collect();
-    Arc::new(Pool::part(Targets::of_part(stores).unwrap(), identity()))
+    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    Arc::new(Pool::part(Targets::of_part(stores).unwrap(), identity(), Hlc::new(clock)))
 }
 
 impl System {
@@ -156,7 +157,7 @@ impl System {
             targets.into_stores()
         };
         let (own, theirs) = (fresh(0), fresh(TARGETS));
-        let (wire, part) = (Arc::new(Wire::default()), part_of(theirs));
+        let (wire, part) = (Arc::new(Wire::default()), part_of(&clock, theirs));
         wire.lead_to(&part);
         let home = open(&clock, &wire, own).unwrap();
         Self { clock, wire, home, part: Some(part) }
@@ -170,7 +171,7 @@ impl System {
     fn restart_part(&mut self) {
         self.wire.state().to = None;
         let part = Arc::into_inner(self.part.take().unwrap()).unwrap();
-        let part = part_of(part.into_stores().split_off(usize::from(TARGETS)));
+        let part = part_of(&self.clock, part.into_stores().split_off(usize::from(TARGETS)));
         self.wire.lead_to(&part);
         self.part = Some(part);
         self.wire.fail_after(None);
