@@ -352,6 +352,46 @@ fn engines_die_in_the_middle_of_transactions_and_pairs_stay_pairs() {
     engines.assert_sound();
 }
 
+/// So many transactions; when readers held up the decisions, a few took seconds each.
+const TRANSACTIONS: u64 = 300;
+
+#[test]
+fn readers_and_transactions_over_two_engines_go_on_beside_each_other() {
+    let engines = Engines::start(2);
+    engines.create(true);
+    let pool = pool(&engines.link(0), "p");
+    let cont = container(&pool);
+    let object = spread_object(&cont);
+    let write = |number: u64| {
+        cont.transact::<(), Error>(|tx| {
+            (0..8_u8)
+                .try_for_each(|dkey| object.put(At::Tx(tx), &[dkey], b"a", &number.to_le_bytes()).map(|_| ()))
+        })
+    };
+    write(0).unwrap();
+    let is_over = AtomicBool::new(false);
+    let read_count = AtomicU64::new(0);
+    scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let mut buf = IoBuf::default();
+                for dkey in (0..8_u8).cycle() {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    object.get(At::Latest, &[dkey], b"a", &mut buf).unwrap();
+                    read_count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let written = (1..=TRANSACTIONS).try_for_each(&write);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(written, Ok(()));
+    });
+    assert!(read_count.load(Ordering::Relaxed) > 100, "readers go on, too");
+    engines.assert_sound();
+}
+
 #[test]
 fn a_part_believes_only_who_knows_the_key() {
     let engines = Engines::start(2);
