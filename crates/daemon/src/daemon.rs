@@ -162,6 +162,15 @@ impl Drop for Daemon {
     }
 }
 
+/// What engines ask each other is for the user who runs them; over a network, where nobody is known, it is believed.
+fn refuse_strangers(peer: Option<Peer>) -> core::result::Result<(), Failure> {
+    let own = dolmen_env::user_id();
+    match peer {
+        Some(peer) if peer.uid != own && peer.uid != 0 => Err(Failure::NoPermission),
+        _ => Ok(()),
+    }
+}
+
 /// An address as processes in other directories can use it.
 fn from_anywhere(address: &Address) -> String {
     match address {
@@ -213,6 +222,7 @@ impl System for Shared {
                 SystemReply::Created(self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, self.drawn())?)
             }
             SystemVerb::PartCreate(part) => {
+                refuse_strangers(peer)?;
                 self.pools.create_part(&part)?;
                 SystemReply::Done
             }
@@ -224,8 +234,8 @@ impl System for Shared {
                 self.pools.destroy_part(pool, key)?;
                 SystemReply::Done
             }
-            SystemVerb::PoolDestroy { name, force } => {
-                self.pools.destroy(&name, force)?;
+            SystemVerb::PoolDestroy { name, .. } => {
+                self.pools.destroy(&name)?;
                 SystemReply::Done
             }
             SystemVerb::Stop { .. } => self.end(peer)?,

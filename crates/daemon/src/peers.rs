@@ -73,6 +73,16 @@ impl Peers {
         ranks.map(destroy).fold(Ok(()), Result::and)
     }
 
+    /// Whether these are the engines of this system, in their order.
+    pub(crate) fn is_list(&self, ranks: &[u32]) -> bool {
+        !self.all.is_empty() && self.all.iter().map(|engine| engine.rank).eq(ranks.iter().copied())
+    }
+
+    /// Whether an engine answers.
+    pub(crate) fn ping(&self, rank: u32) -> Result<()> {
+        self.ask(rank, &SystemVerb::Ping)
+    }
+
     fn ask(&self, rank: u32, verb: &SystemVerb) -> Result<()> {
         match self.link(rank)?.ask_system(&Head::default(), verb)? {
             SystemReply::Done => Ok(()),

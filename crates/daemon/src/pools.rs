@@ -5,24 +5,38 @@ use core::time::Duration;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
 use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Spread, Upkeep};
 use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Parts that were taken back before they were made, which are remembered: more than there are on their way.
+const GONE_MAX: usize = 1024;
 
 /// The pools of one directory.
 pub(crate) struct Pools {
     dir: PathBuf,
     memory_budget_bytes: Option<u64>,
     peers: Peers,
-    /// Guards the open pools; held while one is opened, so that it is opened once.
+    /// Guards UUIDs of parts that are not to be made any more; taken before `open`.
+    gone: Mutex<VecDeque<Uuid>>,
+    /// Guards what is held while a pool is opened or destroyed, so that it is opened once; that is taken before `open`.
+    opening: Mutex<BTreeMap<Uuid, Arc<Mutex<()>>>>,
+    /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<LocalPool>>>,
 }
 
 impl Pools {
     pub(crate) fn new(dir: PathBuf, memory_budget_bytes: Option<u64>, peers: Peers) -> Self {
-        Self { dir, memory_budget_bytes, peers, open: Mutex::default() }
+        Self {
+            dir,
+            memory_budget_bytes,
+            peers,
+            gone: Mutex::default(),
+            opening: Mutex::default(),
+            open: Mutex::default(),
+        }
     }
 
     /// The engines of the system.
@@ -50,29 +64,49 @@ impl Pools {
     /// A pool by name, opened if it is not open yet.
     pub(crate) fn connect(&self, name: &PoolName, access: PoolAccess) -> Result<(Arc<LocalPool>, PoolEntry)> {
         let found = self.find(name)?;
-        let mut open = self.open();
-        if let Some(pool) = open.get(&found.uuid) {
-            if is_part(&found) && !pool.wait_admitted(Duration::ZERO) {
-                return Err(Error::Busy);
-            }
-            if access == PoolAccess::Exclusive && Arc::strong_count(pool) > 1 {
-                return Err(Error::Busy);
-            }
-            return Ok((Arc::clone(pool), entry_of(&found)));
+        if let Some(pool) = self.opened(&found, access)? {
+            return Ok((pool, entry_of(&found)));
+        }
+        // Other engines are waited for without keeping anybody from other pools.
+        let parts = match &found.spread {
+            Some(spread) if spread.has_service() => self.peers.open_parts(found.uuid, spread)?,
+            // The engine with the service opens it; whoever comes before asks again.
+            Some(_) => return Err(Error::Busy),
+            None => Vec::new(),
+        };
+        let opening = self.opening_of(found.uuid);
+        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = self.opened(&found, access)? {
+            return Ok((pool, entry_of(&found)));
         }
         let (dir, options) = (self.dir.join(&found.name), self.open_options());
         let opened = match &found.spread {
             None => dolmen_local::open(&dir, &options),
-            Some(spread) if spread.has_service() => {
-                let parts = self.peers.open_parts(found.uuid, spread)?;
-                dolmen_local::open_with_parts(&dir, &options, &parts)
-            }
-            // The engine with the service opens it; whoever comes before asks again.
-            Some(_) => return Err(Error::Busy),
+            Some(_) => dolmen_local::open_with_parts(&dir, &options, &parts),
         };
         let pool = Arc::new(opened.map_err(|error| plain(&error))?);
-        open.insert(found.uuid, Arc::clone(&pool));
+        self.open().insert(found.uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
+    }
+
+    /// A pool that is open already.
+    fn opened(&self, found: &dolmen_local::PoolEntry, access: PoolAccess) -> Result<Option<Arc<LocalPool>>> {
+        let open = self.open();
+        let Some(pool) = open.get(&found.uuid) else { return Ok(None) };
+        if is_part(found) && !pool.wait_admitted(Duration::ZERO) {
+            return Err(Error::Busy);
+        }
+        if access == PoolAccess::Exclusive && Arc::strong_count(pool) > 1 {
+            return Err(Error::Busy);
+        }
+        Ok(Some(Arc::clone(pool)))
+    }
+
+    /// What is held while a pool is opened or destroyed.
+    fn opening_of(&self, uuid: Uuid) -> Arc<Mutex<()>> {
+        let mut all = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, opening| Arc::strong_count(opening) > 1);
+        Arc::clone(all.entry(uuid).or_default())
     }
 
     /// Opens a pool that nobody has asked for yet, unless other engines take part in it, which may not be there.
@@ -87,13 +121,14 @@ impl Pools {
     /// The part of a pool, opened for the engine with its service.
     pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<LocalPool>, PoolEntry)> {
         let found = self.find_part(uuid, key)?;
-        let mut open = self.open();
-        if let Some(pool) = open.get(&uuid) {
+        let opening = self.opening_of(uuid);
+        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = self.open().get(&uuid) {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
         let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.open_options());
         let pool = Arc::new(opened.map_err(|error| plain(&error))?);
-        open.insert(uuid, Arc::clone(&pool));
+        self.open().insert(uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }
 
@@ -139,8 +174,14 @@ impl Pools {
     pub(crate) fn create_part(&self, part: &PartSpec) -> Result<()> {
         let Some(uuid) = part.pool.uuid else { return Err(Invalid::Argument.into()) };
         let spread = spread(part, self.peers.rank());
-        if spread.has_service() || !spread.ranks.contains(&spread.rank) {
-            return Err(Invalid::Argument.into());
+        if spread.has_service() || !self.peers.is_list(&spread.ranks) {
+            // It has another list of engines, or none.
+            return Err(Error::NoPermission);
+        }
+        // Held until it is made, so that who takes it back meanwhile finds it.
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if gone.contains(&uuid) {
+            return Err(Error::NotFound);
         }
         match self.find_part(uuid, part.key) {
             // The answer to the first request was lost.
@@ -177,33 +218,43 @@ impl Pools {
         if self.entries()?.iter().any(is_taken) { Err(Error::Exists) } else { Ok(()) }
     }
 
-    /// Destroys a pool; whoever has it open keeps it from that unless `force` is set.
-    pub(crate) fn destroy(&self, name: &PoolName, force: bool) -> Result<()> {
+    /// Destroys a pool; whoever has it open keeps it from that.
+    pub(crate) fn destroy(&self, name: &PoolName) -> Result<()> {
         let found = self.find(name)?;
-        let mut open = self.open();
-        if let Some(pool) = open.get(&found.uuid) {
-            if Arc::strong_count(pool) > 1 && !force {
+        if is_part(&found) {
+            // It goes with its pool.
+            return Err(Error::NoPermission);
+        }
+        let others = found.spread.as_ref().map_or(&[][..], |spread| &spread.ranks[1..]);
+        // Before anything is changed: what cannot be finished is not begun.
+        others.iter().try_for_each(|&rank| self.peers.ping(rank))?;
+        let opening = self.opening_of(found.uuid);
+        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut open = self.open();
+            if open.get(&found.uuid).is_some_and(|pool| Arc::strong_count(pool) > 1) {
                 return Err(Error::Busy);
             }
-            // Whoever still uses it finds its targets gone when it asks next; the directory is removed below them.
-            open.remove(&found.uuid);
-        }
-        match &found.spread {
-            Some(spread) if spread.has_service() => {
-                let others = spread.ranks.iter().copied().skip(1);
-                self.peers.destroy_parts(found.uuid, PartKey(spread.key), others)?;
-            }
-            Some(_) if !force => return Err(Error::NoPermission),
-            // A part whose pool is gone.
-            Some(_) | None => {}
+            open.remove(&found.uuid)
+        };
+        if let Some(spread) = &found.spread {
+            self.peers.destroy_parts(found.uuid, PartKey(spread.key), others.iter().copied())?;
         }
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
     }
 
     /// Destroys the part of a pool; none is left if there was none.
     pub(crate) fn destroy_part(&self, uuid: Uuid, key: PartKey) -> Result<()> {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match self.find_part(uuid, key) {
-            Err(Error::NotFound) => return Ok(()),
+            Err(Error::NotFound) => {
+                // Should it be on its way to be made.
+                gone.push_back(uuid);
+                if gone.len() > GONE_MAX {
+                    gone.pop_front();
+                }
+                return Ok(());
+            }
             found => found?,
         };
         self.open().remove(&uuid);

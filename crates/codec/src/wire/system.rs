@@ -29,16 +29,16 @@ pub enum SystemVerb {
     },
     /// Makes a pool. Answer: [`SystemReply::Created`].
     PoolCreate(PoolSpec),
-    /// Destroys a pool; `Busy` if it is in use and `force` is not set. Answer: [`SystemReply::Done`].
+    /// Destroys a pool; `Busy` if it is in use. Answer: [`SystemReply::Done`].
     PoolDestroy {
         /// Which.
         name: PoolName,
-        /// Whoever uses it loses it.
+        /// Of no effect yet: nobody can be made to lose a pool.
         force: bool,
     },
-    /// Ends the daemon; `Busy` if others are connected and `force` is not set. Answer: [`SystemReply::Done`].
+    /// Ends the daemon: whoever is connected is cut off, and goes on with the next one. Answer: [`SystemReply::Done`].
     Stop {
-        /// Whoever is connected is cut off.
+        /// Of no effect yet.
         force: bool,
     },
     /// Makes this engine's part of a pool that another one makes. Answer: [`SystemReply::Done`].

@@ -5,7 +5,7 @@ use crate::common::{CRED, Scratch, pool, remote};
 use dolmen_client::{At, Container, EventQueue, Object, Pool, Wait};
 use dolmen_codec::pool::{ContName, PoolVerb};
 use dolmen_codec::verb::{ContVerb, NewValue, Payload, UpdateIod, Verb};
-use dolmen_codec::wire::{PartKey, PoolSpec, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PartKey, PartSpec, PoolSpec, SystemReply, SystemVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_daemon::{Daemon, Roster, Settings};
 use dolmen_env::{Address, scope};
@@ -406,6 +406,30 @@ fn a_part_believes_only_who_knows_the_key() {
     ] {
         assert_eq!(part.ask_system(&Head::default(), &verb), Err(Error::NoPermission));
     }
+    let by_force = SystemVerb::PoolDestroy { name: reach::pool_name("p").unwrap(), force: true };
+    assert_eq!(part.ask_system(&Head::default(), &by_force), Err(Error::NoPermission));
+    // An engine takes part with those of its list only, in their order.
+    let stranger = |ranks: &[u32]| {
+        let pool = PoolSpec {
+            uuid: Some(dolmen_types::Uuid::from_u128(9)),
+            label: Some(Label::new("mine").unwrap()),
+            volatile: true,
+            ..PoolSpec::default()
+        };
+        let part = PartSpec { pool, ranks: ranks.to_vec(), key: PartKey(1) };
+        SystemVerb::PartCreate(Box::new(part))
+    };
+    for ranks in [&[7, 1][..], &[1, 0], &[0], &[0, 1, 2]] {
+        assert_eq!(
+            part.ask_system(&Head::default(), &stranger(ranks)),
+            Err(Error::NoPermission),
+            "{ranks:?}"
+        );
+    }
+    // What was taken back before it was made is not made any more.
+    let back = SystemVerb::PartDestroy { pool: dolmen_types::Uuid::from_u128(9), key: PartKey(1) };
+    assert_eq!(part.ask_system(&Head::default(), &back), Ok(SystemReply::Done));
+    assert_eq!(part.ask_system(&Head::default(), &stranger(&[0, 1])), Err(Error::NotFound));
     // A client of the part may read and write, and no more.
     let name = dolmen_codec::wire::PoolName::Uuid(uuid);
     let connect = SystemVerb::PoolConnect { name, access: dolmen_codec::wire::PoolAccess::ReadWrite };
@@ -429,6 +453,12 @@ fn a_pool_is_made_and_destroyed_at_all_engines_or_at_none() {
     assert_eq!(there(), [true, true]);
     let link = engines.link(0);
     let destroy = SystemVerb::PoolDestroy { name: reach::pool_name("p").unwrap(), force: false };
+    // What cannot be finished is not begun.
+    engines.kill(1);
+    assert_eq!(link.ask_system(&Head::default(), &destroy), Err(Error::Unreachable { rank: 1 }));
+    assert_eq!(there(), [true, true]);
+    engines.start_again(1);
+    assert!(remote(&link, "p").is_ok());
     assert_eq!(link.ask_system(&Head::default(), &destroy), Ok(SystemReply::Done));
     assert_eq!(there(), [false, false]);
     assert_eq!(remote(&link, "p").unwrap_err(), Error::NotFound);

@@ -432,3 +432,29 @@ fn who_gives_up_what_a_dead_daemon_had_waits_for_nobody() {
         assert_eq!(bystander.cont.query().map(|_| ()), Err(Error::Unreachable { rank: 0 }));
     }
 }
+
+#[test]
+fn a_pool_in_use_is_kept_and_one_made_anew_under_its_name_is_another() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let old = Bystander::first(daemon.link(Way::Rings));
+    let head = dolmen_types::Head::default();
+    let name = PoolName::Label(Label::new(POOL).unwrap());
+    for force in [false, true] {
+        let destroy = SystemVerb::PoolDestroy { name: name.clone(), force };
+        assert_eq!(daemon.link(Way::Socket).ask_system(&head, &destroy), Err(Error::Busy));
+        // And newcomers are let in as before.
+        assert!(crate::common::remote(&daemon.link(Way::Socket), POOL).is_ok());
+    }
+    daemon.kill();
+    std::fs::remove_dir_all(dir.path().join(POOL)).unwrap();
+    daemon.start_again();
+    let new = Bystander::first(daemon.link(Way::Rings));
+    new.object.put(At::Latest, b"key", b"a", b"new").unwrap();
+    let refused = old.object.put(At::Latest, b"key", b"a", b"old");
+    assert!(refused.is_err(), "the old pool is gone: {refused:?}");
+    let mut buf = IoBuf::default();
+    new.object.get(At::Latest, b"key", b"a", &mut buf).unwrap();
+    assert_eq!(&buf[..], b"new");
+    daemon.assert_sound();
+}
