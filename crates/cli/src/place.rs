@@ -124,6 +124,14 @@ pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
     }
 }
 
+/// Whether a directory holds what one engine has of a pool on several.
+pub(crate) fn is_part(dir: &Path) -> bool {
+    let Ok(dir) = dir.canonicalize() else { return false };
+    let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return false };
+    let entries = dolmen_local::list(system).unwrap_or_default();
+    entries.iter().any(|entry| entry.name == name && entry.spread.is_some())
+}
+
 /// Opens a pool for a command that does little.
 pub(crate) fn open(arg: &PoolArg) -> Outcome<Session> {
     open_with(arg, Upkeep::Callers)
@@ -148,7 +156,7 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let doing = || format!("open pool {}", shown_outside(&dir));
     let failed = |error| of_open(&dir, options.read_only, error);
     let opened = match dolmen_local::open(&dir, &options) {
-        Err(error) if error.owner_pid().is_some() => {
+        Err(error) if error.owner_pid().is_some() || matches!(error, dolmen_local::Error::Spread { .. }) => {
             if let Some(system) = Served::around(&dir) {
                 return system.open(dir.clone(), options.read_only).doing(doing);
             }

@@ -260,6 +260,10 @@ fn list(args: &List) -> Outcome<Answer> {
 fn destroy(args: &Destroy) -> Outcome<Answer> {
     let dir = place::pool_directory(&args.pool.pool)?;
     let doing = || format!("destroy pool {}", shown_outside(&dir));
+    if !args.force && place::is_part(&dir) {
+        let shared = Failure::from(dolmen_local::Error::Spread { dir: dir.clone() });
+        return Err(shared).doing(doing);
+    }
     if !args.force && !args.recursive {
         let session: Session = place::open(&args.pool)?;
         let containers = session.pool.query().doing(doing)?.cont_count;

@@ -34,12 +34,12 @@ pub(crate) struct Args {
     /// The system's name
     #[arg(long, value_name = "NAME", default_value = "dolmen")]
     name: String,
-    /// The engine's number in its system
-    #[arg(long, default_value_t = 0)]
-    rank: u32,
+    /// The engine's number in its system [default: 0, where there is no list]
+    #[arg(long)]
+    rank: Option<u32>,
     /// TOML list of the system's engines, one [[engine]] each with rank and addresses; pools are made at the first and
     /// have targets at all
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "socket", "tcp"], value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", requires = "rank", conflicts_with_all = ["name", "socket", "tcp"], value_hint = clap::ValueHint::FilePath)]
     system: Option<PathBuf>,
     /// Threads that serve connections [default: one for every two processors]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -96,11 +96,11 @@ fn settings(args: &Args) -> Outcome<Settings> {
         settings.addresses = vec![Address::Unix(socket.clone())];
     }
     settings.addresses.extend(args.tcp.iter().copied().map(Address::Tcp));
+    settings.rank = args.rank.unwrap_or(0);
     settings.name.clone_from(&args.name);
     if let Some(file) = &args.system {
         join_system(&mut settings, file, args)?;
     }
-    settings.rank = args.rank;
     settings.threads = usize::from(args.threads.unwrap_or(0));
     settings.memory_budget_bytes = args.memory;
     settings.idle_end = args.idle_end.map(Duration::from_secs);
@@ -112,13 +112,19 @@ fn join_system(settings: &mut Settings, file: &Path, args: &Args) -> Outcome<()>
     let doing = || format!("read {}", shown_outside(file));
     let text = std::fs::read_to_string(file).map_err(|error| Failure::on_file(file, &error)).doing(doing)?;
     let roster = Roster::parse(&text).map_err(|error| of_daemon(&error)).doing(doing)?;
-    for address in roster.addresses(args.rank).map_err(|error| of_daemon(&error)).doing(doing)? {
+    for address in roster.addresses(settings.rank).map_err(|error| of_daemon(&error)).doing(doing)? {
         if matches!(address, Address::Tcp(_)) && !args.insecure_tcp {
-            let failure = Failure::new(Exit::Usage, format!("rank {} listens at {address}", args.rank));
+            let failure = Failure::new(Exit::Usage, format!("rank {} listens at {address}", settings.rank));
             let hint = "add --insecure-tcp: there is no encryption and no proof of identity over TCP yet";
             return Err(failure.hint(hint)).doing(doing);
         }
-        if !settings.addresses.contains(&address) {
+        let is_same = |known: &Address| match (known, &address) {
+            (Address::Unix(known), Address::Unix(other)) => {
+                std::path::absolute(known).is_ok_and(|known| known == *other)
+            }
+            (known, other) => known == other,
+        };
+        if !settings.addresses.iter().any(is_same) {
             settings.addresses.push(address);
         }
     }
@@ -146,7 +152,13 @@ fn detach(settings: &Settings) -> Outcome<Answer> {
         .doing(doing)?;
     let address = settings.addresses.first().expect("there is always one");
     loop {
-        if Socket::connect(address, REST).is_ok() {
+        let answers = Socket::connect(address, REST).ok().and_then(|socket| socket.peer().ok().flatten());
+        if let Some(other) = answers.filter(|peer| peer.pid != child.id()) {
+            // It finds that out, too, and ends.
+            let failure = Failure::new(Exit::InUse, format!("process {} serves there already", other.pid));
+            return Err(failure.hint("stop it first")).doing(doing);
+        }
+        if answers.is_some() {
             let pid = child.id();
             let text = format!("process {pid} serves at {address}");
             return Ok(Answer::new(text, json!({ "pid": pid, "addresses": [address.to_string()] })));
@@ -172,7 +184,7 @@ const REST: Duration = Duration::from_millis(10);
 fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
     use dolmen_daemon::Error as Daemon;
     let exit = match error {
-        Daemon::Served { .. } => Exit::InUse,
+        Daemon::Served { .. } | Daemon::Answered { .. } => Exit::InUse,
         Daemon::NoDirectory { .. } => Exit::Missing,
         Daemon::Roster(_) => Exit::Usage,
         Daemon::Env(_) | Daemon::Net(_) => Exit::Device,

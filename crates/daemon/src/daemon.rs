@@ -12,7 +12,7 @@ use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
     SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
 };
-use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng, spawn};
+use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng, Socket, spawn};
 use dolmen_local::LocalPool;
 use dolmen_net::server::{Attachment, OpenedPool, Options, Server, System};
 use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
@@ -27,6 +27,9 @@ const BODY_BYTES_MAX: u32 = {
     let bytes = limits::FRAME_BODY_BYTES_MAX as u32;
     bytes
 };
+
+/// How long a daemon may take to answer before it is taken for dead.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// How often a daemon that waits looks whether it is to end.
 const REST: Duration = Duration::from_millis(200);
@@ -182,8 +185,12 @@ fn from_anywhere(address: &Address) -> String {
     }
 }
 
-/// The name of a socket whose daemon is dead is taken away; we own the directory, so none lives.
+/// The name of a socket whose daemon is dead is taken away; one at which somebody answers stays his.
 fn remove_stale(path: &Path) -> Result<()> {
+    let address = Address::Unix(path.to_owned());
+    if Socket::connect(&address, ANSWER).is_ok() {
+        return Err(Error::Answered { address: address.to_string() });
+    }
     match dolmen_env::remove_socket(path) {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),

@@ -14,6 +14,11 @@ pub enum Error {
         /// Its process; 0 if it has not said so yet.
         pid: u32,
     },
+    /// Somebody answers at an address already.
+    Answered {
+        /// Which.
+        address: String,
+    },
     /// The directory is not there, or none.
     NoDirectory {
         /// Which.
@@ -93,6 +98,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Served { pid } => write!(f, "process {pid} serves this directory; stop it first"),
+            Self::Answered { address } => {
+                write!(f, "another daemon answers at {address}; stop it, or choose another address or rank")
+            }
             Self::NoDirectory { path } => {
                 write!(f, "{} is no directory; make it first", path.display())
             }
@@ -108,7 +116,7 @@ impl std::error::Error for Error {
         match self {
             Self::Env(error) => Some(error),
             Self::Net(error) => Some(error),
-            Self::Served { .. } | Self::NoDirectory { .. } | Self::Roster(_) => None,
+            Self::Served { .. } | Self::Answered { .. } | Self::NoDirectory { .. } | Self::Roster(_) => None,
         }
     }
 }

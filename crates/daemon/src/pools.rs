@@ -5,11 +5,11 @@ use core::time::Duration;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
 use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Spread, Upkeep};
 use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Parts that were taken back before they were made, which are remembered: more than there are on their way.
 const GONE_MAX: usize = 1024;
@@ -21,10 +21,25 @@ pub(crate) struct Pools {
     peers: Peers,
     /// Guards UUIDs of parts that are not to be made any more; taken before `open`.
     gone: Mutex<VecDeque<Uuid>>,
-    /// Guards what is held while a pool is opened or destroyed, so that it is opened once; that is taken before `open`.
-    opening: Mutex<BTreeMap<Uuid, Arc<Mutex<()>>>>,
+    /// Guards which pools are being opened or destroyed, each by one thread; taken alone.
+    opening: Mutex<BTreeSet<Uuid>>,
+    /// Called when one is opened or destroyed.
+    opened: Condvar,
     /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<LocalPool>>>,
+}
+
+/// One thread alone opens or destroys a pool.
+struct Alone<'p> {
+    pools: &'p Pools,
+    uuid: Uuid,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.pools.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uuid);
+        self.pools.opened.notify_all();
+    }
 }
 
 impl Pools {
@@ -35,6 +50,7 @@ impl Pools {
             peers,
             gone: Mutex::default(),
             opening: Mutex::default(),
+            opened: Condvar::new(),
             open: Mutex::default(),
         }
     }
@@ -74,8 +90,7 @@ impl Pools {
             Some(_) => return Err(Error::Busy),
             None => Vec::new(),
         };
-        let opening = self.opening_of(found.uuid);
-        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.alone_with(found.uuid);
         if let Some(pool) = self.opened(&found, access)? {
             return Ok((pool, entry_of(&found)));
         }
@@ -102,11 +117,13 @@ impl Pools {
         Ok(Some(Arc::clone(pool)))
     }
 
-    /// What is held while a pool is opened or destroyed.
-    fn opening_of(&self, uuid: Uuid) -> Arc<Mutex<()>> {
-        let mut all = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, opening| Arc::strong_count(opening) > 1);
-        Arc::clone(all.entry(uuid).or_default())
+    /// Waits until nobody else opens or destroys a pool, and keeps others from it.
+    fn alone_with(&self, uuid: Uuid) -> Alone<'_> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        while !opening.insert(uuid) {
+            opening = self.opened.wait(opening).unwrap_or_else(PoisonError::into_inner);
+        }
+        Alone { pools: self, uuid }
     }
 
     /// Opens a pool that nobody has asked for yet, unless other engines take part in it, which may not be there.
@@ -121,8 +138,7 @@ impl Pools {
     /// The part of a pool, opened for the engine with its service.
     pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<LocalPool>, PoolEntry)> {
         let found = self.find_part(uuid, key)?;
-        let opening = self.opening_of(uuid);
-        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.alone_with(uuid);
         if let Some(pool) = self.open().get(&uuid) {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
@@ -228,8 +244,7 @@ impl Pools {
         let others = found.spread.as_ref().map_or(&[][..], |spread| &spread.ranks[1..]);
         // Before anything is changed: what cannot be finished is not begun.
         others.iter().try_for_each(|&rank| self.peers.ping(rank))?;
-        let opening = self.opening_of(found.uuid);
-        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.alone_with(found.uuid);
         {
             let mut open = self.open();
             if open.get(&found.uuid).is_some_and(|pool| Arc::strong_count(pool) > 1) {

@@ -1,12 +1,14 @@
 //! `dmg`: pools and the system, for whoever runs it.
 
-use super::{PoolArg, SystemArg, head, open, pool_json, pool_name, ranks, service_rank, state};
-use crate::failure::{Doing, Outcome};
+use super::{PoolArg, SystemArg, disabled, head, open, pool_json, pool_name, ranks, service_rank, state};
+use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{Answer, Table, human};
 use crate::{place, size};
 use clap::{Args, Subcommand};
+use dolmen_client::PoolInfo;
 use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolSpec, SystemReply, SystemVerb};
 use dolmen_net::client::{Link, reach};
+use dolmen_types::Error;
 use serde_json::{Value, json};
 
 #[derive(Args, Debug)]
@@ -105,7 +107,13 @@ fn create(link: &Link, args: &Create) -> Outcome<Answer> {
         ..PoolSpec::default()
     };
     let doing = || format!("create pool {}", args.label);
-    let reply = link.ask_system(&head(), &SystemVerb::PoolCreate(spec)).doing(doing)?;
+    let reply = link.ask_system(&head(), &SystemVerb::PoolCreate(spec)).map_err(|error| match error {
+        Error::Invalid(_) => Failure::from(error).hint(
+            "a pool in memory needs --volatile; --size and --targets are to fit each other and the device",
+        ),
+        other => other.into(),
+    });
+    let reply = reply.doing(doing)?;
     let SystemReply::Created(entry) = reply else { return Err(place::protocol()).doing(doing) };
     let info = open(link, &entry.uuid.to_string(), PoolAccess::ReadOnly)?.info;
     let total: u64 = info.space.iter().map(|space| space.total_bytes).sum();
@@ -161,11 +169,17 @@ pub(super) fn query(link: &Link, pool: &str) -> Outcome<Answer> {
     let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
     let text = crate::output::pairs(&[
         ("pool", info.map.pool.to_string()),
-        ("targets", info.map.targets.len().to_string()),
+        ("targets", shown_targets(&info)),
         ("total", human(sum(|space| space.total_bytes))),
         ("free", human(sum(|space| space.free_bytes))),
     ]);
     Ok(Answer::new(text, pool_json(&info)))
+}
+
+/// How many targets there are, and how many of them do not answer.
+fn shown_targets(info: &PoolInfo) -> String {
+    let (all, disabled) = (info.map.targets.len(), disabled(info));
+    if disabled == 0 { all.to_string() } else { format!("{all}, {disabled} of them disabled") }
 }
 
 fn destroy(link: &Link, pool: &str, force: bool) -> Outcome<Answer> {

@@ -6,7 +6,7 @@
 pub(crate) mod daos;
 pub(crate) mod dmg;
 
-use crate::failure::{Doing, Outcome};
+use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::place;
 use dolmen_client::{Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
@@ -53,6 +53,10 @@ impl SystemArg {
         let options = LinkOptions::default();
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reach::system(&addresses, &options),
+            None if name.starts_with('.') || name.contains(['/', ':']) => {
+                let failure = Failure::new(Exit::Usage, format!("{name:?} is no name of a system"));
+                return Err(failure.hint("give a plain name, unix:SOCKET or tcp://HOST:PORT"));
+            }
             None => {
                 let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
                 reach::named(&data, &name, &dolmen_env::dolmen_program(), &options)
@@ -108,7 +112,7 @@ fn pool_json(info: &PoolInfo) -> Value {
             "media_type": media,
         })
     };
-    let disabled = info.map.targets.iter().filter(|target| target.state == TargetState::Down).count();
+    let disabled = disabled(info);
     json!({
         "state": state(info),
         "uuid": info.map.pool.to_string(),
@@ -146,4 +150,9 @@ fn ranks(info: &PoolInfo) -> Vec<u32> {
 /// The engine with a pool's service.
 fn service_rank(info: &PoolInfo) -> u32 {
     info.map.targets.first().map_or(0, |target| target.rank)
+}
+
+/// Targets whose engine does not answer.
+fn disabled(info: &PoolInfo) -> usize {
+    info.map.targets.iter().filter(|target| target.state == TargetState::Down).count()
 }

@@ -44,6 +44,18 @@ fn a_pool_on_several_engines_takes_files_and_outlives_an_engine() {
     let again = serve(&place, 1);
     place.ok(&["fs", "get", &pool, "home", "/field", "back"]);
     assert!(std::fs::read(place.path("back")).unwrap() == value);
+    // A directory of an engine leads to its daemon.
+    assert!(place.ok(&["cont", "list", "r0/tank"]).contains("home"));
+    let line = place.fails(8, &["pool", "destroy", "r0/tank", "--recursive"]);
+    assert!(line.contains("several engines"), "{line}");
+    // Who forgets which engine it is takes nobody's place.
+    assert_eq!(place.run(&["serve", "r1", "--system", "system.toml"]).code(), 2);
+    std::fs::create_dir(place.path("r2")).unwrap();
+    let line = place.fails(5, &["serve", "r2", "--system", "system.toml", "--rank", "0"]);
+    assert!(line.contains("another daemon answers"), "{line}");
+    let line = place.fails(5, &["serve", "r0", "--system", "system.toml", "--rank", "0", "--detach"]);
+    assert!(line.contains(&first.child.id().to_string()), "{line}");
+    assert!(dmg(&["pool", "list"]).contains("tank"), "the engine is reached as before");
     // A part is no pool: only the engines together open it.
     assert!(again.end().success() && first.end().success());
     let line = place.fails(8, &["cont", "list", "r1/tank"]);
