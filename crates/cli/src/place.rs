@@ -128,7 +128,8 @@ pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
 pub(crate) fn is_part(dir: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else { return false };
     let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return false };
-    let entries = dolmen_local::list(system).unwrap_or_default();
+    // What cannot be listed is found out by who opens it.
+    let Ok(entries) = dolmen_local::list(system) else { return false };
     entries.iter().any(|entry| entry.name == name && entry.spread.is_some())
 }
 

@@ -142,6 +142,8 @@ fn detach(settings: &Settings) -> Outcome<Answer> {
         std::env::args_os().skip(1).map(|word| if word == "--detach" { "--detached".into() } else { word });
     let of_program = |error: std::io::Error| Failure::on_file(Path::new("dolmen"), &error);
     let program = std::env::current_exe().map_err(of_program).doing(doing)?;
+    // Ignored: then whoever has started this waits for the daemon, too.
+    let _kept = dolmen_env::keep_descriptors_to_itself();
     let mut child = Command::new(program)
         .args(said)
         .stdin(Stdio::null())

@@ -24,6 +24,10 @@ mod fork;
 mod held;
 #[expect(unsafe_code, reason = "hints take addresses; each use says why it is sound")]
 mod hint;
+#[expect(
+    unsafe_code,
+    reason = "a descriptor known by its number has no safe interface; the use says why it is sound"
+)]
 mod process;
 #[expect(unsafe_code, reason = "io_uring and mmap have no safe interface; each use says why it is sound")]
 mod real;
@@ -44,7 +48,10 @@ pub use error::{Errno, Error, Op, Result};
 pub use fork::ForkMark;
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
-pub use process::{create_dir_all, data_directory, dolmen_program, raise_descriptor_limit, run_quietly};
+pub use process::{
+    create_dir_all, data_directory, dolmen_program, keep_descriptors_to_itself, raise_descriptor_limit,
+    run_quietly,
+};
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};

@@ -36,6 +36,28 @@ pub fn raise_descriptor_limit() -> Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
+/// Keeps programs that this process starts from now on from what it was started with, but for its first three descriptors:
+/// a daemon that outlives its starter must not hold the pipes of that one's starter open.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn keep_descriptors_to_itself() -> Result<()> {
+    let listed = std::fs::read_dir("/proc/self/fd")
+        .map_err(|error| Error::from_std(Op::Run, "/proc/self/fd", &error))?;
+    let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let open: Vec<i32> = listed.filter_map(number).filter(|&fd| fd > 2).collect();
+    for fd in open {
+        // SAFETY: it is borrowed for one call, which changes nothing but a flag; one that is closed meanwhile, such as
+        // that of the listing, is refused.
+        let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+        match rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC) {
+            Ok(()) | Err(Errno::BADF) => {}
+            Err(errno) => return Err(Error::from_errno(Op::Run, "descriptors", 0, errno)),
+        }
+    }
+    Ok(())
+}
+
 /// Makes a directory and those above it; one that is there is left as it is.
 ///
 /// # Errors

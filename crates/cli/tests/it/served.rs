@@ -95,3 +95,19 @@ fn a_daemon_in_the_background_can_be_reached_and_ends_when_idle() {
     assert!(!place.path("dolmen.sock").exists(), "and taken its name away");
     assert!(place.ok(&["check", "p"]).contains("clean"));
 }
+
+#[test]
+fn a_daemon_in_the_background_holds_nothing_of_who_started_it() {
+    let place = Place::new("served-pipe");
+    // The shell reads to the end of what its command holds open; a daemon that held it, too, would keep it for a minute.
+    let program = env!("CARGO_BIN_EXE_dolmen");
+    let script = format!("x=$({program} serve . --detach --idle-end 3600 9>&1); echo \"$x\"");
+    let output =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let pid: i32 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(
+        kill(Pid::from_raw(pid), Signal::SIGTERM).is_ok(),
+        "it runs, and the shell has not waited for it: {said}"
+    );
+}

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
+use dolmen_env::{Clock, RealClock};
 use dolmen_types::{Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -17,6 +18,9 @@ const LOOKS: u32 = 64;
 
 /// How long it rests then: as long as a call across processors takes.
 const REST: core::time::Duration = core::time::Duration::from_micros(30);
+
+/// How long an engine that could not be reached is not tried again: who launches many requests waits for it once.
+const FAILED_NS: u64 = 1_000_000_000;
 
 /// How often to ask an engine that was just started for its part of a pool, and how long to rest in between.
 const OPENING_LOOKS: u32 = 200;
@@ -48,8 +52,8 @@ struct Other {
     connect: SystemVerb,
     head: Head,
     door: OnceLock<Door>,
-    /// Guards nothing but the making of the door, so that it is made once.
-    making: Mutex<()>,
+    /// Guards the making of the door, so that it is made once, and when that failed last.
+    making: Mutex<Option<u64>>,
 }
 
 /// A completion queue at all engines.
@@ -78,6 +82,10 @@ impl Remote {
             (home, connected) = Door::open(&link, head, again)?;
         }
         let spread = Spread::of(&connected, &home, connect, head)?;
+        for other in spread.iter().flat_map(|spread| &spread.others) {
+            // Ignored: one that is not there is told to whoever needs it; the others are reached without waiting later.
+            let _reached = other.door();
+        }
         let PoolConnection { map, label, .. } = connected;
         Ok(Self { home, map, label, spread })
     }
@@ -129,7 +137,7 @@ impl Spread {
                         connect: connect.clone(),
                         head: *head,
                         door: OnceLock::new(),
-                        making: Mutex::new(()),
+                        making: Mutex::new(None),
                     });
                     Some(others.len() - 1)
                 }
@@ -237,10 +245,21 @@ impl Other {
         if let Some(door) = self.door.get() {
             return Ok(door);
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed_ns = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(door) = self.door.get() {
             return Ok(door);
         }
+        let unreachable = || Error::Unreachable { rank: self.rank.rank };
+        let now_ns = RealClock.monotonic_ns();
+        if failed_ns.is_some_and(|failed_ns| now_ns.saturating_sub(failed_ns) < FAILED_NS) {
+            return Err(unreachable());
+        }
+        let made = self.make_door();
+        *failed_ns = made.is_err().then(|| RealClock.monotonic_ns());
+        made
+    }
+
+    fn make_door(&self) -> Result<&Door> {
         let unreachable = || Error::Unreachable { rank: self.rank.rank };
         let link = reach::rank(&self.link, &self.rank).map_err(|_gone| unreachable())?;
         for _ in 0..OPENING_LOOKS {
