@@ -75,6 +75,8 @@ pub(super) struct Conn {
     stalled: Option<Box<Stalled>>,
     /// It waits for room in memory, for that or for what comes next.
     is_starved: bool,
+    /// There may be some, and it has not tried yet: nothing else may come that would wake it.
+    is_fed: bool,
     output: Output,
     must_flush: bool,
     pools: Vec<Option<Attached>>,
@@ -121,6 +123,7 @@ impl Conn {
             requests: Requests::new(),
             stalled: None,
             is_starved: false,
+            is_fed: false,
             output: Output::default(),
             must_flush: false,
             pools: Vec::new(),
@@ -182,7 +185,7 @@ impl Conn {
             waiter.change(self.stream.socket(), token_of(at), told.0, told.1)?;
             self.told = told;
         }
-        self.stream.rest(for_input, for_room)
+        Ok(self.stream.rest(for_input, for_room)? || self.is_fed)
     }
 
     /// Is awake again. `is_gone` if nobody is at the other end: what it has sent is still taken, unless it is too much.
@@ -195,7 +198,7 @@ impl Conn {
 
     /// May try again to get memory.
     pub(super) fn feed(&mut self) {
-        self.is_starved = false;
+        (self.is_starved, self.is_fed) = (false, true);
     }
 
     fn is_full(&self) -> bool {
@@ -212,7 +215,7 @@ impl Conn {
         if self.hello.is_some() {
             return self.greet(shared);
         }
-        let mut moved = false;
+        let mut moved = core::mem::take(&mut self.is_fed);
         if !self.output.is_empty() {
             moved |= self.send_on(shared)?;
             self.must_flush = true;
