@@ -1,7 +1,7 @@
 //! Frames as they arrive, in pieces of any size.
 //!
 //! Invariants: no more is read than the header in front says; the header is checked before memory is taken for what it
-//! says, and more than a piece of that only as it comes.
+//! says, and more than a piece of that only as it comes; a server asks for all of it, but for the first piece of a body.
 
 use crate::error::{Error, Result, Violation};
 use crate::stream::Stream;
@@ -25,11 +25,23 @@ pub(crate) fn fill(stream: &mut Stream, bytes: &mut [u8], at: &mut usize) -> Res
     Ok(true)
 }
 
-/// As [`fill`], for a body of `len` bytes, which grows as they come.
-fn fill_body(stream: &mut Stream, body: &mut Vec<u8>, at: &mut usize, len: usize) -> Result<bool> {
+/// As [`fill`], for a body of `len` bytes, which grows as they come; `has_room` says whether it may by so much, and is not
+/// asked for the first [`BODY_BYTES_AHEAD`].
+fn fill_body(
+    stream: &mut Stream,
+    body: &mut Vec<u8>,
+    at: &mut usize,
+    len: usize,
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Result<bool> {
     while *at < len {
         if *at == body.len() {
-            body.resize(len.min((2 * *at).max(BODY_BYTES_AHEAD)), 0);
+            let longer = len.min((2 * *at).max(BODY_BYTES_AHEAD));
+            if *at > 0 && !has_room(longer - *at) {
+                return Ok(false);
+            }
+            body.reserve_exact(longer - *at);
+            body.resize(longer, 0);
         }
         if !fill(stream, body, at)? {
             return Ok(false);
@@ -80,10 +92,10 @@ pub(crate) fn bad_frame(bad: BadFrame) -> Error {
 /// Memory that a frame needs while it arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Room {
-    /// A body has come. A buffer of so many bytes is needed for the payload, or its beginning.
+    /// A body has come: so many bytes of it were not asked for yet. A buffer is needed for the payload, or its beginning.
     First { body_bytes: usize, payload_bytes: usize },
-    /// The payload's buffer is to grow; the one that is given is not looked at.
-    More { payload_bytes: usize },
+    /// The body, or the payload's buffer, is to grow; the buffer that is given is not looked at.
+    More { byte_count: usize },
 }
 
 /// Requests of one connection.
@@ -109,7 +121,8 @@ impl Requests {
         }
     }
 
-    /// The next request that is complete, with its payload; its body is that of [`Requests::body`] until the next call.
+    /// The next request that is complete, with its payload; its body is that of [`Requests::body`] until the next call, or
+    /// that of [`Requests::forget_body`].
     /// `room` is asked for memory as the frame comes, and may refuse for now.
     ///
     /// # Errors
@@ -134,14 +147,18 @@ impl Requests {
         let (body_bytes, payload_bytes) =
             (length(u64::from(header.body_bytes))?, length(header.payload_bytes)?);
         if !self.is_body_read {
-            if !fill_body(stream, &mut self.body, &mut self.at, body_bytes)? {
+            let has_room = |len| room(Room::More { byte_count: len }).is_some();
+            if !fill_body(stream, &mut self.body, &mut self.at, body_bytes, has_room)? {
                 return Ok(None);
             }
-            let begun = Room::First { body_bytes, payload_bytes: payload_bytes.min(PAYLOAD_BYTES_AHEAD) };
+            let begun = Room::First {
+                body_bytes: body_bytes.min(BODY_BYTES_AHEAD),
+                payload_bytes: payload_bytes.min(PAYLOAD_BYTES_AHEAD),
+            };
             let Some(payload) = room(begun) else { return Ok(None) };
             (self.payload, self.at, self.is_body_read) = (payload, 0, true);
         }
-        let has_room = |len| room(Room::More { payload_bytes: len }).is_some();
+        let has_room = |len| room(Room::More { byte_count: len }).is_some();
         if !fill_payload(stream, &mut self.payload, &mut self.at, payload_bytes, has_room)? {
             return Ok(None);
         }
@@ -152,6 +169,11 @@ impl Requests {
     /// The body of the request that was given out last.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// Gives the memory of a long body back once it was looked at: the next request may be long in coming.
+    pub(crate) fn forget_body(&mut self) {
+        renew(&mut self.body);
     }
 }
 
@@ -202,7 +224,7 @@ impl Replies {
         };
         if self.landing.is_none() {
             let body_bytes = length(u64::from(header.body_bytes))?;
-            if !fill_body(stream, &mut self.body, &mut self.at, body_bytes)? {
+            if !fill_body(stream, &mut self.body, &mut self.at, body_bytes, |_| true)? {
                 return Ok(None);
             }
             let landing = land(&header, &self.body)?;

@@ -233,6 +233,74 @@ fn lengths_take_no_memory_before_there_is_something_that_long() {
     daemon.assert_sound();
 }
 
+/// Sends on from where each of them is, up to `end`, as long as any of it is taken; whether that is all.
+fn send_on(raws: &mut [(Raw, usize)], bytes: &[u8], end: usize) -> bool {
+    let (mut moved, mut is_all) = (true, false);
+    while moved {
+        (moved, is_all) = (false, true);
+        for (raw, at) in raws.iter_mut() {
+            let len = if *at < end { raw.stream.write(&bytes[*at..end]).unwrap() } else { 0 };
+            (*at, moved) = (*at + len, moved || len > 0);
+            is_all &= raw.stream.flush().unwrap() && *at == end;
+        }
+    }
+    is_all
+}
+
+#[test]
+fn bodies_that_do_not_end_take_no_more_memory_than_there_is_for_requests() {
+    const MIB: u64 = 1 << 20;
+    let dir = Scratch::new();
+    let (daemon, mut bystander) = served(&dir);
+    bystander.goes_on();
+    let attrs = |len| Ask::Pool(PoolVerb::SetAttrs(None, vec![(String::from("long"), vec![7; len])]));
+    let mut maker = Raw::connect(&daemon, Way::Socket);
+    let slot = maker.open(POOL, CONT).slot;
+    let long = maker.frame(5, slot, &attrs(limits::FRAME_BODY_BYTES_MAX - 100));
+    let body = &long[REQUEST_HEADER_BYTES..];
+    let body_bytes = u32::try_from(body.len()).unwrap().to_le_bytes();
+    let before = daemon.resident_bytes();
+    let mut raws = Vec::new();
+    for _ in 0..32 {
+        let mut raw = Raw::connect(&daemon, Way::Socket);
+        assert_eq!(raw.open(POOL, CONT).slot, slot);
+        let head = forged(&raw.frame(5, slot, &attrs(0))[..REQUEST_HEADER_BYTES], 92, &body_bytes);
+        raw.send(&head);
+        raws.push((raw, 0));
+    }
+    // As much of it as is taken before nothing was for a while.
+    let mut idle = 0;
+    while idle < 100 {
+        let at = |raws: &[(Raw, usize)]| raws.iter().map(|&(_, at)| at).sum::<usize>();
+        let last = at(&raws);
+        send_on(&mut raws, body, body.len() - 1);
+        idle = if at(&raws) == last { idle + 1 } else { 0 };
+        dolmen_env::wait(std::time::Duration::from_millis(5));
+    }
+    for _ in 0..3 {
+        bystander.goes_on();
+    }
+    let taken = daemon.resident_bytes().saturating_sub(before) / MIB;
+    // Each connection's share, and for each thread what all may have and one may go beyond; the rest is the allocator's.
+    let threads = (dolmen_env::cpu_count() / 2).clamp(1, 8) as u64;
+    let most = 32 * 16 + threads * (512 + 64) + 256;
+    assert!(taken < most, "{taken} MiB for requests that have not come");
+    // Some go in the middle, so the others have room, one after the other.
+    let mut turn = 0_u32;
+    raws.retain(|_| {
+        turn += 1;
+        turn.is_multiple_of(2)
+    });
+    until("all has come", || send_on(&mut raws, body, body.len()));
+    for (raw, _) in &mut raws {
+        assert_eq!(raw.answer().0, 5);
+    }
+    bystander.goes_on();
+    let left = daemon.resident_bytes().saturating_sub(before) / MIB;
+    assert!(left < 300, "{left} MiB of requests that are answered");
+    daemon.assert_sound();
+}
+
 #[test]
 fn who_never_reads_keeps_nobody_waiting_and_is_forgotten_with_its_connection() {
     let dir = Scratch::new();

@@ -204,7 +204,8 @@ impl Conn {
     fn is_full(&self) -> bool {
         self.under_way >= REQUESTS_MAX as usize
             || self.jobs_under_way >= JOBS_MAX
-            || self.held.byte_count >= HELD_BYTES_MAX
+            // What has begun to come is taken to its end.
+            || self.held.byte_count - self.arriving.byte_count >= HELD_BYTES_MAX
             || self.is_starved
             || self.stalled.is_some()
             || !self.output.is_empty()
@@ -231,7 +232,9 @@ impl Conn {
             }
             let Some((header, payload)) = self.next(at, shared)? else { break };
             moved = true;
-            self.take(at, shared, &header, payload)?;
+            let taken = self.take(at, shared, &header, payload);
+            self.requests.forget_body();
+            taken?;
         }
         if moved || self.must_flush {
             self.must_flush = !self.stream.flush()?;
@@ -257,13 +260,11 @@ impl Conn {
         let (bufs, held, arriving) = (&mut shared.bufs, &mut self.held, &mut self.arriving);
         let mut is_starved = false;
         let next = self.requests.next(&mut self.stream, |room| {
-            let (len, buffer_bytes, is_begun) = match room {
-                Room::First { body_bytes, payload_bytes } => {
-                    (body_bytes + payload_bytes, payload_bytes, false)
-                }
-                Room::More { payload_bytes } => (payload_bytes, 0, true),
+            let (len, buffer_bytes) = match room {
+                Room::First { body_bytes, payload_bytes } => (body_bytes + payload_bytes, payload_bytes),
+                Room::More { byte_count } => (byte_count, 0),
             };
-            let Some(more) = bufs.hold(at, *held, len, is_begun) else {
+            let Some(more) = bufs.hold(at, *held, len, *arriving) else {
                 is_starved = true;
                 return None;
             };
@@ -373,8 +374,8 @@ impl Conn {
     /// Hands a request over to its target if there is room for its answer, else keeps it until there is.
     fn begin_fetch(&mut self, shared: &mut Shared, mut asked: Box<Stalled>) -> bool {
         if asked.room_bytes > 0 {
-            let Some(more) = shared.bufs.hold(asked.under_way.conn, self.held, asked.room_bytes, false)
-            else {
+            let UnderWay { conn, held, .. } = asked.under_way;
+            let Some(more) = shared.bufs.hold(conn, self.held, asked.room_bytes, held) else {
                 (self.is_starved, self.stalled) = (true, Some(asked));
                 return false;
             };
@@ -623,7 +624,7 @@ impl Conn {
 
     /// Gives back what the connection holds.
     pub(super) fn give_back(mut self, at: usize, shared: &mut Shared) {
-        shared.bufs.stop_waiting(at);
+        shared.bufs.forget(at);
         shared.bufs.release(self.arriving);
         shared.bufs.release(self.unread);
         if let Some(stalled) = self.stalled {
