@@ -1,5 +1,5 @@
-//! A pool behind connections: one to the engine with its service, and one to each other engine that has targets of it,
-//! made when that is first asked.
+//! A pool behind connections: one to the engine with its service, and one to each other engine that has targets of it; one
+//! that is not there when the pool is opened is tried again when it is asked.
 
 use super::door::Door;
 use super::link::{Link, take_buf};
