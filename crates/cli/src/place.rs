@@ -10,7 +10,7 @@ use dolmen_codec::pool::ContName;
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, MountOptions};
 use dolmen_env::{Address, Clock, RealClock};
-use dolmen_local::{LocalPool, OpenOptions, Upkeep};
+use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
     let uuid = Uuid::try_parse(name).ok();
     // A system that cannot be listed has no pool of this name: the name is then taken as a directory's.
     let Ok(entries) = dolmen_local::list(system) else { return Ok(dir) };
-    let is_named = |entry: &dolmen_local::PoolEntry| {
+    let is_named = |entry: &PoolEntry| {
         entry.label.as_ref().is_some_and(|label| label.as_str() == name) || Some(entry.uuid) == uuid
     };
     let found: Vec<PathBuf> =
@@ -126,11 +126,15 @@ pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
 
 /// Whether a directory holds what one engine has of a pool on several.
 pub(crate) fn is_part(dir: &Path) -> bool {
-    let Ok(dir) = dir.canonicalize() else { return false };
-    let (Some(system), Some(name)) = (dir.parent(), dir.file_name()) else { return false };
-    // What cannot be listed is found out by who opens it.
-    let Ok(entries) = dolmen_local::list(system) else { return false };
-    entries.iter().any(|entry| entry.name == name && entry.spread.is_some())
+    entry_of(dir).is_some_and(|(_, entry)| entry.spread.is_some())
+}
+
+/// The system directory around a pool's directory, and the pool in it; `None` if there is none, or it cannot be looked at.
+fn entry_of(dir: &Path) -> Option<(PathBuf, PoolEntry)> {
+    let dir = dir.canonicalize().ok()?;
+    let (system, name) = (dir.parent()?, dir.file_name()?);
+    let entry = dolmen_local::list(system).ok()?.into_iter().find(|entry| entry.name == name)?;
+    Some((system.to_owned(), entry))
 }
 
 /// Opens a pool for a command that does little.
@@ -190,10 +194,7 @@ impl Served {
 
     /// The pool in `dir`, if a daemon serves the directory above it.
     fn around(dir: &Path) -> Option<Self> {
-        let dir = dir.canonicalize().ok()?;
-        let system = dir.parent()?;
-        let file_name = dir.file_name()?;
-        let entry = dolmen_local::list(system).ok()?.into_iter().find(|entry| entry.name == file_name)?;
+        let (system, entry) = entry_of(dir)?;
         let address = Address::Unix(system.join(reach::SOCKET_NAME));
         let link = reach::system(&[address], &LinkOptions::default()).ok()?;
         Some(Self { link, name: PoolName::Uuid(entry.uuid) })

@@ -7,12 +7,12 @@
 
 use crate::elsewhere::Elsewhere;
 use crate::inbox::locked;
-use crate::pool::Pool;
+use crate::pool::{Pool, Trust};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::InDoubt;
-use dolmen_codec::{Ask, Outcome, QueueId, Request, TargetStore, Transport};
+use dolmen_codec::{Ask, Op, Outcome, QueueId, Request, TargetStore, Transport};
 use dolmen_types::{ContNo, Epoch, Error, Head, Result, TargetNo, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -67,6 +67,15 @@ struct Said {
     now: Epoch,
 }
 
+impl Said {
+    /// Notes a container as closed on all targets.
+    fn close(&mut self, parts: &[Part], cont: ContNo) {
+        for (part, closed) in parts.iter().zip(&mut self.closed) {
+            closed.insert(cont, part.targets.clone().map(TargetNo).collect());
+        }
+    }
+}
+
 impl Parts {
     pub(crate) fn new(parts: Vec<Part>) -> Self {
         let closed = parts.iter().map(|_| BTreeMap::new()).collect();
@@ -100,11 +109,7 @@ impl Parts {
     /// Notes containers that are closed, before anything is said.
     pub(crate) fn keep_closed(&self, conts: impl Iterator<Item = ContNo>) {
         let mut said = locked(&self.said);
-        for cont in conts {
-            for (part, closed) in self.parts.iter().zip(&mut said.closed) {
-                closed.insert(cont, part.targets.clone().map(TargetNo).collect());
-            }
-        }
+        conts.for_each(|cont| said.close(&self.parts, cont));
     }
 
     /// Closes a container on all targets of all parts.
@@ -113,9 +118,7 @@ impl Parts {
             return Ok(());
         }
         let mut said = locked(&self.said);
-        for (part, closed) in self.parts.iter().zip(&mut said.closed) {
-            closed.insert(cont, part.targets.clone().map(TargetNo).collect());
-        }
+        said.close(&self.parts, cont);
         self.admit_all(&mut said)
     }
 
@@ -177,7 +180,9 @@ impl<T: TargetStore> Transport for PartDoor<T> {
     fn call(&self, request: Request<'_>) -> Outcome {
         let Request { token, head, ask } = request;
         match ask {
-            Ask::Target(..) => self.pool.call_trusted(Request { token, head, ask }),
+            Ask::Target(target, cont, verb) => {
+                self.pool.ask_target(Trust::Service, target, Op { token, head, cont, verb })
+            }
             Ask::Pool(PoolVerb::Admit { closed, now }) => {
                 let result = self.pool.admit(&closed, now);
                 Outcome { token, result: result.map(dolmen_codec::Answer::Pool), buf: None }
@@ -195,7 +200,7 @@ impl<T: TargetStore> Transport for PartDoor<T> {
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
-        self.pool.submit_trusted(queue, request);
+        self.pool.submit_as(Trust::Service, queue, request);
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {

@@ -15,7 +15,7 @@ use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Result, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Invalid, Result, TargetNo, TxId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
@@ -35,7 +35,7 @@ pub struct Pool<T> {
 
 /// On whose behalf a target is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Trust {
+pub(crate) enum Trust {
     Client,
     Service,
 }
@@ -72,6 +72,18 @@ struct Waiting {
     later: Vec<Later>,
     /// How often those that are under way again were repeated, by token.
     repeated: BTreeMap<u64, u32>,
+}
+
+impl Waiting {
+    /// Those that have come to their end are not repeated any more.
+    fn forget_repeated(&mut self, finished: &[(TargetNo, Finished<'static>)]) {
+        if self.repeated.is_empty() {
+            return;
+        }
+        for (_, ended) in finished.iter().filter(|(_, finished)| finished.again.is_none()) {
+            self.repeated.remove(&ended.completion.token);
+        }
+    }
 }
 
 /// An operation that is repeated once something was decided on its target, or after a while.
@@ -172,22 +184,6 @@ impl<T: TargetStore> Pool<T> {
         Ok(())
     }
 
-    /// As `call` of a target, by the service of the pool.
-    pub(crate) fn call_trusted(&self, request: Request<'_>) -> Outcome {
-        let Request { token, head, ask } = request;
-        match ask {
-            Ask::Target(target, cont, verb) => {
-                outcome(self.targets.call(target, Op { token, head, cont, verb }))
-            }
-            Ask::Pool(_) => Outcome { token, result: Err(Error::NoPermission), buf: None },
-        }
-    }
-
-    /// As `submit`, by the service of the pool.
-    pub(crate) fn submit_trusted(&self, queue: QueueId, request: Request<'static>) {
-        self.submit_as(queue, request, Trust::Service);
-    }
-
     /// One bounded piece of background work.
     pub fn step(&self) -> Progress {
         self.targets.step()
@@ -199,8 +195,13 @@ impl<T: TargetStore> Pool<T> {
         self.targets.into_stores()
     }
 
+    /// Why a target is not asked; the service is believed in everything.
     #[inline]
-    fn refusal(&self, head: &Head, cont: ContNo, verb: &Verb<'_>) -> Option<Error> {
+    fn refusal(&self, trust: Trust, op: &Op<'_>) -> Option<Error> {
+        if trust == Trust::Service {
+            return None;
+        }
+        let Op { head, cont, verb, .. } = op;
         let version = self.identity().map.version;
         if head.map_version != 0 && head.map_version < version {
             return Some(Error::StaleMap { version });
@@ -217,7 +218,7 @@ impl<T: TargetStore> Pool<T> {
             | Verb::InDoubt
             | Verb::Unconcluded => Some(Error::NoPermission),
             Verb::Update(_) | Verb::Punch(_) | Verb::Fetch(_) | Verb::List(_) | Verb::Query(_)
-                if cont == ContNo::SYSTEM =>
+                if *cont == ContNo::SYSTEM =>
             {
                 Some(Error::NoPermission)
             }
@@ -225,11 +226,11 @@ impl<T: TargetStore> Pool<T> {
         }
     }
 
-    fn ask_target(&self, token: u64, head: Head, target: TargetNo, cont: ContNo, verb: Verb<'_>) -> Outcome {
-        if let Some(error) = self.refusal(&head, cont, &verb) {
-            return Outcome { token, result: Err(error), buf: copy::buffer_of(verb) };
+    pub(crate) fn ask_target(&self, trust: Trust, target: TargetNo, op: Op<'_>) -> Outcome {
+        match self.refusal(trust, &op) {
+            Some(error) => refused(op, error),
+            None => outcome(self.targets.call(target, op)),
         }
-        outcome(self.targets.call(target, Op { token, head, cont, verb }))
     }
 
     fn queue(&self, id: QueueId) -> Option<Arc<Queue>> {
@@ -252,16 +253,10 @@ impl<T: TargetStore> Pool<T> {
         }
         let mut finished = Vec::new();
         queue.outbox.take(&mut finished);
+        locked(&queue.waiting).forget_repeated(&finished);
         for (target, Finished { completion, again }) in finished {
             match again {
-                None => {
-                    let mut waiting = locked(&queue.waiting);
-                    if !waiting.repeated.is_empty() {
-                        waiting.repeated.remove(&completion.token);
-                    }
-                    drop(waiting);
-                    out.push(outcome(completion));
-                }
+                None => out.push(outcome(completion)),
                 Some(mut op) => {
                     copy::give_back(&mut op, completion.buf);
                     match completion.result {
@@ -278,8 +273,7 @@ impl<T: TargetStore> Pool<T> {
         let mut waiting = locked(&queue.waiting);
         let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
         if attempt >= resolve::ATTEMPTS_MAX {
-            let (token, buf) = (op.token, copy::buffer_of(op.verb));
-            return out.push(Outcome { token, result: Err(Error::InDoubt { tx }), buf });
+            return out.push(refused(op, Error::InDoubt { tx }));
         }
         let pause_ns = u64::try_from(resolve::pause(attempt).as_nanos()).unwrap_or(u64::MAX);
         let due_ns = self.now_ns().saturating_add(pause_ns);
@@ -332,24 +326,21 @@ impl<T: TargetStore> Pool<T> {
         }
     }
 
-    fn submit_as(&self, queue: QueueId, request: Request<'static>, trust: Trust) {
+    pub(crate) fn submit_as(&self, trust: Trust, queue: QueueId, request: Request<'static>) {
         // A request on a queue that is not open has nowhere to send its outcome.
         let Some(queue) = self.queue(queue) else { return };
         let Request { token, head, ask } = request;
         match ask {
             Ask::Target(target, cont, verb) => {
+                let op = Op { token, head, cont, verb };
                 let known = target.index() < self.targets.count();
-                let refusal = match trust {
-                    Trust::Client => self.refusal(&head, cont, &verb),
-                    Trust::Service => None,
-                };
+                let refusal = self.refusal(trust, &op);
                 if known && refusal.is_none() {
-                    self.targets.start_queued(target, Op { token, head, cont, verb }, &queue.outbox);
+                    self.targets.start_queued(target, op, &queue.outbox);
                     return;
                 }
                 let error = refusal.unwrap_or(Error::Invalid(Invalid::Argument));
-                let refused = Outcome { token, result: Err(error), buf: copy::buffer_of(verb) };
-                locked(&queue.waiting).outcomes.push(refused);
+                locked(&queue.waiting).outcomes.push(refused(op, error));
             }
             Ask::Pool(verb) => {
                 let mut waiting = locked(&queue.waiting);
@@ -367,7 +358,9 @@ impl<T: TargetStore> Transport for Pool<T> {
     fn call(&self, request: Request<'_>) -> Outcome {
         let Request { token, head, ask } = request;
         match ask {
-            Ask::Target(target, cont, verb) => self.ask_target(token, head, target, cont, verb),
+            Ask::Target(target, cont, verb) => {
+                self.ask_target(Trust::Client, target, Op { token, head, cont, verb })
+            }
             Ask::Pool(verb) => {
                 let result = match &self.role {
                     Role::Service(service) => service.ask(&self.targets, &head, verb),
@@ -422,7 +415,7 @@ impl<T: TargetStore> Transport for Pool<T> {
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
-        self.submit_as(queue, request, Trust::Client);
+        self.submit_as(Trust::Client, queue, request);
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
@@ -442,6 +435,10 @@ impl<T: TargetStore> Transport for Pool<T> {
             }
         }
     }
+}
+
+fn refused(op: Op<'_>, error: Error) -> Outcome {
+    Outcome { token: op.token, result: Err(error), buf: copy::buffer_of(op.verb) }
 }
 
 fn outcome(completion: Completion) -> Outcome {

@@ -136,8 +136,7 @@ fn pool_json(info: &PoolInfo) -> Value {
 
 /// What DAOS calls a pool's state.
 fn state(info: &PoolInfo) -> &'static str {
-    let is_whole = info.map.targets.iter().all(|target| target.state == TargetState::UpIn);
-    if is_whole { "Ready" } else { "Degraded" }
+    if disabled(info) == 0 { "Ready" } else { "Degraded" }
 }
 
 /// The engines with targets of a pool, in their order.

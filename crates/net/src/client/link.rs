@@ -768,15 +768,12 @@ impl State {
         else {
             return;
         };
-        let finished = match (finished, &request) {
-            (Finished::Pool(result), Some(request)) => Finished::Pool(as_first(result, &request.ask, sends)),
-            (other, _) => other,
+        let result = match (finished, &request) {
+            (Finished::Pool(result), Some(request)) => as_first(result, &request.ask, sends),
+            (Finished::Pool(result), None) => result,
+            (Finished::System(_), _) => Err(super::unexpected()),
         };
         let buf = buf.or_else(|| request.and_then(|mut request| take_buf(&mut request.ask)));
-        let result = match finished {
-            Finished::Pool(result) => result,
-            Finished::System(_) => Err(super::unexpected()),
-        };
         let Some(open) = self.queues.of_mut(queue) else { return };
         open.under_way -= 1;
         if !open.is_closed {
