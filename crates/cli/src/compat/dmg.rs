@@ -155,7 +155,7 @@ fn listed(link: &Link, pool: &PoolEntry) -> Outcome<Value> {
         "svc_ldr": service_rank(&info),
         "svc_reps": [service_rank(&info)],
         "targets_total": pool.target_count,
-        "targets_disabled": 0,
+        "targets_disabled": disabled(&info),
         "query_error_msg": "",
         "query_status_msg": "",
         "state": state(&info),
