@@ -47,6 +47,11 @@ int daos_pipeline_add(daos_pipeline_t *pipeline, daos_filter_t *filter);
 int daos_filter_add(daos_filter_t *filter, daos_filter_part_t *part);
 int daos_pipeline_free(daos_pipeline_t *pipeline);
 int daos_pipeline_check(daos_pipeline_t *pipeline);
+/*
+ * Gives back the dkeys of an object, or the akeys of one dkey, that meet the conditions, with the records of the iods, or
+ * what is aggregated of them. To be called until the anchor is at its end. Records lie one behind the other in sgl_recx,
+ * unless it has a piece for each; recx_size has their lengths.
+ */
 int daos_pipeline_run(daos_handle_t coh, daos_handle_t oh, daos_pipeline_t *pipeline, daos_handle_t th,
 		      uint64_t flags, daos_key_t *dkey, uint32_t *nr_iods, daos_iod_t *iods,
 		      daos_anchor_t *anchor, uint32_t *nr_kds, daos_key_desc_t *kds, d_sg_list_t *sgl_keys,

@@ -131,6 +131,42 @@ impl Pieces {
         Ok(Filled::Gathered(all))
     }
 
+    /// How many they are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that fit into one.
+    ///
+    /// # Errors
+    /// `INVAL` for one that is not there.
+    pub(crate) fn room_of(&self, index: usize) -> Result<usize> {
+        let iov = self.iovs()?.get(index).ok_or(Der::INVAL)?;
+        if iov.buf_len > 0 && iov.buf.is_null() { Err(Der::INVAL) } else { Ok(iov.buf_len) }
+    }
+
+    /// Fills one.
+    ///
+    /// # Errors
+    /// `REC2BIG` if the bytes do not fit.
+    pub(crate) fn fill(&self, index: usize, bytes: &[u8]) -> Result<()> {
+        if self.room_of(index)? < bytes.len() {
+            return Err(Der::REC2BIG);
+        }
+        let iov = self.iovs.at(index).get()?;
+        iov.buf.copy_from(bytes)?;
+        self.iovs.at(index).set(Iov { len: bytes.len(), ..iov })
+    }
+
+    /// Says how many pieces hold something.
+    ///
+    /// # Errors
+    /// `INVAL`.
+    pub(crate) fn set_used(&self, count: usize) -> Result<()> {
+        let used = u32::try_from(count).map_err(|_wide| Der::OVERFLOW)?;
+        self.list.set(SgList { nr_out: used, ..self.list.get()? })
+    }
+
     /// A pen at the beginning.
     ///
     /// # Errors

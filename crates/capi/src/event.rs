@@ -106,6 +106,19 @@ pub(crate) fn run(ev: Ev, body: impl FnOnce() -> Result<()>) -> c_int {
     })
 }
 
+/// Carries an operation out: now without an event, and with one when somebody polls or tests, until which it is under
+/// way. For what takes many requests, each after the answer to another.
+///
+/// # Errors
+/// Without an event, those of the operation; with one, `NO_PERM` if it cannot be launched.
+pub(crate) fn later(ev: Ev, body: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    if ev.is_null() {
+        return body();
+    }
+    let (queue, place) = locate(ev)?;
+    queue.put_off(place, ev, Box::new(move || der(body)))
+}
+
 /// As [`run`], for a `dfs_*` function.
 #[allow(dead_code, reason = "the POSIX interfaces come with their own modules")]
 pub(crate) fn run_posix(ev: Ev, body: impl FnOnce() -> PosixResult<()>) -> c_int {

@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 
 /// The kinds of a descriptor.
 //= daos:src/include/daos_obj.h daos_iod_type_t
-const SINGLE: c_uint = 1;
-const ARRAY: c_uint = 2;
+pub(crate) const SINGLE: c_uint = 1;
+pub(crate) const ARRAY: c_uint = 2;
 /// A map lists every extent, not only the first and the last.
 //= daos:src/include/daos_obj.h DAOS_IOMF_DETAIL
 const MAP_DETAIL: u32 = 1;
@@ -187,7 +187,9 @@ pub(crate) fn payload(sgl: Out<SgList>, len: Option<u64>) -> Result<Payload<'sta
     })
 }
 
-fn extents(iod: &CIod) -> Result<SmallVec<[Recx; 1]>> {
+/// # Errors
+/// `INVAL` for none, or more than a request may have.
+pub(crate) fn extents(iod: &CIod) -> Result<SmallVec<[Recx; 1]>> {
     let count = iod.nr as usize;
     if !(1..=limits::EXTENTS_MAX).contains(&count) {
         return Err(Der::INVAL);
@@ -196,7 +198,7 @@ fn extents(iod: &CIod) -> Result<SmallVec<[Recx; 1]>> {
 }
 
 /// Bytes of all records; `None` above 64 bits.
-fn bytes_of(extents: &[Recx], record_bytes: u64) -> Option<u64> {
+pub(crate) fn bytes_of(extents: &[Recx], record_bytes: u64) -> Option<u64> {
     let records = extents.iter().try_fold(0_u64, |sum, recx| sum.checked_add(recx.count))?;
     records.checked_mul(record_bytes)
 }

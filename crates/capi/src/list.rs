@@ -140,17 +140,7 @@ impl Listing {
         part_end: u64,
         listed: dolmen_client::Result<(PackedKeys, Anchor)>,
     ) -> c_int {
-        let is_beyond = |shard: u16| part_end != 0 && u64::from(shard) >= part_end;
-        let cut = |(keys, anchor): (PackedKeys, Anchor)| {
-            if let (true, Some(first)) = (part_end != 0, keys.iter().next())
-                && is_beyond(object.client.anchor_after(first)?.shard)
-            {
-                return Ok((PackedKeys::default(), Anchor::eof()));
-            }
-            let is_over = is_beyond(anchor.shard);
-            Ok((keys, if is_over { Anchor::eof() } else { anchor }))
-        };
-        self.end(listed.and_then(cut))
+        self.end(listed.and_then(|(keys, anchor)| cut(object, part_end, keys, anchor)))
     }
 
     /// Gives the program a page of keys.
@@ -175,6 +165,26 @@ impl Listing {
         self.anchor.set(self.anchor.get()?.moved_to(anchor))?;
         self.nr.set(u32::try_from(keys.len()).map_err(|_wide| Der::OVERFLOW)?)
     }
+}
+
+/// What a page of dkeys, and where it goes on, is of a part that ends before this shard; 0 for no end.
+///
+/// # Errors
+/// Those of the client.
+pub(crate) fn cut(
+    object: &ObjectHandle,
+    part_end: u64,
+    keys: PackedKeys,
+    anchor: Anchor,
+) -> dolmen_client::Result<(PackedKeys, Anchor)> {
+    let is_beyond = |shard: u16| part_end != 0 && u64::from(shard) >= part_end;
+    if let (true, Some(first)) = (part_end != 0, keys.iter().next())
+        && is_beyond(object.client.anchor_after(first)?.shard)
+    {
+        return Ok((PackedKeys::default(), Anchor::eof()));
+    }
+    let is_over = is_beyond(anchor.shard);
+    Ok((keys, if is_over { Anchor::eof() } else { anchor }))
 }
 
 /// The next visible extents of an array value after the anchor, or the single value as one.

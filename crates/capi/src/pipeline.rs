@@ -1,11 +1,26 @@
-//! Filters and aggregations: put together and checked. Running them beside the data does not exist yet.
+//! Filters and aggregations: put together, checked, and run over the dkeys of an object.
+//!
+//! They are evaluated by the client, on what it reads page by page.
+
+mod like;
+mod program;
+mod rows;
+mod run;
+mod value;
 
 use crate::error::{Der, Result, der, silent};
-use crate::event::{Ev, run};
+use crate::event::{Ev, later};
 use crate::handle;
+use crate::io::CIod;
+use crate::list::KeyDesc;
 use crate::raw::{Out, allocate, release};
-use crate::types::{Handle, Iov};
+use crate::tx::When;
+use crate::types::{CAnchor, Handle, Iov, SgList};
 use core::ffi::c_int;
+pub(crate) use like::is_like;
+use program::{PARTS_MAX, Program};
+use run::{Run, RunOut, Stats};
+use std::sync::Arc;
 
 /// A node of an expression.
 //= daos:src/include/daos_pipeline.h daos_filter_part_t
@@ -48,38 +63,10 @@ const _: () = assert!(size_of::<Part>() == 112);
 const _: () = assert!(size_of::<Filter>() == 40);
 const _: () = assert!(size_of::<Pipeline>() == 40);
 
+/// The version that pipelines are made with.
 const VERSION: u64 = 1;
-const CONDITION: &[u8] = b"DAOS_FILTER_CONDITION";
-const AGGREGATION: &[u8] = b"DAOS_FILTER_AGGREGATION";
-/// Expressions have a few dozen nodes.
-const PARTS_MAX: u32 = 4096;
 
 const EMPTY: Iov = Iov { buf: Out::NULL, buf_len: 0, len: 0 };
-
-/// Operators with the least and the most operands that they take, then what has none.
-const OPERATORS: [(&[u8], u32, u32); 19] = [
-    (b"DAOS_FILTER_FUNC_EQ", 2, 2),
-    (b"DAOS_FILTER_FUNC_NE", 2, 2),
-    (b"DAOS_FILTER_FUNC_LT", 2, 2),
-    (b"DAOS_FILTER_FUNC_LE", 2, 2),
-    (b"DAOS_FILTER_FUNC_GE", 2, 2),
-    (b"DAOS_FILTER_FUNC_GT", 2, 2),
-    (b"DAOS_FILTER_FUNC_IN", 2, u32::MAX),
-    (b"DAOS_FILTER_FUNC_LIKE", 2, 2),
-    (b"DAOS_FILTER_FUNC_ISNULL", 1, 1),
-    (b"DAOS_FILTER_FUNC_ISNOTNULL", 1, 1),
-    (b"DAOS_FILTER_FUNC_NOT", 1, 1),
-    (b"DAOS_FILTER_FUNC_AND", 2, u32::MAX),
-    (b"DAOS_FILTER_FUNC_OR", 2, u32::MAX),
-    (b"DAOS_FILTER_FUNC_BITAND", 2, 2),
-    (b"DAOS_FILTER_FUNC_SUM", 1, 1),
-    (b"DAOS_FILTER_FUNC_MIN", 1, 1),
-    (b"DAOS_FILTER_FUNC_MAX", 1, 1),
-    (b"DAOS_FILTER_FUNC_AVG", 1, 1),
-    (b"DAOS_FILTER_FUNC_COUNT", 1, 1),
-];
-const LEAVES: [&[u8]; 4] =
-    [b"DAOS_FILTER_OID", b"DAOS_FILTER_DKEY", b"DAOS_FILTER_AKEY", b"DAOS_FILTER_CONST"];
 
 /// The text of a buffer, which may count its zero.
 fn word<'a>(iov: Iov) -> Result<&'a [u8]> {
@@ -136,16 +123,12 @@ extern "C" fn daos_filter_add(filter: Out<Filter>, part: Out<Part>) -> c_int {
 extern "C" fn daos_pipeline_add(pipeline: Out<Pipeline>, filter: Out<Filter>) -> c_int {
     der(|| {
         let mut own = pipeline.get()?;
-        match word(filter.get()?.filter_type)? {
-            CONDITION => {
-                own.filters = append(own.filters, own.num_filters, filter)?;
-                own.num_filters += 1;
-            }
-            AGGREGATION => {
-                own.aggr_filters = append(own.aggr_filters, own.num_aggr_filters, filter)?;
-                own.num_aggr_filters += 1;
-            }
-            _ => return Err(Der::INVAL),
+        if program::is_condition(&filter.get()?)? {
+            own.filters = append(own.filters, own.num_filters, filter)?;
+            own.num_filters += 1;
+        } else {
+            own.aggr_filters = append(own.aggr_filters, own.num_aggr_filters, filter)?;
+            own.num_aggr_filters += 1;
         }
         pipeline.set(own)
     })
@@ -172,78 +155,50 @@ extern "C" fn daos_pipeline_free(pipeline: Out<Pipeline>) -> c_int {
     freed
 }
 
-/// Whether a pipeline is one: known types, and as many operands as each operator takes.
+/// Whether a pipeline is one: known nodes and types, and as many operands as each operator takes, of sorts that it takes.
 #[unsafe(no_mangle)]
 extern "C" fn daos_pipeline_check(pipeline: Out<Pipeline>) -> c_int {
-    der(|| check(pipeline))
+    der(|| Program::of(pipeline).map(drop))
 }
 
-fn check(pipeline: Out<Pipeline>) -> Result<()> {
-    let own = pipeline.get()?;
-    if own.version != VERSION || own.num_filters > PARTS_MAX || own.num_aggr_filters > PARTS_MAX {
-        return Err(Der::INVAL);
-    }
-    let lists =
-        [(own.filters, own.num_filters, CONDITION), (own.aggr_filters, own.num_aggr_filters, AGGREGATION)];
-    for (list, count, kind) in lists {
-        for filter in list.list(count as usize)? {
-            let filter = filter.get()?;
-            if word(filter.filter_type)? != kind || filter.num_parts > PARTS_MAX {
-                return Err(Der::INVAL);
-            }
-            check_parts(filter.parts.list(filter.num_parts as usize)?)?;
-        }
-    }
-    Ok(())
-}
-
-/// Follows the nodes: each operator is owed its operands, and the last node pays the last of them.
-fn check_parts(parts: &[Out<Part>]) -> Result<()> {
-    let mut owed = 1_u64;
-    for part in parts {
-        owed = owed.checked_sub(1).ok_or(Der::INVAL)?;
-        let part = part.get()?;
-        let name = word(part.part_type)?;
-        if LEAVES.contains(&name) {
-            if name == b"DAOS_FILTER_CONST" && (part.num_constants == 0 || part.constant.is_null()) {
-                return Err(Der::INVAL);
-            }
-            continue;
-        }
-        let (_, least, most) = OPERATORS.iter().find(|row| row.0 == name).ok_or(Der::NOSYS)?;
-        if !(least..=most).contains(&&part.num_operands) {
-            return Err(Der::INVAL);
-        }
-        owed += u64::from(part.num_operands);
-    }
-    if owed == 0 { Ok(()) } else { Err(Der::INVAL) }
-}
-
-/// Runs a pipeline beside the data: does not exist yet; what is no pipeline is refused all the same.
+/// Runs a pipeline over an object, or one dkey of it: what meets its conditions comes back, and what it computes of that.
+///
+/// The program's pipeline is read while it is launched; its lists and buffers are written when it ends.
 #[unsafe(no_mangle)]
 extern "C" fn daos_pipeline_run(
     coh: Handle,
     oh: Handle,
     pipeline: Out<Pipeline>,
-    _th: Handle,
-    _flags: u64,
-    _dkey: Out<Iov>,
-    _nr_iods: Out<u32>,
-    _iods: Out<u8>,
-    _anchor: Out<u8>,
-    _nr_kds: Out<u32>,
-    _kds: Out<u8>,
-    _sgl_keys: Out<u8>,
-    _sgl_recx: Out<u8>,
-    _recx_size: Out<u64>,
-    _sgl_agg: Out<u8>,
-    _stats: Out<u8>,
+    th: Handle,
+    flags: u64,
+    dkey: Out<Iov>,
+    nr_iods: Out<u32>,
+    iods: Out<CIod>,
+    anchor: Out<CAnchor>,
+    nr_kds: Out<u32>,
+    kds: Out<KeyDesc>,
+    sgl_keys: Out<SgList>,
+    sgl_recx: Out<SgList>,
+    recx_size: Out<u64>,
+    sgl_agg: Out<SgList>,
+    stats: Out<Stats>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
-        handle::cont(coh)?;
-        handle::object(oh)?;
-        check(pipeline)?;
-        Err(Der::NOSYS)
+    der(|| {
+        let cont = handle::cont(coh)?;
+        if oh.cookie == 0 {
+            // All objects of a container: there is nothing in which their ids could come back.
+            return Err(Der::NOSYS);
+        }
+        let object = handle::object(oh)?;
+        if !Arc::ptr_eq(&object.cont, &cont) {
+            return Err(Der::INVAL);
+        }
+        let when = When::of(th, &cont)?;
+        let program = Program::of(pipeline)?;
+        let out =
+            RunOut { nr_iods, iods, anchor, nr_kds, kds, sgl_keys, sgl_recx, recx_size, sgl_agg, stats };
+        let run = Run::of(object, when, program, flags, dkey, out)?;
+        later(ev, move || run.carry_out())
     })
 }

@@ -11,6 +11,7 @@ use core::cell::Cell as Counter;
 use core::ffi::c_int;
 use dolmen_client::{Event, EventId, EventQueue, IoBuf, Output, Wait};
 use dolmen_env::{Clock, RealClock};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Completions taken from a lane at a time.
@@ -58,7 +59,14 @@ pub(crate) struct Queue {
 struct Inner {
     state: State,
     lanes: Vec<Lane>,
+    /// What is carried out when somebody polls, the oldest first.
+    put_off: VecDeque<(Place, PutOff)>,
+    /// Those of them, and those that are being carried out.
+    put_off_count: usize,
 }
+
+/// An operation that is carried out when somebody polls; it returns the event's error.
+pub(super) type PutOff = Box<dyn FnOnce() -> c_int + Send>;
 
 /// Operations of one pool.
 struct Lane {
@@ -131,7 +139,7 @@ impl Queue {
     /// Whether anything is under way, be it of a child.
     pub(super) fn is_under_way(&self) -> bool {
         let inner = self.lock();
-        inner.state.running() > 0 || inner.lanes.iter().any(|lane| lane.running() > 0)
+        inner.state.running() > 0 || inner.is_busy()
     }
 
     pub(super) fn list(&self, completed: bool, running: bool) -> Vec<Ev> {
@@ -172,6 +180,30 @@ impl Queue {
         let ended = self.lock().state.end_operation(place, error);
         self.complete(ended);
         Ok(())
+    }
+
+    /// Launches an operation that is carried out by whoever polls or tests next.
+    ///
+    /// # Errors
+    /// `NO_PERM` if the event cannot be launched.
+    pub(super) fn put_off(&self, place: Place, ev: Ev, body: PutOff) -> Result<()> {
+        let mut inner = self.lock();
+        inner.state.begin(place, ev, true)?;
+        inner.put_off.push_back((place, body));
+        inner.put_off_count += 1;
+        Ok(())
+    }
+
+    /// Carries out the oldest operation that was put off; whether there was one.
+    fn make_up(&self) -> bool {
+        let Some((place, body)) = self.lock().put_off.pop_front() else { return false };
+        let error = body();
+        let mut inner = self.lock();
+        inner.put_off_count -= 1;
+        let ended = inner.state.end_operation(place, error);
+        drop(inner);
+        self.complete(ended);
+        true
     }
 
     /// Launches an operation on the lane of a pool.
@@ -301,8 +333,12 @@ impl Queue {
         }
     }
 
-    /// Drives the lanes that have something under way, for a while at most, and ends what has completed.
+    /// Carries out one operation that was put off, or drives the lanes that have something under way, for a while at most,
+    /// and ends what has completed.
     fn drive(&self, left: &Left, rest: &mut Rest) {
+        if self.make_up() {
+            return rest.end();
+        }
         let lanes: Vec<(usize, EventQueue)> = {
             let inner = self.lock();
             let busy = inner.lanes.iter().filter(|lane| lane.running() > 0);
@@ -397,7 +433,7 @@ impl Queue {
     /// Ends everything that is under way: until then it may look at the program's memory.
     pub(crate) fn drain(&self) {
         let mut rest = Rest::default();
-        while self.lock().lanes.iter().any(|lane| lane.running() > 0) {
+        while self.lock().is_busy() {
             self.drive(&Left::Forever, &mut rest);
         }
     }
@@ -489,6 +525,11 @@ fn error_of(result: dolmen_client::Result<Output>) -> c_int {
 }
 
 impl Inner {
+    /// Whether anything has still to look at the program's memory.
+    fn is_busy(&self) -> bool {
+        self.put_off_count > 0 || self.lanes.iter().any(|lane| lane.running() > 0)
+    }
+
     fn lane(&mut self, pool: usize) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.pool == pool)
     }

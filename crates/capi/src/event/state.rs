@@ -127,18 +127,24 @@ impl State {
         slot.and_then(|slot| slot.item.as_mut()).ok_or(Der::INVAL)
     }
 
-    /// Begins an operation, or (without one of its own) the wait of a parent for its children.
+    /// Whether an operation of the event can begin.
     ///
     /// # Errors
     /// `NO_PERM` unless it is ready and all its children are launched.
-    pub(super) fn begin(&mut self, place: Place, at: Ev, has_operation: bool) -> Result<()> {
+    pub(super) fn check_ready(&mut self, place: Place) -> Result<()> {
         let item = self.item(place)?;
-        let (ready, children, parent) = (item.status == Status::Ready, item.children.clone(), item.parent);
-        let mut unlaunched = children.into_iter().filter(|&child| self.is(child, Status::Ready));
-        if !ready || unlaunched.next().is_some() {
-            return Err(Der::NO_PERM);
-        }
-        if let Some(parent) = parent {
+        let (ready, children) = (item.status == Status::Ready, item.children.clone());
+        let has_unlaunched = children.into_iter().any(|child| self.is(child, Status::Ready));
+        if ready && !has_unlaunched { Ok(()) } else { Err(Der::NO_PERM) }
+    }
+
+    /// Begins an operation, or (without one of its own) the wait of a parent for its children.
+    ///
+    /// # Errors
+    /// As [`State::check_ready`].
+    pub(super) fn begin(&mut self, place: Place, at: Ev, has_operation: bool) -> Result<()> {
+        self.check_ready(place)?;
+        if let Some(parent) = self.item(place)?.parent {
             self.item(parent)?.children_running += 1;
         } else {
             self.running += 1;

@@ -18,6 +18,9 @@ fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
         ("acl", "entries_are_walked_found_added_and_removed"),
         ("mgmt", "systems_are_described"),
         ("pipeline", "filters_are_put_together_and_checked"),
+        ("pipeline", "records_come_back_with_their_dkeys"),
+        ("pipeline", "akeys_of_one_dkey_are_filtered"),
+        ("pipeline", "runs_end_when_somebody_polls"),
     ];
     for (program, test) in tests {
         let dir = kit::system(&format!("valgrind-{program}-{test}"));
@@ -27,5 +30,5 @@ fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
         kit::assert_ended(&done, test);
         std::fs::remove_dir_all(dir).unwrap();
     }
-    assert_eq!(tests.len(), 12);
+    assert_eq!(tests.len(), 15);
 }
