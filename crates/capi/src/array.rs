@@ -2,7 +2,7 @@
 
 use crate::buffer::{self, Filled, Pieces};
 use crate::error::{Der, Result, der};
-use crate::event::{Ending, Ev, launch, launch_parts, run};
+use crate::event::{Chained, Ending, Ev, at_once, later, launch, launch_chain, launch_parts, run};
 use crate::handle::{self, Entry};
 use crate::io::code;
 use crate::kv::AKEY;
@@ -10,12 +10,14 @@ use crate::object::{self, ArrayHandle, ObjectHandle, found};
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{Handle, ObjId, SgList};
+use crate::walk::Walk;
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
-    Array, ArrayPart, At, Cond, Event, FetchIod, Key, NewValue, ObjectType, Output, Payload, Recx, UpdateIod,
-    Want, limits,
+    Anchor, Array, ArrayPart, At, Cond, Event, FetchIod, Key, NewValue, ObjectType, Output, Page, Payload,
+    Recx, UpdateIod, Want, limits,
 };
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Chunks that a punch changes side by side; more are looked for first, since few of them may exist.
@@ -203,12 +205,72 @@ impl Use {
         launch_parts(ev, &self.handle.object.cont.pool, self.array.parts(ranges)?, start, end)
     }
 
+    /// Launches a look at size and age: first the size, then every extent.
+    fn stat(self, stat: Out<CArrayStat>, ev: Ev) -> Result<()> {
+        let (object, array) = (self.array.object().clone(), self.array.clone());
+        let start =
+            |event: &mut _| Ok(object.query_on(event, self.when.at(), Array::SIZE_FLAGS, &[], AKEY)?);
+        let (mut walk, mut size) = (Walk::new(object.clone(), self.when.clone(), Some(AKEY)), None);
+        launch_chain(ev, &self.handle.object.cont.pool, start, move |ending| {
+            match size {
+                None => size = Some(array.size_of(found(ending)?.as_ref())?),
+                Some(_) => walk.take(ending)?,
+            }
+            let next = walk.next();
+            if let Chained::Done = next {
+                stat.set(CArrayStat { size: size.unwrap_or(0), max_epoch: walk.newest.0 })?;
+            }
+            Ok(next)
+        })
+    }
+
+    /// Launches a punch of ranges that name more chunks than exist: the chunks are listed, and changed one after the other.
+    fn punch_existing(self, ranges: SmallVec<[Recx; 1]>, ev: Ev) -> Result<()> {
+        if ranges.iter().any(|range| range.end().is_none()) {
+            return Err(Der::INVAL);
+        }
+        let (object, when) = (self.array.object().clone(), self.when.clone());
+        let chunk_records = self.array.chunk_records();
+        let mut holes = VecDeque::new();
+        let mut position = Anchor::default();
+        let start = |event: &mut _| Ok(object.list_dkeys_on(event, when.at(), position, Page::default())?);
+        let (own, at) = (object.clone(), when.clone());
+        launch_chain(ev, &self.handle.object.cont.pool, start, move |ending| {
+            if let Output::Keys(keys, anchor) = ending.result? {
+                position = anchor;
+                holes.extend(keys.iter().filter_map(|dkey| holes_of(dkey, &ranges, chunk_records)));
+            }
+            let (object, when) = (own.clone(), at.clone());
+            Ok(match holes.pop_front() {
+                Some((dkey, extents)) => Chained::Ask(Box::new(move |event| {
+                    let value = NewValue::Hole { extents };
+                    let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
+                    Ok(object.update_on(event, when.at(), &dkey, Cond::NONE, vec![iod])?)
+                })),
+                None if position.is_eof() => Chained::Done,
+                None => Chained::Ask(Box::new(move |event| {
+                    Ok(object.list_dkeys_on(event, when.at(), position, Page::default())?)
+                })),
+            })
+        })
+    }
+
     /// Bytes of all ranges.
     fn bytes(&self, ranges: &[Recx]) -> Result<usize> {
         let records = ranges.iter().try_fold(0_u64, |sum, range| sum.checked_add(range.count));
         let bytes = records.and_then(|records| records.checked_mul(self.array.cell_bytes()));
         bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or(Der::INVAL)
     }
+}
+
+/// What ranges of an array mean for the chunk of a dkey: nothing for the dkey of the sizes, and for a chunk in none of them.
+fn holes_of(dkey: &[u8], ranges: &[Recx], chunk_records: u64) -> Option<([u8; 8], SmallVec<[Recx; 1]>)> {
+    let dkey = <[u8; 8]>::try_from(dkey).ok()?;
+    let start = u64::from_le_bytes(dkey).checked_sub(1)?.checked_mul(chunk_records)?;
+    let chunk = Recx::new(start, chunk_records.min(u64::MAX - start));
+    let parts = ranges.iter().filter_map(|range| range.intersect(chunk));
+    let extents: SmallVec<[Recx; 1]> = parts.map(|part| Recx::new(part.index - start, part.count)).collect();
+    (!extents.is_empty()).then_some((dkey, extents))
 }
 
 fn ranges(iod: Out<CArrayIod>) -> Result<SmallVec<[Recx; 1]>> {
@@ -238,9 +300,9 @@ extern "C" fn daos_array_read(
         }
         let read = Read { ranges, len, pieces, iod };
         if ev.is_null() || used.when.is_tx() {
-            return code(run(ev, || read.now(&used)));
+            return later(ev, move || read.now(&used));
         }
-        read.later(used, ev)
+        read.launch(used, ev)
     })
 }
 
@@ -270,7 +332,7 @@ impl Read {
     }
 
     /// Launches it. What does not end in data takes another look, at the size, when its answers are there.
-    fn later(self, used: Use, ev: Ev) -> Result<()> {
+    fn launch(self, used: Use, ev: Ev) -> Result<()> {
         let parts = used.array.parts(&self.ranges)?;
         let places: Vec<(u64, usize)> = parts.iter().map(|part| (part.first, part.bytes.start)).collect();
         let (object, pool) = (used.array.object().clone(), Arc::clone(&used.handle.object.cont.pool));
@@ -321,7 +383,7 @@ extern "C" fn daos_array_write(
         }
         let data = Pieces::of(sgl)?.ok_or(Der::INVAL)?.filled(len)?;
         if ev.is_null() || used.when.is_tx() {
-            return code(run(ev, || Ok(used.array.write(used.when.at(), &ranges, data.bytes())?)));
+            return at_once(ev, || Ok(used.array.write(used.when.at(), &ranges, data.bytes())?));
         }
         let value = |part: ArrayPart| {
             let data = match &data {
@@ -345,8 +407,11 @@ extern "C" fn daos_array_punch(oh: Handle, th: Handle, iod: Out<CArrayIod>, ev: 
         let records = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.count));
         let chunks = (records / used.array.chunk_records()).saturating_add(ranges.len() as u64);
         let is_long = chunks > PUNCH_PARTS_MAX;
-        if ev.is_null() || used.when.is_tx() || is_long {
-            return code(run(ev, || Ok(used.array.punch(used.when.at(), &ranges)?)));
+        if ev.is_null() || used.when.is_tx() {
+            return at_once(ev, || Ok(used.array.punch(used.when.at(), &ranges)?));
+        }
+        if is_long {
+            return used.punch_existing(ranges, ev);
         }
         used.change(&ranges, |part: ArrayPart| Ok(NewValue::Hole { extents: part.extents }), ev)
     })
@@ -358,7 +423,7 @@ extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev
     der(|| {
         let used = Use::to_read(oh, th)?;
         if ev.is_null() || used.when.is_tx() {
-            return code(run(ev, || size.set(used.array.size(used.when.at())?)));
+            return later(ev, move || size.set(used.array.size(used.when.at())?));
         }
         let (array, object) = (used.array.clone(), used.array.object());
         let start =
@@ -372,19 +437,28 @@ extern "C" fn daos_array_get_size(oh: Handle, th: Handle, size: Out<u64>, ev: Ev
 /// The size in records, and when the array was last written to.
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_stat(oh: Handle, th: Handle, stat: Out<CArrayStat>, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_read(oh, th)?;
-        let found = used.array.stat(used.when.at())?;
-        stat.set(CArrayStat { size: found.size, max_epoch: found.max_epoch.0 })
+        let stat = stat.check()?;
+        if !ev.is_null() && !used.when.is_tx() {
+            return used.stat(stat, ev);
+        }
+        later(ev, move || {
+            let found = used.array.stat(used.when.at())?;
+            stat.set(CArrayStat { size: found.size, max_epoch: found.max_epoch.0 })
+        })
     })
 }
 
 /// Cuts the array, or makes it longer.
 #[unsafe(no_mangle)]
 extern "C" fn daos_array_set_size(oh: Handle, th: Handle, size: u64, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let used = Use::to_write(oh, th)?;
-        Ok(used.array.set_size(used.when.at(), size)?)
+        if used.when.is_tx() {
+            return at_once(ev, || Ok(used.array.set_size(used.when.at(), size)?));
+        }
+        later(ev, move || Ok(used.array.set_size(used.when.at(), size)?))
     })
 }
 

@@ -17,7 +17,8 @@ use crate::place::PoolHandle;
 use crate::raw::Out;
 use crate::types::Handle;
 use core::ffi::{c_int, c_uint};
-pub(crate) use queue::{Ending, Finish, Queue, is_in_callback};
+use queue::Chain;
+pub(crate) use queue::{Chained, Ending, Finish, Queue, Start, is_in_callback};
 
 pub(crate) use state::Callback;
 use state::Place;
@@ -119,6 +120,21 @@ pub(crate) fn later(ev: Ev, body: impl FnOnce() -> Result<()> + Send + 'static) 
     queue.put_off(place, ev, Box::new(move || der(body)))
 }
 
+/// Carries an operation out now, and ends its event when somebody polls or tests: for what only changes this process's
+/// part of a transaction, in which the order of calls counts.
+///
+/// # Errors
+/// As [`later`].
+pub(crate) fn at_once(ev: Ev, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    if ev.is_null() {
+        return body();
+    }
+    let (queue, place) = locate(ev)?;
+    queue.check_ready(place)?;
+    let error = der(body);
+    queue.put_off(place, ev, Box::new(move || error))
+}
+
 /// As [`run`], for a `dfs_*` function.
 #[allow(dead_code, reason = "the POSIX interfaces come with their own modules")]
 pub(crate) fn run_posix(ev: Ev, body: impl FnOnce() -> PosixResult<()>) -> c_int {
@@ -162,6 +178,19 @@ pub(crate) fn launch_with(
 ) -> Result<()> {
     let (queue, place) = locate(ev)?;
     queue.launch(place, ev, pool, start, finish)
+}
+
+/// Launches an operation of several requests: `step` takes each answer, and says what is asked next.
+///
+/// # Errors
+/// As [`launch`].
+pub(crate) fn launch_chain(
+    ev: Ev,
+    pool: &Arc<PoolHandle>,
+    start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
+    step: impl FnMut(Ending) -> Result<Chained> + Send + 'static,
+) -> Result<()> {
+    launch_with(ev, pool, start, Finish::Chain(Box::new(Chain::new(pool, step))))
 }
 
 /// Launches an operation whose parts are under way side by side; `end` makes one error of all endings.

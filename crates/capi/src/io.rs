@@ -2,7 +2,7 @@
 
 use crate::buffer::{self, Filled, Pieces};
 use crate::error::{Der, Result, der};
-use crate::event::{Ev, Finish, launch_with, run};
+use crate::event::{Chained, Ev, Finish, at_once, later, launch_chain, launch_with};
 use crate::handle;
 use crate::object::ObjectHandle;
 use crate::raw::{In, Out};
@@ -13,6 +13,7 @@ use dolmen_client::{
     Cond, FetchIod, Fetched, FetchedIod, IoBuf, Key, NewValue, Output, Payload, Recx, UpdateIod, Want, limits,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The kinds of a descriptor.
 //= daos:src/include/daos_obj.h daos_iod_type_t
@@ -110,10 +111,12 @@ pub(crate) fn update(
         object.client.update(when.at(), dkey, cond, &iods)?;
         return Ok(());
     }
-    let in_pieces = !cond.is_none() && iods.iter().any(|iod| is_large(&iod.value));
-    if in_pieces || when.is_tx() {
-        let now = || object.client.update(when.at(), dkey, cond, &iods).map(drop);
-        return code(run(ev, || Ok(now()?)));
+    if when.is_tx() {
+        return at_once(ev, || Ok(object.client.update(when.at(), dkey, cond, &iods).map(drop)?));
+    }
+    if !cond.is_none() && iods.iter().any(|iod| is_large(&iod.value)) {
+        let (client, when, dkey) = (object.client.clone(), when.clone(), dkey.to_vec());
+        return later(ev, move || Ok(client.update(when.at(), &dkey, cond, &iods).map(drop)?));
     }
     let start = |event: &mut _| Ok(object.client.update_on(event, when.at(), dkey, cond, iods.into_vec())?);
     launch_with(ev, &object.cont.pool, start, Finish::Plain)
@@ -233,7 +236,14 @@ struct Lists {
     ioms: Out<CIom>,
 }
 
-fn fetch(object: &ObjectHandle, when: &When, dkey: &[u8], cond: Cond, lists: Lists, ev: Ev) -> Result<()> {
+fn fetch(
+    object: &Arc<ObjectHandle>,
+    when: &When,
+    dkey: &[u8],
+    cond: Cond,
+    lists: Lists,
+    ev: Ev,
+) -> Result<()> {
     if !(1..=limits::IODS_MAX).contains(&(lists.nr as usize)) {
         return Err(Der::INVAL);
     }
@@ -242,7 +252,11 @@ fn fetch(object: &ObjectHandle, when: &When, dkey: &[u8], cond: Cond, lists: Lis
         iod.kind == ARRAY && iod.size == 0 && Pieces::of(sgl).is_ok_and(|pieces| pieces.is_some())
     });
     if unknown && !ev.is_null() {
-        return code(run(ev, || fetch(object, when, dkey, cond, lists, Out::NULL)));
+        let (object, when, dkey) = (Arc::clone(object), when.clone(), dkey.to_vec());
+        if when.is_tx() {
+            return later(ev, move || fetch(&object, &when, &dkey, cond, lists, Out::NULL));
+        }
+        return fetch_unknown(object, when, dkey, cond, lists, ev);
     }
     let mut sizes = SmallVec::<[u64; 1]>::new();
     if unknown {
@@ -257,6 +271,42 @@ fn fetch(object: &ObjectHandle, when: &When, dkey: &[u8], cond: Cond, lists: Lis
     }
     let start = |event: &mut _| Ok(object.client.fetch_on(event, when.at(), dkey, cond, &wants, buf)?);
     launch_with(ev, &object.cont.pool, start, Finish::Fetch(fetching))
+}
+
+/// Launches a fetch of arrays whose record size the program does not know: that is asked for first.
+fn fetch_unknown(
+    object: Arc<ObjectHandle>,
+    when: When,
+    dkey: Vec<u8>,
+    cond: Cond,
+    lists: Lists,
+    ev: Ev,
+) -> Result<()> {
+    let iods = lists.iods.list(lists.nr as usize)?;
+    let size_of = |iod: &CIod| Ok(FetchIod { akey: Key::from_slice(iod.name.key()?), want: Want::Size });
+    let asked: Result<SmallVec<[FetchIod; 1]>> = iods.iter().map(size_of).collect();
+    let (asked, own, at, key) = (asked?, Arc::clone(&object), when.clone(), dkey.clone());
+    let start = |event: &mut _| {
+        Ok(own.client.fetch_on(event, at.at(), &key, Cond::NONE, &asked, IoBuf::default())?)
+    };
+    let mut fetching = None;
+    launch_chain(ev, &own.cont.pool, start, move |ending| {
+        if let Some(fetching) = fetching.take() {
+            return code(Fetching::end(fetching, ending)).map(|()| Chained::Done);
+        }
+        let Output::Fetched(found) = ending.result? else { return Err(Der::MISC) };
+        let known = lists.iods.list(lists.nr as usize)?.iter().zip(&found);
+        let is_known = |iod: &CIod| iod.kind != ARRAY || iod.size != 0;
+        let sizes: SmallVec<[u64; 1]> =
+            known.map(|(iod, found)| if is_known(iod) { iod.size } else { found.size_bytes }).collect();
+        let (wants, planned, len) = plan(&lists, cond, &sizes)?;
+        let (cond, buf) = (planned.whole_cond, buffer::take(len)?);
+        fetching = Some(planned);
+        let (object, when, dkey) = (Arc::clone(&object), when.clone(), dkey.clone());
+        Ok(Chained::Ask(Box::new(move |event| {
+            Ok(object.client.fetch_on(event, when.at(), &dkey, cond, &wants, buf)?)
+        })))
+    })
 }
 
 /// Record sizes where the program does not know them.

@@ -40,3 +40,4 @@ mod raw;
 mod snap;
 mod tx;
 mod types;
+mod walk;

@@ -2,13 +2,14 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
-use crate::event::{Ending, Ev, Finish, launch, launch_with, run};
+use crate::event::{Chained, Ending, Ev, Finish, at_once, later, launch, launch_chain, launch_with, run};
 use crate::handle::{self, Entry};
-use crate::io::{CRecx, code, cond};
+use crate::io::{CRecx, cond};
 use crate::life;
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{CAnchor, Handle, Iov, ObjId, RankList};
+use crate::walk::Walk;
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
     Anchor, Array, Cond, Container, Epoch, Found, Object, ObjectClass, ObjectType, Oid, Output, Page,
@@ -168,7 +169,7 @@ extern "C" fn daos_obj_punch(oh: Handle, th: Handle, flags: u64, ev: Ev) -> c_in
 /// Those of the client.
 pub(crate) fn punch(object: &ObjectHandle, when: &When, cond: Cond, ev: Ev) -> Result<()> {
     if ev.is_null() || when.is_tx() {
-        return code(run(ev, || Ok(object.client.punch(when.at(), cond).map(drop)?)));
+        return at_once(ev, || Ok(object.client.punch(when.at(), cond).map(drop)?));
     }
     let start = |event: &mut _| Ok(object.client.punch_on(event, when.at(), cond)?);
     launch_with(ev, &object.cont.pool, start, Finish::Plain)
@@ -201,7 +202,7 @@ extern "C" fn daos_obj_punch_dkeys(
 /// Those of the client.
 pub(crate) fn punch_dkey(object: &ObjectHandle, when: &When, dkey: &[u8], cond: Cond, ev: Ev) -> Result<()> {
     if ev.is_null() || when.is_tx() {
-        return code(run(ev, || Ok(object.client.punch_dkey(when.at(), dkey, cond).map(drop)?)));
+        return at_once(ev, || Ok(object.client.punch_dkey(when.at(), dkey, cond).map(drop)?));
     }
     let start = |event: &mut _| Ok(object.client.punch_dkey_on(event, when.at(), dkey, cond)?);
     launch_with(ev, &object.cont.pool, start, Finish::Plain)
@@ -231,7 +232,7 @@ extern "C" fn daos_obj_punch_akeys(
         let akeys = akeys?;
         if ev.is_null() || when.is_tx() {
             let now = || Ok(object.client.punch_akeys(when.at(), dkey, &akeys, cond).map(drop)?);
-            return code(run(ev, now));
+            return at_once(ev, now);
         }
         let start = |event: &mut _| Ok(object.client.punch_akeys_on(event, when.at(), dkey, &akeys, cond)?);
         launch_with(ev, &object.cont.pool, start, Finish::Plain)
@@ -317,15 +318,30 @@ fn give_key(to: Out<Iov>, key: &[u8]) -> Result<()> {
 /// When the newest value of an object was written.
 #[unsafe(no_mangle)]
 extern "C" fn daos_obj_query_max_epoch(oh: Handle, th: Handle, epoch: Out<u64>, ev: Ev) -> c_int {
-    run(ev, || {
+    der(|| {
         let object = handle::object(oh)?;
         let when = When::of(th, &object.cont)?;
-        let mut newest = Epoch::ZERO;
-        each_value(&object.client, &when, |written, _dkey, _akey| {
-            newest = newest.max(written);
-            Ok(())
-        })?;
-        epoch.set(newest.0)
+        let epoch = epoch.check()?;
+        if !ev.is_null() && !when.is_tx() {
+            let mut walk = Walk::new(object.client.clone(), when, None);
+            let Chained::Ask(start) = walk.next() else { return Err(Der::MISC) };
+            return launch_chain(ev, &object.cont.pool, start, move |ending| {
+                walk.take(ending)?;
+                let next = walk.next();
+                if let Chained::Done = next {
+                    epoch.set(walk.newest.0)?;
+                }
+                Ok(next)
+            });
+        }
+        later(ev, move || {
+            let mut newest = Epoch::ZERO;
+            each_value(&object.client, &when, |written, _dkey, _akey| {
+                newest = newest.max(written);
+                Ok(())
+            })?;
+            epoch.set(newest.0)
+        })
     })
 }
 

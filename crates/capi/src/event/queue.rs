@@ -12,6 +12,7 @@ use core::ffi::c_int;
 use dolmen_client::{Event, EventId, EventQueue, IoBuf, Output, Wait};
 use dolmen_env::{Clock, RealClock};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Completions taken from a lane at a time.
@@ -46,6 +47,34 @@ pub(crate) enum Finish {
     Boxed(Box<dyn FnOnce(Ending) -> c_int + Send>),
     /// One of several parts of an operation, which ends with the last of them.
     Part(Arc<Parts>, usize),
+    /// One of several requests, each after the answer to another.
+    Chain(Box<Chain>),
+}
+
+/// An operation that goes on when an answer is there.
+pub(crate) struct Chain {
+    pool: Arc<PoolHandle>,
+    step: Box<dyn FnMut(Ending) -> Result<Chained> + Send>,
+}
+
+impl Chain {
+    pub(super) fn new(
+        pool: &Arc<PoolHandle>,
+        step: impl FnMut(Ending) -> Result<Chained> + Send + 'static,
+    ) -> Self {
+        Self { pool: Arc::clone(pool), step: Box::new(step) }
+    }
+}
+
+/// What submits the next request of an operation to the client's event.
+pub(crate) type Start = Box<dyn FnOnce(&mut Event) -> Result<()>>;
+
+/// What follows an answer.
+pub(crate) enum Chained {
+    /// Another request.
+    Ask(Start),
+    /// Nothing more: the operation has ended well.
+    Done,
 }
 
 /// A queue; many threads may use it.
@@ -182,10 +211,16 @@ impl Queue {
         Ok(())
     }
 
+    /// # Errors
+    /// `NO_PERM` if the event cannot be launched.
+    pub(super) fn check_ready(&self, place: Place) -> Result<()> {
+        self.lock().state.check_ready(place)
+    }
+
     /// Launches an operation that is carried out by whoever polls or tests next.
     ///
     /// # Errors
-    /// `NO_PERM` if the event cannot be launched.
+    /// As [`Queue::check_ready`].
     pub(super) fn put_off(&self, place: Place, ev: Ev, body: PutOff) -> Result<()> {
         let mut inner = self.lock();
         inner.state.begin(place, ev, true)?;
@@ -406,13 +441,32 @@ impl Queue {
             error_of(result)
         } else {
             drop(inner);
-            let Some(error) = finish.end(Ending { result, buf }) else { return };
+            let ending = Ending { result, buf };
+            let error = match finish {
+                Finish::Chain(chain) => self.go_on(place, chain, ending),
+                other => other.end(ending),
+            };
+            let Some(error) = error else { return };
             inner = self.lock();
             error
         };
         let ended = inner.state.end_operation(place, error);
         drop(inner);
         self.complete(ended);
+    }
+
+    /// Takes an answer to its operation; the error of that, if it has ended with it.
+    fn go_on(&self, place: Place, mut chain: Box<Chain>, ending: Ending) -> Option<c_int> {
+        let step = catch_unwind(AssertUnwindSafe(|| (chain.step)(ending)));
+        let submitted = match step.unwrap_or(Err(Der::MISC)) {
+            Ok(Chained::Done) => return Some(0),
+            Ok(Chained::Ask(start)) => {
+                let pool = Arc::clone(&chain.pool);
+                self.submit(self.lock(), place, &pool, start, Finish::Chain(chain))
+            }
+            Err(error) => Err(error),
+        };
+        submitted.err().map(Der::code)
     }
 
     /// Runs the callbacks of an event that has ended, lets others see it, and goes on with its parent.
@@ -456,6 +510,7 @@ impl Finish {
             Self::Fetch(fetching) => Some(fetching.end(ending)),
             Self::Boxed(end) => Some(end(ending)),
             Self::Part(parts, index) => parts.arrived(index, Ok(ending)),
+            Self::Chain(_) => unreachable!("a chain goes on, whoever finishes it"),
         }
     }
 }

@@ -325,5 +325,129 @@ transactions_are_committed_when_somebody_polls(void)
 	end();
 }
 
+
+static void
+what_takes_several_requests_goes_on_when_somebody_polls(void)
+{
+	uint32_t            out[RECORDS], i;
+	daos_array_stbuf_t  stat  = {0};
+	daos_epoch_t        epoch = 0;
+	uint64_t            number = 3, value = 0;
+	daos_recx_t         recx = {.rx_idx = 3, .rx_nr = 1};
+	daos_iod_t          one  = {.iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx}, gone;
+	daos_key_t          dkey, other;
+	d_sg_list_t         list = {.sg_nr = 1, .sg_iovs = &iovs[1]};
+	daos_size_t         size;
+
+	begin();
+	for (i = 0; i < RECORDS; i++)
+		out[i] = 100 + i;
+	OK(daos_array_write(ah, DAOS_TX_NONE, records(5, RECORDS), buffer(out, sizeof(out)), NULL));
+	for (i = 1; i <= 5; i++)
+		put(i, i, DAOS_TX_NONE);
+	d_iov_set(&dkey, &number, sizeof(number));
+	d_iov_set(&one.iod_name, &number, sizeof(number));
+	d_iov_set(&iovs[1], &value, sizeof(value));
+	stand_still();
+	OK(daos_array_stat(ah, DAOS_TX_NONE, &stat, next()));
+	OK(daos_obj_query_max_epoch(oh, DAOS_TX_NONE, &epoch, next()));
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &one, &list, NULL, next()));
+	CHECK(stat.st_size == 0 && epoch == 0 && value == 0 && one.iod_size == 0);
+	finish();
+	all_well();
+	CHECK(stat.st_size == RECORDS + 5 && stat.st_max_epoch > 0 && stat.st_max_epoch < epoch);
+	CHECK(value == 3 && one.iod_size == 8 && iovs[1].iov_len == 8);
+	/* As long as numbers go: the chunks that exist are looked for. */
+	stand_still();
+	OK(daos_array_punch(ah, DAOS_TX_NONE, records(9, UINT64_MAX - 9), next()));
+	finish();
+	all_well();
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 9);
+	OK(daos_array_stat(ah, DAOS_TX_NONE, &stat, NULL));
+	GIVES(stat.st_size, 9);
+	GIVES(daos_array_punch(ah, DAOS_TX_NONE, records(9, UINT64_MAX), &evs[5]), -DER_INVAL);
+	/* Of nothing there is no size, and of an object without values no epoch. */
+	gone      = one;
+	number    = 77;
+	gone.iod_size = 0;
+	d_iov_set(&other, &number, sizeof(number));
+	OK(daos_obj_punch(oh, DAOS_TX_NONE, 0, NULL));
+	stand_still();
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &other, 1, &gone, &list, NULL, next()));
+	OK(daos_obj_query_max_epoch(oh, DAOS_TX_NONE, &epoch, next()));
+	finish();
+	all_well();
+	CHECK(gone.iod_size == 0 && iovs[1].iov_len == 0 && epoch == 0);
+	/* An error of the second request is that of the operation. */
+	put(78, 78, DAOS_TX_NONE);
+	number           = 78;
+	iovs[1].iov_buf_len = 4;
+	stand_still();
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &other, 1, &gone, &list, NULL, next()));
+	finish();
+	GIVES(evs[0].ev_error, -DER_REC2BIG);
+	end();
+}
+
+static void
+arrays_are_cut_and_changed_in_transactions_when_somebody_polls(void)
+{
+	uint32_t      out[4] = {1, 2, 3, 4}, in[4] = {0};
+	daos_handle_t th;
+	daos_size_t   size = 0;
+	int           i;
+
+	begin();
+	OK(daos_array_set_size(ah, DAOS_TX_NONE, 100, next()));
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 0);
+	daemon_pid = 0;
+	finish();
+	all_well();
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 100);
+	/* In a transaction writes are in the order of their calls, and reads see them. */
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	launched = 0;
+	OK(daos_array_write(ah, th, records(98, 4), buffer(out, sizeof(out)), next()));
+	OK(daos_array_get_size(ah, th, &size, NULL));
+	GIVES(size, 102);
+	OK(daos_array_set_size(ah, th, 101, next()));
+	OK(daos_array_punch(ah, th, records(98, 1), next()));
+	OK(daos_array_get_size(ah, th, &size, next()));
+	size = 0;
+	finish();
+	all_well();
+	GIVES(size, 101);
+	launched = 0;
+	OK(daos_array_read(ah, th, records(98, 4), buffer(in, sizeof(in)), next()));
+	CHECK(in[1] == 0);
+	finish();
+	all_well();
+	CHECK(in[0] == 0 && in[1] == 2 && in[2] == 3 && in[3] == 0 && iod.arr_nr_short_read == 1);
+	/* The commit has what was called before it, seen or not. */
+	launched = 0;
+	OK(daos_array_write(ah, th, records(200, 4), buffer(out, sizeof(out)), next()));
+	OK(daos_tx_commit(th, next()));
+	finish();
+	all_well();
+	OK(daos_tx_close(th, NULL));
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 204);
+	/* By force a queue ends what it was given. */
+	for (i = 0; i < 3; i++)
+		OK(daos_array_set_size(ah, DAOS_TX_NONE, 50, &evs[i]));
+	GIVES(daos_eq_destroy(eq, 0), -DER_BUSY);
+	GIVES(daos_event_fini(&evs[0]), -DER_BUSY);
+	OK(daos_eq_destroy(eq, DAOS_EQ_DESTROY_FORCE));
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 50);
+	OK(daos_eq_create(&eq));
+	end();
+}
+
 TESTS(TEST(arrays_are_written_read_and_cut_when_somebody_polls), TEST(keys_are_listed_and_queried_when_somebody_polls),
-      TEST(stores_are_listed_when_somebody_polls), TEST(transactions_are_committed_when_somebody_polls))
+      TEST(stores_are_listed_when_somebody_polls), TEST(transactions_are_committed_when_somebody_polls),
+      TEST(what_takes_several_requests_goes_on_when_somebody_polls),
+      TEST(arrays_are_cut_and_changed_in_transactions_when_somebody_polls))

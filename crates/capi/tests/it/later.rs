@@ -9,6 +9,8 @@ c_tests!("later":
     keys_are_listed_and_queried_when_somebody_polls,
     stores_are_listed_when_somebody_polls,
     transactions_are_committed_when_somebody_polls,
+    what_takes_several_requests_goes_on_when_somebody_polls,
+    arrays_are_cut_and_changed_in_transactions_when_somebody_polls,
 );
 
 #[test]
