@@ -3,6 +3,7 @@
 use crate::acl::{self, Acl, CAcl, User, Who};
 use crate::error::{Der, Result, der};
 use crate::event::{Ev, run};
+use crate::fs;
 use crate::handle::{self, Entry};
 use crate::place::PoolHandle;
 use crate::prop::{self, List, Value};
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub(crate) const OPEN_RO: u32 = 1;
 pub(crate) const OPEN_RW: u32 = 2;
 const OPEN_EX: u32 = 4;
+/// Handles of the same user, or of all users, are ended.
+const EVICT: u32 = 32 | 64;
 const OPEN_FLAGS: u32 = 255;
 
 /// Who may do what with a container that does not say so.
@@ -152,7 +155,9 @@ extern "C" fn daos_cont_create_with_label(
 /// Opens a container for a program.
 ///
 /// # Errors
-/// `NONEXIST`; `NO_PERM` for writing through a connection for reading; `BUSY` to have it alone while others have it.
+/// `NONEXIST`; `NO_PERM` for writing through a connection for reading; `BUSY` to have it alone while others have it;
+/// `NOTSUPPORTED` to end handles that other processes have: the engine does not take them back. Those of this one have
+/// ended then.
 pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Result<Arc<ContHandle>> {
     let modes = [OPEN_RO, OPEN_RW, OPEN_EX].iter().filter(|&mode| flags & mode != 0).count();
     if modes != 1 || flags & !OPEN_FLAGS != 0 {
@@ -162,11 +167,28 @@ pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Resul
         return Err(Der::NO_PERM);
     }
     let opened = found(pool.client.open_container(cont))?;
-    if flags & OPEN_EX != 0 && opened.query()?.handles > 1 {
+    if flags & EVICT != 0 {
+        evict(pool, opened.uuid());
+    }
+    if flags & (OPEN_EX | EVICT) != 0 && opened.query()?.handles > 1 {
         opened.close()?;
-        return Err(Der::BUSY);
+        return Err(if flags & EVICT == 0 { Der::BUSY } else { Der::NOTSUPPORTED });
     }
     Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
+}
+
+/// Ends every handle of this process on a container, with all that is open through it. Errors of what is under way on them
+/// are its own.
+pub(crate) fn evict(pool: &PoolHandle, cont: Uuid) {
+    fs::evict(|mounted| mounted.container().uuid() == cont);
+    let is_meant = |own: &ContHandle| own.pool.uuid == pool.uuid && own.client.uuid() == cont;
+    for entry in handle::evict(is_meant) {
+        if let Entry::Cont(gone) = &entry {
+            gone.pool.conts.fetch_sub(1, Ordering::AcqRel);
+            // Ignored: what is left of it is closed with its last use, and whoever evicts counts what is open.
+            let _closed = gone.client.clone().close();
+        }
+    }
 }
 
 /// Opens the container that a label or UUID means.

@@ -50,6 +50,30 @@ impl Entry {
             Self::Kv(_) => 13,
         }
     }
+
+    /// What depends on others is given up before these.
+    fn order(&self) -> u8 {
+        match self {
+            Self::Queue(_) => 0,
+            Self::Tx(_) => 1,
+            Self::Object(_) | Self::Oit(_) | Self::Array(_) | Self::Kv(_) => 2,
+            Self::Cont(_) => 3,
+            Self::Pool(_) => 4,
+        }
+    }
+
+    /// The open container that it is, or is open in.
+    fn cont(&self) -> Option<&ContHandle> {
+        match self {
+            Self::Cont(cont) => Some(cont),
+            Self::Object(object) => Some(&object.cont),
+            Self::Array(array) => Some(&array.object.cont),
+            Self::Kv(kv) => Some(&kv.object.cont),
+            Self::Oit(oit) => Some(oit.cont()),
+            Self::Tx(tx) => Some(tx.cont()),
+            Self::Queue(_) | Self::Pool(_) => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -146,6 +170,26 @@ pub(crate) fn remove(handle: Handle, is_right: impl FnOnce(&Entry) -> bool) -> R
     Ok(entry)
 }
 
+/// Takes back the cookies of open containers that `is_meant`, and of all that is open in them; what they led to comes in
+/// the order of what depends on what.
+pub(crate) fn evict(is_meant: impl Fn(&ContHandle) -> bool) -> Vec<Entry> {
+    let mut gone = Vec::new();
+    for part in &TABLE {
+        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let Part { places, free } = &mut *part;
+        for (index, place) in places.iter_mut().enumerate() {
+            let is_of = |entry: &mut Entry| entry.cont().is_some_and(&is_meant);
+            if let (Some(entry), Ok(index)) = (place.entry.take_if(is_of), u32::try_from(index)) {
+                place.age = place.age.wrapping_add(1).max(1);
+                free.push(index);
+                gone.push(entry);
+            }
+        }
+    }
+    gone.sort_by_key(Entry::order);
+    gone
+}
+
 /// Takes all cookies back; what they led to is given up in the order of what depends on what.
 pub(crate) fn clear() {
     let mut all = Vec::new();
@@ -165,13 +209,7 @@ pub(crate) fn clear() {
             queue.drain();
         }
     }
-    all.sort_by_key(|entry| match entry {
-        Entry::Queue(_) => 0,
-        Entry::Tx(_) => 1,
-        Entry::Object(_) | Entry::Oit(_) | Entry::Array(_) | Entry::Kv(_) => 2,
-        Entry::Cont(_) => 3,
-        Entry::Pool(_) => 4,
-    });
+    all.sort_by_key(Entry::order);
 }
 
 macro_rules! finders {

@@ -32,6 +32,12 @@ pub(crate) struct OitHandle {
     oids: Vec<Oid>,
 }
 
+impl OitHandle {
+    pub(crate) fn cont(&self) -> &ContHandle {
+        &self.cont
+    }
+}
+
 type Filter = extern "C" fn(ObjId, Out<Iov>, Out<bool>) -> c_int;
 
 /// The object with the marks of a snapshot.

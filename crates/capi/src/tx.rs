@@ -87,6 +87,10 @@ impl When {
 }
 
 impl TxHandle {
+    pub(crate) fn cont(&self) -> &ContHandle {
+        &self.cont
+    }
+
     fn epoch(&self) -> Epoch {
         match &self.kind {
             Kind::Tx { tx, .. } => tx.epoch(),

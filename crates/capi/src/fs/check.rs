@@ -21,10 +21,17 @@ const EVICT_ALL: u64 = 16;
 /// Where what nothing names gets a name.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Mounts a container that nobody else uses meanwhile.
-fn mounted(poh: Handle, name: Text, writable: bool) -> PosixResult<Dfs> {
+/// Mounts a container that nobody else uses meanwhile; `evicts` ends the handles of this process on it.
+fn mounted(poh: Handle, name: Text, writable: bool, evicts: bool) -> PosixResult<Dfs> {
     let pool = handle::pool(poh)?;
     let cont = pool.client.open_container(&cont::name(name.str()?)?)?;
+    if evicts {
+        cont::evict(&pool, cont.uuid());
+        if cont.query()?.handles > 1 {
+            // Those of other processes are not taken from them.
+            return Err(Errno(libc::ENOTSUP));
+        }
+    }
     let (uid, gid) = (super::mount::own_uid(), super::mount::own_gid());
     Ok(Dfs::mount(&cont, &MountOptions { read_only: !writable, uid, gid, ..MountOptions::default() })?)
 }
@@ -38,11 +45,7 @@ extern "C" fn dfs_cont_check(poh: Handle, cont: Text, flags: u64, name: Text) ->
         {
             return Err(EINVAL);
         }
-        let fs = mounted(poh, cont, flags & (REMOVE | RELINK) != 0)?;
-        if flags & EVICT_ALL != 0 && fs.container().query()?.handles > 1 {
-            // Handles of others are not taken from them.
-            return Err(Errno(libc::ENOTSUP));
-        }
+        let fs = mounted(poh, cont, flags & (REMOVE | RELINK) != 0, flags & EVICT_ALL != 0)?;
         let report = fs.check(flags & REMOVE != 0)?;
         if flags & PRINT != 0 {
             print(&report);
@@ -94,7 +97,7 @@ fn relink(fs: &Dfs, leaked: Vec<Oid>, name: Text) -> PosixResult<()> {
 #[unsafe(no_mangle)]
 extern "C" fn dfs_cont_scan(poh: Handle, cont: Text, _flags: u64, subdir: Text) -> c_int {
     errno(|| {
-        let fs = mounted(poh, cont, false)?;
+        let fs = mounted(poh, cont, false, false)?;
         let below = subdir.str_if_any()?.unwrap_or("/");
         let usage = tree::du(&fs, below, false, &tree::Options::default())?;
         println!("{below}: {} files, {} directories, {} bytes", usage.files, usage.dirs, usage.size_bytes);

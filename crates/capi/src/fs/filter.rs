@@ -45,6 +45,10 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    pub(super) fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
+
     fn lets_through(&self, name: &[u8], stat: &Stat) -> bool {
         if self.with_dirs && stat.kind == FileKind::Directory {
             return true;

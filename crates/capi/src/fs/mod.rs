@@ -22,6 +22,7 @@ mod uns;
 use crate::error::Errno;
 use crate::error::{Der, PosixResult};
 
+pub(crate) use mount::evict;
 pub(crate) use table::{clear, forget};
 
 impl From<dolmen_dfs::Error> for Errno {

@@ -271,6 +271,19 @@ pub(super) fn umount(dfs: Ptr<Mounted>, owns: bool) -> PosixResult<()> {
     Ok(())
 }
 
+/// Ends the mounts that `is_meant`, with all that is open in them.
+pub(crate) fn evict(is_meant: impl Fn(&Dfs) -> bool) {
+    for mounted in table::evict(|mounted| is_meant(&mounted.fs)) {
+        if mounted.writable {
+            // Ignored: what could not be written is lost to whom the mount was taken from, not to whoever takes it.
+            let _synced = mounted.fs.sync();
+        }
+        if mounted.owns {
+            close(mounted.pool, mounted.cont);
+        }
+    }
+}
+
 /// Closes the handles of a mount that opened them.
 fn close(poh: Handle, coh: Handle) {
     // The codes say only that somebody has closed them before.

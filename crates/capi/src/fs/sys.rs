@@ -37,9 +37,22 @@ pub(crate) struct Sys {
 
 /// A directory that is read name by name.
 pub(crate) struct OpenDir {
+    mounted: Arc<Mounted>,
     dir: Dir,
     // Guards: how far it was read; held while the next names are asked for, as only one thread reads.
     place: Mutex<Reading>,
+}
+
+impl Sys {
+    pub(super) fn base(&self) -> Ptr<Mounted> {
+        self.base
+    }
+}
+
+impl OpenDir {
+    pub(super) fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
 }
 
 struct Reading {
@@ -617,7 +630,8 @@ extern "C" fn dfs_sys_opendir(sys: Ptr<Sys>, path: Text, flags: c_int, out: Out<
         })?;
         let place =
             Reading { cookie: Cookie::default(), names: VecDeque::new(), entry: Box::new(dirent(b"", None)) };
-        Ok(out.set(table::insert(Arc::new(OpenDir { dir, place: Mutex::new(place) }))?)?)
+        let mounted = table::find(table::find(sys)?.base)?;
+        Ok(out.set(table::insert(Arc::new(OpenDir { mounted, dir, place: Mutex::new(place) }))?)?)
     })
 }
 

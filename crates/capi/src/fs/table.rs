@@ -13,6 +13,7 @@ use super::sys::{OpenDir, Sys};
 use crate::error::{Errno, PosixResult};
 use crate::life;
 use core::marker::PhantomData;
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Threads that use different things seldom meet in one of so many parts.
@@ -49,6 +50,17 @@ pub(super) enum Any {
     Filter(Arc<Filter>),
     Sys(Arc<Sys>),
     OpenDir(Arc<OpenDir>),
+}
+
+impl Any {
+    /// What depends on others is given up before these.
+    fn order(&self) -> u8 {
+        match self {
+            Self::Obj(_) | Self::Filter(_) | Self::OpenDir(_) => 0,
+            Self::Sys(_) => 1,
+            Self::Mounted(_) => 2,
+        }
+    }
 }
 
 /// A type that pointers can lead to.
@@ -116,8 +128,11 @@ pub(super) fn insert<T: Held>(this: Arc<T>) -> PosixResult<Ptr<T>> {
     };
     let slot = &mut part.places[index as usize];
     slot.held = Some(T::wrap(this));
-    let place = u64::from(index) * SHARDS as u64 + shard as u64;
-    Ok(Ptr { number: u64::from(slot.age) << 32 | place << 4 | T::TAG, of: PhantomData })
+    Ok(Ptr { number: number(T::TAG, shard, index as usize, slot.age), of: PhantomData })
+}
+
+fn number(tag: u64, shard: usize, index: usize, age: u32) -> u64 {
+    u64::from(age) << 32 | ((index * SHARDS + shard) as u64) << 4 | tag
 }
 
 /// Where a pointer leads, if it is one: part, place and age.
@@ -157,12 +172,17 @@ pub(super) fn remove<T: Held>(ptr: Ptr<T>) -> PosixResult<Arc<T>> {
 }
 
 fn take_all() -> Vec<Any> {
+    take_those(|_held| true)
+}
+
+fn take_those(is_meant: impl Fn(&Any) -> bool) -> Vec<Any> {
     let mut all = Vec::new();
     for part in &TABLE {
         let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
         let Part { places, free } = &mut *part;
         for (index, slot) in places.iter_mut().enumerate() {
-            if let (Some(held), Ok(index)) = (slot.held.take(), u32::try_from(index)) {
+            if let (Some(held), Ok(index)) = (slot.held.take_if(|held| is_meant(held)), u32::try_from(index))
+            {
                 slot.age = slot.age.wrapping_add(1).max(1);
                 free.push(index);
                 all.push(held);
@@ -175,11 +195,35 @@ fn take_all() -> Vec<Any> {
 /// Takes all pointers back: what depends on others is given up before these.
 pub(crate) fn clear() {
     let mut all = take_all();
-    all.sort_by_key(|held| match held {
-        Any::Obj(_) | Any::Filter(_) | Any::OpenDir(_) => 0,
-        Any::Sys(_) => 1,
-        Any::Mounted(_) => 2,
+    all.sort_by_key(Any::order);
+}
+
+/// Takes back the pointers to the mounts that `is_meant`, and to all that is open in them; what depends on others is given
+/// up before these, and the mounts come back.
+pub(super) fn evict(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Arc<Mounted>> {
+    let mut bases = BTreeSet::new();
+    for (shard, part) in TABLE.iter().enumerate() {
+        let part = part.read().unwrap_or_else(PoisonError::into_inner);
+        for (index, slot) in part.places.iter().enumerate() {
+            if matches!(&slot.held, Some(Any::Mounted(mounted)) if is_meant(mounted)) {
+                bases.insert(number(Mounted::TAG, shard, index, slot.age));
+            }
+        }
+    }
+    let mut all = take_those(|held| match held {
+        Any::Mounted(mounted) => is_meant(mounted),
+        Any::Obj(obj) => is_meant(&obj.mounted),
+        Any::Filter(filter) => is_meant(filter.mounted()),
+        Any::OpenDir(dir) => is_meant(dir.mounted()),
+        Any::Sys(sys) => bases.contains(&sys.base().number),
     });
+    all.sort_by_key(Any::order);
+    all.into_iter()
+        .filter_map(|held| match held {
+            Any::Mounted(mounted) => Some(mounted),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Gives up, without closing anything, what belongs to the process that this one was forked off.

@@ -61,6 +61,60 @@ exclusive_opens_meet_nobody(void)
 }
 
 static void
+evicted_handles_end_with_all_that_is_open(void)
+{
+	daos_handle_t    poh2, alone, other, kv, oh, ah, th, elsewhere, eq;
+	daos_obj_id_t    store = {.lo = 1}, object = {.lo = 2}, array = {.lo = 3};
+	daos_cont_info_t info;
+	daos_event_t     ev, *done;
+	daos_size_t      size = 0;
+
+	open_all();
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh2, NULL, NULL));
+	OK(daos_cont_open(poh2, "cont", DAOS_COO_RO, &other, NULL, NULL));
+	OK(daos_cont_create_with_label(poh, "elsewhere", NULL, NULL, NULL));
+	OK(daos_cont_open(poh, "elsewhere", DAOS_COO_RW, &elsewhere, NULL, NULL));
+	OK(daos_obj_generate_oid(coh, &store, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_kv_open(coh, store, DAOS_OO_RW, &kv, NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 1, "x", NULL));
+	OK(daos_obj_generate_oid(coh, &object, DAOS_OT_MULTI_HASHED, OC_SX, 0, 0));
+	OK(daos_obj_open(coh, object, DAOS_OO_RW, &oh, NULL));
+	OK(daos_array_generate_oid(coh, &array, true, OC_SX, 0, 0));
+	OK(daos_array_create(coh, array, DAOS_TX_NONE, 4, 8, &ah, NULL));
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	OK(daos_eq_create(&eq));
+	OK(daos_event_init(&ev, eq, NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "l", 1, "y", &ev));
+	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &alone, NULL, NULL), -DER_BUSY);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT, &alone, &info, NULL));
+	GIVES(info.ci_nhandles, 1);
+	GIVES(daos_cont_query(coh, &info, NULL, NULL), -DER_NO_HDL);
+	GIVES(daos_cont_close(coh, NULL), -DER_NO_HDL);
+	GIVES(daos_cont_close(other, NULL), -DER_NO_HDL);
+	GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL), -DER_NO_HDL);
+	GIVES(daos_obj_punch(oh, DAOS_TX_NONE, 0, NULL), -DER_NO_HDL);
+	GIVES(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL), -DER_NO_HDL);
+	GIVES(daos_tx_commit(th, NULL), -DER_NO_HDL);
+	/* What was under way ends, well or not. */
+	GIVES(daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 1, &done), 1);
+	CHECK(done == &ev);
+	OK(daos_event_fini(&ev));
+	OK(daos_eq_destroy(eq, 0));
+	/* Other containers, and the connections, are as they were. */
+	OK(daos_cont_query(elsewhere, &info, NULL, NULL));
+	OK(daos_cont_close(elsewhere, NULL));
+	OK(daos_pool_disconnect(poh2, NULL));
+	coh = alone;
+	OK(daos_kv_open(coh, store, DAOS_OO_RO, &kv, NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL));
+	GIVES(size, 1);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RW | DAOS_COO_EVICT_ALL, &other, NULL, NULL));
+	GIVES(daos_kv_close(kv, NULL), -DER_NO_HDL);
+	coh = other;
+	close_all();
+}
+
+static void
 queries_count_handles_and_snapshots(void)
 {
 	daos_cont_info_t info;
@@ -269,6 +323,7 @@ the_old_names_work_too(void)
 }
 
 TESTS(TEST(labels_and_uuids_open_containers), TEST(destroyed_containers_are_gone), TEST(exclusive_opens_meet_nobody),
+      TEST(evicted_handles_end_with_all_that_is_open),
       TEST(queries_count_handles_and_snapshots), TEST(properties_are_kept), TEST(attributes_are_kept),
       TEST(object_numbers_are_unique), TEST(owners_and_access_are_changed), TEST(some_things_do_not_exist),
       TEST(the_old_names_work_too))

@@ -52,7 +52,6 @@ what_is_lost_is_removed_or_named(void)
 	GIVES(objects_lost(), 1);
 	GIVES(dfs_cont_check(poh, "files", DFS_CHECK_REMOVE | DFS_CHECK_RELINK, NULL), EINVAL);
 	GIVES(dfs_cont_check(poh, "files", 1 << 20, NULL), EINVAL);
-	GIVES(dfs_cont_check(poh, "files", DFS_CHECK_EVICT_ALL, NULL), ENOTSUP);
 	GIVES(dfs_cont_check(poh, "none", DFS_CHECK_PRINT, NULL), ENOENT);
 	OK(dfs_cont_check(poh, "files", DFS_CHECK_RELINK | DFS_CHECK_VERIFY, "mine"));
 	GIVES(objects_lost(), 0);
@@ -73,6 +72,38 @@ what_is_lost_is_removed_or_named(void)
 }
 
 static void
+mounts_are_taken_from_this_process(void)
+{
+	dfs_t         *again;
+	dfs_sys_t     *sys;
+	dfs_obj_t     *dir;
+	DIR           *open_dir;
+	struct dirent *entry;
+	struct stat    st;
+
+	fs_open_all();
+	OK(dfs_open(dfs, NULL, "d", S_IFDIR | 0755, O_RDWR | O_CREAT, 0, 0, NULL, &dir));
+	OK(dfs_sys_mount(poh, coh, O_RDWR, 0, &sys));
+	OK(dfs_sys_opendir(sys, "/", 0, &open_dir));
+	OK(dfs_connect("pool", NULL, "files", O_RDWR, NULL, &again));
+	OK(dfs_cont_check(poh, "files", DFS_CHECK_EVICT_ALL, NULL));
+	GIVES(dfs_stat(dfs, NULL, "d", &st), EINVAL);
+	GIVES(dfs_release(dir), EINVAL);
+	GIVES(dfs_stat(again, NULL, "d", &st), EINVAL);
+	GIVES(dfs_disconnect(again), EINVAL);
+	GIVES(dfs_sys_stat(sys, "/d", 0, &st), EINVAL);
+	GIVES(dfs_sys_readdir(sys, open_dir, &entry), EINVAL);
+	GIVES(dfs_umount(dfs), EINVAL);
+	GIVES(daos_cont_close(coh, NULL), -DER_NO_HDL);
+	/* What they had made is there. */
+	OK(daos_cont_open(poh, "files", DAOS_COO_RW, &coh, NULL, NULL));
+	OK(dfs_mount(poh, coh, O_RDWR, &dfs));
+	OK(dfs_stat(dfs, NULL, "d", &st));
+	CHECK(S_ISDIR(st.st_mode));
+	fs_close_all();
+}
+
+static void
 containers_are_counted_and_owned(void)
 {
 	struct stat st;
@@ -90,4 +121,5 @@ containers_are_counted_and_owned(void)
 	fs_close_all();
 }
 
-TESTS(TEST(what_is_lost_is_removed_or_named), TEST(containers_are_counted_and_owned))
+TESTS(TEST(what_is_lost_is_removed_or_named), TEST(mounts_are_taken_from_this_process),
+      TEST(containers_are_counted_and_owned))

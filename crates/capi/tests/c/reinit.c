@@ -92,4 +92,34 @@ blobs_become_handles_in_another_process(void)
 	close_all();
 }
 
-TESTS(TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
+static void
+handles_of_another_process_are_not_evicted(void)
+{
+	daos_handle_t other;
+	int           status, ready[2], over[2];
+	pid_t         child;
+	char          word;
+
+	CHECK(pipe(ready) == 0 && pipe(over) == 0);
+	child = fork();
+	if (child == 0) {
+		open_all();
+		CHECK(write(ready[1], "r", 1) == 1 && read(over[0], &word, 1) == 1);
+		close_all();
+		_exit(0);
+	}
+	CHECK(read(ready[0], &word, 1) == 1);
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL), -DER_BUSY);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
+	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &other, NULL, NULL), -DER_NOTSUPPORTED);
+	GIVES(daos_cont_close(coh, NULL), -DER_NO_HDL);
+	CHECK(write(over[1], "o", 1) == 1);
+	CHECK(waitpid(child, &status, 0) == child);
+	GIVES(status, 0);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &coh, NULL, NULL));
+	close_all();
+}
+
+TESTS(TEST(handles_of_another_process_are_not_evicted), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
