@@ -1,8 +1,9 @@
 //! A daemon that runs.
 
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::notes::{Notes, Verdict};
-use crate::peers::Peers;
+use crate::peers::{Peers, difference};
 use crate::pools::Pools;
 use crate::settings::Settings;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +14,9 @@ use dolmen_codec::wire::{
     SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
 };
 use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng, Socket, spawn};
-use dolmen_local::LocalPool;
 use dolmen_net::server::{Attachment, OpenedPool, Options, Server, System};
 use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -39,7 +39,10 @@ pub struct Daemon {
     server: Option<Server>,
     opener: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
+    comparer: Option<JoinHandle<()>>,
     addresses: Vec<Address>,
+    /// The name in the directory that leads to a socket elsewhere.
+    sign: Option<PathBuf>,
     idle_end: Option<Duration>,
     /// Owned for as long as the daemon runs: a second one would take the first one's sockets away.
     _lock: DirLock,
@@ -64,13 +67,13 @@ impl Daemon {
     /// # Errors
     /// `Served` if another daemon does; `NoDirectory`; if an address cannot be listened at.
     pub fn start(settings: &Settings, note: impl Fn(&str) + Send + Sync + 'static) -> Result<Self> {
-        if !settings.dir.is_dir() {
-            return Err(Error::NoDirectory { path: settings.dir.clone() });
-        }
+        settings.check_dir()?;
         let lock = DirLock::acquire(&settings.dir).map_err(|error| match error {
             dolmen_env::Error::Owned { pid } => Error::Served { pid },
             other => Error::Env(other),
         })?;
+        // What is left of a daemon that died: nobody else puts such a name here.
+        dolmen_env::unlink_socket(&settings.socket())?;
         let mut listeners = Vec::new();
         for address in &settings.addresses {
             if let Address::Unix(path) = address {
@@ -79,6 +82,7 @@ impl Daemon {
             listeners.push(Listener::bind(address)?);
         }
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
+        let sign = put_sign(settings, &addresses)?;
         let mut rng = Rng::from_entropy()?;
         let peers = Peers::new(settings.rank, settings.engines.clone());
         let shared = Arc::new(Shared {
@@ -96,9 +100,12 @@ impl Daemon {
         let ahead = Arc::clone(&shared);
         // Whoever connects first finds them open, and room made ready for what it writes.
         let opener = Some(spawn("dolmen-open", move || ahead.open_pools_in_memory())?);
+        let alike = Arc::clone(&shared);
+        let comparer = Some(spawn("dolmen-compare", move || alike.compare_lists())?);
         let system: Arc<dyn System> = Arc::clone(&shared) as _;
         let server = Some(Server::start(&system, listeners, &options)?);
-        Ok(Self { server, opener, shared, addresses, idle_end: settings.idle_end, _lock: lock })
+        let idle_end = settings.idle_end;
+        Ok(Self { server, opener, shared, comparer, addresses, sign, idle_end, _lock: lock })
     }
 
     /// Where it listens, with the ports that were taken.
@@ -148,12 +155,14 @@ impl Daemon {
                 let _removed = dolmen_env::remove_socket(path);
             }
         }
+        // Ignored: as above.
+        let _unsigned = self.sign.take().map(|sign| dolmen_env::unlink_socket(&sign));
         // Whoever is connected sends again to the next daemon what this one has not answered.
         let has_clients = server.connection_count() > 0;
         server.stop();
         self.shared.must_stop.store(true, Ordering::Release);
         // Ignored: a panic of the thread was reported when it happened.
-        let _ended = self.opener.take().map(JoinHandle::join);
+        let _ended = [self.opener.take(), self.comparer.take()].map(|thread| thread.map(JoinHandle::join));
         self.shared.pools.close(has_clients)
     }
 }
@@ -163,6 +172,22 @@ impl Drop for Daemon {
         // Ignored: whoever wants to know calls `stop`; what was acknowledged is durable in any case.
         let _closed = self.shut();
     }
+}
+
+/// Lets whoever knows the directory find a daemon that listens elsewhere; what was made.
+fn put_sign(settings: &Settings, addresses: &[Address]) -> Result<Option<PathBuf>> {
+    let sign = settings.socket();
+    let socket = addresses.iter().find_map(|address| match address {
+        Address::Unix(path) => std::path::absolute(path).ok(),
+        Address::Tcp(_) => None,
+    });
+    // Relative paths of one place differ in what they are called.
+    let Some(socket) = socket.filter(|_| !sign.exists()) else { return Ok(None) };
+    match dolmen_env::remove_socket(&sign) {
+        Err(error) if !error.is_not_found() => return Err(error.into()),
+        _ => dolmen_env::link_socket(&socket, &sign)?,
+    }
+    Ok(Some(sign))
 }
 
 /// What engines ask each other is for the user who runs them; over a network, where nobody is known, it is believed.
@@ -222,6 +247,11 @@ impl System for Shared {
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
             SystemVerb::Query => SystemReply::System(self.info()?),
+            SystemVerb::Compare { rank, list } => {
+                refuse_strangers(peer)?;
+                self.compare_with(rank, &list);
+                SystemReply::System(self.pools.peers().list(&self.name))
+            }
             SystemVerb::PoolList => SystemReply::Pools(self.pools.list()?),
             SystemVerb::PoolConnect { name, access } => return self.connect(&name, access),
             SystemVerb::PoolCreate(spec) => {
@@ -235,17 +265,27 @@ impl System for Shared {
             }
             SystemVerb::PartConnect { pool, key } => {
                 let (pool, entry) = self.pools.connect_part(pool, key)?;
-                return Ok(self.attachment(&pool, entry, pool.part_door(), false));
+                let door = pool.part_door().ok_or(Failure::Busy)?;
+                return Ok(self.attachment(&pool, entry, door, false));
             }
             SystemVerb::PartDestroy { pool, key } => {
                 self.pools.destroy_part(pool, key)?;
                 SystemReply::Done
             }
-            SystemVerb::PoolDestroy { name, .. } => {
-                self.pools.destroy(&name)?;
+            SystemVerb::PartEvict { pool, key } => {
+                self.pools.evict_part(pool, key)?;
                 SystemReply::Done
             }
-            SystemVerb::Stop { .. } => self.end(peer)?,
+            SystemVerb::PoolDestroy { name, force } => {
+                self.pools.destroy(&name, force)?;
+                SystemReply::Done
+            }
+            SystemVerb::PoolEvict(name) => {
+                refuse_strangers(peer)?;
+                self.pools.evict(&name)?;
+                SystemReply::Done
+            }
+            SystemVerb::Stop => self.end(peer)?,
         };
         Ok(Attachment { reply, pool: None })
     }
@@ -272,6 +312,29 @@ impl Shared {
                 return;
             }
             self.pools.open_ahead(entry.uuid);
+        }
+    }
+
+    /// Says which engines, of those that are there, have another list than this one.
+    fn compare_lists(&self) {
+        let peers = self.pools.peers();
+        let own = peers.list(&self.name);
+        for rank in peers.others() {
+            if self.must_stop.load(Ordering::Acquire) {
+                return;
+            }
+            // One that is not there compares when it starts.
+            if let Ok(other) = peers.compare(rank, &own) {
+                self.compare_with(rank, &other);
+            }
+        }
+    }
+
+    fn compare_with(&self, rank: u32, other: &SystemInfo) {
+        if let Some(difference) = difference(&self.pools.peers().list(&self.name), other) {
+            self.note(&format!(
+                "engine {rank} has another list of engines: {difference}; give all the same one"
+            ));
         }
     }
 
@@ -305,7 +368,7 @@ impl Shared {
 
     fn attachment(
         &self,
-        pool: &LocalPool,
+        pool: &Lease,
         entry: PoolEntry,
         transport: Arc<dyn Transport>,
         is_read_only: bool,
@@ -315,7 +378,7 @@ impl Shared {
             transport,
             is_read_only,
             // What other engines take part in waits for them.
-            answers_at_once: entry.volatile && pool.spread().is_none(),
+            answers_at_once: entry.volatile && !pool.is_spread(),
             map_version: map.version,
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());

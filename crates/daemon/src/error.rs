@@ -32,36 +32,50 @@ pub enum Error {
     Net(dolmen_net::Error),
 }
 
-/// What is wrong with a list of engines.
+/// What is wrong with a list of engines. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RosterFault {
     /// It is no TOML.
     Syntax {
+        /// Where.
+        line: usize,
         /// What the parser says.
         message: String,
     },
     /// It has a key that means nothing.
     Unknown {
+        /// Where.
+        line: usize,
         /// Which.
         key: String,
+        /// Which keys there are.
+        known: &'static str,
     },
-    /// The system's name is empty or too long.
-    Name,
+    /// A key has a value that it cannot have.
+    Value {
+        /// Where.
+        line: usize,
+        /// Which.
+        key: &'static str,
+        /// What it has to be.
+        wanted: &'static str,
+    },
+    /// An engine lacks a key.
+    Missing {
+        /// Where the engine begins.
+        line: usize,
+        /// Which.
+        key: &'static str,
+        /// What it has to be.
+        wanted: &'static str,
+    },
     /// It lists no engine, or more than a pool can have.
     Count,
-    /// An engine has no number.
-    NoRank {
-        /// Which of the list, from 1 on.
-        engine: usize,
-    },
-    /// An engine has no list of addresses.
-    NoAddresses {
-        /// Which of the list, from 1 on.
-        engine: usize,
-    },
     /// Two engines have the same number.
     Twice {
-        /// Which.
+        /// Where the second one begins.
+        line: usize,
+        /// Which number.
         rank: u32,
     },
     /// The engine that is asked for is not listed.
@@ -69,7 +83,7 @@ pub enum RosterFault {
         /// Which.
         rank: u32,
     },
-    /// An address cannot be read, or its host is not found.
+    /// An address of the engine that is asked for cannot be read, or its host is not found.
     Address {
         /// As it stands there.
         text: String,
@@ -79,15 +93,16 @@ pub enum RosterFault {
 impl fmt::Display for RosterFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Syntax { message } => f.write_str(message),
-            Self::Unknown { key } => write!(f, "{key:?} is unknown; there are name and [[engine]]"),
-            Self::Name => f.write_str("a system's name has 1 to 127 bytes"),
-            Self::Count => f.write_str("there are 1 to 1024 engines, each a table [[engine]]"),
-            Self::NoRank { engine } => write!(f, "engine {engine} of the list has no rank; give it a number"),
-            Self::NoAddresses { engine } => {
-                write!(f, "engine {engine} needs addresses, a list of unix:/SOCKET and tcp://HOST:PORT")
+            Self::Syntax { line, message } => write!(f, "line {line}: {message}"),
+            Self::Unknown { line, key, known } => {
+                write!(f, "line {line}: {key:?} is unknown; there are {known}")
             }
-            Self::Twice { rank } => write!(f, "rank {rank} is listed twice"),
+            Self::Value { line, key, wanted } => write!(f, "line {line}: {key} has to be {wanted}"),
+            Self::Missing { line, key, wanted } => {
+                write!(f, "line {line}: the engine needs {key}, {wanted}")
+            }
+            Self::Count => f.write_str("there are 1 to 1024 engines, each a table [[engine]]"),
+            Self::Twice { line, rank } => write!(f, "line {line}: rank {rank} is listed twice"),
             Self::Unlisted { rank } => write!(f, "rank {rank} is not listed"),
             Self::Address { text } => write!(f, "{text:?} is no address of this network"),
         }
@@ -101,8 +116,9 @@ impl fmt::Display for Error {
             Self::Answered { address } => {
                 write!(f, "another daemon answers at {address}; stop it, or choose another address or rank")
             }
+            Self::NoDirectory { path } if path.exists() => write!(f, "{} is no directory", path.display()),
             Self::NoDirectory { path } => {
-                write!(f, "{} is no directory; make it first", path.display())
+                write!(f, "there is no directory {}; make it first", path.display())
             }
             Self::Roster(fault) => write!(f, "the list of engines: {fault}"),
             Self::Env(error) => error.fmt(f),

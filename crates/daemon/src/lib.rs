@@ -8,6 +8,7 @@
 
 mod daemon;
 mod error;
+mod lease;
 mod notes;
 mod peers;
 mod pools;

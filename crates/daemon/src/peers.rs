@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use dolmen_codec::Transport;
-use dolmen_codec::wire::{PartKey, PartSpec, RankInfo, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PartKey, PartSpec, RankInfo, SystemInfo, SystemReply, SystemVerb};
 use dolmen_local::Spread;
 use dolmen_net::client::{Door, Link, LinkOptions, reach};
 use dolmen_types::{Error, Head, Result, Uuid};
@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// How long another engine may be silent before what needs it fails: it may be starting anew.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long another engine may take to say which list it has.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The engines of a system, as one of them knows them.
 pub(crate) struct Peers {
@@ -73,9 +76,40 @@ impl Peers {
         ranks.map(destroy).fold(Ok(()), Result::and)
     }
 
+    /// Takes parts of a pool from all who have them open, all that can be; the first error.
+    pub(crate) fn evict_parts(
+        &self,
+        pool: Uuid,
+        key: PartKey,
+        ranks: impl Iterator<Item = u32>,
+    ) -> Result<()> {
+        let evict = |rank| self.ask(rank, &SystemVerb::PartEvict { pool, key });
+        ranks.map(evict).fold(Ok(()), Result::and)
+    }
+
     /// Whether these are the engines of this system, in their order.
     pub(crate) fn is_list(&self, ranks: &[u32]) -> bool {
         !self.all.is_empty() && self.all.iter().map(|engine| engine.rank).eq(ranks.iter().copied())
+    }
+
+    /// The system's list as this engine has it.
+    pub(crate) fn list(&self, name: &str) -> SystemInfo {
+        SystemInfo { name: name.to_owned(), ranks: self.all.clone(), pool_count: 0 }
+    }
+
+    /// The engines but this one.
+    pub(crate) fn others(&self) -> impl Iterator<Item = u32> {
+        self.all.iter().map(|engine| engine.rank).filter(|&rank| rank != self.rank)
+    }
+
+    /// Tells another engine the list, and hears its own.
+    pub(crate) fn compare(&self, rank: u32, list: &SystemInfo) -> Result<SystemInfo> {
+        let options = LinkOptions { patience: LOOK, connect_timeout: LOOK, ..LinkOptions::default() };
+        let compare = SystemVerb::Compare { rank: self.rank, list: Box::new(list.clone()) };
+        match self.link_with(rank, &options)?.ask_system(&Head::default(), &compare)? {
+            SystemReply::System(other) => Ok(other),
+            _ => Err(Error::Unreachable { rank }),
+        }
     }
 
     /// Whether an engine answers.
@@ -91,9 +125,57 @@ impl Peers {
     }
 
     fn link(&self, rank: u32) -> Result<Link> {
+        self.link_with(rank, &LinkOptions { patience: PATIENCE, ..LinkOptions::default() })
+    }
+
+    fn link_with(&self, rank: u32, options: &LinkOptions) -> Result<Link> {
         let unreachable = Error::Unreachable { rank };
         let info = self.all.iter().find(|info| info.rank == rank).ok_or_else(|| unreachable.clone())?;
-        let options = LinkOptions { patience: PATIENCE, ..LinkOptions::default() };
-        reach::engine(info, true, &options).map_err(|_silent| unreachable)
+        reach::engine(info, true, options).map_err(|_silent| unreachable)
+    }
+}
+
+/// How the list `other` differs from `own`, in the words of who has the latter; `None` if it does not.
+pub(crate) fn difference(own: &SystemInfo, other: &SystemInfo) -> Option<String> {
+    if own.name != other.name {
+        return Some(format!("the system is {:?} there and {:?} here", other.name, own.name));
+    }
+    let ranks = |list: &SystemInfo| list.ranks.iter().map(|info| info.rank).collect::<Vec<u32>>();
+    if ranks(own) != ranks(other) {
+        return Some(format!("its ranks are {:?} there and {:?} here", ranks(other), ranks(own)));
+    }
+    let differs = |(own, other): &(&RankInfo, &RankInfo)| own.addresses != other.addresses;
+    let (own, other) = own.ranks.iter().zip(&other.ranks).find(differs)?;
+    let [here, there] = [own, other].map(|info| info.addresses.join(", "));
+    Some(format!("rank {} is at {there} there and at {here} here", own.rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(name: &str, engines: &[(u32, &str)]) -> SystemInfo {
+        let info = |&(rank, address): &(u32, &str)| RankInfo {
+            rank,
+            uuid: Uuid::nil(),
+            addresses: vec![address.to_owned()],
+        };
+        SystemInfo { name: name.to_owned(), ranks: engines.iter().map(info).collect(), pool_count: 0 }
+    }
+
+    #[test]
+    fn lists_that_differ_are_told_by_what_differs_first() {
+        let own = list("lab", &[(0, "unix:/a"), (1, "unix:/b")]);
+        assert_eq!(difference(&own, &own.clone()), None);
+        for (other, told) in [
+            (list("bal", &[]), "the system is \"bal\" there and \"lab\" here"),
+            (list("lab", &[(1, "unix:/b"), (0, "unix:/a")]), "its ranks are [1, 0] there and [0, 1] here"),
+            (
+                list("lab", &[(0, "unix:/a"), (1, "unix:/c")]),
+                "rank 1 is at unix:/c there and at unix:/b here",
+            ),
+        ] {
+            assert_eq!(difference(&own, &other).unwrap(), told);
+        }
     }
 }

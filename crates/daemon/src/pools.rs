@@ -1,9 +1,9 @@
 //! The pools of a system directory, each open once for all who use it.
 
+use crate::lease::Lease;
 use crate::peers::Peers;
-use core::time::Duration;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
-use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Spread, Upkeep};
+use dolmen_local::{OpenOptions, PoolOptions, Spread, Upkeep};
 use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ pub(crate) struct Pools {
     /// Called when one is opened or destroyed.
     opened: Condvar,
     /// Guards the open pools.
-    open: Mutex<BTreeMap<Uuid, Arc<LocalPool>>>,
+    open: Mutex<BTreeMap<Uuid, Arc<Lease>>>,
 }
 
 /// One thread alone opens or destroys a pool.
@@ -60,7 +60,7 @@ impl Pools {
         &self.peers
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<LocalPool>>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<Lease>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,7 +78,7 @@ impl Pools {
     }
 
     /// A pool by name, opened if it is not open yet.
-    pub(crate) fn connect(&self, name: &PoolName, access: PoolAccess) -> Result<(Arc<LocalPool>, PoolEntry)> {
+    pub(crate) fn connect(&self, name: &PoolName, access: PoolAccess) -> Result<(Arc<Lease>, PoolEntry)> {
         let found = self.find(name)?;
         if let Some(pool) = self.opened(&found, access)? {
             return Ok((pool, entry_of(&found)));
@@ -99,16 +99,17 @@ impl Pools {
             None => dolmen_local::open(&dir, &options),
             Some(_) => dolmen_local::open_with_parts(&dir, &options, &parts),
         };
-        let pool = Arc::new(opened.map_err(|error| plain(&error))?);
+        let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
         self.open().insert(found.uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }
 
     /// A pool that is open already.
-    fn opened(&self, found: &dolmen_local::PoolEntry, access: PoolAccess) -> Result<Option<Arc<LocalPool>>> {
+    fn opened(&self, found: &dolmen_local::PoolEntry, access: PoolAccess) -> Result<Option<Arc<Lease>>> {
         let open = self.open();
-        let Some(pool) = open.get(&found.uuid) else { return Ok(None) };
-        if is_part(found) && !pool.wait_admitted(Duration::ZERO) {
+        // One that is being taken from all is opened anew when that is done.
+        let Some(pool) = open.get(&found.uuid).filter(|pool| !pool.has_ended()) else { return Ok(None) };
+        if is_part(found) && !pool.is_admitted() {
             return Err(Error::Busy);
         }
         if access == PoolAccess::Exclusive && Arc::strong_count(pool) > 1 {
@@ -136,14 +137,14 @@ impl Pools {
     }
 
     /// The part of a pool, opened for the engine with its service.
-    pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<LocalPool>, PoolEntry)> {
+    pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<Lease>, PoolEntry)> {
         let found = self.find_part(uuid, key)?;
         let _alone = self.alone_with(uuid);
         if let Some(pool) = self.open().get(&uuid) {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
         let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.open_options());
-        let pool = Arc::new(opened.map_err(|error| plain(&error))?);
+        let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
         self.open().insert(uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }
@@ -234,28 +235,68 @@ impl Pools {
         if self.entries()?.iter().any(is_taken) { Err(Error::Exists) } else { Ok(()) }
     }
 
-    /// Destroys a pool; whoever has it open keeps it from that.
-    pub(crate) fn destroy(&self, name: &PoolName) -> Result<()> {
-        let found = self.find(name)?;
-        if is_part(&found) {
-            // It goes with its pool.
-            return Err(Error::NoPermission);
-        }
-        let others = found.spread.as_ref().map_or(&[][..], |spread| &spread.ranks[1..]);
-        // Before anything is changed: what cannot be finished is not begun.
-        others.iter().try_for_each(|&rank| self.peers.ping(rank))?;
+    /// Destroys a pool; whoever has it open keeps it from that, or loses it by force.
+    pub(crate) fn destroy(&self, name: &PoolName, force: bool) -> Result<()> {
+        let found = self.find_whole(name)?;
+        let others = self.others_of(&found)?;
         let _alone = self.alone_with(found.uuid);
-        {
+        if force {
+            self.end_lease(found.uuid)?;
+        } else {
             let mut open = self.open();
             if open.get(&found.uuid).is_some_and(|pool| Arc::strong_count(pool) > 1) {
                 return Err(Error::Busy);
             }
-            open.remove(&found.uuid)
-        };
+            let unused = open.remove(&found.uuid);
+            drop(open);
+            drop(unused);
+        }
         if let Some(spread) = &found.spread {
             self.peers.destroy_parts(found.uuid, PartKey(spread.key), others.iter().copied())?;
         }
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+    }
+
+    /// Takes a pool from all who have it open; it is there for whoever opens it next.
+    pub(crate) fn evict(&self, name: &PoolName) -> Result<()> {
+        let found = self.find_whole(name)?;
+        let others = self.others_of(&found)?;
+        let _alone = self.alone_with(found.uuid);
+        self.end_lease(found.uuid)?;
+        match &found.spread {
+            Some(spread) => self.peers.evict_parts(found.uuid, PartKey(spread.key), others.iter().copied()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the part of a pool from all who have it open.
+    pub(crate) fn evict_part(&self, uuid: Uuid, key: PartKey) -> Result<()> {
+        self.find_part(uuid, key)?;
+        let _alone = self.alone_with(uuid);
+        self.end_lease(uuid)
+    }
+
+    /// REQUIRES: the caller is alone with the pool.
+    fn end_lease(&self, uuid: Uuid) -> Result<()> {
+        let lease = self.open().get(&uuid).cloned();
+        if let Some(lease) = lease {
+            lease.end()?;
+            self.open().remove(&uuid);
+        }
+        Ok(())
+    }
+
+    /// A pool whose service is here: a part goes with its pool.
+    fn find_whole(&self, name: &PoolName) -> Result<dolmen_local::PoolEntry> {
+        let found = self.find(name)?;
+        if is_part(&found) { Err(Error::NoPermission) } else { Ok(found) }
+    }
+
+    /// The other engines of a pool. All of them answer: what cannot be finished is not begun.
+    fn others_of<'f>(&self, found: &'f dolmen_local::PoolEntry) -> Result<&'f [u32]> {
+        let others = found.spread.as_ref().map_or(&[][..], |spread| &spread.ranks[1..]);
+        others.iter().try_for_each(|&rank| self.peers.ping(rank))?;
+        Ok(others)
     }
 
     /// Destroys the part of a pool; none is left if there was none.
@@ -272,7 +313,7 @@ impl Pools {
             }
             found => found?,
         };
-        self.open().remove(&uuid);
+        self.end_lease(uuid)?;
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
     }
 
@@ -288,7 +329,7 @@ impl Pools {
     pub(crate) fn close(&self, has_clients: bool) -> core::result::Result<(), dolmen_local::Error> {
         let all = core::mem::take(&mut *self.open());
         let mut first = Ok(());
-        for pool in all.into_values().filter_map(Arc::into_inner) {
+        for pool in all.into_values().filter_map(Arc::into_inner).filter_map(Lease::into_pool) {
             first = first.and(if has_clients { pool.close_under_clients() } else { pool.close() });
         }
         first
@@ -357,9 +398,10 @@ fn plain(error: &dolmen_local::Error) -> Error {
     match error {
         Local::Store(error) => error.clone(),
         Local::IsPool { .. } | Local::LabelTaken { .. } | Local::UuidTaken { .. } => Error::Exists,
-        Local::Option { .. } | Local::Volatile { .. } | Local::Inside { .. } | Local::OwnBulk { .. } => {
-            Invalid::Argument.into()
-        }
+        // What is to be said of the pool, and is not.
+        Local::Volatile { .. } => Invalid::Flags.into(),
+        Local::Inside { .. } | Local::OwnBulk { .. } => Invalid::Path.into(),
+        Local::Option { .. } => Invalid::Argument.into(),
         Local::Device(error) if error.is_not_found() => Error::NotFound,
         Local::NoRoom { needed_bytes, .. } => {
             Error::NoSpace { target: TargetNo(0), needed_bytes: *needed_bytes }

@@ -1,11 +1,13 @@
 //! The engines of a system, as one file lists them for all.
 
 use crate::error::{Error, Result, RosterFault};
+use core::ops::Range;
 use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
 use dolmen_net::client::reach;
 use dolmen_types::{Uuid, limits};
-use toml::{Table, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// The engines of a system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,27 +25,40 @@ impl Roster {
     /// # Errors
     /// `Roster` with what is wrong and where.
     pub fn parse(text: &str) -> Result<Self> {
-        let table: Table = match text.parse::<Table>() {
-            Ok(table) => table,
-            Err(error) => return wrong(RosterFault::Syntax { message: error.message().to_owned() }),
-        };
-        if let Some(key) = table.keys().find(|key| !["name", "engine"].contains(&key.as_str())) {
-            return wrong(RosterFault::Unknown { key: key.clone() });
-        }
-        let name = table.get("name").and_then(Value::as_str).unwrap_or("dolmen");
-        if name.is_empty() || name.len() > limits::LABEL_BYTES_MAX {
-            return wrong(RosterFault::Name);
-        }
-        let listed = table.get("engine").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        if listed.is_empty() || listed.len() > limits::TARGETS_MAX {
-            return wrong(RosterFault::Count);
-        }
-        let engines = listed.iter().enumerate().map(|(at, engine)| engine_of(at, engine));
-        let engines = engines.collect::<Result<Vec<RankInfo>>>()?;
-        for (at, engine) in engines.iter().enumerate() {
-            if engines[..at].iter().any(|other| other.rank == engine.rank) {
-                return wrong(RosterFault::Twice { rank: engine.rank });
+        let line = |span: Range<usize>| 1 + text[..span.start.min(text.len())].matches('\n').count();
+        let table = match DeTable::parse(text) {
+            Ok(table) => table.into_inner(),
+            Err(error) => {
+                let (line, message) =
+                    (line(error.span().unwrap_or(0..0)), error.message().replace('\n', "; "));
+                return wrong(RosterFault::Syntax { line, message });
             }
+        };
+        if let Some(key) = table.keys().find(|key| !["name", "engine"].contains(&&**key.get_ref())) {
+            let (line, key) = (line(key.span()), key.get_ref().to_string());
+            return wrong(RosterFault::Unknown { line, key, known: "name and [[engine]]" });
+        }
+        let name = match table.get("name") {
+            None => "dolmen",
+            Some(name) => match name.get_ref().as_str().filter(|name| is_name(name)) {
+                Some(name) => name,
+                None => {
+                    let wanted = "a text of 1 to 127 bytes";
+                    return wrong(RosterFault::Value { line: line(name.span()), key: "name", wanted });
+                }
+            },
+        };
+        let listed = table.get("engine").and_then(|all| all.get_ref().as_array());
+        let Some(listed) = listed.filter(|all| (1..=limits::TARGETS_MAX).contains(&all.len())) else {
+            return wrong(RosterFault::Count);
+        };
+        let mut engines: Vec<RankInfo> = Vec::with_capacity(listed.len());
+        for engine in listed.iter() {
+            let found = engine_of(engine, &line).map_err(Error::Roster)?;
+            if engines.iter().any(|other| other.rank == found.rank) {
+                return wrong(RosterFault::Twice { line: line(engine.span()), rank: found.rank });
+            }
+            engines.push(found);
         }
         Ok(Self { name: name.to_owned(), engines })
     }
@@ -63,16 +78,44 @@ impl Roster {
     }
 }
 
-fn engine_of(at: usize, engine: &Value) -> Result<RankInfo> {
-    let number = engine.get("rank").and_then(Value::as_integer).and_then(|rank| u32::try_from(rank).ok());
-    let Some(rank) = number else { return wrong(RosterFault::NoRank { engine: at + 1 }) };
-    let listed = engine.get("addresses").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+/// What the system may be called.
+fn is_name(name: &str) -> bool {
+    (1..=limits::LABEL_BYTES_MAX).contains(&name.len())
+}
+
+const RANK: &str = "a number from 0 on";
+const ADDRESSES: &str = "a list of unix:/SOCKET and tcp://HOST:PORT";
+
+fn engine_of(
+    engine: &Spanned<DeValue<'_>>,
+    line: &impl Fn(Range<usize>) -> usize,
+) -> core::result::Result<RankInfo, RosterFault> {
+    let begin = line(engine.span());
+    let Some(table) = engine.get_ref().as_table() else {
+        return Err(RosterFault::Value { line: begin, key: "engine", wanted: "a table [[engine]]" });
+    };
+    if let Some(key) = table.keys().find(|key| !["rank", "addresses"].contains(&&**key.get_ref())) {
+        let (line, key) = (line(key.span()), key.get_ref().to_string());
+        return Err(RosterFault::Unknown { line, key, known: "rank and addresses" });
+    }
+    let value = |key, wanted| {
+        table.get(key).ok_or(RosterFault::Missing { line: begin, key, wanted }).map(|value| {
+            let fault = RosterFault::Value { line: line(value.span()), key, wanted };
+            (value.get_ref(), fault)
+        })
+    };
+    let (rank, fault) = value("rank", RANK)?;
+    let rank =
+        rank.as_integer().filter(|rank| rank.radix() == 10).and_then(|rank| rank.as_str().parse().ok());
+    let rank: u32 = rank.ok_or(fault)?;
+    let (listed, fault) = value("addresses", ADDRESSES)?;
     let is_address = |text: &&str| text.starts_with("unix:/") || text.starts_with("tcp://");
-    let text = |value: &Value| value.as_str().filter(is_address).map(str::to_owned);
-    let addresses: Option<Vec<String>> = listed.iter().map(text).collect();
+    let text = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str().filter(is_address).map(str::to_owned);
+    let addresses: Option<Vec<String>> =
+        listed.as_array().and_then(|listed| listed.iter().map(text).collect());
     match addresses.filter(|all| (1..=limits::RANK_ADDRESSES_MAX).contains(&all.len())) {
         Some(addresses) => Ok(RankInfo { rank, uuid: Uuid::nil(), addresses }),
-        None => wrong(RosterFault::NoAddresses { engine: at + 1 }),
+        None => Err(fault),
     }
 }
 
@@ -98,20 +141,25 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_list_is_said() {
         let engine = "[[engine]]\nrank = 0\naddresses = [\"unix:/a\"]\n";
-        let no_addresses = RosterFault::NoAddresses { engine: 1 };
+        let value = |line, key, wanted| RosterFault::Value { line, key, wanted };
+        let missing = |line, key, wanted| RosterFault::Missing { line, key, wanted };
+        let unknown = |line, key: &str, known| RosterFault::Unknown { line, key: key.to_owned(), known };
         for (text, fault) in [
             ("", RosterFault::Count),
-            ("[[engine]]\naddresses = [\"unix:/a\"]\n", RosterFault::NoRank { engine: 1 }),
-            ("[[engine]]\nrank = -1\naddresses = [\"unix:/a\"]\n", RosterFault::NoRank { engine: 1 }),
-            ("[[engine]]\nrank = 0\naddresses = [\"/a\"]\n", no_addresses.clone()),
-            ("[[engine]]\nrank = 0\naddresses = [\"unix:a\"]\n", no_addresses.clone()),
-            ("[[engine]]\nrank = 0\n", no_addresses),
-            (&[engine, engine].concat(), RosterFault::Twice { rank: 0 }),
-            (&["nam = 1\n", engine].concat(), RosterFault::Unknown { key: "nam".to_owned() }),
-            (&["name = \"\"\n", engine].concat(), RosterFault::Name),
+            ("[[engine]]\naddresses = [\"unix:/a\"]\n", missing(1, "rank", RANK)),
+            ("[[engine]]\nrank = -1\naddresses = [\"unix:/a\"]\n", value(2, "rank", RANK)),
+            ("[[engine]]\nrank = 0\naddresses = [\"/a\"]\n", value(3, "addresses", ADDRESSES)),
+            ("[[engine]]\nrank = 0\naddresses = [\"unix:a\"]\n", value(3, "addresses", ADDRESSES)),
+            ("[[engine]]\nrank = 0\n", missing(1, "addresses", ADDRESSES)),
+            (&[engine, engine].concat(), RosterFault::Twice { line: 4, rank: 0 }),
+            (&["nam = 1\n", engine].concat(), unknown(1, "nam", "name and [[engine]]")),
+            (&[engine, "adresses = []\n"].concat(), unknown(4, "adresses", "rank and addresses")),
+            (&["\nname = \"\"\n", engine].concat(), value(2, "name", "a text of 1 to 127 bytes")),
+            (&["name = 3\n", engine].concat(), value(1, "name", "a text of 1 to 127 bytes")),
         ] {
             assert_eq!(Roster::parse(text), Err(Error::Roster(fault)), "{text}");
         }
-        assert!(matches!(Roster::parse("name = 3 4"), Err(Error::Roster(RosterFault::Syntax { .. }))));
+        let syntax = Roster::parse("\nname = 3 4");
+        assert!(matches!(syntax, Err(Error::Roster(RosterFault::Syntax { line: 2, .. }))), "{syntax:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! What a daemon may do.
 
+use crate::error::{Error, Result};
 use core::time::Duration;
 use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
@@ -45,6 +46,19 @@ impl Settings {
 
     /// The socket of a daemon in the directory that it serves, unless it is told otherwise.
     pub const SOCKET_NAME: &str = dolmen_net::client::reach::SOCKET_NAME;
+
+    /// The socket in the directory, or what leads to it.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.join(Self::SOCKET_NAME)
+    }
+
+    /// Whether there is a directory to serve.
+    ///
+    /// # Errors
+    /// `NoDirectory`.
+    pub fn check_dir(&self) -> Result<()> {
+        if self.dir.is_dir() { Ok(()) } else { Err(Error::NoDirectory { path: self.dir.clone() }) }
+    }
 
     /// Threads that serve connections on this machine.
     pub(crate) fn thread_count(&self) -> usize {

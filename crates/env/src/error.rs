@@ -210,7 +210,11 @@ impl fmt::Display for Error {
             Self::OutOfRange { name, offset, len_bytes, file_bytes } => {
                 write!(f, "{len_bytes} bytes at {offset} lie outside {name}, which has {file_bytes} bytes")
             }
-            Self::Io { op, name, offset, errno } => write!(f, "{op} of {name} at {offset} failed: {errno}"),
+            Self::Io { op: op @ (Op::Read | Op::Write | Op::Extend), name, offset, errno } => {
+                write!(f, "{op} of {name} at {offset} failed: {errno}")
+            }
+            // What has no place in a file has no offset.
+            Self::Io { op, name, errno, .. } => write!(f, "{op} of {name} failed: {errno}"),
             Self::Crashed => f.write_str("the simulated machine has crashed"),
         }
     }
@@ -235,6 +239,8 @@ mod tests {
         let error = Error::from_errno(Op::Read, "log.3", 4096, Errno::IO);
         assert_eq!(error.to_string(), "read of log.3 at 4096 failed: Input/output error (os error 5)");
         assert!(error.source().is_some());
+        let error = Error::from_errno(Op::Connect, "dolmen.sock", 0, Errno::CONNREFUSED);
+        assert_eq!(error.to_string(), "connect of dolmen.sock failed: Connection refused (os error 111)");
         assert!(Error::from_errno(Op::Create, "a", 0, Errno::NOSPC).needing(9).is_no_space());
     }
 }

@@ -58,7 +58,8 @@ pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
 pub use shared::{SharedMemory, WORD_BYTES};
 pub use socket::{
-    Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, notify_ready, peer_watch, remove_socket,
+    Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, peer_watch,
+    remove_socket, unlink_socket,
 };
 pub use thread::{
     Load, anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, user_id, wait,

@@ -427,6 +427,29 @@ pub fn remove_socket(path: &Path) -> Result<()> {
     rustix::fs::unlink(path).map_err(failed)
 }
 
+/// Makes a name lead to a socket elsewhere.
+///
+/// # Errors
+/// [`Error::Exists`] if something has the name; [`Error::Io`].
+pub fn link_socket(socket: &Path, path: &Path) -> Result<()> {
+    let name = path.display().to_string();
+    rustix::fs::symlink(socket, path).map_err(|errno| match errno {
+        Errno::EXIST => Error::Exists { name },
+        errno => Error::from_errno(Op::Create, &name, 0, errno),
+    })
+}
+
+/// Removes a name that leads elsewhere; nothing is done with what is no such name.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn unlink_socket(path: &Path) -> Result<()> {
+    let name = path.display().to_string();
+    let failed = |errno| Error::from_errno(Op::Remove, &name, 0, errno);
+    let is_link = rustix::fs::readlink(path, Vec::new()).is_ok();
+    if is_link { rustix::fs::unlink(path).map_err(failed) } else { Ok(()) }
+}
+
 /// What becomes readable when the process `pid` ends, for [`Waiter::add`]: a forked child may keep a socket open.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 //! The payload of a frame: parts one after the other, as long as the body says.
 
-use super::field::Writer;
+use super::field::{Writer, too_big};
 use crate::bytes::Reader;
 use crate::verb::Payload;
 use dolmen_types::limits::FRAME_PAYLOAD_BYTES_MAX;
-use dolmen_types::{Error, Invalid, IoBuf};
+use dolmen_types::{Error, IoBuf};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl<'o, 'p> Gather<'o, 'p> {
     /// Appends a part to the payload and its length to the body.
     #[inline]
     pub(super) fn part(&mut self, bytes: &'p [u8]) {
-        let Ok(len) = u32::try_from(bytes.len()) else { return self.body.refuse(Invalid::Payload) };
+        let Ok(len) = u32::try_from(bytes.len()) else { return self.body.refuse(too_big(bytes.len())) };
         self.body.put(&len);
         self.payload_bytes += u64::from(len);
         if len > 0 {
@@ -38,7 +38,7 @@ impl<'o, 'p> Gather<'o, 'p> {
     pub(super) fn finish(self) -> Result<(PayloadParts<'p>, u64), Error> {
         self.body.finish()?;
         if self.payload_bytes > FRAME_PAYLOAD_BYTES_MAX as u64 {
-            return Err(Invalid::Payload.into());
+            return Err(Error::RecTooBig { needed_bytes: self.payload_bytes });
         }
         Ok((self.parts, self.payload_bytes))
     }

@@ -53,7 +53,7 @@ impl<'o> Writer<'o> {
     /// Bytes of any length behind that length.
     pub(super) fn blob(&mut self, bytes: &[u8]) {
         if bytes.len() > FRAME_BODY_BYTES_MAX {
-            return self.refuse(Invalid::Payload);
+            return self.refuse(too_big(bytes.len()));
         }
         self.count(bytes.len(), FRAME_BODY_BYTES_MAX);
         self.raw(bytes);
@@ -65,6 +65,12 @@ impl<'o> Writer<'o> {
         self.count(fields.len(), limit);
         fields.iter().for_each(|field| field.put(self));
     }
+}
+
+/// Why what has so many bytes is in no frame.
+#[cold]
+pub(super) fn too_big(len: usize) -> Error {
+    Error::RecTooBig { needed_bytes: len as u64 }
 }
 
 /// Reads a count and so many fields. No more room is taken than so many can need that are there.

@@ -146,6 +146,12 @@ numbered! {
         PartConnect = 0x020a,
         /// [`SystemVerb::PartDestroy`](super::SystemVerb::PartDestroy).
         PartDestroy = 0x020b,
+        /// [`SystemVerb::Compare`](super::SystemVerb::Compare).
+        Compare = 0x020c,
+        /// [`SystemVerb::PoolEvict`](super::SystemVerb::PoolEvict).
+        PoolEvict = 0x020d,
+        /// [`SystemVerb::PartEvict`](super::SystemVerb::PartEvict).
+        PartEvict = 0x020e,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::data::{Gather, Input, PayloadParts, Source};
 use super::fetch::{put_fetch, read_fetch};
-use super::field::Field;
+use super::field::{Field, too_big};
 use super::pool_verb::{put_pool_verb, read_pool_verb};
 use super::request_header::NO_TARGET;
 use super::tx::{put_prepare, read_prepare};
@@ -41,8 +41,8 @@ pub struct Asked<'p> {
 /// Appends header and body to `out`, and hands out the parts of the payload, which goes behind them.
 ///
 /// # Errors
-/// What the target would answer if a list, a key, the buffer of a fetch or everything together is larger than a frame may
-/// hold: `Invalid`, `KeyTooBig`; then `out` is as it was.
+/// What the target would answer if a list, a key or the buffer of a fetch is larger than a frame may hold: `Invalid`,
+/// `KeyTooBig`; `RecTooBig` if a value or everything together is; then `out` is as it was.
 ///
 /// # Panics
 /// If the token is 0.
@@ -96,7 +96,7 @@ impl Sent<'_> {
 fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<PayloadParts<'p>, Error> {
     let (header, body) = frame.split_first_chunk_mut().expect("its place comes before the body");
     if body.len() > FRAME_BODY_BYTES_MAX {
-        return Err(Invalid::Count.into());
+        return Err(too_big(body.len()));
     }
     let Caller { token, head, pool, seen, push_acked } = *caller;
     let Sent { kind, target, cont, parts, payload_bytes } = sent;

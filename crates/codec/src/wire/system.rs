@@ -33,18 +33,33 @@ pub enum SystemVerb {
     PoolDestroy {
         /// Which.
         name: PoolName,
-        /// Of no effect yet: nobody can be made to lose a pool.
+        /// Also if it is in use: whoever has it open is told `NoPermission` from now on.
         force: bool,
     },
+    /// Takes a pool from all who have it open, who are told `NoPermission` from now on; whoever opens it again has it.
+    /// Answer: [`SystemReply::Done`].
+    PoolEvict(PoolName),
     /// Ends the daemon: whoever is connected is cut off, and goes on with the next one. Answer: [`SystemReply::Done`].
-    Stop {
-        /// Of no effect yet.
-        force: bool,
+    Stop,
+    /// The list of engines as another engine has it, which was just started; each says so if its own is another. Answer:
+    /// [`SystemReply::System`], as it is listed here.
+    Compare {
+        /// The other engine.
+        rank: u32,
+        /// Its list; it counts no pools.
+        list: Box<SystemInfo>,
     },
     /// Makes this engine's part of a pool that another one makes. Answer: [`SystemReply::Done`].
     PartCreate(Box<PartSpec>),
     /// Opens this engine's part of a pool for the engine that has the pool's service. Answer: [`SystemReply::Connected`].
     PartConnect {
+        /// Which pool.
+        pool: Uuid,
+        /// What only engines of the pool know.
+        key: PartKey,
+    },
+    /// Takes this engine's part of a pool from all who have it open. Answer: [`SystemReply::Done`].
+    PartEvict {
         /// Which pool.
         pool: Uuid,
         /// What only engines of the pool know.

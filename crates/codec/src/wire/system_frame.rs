@@ -13,7 +13,7 @@ use dolmen_types::{ContNo, Epoch, Error};
 /// Appends a question to the daemon to `out`; the pool of `caller` is not looked at.
 ///
 /// # Errors
-/// `Invalid::Count` if no frame can hold it; then `out` is as it was.
+/// `RecTooBig` if no frame can hold it; then `out` is as it was.
 ///
 /// # Panics
 /// If the token is 0.
@@ -51,9 +51,20 @@ fn put_verb(w: &mut Writer<'_>, verb: &SystemVerb) -> AskKind {
             w.put(force);
             AskKind::PoolDestroy
         }
-        SystemVerb::Stop { force } => {
-            w.put(force);
-            AskKind::Stop
+        SystemVerb::Stop => AskKind::Stop,
+        SystemVerb::PoolEvict(name) => {
+            w.put(name);
+            AskKind::PoolEvict
+        }
+        SystemVerb::PartEvict { pool, key } => {
+            w.put(pool);
+            w.put(key);
+            AskKind::PartEvict
+        }
+        SystemVerb::Compare { rank, list } => {
+            w.put(rank);
+            w.put(&**list);
+            AskKind::Compare
         }
         SystemVerb::PartCreate(spec) => {
             w.put(&**spec);
@@ -98,7 +109,10 @@ fn read_verb(kind: AskKind, r: &mut Reader<'_>) -> Option<SystemVerb> {
         AskKind::PoolDisconnect => SystemVerb::PoolDisconnect { slot: Field::read(r)? },
         AskKind::PoolCreate => SystemVerb::PoolCreate(Field::read(r)?),
         AskKind::PoolDestroy => SystemVerb::PoolDestroy { name: Field::read(r)?, force: bool::read(r)? },
-        AskKind::Stop => SystemVerb::Stop { force: bool::read(r)? },
+        AskKind::Stop => SystemVerb::Stop,
+        AskKind::PoolEvict => SystemVerb::PoolEvict(Field::read(r)?),
+        AskKind::PartEvict => SystemVerb::PartEvict { pool: Field::read(r)?, key: Field::read(r)? },
+        AskKind::Compare => SystemVerb::Compare { rank: r.u32()?, list: Box::new(Field::read(r)?) },
         AskKind::PartCreate => SystemVerb::PartCreate(Box::new(PartSpec::read(r)?)),
         AskKind::PartConnect => SystemVerb::PartConnect { pool: Field::read(r)?, key: Field::read(r)? },
         AskKind::PartDestroy => SystemVerb::PartDestroy { pool: Field::read(r)?, key: Field::read(r)? },

@@ -126,7 +126,7 @@ impl ChildDaemon {
 
     /// Tells it to end, and waits until it has.
     pub(crate) fn end(&self) {
-        let stopped = self.link(Way::Socket).ask_system(&Head::default(), &SystemVerb::Stop { force: false });
+        let stopped = self.link(Way::Socket).ask_system(&Head::default(), &SystemVerb::Stop);
         assert_eq!(stopped, Ok(SystemReply::Done));
         assert!(self.process().child.wait().unwrap().success());
     }

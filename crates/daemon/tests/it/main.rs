@@ -10,6 +10,7 @@ mod bystander;
 mod child;
 mod common;
 mod crowds;
+mod evictions;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
 mod hostile;

@@ -403,6 +403,7 @@ fn a_part_believes_only_who_knows_the_key() {
     for verb in [
         SystemVerb::PartConnect { pool: uuid, key: PartKey(0) },
         SystemVerb::PartDestroy { pool: uuid, key: PartKey(0) },
+        SystemVerb::PartEvict { pool: uuid, key: PartKey(0) },
     ] {
         assert_eq!(part.ask_system(&Head::default(), &verb), Err(Error::NoPermission));
     }
@@ -462,6 +463,25 @@ fn a_pool_is_made_and_destroyed_at_all_engines_or_at_none() {
     assert_eq!(link.ask_system(&Head::default(), &destroy), Ok(SystemReply::Done));
     assert_eq!(there(), [false, false]);
     assert_eq!(remote(&link, "p").unwrap_err(), Error::NotFound);
+    // Whoever has it open loses it at all engines, and opens it anew unless it is destroyed.
+    engines.create(true);
+    let client = pool(&link, "p");
+    let cont = container(&client);
+    let other = pool(&engines.link(1), "p");
+    let evict = SystemVerb::PoolEvict(reach::pool_name("p").unwrap());
+    assert_eq!(link.ask_system(&Head::default(), &evict), Ok(SystemReply::Done));
+    assert_eq!(other.query().map(drop), Err(Error::NoPermission));
+    let object = spread_object(&cont);
+    for number in 0..16 {
+        assert_eq!(put(&object, number), Err(Error::NoPermission), "no target takes it");
+    }
+    let client = pool(&link, "p");
+    assert_clean(&client);
+    assert_eq!(link.ask_system(&Head::default(), &destroy), Err(Error::Busy));
+    let by_force = SystemVerb::PoolDestroy { name: reach::pool_name("p").unwrap(), force: true };
+    assert_eq!(link.ask_system(&Head::default(), &by_force), Ok(SystemReply::Done));
+    assert_eq!(there(), [false, false]);
+    assert_eq!(client.query().map(drop), Err(Error::NoPermission));
     // In the way at one engine: nothing is left at the other.
     std::fs::create_dir_all(engines.dir.path().join("r0/p/mine")).unwrap();
     let spec = PoolSpec { label: Some(Label::new("p").unwrap()), volatile: true, ..PoolSpec::default() };

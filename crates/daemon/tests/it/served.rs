@@ -4,6 +4,7 @@ use crate::common::{Served, WAYS, remote};
 use dolmen_client::{At, Container, EventQueue, Wait};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
+use dolmen_env::{Clock, RealClock};
 use dolmen_types::{Cond, Error, IoBuf, Key, Label, ObjectClass, ObjectType, Props, Recx};
 use std::sync::Arc;
 
@@ -174,4 +175,24 @@ fn what_was_served_opens_in_process_and_the_reverse() {
     let cont = pool.open_container(&ContName::Label(Label::new("field").unwrap())).unwrap();
     cont.object(oid).unwrap().get(At::Latest, b"x", b"a", &mut buf).unwrap();
     assert_eq!(&buf[..], b"in process");
+}
+
+#[test]
+fn what_no_frame_can_hold_is_refused_at_once_as_too_big() {
+    for way in WAYS {
+        let served = Served::start();
+        let link = served.link(way);
+        served.create(&link, "p");
+        let pool = served.pool(&link, "p");
+        let cont = container(&pool);
+        let begin_ns = RealClock.monotonic_ns();
+        for len in [64 << 20, 65 << 20] {
+            let refused = cont.set_attrs(&[("long".to_owned(), vec![7; len])]);
+            assert!(matches!(refused, Err(Error::RecTooBig { .. })), "{way:?}, {len}: {refused:?}");
+        }
+        let took_ns = RealClock.monotonic_ns() - begin_ns;
+        assert!(took_ns < 10_000_000_000, "{way:?}: {took_ns} ns");
+        cont.set_attrs(&[("short".to_owned(), vec![7])]).unwrap();
+        assert_eq!(cont.attr("short"), Ok(vec![7]), "{way:?}: the connection goes on");
+    }
 }

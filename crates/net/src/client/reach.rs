@@ -69,10 +69,18 @@ pub fn addresses(text: &str) -> Result<Option<Vec<Address>>> {
 /// # Errors
 /// Why none does; `Unreachable` if the engine that was asked leads to one that does not.
 pub fn system(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
+    home(any(addresses, options)?)
+}
+
+/// The connection to the first of `addresses` that answers, whatever engine of the system that is.
+///
+/// # Errors
+/// Why the last does not.
+pub fn any(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
     let mut failed = Error::Ended;
     for address in addresses {
         match link(address, options) {
-            Ok(link) => return home(link),
+            Ok(link) => return Ok(link),
             Err(error) => failed = error,
         }
     }

@@ -520,7 +520,11 @@ pub(super) fn system_verb() -> impl Strategy<Value = SystemVerb> {
         slot().prop_map(|slot| SystemVerb::PoolDisconnect { slot }),
         pool_spec().prop_map(SystemVerb::PoolCreate),
         (pool_name(), any::<bool>()).prop_map(|(name, force)| SystemVerb::PoolDestroy { name, force }),
-        any::<bool>().prop_map(|force| SystemVerb::Stop { force }),
+        Just(SystemVerb::Stop),
+        pool_name().prop_map(SystemVerb::PoolEvict),
+        (uuid(), any::<u128>()).prop_map(|(pool, key)| SystemVerb::PartEvict { pool, key: PartKey(key) }),
+        (any::<u32>(), system_info())
+            .prop_map(|(rank, list)| SystemVerb::Compare { rank, list: Box::new(list) }),
         (pool_spec(), vec(any::<u32>(), 0..9), any::<u128>()).prop_map(|(pool, ranks, key)| {
             SystemVerb::PartCreate(Box::new(PartSpec { pool, ranks, key: PartKey(key) }))
         }),
@@ -534,6 +538,14 @@ fn rank() -> impl Strategy<Value = RankInfo> {
         rank,
         uuid,
         addresses,
+    })
+}
+
+fn system_info() -> impl Strategy<Value = SystemInfo> {
+    (text(), vec(rank(), 0..4), any::<u32>()).prop_map(|(name, ranks, pool_count)| SystemInfo {
+        name,
+        ranks,
+        pool_count,
     })
 }
 
@@ -551,16 +563,11 @@ fn pool_entry() -> impl Strategy<Value = PoolEntry> {
 }
 
 pub(super) fn system_reply() -> impl Strategy<Value = SystemReply> {
-    let info = (text(), vec(rank(), 0..4), any::<u32>()).prop_map(|(name, ranks, pool_count)| SystemInfo {
-        name,
-        ranks,
-        pool_count,
-    });
     let connection = (slot(), uuid(), option::of(label()), pool_map(), vec(rank(), 0..4))
         .prop_map(|(slot, uuid, label, map, ranks)| PoolConnection { slot, uuid, label, map, ranks });
     prop_oneof![
         Just(SystemReply::Done),
-        info.prop_map(SystemReply::System),
+        system_info().prop_map(SystemReply::System),
         vec(pool_entry(), 0..4).prop_map(SystemReply::Pools),
         connection.prop_map(|connection| SystemReply::Connected(Box::new(connection))),
         pool_entry().prop_map(SystemReply::Created)

@@ -293,6 +293,8 @@ pub(super) fn system_verbs() -> Vec<SystemVerb> {
         volatile: true,
         bulk_dir: Some(b"bulk".to_vec()),
     };
+    let engine = RankInfo { rank: 13, uuid: uuid(5), addresses: vec![String::from("unix:/r13/dolmen.sock")] };
+    let list = SystemInfo { name: "lab".into(), ranks: vec![engine], pool_count: 0 };
     vec![
         SystemVerb::Ping,
         SystemVerb::Query,
@@ -301,10 +303,13 @@ pub(super) fn system_verbs() -> Vec<SystemVerb> {
         SystemVerb::PoolDisconnect { slot: PoolSlot(1) },
         SystemVerb::PoolCreate(spec.clone()),
         SystemVerb::PoolDestroy { name: PoolName::Uuid(uuid(2)), force: true },
-        SystemVerb::Stop { force: true },
+        SystemVerb::Stop,
         SystemVerb::PartCreate(Box::new(PartSpec { pool: spec, ranks: vec![4, 7], key: PartKey(9) })),
         SystemVerb::PartConnect { pool: uuid(3), key: PartKey(10) },
         SystemVerb::PartDestroy { pool: uuid(4), key: PartKey(11) },
+        SystemVerb::Compare { rank: 12, list: Box::new(list) },
+        SystemVerb::PoolEvict(PoolName::Uuid(uuid(6))),
+        SystemVerb::PartEvict { pool: uuid(7), key: PartKey(14) },
     ]
 }
 
@@ -388,10 +393,13 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolDisconnect, 0x9967_64bf_1f54_b2e5),
     (AskKind::PoolCreate, 0x4a64_40ee_3cb8_4a1e),
     (AskKind::PoolDestroy, 0xcbab_fe66_9065_963a),
-    (AskKind::Stop, 0xb5c1_55d8_bfb0_bc29),
+    (AskKind::Stop, 0x251b_bfc5_3a37_c65b),
     (AskKind::PartCreate, 0xeb1f_3b23_4350_7ad9),
     (AskKind::PartConnect, 0x95b1_c81d_05b5_2248),
     (AskKind::PartDestroy, 0xdba4_52c1_c416_3512),
+    (AskKind::Compare, 0x4748_0013_5728_2efe),
+    (AskKind::PoolEvict, 0x8ce9_63ab_8c9d_d129),
+    (AskKind::PartEvict, 0x9318_1b09_2665_10d0),
 ];
 
 pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
