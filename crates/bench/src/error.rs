@@ -62,6 +62,8 @@ pub enum Error {
     Administer {
         /// What was asked.
         words: String,
+        /// The exit code that says why.
+        code: Option<i32>,
     },
 }
 
@@ -94,7 +96,9 @@ impl fmt::Display for Error {
             Self::Plot => f.write_str("the plot could not be drawn"),
             Self::Call { function, on, number } => load::call_text(f, function, on, *number),
             Self::Differs(difference) => difference.fmt(f),
-            Self::Administer { words } => write!(f, "`dolmen dmg {words}` failed; what it printed is above"),
+            Self::Administer { words, .. } => {
+                write!(f, "`dolmen dmg {words}` failed; what it printed is above")
+            }
         }
     }
 }

@@ -42,7 +42,7 @@ pub use ground::hold_memory;
 pub use large::{Large, large};
 pub use load::{
     Conditions, Difference, Figures, IorLoad, Load, MdtestLoad, ObjectLoad, Phase, PhaseRound, Place,
-    ValueKind, load, stop_load,
+    ValueKind, clear_load, load, stop_load,
 };
 pub use meter::Meter;
 pub use options::Options;

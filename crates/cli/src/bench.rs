@@ -241,6 +241,7 @@ fn failed(error: &Error) -> Failure {
         Error::Scenario { .. } => Exit::Usage,
         Error::Wrong { .. } | Error::Differs(_) => Exit::Damaged,
         Error::Call { number, .. } => load::exit_of(*number),
+        Error::Administer { code, .. } => code.and_then(Exit::from_number).unwrap_or(Exit::Other),
         Error::Device(_) | Error::System { .. } => Exit::Device,
         _ => Exit::Other,
     };

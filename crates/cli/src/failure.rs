@@ -45,6 +45,21 @@ impl Exit {
         self as u8
     }
 
+    /// Why another command of this program failed, by its number.
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        let all = [
+            Self::Usage,
+            Self::Missing,
+            Self::Taken,
+            Self::InUse,
+            Self::Full,
+            Self::Damaged,
+            Self::Refused,
+            Self::Device,
+        ];
+        all.into_iter().find(|exit| i32::from(exit.number()) == number)
+    }
+
     /// Whether a signal has ended the command.
     pub(crate) fn is_signal(self) -> bool {
         matches!(self, Self::Interrupted | Self::Terminated)

@@ -86,7 +86,15 @@ fn report(failure: &Failure, as_json: bool) -> Exit {
 
 /// Help and version are no failures; what clap says of wrong arguments is kept, in the form asked for.
 fn refuse_usage(error: &clap::Error) -> Exit {
-    let as_json = std::env::args_os().any(|arg| arg == "--json");
+    let as_json = compat::words().iter().any(|arg| arg == "--json");
+    if !as_json && let Some(text) = compat::plain_usage(&error.to_string()) {
+        if !error.use_stderr() {
+            return output::print(text.as_bytes())
+                .map_or_else(|failure| report(&failure, as_json), |()| Exit::Done);
+        }
+        eprint!("{text}");
+        return Exit::Usage;
+    }
     if as_json && let Some(text) = asked_for(error) {
         let answer = Answer::new(String::new(), json!({ "text": text }));
         return show(&answer, as_json).unwrap_or_else(|failure| report(&failure, as_json));
@@ -105,6 +113,7 @@ fn refuse_usage(error: &clap::Error) -> Exit {
         };
     }
     let text = error.to_string();
+    let text = compat::plain_usage(&text).unwrap_or(text);
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let failure = Failure::new(Exit::Usage, "a command is missing").hint("see `dolmen help`");
         return report_usage(&failure, &text);
@@ -122,7 +131,7 @@ fn asked_for(error: &clap::Error) -> Option<String> {
     if !error.use_stderr() {
         return Some(error.to_string());
     }
-    let others = std::env::args_os().filter(|arg| arg != "--json");
+    let others = compat::words().into_iter().filter(|arg| arg != "--json");
     let plain = cli::Cli::try_parse_from(others).err().filter(|plain| !plain.use_stderr());
     plain.map(|plain| plain.to_string())
 }

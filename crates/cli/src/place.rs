@@ -195,7 +195,9 @@ impl Served {
     /// The pool in `dir`, if a daemon serves the directory above it.
     fn around(dir: &Path) -> Option<Self> {
         let (system, entry) = entry_of(dir)?;
-        let address = Address::Unix(system.join(reach::SOCKET_NAME));
+        let socket = system.join(reach::SOCKET_NAME);
+        // It may lead elsewhere, because such a path would be too long for a socket.
+        let address = Address::Unix(std::fs::read_link(&socket).unwrap_or(socket));
         let link = reach::system(&[address], &LinkOptions::default()).ok()?;
         Some(Self { link, name: PoolName::Uuid(entry.uuid) })
     }

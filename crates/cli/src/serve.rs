@@ -61,6 +61,9 @@ pub(crate) struct Args {
 /// Serves until a signal or a client ends it.
 pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     let settings = settings(args)?;
+    let doing = || format!("serve {}", shown_outside(&settings.dir));
+    // Before anything is written there.
+    settings.check_dir().map_err(|error| of_daemon(&error)).doing(doing)?;
     if args.detach {
         return detach(&settings);
     }
@@ -68,7 +71,6 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
         // Ignored: then it ends with the terminal, as it would in the foreground.
         let _alone = nix::unistd::setsid();
     }
-    let doing = || format!("serve {}", shown_outside(&settings.dir));
     // Ignored: then it takes fewer connections, and says so.
     let _raised = dolmen_env::raise_descriptor_limit();
     let stop = interrupt::stop();

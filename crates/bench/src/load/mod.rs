@@ -22,6 +22,7 @@ pub(crate) use fault::call_text;
 pub use figures::{Conditions, Figures, Phase, PhaseRound};
 pub use options::{IorLoad, Load, MdtestLoad, ObjectLoad, Place, ValueKind};
 pub(crate) use rank::run as run_rank;
+pub use system::clear_load;
 
 use crate::error::Result;
 use options::Plan;

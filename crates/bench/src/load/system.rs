@@ -9,6 +9,7 @@ use dolmen_types::Label;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A daemon of one's own ends after so long without a connection, should whoever started it be killed.
 const IDLE_END_SECONDS: &str = "60";
@@ -54,6 +55,11 @@ fn own_name() -> String {
 fn given(place: &Place, system: &str) -> Result<Ground> {
     let pool = place.pool.clone().unwrap_or_else(own_name);
     let has_own_pool = place.pool.is_none();
+    let cont = place.cont.clone().unwrap_or_else(own_name);
+    if place.cont.is_none() {
+        let named = Some(cont.clone()).filter(|_| !has_own_pool);
+        *made() = Some(Made { system: system.to_owned(), pool: pool.clone(), cont: named });
+    }
     if has_own_pool {
         let size = format!("{}", place.capacity_bytes);
         let words = ["pool", "create", &pool, "--size", &size];
@@ -62,7 +68,7 @@ fn given(place: &Place, system: &str) -> Result<Ground> {
     Ok(Ground {
         system: system.to_owned(),
         pool,
-        cont: place.cont.clone().unwrap_or_else(own_name),
+        cont,
         daemon_pid: place.daemon_pid,
         own_dir: None,
         has_own_pool,
@@ -76,7 +82,36 @@ fn dmg(system: &str, words: &[&str], more: &[&str]) -> Result<()> {
     let mut command = Command::new(program);
     command.args(["dmg", "--sys-name", system]).args(words).args(more).stdin(Stdio::null());
     let output = command.stderr(Stdio::inherit()).output().map_err(Error::system("start dmg"))?;
-    if output.status.success() { Ok(()) } else { Err(Error::Administer { words: words.join(" ") }) }
+    let code = output.status.code();
+    if output.status.success() { Ok(()) } else { Err(Error::Administer { words: words.join(" "), code }) }
+}
+
+/// What a load has made in a system of others, from before it is there.
+struct Made {
+    system: String,
+    pool: String,
+    /// None if the pool was made with it.
+    cont: Option<String>,
+}
+
+/// Guards what is to be removed should the load be interrupted; taken alone.
+static MADE: Mutex<Option<Made>> = Mutex::new(None);
+
+fn made() -> MutexGuard<'static, Option<Made>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what a load has made in a system of others: for who ends it where it stands, after [`crew::stop_load`].
+pub fn clear_load() {
+    let Some(Made { system, pool, cont }) = made().take() else { return };
+    let words = match &cont {
+        Some(cont) => vec!["daos", "--sys-name", &system, "cont", "destroy", &pool, cont, "--force"],
+        None => vec!["dmg", "--sys-name", &system, "pool", "destroy", &pool, "--force", "--recursive"],
+    };
+    let Ok(program) = std::env::current_exe() else { return };
+    let quiet = || Stdio::null();
+    // Ignored: there is nobody to tell any more; it may not have been made yet.
+    let _removed = Command::new(program).args(words).stdin(quiet()).stdout(quiet()).stderr(quiet()).status();
 }
 
 /// A pool and a daemon in a directory of this measurement.
@@ -141,12 +176,12 @@ impl Ground {
             return std::fs::remove_dir_all(dir).map_err(Error::system("remove the directory of the pool"));
         }
         if self.has_own_pool {
-            return dmg(&self.system, &["pool", "destroy", &self.pool], &["--force"]);
+            dmg(&self.system, &["pool", "destroy", &self.pool], &["--force", "--recursive"])?;
+        } else if self.has_own_cont {
+            daos::destroy_cont(Some(&self.system), &self.pool, &self.cont)?;
         }
-        if self.has_own_cont {
-            daos::destroy_cont(Some(&self.system), &self.pool, &self.cont)
-        } else {
-            Ok(())
-        }
+        // Until then a signal finds it, and sees to it that it is gone before the process is.
+        made().take();
+        Ok(())
     }
 }

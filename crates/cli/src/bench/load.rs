@@ -380,6 +380,7 @@ fn run(args: &PlaceArgs, load: &Load, is_whole: bool, needs_data: bool) -> Outco
     let dirs = vec![place.dir.join(format!("dolmen-bench-{}", std::process::id()))];
     interrupt::before_end(move || {
         dolmen_bench::stop_load();
+        dolmen_bench::clear_load();
         super::clean_up(&dirs);
     });
     let bar = bar();
@@ -419,17 +420,19 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// The exit code of a function of the C interface that failed: with a number of the system's, or a negative one of DAOS.
+/// The exit code of a function of the C interface that failed, as other commands have it: with a number of the system's, or
+/// a negative one of DAOS.
 //= daos:src/include/daos_errno.h DER_*
 pub(super) fn exit_of(number: i32) -> Exit {
     match number {
-        2 | -1005 => Exit::Missing,
-        17 | -1004 => Exit::Taken,
-        16 | -1012 => Exit::InUse,
+        2 | -1005 | -2011 | -2050 => Exit::Missing,
+        17 | 39 | -1004 => Exit::Taken,
+        16 | -1012 | -2018 | -2025 | 113 | -1006 => Exit::InUse,
         28 | -1007 => Exit::Full,
+        -2021 => Exit::Damaged,
         1 | 13 | 30 | -1001 => Exit::Refused,
         22 | -1003 => Exit::Usage,
-        5 | -2001 => Exit::Device,
+        5 | -2001 | -2010 => Exit::Device,
         _ => Exit::Other,
     }
 }

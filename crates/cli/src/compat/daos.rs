@@ -148,7 +148,7 @@ struct Create {
 pub(crate) fn run(args: &Daos) -> Outcome<Answer> {
     match &args.command {
         Command::Version => Ok(dmg::version("daos")),
-        Command::System(System::Query) => system(&args.system.link()?),
+        Command::System(System::Query) => system(&args.system.link_to_any()?),
         Command::Pool(Pool::List) => pools(&args.system.link()?),
         Command::Pool(Pool::Query(arg)) => dmg::query(&args.system.link()?, &arg.pool),
         Command::Pool(Pool::ListContainers(arg)) => list(&args.system.link()?, &arg.pool),

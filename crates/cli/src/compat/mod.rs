@@ -10,6 +10,7 @@ use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::place;
 use dolmen_client::{Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
+use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
 use dolmen_types::{Head, TargetState};
 use serde_json::{Value, json};
@@ -36,6 +37,13 @@ pub(crate) fn words() -> Vec<OsString> {
     words
 }
 
+/// What clap says, without the name that the program was called by being there twice.
+pub(crate) fn plain_usage(text: &str) -> Option<String> {
+    let called = std::env::args_os().next()?;
+    let name = Path::new(&called).file_name()?.to_str().filter(|name| *name == "daos" || *name == "dmg")?;
+    Some(text.replace(&format!("{name} {name}"), name))
+}
+
 /// Which system a command is about.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SystemArg {
@@ -45,14 +53,23 @@ pub(crate) struct SystemArg {
 }
 
 impl SystemArg {
-    /// The connection to its daemon.
+    /// The connection to the engine where pools are made.
     fn link(&self) -> Outcome<Link> {
+        self.link_by(reach::system)
+    }
+
+    /// The connection to any engine: to ask what the system is, also while the first one is not there.
+    fn link_to_any(&self) -> Outcome<Link> {
+        self.link_by(reach::any)
+    }
+
+    fn link_by(&self, reached: fn(&[Address], &LinkOptions) -> dolmen_net::Result<Link>) -> Outcome<Link> {
         let named = self.name.clone().filter(|name| name != DEFAULT_SYSTEM);
         let set = || std::env::var("DOLMEN_SYSTEM").ok().filter(|name| !name.is_empty());
         let name = named.or_else(set).unwrap_or_else(|| OWN_SYSTEM.to_owned());
         let options = LinkOptions::default();
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
-            Some(addresses) => reach::system(&addresses, &options),
+            Some(addresses) => reached(&addresses, &options),
             None if name.starts_with('.') || name.contains(['/', ':']) => {
                 let failure = Failure::new(Exit::Usage, format!("{name:?} is no name of a system"));
                 return Err(failure.hint("give a plain name, unix:SOCKET or tcp://HOST:PORT"));

@@ -223,7 +223,7 @@ fn wrong_arguments_of_a_load_are_told() {
     assert!(ran.stderr().contains("daos_oclass_name2id of NOTHING"), "{ran:?}");
     let nowhere = format!("unix:{}", place.path("nowhere").display());
     let ran = place.run(&at("object --pool p --cont c", &["--system".to_owned(), nowhere]));
-    assert_eq!(ran.code(), 10, "{ran:?}");
+    assert_eq!(ran.code(), 5, "as of every daemon that does not answer: {ran:?}");
     assert!(ran.stderr().contains("daos_pool_connect of p: DER_UNREACH"), "{ran:?}");
     assert_cleared(&place);
 }
@@ -259,4 +259,24 @@ fn an_interrupted_load_leaves_neither_processes_nor_files() {
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
     assert!(waited_for(|| !has_word(&name)), "they have ended");
     assert_cleared(&place);
+}
+
+#[test]
+fn an_interrupted_load_leaves_nothing_in_a_pool_of_others() {
+    let place = Place::new("loads-guests");
+    let (daemon, named) = served(&place);
+    let (system, pool) = (&named[1], &named[3]);
+    for given in [&["--system", system, "--pool", pool][..], &["--system", system, "--capacity", "256M"]] {
+        let words = ["bench", "object", "-n", "1000000000", "-s", "8"];
+        let words = [&words[..], given].concat();
+        let mut child = place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let name = format!("dolmen-bench-{}", child.id());
+        assert!(waited_for(|| has_word(&format!("\"cont\":\"{name}\""))), "the process of the load runs");
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGINT as i32));
+        assert_eq!(place.json(&["cont", "list", "p"]).as_array().unwrap().len(), 1, "that of others");
+        let pools = place.json(&["dmg", "-G", system, "pool", "list"]);
+        assert_eq!(pools["pools"].as_array().unwrap().len(), 1, "{pools}");
+    }
+    daemon.end();
 }

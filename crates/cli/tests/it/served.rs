@@ -111,3 +111,23 @@ fn a_daemon_in_the_background_holds_nothing_of_who_started_it() {
         "it runs, and the shell has not waited for it: {said}"
     );
 }
+
+#[test]
+fn a_directory_that_is_not_there_is_told_in_the_same_way_in_front_and_in_the_background() {
+    let place = Place::new("served-nowhere");
+    for more in [&[][..], &["--detach"]] {
+        let line = place.fails(3, &[&["serve", "nowhere"], more].concat());
+        assert_eq!(line, "dolmen: cannot serve nowhere: there is no directory nowhere; make it first\n");
+    }
+}
+
+#[test]
+fn commands_on_a_directory_find_a_daemon_whose_socket_is_elsewhere() {
+    let place = Place::new("served-elsewhere");
+    place.pool_with_files();
+    let daemon = Daemon::start(&place, &["--socket", "other.sock"]);
+    place.ok(&["cont", "create", "p", "d"]);
+    assert!(place.ok(&["cont", "list", "p"]).contains('d'));
+    daemon.end();
+    assert!(!place.path("dolmen.sock").is_symlink());
+}
