@@ -62,6 +62,6 @@ pub use socket::{
     remove_socket, unlink_socket,
 };
 pub use thread::{
-    Load, anonymous_rss_bytes, cpu_count, peak_rss_bytes, pin_to_cpu, rss_bytes, scope, spawn, user_id, wait,
-    yield_now,
+    Load, anonymous_rss_bytes, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu, rss_bytes,
+    scope, spawn, user_id, wait, yield_now,
 };

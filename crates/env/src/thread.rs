@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Op, Result};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::thread::{Builder, JoinHandle, Scope};
 
 /// Starts a thread under a name that debuggers and profiles show (15 bytes of it).
@@ -61,6 +61,33 @@ pub fn pin_to_cpu(index: usize) -> Result<()> {
     let mut chosen = CpuSet::new();
     chosen.set(cpu);
     sched_setaffinity(None, &chosen).map_err(failed)
+}
+
+/// The processor that the calling thread runs on now.
+#[must_use]
+#[inline]
+pub fn current_cpu() -> usize {
+    sched_getcpu()
+}
+
+/// Moves the calling thread from processor `cpu` to another that it may use, if there is one; whether it has. Where it may
+/// run is as before: the system can move it again.
+///
+/// # Errors
+/// [`Error::Io`] if the system refuses.
+pub fn leave_cpu(cpu: usize) -> Result<bool> {
+    let failed = |errno| Error::from_errno(Op::Thread, "affinity", 0, errno);
+    let allowed = sched_getaffinity(None).map_err(failed)?;
+    let mut others = allowed;
+    if cpu < CpuSet::MAX_CPU {
+        others.unset(cpu);
+    }
+    if others.count() == 0 || others == allowed {
+        return Ok(false);
+    }
+    sched_setaffinity(None, &others).map_err(failed)?;
+    sched_setaffinity(None, &allowed).map_err(failed)?;
+    Ok(true)
 }
 
 /// How many threads of the machine run or could run.

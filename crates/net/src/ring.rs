@@ -20,6 +20,9 @@ const HEAD_AT: usize = 128;
 const READER_ASLEEP_AT: usize = 256;
 const WRITER_ASLEEP_AT: usize = 384;
 
+/// Where the reader runs: the number of its processor and one more.
+const READER_CPU_AT: usize = 512;
+
 /// Where the bytes of the first ring are.
 const DATA_AT: usize = 8192;
 
@@ -202,6 +205,12 @@ impl Writer {
         memory.take(self.place.control + READER_ASLEEP_AT)
     }
 
+    /// The processor that the reader has said it runs on.
+    #[must_use]
+    pub fn reader_cpu(&self, memory: &impl Memory) -> Option<usize> {
+        usize::try_from(memory.load(self.place.control + READER_CPU_AT)).ok()?.checked_sub(1)
+    }
+
     /// Whether there is room; if not, the reader will call when there is. To be asked before going to sleep.
     ///
     /// # Errors
@@ -290,6 +299,11 @@ impl Reader {
             memory.raise(self.place.control + READER_ASLEEP_AT, false);
         }
         Ok(has_more)
+    }
+
+    /// Says which processor the reader runs on.
+    pub fn tell_cpu(&self, memory: &impl Memory, cpu: usize) {
+        memory.store(self.place.control + READER_CPU_AT, byte_count(cpu) + 1);
     }
 
     /// Takes the flag down that [`Reader::rest`] has left up.

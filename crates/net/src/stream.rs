@@ -162,6 +162,23 @@ impl Stream {
         }
     }
 
+    /// Tells the peer which processor this side runs on, where there is a place for it.
+    #[inline]
+    pub fn tell_cpu(&self, cpu: usize) {
+        if let Way::Rings(rings) = &self.way {
+            rings.reader.tell_cpu(&rings.memory, cpu);
+        }
+    }
+
+    /// The processor that the peer has said it runs on: a hint, which may be old, or forged.
+    #[must_use]
+    pub fn peer_cpu(&self) -> Option<usize> {
+        match &self.way {
+            Way::Rings(rings) => rings.writer.reader_cpu(&rings.memory),
+            Way::Socket(_) => None,
+        }
+    }
+
     /// Takes the calls that the peer has sent; the owner is awake again.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! nothing; at most one thread waits for the socket, the others for that thread; at most one connects anew. A forked child
 //! takes no lock that a thread of its parent may have held.
 
+use super::aside::Aside;
 use super::pending::{Finished, Pending, Progress, Requests, Waiter};
 use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
@@ -89,6 +90,7 @@ pub(super) struct State {
     pub(super) pools: Slots<Attached>,
     scratch: Vec<u8>,
     spin: Spin,
+    aside: Aside,
     /// The rest of a frame that the peer has had no room for; nothing else is sent before it.
     output: Output,
     /// Whether the stream has gathered bytes that the peer has had no room for.
@@ -130,6 +132,7 @@ impl Link {
             pools: Slots::default(),
             scratch: Vec::new(),
             spin: Spin::new()?,
+            aside: Aside::new(),
             output: Output::default(),
             must_flush: false,
             has_unsent: false,
@@ -543,6 +546,7 @@ impl Inner {
                 // Whoever waits sends its own again.
                 return (state, Some(false));
             }
+            state.make_way();
             if state.spin.again() {
                 if state.sleepers > 0 || state.requests.len() > 1 {
                     drop(state);
@@ -720,6 +724,17 @@ impl State {
         match kept.and_then(|_| session.stream.flush()) {
             Ok(is_sent) => self.must_flush = !is_sent,
             Err(error) => self.broken(&error),
+        }
+    }
+
+    /// Goes where the engine is not, if both run on one processor and others want to run, too.
+    #[inline]
+    fn make_way(&mut self) {
+        if self.spin.is_crowded()
+            && let Some(session) = &self.session
+        {
+            let is_apart = self.aside.step(RealClock.monotonic_ns(), session.stream.peer_cpu());
+            self.spin.set_apart(is_apart);
         }
     }
 

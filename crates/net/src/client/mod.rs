@@ -1,5 +1,6 @@
 //! The client's side: connections to engines, and pools behind them.
 
+mod aside;
 mod door;
 mod link;
 mod pending;

@@ -237,6 +237,7 @@ impl Conn {
             taken?;
         }
         if moved || self.must_flush {
+            self.stream.tell_cpu(shared.cpu);
             self.must_flush = !self.stream.flush()?;
         }
         Ok(if moved { Step::Moved } else { Step::Still })

@@ -18,7 +18,7 @@ use core::time::Duration;
 use dolmen_codec::pool::PoolReply;
 use dolmen_codec::wire::{BadFrame, FetchPlan, PoolSlot};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_env::{Listener, Ready, Socket, Waiter};
+use dolmen_env::{Listener, Ready, Socket, Waiter, current_cpu};
 use dolmen_types::{Error as Refusal, Head, IoBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -83,6 +83,8 @@ pub(super) struct Shared {
     pub(super) jobs: Jobs,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) scratch: Vec<u8>,
+    /// The processor that the thread runs on, or did a moment ago.
+    pub(super) cpu: usize,
 }
 
 /// What a request has led to.
@@ -134,6 +136,7 @@ impl Worker {
             jobs,
             mailbox,
             scratch: Vec::new(),
+            cpu: current_cpu(),
         };
         Ok(Self {
             waiter,
@@ -315,6 +318,7 @@ impl Worker {
     /// Takes what sockets tell.
     fn look(&mut self, timeout: Option<Duration>) {
         self.turns = 0;
+        self.shared.cpu = current_cpu();
         let mut ready = core::mem::take(&mut self.ready);
         // A waiter that fails is found again at the next look; meanwhile connections are served while they are hot.
         // Ignored: nothing is lost by it.
