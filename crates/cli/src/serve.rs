@@ -14,6 +14,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// A hundred years.
+const KEEP_SECONDS_MAX: u64 = 100 * 365 * 86_400;
+
 /// A week.
 const IDLE_SECONDS_MAX: u64 = 7 * 86_400;
 
@@ -47,6 +50,12 @@ pub(crate) struct Args {
     /// Resident memory of each pool for metadata, instead of the pool's own budget
     #[arg(long, value_name = "SIZE", value_parser = place::memory())]
     memory: Option<u64>,
+    /// At rest, free what was overwritten or removed longer ago than this, unless a snapshot shows it
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::KEEP_PAST_DEFAULT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=KEEP_SECONDS_MAX))]
+    keep_past: u64,
+    /// Free nothing of the past until somebody asks for it, or room is needed
+    #[arg(long, conflicts_with = "keep_past")]
+    keep_all: bool,
     /// Go on in the background once it can be reached; what it says goes to dolmen.log in SYSTEM
     #[arg(long)]
     detach: bool,
@@ -105,6 +114,7 @@ fn settings(args: &Args) -> Outcome<Settings> {
     }
     settings.threads = usize::from(args.threads.unwrap_or(0));
     settings.memory_budget_bytes = args.memory;
+    settings.keep_past = (!args.keep_all).then(|| Duration::from_secs(args.keep_past));
     settings.idle_end = args.idle_end.map(Duration::from_secs);
     Ok(settings)
 }

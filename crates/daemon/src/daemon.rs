@@ -86,7 +86,7 @@ impl Daemon {
         let mut rng = Rng::from_entropy()?;
         let peers = Peers::new(settings.rank, settings.engines.clone());
         let shared = Arc::new(Shared {
-            pools: Pools::new(settings.dir.clone(), settings.memory_budget_bytes, peers),
+            pools: Pools::new(settings.dir.clone(), settings.open_options(), peers),
             name: settings.name.clone(),
             engine: uuid_of_random(rng.next_u128()),
             instance: rng.next_u128(),

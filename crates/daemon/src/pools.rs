@@ -3,7 +3,11 @@
 use crate::lease::Lease;
 use crate::peers::Peers;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
+<<<<<<< HEAD
 use dolmen_local::{OpenOptions, PoolOptions, Spread, Upkeep};
+=======
+use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Spread};
+>>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
 use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -17,7 +21,7 @@ const GONE_MAX: usize = 1024;
 /// The pools of one directory.
 pub(crate) struct Pools {
     dir: PathBuf,
-    memory_budget_bytes: Option<u64>,
+    options: OpenOptions,
     peers: Peers,
     /// Guards UUIDs of parts that are not to be made any more; taken before `open`.
     gone: Mutex<VecDeque<Uuid>>,
@@ -43,10 +47,10 @@ impl Drop for Alone<'_> {
 }
 
 impl Pools {
-    pub(crate) fn new(dir: PathBuf, memory_budget_bytes: Option<u64>, peers: Peers) -> Self {
+    pub(crate) fn new(dir: PathBuf, options: OpenOptions, peers: Peers) -> Self {
         Self {
             dir,
-            memory_budget_bytes,
+            options,
             peers,
             gone: Mutex::default(),
             opening: Mutex::default(),
@@ -94,10 +98,10 @@ impl Pools {
         if let Some(pool) = self.opened(&found, access)? {
             return Ok((pool, entry_of(&found)));
         }
-        let (dir, options) = (self.dir.join(&found.name), self.open_options());
+        let (dir, options) = (self.dir.join(&found.name), &self.options);
         let opened = match &found.spread {
-            None => dolmen_local::open(&dir, &options),
-            Some(_) => dolmen_local::open_with_parts(&dir, &options, &parts),
+            None => dolmen_local::open(&dir, options),
+            Some(_) => dolmen_local::open_with_parts(&dir, options, &parts),
         };
         let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
         self.open().insert(found.uuid, Arc::clone(&pool));
@@ -143,18 +147,15 @@ impl Pools {
         if let Some(pool) = self.open().get(&uuid) {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
+<<<<<<< HEAD
         let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.open_options());
         let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
+=======
+        let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.options);
+        let pool = Arc::new(opened.map_err(|error| plain(&error))?);
+>>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
         self.open().insert(uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
-    }
-
-    fn open_options(&self) -> OpenOptions {
-        OpenOptions {
-            memory_budget_bytes: self.memory_budget_bytes,
-            upkeep: Upkeep::Thread,
-            ..OpenOptions::default()
-        }
     }
 
     /// Makes a pool, with a part at each other engine of the system; `key` is what only these know.

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use core::time::Duration;
 use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
+use dolmen_local::{OpenOptions, Upkeep};
 use std::path::PathBuf;
 
 /// What a daemon may do.
@@ -25,6 +26,9 @@ pub struct Settings {
     pub idle_end: Option<Duration>,
     /// Resident memory of each pool for metadata, in bytes; `None` takes the pool's.
     pub memory_budget_bytes: Option<u64>,
+    /// At rest, pools free what was overwritten, punched or removed longer ago than this, unless a snapshot shows it;
+    /// `None` frees nothing until somebody asks, or room is needed.
+    pub keep_past: Option<Duration>,
 }
 
 impl Settings {
@@ -41,12 +45,14 @@ impl Settings {
             threads: 0,
             idle_end: None,
             memory_budget_bytes: None,
+            keep_past: Some(Self::KEEP_PAST_DEFAULT),
         }
     }
 
     /// The socket of a daemon in the directory that it serves, unless it is told otherwise.
     pub const SOCKET_NAME: &str = dolmen_net::client::reach::SOCKET_NAME;
 
+<<<<<<< HEAD
     /// The socket in the directory, or what leads to it.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join(Self::SOCKET_NAME)
@@ -58,6 +64,19 @@ impl Settings {
     /// `NoDirectory`.
     pub fn check_dir(&self) -> Result<()> {
         if self.dir.is_dir() { Ok(()) } else { Err(Error::NoDirectory { path: self.dir.clone() }) }
+=======
+    /// How much of the past stays readable without a snapshot: more than a transaction ought to take.
+    pub const KEEP_PAST_DEFAULT: Duration = Duration::from_secs(10);
+
+    /// How its pools are opened.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            memory_budget_bytes: self.memory_budget_bytes,
+            upkeep: Upkeep::Thread,
+            keep_past: self.keep_past,
+            ..OpenOptions::default()
+        }
+>>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
     }
 
     /// Threads that serve connections on this machine.

@@ -996,7 +996,7 @@ impl Target {
         if scrubbed != Ok(Step::More) && self.checkpoint.is_working() {
             return self.checkpoint_step().map(still_working);
         }
-        if scrubbed == Ok(Step::Done) && self.make_ready() {
+        if scrubbed == Ok(Step::Done) && self.step_at_rest() {
             return Ok(Step::More);
         }
         scrubbed

@@ -1,5 +1,6 @@
 //! What a target is made of and how large its parts are.
 
+use core::time::Duration;
 use dolmen_env::Disk;
 use dolmen_types::{Error, TargetNo, limits};
 
@@ -32,6 +33,9 @@ pub struct TargetConfig {
     pub join_extents_min: u32,
     /// Bytes that the background scrub reads a second, in pages of 4 KiB and whole values; 0 turns it off.
     pub scrub_bytes_per_s: u64,
+    /// At rest, what was overwritten, punched or removed longer ago than this is freed, unless a snapshot shows it; `None`
+    /// frees nothing until somebody asks, or room is needed.
+    pub keep_past: Option<Duration>,
     /// Targets whose metadata lies on the same device, this one counted: free space there is reported in equal
     /// shares, so that it is counted once over all of them.
     pub device_sharers: u16,
@@ -55,6 +59,7 @@ impl Default for TargetConfig {
             join_extents_min: 16,
             // A terabyte in three days.
             scrub_bytes_per_s: 4 << 20,
+            keep_past: None,
             device_sharers: 1,
             volatile: false,
         }

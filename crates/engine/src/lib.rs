@@ -45,6 +45,7 @@ mod reclaim;
 mod records;
 mod repeats;
 mod replay;
+mod rest;
 mod run;
 mod runs;
 mod scrub;

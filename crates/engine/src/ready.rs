@@ -22,10 +22,6 @@ const READY_BYTES_MAX: u64 = 512 << 20;
 /// What one step makes: less than a millisecond, two where the machine's own host has to find the memory.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Steps that found nothing to do before the first piece: who works in turns with short pauses is not disturbed. Upkeep
-/// takes one in ten milliseconds then.
-const STILL_STEPS: u32 = 4;
-
 /// Written over and over: as much as stays near the processor.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -35,9 +31,7 @@ pub(crate) struct Ready {
     making: Option<Making>,
     /// Empty segments that are to be there; none before the first was made.
     wanted: usize,
-    /// Steps since something was asked.
-    still: u32,
-    /// The device has refused a piece since then.
+    /// The device has refused a piece since something was asked.
     is_refused: bool,
 }
 
@@ -52,7 +46,7 @@ impl Ready {
     /// Something is asked of the target.
     #[inline]
     pub(crate) fn disturb(&mut self) {
-        (self.still, self.is_refused) = (0, false);
+        self.is_refused = false;
     }
 
     /// Empty segments that are kept for what comes.
@@ -62,13 +56,9 @@ impl Ready {
 }
 
 impl Target {
-    /// Makes a piece of the next segment if the target is at rest and has too few at hand; whether it did.
+    /// Makes a piece of the next segment if the target has too few at hand; whether it did. To be called at rest.
     pub(crate) fn make_ready(&mut self) -> bool {
         if self.store.disks.bulk().media() != Media::Mapped || self.store.bulk.ready.is_refused {
-            return false;
-        }
-        if self.store.bulk.ready.still < STILL_STEPS {
-            self.store.bulk.ready.still += 1;
             return false;
         }
         let wanted = self.segments_at_hand();

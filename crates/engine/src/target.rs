@@ -63,6 +63,7 @@ pub struct Target {
     pub(crate) txs: Txs,
     pub(crate) checkpoint: crate::checkpoint::State,
     pub(crate) scrub: crate::scrub::Scrub,
+    pub(crate) rest: crate::rest::Rest,
     pub(crate) pending: HashMap<u64, Pending>,
     pub(crate) next_io: u64,
     pub(crate) read_only: bool,
@@ -88,6 +89,7 @@ impl core::fmt::Debug for Target {
 impl TargetStore for Target {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
         self.epochs.tick();
+        self.rest.disturb();
         self.store.bulk.ready.disturb();
         let mut window = core::mem::take(&mut self.window);
         while !ops.is_empty() {
@@ -147,6 +149,7 @@ impl Target {
             txs,
             checkpoint,
             scrub: crate::scrub::Scrub::default(),
+            rest: crate::rest::Rest::default(),
             pending: HashMap::new(),
             next_io: 0,
             read_only: false,

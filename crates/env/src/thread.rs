@@ -185,6 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_leaves_a_processor_for_another_that_it_may_use_and_may_come_back() {
+        spawn("leaver", || {
+            let allowed = sched_getaffinity(None).unwrap();
+            let here = current_cpu();
+            assert_eq!(leave_cpu(here).unwrap(), cpu_count() > 1);
+            assert!(sched_getaffinity(None).unwrap() == allowed);
+            assert!(!leave_cpu(usize::MAX).unwrap());
+            pin_to_cpu(0).unwrap();
+            let only = current_cpu();
+            assert!(!leave_cpu(only).unwrap(), "there is no other");
+            assert_eq!(current_cpu(), only);
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+    }
+
+    #[test]
     fn threads_have_names_and_can_be_pinned() {
         let thread = spawn("worker", || {
             pin_to_cpu(0).unwrap();

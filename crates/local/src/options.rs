@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::record::{PoolRecord, Spread};
+use core::time::Duration;
 use dolmen_engine::{CHECKPOINT_LOG_BYTES_MIN, TargetConfig};
 use dolmen_env::{RealOptions, Rng, cpu_count};
 use dolmen_types::{Label, TargetNo, Uuid, limits, uuid_of_random};
@@ -94,6 +95,9 @@ pub struct OpenOptions {
     pub memory_budget_bytes: Option<u64>,
     /// Who does the background work.
     pub upkeep: Upkeep,
+    /// At rest, what was overwritten, punched or removed longer ago than this is freed, unless a snapshot shows it; `None`
+    /// frees nothing until somebody asks, or room is needed. Without a thread for upkeep there is no rest.
+    pub keep_past: Option<Duration>,
     /// What of the system the devices may use.
     pub devices: RealOptions,
     /// Nothing may be changed, and nothing in the directory is: also what a recovery writes stays in memory. Works

@@ -221,7 +221,7 @@ fn open_own(dir: &Path, options: &OpenOptions) -> Result<Opened> {
         all.push(devices);
     }
     let targets = on_each(record.own_targets().start, all, |target, devices| {
-        let config = target_config(&record, memory, target);
+        let config = TargetConfig { keep_past: options.keep_past, ..target_config(&record, memory, target) };
         let (mut opened, recovery) = Target::open(devices, Arc::clone(&clock), &config)?;
         if !options.read_only {
             opened.begin_life(record.life + 1)?;

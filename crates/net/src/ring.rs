@@ -366,6 +366,16 @@ mod tests {
     }
 
     #[test]
+    fn the_writer_learns_where_the_reader_runs_and_believes_no_more_than_a_number() {
+        let (memory, (reader, _), (_, writer)) = rings();
+        assert_eq!(writer.reader_cpu(&memory), None);
+        reader.tell_cpu(&memory, 0);
+        assert_eq!(writer.reader_cpu(&memory), Some(0));
+        memory.store(CONTROL_AT + READER_CPU_AT, u64::MAX);
+        assert_eq!(writer.reader_cpu(&memory), Some(usize::MAX - 1));
+    }
+
+    #[test]
     fn indices_that_no_honest_side_writes_break_the_ring() {
         for forged in [u64::MAX, byte_count(RING_BYTES_MIN) + 1, 1 << 40] {
             let (memory, (mut reader, _), (_, mut writer)) = rings();

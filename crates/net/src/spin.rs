@@ -26,10 +26,6 @@ const CROWD_LASTS_NS: u64 = 20_000_000;
 /// while another is idle.
 const ALONE_NS: u64 = 10_000;
 
-/// The same while others want the processor, but the peer has one of its own: as long as it takes to give the processor to
-/// another thread and get it back.
-const APART_NS: u64 = 2_500;
-
 /// After so many waits in a row in which it was in vain, looking is left out: where a peer sleeps that this thread has
 /// called, and both are on one processor, the peer runs no sooner than this thread sleeps, for the system takes no
 /// processor back, even at request, that was given for a while and is wanted by one who has just woken.
@@ -71,8 +67,6 @@ pub(crate) struct Spin {
     /// For how long the next stranger makes shy, and how many peers have come since the last one.
     shy_ns: u64,
     peers: u32,
-    /// The peer is at work on another processor.
-    is_apart: bool,
 }
 
 impl Spin {
@@ -91,7 +85,6 @@ impl Spin {
             shy_until_ns: 0,
             shy_ns: SHY_NS_MIN,
             peers: 0,
-            is_apart: false,
         })
     }
 
@@ -119,16 +112,10 @@ impl Spin {
         goes_on
     }
 
-    /// Whether more threads want to run than there are processors, and when that was found out at the latest.
+    /// Whether more threads want to run than there are processors, as was found out a moment ago.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded_until_ns != 0
-    }
-
-    /// Whether the peer runs on another processor than this thread, as far as is known.
-    #[inline]
-    pub(crate) fn set_apart(&mut self, is_apart: bool) {
-        self.is_apart = is_apart;
     }
 
     fn again_or_give_way(&mut self) -> bool {
@@ -147,12 +134,7 @@ impl Spin {
             self.in_vain = self.in_vain.saturating_add(u32::from(!self.has_given_up));
             return false;
         }
-        let alone_ns = match (is_crowded, self.is_apart) {
-            (false, _) => ALONE_NS,
-            (true, true) => 0,
-            (true, false) => 0,
-        };
-        if waited_ns >= alone_ns {
+        if is_crowded || waited_ns >= ALONE_NS {
             yield_now();
             self.note_turn(now_ns, RealClock.monotonic_ns());
         }

@@ -58,7 +58,17 @@ impl Served {
 
     /// A daemon for what is in `dir` already.
     pub(crate) fn over(dir: Scratch) -> Self {
+        Self::over_with(dir, |_| ())
+    }
+
+    /// A daemon that may do what is said.
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::over_with(Scratch::new(), change)
+    }
+
+    fn over_with(dir: Scratch, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::new(dir.path().to_owned());
+        change(&mut settings);
         settings.addresses.push(Address::Tcp("127.0.0.1:0".parse().unwrap()));
         let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
         Self { daemon, dir }

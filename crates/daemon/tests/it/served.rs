@@ -1,6 +1,7 @@
 //! What is written through a daemon is read through it, by every way.
 
-use crate::common::{Served, WAYS, remote};
+use crate::common::{Served, WAYS, Way, remote};
+use core::time::Duration;
 use dolmen_client::{At, Container, EventQueue, Wait};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
@@ -178,6 +179,7 @@ fn what_was_served_opens_in_process_and_the_reverse() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn what_no_frame_can_hold_is_refused_at_once_as_too_big() {
     for way in WAYS {
         let served = Served::start();
@@ -194,5 +196,30 @@ fn what_no_frame_can_hold_is_refused_at_once_as_too_big() {
         assert!(took_ns < 10_000_000_000, "{way:?}: {took_ns} ns");
         cont.set_attrs(&[("short".to_owned(), vec![7])]).unwrap();
         assert_eq!(cont.attr("short"), Ok(vec![7]), "{way:?}: the connection goes on");
+=======
+fn a_served_pool_gives_space_back_by_itself_and_one_that_keeps_all_does_not() {
+    for keep_past in [Some(Duration::from_millis(1)), None] {
+        let served = Served::with(|settings| settings.keep_past = keep_past);
+        let link = served.link(Way::Rings);
+        served.create(&link, "p");
+        let pool = served.pool(&link, "p");
+        let cont = container(&pool);
+        let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S1, 7, 1).unwrap()).unwrap();
+        for salt in 0..20 {
+            object.put(At::Latest, b"d", b"a", &pattern(1 << 20, salt)).unwrap();
+        }
+        let bulk_bytes = || pool.query().unwrap().space.iter().map(|space| space.bulk_bytes).sum::<u64>();
+        assert!(bulk_bytes() >= 2 << 20, "some is there to be freed");
+        let looks = if keep_past.is_some() { 600 } else { 10 };
+        let is_free = (0..looks).any(|_| {
+            // Each look is a request: the pool rests in between.
+            dolmen_env::wait(Duration::from_millis(500));
+            bulk_bytes() == 1 << 20
+        });
+        assert_eq!(is_free, keep_past.is_some(), "{} bytes", bulk_bytes());
+        let mut buf = IoBuf::default();
+        assert_eq!(object.get(At::Latest, b"d", b"a", &mut buf).unwrap(), Some(1 << 20));
+        assert!(buf[..] == pattern(1 << 20, 19)[..]);
+>>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
     }
 }

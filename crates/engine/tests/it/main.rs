@@ -24,6 +24,8 @@ mod merges;
 mod pressure;
 mod reach;
 mod ready;
+mod rest;
+
 mod refused;
 mod rig;
 mod rolled;

@@ -132,7 +132,7 @@ impl Link {
             pools: Slots::default(),
             scratch: Vec::new(),
             spin: Spin::new()?,
-            aside: Aside::new(),
+            aside: Aside::default(),
             output: Output::default(),
             must_flush: false,
             has_unsent: false,
@@ -733,8 +733,7 @@ impl State {
         if self.spin.is_crowded()
             && let Some(session) = &self.session
         {
-            let is_apart = self.aside.step(RealClock.monotonic_ns(), session.stream.peer_cpu());
-            self.spin.set_apart(is_apart);
+            self.aside.step(session.stream.peer_cpu());
         }
     }
 

@@ -1,0 +1,132 @@
+//! What a target does while nobody asks for anything: it frees what no reader can see any more, and makes room ready for
+//! what comes.
+//!
+//! A round writes down what memory holds of the index, raises the horizon of every container to some time ago, merges
+//! all runs, and writes a checkpoint with which what was dropped is free. It goes on where it was when somebody asks for
+//! something in between, takes no more than its part of the time, and comes again when something has changed.
+//!
+//! Invariants: what is newer than the time that a target keeps is not touched, so a reader of the present is never
+//! overtaken; a round that fails has changed nothing but horizons.
+
+use crate::target::Target;
+use core::time::Duration;
+use dolmen_types::{ContNo, Epoch, Error};
+
+/// Steps that found nothing to do before it counts as rest: who works in turns with short pauses is not disturbed. Upkeep
+/// takes one in ten milliseconds then.
+const STILL_STEPS: u32 = 4;
+
+/// After a round so many times as long as it took belongs to others: merging all runs writes the whole index.
+const PAUSE_ROUNDS: u32 = 50;
+
+/// What is left at rest, and when there is something to do again.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// Steps since something was asked.
+    still: u32,
+    round: Option<Round>,
+    /// `changes` of the checkpoints, all of which rounds have covered.
+    covered: Option<u64>,
+    /// When the last round ended, and how long the next one waits from there.
+    ended_ns: u64,
+    pause: Duration,
+}
+
+/// A round under way.
+struct Round {
+    begun_ns: u64,
+    changes: u64,
+    horizon: Epoch,
+    /// Nothing newer than the horizon was there when it began.
+    covers_all: bool,
+    part: Part,
+}
+
+/// What a round is at; each part is complete when the target has nothing else to do.
+enum Part {
+    Checkpoint,
+    Merge,
+    Release,
+}
+
+impl Rest {
+    /// Something is asked of the target.
+    #[inline]
+    pub(crate) fn disturb(&mut self) {
+        self.still = 0;
+    }
+}
+
+impl Target {
+    /// One step of what is done at rest; whether there was anything.
+    pub(crate) fn step_at_rest(&mut self) -> bool {
+        if self.rest.still < STILL_STEPS {
+            self.rest.still += 1;
+            return false;
+        }
+        self.free_at_rest() || self.make_ready()
+    }
+
+    fn free_at_rest(&mut self) -> bool {
+        let Some(keep) = self.config.keep_past else { return false };
+        let now_ns = self.epochs.now_ns();
+        let stepped = match self.rest.round.take() {
+            Some(round) => self.go_on_at_rest(round),
+            None => self.begin_at_rest(now_ns, keep),
+        };
+        // Ignored: for want of room, or for damage, which scrubs and writers meet themselves.
+        self.rest.round = stepped.unwrap_or_default();
+        self.rest.round.is_some()
+    }
+
+    /// Begins a round if there may be something to free.
+    fn begin_at_rest(&mut self, now_ns: u64, keep: Duration) -> Result<Option<Round>, Error> {
+        if self.rest.ended_ns == 0 {
+            self.rest.ended_ns = now_ns;
+        }
+        let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
+        let horizon = self.horizon(Epoch::from_unix_ns(now_ns.saturating_sub(keep_ns)));
+        let covers_all = self.checkpoint.newest_write <= horizon;
+        // What is too new for this round is the next one's: it is not begun for a part without waiting longer.
+        let waits = if covers_all { keep } else { keep.saturating_mul(2) };
+        // Whichever way the clock was set meanwhile.
+        let rested = Duration::from_nanos(now_ns.abs_diff(self.rest.ended_ns));
+        let has_changed = self.rest.covered != Some(self.checkpoint.changes);
+        let reaches_on = self.conts.iter().any(|cont| cont.state.aggregated < horizon);
+        if rested < waits.max(self.rest.pause) || !has_changed || !reaches_on {
+            return Ok(None);
+        }
+        // A round that fails is tried again no sooner than one that does not.
+        (self.rest.ended_ns, self.rest.pause) = (now_ns, Duration::ZERO);
+        self.begin_checkpoint_unless_stalled()?;
+        let changes = self.checkpoint.changes;
+        Ok(Some(Round { begun_ns: now_ns, changes, horizon, covers_all, part: Part::Checkpoint }))
+    }
+
+    fn go_on_at_rest(&mut self, round: Round) -> Result<Option<Round>, Error> {
+        let part = match round.part {
+            Part::Checkpoint if self.are_runs_intact() && !self.store.index.runs.is_empty() => {
+                let conts: Vec<ContNo> = self.conts.iter().map(|known| known.state.no).collect();
+                conts.into_iter().for_each(|cont| self.raise_aggregated(cont, round.horizon));
+                self.begin_merge(0..self.store.index.runs.len());
+                Part::Merge
+            }
+            Part::Merge => {
+                self.begin_checkpoint_unless_stalled()?;
+                Part::Release
+            }
+            Part::Checkpoint | Part::Release => {
+                self.end_at_rest(&round);
+                return Ok(None);
+            }
+        };
+        Ok(Some(Round { part, ..round }))
+    }
+
+    fn end_at_rest(&mut self, round: &Round) {
+        let now_ns = self.epochs.now_ns();
+        let took = Duration::from_nanos(now_ns.saturating_sub(round.begun_ns));
+        (self.rest.ended_ns, self.rest.pause) = (now_ns, took.saturating_mul(PAUSE_ROUNDS));
+        self.rest.covered = round.covers_all.then_some(round.changes);
+    }
+}

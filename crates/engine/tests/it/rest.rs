@@ -1,0 +1,158 @@
+//! What a target frees while nobody asks for anything.
+
+use crate::rig::{Rig, oid, tiny};
+use core::ops::Range;
+use core::time::Duration;
+use dolmen_codec::TargetStore as _;
+use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Verb};
+use dolmen_engine::TargetConfig;
+use dolmen_env::Media;
+use dolmen_env::sim::CrashPlan;
+use dolmen_types::{Cond, Durability, Epoch, Error, Key};
+
+const KEPT: Duration = Duration::from_secs(20);
+
+/// More than goes into the log.
+const VALUE_BYTES: usize = 60_000;
+
+fn rig(keep_past: Option<Duration>) -> Rig {
+    let config = TargetConfig { keep_past, capacity_bytes: 96 << 20, ..tiny() };
+    Rig::with_config(Media::Mapped, Durability::Power, config)
+}
+
+/// So much time passes while upkeep has nothing else to do.
+fn rest(rig: &mut Rig, time: Duration) {
+    for _ in 0..100 {
+        rig.clock.advance(u64::try_from(time.as_nanos() / 100).unwrap());
+        step(rig, 20);
+    }
+}
+
+/// Upkeep, so many steps of it.
+fn step(rig: &mut Rig, count: usize) {
+    for _ in 0..count {
+        rig.target.as_mut().unwrap().step();
+    }
+}
+
+fn put(rig: &mut Rig, dkey: u8, fill: u8) -> Epoch {
+    rig.put(oid(1), &[dkey], b"a", &[fill; VALUE_BYTES]).unwrap()
+}
+
+fn put_all(rig: &mut Rig, dkeys: Range<u8>, fill: u8) {
+    for dkey in dkeys {
+        put(rig, dkey, fill);
+    }
+}
+
+/// One value, twenty times; the last stays.
+fn overwrite(rig: &mut Rig) {
+    for fill in 0..20 {
+        put(rig, 0, fill);
+    }
+}
+
+fn get(rig: &mut Rig, dkey: u8) -> Option<Vec<u8>> {
+    rig.get(oid(1), &[dkey], b"a")
+}
+
+#[test]
+fn what_was_overwritten_or_punched_a_while_ago_is_freed_at_rest_and_then_there_is_peace() {
+    let mut rig = rig(Some(KEPT));
+    put_all(&mut rig, 0..100, 1);
+    put_all(&mut rig, 0..50, 2);
+    for dkey in 40..90_u8 {
+        rig.punch(oid(1), PunchScope::Dkey(Key::from_slice(&[dkey])), Cond::NONE).unwrap();
+    }
+    let before = rig.space().bulk_bytes;
+    rest(&mut rig, KEPT / 2);
+    assert_eq!(rig.space().bulk_bytes, before, "it is too new");
+    rest(&mut rig, 3 * KEPT);
+    let after = rig.space().bulk_bytes;
+    assert!(after <= before * 51 / 150, "{before} bytes became {after}");
+    let done = rig.target.as_ref().unwrap().background_done();
+    rest(&mut rig, 1000 * KEPT);
+    assert_eq!(rig.target.as_ref().unwrap().background_done(), done, "nothing has changed since");
+    assert_eq!(get(&mut rig, 3), Some(vec![2; VALUE_BYTES]));
+    assert_eq!(get(&mut rig, 45), None);
+    assert_eq!(get(&mut rig, 95), Some(vec![1; VALUE_BYTES]));
+    rig.assert_clean();
+    rig.close_and_reopen();
+    assert_eq!(get(&mut rig, 3), Some(vec![2; VALUE_BYTES]));
+    assert_eq!(rig.space().bulk_bytes, after);
+}
+
+#[test]
+fn nothing_is_freed_at_rest_unless_that_was_asked_for_nor_while_it_works() {
+    let mut rig = rig(None);
+    overwrite(&mut rig);
+    let before = rig.space().bulk_bytes;
+    rest(&mut rig, 100 * KEPT);
+    assert_eq!(rig.space().bulk_bytes, before);
+
+    let mut rig = self::rig(Some(KEPT));
+    overwrite(&mut rig);
+    for _ in 0..200 {
+        rig.clock.advance(u64::try_from(KEPT.as_nanos()).unwrap());
+        step(&mut rig, 3);
+        assert_eq!(get(&mut rig, 0), Some(vec![19; VALUE_BYTES]));
+    }
+    assert_eq!(rig.space().bulk_bytes, before, "somebody asks again and again");
+}
+
+#[test]
+fn the_present_and_the_past_that_is_kept_stay_readable() {
+    let mut rig = rig(Some(KEPT));
+    let old = put(&mut rig, 0, 1);
+    put(&mut rig, 0, 2);
+    rest(&mut rig, 3 * KEPT);
+    let young = put(&mut rig, 0, 3);
+    put(&mut rig, 0, 4);
+    rest(&mut rig, KEPT / 2);
+    let read = |rig: &mut Rig, epoch| rig.get_at(oid(1), &[0], b"a", ReadAt::Epoch(epoch));
+    assert_eq!(read(&mut rig, young), Ok(Some(vec![3; VALUE_BYTES])), "written a moment ago");
+    assert!(matches!(read(&mut rig, old), Err(Error::EpochGone { .. })), "{:?}", read(&mut rig, old));
+    assert_eq!(get(&mut rig, 0), Some(vec![4; VALUE_BYTES]));
+}
+
+#[test]
+fn a_snapshot_keeps_what_it_shows() {
+    let mut rig = rig(Some(KEPT));
+    let epoch = put(&mut rig, 0, 1);
+    rig.ask(Verb::Cont(ContVerb::AddSnapshot(epoch))).unwrap();
+    put(&mut rig, 0, 2);
+    put(&mut rig, 0, 3);
+    let before = rig.space().bulk_bytes;
+    rest(&mut rig, 10 * KEPT);
+    assert!(rig.space().bulk_bytes < before, "what no snapshot shows is gone");
+    let shown = rig.get_at(oid(1), &[0], b"a", ReadAt::Epoch(epoch));
+    assert_eq!(shown, Ok(Some(vec![1; VALUE_BYTES])));
+    assert_eq!(get(&mut rig, 0), Some(vec![3; VALUE_BYTES]));
+}
+
+#[test]
+fn no_crash_in_a_round_loses_anything() {
+    let mut rig = rig(Some(KEPT));
+    for fill in 1..4 {
+        put_all(&mut rig, 0..30, fill);
+    }
+    rig.clock.advance(u64::try_from(3 * KEPT.as_nanos()).unwrap());
+    let before = rig.space().bulk_bytes;
+    let mut freed = false;
+    for at in 0..400 {
+        step(&mut rig, 1);
+        if at % 100 == 50 {
+            // The clock has to move on for a round to be due.
+            rig.clock.advance(u64::try_from(3 * KEPT.as_nanos()).unwrap());
+        }
+        if at % 5 == 0 {
+            let mut crashed = rig.after_crash(CrashPlan::None);
+            for dkey in 0..30 {
+                assert_eq!(get(&mut crashed, dkey), Some(vec![3; VALUE_BYTES]), "step {at}, dkey {dkey}");
+            }
+            freed |= crashed.space().bulk_bytes < before;
+            crashed.assert_clean();
+        }
+    }
+    assert!(freed, "no crash came after a round");
+}
