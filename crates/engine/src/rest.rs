@@ -74,8 +74,11 @@ impl Target {
             Some(round) => self.go_on_at_rest(round),
             None => self.begin_at_rest(now_ns, keep),
         };
-        // Ignored: for want of room, or for damage, which scrubs and writers meet themselves.
-        self.rest.round = stepped.unwrap_or_default();
+        self.rest.round = match stepped {
+            Ok(round) => round,
+            // For want of room, or for damage: writers and scrubs meet the same themselves, and are told.
+            Err(_) => None,
+        };
         self.rest.round.is_some()
     }
 
