@@ -19,6 +19,9 @@ const STILL_STEPS: u32 = 4;
 /// After a round so many times as long as it took belongs to others: merging all runs writes the whole index.
 const PAUSE_ROUNDS: u32 = 50;
 
+/// After a round that failed it is not tried again for so long: it will find much the same.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
+
 /// What is left at rest, and when there is something to do again.
 #[derive(Default)]
 pub(crate) struct Rest {
@@ -77,7 +80,10 @@ impl Target {
         self.rest.round = match stepped {
             Ok(round) => round,
             // For want of room, or for damage: writers and scrubs meet the same themselves, and are told.
-            Err(_) => None,
+            Err(_) => {
+                self.rest.pause = PAUSE_AFTER_FAILURE;
+                None
+            }
         };
         self.rest.round.is_some()
     }
@@ -99,8 +105,7 @@ impl Target {
         if rested < waits.max(self.rest.pause) || !has_changed || !reaches_on {
             return Ok(None);
         }
-        // A round that fails is tried again no sooner than one that does not.
-        (self.rest.ended_ns, self.rest.pause) = (now_ns, Duration::ZERO);
+        self.rest.ended_ns = now_ns;
         self.begin_checkpoint_unless_stalled()?;
         let changes = self.checkpoint.changes;
         Ok(Some(Round { begun_ns: now_ns, changes, horizon, covers_all, part: Part::Checkpoint }))
