@@ -3,11 +3,7 @@
 use crate::lease::Lease;
 use crate::peers::Peers;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
-<<<<<<< HEAD
-use dolmen_local::{OpenOptions, PoolOptions, Spread, Upkeep};
-=======
-use dolmen_local::{LocalPool, OpenOptions, PoolOptions, Spread};
->>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
+use dolmen_local::{OpenOptions, PoolOptions, Spread};
 use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -147,13 +143,8 @@ impl Pools {
         if let Some(pool) = self.open().get(&uuid) {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
-<<<<<<< HEAD
-        let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.open_options());
-        let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
-=======
         let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.options);
-        let pool = Arc::new(opened.map_err(|error| plain(&error))?);
->>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
+        let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
         self.open().insert(uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }

@@ -52,7 +52,6 @@ impl Settings {
     /// The socket of a daemon in the directory that it serves, unless it is told otherwise.
     pub const SOCKET_NAME: &str = dolmen_net::client::reach::SOCKET_NAME;
 
-<<<<<<< HEAD
     /// The socket in the directory, or what leads to it.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join(Self::SOCKET_NAME)
@@ -64,7 +63,8 @@ impl Settings {
     /// `NoDirectory`.
     pub fn check_dir(&self) -> Result<()> {
         if self.dir.is_dir() { Ok(()) } else { Err(Error::NoDirectory { path: self.dir.clone() }) }
-=======
+    }
+
     /// How much of the past stays readable without a snapshot: more than a transaction ought to take.
     pub const KEEP_PAST_DEFAULT: Duration = Duration::from_secs(10);
 
@@ -76,7 +76,6 @@ impl Settings {
             keep_past: self.keep_past,
             ..OpenOptions::default()
         }
->>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
     }
 
     /// Threads that serve connections on this machine.

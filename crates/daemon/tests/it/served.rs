@@ -179,7 +179,6 @@ fn what_was_served_opens_in_process_and_the_reverse() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn what_no_frame_can_hold_is_refused_at_once_as_too_big() {
     for way in WAYS {
         let served = Served::start();
@@ -196,7 +195,10 @@ fn what_no_frame_can_hold_is_refused_at_once_as_too_big() {
         assert!(took_ns < 10_000_000_000, "{way:?}: {took_ns} ns");
         cont.set_attrs(&[("short".to_owned(), vec![7])]).unwrap();
         assert_eq!(cont.attr("short"), Ok(vec![7]), "{way:?}: the connection goes on");
-=======
+    }
+}
+
+#[test]
 fn a_served_pool_gives_space_back_by_itself_and_one_that_keeps_all_does_not() {
     for keep_past in [Some(Duration::from_millis(1)), None] {
         let served = Served::with(|settings| settings.keep_past = keep_past);
@@ -220,6 +222,5 @@ fn a_served_pool_gives_space_back_by_itself_and_one_that_keeps_all_does_not() {
         let mut buf = IoBuf::default();
         assert_eq!(object.get(At::Latest, b"d", b"a", &mut buf).unwrap(), Some(1 << 20));
         assert!(buf[..] == pattern(1 << 20, 19)[..]);
->>>>>>> 8403abc (engine, daemon: what nobody sees any more is freed at rest)
     }
 }
