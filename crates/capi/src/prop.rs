@@ -301,6 +301,9 @@ extern "C" fn daos_prop_free(list: Out<List>) {
 
 /// A list of what both have, with values of its own; those of `new` win.
 fn merged(old: Out<List>, new: Out<List>) -> Result<Out<List>> {
+    if old.is_null() && new.is_null() {
+        return Err(Der::INVAL);
+    }
     let mut all: Vec<Entry> = Vec::new();
     for entry in entries(old)?.iter().chain(entries(new)?) {
         let copy = entry.copied()?;
@@ -333,9 +336,6 @@ extern "C" fn daos_prop_merge(old: Out<List>, new: Out<List>) -> Out<List> {
 extern "C" fn daos_prop_merge2(old: Out<List>, new: Out<List>, out: Out<Out<List>>) -> c_int {
     der(|| {
         let out = out.check()?;
-        if old.is_null() && new.is_null() {
-            return Err(Der::INVAL);
-        }
         out.set(merged(old, new)?)
     })
 }

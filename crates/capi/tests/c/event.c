@@ -2,6 +2,8 @@
 #include <pthread.h>
 #include <time.h>
 #include "harness.h"
+#include <errno.h>
+#include <daos_fs.h>
 
 static daos_handle_t eq, other_eq, oh;
 static daos_event_t  evs[64];
@@ -332,6 +334,7 @@ use_while_ending(void *arg, daos_event_t *ev, int rc)
 	OK(rc);
 	called++;
 	GIVES(daos_init(), -DER_BUSY);
+	GIVES(dfs_init(), EBUSY);
 	GIVES(daos_fini(), -DER_BUSY);
 	return 0;
 }

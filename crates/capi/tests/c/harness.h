@@ -35,6 +35,9 @@ struct test {
 
 #define OK(call) GIVES(call, 0)
 
+/* Ends the program unless a function that has no error numbers says in its own way that it could not. */
+#define FAILS(call, as) CHECK((call) == (as))
+
 /* A handle that no call has given out. */
 #define NO_HANDLE ((daos_handle_t){0x123456789abcdef7ULL})
 

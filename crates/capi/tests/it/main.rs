@@ -7,6 +7,7 @@ mod array;
 mod cont;
 mod errors;
 mod event;
+mod failed;
 mod fs_attrs;
 mod fs_check;
 mod fs_event;
