@@ -80,10 +80,10 @@ lists_of_access_that_are_none_are_not_made(void)
 static void
 names_and_properties_that_are_none_have_no_value(void)
 {
-	char         text[4];
+	char         name[64], text[4];
 	daos_prop_t *prop = daos_prop_alloc(1);
 
-	FAILS(daos_oclass_id2name(0xffffffff, text), -1);
+	FAILS(daos_oclass_id2name(0xffffffff, name), -1);
 	FAILS(daos_oclass_name2id("S3"), OC_UNKNOWN);
 	FAILS((ssize_t)daos_oclass_names_list(sizeof(text), text), -1);
 	FAILS(daos_prop_alloc(DAOS_PROP_ENTRIES_MAX_NR + 1), NULL);
