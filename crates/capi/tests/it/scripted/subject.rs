@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Between two operations: epochs of targets and of the pool are in the order of the operations then.
 const PAUSE: Duration = Duration::from_micros(40);
+/// For so long a case's clock may be ahead: the real one is waited for.
+const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// Extents of one akey that a fetch is told of.
 const MAP_MAX: u32 = 1024;
 
@@ -92,6 +94,18 @@ impl InC {
         CString::new(format!("case-{}-{}", self.number, no.0)).unwrap()
     }
 
+    /// Whether a container can be worked with: it can be opened, and its handle is one.
+    fn check_cont(&self, no: ContNo) -> Result<()> {
+        // As long as `daos_cont_info_t`: without it nothing is asked.
+        let mut info = [0_u64; 6];
+        let opened = match self.conts.get(&no) {
+            Some(cont) => words::cont_query(*cont, info.as_mut_ptr().cast(), null_mut(), null_mut()),
+            None => words::open_cont(self.pool, &self.label(no)).map_or_else(|code| code, |_opened| 0),
+        };
+        // What an open does not find is a container.
+        checked(opened).map_err(|error| if error == Error::NotFound { Error::NoContainer } else { error })
+    }
+
     fn cont(&self, no: ContNo) -> Handle {
         *self.conts.get(&no).unwrap_or_else(|| panic!("{no:?} was never made: it cannot be opened"))
     }
@@ -129,7 +143,11 @@ impl InC {
         ask: impl FnOnce(&mut Self, Handle, Handle) -> Result<T>,
     ) -> Result<T> {
         let cont = self.cont(cont);
-        let object = words::open_object(cont, id(oid)).map_err(|code| checked(code).unwrap_err())?;
+        let object = words::open_object(cont, id(oid)).map_err(|code| match checked(code).unwrap_err() {
+            // All else that an open is given is the same as always.
+            Error::Invalid(_) => Invalid::ObjectId.into(),
+            other => other,
+        })?;
         let (mut tx, mut is_own) = (NONE, false);
         match at {
             ReadAt::Latest => {}
@@ -139,16 +157,25 @@ impl InC {
             }
             ReadAt::Tx(epoch) => tx = self.tx(epoch).0,
         }
-        let result = ask(self, object, tx);
+        let mut result = ask(self, object, tx);
         if is_own {
+            if matches!(result, Err(Error::Invalid(_))) && is_refused(object, tx) && !is_refused(object, NONE)
+            {
+                // Nothing can be read at this epoch, and everything now.
+                result = Err(Invalid::Epoch.into());
+            }
             assert_eq!(words::tx_close(tx, null_mut()), 0);
         }
         assert_eq!(words::obj_close(object, null_mut()), 0);
         result
     }
 
-    /// Lets the clock of cases go as far as the real one.
+    /// Lets the clock of cases go as far as the real one, or waits for that if it is the other way round.
     fn catch_up(&self) {
+        let late = Duration::from_nanos(self.clock.now_ns().saturating_sub(RealClock.now_ns()));
+        if !late.is_zero() && late < AHEAD_MAX {
+            dolmen_env::wait(late);
+        }
         let ahead_ns = RealClock.now_ns().saturating_sub(self.clock.now_ns());
         self.clock.advance(ahead_ns);
     }
@@ -172,12 +199,18 @@ impl InC {
         epoch
     }
 
-    fn run(&mut self, cont: ContNo, verb: Verb<'_>, buf: &mut Option<IoBuf>) -> Result<Reply> {
+    fn run(&mut self, cont: ContNo, mut verb: Verb<'_>, buf: &mut Option<IoBuf>) -> Result<Reply> {
+        if let Verb::Fetch(fetch) = &mut verb {
+            *buf = Some(core::mem::take(&mut fetch.buf));
+        }
+        if !matches!(verb, Verb::Cont(ContVerb::Create(_) | ContVerb::Destroy)) {
+            self.check_cont(cont)?;
+        }
         match verb {
             Verb::Update(update) => self.written(cont, &Mutation::Update(update)),
             Verb::Punch(punch) => self.written(cont, &Mutation::Punch(punch)),
-            Verb::Fetch(mut fetch) => {
-                let bytes = buf.insert(core::mem::take(&mut fetch.buf));
+            Verb::Fetch(fetch) => {
+                let bytes = buf.get_or_insert_default();
                 self.with(cont, fetch.oid, fetch.at, |_, object, tx| fetched(object, tx, &fetch, bytes))
             }
             Verb::List(list) => self.list(cont, &list),
@@ -255,9 +288,28 @@ impl InC {
         for mutation in &prepare.mutations {
             self.change(cont, ReadAt::Tx(prepare.epoch), mutation)?;
         }
-        checked(words::tx_commit(tx, null_mut()))?;
+        match checked(words::tx_commit(tx, null_mut())) {
+            Err(Error::TxRestart { .. }) => {
+                let after = self.newest_of(cont, &prepare.mutations)?;
+                return Err(Error::TxRestart { after });
+            }
+            other => other?,
+        }
         self.txs.insert(prepare.epoch, (tx, true));
         Ok(Reply::Prepared)
+    }
+
+    /// When the newest of the values was written that updates were to change.
+    fn newest_of(&mut self, cont: ContNo, mutations: &[Mutation<'_>]) -> Result<Epoch> {
+        let mut newest_of_all = Epoch::ZERO;
+        for mutation in mutations {
+            let Mutation::Update(update) = mutation else { continue };
+            let found = self.with(cont, update.oid, ReadAt::Latest, |_, object, _| {
+                Ok(update.iods.iter().filter_map(|iod| newest(object, &update.dkey, &iod.akey)).max())
+            })?;
+            newest_of_all = newest_of_all.max(found.unwrap_or(Epoch::ZERO));
+        }
+        Ok(newest_of_all)
     }
 
     fn list(&mut self, cont: ContNo, list: &List) -> Result<Reply> {
@@ -271,7 +323,7 @@ impl InC {
                     .map(u64::from_le_bytes)
                     .and_then(|index| usize::try_from(index).ok())
                     .unwrap_or(usize::MAX);
-                *self.places.get(index).expect("an anchor that no listing of this case has given")
+                self.places.get(index).copied().unwrap_or_else(|| words::Anchor::foreign(place))
             }
         };
         let listed = match &list.what {
@@ -301,7 +353,11 @@ impl InC {
         let mut oids = vec![ObjId::default(); list.items_max as usize];
         let code = words::oit_list(table, oids.as_mut_ptr(), &mut nr, anchor, null_mut());
         assert_eq!(words::oit_close(table, null_mut()), 0);
-        checked(code)?;
+        checked(code).map_err(|error| match error {
+            // Of what it is given only the anchor is not its own.
+            Error::Invalid(_) => Invalid::Anchor.into(),
+            other => other,
+        })?;
         Ok(Listed::Objects(oids[..nr as usize].iter().map(|oid| Oid { hi: oid.hi, lo: oid.lo }).collect()))
     }
 }
@@ -338,6 +394,35 @@ fn newest(object: Handle, dkey: &[u8], akey: &[u8]) -> Option<Epoch> {
     (newest > 0).then_some(Epoch(newest))
 }
 
+/// Whether not even the dkeys of an object can be listed.
+fn is_refused(object: Handle, tx: Handle) -> bool {
+    let (mut kds, mut bytes, mut nr) = ([KeyDesc::default(); 8], [0; 4096], 8);
+    let (mut iov, mut anchor) = (Iov::room(&mut bytes), words::Anchor::START);
+    let mut sgl = SgList::of(&mut iov);
+    words::list_dkeys(object, tx, &mut nr, kds.as_mut_ptr(), &mut sgl, &mut anchor, null_mut()) != 0
+}
+
+/// The bytes of a record, or of a single value, that are stored.
+fn size_of(object: Handle, tx: Handle, dkey: &[u8], akey: &[u8]) -> u64 {
+    let recx = CRecx { idx: 0, nr: 1 };
+    let mut iod = Iod { name: Iov::of(akey), kind: ARRAY, size: 0, flags: 0, nr: 1, recxs: &recx };
+    let (dkey, mut sgl) = (Iov::of(dkey), SgList::NONE);
+    let code = words::obj_fetch(object, tx, 0, &dkey, 1, &mut iod, &mut sgl, null_mut(), null_mut());
+    if code == 0 { iod.size } else { 0 }
+}
+
+/// Whether an akey holds a single value of so many bytes.
+fn is_single(object: Handle, tx: Handle, [dkey, akey]: [&[u8]; 2], size: u64) -> bool {
+    let mut bytes = vec![0; usize::try_from(size).unwrap()];
+    let mut iov = Iov::room(&mut bytes);
+    let mut sgl = SgList::of(&mut iov);
+    let none = core::ptr::null();
+    let mut iod = Iod { name: Iov::of(akey), kind: SINGLE, size: 0, flags: 0, nr: 1, recxs: none };
+    let dkey = Iov::of(dkey);
+    let code = words::obj_fetch(object, tx, 0, &dkey, 1, &mut iod, &mut sgl, null_mut(), null_mut());
+    code == 0 && iod.size == size && iov.filled() == bytes.len()
+}
+
 fn name_of(verb: &Verb<'_>) -> String {
     let text = format!("{verb:?}");
     text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
@@ -369,7 +454,12 @@ fn updated(object: Handle, tx: Handle, update: &Update<'_>) -> Result<()> {
     let dkey = Iov::of(&update.dkey);
     let nr = count_of(iods.len());
     let (iods, sgls) = (iods.as_mut_ptr(), sgls.as_mut_ptr());
-    checked(words::obj_update(object, tx, update.cond.0, &dkey, nr, iods, sgls, null_mut()))
+    match checked(words::obj_update(object, tx, update.cond.0, &dkey, nr, iods, sgls, null_mut())) {
+        Err(Error::RecordSize { .. }) => Err(Error::RecordSize {
+            stored_bytes: update.iods.iter().map(|iod| size_of(object, tx, &update.dkey, &iod.akey)).sum(),
+        }),
+        other => other,
+    }
 }
 
 fn punched(object: Handle, tx: Handle, punch: &Punch) -> Result<()> {
@@ -439,6 +529,10 @@ fn fetched(object: Handle, tx: Handle, fetch: &Fetch, buf: &mut [u8]) -> Result<
     let lists = (iods.as_mut_ptr(), sgls.as_mut_ptr(), ioms.as_mut_ptr());
     match checked(words::obj_fetch(object, tx, flags, &dkey, nr, lists.0, lists.1, lists.2, null_mut())) {
         Err(Error::RecTooBig { .. }) => return Err(Error::RecTooBig { needed_bytes: iods[0].size }),
+        Err(Error::RecordSize { .. }) => {
+            let stored = fetch.iods.iter().map(|iod| size_of(object, tx, &fetch.dkey, &iod.akey));
+            return Err(Error::RecordSize { stored_bytes: stored.sum() });
+        }
         other => other?,
     }
     let found = |((iod, iom), map): ((&Iod, &Iom), &Vec<CRecx>)| FetchedIod {
@@ -453,11 +547,14 @@ fn listed(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -
     let mut nr = list.items_max.min(1000);
     if let ListWhat::Extents(_, dkey, akey) = &list.what {
         let (recxs, eprs, size) = extents(object, tx, [dkey, akey], nr, anchor)?;
+        // A listing does not tell it from the first record of an array, but a fetch does.
+        let is_one = matches!(recxs[..], [CRecx { idx: 0, nr: 1 }]);
+        let single = is_one && is_single(object, tx, [dkey, akey], size);
         let extent = |(recx, epr): (&CRecx, &words::EpochRange)| ListedExtent {
             recx: Recx::new(recx.idx, recx.nr),
             record_bytes: size,
             epoch: Epoch(epr.hi),
-            single: false,
+            single,
         };
         return Ok(Listed::Extents(recxs.iter().zip(&eprs).map(extent).collect()));
     }

@@ -86,6 +86,8 @@ pub(crate) struct EpochRange {
 #[repr(C, align(8))]
 pub(crate) struct Anchor(pub(crate) [u8; 120]);
 
+/// The type of an anchor behind something.
+const AFTER: u8 = 2;
 /// The type of an anchor at the end.
 const EOF: u8 = 3;
 
@@ -96,6 +98,15 @@ impl Anchor {
         end[0] = EOF;
         Self(end)
     };
+
+    /// One behind a position that no listing has given.
+    pub(crate) fn foreign(position: &[u8]) -> Self {
+        let mut anchor = [0; 120];
+        anchor[0] = AFTER;
+        anchor[4..8].copy_from_slice(&u32::try_from(position.len()).unwrap().to_le_bytes());
+        anchor[16..16 + position.len()].copy_from_slice(position);
+        Self(anchor)
+    }
 
     pub(crate) fn is_eof(&self) -> bool {
         self.0[..2] == [EOF, 0]
@@ -163,6 +174,7 @@ words! {
         pool: Handle, label: *const c_char, flags: c_uint, out: *mut Handle, info: *mut u8, ev: Ev
     );
     daos_cont_close as cont_close(cont: Handle, ev: Ev);
+    daos_cont_query as cont_query(cont: Handle, info: *mut u8, props: *mut u8, ev: Ev);
     daos_cont_destroy2 as cont_destroy(pool: Handle, label: *const c_char, force: c_int, ev: Ev);
     daos_cont_aggregate as cont_aggregate(cont: Handle, epoch: u64, ev: Ev);
     daos_cont_rollback as cont_rollback(cont: Handle, epoch: u64, ev: Ev);
