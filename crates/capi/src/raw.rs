@@ -220,6 +220,11 @@ impl Text {
         self.0.is_null()
     }
 
+    /// The address as C has it.
+    pub(crate) fn as_ptr(self) -> *const c_char {
+        self.0
+    }
+
     /// The bytes before the zero.
     ///
     /// # Errors

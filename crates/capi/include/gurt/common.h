@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -100,6 +101,9 @@ char *d_strndup(const char *text, size_t size);
 		if (0)                                                                             \
 			fprintf(stderr, __VA_ARGS__);                                              \
 	} while (0)
+
+/* What the macros of the original headers call when they have a message. */
+void d_vlog(int flags, const char *format, va_list arguments);
 
 #define DF_U64  "%" PRIu64
 #define DF_X64  "%" PRIx64

@@ -3,4 +3,5 @@
 mod env;
 mod hash;
 mod hashes;
+mod log;
 mod memory;

@@ -25,6 +25,7 @@ mod fs_uns;
 mod fs_valgrind;
 mod global;
 mod gurt_hash;
+mod gurt_log;
 mod gurt_misc;
 mod killed;
 mod kit;

@@ -5,6 +5,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+/// What is no function: programs that were compiled with DAOS's own headers look at it. The test is `gurt_log`.
+const DATA: [&str; 6] = [
+    "d_alt_assert",
+    "d_fault_attr_mem",
+    "d_fault_inject",
+    "d_log_xst",
+    "d_misc_logfac",
+    "d_misc_logfac_cache",
+];
+
 fn exported(library: &Path) -> BTreeSet<String> {
     let done =
         Command::new("nm").args(["-D", "--defined-only", "-f", "posix"]).arg(library).output().unwrap();
@@ -15,8 +25,9 @@ fn exported(library: &Path) -> BTreeSet<String> {
 
 #[test]
 fn the_library_exports_the_functions_of_the_tables_and_nothing_else() {
-    let tables: BTreeSet<String> =
+    let mut tables: BTreeSet<String> =
         kit::link::functions(kit::capi()).unwrap().into_iter().map(|f| f.name).collect();
+    tables.extend(DATA.map(str::to_owned));
     let library = exported(&kit::built());
     assert_eq!(library.difference(&tables).collect::<Vec<_>>(), Vec::<&String>::new(), "not in a table");
     assert_eq!(tables.difference(&library).collect::<Vec<_>>(), Vec::<&String>::new(), "not exported");
