@@ -67,6 +67,8 @@ pub(crate) struct Spin {
     /// For how long the next stranger makes shy, and how many peers have come since the last one.
     shy_ns: u64,
     peers: u32,
+    /// That have come so far.
+    strangers: u32,
 }
 
 impl Spin {
@@ -85,6 +87,7 @@ impl Spin {
             shy_until_ns: 0,
             shy_ns: SHY_NS_MIN,
             peers: 0,
+            strangers: 0,
         })
     }
 
@@ -116,6 +119,12 @@ impl Spin {
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded_until_ns != 0
+    }
+
+    /// How many strangers have taken the processor so far.
+    #[inline]
+    pub(crate) fn strangers(&self) -> u32 {
+        self.strangers
     }
 
     fn again_or_give_way(&mut self) -> bool {
@@ -160,6 +169,7 @@ impl Spin {
     fn note_turn(&mut self, before_ns: u64, after_ns: u64) {
         if after_ns - before_ns > STRANGER_NS {
             self.crowded_until_ns = after_ns + CROWD_LASTS_NS;
+            self.strangers = self.strangers.wrapping_add(1);
             self.shy_until_ns = after_ns + self.shy_ns;
             (self.shy_ns, self.peers) = ((2 * self.shy_ns).min(SHY_NS_MAX), 0);
         } else {

@@ -733,7 +733,7 @@ impl State {
         if self.spin.is_crowded()
             && let Some(session) = &self.session
         {
-            self.aside.step(session.stream.peer_cpu());
+            self.aside.step(session.stream.peer_cpu(), self.spin.strangers());
         }
     }
 
