@@ -6,15 +6,15 @@ use super::words::{self, ARRAY, Handle, Iod, Iom, Iov, KeyDesc, NONE, ObjId, Rec
 use core::ptr::null_mut;
 use dolmen_client::{Anchor, IoBuf, Key, Recx};
 use dolmen_codec::verb::{
-    ContVerb, Fetch, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation, NewValue, PackedKeys,
-    Prepare, Punch, PunchScope, Query, ReadAt, Reply, Update, UpdateIod, Verb, Want,
+    Change, ChangeKind, ContVerb, Fetch, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation,
+    NewValue, PackedKeys, Prepare, Punch, PunchScope, Query, ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Clock, RealClock, SimClock};
 use dolmen_sim::Subject;
 use dolmen_types::{ContNo, Epoch, Error, Invalid, Oid, QueryFlags, Result, TargetNo, TxId};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -328,7 +328,9 @@ impl InC {
         };
         let listed = match &list.what {
             ListWhat::Objects => self.objects(cont, list, &mut anchor)?,
-            ListWhat::Changes { .. } => panic!("C has no word for changes"),
+            ListWhat::Changes { from, to } => {
+                self.changes(cont, [*from, *to], list.items_max, &mut anchor)?
+            }
             ListWhat::Dkeys(oid) | ListWhat::Akeys(oid, _) | ListWhat::Extents(oid, ..) => {
                 self.with(cont, *oid, list.at, |_, object, tx| listed(object, tx, list, &mut anchor))?
             }
@@ -339,6 +341,66 @@ impl InC {
         self.places.push(anchor);
         let index = u64::try_from(self.places.len() - 1).unwrap();
         Ok(Reply::Listed(listed, Anchor::after(&index.to_le_bytes()).unwrap()))
+    }
+
+    /// What differs between two snapshots, found by reading both: their tables, and what the objects hold.
+    fn changes(
+        &mut self,
+        cont: ContNo,
+        [from, to]: [Epoch; 2],
+        items_max: u32,
+        anchor: &mut words::Anchor,
+    ) -> Result<Listed> {
+        let (old, new) = (self.state(cont, from)?, self.state(cont, to)?);
+        let kind_of = |place: &Value| match (old.get(place), new.get(place)) {
+            (None, Some(_)) => Some(ChangeKind::Added),
+            (Some(_), None) => Some(ChangeKind::Removed),
+            (before, after) => (before != after).then_some(ChangeKind::Modified),
+        };
+        let places: BTreeSet<&Value> = old.keys().chain(new.keys()).collect();
+        let changes: Vec<Change> = places
+            .into_iter()
+            .filter_map(|place| {
+                let (oid, dkey, akey) = place.clone();
+                kind_of(place).map(|kind| Change { oid, dkey, akey, kind })
+            })
+            .collect();
+        let first = usize::try_from(anchor.number()).unwrap();
+        let end = (first + items_max as usize).min(changes.len());
+        let is_over = end == changes.len();
+        *anchor =
+            if is_over { words::Anchor::END } else { words::Anchor::foreign(&(end as u64).to_le_bytes()) };
+        Ok(Listed::Changes(changes[first..end].to_vec()))
+    }
+
+    /// All values of a snapshot.
+    fn state(&mut self, cont: ContNo, epoch: Epoch) -> Result<BTreeMap<Value, Vec<Piece>>> {
+        let mut anchor = words::Anchor::START;
+        let (mut oids, mut state) = (Vec::new(), BTreeMap::new());
+        let at = ReadAt::Epoch(epoch);
+        while !anchor.is_eof() {
+            let list = List {
+                what: ListWhat::Objects,
+                anchor: Anchor::default(),
+                items_max: 100,
+                bytes_max: u32::MAX,
+                at,
+            };
+            let Listed::Objects(page) = self.objects(cont, &list, &mut anchor)? else { unreachable!() };
+            oids.extend(page);
+        }
+        for oid in oids {
+            self.with(cont, oid, at, |_, object, tx| {
+                for dkey in keys(object, tx, ListWhat::Dkeys(oid))? {
+                    for akey in keys(object, tx, ListWhat::Akeys(oid, dkey.clone()))? {
+                        let pieces = pieces(object, tx, [&dkey, &akey])?;
+                        state.insert((oid, dkey.clone(), akey), pieces);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(state)
     }
 
     fn objects(&mut self, cont: ContNo, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
@@ -360,6 +422,43 @@ impl InC {
         })?;
         Ok(Listed::Objects(oids[..nr as usize].iter().map(|oid| Oid { hi: oid.hi, lo: oid.lo }).collect()))
     }
+}
+
+/// A place of a value.
+type Value = (Oid, Key, Key);
+
+/// Records that were written at once: their first, how many, bytes of each, and when.
+type Piece = (u64, u64, u64, u64);
+
+/// All keys of a listing.
+fn keys(object: Handle, tx: Handle, what: ListWhat) -> Result<Vec<Key>> {
+    let (mut place, mut all) = (words::Anchor::START, Vec::new());
+    let list =
+        List { what, anchor: Anchor::default(), items_max: 1000, bytes_max: u32::MAX, at: ReadAt::Latest };
+    while !place.is_eof() {
+        let Listed::Keys(keys) = listed(object, tx, &list, &mut place)? else { unreachable!() };
+        all.extend(keys.iter().map(Key::from_slice));
+    }
+    Ok(all)
+}
+
+/// What a value consists of; what follows each other and is as old is one piece.
+fn pieces(object: Handle, tx: Handle, at: [&[u8]; 2]) -> Result<Vec<Piece>> {
+    let (mut anchor, mut pieces) = (words::Anchor::START, Vec::<Piece>::new());
+    while !anchor.is_eof() {
+        let (recxs, eprs, size) = extents(object, tx, at, 1000, &mut anchor)?;
+        for (recx, epr) in recxs.iter().zip(&eprs) {
+            match pieces.last_mut() {
+                Some((first, count, bytes, epoch))
+                    if *first + *count == recx.idx && (*bytes, *epoch) == (size, epr.hi) =>
+                {
+                    *count += recx.nr;
+                }
+                _ => pieces.push((recx.idx, recx.nr, size, epr.hi)),
+            }
+        }
+    }
+    Ok(pieces)
 }
 
 /// Extents of one page of a listing, with their epochs and the bytes of a record.

@@ -108,6 +108,11 @@ impl Anchor {
         Self(anchor)
     }
 
+    /// The number that such a position is; 0 at the start.
+    pub(crate) fn number(&self) -> u64 {
+        self.0[16..24].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
     pub(crate) fn is_eof(&self) -> bool {
         self.0[..2] == [EOF, 0]
     }
