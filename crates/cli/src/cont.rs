@@ -1,6 +1,6 @@
 //! `dolmen cont`: create, query, list, destroy, get-prop, set-prop, aggregate, snapshot.
 
-mod props;
+pub(crate) mod props;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, human, pairs};
@@ -227,6 +227,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) chunk_size: Option<&'a str>,
     pub(crate) file_class: Option<&'a str>,
     pub(crate) dir_class: Option<&'a str>,
+    /// Whose it is, and who may use it.
+    pub(crate) owned: Props,
 }
 
 /// Makes a container in a pool that a daemon has.
@@ -246,7 +248,10 @@ pub(crate) fn create_in(pool: &Pool, spec: &Spec<'_>) -> Outcome<Uuid> {
     let parsed = <CreateWords as clap::Parser>::try_parse_from(words);
     let args = parsed.map_err(|error| Failure::new(Exit::Usage, error.render().to_string()))?.create;
     let label = args.label.as_deref().map(place::label).transpose()?;
-    let (props, has_files) = args.props()?;
+    let (mut props, has_files) = args.props()?;
+    for (id, value) in &spec.owned {
+        props.entry(*id).or_insert_with(|| value.clone());
+    }
     let doing = || format!("create container {}", spec.label.unwrap_or("without a label"));
     let chunk_bytes = chunk_bytes(&args, u64::MAX).doing(doing)?;
     let handle = pool.create_container(label, props).doing(doing)?;

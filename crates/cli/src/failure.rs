@@ -102,6 +102,13 @@ impl Failure {
         }
     }
 
+    /// A verb of DAOS that means nothing here, with what there is instead.
+    //= daos:src/include/daos_errno.h DER_NOSYS
+    pub(crate) fn absent(what: &str, instead: &str) -> Self {
+        let failure = Self::new(Exit::Other, format!("{what} is not available"));
+        Self { der: Some(-1010), ..failure }.hint(instead)
+    }
+
     /// Adds what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

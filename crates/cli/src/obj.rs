@@ -43,7 +43,7 @@ pub(crate) struct Dump {
     snapshot: Option<String>,
 }
 
-fn parse_oid(text: &str) -> Result<Oid, String> {
+pub(crate) fn parse_oid(text: &str) -> Result<Oid, String> {
     let wrong = || "an object id is two numbers, HI.LO".to_owned();
     let (hi, lo) = text.split_once('.').ok_or_else(wrong)?;
     let number = |digits: &str| digits.parse().map_err(|_digits| wrong());
@@ -57,7 +57,7 @@ pub(crate) fn run(command: &Command) -> Outcome<Answer> {
     }
 }
 
-fn type_name(oid: Oid) -> String {
+pub(crate) fn type_name(oid: Oid) -> String {
     oid.object_type().map_or("?".to_owned(), |kind| format!("{kind:?}"))
 }
 
@@ -127,7 +127,7 @@ fn dump_object(view: &Container, oid: Oid) -> Outcome<(String, Vec<Value>)> {
     Ok((text, dkeys))
 }
 
-fn keys(
+pub(crate) fn keys(
     mut next: impl FnMut(&mut Anchor) -> dolmen_types::Result<PackedKeys>,
 ) -> dolmen_types::Result<Vec<Vec<u8>>> {
     let (mut all, mut anchor) = (Vec::new(), Anchor::default());

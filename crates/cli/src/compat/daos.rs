@@ -1,6 +1,12 @@
 //! `daos`: pools as their users see them, and containers.
 
-use super::{PoolArg, SystemArg, dmg, head, open};
+mod fs;
+mod object;
+mod props;
+
+use super::access::{self, Entries};
+use super::attr::{self, Owner};
+use super::{PoolArg, Rest, SystemArg, dmg, head, open};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, pairs};
 use crate::{cont, place};
@@ -8,8 +14,9 @@ use clap::{Args, Subcommand};
 use dolmen_client::{ContInfo, Container};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::{Link, reach};
-use dolmen_types::{Epoch, PropId};
+use dolmen_types::{Epoch, Error, PropId};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct Daos {
@@ -27,6 +34,12 @@ enum Command {
     /// Containers, with their snapshots and attributes
     #[command(subcommand, visible_alias = "cont")]
     Container(Cont),
+    /// Objects of a container
+    #[command(subcommand, visible_alias = "obj")]
+    Object(object::Command),
+    /// Files and directories of a container
+    #[command(subcommand, visible_alias = "fs")]
+    Filesystem(fs::Command),
     /// The system
     #[command(subcommand)]
     System(System),
@@ -46,6 +59,14 @@ enum Pool {
     List,
     /// Show a pool with its space
     Query(PoolArg),
+    /// Show how full targets of an engine are
+    QueryTargets(dmg::Targets),
+    #[command(flatten)]
+    Attr(attr::Verb<PoolArg>),
+    /// Print a pool's properties
+    GetProp(dmg::GetProp),
+    /// Test a pool (not available)
+    Autotest(Rest),
     /// The same as `container list`
     #[command(visible_aliases = ["list-cont", "list-conts"])]
     ListContainers(PoolArg),
@@ -95,31 +116,108 @@ enum Cont {
         #[arg(long, short)]
         epc: String,
     },
-    /// Set attributes, as NAME:VALUE
-    SetAttr {
+    /// Go back to a state that is kept
+    Rollback {
+        #[command(flatten)]
+        cont: ContArg,
+        #[command(flatten)]
+        which: Which,
+    },
+    #[command(flatten)]
+    Attr(attr::Verb<ContArg>),
+    #[command(flatten)]
+    One(One),
+    /// List objects
+    ListObjects(ContArg),
+    /// Audit the pool's targets, which have the container's data
+    Check(ContArg),
+    /// Copy a container (not available)
+    Clone(Rest),
+    /// Take a container from who has it open (not available)
+    Evict(Rest),
+    /// Name a container by a file (not available)
+    Link(Rest),
+}
+
+/// What is kept with a container.
+#[derive(Subcommand, Debug)]
+enum One {
+    /// Print properties; all if none is named
+    GetProp {
+        #[command(flatten)]
+        cont: ContArg,
+        /// Their names
+        #[arg(value_delimiter = ',')]
+        names: Vec<String>,
+        /// The same, by an option
+        #[arg(long = "properties", value_delimiter = ',', conflicts_with = "names")]
+        given: Vec<String>,
+    },
+    /// Set properties, as NAME:VALUE
+    SetProp {
         #[command(flatten)]
         cont: ContArg,
         /// What to set
-        #[arg(required = true, value_delimiter = ',')]
-        attrs: Vec<String>,
+        #[arg(value_delimiter = ',')]
+        values: Vec<String>,
+        /// The same, by an option
+        #[arg(long = "properties", value_delimiter = ',', conflicts_with = "values")]
+        given: Vec<String>,
     },
-    /// Print an attribute
-    GetAttr {
+    /// Show the access control list, the owner and the group
+    GetAcl {
         #[command(flatten)]
         cont: ContArg,
-        /// The attribute's name
-        attr: String,
+        /// Write it to this file, too
+        #[arg(long, short = 'O', value_name = "FILE")]
+        outfile: Option<PathBuf>,
     },
-    /// List attributes
-    #[command(visible_alias = "list-attr")]
-    ListAttrs(ContArg),
-    /// Remove an attribute
-    DelAttr {
+    /// Replace the access control list
+    OverwriteAcl {
         #[command(flatten)]
         cont: ContArg,
-        /// Its name
-        attr: String,
+        /// File with an entry a line
+        #[arg(long, short = 'a', value_name = "FILE")]
+        acl_file: PathBuf,
     },
+    /// Add entries to the access control list, or replace those of the same principals
+    UpdateAcl {
+        #[command(flatten)]
+        cont: ContArg,
+        #[command(flatten)]
+        entries: Entries,
+    },
+    /// Remove an entry of the access control list
+    DeleteAcl {
+        #[command(flatten)]
+        cont: ContArg,
+        /// Whose: OWNER@, GROUP@, EVERYONE@, u:NAME@ or g:NAME@
+        #[arg(long, short = 'P')]
+        principal: String,
+    },
+    /// Give the container to another user or group
+    SetOwner {
+        #[command(flatten)]
+        cont: ContArg,
+        /// Name of the user
+        #[arg(long, short)]
+        user: Option<String>,
+        /// Name of the group
+        #[arg(long, short)]
+        group: Option<String>,
+    },
+}
+
+/// Which state is meant.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// Its epoch
+    #[arg(long, short)]
+    epc: Option<String>,
+    /// Its name
+    #[arg(long, short)]
+    snap: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -134,6 +232,15 @@ struct Create {
     /// Properties, as NAME:VALUE
     #[arg(long, value_name = "NAME:VALUE", value_delimiter = ',')]
     properties: Vec<String>,
+    /// File with an access control list, an entry a line
+    #[arg(long, value_name = "FILE")]
+    acl_file: Option<PathBuf>,
+    /// Name of the owning group [default: the caller's]
+    #[arg(long, short, value_name = "GROUP")]
+    group: Option<String>,
+    /// Object class of files and directories
+    #[arg(long, short, value_name = "CLASS", conflicts_with_all = ["file_oclass", "dir_oclass"])]
+    oclass: Option<String>,
     /// Bytes in a chunk of new files
     #[arg(long, short = 'z', value_name = "SIZE")]
     chunk_size: Option<String>,
@@ -149,30 +256,75 @@ pub(crate) fn run(args: &Daos) -> Outcome<Answer> {
     match &args.command {
         Command::Version => Ok(dmg::version("daos")),
         Command::System(System::Query) => system(&args.system.link_to_any()?),
-        Command::Pool(Pool::List) => pools(&args.system.link()?),
-        Command::Pool(Pool::Query(arg)) => dmg::query(&args.system.link()?, &arg.pool),
-        Command::Pool(Pool::ListContainers(arg)) => list(&args.system.link()?, &arg.pool),
-        Command::Container(command) => container(&args.system.link()?, command),
+        Command::Pool(command) => pool(&args.system, command),
+        Command::Container(command) => container(&args.system, command),
+        Command::Object(command) => object::run(&args.system.link()?, command),
+        Command::Filesystem(command) => fs::run(&args.system.link()?, command),
     }
 }
 
-fn container(link: &Link, command: &Cont) -> Outcome<Answer> {
+fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
     match command {
-        Cont::Create(args) => create(link, args),
-        Cont::List(arg) => list(link, &arg.pool),
-        Cont::Query(arg) => query(link, arg),
-        Cont::Destroy { cont, force } => destroy(link, cont, *force),
-        Cont::CreateSnap { cont, snap } => create_snap(link, cont, snap.as_deref()),
-        Cont::ListSnaps(arg) => snaps(link, arg),
-        Cont::DestroySnap { cont, epc } => destroy_snap(link, cont, epc),
-        Cont::SetAttr { cont, attrs } => set_attr(link, cont, attrs),
-        Cont::GetAttr { cont, attr } => attribute(link, cont, attr),
-        Cont::ListAttrs(arg) => attrs(link, arg),
-        Cont::DelAttr { cont, attr } => {
-            with(link, cont, PoolAccess::ReadWrite, |cont| {
-                Ok(cont.remove_attrs(core::slice::from_ref(attr))?)
-            })?;
-            Ok(Answer::new("", Value::Null))
+        Pool::List => pools(&system.link()?),
+        Pool::Query(arg) => dmg::query(&system.link()?, &arg.pool),
+        Pool::QueryTargets(args) => dmg::targets(&system.link()?, args),
+        Pool::ListContainers(arg) => list(&system.link()?, &arg.pool),
+        Pool::Attr(verb) => {
+            let pool = &verb.of().pool;
+            let opened = open(&system.link()?, pool, verb.access())?;
+            verb.run(Owner::Pool(&opened.pool)).doing(|| format!("use pool {pool}"))
+        }
+        Pool::GetProp(args) => dmg::get_prop(&system.link()?, args),
+        Pool::Autotest(_) => Err(Failure::absent("daos pool autotest", "use `dolmen bench object`")),
+    }
+}
+
+fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
+    let link = || system.link();
+    match command {
+        Cont::Create(args) => create(&link()?, args),
+        Cont::List(arg) => list(&link()?, &arg.pool),
+        Cont::Query(arg) => query(&link()?, arg),
+        Cont::Destroy { cont, force } => destroy(&link()?, cont, *force),
+        Cont::CreateSnap { cont, snap } => create_snap(&link()?, cont, snap.as_deref()),
+        Cont::ListSnaps(arg) => snaps(&link()?, arg),
+        Cont::DestroySnap { cont, epc } => destroy_snap(&link()?, cont, epc),
+        Cont::Rollback { cont, which } => rollback(&link()?, cont, which),
+        Cont::ListObjects(arg) => with(&link()?, arg, PoolAccess::ReadOnly, object::list),
+        Cont::Check(arg) => check(&link()?, arg),
+        Cont::Clone(_) => Err(Failure::absent("daos cont clone", "copy with `dolmen fs get` and `fs put`")),
+        Cont::Evict(_) => {
+            Err(Failure::absent("daos cont evict", "use `dmg pool evict`, which takes the pool from all"))
+        }
+        Cont::Link(_) => Err(Failure::absent("daos cont link", "name containers by label or UUID")),
+        Cont::Attr(verb) => with(&link()?, verb.of(), verb.access(), |cont| verb.run(Owner::Cont(cont))),
+        Cont::One(verb) => one(&link()?, verb),
+    }
+}
+
+/// Attributes, properties, owners and lists of one container.
+fn one(link: &Link, command: &One) -> Outcome<Answer> {
+    let read = |arg: &ContArg, body: &dyn Fn(&Container) -> Outcome<Answer>| {
+        with(link, arg, PoolAccess::ReadOnly, body)
+    };
+    let write = |arg: &ContArg, body: &dyn Fn(&Container) -> Outcome<Answer>| {
+        with(link, arg, PoolAccess::ReadWrite, body)
+    };
+    match command {
+        One::GetProp { cont, names, given } => {
+            read(cont, &|cont| props::get(cont, if given.is_empty() { names } else { given }))
+        }
+        One::SetProp { cont, values, given } => {
+            write(cont, &|cont| props::set(cont, if given.is_empty() { values } else { given }))
+        }
+        One::GetAcl { cont, outfile } => read(cont, &|cont| access::get(cont, outfile.as_deref())),
+        One::OverwriteAcl { cont, acl_file } => write(cont, &|cont| access::overwrite(cont, acl_file)),
+        One::UpdateAcl { cont, entries } => {
+            write(cont, &|cont| access::update(cont, entries.acl_file.as_deref(), entries.entry.as_deref()))
+        }
+        One::DeleteAcl { cont, principal } => write(cont, &|cont| access::delete(cont, principal)),
+        One::SetOwner { cont, user, group } => {
+            write(cont, &|cont| access::set_owner(cont, user.as_deref(), group.as_deref()))
         }
     }
 }
@@ -186,8 +338,24 @@ fn with<T>(
 ) -> Outcome<T> {
     let doing = || format!("use container {} of pool {}", arg.cont, arg.pool.pool);
     let opened = open(link, &arg.pool.pool, access)?;
-    let cont = opened.pool.open_container(&place::cont_name(&arg.cont)?).doing(doing)?;
+    let cont = match opened.pool.open_container(&place::cont_name(&arg.cont)?) {
+        Err(Error::NotFound | Error::NoContainer) => return Err(no_container()).doing(doing),
+        cont => cont.doing(doing)?,
+    };
     body(&cont).doing(doing)
+}
+
+fn no_container() -> Failure {
+    Failure::new(Exit::Missing, "there is no such container").hint("see `daos cont list`")
+}
+
+/// The administrator's way to give a container to somebody else.
+pub(super) fn set_owner(link: &Link, args: &dmg::SetOwner) -> Outcome<Answer> {
+    let (pool, cont) = args.names();
+    let arg = ContArg { pool: PoolArg { pool: pool.to_owned() }, cont: cont.to_owned() };
+    with(link, &arg, PoolAccess::ReadWrite, |cont| {
+        access::set_owner(cont, args.user.as_deref(), args.group.as_deref())
+    })
 }
 
 fn system(link: &Link) -> Outcome<Answer> {
@@ -241,14 +409,21 @@ fn create(link: &Link, args: &Create) -> Outcome<Answer> {
             return Err(failure.hint("give --type POSIX, or none"));
         }
     };
+    let mut owned = access::owner_props(args.group.as_deref())?;
+    if let Some(file) = &args.acl_file {
+        owned.extend(access::file_prop(file)?);
+    }
     let opened = open(link, &args.pool.pool, PoolAccess::ReadWrite)?;
+    let class = |own: &Option<String>| own.clone().or_else(|| args.oclass.clone());
+    let (file_class, dir_class) = (class(&args.file_oclass), class(&args.dir_oclass));
     let spec = cont::Spec {
         label: args.label.as_deref(),
         layout,
         properties: &args.properties,
         chunk_size: args.chunk_size.as_deref(),
-        file_class: args.file_oclass.as_deref(),
-        dir_class: args.dir_oclass.as_deref(),
+        file_class: file_class.as_deref(),
+        dir_class: dir_class.as_deref(),
+        owned,
     };
     let uuid = cont::create_in(&opened.pool, &spec)?;
     let arg = ContArg { pool: PoolArg { pool: args.pool.pool.clone() }, cont: uuid.to_string() };
@@ -311,34 +486,48 @@ fn snaps(link: &Link, arg: &ContArg) -> Outcome<Answer> {
 }
 
 fn destroy_snap(link: &Link, arg: &ContArg, epoch: &str) -> Outcome<Answer> {
-    let missing =
-        || Failure::new(Exit::Usage, format!("{epoch} is no epoch")).hint("give one that list-snaps prints");
-    let epoch: Epoch = place::parse_epoch(epoch).ok_or_else(missing)?;
-    with(link, arg, PoolAccess::ReadWrite, |cont| Ok(cont.destroy_snapshot(epoch)?))?;
+    let epoch = epoch_of(epoch)?;
+    with(link, arg, PoolAccess::ReadWrite, |cont| {
+        let done = cont.destroy_snapshot(epoch);
+        done.map_err(
+            |error| if error == Error::NotFound { no_snapshot(&epoch.to_string()) } else { error.into() },
+        )
+    })?;
     Ok(Answer::new("", Value::Null))
 }
 
-fn set_attr(link: &Link, arg: &ContArg, words: &[String]) -> Outcome<Answer> {
-    let mut attrs = Vec::with_capacity(words.len());
-    for word in words {
-        let parts = word.split_once(':');
-        let no_value = || Failure::new(Exit::Usage, format!("{word} has no value")).hint("give NAME:VALUE");
-        let (name, value) = parts.ok_or_else(no_value)?;
-        attrs.push((name.to_owned(), value.as_bytes().to_vec()));
-    }
-    with(link, arg, PoolAccess::ReadWrite, |cont| Ok(cont.set_attrs(&attrs)?))?;
-    Ok(Answer::new("", Value::Null))
+fn epoch_of(text: &str) -> Outcome<Epoch> {
+    let wrong =
+        || Failure::new(Exit::Usage, format!("{text} is no epoch")).hint("give one that list-snaps prints");
+    place::parse_epoch(text).ok_or_else(wrong)
 }
 
-fn attribute(link: &Link, arg: &ContArg, name: &str) -> Outcome<Answer> {
-    let value = with(link, arg, PoolAccess::ReadOnly, |cont| Ok(cont.attr(name)?))?;
-    let text = String::from_utf8_lossy(&value).into_owned();
-    // As DAOS's tool prints bytes in JSON.
-    Ok(Answer::new(text.clone(), json!({ "name": name, "value": text })))
+fn no_snapshot(what: &str) -> Failure {
+    Failure::new(Exit::Missing, format!("there is no snapshot {what}")).hint("see `daos cont list-snaps`")
 }
 
-fn attrs(link: &Link, arg: &ContArg) -> Outcome<Answer> {
-    let names = with(link, arg, PoolAccess::ReadOnly, |cont| Ok(cont.attr_names()?))?;
-    let json = names.iter().map(|name| json!({ "name": name })).collect();
-    Ok(Answer::new(names.join("\n"), json))
+fn rollback(link: &Link, arg: &ContArg, which: &Which) -> Outcome<Answer> {
+    let epoch = which.epc.as_deref().map(epoch_of).transpose()?;
+    let named = which.snap.as_deref();
+    with(link, arg, PoolAccess::ReadWrite, |cont| {
+        let all = cont.snapshots()?;
+        let is_meant = |snap: &&dolmen_client::Snapshot| {
+            Some(snap.epoch) == epoch || named.is_some() && snap.name.as_deref() == named
+        };
+        let what = named.or(which.epc.as_deref()).unwrap_or("-");
+        let snap = all.iter().find(is_meant).ok_or_else(|| no_snapshot(what))?;
+        cont.rollback(snap.epoch)?;
+        Ok(Answer::new(format!("as it was at {}", snap.epoch), json!({ "epoch": snap.epoch.0 })))
+    })
+}
+
+fn check(link: &Link, arg: &ContArg) -> Outcome<Answer> {
+    let doing = || format!("check container {} of pool {}", arg.cont, arg.pool.pool);
+    let opened = open(link, &arg.pool.pool, PoolAccess::ReadOnly)?;
+    opened.pool.open_container(&place::cont_name(&arg.cont)?).doing(doing)?;
+    let audits = opened.pool.check().doing(doing)?;
+    let findings: u64 = audits.iter().map(|audit| audit.findings.len() as u64).sum();
+    let json = json!({ "targets": audits.len(), "findings": findings });
+    let answer = Answer::new(format!("{} targets: {findings} findings", audits.len()), json);
+    Ok(answer.with_findings((findings > 0).then(|| format!("{findings} findings"))))
 }

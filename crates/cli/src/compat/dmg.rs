@@ -1,14 +1,16 @@
 //! `dmg`: pools and the system, for whoever runs it.
 
-use super::{PoolArg, SystemArg, disabled, head, open, pool_json, pool_name, ranks, service_rank, state};
+use super::{
+    PoolArg, Rest, SystemArg, disabled, head, open, pool_json, pool_name, ranks, service_rank, state,
+};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
 use crate::{place, size};
 use clap::{Args, Subcommand};
 use dolmen_client::PoolInfo;
-use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolSpec, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolSpec, RankInfo, SystemReply, SystemVerb};
 use dolmen_net::client::{Link, reach};
-use dolmen_types::{Error, Invalid};
+use dolmen_types::{Error, Invalid, TargetState};
 use serde_json::{Value, json};
 
 #[derive(Args, Debug)]
@@ -27,16 +29,76 @@ enum Command {
     /// The system's engines
     #[command(subcommand)]
     System(System),
+    /// Containers, for whoever runs the system
+    #[command(subcommand, visible_alias = "cont")]
+    Container(Cont),
     /// Show the program's version
     Version,
 }
 
 #[derive(Subcommand, Debug)]
+enum Cont {
+    /// Give a container to another user or group
+    SetOwner(SetOwner),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SetOwner {
+    /// The pool: its label or UUID
+    #[arg(value_name = "POOL", required_unless_present = "pool_option")]
+    pool: Option<String>,
+    /// The container: its label or UUID
+    #[arg(value_name = "CONT", required_unless_present = "cont_option")]
+    cont: Option<String>,
+    /// The pool, by an option
+    #[arg(long = "pool", value_name = "POOL", conflicts_with = "pool")]
+    pool_option: Option<String>,
+    /// The container, by an option
+    #[arg(long = "cont", value_name = "CONT", conflicts_with = "cont")]
+    cont_option: Option<String>,
+    /// Name of the user
+    #[arg(long, short)]
+    pub(super) user: Option<String>,
+    /// Name of the group
+    #[arg(long, short)]
+    pub(super) group: Option<String>,
+}
+
+impl SetOwner {
+    /// Pool and container.
+    pub(super) fn names(&self) -> (&str, &str) {
+        const ASKED: &str = "the command line has one of the two";
+        let pool = self.pool.as_deref().or(self.pool_option.as_deref());
+        let cont = self.cont.as_deref().or(self.cont_option.as_deref());
+        (pool.expect(ASKED), cont.expect(ASKED))
+    }
+}
+
+#[derive(Subcommand, Debug)]
 enum System {
     /// Show the engines
-    Query,
+    Query {
+        /// More of each (the same)
+        #[arg(long, short)]
+        verbose: bool,
+    },
     /// The same as `pool list`
     ListPools,
+    /// End the engines
+    Stop {
+        /// Only these, such as 0,2
+        #[arg(long, short, value_delimiter = ',')]
+        ranks: Vec<u32>,
+        /// The same: what is under way is finished in any case
+        #[arg(long, short)]
+        force: bool,
+    },
+    /// Say whether the engines run: they are started where they are
+    Start {
+        /// Only these of them, such as 0,2
+        #[arg(long, short, value_delimiter = ',')]
+        ranks: Vec<u32>,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -44,9 +106,44 @@ enum Pool {
     /// Make a pool in the system
     Create(Create),
     /// Show all pools with their space
-    List,
+    List {
+        /// Show sizes, too
+        #[arg(long, short)]
+        verbose: bool,
+    },
     /// Show one pool with its space
-    Query(PoolArg),
+    Query {
+        #[command(flatten)]
+        pool: PoolArg,
+        /// Whether it is whole (the same)
+        #[arg(long, short = 't')]
+        health_only: bool,
+    },
+    /// Show targets of one engine
+    QueryTargets(Targets),
+    /// Print properties; all if none is named
+    GetProp(GetProp),
+    /// Set properties (not available)
+    SetProp(Rest),
+    /// Show the access control list (not available)
+    GetAcl(Rest),
+    /// Replace the access control list (not available)
+    OverwriteAcl(Rest),
+    /// Change the access control list (not available)
+    UpdateAcl(Rest),
+    /// Remove an entry of the access control list (not available)
+    DeleteAcl(Rest),
+    /// Move data away from engines (not available)
+    Drain(Rest),
+    /// Do without engines (not available)
+    Exclude(Rest),
+    /// Take engines back (not available)
+    #[command(visible_alias = "reint")]
+    Reintegrate(Rest),
+    /// Add engines (not available)
+    Extend(Rest),
+    /// Bring to a newer format (not available)
+    Upgrade(Rest),
     /// Take a pool from all who have it open
     Evict(PoolArg),
     /// Remove a pool and all containers in it
@@ -60,6 +157,27 @@ enum Pool {
         #[arg(short, long)]
         recursive: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Targets {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// The engine
+    #[arg(long)]
+    rank: u32,
+    /// Which of its targets, such as 0,2 [default: all]
+    #[arg(long, value_delimiter = ',')]
+    target_idx: Vec<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct GetProp {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// Their names
+    #[arg(value_delimiter = ',')]
+    names: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -81,16 +199,42 @@ struct Create {
 }
 
 pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
+    let system = &args.system;
     match &args.command {
         Command::Version => Ok(version("dmg")),
-        Command::Pool(Pool::Create(create)) => self::create(&args.system.link()?, create),
-        Command::Pool(Pool::List) | Command::System(System::ListPools) => list(&args.system.link()?),
-        Command::Pool(Pool::Query(arg)) => query(&args.system.link()?, &arg.pool),
-        Command::Pool(Pool::Evict(arg)) => evict(&args.system.link()?, &arg.pool),
-        Command::Pool(Pool::Destroy { pool, force, recursive }) => {
-            destroy(&args.system.link()?, &pool.pool, *force, *recursive)
+        Command::Pool(command) => pool(system, command),
+        Command::Container(Cont::SetOwner(args)) => super::daos::set_owner(&system.link()?, args),
+        Command::System(System::ListPools) => list(&system.link()?, false),
+        Command::System(System::Query { .. }) => self::system(&system.link_to_any()?),
+        Command::System(System::Stop { ranks, .. }) => stop(&system.link_to_any()?, ranks),
+        Command::System(System::Start { ranks }) => start(&system.link_to_any()?, ranks),
+    }
+}
+
+fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
+    const FIXED: &str = "a pool keeps the engines and the format that it was made with";
+    match command {
+        Pool::Create(create) => self::create(&system.link()?, create),
+        Pool::List { verbose } => list(&system.link()?, *verbose),
+        Pool::Query { pool, .. } => query(&system.link()?, &pool.pool),
+        Pool::QueryTargets(args) => targets(&system.link()?, args),
+        Pool::GetProp(args) => get_prop(&system.link()?, args),
+        Pool::Evict(arg) => evict(&system.link()?, &arg.pool),
+        Pool::Destroy { pool, force, recursive } => destroy(&system.link()?, &pool.pool, *force, *recursive),
+        Pool::SetProp(_) => {
+            Err(Failure::absent("dmg pool set-prop", "properties of a pool are those that it was made with"))
         }
-        Command::System(System::Query) => system(&args.system.link_to_any()?),
+        Pool::GetAcl(_) | Pool::OverwriteAcl(_) | Pool::UpdateAcl(_) | Pool::DeleteAcl(_) => {
+            let instead = "who may reach the daemon's socket may use its pools; containers have lists";
+            Err(Failure::absent("an access control list of a pool", instead))
+        }
+        Pool::Drain(_) => Err(Failure::absent("dmg pool drain", FIXED)),
+        Pool::Exclude(_) => Err(Failure::absent("dmg pool exclude", FIXED)),
+        Pool::Reintegrate(_) => {
+            Err(Failure::absent("dmg pool reintegrate", "start the engine: it takes part again by itself"))
+        }
+        Pool::Extend(_) => Err(Failure::absent("dmg pool extend", FIXED)),
+        Pool::Upgrade(_) => Err(Failure::absent("dmg pool upgrade", FIXED)),
     }
 }
 
@@ -142,21 +286,28 @@ fn not_created(error: Error) -> Failure {
     }
 }
 
-fn list(link: &Link) -> Outcome<Answer> {
+fn list(link: &Link, verbose: bool) -> Outcome<Answer> {
     let pools = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
-    let mut table = Table::new(&["label", "uuid", ">targets", "state"]);
+    let mut table = match verbose {
+        false => Table::new(&["label", "uuid", ">targets", "state"]),
+        true => Table::new(&["label", "uuid", ">targets", ">size", ">used", ">disabled", "state"]),
+    };
     let mut all = Vec::with_capacity(pools.len());
     for pool in &pools {
         let opened = open(link, &pool.uuid.to_string(), PoolAccess::ReadOnly);
-        table.row([
+        let mut row = vec![
             pool.label.as_ref().map_or("-".to_owned(), ToString::to_string),
             pool.uuid.to_string(),
             pool.target_count.to_string(),
-            match &opened {
-                Ok(opened) => state(&opened.info).to_owned(),
-                Err(failure) => format!("Unknown: {failure}"),
-            },
-        ]);
+        ];
+        if verbose {
+            row.extend(sizes(opened.as_ref().ok().map(|opened| &opened.info)));
+        }
+        row.push(match &opened {
+            Ok(opened) => state(&opened.info).to_owned(),
+            Err(failure) => format!("Unknown: {failure}"),
+        });
+        table.row(row);
         all.push(match &opened {
             Ok(opened) => listed(pool, &opened.info),
             Err(failure) => unopened(pool, failure),
@@ -164,6 +315,15 @@ fn list(link: &Link) -> Outcome<Answer> {
     }
     let text = if pools.is_empty() { "no pools".to_owned() } else { table.text() };
     Ok(Answer::new(text, json!({ "status": 0, "pools": all })))
+}
+
+/// Size, used part and disabled targets of a pool.
+fn sizes(info: Option<&PoolInfo>) -> [String; 3] {
+    let Some(info) = info else { return ["-", "-", "-"].map(str::to_owned) };
+    let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
+    let (total, free) = (sum(|space| space.total_bytes), sum(|space| space.free_bytes));
+    let used = (total - free.min(total)) * 100 / total.max(1);
+    [human(total), format!("{used}%"), format!("{}/{}", disabled(info), info.map.targets.len())]
 }
 
 fn listed(pool: &PoolEntry, info: &PoolInfo) -> Value {
@@ -213,6 +373,74 @@ pub(super) fn query(link: &Link, pool: &str) -> Outcome<Answer> {
     Ok(Answer::new(text, pool_json(&info)))
 }
 
+/// Targets of one engine, with their space.
+pub(super) fn targets(link: &Link, args: &Targets) -> Outcome<Answer> {
+    let doing = || format!("query targets of pool {}", args.pool.pool);
+    let info = open(link, &args.pool.pool, PoolAccess::ReadOnly)?.info;
+    let all = info.map.targets.iter().zip(&info.space);
+    let own: Vec<_> = all.filter(|(target, _)| target.rank == args.rank).collect();
+    let wanted: Vec<usize> =
+        if args.target_idx.is_empty() { (0..own.len()).collect() } else { args.target_idx.clone() };
+    let mut table = Table::new(&[">target", "state", ">total", ">free"]);
+    let mut infos = Vec::with_capacity(wanted.len());
+    for index in wanted {
+        let Some((target, space)) = own.get(index) else {
+            let why = format!("engine {} has {} targets of it", args.rank, own.len());
+            return Err(Failure::new(Exit::Missing, why).hint("give --rank and --target-idx of one"))
+                .doing(doing);
+        };
+        let state = if target.state == TargetState::Down { "down" } else { "up_in" };
+        let (total, free) = (space.total_bytes, space.free_bytes);
+        table.row([index.to_string(), state.to_owned(), human(total), human(free)]);
+        let tier =
+            |media: &str, total: u64, free: u64| json!({ "total": total, "free": free, "media_type": media });
+        infos.push(json!({
+            "target_type": "unknown",
+            "target_state": state,
+            "space": [tier("scm", total, free), tier("nvme", 0, 0)],
+        }));
+    }
+    if infos.is_empty() {
+        let failure = Failure::new(Exit::Missing, format!("engine {} has no target of it", args.rank));
+        return Err(failure.hint("see `dmg pool query`")).doing(doing);
+    }
+    Ok(Answer::new(table.text(), json!({ "status": 0, "infos": infos })))
+}
+
+/// Properties of a pool: what it is made of, and of what does not exist here the value that says so.
+//= daos:src/pool/srv_layout.c pool_prop_default
+pub(super) fn get_prop(link: &Link, args: &GetProp) -> Outcome<Answer> {
+    let info = open(link, &args.pool.pool, PoolAccess::ReadOnly)?.info;
+    let label = info.label.as_ref().map_or("pool_label_not_set".to_owned(), ToString::to_string);
+    let all = [
+        ("label", "Pool label", json!(label)),
+        ("ec_cell_sz", "EC cell size", json!(128 << 10)),
+        ("global_version", "Global Version", json!(4)),
+        ("rd_fac", "Pool redundancy factor", json!(0)),
+        ("reclaim", "Reclaim strategy", json!("lazy")),
+        ("scrub", "Checksum scrubbing mode", json!("off")),
+        ("self_heal", "Self-healing policy", json!("none")),
+        ("space_rb", "Rebuild space ratio", json!("0%")),
+        ("svc_list", "Pool service replica list", json!(format!("[{}]", service_rank(&info)))),
+        ("svc_rf", "Pool service redundancy factor", json!(0)),
+        ("upgrade_status", "Upgrade Status", json!("not started")),
+    ];
+    if let Some(name) = args.names.iter().find(|name| !all.iter().any(|row| row.0 == name.as_str())) {
+        let failure = Failure::new(Exit::Usage, format!("there is no property {name} of a pool"));
+        return Err(failure.hint("see `get-prop` without a name"));
+    }
+    let mut table = Table::new(&["name", "value"]);
+    let mut rows = Vec::new();
+    for (name, description, value) in all {
+        if args.names.is_empty() || args.names.iter().any(|wanted| wanted == name) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            table.row([format!("{description} ({name})"), text]);
+            rows.push(json!({ "name": name, "description": description, "value": value }));
+        }
+    }
+    Ok(Answer::new(table.text(), Value::Array(rows)))
+}
+
 /// How many targets there are, and how many of them do not answer.
 fn shown_targets(info: &PoolInfo) -> String {
     let (all, disabled) = (info.map.targets.len(), disabled(info));
@@ -251,18 +479,72 @@ fn refuse_containers(link: &Link, pool: &str) -> Outcome<()> {
     Err(failure.hint("add --recursive to remove them, too"))
 }
 
-fn system(link: &Link) -> Outcome<Answer> {
+/// The engines of a system, of `ranks` if there are any.
+fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     let doing = || "query the system".to_owned();
     let SystemReply::System(info) = link.ask_system(&head(), &SystemVerb::Query).doing(doing)? else {
         return Err(place::protocol()).doing(doing);
     };
+    if let Some(rank) = ranks.iter().find(|&&rank| !info.ranks.iter().any(|info| info.rank == rank)) {
+        let failure = Failure::new(Exit::Missing, format!("there is no engine {rank}"));
+        return Err(failure.hint("see `dmg system query`"));
+    }
+    Ok(info.ranks.into_iter().filter(|info| ranks.is_empty() || ranks.contains(&info.rank)).collect())
+}
+
+fn system(link: &Link) -> Outcome<Answer> {
     let mut table = Table::new(&[">rank", "state", "address"]);
-    let mut members = Vec::with_capacity(info.ranks.len());
-    for rank in &info.ranks {
+    let mut members = Vec::new();
+    for rank in &engines(link, &[])? {
         let state = if reach::rank(link, rank).is_ok() { "joined" } else { "unresponsive" };
         table.row([rank.rank.to_string(), state.to_owned(), rank.addresses.join(", ")]);
         let (uuid, address) = (rank.uuid.to_string(), rank.addresses.first());
         members.push(json!({ "rank": rank.rank, "uuid": uuid, "state": state, "addr": address }));
     }
     Ok(Answer::new(table.text(), json!({ "members": members })))
+}
+
+/// What became of each engine.
+fn results(action: &str, all: &[(u32, &str, Option<String>)]) -> Answer {
+    let mut table = Table::new(&[">rank", "state", "reason"]);
+    let mut rows = Vec::with_capacity(all.len());
+    for (rank, state, wrong) in all {
+        table.row([rank.to_string(), (*state).to_owned(), wrong.clone().unwrap_or_else(|| "-".to_owned())]);
+        rows.push(json!({
+            "rank": rank,
+            "action": action,
+            "state": state,
+            "errored": wrong.is_some(),
+            "msg": wrong.as_deref().unwrap_or(""),
+        }));
+    }
+    let failed = all.iter().filter(|(.., wrong)| wrong.is_some()).count();
+    let told = (failed > 0).then(|| format!("{failed} engines could not be told to {action}"));
+    Answer::new(table.text(), json!({ "results": rows })).with_findings(told)
+}
+
+/// Ends engines, the one that is asked last.
+fn stop(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
+    let mut all = engines(link, ranks)?;
+    all.sort_by_key(|info| info.rank == link.rank());
+    let ended = |info: &RankInfo| match reach::rank(link, info) {
+        Ok(engine) => match engine.ask_system(&head(), &SystemVerb::Stop) {
+            Ok(_done) => (info.rank, "stopped", None),
+            Err(error) => (info.rank, "joined", Some(Failure::from(error).to_string())),
+        },
+        Err(_silent) => (info.rank, "stopped", None),
+    };
+    let mut told: Vec<_> = all.iter().map(ended).collect();
+    told.sort_by_key(|row| row.0);
+    Ok(results("stop", &told))
+}
+
+/// Engines are processes of their machines: here it can only be said whether they run.
+fn start(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
+    let wrong = "start it where it is, by `dolmen serve` or `systemctl start dolmen@`";
+    let state = |info: &RankInfo| match reach::rank(link, info) {
+        Ok(_engine) => (info.rank, "joined", None),
+        Err(_silent) => (info.rank, "unresponsive", Some(wrong.to_owned())),
+    };
+    Ok(results("start", &engines(link, ranks)?.iter().map(state).collect::<Vec<_>>()))
 }

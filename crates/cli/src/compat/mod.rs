@@ -3,6 +3,8 @@
 //! Verbs, options and JSON are those that scripts and tests written for DAOS use. What is asked goes to the daemon of a
 //! system: the one that `--sys-name` or `DOLMEN_SYSTEM` names, else the user's own, which is started if it does not run.
 
+mod access;
+mod attr;
 pub(crate) mod daos;
 pub(crate) mod dmg;
 
@@ -31,8 +33,12 @@ pub(crate) fn words() -> Vec<OsString> {
         words.insert(1, name);
     }
     if words.get(1).is_some_and(|command| command == "daos" || command == "dmg") {
-        let json = words.iter_mut().filter(|word| *word == "-j");
-        json.for_each(|word| *word = "--json".into());
+        let count = words.len();
+        words.retain(|word| word != "-j" && word != "--json");
+        if words.len() < count {
+            // In front, where no verb takes it for an argument of its own.
+            words.insert(2, "--json".into());
+        }
     }
     words
 }
@@ -81,6 +87,13 @@ impl SystemArg {
         };
         made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))
     }
+}
+
+/// Arguments of a verb that is not available: whatever they are.
+#[derive(clap::Args, Debug)]
+struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<String>,
 }
 
 /// A pool by what it is called.

@@ -17,6 +17,19 @@ enum Form {
 }
 
 const LAYOUTS: Form = Form::Words(&[(0, "none"), (0, "unknown"), (1, "posix"), (2, "hdf5")], U32_MAX);
+const CHECKSUMS: Form = Form::Words(
+    &[
+        (0, "off"),
+        (1, "crc16"),
+        (2, "crc32"),
+        (3, "crc64"),
+        (4, "sha1"),
+        (5, "sha256"),
+        (6, "sha512"),
+        (7, "adler32"),
+    ],
+    7,
+);
 const SWITCH: Form = Form::Words(&[(0, "off"), (1, "on")], 1);
 const DURABILITIES: Form =
     Form::Words(&[(Durability::Power as u64, "power"), (Durability::Process as u64, "process")], 1);
@@ -26,11 +39,11 @@ const TABLE: [(&str, PropId, Form); 27] = [
     ("label", PropId::CO_LABEL, Form::Text),
     ("layout_type", PropId::CO_LAYOUT_TYPE, LAYOUTS),
     ("layout_version", PropId::CO_LAYOUT_VER, Form::Number(0, U32_MAX)),
-    ("cksum", PropId::CO_CSUM, Form::Number(0, 7)),
+    ("cksum", PropId::CO_CSUM, CHECKSUMS),
     ("cksum_size", PropId::CO_CSUM_CHUNK_SIZE, Form::Number(1, U32_MAX)),
     ("srv_cksum", PropId(4102), SWITCH),
     ("rd_fac", PropId::CO_REDUN_FAC, Form::Number(0, 0)),
-    ("rd_lvl", PropId(4104), Form::Number(1, 254)),
+    ("rd_lvl", PropId(4104), Form::Words(&[(1, "rank"), (2, "node")], 254)),
     ("max_snapshot", PropId(4105), Form::Number(0, U32_MAX)),
     ("acl", PropId(4106), Form::Bytes),
     ("compression", PropId(4107), Form::Number(0, U32_MAX)),
@@ -40,7 +53,7 @@ const TABLE: [(&str, PropId, Form); 27] = [
     ("dedup", PropId(4111), Form::Number(0, 2)),
     ("dedup_threshold", PropId(4112), Form::Number(1, U32_MAX)),
     ("roots", PropId::CO_ROOTS, Form::Bytes),
-    ("status", PropId(4114), Form::Number(0, 0)),
+    ("status", PropId(4114), Form::Words(&[(0, "healthy")], 0)),
     ("alloc_oid", PropId(4115), Form::Number(0, u64::MAX)),
     ("ec_cell_sz", PropId(4116), Form::Number(4096, 1 << 20)),
     ("ec_pda", PropId(4117), Form::Number(0, U32_MAX)),
@@ -59,12 +72,14 @@ fn form(id: PropId) -> Form {
 const U32_MAX: u64 = u32::MAX as u64;
 
 /// The name of a property.
-pub(super) fn name(id: PropId) -> &'static str {
+pub(crate) fn name(id: PropId) -> &'static str {
     TABLE.iter().find(|row| row.1 == id).map_or("?", |row| row.0)
 }
 
 /// The property with this name.
-pub(super) fn id(name: &str) -> Outcome<PropId> {
+pub(crate) fn id(name: &str) -> Outcome<PropId> {
+    // What older scripts say.
+    let name = if name == "cell_size" { "ec_cell_sz" } else { name };
     TABLE.iter().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("there is no property {name}")).hint("see `dolmen cont get-prop`")
     })
@@ -91,7 +106,7 @@ const NOT_YET: [PropId; 6] =
 const COMPUTED: [PropId; 3] = [PropId(4115), PropId(4119), PropId(4121)];
 
 /// Properties of a new container, given as `name:value` or `name=value`.
-pub(super) fn parse(given: &[String]) -> Outcome<Props> {
+pub(crate) fn parse(given: &[String]) -> Outcome<Props> {
     let mut props = Props::new();
     for pair in given {
         let (id, value) = parse_one(pair)?;
@@ -106,7 +121,7 @@ pub(super) fn parse(given: &[String]) -> Outcome<Props> {
 }
 
 /// The same for a container that is there.
-pub(super) fn parse_change(given: &[String]) -> Outcome<Props> {
+pub(crate) fn parse_change(given: &[String]) -> Outcome<Props> {
     let props = parse(given)?;
     match props.keys().find(|id| !SET_LATER.contains(id)) {
         Some(id) => {
@@ -134,7 +149,7 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
                 .hint(format!("leave it out, or say {name}:0"))),
         };
     }
-    let number = || text.parse::<u64>().map_err(|_digits| wrong(format!("{name} is a number")));
+    let number = || crate::size::parse(text).map_err(|_digits| wrong(format!("{name} is a number")));
     let value = match form(id) {
         Form::Text => PropValue::Text(text.to_owned()),
         Form::Number(low, high) => match number()? {
@@ -159,7 +174,7 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
 }
 
 /// A value for people; `-` for none.
-pub(super) fn show(id: PropId, value: Option<&PropValue>) -> String {
+pub(crate) fn show(id: PropId, value: Option<&PropValue>) -> String {
     match (value, form(id)) {
         (None, _) => "-".to_owned(),
         (Some(PropValue::Number(number)), Form::Words(words, _)) => words
@@ -174,7 +189,7 @@ pub(super) fn show(id: PropId, value: Option<&PropValue>) -> String {
 }
 
 /// A value for programs: words as words, numbers as numbers, bytes in hexadecimal.
-pub(super) fn to_json(id: PropId, value: &PropValue) -> Value {
+pub(crate) fn to_json(id: PropId, value: &PropValue) -> Value {
     match value {
         PropValue::Number(number) if matches!(form(id), Form::Number(..)) => json!(number),
         PropValue::Bytes(bytes) => json!(hex(bytes)),

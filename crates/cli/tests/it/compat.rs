@@ -174,3 +174,156 @@ fn usage_names_the_program_as_it_was_called() {
     let line = system.fails(2, "dolmen", &["daos", "cont", "create"]);
     assert!(line.contains("Usage: dolmen daos cont"), "{line}");
 }
+
+#[test]
+fn attributes_are_set_shown_and_removed_as_scripts_do_it() {
+    let system = System::new("compat-attrs");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("daos", &["cont", "create", "tank", "home"]);
+    for of in [&["pool"][..], &["cont"]] {
+        let name: &[&str] = if of == ["pool"] { &["tank"] } else { &["tank", "home"] };
+        let words = |verb: &'static str, more: &[&'static str]| {
+            [of, &[verb], name, more].concat().into_iter().map(str::to_owned).collect::<Vec<String>>()
+        };
+        let json = |verb, more: &[&'static str]| {
+            let words = words(verb, more);
+            system.json("daos", &words.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        json("set-attr", &["import_date", "12/01/2021"]);
+        json("set-attr", &["one:1,two:2"]);
+        assert_eq!(json("list-attrs", &[])[0]["name"], "import_date");
+        assert_eq!(json("get-attr", &["import_date"])["value"], "12/01/2021");
+        assert_eq!(json("get-attr", &[]).as_array().unwrap().len(), 3);
+        json("del-attr", &["one,two"]);
+        assert_eq!(json("list-attr", &[]).as_array().unwrap().len(), 1);
+        for verb in ["get-attr", "del-attr"] {
+            let words = words(verb, &["one"]);
+            let line = system.fails(3, "daos", &words.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(line.contains("there is no attribute \"one\""), "{line}");
+        }
+    }
+    let line = system.fails(3, "daos", &["cont", "destroy-snap", "tank", "home", "--epc", "17"]);
+    assert!(line.contains("there is no snapshot"), "{line}");
+    let line = system.fails(3, "daos", &["cont", "get-attr", "tank", "none", "one"]);
+    assert!(line.contains("there is no such container"), "{line}");
+    system.json("daos", &["cont", "create-snap", "tank", "home", "--snap", "then"]);
+    system.json("daos", &["cont", "rollback", "tank", "home", "--snap", "then"]);
+    let line = system.fails(3, "daos", &["cont", "rollback", "tank", "home", "--snap", "never"]);
+    assert!(line.contains("there is no snapshot never"), "{line}");
+    system.json("dmg", &["pool", "destroy", "tank", "--recursive"]);
+}
+
+#[test]
+fn containers_have_properties_owners_and_lists_of_who_may_use_them() {
+    let system = System::new("compat-acl");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    let file = system.place.path("acl");
+    std::fs::write(&file, "# Entries:\nA::OWNER@:rwdtTaAo\n\nA:G:GROUP@:r\n").unwrap();
+    let file = file.to_str().unwrap();
+    let create = ["cont", "create", "tank", "home", "--acl-file", file, "--group", "staff"];
+    system.json("daos", &[&create[..], &["--properties", "cksum:crc32,cksum_size:64KiB,rd_fac:0"]].concat());
+    let at = |verb, more: &[&str]| system.json("daos", &[&["cont", verb, "tank", "home"], more].concat());
+    let found = at("get-acl", &[]);
+    assert_eq!(found["entries"], serde_json::json!(["A::OWNER@:rwdtTaAo", "A:G:GROUP@:r"]));
+    assert_eq!(found["owner_group"], "staff@");
+    assert!(found["owner_user"].as_str().unwrap().ends_with('@'));
+    let found = at("update-acl", &["--entry", "A::bob@:rw"]);
+    assert_eq!(found["entries"][1], "A::bob@:rw");
+    let found = at("delete-acl", &["--principal", "u:bob@"]);
+    assert_eq!(found["entries"].as_array().unwrap().len(), 2);
+    let line = system.fails(3, "daos", &["cont", "delete-acl", "tank", "home", "--principal", "u:bob@"]);
+    assert!(line.contains("there is no entry for u:bob@"), "{line}");
+    let line = system.fails(2, "daos", &["cont", "update-acl", "tank", "home", "--entry", "A::bob:rw"]);
+    assert!(line.contains("is no entry of an access control list"), "{line}");
+    std::fs::write(file, "A::OWNER@:rw\n").unwrap();
+    assert_eq!(at("overwrite-acl", &["--acl-file", file])["entries"], serde_json::json!(["A::OWNER@:rw"]));
+    at("set-owner", &["--user", "ann@"]);
+    system.json("dmg", &["cont", "set-owner", "tank", "home", "--group", "lab"]);
+    let found = at("get-acl", &["--outfile", "out"]);
+    assert_eq!((&found["owner_user"], &found["owner_group"]), (&"ann@".into(), &"lab@".into()));
+    let text = std::fs::read_to_string(system.place.path("out")).unwrap();
+    assert_eq!(text, "# Owner: ann@\n# Owner Group: lab@\n# Entries:\nA::OWNER@:rw\n");
+
+    let props = at("get-prop", &[]);
+    let of = |props: &Value, name: &str| {
+        let all = props.as_array().unwrap();
+        all.iter().find(|prop| prop["name"] == name).unwrap_or_else(|| panic!("{props}"))["value"].clone()
+    };
+    assert_eq!((of(&props, "cksum"), of(&props, "cksum_size")), ("crc32".into(), 65536.into()));
+    assert_eq!((of(&props, "rd_fac"), of(&props, "status")), ("rd_fac0".into(), "HEALTHY".into()));
+    at("set-prop", &["--properties", "label:moved"]);
+    let props = system.json("daos", &["cont", "get-prop", "tank", "moved", "label"]);
+    assert_eq!(props.as_array().unwrap().len(), 1);
+    assert_eq!(of(&props, "label"), "moved");
+    let line = system.fails(2, "daos", &["cont", "set-prop", "tank", "moved", "rd_fac:1"]);
+    assert!(line.contains("rd_fac is not available yet"), "{line}");
+    let line = system.fails(2, "daos", &["cont", "get-prop", "tank", "moved", "nonsense"]);
+    assert!(line.contains("there is no property nonsense"), "{line}");
+    assert_eq!(system.json("dmg", &["pool", "get-prop", "tank", "label"])[0]["value"], "tank");
+    system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}
+
+#[test]
+fn objects_and_directories_say_where_they_lie() {
+    let system = System::new("compat-objects");
+    system.json("dmg", &["pool", "create", "tank", "--size", "512m", "--targets", "2"]);
+    system.json("daos", &["cont", "create", "tank", "home", "--type", "POSIX", "--oclass", "SX"]);
+    let oids = system.json("daos", &["cont", "list-objects", "tank", "home"]);
+    let oid = oids[0].as_str().unwrap();
+    let found = system.json("daos", &["obj", "query", "tank", "home", oid]);
+    assert_eq!((&found["oid"], &found["groups"][0]["shards"][0]["rank"]), (&oid.into(), &0.into()));
+    let keys = system.json("daos", &["obj", "list-keys", "tank", "home", oid]);
+    assert!(!keys[0]["akeys"].as_array().unwrap().is_empty(), "{keys}");
+
+    let attr =
+        |verb: &str, more: &[&str]| system.json("daos", &[&["fs", verb, "tank", "home"], more].concat());
+    attr("set-attr", &["--oclass", "S2", "--chunk-size", "2m"]);
+    let found = attr("get-attr", &["--dfs-path", "/"]);
+    assert_eq!((&found["file_oclass"], &found["chunk_size"]), (&"S2".into(), &(2 << 20).into()));
+    attr("reset-chunk-size", &[]);
+    assert_ne!(attr("get-attr", &[])["chunk_size"], 2 << 20);
+    assert_eq!(attr("check", &["--flags", "print"])["leaked"], serde_json::json!([]));
+    assert_eq!(system.json("daos", &["cont", "check", "tank", "home"])["findings"], 0);
+    system.fails(2, "daos", &["fs", "set-attr", "tank", "home"]);
+
+    let told = system.json("daos", &["pool", "query-targets", "tank", "--rank", "0", "--target-idx", "1"]);
+    assert_eq!(told["infos"][0]["target_state"], "up_in");
+    system.fails(3, "dmg", &["pool", "query-targets", "tank", "--rank", "3"]);
+    let (_, text) = system.run("dmg", &["pool", "list", "--verbose"]);
+    assert!(text.contains("0/2"), "{text}");
+    system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}
+
+#[test]
+fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
+    let system = System::new("compat-absent");
+    for (called, words) in [
+        ("daos", "cont clone --src /a/b --dst /c"),
+        ("daos", "cont evict tank home --all"),
+        ("daos", "pool autotest tank"),
+        ("daos", "fs copy --src /a --dst daos://b"),
+        ("dmg", "pool set-prop tank label:neo"),
+        ("dmg", "pool get-acl tank"),
+        ("dmg", "pool update-acl tank -e A::ann@:r"),
+        ("dmg", "pool drain tank --ranks=1"),
+        ("dmg", "pool extend tank --ranks 2"),
+    ] {
+        let words: Vec<&str> = words.split(' ').chain(["-j"]).collect();
+        let (code, text) = system.run(called, &words);
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((code, &answer["status"]), (10, &Value::from(-1010)), "{words:?}: {text}");
+        assert!(answer["error"].as_str().unwrap().contains(" is not available; "), "{text}");
+    }
+    // Ends the daemon; the next command starts it again.
+    let told = system.json("dmg", &["system", "start"]);
+    assert_eq!(
+        (&told["results"][0]["state"], &told["results"][0]["errored"]),
+        (&"joined".into(), &false.into())
+    );
+    let told = system.json("dmg", &["system", "stop"]);
+    assert_eq!(
+        (&told["results"][0]["action"], &told["results"][0]["state"]),
+        (&"stop".into(), &"stopped".into())
+    );
+    system.fails(3, "dmg", &["system", "stop", "--ranks", "7"]);
+}

@@ -1,0 +1,160 @@
+//! Attributes of pools and containers: `set-attr`, `get-attr`, `list-attrs`, `del-attr`.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Answer, Table};
+use clap::{Args, Subcommand};
+use dolmen_client::{Container, Pool};
+use dolmen_codec::wire::PoolAccess;
+use dolmen_types::{Error, Result};
+use serde_json::{Value, json};
+
+/// What is done with attributes of one pool or container.
+#[derive(Subcommand, Debug)]
+pub(super) enum Verb<A: Args> {
+    /// Set attributes, as NAME:VALUE, or one as NAME VALUE
+    SetAttr {
+        #[command(flatten)]
+        of: A,
+        /// What to set
+        #[arg(required = true)]
+        attrs: Vec<String>,
+    },
+    /// Print attributes; all if none is named
+    GetAttr {
+        #[command(flatten)]
+        of: A,
+        /// Which
+        #[arg(value_delimiter = ',')]
+        attrs: Vec<String>,
+    },
+    /// List attributes
+    #[command(visible_alias = "list-attr")]
+    ListAttrs(A),
+    /// Remove attributes
+    DelAttr {
+        #[command(flatten)]
+        of: A,
+        /// Which
+        #[arg(required = true, value_delimiter = ',')]
+        attrs: Vec<String>,
+    },
+}
+
+impl<A: Args> Verb<A> {
+    /// Whose they are.
+    pub(super) fn of(&self) -> &A {
+        match self {
+            Self::SetAttr { of, .. } | Self::GetAttr { of, .. } | Self::DelAttr { of, .. } => of,
+            Self::ListAttrs(of) => of,
+        }
+    }
+
+    /// What the pool is to be opened for.
+    pub(super) fn access(&self) -> PoolAccess {
+        match self {
+            Self::SetAttr { .. } | Self::DelAttr { .. } => PoolAccess::ReadWrite,
+            Self::GetAttr { .. } | Self::ListAttrs(_) => PoolAccess::ReadOnly,
+        }
+    }
+
+    pub(super) fn run(&self, owner: Owner<'_>) -> Outcome<Answer> {
+        match self {
+            Self::SetAttr { attrs, .. } => set(owner, attrs),
+            Self::GetAttr { attrs, .. } => get(owner, attrs),
+            Self::ListAttrs(_) => list(owner),
+            Self::DelAttr { attrs, .. } => remove(owner, attrs),
+        }
+    }
+}
+
+/// What has attributes.
+#[derive(Clone, Copy)]
+pub(super) enum Owner<'a> {
+    Pool(&'a Pool),
+    Cont(&'a Container),
+}
+
+impl Owner<'_> {
+    fn names(self) -> Result<Vec<String>> {
+        match self {
+            Self::Pool(pool) => pool.attr_names(),
+            Self::Cont(cont) => cont.attr_names(),
+        }
+    }
+
+    fn value(self, name: &str) -> Outcome<Vec<u8>> {
+        let found = match self {
+            Self::Pool(pool) => pool.attr(name),
+            Self::Cont(cont) => cont.attr(name),
+        };
+        found.map_err(|error| without(name, error))
+    }
+}
+
+/// An attribute that is not there is named.
+fn without(name: &str, error: Error) -> Failure {
+    match error {
+        Error::NotFound => {
+            Failure::new(Exit::Missing, format!("there is no attribute {name:?}")).hint("see `list-attrs`")
+        }
+        other => other.into(),
+    }
+}
+
+/// Sets attributes given as `NAME:VALUE`, or one as its name and its value.
+fn set(owner: Owner<'_>, words: &[String]) -> Outcome<Answer> {
+    let no_value =
+        |word: &str| Failure::new(Exit::Usage, format!("{word} has no value")).hint("give NAME:VALUE");
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.as_bytes().to_vec());
+    let attrs = match words {
+        [name, value] if !name.contains(':') => vec![pair((name, value))],
+        words => {
+            let given = words.iter().flat_map(|word| word.split(','));
+            let parsed = given.map(|word| word.split_once(':').map(pair).ok_or_else(|| no_value(word)));
+            parsed.collect::<Outcome<Vec<_>>>()?
+        }
+    };
+    match owner {
+        Owner::Pool(pool) => pool.set_attrs(&attrs)?,
+        Owner::Cont(cont) => cont.set_attrs(&attrs)?,
+    }
+    Ok(Answer::new("", Value::Null))
+}
+
+/// The attributes with these names, or all.
+fn get(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
+    let all = if names.is_empty() { owner.names()? } else { names.to_vec() };
+    let mut table = Table::new(&["name", "value"]);
+    let mut found = Vec::with_capacity(all.len());
+    let mut text = String::new();
+    for name in &all {
+        text = String::from_utf8_lossy(&owner.value(name)?).into_owned();
+        table.row([name.clone(), text.clone()]);
+        // As DAOS's tool prints bytes in JSON.
+        found.push(json!({ "name": name, "value": text }));
+    }
+    match (names, &mut found[..]) {
+        ([_], [one]) => Ok(Answer::new(text, one.take())),
+        _ => Ok(Answer::new(table.text(), Value::Array(found))),
+    }
+}
+
+/// The names of all.
+fn list(owner: Owner<'_>) -> Outcome<Answer> {
+    let names = owner.names()?;
+    let json = names.iter().map(|name| json!({ "name": name })).collect();
+    Ok(Answer::new(names.join("\n"), json))
+}
+
+/// Removes some.
+fn remove(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
+    // Before any is gone: removing what is not there would be no error.
+    for name in names {
+        owner.value(name)?;
+    }
+    match owner {
+        Owner::Pool(pool) => pool.remove_attrs(names)?,
+        Owner::Cont(cont) => cont.remove_attrs(names)?,
+    }
+    Ok(Answer::new("", Value::Null))
+}

@@ -1,0 +1,169 @@
+//! `daos filesystem`: where new entries of a directory lie, and whether a file system is whole.
+
+use super::super::Rest;
+use super::{ContArg, with};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Answer, human, pairs};
+use crate::{place, size};
+use clap::{Args, Subcommand};
+use dolmen_client::Container;
+use dolmen_codec::wire::PoolAccess;
+use dolmen_dfs::{Dfs, Follow, OpenOptions, Opened};
+use dolmen_net::client::Link;
+use dolmen_types::ObjectClass;
+use serde_json::{Value, json};
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Show object class and chunk of a file, or of new entries of a directory
+    GetAttr(PathArg),
+    /// Set object class or chunk of new entries of a directory
+    SetAttr(SetAttr),
+    /// Let new entries of a directory have the container's class and chunk again
+    ResetAttr(PathArg),
+    /// The same for the class alone
+    ResetOclass(PathArg),
+    /// The same for the chunk alone
+    ResetChunkSize(PathArg),
+    /// Look whether the file system is whole
+    Check(Check),
+    /// Copy a tree (not available)
+    Copy(Rest),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PathArg {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Path in the container [default: /]
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    dfs_path: String,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SetAttr {
+    #[command(flatten)]
+    at: PathArg,
+    /// Object class
+    #[arg(long, short, value_name = "CLASS")]
+    oclass: Option<String>,
+    /// Bytes in a chunk of new files
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size::between(dolmen_dfs::CHUNK_BYTES_MIN, dolmen_dfs::CHUNK_BYTES_MAX))]
+    chunk_size: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Check {
+    #[command(flatten)]
+    cont: ContArg,
+    /// What to do about objects that nothing names: print, or remove
+    #[arg(long, short, value_name = "FLAGS", value_delimiter = ',')]
+    flags: Vec<String>,
+}
+
+pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
+    let write = |arg: &PathArg, class, chunk| {
+        with(link, &arg.cont, PoolAccess::ReadWrite, |cont| {
+            set(&mounted(cont, arg, false)?, arg, class, chunk)
+        })
+    };
+    match command {
+        Command::GetAttr(arg) => {
+            with(link, &arg.cont, PoolAccess::ReadOnly, |cont| get(&mounted(cont, arg, true)?, arg))
+        }
+        Command::SetAttr(args) => {
+            if args.oclass.is_none() && args.chunk_size.is_none() {
+                let failure = Failure::new(Exit::Usage, "nothing is to be set");
+                return Err(failure.hint("give --oclass or --chunk-size"));
+            }
+            let class = args.oclass.as_deref().map(class).transpose()?;
+            write(&args.at, class, args.chunk_size)
+        }
+        Command::ResetAttr(arg) => write(arg, Some(ObjectClass::UNKNOWN), Some(0)),
+        Command::ResetOclass(arg) => write(arg, Some(ObjectClass::UNKNOWN), None),
+        Command::ResetChunkSize(arg) => write(arg, None, Some(0)),
+        Command::Check(args) => check(link, args),
+        Command::Copy(_) => Err(Failure::absent("daos fs copy", "use `dolmen fs put` and `dolmen fs get`")),
+    }
+}
+
+fn class(name: &str) -> Outcome<ObjectClass> {
+    let none = || Failure::new(Exit::Usage, format!("there is no object class {name}"));
+    ObjectClass::from_name(name).ok_or_else(none)
+}
+
+fn mounted(cont: &Container, arg: &PathArg, read_only: bool) -> Outcome<Dfs> {
+    place::mount(cont, &arg.cont.cont, read_only, true)
+}
+
+fn get(dfs: &Dfs, arg: &PathArg) -> Outcome<Answer> {
+    let located = dfs.locate(&arg.dfs_path, &OpenOptions::READ, Follow::No)?;
+    let (class, chunk_bytes) = match &located.opened {
+        Opened::Dir(dir) => dir.placement(),
+        Opened::File(file) => (located.oid().class(), file.chunk_bytes()),
+        Opened::Symlink(_) => {
+            return Err(Failure::new(Exit::Usage, format!("{} is a symbolic link", arg.dfs_path)));
+        }
+    };
+    // Of a directory: what the container says.
+    let name = |class: ObjectClass| {
+        if class == ObjectClass::UNKNOWN { "UNKNOWN".to_owned() } else { class.to_string() }
+    };
+    let text = pairs(&[
+        ("Object Class", name(located.oid().class())),
+        ("New entries", name(class)),
+        ("Chunk Size", if chunk_bytes == 0 { "-".to_owned() } else { human(chunk_bytes) }),
+    ]);
+    let json = json!({
+        "oclass": name(located.oid().class()),
+        "file_oclass": name(class),
+        "dir_oclass": name(class),
+        "chunk_size": chunk_bytes,
+    });
+    Ok(Answer::new(text, json))
+}
+
+fn set(dfs: &Dfs, arg: &PathArg, class: Option<ObjectClass>, chunk_bytes: Option<u64>) -> Outcome<Answer> {
+    let located = dfs.locate(&arg.dfs_path, &OpenOptions::READ, Follow::No)?;
+    let Opened::Dir(dir) = &located.opened else {
+        let failure = Failure::new(Exit::Usage, format!("{} is no directory", arg.dfs_path));
+        return Err(failure.hint("a file keeps the class and chunk that it was made with"));
+    };
+    dir.set_placement(class, chunk_bytes)?;
+    Ok(Answer::new("", Value::Null))
+}
+
+fn check(link: &Link, args: &Check) -> Outcome<Answer> {
+    let known = ["print", "remove", "verify"];
+    if let Some(flag) = args.flags.iter().find(|flag| !known.contains(&flag.to_ascii_lowercase().as_str())) {
+        let what = format!("daos fs check --flags={flag}");
+        return Err(Failure::absent(&what, "give print or remove"));
+    }
+    let repair = args.flags.iter().any(|flag| flag.eq_ignore_ascii_case("remove"));
+    let access = if repair { PoolAccess::ReadWrite } else { PoolAccess::ReadOnly };
+    with(link, &args.cont, access, |cont| {
+        let report = place::mount(cont, &args.cont.cont, !repair, true)?.check(repair)?;
+        let wrong = (report.bad_entries.len() + report.bad_links.len()) as u64;
+        let leaked = report.leaked.len() as u64;
+        let text = pairs(&[
+            ("directories", report.dirs.to_string()),
+            ("files", report.files.to_string()),
+            ("symbolic links", report.symlinks.to_string()),
+            ("damaged", wrong.to_string()),
+            ("named by nothing", leaked.to_string()),
+            ("repaired", report.repaired.to_string()),
+        ]);
+        let json = json!({
+            "dirs": report.dirs,
+            "files": report.files,
+            "symlinks": report.symlinks,
+            "bad_entries": report.bad_entries.len(),
+            "bad_links": report.bad_links.len(),
+            "leaked": report.leaked.iter().map(ToString::to_string).collect::<Vec<String>>(),
+            "repaired": report.repaired,
+        });
+        let is_wrong = !report.is_whole() || wrong + leaked > 0 && !report.repaired;
+        let told = is_wrong.then(|| format!("{wrong} damaged, {leaked} named by nothing"));
+        Ok(Answer::new(text, json).with_findings(told))
+    })
+}

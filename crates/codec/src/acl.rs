@@ -1,0 +1,356 @@
+//! Access control lists, laid out as a container's property has them: who may do what.
+//!
+//! Invariants: entries are in the order of their principals' kinds; no principal has two; a list that breaks a rule is not
+//! read.
+
+use dolmen_types::{Error, Invalid, Result};
+
+/// Whom an entry is about. Persistent: never renumber.
+//= daos:src/include/daos_security.h enum daos_acl_principal_type
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Who {
+    /// The owner.
+    Owner = 0,
+    /// A user, by name.
+    User = 1,
+    /// The owner's group.
+    OwnerGroup = 2,
+    /// A group, by name.
+    Group = 3,
+    /// Whoever no other entry is about.
+    Everyone = 4,
+}
+
+const ALL: [Who; 5] = [Who::Owner, Who::User, Who::OwnerGroup, Who::Group, Who::Everyone];
+
+impl Who {
+    /// What stands for it in text; `None` for those that have names.
+    #[must_use]
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Owner => Some("OWNER@"),
+            Self::OwnerGroup => Some("GROUP@"),
+            Self::Everyone => Some("EVERYONE@"),
+            Self::User | Self::Group => None,
+        }
+    }
+}
+
+/// Kinds of access, by bit. Persistent: never renumber.
+//= daos:src/include/daos_security.h enum daos_acl_access_type
+const ACCESS: [(u8, char); 3] = [(1, 'A'), (2, 'U'), (4, 'L')];
+/// Flags, by bit. Persistent: never renumber.
+//= daos:src/include/daos_security.h enum daos_acl_flags
+const FLAGS: [(u16, char); 4] = [(1, 'G'), (8, 'S'), (4, 'F'), (2, 'P')];
+const FLAG_GROUP: u16 = 1;
+const FLAGS_REPORT: u16 = 4 | 8;
+/// Permissions, by bit. Persistent: never renumber.
+//= daos:src/include/daos_security.h enum daos_acl_perm
+const PERMS: [(u64, char); 9] =
+    [(1, 'r'), (2, 'w'), (4, 'c'), (8, 'd'), (16, 't'), (32, 'T'), (64, 'a'), (128, 'A'), (256, 'o')];
+const PERMS_ALL: u64 = 511;
+
+const HEADER_BYTES: usize = 8;
+const ENTRY_BYTES: usize = 32;
+const VERSION: u16 = 1;
+/// Bytes of a principal's name.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What one principal may do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    access: u8,
+    who: Who,
+    flags: u16,
+    /// Allowed, audited, alarmed.
+    perms: [u64; 3],
+    name: Option<String>,
+}
+
+/// A list of entries.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Acl {
+    entries: Vec<Entry>,
+}
+
+/// A principal: its kind, and its name if it is one of several of that.
+///
+/// # Errors
+/// `Invalid::Name` unless the text is `OWNER@`, `GROUP@`, `EVERYONE@`, `u:NAME` or `g:NAME`; a name without `@` gets one.
+pub fn principal(text: &str) -> Result<(Who, Option<String>)> {
+    if let Some(who) = ALL.into_iter().find(|who| who.text() == Some(text)) {
+        return Ok((who, None));
+    }
+    let (who, name) = match text.split_once(':') {
+        Some(("u", name)) => (Who::User, name),
+        Some(("g", name)) => (Who::Group, name),
+        _ => return Err(Invalid::Name.into()),
+    };
+    Ok((who, Some(named(name)?)))
+}
+
+/// The name of a user or group, with the `@` that each has.
+///
+/// # Errors
+/// `Invalid::Name`.
+pub fn named(text: &str) -> Result<String> {
+    let name = if text.contains('@') { text.to_owned() } else { format!("{text}@") };
+    if is_name(&name) { Ok(name) } else { Err(Invalid::Name.into()) }
+}
+
+/// One `@`, with something before it.
+fn is_name(name: &str) -> bool {
+    let before = name.split_once('@').filter(|(_, behind)| !behind.contains('@'));
+    before.is_some_and(|(before, _)| !before.is_empty()) && name.len() <= NAME_BYTES_MAX
+}
+
+impl Entry {
+    /// Reads `A:G:GROUP@:rw`: kinds of access, flags, principal, permissions.
+    ///
+    /// # Errors
+    /// `Invalid::Property`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [access, flags, principal, perms] = parts[..] else { return Err(wrong()) };
+        let access: u8 = letters(access, &ACCESS)?;
+        let flags: u16 = letters(flags, &FLAGS)?;
+        let perms: u64 = letters(perms, &PERMS)?;
+        let of_name = if flags & FLAG_GROUP == 0 { Who::User } else { Who::Group };
+        let who = ALL.into_iter().find(|who| who.text() == Some(principal)).unwrap_or(of_name);
+        let name = (who == of_name).then(|| principal.to_owned());
+        let perms = ACCESS.map(|(bit, _)| if access & bit == 0 { 0 } else { perms });
+        let entry = Self { access, who, flags, perms, name };
+        if entry.is_valid() { Ok(entry) } else { Err(wrong()) }
+    }
+
+    /// As [`Entry::parse`] reads it; of kinds of access that differ in what they are about, the first.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let access: String =
+            ACCESS.iter().filter(|(bit, _)| self.access & bit != 0).map(|row| row.1).collect();
+        let flags: String = FLAGS.iter().filter(|(bit, _)| self.flags & bit != 0).map(|row| row.1).collect();
+        let perms = self.perms.into_iter().find(|perms| *perms != 0).unwrap_or(0);
+        let perms: String = PERMS.iter().filter(|(bit, _)| perms & bit != 0).map(|row| row.1).collect();
+        let principal = self.who.text().or(self.name.as_deref()).unwrap_or("");
+        format!("{access}:{flags}:{principal}:{perms}")
+    }
+
+    fn is_valid(&self) -> bool {
+        let is_known = (1..8).contains(&self.access) && self.flags < 16;
+        let is_group = matches!(self.who, Who::Group | Who::OwnerGroup);
+        let is_flagged = self.flags & FLAG_GROUP != 0;
+        let has_name = self.name.as_deref().is_some_and(is_name);
+        let is_unnamed = self.name.is_none();
+        let is_named_right = if self.who.text().is_some() { is_unnamed } else { has_name };
+        let fits = |(&perms, (bit, _)): (&u64, (u8, char))| {
+            perms & !PERMS_ALL == 0 && (perms == 0 || self.access & bit != 0)
+        };
+        let reports = self.access & 6 != 0;
+        is_known
+            && is_group == is_flagged
+            && is_named_right
+            && self.perms.iter().zip(ACCESS).all(fits)
+            && reports == (self.flags & FLAGS_REPORT != 0)
+    }
+
+    fn is_about(&self, who: Who, name: Option<&str>) -> bool {
+        self.who == who && self.name.as_deref() == name
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let name_bytes = self.name.as_ref().map_or(0, |name| (name.len() + 1).next_multiple_of(8));
+        let start = out.len();
+        out.extend([self.access, self.who as u8]);
+        out.extend(u16::try_from(name_bytes).expect("names are limited").to_le_bytes());
+        out.extend(self.flags.to_le_bytes());
+        out.extend([0; 2]);
+        out.extend(self.perms.iter().flat_map(|perms| perms.to_le_bytes()));
+        out.extend(self.name.iter().flat_map(|name| name.bytes()));
+        out.resize(start + ENTRY_BYTES + name_bytes, 0);
+    }
+
+    /// The entry at the start of `bytes`, and how long it is.
+    fn read(bytes: &[u8]) -> Option<(Self, usize)> {
+        let (header, rest) = bytes.split_at_checked(ENTRY_BYTES)?;
+        let short = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let word = |at: usize| header[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+        let name_bytes = usize::from(short(2));
+        let who = *ALL.get(usize::from(header[1]))?;
+        let name = rest.get(..name_bytes)?;
+        let end = name.iter().position(|&byte| byte == 0);
+        let name = match (name_bytes, end) {
+            (0, _) => None,
+            (_, Some(end)) => Some(core::str::from_utf8(&name[..end]).ok()?.to_owned()),
+            (_, None) => return None,
+        };
+        let perms = [word(8), word(16), word(24)];
+        let entry = Self { access: header[0], who, flags: short(4), perms, name };
+        Some((entry, ENTRY_BYTES + name_bytes))
+    }
+}
+
+fn wrong() -> Error {
+    Invalid::Property.into()
+}
+
+/// The bits of a text's letters, each once.
+fn letters<T: Copy + Default + PartialEq + core::ops::BitOr<Output = T> + core::ops::BitAnd<Output = T>>(
+    text: &str,
+    known: &[(T, char)],
+) -> Result<T> {
+    text.chars().try_fold(T::default(), |bits, letter| {
+        let bit = known.iter().find(|row| row.1 == letter).map(|row| row.0);
+        bit.filter(|&bit| bits & bit == T::default()).map(|bit| bits | bit).ok_or_else(wrong)
+    })
+}
+
+impl Acl {
+    /// A list of these entries.
+    ///
+    /// # Errors
+    /// `Invalid::Property` if a principal has two.
+    pub fn new(entries: impl IntoIterator<Item = Entry>) -> Result<Self> {
+        let mut acl = Self::default();
+        for entry in entries {
+            if acl.find(entry.who, entry.name.as_deref()).is_some() {
+                return Err(wrong());
+            }
+            acl.put(entry);
+        }
+        Ok(acl)
+    }
+
+    /// Its entries.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    fn find(&self, who: Who, name: Option<&str>) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.is_about(who, name))
+    }
+
+    /// Adds an entry, or replaces that of the same principal.
+    pub fn put(&mut self, entry: Entry) {
+        match self.find(entry.who, entry.name.as_deref()) {
+            Some(at) => self.entries[at] = entry,
+            None => {
+                let at = self.entries.partition_point(|other| other.who <= entry.who);
+                self.entries.insert(at, entry);
+            }
+        }
+    }
+
+    /// Removes the entry of a principal; whether there was one.
+    pub fn remove(&mut self, who: Who, name: Option<&str>) -> bool {
+        let found = self.find(who, name);
+        found.map(|at| self.entries.remove(at)).is_some()
+    }
+
+    /// The bytes of the list.
+    ///
+    /// # Panics
+    /// If it has more than 4 GiB.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = VERSION.to_le_bytes().to_vec();
+        bytes.resize(HEADER_BYTES, 0);
+        self.entries.iter().for_each(|entry| entry.put(&mut bytes));
+        let len = u32::try_from(bytes.len() - HEADER_BYTES).expect("entries are short, and few");
+        bytes[4..HEADER_BYTES].copy_from_slice(&len.to_le_bytes());
+        bytes
+    }
+
+    /// The list in `bytes`.
+    ///
+    /// # Errors
+    /// `Invalid::Property` for what is no list.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let (header, mut rest) = bytes.split_at_checked(HEADER_BYTES).ok_or_else(wrong)?;
+        let len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        let is_whole = u64::from(len) == rest.len() as u64;
+        if u16::from_le_bytes([header[0], header[1]]) != VERSION || !is_whole {
+            return Err(wrong());
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        while !rest.is_empty() {
+            let (entry, len) = Entry::read(rest).ok_or_else(wrong)?;
+            let is_in_order = entries.last().is_none_or(|before| before.who <= entry.who);
+            if !entry.is_valid() || !is_in_order {
+                return Err(wrong());
+            }
+            entries.push(entry);
+            rest = &rest[len..];
+        }
+        Self::new(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::golden;
+
+    const TEXTS: [&str; 5] =
+        ["A::OWNER@:rwcd", "A::ann@:rw", "A:G:GROUP@:r", "AU:GSF:staff@lab:rT", "A::EVERYONE@:"];
+
+    fn acl() -> Acl {
+        Acl::new(TEXTS.iter().map(|text| Entry::parse(text).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn entries_are_read_as_they_are_written() {
+        for text in TEXTS {
+            assert_eq!(Entry::parse(text).unwrap().text(), text);
+        }
+        for bad in [
+            "",
+            "A::x:r",
+            "A::@:r",
+            "X::a@:r",
+            "A::a@:z",
+            "A:G:OWNER@:r",
+            "A::GROUP@:r",
+            "U::a@:r",
+            "A::a@:rr",
+        ] {
+            assert_eq!(Entry::parse(bad), Err(wrong()), "{bad}");
+        }
+        let twice = ["A::ann@:r", "A::ann@:w"].map(|text| Entry::parse(text).unwrap());
+        assert_eq!(Acl::new(twice), Err(wrong()));
+    }
+
+    #[test]
+    fn bytes_come_back_and_damaged_ones_are_refused() {
+        let bytes = acl().encode();
+        assert_eq!((bytes.len(), golden(&bytes)), (8 + 5 * 32 + 8 + 16, 0x5665_15c1_033f_bbcc));
+        assert_eq!(Acl::decode(&bytes), Ok(acl()));
+        for cut in 0..bytes.len() {
+            assert_eq!(Acl::decode(&bytes[..cut]), Err(wrong()), "{cut}");
+        }
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 0xff;
+            // What is read in spite of it is a list that is written as it was read.
+            if let Ok(read) = Acl::decode(&other) {
+                assert_eq!(Acl::decode(&read.encode()), Ok(read), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn entries_are_replaced_and_removed_by_principal() {
+        let mut acl = acl();
+        acl.put(Entry::parse("A::ann@:r").unwrap());
+        acl.put(Entry::parse("A::bob@:w").unwrap());
+        let texts: Vec<String> = acl.entries().iter().map(Entry::text).collect();
+        assert_eq!(texts[1..3], ["A::ann@:r", "A::bob@:w"]);
+        let (who, name) = principal("u:ann").unwrap();
+        assert!(acl.remove(who, name.as_deref()) && !acl.remove(who, name.as_deref()));
+        assert_eq!(principal("EVERYONE@"), Ok((Who::Everyone, None)));
+        for bad in ["ann", "x:ann", "u:", "u:a@b@c", "owner@"] {
+            assert_eq!(principal(bad), Err(Invalid::Name.into()), "{bad}");
+        }
+    }
+}
