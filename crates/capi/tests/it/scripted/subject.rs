@@ -2,6 +2,7 @@
 //!
 //! What C has no words for is answered by a panic that says so; the list of exceptions has the cases that ask for it.
 
+use super::why;
 use super::words::{self, ARRAY, Handle, Iod, Iom, Iov, KeyDesc, NONE, ObjId, Recx as CRecx, SINGLE, SgList};
 use core::ptr::null_mut;
 use dolmen_client::{Anchor, IoBuf, Key, Recx};
@@ -12,7 +13,7 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Clock, RealClock, SimClock};
 use dolmen_sim::Subject;
-use dolmen_types::{ContNo, Epoch, Error, Invalid, Oid, QueryFlags, Result, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Invalid, ObjectType, Oid, QueryFlags, Result, TargetNo, TxId};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -214,9 +215,11 @@ impl InC {
                 self.with(cont, fetch.oid, fetch.at, |_, object, tx| fetched(object, tx, &fetch, bytes))
             }
             Verb::List(list) => self.list(cont, &list),
-            Verb::Query(query) => {
-                self.with(cont, query.oid, query.at, |_, object, tx| queried(object, tx, &query))
-            }
+            Verb::Query(query) => self.with(cont, query.oid, query.at, |own, object, tx| {
+                let refused = queried(object, tx, &query);
+                let replaced = |part| own.is_answered(cont, object, tx, &query, part);
+                why::parts(refused, replaced, &[Invalid::Flags, Invalid::Query])
+            }),
             Verb::Prepare(prepare) => self.prepare(cont, &prepare),
             Verb::Commit(tx) if self.tx(tx.begin).1 => Ok(Reply::Done),
             Verb::Commit(_) => Err(Error::NotFound),
@@ -229,6 +232,22 @@ impl InC {
             Verb::Flush | Verb::Checkpoint => Ok(Reply::Done),
             other => panic!("C has no word for {}", name_of(&other)),
         }
+    }
+
+    /// Whether a query is answered with its flags replaced, or of an object whose keys have an order.
+    fn is_answered(&self, cont: ContNo, object: Handle, tx: Handle, query: &Query, part: Invalid) -> bool {
+        if part == Invalid::Flags {
+            let bounds = QueryFlags::MAX.0 | QueryFlags::MIN.0;
+            let flags = QueryFlags(query.flags.0 & !bounds | QueryFlags::MAX.0);
+            return queried(object, tx, &Query { flags, ..query.clone() }).is_ok();
+        }
+        let oid = Oid::new(ObjectType::MultiUint64, query.oid.class(), 0, query.oid.lo);
+        let other = words::open_object(self.cont(cont), id(oid)).unwrap();
+        let right = || Key::from_slice(why::RIGHT);
+        let is_answered =
+            queried(other, NONE, &Query { dkey: right(), akey: right(), ..query.clone() }).is_ok();
+        assert_eq!(words::obj_close(other, null_mut()), 0);
+        is_answered
     }
 
     fn run_cont(&mut self, no: ContNo, verb: &ContVerb) -> Result<Reply> {
@@ -557,21 +576,29 @@ fn updated(object: Handle, tx: Handle, update: &Update<'_>) -> Result<()> {
         Err(Error::RecordSize { .. }) => Err(Error::RecordSize {
             stored_bytes: update.iods.iter().map(|iod| size_of(object, tx, &update.dkey, &iod.akey)).sum(),
         }),
-        other => other,
+        other => {
+            let akeys: Vec<&[u8]> = update.iods.iter().map(|iod| &iod.akey[..]).collect();
+            why::keys(object, tx, &update.dkey, &akeys, other)
+        }
     }
 }
 
 fn punched(object: Handle, tx: Handle, punch: &Punch) -> Result<()> {
     let flags = punch.cond.0;
-    checked(match &punch.scope {
-        PunchScope::Object => words::obj_punch(object, tx, flags, null_mut()),
-        PunchScope::Dkey(dkey) => words::obj_punch_dkeys(object, tx, flags, 1, &Iov::of(dkey), null_mut()),
-        PunchScope::Akeys(dkey, akeys) => {
-            let akeys: Vec<Iov> = akeys.iter().map(|akey| Iov::of(akey)).collect();
-            let (nr, akeys) = (count_of(akeys.len()), akeys.as_ptr());
-            words::obj_punch_akeys(object, tx, flags, &Iov::of(dkey), nr, akeys, null_mut())
+    match &punch.scope {
+        PunchScope::Object => checked(words::obj_punch(object, tx, flags, null_mut())),
+        PunchScope::Dkey(dkey) => {
+            let code = words::obj_punch_dkeys(object, tx, flags, 1, &Iov::of(dkey), null_mut());
+            why::keys(object, tx, dkey, &[why::RIGHT], checked(code))
         }
-    })
+        PunchScope::Akeys(dkey, akeys) => {
+            let iovs: Vec<Iov> = akeys.iter().map(|akey| Iov::of(akey)).collect();
+            let (nr, to) = (count_of(iovs.len()), iovs.as_ptr());
+            let code = words::obj_punch_akeys(object, tx, flags, &Iov::of(dkey), nr, to, null_mut());
+            let akeys: Vec<&[u8]> = akeys.iter().map(|akey| &akey[..]).collect();
+            why::keys(object, tx, dkey, &akeys, checked(code))
+        }
+    }
 }
 
 /// What a want takes of the buffer.
@@ -632,7 +659,10 @@ fn fetched(object: Handle, tx: Handle, fetch: &Fetch, buf: &mut [u8]) -> Result<
             let stored = fetch.iods.iter().map(|iod| size_of(object, tx, &fetch.dkey, &iod.akey));
             return Err(Error::RecordSize { stored_bytes: stored.sum() });
         }
-        other => other?,
+        other => {
+            let akeys: Vec<&[u8]> = fetch.iods.iter().map(|iod| &iod.akey[..]).collect();
+            why::keys(object, tx, &fetch.dkey, &akeys, other)?;
+        }
     }
     let found = |((iod, iom), map): ((&Iod, &Iom), &Vec<CRecx>)| FetchedIod {
         size_bytes: iod.size,
@@ -643,6 +673,26 @@ fn fetched(object: Handle, tx: Handle, fetch: &Fetch, buf: &mut [u8]) -> Result<
 }
 
 fn listed(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
+    let refused = page(object, tx, list, anchor);
+    let tried = |list: &List, mut anchor: words::Anchor| page(object, tx, list, &mut anchor).is_ok();
+    let key = Key::from_slice(why::RIGHT);
+    let replaced = |part| match part {
+        Invalid::Count => tried(&List { items_max: 1, ..list.clone() }, *anchor),
+        Invalid::Anchor => tried(list, words::Anchor::START),
+        _ => {
+            let what = match list.what.clone() {
+                ListWhat::Akeys(oid, _) => ListWhat::Akeys(oid, key.clone()),
+                ListWhat::Extents(oid, ..) => ListWhat::Extents(oid, key.clone(), key.clone()),
+                other => other,
+            };
+            tried(&List { what, ..list.clone() }, *anchor)
+        }
+    };
+    why::parts(refused, replaced, &[Invalid::Count, Invalid::Anchor, Invalid::Key])
+}
+
+/// One page of a listing in an object.
+fn page(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
     let mut nr = list.items_max.min(1000);
     if let ListWhat::Extents(_, dkey, akey) = &list.what {
         let (recxs, eprs, size) = extents(object, tx, [dkey, akey], nr, anchor)?;
