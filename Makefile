@@ -13,7 +13,7 @@ help:
 	@echo "make test               all tests, with the bounded share of crash, kill and bit-rot rounds"
 	@echo "make soak               every mutant, 10,000 kill rounds, fresh seeds, fuzz targets, AddressSanitizer (hours)"
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
-	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest [IO500=/io500 FIND=/find]"
+	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest [FIO=/fio] [IO500=/io500 FIND=/find]"
 	@echo "                        clients built against an installed Dolmen, and dolmen bench object"
 	@echo "make install PREFIX=/p  the program dolmen into /p/bin, the C libraries into /p/lib64 (default $(PREFIX))"
 	@echo "bash .ci/run            what must pass before a change is merged"
@@ -39,7 +39,7 @@ bench: check-rust
 	$(TARGET)/release/dolmen bench dfs
 
 bench-clients: check-rust
-	$(CARGO) xtask clients --prefix $(CLIENTS_PREFIX) --ior $(IOR) --mdtest $(MDTEST) $(if $(IO500),--io500 $(IO500) --find $(FIND))
+	$(CARGO) xtask clients --prefix $(CLIENTS_PREFIX) --ior $(IOR) --mdtest $(MDTEST) $(if $(FIO),--fio $(FIO)) $(if $(IO500),--io500 $(IO500) --find $(FIND))
 
 install: check-rust
 	$(CARGO) build --release --package dolmen-cli

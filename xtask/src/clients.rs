@@ -1,11 +1,12 @@
 //! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory, and
 //! values of objects by the program's own load generator.
 //!
-//! With `--io500` also IO500, once each with one and two ranks.
+//! With `--fio` also fio, with `--io500` also IO500, once each with one and two ranks.
 //!
 //! The clients are built elsewhere, against what `make install` installs; their paths are given. Each phase runs
 //! several times, ways taken in turn, so that whatever else the machine does meets all of them; the table has medians.
 
+mod fio;
 mod io500;
 
 use anyhow::{Context, Result, ensure};
@@ -24,6 +25,7 @@ struct Setup {
     prefix: PathBuf,
     ior: PathBuf,
     mdtest: PathBuf,
+    fio: Option<PathBuf>,
     rounds: usize,
     dir: PathBuf,
     /// Of the pool.
@@ -126,7 +128,7 @@ fn setup(words: &[&str]) -> Result<Setup> {
     let rounds = value("--rounds").map_or(Ok(ROUNDS_DEFAULT), str::parse)?;
     let dir = PathBuf::from(format!("/dev/shm/dolmen-clients-{}", std::process::id()));
     let (prefix, ior, mdtest) = (path("--prefix")?, path("--ior")?, path("--mdtest")?);
-    Ok(Setup { prefix, ior, mdtest, rounds, dir, capacity: "8g" })
+    Ok(Setup { prefix, ior, mdtest, fio: value("--fio").map(PathBuf::from), rounds, dir, capacity: "8g" })
 }
 
 fn value_of<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
@@ -204,6 +206,12 @@ fn measure(setup: &Setup, daemons: &Daemons) -> Result<Table> {
                 for way in Way::ALL {
                     let tag = format!("{}-{ranks}-{round}", name.replace(' ', "-"));
                     let ran = client(setup, daemons, name, &words, way, ranks, &tag)?;
+                    add(&mut table, name, ranks, way, ran);
+                }
+            }
+            for (name, words) in fio::WORKLOADS.iter().filter(|_| setup.fio.is_some()) {
+                for way in Way::ALL {
+                    let ran = fio::run(setup, daemons, words, way, (ranks, &format!("fio-{ranks}-{round}")))?;
                     add(&mut table, name, ranks, way, ran);
                 }
             }

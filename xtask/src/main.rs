@@ -25,7 +25,7 @@ usage: cargo xtask <command>
   tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
   tidy --table      print the smell counters, one row per crate
   capi --prefix DIR the C libraries, headers and pkg-config file, built and put below DIR
-  clients --prefix P --ior I --mdtest M [--rounds N]
+  clients --prefix P --ior I --mdtest M [--fio F] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
