@@ -25,7 +25,9 @@ pub(super) fn run(
 ) -> Result<Ran> {
     let mut command = Command::new(setup.fio.as_ref().context("no fio is given")?);
     command.args(["--name=w", "--size=64m", "--iodepth=16", "--thread=1", "--group_reporting=1"]);
-    command.args(["--verify=crc32c", "--do_verify=1", "--output-format=terse"]).args(words);
+    command
+        .args(["--verify=crc32c", "--do_verify=1", "--verify_state_save=0", "--output-format=terse"])
+        .args(words);
     command.arg(format!("--numjobs={ranks}")).arg(format!("--filename_format={tag}.$jobnum"));
     match way.system(setup) {
         None => {
