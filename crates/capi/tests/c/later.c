@@ -396,6 +396,8 @@ arrays_are_cut_and_changed_in_transactions_when_somebody_polls(void)
 	uint32_t      out[4] = {1, 2, 3, 4}, in[4] = {0};
 	daos_handle_t th;
 	daos_size_t   size = 0;
+	uint64_t      highest = 0;
+	daos_key_t    max = {.iov_buf = &highest, .iov_buf_len = sizeof(highest)};
 	int           i;
 
 	begin();
@@ -435,6 +437,18 @@ arrays_are_cut_and_changed_in_transactions_when_somebody_polls(void)
 	OK(daos_tx_close(th, NULL));
 	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
 	GIVES(size, 204);
+	/* A condition that is read at several targets. */
+	put(1, 1, DAOS_TX_NONE);
+	launched = 0;
+	OK(daos_obj_punch(oh, DAOS_TX_NONE, DAOS_COND_PUNCH, next()));
+	OK(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL));
+	GIVES(highest, 1);
+	finish();
+	all_well();
+	launched = 0;
+	OK(daos_obj_punch(oh, DAOS_TX_NONE, DAOS_COND_PUNCH, next()));
+	finish();
+	GIVES(evs[0].ev_error, -DER_NONEXIST);
 	/* By force a queue ends what it was given. */
 	for (i = 0; i < 3; i++)
 		OK(daos_array_set_size(ah, DAOS_TX_NONE, 50, &evs[i]));
