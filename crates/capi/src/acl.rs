@@ -1,11 +1,13 @@
 //! Access control lists: the functions of C programs.
 
-mod list;
-
 use crate::error::{Der, Result, der, number, silent};
 use crate::raw::{In, Out, Text, allocate, duplicate, release};
 use core::ffi::{CStr, c_char, c_int};
-pub(crate) use list::{Ace, Acl, LIST_BYTES_MAX, User, Who, is_principal};
+pub(crate) use dolmen_codec::acl::{Acl, User, Who, is_name as is_principal};
+use dolmen_codec::acl::{Entry, principal};
+
+/// A list fits one message.
+pub(crate) const LIST_BYTES_MAX: usize = 65_536;
 
 /// A list of a C program: its first eight bytes, the entries follow.
 //= daos:src/include/daos_security.h struct daos_acl
@@ -47,12 +49,12 @@ pub(crate) fn bytes_of<'a>(acl: Out<CAcl>) -> Result<&'a [u8]> {
 /// # Errors
 /// `INVAL` if it is not valid.
 pub(crate) fn read(acl: Out<CAcl>) -> Result<Acl> {
-    Acl::decode(bytes_of(acl)?)
+    Ok(Acl::decode(bytes_of(acl)?)?)
 }
 
-fn read_ace(ace: Out<CAce>) -> Result<Ace> {
+fn read_ace(ace: Out<CAce>) -> Result<Entry> {
     let name_len = usize::from(ace.get()?.name_len);
-    Ok(Ace::decode(ace.bytes().list(size_of::<CAce>() + name_len)?)?.0)
+    Ok(Entry::decode(ace.bytes().list(size_of::<CAce>() + name_len)?)?.0)
 }
 
 /// Bytes as memory of a C program.
@@ -74,7 +76,7 @@ fn or_null<T: Copy>(made: impl FnOnce() -> Result<Out<T>>) -> Out<T> {
 #[unsafe(no_mangle)]
 extern "C" fn daos_acl_create(aces: In<Out<CAce>>, count: u16) -> Out<CAcl> {
     or_null(|| {
-        let aces: Result<Vec<Ace>> =
+        let aces: Result<Vec<Entry>> =
             aces.list(usize::from(count))?.iter().map(|&ace| read_ace(ace)).collect();
         give(&Acl::new(aces?)?.encode())
     })
@@ -111,7 +113,7 @@ extern "C" fn daos_acl_get_next_ace(acl: Out<CAcl>, before: Out<CAce>) -> Out<CA
             if before.is_null() { size_of::<CAcl>() } else { before.address().wrapping_sub(acl.address()) };
         if !before.is_null() {
             let rest = bytes.get(at..).ok_or(Der::INVAL)?;
-            at += Ace::decode(rest)?.1;
+            at += Entry::decode(rest)?.1;
         }
         if at >= bytes.len() {
             return Ok(Out::NULL);
@@ -138,7 +140,7 @@ extern "C" fn daos_acl_get_ace_for_principal(
         let own = read(acl)?;
         let (who, name) = who_of(kind, name)?;
         let index = own.find(who, name.as_deref()).ok_or(Der::NONEXIST)?;
-        let before: usize = own.aces[..index].iter().map(|ace| ace.encode().len()).sum();
+        let before: usize = own.entries()[..index].iter().map(|ace| ace.encode().len()).sum();
         ace.set(Out::of(acl.bytes().at(size_of::<CAcl>() + before).as_ptr().cast()))
     })
 }
@@ -170,8 +172,9 @@ extern "C" fn daos_acl_remove_ace(acl: Out<Out<CAcl>>, kind: u32, name: Text) ->
     der(|| {
         let mut own = read(acl.get()?)?;
         let (who, name) = who_of(kind, name)?;
-        let index = own.find(who, name.as_deref()).ok_or(Der::NONEXIST)?;
-        own.aces.remove(index);
+        if !own.remove(who, name.as_deref()) {
+            return Err(Der::NONEXIST);
+        }
         replace(acl, &own)
     })
 }
@@ -186,7 +189,7 @@ extern "C" fn daos_acl_validate(acl: Out<CAcl>) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn daos_acl_dump(acl: Out<CAcl>) {
     silent((), || match read(acl) {
-        Ok(acl) => acl.aces.iter().for_each(|ace| println!("{}", ace.verbose())),
+        Ok(acl) => acl.entries().iter().for_each(|ace| println!("{}", ace.verbose())),
         Err(error) => println!("no access control list: {}", error.code()),
     });
 }
@@ -196,7 +199,7 @@ extern "C" fn daos_acl_dump(acl: Out<CAcl>) {
 extern "C" fn daos_ace_create(kind: u32, name: Text) -> Out<CAce> {
     or_null(|| {
         let (who, name) = who_of(kind, name)?;
-        give(&Ace::new(who, name.as_deref())?.encode())
+        give(&Entry::new(who, name.as_deref())?.encode())
     })
 }
 
@@ -340,7 +343,7 @@ extern "C" fn daos_acl_principal_to_gid(principal: Text, gid: Out<u32>) -> c_int
 extern "C" fn daos_ace_get_principal_str(ace: Out<CAce>) -> Out<c_char> {
     or_null(|| {
         let own = read_ace(ace)?;
-        let special = match own.who {
+        let special = match own.who() {
             Who::Owner => c"OWNER@",
             Who::OwnerGroup => c"GROUP@",
             Who::Everyone => c"EVERYONE@",
@@ -355,21 +358,8 @@ extern "C" fn daos_ace_get_principal_str(ace: Out<CAce>) -> Out<c_char> {
 extern "C" fn daos_acl_principal_from_str(text: Text, kind: Out<u32>, name: Out<*mut c_char>) -> c_int {
     der(|| {
         let (text, kind, name) = (text.str()?, kind.check()?, name.check()?);
-        let special = [Who::Owner, Who::OwnerGroup, Who::Everyone];
-        if let Some(who) = special.into_iter().find(|who| who.text() == Some(text)) {
-            kind.set(u32::from(who as u8))?;
-            return name.set(core::ptr::null_mut());
-        }
-        let (who, own) = match text.split_once(':') {
-            Some(("u", own)) => (Who::User, own),
-            Some(("g", own)) => (Who::Group, own),
-            _ => return Err(Der::INVAL),
-        };
-        let own = if own.contains('@') { own.to_owned() } else { format!("{own}@") };
-        if !is_principal(&own) {
-            return Err(Der::INVAL);
-        }
-        name.set(duplicate(own.as_bytes())?)?;
+        let (who, own) = principal(text)?;
+        name.set(own.map_or(Ok(core::ptr::null_mut()), |own| duplicate(own.as_bytes()))?)?;
         kind.set(u32::from(who as u8))
     })
 }
@@ -377,7 +367,7 @@ extern "C" fn daos_acl_principal_from_str(text: Text, kind: Out<u32>, name: Out<
 /// The entry that a text describes.
 #[unsafe(no_mangle)]
 extern "C" fn daos_ace_from_str(text: Text, ace: Out<Out<CAce>>) -> c_int {
-    der(|| ace.check()?.set(give(&Ace::parse(text.str()?)?.encode())?))
+    der(|| ace.check()?.set(give(&Entry::parse(text.str()?)?.encode())?))
 }
 
 /// Writes a text with its zero into a buffer.
@@ -406,7 +396,7 @@ extern "C" fn daos_ace_to_str(ace: Out<CAce>, buf: Out<u8>, room: usize) -> c_in
 /// The words for the text of an entry.
 #[unsafe(no_mangle)]
 extern "C" fn daos_ace_str_get_verbose(text: Text, buf: Out<u8>, room: usize) -> c_int {
-    der(|| write_text(&Ace::parse(text.str()?)?.verbose(), buf.check()?, room))
+    der(|| write_text(&Entry::parse(text.str()?)?.verbose(), buf.check()?, room))
 }
 
 /// The list that texts describe.
@@ -416,8 +406,8 @@ extern "C" fn daos_acl_from_strs(texts: In<Text>, count: usize, acl: Out<Out<CAc
         if count == 0 || count > LIST_BYTES_MAX {
             return Err(Der::INVAL);
         }
-        let parse = |text: &Text| Ace::parse(text.str()?);
-        let aces: Result<Vec<Ace>> = texts.list(count)?.iter().map(parse).collect();
+        let parse = |text: &Text| Ok(Entry::parse(text.str()?)?);
+        let aces: Result<Vec<Entry>> = texts.list(count)?.iter().map(parse).collect();
         acl.check()?.set(give(&Acl::new(aces?)?.encode())?)
     })
 }
@@ -427,7 +417,7 @@ extern "C" fn daos_acl_from_strs(texts: In<Text>, count: usize, acl: Out<Out<CAc
 extern "C" fn daos_acl_to_strs(acl: Out<CAcl>, texts: Out<*mut *mut c_char>, count: Out<usize>) -> c_int {
     der(|| {
         let (texts, count) = (texts.check()?, count.check()?);
-        let lines: Option<Vec<String>> = read(acl)?.aces.iter().map(Ace::text).collect();
+        let lines: Option<Vec<String>> = read(acl)?.entries().iter().map(Entry::text).collect();
         let lines = lines.ok_or(Der::INVAL)?;
         let array: *mut *mut c_char = allocate(lines.len() * size_of::<*mut c_char>())?.cast();
         for (index, line) in lines.iter().enumerate() {
@@ -446,7 +436,7 @@ extern "C" fn daos_acl_to_stream(stream: Out<u8>, acl: Out<CAcl>, verbose: bool)
             return Err(Der::INVAL);
         }
         let mut all = String::new();
-        for ace in read(acl)?.aces {
+        for ace in read(acl)?.entries() {
             if verbose {
                 all = all + "# " + &ace.verbose() + "\n";
             }

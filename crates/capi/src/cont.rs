@@ -23,9 +23,6 @@ const OPEN_EX: u32 = 4;
 const EVICT: u32 = 32 | 64;
 const OPEN_FLAGS: u32 = 255;
 
-/// Who may do what with a container that does not say so.
-const ACL_DEFAULT: [&str; 2] = ["A::OWNER@:rwdtTaAo", "A:G:GROUP@:rwtT"];
-
 /// An open container.
 pub(crate) struct ContHandle {
     pub(crate) client: Container,
@@ -291,16 +288,11 @@ fn tell(cont: &ContHandle, list: Out<List>) -> Result<()> {
             PropValue::Number(number) => Value::Number(*number),
             PropValue::Text(text) => Value::Text(text.clone()),
             PropValue::Bytes(bytes) if kind == prop::CO_ACL && bytes.is_empty() => {
-                Value::Bytes(default_acl().encode())
+                Value::Bytes(Acl::of_new_container().encode())
             }
             PropValue::Bytes(bytes) => Value::Bytes(bytes.clone()),
         })
     })
-}
-
-fn default_acl() -> Acl {
-    let aces = ACL_DEFAULT.iter().filter_map(|text| acl::Ace::parse(text).ok()).collect();
-    Acl::new(aces).unwrap_or(Acl { aces: Vec::new() })
 }
 
 /// Sets properties.
@@ -344,8 +336,8 @@ extern "C" fn daos_cont_get_acl(coh: Handle, props: Out<Out<List>>, ev: Ev) -> c
 
 fn acl_of(cont: &ContHandle) -> Result<Acl> {
     match cont.client.props(&[PropId(prop::CO_ACL)])?.get(&PropId(prop::CO_ACL)) {
-        Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Acl::decode(bytes),
-        _ => Ok(default_acl()),
+        Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Ok(Acl::decode(bytes)?),
+        _ => Ok(Acl::of_new_container()),
     }
 }
 
@@ -367,7 +359,7 @@ extern "C" fn daos_cont_update_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_int
     run(ev, || {
         let cont = handle::cont(coh)?;
         let mut own = acl_of(&cont)?;
-        acl::read(acl)?.aces.into_iter().for_each(|ace| own.put(ace));
+        acl::read(acl)?.entries().iter().for_each(|entry| own.put(entry.clone()));
         set_acl(&cont, &own)
     })
 }
@@ -380,8 +372,9 @@ extern "C" fn daos_cont_delete_acl(coh: Handle, kind: c_uint, principal: Text, e
         let who = Who::from_number(kind).ok_or(Der::INVAL)?;
         let named = if who.text().is_some() { None } else { Some(principal.str()?) };
         let mut own = acl_of(&cont)?;
-        let index = own.find(who, named).ok_or(Der::NONEXIST)?;
-        own.aces.remove(index);
+        if !own.remove(who, named) {
+            return Err(Der::NONEXIST);
+        }
         set_acl(&cont, &own)
     })
 }

@@ -182,10 +182,7 @@ fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
             let label = info.label.as_ref().map_or(pool.label.as_deref(), |label| Some(label.as_str()));
             Some(Value::Text(label.unwrap_or(NO_LABEL).to_owned()))
         }
-        prop::PO_ACL => {
-            let aces = ACL.iter().filter_map(|text| crate::acl::Ace::parse(text).ok()).collect();
-            crate::acl::Acl::new(aces).ok().map(|acl| Value::Bytes(acl.encode()))
-        }
+        prop::PO_ACL => dolmen_codec::acl::Acl::of_texts(&ACL).ok().map(|acl| Value::Bytes(acl.encode())),
         prop::PO_OWNER | prop::PO_OWNER_GROUP => Some(Value::Text(place::owner(kind == prop::PO_OWNER))),
         prop::PO_SVC_LIST => Some(Value::Ranks(ranks(info))),
         // Space for a rebuild, self-healing, scrubbing, redundancy of objects and service: none. Checkpoints are

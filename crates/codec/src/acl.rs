@@ -25,6 +25,12 @@ pub enum Who {
 const ALL: [Who; 5] = [Who::Owner, Who::User, Who::OwnerGroup, Who::Group, Who::Everyone];
 
 impl Who {
+    /// The principal of this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        ALL.into_iter().find(|&who| u32::from(who as u8) == number)
+    }
+
     /// What stands for it in text; `None` for those that have names.
     #[must_use]
     pub fn text(self) -> Option<&'static str> {
@@ -37,19 +43,31 @@ impl Who {
     }
 }
 
-/// Kinds of access, by bit. Persistent: never renumber.
+/// Kinds of access, by bit, with their letters and words. Persistent: never renumber.
 //= daos:src/include/daos_security.h enum daos_acl_access_type
-const ACCESS: [(u8, char); 3] = [(1, 'A'), (2, 'U'), (4, 'L')];
-/// Flags, by bit. Persistent: never renumber.
+const ACCESS: [(u8, char, &str); 3] = [(1, 'A', "Allow"), (2, 'U', "Audit"), (4, 'L', "Alarm")];
+/// Flags, by bit, with their letters and words. Persistent: never renumber.
 //= daos:src/include/daos_security.h enum daos_acl_flags
-const FLAGS: [(u16, char); 4] = [(1, 'G'), (8, 'S'), (4, 'F'), (2, 'P')];
+const FLAGS: [(u16, char, &str); 4] =
+    [(1, 'G', "Group"), (8, 'S', "Access-Success"), (4, 'F', "Access-Failure"), (2, 'P', "Pool-Inherit")];
 const FLAG_GROUP: u16 = 1;
 const FLAGS_REPORT: u16 = 4 | 8;
-/// Permissions, by bit. Persistent: never renumber.
+/// Permissions, by bit, with their letters and words. Persistent: never renumber.
 //= daos:src/include/daos_security.h enum daos_acl_perm
-const PERMS: [(u64, char); 9] =
-    [(1, 'r'), (2, 'w'), (4, 'c'), (8, 'd'), (16, 't'), (32, 'T'), (64, 'a'), (128, 'A'), (256, 'o')];
+const PERMS: [(u64, char, &str); 9] = [
+    (1, 'r', "Read"),
+    (2, 'w', "Write"),
+    (4, 'c', "Create-Container"),
+    (8, 'd', "Delete-Container"),
+    (16, 't', "Get-Prop"),
+    (32, 'T', "Set-Prop"),
+    (64, 'a', "Get-ACL"),
+    (128, 'A', "Set-ACL"),
+    (256, 'o', "Set-Owner"),
+];
 const PERMS_ALL: u64 = 511;
+/// What an owner may always do: read and change the list.
+const OWNER_ALWAYS: u64 = 64 | 128;
 
 const HEADER_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 32;
@@ -99,13 +117,44 @@ pub fn named(text: &str) -> Result<String> {
     if is_name(&name) { Ok(name) } else { Err(Invalid::Name.into()) }
 }
 
-/// One `@`, with something before it.
-fn is_name(name: &str) -> bool {
+/// Whether a text is the name of a user or group: one `@`, with something before it.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
     let before = name.split_once('@').filter(|(_, behind)| !behind.contains('@'));
     before.is_some_and(|(before, _)| !before.is_empty()) && name.len() <= NAME_BYTES_MAX
 }
 
 impl Entry {
+    /// An entry that allows nothing yet.
+    ///
+    /// # Errors
+    /// `Invalid::Name` for a name that is none, or one that does not belong there.
+    pub fn new(who: Who, name: Option<&str>) -> Result<Self> {
+        let is_right = match (who.text(), name) {
+            (None, Some(name)) => is_name(name),
+            (Some(_), name) => name.is_none_or(str::is_empty),
+            (None, None) => false,
+        };
+        if !is_right {
+            return Err(Invalid::Name.into());
+        }
+        let flags = if matches!(who, Who::Group | Who::OwnerGroup) { FLAG_GROUP } else { 0 };
+        let name = name.filter(|_| who.text().is_none()).map(str::to_owned);
+        Ok(Self { access: 0, who, flags, perms: [0; 3], name })
+    }
+
+    /// Whom it is about.
+    #[must_use]
+    pub fn who(&self) -> Who {
+        self.who
+    }
+
+    /// Whom it is about, in text.
+    #[must_use]
+    pub fn principal(&self) -> &str {
+        self.who.text().or(self.name.as_deref()).unwrap_or("")
+    }
+
     /// Reads `A:G:GROUP@:rw`: kinds of access, flags, principal, permissions.
     ///
     /// # Errors
@@ -119,31 +168,49 @@ impl Entry {
         let of_name = if flags & FLAG_GROUP == 0 { Who::User } else { Who::Group };
         let who = ALL.into_iter().find(|who| who.text() == Some(principal)).unwrap_or(of_name);
         let name = (who == of_name).then(|| principal.to_owned());
-        let perms = ACCESS.map(|(bit, _)| if access & bit == 0 { 0 } else { perms });
+        let perms = ACCESS.map(|(bit, ..)| if access & bit == 0 { 0 } else { perms });
         let entry = Self { access, who, flags, perms, name };
         if entry.is_valid() { Ok(entry) } else { Err(wrong()) }
     }
 
-    /// As [`Entry::parse`] reads it; of kinds of access that differ in what they are about, the first.
+    /// As [`Entry::parse`] reads it; `None` if the kinds of access differ in what they are about.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Option<String> {
+        let mut own = ACCESS.iter().zip(self.perms).filter(|((bit, ..), _)| self.access & bit != 0);
+        let perms = own.next().map_or(0, |(_, perms)| perms);
+        if own.any(|(_, other)| other != perms) {
+            return None;
+        }
         let access: String =
-            ACCESS.iter().filter(|(bit, _)| self.access & bit != 0).map(|row| row.1).collect();
-        let flags: String = FLAGS.iter().filter(|(bit, _)| self.flags & bit != 0).map(|row| row.1).collect();
-        let perms = self.perms.into_iter().find(|perms| *perms != 0).unwrap_or(0);
-        let perms: String = PERMS.iter().filter(|(bit, _)| perms & bit != 0).map(|row| row.1).collect();
-        let principal = self.who.text().or(self.name.as_deref()).unwrap_or("");
-        format!("{access}:{flags}:{principal}:{perms}")
+            ACCESS.iter().filter(|(bit, ..)| self.access & bit != 0).map(|row| row.1).collect();
+        let flags: String = FLAGS.iter().filter(|(bit, ..)| self.flags & bit != 0).map(|row| row.1).collect();
+        let perms: String = PERMS.iter().filter(|(bit, ..)| perms & bit != 0).map(|row| row.1).collect();
+        Some(format!("{access}:{flags}:{}:{perms}", self.principal()))
     }
 
-    fn is_valid(&self) -> bool {
+    /// The entry in words.
+    #[must_use]
+    pub fn verbose(&self) -> String {
+        let all = self.perms.iter().fold(0, |all, perms| all | perms);
+        let access: Vec<&str> =
+            ACCESS.iter().filter(|(bit, ..)| self.access & bit != 0).map(|row| row.2).collect();
+        let flags: Vec<&str> =
+            FLAGS.iter().filter(|(bit, ..)| self.flags & bit != 0).map(|row| row.2).collect();
+        let perms: Vec<&str> = PERMS.iter().filter(|(bit, ..)| all & bit != 0).map(|row| row.2).collect();
+        let perms = if perms.is_empty() { "No Access".to_owned() } else { perms.join("/") };
+        format!("{}:{}:{}:{perms}", access.join("/"), flags.join("/"), self.principal())
+    }
+
+    /// Whether the entry says something, and nothing that contradicts itself.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
         let is_known = (1..8).contains(&self.access) && self.flags < 16;
         let is_group = matches!(self.who, Who::Group | Who::OwnerGroup);
         let is_flagged = self.flags & FLAG_GROUP != 0;
         let has_name = self.name.as_deref().is_some_and(is_name);
         let is_unnamed = self.name.is_none();
         let is_named_right = if self.who.text().is_some() { is_unnamed } else { has_name };
-        let fits = |(&perms, (bit, _)): (&u64, (u8, char))| {
+        let fits = |(&perms, (bit, ..)): (&u64, (u8, char, &str))| {
             perms & !PERMS_ALL == 0 && (perms == 0 || self.access & bit != 0)
         };
         let reports = self.access & 6 != 0;
@@ -158,6 +225,17 @@ impl Entry {
         self.who == who && self.name.as_deref() == name
     }
 
+    /// The bytes of the entry.
+    ///
+    /// # Panics
+    /// If its name has more than 64 KiB.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.put(&mut bytes);
+        bytes
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         let name_bytes = self.name.as_ref().map_or(0, |name| (name.len() + 1).next_multiple_of(8));
         let start = out.len();
@@ -170,23 +248,25 @@ impl Entry {
         out.resize(start + ENTRY_BYTES + name_bytes, 0);
     }
 
-    /// The entry at the start of `bytes`, and how long it is.
-    fn read(bytes: &[u8]) -> Option<(Self, usize)> {
-        let (header, rest) = bytes.split_at_checked(ENTRY_BYTES)?;
+    /// The entry at the start of `bytes`, which may contradict itself, and how long it is.
+    ///
+    /// # Errors
+    /// `Invalid::Property` for what is no entry.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize)> {
+        let (header, rest) = bytes.split_at_checked(ENTRY_BYTES).ok_or_else(wrong)?;
         let short = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let word = |at: usize| header[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
         let name_bytes = usize::from(short(2));
-        let who = *ALL.get(usize::from(header[1]))?;
-        let name = rest.get(..name_bytes)?;
-        let end = name.iter().position(|&byte| byte == 0);
-        let name = match (name_bytes, end) {
+        let who = Who::from_number(u32::from(header[1])).ok_or_else(wrong)?;
+        let name = rest.get(..name_bytes).ok_or_else(wrong)?;
+        let name = match (name_bytes, name.iter().position(|&byte| byte == 0)) {
             (0, _) => None,
-            (_, Some(end)) => Some(core::str::from_utf8(&name[..end]).ok()?.to_owned()),
-            (_, None) => return None,
+            (_, Some(end)) => Some(core::str::from_utf8(&name[..end]).map_err(|_other| wrong())?.to_owned()),
+            (_, None) => return Err(wrong()),
         };
         let perms = [word(8), word(16), word(24)];
         let entry = Self { access: header[0], who, flags: short(4), perms, name };
-        Some((entry, ENTRY_BYTES + name_bytes))
+        Ok((entry, ENTRY_BYTES + name_bytes))
     }
 }
 
@@ -197,7 +277,7 @@ fn wrong() -> Error {
 /// The bits of a text's letters, each once.
 fn letters<T: Copy + Default + PartialEq + core::ops::BitOr<Output = T> + core::ops::BitAnd<Output = T>>(
     text: &str,
-    known: &[(T, char)],
+    known: &[(T, char, &str)],
 ) -> Result<T> {
     text.chars().try_fold(T::default(), |bits, letter| {
         let bit = known.iter().find(|row| row.1 == letter).map(|row| row.0);
@@ -209,16 +289,34 @@ impl Acl {
     /// A list of these entries.
     ///
     /// # Errors
-    /// `Invalid::Property` if a principal has two.
+    /// `Invalid::Property` if one is not valid, or a principal has two.
     pub fn new(entries: impl IntoIterator<Item = Entry>) -> Result<Self> {
         let mut acl = Self::default();
         for entry in entries {
-            if acl.find(entry.who, entry.name.as_deref()).is_some() {
+            if !entry.is_valid() || acl.find(entry.who, entry.name.as_deref()).is_some() {
                 return Err(wrong());
             }
             acl.put(entry);
         }
         Ok(acl)
+    }
+
+    /// A list of what these texts describe.
+    ///
+    /// # Errors
+    /// As [`Entry::parse`] and [`Acl::new`].
+    pub fn of_texts(texts: &[&str]) -> Result<Self> {
+        Self::new(texts.iter().map(|text| Entry::parse(text)).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// What a container has whose list nobody has set.
+    ///
+    /// # Panics
+    /// Never: its texts are those of two principals.
+    //= daos:src/container/srv_layout.c cont_prop_default
+    #[must_use]
+    pub fn of_new_container() -> Self {
+        Self::of_texts(&["A::OWNER@:rwdtTaAo", "A:G:GROUP@:rwtT"]).expect("well-formed")
     }
 
     /// Its entries.
@@ -227,7 +325,9 @@ impl Acl {
         &self.entries
     }
 
-    fn find(&self, who: Who, name: Option<&str>) -> Option<usize> {
+    /// Where the entry of a principal is.
+    #[must_use]
+    pub fn find(&self, who: Who, name: Option<&str>) -> Option<usize> {
         self.entries.iter().position(|entry| entry.is_about(who, name))
     }
 
@@ -246,6 +346,28 @@ impl Acl {
     pub fn remove(&mut self, who: Who, name: Option<&str>) -> bool {
         let found = self.find(who, name);
         found.map(|at| self.entries.remove(at)).is_some()
+    }
+
+    /// What a user may do with something of this owner and group: the most particular entry decides, entries of several
+    /// of his groups together.
+    #[must_use]
+    pub fn allows(&self, user: &User<'_>, owner: &str, group: &str) -> u64 {
+        let allowed = |who, name: Option<&str>| self.find(who, name).map(|at| self.entries[at].perms[0]);
+        let is_owner = user.name == owner;
+        let always = if is_owner { OWNER_ALWAYS } else { 0 };
+        if is_owner && let Some(perms) = allowed(Who::Owner, None) {
+            return perms | always;
+        }
+        if let Some(perms) = allowed(Who::User, Some(user.name)) {
+            return perms | always;
+        }
+        let own_group = user.groups.iter().any(|name| name == group);
+        let groups = user.groups.iter().filter_map(|name| allowed(Who::Group, Some(name)));
+        let found: Vec<u64> = groups.chain(allowed(Who::OwnerGroup, None).filter(|_| own_group)).collect();
+        if found.is_empty() {
+            return allowed(Who::Everyone, None).unwrap_or(0) | always;
+        }
+        found.into_iter().fold(always, |all, perms| all | perms)
     }
 
     /// The bytes of the list.
@@ -275,9 +397,8 @@ impl Acl {
         }
         let mut entries: Vec<Entry> = Vec::new();
         while !rest.is_empty() {
-            let (entry, len) = Entry::read(rest).ok_or_else(wrong)?;
-            let is_in_order = entries.last().is_none_or(|before| before.who <= entry.who);
-            if !entry.is_valid() || !is_in_order {
+            let (entry, len) = Entry::decode(rest)?;
+            if entries.last().is_some_and(|before| before.who > entry.who) {
                 return Err(wrong());
             }
             entries.push(entry);
@@ -285,6 +406,15 @@ impl Acl {
         }
         Self::new(entries)
     }
+}
+
+/// Who asks: his name and those of his groups, each with its `@`.
+#[derive(Clone, Copy, Debug)]
+pub struct User<'a> {
+    /// The user.
+    pub name: &'a str,
+    /// All groups.
+    pub groups: &'a [String],
 }
 
 #[cfg(test)]
@@ -302,7 +432,7 @@ mod tests {
     #[test]
     fn entries_are_read_as_they_are_written() {
         for text in TEXTS {
-            assert_eq!(Entry::parse(text).unwrap().text(), text);
+            assert_eq!(Entry::parse(text).unwrap().text().as_deref(), Some(text));
         }
         for bad in [
             "",
@@ -317,8 +447,10 @@ mod tests {
         ] {
             assert_eq!(Entry::parse(bad), Err(wrong()), "{bad}");
         }
+        assert_eq!(Entry::parse("A:G:g@:rt").unwrap().verbose(), "Allow:Group:g@:Read/Get-Prop");
         let twice = ["A::ann@:r", "A::ann@:w"].map(|text| Entry::parse(text).unwrap());
         assert_eq!(Acl::new(twice), Err(wrong()));
+        assert_eq!(Acl::of_new_container().entries().len(), 2);
     }
 
     #[test]
@@ -340,11 +472,23 @@ mod tests {
     }
 
     #[test]
+    fn the_most_particular_entry_decides() {
+        let acl = acl();
+        let ask = |name, groups: &[&str]| {
+            let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+            acl.allows(&User { name, groups: &groups }, "own@", "grp@")
+        };
+        assert_eq!(ask("own@", &[]), 15 | OWNER_ALWAYS);
+        assert_eq!((ask("ann@", &["grp@"]), ask("bob@", &["grp@", "staff@lab"])), (3, 33));
+        assert_eq!(ask("bob@", &[]), 0);
+    }
+
+    #[test]
     fn entries_are_replaced_and_removed_by_principal() {
         let mut acl = acl();
         acl.put(Entry::parse("A::ann@:r").unwrap());
         acl.put(Entry::parse("A::bob@:w").unwrap());
-        let texts: Vec<String> = acl.entries().iter().map(Entry::text).collect();
+        let texts: Vec<String> = acl.entries().iter().filter_map(Entry::text).collect();
         assert_eq!(texts[1..3], ["A::ann@:r", "A::bob@:w"]);
         let (who, name) = principal("u:ann").unwrap();
         assert!(acl.remove(who, name.as_deref()) && !acl.remove(who, name.as_deref()));

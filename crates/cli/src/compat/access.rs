@@ -13,10 +13,6 @@ use std::path::{Path, PathBuf};
 /// The list of a container.
 const CO_ACL: PropId = PropId(4106);
 
-/// What a container has whose list nobody has set.
-//= daos:src/container/srv_layout.c cont_prop_default
-const DEFAULT: [&str; 2] = ["A::OWNER@:rwdtTaAo", "A:G:GROUP@:rwtT"];
-
 /// Properties that say whose a new container is: the caller's, unless another group is named.
 pub(super) fn owner_props(group: Option<&str>) -> Outcome<Props> {
     let uid = Uid::effective();
@@ -62,10 +58,7 @@ fn entry(text: &str) -> Outcome<Entry> {
 fn of(cont: &Container) -> Outcome<Acl> {
     match cont.props(&[CO_ACL])?.get(&CO_ACL) {
         Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Ok(Acl::decode(bytes)?),
-        _ => {
-            let entries = DEFAULT.iter().map(|text| Entry::parse(text).expect("well-formed"));
-            Ok(Acl::new(entries).expect("of two principals"))
-        }
+        _ => Ok(Acl::of_new_container()),
     }
 }
 
@@ -77,7 +70,7 @@ pub(super) fn get(cont: &Container, out: Option<&Path>) -> Outcome<Answer> {
         _ => String::new(),
     };
     let (owner, group) = (text_of(PropId::CO_OWNER), text_of(PropId::CO_OWNER_GROUP));
-    let entries: Vec<String> = of(cont)?.entries().iter().map(Entry::text).collect();
+    let entries: Vec<String> = of(cont)?.entries().iter().filter_map(Entry::text).collect();
     let text = format!("# Owner: {owner}\n# Owner Group: {group}\n# Entries:\n{}\n", entries.join("\n"));
     if let Some(file) = out {
         std::fs::write(file, &text).map_err(|error| Failure::on_file(file, &error))?;
