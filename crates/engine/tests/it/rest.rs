@@ -16,7 +16,7 @@ const KEPT: Duration = Duration::from_secs(20);
 const VALUE_BYTES: usize = 60_000;
 
 fn rig(keep_past: Option<Duration>) -> Rig {
-    let config = TargetConfig { keep_past, capacity_bytes: 96 << 20, ..tiny() };
+    let config = TargetConfig { keep_past, capacity_bytes: 96 << 20, scrub_bytes_per_s: 0, ..tiny() };
     Rig::with_config(Media::Mapped, Durability::Power, config)
 }
 
