@@ -22,13 +22,19 @@ const PAUSE_ROUNDS: u32 = 50;
 /// After a round that failed it is not tried again for so long: it will find much the same.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
+/// How far a target that was opened may be ahead of the newest write that it has: no round is begun for that alone.
+const CEILING_NS: u64 = 1_000_000_000;
+
+/// Changes that no target has: what was too new for a round is left for the next one.
+const NOT_ALL: u64 = u64::MAX;
+
 /// What is left at rest, and when there is something to do again.
 #[derive(Default)]
 pub(crate) struct Rest {
     /// Steps since something was asked.
     still: u32,
     round: Option<Round>,
-    /// `changes` of the checkpoints, all of which rounds have covered.
+    /// `changes` of the checkpoints, all of which the last round has covered; none before the first one.
     covered: Option<u64>,
     /// When the last round ended, and how long the next one waits from there.
     ended_ns: u64,
@@ -100,15 +106,24 @@ impl Target {
         let waits = if covers_all { keep } else { keep.saturating_mul(2) };
         // Whichever way the clock was set meanwhile.
         let rested = Duration::from_nanos(now_ns.abs_diff(self.rest.ended_ns));
-        let has_changed = self.rest.covered != Some(self.checkpoint.changes);
-        let reaches_on = self.conts.iter().any(|cont| cont.state.aggregated < horizon);
-        if rested < waits.max(self.rest.pause) || !has_changed || !reaches_on {
+        if rested < waits.max(self.rest.pause) || !self.has_more_to_free(horizon) {
             return Ok(None);
         }
         self.rest.ended_ns = now_ns;
         self.begin_checkpoint_unless_stalled()?;
         let changes = self.checkpoint.changes;
         Ok(Some(Round { begun_ns: now_ns, changes, horizon, covers_all, part: Part::Checkpoint }))
+    }
+
+    /// Whether something has come since the last round; before the first one, whether something has since whoever had the
+    /// target open before went over all of it.
+    fn has_more_to_free(&self, horizon: Epoch) -> bool {
+        let newest_ns = self.checkpoint.newest_write.unix_ns().saturating_sub(CEILING_NS);
+        let reach = horizon.min(Epoch::from_unix_ns(newest_ns));
+        match self.rest.covered {
+            Some(changes) => changes != self.checkpoint.changes,
+            None => self.conts.iter().any(|cont| cont.state.aggregated < reach),
+        }
     }
 
     fn go_on_at_rest(&mut self, round: Round) -> Result<Option<Round>, Error> {
@@ -135,6 +150,6 @@ impl Target {
         let now_ns = self.epochs.now_ns();
         let took = Duration::from_nanos(now_ns.saturating_sub(round.begun_ns));
         (self.rest.ended_ns, self.rest.pause) = (now_ns, took.saturating_mul(PAUSE_ROUNDS));
-        self.rest.covered = round.covers_all.then_some(round.changes);
+        self.rest.covered = Some(if round.covers_all { round.changes } else { NOT_ALL });
     }
 }

@@ -80,6 +80,8 @@ fn what_was_overwritten_or_punched_a_while_ago_is_freed_at_rest_and_then_there_i
     rig.close_and_reopen();
     assert_eq!(get(&mut rig, 3), Some(vec![2; VALUE_BYTES]));
     assert_eq!(rig.space().bulk_bytes, after);
+    rest(&mut rig, 10 * KEPT);
+    assert_eq!(rig.target.as_ref().unwrap().background_done().merges, 0, "it was done before the close");
 }
 
 #[test]
@@ -127,6 +129,11 @@ fn a_snapshot_keeps_what_it_shows() {
     assert!(rig.space().bulk_bytes < before, "what no snapshot shows is gone");
     let shown = rig.get_at(oid(1), &[0], b"a", ReadAt::Epoch(epoch));
     assert_eq!(shown, Ok(Some(vec![1; VALUE_BYTES])));
+    assert_eq!(get(&mut rig, 0), Some(vec![3; VALUE_BYTES]));
+    let before = rig.space().bulk_bytes;
+    rig.ask(Verb::Cont(ContVerb::RemoveSnapshot(epoch))).unwrap();
+    rest(&mut rig, 3 * KEPT);
+    assert!(rig.space().bulk_bytes < before, "what only it has shown is freed when it is gone");
     assert_eq!(get(&mut rig, 0), Some(vec![3; VALUE_BYTES]));
 }
 
