@@ -17,6 +17,7 @@ use crate::place::PoolHandle;
 use crate::raw::Out;
 use crate::types::Handle;
 use core::ffi::{c_int, c_uint};
+use core::mem::offset_of;
 use queue::Chain;
 pub(crate) use queue::{Chained, Ending, Finish, Queue, Start, is_in_callback};
 
@@ -39,6 +40,13 @@ const _: () = assert!(size_of::<CEvent>() == 176);
 
 /// The event of a call; NULL if it is to block.
 pub(crate) type Ev = Out<CEvent>;
+
+/// The words of an event that are ours from its start to its end: what says so, its queue, and its place there. Nothing
+/// else of it is read while it may be under way, since whoever drives the queue writes the error.
+fn words(ev: Ev) -> Result<[u64; 3]> {
+    let at = ev.check()?.as_ptr().wrapping_byte_add(offset_of!(CEvent, private));
+    Out::<[u64; 3]>::of(at.cast()).get()
+}
 
 /// What says that the private words are ours.
 const MAGIC: u64 = 0x646f_6c6d_656e_6576;
@@ -82,8 +90,7 @@ pub(crate) fn let_go(pool: usize) {
 /// # Errors
 /// `INVAL` for what was never initialised; `NO_HDL` if its queue is gone; `UNINIT` in a forked process.
 fn locate(ev: Ev) -> Result<(Arc<Queue>, Place)> {
-    let event = ev.get()?;
-    let [magic, queue, place, ..] = event.private;
+    let [magic, queue, place] = words(ev)?;
     if magic != MAGIC {
         return Err(Der::INVAL);
     }
@@ -289,7 +296,7 @@ extern "C" fn daos_event_init(ev: Ev, eqh: Handle, parent: Ev) -> c_int {
             (queue, eqh.cookie, None)
         } else {
             let (queue, place) = locate(parent)?;
-            (queue, parent.get()?.private[1], Some(place))
+            (queue, words(parent)?[1], Some(place))
         };
         let place = queue.insert(ev, parent)?;
         let mut private = [0; 20];
