@@ -90,8 +90,6 @@ struct Inner {
     lanes: Vec<Lane>,
     /// What is carried out when somebody polls, the oldest first.
     put_off: VecDeque<(Place, PutOff)>,
-    /// Those of them, and those that are being carried out.
-    put_off_count: usize,
 }
 
 /// An operation that is carried out when somebody polls; it returns the event's error.
@@ -165,10 +163,9 @@ impl Queue {
         self.lock().state.is_idle()
     }
 
-    /// Whether anything is under way, be it of a child.
+    /// Whether anything has still to look at the program's memory: an operation, its callbacks, or a parent that waits.
     pub(super) fn is_under_way(&self) -> bool {
-        let inner = self.lock();
-        inner.state.running() > 0 || inner.is_busy()
+        self.lock().state.under_way() > 0
     }
 
     pub(super) fn list(&self, completed: bool, running: bool) -> Vec<Ev> {
@@ -225,7 +222,6 @@ impl Queue {
         let mut inner = self.lock();
         inner.state.begin(place, ev, true)?;
         inner.put_off.push_back((place, body));
-        inner.put_off_count += 1;
         Ok(())
     }
 
@@ -233,10 +229,7 @@ impl Queue {
     fn make_up(&self) -> bool {
         let Some((place, body)) = self.lock().put_off.pop_front() else { return false };
         let error = body();
-        let mut inner = self.lock();
-        inner.put_off_count -= 1;
-        let ended = inner.state.end_operation(place, error);
-        drop(inner);
+        let ended = self.lock().state.end_operation(place, error);
         self.complete(ended);
         true
     }
@@ -484,10 +477,11 @@ impl Queue {
         }
     }
 
-    /// Ends everything that is under way: until then it may look at the program's memory.
+    /// Ends everything that is under way, and waits for other threads that are about to: until then it may look at the
+    /// program's memory.
     pub(crate) fn drain(&self) {
         let mut rest = Rest::default();
-        while self.lock().is_busy() {
+        while self.is_under_way() {
             self.drive(&Left::Forever, &mut rest);
         }
     }
@@ -580,11 +574,6 @@ fn error_of(result: dolmen_client::Result<Output>) -> c_int {
 }
 
 impl Inner {
-    /// Whether anything has still to look at the program's memory.
-    fn is_busy(&self) -> bool {
-        self.put_off_count > 0 || self.lanes.iter().any(|lane| lane.running() > 0)
-    }
-
     fn lane(&mut self, pool: usize) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.pool == pool)
     }

@@ -71,6 +71,8 @@ pub(super) struct State {
     completed: VecDeque<Place>,
     /// Events under way, children not counted.
     running: usize,
+    /// Events under way, be it as children, until those who look at the program's memory for them have done so.
+    under_way: usize,
 }
 
 /// An event that has ended, and whose callbacks are to be run before others may see it.
@@ -149,6 +151,7 @@ impl State {
         } else {
             self.running += 1;
         }
+        self.under_way += 1;
         let item = self.item(place)?;
         (item.at, item.status, item.has_operation, item.error) = (at, Status::Running, has_operation, 0);
         Ok(())
@@ -170,6 +173,7 @@ impl State {
             }
             None => self.running -= 1,
         }
+        self.under_way -= 1;
     }
 
     /// Whether the event has children.
@@ -204,7 +208,9 @@ impl State {
     pub(super) fn complete(&mut self, place: Place, error: c_int) -> Option<Ended> {
         let item = self.item(place).ok()?;
         (item.status, item.error) = (Status::Completed, error);
-        let Some(parent) = item.parent else {
+        let parent = item.parent;
+        self.under_way -= 1;
+        let Some(parent) = parent else {
             self.running -= 1;
             self.completed.push_back(place);
             return None;
@@ -325,6 +331,11 @@ impl State {
         self.running
     }
 
+    /// Events under way, and children.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
     /// Whether nothing is under way, and nothing completed that nobody has seen.
     pub(super) fn is_idle(&self) -> bool {
         self.running == 0 && self.completed.is_empty()
@@ -364,7 +375,7 @@ mod tests {
             assert_eq!(state.begin(place, Ev::NULL, true), Err(Der::NO_PERM));
             assert_eq!((state.test(place), state.remove(place)), (Ok(false), Err(Der::BUSY)));
             assert!(end(&mut state, place, 0).is_none());
-            assert!(!state.is_idle());
+            assert_eq!((state.is_idle(), state.under_way()), (false, 0));
             assert_eq!(state.reap(4).len(), 1);
             assert!(state.is_idle());
         }
@@ -385,10 +396,12 @@ mod tests {
             state.begin(child, Ev::NULL, true).unwrap();
         }
         assert!(end(&mut state, children[1], -5).is_none());
+        assert_eq!((state.running(), state.under_way()), (0, 1));
         state.begin(parent, Ev::NULL, false).unwrap();
         assert!(state.ended(parent).is_none());
         let ended = end(&mut state, children[0], -7).unwrap();
         assert_eq!((ended.place, ended.error), (parent, -5));
+        assert_eq!((state.running(), state.under_way()), (1, 1));
         assert!(state.complete(parent, ended.error).is_none());
         assert_eq!(
             (state.test(children[0]), state.remove(children[0])),

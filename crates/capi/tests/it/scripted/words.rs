@@ -151,6 +151,9 @@ impl Event {
 /// The event of a call; NULL if it is to block.
 type Ev = *mut u8;
 
+/// What is called when an event completes.
+pub(crate) type Callback = extern "C" fn(argument: *mut u8, event: *mut Event, error: c_int) -> c_int;
+
 /// Makes of each function of C one that calls it: what they are given are places of this test that outlive the call.
 macro_rules! words {
     ($($name:ident as $own:ident($($argument:ident: $kind:ty),*);)*) => {
@@ -189,9 +192,17 @@ words! {
     daos_cont_destroy_snap as snap_destroy(cont: Handle, range: EpochRange, ev: Ev);
     daos_eq_create as eq_create(out: *mut Handle);
     daos_eq_destroy as eq_destroy(queue: Handle, flags: c_int);
+    daos_eq_poll as eq_poll(
+        queue: Handle, wait_running: c_int, timeout: i64, nr: c_uint, events: *mut *mut Event
+    );
+    daos_eq_query as eq_query(queue: Handle, query: c_uint, nr: c_uint, events: *mut *mut Event);
     daos_event_init as event_init(event: *mut Event, queue: Handle, parent: *mut Event);
     daos_event_fini as event_fini(event: *mut Event);
     daos_event_test as event_test(event: *mut Event, timeout: i64, is_done: *mut bool);
+    daos_event_next as event_next(parent: *mut Event, child: *mut *mut Event);
+    daos_event_parent_barrier as event_barrier(parent: *mut Event);
+    daos_event_register_comp_cb as event_register(event: *mut Event, callback: Option<Callback>, argument: *mut u8);
+    daos_event_abort as event_abort(event: *mut Event);
     daos_oit_open as oit_open(cont: Handle, epoch: u64, out: *mut Handle, ev: Ev);
     daos_oit_list as oit_list(table: Handle, oids: *mut ObjId, nr: *mut u32, anchor: *mut Anchor, ev: Ev);
     daos_oit_close as oit_close(table: Handle, ev: Ev);
