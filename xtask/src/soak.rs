@@ -97,7 +97,11 @@ const PARTS: [Part; 9] = [
 const FUZZ: &str = "fuzz";
 const LARGE: &str = "large";
 const ADDRESS: &str = "address";
-const OTHERS: [&str; 3] = [FUZZ, LARGE, ADDRESS];
+const THREADS: &str = "threads";
+const OTHERS: [&str; 4] = [FUZZ, LARGE, ADDRESS, THREADS];
+
+/// What ThreadSanitizer says of a race.
+const RACE: &str = "WARNING: ThreadSanitizer: data race";
 
 /// Rounds of a part unless its time ends before.
 const ROUNDS: u64 = 10_000;
@@ -134,6 +138,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
             Some(part) => run_part(&root, part, &options, &log)?,
             None if name == LARGE => run_large(&root, &logs, &log)?,
             None if name == ADDRESS => run_address(&root, &log)?,
+            None if name == THREADS => run_threads(&root, &options, &log)?,
             None => run_fuzz(&root, options.time, &log)?,
         };
         println!(
@@ -285,6 +290,65 @@ fn run_address(root: &Path, log: &Path) -> Result<Outcome> {
     let passed = bounded::run(&mut command, BATCH_LIMIT, log)? == End::Well;
     let what = "every test under AddressSanitizer".to_owned();
     Ok(Outcome { name: ADDRESS.to_owned(), what, passed, took: start.elapsed() })
+}
+
+/// The threads that share event queues of the C interface, under ThreadSanitizer: first with a race that it has to find,
+/// then without. The standard library is built with it, too, since a lock that it does not see orders nothing for it.
+fn run_threads(root: &Path, options: &Options, log: &Path) -> Result<Outcome> {
+    let start = Instant::now();
+    let (mut rounds, mut passed) = (0, false);
+    let missing = missing_source(root)?;
+    if let Some(place) = &missing {
+        let what = format!(
+            "no source of the standard library: `rustup component add rust-src`, or put the folder `library` of the \
+             source of this very compiler at {}",
+            place.display()
+        );
+        println!("soak: {what}");
+        note(log, &what)?;
+    } else if bounded::run(threaded(root).arg("--no-run"), BATCH_LIMIT, log)? == End::Well {
+        let mut race = threaded(root);
+        race.args(["--", "an_error_is_read_by_who_was_told"]).env("THREADS_RACE", "1");
+        let end = bounded::run(&mut race, BATCH_LIMIT, log)?;
+        let said = std::fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
+        passed = end == End::Badly && String::from_utf8_lossy(&said).contains(RACE);
+        note(log, &format!("the race was {}", if passed { "found, as it has to be" } else { "NOT found" }))?;
+    }
+    while passed && rounds < options.rounds && (rounds == 0 || start.elapsed() < options.time) {
+        let mut command = threaded(root);
+        command.args(["--", "threads::", "--skip", "fs_threads"]);
+        passed = bounded::run(&mut command, BATCH_LIMIT, log)? == End::Well;
+        rounds += 1;
+    }
+    let what = format!(
+        "{rounds} rounds: threads on event queues under ThreadSanitizer, which found a race made for it"
+    );
+    let what = if rounds == 0 {
+        "no round: nothing to build it with, or the race that it has to find was not found".to_owned()
+    } else {
+        what
+    };
+    Ok(Outcome { name: THREADS.to_owned(), what, passed, took: start.elapsed() })
+}
+
+/// Where the compiler looks for the source of the standard library, if it is not there.
+fn missing_source(root: &Path) -> Result<Option<PathBuf>> {
+    let mut rustc = Command::new("rustc");
+    let told = rustc.current_dir(root).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
+    ensure!(told.status.success(), "rustc does not tell its directory");
+    let sysroot = String::from_utf8(told.stdout).context("the compiler's directory is not UTF-8")?;
+    let place = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library");
+    Ok(if place.join("std/Cargo.toml").is_file() { None } else { Some(place) })
+}
+
+/// The tests of the C interface, instrumented. What is needed for that is not stable, but in the compiler that is used.
+fn threaded(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command.args(["test", "-Zbuild-std", "--package", "dolmen-capi", "--test", "it"]);
+    command.args(["--target", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)]);
+    command.env("CARGO_TARGET_DIR", source::target_directory(root).join(THREADS));
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=thread");
+    command
 }
 
 /// The store that a run with `--keep` has left: in a folder named for its process.
