@@ -901,7 +901,12 @@ impl Target {
         }
         self.poll_background(false);
         self.balance_memory();
-        match self.background_part() {
+        let begun_ns = self.rest.is_in_round().then(|| self.epochs.now_ns());
+        let stepped = self.background_part();
+        if let Some(begun_ns) = begun_ns {
+            self.rest.spent(self.epochs.now_ns().saturating_sub(begun_ns));
+        }
+        match stepped {
             Ok(Step::More) => Progress::More,
             Ok(Step::Waiting) => Progress::Waiting,
             // A step that failed for want of space or by a device error leaves the log as it is: nothing is

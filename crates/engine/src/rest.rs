@@ -8,6 +8,7 @@
 //! Invariants: what is newer than the time that a target keeps is not touched, so a reader of the present is never
 //! overtaken; a round that fails has changed nothing but horizons.
 
+use crate::checkpoint::BackgroundDone;
 use crate::target::Target;
 use core::time::Duration;
 use dolmen_types::{ContNo, Epoch, Error};
@@ -18,6 +19,9 @@ const STILL_STEPS: u32 = 4;
 
 /// After a round so many times as long as it took belongs to others: merging all runs writes the whole index.
 const PAUSE_ROUNDS: u32 = 50;
+
+/// No step takes longer, whatever the clock says.
+const STEP_MAX: Duration = Duration::from_secs(1);
 
 /// After a round that failed it is not tried again for so long: it will find much the same.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
@@ -39,11 +43,14 @@ pub(crate) struct Rest {
     /// When the last round ended, and how long the next one waits from there.
     ended_ns: u64,
     pause: Duration,
+    /// What the steps of the round under way have taken.
+    spent: Duration,
 }
 
 /// A round under way.
 struct Round {
-    begun_ns: u64,
+    /// What the target had completed when the present part began.
+    before: BackgroundDone,
     changes: u64,
     horizon: Epoch,
     /// Nothing newer than the horizon was there when it began.
@@ -51,7 +58,7 @@ struct Round {
     part: Part,
 }
 
-/// What a round is at; each part is complete when the target has nothing else to do.
+/// What a round is at; each part has ended when the target has nothing else to do.
 enum Part {
     Checkpoint,
     Merge,
@@ -63,6 +70,15 @@ impl Rest {
     #[inline]
     pub(crate) fn disturb(&mut self) {
         self.still = 0;
+    }
+
+    pub(crate) fn is_in_round(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// A step of the background work, which a round has a part in, took so long.
+    pub(crate) fn spent(&mut self, step_ns: u64) {
+        self.spent += Duration::from_nanos(step_ns).min(STEP_MAX);
     }
 }
 
@@ -87,7 +103,7 @@ impl Target {
             Ok(round) => round,
             // For want of room, or for damage: writers and scrubs meet the same themselves, and are told.
             Err(_) => {
-                self.rest.pause = PAUSE_AFTER_FAILURE;
+                self.fail_at_rest();
                 None
             }
         };
@@ -109,10 +125,10 @@ impl Target {
         if rested < waits.max(self.rest.pause) || !self.has_more_to_free(horizon) {
             return Ok(None);
         }
-        self.rest.ended_ns = now_ns;
+        self.rest.spent = Duration::ZERO;
+        let (before, changes) = (self.checkpoint.done, self.checkpoint.changes);
         self.begin_checkpoint_unless_stalled()?;
-        let changes = self.checkpoint.changes;
-        Ok(Some(Round { begun_ns: now_ns, changes, horizon, covers_all, part: Part::Checkpoint }))
+        Ok(Some(Round { before, changes, horizon, covers_all, part: Part::Checkpoint }))
     }
 
     /// Whether something has come since the last round; before the first one, whether something has since whoever had the
@@ -127,6 +143,15 @@ impl Target {
     }
 
     fn go_on_at_rest(&mut self, round: Round) -> Result<Option<Round>, Error> {
+        let done = self.checkpoint.done;
+        let is_complete = match round.part {
+            Part::Merge => done.merges > round.before.merges,
+            Part::Checkpoint | Part::Release => done.checkpoints > round.before.checkpoints,
+        };
+        if !is_complete {
+            self.fail_at_rest();
+            return Ok(None);
+        }
         let part = match round.part {
             Part::Checkpoint if self.are_runs_intact() && !self.store.index.runs.is_empty() => {
                 let conts: Vec<ContNo> = self.conts.iter().map(|known| known.state.no).collect();
@@ -143,13 +168,18 @@ impl Target {
                 return Ok(None);
             }
         };
-        Ok(Some(Round { part, ..round }))
+        Ok(Some(Round { part, before: done, ..round }))
     }
 
     fn end_at_rest(&mut self, round: &Round) {
-        let now_ns = self.epochs.now_ns();
-        let took = Duration::from_nanos(now_ns.saturating_sub(round.begun_ns));
-        (self.rest.ended_ns, self.rest.pause) = (now_ns, took.saturating_mul(PAUSE_ROUNDS));
+        self.rest.ended_ns = self.epochs.now_ns();
+        self.rest.pause = self.rest.spent.saturating_mul(PAUSE_ROUNDS);
         self.rest.covered = Some(if round.covers_all { round.changes } else { NOT_ALL });
+    }
+
+    /// The horizons may have been raised: that nothing has come since does not mean that nothing is left.
+    fn fail_at_rest(&mut self) {
+        self.rest.ended_ns = self.epochs.now_ns();
+        (self.rest.pause, self.rest.covered) = (PAUSE_AFTER_FAILURE, Some(NOT_ALL));
     }
 }

@@ -7,7 +7,7 @@ use dolmen_codec::TargetStore as _;
 use dolmen_codec::verb::{ContVerb, PunchScope, ReadAt, Verb};
 use dolmen_engine::TargetConfig;
 use dolmen_env::Media;
-use dolmen_env::sim::CrashPlan;
+use dolmen_env::sim::{CrashPlan, Fault};
 use dolmen_types::{Cond, Durability, Epoch, Error, Key};
 
 const KEPT: Duration = Duration::from_secs(20);
@@ -162,4 +162,56 @@ fn no_crash_in_a_round_loses_anything() {
         }
     }
     assert!(freed, "no crash came after a round");
+}
+
+#[test]
+fn a_round_that_is_interrupted_for_long_does_not_put_off_the_next_one() {
+    let mut rig = rig(Some(KEPT));
+    overwrite(&mut rig);
+    let before = rig.target.as_ref().unwrap().background_done();
+    for _ in 0..10_000 {
+        rig.clock.advance(10_000_000);
+        step(&mut rig, 1);
+        if rig.target.as_ref().unwrap().background_done() != before {
+            break;
+        }
+    }
+    // Somebody works for an hour.
+    for _ in 0..3600 {
+        rig.clock.advance(1_000_000_000);
+        assert!(get(&mut rig, 0).is_some());
+        step(&mut rig, 1);
+    }
+    rest(&mut rig, 3 * KEPT);
+    overwrite(&mut rig);
+    let full = rig.space().bulk_bytes;
+    rest(&mut rig, 10 * KEPT);
+    let after = rig.space().bulk_bytes;
+    assert!(after < full / 4, "{after} of {full} bytes");
+}
+
+#[test]
+fn a_round_that_failed_anywhere_is_made_again() {
+    let mut failed = 0;
+    for fault in [Fault::NoSpace, Fault::Eio] {
+        for at in (40..110).step_by(3) {
+            let mut rig = rig(Some(KEPT));
+            overwrite(&mut rig);
+            let before = rig.space().bulk_bytes;
+            let power = rig.drive.power();
+            power.fail_at(power.ops() + at, fault);
+            rest(&mut rig, 3 * KEPT);
+            let freed = rig.space().bulk_bytes < before / 4;
+            rest(&mut rig, 60 * KEPT);
+            if rig.put(oid(2), b"x", b"a", &[1; 10]).is_err() {
+                // After a flush that failed it takes nothing any more.
+                continue;
+            }
+            failed += u32::from(!freed);
+            let after = rig.space().bulk_bytes;
+            assert!(after < before / 4, "{fault:?} at {at}: {after} of {before} bytes");
+            assert_eq!(get(&mut rig, 0), Some(vec![19; VALUE_BYTES]));
+        }
+    }
+    assert!(failed > 0, "no round has failed");
 }
