@@ -76,6 +76,12 @@ impl SystemArg {
         let options = LinkOptions::default();
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reached(&addresses, &options),
+            None if name.starts_with("file:") => {
+                let failure = Failure::new(Exit::Usage, format!("{name} has no daemon to be asked"));
+                return Err(failure.hint(
+                    "serve the directory (`dolmen serve DIR`), or use `dolmen pool` and `dolmen cont`",
+                ));
+            }
             None if name.starts_with('.') || name.contains(['/', ':']) => {
                 let failure = Failure::new(Exit::Usage, format!("{name:?} is no name of a system"));
                 return Err(failure.hint("give a plain name, unix:SOCKET or tcp://HOST:PORT"));
