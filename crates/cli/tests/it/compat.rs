@@ -173,7 +173,7 @@ fn usage_names_the_program_as_it_was_called() {
     assert!(code == 0 && help.contains("Usage: dmg pool") && !help.contains("dmg dmg"), "{help}");
     let line = system.fails(2, "dolmen", &["daos", "cont", "create"]);
     assert!(line.contains("Usage: dolmen daos cont"), "{line}");
-    let line = system.fails(2, "dmg", &["pool", "list", "-G", "file:/x"]);
+    let line = system.fails(2, "dmg", &["-G", "file:/x", "pool", "list"]);
     assert!(line.contains("file:/x has no daemon") && line.contains("dolmen serve"), "{line}");
 }
 
