@@ -1,7 +1,7 @@
 //! A daemon that runs.
 
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::lease::{Lease, PartLease};
 use crate::notes::{Notes, Verdict};
 use crate::peers::{Peers, difference};
 use crate::pools::Pools;
@@ -265,7 +265,7 @@ impl System for Shared {
             }
             SystemVerb::PartConnect { pool, key } => {
                 let (pool, entry) = self.pools.connect_part(pool, key)?;
-                let door = pool.part_door().ok_or(Failure::Busy)?;
+                let door = Arc::new(PartLease::new(Arc::clone(&pool)));
                 return Ok(self.attachment(&pool, entry, door, false));
             }
             SystemVerb::PartDestroy { pool, key } => {
