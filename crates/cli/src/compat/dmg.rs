@@ -9,7 +9,7 @@ use crate::{place, size};
 use clap::{Args, Subcommand};
 use dolmen_client::PoolInfo;
 use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolSpec, RankInfo, SystemReply, SystemVerb};
-use dolmen_net::client::{Link, reach};
+use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::{Error, Invalid, TargetState};
 use serde_json::{Value, json};
 
@@ -527,16 +527,55 @@ fn results(action: &str, all: &[(u32, &str, Option<String>)]) -> Answer {
 fn stop(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
     let mut all = engines(link, ranks)?;
     all.sort_by_key(|info| info.rank == link.rank());
-    let ended = |info: &RankInfo| match reach::rank(link, info) {
-        Ok(engine) => match engine.ask_system(&head(), &SystemVerb::Stop) {
+    let ended = |info: &RankInfo| match find(info) {
+        Found::Running(engine) => match engine.ask_system(&head(), &SystemVerb::Stop) {
             Ok(_done) => (info.rank, "stopped", None),
             Err(error) => (info.rank, "joined", Some(Failure::from(error).to_string())),
         },
-        Err(_silent) => (info.rank, "stopped", None),
+        Found::Nobody => (info.rank, "stopped", None),
+        Found::Silent(why) => (info.rank, "unresponsive", Some(why)),
     };
     let mut told: Vec<_> = all.iter().map(ended).collect();
     told.sort_by_key(|row| row.0);
     Ok(results("stop", &told))
+}
+
+/// What is at an engine's addresses.
+enum Found {
+    Running(Link),
+    Nobody,
+    /// Something, which is not what was looked for, or nothing that can be told from here; why.
+    Silent(String),
+}
+
+/// Looks for an engine. That it has ended can be said only if nobody listens at any of its addresses: one that does not
+/// answer may be at work on what it holds.
+fn find(info: &RankInfo) -> Found {
+    let mut silent = info.addresses.is_empty().then(|| "it has no address".to_owned());
+    for text in &info.addresses {
+        let why = match reach::address(text) {
+            Ok(Some(address)) => match reach::link(&address, &LinkOptions::default()) {
+                Ok(link) if link.rank() == info.rank => return Found::Running(link),
+                Ok(_) => "another engine answers".to_owned(),
+                Err(error) if is_nobody(&error) => continue,
+                Err(error) => error.to_string(),
+            },
+            Ok(None) => "this is no address".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        silent = Some(format!("{text}: {why}"));
+    }
+    silent.map_or(Found::Nobody, Found::Silent)
+}
+
+/// Whether the name is missing, or left over by a process that has ended.
+fn is_nobody(error: &dolmen_net::Error) -> bool {
+    use dolmen_env::{Errno, Error};
+    match error {
+        dolmen_net::Error::Env(Error::Io { errno, .. }) => *errno == Errno::CONNREFUSED,
+        dolmen_net::Error::Env(error) => error.is_not_found(),
+        _ => false,
+    }
 }
 
 /// Engines are processes of their machines: here it can only be said whether they run.

@@ -2,6 +2,9 @@
 
 use crate::common::Place;
 use crate::served::Daemon;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
 
 /// The list of a system of engines in `r0`, `r1`, … of a place.
 fn list(place: &Place, count: u32) {
@@ -89,4 +92,30 @@ fn what_is_wrong_with_a_list_of_engines_is_named() {
     std::fs::write(place.path("system.toml"), "[[engine]]\nrank = 0\naddresses = [\"unix:/a\"]\n").unwrap();
     let ran = serve("3");
     assert!(ran.code() == 2 && ran.stderr().contains("rank 3 is not listed"), "{ran:?}");
+}
+
+#[test]
+fn an_engine_that_is_silent_is_not_said_to_have_stopped() {
+    let place = Place::new("engines-silent");
+    list(&place, 2);
+    let (_first, second) = (serve(&place, 0), serve(&place, 1));
+    let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
+    let stop = || {
+        let ran = place.run(&["dmg", "-G", &system, "system", "stop", "--ranks", "1", "-j"]);
+        let mut told: Value = serde_json::from_str(&ran.stdout()).unwrap();
+        (ran.code(), told["response"]["results"][0].take())
+    };
+    let pid = Pid::from_raw(i32::try_from(second.child.id()).unwrap());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let (code, told) = stop();
+    kill(pid, Signal::SIGCONT).unwrap();
+    assert_eq!((code, &told["state"], &told["errored"]), (1, &"unresponsive".into(), &true.into()), "{told}");
+    assert!(told["msg"].as_str().unwrap().contains("does not answer in time"), "{told}");
+    // Nobody listens any more where its socket still is, or after an orderly end is not.
+    drop(second);
+    let (code, told) = stop();
+    assert_eq!((code, &told["state"], &told["errored"]), (0, &"stopped".into(), &false.into()), "{told}");
+    assert!(serve(&place, 1).end().success());
+    let (code, told) = stop();
+    assert_eq!((code, &told["state"], &told["errored"]), (0, &"stopped".into(), &false.into()), "{told}");
 }
