@@ -297,6 +297,46 @@ fn objects_and_directories_say_where_they_lie() {
 }
 
 #[test]
+fn a_check_that_is_to_verify_reads_all_data() {
+    let system = System::new("compat-verify");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("daos", &["cont", "create", "tank", "home", "--type", "POSIX"]);
+    let rotten = crate::common::bytes(300_000, 91);
+    std::fs::create_dir(system.place.path("src")).unwrap();
+    std::fs::write(system.place.path("src/rotten"), &rotten).unwrap();
+    std::fs::write(system.place.path("src/whole"), crate::common::bytes(300_000, 92)).unwrap();
+    let tank = system.data.join("dolmen/lab/tank");
+    system.place.ok(&["fs", "put", tank.to_str().unwrap(), "home", "src", "/t"]);
+    let check = |flags: &str| {
+        let (code, text) = system.run("daos", &["fs", "check", "tank", "home", "--flags", flags, "-j"]);
+        let mut answer: Value = serde_json::from_str(&text).unwrap();
+        (code, answer["response"].take())
+    };
+    let (code, told) = check("verify");
+    assert_eq!((code, &told["verified"], &told["unreadable"]), (0, &2.into(), &serde_json::json!([])));
+    system.stop();
+    let files = std::fs::read_dir(tank.join("t0")).unwrap().map(|entry| entry.unwrap().path());
+    let mut flipped = 0;
+    for path in files.filter(|path| path.is_file()) {
+        let mut stored = std::fs::read(&path).unwrap();
+        if let Some(at) = stored.windows(64).position(|window| *window == rotten[1000..1064]) {
+            stored[at] ^= 1;
+            std::fs::write(&path, stored).unwrap();
+            flipped += 1;
+        }
+    }
+    assert_eq!(flipped, 1);
+    let (code, told) = check("print");
+    assert_eq!((code, &told["verified"], &told["files"]), (0, &Value::Null, &2.into()), "{told}");
+    let (code, told) = check("print,verify");
+    assert_eq!((code, &told["verified"]), (1, &1.into()), "{told}");
+    assert_eq!(told["unreadable"].as_array().unwrap().len(), 1, "{told}");
+    assert!(told["unreadable"][0].as_str().unwrap().contains("/t/rotten"), "{told}");
+    let (code, text) = system.run("daos", &["fs", "check", "tank", "home", "--flags", "verify"]);
+    assert!(code == 1 && text.contains("/t/rotten"), "{text}");
+}
+
+#[test]
 fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
     let system = System::new("compat-absent");
     for (called, words) in [

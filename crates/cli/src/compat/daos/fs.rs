@@ -8,10 +8,11 @@ use crate::{place, size};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
 use dolmen_codec::wire::PoolAccess;
-use dolmen_dfs::{Dfs, Follow, OpenOptions, Opened};
+use dolmen_dfs::{Dfs, Follow, OpenOptions, Opened, tree};
 use dolmen_net::client::Link;
 use dolmen_types::ObjectClass;
 use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
@@ -56,7 +57,7 @@ pub(super) struct SetAttr {
 pub(super) struct Check {
     #[command(flatten)]
     cont: ContArg,
-    /// What to do about objects that nothing names: print, or remove
+    /// What to do about objects that nothing names: print, or remove; verify: read all data, too
     #[arg(long, short, value_name = "FLAGS", value_delimiter = ',')]
     flags: Vec<String>,
 }
@@ -137,22 +138,28 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
     let known = ["print", "remove", "verify"];
     if let Some(flag) = args.flags.iter().find(|flag| !known.contains(&flag.to_ascii_lowercase().as_str())) {
         let what = format!("daos fs check --flags={flag}");
-        return Err(Failure::absent(&what, "give print or remove"));
+        return Err(Failure::absent(&what, "give print, remove or verify"));
     }
-    let repair = args.flags.iter().any(|flag| flag.eq_ignore_ascii_case("remove"));
+    let has = |name: &str| args.flags.iter().any(|flag| flag.eq_ignore_ascii_case(name));
+    let repair = has("remove");
     let access = if repair { PoolAccess::ReadWrite } else { PoolAccess::ReadOnly };
     with(link, &args.cont, access, |cont| {
-        let report = place::mount(cont, &args.cont.cont, !repair, true)?.check(repair)?;
+        let dfs = place::mount(cont, &args.cont.cont, !repair, true)?;
+        let report = dfs.check(repair)?;
+        let verified = has("verify").then(|| verify(&dfs)).transpose()?;
+        let unread = verified.as_ref().map_or(&[][..], |verified| &verified.unread);
         let wrong = (report.bad_entries.len() + report.bad_links.len()) as u64;
         let leaked = report.leaked.len() as u64;
-        let text = pairs(&[
+        let mut text = pairs(&[
             ("directories", report.dirs.to_string()),
             ("files", report.files.to_string()),
             ("symbolic links", report.symlinks.to_string()),
             ("damaged", wrong.to_string()),
             ("named by nothing", leaked.to_string()),
             ("repaired", report.repaired.to_string()),
+            ("files read", verified.as_ref().map_or("-".to_owned(), |verified| verified.files.to_string())),
         ]);
+        unread.iter().for_each(|line| text.push_str(&format!("{line}\n")));
         let json = json!({
             "dirs": report.dirs,
             "files": report.files,
@@ -161,9 +168,34 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
             "bad_links": report.bad_links.len(),
             "leaked": report.leaked.iter().map(ToString::to_string).collect::<Vec<String>>(),
             "repaired": report.repaired,
+            "verified": verified.as_ref().map(|verified| verified.files),
+            "unreadable": unread,
         });
-        let is_wrong = !report.is_whole() || wrong + leaked > 0 && !report.repaired;
-        let told = is_wrong.then(|| format!("{wrong} damaged, {leaked} named by nothing"));
+        let is_wrong = !report.is_whole() || wrong + leaked > 0 && !report.repaired || !unread.is_empty();
+        let count = unread.len();
+        let told =
+            is_wrong.then(|| format!("{wrong} damaged, {leaked} named by nothing, {count} unreadable"));
         Ok(Answer::new(text, json).with_findings(told))
     })
+}
+
+/// What reading all files found.
+struct Verified {
+    files: usize,
+    /// Of each that could not be read to its end, where it is and why.
+    unread: Vec<String>,
+}
+
+/// Reads every byte of every file, which has the checksum of each compared.
+fn verify(dfs: &Dfs) -> Outcome<Verified> {
+    // Guards: what could not be read; taken alone.
+    let unread = Mutex::new(Vec::new());
+    let note = |error: dolmen_dfs::Error| {
+        unread.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+    };
+    let options = tree::Options { on_failure: Some(&note), ..tree::Options::default() };
+    let files = tree::digest(dfs, "/", &options)?.len();
+    let mut unread = unread.into_inner().unwrap_or_else(PoisonError::into_inner);
+    unread.sort_unstable();
+    Ok(Verified { files, unread })
 }
