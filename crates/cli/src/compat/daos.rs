@@ -6,7 +6,7 @@ mod props;
 
 use super::access::{self, Entries};
 use super::attr::{self, Owner};
-use super::{PoolArg, Rest, SystemArg, dmg, head, open};
+use super::{PoolArg, Rest, SystemArg, dmg, head, open, service_rank};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, pairs};
 use crate::{cont, place};
@@ -361,9 +361,14 @@ pub(super) fn set_owner(link: &Link, args: &dmg::SetOwner) -> Outcome<Answer> {
 fn system(link: &Link) -> Outcome<Answer> {
     let Some(welcome) = link.welcome() else { return Err(place::protocol()) };
     let name = welcome.system;
+    let engines = dmg::engines(link, &[])?;
+    let uris: Vec<Value> = engines
+        .iter()
+        .map(|engine| json!({ "rank": engine.rank, "uri": engine.addresses.first() }))
+        .collect();
     Ok(Answer::new(
         name.clone(),
-        json!({ "system_name": name, "fabric_provider": "dolmen", "rank_uris": [] }),
+        json!({ "system_name": name, "fabric_provider": "dolmen", "rank_uris": uris }),
     ))
 }
 
@@ -376,7 +381,13 @@ fn pools(link: &Link) -> Outcome<Answer> {
     }
     let all: Vec<Value> = pools
         .iter()
-        .map(|pool| json!({ "uuid": pool.uuid.to_string(), "label": pool.label.as_ref().map(ToString::to_string), "svc_reps": [0] }))
+        .map(|pool| {
+            // Of one that cannot be opened nobody can say where its service is.
+            let opened = open(link, &pool.uuid.to_string(), PoolAccess::ReadOnly);
+            let service: Vec<u32> = opened.iter().map(|opened| service_rank(&opened.info)).collect();
+            let label = pool.label.as_ref().map(ToString::to_string);
+            json!({ "uuid": pool.uuid.to_string(), "label": label, "svc_reps": service })
+        })
         .collect();
     let text = if pools.is_empty() { "no pools".to_owned() } else { table.text() };
     Ok(Answer::new(text, json!({ "status": 0, "pools": all })))

@@ -418,7 +418,8 @@ pub(super) fn get_prop(link: &Link, args: &GetProp) -> Outcome<Answer> {
         ("global_version", "Global Version", json!(4)),
         ("rd_fac", "Pool redundancy factor", json!(0)),
         ("reclaim", "Reclaim strategy", json!("lazy")),
-        ("scrub", "Checksum scrubbing mode", json!("off")),
+        // Every target reads what it has in turn, as long as it is open; no pool can have that turned off.
+        ("scrub", "Checksum scrubbing mode", json!("timed")),
         ("self_heal", "Self-healing policy", json!("none")),
         ("space_rb", "Rebuild space ratio", json!("0%")),
         ("svc_list", "Pool service replica list", json!(format!("[{}]", service_rank(&info)))),
@@ -480,7 +481,7 @@ fn refuse_containers(link: &Link, pool: &str) -> Outcome<()> {
 }
 
 /// The engines of a system, of `ranks` if there are any.
-fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
+pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     let doing = || "query the system".to_owned();
     let SystemReply::System(info) = link.ask_system(&head(), &SystemVerb::Query).doing(doing)? else {
         return Err(place::protocol()).doing(doing);

@@ -156,6 +156,11 @@ fn a_pool_that_cannot_be_opened_is_listed_beside_the_others() {
     };
     assert_eq!((&of("good")["state"], &of("good")["query_error_msg"]), (&"Ready".into(), &"".into()));
     assert_eq!(of("bad")["state"], "Unknown");
+    let seen = system.json("daos", &["pool", "list"])["pools"].take();
+    for pool in seen.as_array().unwrap() {
+        let service = if pool["label"] == "good" { serde_json::json!([0]) } else { serde_json::json!([]) };
+        assert_eq!(pool["svc_reps"], service, "{seen}");
+    }
     assert!(of("bad")["query_error_msg"].as_str().unwrap().starts_with("cannot open pool"), "{listed}");
     let (code, text) = system.run("dmg", &["pool", "list"]);
     assert!(code == 0 && text.contains("Ready") && text.contains("Unknown: cannot open pool"), "{text}");

@@ -119,3 +119,27 @@ fn an_engine_that_is_silent_is_not_said_to_have_stopped() {
     let (code, told) = stop();
     assert_eq!((code, &told["state"], &told["errored"]), (0, &"stopped".into(), &false.into()), "{told}");
 }
+
+#[test]
+fn what_users_are_told_of_a_system_names_its_engines() {
+    let place = Place::new("engines-told");
+    let uris = ["r3", "r5"].map(|dir| {
+        std::fs::create_dir(place.path(dir)).unwrap();
+        format!("unix:{}", place.path(dir).join("dolmen.sock").display())
+    });
+    let [first, second] = &uris;
+    let listed = format!(
+        "name = \"lab\"\n[[engine]]\nrank = 3\naddresses = [\"{first}\"]\n[[engine]]\nrank = 5\naddresses = [\"{second}\"]\n"
+    );
+    std::fs::write(place.path("system.toml"), listed).unwrap();
+    let _engines = (serve(&place, 3), serve(&place, 5));
+    let json = |args: &[&str]| place.json(&[&["daos", "-G", second], args].concat());
+    place.json(&["dmg", "-G", first, "pool", "create", "tank", "--size", "1GB"]);
+    let told = json(&["system", "query"]);
+    let wanted = serde_json::json!([{ "rank": 3, "uri": first }, { "rank": 5, "uri": second }]);
+    assert_eq!(told["rank_uris"], wanted, "{told}");
+    let told = json(&["pool", "list"]);
+    assert_eq!(told["pools"][0]["svc_reps"], serde_json::json!([3]), "{told}");
+    let told = json(&["pool", "get-prop", "tank", "scrub,svc_list"]);
+    assert_eq!((&told[0]["value"], &told[1]["value"]), (&"timed".into(), &"[3]".into()), "{told}");
+}
