@@ -20,6 +20,9 @@ pub(super) const PARTS_MAX: u32 = 4096;
 const CONSTANTS_MAX: usize = 1 << 16;
 /// A constant is compared with values of a few bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
+/// Steps, constants and names of a whole program: of constants as long as they may be a list of some dozens, and far more
+/// than a program of people has. A caller may name the same memory again and again, so what it has is no limit.
+const PROGRAM_BYTES_MAX: usize = 64 << 20;
 
 /// Where a value comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +71,8 @@ pub(super) struct Program {
     pub(super) fields: Vec<Field>,
     conditions: Vec<Expression>,
     folds: Vec<(Fold, Expression)>,
+    /// Of steps, constants and names, at most [`PROGRAM_BYTES_MAX`].
+    bytes: usize,
 }
 
 /// What a node does.
@@ -141,7 +146,8 @@ impl Program {
     /// Checks a pipeline and copies it.
     ///
     /// # Errors
-    /// `NOSYS` for a node that does not exist; `INVAL` for everything else that is no pipeline.
+    /// `NOSYS` for a node that does not exist; `OVERFLOW` for one with too long constants in all; `NOMEM`; `INVAL` for
+    /// everything else that is no pipeline.
     pub(super) fn of(pipeline: Out<Pipeline>) -> Result<Self> {
         let own = pipeline.get()?;
         if own.version != VERSION || own.num_filters > PARTS_MAX || own.num_aggr_filters > PARTS_MAX {
@@ -177,16 +183,18 @@ impl Program {
             match node {
                 Node::Fold(_) => return Err(Der::INVAL),
                 Node::Constant => {
-                    let (kind, constants) = constants(part)?;
+                    let (kind, constants) = self.constants(part)?;
+                    steps.try_reserve(constants.len()).map_err(|_full| Der::NOMEM)?;
                     stack.push((kind.sort(), constants.len()));
                     steps.extend(constants.into_iter().rev().map(|bytes| Step::Constant(kind, bytes)));
                 }
                 Node::Oid | Node::Dkey | Node::Akey => {
-                    let field = field(part, *node)?;
+                    let field = self.field(part, *node)?;
                     stack.push((field.kind.sort(), 1));
                     steps.push(Step::Field(self.index_of(field)));
                 }
                 Node::Call(operator) => {
+                    self.account(0)?;
                     let left = stack.len().checked_sub(part.num_operands as usize).ok_or(Der::INVAL)?;
                     let operands = stack.split_off(left);
                     let count = operands.iter().map(|operand| operand.1).sum();
@@ -204,6 +212,57 @@ impl Program {
             [(sort, 1)] => Ok((Expression(steps), sort)),
             _ => Err(Der::INVAL),
         }
+    }
+
+    /// Notes one more step, with so many bytes of its own.
+    fn account(&mut self, bytes: usize) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(size_of::<Step>()).saturating_add(bytes);
+        if self.bytes > PROGRAM_BYTES_MAX { Err(Der::OVERFLOW) } else { Ok(()) }
+    }
+
+    /// A copy that the program keeps with one more step.
+    fn copied(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
+        self.account(bytes.len())?;
+        let mut own = Vec::new();
+        own.try_reserve_exact(bytes.len()).map_err(|_full| Der::NOMEM)?;
+        own.extend_from_slice(bytes);
+        Ok(own)
+    }
+
+    /// The constants of a node, each of its type.
+    fn constants(&mut self, part: &Part) -> Result<(Type, Vec<Vec<u8>>)> {
+        let kind = Type::named(word(part.data_type)?)?;
+        if !(1..=CONSTANTS_MAX).contains(&part.num_constants) {
+            return Err(Der::INVAL);
+        }
+        let own = |iov: &Iov| {
+            let bytes = iov.bytes()?;
+            let fits =
+                bytes.len() <= CONSTANT_BYTES_MAX && kind.number_bytes().is_none_or(|len| bytes.len() == len);
+            if !fits || Value::read(kind, bytes) == Value::Null {
+                return Err(Der::INVAL);
+            }
+            self.copied(bytes)
+        };
+        let constants: Result<Vec<_>> = part.constant.list(part.num_constants)?.iter().map(own).collect();
+        Ok((kind, constants?))
+    }
+
+    fn field(&mut self, part: &Part, node: Node) -> Result<Field> {
+        let kind = Type::named(word(part.data_type)?)?;
+        let source = match node {
+            Node::Oid | Node::Dkey => {
+                self.account(0)?;
+                if node == Node::Oid { Source::Oid } else { Source::Dkey }
+            }
+            _ => {
+                let name = self.copied(part.akey.bytes()?)?;
+                Source::Akey((!name.is_empty()).then_some(name))
+            }
+        };
+        let (offset, len) = (part.data_offset as u64, part.data_len as u64);
+        offset.checked_add(len).ok_or(Der::INVAL)?;
+        Ok(Field { source, kind, offset, len })
     }
 
     /// The place of a field; one that is used several times is read once.
@@ -294,40 +353,6 @@ fn parts_of(filter: Out<Filter>, wants_condition: bool) -> Result<Vec<(Part, Nod
             Ok((part, node_of(&part)?))
         })
         .collect()
-}
-
-/// The constants of a node, each of its type.
-fn constants(part: &Part) -> Result<(Type, Vec<Vec<u8>>)> {
-    let kind = Type::named(word(part.data_type)?)?;
-    if !(1..=CONSTANTS_MAX).contains(&part.num_constants) {
-        return Err(Der::INVAL);
-    }
-    let own = |iov: &Iov| {
-        let bytes = iov.bytes()?;
-        let fits =
-            bytes.len() <= CONSTANT_BYTES_MAX && kind.number_bytes().is_none_or(|len| bytes.len() == len);
-        if !fits || Value::read(kind, bytes) == Value::Null {
-            return Err(Der::INVAL);
-        }
-        Ok(bytes.to_vec())
-    };
-    let constants: Result<Vec<_>> = part.constant.list(part.num_constants)?.iter().map(own).collect();
-    Ok((kind, constants?))
-}
-
-fn field(part: &Part, node: Node) -> Result<Field> {
-    let kind = Type::named(word(part.data_type)?)?;
-    let source = match node {
-        Node::Oid => Source::Oid,
-        Node::Dkey => Source::Dkey,
-        _ => {
-            let name = part.akey.bytes()?;
-            Source::Akey((!name.is_empty()).then(|| name.to_vec()))
-        }
-    };
-    let (offset, len) = (part.data_offset as u64, part.data_len as u64);
-    offset.checked_add(len).ok_or(Der::INVAL)?;
-    Ok(Field { source, kind, offset, len })
 }
 
 /// What is computed, while it is.

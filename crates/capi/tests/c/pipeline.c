@@ -109,6 +109,51 @@ what_is_none_is_refused(void)
 	OK(daos_pipeline_free(&pipeline));
 }
 
+/* A pipeline is copied: however often it names the same memory, the copy has an end. */
+static void
+constants_have_a_limit_in_all(void)
+{
+	enum { LONG = 1 << 20, MANY = 1 << 16, NODES = 48 };
+	static daos_filter_part_t in, all[NODES];
+	static d_iov_t            same[MANY];
+	char                     *bytes = malloc(LONG);
+	int                       i;
+
+	make();
+	OK(daos_pipeline_free(&pipeline));
+	memset(bytes, 'x', LONG);
+	daos_pipeline_init(&pipeline);
+	daos_filter_init(&filter);
+	filter.filter_type = text("DAOS_FILTER_CONDITION");
+	in.part_type       = text("DAOS_FILTER_FUNC_IN");
+	in.num_operands    = 2;
+	for (i = 0; i < MANY; i++)
+		d_iov_set(&same[i], bytes, LONG);
+	constant.constant = same;
+	OK(daos_filter_add(&filter, &in));
+	OK(daos_filter_add(&filter, &akey));
+	OK(daos_filter_add(&filter, &constant));
+	OK(daos_pipeline_add(&pipeline, &filter));
+	constant.num_constants = 63;
+	OK(daos_pipeline_check(&pipeline));
+	constant.num_constants = 64;
+	GIVES(daos_pipeline_check(&pipeline), -DER_OVERFLOW);
+	constant.num_constants = MANY;
+	GIVES(daos_pipeline_check(&pipeline), -DER_OVERFLOW);
+	/* Short ones count, too, for what each takes beside its bytes. */
+	for (i = 0; i < MANY; i++)
+		d_iov_set(&same[i], bytes, 1);
+	OK(daos_pipeline_check(&pipeline));
+	in.num_operands = NODES + 2;
+	for (i = 0; i < NODES; i++) {
+		all[i] = constant;
+		OK(daos_filter_add(&filter, &all[i]));
+	}
+	GIVES(daos_pipeline_check(&pipeline), -DER_OVERFLOW);
+	OK(daos_pipeline_free(&pipeline));
+	free(bytes);
+}
+
 
 /* Twelve dkeys, "p00" to "p11", with an age, a name, a list of four shorts and a weight that every third lacks. */
 #define PEOPLE 12
@@ -753,6 +798,6 @@ wrong_runs_are_refused(void)
 }
 
 TESTS(TEST(filters_are_put_together_and_checked), TEST(what_is_none_is_refused),
-      TEST(dkeys_that_meet_conditions_come_back), TEST(conditions_calculate), TEST(records_come_back_with_their_dkeys),
-      TEST(values_are_aggregated), TEST(akeys_of_one_dkey_are_filtered), TEST(runs_end_when_somebody_polls),
+      TEST(constants_have_a_limit_in_all), TEST(dkeys_that_meet_conditions_come_back), TEST(conditions_calculate),
+      TEST(records_come_back_with_their_dkeys), TEST(values_are_aggregated), TEST(akeys_of_one_dkey_are_filtered), TEST(runs_end_when_somebody_polls),
       TEST(wrong_runs_are_refused))

@@ -5,6 +5,7 @@ use crate::kit::c_tests;
 c_tests!("pipeline":
     filters_are_put_together_and_checked,
     what_is_none_is_refused,
+    constants_have_a_limit_in_all,
     dkeys_that_meet_conditions_come_back,
     conditions_calculate,
     records_come_back_with_their_dkeys,
