@@ -185,9 +185,11 @@ fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
         prop::PO_ACL => dolmen_codec::acl::Acl::of_texts(&ACL).ok().map(|acl| Value::Bytes(acl.encode())),
         prop::PO_OWNER | prop::PO_OWNER_GROUP => Some(Value::Text(place::owner(kind == prop::PO_OWNER))),
         prop::PO_SVC_LIST => Some(Value::Ranks(ranks(info))),
-        // Space for a rebuild, self-healing, scrubbing, redundancy of objects and service: none. Checkpoints are
-        // made as the log grows.
-        3 | 4 | 11 | 16 | 18 | 19 | 25 => number(0),
+        // Space for a rebuild, self-healing, an end of targets by damage, redundancy of objects and service: none.
+        // Checkpoints are made as the log grows.
+        3 | 4 | 11 | 18 | 19 | 25 => number(0),
+        // Every target reads what it has in turn, as long as it is open: `DAOS_SCRUB_MODE_TIMED`.
+        16 => number(2),
         // Space is reclaimed as there is time for it.
         5 => number(1),
         9 => number(128 << 10),

@@ -57,6 +57,7 @@ properties_are_told(void)
 	CHECK(prop->dpp_nr == DAOS_PROP_PO_NUM);
 	CHECK(strcmp(daos_prop_entry_get(prop, DAOS_PROP_PO_LABEL)->dpe_str, "pool") == 0);
 	CHECK(daos_prop_entry_get(prop, DAOS_PROP_PO_RECLAIM)->dpe_val == DAOS_RECLAIM_LAZY);
+	CHECK(daos_prop_entry_get(prop, DAOS_PROP_PO_SCRUB_MODE)->dpe_val == DAOS_SCRUB_MODE_TIMED);
 	CHECK(daos_prop_entry_get(prop, DAOS_PROP_PO_REDUN_FAC)->dpe_val == 0);
 	CHECK(((d_rank_list_t *)daos_prop_entry_get(prop, DAOS_PROP_PO_SVC_LIST)->dpe_val_ptr)->rl_nr == 1);
 	acl = daos_prop_entry_get(prop, DAOS_PROP_PO_ACL)->dpe_val_ptr;
