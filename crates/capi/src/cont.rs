@@ -177,7 +177,7 @@ pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Resul
 /// Ends every handle of this process on a container, with all that is open through it. Errors of what is under way on them
 /// are its own.
 pub(crate) fn evict(pool: &PoolHandle, cont: Uuid) {
-    fs::evict(|mounted| mounted.container().uuid() == cont);
+    fs::evict(pool.uuid, cont);
     let is_meant = |own: &ContHandle| own.pool.uuid == pool.uuid && own.client.uuid() == cont;
     for entry in handle::evict(is_meant) {
         if let Entry::Cont(gone) = &entry {

@@ -32,6 +32,8 @@ pub(crate) struct Mounted {
     prefix: RwLock<Option<Vec<u8>>>,
     pub(super) pool: Handle,
     pub(super) cont: Handle,
+    /// Which pool that is, also when its handle is closed.
+    pool_uuid: Uuid,
     /// Whether pool and container were opened for this mount, and are closed with it.
     owns: bool,
     /// Handles of pool and container that a caller has and not given back.
@@ -187,8 +189,8 @@ pub(super) fn mount_on(
         ..MountOptions::default()
     };
     let fs = Dfs::mount(&view, &options)?;
-    let (prefix, lent) = (RwLock::new(None), AtomicUsize::new(0));
-    Ok(Mounted { fs, writable, flags, snapshot, prefix, pool: poh, cont: coh, owns, lent })
+    let (prefix, lent, pool_uuid) = (RwLock::new(None), AtomicUsize::new(0), pool.uuid);
+    Ok(Mounted { fs, writable, flags, snapshot, prefix, pool: poh, cont: coh, pool_uuid, owns, lent })
 }
 
 /// The epoch of the snapshot that is meant, by epoch or by name.
@@ -271,9 +273,10 @@ pub(super) fn umount(dfs: Ptr<Mounted>, owns: bool) -> PosixResult<()> {
     Ok(())
 }
 
-/// Ends the mounts that `is_meant`, with all that is open in them.
-pub(crate) fn evict(is_meant: impl Fn(&Dfs) -> bool) {
-    for mounted in table::evict(|mounted| is_meant(&mounted.fs)) {
+/// Ends the mounts of a container, with all that is open in them. Another pool may have one of the same UUID.
+pub(crate) fn evict(pool: Uuid, cont: Uuid) {
+    let is_meant = |mounted: &Mounted| mounted.pool_uuid == pool && mounted.fs.container().uuid() == cont;
+    for mounted in table::evict(is_meant) {
         if mounted.writable {
             // Ignored: what could not be written is lost to whom the mount was taken from, not to whoever takes it.
             let _synced = mounted.fs.sync();

@@ -21,6 +21,7 @@ mod fs_shared;
 mod fs_snap;
 mod fs_sys;
 mod fs_threads;
+mod fs_twins;
 mod fs_uns;
 mod fs_valgrind;
 mod global;
