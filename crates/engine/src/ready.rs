@@ -31,8 +31,8 @@ pub(crate) struct Ready {
     making: Option<Making>,
     /// Empty segments that are to be there; none before the first was made.
     wanted: usize,
-    /// The device has refused a piece since something was asked.
-    is_refused: bool,
+    /// There is nothing to be made until something is asked: enough is there, or no room, or the device has refused a piece.
+    is_settled: bool,
 }
 
 /// A segment that is not complete.
@@ -43,10 +43,10 @@ struct Making {
 }
 
 impl Ready {
-    /// Something is asked of the target.
+    /// Something is asked of the target, or has been freed.
     #[inline]
     pub(crate) fn disturb(&mut self) {
-        self.is_refused = false;
+        self.is_settled = false;
     }
 
     /// Empty segments that are kept for what comes.
@@ -58,17 +58,16 @@ impl Ready {
 impl Target {
     /// Makes a piece of the next segment if the target has too few at hand; whether it did. To be called at rest.
     pub(crate) fn make_ready(&mut self) -> bool {
-        if self.store.disks.bulk().media() != Media::Mapped || self.store.bulk.ready.is_refused {
+        if self.store.disks.bulk().media() != Media::Mapped || self.store.bulk.ready.is_settled {
             return false;
         }
         let wanted = self.segments_at_hand();
         self.store.bulk.ready.wanted = wanted;
-        if self.store.bulk.empty_count() >= wanted || !self.has_room_for_segment() {
-            return false;
-        }
-        let made = self.store.bulk.make_piece(self.store.disks.bulk());
-        self.store.bulk.ready.is_refused = made.is_err();
-        made.is_ok()
+        let is_made = self.store.bulk.empty_count() < wanted
+            && self.has_room_for_segment()
+            && self.store.bulk.make_piece(self.store.disks.bulk()).is_ok();
+        self.store.bulk.ready.is_settled = !is_made;
+        is_made
     }
 
     /// How many empty segments should be there.

@@ -175,6 +175,7 @@ impl Target {
         self.rest.ended_ns = self.epochs.now_ns();
         self.rest.pause = self.rest.spent.saturating_mul(PAUSE_ROUNDS);
         self.rest.covered = Some(if round.covers_all { round.changes } else { NOT_ALL });
+        self.store.bulk.ready.disturb();
     }
 
     /// The horizons may have been raised: that nothing has come since does not mean that nothing is left.
