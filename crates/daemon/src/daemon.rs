@@ -190,7 +190,18 @@ fn put_sign(settings: &Settings, addresses: &[Address]) -> Result<Option<PathBuf
     Ok(Some(sign))
 }
 
-/// What engines ask each other is for the user who runs them; over a network, where nobody is known, it is believed.
+/// What engines ask each other, and what takes from others what they use or have stored.
+fn is_for_operator(ask: &SystemVerb) -> bool {
+    matches!(
+        ask,
+        SystemVerb::Compare { .. }
+            | SystemVerb::PartCreate(_)
+            | SystemVerb::PoolDestroy { .. }
+            | SystemVerb::PoolEvict(_)
+    )
+}
+
+/// Refuses all but the user who runs the engine, and root; over a network, where nobody is known, a peer is believed.
 fn refuse_strangers(peer: Option<Peer>) -> core::result::Result<(), Failure> {
     let own = dolmen_env::user_id();
     match peer {
@@ -244,11 +255,13 @@ impl System for Shared {
         peer: Option<Peer>,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
+        if is_for_operator(&ask) {
+            refuse_strangers(peer)?;
+        }
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
             SystemVerb::Query => SystemReply::System(self.info()?),
             SystemVerb::Compare { rank, list } => {
-                refuse_strangers(peer)?;
                 self.compare_with(rank, &list);
                 SystemReply::System(self.pools.peers().list(&self.name))
             }
@@ -259,7 +272,6 @@ impl System for Shared {
                 SystemReply::Created(self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, self.drawn())?)
             }
             SystemVerb::PartCreate(part) => {
-                refuse_strangers(peer)?;
                 self.pools.create_part(&part)?;
                 SystemReply::Done
             }
@@ -281,7 +293,6 @@ impl System for Shared {
                 SystemReply::Done
             }
             SystemVerb::PoolEvict(name) => {
-                refuse_strangers(peer)?;
                 self.pools.evict(&name)?;
                 SystemReply::Done
             }
@@ -396,5 +407,25 @@ impl Shared {
             }
             _ => Err(Failure::NoPermission),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_pool_is_taken_or_destroyed_by_a_stranger() {
+        let name = || PoolName::Uuid(Uuid::nil());
+        for force in [false, true] {
+            assert!(is_for_operator(&SystemVerb::PoolDestroy { name: name(), force }), "force: {force}");
+        }
+        assert!(is_for_operator(&SystemVerb::PoolEvict(name())));
+        assert!(!is_for_operator(&SystemVerb::PoolList));
+        let own = dolmen_env::user_id();
+        let peer = |uid| Some(Peer { pid: 1, uid, gid: 0 });
+        assert_eq!(refuse_strangers(peer(own + 1)), Err(Failure::NoPermission));
+        assert_eq!(refuse_strangers(peer(own)), Ok(()));
+        assert_eq!(refuse_strangers(peer(0)), Ok(()));
     }
 }
