@@ -83,17 +83,17 @@ impl Pools {
         if let Some(pool) = self.opened(&found, access)? {
             return Ok((pool, entry_of(&found)));
         }
-        // Other engines are waited for without keeping anybody from other pools.
+        // Before the parts are opened: who takes the pool from all meanwhile would end them, and leave doors that lead nowhere.
+        let _alone = self.alone_with(found.uuid);
+        if let Some(pool) = self.opened(&found, access)? {
+            return Ok((pool, entry_of(&found)));
+        }
         let parts = match &found.spread {
             Some(spread) if spread.has_service() => self.peers.open_parts(found.uuid, spread)?,
             // The engine with the service opens it; whoever comes before asks again.
             Some(_) => return Err(Error::Busy),
             None => Vec::new(),
         };
-        let _alone = self.alone_with(found.uuid);
-        if let Some(pool) = self.opened(&found, access)? {
-            return Ok((pool, entry_of(&found)));
-        }
         let (dir, options) = (self.dir.join(&found.name), &self.options);
         let opened = match &found.spread {
             None => dolmen_local::open(&dir, options),
