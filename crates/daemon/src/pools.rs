@@ -19,7 +19,7 @@ pub(crate) struct Pools {
     dir: PathBuf,
     options: OpenOptions,
     peers: Peers,
-    /// Guards UUIDs of parts that are not to be made any more; taken before `open`.
+    /// Guards UUIDs of parts that are not to be made any more; taken before `opening` and `open`.
     gone: Mutex<VecDeque<Uuid>>,
     /// Guards which pools are being opened or destroyed, each by one thread; taken alone.
     opening: Mutex<BTreeSet<Uuid>>,
@@ -244,7 +244,10 @@ impl Pools {
             drop(unused);
         }
         if let Some(spread) = &found.spread {
-            self.peers.destroy_parts(found.uuid, PartKey(spread.key), others.iter().copied())?;
+            let key = PartKey(spread.key);
+            // Nothing is removed before all engines have let go of it.
+            self.peers.evict_parts(found.uuid, key, others.iter().copied())?;
+            self.peers.destroy_parts(found.uuid, key, others.iter().copied())?;
         }
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
     }
@@ -305,6 +308,7 @@ impl Pools {
             }
             found => found?,
         };
+        let _alone = self.alone_with(uuid);
         self.end_lease(uuid)?;
         dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
     }
