@@ -146,8 +146,8 @@ pub(crate) fn difference(own: &SystemInfo, other: &SystemInfo) -> Option<String>
     }
     let differs = |(own, other): &(&RankInfo, &RankInfo)| own.addresses != other.addresses;
     let (own, other) = own.ranks.iter().zip(&other.ranks).find(differs)?;
-    let [here, there] = [own, other].map(|info| info.addresses.join(", "));
-    Some(format!("rank {} is at {there} there and at {here} here", own.rank))
+    // In quotes, and nothing in them that begins a line: the other list may say anything.
+    Some(format!("rank {} is at {:?} there and at {:?} here", own.rank, other.addresses, own.addresses))
 }
 
 #[cfg(test)]
@@ -172,7 +172,11 @@ mod tests {
             (list("lab", &[(1, "unix:/b"), (0, "unix:/a")]), "its ranks are [1, 0] there and [0, 1] here"),
             (
                 list("lab", &[(0, "unix:/a"), (1, "unix:/c")]),
-                "rank 1 is at unix:/c there and at unix:/b here",
+                r#"rank 1 is at ["unix:/c"] there and at ["unix:/b"] here"#,
+            ),
+            (
+                list("lab", &[(0, "unix:/a"), (1, "x\nall is well\u{1b}[2J")]),
+                r#"rank 1 is at ["x\nall is well\u{1b}[2J"] there and at ["unix:/b"] here"#,
             ),
         ] {
             assert_eq!(difference(&own, &other).unwrap(), told);
