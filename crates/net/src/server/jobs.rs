@@ -15,8 +15,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// at once.
 const JOBS_MAX: usize = 16_384;
 
-/// Jobs that may take minutes, at once: the other threads are for those who open containers.
-const LONG_JOBS_MAX: usize = JOB_THREADS / 2;
+/// Jobs of one pace that is not quick, at once: the other threads are for those who open containers.
+const SLOW_JOBS_MAX: usize = JOB_THREADS / 3;
+
+const _: () = assert!(JOB_THREADS > 2 * SLOW_JOBS_MAX);
+
+/// How long a job may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    Quick,
+    /// Seconds: it waits for other engines, or until what others have under way has ended.
+    Waits,
+    /// Minutes: it goes over everything that is stored.
+    Long,
+}
 
 /// What a thread of the service does next.
 pub(super) enum Job {
@@ -95,32 +107,61 @@ struct Inner {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    /// Those that may take minutes and are being carried out.
+    /// Those that may take seconds and are being carried out.
+    slow: usize,
+    /// Those that may take minutes.
     long: usize,
     is_over: bool,
 }
 
 impl Waiting {
-    /// The oldest job, but for long ones while as many are under way as may be.
+    /// The oldest job, but for those of a pace of which as many are under way as may be.
     fn take(&mut self) -> Option<Job> {
-        let may_be_long = self.long < LONG_JOBS_MAX;
-        let at = self.jobs.iter().position(|job| may_be_long || !job.is_long())?;
+        let [may_wait, may_be_long] = [self.slow, self.long].map(|count| count < SLOW_JOBS_MAX);
+        let may_begin = |job: &Job| match job.pace() {
+            Pace::Quick => true,
+            Pace::Waits => may_wait,
+            Pace::Long => may_be_long,
+        };
+        let at = self.jobs.iter().position(may_begin)?;
         let job = self.jobs.remove(at)?;
-        self.long += usize::from(job.is_long());
+        if let Some(count) = self.count(job.pace()) {
+            *count += 1;
+        }
         Some(job)
+    }
+
+    /// How many of a pace are being carried out; of quick ones nobody needs to know.
+    fn count(&mut self, pace: Pace) -> Option<&mut usize> {
+        match pace {
+            Pace::Quick => None,
+            Pace::Waits => Some(&mut self.slow),
+            Pace::Long => Some(&mut self.long),
+        }
     }
 }
 
 impl Job {
-    /// Whether it may take minutes: it goes over everything that is stored.
-    fn is_long(&self) -> bool {
-        matches!(
-            self,
+    fn pace(&self) -> Pace {
+        match self {
             Self::Pool {
                 verb: PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Aggregate(..) | PoolVerb::Checkpoint,
                 ..
-            }
-        )
+            } => Pace::Long,
+            Self::System {
+                ask:
+                    SystemVerb::PoolConnect { .. }
+                    | SystemVerb::PoolCreate(_)
+                    | SystemVerb::PoolDestroy { .. }
+                    | SystemVerb::PoolEvict(_)
+                    | SystemVerb::PartCreate(_)
+                    | SystemVerb::PartConnect { .. }
+                    | SystemVerb::PartDestroy { .. }
+                    | SystemVerb::PartEvict { .. },
+                ..
+            } => Pace::Waits,
+            _ => Pace::Quick,
+        }
     }
 }
 
@@ -150,10 +191,11 @@ impl Jobs {
     /// Carries jobs out until the end.
     pub(super) fn run(&self) {
         while let Some(job) = self.next() {
-            let is_long = job.is_long();
+            let pace = job.pace();
             self.carry_out(job);
-            if is_long {
-                self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).long -= 1;
+            if let Some(count) = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).count(pace)
+            {
+                *count -= 1;
                 self.inner.come.notify_all();
             }
         }
@@ -196,8 +238,9 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_codec::wire::{PoolAccess, PoolName};
     use dolmen_codec::{Outcome, QueueId};
-    use dolmen_types::Result;
+    use dolmen_types::{Result, Uuid};
 
     struct Nowhere;
 
@@ -226,10 +269,29 @@ mod tests {
         };
         let mut waiting = Waiting::default();
         waiting.jobs.extend([PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList].map(job));
-        let taken: Vec<bool> = (0..3).map_while(|_| waiting.take()).map(|job| job.is_long()).collect();
-        assert_eq!(taken, [true, true, false], "the third scrub waits, the list does not");
+        let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
+        assert_eq!(taken, [Pace::Long, Pace::Long, Pace::Quick], "the third scrub waits, the list does not");
         assert!(waiting.take().is_none());
         waiting.long -= 1;
-        assert!(waiting.take().is_some_and(|job| job.is_long()));
+        assert!(waiting.take().is_some_and(|job| job.pace() == Pace::Long));
+    }
+
+    #[test]
+    fn who_waits_for_other_engines_leaves_threads_to_the_others() {
+        let to = Arc::new(Mailbox::new().unwrap());
+        let job = |ask| Job::System { head: Head::default(), peer: None, ask, key: 0, to: Arc::clone(&to) };
+        let name = || PoolName::Uuid(Uuid::nil());
+        let destroy = SystemVerb::PoolDestroy { name: name(), force: true };
+        let connect = SystemVerb::PoolConnect { name: name(), access: PoolAccess::ReadWrite };
+        let evict = SystemVerb::PoolEvict(name());
+        let mut waiting = Waiting::default();
+        waiting.jobs.extend([destroy, connect, evict, SystemVerb::PoolList].map(job));
+        // Scrubs do not keep anybody from pools.
+        waiting.long = SLOW_JOBS_MAX;
+        let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
+        assert_eq!(taken, [Pace::Waits, Pace::Waits, Pace::Quick], "the list does not wait");
+        assert!(waiting.take().is_none());
+        waiting.slow -= 1;
+        assert!(waiting.take().is_some());
     }
 }

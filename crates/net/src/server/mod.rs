@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use worker::Worker;
 
-/// Threads that ask pools' services: a check that takes minutes leaves the others to those who open containers.
-const JOB_THREADS: usize = 4;
+/// Threads that ask pools' services: a check that takes minutes, and who waits for another engine, leave two to those who open
+/// containers.
+const JOB_THREADS: usize = 6;
 
 /// What a server serves.
 ///
