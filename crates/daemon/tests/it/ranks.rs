@@ -489,3 +489,32 @@ fn a_pool_is_made_and_destroyed_at_all_engines_or_at_none() {
     assert_eq!(there(), [true, false]);
     engines.assert_sound();
 }
+
+#[test]
+fn a_destroy_removes_nothing_before_all_engines_agree_and_is_finished_by_the_next() {
+    let engines = Engines::start(3);
+    engines.create(true);
+    let link = engines.link(0);
+    let at = |rank: u32| engines.dir.path().join(format!("r{rank}/p"));
+    let there = || [0, 1, 2].map(|rank| at(rank).exists());
+    let Ok(SystemReply::Pools(pools)) = link.ask_system(&Head::default(), &SystemVerb::PoolList) else {
+        panic!("pools are listed");
+    };
+    // The last engine has something else in its place, which it does not give away.
+    dolmen_local::destroy(&at(2)).unwrap();
+    let other = dolmen_local::PoolOptions {
+        targets: 1,
+        capacity_bytes: 64 << 20,
+        uuid: Some(pools[0].uuid),
+        spread: Some(dolmen_local::Spread { rank: 2, ranks: vec![0, 1, 2], key: 5 }),
+        ..dolmen_local::PoolOptions::default()
+    };
+    dolmen_local::create(&at(2), &other).unwrap();
+    let destroy = SystemVerb::PoolDestroy { name: reach::pool_name("p").unwrap(), force: true };
+    assert_eq!(link.ask_system(&Head::default(), &destroy), Err(Error::NoPermission));
+    assert_eq!(there(), [true, true, true], "the engine before it has its part");
+    // As after a destroy in whose middle an engine failed.
+    dolmen_local::destroy(&at(2)).unwrap();
+    assert_eq!(link.ask_system(&Head::default(), &destroy), Ok(SystemReply::Done));
+    assert_eq!(there(), [false, false, false]);
+}
