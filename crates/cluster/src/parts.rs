@@ -8,7 +8,7 @@
 use crate::elsewhere::Elsewhere;
 use crate::inbox::locked;
 use crate::pool::{Pool, Trust};
-use core::ops::Range;
+use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::InDoubt;
@@ -163,20 +163,25 @@ impl Parts {
     }
 }
 
-/// What an engine with a part of a pool shows to the one that has the service.
-pub struct PartDoor<T> {
-    pool: Arc<Pool<T>>,
+/// What an engine with a part of a pool shows to the one that has the service. `P` is a way to the pool: a reference, so
+/// that the part cannot be closed while somebody stands before its door, or a share of it.
+pub struct PartDoor<P> {
+    pool: P,
 }
 
-impl<T> PartDoor<T> {
+impl<P> PartDoor<P> {
     /// The door to a part; who stands before it has shown the pool's key.
     #[must_use]
-    pub fn new(pool: Arc<Pool<T>>) -> Self {
+    pub fn new(pool: P) -> Self {
         Self { pool }
     }
 }
 
-impl<T: TargetStore> Transport for PartDoor<T> {
+impl<P, T> Transport for PartDoor<P>
+where
+    P: Deref<Target = Pool<T>> + Send + Sync,
+    T: TargetStore,
+{
     fn call(&self, request: Request<'_>) -> Outcome {
         let Request { token, head, ask } = request;
         match ask {

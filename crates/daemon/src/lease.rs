@@ -31,19 +31,13 @@ pub(crate) struct Lease {
     /// Requests of queues whose outcomes nobody has taken yet.
     under_way: AtomicUsize,
     /// Guards whether there is a pool; held to read for as long as something is asked. Taken before the others.
-    pool: RwLock<Option<Held>>,
+    pool: RwLock<Option<LocalPool>>,
     /// Guards requests that wait for the verdict; there are no more than connections may have under way.
     waiting: Mutex<Vec<(Side, QueueId, Request<'static>)>>,
     /// How many outcomes `late` has.
     late_count: AtomicUsize,
     /// Guards outcomes of requests that came after the end; taken alone, or last.
     late: Mutex<Vec<(QueueId, Outcome)>>,
-}
-
-/// The pool, and the door that the engine with its service has; the door goes first.
-struct Held {
-    part: Arc<dyn Transport>,
-    pool: LocalPool,
 }
 
 /// Who asks.
@@ -54,15 +48,6 @@ enum Side {
     Service,
 }
 
-impl Held {
-    fn way(&self, side: Side) -> &dyn Transport {
-        match side {
-            Side::Client => &self.pool,
-            Side::Service => &*self.part,
-        }
-    }
-}
-
 impl Lease {
     pub(crate) fn new(pool: LocalPool) -> Self {
         Self {
@@ -71,7 +56,7 @@ impl Lease {
             is_ending: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
-            pool: RwLock::new(Some(Held { part: pool.part_door(), pool })),
+            pool: RwLock::new(Some(pool)),
             waiting: Mutex::default(),
             late_count: AtomicUsize::new(0),
             late: Mutex::default(),
@@ -92,12 +77,12 @@ impl Lease {
     }
 
     pub(crate) fn is_admitted(&self) -> bool {
-        self.held().as_ref().is_some_and(|held| held.pool.wait_admitted(Duration::ZERO))
+        self.held().as_ref().is_some_and(|pool| pool.wait_admitted(Duration::ZERO))
     }
 
     /// The pool, when nobody else has the lease.
     pub(crate) fn into_pool(self) -> Option<LocalPool> {
-        self.pool.into_inner().unwrap_or_else(PoisonError::into_inner).map(|held| held.pool)
+        self.pool.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the pool from all who have it, and closes it.
@@ -148,31 +133,41 @@ impl Lease {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn held(&self) -> RwLockReadGuard<'_, Option<Held>> {
+    fn held(&self) -> RwLockReadGuard<'_, Option<LocalPool>> {
         self.pool.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does something with the pool, or gives back what cannot be done now, and why.
-    fn with<I, T>(&self, input: I, body: impl FnOnce(&Held, I) -> T) -> core::result::Result<T, (I, Error)> {
+    fn with<I, T>(
+        &self,
+        input: I,
+        body: impl FnOnce(&LocalPool, I) -> T,
+    ) -> core::result::Result<T, (I, Error)> {
         if self.is_ending.load(Ordering::SeqCst) {
             return Err((input, Error::Busy));
         }
         match &*self.held() {
-            Some(held) => Ok(body(held, input)),
+            Some(pool) => Ok(body(pool, input)),
             None => Err((input, Error::NoPermission)),
         }
     }
 
     fn call_by(&self, side: Side, request: Request<'_>) -> Outcome {
-        self.with(request, |held, request| held.way(side).call(request))
-            .unwrap_or_else(|(request, error)| refusal(request, error))
+        self.with(request, |pool, request| match side {
+            Side::Client => pool.call(request),
+            Side::Service => pool.part_door().call(request),
+        })
+        .unwrap_or_else(|(request, error)| refusal(request, error))
     }
 
     fn submit_by(&self, side: Side, queue: QueueId, mut request: Request<'static>) {
         loop {
             // Before it is known whether it may begin: who ends the lease first says so, then counts.
             self.under_way.fetch_add(1, Ordering::SeqCst);
-            let submitted = self.with(request, |held, request| held.way(side).submit(queue, request));
+            let submitted = self.with(request, |pool, request| match side {
+                Side::Client => pool.submit(queue, request),
+                Side::Service => pool.part_door().submit(queue, request),
+            });
             let Err((refused, error)) = submitted else { return };
             self.under_way.fetch_sub(1, Ordering::SeqCst);
             if error == Error::NoPermission {
@@ -215,18 +210,18 @@ impl Transport for Lease {
     }
 
     fn open_queue(&self) -> Result<QueueId> {
-        self.with((), |held, ()| held.pool.open_queue()).unwrap_or_else(|((), error)| Err(error))
+        self.with((), |pool, ()| pool.open_queue()).unwrap_or_else(|((), error)| Err(error))
     }
 
     fn saw(&self, epoch: Epoch) {
         // Ignored: of a pool that is gone nobody begins a transaction.
-        let _seen = self.with((), |held, ()| held.pool.saw(epoch));
+        let _seen = self.with((), |pool, ()| pool.saw(epoch));
     }
 
     fn close_queue(&self, queue: QueueId) {
         self.waiting().retain(|(_, of, _)| *of != queue);
-        if let Some(held) = &*self.held() {
-            held.pool.close_queue(queue);
+        if let Some(pool) = &*self.held() {
+            pool.close_queue(queue);
         }
         self.take_late(queue, &mut Vec::new());
     }
@@ -237,8 +232,8 @@ impl Transport for Lease {
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
         let before = out.len();
-        if let Some(held) = &*self.held() {
-            held.pool.poll(queue, wait, out);
+        if let Some(pool) = &*self.held() {
+            pool.poll(queue, wait, out);
             self.under_way.fetch_sub(out.len() - before, Ordering::SeqCst);
         }
         self.take_late(queue, out);

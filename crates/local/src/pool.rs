@@ -119,8 +119,8 @@ impl LocalPool {
 
     /// What this engine shows of its part of the pool to the one that has the service; who asks for it has shown the key.
     #[must_use]
-    pub fn part_door(&self) -> Arc<dyn Transport> {
-        Arc::new(PartDoor::new(Arc::clone(self.shared())))
+    pub fn part_door(&self) -> impl Transport + '_ {
+        PartDoor::new(self.pool())
     }
 
     /// The engines of the pool, if there are several.
@@ -164,10 +164,6 @@ impl LocalPool {
     }
 
     fn pool(&self) -> &Pool<Store> {
-        self.shared()
-    }
-
-    fn shared(&self) -> &Arc<Pool<Store>> {
         self.pool.as_ref().expect("the pool is there until it is closed, which takes it by value")
     }
 
@@ -178,7 +174,9 @@ impl LocalPool {
             // Ignored: a panic of the thread was reported when it happened, and the targets are closed below.
             let _ended = thread.join();
         }
-        let Some(pool) = self.pool.take().and_then(Arc::into_inner) else { return Ok(()) };
+        let Some(pool) = self.pool.take() else { return Ok(()) };
+        // The directory's lock goes with `self`: stores that somebody else still had would write beside its next owner.
+        let pool = Arc::into_inner(pool).expect("the threads that had it were joined, and doors borrow it");
         if self.read_only {
             // A checkpoint would be written to memory, and forgotten.
             return Ok(());
