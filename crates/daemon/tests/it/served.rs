@@ -2,16 +2,25 @@
 
 use crate::common::{Served, WAYS, Way, remote};
 use core::time::Duration;
-use dolmen_client::{At, Container, EventQueue, Wait};
+use dolmen_client::{At, Container, EventQueue, Pool, Wait};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
 use dolmen_env::{Clock, RealClock};
+use dolmen_net::client::Link;
 use dolmen_types::{Cond, Error, IoBuf, Key, Label, ObjectClass, ObjectType, Props, Recx};
 use std::sync::Arc;
 
-fn container(pool: &dolmen_client::Pool) -> Container {
+fn container(pool: &Pool) -> Container {
     let handle = pool.create_container(Some(Label::new("field").unwrap()), Props::default()).unwrap();
     pool.open_container(&ContName::Uuid(handle.uuid)).unwrap()
+}
+
+/// A new pool with a new container.
+fn with_container(served: &Served, link: &Link) -> (Pool, Container) {
+    served.create(link, "p");
+    let pool = served.pool(link, "p");
+    let cont = container(&pool);
+    (pool, cont)
 }
 
 fn pattern(len: usize, salt: usize) -> Vec<u8> {
@@ -23,9 +32,7 @@ fn values_of_all_sizes_come_back_by_every_way() {
     for way in WAYS {
         let served = Served::start();
         let link = served.link(way);
-        served.create(&link, "p");
-        let pool = served.pool(&link, "p");
-        let cont = container(&pool);
+        let (_pool, cont) = with_container(&served, &link);
         let oid = cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap();
         let object = cont.object(oid).unwrap();
         for (salt, len) in [1, 64, 4096, 4097, 100_000, 1 << 20, 5 << 20].into_iter().enumerate() {
@@ -53,9 +60,7 @@ fn many_requests_are_under_way_on_one_queue() {
     for way in WAYS {
         let served = Served::start();
         let link = served.link(way);
-        served.create(&link, "p");
-        let pool = served.pool(&link, "p");
-        let cont = container(&pool);
+        let (pool, cont) = with_container(&served, &link);
         let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap()).unwrap();
         let queue = EventQueue::new(&pool).unwrap();
         let mut events: Vec<_> = (0..300).map(|_| queue.event().unwrap()).collect();
@@ -83,9 +88,7 @@ fn threads_share_a_connection() {
     for way in WAYS {
         let served = Served::start();
         let link = served.link(way);
-        served.create(&link, "p");
-        let pool = served.pool(&link, "p");
-        let cont = container(&pool);
+        let (_pool, cont) = with_container(&served, &link);
         let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap()).unwrap();
         dolmen_env::scope(|threads| {
             for thread in 0..4_u32 {
@@ -109,9 +112,7 @@ fn threads_share_a_connection() {
 fn transactions_snapshots_and_lists_go_through() {
     let served = Served::start();
     let link = served.link(WAYS[0]);
-    served.create(&link, "p");
-    let pool = served.pool(&link, "p");
-    let cont = container(&pool);
+    let (_pool, cont) = with_container(&served, &link);
     let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap()).unwrap();
     cont.transact(|tx| {
         object.put(At::Tx(tx), b"x", b"a", b"one")?;
@@ -149,9 +150,7 @@ fn a_pool_that_is_not_there_is_not_found() {
 fn what_was_served_opens_in_process_and_the_reverse() {
     let served = Served::start();
     let link = served.link(WAYS[0]);
-    served.create(&link, "p");
-    let pool = served.pool(&link, "p");
-    let cont = container(&pool);
+    let (pool, cont) = with_container(&served, &link);
     let oid = cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap();
     cont.object(oid).unwrap().put(At::Latest, b"x", b"a", b"served").unwrap();
     let dir = served.dir.path().join("p");
@@ -183,9 +182,7 @@ fn what_no_frame_can_hold_is_refused_at_once_as_too_big() {
     for way in WAYS {
         let served = Served::start();
         let link = served.link(way);
-        served.create(&link, "p");
-        let pool = served.pool(&link, "p");
-        let cont = container(&pool);
+        let (_pool, cont) = with_container(&served, &link);
         let begin_ns = RealClock.monotonic_ns();
         for len in [64 << 20, 65 << 20] {
             let refused = cont.set_attrs(&[("long".to_owned(), vec![7; len])]);
@@ -203,9 +200,7 @@ fn a_served_pool_gives_space_back_by_itself_and_one_that_keeps_all_does_not() {
     for keep_past in [Some(Duration::from_millis(1)), None] {
         let served = Served::with(|settings| settings.keep_past = keep_past);
         let link = served.link(Way::Rings);
-        served.create(&link, "p");
-        let pool = served.pool(&link, "p");
-        let cont = container(&pool);
+        let (pool, cont) = with_container(&served, &link);
         let object = cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::S1, 7, 1).unwrap()).unwrap();
         for salt in 0..20 {
             object.put(At::Latest, b"d", b"a", &pattern(1 << 20, salt)).unwrap();
