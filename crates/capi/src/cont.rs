@@ -334,17 +334,9 @@ extern "C" fn daos_cont_get_acl(coh: Handle, props: Out<Out<List>>, ev: Ev) -> c
     })
 }
 
-fn acl_of(cont: &ContHandle) -> Result<Acl> {
-    match cont.client.props(&[PropId(prop::CO_ACL)])?.get(&PropId(prop::CO_ACL)) {
-        Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Ok(Acl::decode(bytes)?),
-        _ => Ok(Acl::of_new_container()),
-    }
-}
-
 fn set_acl(cont: &ContHandle, acl: &Acl) -> Result<()> {
     cont.check_writable()?;
-    let props = Props::from([(PropId(prop::CO_ACL), PropValue::Bytes(acl.encode()))]);
-    Ok(cont.client.set_props(&props)?)
+    Ok(cont.client.set_acl(acl)?)
 }
 
 /// Replaces the list of a container.
@@ -358,7 +350,7 @@ extern "C" fn daos_cont_overwrite_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_
 extern "C" fn daos_cont_update_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_int {
     run(ev, || {
         let cont = handle::cont(coh)?;
-        let mut own = acl_of(&cont)?;
+        let mut own = cont.client.acl()?;
         acl::read(acl)?.entries().iter().for_each(|entry| own.put(entry.clone()));
         set_acl(&cont, &own)
     })
@@ -371,7 +363,7 @@ extern "C" fn daos_cont_delete_acl(coh: Handle, kind: c_uint, principal: Text, e
         let cont = handle::cont(coh)?;
         let who = Who::from_number(kind).ok_or(Der::INVAL)?;
         let named = if who.text().is_some() { None } else { Some(principal.str()?) };
-        let mut own = acl_of(&cont)?;
+        let mut own = cont.client.acl()?;
         if !own.remove(who, named) {
             return Err(Der::NONEXIST);
         }

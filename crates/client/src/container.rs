@@ -9,6 +9,7 @@ use crate::pool::{attr, attr_names, done};
 use crate::tx::Tx;
 use crate::walk::{ChangeWalk, ObjectWalk};
 use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_codec::acl::Acl;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::ReadAt;
@@ -114,6 +115,25 @@ impl Container {
     /// `Invalid::Property`; `Exists` if a label is taken.
     pub fn set_props(&self, props: &Props) -> Result<()> {
         self.done(|| PoolVerb::ContSetProps(self.no(), props.clone()))
+    }
+
+    /// Who may do what with it, as was set, or as with every container of which nobody has said so.
+    ///
+    /// # Errors
+    /// Those of the transport; `Invalid::Property` for a list that is none.
+    pub fn acl(&self) -> Result<Acl> {
+        match self.props(&[PropId::CO_ACL])?.get(&PropId::CO_ACL) {
+            Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Acl::decode(bytes),
+            _ => Ok(Acl::of_new_container()),
+        }
+    }
+
+    /// Says who may do what with it.
+    ///
+    /// # Errors
+    /// As [`Container::set_props`].
+    pub fn set_acl(&self, acl: &Acl) -> Result<()> {
+        self.set_props(&Props::from([(PropId::CO_ACL, PropValue::Bytes(acl.encode()))]))
     }
 
     /// Sets user attributes.

@@ -20,6 +20,8 @@ impl PropId {
     pub const CO_CSUM_CHUNK_SIZE: Self = Self(4101);
     /// Redundancy factor.
     pub const CO_REDUN_FAC: Self = Self(4103);
+    /// Access control list.
+    pub const CO_ACL: Self = Self(4106);
     /// Owner.
     pub const CO_OWNER: Self = Self(4109);
     /// Owning group.

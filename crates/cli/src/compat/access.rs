@@ -10,9 +10,6 @@ use nix::unistd::{Gid, Group, Uid, User};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The list of a container.
-const CO_ACL: PropId = PropId(4106);
-
 /// Properties that say whose a new container is: the caller's, unless another group is named.
 pub(super) fn owner_props(group: Option<&str>) -> Outcome<Props> {
     let uid = Uid::effective();
@@ -35,7 +32,7 @@ fn name(text: &str) -> Outcome<String> {
 
 /// The property with the list of a file.
 pub(super) fn file_prop(file: &Path) -> Outcome<Props> {
-    Ok(Props::from([(CO_ACL, PropValue::Bytes(from_file(file)?.encode()))]))
+    Ok(Props::from([(PropId::CO_ACL, PropValue::Bytes(from_file(file)?.encode()))]))
 }
 
 /// One entry a line; empty lines, and those that begin with `#`, say nothing.
@@ -55,13 +52,6 @@ fn entry(text: &str) -> Outcome<Entry> {
     })
 }
 
-fn of(cont: &Container) -> Outcome<Acl> {
-    match cont.props(&[CO_ACL])?.get(&CO_ACL) {
-        Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Ok(Acl::decode(bytes)?),
-        _ => Ok(Acl::of_new_container()),
-    }
-}
-
 /// The list, owner and group of a container; into a file, too, if one is named.
 pub(super) fn get(cont: &Container, out: Option<&Path>) -> Outcome<Answer> {
     let props = cont.props(&[PropId::CO_OWNER, PropId::CO_OWNER_GROUP])?;
@@ -70,7 +60,7 @@ pub(super) fn get(cont: &Container, out: Option<&Path>) -> Outcome<Answer> {
         _ => String::new(),
     };
     let (owner, group) = (text_of(PropId::CO_OWNER), text_of(PropId::CO_OWNER_GROUP));
-    let entries: Vec<String> = of(cont)?.entries().iter().filter_map(Entry::text).collect();
+    let entries: Vec<String> = cont.acl()?.entries().iter().filter_map(Entry::text).collect();
     let text = format!("# Owner: {owner}\n# Owner Group: {group}\n# Entries:\n{}\n", entries.join("\n"));
     if let Some(file) = out {
         std::fs::write(file, &text).map_err(|error| Failure::on_file(file, &error))?;
@@ -80,7 +70,7 @@ pub(super) fn get(cont: &Container, out: Option<&Path>) -> Outcome<Answer> {
 }
 
 fn set(cont: &Container, acl: &Acl) -> Outcome<Answer> {
-    cont.set_props(&Props::from([(CO_ACL, PropValue::Bytes(acl.encode()))]))?;
+    cont.set_acl(acl)?;
     get(cont, None)
 }
 
@@ -91,7 +81,7 @@ pub(super) fn overwrite(cont: &Container, file: &Path) -> Outcome<Answer> {
 
 /// Adds entries, or replaces those of the same principals.
 pub(super) fn update(cont: &Container, file: Option<&Path>, text: Option<&str>) -> Outcome<Answer> {
-    let mut acl = of(cont)?;
+    let mut acl = cont.acl()?;
     let given = match file {
         Some(file) => from_file(file)?.entries().to_vec(),
         None => Vec::new(),
@@ -109,7 +99,7 @@ pub(super) fn delete(cont: &Container, text: &str) -> Outcome<Answer> {
         Failure::new(Exit::Usage, format!("{text:?} is no principal"))
             .hint("give OWNER@, GROUP@, EVERYONE@, u:NAME@ or g:NAME@")
     })?;
-    let mut acl = of(cont)?;
+    let mut acl = cont.acl()?;
     if !acl.remove(who, name.as_deref()) {
         let failure = Failure::new(Exit::Missing, format!("there is no entry for {text}"));
         return Err(failure.hint("see `get-acl`"));

@@ -45,7 +45,7 @@ const TABLE: [(&str, PropId, Form); 27] = [
     ("rd_fac", PropId::CO_REDUN_FAC, Form::Number(0, 0)),
     ("rd_lvl", PropId(4104), Form::Words(&[(1, "rank"), (2, "node")], 254)),
     ("max_snapshot", PropId(4105), Form::Number(0, U32_MAX)),
-    ("acl", PropId(4106), Form::Bytes),
+    ("acl", PropId::CO_ACL, Form::Bytes),
     ("compression", PropId(4107), Form::Number(0, U32_MAX)),
     ("encryption", PropId(4108), Form::Number(0, 0)),
     ("owner", PropId::CO_OWNER, Form::Text),

@@ -28,7 +28,6 @@ const fn number(default: u64, low: u64, high: u64) -> Kind {
 const CO_CSUM_SERVER_VERIFY: PropId = PropId(4102);
 const CO_REDUN_LVL: PropId = PropId(4104);
 const CO_SNAPSHOT_MAX: PropId = PropId(4105);
-const CO_ACL: PropId = PropId(4106);
 const CO_COMPRESS: PropId = PropId(4107);
 const CO_ENCRYPT: PropId = PropId(4108);
 const CO_DEDUP: PropId = PropId(4111);
@@ -65,7 +64,7 @@ const TABLE: [(PropId, Use, Kind); 27] = [
     (PropId::CO_REDUN_FAC, Use::Fixed, number(0, 0, 0)),
     (CO_REDUN_LVL, Use::Fixed, number(2, 1, 254)),
     (CO_SNAPSHOT_MAX, Use::Open, number(0, 0, 0)),
-    (CO_ACL, Use::Open, Kind::Bytes { default_bytes: 0, low: 0, high: ACL_BYTES_MAX }),
+    (PropId::CO_ACL, Use::Open, Kind::Bytes { default_bytes: 0, low: 0, high: ACL_BYTES_MAX }),
     (CO_COMPRESS, Use::Open, number(0, 0, 0)),
     (CO_ENCRYPT, Use::Fixed, number(0, 0, 0)),
     (PropId::CO_OWNER, Use::Open, Kind::Text { default: "" }),
