@@ -181,10 +181,9 @@ impl Entry {
         if own.any(|(_, other)| other != perms) {
             return None;
         }
-        let access: String =
-            ACCESS.iter().filter(|(bit, ..)| self.access & bit != 0).map(|row| row.1).collect();
-        let flags: String = FLAGS.iter().filter(|(bit, ..)| self.flags & bit != 0).map(|row| row.1).collect();
-        let perms: String = PERMS.iter().filter(|(bit, ..)| perms & bit != 0).map(|row| row.1).collect();
+        let letters = |rows: Vec<Row>| rows.into_iter().map(|row| row.0).collect::<String>();
+        let (access, flags) = (letters(among(self.access, &ACCESS)), letters(among(self.flags, &FLAGS)));
+        let perms = letters(among(perms, &PERMS));
         Some(format!("{access}:{flags}:{}:{perms}", self.principal()))
     }
 
@@ -192,13 +191,10 @@ impl Entry {
     #[must_use]
     pub fn verbose(&self) -> String {
         let all = self.perms.iter().fold(0, |all, perms| all | perms);
-        let access: Vec<&str> =
-            ACCESS.iter().filter(|(bit, ..)| self.access & bit != 0).map(|row| row.2).collect();
-        let flags: Vec<&str> =
-            FLAGS.iter().filter(|(bit, ..)| self.flags & bit != 0).map(|row| row.2).collect();
-        let perms: Vec<&str> = PERMS.iter().filter(|(bit, ..)| all & bit != 0).map(|row| row.2).collect();
-        let perms = if perms.is_empty() { "No Access".to_owned() } else { perms.join("/") };
-        format!("{}:{}:{}:{perms}", access.join("/"), flags.join("/"), self.principal())
+        let words = |rows: Vec<Row>| rows.into_iter().map(|row| row.1).collect::<Vec<_>>().join("/");
+        let (access, flags) = (words(among(self.access, &ACCESS)), words(among(self.flags, &FLAGS)));
+        let perms = if all == 0 { "No Access".to_owned() } else { words(among(all, &PERMS)) };
+        format!("{access}:{flags}:{}:{perms}", self.principal())
     }
 
     /// Whether the entry says something, and nothing that contradicts itself.
@@ -272,6 +268,18 @@ impl Entry {
 
 fn wrong() -> Error {
     Invalid::Property.into()
+}
+
+/// A bit's letter and word.
+type Row = (char, &'static str);
+
+/// The rows of the bits that are set.
+fn among<T: Copy + Default + PartialEq + core::ops::BitAnd<Output = T>>(
+    bits: T,
+    known: &[(T, char, &'static str)],
+) -> Vec<Row> {
+    let set = known.iter().filter(|row| bits & row.0 != T::default());
+    set.map(|&(_, letter, word)| (letter, word)).collect()
 }
 
 /// The bits of a text's letters, each once.
