@@ -29,8 +29,17 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// How far a target that was opened may be ahead of the newest write that it has: no round is begun for that alone.
 const CEILING_NS: u64 = 1_000_000_000;
 
-/// Changes that no target has: what was too new for a round is left for the next one.
-const NOT_ALL: u64 = u64::MAX;
+/// What the last round went over.
+#[derive(Default)]
+enum Covered {
+    /// There was none yet.
+    #[default]
+    Unknown,
+    /// It failed, or left what was too new for it.
+    Part,
+    /// Everything, when the checkpoints had counted so many `changes`.
+    All(u64),
+}
 
 /// What is left at rest, and when there is something to do again.
 #[derive(Default)]
@@ -38,8 +47,7 @@ pub(crate) struct Rest {
     /// Steps since something was asked.
     still: u32,
     round: Option<Round>,
-    /// `changes` of the checkpoints, all of which the last round has covered; none before the first one.
-    covered: Option<u64>,
+    covered: Covered,
     /// When the last round ended, and how long the next one waits from there.
     ended_ns: u64,
     pause: Duration,
@@ -137,8 +145,9 @@ impl Target {
         let newest_ns = self.checkpoint.newest_write.unix_ns().saturating_sub(CEILING_NS);
         let reach = horizon.min(Epoch::from_unix_ns(newest_ns));
         match self.rest.covered {
-            Some(changes) => changes != self.checkpoint.changes,
-            None => self.conts.iter().any(|cont| cont.state.aggregated < reach),
+            Covered::All(changes) => changes != self.checkpoint.changes,
+            Covered::Part => true,
+            Covered::Unknown => self.conts.iter().any(|cont| cont.state.aggregated < reach),
         }
     }
 
@@ -174,13 +183,13 @@ impl Target {
     fn end_at_rest(&mut self, round: &Round) {
         self.rest.ended_ns = self.epochs.now_ns();
         self.rest.pause = self.rest.spent.saturating_mul(PAUSE_ROUNDS);
-        self.rest.covered = Some(if round.covers_all { round.changes } else { NOT_ALL });
+        self.rest.covered = if round.covers_all { Covered::All(round.changes) } else { Covered::Part };
         self.store.bulk.ready.disturb();
     }
 
     /// The horizons may have been raised: that nothing has come since does not mean that nothing is left.
     fn fail_at_rest(&mut self) {
         self.rest.ended_ns = self.epochs.now_ns();
-        (self.rest.pause, self.rest.covered) = (PAUSE_AFTER_FAILURE, Some(NOT_ALL));
+        (self.rest.pause, self.rest.covered) = (PAUSE_AFTER_FAILURE, Covered::Part);
     }
 }
