@@ -133,13 +133,15 @@ pub struct Reader {
     head: u64,
     published: u64,
     tail: u64,
+    told_cpu: Option<usize>,
 }
 
 /// The two ends that whoever made the memory has, or, with `made` false, whoever took it over.
 #[must_use]
 pub fn ends(ring_bytes: usize, made: bool) -> (Reader, Writer) {
     let (input, output) = if made { (0, 1) } else { (1, 0) };
-    let reader = Reader { place: Place::of(input, ring_bytes), head: 0, published: 0, tail: 0 };
+    let reader =
+        Reader { place: Place::of(input, ring_bytes), head: 0, published: 0, tail: 0, told_cpu: None };
     let writer = Writer { place: Place::of(output, ring_bytes), tail: 0, published: 0, head: 0 };
     (reader, writer)
 }
@@ -302,8 +304,13 @@ impl Reader {
     }
 
     /// Says which processor the reader runs on.
-    pub fn tell_cpu(&self, memory: &impl Memory, cpu: usize) {
-        memory.store(self.place.control + READER_CPU_AT, byte_count(cpu) + 1);
+    #[inline]
+    pub fn tell_cpu(&mut self, memory: &impl Memory, cpu: usize) {
+        // Once: who looks at it shares the line.
+        if self.told_cpu != Some(cpu) {
+            self.told_cpu = Some(cpu);
+            memory.store(self.place.control + READER_CPU_AT, byte_count(cpu) + 1);
+        }
     }
 
     /// Takes the flag down that [`Reader::rest`] has left up.
@@ -367,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_writer_learns_where_the_reader_runs_and_believes_no_more_than_a_number() {
-        let (memory, (reader, _), (_, writer)) = rings();
+        let (memory, (mut reader, _), (_, writer)) = rings();
         assert_eq!(writer.reader_cpu(&memory), None);
         reader.tell_cpu(&memory, 0);
         assert_eq!(writer.reader_cpu(&memory), Some(0));

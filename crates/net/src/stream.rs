@@ -164,8 +164,8 @@ impl Stream {
 
     /// Tells the peer which processor this side runs on, where there is a place for it.
     #[inline]
-    pub fn tell_cpu(&self, cpu: usize) {
-        if let Way::Rings(rings) = &self.way {
+    pub fn tell_cpu(&mut self, cpu: usize) {
+        if let Way::Rings(rings) = &mut self.way {
             rings.reader.tell_cpu(&rings.memory, cpu);
         }
     }
