@@ -72,8 +72,7 @@ impl Peers {
         key: PartKey,
         ranks: impl Iterator<Item = u32>,
     ) -> Result<()> {
-        let destroy = |rank| self.ask(rank, &SystemVerb::PartDestroy { pool, key });
-        ranks.map(destroy).fold(Ok(()), Result::and)
+        self.ask_each(ranks, &SystemVerb::PartDestroy { pool, key })
     }
 
     /// Takes parts of a pool from all who have them open, all that can be; the first error.
@@ -83,8 +82,12 @@ impl Peers {
         key: PartKey,
         ranks: impl Iterator<Item = u32>,
     ) -> Result<()> {
-        let evict = |rank| self.ask(rank, &SystemVerb::PartEvict { pool, key });
-        ranks.map(evict).fold(Ok(()), Result::and)
+        self.ask_each(ranks, &SystemVerb::PartEvict { pool, key })
+    }
+
+    /// Asks all of them, also after one has failed.
+    fn ask_each(&self, ranks: impl Iterator<Item = u32>, verb: &SystemVerb) -> Result<()> {
+        ranks.map(|rank| self.ask(rank, verb)).fold(Ok(()), Result::and)
     }
 
     /// Whether these are the engines of this system, in their order.
