@@ -282,17 +282,22 @@ impl Worker {
                 Err(error) => self.end(at, &error),
             }
         }
-        let device_works = self.shared.pools.iter().any(|end| end.under_way > 0);
-        let timeout = match (self.hot.is_empty() && !self.shared.mailbox.has_mail(), device_works) {
-            (false, _) => Some(Duration::ZERO),
-            (true, true) => Some(DEVICE_REST),
-            (true, false) => self.is_deaf.then_some(DEAF_REST),
-        };
-        self.look(timeout);
+        self.look(self.rest_limit());
         if self.is_deaf {
             self.listen(true);
         }
         self.spin.moved();
+    }
+
+    /// How long to wait at most for what calls; `None` for as long as nobody does. What called before, and is not called for
+    /// again, is looked at here.
+    fn rest_limit(&self) -> Option<Duration> {
+        let is_called = self.stop.load(Ordering::Acquire) || self.shared.mailbox.has_mail();
+        if is_called || !self.hot.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let device_works = self.shared.pools.iter().any(|end| end.under_way > 0);
+        if device_works { Some(DEVICE_REST) } else { self.is_deaf.then_some(DEAF_REST) }
     }
 
     /// Looks at a connection in every turn from now on.
@@ -518,4 +523,46 @@ pub(super) fn token_of(at: usize) -> u64 {
 
 fn index_of(token: u64) -> usize {
     usize::try_from(token).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Attachment, System};
+    use dolmen_codec::wire::{SystemVerb, Welcome};
+    use dolmen_env::Peer;
+
+    /// Nobody connects.
+    struct Alone;
+
+    impl System for Alone {
+        fn welcome(&self, _version: u16, _ring_bytes: u64) -> Welcome {
+            unreachable!("nobody says hello")
+        }
+
+        fn answer(
+            &self,
+            _head: &Head,
+            _peer: Option<Peer>,
+            _ask: SystemVerb,
+        ) -> core::result::Result<Attachment, Refusal> {
+            Err(Refusal::Busy)
+        }
+
+        fn note(&self, _text: &str) {}
+    }
+
+    #[test]
+    fn who_is_told_to_stop_does_not_sleep_though_the_call_was_taken_before() {
+        let system: Arc<dyn System> = Arc::new(Alone);
+        let jobs = Jobs::new(Arc::clone(&system));
+        let ends = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let stop = Arc::clone(&ends.0);
+        let mut worker = Worker::new(system, &Options::default(), Arc::from([]), jobs, ends).unwrap();
+        assert_eq!(worker.rest_limit(), None, "there is nothing to do");
+        stop.store(true, Ordering::Release);
+        worker.mailbox().bell().ring();
+        worker.look(Some(Duration::ZERO));
+        assert_eq!(worker.rest_limit(), Some(Duration::ZERO), "nobody calls again");
+    }
 }
