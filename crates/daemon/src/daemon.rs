@@ -157,13 +157,11 @@ impl Daemon {
         }
         // Ignored: as above.
         let _unsigned = self.sign.take().map(|sign| dolmen_env::unlink_socket(&sign));
-        // Whoever is connected sends again to the next daemon what this one has not answered.
-        let has_clients = server.connection_count() > 0;
         server.stop();
         self.shared.must_stop.store(true, Ordering::Release);
         // Ignored: a panic of the thread was reported when it happened.
         let _ended = [self.opener.take(), self.comparer.take()].map(|thread| thread.map(JoinHandle::join));
-        self.shared.pools.close(has_clients)
+        self.shared.pools.close()
     }
 }
 

@@ -324,12 +324,13 @@ impl Pools {
         }
     }
 
-    /// Closes all pools; the first error, with all closed nevertheless. `has_clients` if some may come back.
-    pub(crate) fn close(&self, has_clients: bool) -> core::result::Result<(), dolmen_local::Error> {
+    /// Closes all pools; the first error, with all closed nevertheless.
+    pub(crate) fn close(&self) -> core::result::Result<(), dolmen_local::Error> {
         let all = core::mem::take(&mut *self.open());
         let mut first = Ok(());
         for pool in all.into_values().filter_map(Arc::into_inner).filter_map(Lease::into_pool) {
-            first = first.and(if has_clients { pool.close_under_clients() } else { pool.close() });
+            // Whoever has had no answer sends again to the next daemon, also who was not connected to this one.
+            first = first.and(pool.close_under_clients());
         }
         first
     }

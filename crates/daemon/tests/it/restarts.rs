@@ -7,16 +7,17 @@ use crate::common::{Scratch, WAYS, Way};
 use crate::raw::Raw;
 use crate::relay::Relay;
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
-use dolmen_codec::Ask;
 use dolmen_codec::pool::{ContName, PoolVerb};
-use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
+use dolmen_codec::verb::{NewValue, Payload, Reply, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PoolName, PoolSpec, SystemReply, SystemVerb};
+use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Cond, Error, IoBuf, Key, Label, Props};
+use dolmen_types::{Cond, Error, Head, IoBuf, Key, Label, Props, RequestId, TargetNo};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -410,6 +411,33 @@ fn what_was_made_or_removed_before_the_answer_was_lost_is_answered_so_after_a_re
     assert_eq!(gone, Ok(SystemReply::Done));
     assert_eq!(link.ask_system(&head, &destroy), Err(Error::NotFound));
     daemon.assert_sound();
+}
+
+#[test]
+fn a_request_is_known_again_after_a_daemon_that_nobody_was_connected_to() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link(Way::Rings));
+    let remote = Arc::new(crate::common::remote(&daemon.link(Way::Rings), POOL).unwrap());
+    let pool = dolmen_client::Pool::connect(Arc::clone(&remote) as _, crate::common::CRED).unwrap();
+    let cont = pool.open_container(&ContName::Uuid(bystander.cont.uuid())).unwrap();
+    let head = Head { id: RequestId { client: 7, sequence: 1 }, oldest: 1, ..Head::default() };
+    let insert = |head| {
+        let (oid, dkey) = (crate::raw::oid(), Key::from_slice(b"k"));
+        let iods = [single(b"value")].into_iter().collect();
+        let update = Verb::Update(Update { oid, dkey, cond: Cond::DKEY_INSERT, iods });
+        remote.call(Request { token: 0, head, ask: Ask::Target(TargetNo(0), cont.no(), update) }).result
+    };
+    let first = insert(head);
+    assert!(matches!(first, Ok(Answer::Target(Reply::Written(_)))), "{first:?}");
+    daemon.kill();
+    daemon.start_again();
+    // Whoever waits for an answer may be on the way still.
+    daemon.end();
+    daemon.start_again();
+    assert_eq!(format!("{:?}", insert(head)), format!("{first:?}"));
+    let another = Head { id: RequestId { sequence: 2, ..head.id }, ..head };
+    assert_eq!(insert(another).unwrap_err(), Error::Exists, "conditions are looked at");
 }
 
 #[test]
