@@ -38,6 +38,11 @@ impl Hlc {
         self.last.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
+    /// For pauses, in nanoseconds: however the wall clock is set, it goes on.
+    pub(crate) fn monotonic_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
     /// The wall clock, nanoseconds since the Unix epoch.
     #[must_use]
     pub fn unix_ns(&self) -> u64 {

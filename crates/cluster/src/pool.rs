@@ -308,8 +308,8 @@ impl<T: TargetStore> Pool<T> {
 
     fn now_ns(&self) -> u64 {
         match &self.role {
-            Role::Service(service) => service.clock().unix_ns(),
-            Role::Part { clock, .. } => clock.unix_ns(),
+            Role::Service(service) => service.clock().monotonic_ns(),
+            Role::Part { clock, .. } => clock.monotonic_ns(),
         }
     }
 

@@ -24,7 +24,8 @@ const TRUSTED_MAX: Epoch = Epoch(u64::MAX - 365 * 86_400 * 1_000_000_000 * 16);
 
 pub(crate) struct Epochs {
     clock: Arc<dyn Clock>,
-    /// The wall clock as `tick` has read it: once for all operations that come together.
+    /// The wall clock as `tick` has read it: once for all operations that come together. It does not step back: others who
+    /// read it at the same time have chosen epochs by it.
     wall_ns: u64,
     last: Epoch,
     ceiling: Epoch,
@@ -46,7 +47,7 @@ impl Epochs {
     /// Reads the wall clock for the epochs that follow.
     #[inline]
     pub(crate) fn tick(&mut self) {
-        self.wall_ns = self.clock.now_ns();
+        self.wall_ns = self.wall_ns.max(self.clock.now_ns());
     }
 
     /// The next epoch.
@@ -65,11 +66,13 @@ impl Epochs {
     /// Takes note of an epoch that a client brings.
     ///
     /// # Errors
-    /// `Invalid::Epoch` if it lies more than a second ahead of the wall clock and of what is vouched for.
+    /// `Invalid::Epoch` if it lies more than a second ahead of the wall clock, wherever that was before it stepped back, and
+    /// of what is vouched for.
     pub(crate) fn observe(&mut self, epoch: Epoch) -> Result<(), Error> {
         if epoch > self.last {
             let ahead = |ns: u64| Epoch::from_unix_ns(ns.saturating_add(AHEAD_NS_MAX));
-            let limit = ahead(self.clock.now_ns()).max(ahead(self.vouched.unix_ns()));
+            self.tick();
+            let limit = ahead(self.wall_ns).max(ahead(self.vouched.unix_ns()));
             if epoch > limit {
                 return Err(Invalid::Epoch.into());
             }
@@ -121,5 +124,29 @@ impl Epochs {
 
     pub(crate) fn ceiling(&self) -> Epoch {
         self.ceiling
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_env::SimClock;
+
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    const BEGIN_NS: u64 = 1_800_000_000_000_000_000;
+
+    #[test]
+    fn what_others_chose_before_the_wall_clock_stepped_back_is_not_far_ahead() {
+        let clock = SimClock::new(BEGIN_NS);
+        let mut epochs = Epochs::new(Arc::new(clock.clone()), Epoch::ZERO);
+        clock.advance(HOUR_NS);
+        epochs.tick();
+        let chosen = Epoch::from_unix_ns(clock.now_ns() + AHEAD_NS_MAX / 2);
+        let too_far = Epoch::from_unix_ns(clock.now_ns() + 2 * AHEAD_NS_MAX);
+        clock.step_to(BEGIN_NS - HOUR_NS);
+        epochs.tick();
+        assert_eq!(epochs.observe(chosen), Ok(()));
+        assert!(epochs.next() > chosen);
+        assert_eq!(epochs.observe(too_far), Err(Invalid::Epoch.into()));
     }
 }

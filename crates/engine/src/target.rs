@@ -116,6 +116,8 @@ impl TargetStore for Target {
     }
 
     fn step(&mut self) -> Progress {
+        // Of a target that nobody asks the clock goes on, too.
+        self.epochs.tick();
         self.background_step()
     }
 }
