@@ -63,8 +63,8 @@ is_running(void)
 		stat = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
 		if (stat == NULL)
 			continue;
-		CHECK(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
-		running |= state != 'T';
+		/* One that has just ended says nothing; the next look does not find it. */
+		running |= fscanf(stat, "%*d (%*[^)]) %c", &state) != 1 || state != 'T';
 		fclose(stat);
 	}
 	closedir(tasks);

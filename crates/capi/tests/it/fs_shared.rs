@@ -2,16 +2,15 @@
 
 use crate::kit;
 use dolmen_daemon::{Daemon, Settings};
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// Runs a test of a C program in a new system with a daemon.
 fn run(program: &str, test: &str) -> Output {
     let dir = kit::system(&format!("d-{program}-{test}"));
     let daemon = Daemon::start(&Settings::new(dir.clone()), |_| {}).unwrap();
     let socket = dir.join(Settings::SOCKET_NAME);
-    let mut command = Command::new(kit::program(program));
     let system = format!("unix:{}", socket.display());
-    let done = command.arg(test).env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
+    let done = kit::test_of(program, test).env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
     kit::assert_ended(&done, test);
     daemon.stop().unwrap();
     std::fs::remove_dir_all(dir).unwrap();

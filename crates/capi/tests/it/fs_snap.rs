@@ -3,15 +3,13 @@
 use crate::kit;
 use dolmen_client::{ContName, Credentials, Label, Pool};
 use dolmen_local::OpenOptions;
-use std::process::Command;
 use std::sync::Arc;
 
 #[test]
 fn snapshots_are_mounted() {
     let dir = kit::system("fs_snap");
     let step = |test: &str, epoch: u64| {
-        let mut program = Command::new(kit::program("fs_snap"));
-        let done = kit::output(&dir, program.arg(test).env("T_EPOCH", epoch.to_string()));
+        let done = kit::output(&dir, kit::test_of("fs_snap", test).env("T_EPOCH", epoch.to_string()));
         kit::assert_ended(&done, test);
     };
     step("prepare", 0);

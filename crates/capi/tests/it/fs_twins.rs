@@ -5,7 +5,6 @@ use dolmen_client::{ContName, Credentials, Label, Pool, Uuid};
 use dolmen_dfs::{Dfs, FormatOptions};
 use dolmen_local::{OpenOptions, PoolOptions};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 /// Makes the container that both pools have, with a file system.
@@ -33,7 +32,7 @@ fn mounts_of_another_pool_are_left_alone() {
     dolmen_local::create(&dir.join("second"), &options).unwrap();
     ["first", "second"].iter().for_each(|pool| fill(&dir.join(pool)));
     let test = "mounts_of_another_pool_are_left_alone";
-    let done = kit::output(&dir, Command::new(kit::program("fs_twins")).arg(test));
+    let done = kit::output(&dir, &mut kit::test_of("fs_twins", test));
     kit::assert_ended(&done, test);
     assert_eq!(kit::names("fs_twins"), [test]);
     std::fs::remove_dir_all(dir).unwrap();

@@ -93,7 +93,9 @@ pub(crate) fn system(name: &str) -> PathBuf {
         dolmen_local::create(&dir.join("first"), &options).unwrap();
         dir
     });
-    let dir = scratch(name);
+    let dir = scratch("systems").join(name);
+    // Two tests in one place would take each other's pools.
+    assert!(!dir.exists(), "{name} is taken");
     copy_tree(made, &dir);
     dir
 }
@@ -110,10 +112,24 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
+/// Runs what comes behind it, with all its children, for minutes at most: what waits for ever fails.
+pub(crate) fn bounded() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "300"]);
+    command
+}
+
+/// One test of a C program.
+pub(crate) fn test_of(program_name: &str, test: &str) -> Command {
+    let mut command = bounded();
+    command.arg(program(program_name)).arg(test);
+    command
+}
+
 /// Runs one test of a C program in a new system; it has to say that it came to its end.
 pub(crate) fn run(program_name: &str, test: &str) {
     let dir = system(&format!("{program_name}-{test}"));
-    let done = output(&dir, Command::new(program(program_name)).arg(test));
+    let done = output(&dir, &mut test_of(program_name, test));
     assert_ended(&done, test);
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -2,7 +2,6 @@
 
 use crate::killed::process::Served;
 use crate::kit::{self, c_tests};
-use std::process::Command;
 
 c_tests!("later":
     arrays_are_written_read_and_cut_when_somebody_polls,
@@ -16,11 +15,13 @@ c_tests!("later":
 #[test]
 fn no_launch_waits_for_a_daemon_that_stands_still() {
     for test in kit::names("later") {
-        let dir = kit::system(&format!("later-{test}"));
+        let dir = kit::system(&format!("still-{test}"));
         let served = Served::start(&dir);
-        let mut command = Command::new("timeout");
-        command.args(["--kill-after=1", "20"]).arg(kit::program("later")).arg(&test).current_dir(&dir);
-        command.env("DOLMEN_SYSTEM", served.system(false)).env("DAEMON_PID", served.id().to_string());
+        let mut command = kit::test_of("later", &test);
+        command
+            .current_dir(&dir)
+            .env("DOLMEN_SYSTEM", served.system(false))
+            .env("DAEMON_PID", served.id().to_string());
         kit::assert_ended(&command.output().unwrap(), &test);
         drop(served);
         std::fs::remove_dir_all(dir).unwrap();

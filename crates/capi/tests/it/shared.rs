@@ -2,16 +2,13 @@
 
 use crate::kit;
 use dolmen_daemon::{Daemon, Settings};
-use std::process::Command;
 
 /// Runs a test of a C program in a new system with a daemon.
 fn run(program: &str, test: &str) {
     let dir = kit::system(&format!("o-{program}-{test}"));
     let daemon = Daemon::start(&Settings::new(dir.clone()), |_| {}).unwrap();
     let system = format!("unix:{}", dir.join(Settings::SOCKET_NAME).display());
-    let mut command = Command::new("timeout");
-    command.arg("120").arg(kit::program(program)).arg(test);
-    let done = command.env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
+    let done = kit::test_of(program, test).env("DOLMEN_SYSTEM", system).current_dir(&dir).output().unwrap();
     kit::assert_ended(&done, test);
     daemon.stop().unwrap();
     std::fs::remove_dir_all(dir).unwrap();

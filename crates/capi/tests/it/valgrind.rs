@@ -1,7 +1,6 @@
 //! Programs of objects under valgrind: no wrong access, nothing lost.
 
 use crate::kit;
-use std::process::Command;
 
 #[test]
 fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
@@ -24,8 +23,14 @@ fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
     ];
     for (program, test) in tests {
         let dir = kit::system(&format!("valgrind-{program}-{test}"));
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        let mut valgrind = kit::bounded();
+        valgrind.args([
+            "valgrind",
+            "-q",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite",
+        ]);
         let done = kit::output(&dir, valgrind.arg(kit::program(program)).arg(test));
         kit::assert_ended(&done, test);
         std::fs::remove_dir_all(dir).unwrap();
