@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, bench, compat, cont, fs, inspect, obj, pool, serve, shell};
+use crate::{audit, bench, compat, cont, fs, inspect, obj, pool, serve, shell, stop};
 use clap::{Parser, Subcommand};
 
 /// Stands at the end of `dolmen --help` and of the man page.
@@ -66,6 +66,8 @@ enum Command {
     Obj(obj::Command),
     /// Let other processes use the pools of a directory: the node daemon
     Serve(serve::Args),
+    /// End the node daemon of a directory, and wait until its process has ended
+    Stop(stop::Args),
     /// The commands of DAOS's users
     Daos(compat::daos::Daos),
     /// The commands of DAOS's administrators
@@ -93,6 +95,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Daos(args) => compat::daos::run(args),
         Command::Dmg(args) => compat::dmg::run(args),
         Command::Serve(args) => serve::run(args, cli.json),
+        Command::Stop(args) => stop::run(args),
         Command::Check(args) => audit::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Bench(command) => bench::run(command, cli.json),

@@ -23,6 +23,7 @@ mod serve;
 mod shell;
 mod size;
 mod snapshot;
+mod stop;
 
 use clap::Parser;
 use failure::{Exit, Failure, Outcome};

@@ -248,7 +248,7 @@ impl Session {
     /// If a daemon has it.
     pub(crate) fn own(&self) -> Outcome<&LocalPool> {
         self.local.as_deref().ok_or_else(|| {
-            Failure::new(Exit::InUse, "a daemon has the pool").hint("stop `dolmen serve` first")
+            Failure::new(Exit::InUse, "a daemon has the pool").hint("end it with `dolmen stop` first")
         })
     }
 

@@ -5,10 +5,12 @@ use super::{
 };
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
+use crate::stop::{self, Process};
 use crate::{place, size};
 use clap::{Args, Subcommand};
 use dolmen_client::PoolInfo;
 use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolSpec, RankInfo, SystemReply, SystemVerb};
+use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::{Error, Invalid, TargetState};
 use serde_json::{Value, json};
@@ -206,7 +208,7 @@ pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
         Command::Container(Cont::SetOwner(args)) => super::daos::set_owner(&system.link()?, args),
         Command::System(System::ListPools) => list(&system.link()?, false),
         Command::System(System::Query { .. }) => self::system(&system.link_to_any()?),
-        Command::System(System::Stop { ranks, .. }) => stop(&system.link_to_any()?, ranks),
+        Command::System(System::Stop { ranks, .. }) => stop_engines(&system.link_to_any()?, ranks),
         Command::System(System::Start { ranks }) => start(&system.link_to_any()?, ranks),
     }
 }
@@ -505,58 +507,108 @@ fn system(link: &Link) -> Outcome<Answer> {
     Ok(Answer::new(table.text(), json!({ "members": members })))
 }
 
-/// What became of each engine.
-fn results(action: &str, all: &[(u32, &str, Option<String>)]) -> Answer {
+/// What became of each engine; `done` is what all of them were to be.
+fn results(action: &str, done: &str, all: &[(u32, &str, Option<String>)]) -> Answer {
     let mut table = Table::new(&[">rank", "state", "reason"]);
     let mut rows = Vec::with_capacity(all.len());
+    let mut failed = 0;
     for (rank, state, wrong) in all {
         table.row([rank.to_string(), (*state).to_owned(), wrong.clone().unwrap_or_else(|| "-".to_owned())]);
+        failed += u64::from(*state != done);
         rows.push(json!({
             "rank": rank,
             "action": action,
             "state": state,
-            "errored": wrong.is_some(),
+            "errored": *state != done,
             "msg": wrong.as_deref().unwrap_or(""),
         }));
     }
-    let failed = all.iter().filter(|(.., wrong)| wrong.is_some()).count();
-    let told = (failed > 0).then(|| format!("{failed} engines could not be told to {action}"));
+    let told = (failed > 0).then(|| format!("{} not {done}", count(failed, "engine", "engines")));
     Answer::new(table.text(), json!({ "results": rows })).with_findings(told)
 }
 
-/// Ends engines, the one that is asked last.
-fn stop(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
+/// Ends engines, the one that is asked last, and waits until their processes have ended.
+fn stop_engines(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
     let mut all = engines(link, ranks)?;
     all.sort_by_key(|info| info.rank == link.rank());
-    let ended = |info: &RankInfo| match find(info) {
-        Found::Running(engine) => match engine.ask_system(&head(), &SystemVerb::Stop) {
-            Ok(_done) => (info.rank, "stopped", None),
-            Err(error) => (info.rank, "joined", Some(Failure::from(error).to_string())),
-        },
-        Found::Nobody => (info.rank, "stopped", None),
-        Found::Silent(why) => (info.rank, "unresponsive", Some(why)),
-    };
-    let mut told: Vec<_> = all.iter().map(ended).collect();
+    let ending: Vec<(u32, Ending)> = all.iter().map(|info| (info.rank, end(info))).collect();
+    let end_ns = stop::deadline_ns(stop::WAIT_SECONDS);
+    let mut told: Vec<_> = ending
+        .into_iter()
+        .map(|(rank, ending)| {
+            let (state, why) = ending.seen_by(end_ns);
+            (rank, state, why)
+        })
+        .collect();
     told.sort_by_key(|row| row.0);
-    Ok(results("stop", &told))
+    Ok(results("stop", "stopped", &told))
+}
+
+/// An engine that was told to end.
+enum Ending {
+    /// What there is to be told of it now: its state, and why.
+    Told(&'static str, Option<String>),
+    Process(Process),
+    /// Only its address can be seen.
+    Elsewhere(Address),
+}
+
+/// Tells an engine to end.
+fn end(info: &RankInfo) -> Ending {
+    let (engine, address) = match find(info) {
+        Found::Running(engine, address) => (engine, address),
+        Found::Nobody => return Ending::Told("stopped", None),
+        Found::Silent(why) => return Ending::Told("unresponsive", Some(why)),
+    };
+    // Before it is told: a number may soon be another process's.
+    let process = Process::at(&address);
+    match (engine.ask_system(&head(), &SystemVerb::Stop), process) {
+        (Ok(_), Some(process)) => Ending::Process(process),
+        (Ok(_), None) => Ending::Elsewhere(address),
+        // The answer may be lost with the engine.
+        (Err(_), Some(process)) if process.ends_by(0) => Ending::Told("stopped", None),
+        (Err(error), _) => Ending::Told("joined", Some(Failure::from(error).to_string())),
+    }
+}
+
+impl Ending {
+    /// What can be told of it once it has ended, or at `end_ns`.
+    fn seen_by(self, end_ns: u64) -> (&'static str, Option<String>) {
+        const UNSEEN: &str = "nobody listens there any more; from here its process cannot be seen";
+        match self {
+            Self::Told(state, why) => (state, why),
+            Self::Process(process) if process.ends_by(end_ns) => ("stopped", None),
+            Self::Process(process) => ("stopping", Some(stop::still_ends(process.pid, stop::WAIT_SECONDS))),
+            Self::Elsewhere(address) if stop::is_left_by(&address, end_ns) => {
+                ("stopped", Some(UNSEEN.to_owned()))
+            }
+            Self::Elsewhere(address) => {
+                let seconds = stop::WAIT_SECONDS;
+                ("stopping", Some(format!("it still listens at {address} after {seconds} s")))
+            }
+        }
+    }
 }
 
 /// What is at an engine's addresses.
 enum Found {
-    Running(Link),
+    /// The engine, and where it was found.
+    Running(Link, Address),
     Nobody,
     /// Something, which is not what was looked for, or nothing that can be told from here; why.
     Silent(String),
 }
 
-/// Looks for an engine. That it has ended can be said only if nobody listens at any of its addresses: one that does not
-/// answer may be at work on what it holds.
+/// Looks for an engine, at sockets of this machine first. That it has ended can be said only if nobody listens at any of its
+/// addresses: one that does not answer may be at work on what it holds.
 fn find(info: &RankInfo) -> Found {
     let mut silent = info.addresses.is_empty().then(|| "it has no address".to_owned());
-    for text in &info.addresses {
+    let mut all: Vec<&String> = info.addresses.iter().collect();
+    all.sort_by_key(|text| !text.starts_with("unix:"));
+    for text in all {
         let why = match reach::address(text) {
             Ok(Some(address)) => match reach::link(&address, &LinkOptions::default()) {
-                Ok(link) if link.rank() == info.rank => return Found::Running(link),
+                Ok(link) if link.rank() == info.rank => return Found::Running(link, address),
                 Ok(_) => "another engine answers".to_owned(),
                 Err(error) if is_nobody(&error) => continue,
                 Err(error) => error.to_string(),
@@ -586,5 +638,5 @@ fn start(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
         Ok(_engine) => (info.rank, "joined", None),
         Err(_silent) => (info.rank, "unresponsive", Some(wrong.to_owned())),
     };
-    Ok(results("start", &engines(link, ranks)?.iter().map(state).collect::<Vec<_>>()))
+    Ok(results("start", "joined", &engines(link, ranks)?.iter().map(state).collect::<Vec<_>>()))
 }

@@ -54,7 +54,7 @@ fn commands_on_a_served_pool_go_through_its_daemon() {
     assert!(place.ok(&["cont", "list", "p"]).contains('d'));
     place.ok(&["cont", "destroy", "p", "d"]);
     let line = place.fails(5, &["check", "p"]);
-    assert!(line.contains("stop `dolmen serve` first"), "{line}");
+    assert!(line.contains("end it with `dolmen stop` first"), "{line}");
     let line = place.fails(5, &["serve", "."]);
     assert!(line.contains(&daemon.child.id().to_string()), "the owner is named: {line}");
     daemon.end();
@@ -130,4 +130,28 @@ fn commands_on_a_directory_find_a_daemon_whose_socket_is_elsewhere() {
     assert!(place.ok(&["cont", "list", "p"]).contains('d'));
     daemon.end();
     assert!(!place.path("dolmen.sock").is_symlink());
+}
+
+#[test]
+fn a_daemon_that_was_stopped_has_ended() {
+    let place = Place::new("served-stopped");
+    place.pool_with_files();
+    for way in ["stop", "dmg"] {
+        let said = place.json(&["serve", ".", "--detach"]);
+        let pid = said["pid"].as_i64().unwrap();
+        assert!(place.ok(&["cont", "list", "p"]).contains('c'), "the pool is open, and has to be closed");
+        let socket = format!("unix:{}", place.path("dolmen.sock").display());
+        match way {
+            "stop" => assert_eq!(place.json(&["stop"])["pid"], pid),
+            _ => assert!(place.ok(&["dmg", "-G", &socket, "system", "stop"]).contains("stopped")),
+        }
+        // What nobody has waited for yet is no more than a number.
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{way}: {state}");
+        assert!(place.ok(&["check", "p"]).contains("clean"), "nobody has the pool");
+    }
+    let line = place.fails(3, &["stop"]);
+    assert!(line.contains("nobody serves it"), "{line}");
+    let line = place.fails(3, &["stop", "nowhere"]);
+    assert!(line.contains("there is no such directory"), "{line}");
 }
