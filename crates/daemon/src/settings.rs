@@ -74,6 +74,7 @@ impl Settings {
             memory_budget_bytes: self.memory_budget_bytes,
             upkeep: Upkeep::Thread,
             keep_past: self.keep_past,
+            rank: self.rank,
             ..OpenOptions::default()
         }
     }

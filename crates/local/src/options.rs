@@ -98,6 +98,8 @@ pub struct OpenOptions {
     /// At rest, what was overwritten, punched or removed longer ago than this is freed, unless a snapshot shows it; `None`
     /// frees nothing until somebody asks, or room is needed. Without a thread for upkeep there is no rest.
     pub keep_past: Option<Duration>,
+    /// The engine that opens it, as the map of a pool on one engine tells it; a pool on several has its ranks on record.
+    pub rank: u32,
     /// What of the system the devices may use.
     pub devices: RealOptions,
     /// Nothing may be changed, and nothing in the directory is: also what a recovery writes stays in memory. Works

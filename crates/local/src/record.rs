@@ -81,9 +81,10 @@ impl PoolRecord {
         first..first.saturating_add(self.targets)
     }
 
-    /// The rank of each target.
-    pub(crate) fn ranks(&self) -> Vec<u32> {
-        let ranks: &[u32] = self.spread.as_ref().map_or(&[0], |spread| &spread.ranks);
+    /// The rank of each target; `own` opens the pool.
+    pub(crate) fn ranks(&self, own: u32) -> Vec<u32> {
+        let alone = [own];
+        let ranks: &[u32] = self.spread.as_ref().map_or(&alone, |spread| &spread.ranks);
         ranks.iter().flat_map(|&rank| core::iter::repeat_n(rank, usize::from(self.targets))).collect()
     }
 
@@ -213,8 +214,8 @@ mod tests {
         let spread = Spread { rank: 7, ranks: vec![5, 7], key: 3 << 100 | 1 };
         let spread = PoolRecord { spread: Some(spread), ..record() };
         assert_eq!(PoolRecord::decode(&spread.encode()).as_ref(), Ok(&spread));
-        assert_eq!((spread.own_targets(), spread.ranks()), (4..8, vec![5, 5, 5, 5, 7, 7, 7, 7]));
-        assert_eq!((record().own_targets(), record().ranks()), (0..4, vec![0; 4]));
+        assert_eq!((spread.own_targets(), spread.ranks(7)), (4..8, vec![5, 5, 5, 5, 7, 7, 7, 7]));
+        assert_eq!((record().own_targets(), record().ranks(3)), (0..4, vec![3; 4]));
         for (rank, ranks) in [(1, vec![5, 7]), (5, vec![5, 5]), (0, vec![]), (0, (0..300).collect())] {
             let bad = PoolRecord { spread: Some(Spread { rank, ranks, key: 0 }), ..record() };
             assert_eq!(PoolRecord::decode(&bad.encode()), Err(RecordFault::Damaged));

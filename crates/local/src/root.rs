@@ -165,7 +165,7 @@ impl Opened {
             parts.push(part);
         }
         let targets = Targets::with_parts(stores, parts)?;
-        let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
+        let identity = PoolIdentity { map: pool_map(&record, options.rank), label: record.label.clone() };
         let service = Service::open(&targets, Hlc::new(clock), identity, Rng::from_entropy()?)?;
         LocalPool::start(Pool::new(targets, service), (root, record), bulk, recoveries, options)
     }
@@ -178,8 +178,8 @@ impl Opened {
             true => stores.next().map_or(Store::Absent(Absent::new(rank)), Store::Here),
             false => Store::Absent(Absent::new(rank)),
         };
-        let stores = (0..).zip(record.ranks()).map(store).collect();
-        let identity = PoolIdentity { map: pool_map(&record), label: record.label.clone() };
+        let stores = (0..).zip(record.ranks(options.rank)).map(store).collect();
+        let identity = PoolIdentity { map: pool_map(&record, options.rank), label: record.label.clone() };
         let pool = Pool::part(Targets::of_part(stores)?, identity, Hlc::new(clock));
         LocalPool::start(pool, (root, record), bulk, recoveries, options)
     }
@@ -564,9 +564,9 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     })
 }
 
-fn pool_map(record: &PoolRecord) -> PoolMap {
+fn pool_map(record: &PoolRecord, own: u32) -> PoolMap {
     let target = |rank| TargetInfo { rank, state: TargetState::UpIn };
-    let targets = record.ranks().into_iter().map(target).collect();
+    let targets = record.ranks(own).into_iter().map(target).collect();
     PoolMap { version: MAP_VERSION, pool: record.uuid, targets }
 }
 
