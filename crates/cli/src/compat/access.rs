@@ -1,5 +1,6 @@
 //! Owners and access control lists of containers: `get-acl`, `overwrite-acl`, `update-acl`, `delete-acl`, `set-owner`.
 
+use crate::cont::props::refuse_unknown;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::shown_outside;
@@ -16,10 +17,14 @@ pub(super) fn owner_props(group: Option<&str>) -> Outcome<Props> {
     let user = User::from_uid(uid).ok().flatten().map_or(uid.to_string(), |user| user.name);
     let gid = Gid::effective();
     let own = || Group::from_gid(gid).ok().flatten().map_or(gid.to_string(), |group| group.name);
-    let group = group.map_or_else(own, str::to_owned);
+    let given = group.map(name).transpose()?;
+    if let Some(given) = &given {
+        refuse_unknown(PropId::CO_OWNER_GROUP, given)?;
+    }
+    let group = given.map_or_else(|| name(&own()), Ok)?;
     Ok(Props::from([
         (PropId::CO_OWNER, PropValue::Text(name(&user)?)),
-        (PropId::CO_OWNER_GROUP, PropValue::Text(name(&group)?)),
+        (PropId::CO_OWNER_GROUP, PropValue::Text(group)),
     ]))
 }
 
@@ -112,7 +117,9 @@ pub(super) fn set_owner(cont: &Container, user: Option<&str>, group: Option<&str
     let mut props = Props::new();
     for (id, text) in [(PropId::CO_OWNER, user), (PropId::CO_OWNER_GROUP, group)] {
         if let Some(text) = text {
-            props.insert(id, PropValue::Text(name(text)?));
+            let name = name(text)?;
+            refuse_unknown(id, &name)?;
+            props.insert(id, PropValue::Text(name));
         }
     }
     if props.is_empty() {

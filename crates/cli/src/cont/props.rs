@@ -3,6 +3,7 @@
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::hex;
 use dolmen_types::{Durability, PropId, PropValue, Props};
+use nix::unistd::{Group, User};
 use serde_json::{Value, json};
 
 /// How a value is written.
@@ -151,7 +152,12 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
     }
     let number = || crate::size::parse(text).map_err(|_digits| wrong(format!("{name} is a number")));
     let value = match form(id) {
-        Form::Text => PropValue::Text(text.to_owned()),
+        Form::Text => {
+            if [PropId::CO_OWNER, PropId::CO_OWNER_GROUP].contains(&id) {
+                refuse_unknown(id, text)?;
+            }
+            PropValue::Text(text.to_owned())
+        }
         Form::Number(low, high) => match number()? {
             value if (low..=high).contains(&value) => PropValue::Number(value),
             value if low == high => return Err(wrong(format!("{name} can only be {low}, not {value}"))),
@@ -171,6 +177,25 @@ fn parse_one(pair: &str) -> Outcome<(PropId, PropValue)> {
         },
     };
     Ok((id, value))
+}
+
+/// Refuses an owner or group that this machine knows nothing of: a container that is nobody's by a slip of the pen. Numbers
+/// stand for themselves, and other domains are not ours to know.
+pub(crate) fn refuse_unknown(id: PropId, name: &str) -> Outcome<()> {
+    let local = name.strip_suffix('@').unwrap_or(name);
+    if local.contains('@') {
+        return Ok(());
+    }
+    // A system that cannot be asked refuses nobody.
+    let (kind, is_known) = match id {
+        PropId::CO_OWNER => ("user", !matches!(User::from_name(local), Ok(None))),
+        _ => ("group", !matches!(Group::from_name(local), Ok(None))),
+    };
+    if is_known || local.parse::<u32>().is_ok() {
+        return Ok(());
+    }
+    let failure = Failure::new(Exit::Usage, format!("there is no {kind} {local} here"));
+    Err(failure.hint("give a name that this machine knows (`getent passwd`, `getent group`), or a number"))
 }
 
 /// A value for people; `-` for none.
@@ -203,11 +228,13 @@ mod tests {
 
     #[test]
     fn words_and_numbers_are_read_and_shown() {
-        let props = parse(&["durability:process".to_owned(), "owner=eva@".to_owned()]).unwrap();
+        let props = parse(&["durability:process".to_owned(), "owner=root@".to_owned()]).unwrap();
         assert_eq!(props[&PropId::CO_DURABILITY], PropValue::Number(1));
         assert_eq!(show(PropId::CO_DURABILITY, props.get(&PropId::CO_DURABILITY)), "process");
-        assert_eq!(props[&PropId::CO_OWNER], PropValue::Text("eva@".to_owned()));
-        for wrong in ["nonsense:1", "durability:often", "rd_fac:x", "label"] {
+        assert_eq!(props[&PropId::CO_OWNER], PropValue::Text("root@".to_owned()));
+        for wrong in
+            ["owner:nobodyatall@", "group:nobodyatall", "nonsense:1", "durability:often", "rd_fac:x", "label"]
+        {
             assert_eq!(parse(&[wrong.to_owned()]).unwrap_err().exit, Exit::Usage, "{wrong}");
         }
     }

@@ -6,8 +6,16 @@ use crate::common::{Place, bytes};
 fn a_container_is_made_described_and_destroyed() {
     let place = Place::new("conts");
     place.pool(&["p", "--targets", "2"]);
-    let made =
-        place.json(&["cont", "create", "p", "data", "--durability", "process", "--properties", "owner:eva@"]);
+    let made = place.json(&[
+        "cont",
+        "create",
+        "p",
+        "data",
+        "--durability",
+        "process",
+        "--properties",
+        "owner:daemon@",
+    ]);
     let uuid = made["uuid"].as_str().unwrap();
     assert_eq!((&made["layout"], &made["durability"]), (&"posix".into(), &"process".into()));
     place.ok(&["cont", "create", "p", "raw", "--type", "none"]);
@@ -48,10 +56,10 @@ fn properties_are_read_and_set_by_name() {
     let place = Place::new("props");
     place.pool_with_files();
     assert_eq!(place.json(&["cont", "get-prop", "p", "c", "layout_type"])["layout_type"], "posix");
-    place.ok(&["cont", "set-prop", "p", "c", "owner:eva@,group:hep@"]);
+    place.ok(&["cont", "set-prop", "p", "c", "owner:daemon@,group:12345@"]);
     let props = place.json(&["cont", "get-prop", "p", "c"]);
-    assert_eq!((&props["owner"], &props["group"]), (&"eva@".into(), &"hep@".into()));
-    assert_eq!(place.ok(&["cont", "get-prop", "p", "c", "owner"]), "owner  eva@\n");
+    assert_eq!((&props["owner"], &props["group"]), (&"daemon@".into(), &"12345@".into()));
+    assert_eq!(place.ok(&["cont", "get-prop", "p", "c", "owner"]), "owner  daemon@\n");
     place.ok(&["cont", "set-prop", "p", "c", "label:renamed"]);
     place.ok(&["fs", "ls", "p", "renamed"]);
     assert!(
