@@ -127,6 +127,17 @@ impl Failure {
         self
     }
 
+    /// The same, in the words of whoever finds the file in `dir`, a pool's directory, that keeps it from being opened.
+    pub(crate) fn by_file_in(self, dir: &Path) -> Self {
+        let of_store = matches!(self.exit, Exit::Damaged | Exit::Device) && self.der.is_some();
+        let found = if of_store { crate::inspect::findings(dir) } else { Vec::new() };
+        match found.into_iter().next() {
+            Some(why) => Self { why, ..self }
+                .hint("put it back, or restore the whole pool from one copy; `dolmen inspect` shows more"),
+            None => self,
+        }
+    }
+
     /// The target that is full, if that is what is wrong.
     pub(crate) fn full_target(&self) -> Option<u64> {
         if self.exit == Exit::Full { self.place.as_ref()?.get("target")?.as_u64() } else { None }

@@ -13,6 +13,7 @@ use crate::path::{say, shown_outside};
 use crate::place;
 use crate::pool::say_bulk;
 use clap::Args as ClapArgs;
+use core::ops::Range;
 use dolmen_local::PoolEntry;
 use dolmen_types::TargetNo;
 use serde_json::{Value, json};
@@ -70,30 +71,10 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     }
     let mut report = Report::default();
     let pool = pool_record(&dir, &mut report);
-    let bulk_dir = pool.as_ref().and_then(|pool| pool.bulk_dir.clone()).unwrap_or_else(|| dir.clone());
     if args.target.is_none() {
-        for number in (0..pool.as_ref().map_or(0, |pool| pool.targets)).filter(|no| !has(&targets, *no)) {
-            report.finding(format!(
-                "{}: the target is missing",
-                shown_outside(&dir.join(format!("t{number}")))
-            ));
-        }
+        missing(&dir, pool.as_ref(), &targets, &mut report);
     }
-    let mut rows = Vec::new();
-    for (number, target) in &targets {
-        report.line(format!("\ntarget {number}  {}", shown_outside(target)));
-        let place = target::Place {
-            number: *number,
-            dir: target,
-            bulk: &bulk_dir.join(format!("t{number}")),
-            of: pool.as_ref().map(|pool| target::Of {
-                id: dolmen_local::target_id(pool.uuid, TargetNo(*number)),
-                life: pool.life,
-                has_bulk: pool.bulk_dir.is_some(),
-            }),
-        };
-        rows.push(target::show(&place, args.frames, &mut report).doing(doing)?);
-    }
+    let rows = show_targets(&dir, pool.as_ref(), &targets, args.frames, &mut report).doing(doing)?;
     let Report { mut text, findings } = report;
     let verdict = if findings.is_empty() {
         "nothing is damaged; values are read by `dolmen check --scrub` alone".to_owned()
@@ -109,6 +90,58 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     });
     say(&mut json, "directory", dir.as_os_str().as_bytes());
     Ok(Answer::new(text, json).with_findings(wrong))
+}
+
+/// What is wrong with the files of a pool, by their paths; nothing where that cannot be told.
+pub(crate) fn findings(dir: &Path) -> Vec<String> {
+    let Ok(targets) = target_directories(dir) else { return Vec::new() };
+    let mut report = Report::default();
+    let pool = pool_record(dir, &mut report);
+    missing(dir, pool.as_ref(), &targets, &mut report);
+    // Ignored: what could be read says what there is to say.
+    let _rows = show_targets(dir, pool.as_ref(), &targets, false, &mut report);
+    report.findings
+}
+
+/// Names targets of the pool that have no directory.
+fn missing(dir: &Path, pool: Option<&PoolEntry>, targets: &[(u16, PathBuf)], report: &mut Report) {
+    for number in pool.map_or(0..0, own_targets).filter(|number| !has(targets, *number)) {
+        report.finding(format!("{}: the target is missing", shown_outside(&dir.join(format!("t{number}")))));
+    }
+}
+
+/// The numbers of the targets that a directory has of a pool.
+fn own_targets(pool: &PoolEntry) -> Range<u16> {
+    let before =
+        pool.spread.as_ref().and_then(|spread| spread.ranks.iter().position(|rank| *rank == spread.rank));
+    let first = u16::try_from(before.unwrap_or(0)).unwrap_or(0).saturating_mul(pool.targets);
+    first..first.saturating_add(pool.targets)
+}
+
+fn show_targets(
+    dir: &Path,
+    pool: Option<&PoolEntry>,
+    targets: &[(u16, PathBuf)],
+    frames: bool,
+    report: &mut Report,
+) -> Outcome<Vec<Value>> {
+    let bulk_dir = pool.and_then(|pool| pool.bulk_dir.clone()).unwrap_or_else(|| dir.to_owned());
+    let mut rows = Vec::new();
+    for (number, target) in targets {
+        report.line(format!("\ntarget {number}  {}", shown_outside(target)));
+        let place = target::Place {
+            number: *number,
+            dir: target,
+            bulk: &bulk_dir.join(format!("t{number}")),
+            of: pool.map(|pool| target::Of {
+                id: dolmen_local::target_id(pool.uuid, TargetNo(*number)),
+                life: pool.life,
+                has_bulk: pool.bulk_dir.is_some(),
+            }),
+        };
+        rows.push(target::show(&place, frames, report)?);
+    }
+    Ok(rows)
 }
 
 /// Damaged slots of superblocks of a pool, by target and byte offset; of a pool that cannot be read none.

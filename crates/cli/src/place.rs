@@ -159,7 +159,7 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
-    let failed = |error| of_open(&dir, options.read_only, error);
+    let failed = |error| of_open(&dir, options.read_only, error).by_file_in(&dir);
     let opened = match dolmen_local::open(&dir, &options) {
         Err(error) if error.owner_pid().is_some() || matches!(error, dolmen_local::Error::Spread { .. }) => {
             if let Some(system) = Served::around(&dir) {
@@ -205,7 +205,8 @@ impl Served {
     fn open(self, dir: PathBuf, read_only: bool) -> Outcome<Session> {
         let access = if read_only { PoolAccess::ReadOnly } else { PoolAccess::ReadWrite };
         let head = Head { cred: credentials(), ..Head::default() };
-        let remote = reach::pool(&self.link, &head, self.name, access)?;
+        let remote = reach::pool(&self.link, &head, self.name, access)
+            .map_err(|error| Failure::from(error).by_file_in(&dir))?;
         let pool = Pool::connect(Arc::new(remote), credentials())?;
         Ok(Session { pool, local: None, dir })
     }

@@ -4,7 +4,7 @@ use crate::lease::Lease;
 use crate::peers::Peers;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
-use dolmen_types::{Error, Invalid, Label, Result, TargetNo, Uuid};
+use dolmen_types::{Error, Invalid, Label, Place, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -407,6 +407,11 @@ fn plain(error: &dolmen_local::Error) -> Error {
             Error::NoSpace { target: TargetNo(0), needed_bytes: *needed_bytes }
         }
         other if other.owner_pid().is_some() => Error::Busy,
+        Local::MissingTarget { dir } | Local::ForeignTarget { dir, .. } | Local::OtherLife { dir, .. } => {
+            let number = dir.file_name().and_then(|name| name.to_str()?.strip_prefix('t')?.parse().ok());
+            let place = Place::Record { file: "super", number: 0, offset: 0 };
+            Error::Corrupt { target: TargetNo(number.unwrap_or(0)), place: Box::new(place) }
+        }
         _ => Error::Io { target: TargetNo(0), errno: 5 },
     }
 }

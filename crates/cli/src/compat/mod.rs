@@ -54,7 +54,7 @@ pub(crate) fn plain_usage(text: &str) -> Option<String> {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SystemArg {
     /// The system: a name, unix:SOCKET or tcp://HOST:PORT, several with commas [default: DOLMEN_SYSTEM, else the user's own]
-    #[arg(long = "sys-name", short = 'G', value_name = "SYSTEM")]
+    #[arg(long = "sys-name", short = 'G', value_name = "SYSTEM", global = true)]
     name: Option<String>,
 }
 
@@ -82,9 +82,11 @@ impl SystemArg {
                     "serve the directory (`dolmen serve DIR`), or use `dolmen pool` and `dolmen cont`",
                 ));
             }
-            None if name.starts_with('.') || name.contains(['/', ':']) => {
+            None if !reach::is_system_name(&name) => {
                 let failure = Failure::new(Exit::Usage, format!("{name:?} is no name of a system"));
-                return Err(failure.hint("give a plain name, unix:SOCKET or tcp://HOST:PORT"));
+                return Err(
+                    failure.hint("give a name of letters, digits and . _ -, unix:SOCKET or tcp://HOST:PORT")
+                );
             }
             None => {
                 let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
@@ -125,10 +127,21 @@ struct Opened {
 
 fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     let doing = || format!("open pool {name}");
-    let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access).doing(doing)?;
+    let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access)
+        .map_err(|error| by_file(link, name, error.into()))
+        .doing(doing)?;
     let pool = Pool::connect(Arc::new(remote), place::credentials()).doing(doing)?;
     let info = pool.query().doing(doing)?;
     Ok(Opened { pool, info })
+}
+
+/// Names the file that keeps an engine of this machine from opening a pool, if one does.
+fn by_file(link: &Link, name: &str, failure: Failure) -> Failure {
+    let Ok(engines) = dmg::engines(link, &[link.rank()]) else { return failure };
+    let sockets = engines.iter().flat_map(|engine| &engine.addresses);
+    let systems = sockets.filter_map(|address| Path::new(address.strip_prefix("unix:")?).parent());
+    let pools = systems.filter_map(|system| place::pool_directory(&system.join(name)).ok());
+    pools.fold(failure, |failure, dir| failure.by_file_in(&dir))
 }
 
 /// A pool as `pool query` of DAOS tells it.
