@@ -7,7 +7,9 @@ use crate::path::shown_outside;
 use crate::place;
 use core::time::Duration;
 use dolmen_daemon::{Daemon, Roster, Settings};
-use dolmen_env::{Address, Socket};
+use dolmen_env::{Address, DirLock, Socket};
+use dolmen_local::PoolEntry;
+use dolmen_net::client::reach;
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
@@ -73,6 +75,7 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     let doing = || format!("serve {}", shown_outside(&settings.dir));
     // Before anything is written there.
     settings.check_dir().map_err(|error| of_daemon(&error)).doing(doing)?;
+    refuse_other_engine(&settings).doing(doing)?;
     if args.detach {
         return detach(&settings);
     }
@@ -99,9 +102,11 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
 fn settings(args: &Args) -> Outcome<Settings> {
     let dir = place::directory(&args.dir);
     let mut settings = Settings::new(dir);
-    if args.name.is_empty() || args.name.len() > dolmen_types::limits::LABEL_BYTES_MAX {
-        let failure = Failure::new(Exit::Usage, "a system's name has 1 to 127 bytes");
-        return Err(failure.hint("choose another --name"));
+    if !reach::is_system_name(&args.name) {
+        const WHY: &str =
+            "a system's name has 1 to 127 of the characters A-Z a-z 0-9 . _ -, the first no dot";
+        let failure = Failure::new(Exit::Usage, WHY).hint("choose another --name");
+        return Err(failure).doing(|| format!("call a system {:?}", args.name));
     }
     if let Some(socket) = &args.socket {
         settings.addresses = vec![Address::Unix(socket.clone())];
@@ -144,9 +149,55 @@ fn join_system(settings: &mut Settings, file: &Path, args: &Args) -> Outcome<()>
     Ok(())
 }
 
+/// Refuses to serve what is another engine's, or with a list that is not that of the pools that are there: no client would find
+/// them.
+fn refuse_other_engine(settings: &Settings) -> Outcome<()> {
+    // What cannot be listed is told to whoever asks for it.
+    let Ok(pools) = dolmen_local::list(&settings.dir) else { return Ok(()) };
+    let listed: Vec<u32> = settings.engines.iter().map(|engine| engine.rank).collect();
+    for pool in &pools {
+        let Some(spread) = &pool.spread else { continue };
+        let why = if spread.rank != settings.rank {
+            format!(
+                "{} has its part at engine {}, and this is engine {}",
+                called(pool),
+                spread.rank,
+                settings.rank
+            )
+        } else if listed.first() != spread.ranks.first()
+            || spread.ranks.iter().any(|rank| !listed.contains(rank))
+        {
+            let others = if listed.is_empty() {
+                "no list is given".to_owned()
+            } else {
+                format!("the list has {listed:?}")
+            };
+            format!("{} lies on engines {:?}, and {others}", called(pool), spread.ranks)
+        } else {
+            continue;
+        };
+        let hint = "start each engine with the directory, the --rank and the --system that it had";
+        return Err(Failure::new(Exit::Usage, why).hint(hint));
+    }
+    Ok(())
+}
+
+fn called(pool: &PoolEntry) -> String {
+    match &pool.label {
+        Some(label) => format!("pool {label}"),
+        None => format!("pool {}", pool.uuid),
+    }
+}
+
 /// Starts the same command in the background, and waits until it can be reached.
 fn detach(settings: &Settings) -> Outcome<Answer> {
     let doing = || format!("serve {} in the background", shown_outside(&settings.dir));
+    let taken = DirLock::acquire(&settings.dir);
+    if let Err(dolmen_env::Error::Owned { pid }) = taken {
+        // Before a line of this one stands in the log of that one.
+        return Err(of_daemon(&dolmen_daemon::Error::Served { pid })).doing(doing);
+    }
+    drop(taken);
     let log_path = settings.dir.join(LOG_NAME);
     let log = OpenOptions::new().create(true).append(true).open(&log_path);
     let log = log.map_err(|error| Failure::on_file(&log_path, &error)).doing(doing)?;

@@ -332,9 +332,17 @@ impl Shared {
             if self.must_stop.load(Ordering::Acquire) {
                 return;
             }
-            // One that is not there compares when it starts.
-            if let Ok(other) = peers.compare(rank, &own) {
-                self.compare_with(rank, &other);
+            match peers.compare(rank, &own) {
+                Ok(other) => self.compare_with(rank, &other),
+                // One that is not there compares when it starts.
+                Err(_silent) => {
+                    if let Some((address, other)) = peers.stranger(rank) {
+                        self.note(&format!(
+                            "engine {other} answers at {address}, where the list has engine {rank}: give all the same list, \
+                             and each its own rank"
+                        ));
+                    }
+                }
             }
         }
     }

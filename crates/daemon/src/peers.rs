@@ -115,6 +115,17 @@ impl Peers {
         }
     }
 
+    /// Who answers, and where, at an address at which this system has engine `rank`, if that is another one.
+    pub(crate) fn stranger(&self, rank: u32) -> Option<(String, u32)> {
+        let options = LinkOptions { patience: LOOK, connect_timeout: LOOK, ..LinkOptions::default() };
+        let info = self.all.iter().find(|info| info.rank == rank)?;
+        let found = |text: &String| {
+            let other = reach::link(&reach::address(text).ok()??, &options).ok()?.rank();
+            (other != rank).then(|| (text.clone(), other))
+        };
+        info.addresses.iter().find_map(found)
+    }
+
     /// Whether an engine answers.
     pub(crate) fn ping(&self, rank: u32) -> Result<()> {
         self.ask(rank, &SystemVerb::Ping)

@@ -40,11 +40,11 @@ impl Roster {
         }
         let name = match table.get("name") {
             None => "dolmen",
-            Some(name) => match name.get_ref().as_str().filter(|name| is_name(name)) {
+            Some(name) => match name.get_ref().as_str().filter(|name| reach::is_system_name(name)) {
                 Some(name) => name,
                 None => {
-                    let wanted = "a text of 1 to 127 bytes";
-                    return wrong(RosterFault::Value { line: line(name.span()), key: "name", wanted });
+                    let line = line(name.span());
+                    return wrong(RosterFault::Value { line, key: "name", wanted: NAME });
                 }
             },
         };
@@ -79,9 +79,7 @@ impl Roster {
 }
 
 /// What the system may be called.
-fn is_name(name: &str) -> bool {
-    (1..=limits::LABEL_BYTES_MAX).contains(&name.len())
-}
+const NAME: &str = "a text of 1 to 127 of the characters A-Z a-z 0-9 . _ -, the first no dot";
 
 const RANK: &str = "a number from 0 on";
 const ADDRESSES: &str = "a list of unix:/SOCKET and tcp://HOST:PORT";
@@ -154,8 +152,9 @@ mod tests {
             (&[engine, engine].concat(), RosterFault::Twice { line: 4, rank: 0 }),
             (&["nam = 1\n", engine].concat(), unknown(1, "nam", "name and [[engine]]")),
             (&[engine, "adresses = []\n"].concat(), unknown(4, "adresses", "rank and addresses")),
-            (&["\nname = \"\"\n", engine].concat(), value(2, "name", "a text of 1 to 127 bytes")),
-            (&["name = 3\n", engine].concat(), value(1, "name", "a text of 1 to 127 bytes")),
+            (&["\nname = \"\"\n", engine].concat(), value(2, "name", NAME)),
+            (&["name = 3\n", engine].concat(), value(1, "name", NAME)),
+            (&["name = \"my lab\"\n", engine].concat(), value(1, "name", NAME)),
         ] {
             assert_eq!(Roster::parse(text), Err(Error::Roster(fault)), "{text}");
         }

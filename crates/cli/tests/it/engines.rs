@@ -143,3 +143,58 @@ fn what_users_are_told_of_a_system_names_its_engines() {
     let told = json(&["pool", "get-prop", "tank", "scrub,svc_list"]);
     assert_eq!((&told[0]["value"], &told[1]["value"]), (&"timed".into(), &"[3]".into()), "{told}");
 }
+
+#[test]
+fn engines_whose_places_are_swapped_are_told_so() {
+    let place = Place::new("engines-swapped");
+    list(&place, 2);
+    let engines = [serve(&place, 0), serve(&place, 1)];
+    let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
+    place.json(&["dmg", "-G", &system, "pool", "create", "tank", "--size", "4GB"]);
+    assert!(engines.into_iter().map(Daemon::end).all(|status| status.success()));
+    for (dir, rank) in [("r0", "1"), ("r1", "0")] {
+        let line = place.fails(2, &["serve", dir, "--system", "system.toml", "--rank", rank]);
+        let told = format!(
+            "pool tank has its part at engine {}, and this is engine {rank}",
+            1 - rank.parse::<u32>().unwrap()
+        );
+        assert!(line.contains(&told), "{line}");
+    }
+    let listed = std::fs::read_to_string(place.path("system.toml")).unwrap();
+    let [head, first, second] = listed.split("[[engine]]").collect::<Vec<_>>().try_into().unwrap();
+    std::fs::write(place.path("swapped.toml"), [head, second, first].join("[[engine]]")).unwrap();
+    let line = place.fails(2, &["serve", "r0", "--system", "swapped.toml", "--rank", "0"]);
+    assert!(line.contains("pool tank lies on engines [0, 1], and the list has [1, 0]"), "{line}");
+    let line = place.fails(2, &["serve", "r0"]);
+    assert!(line.contains("pool tank lies on engines [0, 1], and no list is given"), "{line}");
+}
+
+#[test]
+fn an_engine_that_answers_where_another_is_listed_is_told_to_who_starts() {
+    let place = Place::new("engines-stranger");
+    list(&place, 2);
+    let _first = serve(&place, 0);
+    // As far as this list knows, the first is where the second ought to be.
+    let (own, other) = (place.path("r1/dolmen.sock"), place.path("r0/dolmen.sock"));
+    let wrong = format!(
+        "[[engine]]\nrank = 0\naddresses = [\"unix:{}\"]\n[[engine]]\nrank = 1\naddresses = [\"unix:{}\"]\n",
+        own.display(),
+        other.display()
+    );
+    std::fs::write(place.path("wrong.toml"), wrong).unwrap();
+    let said = place.path("said");
+    let mut command = place.command(&["serve", "r1", "--system", "wrong.toml", "--rank", "0"]);
+    let mut child = command.stderr(std::fs::File::create(&said).unwrap()).spawn().unwrap();
+    let told = format!("engine 0 answers at unix:{}, where the list has engine 1", other.display());
+    let is_told = || std::fs::read_to_string(&said).unwrap().contains(&told);
+    for _ in 0..1000 {
+        if is_told() {
+            break;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+    let was_told = is_told();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(was_told, "{}", std::fs::read_to_string(&said).unwrap());
+}

@@ -155,3 +155,55 @@ fn a_daemon_that_was_stopped_has_ended() {
     let line = place.fails(3, &["stop", "nowhere"]);
     assert!(line.contains("there is no such directory"), "{line}");
 }
+
+#[test]
+fn a_file_that_keeps_a_pool_from_being_opened_is_named() {
+    let place = Place::new("served-missing");
+    place.pool_with_files();
+    let newest = |dir: &str| {
+        let names = std::fs::read_dir(place.path(dir)).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.to_str().unwrap().contains("/manifest.")).max().unwrap()
+    };
+    let gone = newest("p/t1");
+    std::fs::remove_file(&gone).unwrap();
+    let name = format!("p/t1/{}: missing", gone.file_name().unwrap().to_str().unwrap());
+    let line = place.fails(7, &["cont", "list", "p"]);
+    assert!(line.contains(&name), "{line}");
+    let daemon = Daemon::start(&place, &[]);
+    let line = place.fails(7, &["cont", "list", "p"]);
+    assert!(line.contains(&name), "{line}");
+    std::fs::remove_dir_all(place.path("p/t1")).unwrap();
+    let line = place.fails(7, &["cont", "list", "p"]);
+    assert!(line.contains("p/t1 has no target") && !line.contains("target 0"), "{line}");
+    let system = format!("unix:{}", place.path("dolmen.sock").display());
+    let line = place.fails(7, &["dmg", "-G", &system, "pool", "query", "p"]);
+    assert!(line.contains("/p/t1: the target is missing"), "{line}");
+    daemon.end();
+}
+
+#[test]
+fn a_daemon_in_the_background_that_cannot_serve_writes_into_no_log_of_another() {
+    let place = Place::new("served-log");
+    place.pool_with_files();
+    let said = place.json(&["serve", ".", "--detach", "--idle-end", "3600"]);
+    let log = || std::fs::read(place.path("dolmen.log")).unwrap();
+    let before = log();
+    let line = place.fails(5, &["serve", ".", "--detach"]);
+    assert!(line.contains(&format!("process {} serves this directory", said["pid"])), "{line}");
+    assert_eq!(log(), before);
+    place.ok(&["stop"]);
+    let line = place.fails(2, &["serve", ".", "--name", "a b"]);
+    assert!(line.contains("a system's name has 1 to 127 of the characters"), "{line}");
+}
+
+#[test]
+fn a_single_engine_may_have_any_rank() {
+    let place = Place::new("served-rank");
+    let _daemon = Daemon::start(&place, &["--rank", "7"]);
+    let system = format!("unix:{}", place.path("dolmen.sock").display());
+    let json = |args: &[&str]| place.json(&[args, &["-G", &system]].concat());
+    let made = json(&["dmg", "pool", "create", "tank", "--size", "1G", "--volatile"]);
+    assert_eq!((&made["svc_reps"], &made["tgt_ranks"]), (&serde_json::json!([7]), &serde_json::json!([7])));
+    json(&["daos", "cont", "create", "tank", "home", "--type", "POSIX"]);
+    assert!(place.ok(&["fs", "ls", "tank", "home"]).is_empty());
+}

@@ -64,6 +64,14 @@ pub fn addresses(text: &str) -> Result<Option<Vec<Address>>> {
     Ok(Some(all))
 }
 
+/// Whether a system can be called so: a word that clients can write wherever a system is named.
+#[must_use]
+pub fn is_system_name(text: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let len = 1..=dolmen_types::limits::LABEL_BYTES_MAX;
+    len.contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_known)
+}
+
 /// The connection to the engine of a system where pools are made, found by way of the first of `addresses` that answers.
 ///
 /// # Errors
