@@ -11,7 +11,7 @@ use crate::raw::{Out, Text};
 use crate::types::{CContInfo, CUuid, Handle};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{ContName, Container, Epoch, Error, Label, PropId, PropValue, Props, Uuid};
+use dolmen_client::{ContName, Container, Epoch, Error, Label, PropId, PropValue, Props, Uuid, Whose};
 use std::sync::Arc;
 
 /// How a container may be opened.
@@ -20,7 +20,8 @@ pub(crate) const OPEN_RO: u32 = 1;
 pub(crate) const OPEN_RW: u32 = 2;
 const OPEN_EX: u32 = 4;
 /// Handles of the same user, or of all users, are ended.
-const EVICT: u32 = 32 | 64;
+const EVICT: u32 = 32 | EVICT_ALL;
+const EVICT_ALL: u32 = 64;
 const OPEN_FLAGS: u32 = 255;
 
 /// An open container.
@@ -152,9 +153,8 @@ extern "C" fn daos_cont_create_with_label(
 /// Opens a container for a program.
 ///
 /// # Errors
-/// `NONEXIST`; `NO_PERM` for writing through a connection for reading; `BUSY` to have it alone while others have it;
-/// `NOTSUPPORTED` to end handles that other processes have: the engine does not take them back. Those of this one have
-/// ended then.
+/// `NONEXIST`; `NO_PERM` for writing, or taking handles from others, through a connection for reading; `BUSY` to have it
+/// alone while others have it.
 pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Result<Arc<ContHandle>> {
     let modes = [OPEN_RO, OPEN_RW, OPEN_EX].iter().filter(|&mode| flags & mode != 0).count();
     if modes != 1 || flags & !OPEN_FLAGS != 0 {
@@ -165,18 +165,23 @@ pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Resul
     }
     let opened = found(pool.client.open_container(cont))?;
     if flags & EVICT != 0 {
-        evict(pool, opened.uuid());
+        let whose = if flags & EVICT_ALL == 0 { Whose::Own } else { Whose::All };
+        evict(pool, &opened, whose)?;
     }
-    if flags & (OPEN_EX | EVICT) != 0 && opened.query()?.handles > 1 {
+    if flags & OPEN_EX != 0 && opened.query()?.handles > 1 {
         opened.close()?;
-        return Err(if flags & EVICT == 0 { Der::BUSY } else { Der::NOTSUPPORTED });
+        return Err(Der::BUSY);
     }
     Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
 }
 
-/// Ends every handle of this process on a container, with all that is open through it. Errors of what is under way on them
-/// are its own.
-pub(crate) fn evict(pool: &PoolHandle, cont: Uuid) {
+/// Ends every other handle on a container, with all that this process has open through them, and what other processes of
+/// this user have, or all. Errors of what is under way on them are its own.
+///
+/// # Errors
+/// Of the engine that takes them from others.
+pub(crate) fn evict(pool: &PoolHandle, opened: &Container, whose: Whose) -> Result<()> {
+    let cont = opened.uuid();
     fs::evict(pool.uuid, cont);
     let is_meant = |own: &ContHandle| own.pool.uuid == pool.uuid && own.client.uuid() == cont;
     for entry in handle::evict(is_meant) {
@@ -186,6 +191,7 @@ pub(crate) fn evict(pool: &PoolHandle, cont: Uuid) {
             let _closed = gone.client.clone().close();
         }
     }
+    Ok(opened.evict_others(whose)?)
 }
 
 /// Opens the container that a label or UUID means.

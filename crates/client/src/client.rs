@@ -3,14 +3,15 @@
 //! Invariants: a request keeps its id when it is repeated; the packed map only ever gets a newer version.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU64, Ordering};
-use dolmen_codec::pool::{PoolInfo, PoolReply, PoolVerb};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Rng};
-use dolmen_types::{Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Repeats after a stale pool map. Each repeat has fetched the map anew, so more than a few mean that the map
 /// changes faster than a request travels.
@@ -113,8 +114,16 @@ pub(crate) struct Core {
     /// The oldest of them that has not ended, or one before it.
     oldest: AtomicU64,
     map: AtomicU64,
+    /// Guards which handles on containers end together; taken alone, to open, close and evict.
+    eras: Mutex<BTreeMap<ContNo, Era>>,
     /// Guards the generator of pauses and UUIDs; taken alone, never on the way of a request that succeeds.
     rng: Mutex<Rng>,
+}
+
+/// Handles on a container between two evictions.
+struct Era {
+    evictions: u64,
+    has_ended: Weak<AtomicBool>,
 }
 
 /// Who a client is and how it waits; given by the caller, never read from the process's environment.
@@ -160,6 +169,7 @@ impl Core {
             drawn: Mutex::new(Drawn { oldest: 1, has_ended: VecDeque::new() }),
             oldest: AtomicU64::new(1),
             map: AtomicU64::new(0),
+            eras: Mutex::default(),
             rng: Mutex::new(rng),
         };
         core.query()?;
@@ -176,6 +186,40 @@ impl Core {
 
     pub(crate) fn client(&self) -> u128 {
         self.client
+    }
+
+    /// Whether the handles have ended that were opened as this one was. Those from before an eviction that the handle tells
+    /// of end here: until then only the engine knew.
+    pub(crate) fn era_of(&self, handle: &ContHandle) -> Arc<AtomicBool> {
+        let evictions = Evictions::of(&handle.props).count(self.cred.uid);
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = eras.get(&handle.no).and_then(|era| Some((era.evictions, era.has_ended.upgrade()?)));
+        match known {
+            Some((known, has_ended)) if known == evictions => return has_ended,
+            // It was answered before the eviction, and is heard of after it.
+            Some((known, _)) if known > evictions => return Arc::new(AtomicBool::new(true)),
+            Some((_, has_ended)) => has_ended.store(true, Ordering::Release),
+            None => {}
+        }
+        let has_ended = Arc::<AtomicBool>::default();
+        eras.insert(handle.no, Era { evictions, has_ended: Arc::downgrade(&has_ended) });
+        has_ended
+    }
+
+    /// Handles of this client go on after an eviction that it has asked for.
+    pub(crate) fn goes_on(&self, handle: &ContHandle) {
+        let evictions = Evictions::of(&handle.props).count(self.cred.uid);
+        if let Some(era) = self.eras.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&handle.no) {
+            era.evictions = era.evictions.max(evictions);
+        }
+    }
+
+    /// The last handle of an era was given up.
+    pub(crate) fn forget_era(&self, no: ContNo) {
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        if eras.get(&no).is_some_and(|era| era.has_ended.strong_count() <= 1) {
+            eras.remove(&no);
+        }
     }
 
     pub(crate) fn random_u128(&self) -> u128 {

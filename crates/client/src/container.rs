@@ -11,7 +11,7 @@ use crate::walk::{ChangeWalk, ObjectWalk};
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::acl::Acl;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::ReadAt;
 use dolmen_types::{
     ContNo, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props, Result,
@@ -34,20 +34,27 @@ struct Shared {
     handle: ContHandle,
     oids: Oids,
     closed: AtomicBool,
+    /// Whether the engine has taken the handle away, as far as is known here.
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !self.closed.swap(true, Ordering::AcqRel) {
+        // Closing one that has ended would close one that was opened since.
+        let is_open = !self.closed.swap(true, Ordering::AcqRel) && !self.has_ended.load(Ordering::Acquire);
+        if is_open {
             // Ignored: nobody is left to tell, and a pool that is gone has no handles.
             let _closed = done(&self.core, || PoolVerb::ContClose(self.handle.no));
         }
+        self.core.forget_era(self.handle.no);
     }
 }
 
 impl Container {
     pub(crate) fn new(core: Arc<Core>, handle: ContHandle) -> Self {
-        let shared = Shared { core, handle, oids: Oids::default(), closed: AtomicBool::new(false) };
+        let has_ended = core.era_of(&handle);
+        let closed = AtomicBool::new(false);
+        let shared = Shared { core, handle, oids: Oids::default(), closed, has_ended };
         Self { shared: Arc::new(shared), view: None }
     }
 
@@ -56,10 +63,28 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn close(self) -> Result<()> {
-        if self.shared.closed.swap(true, Ordering::AcqRel) {
+        if self.shared.closed.swap(true, Ordering::AcqRel) || self.check_handle().is_err() {
             return Ok(());
         }
         self.done(|| PoolVerb::ContClose(self.no()))
+    }
+
+    /// Ends the handles that others have on it, those of the same user or of all users: what they ask from then on is
+    /// `NoHandle`, what they have under way is finished. Handles of this client go on, and in process, where nobody else can
+    /// have any, so do all.
+    ///
+    /// # Errors
+    /// `NoHandle` if this one has ended; those of the transport.
+    pub fn evict_others(&self, whose: Whose) -> Result<()> {
+        self.check_handle()?;
+        let make = || PoolVerb::ContEvict(self.no(), whose);
+        match self.core().ask_pool(self.core().mutation_id(), make)? {
+            PoolReply::Cont(handle) => {
+                self.core().goes_on(&handle);
+                Ok(())
+            }
+            _ => Err(unexpected()),
+        }
     }
 
     /// Its number in the pool.
@@ -91,6 +116,7 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn query(&self) -> Result<ContInfo> {
+        self.check_handle()?;
         match self.core().ask_pool(self.core().read_id(), || PoolVerb::ContQuery(self.no()))? {
             PoolReply::ContInfo(info) => Ok(*info),
             _ => Err(unexpected()),
@@ -102,6 +128,7 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn props(&self, wanted: &[PropId]) -> Result<Props> {
+        self.check_handle()?;
         let make = || PoolVerb::ContProps(self.no(), wanted.to_vec());
         match self.core().ask_pool(self.core().read_id(), make)? {
             PoolReply::Props(props) => Ok(props),
@@ -149,6 +176,7 @@ impl Container {
     /// # Errors
     /// `NotFound` if it is not set.
     pub fn attr(&self, name: &str) -> Result<Vec<u8>> {
+        self.check_handle()?;
         attr(self.core(), || PoolVerb::Attr(Some(self.no()), name.to_owned()))
     }
 
@@ -157,6 +185,7 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn attr_names(&self) -> Result<Vec<String>> {
+        self.check_handle()?;
         attr_names(self.core(), || PoolVerb::AttrNames(Some(self.no())))
     }
 
@@ -181,6 +210,7 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        self.check_handle()?;
         match self.core().ask_pool(self.core().read_id(), || PoolVerb::SnapList(self.no()))? {
             PoolReply::Snapshots(snapshots) => Ok(snapshots),
             _ => Err(unexpected()),
@@ -214,6 +244,7 @@ impl Container {
     /// # Errors
     /// Those of the transport and of the targets.
     pub fn aggregate(&self, epoch: Epoch) -> Result<u64> {
+        self.check_handle()?;
         let make = || PoolVerb::Aggregate(self.no(), epoch);
         match self.core().ask_pool(self.core().mutation_id(), make)? {
             PoolReply::Aggregated(freed) => Ok(freed),
@@ -242,6 +273,7 @@ impl Container {
     /// container's redundancy factor does.
     //= daos:src/object/cli_obj.c daos_obj_generate_oid
     pub fn alloc_oid(&self, object_type: ObjectType, class: ObjectClass) -> Result<Oid> {
+        self.check_handle()?;
         let class = self.resolve(object_type, class)?;
         let number = self.shared.oids.next(self.core(), self.no())?;
         Ok(Oid::new(object_type, class, 0, number))
@@ -255,6 +287,7 @@ impl Container {
         if count == 0 {
             return Err(Invalid::Count.into());
         }
+        self.check_handle()?;
         let make = || PoolVerb::AllocOids(self.no(), count);
         match self.core().ask_pool(self.core().mutation_id(), make)? {
             PoolReply::Oids(first) => Ok(first),
@@ -358,6 +391,7 @@ impl Container {
     /// The epoch that reads at `at` have, outside of transactions.
     #[inline]
     pub(crate) fn read_epoch(&self, at: At<'_>) -> Result<ReadAt> {
+        self.check_handle()?;
         match (at, self.view) {
             (At::Latest, None) => Ok(ReadAt::Latest),
             (At::Latest, Some(epoch)) | (At::Snapshot(epoch), _) => Ok(ReadAt::Epoch(epoch)),
@@ -369,6 +403,7 @@ impl Container {
     /// The transaction that writes at `at` go to; `None` if they commit at once.
     #[inline]
     pub(crate) fn write_tx<'t>(&self, at: At<'t>) -> Result<Option<&'t Tx>> {
+        self.check_handle()?;
         match (at, self.view) {
             (At::Latest, None) => Ok(None),
             (At::Tx(tx), None) if tx.is_of(self) => Ok(Some(tx)),
@@ -377,7 +412,15 @@ impl Container {
         }
     }
 
+    /// Refuses what would be asked by a handle that is known to have ended; the engine refuses it in any case, but knows
+    /// handles of one client by their container only.
+    #[inline]
+    pub(crate) fn check_handle(&self) -> Result<()> {
+        if self.shared.has_ended.load(Ordering::Acquire) { Err(Error::NoHandle) } else { Ok(()) }
+    }
+
     fn epoch(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<Epoch> {
+        self.check_handle()?;
         match self.core().ask_pool(self.core().mutation_id(), make)? {
             PoolReply::Epoch(epoch) => Ok(epoch),
             _ => Err(unexpected()),
@@ -385,6 +428,7 @@ impl Container {
     }
 
     fn done(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
+        self.check_handle()?;
         done(self.core(), make)
     }
 }

@@ -135,6 +135,7 @@ impl Tx {
 
     /// Takes what is buffered; until `end_commit` the transaction is busy.
     fn begin_commit(&self) -> Result<Commit> {
+        self.cont.check_handle()?;
         let mut state = self.lock();
         state.check()?;
         state.phase = Phase::Committing;
@@ -457,6 +458,7 @@ pub(crate) fn committed(answer: Answer) -> Result<Epoch> {
 }
 
 pub(crate) fn begin_epoch(cont: &Container) -> Result<Epoch> {
+    cont.check_handle()?;
     match cont.core().ask_pool(cont.core().read_id(), || PoolVerb::TxBegin)? {
         PoolReply::Epoch(epoch) => Ok(epoch),
         _ => Err(unexpected()),

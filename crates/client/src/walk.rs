@@ -26,6 +26,7 @@ impl Position {
 
     /// The next part of a target's list, and the target it came from; `None` after the last target.
     fn next(&mut self, what: &ListWhat, at: ReadAt) -> Result<Option<(TargetNo, Listed)>> {
+        self.cont.check_handle()?;
         let core = self.cont.core();
         if self.target >= core.map().target_count {
             return Ok(None);

@@ -23,7 +23,7 @@ use crate::resolve;
 use crate::service::record::{ContRecord, Intent};
 use crate::service::repeats::Repeats;
 use dolmen_codec::TargetStore;
-use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::{
     Audit, ContSpec, ContVerb, Finding, Reply, SpaceReport, Usage, Verb, system_container,
 };
@@ -119,7 +119,11 @@ impl Cont {
 
     fn handle(&self, no: ContNo) -> ContHandle {
         let ContRecord { uuid, label, hash_key, .. } = &self.record;
-        ContHandle { no, uuid: *uuid, label: label.clone(), hash_key: *hash_key, props: self.props() }
+        let mut props = self.props();
+        if let Some(evictions) = self.record.props.get(&PropId::CO_EVICTIONS) {
+            props.insert(PropId::CO_EVICTIONS, evictions.clone());
+        }
+        ContHandle { no, uuid: *uuid, label: label.clone(), hash_key: *hash_key, props }
     }
 
     fn spec(&self) -> ContSpec {
@@ -253,6 +257,10 @@ impl Service {
             }
             PoolVerb::ContOpen(name) => state.open(&name).map(PoolReply::Cont),
             PoolVerb::ContClose(no) => state.close(no).map(done),
+            PoolVerb::ContEvict(no, whose) => {
+                let uid = (whose == Whose::Own).then_some(head.cred.uid);
+                change::evict(targets, state, no, uid).map(PoolReply::Cont)
+            }
             PoolVerb::ContDestroy(name, force) => change::destroy(targets, state, &name, force).map(done),
             PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
             PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props).map(done),

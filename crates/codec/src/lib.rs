@@ -4,13 +4,14 @@
 //! - [`TargetStore`] between `cluster` and whatever stores a target's data.
 //! - [`Transport`] between `client` and whatever serves a pool.
 //! - [`wire`] the same messages as frames, for whoever is in another process.
-//! - [`acl`] who may do what with a container.
+//! - [`acl`] who may do what with a container; [`evictions`] how often handles on it were taken.
 //! - [`order`] the byte order of keys, shared by index, runs and anchors.
 //!
 //! In process a message is passed as a value and its payload by reference: neither encoded nor copied.
 
 pub mod acl;
 pub mod bytes;
+pub mod evictions;
 mod lanes;
 pub mod log_body;
 pub mod log_frame;

@@ -22,6 +22,9 @@ pub enum PoolVerb<'a> {
     ContOpen(ContName),
     /// Gives a handle back. Answer: [`PoolReply::Done`].
     ContClose(ContNo),
+    /// Ends the handles that others have on a container: those of the caller's user, or of all users. What they ask later
+    /// is `NoHandle`. Answer: [`PoolReply::Cont`], with the count of evictions by which handles that go on are known.
+    ContEvict(ContNo, Whose),
     /// Destroys a container; `Busy` if handles are open and `force` is not set.
     /// Answer: [`PoolReply::Done`].
     ContDestroy(ContName, bool),
@@ -73,6 +76,15 @@ pub enum PoolVerb<'a> {
         /// refused.
         now: Epoch,
     },
+}
+
+/// Whose handles end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of the user who asks.
+    Own,
+    /// Everybody's.
+    All,
 }
 
 /// How a container is named.

@@ -249,10 +249,12 @@ impl System for Shared {
 
     fn answer(
         &self,
-        _head: &Head,
+        head: &Head,
         peer: Option<Peer>,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
+        // Who comes over a socket has the user that the kernel says.
+        let uid = head.cred.uid;
         if is_for_operator(&ask) {
             refuse_strangers(peer)?;
         }
@@ -264,7 +266,7 @@ impl System for Shared {
                 SystemReply::System(self.pools.peers().list(&self.name))
             }
             SystemVerb::PoolList => SystemReply::Pools(self.pools.list()?),
-            SystemVerb::PoolConnect { name, access } => return self.connect(&name, access),
+            SystemVerb::PoolConnect { name, access } => return self.connect(&name, access, uid),
             SystemVerb::PoolCreate(spec) => {
                 let uuid = spec.uuid.unwrap_or_else(|| uuid_of_random(self.drawn()));
                 SystemReply::Created(self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, self.drawn())?)
@@ -276,7 +278,7 @@ impl System for Shared {
             SystemVerb::PartConnect { pool, key } => {
                 let (pool, entry) = self.pools.connect_part(pool, key)?;
                 let door = Arc::new(PartLease::new(Arc::clone(&pool)));
-                return Ok(self.attachment(&pool, entry, door, false));
+                return Ok(self.attachment(&pool, entry, (door, false, uid)));
             }
             SystemVerb::PartDestroy { pool, key } => {
                 self.pools.destroy_part(pool, key)?;
@@ -378,17 +380,22 @@ impl Shared {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u128()
     }
 
-    fn connect(&self, name: &PoolName, access: PoolAccess) -> core::result::Result<Attachment, Failure> {
+    fn connect(
+        &self,
+        name: &PoolName,
+        access: PoolAccess,
+        uid: u32,
+    ) -> core::result::Result<Attachment, Failure> {
         let (pool, entry) = self.pools.connect(name, access)?;
-        Ok(self.attachment(&pool, entry, Arc::clone(&pool) as _, access == PoolAccess::ReadOnly))
+        let door = Arc::clone(&pool) as _;
+        Ok(self.attachment(&pool, entry, (door, access == PoolAccess::ReadOnly, uid)))
     }
 
     fn attachment(
         &self,
         pool: &Lease,
         entry: PoolEntry,
-        transport: Arc<dyn Transport>,
-        is_read_only: bool,
+        (transport, is_read_only, uid): (Arc<dyn Transport>, bool, u32),
     ) -> Attachment {
         let map = pool.map().clone();
         let opened = OpenedPool {
@@ -397,6 +404,8 @@ impl Shared {
             // What other engines take part in waits for them.
             answers_at_once: entry.volatile && !pool.is_spread(),
             map_version: map.version,
+            uid,
+            holders: Arc::clone(pool.holders()),
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
         let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks };

@@ -10,6 +10,7 @@ use dolmen_codec::verb::Verb;
 use dolmen_codec::{Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::LocalPool;
+use dolmen_net::server::Holders;
 use dolmen_types::{Epoch, Error, IoBuf, PoolMap, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
@@ -23,6 +24,8 @@ const REST: Duration = Duration::from_millis(1);
 /// An open pool.
 pub(crate) struct Lease {
     map: PoolMap,
+    /// Who has which containers open.
+    holders: Arc<Holders>,
     /// Whether other engines have parts of it.
     is_spread: bool,
     /// What comes waits for the verdict whether it ends.
@@ -52,6 +55,7 @@ impl Lease {
     pub(crate) fn new(pool: LocalPool) -> Self {
         Self {
             map: pool.map().clone(),
+            holders: Arc::default(),
             is_spread: pool.spread().is_some(),
             is_ending: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -65,6 +69,10 @@ impl Lease {
 
     pub(crate) fn map(&self) -> &PoolMap {
         &self.map
+    }
+
+    pub(crate) fn holders(&self) -> &Arc<Holders> {
+        &self.holders
     }
 
     pub(crate) fn is_spread(&self) -> bool {

@@ -214,7 +214,7 @@ impl Error {
 //= daos:src/include/daos_errno.h DER numbers to errno, as dfs calls return them
 fn store_errno(error: &StoreError) -> i32 {
     match error {
-        StoreError::Invalid(_) => errno::EINVAL,
+        StoreError::Invalid(_) | StoreError::NoHandle => errno::EINVAL,
         StoreError::NotFound | StoreError::NoContainer => errno::ENOENT,
         StoreError::Exists => errno::EEXIST,
         StoreError::TxRestart { .. } => errno::ERESTART,

@@ -166,6 +166,8 @@ pub enum Error {
         /// The engine.
         rank: u32,
     },
+    /// The handle on the container has ended: it was taken away, or closed.
+    NoHandle,
 }
 
 impl Error {
@@ -198,6 +200,7 @@ impl Error {
             Self::IsDirectory => 1003,
             Self::HashCollision => 1025,
             Self::Unreachable { .. } => 1006,
+            Self::NoHandle => 1002,
         }
     }
 }
@@ -288,6 +291,7 @@ impl fmt::Display for Error {
             Self::Unreachable { rank } => {
                 write!(f, "engine {rank} does not answer; see that its daemon runs, then try again")
             }
+            Self::NoHandle => f.write_str("the handle on the container was taken away; open it again"),
         }
     }
 }

@@ -30,6 +30,8 @@ impl PropId {
     pub const CO_ROOTS: Self = Self(4113);
     /// Durability of acknowledged writes: Dolmen's own, outside DAOS's range.
     pub const CO_DURABILITY: Self = Self(0x1_0001);
+    /// How often handles were taken from their users: Dolmen's own, told with an open container only.
+    pub const CO_EVICTIONS: Self = Self(0x1_0002);
 }
 
 /// A property's value.

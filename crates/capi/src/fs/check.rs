@@ -2,12 +2,12 @@
 
 use super::EINVAL;
 use crate::cont;
-use crate::error::{Errno, PosixResult, errno};
+use crate::error::{PosixResult, errno};
 use crate::handle;
 use crate::raw::Text;
 use crate::types::Handle;
 use core::ffi::c_int;
-use dolmen_client::Oid;
+use dolmen_client::{Oid, Whose};
 use dolmen_dfs::{CheckReport, Dfs, Dir, Error, Follow, MountOptions, SetAttrs, tree};
 use dolmen_types::shown;
 
@@ -21,16 +21,12 @@ const EVICT_ALL: u64 = 16;
 /// Where what nothing names gets a name.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Mounts a container that nobody else uses meanwhile; `evicts` ends the handles of this process on it.
+/// Mounts a container that nobody else uses meanwhile; `evicts` ends the handles that others have on it.
 fn mounted(poh: Handle, name: Text, writable: bool, evicts: bool) -> PosixResult<Dfs> {
     let pool = handle::pool(poh)?;
     let cont = pool.client.open_container(&cont::name(name.str()?)?)?;
     if evicts {
-        cont::evict(&pool, cont.uuid());
-        if cont.query()?.handles > 1 {
-            // Those of other processes are not taken from them.
-            return Err(Errno(libc::ENOTSUP));
-        }
+        cont::evict(&pool, &cont, Whose::All)?;
     }
     let (uid, gid) = (super::mount::own_uid(), super::mount::own_gid());
     Ok(Dfs::mount(&cont, &MountOptions { read_only: !writable, uid, gid, ..MountOptions::default() })?)

@@ -93,18 +93,33 @@ blobs_become_handles_in_another_process(void)
 }
 
 static void
-handles_of_another_process_are_not_evicted(void)
+handles_of_another_process_are_evicted(void)
 {
-	daos_handle_t other;
-	int           status, ready[2], over[2];
-	pid_t         child;
-	char          word;
+	daos_obj_id_t    oid = {.lo = 1};
+	daos_handle_t    kv, other;
+	daos_cont_info_t info;
+	daos_size_t      size = 0;
+	int              status, ready[2], over[2];
+	pid_t            child;
+	char             word;
 
 	CHECK(pipe(ready) == 0 && pipe(over) == 0);
 	child = fork();
 	if (child == 0) {
 		open_all();
+		OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+		OK(daos_kv_open(coh, oid, DAOS_OO_RW, &kv, NULL));
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 1, "x", NULL));
 		CHECK(write(ready[1], "r", 1) == 1 && read(over[0], &word, 1) == 1);
+		GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 2, "yy", NULL), -DER_NO_HDL);
+		GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL), -DER_NO_HDL);
+		GIVES(daos_cont_query(coh, &info, NULL, NULL), -DER_NO_HDL);
+		/* Whoever has it now has it alone. */
+		GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &other, NULL, NULL), -DER_BUSY);
+		OK(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL));
+		GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL), -DER_NO_HDL);
+		OK(daos_kv_close(kv, NULL));
+		OK(daos_cont_close(other, NULL));
 		close_all();
 		_exit(0);
 	}
@@ -113,13 +128,21 @@ handles_of_another_process_are_not_evicted(void)
 	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
 	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL), -DER_BUSY);
 	OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
-	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &other, NULL, NULL), -DER_NOTSUPPORTED);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &other, &info, NULL));
+	GIVES(info.ci_nhandles, 1);
 	GIVES(daos_cont_close(coh, NULL), -DER_NO_HDL);
+	coh = other;
 	CHECK(write(over[1], "o", 1) == 1);
 	CHECK(waitpid(child, &status, 0) == child);
 	GIVES(status, 0);
-	OK(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &coh, NULL, NULL));
+	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_kv_open(coh, oid, DAOS_OO_RO, &kv, NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL));
+	GIVES(size, 1);
+	OK(daos_kv_close(kv, NULL));
+	OK(daos_cont_query(coh, &info, NULL, NULL));
+	GIVES(info.ci_nhandles, 1);
 	close_all();
 }
 
-TESTS(TEST(handles_of_another_process_are_not_evicted), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
+TESTS(TEST(handles_of_another_process_are_evicted), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))

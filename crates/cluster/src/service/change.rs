@@ -12,6 +12,7 @@ use super::{
 };
 use crate::dispatch::{Targets, plain};
 use dolmen_codec::TargetStore;
+use dolmen_codec::evictions::Evictions;
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContName};
 use dolmen_codec::verb::{ContVerb, Verb};
@@ -196,6 +197,24 @@ pub(super) fn set_props<T: TargetStore>(
         cont.record = record;
     }
     Ok(())
+}
+
+/// Puts on record that the handles of a user, or of all, have ended. Which those are, whoever has the connections knows; this
+/// tells those who connect again.
+pub(super) fn evict<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    uid: Option<u32>,
+) -> Result<ContHandle> {
+    let mut record = state.live(no)?.record.clone();
+    let mut evictions = Evictions::of(&record.props);
+    evictions.add(uid);
+    record.props.insert(PropId::CO_EVICTIONS, PropValue::Bytes(evictions.encode()));
+    store::change(targets, no, &[(META, Some(&record.encode()))])?;
+    let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
+    cont.record = record;
+    Ok(cont.handle(no))
 }
 
 pub(super) fn set_attrs<T: TargetStore>(

@@ -71,6 +71,7 @@ pub(super) fn is_change(verb: &PoolVerb<'_>) -> bool {
         verb,
         PoolVerb::ContCreate { .. }
             | PoolVerb::ContDestroy(..)
+            | PoolVerb::ContEvict(..)
             | PoolVerb::ContSetProps(..)
             | PoolVerb::SetAttrs(..)
             | PoolVerb::RemoveAttrs(..)

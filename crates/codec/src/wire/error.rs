@@ -62,7 +62,8 @@ impl Field for Error {
             | Self::NotEmpty
             | Self::NotDirectory
             | Self::IsDirectory
-            | Self::HashCollision => {}
+            | Self::HashCollision
+            | Self::NoHandle => {}
         }
     }
 
@@ -92,6 +93,7 @@ impl Field for Error {
             22 => Self::IsDirectory,
             23 => Self::HashCollision,
             24 => Self::Unreachable { rank: r.u32()? },
+            25 => Self::NoHandle,
             _ => return None,
         })
     }
@@ -123,5 +125,6 @@ fn number_of(error: &Error) -> u8 {
         Error::IsDirectory => 22,
         Error::HashCollision => 23,
         Error::Unreachable { .. } => 24,
+        Error::NoHandle => 25,
     }
 }

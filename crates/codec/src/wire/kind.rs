@@ -124,6 +124,8 @@ numbered! {
         PoolCheck = 0x0118,
         /// [`PoolVerb::Admit`](crate::pool::PoolVerb::Admit).
         Admit = 0x0119,
+        /// [`PoolVerb::ContEvict`](crate::pool::PoolVerb::ContEvict).
+        ContEvict = 0x011a,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).

@@ -2,10 +2,10 @@
 
 use super::AskKind;
 use super::data::{Gather, Input};
-use super::field::{Field, Writer, read_list};
+use super::field::{Field, Writer, choice, read_list};
 use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
-use crate::pool::{ContName, PoolVerb, TxCommit};
+use crate::pool::{ContName, PoolVerb, TxCommit, Whose};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, PropId, PropValue, Props, TargetNo, TxId, Uuid};
 
@@ -80,6 +80,9 @@ impl Field for Props {
         Some(props)
     }
 }
+
+// Persistent: never renumber.
+choice!(Whose { Own = 0, All = 1 });
 
 /// How a container is named. Persistent: never renumber.
 const BY_LABEL: u8 = 0;
@@ -159,6 +162,7 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::Scrub => AskKind::PoolScrub,
         PoolVerb::Check => AskKind::PoolCheck,
         PoolVerb::Admit { closed, now } => with_list(w, AskKind::Admit, now, closed),
+        PoolVerb::ContEvict(cont, whose) => with_two(w, AskKind::ContEvict, cont, whose),
     }
 }
 
@@ -210,6 +214,7 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolCheckpoint => PoolVerb::Checkpoint,
         AskKind::PoolScrub => PoolVerb::Scrub,
         AskKind::PoolCheck => PoolVerb::Check,
+        AskKind::ContEvict => PoolVerb::ContEvict(ContNo::read(r)?, Whose::read(r)?),
         AskKind::Admit => PoolVerb::Admit { now: Epoch::read(r)?, closed: read_list(r, IODS_MAX)? },
         _ => return None,
     })

@@ -19,3 +19,4 @@ mod raw;
 mod relay;
 mod restarts;
 mod served;
+mod taken;

@@ -62,6 +62,7 @@ impl Drop for Door {
 /// What a question does to the handles that are to be opened again.
 enum Handles {
     Opens,
+    Evicts,
     Closes(dolmen_types::ContNo),
 }
 
@@ -69,13 +70,17 @@ impl Transport for Door {
     fn call(&self, request: Request<'_>) -> Outcome {
         let handles = match &request.ask {
             Ask::Pool(PoolVerb::ContOpen(_)) => Handles::Opens,
+            Ask::Pool(PoolVerb::ContEvict(..)) => Handles::Evicts,
             Ask::Pool(PoolVerb::ContClose(cont)) => Handles::Closes(*cont),
             _ => return self.link.call(self.pool, request),
         };
         let outcome = self.link.call(self.pool, request);
         match (&outcome.result, handles) {
             (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Opens) => {
-                self.link.with_pool(self.pool, |attached| attached.opened(handle.no, handle.uuid));
+                self.link.with_pool(self.pool, |attached| attached.opened(handle));
+            }
+            (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Evicts) => {
+                self.link.with_pool(self.pool, |attached| attached.evicted(handle));
             }
             (Ok(_), Handles::Closes(cont)) => {
                 self.link.with_pool(self.pool, |attached| attached.closed(cont));

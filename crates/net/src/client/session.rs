@@ -8,7 +8,8 @@ use crate::input::{Landing, Replies, bad_frame};
 use crate::ring;
 use crate::stream::Stream;
 use core::time::Duration;
-use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
     Caller, HELLO_BYTES, Hello, PoolSlot, ReplyHeader, SystemReply, SystemVerb, VERSION, VERSION_MIN,
     WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request, encode_system_request,
@@ -39,7 +40,16 @@ pub(super) struct Attached {
     pub(super) connect: SystemVerb,
     pub(super) head: Head,
     /// Handles that the client has on containers.
-    pub(super) conts: BTreeMap<ContNo, (Uuid, u32)>,
+    pub(super) conts: BTreeMap<ContNo, Opened>,
+}
+
+/// Handles on one container.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    pub(super) uuid: Uuid,
+    pub(super) count: u32,
+    /// How often the user had lost handles on it when the last of these was opened.
+    pub(super) evictions: u64,
 }
 
 /// Connects, and says hello, until `deadline_ns`, or as long as connecting may take.
@@ -122,21 +132,36 @@ impl Session {
             Err(error) => return Err(Error::Refused(error)),
         };
         attached.slot = connected.slot;
-        for (cont, (uuid, count)) in &attached.conts {
-            for _ in 0..*count {
-                let ask = Ask::Pool(PoolVerb::ContOpen(ContName::Uuid(*uuid)));
-                frame.clear();
-                encode_request(&mut frame, &caller(connected.slot), &ask).map_err(Error::Refused)?;
-                let answer = self
-                    .exchange(&frame, end_ns, |header, body| decode_reply(header, body).map_err(bad_frame))?;
-                match answer {
-                    Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {}
+        for (cont, opened) in &attached.conts {
+            for _ in 0..opened.count {
+                let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid));
+                match self.ask_pool(&caller(connected.slot), open, end_ns)? {
+                    Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
+                        if Evictions::of(&handle.props).count(attached.head.cred.uid) == opened.evictions {
+                            continue;
+                        }
+                        // They were taken away meanwhile. The engine remembers that it is closed, and says so.
+                        let _closed =
+                            self.ask_pool(&caller(connected.slot), PoolVerb::ContClose(*cont), end_ns)?;
+                        break;
+                    }
                     // It was destroyed meanwhile: whoever uses it is told so.
                     Ok(_) | Err(_) => break,
                 }
             }
         }
         Ok(())
+    }
+
+    fn ask_pool(
+        &mut self,
+        caller: &Caller,
+        verb: PoolVerb<'_>,
+        end_ns: u64,
+    ) -> Result<core::result::Result<Answer, Failure>> {
+        let mut frame = Vec::new();
+        encode_request(&mut frame, caller, &Ask::Pool(verb)).map_err(Error::Refused)?;
+        self.exchange(&frame, end_ns, |header, body| decode_reply(header, body).map_err(bad_frame))
     }
 
     /// Asks, and waits for the answer.
@@ -173,15 +198,29 @@ impl Session {
 
 impl Attached {
     /// A handle more.
-    pub(super) fn opened(&mut self, cont: ContNo, uuid: Uuid) {
-        self.conts.entry(cont).or_insert((uuid, 0)).1 += 1;
+    pub(super) fn opened(&mut self, handle: &ContHandle) {
+        let evictions = Evictions::of(&handle.props).count(self.head.cred.uid);
+        let opened = self.conts.entry(handle.no).or_insert(Opened { uuid: handle.uuid, count: 0, evictions });
+        if opened.evictions < evictions {
+            // Those that were there have ended.
+            (opened.count, opened.evictions) = (0, evictions);
+        }
+        opened.count += 1;
+    }
+
+    /// Others have lost their handles on a container; those here go on.
+    pub(super) fn evicted(&mut self, handle: &ContHandle) {
+        let evictions = Evictions::of(&handle.props).count(self.head.cred.uid);
+        if let Some(opened) = self.conts.get_mut(&handle.no) {
+            opened.evictions = opened.evictions.max(evictions);
+        }
     }
 
     /// A handle less.
     pub(super) fn closed(&mut self, cont: ContNo) {
-        if let Some((_, count)) = self.conts.get_mut(&cont) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(opened) = self.conts.get_mut(&cont) {
+            opened.count = opened.count.saturating_sub(1);
+            if opened.count == 0 {
                 self.conts.remove(&cont);
             }
         }

@@ -5,6 +5,7 @@
 //! kernel says; what is held is given back once.
 
 use super::Attachment;
+use super::attached::Attached;
 use super::bufs::Held;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
@@ -23,7 +24,6 @@ use dolmen_codec::wire::{
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Peer, SharedMemory, Socket, Waiter, peer_watch};
 use dolmen_types::{ContNo, Epoch, Error as Failure, Head, IoBuf, TargetNo, limits};
-use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -96,17 +96,6 @@ struct Stalled {
     cont: ContNo,
     verb: Verb<'static>,
     room_bytes: usize,
-}
-
-/// A pool that the connection uses.
-struct Attached {
-    pool: usize,
-    transport: Arc<dyn Transport>,
-    is_read_only: bool,
-    answers_at_once: bool,
-    map_version: u32,
-    /// Handles that it has on containers.
-    conts: BTreeMap<ContNo, u32>,
 }
 
 impl Conn {
@@ -356,6 +345,9 @@ impl Conn {
         if attached.is_read_only && ask.changes() {
             return self.refuse(shared, under_way, Failure::NoPermission);
         }
+        if attached.has_lost(&ask) {
+            return self.refuse(shared, under_way, Failure::NoHandle);
+        }
         match ask {
             Ask::Target(target, cont, verb) => {
                 let room_bytes = if let Verb::List(list) = &verb { list_bytes(list) } else { room_bytes };
@@ -412,16 +404,17 @@ impl Conn {
             PoolVerb::ContOpen(_) => Handles::Opens,
             // What this connection has not opened it cannot close, nor twice while the first is under way.
             PoolVerb::ContClose(cont) if !attached.give_up(*cont) => {
-                return self.refuse(shared, under_way, Failure::NotFound);
+                return self.refuse(shared, under_way, Failure::NoHandle);
             }
             PoolVerb::ContClose(cont) => Handles::Closes(*cont),
             _ => Handles::Same,
         };
-        if under_way.handles == Handles::Opens && attached.conts.len() >= CONTS_MAX {
+        if under_way.handles == Handles::Opens && attached.open_count() >= CONTS_MAX {
             return self.refuse(shared, under_way, Failure::Busy);
         }
-        let transport = Arc::clone(&attached.transport);
-        let job = |key, to: &Arc<Mailbox>| Job::Pool { transport, head, verb, key, to: Arc::clone(to) };
+        let (transport, evicting) = (Arc::clone(&attached.transport), attached.evicting());
+        let job =
+            |key, to: &Arc<Mailbox>| Job::Pool { transport, head, verb, evicting, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
             Err(under_way) => {
@@ -434,7 +427,7 @@ impl Conn {
     /// A handle that was to be closed is open still.
     fn take_back(&mut self, under_way: &UnderWay) {
         if let (Handles::Closes(cont), Some(attached)) = (under_way.handles, self.attached(under_way.slot)) {
-            *attached.conts.entry(cont).or_default() += 1;
+            attached.opened(cont);
         }
     }
 
@@ -568,7 +561,7 @@ impl Conn {
     ) {
         let attached = self.attached(under_way.slot);
         match attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport)) {
-            Some(attached) => *attached.conts.entry(cont).or_default() += 1,
+            Some(attached) => attached.opened(cont),
             None => {
                 shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
             }
@@ -605,14 +598,7 @@ impl Conn {
         if let SystemReply::Connected(connected) = &mut reply {
             connected.slot = slot;
         }
-        self.pools[place] = Some(Attached {
-            pool,
-            transport: opened.transport,
-            is_read_only: opened.is_read_only,
-            answers_at_once: opened.answers_at_once,
-            map_version: opened.map_version,
-            conts: BTreeMap::new(),
-        });
+        self.pools[place] = Some(Attached::new(pool, opened));
         Ok(reply)
     }
 
@@ -644,27 +630,6 @@ fn is_quick(verb: &PoolVerb<'_>, answers_at_once: bool) -> bool {
         PoolVerb::TxBegin => true,
         PoolVerb::TxCommit(_) | PoolVerb::AllocOids(..) => answers_at_once,
         _ => false,
-    }
-}
-
-impl Attached {
-    /// Takes a handle away that is about to be closed; whether there is one.
-    fn give_up(&mut self, cont: ContNo) -> bool {
-        let Some(count) = self.conts.get_mut(&cont) else { return false };
-        *count -= 1;
-        if *count == 0 {
-            self.conts.remove(&cont);
-        }
-        true
-    }
-
-    fn leave(self, shared: &mut Shared) {
-        let Self { pool, transport, conts, .. } = self;
-        for (cont, count) in conts {
-            let transport = Arc::clone(&transport);
-            shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count });
-        }
-        shared.leave_pool(pool);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What may take long or flush: questions to a pool's service and to the daemon, answered by threads of their own.
 
+use super::attached::Evicting;
 use super::{Attachment, JOB_THREADS, System};
 use crate::error::Result;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,14 @@ enum Pace {
 /// What a thread of the service does next.
 pub(super) enum Job {
     /// Asks a pool's service.
-    Pool { transport: Arc<dyn Transport>, head: Head, verb: PoolVerb<'static>, key: u64, to: Arc<Mailbox> },
+    Pool {
+        transport: Arc<dyn Transport>,
+        head: Head,
+        verb: PoolVerb<'static>,
+        evicting: Evicting,
+        key: u64,
+        to: Arc<Mailbox>,
+    },
     /// Asks the daemon.
     System { head: Head, peer: Option<Peer>, ask: SystemVerb, key: u64, to: Arc<Mailbox> },
     /// Gives handles of containers back whose holder is gone.
@@ -216,22 +224,33 @@ impl Jobs {
 
     fn carry_out(&self, job: Job) {
         match job {
-            Job::Pool { transport, head, verb, key, to } => {
+            Job::Pool { transport, head, verb, evicting, key, to } => {
+                let evicts = match &verb {
+                    PoolVerb::ContEvict(cont, whose) => Some((*cont, *whose)),
+                    _ => None,
+                };
                 let outcome = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) });
+                if let (Ok(_), Some((cont, whose))) = (&outcome.result, evicts) {
+                    let count = evicting.holders.take(evicting.key, cont, whose);
+                    release(&*transport, head, cont, count);
+                }
                 to.put(Done { key, reply: JobReply::Pool(transport, outcome.result) });
             }
             Job::System { head, peer, ask, key, to } => {
                 let reply = self.inner.system.answer(&head, peer, ask);
                 to.put(Done { key, reply: JobReply::System(reply) });
             }
-            Job::Release { transport, head, cont, count } => {
-                for _ in 0..count {
-                    let ask = Ask::Pool(PoolVerb::ContClose(cont));
-                    // Ignored: the handle's container may have been destroyed since.
-                    let _closed = transport.call(Request { token: 0, head, ask });
-                }
-            }
+            Job::Release { transport, head, cont, count } => release(&*transport, head, cont, count),
         }
+    }
+}
+
+/// Gives handles back to the pool's service.
+fn release(transport: &dyn Transport, head: Head, cont: ContNo, count: u32) {
+    for _ in 0..count {
+        let ask = Ask::Pool(PoolVerb::ContClose(cont));
+        // Ignored: the handle's container may have been destroyed since.
+        let _closed = transport.call(Request { token: 0, head, ask });
     }
 }
 
@@ -265,7 +284,8 @@ mod tests {
         let to = Arc::new(Mailbox::new().unwrap());
         let job = |verb| {
             let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-            Job::Pool { transport, head: Head::default(), verb, key: 0, to: Arc::clone(&to) }
+            let evicting = Evicting { holders: Arc::default(), key: 0 };
+            Job::Pool { transport, head: Head::default(), verb, evicting, key: 0, to: Arc::clone(&to) }
         };
         let mut waiting = Waiting::default();
         waiting.jobs.extend([PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList].map(job));

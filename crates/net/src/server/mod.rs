@@ -2,8 +2,10 @@
 //!
 //! What pools there are is not known here: whoever runs a server answers for that ([`System`]).
 
+mod attached;
 mod bufs;
 mod conn;
+mod holders;
 mod jobs;
 mod worker;
 
@@ -15,6 +17,7 @@ use dolmen_codec::Transport;
 use dolmen_codec::wire::{SystemReply, SystemVerb, Welcome};
 use dolmen_env::{Listener, Peer, spawn};
 use dolmen_types::{Error, Head};
+pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -64,6 +67,10 @@ pub struct OpenedPool {
     pub answers_at_once: bool,
     /// The version of its map.
     pub map_version: u32,
+    /// Whose connection it is.
+    pub uid: u32,
+    /// Who has which of its containers open; the same for all connections.
+    pub holders: Arc<Holders>,
 }
 
 /// Limits of a server.

@@ -2,12 +2,13 @@
 
 use super::common::{Store, World, ask, by_label, epoch, get, get_at, label, make, make_with, put};
 use dolmen_cluster::Pool;
-use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::{ContVerb, ReadAt, Verb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::scope;
 use dolmen_types::{
-    ContNo, Epoch, Error, Head, Invalid, PropId, PropValue, Props, RequestId, TargetNo, Uuid,
+    ContNo, Credentials, Epoch, Error, Head, Invalid, PropId, PropValue, Props, RequestId, TargetNo, Uuid,
 };
 
 fn info(pool: &Pool<Store>, no: ContNo) -> ContInfo {
@@ -319,6 +320,39 @@ fn reopened_state_is_exact() {
     assert_eq!(info(&pool, a.no).handles, 0, "handles end with the process that held them");
     let fourth = make(&pool, 4, "d").unwrap();
     assert!(before.iter().all(|cont| cont.no < fourth.no));
+}
+
+#[test]
+fn evictions_are_counted_by_user_and_stay_on_record() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    let opened = |pool: &Pool<Store>| match ask(pool, PoolVerb::ContOpen(by_label("a"))) {
+        Ok(PoolReply::Cont(handle)) => Evictions::of(&handle.props),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(opened(&pool), Evictions::default());
+    let evict = |pool: &Pool<Store>, uid, whose| {
+        let head = Head { cred: Credentials { uid, gid: 0, project: 0 }, ..Head::default() };
+        let verb = PoolVerb::ContEvict(no, whose);
+        match pool.call(Request { token: 1, head, ask: Ask::Pool(verb) }).result {
+            Ok(Answer::Pool(PoolReply::Cont(handle))) => Evictions::of(&handle.props),
+            other => panic!("{other:?}"),
+        }
+    };
+    evict(&pool, 7, Whose::Own);
+    let told = evict(&pool, 7, Whose::All);
+    assert_eq!((told.count(7), told.count(8)), (2, 1));
+    assert_eq!(opened(&pool), told);
+    // It is nothing that a client reads or sets.
+    let all = ask(&pool, PoolVerb::ContProps(no, Vec::new()));
+    assert!(matches!(all, Ok(PoolReply::Props(props)) if !props.contains_key(&PropId::CO_EVICTIONS)));
+    let reset = Props::from([(PropId::CO_EVICTIONS, PropValue::Bytes(vec![0; 8]))]);
+    let refused = ask(&pool, PoolVerb::ContSetProps(no, reset));
+    assert_eq!(refused.unwrap_err(), Error::Invalid(Invalid::Property));
+    assert_eq!(opened(&world.reopen(pool)), told);
+    let pool = world.create(1);
+    assert_eq!(ask(&pool, PoolVerb::ContEvict(no, Whose::All)).unwrap_err(), Error::NoContainer);
 }
 
 #[test]

@@ -272,6 +272,9 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     let of = || option::of(cont());
     prop_oneof![
         1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
+        1 => (cont(), any::<bool>()).prop_map(|(cont, is_all)| {
+            PoolVerb::ContEvict(cont, if is_all { Whose::All } else { Whose::Own })
+        }),
         10 => cont_question(),
         6 => bare,
         1 => (of(), attrs).prop_map(|(cont, attrs)| PoolVerb::SetAttrs(cont, attrs)),

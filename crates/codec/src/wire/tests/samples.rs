@@ -141,6 +141,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Scrub,
         PoolVerb::Check,
         PoolVerb::Admit { closed: vec![cont, ContNo(9)], now: Epoch(8) },
+        PoolVerb::ContEvict(cont, Whose::All),
     ]
 }
 
@@ -267,6 +268,7 @@ fn errors() -> Vec<Error> {
         Error::IsDirectory,
         Error::HashCollision,
         Error::Unreachable { rank: 8 },
+        Error::NoHandle,
     ]
 }
 
@@ -386,6 +388,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolScrub, 0x980e_6923_0796_1511),
     (AskKind::PoolCheck, 0x94db_2f7e_a266_3535),
     (AskKind::Admit, 0x1172_8e25_6869_3e08),
+    (AskKind::ContEvict, 0xfb60_082f_20b5_3d5f),
     (AskKind::Ping, 0xf0fb_45d9_d088_e047),
     (AskKind::SystemQuery, 0x7bc2_176f_f361_e8db),
     (AskKind::PoolList, 0xa593_dce7_aa20_77ef),
@@ -427,6 +430,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
     (ReplyKind::Failed, 0x6bcd_c411_c4ab_f9c3),
     (ReplyKind::Failed, 0x245d_ccdd_660d_af88),
     (ReplyKind::Failed, 0x5426_f956_cce3_0dbb),
+    (ReplyKind::Failed, 0x6370_9215_3d22_93f5),
     (ReplyKind::Written, 0x4fbe_30d4_bbd3_317a),
     (ReplyKind::Fetched, 0x5820_e988_8150_435f),
     (ReplyKind::Listed, 0xfcd0_b0af_7aca_98a2),

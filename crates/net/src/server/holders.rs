@@ -1,0 +1,143 @@
+//! Who has which containers of a pool open, over all threads of connections: so that handles can be taken from others.
+//!
+//! Invariants: each handle that the pool's service counts belongs to one connection here, or is on its way to one or back;
+//! whoever takes it out gives it back to the service, once.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use dolmen_codec::pool::Whose;
+use dolmen_types::ContNo;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The handles of all connections to one pool.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// How often handles were taken from connections: who remembers another number looks what it has lost.
+    taken: AtomicU64,
+    /// Guards who holds what; taken alone, to open, close and evict.
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    next: u64,
+    by_key: BTreeMap<u64, Holder>,
+}
+
+/// A connection's use of the pool.
+#[derive(Debug)]
+struct Holder {
+    uid: u32,
+    conts: BTreeMap<ContNo, u32>,
+}
+
+impl Holders {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a user's connection, and says under which number.
+    pub(super) fn enter(&self, uid: u32) -> u64 {
+        let mut all = self.all();
+        all.next += 1;
+        let key = all.next;
+        all.by_key.insert(key, Holder { uid, conts: BTreeMap::new() });
+        key
+    }
+
+    /// Changes whenever somebody loses handles.
+    #[inline]
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Acquire)
+    }
+
+    /// Containers that a connection has open.
+    pub(super) fn count(&self, key: u64) -> usize {
+        self.all().by_key.get(&key).map_or(0, |holder| holder.conts.len())
+    }
+
+    /// Whether a connection has a container open.
+    pub(super) fn has(&self, key: u64, cont: ContNo) -> bool {
+        self.all().by_key.get(&key).is_some_and(|holder| holder.conts.contains_key(&cont))
+    }
+
+    /// A connection has a handle more.
+    pub(super) fn opened(&self, key: u64, cont: ContNo) {
+        if let Some(holder) = self.all().by_key.get_mut(&key) {
+            *holder.conts.entry(cont).or_default() += 1;
+        }
+    }
+
+    /// Takes a handle from a connection that is about to close it; how many it has left, `None` if it had none.
+    pub(super) fn closing(&self, key: u64, cont: ContNo) -> Option<u32> {
+        let mut all = self.all();
+        let conts = &mut all.by_key.get_mut(&key)?.conts;
+        let count = conts.get_mut(&cont)?;
+        *count -= 1;
+        let left = *count;
+        if left == 0 {
+            conts.remove(&cont);
+        }
+        Some(left)
+    }
+
+    /// Forgets a connection; what it has held is to be given back.
+    pub(super) fn leave(&self, key: u64) -> BTreeMap<ContNo, u32> {
+        self.all().by_key.remove(&key).map_or_else(BTreeMap::new, |holder| holder.conts)
+    }
+
+    /// Takes the handles on a container from all others, or from those of the same user; how many they are.
+    pub(super) fn take(&self, key: u64, cont: ContNo, whose: Whose) -> u32 {
+        let mut all = self.all();
+        let Some(uid) = all.by_key.get(&key).map(|own| own.uid) else { return 0 };
+        let is_meant = |(other, holder): &(&u64, &mut Holder)| {
+            **other != key && (whose == Whose::All || holder.uid == uid)
+        };
+        let taken =
+            all.by_key.iter_mut().filter(is_meant).filter_map(|(_, holder)| holder.conts.remove(&cont));
+        let count = taken.sum();
+        // Under the lock, so that whoever sees the number finds what it is about.
+        self.taken.fetch_add(1, Ordering::Release);
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONT: ContNo = ContNo(7);
+
+    #[test]
+    fn handles_are_taken_from_all_others_or_from_those_of_the_same_user() {
+        for (whose, count) in [(Whose::Own, 2), (Whose::All, 5)] {
+            let holders = Holders::default();
+            let [own, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+            for (key, count) in [(own, 1), (same, 2), (stranger, 3)] {
+                (0..count).for_each(|_| holders.opened(key, CONT));
+                holders.opened(key, ContNo(8));
+            }
+            let before = holders.taken();
+            assert_eq!(holders.take(own, CONT, whose), count);
+            assert_ne!(holders.taken(), before);
+            let left = [own, same, stranger].map(|key| holders.has(key, CONT));
+            assert_eq!(left, [true, false, whose == Whose::Own]);
+            assert!([own, same, stranger].iter().all(|&key| holders.has(key, ContNo(8))));
+            assert_eq!(holders.take(own, CONT, whose), 0, "nothing is given back twice");
+        }
+    }
+
+    #[test]
+    fn a_handle_is_closed_once() {
+        let holders = Holders::default();
+        let key = holders.enter(1);
+        holders.opened(key, CONT);
+        holders.opened(key, CONT);
+        assert_eq!([holders.closing(key, CONT), holders.closing(key, CONT)], [Some(1), Some(0)]);
+        assert_eq!((holders.closing(key, CONT), holders.count(key)), (None, 0));
+        holders.opened(key, CONT);
+        assert_eq!(holders.leave(key), BTreeMap::from([(CONT, 1)]));
+        assert!(holders.leave(key).is_empty());
+        assert_eq!(holders.closing(key, CONT), None);
+    }
+}
