@@ -3,7 +3,8 @@
 use crate::error::{Error, Op, Result};
 use core::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -21,7 +22,7 @@ const BACKLOG: i32 = 1024;
 /// Where a process listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A name in the file system; at most 107 bytes.
+    /// A name in the file system. Of what is longer than 107 bytes, which a socket may be called, the last part may have 80.
     Unix(PathBuf),
     /// An address of the network.
     Tcp(SocketAddr),
@@ -87,7 +88,7 @@ impl Listener {
         let failed = |errno| Error::Io { op: Op::Listen, name: address.to_string(), offset: 0, errno };
         let fd = made(address).map_err(failed)?;
         match address {
-            Address::Unix(path) => bind(&fd, &SocketAddrUnix::new(path).map_err(failed)?),
+            Address::Unix(path) => bind(&fd, &Name::of(path).map_err(failed)?.address),
             Address::Tcp(at) => {
                 sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
                 bind(&fd, at)
@@ -167,7 +168,7 @@ impl Socket {
         let failed = |errno| Error::from_errno(Op::Connect, &address.to_string(), 0, errno);
         let fd = made(address).map_err(failed)?;
         let begun = match address {
-            Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path).map_err(failed)?),
+            Address::Unix(path) => connect(&fd, &Name::of(path).map_err(failed)?.address),
             Address::Tcp(at) => connect(&fd, at),
         };
         let socket = Self::new(fd, address.clone());
@@ -458,6 +459,28 @@ pub fn peer_watch(pid: u32) -> Result<OwnedFd> {
     let failed = |errno| Error::Io { op: Op::Wait, name: format!("process {pid}"), offset: 0, errno };
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| failed(Errno::SRCH))?;
     pidfd_open(pid, PidfdFlags::empty()).map_err(failed)
+}
+
+/// What the kernel takes as the name of a socket. It takes no long ones: those are reached through their directory, which is
+/// open for as long as the value lives.
+struct Name {
+    address: SocketAddrUnix,
+    _dir: Option<OwnedFd>,
+}
+
+impl Name {
+    fn of(path: &Path) -> core::result::Result<Self, Errno> {
+        match SocketAddrUnix::new(path) {
+            Ok(address) => Ok(Self { address, _dir: None }),
+            Err(Errno::NAMETOOLONG) => {
+                let (parent, last) = path.parent().zip(path.file_name()).ok_or(Errno::NAMETOOLONG)?;
+                let dir = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+                let through = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(last);
+                Ok(Self { address: SocketAddrUnix::new(through)?, _dir: Some(dir) })
+            }
+            Err(errno) => Err(errno),
+        }
+    }
 }
 
 fn made(address: &Address) -> core::result::Result<OwnedFd, Errno> {

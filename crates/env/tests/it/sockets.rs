@@ -60,6 +60,21 @@ fn a_unix_socket_tells_who_is_there_and_when_he_is_gone() {
 }
 
 #[test]
+fn a_unix_socket_may_be_in_a_directory_with_a_long_name() {
+    let dir = name("deep");
+    let path = dir.join("d".repeat(200)).join("s".repeat(80));
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let (listener, near, far) = pair(&Address::Unix(path.clone()));
+    talk(&near, &far);
+    assert_eq!(listener.address(), &Address::Unix(path.clone()));
+    assert!(path.exists());
+    let missing = Address::Unix(path.with_file_name("missing"));
+    let error = Socket::connect(&missing, Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
 fn a_tcp_socket_gets_a_free_port() {
     let (listener, near, far) = pair(&Address::Tcp("127.0.0.1:0".parse().unwrap()));
     talk(&near, &far);
