@@ -313,7 +313,13 @@ mod tests {
     }
 
     fn create(dir: &Scratch, spread: Option<Spread>) {
-        let options = PoolOptions { targets: 1, capacity_bytes: 64 << 20, spread, ..PoolOptions::default() };
+        let options = PoolOptions {
+            targets: 1,
+            capacity_bytes: 64 << 20,
+            volatile: true,
+            spread,
+            ..PoolOptions::default()
+        };
         dolmen_local::create(&dir.0, &options).unwrap();
     }
 

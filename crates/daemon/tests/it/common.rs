@@ -19,8 +19,18 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// Where pools survive a power cut: many machines have a temporary directory in memory.
+    pub(crate) fn on_disk() -> Self {
+        // Examples have no directory of their own.
+        Self::below(Path::new(option_env!("CARGO_TARGET_TMPDIR").unwrap_or("/var/tmp")))
+    }
+
+    fn below(parent: &Path) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("dolmen-daemon-{}-{number}", std::process::id()));
+        let path = parent.join(format!("dolmen-daemon-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }

@@ -43,7 +43,7 @@ struct Engines {
 
 impl Engines {
     fn start(count: u32) -> Self {
-        let dir = Scratch::new();
+        let dir = Scratch::on_disk();
         let engine = |rank| {
             let own = dir.path().join(format!("r{rank}"));
             std::fs::create_dir(&own).unwrap();
