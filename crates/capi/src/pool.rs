@@ -11,7 +11,7 @@ use crate::raw::{In, Out, Text, allocate};
 use crate::types::{CPoolCont, CPoolInfo, CPoolSpace, CRebuild, CSpace, CUuid, Handle, RankList, fixed};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{PoolInfo, SpaceReport};
+use dolmen_client::{POOL_PROPS, PoolInfo, SpaceReport};
 use std::sync::Arc;
 
 /// How a pool may be connected to.
@@ -173,10 +173,8 @@ pub(crate) fn rank_list(ranks: &[u32]) -> Result<Out<RankList>> {
     Ok(list)
 }
 
-/// A property of a pool: defaults of DAOS, and the off value of what does not exist here.
-//= daos:src/pool/srv_layout.c pool_prop_default
+/// A property of a pool.
 fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
-    let number = |number| Some(Value::Number(number));
     match kind {
         prop::PO_LABEL => {
             let label = info.label.as_ref().map_or(pool.label.as_deref(), |label| Some(label.as_str()));
@@ -185,27 +183,7 @@ fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
         prop::PO_ACL => dolmen_codec::acl::Acl::of_texts(&ACL).ok().map(|acl| Value::Bytes(acl.encode())),
         prop::PO_OWNER | prop::PO_OWNER_GROUP => Some(Value::Text(place::owner(kind == prop::PO_OWNER))),
         prop::PO_SVC_LIST => Some(Value::Ranks(ranks(info))),
-        // Space for a rebuild, self-healing, an end of targets by damage, redundancy of objects and service: none.
-        // Checkpoints are made as the log grows.
-        3 | 4 | 11 | 18 | 19 | 25 => number(0),
-        // Every target reads what it has in turn, as long as it is open: `DAOS_SCRUB_MODE_TIMED`.
-        16 => number(2),
-        // Space is reclaimed as there is time for it.
-        5 => number(1),
-        9 => number(128 << 10),
-        10 => number(4096),
-        12 | 20 => number(1),
-        13 => number(u64::from(u32::MAX)),
-        14 => number(4),
-        15 => number(0),
-        17 => number(604_800),
-        21 => number(255),
-        22 => number(1),
-        23 => number(5),
-        24 => number(50),
-        26 => number(1),
-        27 => number(300),
-        _ => None,
+        kind => POOL_PROPS.iter().find(|prop| prop.id == kind).map(|prop| Value::Number(prop.value)),
     }
 }
 

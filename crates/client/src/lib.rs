@@ -49,6 +49,7 @@ mod listing;
 mod object;
 mod oids;
 mod pool;
+mod pool_props;
 mod split;
 mod tx;
 mod walk;
@@ -62,6 +63,7 @@ pub use event::{Callback, Event, EventId, EventQueue, Output, Wait};
 pub use kv::{Kv, PutCond};
 pub use object::{Fetched, Object, Page};
 pub use pool::Pool;
+pub use pool_props::{POOL_PROPS, PoolProp};
 pub use tx::Tx;
 pub use walk::{ChangeWalk, ObjectWalk};
 
