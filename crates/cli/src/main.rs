@@ -16,6 +16,7 @@ mod interrupt;
 mod obj;
 mod output;
 mod path;
+mod patience;
 mod place;
 mod pool;
 mod progress;

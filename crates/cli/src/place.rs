@@ -3,6 +3,7 @@
 use crate::failure::{Doing, Exit, Failure, Outcome, of_open};
 use crate::interrupt;
 use crate::path::shown_outside;
+use crate::patience::Patient;
 use clap::Args;
 use core::time::Duration;
 use dolmen_client::{Container, Pool, Snapshot};
@@ -207,7 +208,7 @@ impl Served {
         let head = Head { cred: credentials(), ..Head::default() };
         let remote = reach::pool(&self.link, &head, self.name, access)
             .map_err(|error| Failure::from(error).by_file_in(&dir))?;
-        let pool = Pool::connect(Arc::new(remote), credentials())?;
+        let pool = Pool::connect(Arc::new(Patient::new(remote)), credentials())?;
         Ok(Session { pool, local: None, dir })
     }
 }
