@@ -17,6 +17,7 @@ use dolmen_local::LocalPool;
 use dolmen_types::limits::WINDOW_RECORDS;
 use dolmen_types::{Durability, Epoch, Error, ObjectClass, PropId, PropValue, Props, Uuid};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// How long the end of a container may take at the most to give its space back.
 const FREE_FOR_NS: u64 = 2_000_000_000;
@@ -46,7 +47,7 @@ pub(crate) enum Command {
 
 /// What a container holds.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Layout {
+pub(crate) enum Layout {
     /// Files and directories
     Posix,
     /// Objects of an application
@@ -79,7 +80,7 @@ pub(crate) struct Create {
     #[arg(long)]
     uuid: Option<Uuid>,
     /// Chunk of new files [default: 1 MiB, or the pool's bulk segment if that is less]
-    #[arg(long, value_name = "SIZE", value_parser = size::between(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX))]
+    #[arg(long, value_name = "SIZE", value_parser = chunk_size())]
     chunk_size: Option<u64>,
     /// Class of new files, S1 to SX [default: S1, files of 64 MiB and more SX]
     #[arg(long, value_name = "CLASS", value_parser = class)]
@@ -174,7 +175,13 @@ pub(crate) struct SetProp {
     values: Vec<String>,
 }
 
-fn class(name: &str) -> Result<ObjectClass, String> {
+/// A parser of how large a chunk is.
+pub(crate) fn chunk_size() -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    size::between(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
+}
+
+/// The class of this name.
+pub(crate) fn class(name: &str) -> Result<ObjectClass, String> {
     ObjectClass::from_name(name)
         .ok_or_else(|| "no such class; there are S1, S2, S4, S6, S8, S12, S16, S32 and SX".to_owned())
 }
@@ -221,32 +228,28 @@ fn create(args: &Create) -> Outcome<Answer> {
 /// A new container, in the words of another command line.
 pub(crate) struct Spec<'a> {
     pub(crate) label: Option<&'a str>,
-    /// `posix` or `none`.
-    pub(crate) layout: &'a str,
+    pub(crate) layout: Layout,
     pub(crate) properties: &'a [String],
-    pub(crate) chunk_size: Option<&'a str>,
-    pub(crate) file_class: Option<&'a str>,
-    pub(crate) dir_class: Option<&'a str>,
+    pub(crate) chunk_bytes: Option<u64>,
+    pub(crate) file_class: Option<ObjectClass>,
+    pub(crate) dir_class: Option<ObjectClass>,
     /// Whose it is, and who may use it.
     pub(crate) owned: Props,
 }
 
 /// Makes a container in a pool that a daemon has.
 pub(crate) fn create_in(pool: &Pool, spec: &Spec<'_>) -> Outcome<Uuid> {
-    let mut words = vec!["create", ".", "--type", spec.layout];
-    words.extend(spec.label);
-    for property in spec.properties {
-        words.extend(["--properties", property]);
-    }
-    for (option, value) in [
-        ("--chunk-size", spec.chunk_size),
-        ("--file-class", spec.file_class),
-        ("--dir-class", spec.dir_class),
-    ] {
-        words.extend(value.into_iter().flat_map(|value| [option, value]));
-    }
-    let parsed = <CreateWords as clap::Parser>::try_parse_from(words);
-    let args = parsed.map_err(|error| Failure::new(Exit::Usage, error.render().to_string()))?.create;
+    let args = Create {
+        pool: PoolArg::new(PathBuf::new()),
+        label: spec.label.map(str::to_owned),
+        layout: Some(spec.layout),
+        durability: None,
+        uuid: None,
+        chunk_size: spec.chunk_bytes,
+        file_class: spec.file_class,
+        dir_class: spec.dir_class,
+        properties: spec.properties.to_vec(),
+    };
     let label = args.label.as_deref().map(place::label).transpose()?;
     let (mut props, has_files) = args.props()?;
     for (id, value) in &spec.owned {
@@ -259,12 +262,6 @@ pub(crate) fn create_in(pool: &Pool, spec: &Spec<'_>) -> Outcome<Uuid> {
         format_new(pool, &handle, &args, chunk_bytes).doing(doing)?;
     }
     Ok(handle.uuid)
-}
-
-#[derive(clap::Parser, Debug)]
-struct CreateWords {
-    #[command(flatten)]
-    create: Create,
 }
 
 /// Which of the two names of the new container is taken.

@@ -58,15 +58,22 @@ fn entry(text: &str) -> Outcome<Entry> {
 }
 
 /// The list, owner and group of a container; into a file, too, if one is named.
-pub(super) fn get(cont: &Container, out: Option<&Path>) -> Outcome<Answer> {
+pub(super) fn get(cont: &Container, out: Option<&Path>, verbose: bool) -> Outcome<Answer> {
     let props = cont.props(&[PropId::CO_OWNER, PropId::CO_OWNER_GROUP])?;
     let text_of = |id| match props.get(&id) {
         Some(PropValue::Text(text)) => text.clone(),
         _ => String::new(),
     };
     let (owner, group) = (text_of(PropId::CO_OWNER), text_of(PropId::CO_OWNER_GROUP));
-    let entries: Vec<String> = cont.acl()?.entries().iter().filter_map(Entry::text).collect();
-    let text = format!("# Owner: {owner}\n# Owner Group: {group}\n# Entries:\n{}\n", entries.join("\n"));
+    let acl = cont.acl()?;
+    let entries: Vec<String> = acl.entries().iter().filter_map(Entry::text).collect();
+    let mut text = format!("# Owner: {owner}\n# Owner Group: {group}\n# Entries:\n");
+    for (entry, line) in acl.entries().iter().filter_map(|entry| Some((entry, entry.text()?))) {
+        if verbose {
+            text.push_str(&format!("# {}\n", entry.verbose()));
+        }
+        text.push_str(&format!("{line}\n"));
+    }
     if let Some(file) = out {
         std::fs::write(file, &text).map_err(|error| Failure::on_file(file, &error))?;
     }
@@ -76,7 +83,7 @@ pub(super) fn get(cont: &Container, out: Option<&Path>) -> Outcome<Answer> {
 
 fn set(cont: &Container, acl: &Acl) -> Outcome<Answer> {
     cont.set_acl(acl)?;
-    get(cont, None)
+    get(cont, None, false)
 }
 
 /// Replaces the list by that of a file.

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use dolmen_client::{ContInfo, Container};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::{Link, reach};
-use dolmen_types::{Epoch, Error, PropId};
+use dolmen_types::{Epoch, Error, ObjectClass, PropId};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -64,7 +64,7 @@ enum Pool {
     #[command(flatten)]
     Attr(attr::Verb<PoolArg>),
     /// Print a pool's properties
-    GetProp(dmg::GetProp),
+    GetProp(dmg::props::GetProp),
     /// Test a pool (not available)
     Autotest(Rest),
     /// The same as `container list`
@@ -108,13 +108,12 @@ enum Cont {
     /// List the states that are kept
     #[command(visible_alias = "list-snap")]
     ListSnaps(ContArg),
-    /// Give up a state that is kept
+    /// Give up a state that is kept, or several
     DestroySnap {
         #[command(flatten)]
         cont: ContArg,
-        /// Its epoch
-        #[arg(long, short)]
-        epc: String,
+        #[command(flatten)]
+        which: Several,
     },
     /// Go back to a state that is kept
     Rollback {
@@ -171,6 +170,9 @@ enum One {
         /// Write it to this file, too
         #[arg(long, short = 'O', value_name = "FILE")]
         outfile: Option<PathBuf>,
+        /// Say each entry in words, too
+        #[arg(long, short)]
+        verbose: bool,
     },
     /// Replace the access control list
     OverwriteAcl {
@@ -220,6 +222,30 @@ struct Which {
     snap: Option<String>,
 }
 
+/// Which states are meant.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Several {
+    /// Its epoch
+    #[arg(long, short)]
+    epc: Option<String>,
+    /// Its name
+    #[arg(long, short)]
+    snap: Option<String>,
+    /// All from one epoch to another, with both, as BEGIN-END
+    #[arg(long, short = 'r', value_name = "RANGE", value_parser = epoch_range)]
+    epcrange: Option<(Epoch, Epoch)>,
+}
+
+fn epoch_range(text: &str) -> Result<(Epoch, Epoch), String> {
+    let ends = text.split_once('-').map(|(from, to)| (place::parse_epoch(from), place::parse_epoch(to)));
+    match ends {
+        Some((Some(from), Some(to))) if from <= to => Ok((from, to)),
+        Some((Some(_), Some(_))) => Err("the first epoch is newer than the second".to_owned()),
+        _ => Err("give BEGIN-END, with epochs that list-snaps prints".to_owned()),
+    }
+}
+
 #[derive(Args, Debug)]
 struct Create {
     #[command(flatten)]
@@ -239,17 +265,45 @@ struct Create {
     #[arg(long, short, value_name = "GROUP")]
     group: Option<String>,
     /// Object class of files and directories
-    #[arg(long, short, value_name = "CLASS", conflicts_with_all = ["file_oclass", "dir_oclass"])]
-    oclass: Option<String>,
+    #[arg(long, short, value_name = "CLASS", conflicts_with_all = ["file_oclass", "dir_oclass"], value_parser = cont::class)]
+    oclass: Option<ObjectClass>,
     /// Bytes in a chunk of new files
-    #[arg(long, short = 'z', value_name = "SIZE")]
-    chunk_size: Option<String>,
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = cont::chunk_size())]
+    chunk_size: Option<u64>,
     /// Object class of new files
-    #[arg(long, value_name = "CLASS")]
-    file_oclass: Option<String>,
+    #[arg(long, value_name = "CLASS", value_parser = cont::class)]
+    file_oclass: Option<ObjectClass>,
     /// Object class of new directories
-    #[arg(long, value_name = "CLASS")]
-    dir_oclass: Option<String>,
+    #[arg(long, value_name = "CLASS", value_parser = cont::class)]
+    dir_oclass: Option<ObjectClass>,
+}
+
+impl Create {
+    /// What the container holds; refuses options of files where there are none.
+    fn layout(&self) -> Outcome<cont::Layout> {
+        let layout = match self.layout.as_deref().map(str::to_ascii_lowercase).as_deref() {
+            None | Some("unknown") => cont::Layout::None,
+            Some("posix") => return Ok(cont::Layout::Posix),
+            Some(other) => {
+                let failure =
+                    Failure::new(Exit::Usage, format!("containers of type {other} cannot be made here"));
+                return Err(failure.hint("give --type POSIX, or none"));
+            }
+        };
+        let of_files = [
+            (self.oclass.is_some(), "--oclass"),
+            (self.file_oclass.is_some(), "--file-oclass"),
+            (self.dir_oclass.is_some(), "--dir-oclass"),
+            (self.chunk_size.is_some(), "--chunk-size"),
+        ];
+        match of_files.iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => {
+                let why = format!("{option} is for files, and a container without --type POSIX has none");
+                Err(Failure::new(Exit::Usage, why).hint(format!("add --type POSIX, or leave out {option}")))
+            }
+            None => Ok(layout),
+        }
+    }
 }
 
 pub(crate) fn run(args: &Daos) -> Outcome<Answer> {
@@ -274,7 +328,7 @@ fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
             let opened = open(&system.link()?, pool, verb.access())?;
             verb.run(Owner::Pool(&opened.pool)).doing(|| format!("use pool {pool}"))
         }
-        Pool::GetProp(args) => dmg::get_prop(&system.link()?, args),
+        Pool::GetProp(args) => dmg::props::show(&system.link()?, args),
         Pool::Autotest(_) => Err(Failure::absent("daos pool autotest", "use `dolmen bench object`")),
     }
 }
@@ -288,7 +342,7 @@ fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
         Cont::Destroy { cont, force } => destroy(&link()?, cont, *force),
         Cont::CreateSnap { cont, snap } => create_snap(&link()?, cont, snap.as_deref()),
         Cont::ListSnaps(arg) => snaps(&link()?, arg),
-        Cont::DestroySnap { cont, epc } => destroy_snap(&link()?, cont, epc),
+        Cont::DestroySnap { cont, which } => destroy_snap(&link()?, cont, which),
         Cont::Rollback { cont, which } => rollback(&link()?, cont, which),
         Cont::ListObjects(arg) => with(&link()?, arg, PoolAccess::ReadOnly, object::list),
         Cont::Check(arg) => check(&link()?, arg),
@@ -317,7 +371,9 @@ fn one(link: &Link, command: &One) -> Outcome<Answer> {
         One::SetProp { cont, values, given } => {
             write(cont, &|cont| props::set(cont, if given.is_empty() { values } else { given }))
         }
-        One::GetAcl { cont, outfile } => read(cont, &|cont| access::get(cont, outfile.as_deref())),
+        One::GetAcl { cont, outfile, verbose } => {
+            read(cont, &|cont| access::get(cont, outfile.as_deref(), *verbose))
+        }
         One::OverwriteAcl { cont, acl_file } => write(cont, &|cont| access::overwrite(cont, acl_file)),
         One::UpdateAcl { cont, entries } => {
             write(cont, &|cont| access::update(cont, entries.acl_file.as_deref(), entries.entry.as_deref()))
@@ -411,29 +467,19 @@ fn list(link: &Link, pool: &str) -> Outcome<Answer> {
 }
 
 fn create(link: &Link, args: &Create) -> Outcome<Answer> {
-    let layout = match args.layout.as_deref().map(str::to_ascii_lowercase).as_deref() {
-        None | Some("unknown") => "none",
-        Some("posix") => "posix",
-        Some(other) => {
-            let failure =
-                Failure::new(Exit::Usage, format!("containers of type {other} cannot be made here"));
-            return Err(failure.hint("give --type POSIX, or none"));
-        }
-    };
+    let layout = args.layout()?;
     let mut owned = access::owner_props(args.group.as_deref())?;
     if let Some(file) = &args.acl_file {
         owned.extend(access::file_prop(file)?);
     }
     let opened = open(link, &args.pool.pool, PoolAccess::ReadWrite)?;
-    let class = |own: &Option<String>| own.clone().or_else(|| args.oclass.clone());
-    let (file_class, dir_class) = (class(&args.file_oclass), class(&args.dir_oclass));
     let spec = cont::Spec {
         label: args.label.as_deref(),
         layout,
         properties: &args.properties,
-        chunk_size: args.chunk_size.as_deref(),
-        file_class: file_class.as_deref(),
-        dir_class: dir_class.as_deref(),
+        chunk_bytes: args.chunk_size,
+        file_class: args.file_oclass.or(args.oclass),
+        dir_class: args.dir_oclass.or(args.oclass),
         owned,
     };
     let uuid = cont::create_in(&opened.pool, &spec)?;
@@ -496,15 +542,30 @@ fn snaps(link: &Link, arg: &ContArg) -> Outcome<Answer> {
     Ok(Answer::new(table.text(), json))
 }
 
-fn destroy_snap(link: &Link, arg: &ContArg, epoch: &str) -> Outcome<Answer> {
-    let epoch = epoch_of(epoch)?;
-    with(link, arg, PoolAccess::ReadWrite, |cont| {
-        let done = cont.destroy_snapshot(epoch);
-        done.map_err(
-            |error| if error == Error::NotFound { no_snapshot(&epoch.to_string()) } else { error.into() },
-        )
+fn destroy_snap(link: &Link, arg: &ContArg, which: &Several) -> Outcome<Answer> {
+    let epoch = which.epc.as_deref().map(epoch_of).transpose()?;
+    let (from, to) = which.epcrange.or(epoch.map(|epoch| (epoch, epoch))).unwrap_or((Epoch(1), Epoch::ZERO));
+    let name = which.snap.as_deref();
+    let gone = with(link, arg, PoolAccess::ReadWrite, |cont| {
+        let is_meant = |snap: &dolmen_client::Snapshot| {
+            (from..=to).contains(&snap.epoch) || name.is_some() && snap.name.as_deref() == name
+        };
+        let mut gone = Vec::new();
+        for snap in cont.snapshots()?.iter().filter(|snap| is_meant(snap)) {
+            match cont.destroy_snapshot(snap.epoch) {
+                // Somebody else was faster.
+                Err(Error::NotFound) => {}
+                done => gone.push((snap.epoch, done?)),
+            }
+        }
+        Ok(gone.into_iter().map(|(epoch, ())| epoch).collect::<Vec<Epoch>>())
     })?;
-    Ok(Answer::new("", Value::Null))
+    let what = name.map(str::to_owned).or(epoch.map(|epoch| epoch.to_string()));
+    if gone.is_empty() {
+        return Err(no_snapshot(&what.unwrap_or(format!("from {from} to {to}"))));
+    }
+    let text = gone.iter().map(|epoch| format!("snapshot {epoch} is gone\n")).collect::<String>();
+    Ok(Answer::new(text, json!(gone.iter().map(|epoch| epoch.0).collect::<Vec<u64>>())))
 }
 
 fn epoch_of(text: &str) -> Outcome<Epoch> {

@@ -1,18 +1,20 @@
 //! `dmg`: pools and the system, for whoever runs it.
 
-use super::{
-    PoolArg, Rest, SystemArg, disabled, head, open, pool_json, pool_name, ranks, service_rank, state,
-};
+mod create;
+pub(super) mod props;
+
+use super::{PoolArg, Rest, SystemArg, disabled, head, open, pool_json, pool_name, service_rank, state};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
+use crate::place;
 use crate::stop::{self, Process};
-use crate::{place, size};
 use clap::{Args, Subcommand};
+use create::Create;
 use dolmen_client::PoolInfo;
-use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolSpec, RankInfo, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PoolAccess, PoolEntry, RankInfo, SystemReply, SystemVerb};
 use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, reach};
-use dolmen_types::{Error, Invalid, TargetState};
+use dolmen_types::TargetState;
 use serde_json::{Value, json};
 
 #[derive(Args, Debug)]
@@ -106,7 +108,7 @@ enum System {
 #[derive(Subcommand, Debug)]
 enum Pool {
     /// Make a pool in the system
-    Create(Create),
+    Create(Box<Create>),
     /// Show all pools with their space
     List {
         /// Show sizes, too
@@ -124,7 +126,7 @@ enum Pool {
     /// Show targets of one engine
     QueryTargets(Targets),
     /// Print properties; all if none is named
-    GetProp(GetProp),
+    GetProp(props::GetProp),
     /// Set properties (not available)
     SetProp(Rest),
     /// Show the access control list (not available)
@@ -173,33 +175,6 @@ pub(super) struct Targets {
     target_idx: Vec<usize>,
 }
 
-#[derive(Args, Debug)]
-pub(super) struct GetProp {
-    #[command(flatten)]
-    pool: PoolArg,
-    /// Their names
-    #[arg(value_delimiter = ',')]
-    names: Vec<String>,
-}
-
-#[derive(Args, Debug)]
-struct Create {
-    /// What the pool is to be called
-    label: String,
-    /// What all its targets together may use
-    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size::between(64 << 10, 1 << 50))]
-    size: Option<u64>,
-    /// The same, as DAOS calls memory
-    #[arg(long, short = 's', value_name = "SIZE", conflicts_with = "size", value_parser = size::between(64 << 10, 1 << 50))]
-    scm_size: Option<u64>,
-    /// Targets of each engine
-    #[arg(long, value_name = "COUNT")]
-    targets: Option<u16>,
-    /// The pool may be lost with the power, as one in memory is
-    #[arg(long)]
-    volatile: bool,
-}
-
 pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
     let system = &args.system;
     match &args.command {
@@ -216,11 +191,11 @@ pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
 fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
     const FIXED: &str = "a pool keeps the engines and the format that it was made with";
     match command {
-        Pool::Create(create) => self::create(&system.link()?, create),
+        Pool::Create(args) => create::create(&system.link()?, args),
         Pool::List { verbose } => list(&system.link()?, *verbose),
         Pool::Query { pool, .. } => query(&system.link()?, &pool.pool),
         Pool::QueryTargets(args) => targets(&system.link()?, args),
-        Pool::GetProp(args) => get_prop(&system.link()?, args),
+        Pool::GetProp(args) => props::show(&system.link()?, args),
         Pool::Evict(arg) => evict(&system.link()?, &arg.pool),
         Pool::Destroy { pool, force, recursive } => destroy(&system.link()?, &pool.pool, *force, *recursive),
         Pool::SetProp(_) => {
@@ -244,48 +219,6 @@ pub(super) fn version(name: &str) -> Answer {
     let number = env!("CARGO_PKG_VERSION");
     let text = format!("{name} version {number}, of Dolmen");
     Answer::new(text, json!({ "name": name, "version": number, "daos_api_version": "2.8.0" }))
-}
-
-fn create(link: &Link, args: &Create) -> Outcome<Answer> {
-    let mut rng = dolmen_env::Rng::from_entropy().doing(|| "draw a UUID".to_owned())?;
-    let spec = PoolSpec {
-        // Drawn here, so that a request that has to be sent again makes no second pool.
-        uuid: Some(dolmen_types::uuid_of_random(rng.next_u128())),
-        label: Some(place::label(&args.label)?),
-        targets: args.targets,
-        capacity_bytes: args.size.or(args.scm_size),
-        volatile: args.volatile,
-        ..PoolSpec::default()
-    };
-    let doing = || format!("create pool {}", args.label);
-    let reply = link.ask_system(&head(), &SystemVerb::PoolCreate(spec)).map_err(not_created).doing(doing)?;
-    let SystemReply::Created(entry) = reply else { return Err(place::protocol()).doing(doing) };
-    let info = open(link, &entry.uuid.to_string(), PoolAccess::ReadOnly)?.info;
-    let total: u64 = info.space.iter().map(|space| space.total_bytes).sum();
-    let text = format!("{}  {}  {}", args.label, entry.uuid, human(total));
-    let json = json!({
-        "uuid": entry.uuid.to_string(),
-        "svc_ldr": service_rank(&info),
-        "svc_reps": [service_rank(&info)],
-        "tgt_ranks": ranks(&info),
-        "tier_bytes": [total, 0],
-    });
-    Ok(Answer::new(text, json))
-}
-
-/// Why no pool was made, with what to do.
-fn not_created(error: Error) -> Failure {
-    match error {
-        Error::Invalid(Invalid::Flags) => {
-            let why = "the system's directory is in memory, and lost with the power";
-            Failure::new(Exit::Refused, why).hint("add --volatile")
-        }
-        Error::Invalid(Invalid::Argument) => {
-            let why = "a target cannot have so little, or so much";
-            Failure::new(Exit::Usage, why).hint("choose another --size, or other --targets")
-        }
-        other => other.into(),
-    }
 }
 
 fn list(link: &Link, verbose: bool) -> Outcome<Answer> {
@@ -407,41 +340,6 @@ pub(super) fn targets(link: &Link, args: &Targets) -> Outcome<Answer> {
         return Err(failure.hint("see `dmg pool query`")).doing(doing);
     }
     Ok(Answer::new(table.text(), json!({ "status": 0, "infos": infos })))
-}
-
-/// Properties of a pool: what it is made of, and of what does not exist here the value that says so.
-//= daos:src/pool/srv_layout.c pool_prop_default
-pub(super) fn get_prop(link: &Link, args: &GetProp) -> Outcome<Answer> {
-    let info = open(link, &args.pool.pool, PoolAccess::ReadOnly)?.info;
-    let label = info.label.as_ref().map_or("pool_label_not_set".to_owned(), ToString::to_string);
-    let all = [
-        ("label", "Pool label", json!(label)),
-        ("ec_cell_sz", "EC cell size", json!(128 << 10)),
-        ("global_version", "Global Version", json!(4)),
-        ("rd_fac", "Pool redundancy factor", json!(0)),
-        ("reclaim", "Reclaim strategy", json!("lazy")),
-        // Every target reads what it has in turn, as long as it is open; no pool can have that turned off.
-        ("scrub", "Checksum scrubbing mode", json!("timed")),
-        ("self_heal", "Self-healing policy", json!("none")),
-        ("space_rb", "Rebuild space ratio", json!("0%")),
-        ("svc_list", "Pool service replica list", json!(format!("[{}]", service_rank(&info)))),
-        ("svc_rf", "Pool service redundancy factor", json!(0)),
-        ("upgrade_status", "Upgrade Status", json!("not started")),
-    ];
-    if let Some(name) = args.names.iter().find(|name| !all.iter().any(|row| row.0 == name.as_str())) {
-        let failure = Failure::new(Exit::Usage, format!("there is no property {name} of a pool"));
-        return Err(failure.hint("see `get-prop` without a name"));
-    }
-    let mut table = Table::new(&["name", "value"]);
-    let mut rows = Vec::new();
-    for (name, description, value) in all {
-        if args.names.is_empty() || args.names.iter().any(|wanted| wanted == name) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            table.row([format!("{description} ({name})"), text]);
-            rows.push(json!({ "name": name, "description": description, "value": value }));
-        }
-    }
-    Ok(Answer::new(table.text(), Value::Array(rows)))
 }
 
 /// How many targets there are, and how many of them do not answer.

@@ -9,6 +9,7 @@ pub(crate) mod daos;
 pub(crate) mod dmg;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::patience::Patient;
 use crate::place;
 use dolmen_client::{Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
@@ -130,7 +131,7 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access)
         .map_err(|error| by_file(link, name, error.into()))
         .doing(doing)?;
-    let pool = Pool::connect(Arc::new(remote), place::credentials()).doing(doing)?;
+    let pool = Pool::connect(Arc::new(Patient::new(remote)), place::credentials()).doing(doing)?;
     let info = pool.query().doing(doing)?;
     Ok(Opened { pool, info })
 }

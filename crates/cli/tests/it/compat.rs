@@ -381,3 +381,97 @@ fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
     );
     system.fails(3, "dmg", &["system", "stop", "--ranks", "7"]);
 }
+
+#[test]
+fn pools_are_made_as_large_and_where_scripts_say() {
+    let system = System::new("compat-create");
+    let create = |words: &str| {
+        let words: Vec<&str> = ["pool", "create"].into_iter().chain(words.split(' ')).collect();
+        system.json("dmg", &words)["tier_bytes"][0].as_u64().unwrap()
+    };
+    let left = || {
+        let space = rustix::fs::statvfs(&system.data).unwrap();
+        space.f_bavail * space.f_frsize
+    };
+    std::fs::create_dir_all(&system.data).unwrap();
+    let (before, size, after) = (left(), create("part --size 20% --targets 1"), left());
+    assert!((before.min(after) / 6..before.max(after) / 4).contains(&size), "{before} {size} {after}");
+    system.json("dmg", &["pool", "destroy", "part"]);
+    let size =
+        create("--properties label:both,reclaim:lazy,rd_fac:0 -s 512M -n 1G --nsvc=1 --nranks 1 --targets 1");
+    assert_eq!(size, 3 << 29);
+    let size = create("ratio --size 1.5GiB --tier-ratio 6,94 --ranks=0 --targets 1");
+    assert_eq!(size, 3 << 29);
+    let listed = system.json("dmg", &["pool", "list"])["pools"].take();
+    let mut labels: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|pool| pool["label"].as_str().unwrap()).collect();
+    labels.sort_unstable();
+    assert_eq!(labels, ["both", "ratio"]);
+    let (_, text) = system.run("dmg", &["pool", "create", "one", "-s", "1G", "--targets", "1"]);
+    assert!(text.contains("there is one kind of storage: 1.0 GiB at each of 1 engine"), "{text}");
+    for (code, words, told) in [
+        (2, "more --size 1G --nsvc 3", "the service of a pool has 1 replica, not 3; leave out --nsvc"),
+        (2, "more --size 1G --nranks 2", "a pool has targets at all engines, here 1, not at 2"),
+        (3, "more --size 1G --ranks 0,4", "there is no engine 4"),
+        (2, "more --size 1G --properties reclaim:disabled", "reclaim is lazy for every pool"),
+        (2, "more --size 1G --properties label:less", "contradict each other"),
+        (2, "--size 1G", "the pool has no label; give a LABEL"),
+        (2, "more --size 200%", "give a whole percentage from 1% to 100%"),
+        (2, "more --nvme-size 1G", "--scm-size"),
+    ] {
+        let line = system.fails(
+            code,
+            "dmg",
+            &["pool", "create"].into_iter().chain(words.split(' ')).collect::<Vec<_>>(),
+        );
+        assert!(line.contains(told), "{words}: {line}");
+    }
+    let props = system.json("dmg", &["pool", "get-prop", "both"]);
+    assert_eq!(props.as_array().unwrap().len(), 24, "{props}");
+    for label in ["both", "ratio", "one"] {
+        system.json("dmg", &["pool", "destroy", label]);
+    }
+}
+
+#[test]
+fn containers_and_their_states_are_named_as_scripts_name_them() {
+    let system = System::new("compat-conts");
+    system.json("dmg", &["pool", "create", "tank", "--size", "1G", "--targets", "2"]);
+    let words = "cont create tank home --type=POSIX --oclass=S2 --chunk-size=2m --properties cksum:crc64,srv_cksum:on";
+    system.json("daos", &words.split(' ').collect::<Vec<_>>());
+    let words = "cont create tank apart --type POSIX --file-oclass S1 --dir-oclass S2 --chunk-size 128k";
+    system.json("daos", &words.split(' ').collect::<Vec<_>>());
+    let at = |verb, more: &[&str]| system.json("daos", &[&["fs", verb, "tank", "home"], more].concat());
+    assert_eq!(at("get-attr", &["--path", "/"])["oclass"], "S2");
+    at("set-attr", &["--path", "/", "--oclass", "S1"]);
+    assert_eq!(at("get-attr", &["--path=/"])["file_oclass"], "S1");
+    for (words, told) in [
+        ("raw --oclass SX", "--oclass is for files, and a container without --type POSIX has none"),
+        ("raw --type POSIX --oclass S3", "no such class; there are S1"),
+        ("raw --type POSIX --chunk-size 7q", "give bytes, or a number with K, M, G or T"),
+        ("raw --type HDF5", "containers of type hdf5 cannot be made here"),
+    ] {
+        let words: Vec<&str> = ["cont", "create", "tank"].into_iter().chain(words.split(' ')).collect();
+        let line = system.fails(2, "daos", &words);
+        assert!(line.contains(told) && !line.contains("\\n"), "{words:?}: {line}");
+    }
+    let (_, text) = system.run("daos", &["cont", "get-acl", "tank", "home", "-v"]);
+    assert!(text.contains("# Allow::OWNER@:Read/Write/"), "{text}");
+
+    let snap = |name: &str| {
+        let made = system.json("daos", &["cont", "create-snap", "tank", "home", "--snap", name]);
+        made["epoch"].as_u64().unwrap()
+    };
+    let epochs = ["a", "b", "c", "d"].map(snap);
+    let destroy =
+        |more: &[&str]| system.json("daos", &[&["cont", "destroy-snap", "tank", "home"], more].concat());
+    assert_eq!(destroy(&["--snap", "a"]), serde_json::json!([epochs[0]]));
+    let range = format!("{}-{}", epochs[1], epochs[2]);
+    assert_eq!(destroy(&["--epcrange", &range]), serde_json::json!(epochs[1..3]));
+    let left = system.json("daos", &["cont", "list-snaps", "tank", "home"]);
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["name"]), (1, &"d".into()));
+    for (code, more) in [(3, ["--snap", "a"]), (3, ["-r", &range]), (2, ["-r", "9-3"]), (2, ["-r", "x"])] {
+        system.fails(code, "daos", &[&["cont", "destroy-snap", "tank", "home"], &more[..]].concat());
+    }
+    system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}

@@ -37,7 +37,7 @@ pub(super) struct PathArg {
     #[command(flatten)]
     cont: ContArg,
     /// Path in the container [default: /]
-    #[arg(long, value_name = "PATH", default_value = "/")]
+    #[arg(long, visible_alias = "path", value_name = "PATH", default_value = "/")]
     dfs_path: String,
 }
 
