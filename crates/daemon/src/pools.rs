@@ -216,7 +216,11 @@ impl Pools {
             spread,
         };
         let name = directory_name(spec.label.as_ref(), uuid);
-        dolmen_local::create(&self.dir.join(name), &options).map_err(|error| plain(&error))
+        dolmen_local::create(&self.dir.join(name), &options).map_err(|error| match error.owner_pid() {
+            // Somebody makes a pool of this name, and will have made it.
+            Some(_) => Error::Exists,
+            None => plain(&error),
+        })
     }
 
     /// Refuses a pool whose name is taken before anything is made elsewhere.
