@@ -168,7 +168,20 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
             }
             arg.when_free(|| dolmen_local::open(&dir, &options), failed)
         }
-        other => other.map_err(failed),
+        Err(error) => {
+            let failure = failed(error);
+            // Whoever may not look into the directory may still be served, and so may who knows no more than a label.
+            let may_be_served =
+                failure.exit == Exit::Refused || failure.exit == Exit::Missing && !dir.exists();
+            match Served::around(&dir).filter(|_| may_be_served) {
+                Some(system) => match system.open(dir.clone(), options.read_only) {
+                    Err(other) if other.exit == Exit::Missing => Err(failure),
+                    opened => return opened.doing(doing),
+                },
+                None => Err(failure),
+            }
+        }
+        Ok(opened) => Ok(opened),
     };
     let local = Arc::new(opened.doing(doing)?);
     let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
@@ -195,12 +208,20 @@ impl Served {
 
     /// The pool in `dir`, if a daemon serves the directory above it.
     fn around(dir: &Path) -> Option<Self> {
-        let (system, entry) = entry_of(dir)?;
+        let (system, name) = match entry_of(dir) {
+            Some((system, entry)) => (system, PoolName::Uuid(entry.uuid)),
+            // Nothing has this name here: it can only be a pool's.
+            None if !dir.exists() => {
+                let dir = std::path::absolute(dir).ok()?;
+                (dir.parent()?.to_owned(), reach::pool_name(dir.file_name()?.to_str()?).ok()?)
+            }
+            None => return None,
+        };
         let socket = system.join(reach::SOCKET_NAME);
         // It may lead elsewhere, because such a path would be too long for a socket.
         let address = Address::Unix(std::fs::read_link(&socket).unwrap_or(socket));
         let link = reach::system(&[address], &LinkOptions::default()).ok()?;
-        Some(Self { link, name: PoolName::Uuid(entry.uuid) })
+        Some(Self { link, name })
     }
 
     fn open(self, dir: PathBuf, read_only: bool) -> Outcome<Session> {

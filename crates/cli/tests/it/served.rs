@@ -207,3 +207,40 @@ fn a_single_engine_may_have_any_rank() {
     json(&["daos", "cont", "create", "tank", "home", "--type", "POSIX"]);
     assert!(place.ok(&["fs", "ls", "tank", "home"]).is_empty());
 }
+
+/// A command of somebody who may do only what the modes of files say, as everybody but root.
+fn plain_command(place: &Place, args: &[&str]) -> std::process::Command {
+    let command = place.command(args);
+    if !nix::unistd::geteuid().is_root() {
+        return command;
+    }
+    let mut plain = std::process::Command::new("setpriv");
+    plain.args(["--inh-caps=-all", "--bounding-set=-all"]).arg(command.get_program()).args(args);
+    plain.current_dir(place.path("")).stdin(Stdio::null());
+    plain
+}
+
+#[test]
+fn who_may_not_look_into_the_directory_of_a_served_pool_goes_through_its_daemon() {
+    let place = Place::new("served-closed");
+    place.pool_with_files();
+    std::fs::write(place.path("menhir"), b"stone").unwrap();
+    let put = ["fs", "put", "p", "c", "menhir", "/menhir"];
+    let daemon = Daemon::start(&place, &[]);
+    place.ok(&["cont", "list", "p"]);
+    let owner = place.path("p/.owner");
+    std::fs::set_permissions(&owner, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    let output = plain_command(&place, &put).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");
+    daemon.end();
+    let output = plain_command(&place, &put).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(8) && line.contains("may not be written"),
+        "nobody serves it now: {line}"
+    );
+    std::fs::set_permissions(&owner, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let line = place.fails(3, &["cont", "list", "q"]);
+    assert!(line.contains("q does not exist"), "{line}");
+}
