@@ -415,7 +415,7 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let doing = || format!("destroy container {} in {}", args.cont.cont, shown_outside(session.dir()));
     match session.pool.destroy_container(&name, args.force) {
         Err(Error::NotFound | Error::NoContainer) => return Err(place::no_container()).doing(doing),
-        destroyed => destroyed.doing(doing)?,
+        destroyed => destroyed.map_err(|error| Failure::of_destroy(error, args.force)).doing(doing)?,
     }
     session.close()?;
     free_soon(&args.cont.pool)?;

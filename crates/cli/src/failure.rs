@@ -127,12 +127,28 @@ impl Failure {
         self
     }
 
+    /// The same, with another reason in words.
+    pub(crate) fn because(self, why: impl Into<String>) -> Self {
+        Self { why: why.into(), ..self }
+    }
+
+    /// Why a pool or container was not destroyed; one that is open, with whom to ask and what takes it from them.
+    pub(crate) fn of_destroy(error: StoreError, force: bool) -> Self {
+        let is_open = error == StoreError::Busy && !force;
+        let failure = Self::from(error);
+        match is_open {
+            true => failure.because("somebody has it open").hint(WHEN_OPEN),
+            false => failure,
+        }
+    }
+
     /// The same, in the words of whoever finds the file in `dir`, a pool's directory, that keeps it from being opened.
     pub(crate) fn by_file_in(self, dir: &Path) -> Self {
         let of_store = matches!(self.exit, Exit::Damaged | Exit::Device) && self.der.is_some();
         let found = if of_store { crate::inspect::findings(dir) } else { Vec::new() };
         match found.into_iter().next() {
-            Some(why) => Self { why, ..self }
+            Some(why) => self
+                .because(why)
                 .hint("put it back, or restore the whole pool from one copy; `dolmen inspect` shows more"),
             None => self,
         }
@@ -350,6 +366,9 @@ impl From<StoreError> for Failure {
         Self { exit, doing: None, why, hint, der, errno: None, place, path: None }
     }
 }
+
+/// What to do about those who have open what is to be destroyed.
+const WHEN_OPEN: &str = "ask whoever uses it to end, or add --force, which takes it from them";
 
 /// What shortens a path outside.
 const WHEN_DEEP: &str = "go into a directory on the way (`cd`), and name it from there";

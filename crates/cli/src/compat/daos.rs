@@ -523,6 +523,7 @@ fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
     opened
         .pool
         .destroy_container(&place::cont_name(&arg.cont)?, force)
+        .map_err(|error| Failure::of_destroy(error, force))
         .doing(|| format!("destroy container {}", arg.cont))?;
     Ok(Answer::new(format!("{} is gone", arg.cont), Value::Null))
 }

@@ -11,7 +11,7 @@ use crate::stop::{self, Process};
 use clap::{Args, Subcommand};
 use create::Create;
 use dolmen_client::PoolInfo;
-use dolmen_codec::wire::{PoolAccess, PoolEntry, RankInfo, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PoolAccess, PoolEntry, PoolName, RankInfo, SystemReply, SystemVerb};
 use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::TargetState;
@@ -354,14 +354,30 @@ fn destroy(link: &Link, pool: &str, force: bool, recursive: bool) -> Outcome<Ans
         refuse_containers(link, pool).doing(doing)?;
     }
     let verb = SystemVerb::PoolDestroy { name: pool_name(pool)?, force };
-    link.ask_system(&head(), &verb).doing(doing)?;
+    link.ask_system(&head(), &verb).map_err(|error| Failure::of_destroy(error, force)).doing(doing)?;
     Ok(Answer::new(format!("{pool} is gone"), Value::Null))
 }
 
 fn evict(link: &Link, pool: &str) -> Outcome<Answer> {
+    let doing = || format!("take pool {pool} from all who have it open");
     let verb = SystemVerb::PoolEvict(pool_name(pool)?);
-    link.ask_system(&head(), &verb).doing(|| format!("take pool {pool} from all who have it open"))?;
-    Ok(Answer::new(format!("{pool} is open nowhere"), Value::Null))
+    let text = match is_open(link, pool)? {
+        false => format!("nobody has {pool} open"),
+        true => format!("{pool} was taken from all who had it open"),
+    };
+    link.ask_system(&head(), &verb).doing(doing)?;
+    Ok(Answer::new(text, Value::Null))
+}
+
+/// Whether somebody has a pool open.
+fn is_open(link: &Link, pool: &str) -> Outcome<bool> {
+    let name = pool_name(pool)?;
+    let is_meant = |entry: &PoolEntry| match &name {
+        PoolName::Label(label) => entry.label.as_ref() == Some(label),
+        PoolName::Uuid(uuid) => entry.uuid == *uuid,
+    };
+    let all = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
+    Ok(all.iter().find(|entry| is_meant(entry)).is_some_and(|entry| entry.connections > 0))
 }
 
 /// As DAOS: who removes containers with their pool says so. A pool that cannot be looked into may hold some.

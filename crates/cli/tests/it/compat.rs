@@ -1,12 +1,17 @@
 //! The command lines of DAOS.
 
 use crate::common::Place;
+use dolmen_client::ContName;
+use dolmen_codec::wire::PoolAccess;
+use dolmen_net::client::{Link, LinkOptions, reach};
+use dolmen_types::Head;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Output;
+use std::sync::Arc;
 
 /// A system whose daemon is started by the first command, and ends soon after the last.
 struct System {
@@ -430,6 +435,49 @@ fn pools_are_made_as_large_and_where_scripts_say() {
     assert_eq!(props.as_array().unwrap().len(), 24, "{props}");
     for label in ["both", "ratio", "one"] {
         system.json("dmg", &["pool", "destroy", label]);
+    }
+}
+
+#[test]
+fn who_has_something_open_is_asked_or_loses_it() {
+    let system = System::new("compat-open");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("daos", &["cont", "create", "tank", "home"]);
+    let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
+    assert_eq!(text, "nobody has tank open\n");
+    let socket = dolmen_env::Address::Unix(system.data.join("dolmen/lab/dolmen.sock"));
+    let link = Link::connect(&socket, &LinkOptions::default()).unwrap();
+    let name = reach::pool_name("tank").unwrap();
+    let remote = reach::pool(&link, &Head::default(), name, PoolAccess::ReadWrite).unwrap();
+    let pool = dolmen_client::Pool::connect(Arc::new(remote), dolmen_client::Credentials::default()).unwrap();
+    let home = ContName::Label(dolmen_types::Label::new("home").unwrap());
+    let _cont = pool.open_container(&home).unwrap();
+    let told = "ask whoever uses it to end, or add --force";
+    let line = system.fails(5, "daos", &["cont", "destroy", "tank", "home"]);
+    assert!(line.contains("somebody has it open") && line.contains(told), "{line}");
+    let line = system.fails(5, "dmg", &["pool", "destroy", "tank", "-r"]);
+    assert!(line.contains("somebody has it open") && line.contains(told), "{line}");
+    let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
+    assert_eq!(text, "tank was taken from all who had it open\n");
+    system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}
+
+#[test]
+fn of_two_pools_of_one_name_that_are_made_at_once_one_exists() {
+    let system = System::new("compat-twice");
+    for round in 0..5 {
+        let label = format!("tank{round}");
+        let start = || {
+            let mut command =
+                system.place.command(&["pool", "create", &label, "--size", "256m", "--targets", "1"]);
+            command.arg0("dmg").env("XDG_DATA_HOME", &system.data).env("DOLMEN_SYSTEM", "lab");
+            command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap()
+        };
+        let both = [start(), start()].map(|child| child.wait_with_output().unwrap());
+        let mut codes = both.each_ref().map(|output| output.status.code().unwrap());
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 4], "{both:?}");
+        system.json("dmg", &["pool", "destroy", &label]);
     }
 }
 
