@@ -229,7 +229,7 @@ fn who_may_not_look_into_the_directory_of_a_served_pool_goes_through_its_daemon(
     let daemon = Daemon::start(&place, &[]);
     place.ok(&["cont", "list", "p"]);
     let owner = place.path("p/.owner");
-    std::fs::set_permissions(&owner, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&owner, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
     let output = plain_command(&place, &put).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");

@@ -175,7 +175,7 @@ fn capacity_bytes(args: &Create, all: &[RankInfo]) -> Outcome<Option<u64>> {
         Some(Size::Bytes(bytes)) => Ok(Some(bytes)),
         Some(Size::Percent(percent)) => {
             let left = left_bytes(all)?;
-            Ok(Some((u128::from(left) * u128::from(percent) / 100).min(u128::from(BYTES_MAX)) as u64))
+            Ok(Some((left / 100 * percent + left % 100 * percent / 100).min(BYTES_MAX)))
         }
     }
 }
