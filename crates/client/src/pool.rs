@@ -96,6 +96,25 @@ impl Pool {
         }
     }
 
+    /// Owner, group and access control list of the pool, as far as somebody has set them.
+    ///
+    /// # Errors
+    /// `NoPermission`; those of the transport.
+    pub fn props(&self) -> Result<Props> {
+        match self.core.ask_pool(self.core.read_id(), || PoolVerb::Props)? {
+            PoolReply::Props(props) => Ok(props),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sets owner, group or access control list of the pool.
+    ///
+    /// # Errors
+    /// `Invalid::Property` for anything else; `NoPermission`.
+    pub fn set_props(&self, props: &Props) -> Result<()> {
+        self.done(|| PoolVerb::SetProps(props.clone()))
+    }
+
     /// Sets user attributes of the pool.
     ///
     /// # Errors

@@ -77,6 +77,7 @@ struct State {
     by_label: BTreeMap<Label, ContNo>,
     by_uuid: BTreeMap<Uuid, ContNo>,
     pool_attrs: BTreeSet<String>,
+    pool_props: Props,
     next_cont: u32,
     reserved_cont: u32,
     rng: Rng,
@@ -257,6 +258,8 @@ impl Service {
             }
             PoolVerb::ContOpen(name) => state.open(&name).map(PoolReply::Cont),
             PoolVerb::ContClose(no) => state.close(no).map(done),
+            PoolVerb::Props => Ok(PoolReply::Props(state.pool_props.clone())),
+            PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props).map(done),
             PoolVerb::ContEvict(no, whose) => {
                 let uid = (whose == Whose::Own).then_some(head.cred.uid);
                 change::evict(targets, state, no, uid).map(PoolReply::Cont)

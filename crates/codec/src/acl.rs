@@ -67,7 +67,32 @@ const PERMS: [(u64, char, &str); 9] = [
 ];
 const PERMS_ALL: u64 = 511;
 /// What an owner may always do: read and change the list.
-const OWNER_ALWAYS: u64 = 64 | 128;
+const OWNER_ALWAYS: u64 = perm::GET_ACL | perm::SET_ACL;
+
+/// Permissions by bit.
+//= daos:src/include/daos_security.h enum daos_acl_perm
+pub mod perm {
+    /// Read; of a pool: connect and query.
+    pub const READ: u64 = 1;
+    /// Write; of a pool: make and destroy containers.
+    pub const WRITE: u64 = 2;
+    /// Make containers.
+    pub const CREATE: u64 = 4;
+    /// Destroy containers.
+    pub const DELETE: u64 = 8;
+    /// Read properties.
+    pub const GET_PROP: u64 = 16;
+    /// Set properties.
+    pub const SET_PROP: u64 = 32;
+    /// Read the list.
+    pub const GET_ACL: u64 = 64;
+    /// Change the list.
+    pub const SET_ACL: u64 = 128;
+    /// Give it to somebody else.
+    pub const SET_OWNER: u64 = 256;
+    /// All of them.
+    pub const ALL: u64 = super::PERMS_ALL;
+}
 
 const HEADER_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 32;
@@ -327,6 +352,16 @@ impl Acl {
         Self::of_texts(&["A::OWNER@:rwdtTaAo", "A:G:GROUP@:rwtT"]).expect("well-formed")
     }
 
+    /// What a pool has whose list nobody has set.
+    ///
+    /// # Panics
+    /// Never: as above.
+    //= daos:src/pool/srv_layout.c pool_prop_default
+    #[must_use]
+    pub fn of_new_pool() -> Self {
+        Self::of_texts(&["A::OWNER@:rw", "A:G:GROUP@:rw"]).expect("well-formed")
+    }
+
     /// Its entries.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
@@ -356,26 +391,34 @@ impl Acl {
         found.map(|at| self.entries.remove(at)).is_some()
     }
 
-    /// What a user may do with something of this owner and group: the most particular entry decides, entries of several
-    /// of his groups together.
+    /// What a user may do with a container of this owner and group: what the list says, and an owner reads and changes the
+    /// list in any case.
     #[must_use]
     pub fn allows(&self, user: &User<'_>, owner: &str, group: &str) -> u64 {
+        let always = if user.name == owner { OWNER_ALWAYS } else { 0 };
+        self.lists(user, owner, group) | always
+    }
+
+    /// What the list says that a user may do with something of this owner and group: the most particular entry decides,
+    /// entries of several of his groups together.
+    #[must_use]
+    pub fn lists(&self, user: &User<'_>, owner: &str, group: &str) -> u64 {
         let allowed = |who, name: Option<&str>| self.find(who, name).map(|at| self.entries[at].perms[0]);
-        let is_owner = user.name == owner;
-        let always = if is_owner { OWNER_ALWAYS } else { 0 };
-        if is_owner && let Some(perms) = allowed(Who::Owner, None) {
-            return perms | always;
+        if user.name == owner
+            && let Some(perms) = allowed(Who::Owner, None)
+        {
+            return perms;
         }
         if let Some(perms) = allowed(Who::User, Some(user.name)) {
-            return perms | always;
+            return perms;
         }
         let own_group = user.groups.iter().any(|name| name == group);
         let groups = user.groups.iter().filter_map(|name| allowed(Who::Group, Some(name)));
         let found: Vec<u64> = groups.chain(allowed(Who::OwnerGroup, None).filter(|_| own_group)).collect();
         if found.is_empty() {
-            return allowed(Who::Everyone, None).unwrap_or(0) | always;
+            return allowed(Who::Everyone, None).unwrap_or(0);
         }
-        found.into_iter().fold(always, |all, perms| all | perms)
+        found.into_iter().fold(0, |all, perms| all | perms)
     }
 
     /// The bytes of the list.

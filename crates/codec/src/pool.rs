@@ -25,6 +25,10 @@ pub enum PoolVerb<'a> {
     /// Ends the handles that others have on a container: those of the caller's user, or of all users. What they ask later
     /// is `NoHandle`. Answer: [`PoolReply::Cont`], with the count of evictions by which handles that go on are known.
     ContEvict(ContNo, Whose),
+    /// Owner, group and access control list of the pool, as far as somebody has set them. Answer: [`PoolReply::Props`].
+    Props,
+    /// Sets owner, group or list of the pool. Answer: [`PoolReply::Done`].
+    SetProps(Props),
     /// Destroys a container; `Busy` if handles are open and `force` is not set.
     /// Answer: [`PoolReply::Done`].
     ContDestroy(ContName, bool),

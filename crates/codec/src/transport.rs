@@ -49,6 +49,7 @@ impl Ask<'_> {
             Self::Pool(verb) => !matches!(
                 verb,
                 PoolVerb::Query
+                    | PoolVerb::Props
                     | PoolVerb::ContOpen(_)
                     | PoolVerb::ContClose(_)
                     | PoolVerb::ContList

@@ -1,5 +1,6 @@
 //! A daemon that runs.
 
+use crate::access;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, PartLease};
 use crate::notes::{Notes, Verdict};
@@ -14,7 +15,7 @@ use dolmen_codec::wire::{
     SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
 };
 use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng, Socket, spawn};
-use dolmen_net::server::{Attachment, OpenedPool, Options, Server, System};
+use dolmen_net::server::{Attachment, Caller, OpenedPool, Options, Rights, Server, System};
 use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -194,18 +195,15 @@ fn is_for_operator(ask: &SystemVerb) -> bool {
         ask,
         SystemVerb::Compare { .. }
             | SystemVerb::PartCreate(_)
+            | SystemVerb::PoolCreate(_)
             | SystemVerb::PoolDestroy { .. }
             | SystemVerb::PoolEvict(_)
     )
 }
 
-/// Refuses all but the user who runs the engine, and root; over a network, where nobody is known, a peer is believed.
-fn refuse_strangers(peer: Option<Peer>) -> core::result::Result<(), Failure> {
-    let own = dolmen_env::user_id();
-    match peer {
-        Some(peer) if peer.uid != own && peer.uid != 0 => Err(Failure::NoPermission),
-        _ => Ok(()),
-    }
+/// Refuses all but the user who runs the engine, and root; over a network, where nobody is known, who he says is believed.
+fn refuse_strangers(head: &Head) -> core::result::Result<(), Failure> {
+    if access::is_operator(head) { Ok(()) } else { Err(Failure::NoPermission) }
 }
 
 /// An address as processes in other directories can use it.
@@ -250,13 +248,11 @@ impl System for Shared {
     fn answer(
         &self,
         head: &Head,
-        peer: Option<Peer>,
+        caller: &Caller,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
-        // Who comes over a socket has the user that the kernel says.
-        let uid = head.cred.uid;
         if is_for_operator(&ask) {
-            refuse_strangers(peer)?;
+            refuse_strangers(head)?;
         }
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
@@ -266,7 +262,7 @@ impl System for Shared {
                 SystemReply::System(self.pools.peers().list(&self.name))
             }
             SystemVerb::PoolList => SystemReply::Pools(self.pools.list()?),
-            SystemVerb::PoolConnect { name, access } => return self.connect(&name, access, uid),
+            SystemVerb::PoolConnect { name, access } => return self.connect(head, caller, &name, access),
             SystemVerb::PoolCreate(spec) => {
                 let uuid = spec.uuid.unwrap_or_else(|| uuid_of_random(self.drawn()));
                 SystemReply::Created(self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, self.drawn())?)
@@ -278,7 +274,7 @@ impl System for Shared {
             SystemVerb::PartConnect { pool, key } => {
                 let (pool, entry) = self.pools.connect_part(pool, key)?;
                 let door = Arc::new(PartLease::new(Arc::clone(&pool)));
-                return Ok(self.attachment(&pool, entry, (door, false, uid)));
+                return Ok(self.attachment(&pool, entry, (door, false), (head.cred.uid, Rights::All)));
             }
             SystemVerb::PartDestroy { pool, key } => {
                 self.pools.destroy_part(pool, key)?;
@@ -296,7 +292,7 @@ impl System for Shared {
                 self.pools.evict(&name)?;
                 SystemReply::Done
             }
-            SystemVerb::Stop => self.end(peer)?,
+            SystemVerb::Stop => self.end(caller.peer)?,
         };
         Ok(Attachment { reply, pool: None })
     }
@@ -382,20 +378,24 @@ impl Shared {
 
     fn connect(
         &self,
+        head: &Head,
+        caller: &Caller,
         name: &PoolName,
         access: PoolAccess,
-        uid: u32,
     ) -> core::result::Result<Attachment, Failure> {
         let (pool, entry) = self.pools.connect(name, access)?;
-        let door = Arc::clone(&pool) as _;
-        Ok(self.attachment(&pool, entry, (door, access == PoolAccess::ReadOnly, uid)))
+        let (dir, is_part) = self.pools.place_of(entry.uuid)?;
+        let rights = access::rights(head, caller, &pool, &dir, is_part)?;
+        let door = (Arc::clone(&pool) as _, access == PoolAccess::ReadOnly);
+        Ok(self.attachment(&pool, entry, door, (head.cred.uid, rights)))
     }
 
     fn attachment(
         &self,
         pool: &Lease,
         entry: PoolEntry,
-        (transport, is_read_only, uid): (Arc<dyn Transport>, bool, u32),
+        (transport, is_read_only): (Arc<dyn Transport>, bool),
+        (uid, rights): (u32, Rights),
     ) -> Attachment {
         let map = pool.map().clone();
         let opened = OpenedPool {
@@ -405,6 +405,7 @@ impl Shared {
             answers_at_once: entry.volatile && !pool.is_spread(),
             map_version: map.version,
             uid,
+            rights,
             holders: Arc::clone(pool.holders()),
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
@@ -428,6 +429,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_types::Credentials;
 
     #[test]
     fn no_pool_is_taken_or_destroyed_by_a_stranger() {
@@ -437,10 +439,11 @@ mod tests {
         }
         assert!(is_for_operator(&SystemVerb::PoolEvict(name())));
         assert!(!is_for_operator(&SystemVerb::PoolList));
+        assert!(is_for_operator(&SystemVerb::PoolCreate(PoolSpec::default())));
         let own = dolmen_env::user_id();
-        let peer = |uid| Some(Peer { pid: 1, uid, gid: 0 });
-        assert_eq!(refuse_strangers(peer(own + 1)), Err(Failure::NoPermission));
-        assert_eq!(refuse_strangers(peer(own)), Ok(()));
-        assert_eq!(refuse_strangers(peer(0)), Ok(()));
+        let of = |uid| Head { cred: Credentials { uid, gid: 0, project: 0 }, ..Head::default() };
+        assert_eq!(refuse_strangers(&of(own + 1)), Err(Failure::NoPermission));
+        assert_eq!(refuse_strangers(&of(own)), Ok(()));
+        assert_eq!(refuse_strangers(&of(0)), Ok(()));
     }
 }

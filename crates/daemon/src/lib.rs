@@ -6,6 +6,7 @@
 //! Invariants: a pool is open once, however many use it; it is closed when the daemon ends, and everything acknowledged
 //! is then on its devices.
 
+mod access;
 mod daemon;
 mod error;
 mod lease;

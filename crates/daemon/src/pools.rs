@@ -149,6 +149,12 @@ impl Pools {
         Ok((pool, entry_of(&found)))
     }
 
+    /// Where a pool is kept, and whether it is a part of one whose service is elsewhere.
+    pub(crate) fn place_of(&self, uuid: Uuid) -> Result<(PathBuf, bool)> {
+        let found = self.find(&PoolName::Uuid(uuid))?;
+        Ok((self.dir.join(&found.name), is_part(&found)))
+    }
+
     /// Makes a pool, with a part at each other engine of the system; `key` is what only these know.
     pub(crate) fn create(&self, spec: &PoolSpec, key: u128) -> Result<PoolEntry> {
         let Some(uuid) = spec.uuid else { return Err(Invalid::Argument.into()) };

@@ -40,6 +40,8 @@ pub mod sim;
 mod slots;
 mod socket;
 mod thread;
+#[expect(unsafe_code, reason = "names of users have no safe interface; each use says why it is sound")]
+mod users;
 
 pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
 pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
@@ -65,3 +67,4 @@ pub use thread::{
     Load, anonymous_rss_bytes, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu, rss_bytes,
     scope, spawn, user_id, wait, yield_now,
 };
+pub use users::{group_name, owner_of, user_name};

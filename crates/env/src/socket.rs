@@ -204,6 +204,12 @@ impl Socket {
         Ok(Some(Peer { pid, uid: cred.uid.as_raw(), gid: cred.gid.as_raw() }))
     }
 
+    /// Supplementary groups of who is at the other end, as the kernel tells them; none on a network.
+    #[must_use]
+    pub fn peer_groups(&self) -> Vec<u32> {
+        if matches!(self.address, Address::Tcp(_)) { Vec::new() } else { crate::users::peer_groups(&self.fd) }
+    }
+
     /// Reads what has arrived.
     ///
     /// REQUIRES: there is room in `bytes`: nothing read is the end.

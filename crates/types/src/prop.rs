@@ -8,6 +8,12 @@ use std::collections::BTreeMap;
 pub struct PropId(pub u32);
 
 impl PropId {
+    /// Access control list of a pool.
+    pub const PO_ACL: Self = Self(2);
+    /// Owner of a pool.
+    pub const PO_OWNER: Self = Self(6);
+    /// Owning group of a pool.
+    pub const PO_OWNER_GROUP: Self = Self(7);
     /// Container label.
     pub const CO_LABEL: Self = Self(4097);
     /// Container layout type (POSIX is 1).

@@ -1,11 +1,11 @@
 //! Changes of what the service knows: record first, then the targets, then the record of completion.
 
 use super::record::{
-    ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_snapshot, encode_attr, encode_origin,
-    encode_snapshot,
+    ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_pool_props, decode_snapshot,
+    encode_attr, encode_origin, encode_pool_props, encode_snapshot,
 };
 use super::repeats::Repeats;
-use super::store::{self, ATTR_PREFIX, Change, INTENT, META, ORIGIN_PREFIX, SNAPSHOT_PREFIX};
+use super::store::{self, ATTR_PREFIX, Change, INTENT, META, ORIGIN_PREFIX, PROPS, SNAPSHOT_PREFIX};
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
     SNAPSHOT_ATTEMPTS, SNAPSHOTS_MAX, State, props,
@@ -30,6 +30,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         by_label: BTreeMap::new(),
         by_uuid: BTreeMap::new(),
         pool_attrs: BTreeSet::new(),
+        pool_props: Props::new(),
         next_cont: 1,
         reserved_cont: 1,
         rng,
@@ -41,6 +42,9 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
             (state.next_cont, state.reserved_cont) = (record.next_cont, record.next_cont);
             for name in store::names(targets, no)? {
                 state.pool_attrs.extend(attr_name(&name));
+                if name.as_slice() == PROPS {
+                    state.pool_props = needed(targets, no, PROPS, decode_pool_props)?;
+                }
             }
             continue;
         }
@@ -196,6 +200,19 @@ pub(super) fn set_props<T: TargetStore>(
     if let Some(cont) = state.conts.get_mut(&no) {
         cont.record = record;
     }
+    Ok(())
+}
+
+/// Sets whose the pool is, and who may do what.
+pub(super) fn set_pool_props<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    wanted: Props,
+) -> Result<()> {
+    let mut props = state.pool_props.clone();
+    props.extend(props::checked_of_pool(wanted)?);
+    store::change(targets, ContNo::SYSTEM, &[(PROPS, Some(&encode_pool_props(&props)))])?;
+    state.pool_props = props;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Container properties: numbers, defaults and ranges of DAOS, and what Dolmen makes of them.
 
+use dolmen_codec::acl::Acl;
 use dolmen_types::{Durability, Invalid, PropId, PropValue, Props};
 
 /// How a property may be used.
@@ -109,7 +110,12 @@ pub(crate) fn checked(props: Props, when: When) -> Result<Props, Invalid> {
             Use::Fixed => when == When::Create,
             Use::ReadOnly => false,
         };
-        if !settable || !fits(*kind, &value) {
+        let is_no_list = match &value {
+            // An empty one stands for the default.
+            PropValue::Bytes(bytes) if id == PropId::CO_ACL => !bytes.is_empty() && !is_list(bytes),
+            _ => false,
+        };
+        if !settable || is_no_list || !fits(*kind, &value) {
             return Err(Invalid::Property);
         }
         if id != PropId::CO_LABEL {
@@ -117,6 +123,23 @@ pub(crate) fn checked(props: Props, when: When) -> Result<Props, Invalid> {
         }
     }
     Ok(kept)
+}
+
+/// Checks properties of a pool that a client wants to set.
+///
+/// # Errors
+/// `Invalid::Property` for all but owner, group and a list that is one.
+pub(crate) fn checked_of_pool(props: Props) -> Result<Props, Invalid> {
+    let is_right = |(id, value): (&PropId, &PropValue)| match (*id, value) {
+        (PropId::PO_OWNER | PropId::PO_OWNER_GROUP, PropValue::Text(name)) => name.len() <= 255,
+        (PropId::PO_ACL, PropValue::Bytes(bytes)) => is_list(bytes),
+        _ => false,
+    };
+    if !props.is_empty() && props.iter().all(is_right) { Ok(props) } else { Err(Invalid::Property) }
+}
+
+fn is_list(bytes: &[u8]) -> bool {
+    bytes.len() <= ACL_BYTES_MAX && Acl::decode(bytes).is_ok()
 }
 
 /// All properties with their values.
@@ -183,6 +206,24 @@ mod tests {
             assert_eq!(checked(one(id, 1), When::Create), Err(Invalid::Property));
             assert_eq!(all(&checked(one(id, 0), When::Create).unwrap())[&id], PropValue::Number(0));
         }
+    }
+
+    #[test]
+    fn a_list_that_is_none_is_refused() {
+        let list = |bytes: &[u8]| PropValue::Bytes(bytes.to_vec());
+        for (bytes, is_right) in [(b"nonsense".to_vec(), false), (Acl::of_new_pool().encode(), true)] {
+            for when in [When::Create, When::Later] {
+                let props = Props::from([(PropId::CO_ACL, list(&bytes))]);
+                assert_eq!(checked(props, when).is_ok(), is_right);
+            }
+            assert_eq!(checked_of_pool(Props::from([(PropId::PO_ACL, list(&bytes))])).is_ok(), is_right);
+        }
+        assert!(checked(Props::from([(PropId::CO_ACL, list(b""))]), When::Later).is_ok());
+        for wrong in [one(PropId::PO_OWNER, 1), one(PropId(9), 1), Props::new()] {
+            assert_eq!(checked_of_pool(wrong), Err(Invalid::Property));
+        }
+        let long = PropValue::Text("n".repeat(256));
+        assert_eq!(checked_of_pool(Props::from([(PropId::PO_OWNER, long)])), Err(Invalid::Property));
     }
 
     #[test]

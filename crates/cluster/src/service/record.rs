@@ -22,6 +22,7 @@ enum Kind {
     Snapshot = 4,
     Attr = 5,
     Origin = 6,
+    PoolProps = 7,
 }
 
 /// What the service knows of the pool.
@@ -75,24 +76,7 @@ impl ContRecord {
             out.extend_from_slice(&self.hash_key.0);
             out.extend_from_slice(&self.oid_limit.to_le_bytes());
             put_bytes(out, self.label.as_ref().map_or("", Label::as_str).as_bytes());
-            put_len(out, self.props.len());
-            for (id, value) in &self.props {
-                out.extend_from_slice(&id.0.to_le_bytes());
-                match value {
-                    PropValue::Number(number) => {
-                        out.push(0);
-                        out.extend_from_slice(&number.to_le_bytes());
-                    }
-                    PropValue::Text(text) => {
-                        out.push(1);
-                        put_bytes(out, text.as_bytes());
-                    }
-                    PropValue::Bytes(bytes) => {
-                        out.push(2);
-                        put_bytes(out, bytes);
-                    }
-                }
-            }
+            put_props(out, &self.props);
         })
     }
 
@@ -105,18 +89,7 @@ impl ContRecord {
                 empty if empty.is_empty() => None,
                 text => Some(Label::new(&text).ok()?),
             };
-            let mut props = Props::new();
-            for _ in 0..r.count(9)? {
-                let id = PropId(r.u32()?);
-                let value = match r.u8()? {
-                    0 => PropValue::Number(r.u64()?),
-                    1 => PropValue::Text(text(r)?),
-                    2 => PropValue::Bytes(part(r)?.to_vec()),
-                    _ => return None,
-                };
-                props.insert(id, value);
-            }
-            Some(Self { uuid, label, hash_key, oid_limit, props })
+            Some(Self { uuid, label, hash_key, oid_limit, props: props(r)? })
         })
     }
 }
@@ -150,6 +123,15 @@ impl Intent {
             })
         })
     }
+}
+
+/// The pool's owner, group and access control list, as far as they were set.
+pub(crate) fn encode_pool_props(props: &Props) -> Vec<u8> {
+    framed(Kind::PoolProps, |out| put_props(out, props))
+}
+
+pub(crate) fn decode_pool_props(bytes: &[u8]) -> Option<Props> {
+    whole(bytes, Kind::PoolProps, props)
 }
 
 /// A snapshot's record: its name; empty for none.
@@ -204,6 +186,42 @@ fn whole<'a, R>(bytes: &'a [u8], kind: Kind, body: impl FnOnce(&mut Reader<'a>) 
     }
     let decoded = body(&mut r)?;
     (r.remaining() == 0).then_some(decoded)
+}
+
+fn put_props(out: &mut Vec<u8>, props: &Props) {
+    put_len(out, props.len());
+    for (id, value) in props {
+        out.extend_from_slice(&id.0.to_le_bytes());
+        match value {
+            PropValue::Number(number) => {
+                out.push(0);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            PropValue::Text(text) => {
+                out.push(1);
+                put_bytes(out, text.as_bytes());
+            }
+            PropValue::Bytes(bytes) => {
+                out.push(2);
+                put_bytes(out, bytes);
+            }
+        }
+    }
+}
+
+fn props(r: &mut Reader<'_>) -> Option<Props> {
+    let mut props = Props::new();
+    for _ in 0..r.count(9)? {
+        let id = PropId(r.u32()?);
+        let value = match r.u8()? {
+            0 => PropValue::Number(r.u64()?),
+            1 => PropValue::Text(text(r)?),
+            2 => PropValue::Bytes(part(r)?.to_vec()),
+            _ => return None,
+        };
+        props.insert(id, value);
+    }
+    Some(props)
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -271,6 +289,19 @@ mod tests {
         assert_eq!(bytes[..golden.len()], golden);
         assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
         assert_eq!(decode_origin(&bytes), Some(id));
+    }
+
+    #[test]
+    fn golden_bytes_of_a_pools_properties() {
+        let props = Props::from([(PropId::PO_OWNER, PropValue::Text("ann@".to_owned()))]);
+        let bytes = encode_pool_props(&props);
+        let golden =
+            [[0x44, 0x4c, 0x50, 0x53, 7, 1].as_slice(), &[1, 0, 0, 0, 6, 0, 0, 0, 1, 4, 0, 0, 0], b"ann@"]
+                .concat();
+        assert_eq!(bytes[..golden.len()], golden);
+        assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
+        assert_eq!(decode_pool_props(&bytes), Some(props));
+        assert_eq!(decode_pool_props(&container().encode()), None);
     }
 
     #[test]

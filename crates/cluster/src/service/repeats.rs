@@ -72,6 +72,7 @@ pub(super) fn is_change(verb: &PoolVerb<'_>) -> bool {
         PoolVerb::ContCreate { .. }
             | PoolVerb::ContDestroy(..)
             | PoolVerb::ContEvict(..)
+            | PoolVerb::SetProps(_)
             | PoolVerb::ContSetProps(..)
             | PoolVerb::SetAttrs(..)
             | PoolVerb::RemoveAttrs(..)

@@ -18,6 +18,8 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) const HOME: TargetNo = TargetNo(0);
 
 pub(crate) const META: &[u8] = b"meta";
+/// Of the pool itself: whose it is, and who may do what.
+pub(crate) const PROPS: &[u8] = b"props";
 pub(crate) const INTENT: &[u8] = dolmen_codec::verb::INTENT_AKEY;
 pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
 pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";

@@ -126,6 +126,10 @@ numbered! {
         Admit = 0x0119,
         /// [`PoolVerb::ContEvict`](crate::pool::PoolVerb::ContEvict).
         ContEvict = 0x011a,
+        /// [`PoolVerb::Props`](crate::pool::PoolVerb::Props).
+        PoolProps = 0x011b,
+        /// [`PoolVerb::SetProps`](crate::pool::PoolVerb::SetProps).
+        PoolSetProps = 0x011c,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).

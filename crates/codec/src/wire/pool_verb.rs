@@ -162,6 +162,8 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::Scrub => AskKind::PoolScrub,
         PoolVerb::Check => AskKind::PoolCheck,
         PoolVerb::Admit { closed, now } => with_list(w, AskKind::Admit, now, closed),
+        PoolVerb::Props => AskKind::PoolProps,
+        PoolVerb::SetProps(props) => with(w, AskKind::PoolSetProps, props),
         PoolVerb::ContEvict(cont, whose) => with_two(w, AskKind::ContEvict, cont, whose),
     }
 }
@@ -214,6 +216,8 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolCheckpoint => PoolVerb::Checkpoint,
         AskKind::PoolScrub => PoolVerb::Scrub,
         AskKind::PoolCheck => PoolVerb::Check,
+        AskKind::PoolProps => PoolVerb::Props,
+        AskKind::PoolSetProps => PoolVerb::SetProps(Props::read(r)?),
         AskKind::ContEvict => PoolVerb::ContEvict(ContNo::read(r)?, Whose::read(r)?),
         AskKind::Admit => PoolVerb::Admit { now: Epoch::read(r)?, closed: read_list(r, IODS_MAX)? },
         _ => return None,

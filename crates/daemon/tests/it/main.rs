@@ -6,6 +6,7 @@
     reason = "a failed unwrap is a failed test, and test patterns are made of small numbers"
 )]
 
+mod access;
 mod bystander;
 mod child;
 mod common;

@@ -1,14 +1,16 @@
 //! A pool that a connection uses, and the containers that it has open there.
 //!
-//! Invariants: what [`Holders`] have taken is found lost before the next request is begun.
+//! Invariants: what [`Holders`] have taken is found lost before the next request is begun; what a container allows is settled
+//! when it is opened, and looked at with each request.
 
 use super::OpenedPool;
 use super::holders::Holders;
 use super::jobs::Job;
+use super::rights::{Need, Rights};
 use super::worker::Shared;
-use dolmen_codec::pool::PoolVerb;
-use dolmen_codec::{Ask, Transport};
-use dolmen_types::{ContNo, Head};
+use dolmen_codec::pool::{ContHandle, PoolVerb};
+use dolmen_codec::{Answer, Ask, Transport};
+use dolmen_types::{ContNo, Error, Head, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,49 +28,94 @@ pub(super) struct Attached {
     key: u64,
     /// How often handles had been taken when it looked last.
     seen: u64,
-    /// Containers that it has open, or has had open: whether it has.
-    conts: BTreeMap<ContNo, bool>,
+    rights: Rights,
+    /// Containers that it has open, with what it may do there; those that it has had open, with nothing.
+    conts: BTreeMap<ContNo, u64>,
 }
 
-/// On whose behalf handles are taken from others.
+/// On whose behalf a service is asked.
 #[derive(Clone)]
-pub(super) struct Evicting {
+pub(super) struct Asker {
     pub(super) holders: Arc<Holders>,
     pub(super) key: u64,
+    pub(super) rights: Rights,
 }
 
 impl Attached {
     pub(super) fn new(pool: usize, opened: OpenedPool) -> Self {
-        let OpenedPool { transport, is_read_only, answers_at_once, map_version, uid, holders } = opened;
+        let OpenedPool { transport, is_read_only, answers_at_once, map_version, uid, rights, holders } =
+            opened;
         let key = holders.enter(uid);
         let (seen, conts) = (holders.taken(), BTreeMap::new());
-        Self { pool, transport, is_read_only, answers_at_once, map_version, holders, key, seen, conts }
+        Self {
+            pool,
+            transport,
+            is_read_only,
+            answers_at_once,
+            map_version,
+            holders,
+            key,
+            seen,
+            rights,
+            conts,
+        }
     }
 
-    pub(super) fn evicting(&self) -> Evicting {
-        Evicting { holders: Arc::clone(&self.holders), key: self.key }
+    pub(super) fn asker(&self) -> Asker {
+        Asker { holders: Arc::clone(&self.holders), key: self.key, rights: self.rights.clone() }
     }
 
-    /// Whether what is asked concerns a container whose handle has ended.
+    /// Whether what is asked may be begun.
+    ///
+    /// # Errors
+    /// `NoHandle` if its container's handle has ended, or there was none where one is needed; `NoPermission`.
     #[inline]
-    pub(super) fn has_lost(&mut self, ask: &Ask<'_>) -> bool {
+    pub(super) fn check(&mut self, ask: &Ask<'_>) -> Result<()> {
         let taken = self.holders.taken();
         if taken != self.seen {
             self.look(taken);
         }
-        let cont = match ask {
-            Ask::Target(_, cont, _) => Some(*cont),
-            Ask::Pool(verb) => cont_of(verb),
+        let need = Need::of(ask);
+        let (has, any, all) = match (need, &self.rights) {
+            (Need::Cont(cont, any, all), rights) => match (self.conts.get(&cont), rights) {
+                (Some(0), _) | (None, Rights::Listed { .. }) => return Err(Error::NoHandle),
+                (Some(perms), _) => (*perms, any, all),
+                (None, Rights::All) => return Ok(()),
+            },
+            (Need::Nothing, _) | (_, Rights::All) => return Ok(()),
+            (Need::Operator, Rights::Listed { .. }) => return Err(Error::NoPermission),
+            (Need::Pool(any), Rights::Listed { pool, .. }) => (*pool, any, 0),
         };
-        cont.is_some_and(|cont| self.conts.get(&cont) == Some(&false))
+        let is_allowed = (any == 0 && all != 0 || has & any != 0) && has & all == all;
+        if is_allowed { Ok(()) } else { Err(Error::NoPermission) }
+    }
+
+    /// Settles whose a container will be that is to be made.
+    ///
+    /// # Errors
+    /// `NoPermission` to make one for others.
+    pub(super) fn settle_owner(&self, verb: &mut PoolVerb<'_>) -> Result<()> {
+        match verb {
+            PoolVerb::ContCreate { props, .. } => self.rights.own(props),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves out of an answer what is not for this caller.
+    pub(super) fn trim(&self, answer: &mut Answer) {
+        if let Answer::Pool(reply) = answer {
+            self.rights.trim(reply);
+        }
     }
 
     /// Looks what was taken from it.
     #[cold]
     fn look(&mut self, taken: u64) {
         self.seen = taken;
-        for (&cont, is_open) in &mut self.conts {
-            *is_open = *is_open && self.holders.has(self.key, cont);
+        for (&cont, perms) in &mut self.conts {
+            if !self.holders.has(self.key, cont) {
+                *perms = 0;
+            }
         }
     }
 
@@ -77,22 +124,34 @@ impl Attached {
         self.holders.count(self.key)
     }
 
-    /// Has a handle more.
-    pub(super) fn opened(&mut self, cont: ContNo) {
-        self.holders.opened(self.key, cont);
-        if self.conts.len() >= REMEMBERED_MAX {
-            self.conts.retain(|_, is_open| *is_open);
+    /// Has a handle more, on a container of these properties; not if there is nothing that may be done there.
+    pub(super) fn opened(&mut self, cont: &ContHandle) -> bool {
+        let perms = self.rights.on_cont(&cont.props);
+        if perms == 0 {
+            return false;
         }
-        self.conts.insert(cont, true);
+        self.holders.opened(self.key, cont.no);
+        if self.conts.len() >= REMEMBERED_MAX {
+            self.conts.retain(|_, perms| *perms != 0);
+        }
+        self.conts.insert(cont.no, perms);
+        true
     }
 
-    /// Takes a handle away that is about to be closed; whether there is one.
-    pub(super) fn give_up(&mut self, cont: ContNo) -> bool {
-        let left = self.holders.closing(self.key, cont);
-        if left == Some(0) {
-            self.conts.insert(cont, false);
+    /// Has a handle again that could not be closed.
+    pub(super) fn kept(&mut self, cont: ContNo, perms: u64) {
+        self.holders.opened(self.key, cont);
+        self.conts.insert(cont, perms);
+    }
+
+    /// Takes a handle away that is about to be closed; what it allowed, `None` if there is none.
+    pub(super) fn give_up(&mut self, cont: ContNo) -> Option<u64> {
+        let left = self.holders.closing(self.key, cont)?;
+        let perms = self.conts.get(&cont).copied();
+        if left == 0 {
+            self.conts.insert(cont, 0);
         }
-        left.is_some()
+        perms
     }
 
     /// Gives everything back.
@@ -102,37 +161,5 @@ impl Attached {
             shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count });
         }
         shared.leave_pool(self.pool);
-    }
-}
-
-/// The open container that a question is about; closing is another matter.
-fn cont_of(verb: &PoolVerb<'_>) -> Option<ContNo> {
-    match verb {
-        PoolVerb::ContEvict(cont, _)
-        | PoolVerb::ContQuery(cont)
-        | PoolVerb::ContSetProps(cont, _)
-        | PoolVerb::ContProps(cont, _)
-        | PoolVerb::SnapCreate(cont, _)
-        | PoolVerb::SnapList(cont)
-        | PoolVerb::SnapDestroy(cont, _)
-        | PoolVerb::Rollback(cont, _)
-        | PoolVerb::AllocOids(cont, _)
-        | PoolVerb::Aggregate(cont, _) => Some(*cont),
-        PoolVerb::SetAttrs(cont, _)
-        | PoolVerb::Attr(cont, _)
-        | PoolVerb::AttrNames(cont)
-        | PoolVerb::RemoveAttrs(cont, _) => *cont,
-        PoolVerb::TxCommit(commit) => Some(commit.cont),
-        PoolVerb::Query
-        | PoolVerb::ContCreate { .. }
-        | PoolVerb::ContOpen(_)
-        | PoolVerb::ContClose(_)
-        | PoolVerb::ContDestroy(..)
-        | PoolVerb::ContList
-        | PoolVerb::TxBegin
-        | PoolVerb::Checkpoint
-        | PoolVerb::Scrub
-        | PoolVerb::Check
-        | PoolVerb::Admit { .. } => None,
     }
 }

@@ -4,17 +4,17 @@
 //! does not read its answers, and its socket is not listened to meanwhile; whoever comes over a Unix socket is who the
 //! kernel says; what is held is given back once.
 
-use super::Attachment;
 use super::attached::Attached;
 use super::bufs::Held;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
+use super::{Attachment, Caller};
 use crate::error::{Error, Result, Violation};
 use crate::input::{Requests, Room, bad_frame, fill};
 use crate::output::Output;
 use crate::ring;
 use crate::stream::Stream;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
 use dolmen_codec::verb::{List, Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
@@ -58,7 +58,8 @@ pub(super) enum Step {
 pub(super) enum Handles {
     Same,
     Opens,
-    Closes(ContNo),
+    /// A handle that allowed so much.
+    Closes(ContNo, u64),
 }
 
 pub(super) struct Conn {
@@ -345,8 +346,8 @@ impl Conn {
         if attached.is_read_only && ask.changes() {
             return self.refuse(shared, under_way, Failure::NoPermission);
         }
-        if attached.has_lost(&ask) {
-            return self.refuse(shared, under_way, Failure::NoHandle);
+        if let Err(error) = attached.check(&ask) {
+            return self.refuse(shared, under_way, error);
         }
         match ask {
             Ask::Target(target, cont, verb) => {
@@ -389,9 +390,12 @@ impl Conn {
         shared: &mut Shared,
         mut under_way: UnderWay,
         head: Head,
-        verb: PoolVerb<'static>,
+        mut verb: PoolVerb<'static>,
     ) -> Result<()> {
         let attached = self.attached(under_way.slot).expect("looked at before");
+        if let Err(error) = attached.settle_owner(&mut verb) {
+            return self.refuse(shared, under_way, error);
+        }
         if is_quick(&verb, attached.answers_at_once) {
             let transport = Arc::clone(&attached.transport);
             let result = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result;
@@ -402,19 +406,19 @@ impl Conn {
         let attached = self.attached(under_way.slot).expect("looked at before");
         under_way.handles = match &verb {
             PoolVerb::ContOpen(_) => Handles::Opens,
-            // What this connection has not opened it cannot close, nor twice while the first is under way.
-            PoolVerb::ContClose(cont) if !attached.give_up(*cont) => {
-                return self.refuse(shared, under_way, Failure::NoHandle);
-            }
-            PoolVerb::ContClose(cont) => Handles::Closes(*cont),
+            PoolVerb::ContClose(cont) => match attached.give_up(*cont) {
+                Some(perms) => Handles::Closes(*cont, perms),
+                // What this connection has not opened it cannot close, nor twice while the first is under way.
+                None => return self.refuse(shared, under_way, Failure::NoHandle),
+            },
             _ => Handles::Same,
         };
         if under_way.handles == Handles::Opens && attached.open_count() >= CONTS_MAX {
             return self.refuse(shared, under_way, Failure::Busy);
         }
-        let (transport, evicting) = (Arc::clone(&attached.transport), attached.evicting());
+        let (transport, asker) = (Arc::clone(&attached.transport), attached.asker());
         let job =
-            |key, to: &Arc<Mailbox>| Job::Pool { transport, head, verb, evicting, key, to: Arc::clone(to) };
+            |key, to: &Arc<Mailbox>| Job::Pool { transport, head, verb, asker, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
             Err(under_way) => {
@@ -426,8 +430,10 @@ impl Conn {
 
     /// A handle that was to be closed is open still.
     fn take_back(&mut self, under_way: &UnderWay) {
-        if let (Handles::Closes(cont), Some(attached)) = (under_way.handles, self.attached(under_way.slot)) {
-            attached.opened(cont);
+        if let (Handles::Closes(cont, perms), Some(attached)) =
+            (under_way.handles, self.attached(under_way.slot))
+        {
+            attached.kept(cont, perms);
         }
     }
 
@@ -445,8 +451,12 @@ impl Conn {
             let reply = left.map(|()| SystemReply::Done);
             return self.answer_system(shared, &under_way, &reply);
         }
-        let peer = self.peer;
-        let job = |key, to: &Arc<Mailbox>| Job::System { head, peer, ask, key, to: Arc::clone(to) };
+        let groups = match ask {
+            SystemVerb::PoolConnect { .. } => self.stream.socket().peer_groups(),
+            _ => Vec::new(),
+        };
+        let caller = Caller { peer: self.peer, groups };
+        let job = |key, to: &Arc<Mailbox>| Job::System { head, caller, ask, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
             Err(under_way) => self.answer_system(shared, &under_way, &Err(Failure::Busy)),
@@ -508,13 +518,18 @@ impl Conn {
         reply: JobReply,
     ) -> Result<()> {
         match reply {
-            JobReply::Pool(transport, result) => {
+            JobReply::Pool(transport, mut result) => {
                 match &result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if under_way.handles == Handles::Opens => {
-                        self.opened(shared, under_way, transport, handle.no);
+                        if !self.opened(shared, under_way, transport, handle) {
+                            result = Err(Failure::NoPermission);
+                        }
                     }
                     Ok(_) => {}
                     Err(_) => self.take_back(under_way),
+                }
+                if let (Ok(answer), Some(attached)) = (&mut result, self.attached(under_way.slot)) {
+                    attached.trim(answer);
                 }
                 self.answer(shared, under_way, &result, None)
             }
@@ -551,21 +566,24 @@ impl Conn {
         }
     }
 
-    /// Notes a handle on a container, or gives it back if the pool was left meanwhile.
+    /// Notes a handle on a container, or gives it back if the pool was left meanwhile, or there is nothing that the caller
+    /// may do with it; whether he may.
     fn opened(
         &mut self,
         shared: &mut Shared,
         under_way: &UnderWay,
         transport: Arc<dyn Transport>,
-        cont: ContNo,
-    ) {
+        handle: &ContHandle,
+    ) -> bool {
         let attached = self.attached(under_way.slot);
-        match attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport)) {
-            Some(attached) => attached.opened(cont),
-            None => {
-                shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
-            }
+        let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
+        let is_left = attached.is_none();
+        let is_noted = attached.is_some_and(|attached| attached.opened(handle));
+        if !is_noted {
+            let cont = handle.no;
+            shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
         }
+        is_noted || is_left
     }
 
     /// A reader of rings sees each answer at once; over a socket those of one turn go together.

@@ -1,13 +1,13 @@
 //! What may take long or flush: questions to a pool's service and to the daemon, answered by threads of their own.
 
-use super::attached::Evicting;
-use super::{Attachment, JOB_THREADS, System};
+use super::attached::Asker;
+use super::{Attachment, Caller, JOB_THREADS, System};
 use crate::error::Result;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::wire::SystemVerb;
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{Bell, Peer};
+use dolmen_env::Bell;
 use dolmen_types::{ContNo, Error, Head};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -38,12 +38,12 @@ pub(super) enum Job {
         transport: Arc<dyn Transport>,
         head: Head,
         verb: PoolVerb<'static>,
-        evicting: Evicting,
+        asker: Asker,
         key: u64,
         to: Arc<Mailbox>,
     },
     /// Asks the daemon.
-    System { head: Head, peer: Option<Peer>, ask: SystemVerb, key: u64, to: Arc<Mailbox> },
+    System { head: Head, caller: Caller, ask: SystemVerb, key: u64, to: Arc<Mailbox> },
     /// Gives handles of containers back whose holder is gone.
     Release { transport: Arc<dyn Transport>, head: Head, cont: ContNo, count: u32 },
 }
@@ -224,20 +224,23 @@ impl Jobs {
 
     fn carry_out(&self, job: Job) {
         match job {
-            Job::Pool { transport, head, verb, evicting, key, to } => {
+            Job::Pool { transport, head, verb, asker, key, to } => {
                 let evicts = match &verb {
                     PoolVerb::ContEvict(cont, whose) => Some((*cont, *whose)),
                     _ => None,
                 };
-                let outcome = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) });
-                if let (Ok(_), Some((cont, whose))) = (&outcome.result, evicts) {
-                    let count = evicting.holders.take(evicting.key, cont, whose);
+                let result = asker
+                    .rights
+                    .settled(&*transport, head, verb)
+                    .and_then(|verb| transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result);
+                if let (Ok(_), Some((cont, whose))) = (&result, evicts) {
+                    let count = asker.holders.take(asker.key, cont, whose);
                     release(&*transport, head, cont, count);
                 }
-                to.put(Done { key, reply: JobReply::Pool(transport, outcome.result) });
+                to.put(Done { key, reply: JobReply::Pool(transport, result) });
             }
-            Job::System { head, peer, ask, key, to } => {
-                let reply = self.inner.system.answer(&head, peer, ask);
+            Job::System { head, caller, ask, key, to } => {
+                let reply = self.inner.system.answer(&head, &caller, ask);
                 to.put(Done { key, reply: JobReply::System(reply) });
             }
             Job::Release { transport, head, cont, count } => release(&*transport, head, cont, count),
@@ -257,6 +260,7 @@ fn release(transport: &dyn Transport, head: Head, cont: ContNo, count: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Rights;
     use dolmen_codec::wire::{PoolAccess, PoolName};
     use dolmen_codec::{Outcome, QueueId};
     use dolmen_types::{Result, Uuid};
@@ -284,8 +288,8 @@ mod tests {
         let to = Arc::new(Mailbox::new().unwrap());
         let job = |verb| {
             let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-            let evicting = Evicting { holders: Arc::default(), key: 0 };
-            Job::Pool { transport, head: Head::default(), verb, evicting, key: 0, to: Arc::clone(&to) }
+            let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All };
+            Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(&to) }
         };
         let mut waiting = Waiting::default();
         waiting.jobs.extend([PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList].map(job));
@@ -299,7 +303,10 @@ mod tests {
     #[test]
     fn who_waits_for_other_engines_leaves_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
-        let job = |ask| Job::System { head: Head::default(), peer: None, ask, key: 0, to: Arc::clone(&to) };
+        let job = |ask| {
+            let caller = Caller { peer: None, groups: Vec::new() };
+            Job::System { head: Head::default(), caller, ask, key: 0, to: Arc::clone(&to) }
+        };
         let name = || PoolName::Uuid(Uuid::nil());
         let destroy = SystemVerb::PoolDestroy { name: name(), force: true };
         let connect = SystemVerb::PoolConnect { name: name(), access: PoolAccess::ReadWrite };

@@ -7,6 +7,7 @@ mod bufs;
 mod conn;
 mod holders;
 mod jobs;
+mod rights;
 mod worker;
 
 use crate::error::Result;
@@ -19,6 +20,7 @@ use dolmen_env::{Listener, Peer, spawn};
 use dolmen_types::{Error, Head};
 pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
+pub use rights::{Principal, Rights, on_pool};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use worker::Worker;
@@ -34,19 +36,28 @@ pub trait System: Send + Sync {
     /// What a client is told first, with the version and the rings that it gets.
     fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome;
 
-    /// Answers a question to the daemon; may take long. `peer` is who asks, where the kernel knows it.
+    /// Answers a question to the daemon; may take long. The head has the user that the kernel says, where it knows him.
     ///
     /// # Errors
     /// What the client is told.
     fn answer(
         &self,
         head: &Head,
-        peer: Option<Peer>,
+        caller: &Caller,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Error>;
 
     /// Takes note of what concerns whoever runs the machine.
     fn note(&self, text: &str);
+}
+
+/// Who asks the daemon.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The process, where the kernel knows it.
+    pub peer: Option<Peer>,
+    /// With a connect: groups beside that of the head, as the kernel says; none over a network.
+    pub groups: Vec<u32>,
 }
 
 /// An answer of the daemon, and what the connection gets with it.
@@ -69,6 +80,8 @@ pub struct OpenedPool {
     pub map_version: u32,
     /// Whose connection it is.
     pub uid: u32,
+    /// What he may do.
+    pub rights: Rights,
     /// Who has which of its containers open; the same for all connections.
     pub holders: Arc<Holders>,
 }

@@ -528,9 +528,8 @@ fn index_of(token: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Attachment, System};
+    use crate::server::{Attachment, Caller, System};
     use dolmen_codec::wire::{SystemVerb, Welcome};
-    use dolmen_env::Peer;
 
     /// Nobody connects.
     struct Alone;
@@ -543,7 +542,7 @@ mod tests {
         fn answer(
             &self,
             _head: &Head,
-            _peer: Option<Peer>,
+            _caller: &Caller,
             _ask: SystemVerb,
         ) -> core::result::Result<Attachment, Refusal> {
             Err(Refusal::Busy)

@@ -272,6 +272,8 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     let of = || option::of(cont());
     prop_oneof![
         1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
+        1 => proptest::strategy::Just(()).prop_map(|()| PoolVerb::Props),
+        1 => props().prop_map(PoolVerb::SetProps),
         1 => (cont(), any::<bool>()).prop_map(|(cont, is_all)| {
             PoolVerb::ContEvict(cont, if is_all { Whose::All } else { Whose::Own })
         }),

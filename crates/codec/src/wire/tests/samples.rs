@@ -142,6 +142,8 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Check,
         PoolVerb::Admit { closed: vec![cont, ContNo(9)], now: Epoch(8) },
         PoolVerb::ContEvict(cont, Whose::All),
+        PoolVerb::Props,
+        PoolVerb::SetProps(Props::from([(PropId::PO_OWNER, PropValue::Text("ann@".to_owned()))])),
     ]
 }
 
@@ -389,6 +391,8 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolCheck, 0x94db_2f7e_a266_3535),
     (AskKind::Admit, 0x1172_8e25_6869_3e08),
     (AskKind::ContEvict, 0xfb60_082f_20b5_3d5f),
+    (AskKind::PoolProps, 0x6e36_99a7_122b_1279),
+    (AskKind::PoolSetProps, 0x7c39_8306_4a44_2a7d),
     (AskKind::Ping, 0xf0fb_45d9_d088_e047),
     (AskKind::SystemQuery, 0x7bc2_176f_f361_e8db),
     (AskKind::PoolList, 0xa593_dce7_aa20_77ef),

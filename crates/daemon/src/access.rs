@@ -1,0 +1,65 @@
+//! Who a caller is, by name, and what he may do in a pool.
+
+use crate::lease::Lease;
+use dolmen_codec::acl::perm;
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_env::{group_name, user_name};
+use dolmen_net::server::{Caller, Principal, Rights, on_pool};
+use dolmen_types::{Error, Head, Invalid, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whether somebody may do everything: root, and the user who runs the engine. Over a socket the head has the user that the
+/// kernel says; over a network it is believed.
+pub(crate) fn is_operator(head: &Head) -> bool {
+    let uid = head.cred.uid;
+    uid == 0 || uid == dolmen_env::user_id()
+}
+
+/// What a caller may do in a pool that is kept in `dir`.
+///
+/// # Errors
+/// `NoPermission` if he may not even read.
+pub(crate) fn rights(
+    head: &Head,
+    caller: &Caller,
+    pool: &Lease,
+    dir: &Path,
+    is_part: bool,
+) -> Result<Rights> {
+    if is_operator(head) {
+        return Ok(Rights::All);
+    }
+    if is_part {
+        // Lists are with the pool's service. Whoever comes over the network is believed there, too.
+        return if caller.peer.is_some() { Err(Error::NoPermission) } else { Ok(Rights::All) };
+    }
+    let who = principal(head, caller);
+    let request = Request { token: 0, head: Head::default(), ask: Ask::Pool(PoolVerb::Props) };
+    let Answer::Pool(PoolReply::Props(props)) = pool.call(request).result? else {
+        return Err(Invalid::Argument.into());
+    };
+    let (uid, gid) = dolmen_env::owner_of(dir).map_err(|_gone| Error::NotFound)?;
+    let perms = on_pool(&who, &props, &name_of_user(uid), &name_of_group(gid));
+    if perms & perm::READ == 0 {
+        return Err(Error::NoPermission);
+    }
+    Ok(Rights::Listed { pool: perms, who: Arc::new(who) })
+}
+
+fn principal(head: &Head, caller: &Caller) -> Principal {
+    let own = head.cred.gid;
+    let others = caller.groups.iter().copied().filter(|&gid| gid != own);
+    let groups = core::iter::once(own).chain(others).map(name_of_group).collect();
+    Principal { name: name_of_user(head.cred.uid), groups }
+}
+
+/// As lists have it; of a user without a name, his number.
+fn name_of_user(uid: u32) -> String {
+    format!("{}@", user_name(uid).unwrap_or_else(|| uid.to_string()))
+}
+
+fn name_of_group(gid: u32) -> String {
+    format!("{}@", group_name(gid).unwrap_or_else(|| gid.to_string()))
+}

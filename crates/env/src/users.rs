@@ -1,0 +1,88 @@
+//! Users and groups of this machine: their names, and whose a process or a directory is.
+
+use crate::error::{Error, Op, Result};
+use core::ffi::{CStr, c_char};
+use rustix::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+/// Room for what the system knows of one user or group.
+const ENTRY_BYTES: usize = 64 << 10;
+
+/// Groups that one process may be in: Linux has no more (`NGROUPS_MAX`).
+const GROUPS_MAX: usize = 65_536;
+
+/// The name of a user; `None` if the machine knows none.
+#[must_use]
+pub fn user_name(uid: u32) -> Option<String> {
+    let mut room: Vec<c_char> = vec![0; ENTRY_BYTES];
+    let mut entry = core::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = core::ptr::null_mut();
+    let (to, len) = (room.as_mut_ptr(), room.len());
+    // SAFETY: entry, room and result are ours for the call, with their true sizes.
+    let failed = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), to, len, &raw mut found) };
+    if failed != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: the call has found an entry, and filled ours.
+    name_of(unsafe { (*found).pw_name })
+}
+
+/// The name of a group; `None` if the machine knows none.
+#[must_use]
+pub fn group_name(gid: u32) -> Option<String> {
+    let mut room: Vec<c_char> = vec![0; ENTRY_BYTES];
+    let mut entry = core::mem::MaybeUninit::<libc::group>::uninit();
+    let mut found = core::ptr::null_mut();
+    let (to, len) = (room.as_mut_ptr(), room.len());
+    // SAFETY: as in `user_name`.
+    let failed = unsafe { libc::getgrgid_r(gid, entry.as_mut_ptr(), to, len, &raw mut found) };
+    if failed != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: as in `user_name`.
+    name_of(unsafe { (*found).gr_name })
+}
+
+fn name_of(name: *const c_char) -> Option<String> {
+    // SAFETY: the system has written a name with its zero into the caller's room, which lives still.
+    let name = unsafe { CStr::from_ptr(name) };
+    name.to_str().ok().map(str::to_owned)
+}
+
+/// User and group that a directory belongs to.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn owner_of(path: &Path) -> Result<(u32, u32)> {
+    let failed = |errno| Error::from_errno(Op::Open, &path.display().to_string(), 0, errno);
+    let stat = rustix::fs::stat(path).map_err(failed)?;
+    Ok((stat.st_uid, stat.st_gid))
+}
+
+/// Supplementary groups of whoever has connected a Unix socket, as they were then; none where the kernel does not say.
+pub(crate) fn peer_groups(socket: &impl AsFd) -> Vec<u32> {
+    let mut groups = vec![0_u32; GROUPS_MAX];
+    let size = size_of_val(groups.as_slice());
+    let mut len = libc::socklen_t::try_from(size).expect("256 KiB");
+    let fd = socket.as_fd().as_raw_fd();
+    let to = groups.as_mut_ptr().cast();
+    // SAFETY: the room is ours for the call, and as long as is said.
+    let failed = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, to, &raw mut len) };
+    groups.truncate(if failed == 0 { len as usize / size_of::<u32>() } else { 0 });
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_a_name_and_nobody_has_that_of_a_number_too_far() {
+        assert_eq!(user_name(0).as_deref(), Some("root"));
+        assert_eq!(group_name(0).as_deref(), Some("root"));
+        assert_eq!((user_name(4_000_000_123), group_name(4_000_000_123)), (None, None));
+        let (uid, _) = owner_of(Path::new("/")).unwrap();
+        assert_eq!(uid, 0);
+        assert!(owner_of(Path::new("/no/such/directory")).is_err());
+    }
+}

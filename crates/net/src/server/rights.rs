@@ -1,0 +1,261 @@
+//! Who may do what: which permission each question needs, and what a caller's are.
+//!
+//! Invariants: what is not said to be allowed is not; whoever runs the engine, and root, are asked for nothing.
+
+use dolmen_codec::acl::{Acl, User, perm};
+use dolmen_codec::order::HashKey;
+use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb, Whose};
+use dolmen_codec::verb::{ContVerb, Verb};
+use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_types::{ContNo, Error, Head, Invalid, PropId, PropValue, Props, Result};
+use std::sync::Arc;
+
+/// What a caller may do in a pool.
+#[derive(Clone, Debug)]
+pub enum Rights {
+    /// Everything: root, and the user who runs the engine.
+    All,
+    /// What lists say.
+    Listed {
+        /// Permissions on the pool.
+        pool: u64,
+        /// Whom containers' lists are asked for.
+        who: Arc<Principal>,
+    },
+}
+
+/// A user and his groups, by the names that lists have, each with its `@`.
+#[derive(Clone, Debug, Default)]
+pub struct Principal {
+    /// The user.
+    pub name: String,
+    /// His groups, the first one before the others.
+    pub groups: Vec<String>,
+}
+
+/// Permissions that a question needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Whoever is connected may ask; or it is looked at when it is carried out.
+    Nothing,
+    /// To be root, or to run the engine.
+    Operator,
+    /// One of these, on the pool.
+    Pool(u64),
+    /// One of the first on the container, and all of the others.
+    Cont(ContNo, u64, u64),
+}
+
+impl Need {
+    pub(super) fn of(ask: &Ask<'_>) -> Self {
+        match ask {
+            Ask::Target(_, cont, verb) => of_target(*cont, verb),
+            Ask::Pool(verb) => of_pool(verb),
+        }
+    }
+}
+
+fn of_target(cont: ContNo, verb: &Verb<'_>) -> Need {
+    match verb {
+        Verb::Fetch(_) | Verb::List(_) | Verb::Query(_) => Need::Cont(cont, perm::READ, 0),
+        Verb::Update(_) | Verb::Punch(_) | Verb::Cont(ContVerb::Aggregate(_)) => {
+            Need::Cont(cont, perm::WRITE, 0)
+        }
+        Verb::Cont(ContVerb::Usage) => Need::Cont(cont, perm::READ | perm::GET_PROP, 0),
+        Verb::Space | Verb::Latest => Need::Pool(perm::READ),
+        Verb::Flush | Verb::Checkpoint => Need::Pool(perm::WRITE),
+        // What goes over everybody's data; and steps of transactions and changes of containers, which are the service's.
+        Verb::Scrub
+        | Verb::Check
+        | Verb::Cont(_)
+        | Verb::Prepare(_)
+        | Verb::Commit(_)
+        | Verb::Conclude(_)
+        | Verb::Abort(_)
+        | Verb::TxState(_)
+        | Verb::InDoubt
+        | Verb::Unconcluded => Need::Operator,
+    }
+}
+
+fn of_pool(verb: &PoolVerb<'_>) -> Need {
+    let read = |cont: ContNo| Need::Cont(cont, perm::READ, 0);
+    let write = |cont: ContNo| Need::Cont(cont, perm::WRITE, 0);
+    match verb {
+        PoolVerb::ContOpen(_) | PoolVerb::ContClose(_) | PoolVerb::ContDestroy(..) => Need::Nothing,
+        PoolVerb::Query | PoolVerb::ContList | PoolVerb::TxBegin => Need::Pool(perm::READ),
+        PoolVerb::Props => Need::Pool(perm::READ | perm::GET_PROP | perm::GET_ACL),
+        PoolVerb::SetProps(props) => Need::Pool(of_pool_props(props)),
+        PoolVerb::ContCreate { .. } => Need::Pool(perm::CREATE | perm::WRITE),
+        PoolVerb::ContQuery(cont) => Need::Cont(*cont, perm::READ | perm::GET_PROP, 0),
+        PoolVerb::ContProps(cont, ids) => {
+            let list = if ids.contains(&PropId::CO_ACL) { perm::GET_ACL } else { 0 };
+            let others = ids.iter().any(|id| *id != PropId::CO_ACL);
+            let any = if others || ids.is_empty() { perm::READ | perm::GET_PROP | perm::GET_ACL } else { 0 };
+            Need::Cont(*cont, any, list)
+        }
+        PoolVerb::ContSetProps(cont, props) => Need::Cont(*cont, 0, of_cont_props(props)),
+        PoolVerb::Attr(Some(cont), _) | PoolVerb::AttrNames(Some(cont)) | PoolVerb::SnapList(cont) => {
+            read(*cont)
+        }
+        PoolVerb::SetAttrs(Some(cont), _)
+        | PoolVerb::RemoveAttrs(Some(cont), _)
+        | PoolVerb::SnapCreate(cont, _)
+        | PoolVerb::SnapDestroy(cont, _)
+        | PoolVerb::Rollback(cont, _)
+        | PoolVerb::AllocOids(cont, _)
+        | PoolVerb::Aggregate(cont, _) => write(*cont),
+        PoolVerb::TxCommit(commit) => write(commit.cont),
+        PoolVerb::ContEvict(cont, Whose::Own) => read(*cont),
+        PoolVerb::ContEvict(cont, Whose::All) => Need::Cont(*cont, perm::DELETE, 0),
+        PoolVerb::Attr(None, _) | PoolVerb::AttrNames(None) => Need::Pool(perm::READ),
+        PoolVerb::SetAttrs(None, _) | PoolVerb::RemoveAttrs(None, _) | PoolVerb::Checkpoint => {
+            Need::Pool(perm::WRITE)
+        }
+        PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Admit { .. } => Need::Operator,
+    }
+}
+
+/// What it takes to set properties of a container.
+fn of_cont_props(props: &Props) -> u64 {
+    let one = |id: &PropId| match *id {
+        PropId::CO_ACL => perm::SET_ACL,
+        PropId::CO_OWNER | PropId::CO_OWNER_GROUP => perm::SET_OWNER,
+        _ => perm::SET_PROP,
+    };
+    props.keys().map(one).fold(0, |all, perms| all | perms)
+}
+
+/// What it takes to set one property of a pool; several at once are for those who may do everything.
+fn of_pool_props(props: &Props) -> u64 {
+    match props.keys().next() {
+        Some(&PropId::PO_ACL) if props.len() == 1 => perm::SET_ACL,
+        Some(_) if !props.contains_key(&PropId::PO_ACL) => perm::SET_OWNER,
+        _ => 0,
+    }
+}
+
+/// What a user may do with a container of these properties.
+pub(super) fn on_cont(who: &Principal, props: &Props) -> u64 {
+    let text = |id| match props.get(&id) {
+        Some(PropValue::Text(text)) => text.as_str(),
+        _ => "",
+    };
+    let acl = match props.get(&PropId::CO_ACL) {
+        Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => list(bytes),
+        _ => Acl::of_new_container(),
+    };
+    acl.allows(&user(who), text(PropId::CO_OWNER), text(PropId::CO_OWNER_GROUP))
+}
+
+/// What a user may do with a pool: what its list says, and if there is none, that of a new pool.
+#[must_use]
+pub fn on_pool(who: &Principal, props: &Props, owner: &str, group: &str) -> u64 {
+    let text = |id, otherwise| match props.get(&id) {
+        Some(PropValue::Text(text)) => text.as_str(),
+        _ => otherwise,
+    };
+    let acl = match props.get(&PropId::PO_ACL) {
+        Some(PropValue::Bytes(bytes)) => list(bytes),
+        _ => Acl::of_new_pool(),
+    };
+    acl.lists(&user(who), text(PropId::PO_OWNER, owner), text(PropId::PO_OWNER_GROUP, group))
+}
+
+/// One that cannot be read allows nobody anything, but the owner of a container to mend it.
+fn list(bytes: &[u8]) -> Acl {
+    let nobody = Acl::default();
+    Acl::decode(bytes).map_or(nobody, |acl| acl)
+}
+
+fn user(who: &Principal) -> User<'_> {
+    User { name: &who.name, groups: &who.groups }
+}
+
+impl Rights {
+    /// What the caller may do with a container of these properties.
+    pub(super) fn on_cont(&self, props: &Props) -> u64 {
+        match self {
+            Self::All => perm::ALL,
+            Self::Listed { who, .. } => on_cont(who, props),
+        }
+    }
+
+    /// Makes a new container its maker's: who may not do everything gives none to others, nor to groups he is not in.
+    ///
+    /// # Errors
+    /// `NoPermission`.
+    pub(super) fn own(&self, props: &mut Props) -> Result<()> {
+        let Self::Listed { who, .. } = self else { return Ok(()) };
+        let first = who.groups.first().cloned().unwrap_or(String::new());
+        let owner = props.entry(PropId::CO_OWNER).or_insert_with(|| PropValue::Text(who.name.clone()));
+        let is_own = matches!(owner, PropValue::Text(name) if *name == who.name);
+        let group = props.entry(PropId::CO_OWNER_GROUP).or_insert(PropValue::Text(first));
+        let is_in = matches!(group, PropValue::Text(name) if who.groups.contains(name));
+        if is_own && is_in { Ok(()) } else { Err(Error::NoPermission) }
+    }
+
+    /// Leaves out of an answer what its reader may not know: lists, and of containers that he may not open all but the
+    /// names.
+    pub(super) fn trim(&self, reply: &mut PoolReply) {
+        let Self::Listed { pool, who } = self else { return };
+        match reply {
+            PoolReply::Conts(all) => all.iter_mut().for_each(|cont| trim_cont(who, cont)),
+            PoolReply::Cont(cont) => trim_cont(who, cont),
+            PoolReply::ContInfo(info) => trim_cont(who, &mut info.cont),
+            // A list that was asked for by name was looked at then.
+            PoolReply::Props(props)
+                if props.contains_key(&PropId::CO_OWNER)
+                    && props.contains_key(&PropId::CO_OWNER_GROUP)
+                    && on_cont(who, props) & perm::GET_ACL == 0 =>
+            {
+                props.remove(&PropId::CO_ACL);
+            }
+            PoolReply::Props(props) if pool & perm::GET_ACL == 0 => {
+                props.remove(&PropId::PO_ACL);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is to be asked of the service in place of a question that may need a look at a container first.
+    ///
+    /// # Errors
+    /// `NoPermission` to destroy a container that neither the pool nor its own list lets him destroy.
+    pub(super) fn settled<'v>(
+        &self,
+        transport: &dyn Transport,
+        head: Head,
+        verb: PoolVerb<'v>,
+    ) -> Result<PoolVerb<'v>> {
+        let (Self::Listed { pool, who }, PoolVerb::ContDestroy(name, force)) = (self, &verb) else {
+            return Ok(verb);
+        };
+        if pool & (perm::DELETE | perm::WRITE) != 0 {
+            return Ok(verb);
+        }
+        let request = Request { token: 0, head, ask: Ask::Pool(PoolVerb::ContList) };
+        let Answer::Pool(PoolReply::Conts(all)) = transport.call(request).result? else {
+            return Err(Invalid::Argument.into());
+        };
+        let is_meant = |cont: &&ContHandle| match name {
+            ContName::Label(label) => cont.label.as_ref() == Some(label),
+            ContName::Uuid(uuid) => cont.uuid == *uuid,
+        };
+        let found = all.iter().find(is_meant).ok_or(Error::NotFound)?;
+        if on_cont(who, &found.props) & perm::DELETE == 0 {
+            return Err(Error::NoPermission);
+        }
+        // The very one that was looked at, whatever the name means when it is carried out.
+        Ok(PoolVerb::ContDestroy(ContName::Uuid(found.uuid), *force))
+    }
+}
+
+fn trim_cont(who: &Principal, cont: &mut ContHandle) {
+    let perms = on_cont(who, &cont.props);
+    if perms == 0 {
+        (cont.hash_key, cont.props) = (HashKey([0; 16]), Props::new());
+    } else if perms & perm::GET_ACL == 0 {
+        cont.props.remove(&PropId::CO_ACL);
+    }
+}
