@@ -6,7 +6,7 @@ use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{self, PATH_BYTES_MAX};
-use crate::mount::Mount;
+use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{Home, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::{Follow, Found, Start, entry_name};
@@ -227,7 +227,7 @@ impl Dir {
         }
         let mount = self.mount();
         self.check_new_entry(dir, name)?;
-        let inode = self.file_record(dir, options)?;
+        let inode = self.file_record(dir, options, FILE_CLASS)?;
         let oid = inode.oid;
         let slot = Slot::new(dir.oid, name);
         // The node is in the table before the entry exists, so that whoever unlinks it sees it open.
@@ -242,10 +242,10 @@ impl Dir {
         }
     }
 
-    /// The record of a new file in `dir`.
-    fn file_record(&self, dir: &Node, options: &OpenOptions) -> Result<Inode> {
+    /// The record of a new file in `dir`, of class `otherwise` if nobody chose one.
+    fn file_record(&self, dir: &Node, options: &OpenOptions, otherwise: ObjectClass) -> Result<Inode> {
         let mount = self.mount();
-        let class = mount.file_class(dir, options.class);
+        let class = mount.file_class(dir, options.class, otherwise);
         let oid = mount.container.alloc_oid(ObjectType::ArrayByte, class)?;
         let chunk_bytes = match (options.chunk_bytes, dir.placement().1) {
             (0, 0) => mount.superblock.chunk_bytes,
@@ -273,7 +273,8 @@ impl Dir {
                 return Err(Error::IsDirectory);
             }
             self.check_new_entry(dir, name)?;
-            let mut inode = self.file_record(dir, &OpenOptions::CREATE_NEW)?;
+            // All of it is one chunk: on one shard its size is one question.
+            let mut inode = self.file_record(dir, &OpenOptions::CREATE_NEW, ObjectClass::S1)?;
             attrs.apply(self.cred.as_deref(), &mut inode, self.mount().now())?;
             self.mount().insert_file(dir, &Slot::new(dir.oid, name), &inode, data)
         })

@@ -21,10 +21,11 @@
 //! | write in a shared mount | 1 transaction for each chunk touched; if it is relaxed, 1 update |
 //!
 //! The size of a file is that of its last record, as the layout wants it: nothing is written twice, and
-//! writers of different parts never meet. So that the query asks one target, new files are one shard unless
-//! directory, container or the open ask for more; `tree::put` asks for all targets from 64 MiB on. A size in
-//! the inode record would make stat one request but every growing write two, and readers of other programs
-//! would not keep it.
+//! writers of different parts never meet. New files are on all targets unless directory, container or the open
+//! ask for less, so that one file has the speed of all and no target is full before the others; what is put whole
+//! is one shard, and so is all that a container for many small files holds (`file_class` S1): then the query asks one
+//! target. A size in the inode record would make stat one request but every growing write two, and readers of other
+//! programs would not keep it.
 //!
 //! # What it promises
 //! Each row is proved by the test named, in `tests/it/cases`.
@@ -43,6 +44,7 @@
 //! | Files without hard links are stored as if there were no such thing | `links::ordinary_files_are_untouched_by_the_extension` |
 //! | An unlinked or replaced file works while it is open and is freed at its last close, or by the next mount | `orphans::an_open_file_works_after_its_name_is_gone_and_is_freed_on_close`, `orphans::a_mount_frees_what_a_dead_one_left_open` |
 //! | A small file is made with contents and attributes at once | `files::a_small_file_is_made_whole_or_not_at_all` |
+//! | A file goes round all targets unless somebody chose otherwise; what is put whole is on one | `files::a_file_that_nobody_chose_a_class_for_is_on_all_targets_unless_it_is_put_whole` |
 //! | Appends of many threads and mounts are whole and all there | `threads::appends_of_many_threads_are_all_there_and_whole`, `threads::appends_of_many_mounts_are_all_there_and_whole` |
 //! | A read beside writes that make the file longer returns no zeros that nobody wrote | `threads::a_reader_beside_a_writer_that_makes_the_file_longer_sees_no_zeros` |
 //! | Holes read as zeros, take no space and are found | `files::holes_read_as_zeros_and_take_no_space`, `files::seek_finds_data_and_holes` |

@@ -28,7 +28,7 @@ pub struct FormatOptions {
     pub chunk_bytes: u64,
     /// Class of new directories; `UNKNOWN` is one shard.
     pub dir_class: ObjectClass,
-    /// Class of new files; `UNKNOWN` is one shard.
+    /// Class of new files; `UNKNOWN` is all targets, or one shard for a small file that is put whole.
     pub file_class: ObjectClass,
     /// Every mount keeps to what a shared one promises, also if it asks for less.
     pub balanced: bool,
@@ -201,7 +201,8 @@ impl Dfs {
             return Err(What::Placement.into());
         }
         let dir_class = or_one_shard(options.dir_class);
-        for class in [dir_class, or_one_shard(options.file_class)] {
+        let file_class = chosen(options.file_class).unwrap_or(FILE_CLASS);
+        for class in [dir_class, file_class] {
             container.oid(ObjectType::ArrayByte, class, 0, 0)?;
         }
         let superblock = Superblock {
@@ -358,10 +359,16 @@ pub struct Statfs {
 /// `f_type` of statfs(2).
 pub const STATFS_TYPE: u32 = 0xda05_ad10;
 
-/// One shard holds most files whole, and makes their size one question; whoever writes large files asks for
-/// more when making them.
+/// The class of files that nobody chose one for: nobody knows how long they get, and no target is full before the others.
+pub(crate) const FILE_CLASS: ObjectClass = ObjectClass::SX;
+
+/// Entries are found on one target; whoever makes huge directories asks for more.
 fn or_one_shard(class: ObjectClass) -> ObjectClass {
-    if class == ObjectClass::UNKNOWN { ObjectClass::S1 } else { class }
+    chosen(class).unwrap_or(ObjectClass::S1)
+}
+
+fn chosen(class: ObjectClass) -> Option<ObjectClass> {
+    Some(class).filter(|class| *class != ObjectClass::UNKNOWN)
 }
 
 fn roots_props(superblock: Oid, root: Oid) -> Props {
@@ -441,11 +448,10 @@ impl Mount {
         layout::orphans_oid(ObjectClass::S1)
     }
 
-    /// The class of a new file: asked for, else the directory's, else the container's, else one shard.
-    pub(crate) fn file_class(&self, dir: &Node, asked: ObjectClass) -> ObjectClass {
+    /// The class of a new file: asked for, else the directory's, else the container's, else `otherwise`.
+    pub(crate) fn file_class(&self, dir: &Node, asked: ObjectClass, otherwise: ObjectClass) -> ObjectClass {
         let inherited = [asked, dir.placement().0, self.superblock.file_class];
-        let chosen = inherited.into_iter().find(|class| *class != ObjectClass::UNKNOWN);
-        chosen.unwrap_or(ObjectClass::S1)
+        inherited.into_iter().find_map(chosen).unwrap_or(otherwise)
     }
 
     /// The class of a new directory.

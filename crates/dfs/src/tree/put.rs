@@ -14,7 +14,7 @@ use crate::layout::inode::FileKind;
 use crate::rename::RenameMode;
 use crate::resolve::Follow;
 use core::sync::atomic::Ordering;
-use dolmen_types::{Error as StoreError, ObjectClass, Oid, crc32c, crc32c_append};
+use dolmen_types::{Error as StoreError, Oid, crc32c, crc32c_append};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io::Read;
@@ -22,9 +22,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-/// Files above this size get all targets: 64 chunks keep them all busy.
-const WIDE_BYTES_MIN: u64 = 64 << 20;
 
 /// Files up to this size are put whole, in one write: above it, their bytes take longer than a second flush.
 const SMALL_BYTES_MAX: u64 = 256 << 10;
@@ -438,12 +435,7 @@ impl Put<'_> {
         unfinished: &[u8],
         counted: &mut u64,
     ) -> Result<(u64, u32)> {
-        let wide = job.meta.len() >= WIDE_BYTES_MIN;
-        let open = OpenOptions {
-            mode: 0o600,
-            class: if wide { ObjectClass::SX } else { ObjectClass::UNKNOWN },
-            ..OpenOptions::CREATE_NEW
-        };
+        let open = OpenOptions { mode: 0o600, ..OpenOptions::CREATE_NEW };
         let file = self.dir.open(unfinished, &open)?;
         let copied = self.copy(job, source, &file, counted)?;
         self.set_xattrs(unfinished, xattrs, true)?;

@@ -48,6 +48,20 @@ fn a_read_into_too_much_room_ends_with_the_file() {
 }
 
 #[test]
+fn a_file_that_nobody_chose_a_class_for_is_on_all_targets_unless_it_is_put_whole() {
+    let shards = |chosen: ObjectClass| {
+        let world = World::with(3, &FormatOptions { file_class: chosen, ..small_chunks() });
+        let fs = world.mount();
+        put(&fs, "/made", b"bytes");
+        fs.put_whole("/whole", b"bytes", &SetAttrs::KEEP).unwrap();
+        ["/made", "/whole"].map(|path| fs.stat(path).unwrap().oid.class().groups())
+    };
+    assert_eq!(shards(ObjectClass::UNKNOWN), [3, 1]);
+    assert_eq!(shards(ObjectClass::S1), [1, 1]);
+    assert_eq!(shards(ObjectClass::SX), [3, 3]);
+}
+
+#[test]
 fn handles_do_only_what_they_were_opened_for() {
     let world = World::new(1);
     let fs = world.mount();
