@@ -155,7 +155,7 @@ fn an_entry_that_cannot_be_copied_is_named_and_all_others_are_done() {
     let place = Place::new("spared");
     place.pool_with_files();
     make_tree(&place.path("src"));
-    let _socket = Listener::bind(&Address::Unix(place.path("src/socket").into())).unwrap();
+    let _socket = Listener::bind(&Address::Unix(place.path("src/socket"))).unwrap();
     // A directory has the name of a file, on either side.
     place.ok(&["fs", "put", "p", "c", "src/empty", "/t/sub/f1"]);
     let ran = place.run(&["fs", "put", "p", "c", "src", "/t"]);
@@ -410,7 +410,7 @@ fn what_is_no_file_is_neither_put_by_name_nor_replaced() {
     place.pool_with_files();
     fs::write(place.path("f"), b"stored").unwrap();
     place.ok(&["fs", "put", "p", "c", "f", "/f"]);
-    let _socket = Listener::bind(&Address::Unix(place.path("socket").into())).unwrap();
+    let _socket = Listener::bind(&Address::Unix(place.path("socket"))).unwrap();
     for args in [["fs", "put", "p", "c", "socket", "/s"], ["fs", "get", "p", "c", "/f", "socket"]] {
         let line = place.fails(8, &args);
         assert!(line.contains("socket: a device, pipe or socket"), "{line}");
