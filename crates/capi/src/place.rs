@@ -140,10 +140,10 @@ pub(crate) fn text(place: &Place) -> String {
 pub(crate) fn transport(place: &Place, pool: &str) -> Result<Reached> {
     match place {
         Place::Dir(system) => {
-            let entry = pools_in(system)?.into_iter().find(|entry| is_named(entry, pool));
-            let entry = entry.ok_or(Der::NONEXIST)?;
+            let all = pools_in(system)?;
+            let entry = *dolmen_local::named(&all, pool).first().ok_or(Der::NONEXIST)?;
             let dir = system.join(&entry.name);
-            let label = entry.label.map(|label| label.as_str().to_owned());
+            let label = entry.label.as_ref().map(|label| label.as_str().to_owned());
             Ok(Reached { transport: open(&dir)?, uuid: entry.uuid, label })
         }
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
@@ -200,11 +200,6 @@ pub(crate) fn pools(place: &Place) -> Result<Vec<(Uuid, Option<String>)>> {
 
 fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
     dolmen_local::list(system).map_err(|_unreadable| Der::NONEXIST)
-}
-
-fn is_named(entry: &PoolEntry, name: &str) -> bool {
-    let is_label = entry.label.as_ref().is_some_and(|label| label.as_str() == name);
-    is_label || Uuid::try_parse(name).is_ok_and(|uuid| uuid == entry.uuid)
 }
 
 fn open(dir: &Path) -> Result<Arc<dyn Transport>> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A pool on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PoolArg {
-    /// Pool: its directory (or LABEL, or SYSTEM/LABEL)
+    /// Pool: its directory, LABEL, or SYSTEM/LABEL; or of a daemon unix:SOCKET/LABEL or tcp://HOST:PORT/LABEL
     #[arg(value_name = "POOL", value_hint = clap::ValueHint::DirPath)]
     pub(crate) pool: PathBuf,
     /// Resident memory for metadata, instead of the pool's own budget
@@ -106,14 +106,10 @@ pub(crate) fn pool_directory(named: &Path) -> Outcome<PathBuf> {
         return Ok(dir);
     };
     let system = if system.as_os_str().is_empty() { Path::new(".") } else { system };
-    let uuid = Uuid::try_parse(name).ok();
     // A system that cannot be listed has no pool of this name: the name is then taken as a directory's.
     let Ok(entries) = dolmen_local::list(system) else { return Ok(dir) };
-    let is_named = |entry: &PoolEntry| {
-        entry.label.as_ref().is_some_and(|label| label.as_str() == name) || Some(entry.uuid) == uuid
-    };
     let found: Vec<PathBuf> =
-        entries.iter().filter(|entry| is_named(entry)).map(|entry| system.join(&entry.name)).collect();
+        dolmen_local::named(&entries, name).iter().map(|entry| system.join(&entry.name)).collect();
     match &found[..] {
         [] => Ok(dir),
         [only] => Ok(only.clone()),

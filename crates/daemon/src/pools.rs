@@ -350,15 +350,14 @@ impl Pools {
     }
 
     fn find(&self, name: &PoolName) -> Result<dolmen_local::PoolEntry> {
-        let is_named = |entry: &dolmen_local::PoolEntry| match name {
-            PoolName::Label(label) => entry.label.as_ref() == Some(label),
-            PoolName::Uuid(uuid) => entry.uuid == *uuid,
+        let name = match name {
+            PoolName::Label(label) => label.to_string(),
+            PoolName::Uuid(uuid) => uuid.to_string(),
         };
-        let entries = self.entries()?;
-        // A pool without a label is called as its directory is.
-        let has_name = |entry: &&dolmen_local::PoolEntry| matches!(name, PoolName::Label(label) if entry.label.is_none() && entry.name == label.as_str());
-        let found = entries.iter().find(|entry| is_named(entry)).or_else(|| entries.iter().find(has_name));
-        found.cloned().ok_or(Error::NotFound)
+        dolmen_local::named(&self.entries()?, &name)
+            .first()
+            .map(|&found| found.clone())
+            .ok_or(Error::NotFound)
     }
 }
 

@@ -26,8 +26,8 @@ pub use options::{OpenOptions, PoolOptions, Upkeep};
 pub use pool::LocalPool;
 pub use record::Spread;
 pub use root::{
-    PoolEntry, create, destroy, destroy_rest, is_pool, list, list_damaged, open, open_part, open_with_parts,
-    pool_around, refuse_no_pool, target_id,
+    PoolEntry, create, destroy, destroy_rest, is_pool, list, list_damaged, named, open, open_part,
+    open_with_parts, pool_around, refuse_no_pool, target_id,
 };
 
 pub use dolmen_codec::Progress;

@@ -49,6 +49,18 @@ pub struct PoolEntry {
     pub life: u64,
 }
 
+/// The pools that are called `name`: by label or UUID; if there is none, that without a label whose directory has the name.
+#[must_use]
+pub fn named<'e>(all: &'e [PoolEntry], name: &str) -> Vec<&'e PoolEntry> {
+    let uuid = Uuid::try_parse(name).ok();
+    let is_called = |entry: &&PoolEntry| {
+        entry.label.as_ref().is_some_and(|label| label.as_str() == name) || Some(entry.uuid) == uuid
+    };
+    let found: Vec<&PoolEntry> = all.iter().filter(is_called).collect();
+    let lies_there = |entry: &&PoolEntry| entry.label.is_none() && entry.name == name;
+    if found.is_empty() { all.iter().filter(lies_there).collect() } else { found }
+}
+
 /// Makes a pool in `dir`, which must not exist or be empty, and closes it.
 ///
 /// # Errors

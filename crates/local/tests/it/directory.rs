@@ -5,7 +5,7 @@ use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_local::{
     Error, OpenOptions, PoolOptions, RecordFault, Upkeep, create, destroy, destroy_rest, list, list_damaged,
-    open,
+    named, open,
 };
 use dolmen_types::{Head, Label};
 use std::path::Path;
@@ -39,6 +39,22 @@ fn what_was_written_is_there_after_reopening() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_pool_is_found_by_label_and_uuid_and_without_a_label_by_its_directory() {
+    let temp = TempDir::new("named");
+    let label = Label::new("tank").unwrap();
+    create(&temp.join("a"), &PoolOptions { label: Some(label), ..small(1) }).unwrap();
+    create(&temp.join("b"), &small(1)).unwrap();
+    create(&temp.join("tank"), &small(1)).unwrap();
+    let pools = list(temp.path()).unwrap();
+    let found = |name: &str| {
+        named(&pools, name).iter().map(|pool| pool.name.to_str().unwrap()).collect::<Vec<&str>>()
+    };
+    assert_eq!(found("tank"), ["a"], "the label goes before the directory");
+    assert_eq!((found("b"), found("a"), found("c")), (vec!["b"], vec![], vec![]));
+    assert_eq!(found(&pools[1].uuid.to_string()), ["b"]);
 }
 
 #[test]
