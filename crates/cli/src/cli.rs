@@ -9,7 +9,9 @@ use clap::{Parser, Subcommand};
 const AFTER_HELP: &str = "\
 Addresses:
   POOL   a pool's directory; file:DIR, SYSTEM/NAME with the pool's label or UUID in
-         the directory SYSTEM that holds it, or NAME in the current one, mean the same
+         the directory SYSTEM that holds it, or NAME in the current one, mean the same;
+         unix:SOCKET/NAME and tcp://HOST:PORT/NAME are pools of a daemon (`dolmen serve`),
+         which commands on a directory that it serves go through as well
   CONT   a container's label or UUID
   PATH   a path in a container, from its root
   SNAP   a snapshot's name, or an epoch as `snapshot list` prints it
@@ -38,6 +40,12 @@ Exit codes:
   10 anything else
   130, 143  interrupted by SIGINT (Ctrl-C) or SIGTERM: the program says so and ends by that signal;
      a pool is as after any death of its process, and closed after fs put, get, verify and rm";
+
+/// Stands at the end of `dolmen daos --help` and `dolmen dmg --help`.
+const COMPAT_HELP: &str = "\
+They ask the daemon of a system: the one that -G names, else DOLMEN_SYSTEM, else the user's own, which is
+started if it does not run, and ends a minute after the last command. -j is --json. Exit codes are those of
+`dolmen --help`. A link to this program that is called daos or dmg is that command.";
 
 /// A versioned object store with the DAOS data model, in a directory
 #[derive(Parser, Debug)]
@@ -69,8 +77,10 @@ enum Command {
     /// End the node daemon of a directory, and wait until its process has ended
     Stop(stop::Args),
     /// The commands of DAOS's users
+    #[command(after_help = COMPAT_HELP)]
     Daos(compat::daos::Daos),
     /// The commands of DAOS's administrators
+    #[command(after_help = COMPAT_HELP)]
     Dmg(compat::dmg::Dmg),
     /// Audit every invariant of a pool; with --scrub also read and verify every stored byte
     Check(audit::Args),

@@ -171,7 +171,7 @@ pub(crate) struct IorArgs {
     /// Name of the file, in the container's root
     #[arg(long, short = 'o', value_name = "NAME", default_value = "ior", value_parser = file_name)]
     file: String,
-    /// Bytes of a chunk of a file [default: what the container says]
+    /// Bytes of a chunk of a file; 0 for what the container says
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = between(0, 1 << 32))]
     chunk_size: u64,
 }
@@ -238,7 +238,7 @@ pub(crate) struct MdtestArgs {
     /// Name of the directory, in the container's root
     #[arg(long, short = 'd', value_name = "NAME", default_value = "mdtest", value_parser = file_name)]
     dir_name: String,
-    /// Bytes of a chunk of a file [default: what the container says]
+    /// Bytes of a chunk of a file; 0 for what the container says
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = between(0, 1 << 32))]
     chunk_size: u64,
 }

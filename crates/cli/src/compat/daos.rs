@@ -40,7 +40,7 @@ enum Command {
     /// Files and directories of a container
     #[command(subcommand, visible_alias = "fs")]
     Filesystem(fs::Command),
-    /// The system
+    /// What the system is called, and where its engines are
     #[command(subcommand)]
     System(System),
     /// Which version the program has
@@ -49,7 +49,7 @@ enum Command {
 
 #[derive(Subcommand, Debug)]
 enum System {
-    /// Show what it is called
+    /// Show what it is called; with -j also where its engines are
     Query,
 }
 
@@ -59,7 +59,7 @@ enum Pool {
     List,
     /// Show a pool with its space
     Query(PoolArg),
-    /// Show how full targets of an engine are
+    /// Show the targets that one engine has of a pool, with their space
     QueryTargets(dmg::Targets),
     #[command(flatten)]
     Attr(attr::Verb<PoolArg>),

@@ -82,22 +82,22 @@ impl SetOwner {
 enum System {
     /// Show the engines
     Query {
-        /// More of each (the same)
+        /// For scripts: shows the same
         #[arg(long, short)]
         verbose: bool,
     },
-    /// The same as `pool list`
+    /// As `pool list`
     ListPools,
-    /// End the engines
+    /// End the engines, and wait until their processes have ended
     Stop {
         /// Only these, such as 0,2
         #[arg(long, short, value_delimiter = ',')]
         ranks: Vec<u32>,
-        /// The same: what is under way is finished in any case
+        /// For scripts: ends them the same, with what is under way finished
         #[arg(long, short)]
         force: bool,
     },
-    /// Say whether the engines run: they are started where they are
+    /// Say whether the engines run; each is started on its machine, by `dolmen serve`
     Start {
         /// Only these of them, such as 0,2
         #[arg(long, short, value_delimiter = ',')]
@@ -109,7 +109,7 @@ enum System {
 enum Pool {
     /// Make a pool in the system
     Create(Box<Create>),
-    /// Show all pools with their space
+    /// Show all pools with their state
     List {
         /// Show sizes, too
         #[arg(long, short)]
@@ -119,11 +119,11 @@ enum Pool {
     Query {
         #[command(flatten)]
         pool: PoolArg,
-        /// Whether it is whole (the same)
+        /// For scripts: shows the same
         #[arg(long, short = 't')]
         health_only: bool,
     },
-    /// Show targets of one engine
+    /// Show the targets that one engine has of a pool, with their space
     QueryTargets(Targets),
     /// Print properties; all if none is named
     GetProp(props::GetProp),

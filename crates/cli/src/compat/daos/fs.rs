@@ -36,7 +36,7 @@ pub(super) enum Command {
 pub(super) struct PathArg {
     #[command(flatten)]
     cont: ContArg,
-    /// Path in the container [default: /]
+    /// Path in the container
     #[arg(long, visible_alias = "path", value_name = "PATH", default_value = "/")]
     dfs_path: String,
 }
