@@ -309,21 +309,33 @@ impl Pools {
 
     /// Destroys the part of a pool; none is left if there was none.
     pub(crate) fn destroy_part(&self, uuid: Uuid, key: PartKey) -> Result<()> {
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.has_part(uuid, key)? {
+            return Ok(());
+        }
+        let _alone = self.alone_with(uuid);
         let found = match self.find_part(uuid, key) {
+            // Who was alone with it has destroyed it.
+            Err(Error::NotFound) => return Ok(()),
+            found => found?,
+        };
+        self.end_lease(uuid)?;
+        dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+    }
+
+    /// Whether there is a part to be destroyed; if not, it is not made any more, should it be on its way. Who waits for a
+    /// pool's users after that keeps nobody from other pools.
+    fn has_part(&self, uuid: Uuid, key: PartKey) -> Result<bool> {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.find_part(uuid, key) {
             Err(Error::NotFound) => {
-                // Should it be on its way to be made.
                 gone.push_back(uuid);
                 if gone.len() > GONE_MAX {
                     gone.pop_front();
                 }
-                return Ok(());
+                Ok(false)
             }
-            found => found?,
-        };
-        let _alone = self.alone_with(uuid);
-        self.end_lease(uuid)?;
-        dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+            found => found.map(|_part| true),
+        }
     }
 
     fn find_part(&self, uuid: Uuid, key: PartKey) -> Result<dolmen_local::PoolEntry> {
@@ -429,5 +441,41 @@ fn plain(error: &dolmen_local::Error) -> Error {
 impl core::fmt::Debug for Pools {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Pools").field("dir", &Path::new(&self.dir)).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_to_destroy_a_part_keeps_nobody_from_other_pools() {
+        let dir = std::env::temp_dir().join(format!("dolmen-parts-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let pools = Pools::new(dir.clone(), OpenOptions::default(), Peers::new(1, Vec::new()));
+        let (held, free, key) = (Uuid::from_u128(1), Uuid::from_u128(2), PartKey(5));
+        for uuid in [held, free] {
+            let spread = Spread { rank: 1, ranks: vec![0, 1], key: key.0 };
+            let spec = PoolSpec { targets: Some(1), volatile: true, ..PoolSpec::default() };
+            pools.create_here(&spec, uuid, Some(spread)).unwrap();
+        }
+        dolmen_env::scope(|threads| {
+            let alone = pools.alone_with(held);
+            let waiting: Vec<_> = (0..2).map(|_| threads.spawn(|| pools.destroy_part(held, key))).collect();
+            // However far those are by now.
+            for _ in 0..100 {
+                dolmen_env::yield_now();
+                assert_eq!(pools.destroy_part(Uuid::from_u128(3), key), Ok(()), "there is none");
+            }
+            assert_eq!(pools.destroy_part(free, key), Ok(()));
+            assert!(pools.find(&PoolName::Uuid(held)).is_ok());
+            drop(alone);
+            assert!(
+                waiting.into_iter().all(|thread| thread.join().unwrap() == Ok(())),
+                "the second finds none"
+            );
+        });
+        assert_eq!(pools.find(&PoolName::Uuid(held)).map(drop), Err(Error::NotFound));
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }
