@@ -85,6 +85,10 @@ fn a_pool_lets_in_whom_its_list_names_whoever_he_says_that_he_is() {
     let served = Served::start();
     let operator = Bystander::first(served.link(Way::Socket));
     assert_eq!(connected(&served).map(drop), Err(Error::NoPermission), "nobody has allowed him anything");
+    let (link, cred) = stranger(&served);
+    let head = Head { cred, ..Head::default() };
+    let opened = Remote::open(&link, &head, PoolName::Label(label(POOL)), PoolAccess::ReadOnly);
+    assert_eq!(opened.map(drop), Err(Error::NoPermission), "he is refused when he connects");
     for entries in [&["A::4200042@:r"][..], &["A:G:4200043@:r"], &["A::EVERYONE@:r"]] {
         allow(&operator.pool, entries);
         assert!(connected(&served).is_ok(), "{entries:?}");
