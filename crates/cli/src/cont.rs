@@ -82,7 +82,7 @@ pub(crate) struct Create {
     /// Chunk of new files [default: 1 MiB, or the pool's bulk segment if that is less]
     #[arg(long, value_name = "SIZE", value_parser = chunk_size())]
     chunk_size: Option<u64>,
-    /// Class of new files, S1 to SX [default: S1, files of 64 MiB and more SX]
+    /// Class of new files, S1 to SX [default: SX, all targets; S1 for those that `fs put` stores at once, up to 256 KiB]
     #[arg(long, value_name = "CLASS", value_parser = class)]
     file_class: Option<ObjectClass>,
     /// Class of new directories [default: S1]
