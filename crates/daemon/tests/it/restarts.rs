@@ -445,7 +445,8 @@ fn who_gives_up_what_a_dead_daemon_had_waits_for_nobody() {
     for way in WAYS {
         let dir = Scratch::new();
         let daemon = ChildDaemon::start(dir.path());
-        let bystander = Bystander::first(daemon.link_with(way, Duration::from_millis(100)));
+        drop(Bystander::first(daemon.link(way)));
+        let bystander = Bystander::of(&daemon.link_with(way, Duration::from_secs(1)));
         // Longer than anybody waits for a test.
         let link = daemon.link_with(way, Duration::from_secs(86_400));
         let pool = crate::common::pool(&link, POOL);
