@@ -2,7 +2,7 @@
 
 use crate::error::{Der, Result, der, number, silent};
 use crate::raw::{In, Out, Text, allocate, duplicate, release};
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 pub(crate) use dolmen_codec::acl::{Acl, User, Who, is_name as is_principal};
 use dolmen_codec::acl::{Entry, principal};
 
@@ -244,38 +244,12 @@ const ENTRY_BYTES: usize = 64 << 10;
 
 /// The name of a user of the system.
 pub(crate) fn user_name(uid: u32) -> Result<String> {
-    let mut room = vec![0 as c_char; ENTRY_BYTES];
-    let mut entry = core::mem::MaybeUninit::<libc::passwd>::uninit();
-    let mut found = core::ptr::null_mut();
-    let (to, len) = (room.as_mut_ptr(), room.len());
-    // SAFETY: entry, room and result are ours for the call, with their true sizes.
-    let failed = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), to, len, &raw mut found) };
-    if failed != 0 || found.is_null() {
-        return Err(Der::NONEXIST);
-    }
-    // SAFETY: the call has found an entry, and filled ours.
-    name_of(unsafe { (*found).pw_name })
+    dolmen_env::user_name(uid).ok_or(Der::NONEXIST)
 }
 
 /// The name of a group of the system.
 pub(crate) fn group_name(gid: u32) -> Result<String> {
-    let mut room = vec![0 as c_char; ENTRY_BYTES];
-    let mut entry = core::mem::MaybeUninit::<libc::group>::uninit();
-    let mut found = core::ptr::null_mut();
-    let (to, len) = (room.as_mut_ptr(), room.len());
-    // SAFETY: as in `user_name`.
-    let failed = unsafe { libc::getgrgid_r(gid, entry.as_mut_ptr(), to, len, &raw mut found) };
-    if failed != 0 || found.is_null() {
-        return Err(Der::NONEXIST);
-    }
-    // SAFETY: as in `user_name`.
-    name_of(unsafe { (*found).gr_name })
-}
-
-fn name_of(name: *const c_char) -> Result<String> {
-    // SAFETY: the system has written a name with its zero into our room, which lives still.
-    let name = unsafe { CStr::from_ptr(name) };
-    name.to_str().map(str::to_owned).map_err(|_other| Der::INVAL)
+    dolmen_env::group_name(gid).ok_or(Der::NONEXIST)
 }
 
 /// A principal's name without its domain, as the system knows it.
@@ -309,12 +283,12 @@ extern "C" fn daos_acl_principal_to_uid(principal: Text, uid: Out<u32>) -> c_int
         let mut entry = core::mem::MaybeUninit::<libc::passwd>::uninit();
         let mut found = core::ptr::null_mut();
         let (to, len) = (room.as_mut_ptr(), room.len());
-        // SAFETY: as in `user_name`; the name ends with a zero.
+        // SAFETY: entry, room and result are ours for the call, with their true sizes; the name ends with a zero.
         let failed = unsafe { libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), to, len, &raw mut found) };
         if failed != 0 || found.is_null() {
             return Err(Der::NONEXIST);
         }
-        // SAFETY: as in `user_name`.
+        // SAFETY: the call has found an entry, and filled ours.
         uid.set(unsafe { (*found).pw_uid })
     })
 }
@@ -328,12 +302,12 @@ extern "C" fn daos_acl_principal_to_gid(principal: Text, gid: Out<u32>) -> c_int
         let mut entry = core::mem::MaybeUninit::<libc::group>::uninit();
         let mut found = core::ptr::null_mut();
         let (to, len) = (room.as_mut_ptr(), room.len());
-        // SAFETY: as in `user_name`; the name ends with a zero.
+        // SAFETY: as in `daos_acl_principal_to_uid`.
         let failed = unsafe { libc::getgrnam_r(name.as_ptr(), entry.as_mut_ptr(), to, len, &raw mut found) };
         if failed != 0 || found.is_null() {
             return Err(Der::NONEXIST);
         }
-        // SAFETY: as in `user_name`.
+        // SAFETY: as in `daos_acl_principal_to_uid`.
         gid.set(unsafe { (*found).gr_gid })
     })
 }

@@ -259,7 +259,7 @@ fn own_credentials() -> Credentials {
     Credentials { uid, gid, project: 0 }
 }
 
-/// Whose a pool is: who runs this process, since pools keep no owner.
+/// Whose a pool is told to be: who runs this process; what the pool has on record is not asked.
 pub(crate) fn owner(is_user: bool) -> String {
     let Credentials { uid, gid, .. } = own_credentials();
     let name = if is_user { acl::user_name(uid) } else { acl::group_name(gid) };

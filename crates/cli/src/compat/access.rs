@@ -6,17 +6,17 @@ use crate::output::Answer;
 use crate::path::shown_outside;
 use dolmen_client::Container;
 use dolmen_codec::acl::{self, Acl, Entry};
+use dolmen_env::{group_name, user_name};
 use dolmen_types::{PropId, PropValue, Props};
-use nix::unistd::{Gid, Group, Uid, User};
+use nix::unistd::{Gid, Uid};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Properties that say whose a new container is: the caller's, unless another group is named.
 pub(super) fn owner_props(group: Option<&str>) -> Outcome<Props> {
-    let uid = Uid::effective();
-    let user = User::from_uid(uid).ok().flatten().map_or(uid.to_string(), |user| user.name);
-    let gid = Gid::effective();
-    let own = || Group::from_gid(gid).ok().flatten().map_or(gid.to_string(), |group| group.name);
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let user = user_name(uid.as_raw()).unwrap_or_else(|| uid.to_string());
+    let own = || group_name(gid.as_raw()).unwrap_or_else(|| gid.to_string());
     let given = group.map(name).transpose()?;
     if let Some(given) = &given {
         refuse_unknown(PropId::CO_OWNER_GROUP, given)?;
