@@ -3,7 +3,6 @@
 //! A connection waits for an engine that does not answer, since it may be starting anew. A command asks it for many things:
 //! after the first that was waited for in vain the engine counts as dead for the rest of it.
 
-use dolmen_codec::verb::Verb;
 use dolmen_codec::{Ask, Outcome, QueueId, Request, Transport};
 use dolmen_net::client::Remote;
 use dolmen_types::{Epoch, Error, Result};
@@ -41,14 +40,10 @@ impl<T> Patient<T> {
 }
 
 impl<T: Transport> Transport for Patient<T> {
-    fn call(&self, mut request: Request<'_>) -> Outcome {
+    fn call(&self, request: Request<'_>) -> Outcome {
         let rank = self.rank(&request.ask);
         if let Some(rank) = rank.filter(|rank| self.is_dead(*rank)) {
-            let buf = match &mut request.ask {
-                Ask::Target(_, _, Verb::Fetch(fetch)) => Some(core::mem::take(&mut fetch.buf)),
-                _ => None,
-            };
-            return Outcome { token: request.token, result: Err(Error::Unreachable { rank }), buf };
+            return request.refused(Error::Unreachable { rank });
         }
         let outcome = self.pool.call(request);
         // Another engine that this one needs is named by it, and waited for by it: only who was asked is known to be dead.
@@ -87,6 +82,7 @@ mod tests {
     use core::sync::atomic::{AtomicU32, Ordering};
     use dolmen_codec::Answer;
     use dolmen_codec::pool::{PoolReply, PoolVerb};
+    use dolmen_codec::verb::Verb;
     use dolmen_types::Head;
 
     /// Engine 3 has the pool's service; engine 5 is silent. How often that is waited for.

@@ -28,7 +28,23 @@ pub enum Ask<'a> {
     Pool(PoolVerb<'a>),
 }
 
+impl Request<'_> {
+    /// What it is answered with that is not begun; the buffer of a fetch goes back.
+    #[must_use]
+    pub fn refused(mut self, error: Error) -> Outcome {
+        Outcome { token: self.token, result: Err(error), buf: self.ask.take_buf() }
+    }
+}
+
 impl Ask<'_> {
+    /// The buffer of a fetch.
+    pub fn take_buf(&mut self) -> Option<IoBuf> {
+        match self {
+            Self::Target(_, _, Verb::Fetch(fetch)) => Some(core::mem::take(&mut fetch.buf)),
+            _ => None,
+        }
+    }
+
     /// Whether it may change what a pool holds; what only reads does so also where nothing may be written.
     #[must_use]
     pub fn changes(&self) -> bool {

@@ -6,12 +6,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use dolmen_codec::verb::Verb;
-use dolmen_codec::{Ask, Outcome, QueueId, Request, Transport};
+use dolmen_codec::{Outcome, QueueId, Request, Transport};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::LocalPool;
 use dolmen_net::server::Holders;
-use dolmen_types::{Epoch, Error, IoBuf, PoolMap, Result};
+use dolmen_types::{Epoch, Error, PoolMap, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 /// How long what is under way may take to end when a pool is taken: longer than a device or another engine needs, less than
@@ -165,7 +164,7 @@ impl Lease {
             Side::Client => pool.call(request),
             Side::Service => pool.part_door().call(request),
         })
-        .unwrap_or_else(|(request, error)| refusal(request, error))
+        .unwrap_or_else(|(request, error)| request.refused(error))
     }
 
     fn submit_by(&self, side: Side, queue: QueueId, mut request: Request<'static>) {
@@ -180,7 +179,7 @@ impl Lease {
             self.under_way.fetch_sub(1, Ordering::SeqCst);
             if error == Error::NoPermission {
                 let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-                late.push((queue, refusal(refused, error)));
+                late.push((queue, refused.refused(error)));
                 self.late_count.fetch_add(1, Ordering::SeqCst);
                 return;
             }
@@ -201,15 +200,6 @@ impl Lease {
             self.late_count.fetch_sub(out.len() - before, Ordering::SeqCst);
         }
     }
-}
-
-/// What a request is told that cannot begin.
-fn refusal(request: Request<'_>, error: Error) -> Outcome {
-    let buf: Option<IoBuf> = match request.ask {
-        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(fetch.buf),
-        _ => None,
-    };
-    Outcome { token: request.token, result: Err(error), buf }
 }
 
 impl Transport for Lease {
@@ -290,9 +280,10 @@ impl core::fmt::Debug for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_codec::Ask;
     use dolmen_codec::order::HashKey;
     use dolmen_codec::pool::PoolVerb;
-    use dolmen_codec::verb::{ContSpec, ContVerb};
+    use dolmen_codec::verb::{ContSpec, ContVerb, Verb};
     use dolmen_local::{OpenOptions, PoolOptions, Spread};
     use dolmen_types::{ContNo, Durability, Head, TargetNo};
     use std::path::PathBuf;

@@ -286,7 +286,7 @@ impl Inner {
     fn call(&self, pool: PoolRef, mut request: Request<'_>) -> Outcome {
         let token = request.token;
         if self.mark.is_forked() {
-            return Outcome { token, result: Err(self.unreachable()), buf: take_buf(&mut request.ask) };
+            return request.refused(self.unreachable());
         }
         let deadline_ns = self.deadline(&request.head);
         let mut state = self.lock();
@@ -320,7 +320,7 @@ impl Inner {
             Some(Finished::Pool(result)) => as_first(result, &request.ask, pending.sends),
             Some(Finished::System(_)) | None => Err(self.unreachable()),
         };
-        Outcome { token, result, buf: pending.buf.or_else(|| take_buf(&mut request.ask)) }
+        Outcome { token, result, buf: pending.buf.or_else(|| request.ask.take_buf()) }
     }
 
     fn ask_system(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
@@ -379,26 +379,23 @@ impl Inner {
         (state, whole) = self.whole(state, deadline_ns);
         let sent = whole.and_then(|()| state.send(id, pool, &request.head, &request.ask));
         if sent.is_ok() {
-            let buf = take_buf(&mut request.ask);
+            let buf = request.ask.take_buf();
             state.requests.of_mut(id).expect("only its caller ends it").buf = buf;
         }
         (state, sent)
     }
 
     /// Never waits: what cannot be sent now is sent when somebody asks for answers.
-    fn submit(&self, pool: PoolRef, queue: usize, mut request: Request<'static>) {
+    fn submit(&self, pool: PoolRef, queue: usize, request: Request<'static>) {
         let token = request.token;
         if self.mark.is_forked() {
-            let buf = take_buf(&mut request.ask);
-            let refused = Outcome { token, result: Err(self.unreachable()), buf };
-            return self.refused().push((queue, refused));
+            return self.refused().push((queue, request.refused(self.unreachable())));
         }
         let mut state = self.lock();
         let has_room = state.requests.len() < REQUESTS_MAX;
         let Some(open) = state.queues.of_mut(queue) else { return };
         if !has_room {
-            let refused = Outcome { token, result: Err(Error::Busy), buf: take_buf(&mut request.ask) };
-            open.done.push(refused);
+            open.done.push(request.refused(Error::Busy));
             return;
         }
         open.under_way += 1;
@@ -657,7 +654,7 @@ impl State {
         }
         let sent = self.send(id, pool, &request.head, &request.ask);
         let pending = self.requests.of_mut(id).expect("nobody else ends it meanwhile");
-        pending.buf = take_buf(&mut request.ask);
+        pending.buf = request.ask.take_buf();
         if let Waiter::Queue { request: kept, .. } = &mut pending.waiter {
             *kept = Some(request);
         }
@@ -787,7 +784,7 @@ impl State {
             (Finished::Pool(result), None) => result,
             (Finished::System(_), _) => Err(super::unexpected()),
         };
-        let buf = buf.or_else(|| request.and_then(|mut request| take_buf(&mut request.ask)));
+        let buf = buf.or_else(|| request.and_then(|mut request| request.ask.take_buf()));
         let Some(open) = self.queues.of_mut(queue) else { return };
         open.under_way -= 1;
         if !open.is_closed {
@@ -927,13 +924,6 @@ fn as_first(result: Result<Answer>, ask: &Ask<'_>, sends: u32) -> Result<Answer>
 fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {
     match ask {
         Ask::Target(_, _, Verb::Fetch(fetch)) => Some(FetchPlan::of(fetch)),
-        _ => None,
-    }
-}
-
-pub(super) fn take_buf(ask: &mut Ask<'_>) -> Option<IoBuf> {
-    match ask {
-        Ask::Target(_, _, Verb::Fetch(fetch)) => Some(core::mem::take(&mut fetch.buf)),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 //! that is not there when the pool is opened is tried again when it is asked.
 
 use super::door::Door;
-use super::link::{Link, take_buf};
+use super::link::Link;
 use super::reach;
 use crate::slots::Slots;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -186,16 +186,13 @@ impl Spread {
         }
     }
 
-    fn submit(&self, home: &Door, queue: QueueId, mut request: Request<'static>) {
+    fn submit(&self, home: &Door, queue: QueueId, request: Request<'static>) {
         let Some(queue) = self.queue(queue) else { return };
         let Ask::Target(target, ..) = &request.ask else { return home.submit(queue.home, request) };
         let Some(at) = self.place(*target) else { return home.submit(queue.home, request) };
         match self.others[at].door_and_queue(&queue.others[at]) {
             Ok((door, queue)) => door.submit(queue, request),
-            Err(error) => {
-                let buf = take_buf(&mut request.ask);
-                queue.failed().push(Outcome { token: request.token, result: Err(error), buf });
-            }
+            Err(error) => queue.failed().push(request.refused(error)),
         }
     }
 
@@ -290,7 +287,7 @@ impl Other {
 }
 
 impl Transport for Remote {
-    fn call(&self, mut request: Request<'_>) -> Outcome {
+    fn call(&self, request: Request<'_>) -> Outcome {
         let Some(spread) = &self.spread else { return self.home.call(request) };
         let at = match &request.ask {
             Ask::Target(target, ..) => spread.place(*target),
@@ -299,10 +296,7 @@ impl Transport for Remote {
         let door = match at.map(|at| spread.others[at].door()) {
             None => &self.home,
             Some(Ok(door)) => door,
-            Some(Err(error)) => {
-                let buf = take_buf(&mut request.ask);
-                return Outcome { token: request.token, result: Err(error), buf };
-            }
+            Some(Err(error)) => return request.refused(error),
         };
         let outcome = door.call(request);
         spread.saw(&outcome);
