@@ -213,9 +213,7 @@ impl Served {
             }
             None => return None,
         };
-        let socket = system.join(reach::SOCKET_NAME);
-        // It may lead elsewhere, because such a path would be too long for a socket.
-        let address = Address::Unix(std::fs::read_link(&socket).unwrap_or(socket));
+        let address = Address::Unix(system.join(reach::SOCKET_NAME));
         let link = reach::system(&[address], &LinkOptions::default()).ok()?;
         Some(Self { link, name })
     }

@@ -101,9 +101,7 @@ pub(crate) fn still_ends(pid: u32, seconds: u64) -> String {
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let dir = place::directory(&args.dir);
     let doing = || format!("stop the daemon of {}", shown_outside(&dir));
-    let socket = dir.join(SOCKET_NAME);
-    // It may lead elsewhere, because such a path would be too long for a socket.
-    let address = Address::Unix(std::fs::read_link(&socket).unwrap_or(socket));
+    let address = Address::Unix(dir.join(SOCKET_NAME));
     let process = match Process::at(&address) {
         Some(process) => {
             ask(&address, &process).doing(doing)?;
