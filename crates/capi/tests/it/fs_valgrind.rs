@@ -15,18 +15,7 @@ fn files_touch_no_memory_that_is_not_theirs_and_lose_none() {
         ("gurt_misc", "memory_comes_and_goes"),
     ];
     for (program, test) in tests {
-        let dir = kit::system(&format!("valgrind-{program}"));
-        let mut valgrind = kit::bounded();
-        valgrind.args([
-            "valgrind",
-            "-q",
-            "--error-exitcode=9",
-            "--leak-check=full",
-            "--errors-for-leak-kinds=definite",
-        ]);
-        let done = kit::output(&dir, valgrind.arg(kit::program(program)).arg(test));
-        kit::assert_ended(&done, test);
-        std::fs::remove_dir_all(dir).unwrap();
+        kit::run_watched(program, test);
     }
     assert_eq!(tests.len(), 8);
 }

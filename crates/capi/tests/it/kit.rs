@@ -134,6 +134,16 @@ pub(crate) fn run(program_name: &str, test: &str) {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+/// The same under valgrind: memory that is not the program's, or that it loses, fails the test.
+pub(crate) fn run_watched(program_name: &str, test: &str) {
+    let dir = system(&format!("valgrind-{program_name}-{test}"));
+    let mut valgrind = bounded();
+    valgrind.args(["valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]);
+    valgrind.arg("--errors-for-leak-kinds=definite").arg(program(program_name)).arg(test);
+    assert_ended(&output(&dir, &mut valgrind), test);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 /// Runs a command whose system is `dir`.
 pub(crate) fn output(dir: &Path, command: &mut Command) -> Output {
     command.env("DOLMEN_SYSTEM", format!("file:{}", dir.display())).current_dir(dir).output().unwrap()

@@ -22,18 +22,7 @@ fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
         ("pipeline", "runs_end_when_somebody_polls"),
     ];
     for (program, test) in tests {
-        let dir = kit::system(&format!("valgrind-{program}-{test}"));
-        let mut valgrind = kit::bounded();
-        valgrind.args([
-            "valgrind",
-            "-q",
-            "--error-exitcode=9",
-            "--leak-check=full",
-            "--errors-for-leak-kinds=definite",
-        ]);
-        let done = kit::output(&dir, valgrind.arg(kit::program(program)).arg(test));
-        kit::assert_ended(&done, test);
-        std::fs::remove_dir_all(dir).unwrap();
+        kit::run_watched(program, test);
     }
     assert_eq!(tests.len(), 15);
 }
