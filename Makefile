@@ -27,7 +27,7 @@ demo: check-rust
 	DOLMEN=$(abspath $(TARGET))/release/dolmen bash demo/run.sh
 
 test: check-rust
-	$(CARGO) test --workspace
+	$(CARGO) xtask test
 
 soak: check-rust
 	$(CARGO) xtask mutants

@@ -14,6 +14,7 @@ mod deny;
 mod mutants;
 mod soak;
 mod source;
+mod tested;
 mod tidy;
 
 use anyhow::{Result, bail};
@@ -27,6 +28,7 @@ usage: cargo xtask <command>
   capi --prefix DIR the C libraries, headers and pkg-config file, built and put below DIR
   clients --prefix P --ior I --mdtest M [--fio F] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
+  test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
   mutants --only N  those whose names contain N (several may follow)
@@ -57,6 +59,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["capi", rest @ ..] => capi::run(rest),
         ["clients", rest @ ..] => clients::run(rest),
         ["deny"] => deny::run(),
+        ["test", rest @ ..] => tested::run(rest),
+        ["tested", rest @ ..] => tested::run_program(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         [] | ["help" | "--help" | "-h"] => {
