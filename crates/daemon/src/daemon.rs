@@ -254,6 +254,7 @@ impl System for Shared {
         if is_for_operator(&ask) {
             refuse_strangers(head)?;
         }
+        let is_last = matches!(ask, SystemVerb::Stop);
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
             SystemVerb::Query => SystemReply::System(self.info()?),
@@ -292,9 +293,13 @@ impl System for Shared {
                 self.pools.evict(&name)?;
                 SystemReply::Done
             }
-            SystemVerb::Stop => self.end(caller.peer)?,
+            SystemVerb::Stop => self.may_end(caller.peer)?,
         };
-        Ok(Attachment { reply, pool: None })
+        Ok(Attachment { reply, pool: None, is_last })
+    }
+
+    fn end(&self) {
+        self.must_stop.store(true, Ordering::Release);
     }
 
     fn note(&self, text: &str) {
@@ -410,17 +415,14 @@ impl Shared {
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
         let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks };
-        Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened) }
+        Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened), is_last: false }
     }
 
     /// Only who runs the daemon may end it.
-    fn end(&self, peer: Option<Peer>) -> core::result::Result<SystemReply, Failure> {
+    fn may_end(&self, peer: Option<Peer>) -> core::result::Result<SystemReply, Failure> {
         let own = dolmen_env::user_id();
         match peer {
-            Some(peer) if peer.uid == own || peer.uid == 0 => {
-                self.must_stop.store(true, Ordering::Release);
-                Ok(SystemReply::Done)
-            }
+            Some(peer) if peer.uid == own || peer.uid == 0 => Ok(SystemReply::Done),
             _ => Err(Failure::NoPermission),
         }
     }

@@ -15,6 +15,7 @@ mod evictions;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
 mod hostile;
+mod last;
 mod ranks;
 mod raw;
 mod relay;

@@ -586,6 +586,13 @@ impl Conn {
         is_noted || is_left
     }
 
+    /// Sends what there is room for now: nobody may come back to this connection.
+    pub(super) fn hasten(&mut self) -> Result<()> {
+        self.output.go_on(&mut self.stream)?;
+        self.must_flush = !self.stream.flush()?;
+        Ok(())
+    }
+
     /// A reader of rings sees each answer at once; over a socket those of one turn go together.
     fn show(&mut self) -> Result<()> {
         if self.stream.is_ring() {
@@ -602,7 +609,7 @@ impl Conn {
         shared: &mut Shared,
         attachment: Attachment,
     ) -> core::result::Result<SystemReply, Failure> {
-        let Attachment { mut reply, pool } = attachment;
+        let Attachment { mut reply, pool, is_last: _ } = attachment;
         let Some(opened) = pool else { return Ok(reply) };
         let place = self.pools.iter().position(Option::is_none).unwrap_or(self.pools.len());
         if place >= POOLS_MAX {

@@ -47,6 +47,9 @@ pub trait System: Send + Sync {
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Error>;
 
+    /// Whoever asked that the system ends has its answer, or is gone: it may end from now on.
+    fn end(&self);
+
     /// Takes note of what concerns whoever runs the machine.
     fn note(&self, text: &str);
 }
@@ -66,6 +69,8 @@ pub struct Attachment {
     pub reply: SystemReply,
     /// With the answer to a connect: the pool.
     pub pool: Option<OpenedPool>,
+    /// Whether the system ends once this was sent ([`System::end`]).
+    pub is_last: bool,
 }
 
 /// A pool for a connection.

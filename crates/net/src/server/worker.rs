@@ -247,16 +247,25 @@ impl Worker {
     fn answer(&mut self, key: u64, reply: Given) {
         let Some(mut under_way) = self.shared.under_way.remove(index_of(key)) else { return };
         self.shared.keep(under_way.payload.take());
+        let is_last = matches!(&reply, Given::Job(JobReply::System(Ok(attachment))) if attachment.is_last);
+        self.hand_over(&under_way, reply, is_last);
+        if is_last {
+            self.shared.system.end();
+        }
+    }
+
+    fn hand_over(&mut self, under_way: &UnderWay, reply: Given, is_last: bool) {
         let at = under_way.conn;
         let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == under_way.serial);
         let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else {
             self.shared.bufs.release(under_way.held);
-            return self.shared.drop_answer(&under_way, reply);
+            return self.shared.drop_answer(under_way, reply);
         };
         let given = match reply {
-            Given::Target(result, buf) => conn.answer(&mut self.shared, &under_way, &result, buf),
-            Given::Job(reply) => conn.answer_job(&mut self.shared, &under_way, reply),
+            Given::Target(result, buf) => conn.answer(&mut self.shared, under_way, &result, buf),
+            Given::Job(reply) => conn.answer_job(&mut self.shared, under_way, reply),
         };
+        let given = given.and_then(|()| if is_last { conn.hasten() } else { Ok(()) });
         self.conns.put_back(at, conn);
         self.heat(at);
         if let Err(error) = given {
@@ -546,6 +555,10 @@ mod tests {
             _ask: SystemVerb,
         ) -> core::result::Result<Attachment, Refusal> {
             Err(Refusal::Busy)
+        }
+
+        fn end(&self) {
+            unreachable!("nobody asks for it")
         }
 
         fn note(&self, _text: &str) {}
