@@ -373,6 +373,7 @@ mod tests {
             ctime: time,
             chunk_bytes: 0,
             class: ObjectClass::S1,
+            device: dolmen_dfs::DeviceNo::default(),
         }
     }
 

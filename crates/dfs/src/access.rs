@@ -16,6 +16,8 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// Permission bits that what he makes does not get, as umask(2).
+    pub umask: u32,
 }
 
 /// What is asked for, as the bits of one digit of a mode.
@@ -83,10 +85,12 @@ pub(crate) fn check(cred: Option<&Cred>, inode: &Inode, rights: Rights) -> Resul
 
 /// Checks rights on a directory in use.
 pub(crate) fn check_dir(cred: Option<&Cred>, dir: &Node, rights: Rights) -> Result<()> {
-    match cred {
-        Some(cred) if !cred.may(FileKind::Directory, dir.rights(), rights) => Err(Error::NoPermission),
-        _ => Ok(()),
+    let Some(cred) = cred else { return Ok(()) };
+    if dir.mount.is_shared() {
+        // Others may have changed what this mount has seen.
+        dir.mount.look_at_rights(dir)?;
     }
+    if cred.may(FileKind::Directory, dir.rights(), rights) { Ok(()) } else { Err(Error::NoPermission) }
 }
 
 /// Checks that an entry of `dir` may be added.
@@ -131,9 +135,9 @@ mod tests {
 
     #[test]
     fn the_first_class_that_fits_decides() {
-        let owner = Cred { uid: 1, gid: 9, groups: vec![] };
-        let member = Cred { uid: 2, gid: 8, groups: vec![5, 7] };
-        let other = Cred { uid: 3, gid: 9, groups: vec![] };
+        let owner = Cred { uid: 1, gid: 9, groups: vec![], umask: 0 };
+        let member = Cred { uid: 2, gid: 8, groups: vec![5, 7], umask: 0 };
+        let other = Cred { uid: 3, gid: 9, groups: vec![], umask: 0 };
         let root = Cred::default();
         let file = |cred: &Cred, mode, rights| cred.may(FileKind::File, (1, 7, mode), rights);
         assert!(file(&owner, 0o400, Rights::READ));

@@ -34,7 +34,7 @@ impl Dir {
                 _ => continue,
             };
             let inode = self.adopted(kind, *oid);
-            mount.insert(&self.node, &Slot::new(self.node.oid, format!("{oid}").as_bytes()), &inode, None)?;
+            mount.insert(&self.node, &Slot::new(self.node.oid, format!("{oid}").as_bytes()), &inode, &[])?;
         }
         Ok(())
     }

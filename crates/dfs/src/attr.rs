@@ -3,11 +3,12 @@
 use crate::access::{Cred, Rights, check, check_owner};
 use crate::dir::{Dir, check_mode};
 use crate::error::{Error, Result, What};
-use crate::file::File;
+use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, is_companion};
 use crate::mount::Mount;
 use crate::node::{Node, Slot};
+use crate::obj::Obj;
 use crate::resolve::{Follow, Found, STALE_RETRIES};
 use dolmen_client::At;
 use dolmen_types::{Cond, Epoch, ObjectClass, Oid};
@@ -19,7 +20,7 @@ pub struct Stat {
     pub oid: Oid,
     /// A number that no other file of the container has: 1 is the root.
     pub ino: u64,
-    /// File, directory or symbolic link.
+    /// What it is.
     pub kind: FileKind,
     /// Permission bits with set-user-id, set-group-id and sticky.
     pub permissions: u32,
@@ -41,6 +42,8 @@ pub struct Stat {
     pub chunk_bytes: u64,
     /// Class of a file's object.
     pub class: ObjectClass,
+    /// Of a device, which; else zero.
+    pub device: DeviceNo,
 }
 
 impl Stat {
@@ -315,8 +318,8 @@ fn no_attribute(error: Error) -> Error {
     }
 }
 
-impl File {
-    /// The value of an extended attribute of this file, also if no name leads to it any more.
+impl Obj {
+    /// The value of an extended attribute, also if no name leads to it any more.
     ///
     /// # Errors
     /// As `Dir::xattr`.
@@ -330,10 +333,10 @@ impl File {
         })
     }
 
-    /// Names of this file's extended attributes, sorted.
+    /// Names of its extended attributes, sorted.
     ///
     /// # Errors
-    /// `Stale` if another mount moved or removed the file.
+    /// As `stat`.
     pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
         let mount = &self.node.mount;
         mount.at_home(&self.node, |slot| {
@@ -344,7 +347,7 @@ impl File {
         })
     }
 
-    /// Sets an extended attribute of this file.
+    /// Sets one of its extended attributes.
     ///
     /// # Errors
     /// As `Dir::set_xattr`.
@@ -353,7 +356,7 @@ impl File {
         self.change_xattr(|at, home| xattr.put(&self.node.mount, at, home))
     }
 
-    /// Removes an extended attribute of this file.
+    /// Removes one of its extended attributes.
     ///
     /// # Errors
     /// As `Dir::remove_xattr`.
@@ -434,20 +437,36 @@ impl Mount {
     /// Attributes of what the entry `slot` with record `entry` names.
     pub(crate) fn stat_entry(&self, slot: &Slot, entry: &Inode) -> Result<Stat> {
         // An open file's home may be its companion.
-        let (inode, links) = if entry.linked || is_companion(slot.oid) {
-            let (shared, links) = self.companion(At::Latest, entry.oid)?;
-            (shared, links.count())
-        } else {
-            (*entry, 1)
-        };
+        let entry = &Inode { linked: entry.linked || is_companion(slot.oid), ..*entry };
+        let (inode, links, home) = self.attributes(At::Latest, slot, entry)?;
+        self.stat_of(&home, &inode, links)
+    }
+
+    /// Attributes by the record in `home`.
+    pub(crate) fn stat_of(&self, home: &Slot, inode: &Inode, links: u64) -> Result<Stat> {
         let size_bytes = match inode.kind {
             FileKind::File => self.size(At::Latest, inode.oid, inode.chunk_bytes)?,
             FileKind::Symlink => inode.link_bytes,
-            FileKind::Directory => 0,
+            _ => 0,
         };
         // Of what is not in use no time is pending.
         let pending = self.nodes.find(inode.oid).and_then(|node| node.pending_mtime());
+        let device = self.device_no(At::Latest, home, inode)?;
+        let known = Self::stat_with_size(inode, links, size_bytes, device);
         Ok(Stat {
+            mtime: pending.unwrap_or(inode.mtime),
+            ctime: pending.map_or(inode.ctime, |time| time.max(inode.ctime)),
+            ..known
+        })
+    }
+
+    /// Attributes of what was just made with this record.
+    pub(crate) fn stat_made(&self, inode: &Inode, device: DeviceNo) -> Stat {
+        Self::stat_with_size(inode, 1, inode.link_bytes, device)
+    }
+
+    fn stat_with_size(inode: &Inode, links: u64, size_bytes: u64, device: DeviceNo) -> Stat {
+        Stat {
             oid: inode.oid,
             ino: inode.oid.lo.wrapping_add(1),
             kind: inode.kind,
@@ -457,11 +476,12 @@ impl Mount {
             gid: inode.gid,
             size_bytes,
             blocks: size_bytes.div_ceil(512),
-            mtime: pending.unwrap_or(inode.mtime),
-            ctime: pending.map_or(inode.ctime, |time| time.max(inode.ctime)),
+            mtime: inode.mtime,
+            ctime: inode.ctime,
             chunk_bytes: inode.chunk_bytes,
             class: inode.class,
-        })
+            device,
+        }
     }
 
     /// Attributes of what is open, wherever its record is now.

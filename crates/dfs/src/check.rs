@@ -38,7 +38,7 @@ pub struct BadLinks {
 pub struct CheckReport {
     /// Directories, the root included.
     pub dirs: u64,
-    /// Files.
+    /// Files, pipes, sockets and devices.
     pub files: u64,
     /// Symbolic links.
     pub symlinks: u64,
@@ -131,7 +131,7 @@ impl Mount {
                         pending.push((inode.oid, bad()));
                     }
                     Some((_, FileKind::Directory)) => report.bad_entries.push(bad()),
-                    Some((inode, FileKind::File)) => {
+                    Some((inode, _)) => {
                         let (names, linked) = seen.files.entry(inode.oid).or_default();
                         *names += 1;
                         *linked |= inode.linked;

@@ -5,11 +5,12 @@ use crate::attr::SetAttrs;
 use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::inode::{FileKind, Inode, Time};
-use crate::layout::{self, PATH_BYTES_MAX};
+use crate::layout::{self, AKEY_SLINK, PATH_BYTES_MAX};
 use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{Home, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::{Follow, Found, Start, entry_name};
+use crate::store::Beside;
 use dolmen_client::At;
 use dolmen_types::{ObjectClass, ObjectType, Oid};
 use std::sync::{Arc, PoisonError};
@@ -117,6 +118,14 @@ impl Wanted {
 /// Attempts of an open that others keep creating and removing under.
 pub(crate) const OPEN_RETRIES: u32 = 64;
 
+pub(crate) fn check_target(target: &[u8]) -> Result<()> {
+    match target.len() {
+        0 => Err(Error::NotFound),
+        1..=PATH_BYTES_MAX => Ok(()),
+        _ => Err(Error::NameTooLong),
+    }
+}
+
 pub(crate) fn check_mode(mode: u32) -> Result<()> {
     if mode & !0o7777 == 0 { Ok(()) } else { Err(What::Mode.into()) }
 }
@@ -159,7 +168,7 @@ impl Dir {
         let mut made = None;
         for _ in 0..OPEN_RETRIES {
             match self.start().in_parent(path, |dir, name, slash| self.create_in(dir, name, slash, options)) {
-                Ok(node) => made = Some(node),
+                Ok((node, _)) => made = Some(node),
                 Err(Error::Exists) if !options.exclusive => match self.open_existing(path, options) {
                     Err(Error::NotFound) => {
                         if let Some(file) = self.create_behind_link(path, options)? {
@@ -192,7 +201,7 @@ impl Dir {
         here.open(&target, options).map(Some)
     }
 
-    fn open_existing(&self, path: &[u8], options: &OpenOptions) -> Result<File> {
+    pub(crate) fn open_existing(&self, path: &[u8], options: &OpenOptions) -> Result<File> {
         let follow = if options.no_follow { Follow::No } else { Follow::Yes };
         for _ in 0..OPEN_RETRIES {
             let found = self.start().find(path, follow)?;
@@ -200,6 +209,8 @@ impl Dir {
                 FileKind::Directory => return Err(Error::IsDirectory),
                 FileKind::Symlink => return Err(Error::SymlinkLoop),
                 FileKind::File => {}
+                // Only the system can open what it stands for.
+                _ => return Err(What::Kind.into()),
             }
             let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
             check(self.cred.as_deref(), &inode, options.rights())?;
@@ -214,26 +225,37 @@ impl Dir {
     }
 
     /// Makes a file as the entry `name` of `dir`.
-    fn create_in(
+    pub(crate) fn create_in(
         &self,
         dir: &Arc<Node>,
         name: &[u8],
         slash: bool,
         options: &OpenOptions,
-    ) -> Result<Arc<Node>> {
+    ) -> Result<(Arc<Node>, Inode)> {
         entry_name(name, Error::IsDirectory)?;
         if slash {
             return Err(Error::IsDirectory);
         }
-        let mount = self.mount();
         self.check_new_entry(dir, name)?;
         let inode = self.file_record(dir, options, FILE_CLASS)?;
-        let oid = inode.oid;
+        Ok((self.insert_in_use(dir, name, &inode, &[])?, inode))
+    }
+
+    /// Adds an entry of what is in use from the start.
+    pub(crate) fn insert_in_use(
+        &self,
+        dir: &Arc<Node>,
+        name: &[u8],
+        inode: &Inode,
+        beside: &[Beside<'_>],
+    ) -> Result<Arc<Node>> {
+        let mount = self.mount();
         let slot = Slot::new(dir.oid, name);
+        let parent = inode.is_dir().then(|| Arc::clone(dir));
         // The node is in the table before the entry exists, so that whoever unlinks it sees it open.
-        let home = Home { slot: slot.clone(), parent: None };
-        let (node, _) = mount.nodes.find_or_add(oid, || Node::new(mount, &inode, home));
-        match mount.insert(dir, &slot, &inode, None) {
+        let home = Home { slot: slot.clone(), parent };
+        let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, inode, home));
+        match mount.insert(dir, &slot, inode, beside) {
             Ok(()) => Ok(node),
             Err(error) => {
                 node.take_pending_mtime();
@@ -243,7 +265,12 @@ impl Dir {
     }
 
     /// The record of a new file in `dir`, of class `otherwise` if nobody chose one.
-    fn file_record(&self, dir: &Node, options: &OpenOptions, otherwise: ObjectClass) -> Result<Inode> {
+    pub(crate) fn file_record(
+        &self,
+        dir: &Node,
+        options: &OpenOptions,
+        otherwise: ObjectClass,
+    ) -> Result<Inode> {
         let mount = self.mount();
         let class = mount.file_class(dir, options.class, otherwise);
         let oid = mount.container.alloc_oid(ObjectType::ArrayByte, class)?;
@@ -281,7 +308,7 @@ impl Dir {
     }
 
     /// With credentials, an entry that exists is reported before a missing right is.
-    fn check_new_entry(&self, dir: &Arc<Node>, name: &[u8]) -> Result<()> {
+    pub(crate) fn check_new_entry(&self, dir: &Arc<Node>, name: &[u8]) -> Result<()> {
         let Err(denied) = check_add(self.cred.as_deref(), dir) else { return Ok(()) };
         match self.mount().inode(At::Latest, &Slot::new(dir.oid, name))? {
             Some(_) => Err(Error::Exists),
@@ -295,17 +322,26 @@ impl Dir {
     }
 
     /// A record with owner, group and times as a new entry of `dir` gets them.
-    fn inode_in(&self, dir: &Node, kind: FileKind, mode: u32, oid: Oid) -> Inode {
+    pub(crate) fn inode_in(&self, dir: &Node, kind: FileKind, mode: u32, oid: Oid) -> Inode {
         const SET_GROUP_ID: u32 = 0o2000;
+        const GROUP_EXECUTES: u32 = 0o010;
         let mount = self.mount();
         let now_ns = mount.now_ns();
         let now = Time::from_unix_ns(now_ns);
         let (uid, mut gid) = self.owner_of_entries();
-        let mut permissions = mode;
+        let cred = self.cred.as_deref();
+        let is_link = kind == FileKind::Symlink;
+        let mut permissions = mode & !cred.map_or(0, |cred| if is_link { 0 } else { cred.umask & 0o777 });
         let (_, dir_gid, dir_mode) = dir.rights();
         if dir_mode & SET_GROUP_ID != 0 {
             gid = dir_gid;
-            permissions |= if kind == FileKind::Directory { SET_GROUP_ID } else { 0 };
+            let is_program = permissions & (SET_GROUP_ID | GROUP_EXECUTES) == SET_GROUP_ID | GROUP_EXECUTES;
+            if kind == FileKind::Directory {
+                permissions |= SET_GROUP_ID;
+            } else if is_program && cred.is_some_and(|cred| !cred.is_root() && !cred.in_group(gid)) {
+                // A directory gives nobody the rights of a group that he is not in.
+                permissions &= !SET_GROUP_ID;
+            }
         }
         Inode {
             kind,
@@ -341,13 +377,18 @@ impl Dir {
         self.start().in_parent(path.as_ref(), |dir, name, _| {
             entry_name(name, Error::Exists)?;
             self.check_new_entry(dir, name)?;
-            let class = if class == ObjectClass::UNKNOWN { self.mount().dir_class() } else { class };
-            let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, class)?;
-            // What new entries get is handed down; zero says "the container's".
-            let (class, chunk_bytes) = dir.placement();
-            let inode = Inode { chunk_bytes, class, ..self.inode_in(dir, FileKind::Directory, mode, oid) };
-            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, None)
+            let inode = self.dir_record(dir, mode, class)?;
+            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, &[])
         })
+    }
+
+    /// The record of a new directory in `dir`.
+    pub(crate) fn dir_record(&self, dir: &Node, mode: u32, class: ObjectClass) -> Result<Inode> {
+        let class = if class == ObjectClass::UNKNOWN { self.mount().dir_class() } else { class };
+        let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, class)?;
+        // What new entries get is handed down; zero says "the container's".
+        let (class, chunk_bytes) = dir.placement();
+        Ok(Inode { chunk_bytes, class, ..self.inode_in(dir, FileKind::Directory, mode, oid) })
     }
 
     /// Makes a symbolic link to `target`, which need not exist.
@@ -357,22 +398,28 @@ impl Dir {
     pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         let target = target.as_ref();
         self.mount().check_writable()?;
-        match target.len() {
-            0 => return Err(Error::NotFound),
-            1..=PATH_BYTES_MAX => {}
-            _ => return Err(Error::NameTooLong),
-        }
+        check_target(target)?;
         self.start().in_parent(path.as_ref(), |dir, name, slash| {
             entry_name(name, Error::Exists)?;
             if slash {
                 return Err(Error::NotFound);
             }
             self.check_new_entry(dir, name)?;
-            let oid = self.mount().container.alloc_oid(ObjectType::MultiHashed, ObjectClass::S1)?;
-            let link_bytes = target.len() as u64;
-            let inode = Inode { link_bytes, ..self.inode_in(dir, FileKind::Symlink, 0o777, oid) };
-            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, Some(target))
+            let inode = self.symlink_record(dir, target)?;
+            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, &[(AKEY_SLINK, target)])
         })
+    }
+
+    /// The record of a new symbolic link in `dir`.
+    pub(crate) fn symlink_record(&self, dir: &Node, target: &[u8]) -> Result<Inode> {
+        let oid = self.number()?;
+        let link_bytes = target.len() as u64;
+        Ok(Inode { link_bytes, ..self.inode_in(dir, FileKind::Symlink, 0o777, oid) })
+    }
+
+    /// A new number for what has no contents.
+    pub(crate) fn number(&self) -> Result<Oid> {
+        Ok(self.mount().container.alloc_oid(ObjectType::MultiHashed, ObjectClass::S1)?)
     }
 
     /// Where the symbolic link at `path` points.
@@ -471,12 +518,12 @@ impl Mount {
     ///
     /// The look is at the epoch of the entry. A removal with an earlier epoch that has not seen the entry is either
     /// seen by it, or meets its mark, is refused and begins anew; one with a later epoch sees the entry.
-    pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, target: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, beside: &[Beside<'_>]) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         if dir.is_removed() {
             return Err(Error::NotFound);
         }
-        let epoch = self.put_new_entry(At::Latest, slot, inode, target)?;
+        let epoch = self.put_new_entry(At::Latest, slot, inode, beside)?;
         // Nobody removes the root.
         if self.is_shared() && dir.oid != self.root_oid {
             let names_dir = |home: &Slot| self.check_names(At::Snapshot(epoch), home, dir.oid);
@@ -504,7 +551,7 @@ impl Mount {
         self.add_to(dir, |at| match at {
             At::Latest if !data.is_empty() => self.put_new_file(slot, inode, data),
             at => {
-                self.put_new_entry(at, slot, inode, None)?;
+                self.put_new_entry(at, slot, inode, &[])?;
                 self.put_data(at, inode, data)
             }
         })
@@ -620,7 +667,7 @@ impl Mount {
     /// Takes back one name, the entry `slot`, of what `inode` is; whether that was the last. To remove the entry itself is
     /// the caller's, after this.
     pub(crate) fn drop_name(&self, at: At<'_>, slot: &Slot, inode: &Inode, open: bool) -> Result<bool> {
-        if inode.kind != FileKind::File {
+        if inode.is_dir() {
             return Ok(true);
         }
         let (mut last, mut home) = (*inode, slot);
@@ -639,7 +686,7 @@ impl Mount {
         }
         if open {
             self.put_orphan(at, &last, home)?;
-        } else {
+        } else if inode.kind == FileKind::File {
             self.punch_object(at, inode.oid)?;
         }
         if inode.linked {

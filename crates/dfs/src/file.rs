@@ -1,14 +1,15 @@
 //! Open files: bytes at offsets, size, holes.
 
 use crate::access::Cred;
-use crate::attr::{SetAttrs, Stat};
 use crate::chunks::{AKEY_DATA, LAST_RECORD, Piece, pieces, seek, size_to};
 use crate::dir::OpenOptions;
 use crate::error::{Error, Result, What};
 use crate::layout::FILE_BYTES_MAX;
 use crate::mount::Mount;
 use crate::node::Node;
+use crate::obj::Obj;
 use crate::store::with_scratch;
+use core::ops::Deref;
 use dolmen_client::{Array, At, Object, Page};
 use dolmen_types::{Anchor, IoBuf, ObjectClass, Oid, Recx};
 use std::sync::{Arc, PoisonError};
@@ -17,28 +18,33 @@ use std::sync::{Arc, PoisonError};
 const CHUNKS_BLIND_MAX: u64 = 64;
 const EXTENTS_AT_ONCE: u32 = 1024;
 
-/// An open file; a cheap handle, `Send` and `Sync`.
+/// An open file; a cheap handle, `Send` and `Sync`. It is an [`Obj`], too, which has its attributes.
 ///
 /// Reads and writes within one chunk are atomic. Within a mount that is not shared, appends and changes of
 /// the size are atomic towards everything; in a shared one they are transactions. A file whose last name is
 /// removed stays usable through its handles in that mount.
 #[derive(Clone, Debug)]
 pub struct File {
-    pub(crate) node: Arc<Node>,
+    obj: Obj,
     pub(crate) object: Object,
-    pub(crate) cred: Option<Arc<Cred>>,
     pub(crate) reads: bool,
     writes: bool,
     appends: bool,
+}
+
+impl Deref for File {
+    type Target = Obj;
+    fn deref(&self) -> &Obj {
+        &self.obj
+    }
 }
 
 impl File {
     pub(crate) fn new(node: Arc<Node>, options: &OpenOptions, cred: Option<Arc<Cred>>) -> Result<Self> {
         let object = node.mount.object(node.oid)?;
         Ok(Self {
-            node,
+            obj: Obj { node, cred },
             object,
-            cred,
             reads: options.read,
             writes: options.write || options.append,
             appends: options.append,
@@ -47,12 +53,6 @@ impl File {
 
     fn mount(&self) -> &Arc<Mount> {
         &self.node.mount
-    }
-
-    /// The object of the file's data.
-    #[must_use]
-    pub fn oid(&self) -> Oid {
-        self.node.oid
     }
 
     /// Bytes in a chunk.
@@ -381,24 +381,6 @@ impl File {
             sum += self.extents(chunk)?.iter().map(|(start, end)| end - start).sum::<u64>();
         }
         Ok(sum)
-    }
-
-    /// Attributes, also of a file that has no name any more (`links` is 0 then).
-    ///
-    /// # Errors
-    /// `Stale` if another mount moved or removed it.
-    pub fn stat(&self) -> Result<Stat> {
-        self.mount().stat_node(&self.node)
-    }
-
-    /// Sets attributes.
-    ///
-    /// # Errors
-    /// As `Dir::set_attrs`.
-    pub fn set_attrs(&self, attrs: &SetAttrs) -> Result<()> {
-        let mount = self.mount();
-        mount.check_writable()?;
-        mount.at_home(&self.node, |slot| mount.set_attrs(self.cred.as_deref(), slot, self.node.oid, attrs))
     }
 
     /// Records the time of the last change; the data is stored already.

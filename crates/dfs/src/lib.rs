@@ -1,7 +1,7 @@
 //! POSIX names in a container, on the DFS layout.
 //!
 //! [`Dfs`] formats and mounts a container; [`Dir`] has every operation on names, relative to itself; [`File`]
-//! is an open file; [`tree`] copies and compares whole directory trees. [`layout`] says what lies where.
+//! is an open file, [`Obj`] whatever an entry names; [`tree`] copies and compares whole directory trees. [`layout`] says what lies where.
 //!
 //! # What it costs
 //! In requests to targets, in a mount that is not shared, with the path's directory in the cache:
@@ -92,18 +92,18 @@
 //! The DFS layout keeps a file's attributes in its only entry. When a file gets a second name, they move to
 //! its *companion*, an object of class S1 with the file's number and bit 31 of the user bits set. Under its one
 //! dkey `DLM_COMPANION` lie `DFS_INODE` (the shared 88-byte record), `DLM_LINKS` (the number of names, 8 bytes,
-//! little-endian) and the `x:` akeys. The entries keep their own `DFS_INODE` with kind, mode, object and chunk,
+//! little-endian) and what else lay beside the record. The entries keep their own `DFS_INODE` with kind, mode, object and chunk,
 //! by which other programs of this layout read and write the file; a mark in the size field, which the
 //! layout uses for symbolic links only, says that the attributes are elsewhere. A file that is back to one
-//! name keeps its companion. Symbolic links cannot be linked.
+//! name keeps its companion. Pipes, sockets and devices are linked in the same way; symbolic links cannot be.
 //!
 //! # Orphans
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
-//! object's id, with the record in `DFS_INODE` and the `x:` akeys. The entry goes and the orphan comes in one transaction. The entry
+//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use. The entry goes and the orphan comes in one transaction. The entry
 //! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
-//! Access times; devices, sockets and pipes; link counts of directories (1); `st_blocks` counts holes as data.
+//! Access times; link counts of directories (1); `st_blocks` counts holes as data.
 //! The update of a file's contents over several chunks is not atomic, each chunk is.
 
 mod access;
@@ -121,6 +121,7 @@ mod list;
 mod located;
 mod mount;
 mod node;
+mod obj;
 mod path;
 mod rename;
 mod resolve;
@@ -133,10 +134,12 @@ pub use check::{BadEntry, BadLinks, CheckReport};
 pub use dir::{Dir, OpenOptions, WHOLE_BYTES_MAX};
 pub use error::{Error, Result, What, errno};
 pub use file::File;
+pub use layout::device_no::DeviceNo;
 pub use layout::inode::{FileKind, Time};
 pub use layout::superblock::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 pub use list::{Cookie, Entry, Found, Names};
 pub use located::{Located, Opened};
 pub use mount::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, STATFS_TYPE, Statfs};
+pub use obj::{New, Obj};
 pub use rename::RenameMode;
 pub use resolve::Follow;

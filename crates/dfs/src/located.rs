@@ -97,6 +97,8 @@ impl Dir {
                 FileKind::Symlink => {
                     Opened::Symlink(self.mount().target(At::Latest, &found.slot, &found.inode)?)
                 }
+                // Only the system can open what it stands for.
+                _ => return Err(What::Kind.into()),
             };
             let parent = found.dir.map(|node| self.with_node(node));
             let mount = Arc::clone(self.mount());
@@ -183,12 +185,6 @@ impl Dir {
 }
 
 impl File {
-    /// Kind and permissions of this file, as last seen.
-    #[must_use]
-    pub fn mode(&self) -> u32 {
-        self.node.mode()
-    }
-
     /// The same file, open as `options` say.
     ///
     /// # Errors

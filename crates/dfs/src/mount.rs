@@ -288,10 +288,11 @@ impl Dfs {
         Ok(Self { session: Arc::new(Session { mount }), root })
     }
 
-    /// The same file system as `cred` may use it: every operation checks permissions.
+    /// The same file system as `cred` may use it: every operation checks permissions, and what is made is his. Many
+    /// callers share one mount so.
     #[must_use]
     pub fn as_user(&self, cred: Cred) -> Self {
-        let root = Dir { node: Arc::clone(&self.root.node), cred: Some(Arc::new(cred)) };
+        let root = self.root.as_user(&Arc::new(cred));
         Self { session: Arc::clone(&self.session), root }
     }
 
@@ -478,8 +479,25 @@ impl Mount {
     /// The file that a dkey of the orphan list names; `None` if it is the name of none.
     pub(crate) fn orphan(&self, dkey: &[u8]) -> Option<Oid> {
         let oid = Oid::from_bytes(dkey.try_into().ok()?);
-        let object = self.object(oid).ok()?;
-        (object.object_type() == ObjectType::ArrayByte).then_some(oid)
+        match self.object(oid).ok()?.object_type() {
+            ObjectType::ArrayByte => Some(oid),
+            // A pipe, socket, device or symbolic link, if its record says so: directories have such numbers, too.
+            ObjectType::MultiHashed => {
+                let inode = self.inode(At::Latest, &self.orphan_slot(oid)).ok()??;
+                (inode.oid == oid && !matches!(inode.kind, FileKind::Directory | FileKind::File))
+                    .then_some(oid)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes over owner, group and mode of a directory from its record.
+    pub(crate) fn look_at_rights(&self, dir: &Node) -> Result<()> {
+        self.at_home(dir, |slot| {
+            let inode = self.inode(At::Latest, slot)?.filter(|inode| inode.oid == dir.oid);
+            dir.note_rights(&inode.ok_or(Error::Stale)?);
+            Ok(())
+        })
     }
 
     /// Notes a change of a directory's or file's content.

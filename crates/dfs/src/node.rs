@@ -7,6 +7,8 @@
 //! itself out when it dies); a node's home is where its inode record lies, except between a commit that moves
 //! the record and the assignment that follows it under the same lock of the entry.
 
+use crate::attr::Stat;
+use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::mount::Mount;
 use core::hash::BuildHasher;
@@ -143,6 +145,29 @@ impl Node {
         self.kind.bits() | self.rights().2
     }
 
+    /// Attributes of a directory that was removed, as last seen.
+    pub(crate) fn last_stat(&self) -> Stat {
+        let (uid, gid, permissions) = self.rights();
+        let mtime =
+            Time::from_unix_ns(self.recorded_mtime_ns()).max(self.pending_mtime().unwrap_or_default());
+        Stat {
+            oid: self.oid,
+            ino: self.oid.lo.wrapping_add(1),
+            kind: self.kind,
+            permissions,
+            links: 0,
+            uid,
+            gid,
+            size_bytes: 0,
+            blocks: 0,
+            mtime,
+            ctime: mtime,
+            chunk_bytes: self.placement().1,
+            class: self.placement().0,
+            device: DeviceNo::default(),
+        }
+    }
+
     /// Class and chunk that new entries of a directory get.
     pub(crate) fn placement(&self) -> (ObjectClass, u64) {
         let class = ObjectClass(self.new_class.load(Ordering::Relaxed));
@@ -151,12 +176,17 @@ impl Node {
 
     /// Takes over what a record that was just read or written says.
     pub(crate) fn refresh(&self, inode: &Inode) {
+        self.note_rights(inode);
+        self.recorded_mtime_ns.store(inode.mtime.unix_ns(), Ordering::Relaxed);
+    }
+
+    /// Takes over all but the time of a record that was just read.
+    pub(crate) fn note_rights(&self, inode: &Inode) {
         self.uid.store(inode.uid, Ordering::Relaxed);
         self.gid.store(inode.gid, Ordering::Relaxed);
         self.mode.store(inode.permissions, Ordering::Relaxed);
         self.new_chunk_bytes.store(inode.chunk_bytes, Ordering::Relaxed);
         self.new_class.store(inode.class.0, Ordering::Relaxed);
-        self.recorded_mtime_ns.store(inode.mtime.unix_ns(), Ordering::Relaxed);
     }
 
     /// Notes a change of content; whether it has waited long enough to be recorded now.
@@ -220,7 +250,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.mount.nodes.forget(self.oid);
-        if self.kind == FileKind::File && self.is_removed() {
+        if self.kind != FileKind::Directory && self.is_removed() {
             // Ignored: the orphan stays in its list, and the next mount frees it.
             let _orphan_stays = self.mount.free_orphan(self.oid);
         } else if !self.is_removed() && self.pending_mtime().is_some() {

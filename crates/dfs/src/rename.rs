@@ -3,9 +3,9 @@
 use crate::access::{Rights, check, check_add, check_remove, check_remove_damaged};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
-use crate::layout::LINKS_MAX;
 use crate::layout::inode::{FileKind, Inode};
 use crate::layout::link_count::LinkCount;
+use crate::layout::{self, LINKS_MAX};
 use crate::mount::Mount;
 use crate::node::{Home, Node, Slot};
 use crate::resolve::{Follow, STALE_RETRIES, entry_name};
@@ -191,7 +191,7 @@ impl Dir {
     /// On the second name the file's attributes move to its companion object; see the crate's documentation.
     ///
     /// # Errors
-    /// `NotPermitted` for anything but a file; `Exists`, `NotFound`, `TooManyLinks`, `NoPermission`, `ReadOnly`.
+    /// `NotPermitted` for a directory or symbolic link; `Exists`, `NotFound`, `TooManyLinks`, `NoPermission`, `ReadOnly`.
     pub fn link(&self, old: impl AsRef<[u8]>, new_dir: &Self, new: impl AsRef<[u8]>) -> Result<()> {
         self.mount().check_writable()?;
         if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
@@ -199,7 +199,7 @@ impl Dir {
         }
         for _ in 0..STALE_RETRIES {
             let source = self.start().find(old.as_ref(), Follow::No)?;
-            if source.inode.kind != FileKind::File {
+            if !source.inode.kind.has_links() {
                 return Err(Error::NotPermitted);
             }
             let done = new_dir.start().in_parent_once(new.as_ref(), |dir, name, slash| {
@@ -318,7 +318,7 @@ impl Mount {
                 (true, true) if !self.is_empty(at, victim.oid)? => return Err(Error::NotEmpty),
                 _ => {}
             }
-            gone = self.drop_name(at, &to.slot, &victim, victim_open && victim.kind == FileKind::File)?;
+            gone = self.drop_name(at, &to.slot, &victim, victim_open)?;
         }
         self.punch_entry(at, &from.slot)?;
         if victim.is_some() || damaged {
@@ -365,7 +365,7 @@ impl Mount {
     }
 
     /// Adds `to` in `dir` as another name of the file `oid` at `from`.
-    fn link(&self, from: &Slot, oid: Oid, dir: &Arc<Node>, to: &Slot) -> Result<()> {
+    pub(crate) fn link(&self, from: &Slot, oid: Oid, dir: &Arc<Node>, to: &Slot) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         if dir.is_removed() {
             return Err(Error::NotFound);
@@ -386,6 +386,8 @@ impl Mount {
 
     fn link_in(&self, at: At<'_>, from: &Slot, oid: Oid, dir: &Node, to: &Slot) -> Result<()> {
         let source = self.inode(at, from)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale)?;
+        // An object in use may be known by its companion.
+        let source = Inode { linked: source.linked || layout::is_companion(from.oid), ..source };
         if self.is_shared() {
             self.check_alive(at, dir)?;
         }
@@ -396,7 +398,7 @@ impl Mount {
                 return Err(Error::TooManyLinks);
             }
             self.set_links(at, oid, links.count() + 1, now)?;
-            self.put_new_entry(at, to, &source, None)?;
+            self.put_new_entry(at, to, &source, &[])?;
             return Ok(());
         }
         let extras = self.extras(at, from)?;
@@ -406,7 +408,7 @@ impl Mount {
         self.punch_extras(at, from, &extras)?;
         let entry = Inode { linked: true, ..source };
         self.put_inode(at, from, &entry)?;
-        self.put_new_entry(at, to, &entry, None)?;
+        self.put_new_entry(at, to, &entry, &[])?;
         Ok(())
     }
 }

@@ -137,7 +137,7 @@ impl Start<'_> {
                 FileKind::Directory if !last => {
                     at = self.mount().dir_node(Some(&at), &slot, &inode, quiet)?;
                 }
-                FileKind::File | FileKind::Symlink if needs_dir => return Err(Error::NotDirectory),
+                kind if needs_dir && kind != FileKind::Directory => return Err(Error::NotDirectory),
                 _ => return Ok(Found { dir: Some(at), slot, inode, quiet }),
             }
         }

@@ -2,10 +2,11 @@
 
 use crate::chunks::{AKEY_DATA, LAST_RECORD, Piece, pieces};
 use crate::error::{Error, Result};
+use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{self, FileKind, Inode, Time};
 use crate::layout::link_count::{self, LinkCount};
 use crate::layout::{
-    self, AKEY_INODE, AKEY_LINKS, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION, PATH_BYTES_MAX,
+    self, AKEY_INODE, AKEY_LINKS, AKEY_RDEV, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION, PATH_BYTES_MAX,
     XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX,
 };
 use crate::mount::Mount;
@@ -14,7 +15,9 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want};
 use dolmen_types::limits::IODS_MAX;
-use dolmen_types::{Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, Oid, Recx};
+use dolmen_types::{
+    Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
+};
 use smallvec::{SmallVec, smallvec};
 
 thread_local! {
@@ -40,6 +43,9 @@ const ENTRY_INSERT: Cond = Cond::AKEY_INSERT;
 
 /// One akey of an entry besides its inode record, with its single value.
 pub(crate) type Extra = (Key, Vec<u8>);
+
+/// The same where an entry is made.
+pub(crate) type Beside<'a> = (&'static [u8], &'a [u8]);
 
 fn single<'a>(akey: &[u8], value: &'a [u8]) -> UpdateIod<'a> {
     UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value: NewValue::Single(Payload::Ref(value)) }
@@ -112,7 +118,7 @@ impl Mount {
         })
     }
 
-    fn value(&self, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn value(&self, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<Option<Vec<u8>>> {
         let object = self.object(slot.oid)?;
         with_scratch(|buf| Ok(object.get(at, &slot.dkey, akey, buf)?.map(|_| buf.to_vec())))
     }
@@ -128,17 +134,26 @@ impl Mount {
         }
     }
 
+    /// The number of the device whose entry or companion is in `slot`; zero of what is no device.
+    pub(crate) fn device_no(&self, at: At<'_>, slot: &Slot, inode: &Inode) -> Result<DeviceNo> {
+        if !inode.kind.is_device() {
+            return Ok(DeviceNo::default());
+        }
+        let stored = self.value(at, slot, AKEY_RDEV)?;
+        stored.and_then(|bytes| DeviceNo::from_bytes(&bytes)).ok_or_else(|| bad_record(slot))
+    }
+
     /// Adds an entry and returns its epoch; `Exists` if the name is taken.
     pub(crate) fn put_new_entry(
         &self,
         at: At<'_>,
         slot: &Slot,
         inode: &Inode,
-        target: Option<&[u8]>,
+        beside: &[Beside<'_>],
     ) -> Result<Epoch> {
         let record = inode.to_bytes();
         let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
-        iods.extend(target.map(|target| single(AKEY_SLINK, target)));
+        iods.extend(beside.iter().map(|(akey, value)| single(akey, value)));
         Ok(self.object(slot.oid)?.update(at, &slot.dkey, ENTRY_INSERT, &iods)?)
     }
 
@@ -409,22 +424,25 @@ impl Mount {
         Slot::new(self.orphans_oid(), &file.to_bytes())
     }
 
-    /// Notes a file without a name that is still open, with the extended attributes that lie in `home`.
+    /// Notes a file without a name that is still open, with what lies beside its record in `home`.
     pub(crate) fn put_orphan(&self, at: At<'_>, inode: &Inode, home: &Slot) -> Result<()> {
-        let mut xattrs = Vec::new();
-        for akey in self.akeys(at, home)?.into_iter().filter(|akey| akey.starts_with(AKEY_XATTR_PREFIX)) {
+        let mut extras = Vec::new();
+        let goes_along = |akey: &Key| akey[..] != *AKEY_INODE && akey[..] != *AKEY_LINKS;
+        for akey in self.akeys(at, home)?.into_iter().filter(goes_along) {
             match self.value(at, home, &akey) {
                 // What cannot be read keeps no file from being removed.
                 Err(error) if error.is_damage() => {}
-                value => xattrs.extend(value?.map(|value| (akey, value))),
+                value => extras.extend(value?.map(|value| (akey, value))),
             }
         }
-        self.put_whole_entry(at, &self.orphan_slot(inode.oid), inode, &xattrs)
+        self.put_whole_entry(at, &self.orphan_slot(inode.oid), inode, &extras)
     }
 
-    /// Frees a file of the orphan list.
+    /// Frees a file of the orphan list, or what has no contents.
     pub(crate) fn free_orphan(&self, file: Oid) -> Result<()> {
-        self.punch_object(At::Latest, file)?;
+        if file.object_type() == Some(ObjectType::ArrayByte) {
+            self.punch_object(At::Latest, file)?;
+        }
         let slot = self.orphan_slot(file);
         self.object(slot.oid)?.punch_dkey(At::Latest, &slot.dkey, Cond::NONE)?;
         Ok(())

@@ -136,7 +136,7 @@ fn own_cred() -> Cred {
     // SAFETY: there is room for as many as it is told.
     let count = unsafe { libc::getgroups(count.max(0), groups.as_mut_ptr()) };
     groups.truncate(usize::try_from(count).unwrap_or(0));
-    Cred { uid: own_uid(), gid: own_gid(), groups }
+    Cred { uid: own_uid(), gid: own_gid(), groups, umask: 0 }
 }
 
 /// Sets the permissions of what an entry leads to; without a name, of the directory.

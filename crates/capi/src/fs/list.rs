@@ -42,6 +42,10 @@ pub(super) fn dirent(name: &[u8], kind: Option<FileKind>) -> CDirent {
         Some(FileKind::File) => libc::DT_REG,
         Some(FileKind::Directory) => libc::DT_DIR,
         Some(FileKind::Symlink) => libc::DT_LNK,
+        Some(FileKind::Pipe) => libc::DT_FIFO,
+        Some(FileKind::Socket) => libc::DT_SOCK,
+        Some(FileKind::CharDevice) => libc::DT_CHR,
+        Some(FileKind::BlockDevice) => libc::DT_BLK,
     };
     entry.d_reclen = u16::try_from(size_of::<CDirent>()).unwrap_or(u16::MAX);
     let room = entry.d_name.len() - 1;

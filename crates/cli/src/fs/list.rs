@@ -185,6 +185,10 @@ fn mode_text(stat: &Stat) -> String {
         FileKind::Directory => 'd',
         FileKind::Symlink => 'l',
         FileKind::File => '-',
+        FileKind::Pipe => 'p',
+        FileKind::Socket => 's',
+        FileKind::CharDevice => 'c',
+        FileKind::BlockDevice => 'b',
     };
     let mode = stat.permissions;
     let bit = |mask: u32, letter: char| if mode & mask != 0 { letter } else { '-' };
@@ -217,6 +221,10 @@ fn describe(line: &Line) -> Option<Value> {
         FileKind::Directory => "directory",
         FileKind::Symlink => "symlink",
         FileKind::File => "file",
+        FileKind::Pipe => "pipe",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "character device",
+        FileKind::BlockDevice => "block device",
     };
     // What is no UTF-8 cannot be said in JSON but in hexadecimal.
     let binary = |bytes: &[u8]| core::str::from_utf8(bytes).err().map(|_binary| hex(bytes));

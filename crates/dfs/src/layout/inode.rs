@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Length of the record.
 pub const BYTES: usize = 88;
 
-/// In the size field of a regular file: its attributes are in its companion. DAOS reads that field of
+/// In the size field of what is no directory and no symbolic link: its attributes are in its companion. DAOS reads that field of
 /// symbolic links only. Persistent: never renumber.
 const LINKED: u64 = 0x444d_4c4b_4e49_4c01;
 
@@ -46,7 +46,7 @@ const _: () = assert!(core::mem::offset_of!(Packed, gid) == 68);
 const _: () = assert!(core::mem::offset_of!(Packed, size) == 72);
 const _: () = assert!(core::mem::offset_of!(Packed, written_at) == 80);
 
-/// The kind of a file, as `S_IFMT` bits.
+/// What an entry names, as `S_IFMT` bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -55,6 +55,14 @@ pub enum FileKind {
     Directory,
     /// A symbolic link.
     Symlink,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
 }
 
 /// The mask of the kind in a mode.
@@ -68,13 +76,36 @@ impl FileKind {
             Self::File => 0o100_000,
             Self::Directory => 0o040_000,
             Self::Symlink => 0o120_000,
+            Self::Pipe => 0o010_000,
+            Self::Socket => 0o140_000,
+            Self::CharDevice => 0o020_000,
+            Self::BlockDevice => 0o060_000,
         }
     }
 
-    /// The kind in a mode; `None` for what this layout has no entry for (devices, sockets, pipes).
+    /// The kind in a mode; `None` for bits that no kind has.
     #[must_use]
     pub fn of_mode(mode: u32) -> Option<Self> {
-        [Self::File, Self::Directory, Self::Symlink].into_iter().find(|kind| kind.bits() == mode & S_IFMT)
+        let ordinary = [Self::File, Self::Directory, Self::Symlink];
+        let special = [Self::Pipe, Self::Socket, Self::CharDevice, Self::BlockDevice];
+        ordinary.into_iter().chain(special).find(|kind| kind.bits() == mode & S_IFMT)
+    }
+
+    /// Whether it is a device, pipe or socket: a name for something that the system has, without contents here.
+    #[must_use]
+    pub fn is_special(self) -> bool {
+        self.is_device() || matches!(self, Self::Pipe | Self::Socket)
+    }
+
+    /// Whether it has a device number.
+    #[must_use]
+    pub fn is_device(self) -> bool {
+        matches!(self, Self::CharDevice | Self::BlockDevice)
+    }
+
+    /// Whether it can have several names: the mark of that is where a symbolic link has its length.
+    pub(crate) fn has_links(self) -> bool {
+        !matches!(self, Self::Directory | Self::Symlink)
     }
 }
 
@@ -112,11 +143,11 @@ impl Time {
 /// What an entry says about the file, directory or symbolic link that it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
-    /// File, directory or symbolic link.
+    /// What it is.
     pub kind: FileKind,
     /// Permission bits with set-user-id, set-group-id and sticky: 12 bits.
     pub permissions: u32,
-    /// The object; of no meaning for a symbolic link.
+    /// The object; of what has no contents, only a number.
     pub oid: Oid,
     /// Last change of content.
     pub mtime: Time,
@@ -171,12 +202,8 @@ impl Inode {
         let mode = packed.mode.get();
         let kind = FileKind::of_mode(mode)?;
         let size = packed.size.get();
-        let linked = kind == FileKind::File && size == LINKED;
-        let known_size = match kind {
-            FileKind::Symlink => true,
-            FileKind::File => size == 0 || linked,
-            FileKind::Directory => size == 0,
-        };
+        let linked = kind.has_links() && size == LINKED;
+        let known_size = kind == FileKind::Symlink || size == 0 || linked;
         let no_chunk = kind == FileKind::File && packed.chunk_bytes.get() == 0;
         if !known_size || no_chunk || mode & !(S_IFMT | 0o7777) != 0 {
             return None;

@@ -10,7 +10,10 @@
 //! - Object numbers come from the container's allocator and fill the low half. The 32 user bits of the high
 //!   half are 0 for what DAOS knows; 2 with lo 0 is the orphan list, and bit 31 marks the companion of a
 //!   hard-linked file. DAOS's checker would report both as leaked objects and touch nothing else.
+//! - Pipes, sockets and devices, of which the layout says nothing, are entries with their `S_IFMT` bits in the mode and
+//!   no object; the number of a device is akey `DLM_RDEV` beside the record. Other readers refuse them by their mode.
 
+pub mod device_no;
 pub mod inode;
 pub mod link_count;
 pub mod superblock;
@@ -26,6 +29,8 @@ pub const AKEY_SLINK: &[u8] = b"DFS_SLINK";
 pub const AKEY_XATTR_PREFIX: &[u8] = b"x:";
 /// Akey of a companion's link count.
 pub const AKEY_LINKS: &[u8] = b"DLM_LINKS";
+/// Akey of the number of a device.
+pub const AKEY_RDEV: &[u8] = b"DLM_RDEV";
 /// Dkey of the root's entry in the superblock object.
 pub const DKEY_ROOT: &[u8] = b"/";
 /// The one dkey of a companion.

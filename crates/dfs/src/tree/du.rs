@@ -50,7 +50,10 @@ pub fn du(dir: &Dir, path: impl AsRef<[u8]>, exact: bool, options: &Options<'_>)
         match stat.kind {
             FileKind::Directory => usage.dirs += 1,
             FileKind::Symlink => usage.symlinks += 1,
-            FileKind::File if stat.links > 1 && !seen.insert(stat.oid) => return Ok(true),
+            _ if stat.links > 1 && !seen.insert(stat.oid) => return Ok(true),
+            FileKind::Pipe | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
+                usage.files += 1
+            }
             FileKind::File => {
                 if exact {
                     usage.data_bytes += above.open(&link.name, &OpenOptions::READ)?.data_bytes()?;

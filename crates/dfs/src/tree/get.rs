@@ -132,6 +132,7 @@ impl Get<'_> {
                         return Ok(());
                     }
                 }
+                special => self.tally.skip(&job.path, super::special_kind(special), self.options),
             }
         }
         Ok(())
@@ -394,7 +395,7 @@ impl Get<'_> {
 
 /// Refuses to replace a directory by something else, something else by a directory, and what is no file at all.
 fn refuse(path: &Path, there: &fs::Metadata, wanted: FileKind) -> Result<()> {
-    let Some(there) = FileKind::of_mode(there.mode()) else {
+    let Some(there) = super::kind_copied(there.mode()) else {
         return Err(Error::Special { path: path.to_owned() });
     };
     if (there == FileKind::Directory) != (wanted == FileKind::Directory) {

@@ -280,6 +280,20 @@ fn special(meta: &Metadata) -> Skipped {
     }
 }
 
+/// The same of an entry of the container.
+fn special_kind(kind: FileKind) -> Skipped {
+    match kind {
+        FileKind::Socket => Skipped::Socket,
+        FileKind::Pipe => Skipped::Pipe,
+        _ => Skipped::Device,
+    }
+}
+
+/// The kind in a mode, if it is one that is copied.
+fn kind_copied(mode: u32) -> Option<FileKind> {
+    FileKind::of_mode(mode).filter(|kind| !kind.is_special())
+}
+
 impl Dir {
     /// Names and values of extended attributes, sorted by name; those of a symbolic link itself.
     ///

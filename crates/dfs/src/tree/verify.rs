@@ -233,6 +233,8 @@ impl Verify<'_> {
                 self.contents(job)?;
                 self.tally.add(|tally| &tally.files, 1, self.options);
             }
+            // Of these there is none outside of the same kind: `kind_of`.
+            FileKind::Pipe | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {}
         }
         Ok(())
     }
@@ -338,7 +340,7 @@ fn next_data(stored: &File, outside: &fs::File, at: u64, job: &Job) -> Result<u6
 }
 
 fn kind_of(meta: &Metadata) -> Option<FileKind> {
-    FileKind::of_mode(meta.mode())
+    super::kind_copied(meta.mode())
 }
 
 impl core::fmt::Display for Mismatch {

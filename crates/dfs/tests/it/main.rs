@@ -53,6 +53,7 @@ mod on_model {
     mod listing;
     mod model;
     mod names;
+    mod objs;
     mod orphans;
     mod random;
     mod renames;
@@ -100,6 +101,7 @@ mod on_engine {
     mod listing;
     mod model;
     mod names;
+    mod objs;
     mod orphans;
     mod random;
     mod renames;

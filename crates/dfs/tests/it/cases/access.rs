@@ -4,7 +4,7 @@ use super::common::{World, put};
 use dolmen_dfs::{Cookie, Cred, Dfs, Error, Follow, OpenOptions, RenameMode, Rights, SetTime};
 
 fn user(fs: &Dfs, uid: u32, groups: &[u32]) -> Dfs {
-    fs.as_user(Cred { uid, gid: uid, groups: groups.to_vec() })
+    fs.as_user(Cred { uid, gid: uid, groups: groups.to_vec(), umask: 0 })
 }
 
 /// `/home` open to all, `/home/a` of user 1, private, with a file; `/tmp` sticky.
@@ -87,7 +87,7 @@ fn attributes_are_the_owners() {
 fn access_is_checked_on_demand_and_user_0_may_everything() {
     let world = World::new(1);
     let fs = homes(&world);
-    let cred = |uid| Cred { uid, gid: uid, groups: vec![] };
+    let cred = |uid| Cred { uid, gid: uid, groups: vec![], umask: 0 };
     let both = Rights::READ.and(Rights::WRITE);
     assert_eq!(fs.check_access("/home/a/f", &cred(1), both), Ok(()));
     assert_eq!(fs.check_access("/home/a/f", &cred(1), Rights::EXECUTE), Err(Error::NoPermission));

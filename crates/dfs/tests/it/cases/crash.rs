@@ -186,6 +186,7 @@ fn tree_of(fs: &Dfs) -> Tree {
                 pending.extend(names.iter().map(|name| format!("{path}/{}", String::from_utf8_lossy(name))));
                 Vec::new()
             }
+            special => panic!("nobody made a {special:?}"),
         };
         tree.insert(path, (stat.kind, data, stat.links));
     }

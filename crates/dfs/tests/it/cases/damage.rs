@@ -57,7 +57,7 @@ fn a_damaged_entry_hides_no_other() {
     assert_eq!((report.counts.files, report.counts.failed), (2, 1));
     // Without the record its owner is unknown: in a sticky directory only who owns that removes it.
     fs.chmod("/d", 0o1777).unwrap();
-    let other = fs.as_user(Cred { uid: 7, gid: 7, groups: vec![] });
+    let other = fs.as_user(Cred { uid: 7, gid: 7, groups: vec![], umask: 0 });
     assert_eq!(other.unlink("/d/bad"), Err(Error::NotPermitted));
     // A good copy replaces it.
     tree::put(dir.path(), &fs, "/d", &Options::default()).unwrap();

@@ -166,7 +166,7 @@ fn a_mode_that_was_set_while_a_directory_was_opened_counts() {
     put(&before, "/d/f", b"1").close().unwrap();
     drop(before);
     let fs = world.mount();
-    let user = fs.as_user(Cred { uid: 5, gid: 5, groups: Vec::new() });
+    let user = fs.as_user(Cred { uid: 5, gid: 5, groups: Vec::new(), umask: 0 });
     watched.after(FETCH_OF_D, move || fs.chmod("/d", 0o700).unwrap());
     let dir = user.open_dir("/d").unwrap();
     assert!(watched.is_done());

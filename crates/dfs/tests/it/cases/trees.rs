@@ -340,7 +340,7 @@ fn objects_are_named_beside_and_below_a_tree_deeper_than_a_path() {
     // What is damaged, or not for everybody, hides no other.
     damage_entry(&world, fs.open_dir("/t").unwrap().oid(), long_name(0).as_bytes());
     fs.mkdir("/closed", 0o700).unwrap();
-    let user = fs.as_user(Cred { uid: 7, gid: 7, groups: Vec::new() });
+    let user = fs.as_user(Cred { uid: 7, gid: 7, groups: Vec::new(), umask: 0 });
     assert_eq!(tree::paths_of(&user, &[beside, below].into()).unwrap(), [(beside, b"/beside".to_vec())]);
 }
 
@@ -867,7 +867,7 @@ fn a_tree_is_removed_but_for_what_may_not_be_and_the_directories_above_it() {
         put_free(&fs, path);
     }
     fs.chmod("/t/above/locked", 0o555).unwrap();
-    let user = fs.as_user(Cred { uid: 7, gid: 7, groups: Vec::new() });
+    let user = fs.as_user(Cred { uid: 7, gid: 7, groups: Vec::new(), umask: 0 });
     let failed = Mutex::new(Vec::new());
     let on_failure = |error: Error| failed.lock().unwrap().push(error.to_string());
     let counts = tree::remove(&user, "/t", &Options { on_failure: Some(&on_failure), ..options() }).unwrap();

@@ -1,0 +1,348 @@
+//! What an entry names, in use without being open: for a door that remembers files, directories, links and special files
+//! alike by numbers of its own, and acts on each for whoever asks.
+
+use crate::access::{Cred, Rights, check, check_add};
+use crate::attr::{SetAttrs, Stat};
+use crate::dir::{Dir, OPEN_RETRIES, OpenOptions, check_mode, check_target};
+use crate::error::{Error, Result, What};
+use crate::file::File;
+use crate::layout::device_no::DeviceNo;
+use crate::layout::inode::{FileKind, Inode};
+use crate::layout::{AKEY_RDEV, AKEY_SLINK};
+use crate::mount::{FILE_CLASS, Mount};
+use crate::node::{Node, Slot};
+use crate::path::check_name;
+use crate::resolve::{Found, entry_name};
+use crate::store::Beside;
+use dolmen_client::At;
+use dolmen_types::{ObjectClass, Oid};
+use std::sync::Arc;
+
+/// A file, directory, symbolic link, pipe, socket or device in use; a cheap handle, `Send` and `Sync`.
+///
+/// It stays the same thing when that is renamed. What is removed while it is in use works on, without a name, until the
+/// last handle goes; a crash before that leaves it to the next mount, which frees it.
+#[derive(Clone, Debug)]
+pub struct Obj {
+    pub(crate) node: Arc<Node>,
+    pub(crate) cred: Option<Arc<Cred>>,
+}
+
+/// What [`Dir::make`] makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum New<'a> {
+    /// An empty file.
+    File,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to this, which need not exist.
+    Symlink(&'a [u8]),
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character device; takes user 0.
+    CharDevice(DeviceNo),
+    /// A block device; takes user 0.
+    BlockDevice(DeviceNo),
+}
+
+impl New<'_> {
+    fn device(self) -> Option<DeviceNo> {
+        match self {
+            Self::CharDevice(device) | Self::BlockDevice(device) => Some(device),
+            _ => None,
+        }
+    }
+
+    fn kind(self) -> FileKind {
+        match self {
+            Self::File => FileKind::File,
+            Self::Directory => FileKind::Directory,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::Pipe => FileKind::Pipe,
+            Self::Socket => FileKind::Socket,
+            Self::CharDevice(_) => FileKind::CharDevice,
+            Self::BlockDevice(_) => FileKind::BlockDevice,
+        }
+    }
+
+    fn check(self, cred: Option<&Cred>, mode: u32) -> Result<()> {
+        check_mode(mode)?;
+        match self {
+            Self::Symlink(target) => check_target(target),
+            _ if self.device().is_some() && cred.is_some_and(|cred| !cred.is_root()) => {
+                Err(Error::NotPermitted)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Dir {
+    /// The same directory as `cred` may use it.
+    #[must_use]
+    pub fn as_user(&self, cred: &Arc<Cred>) -> Self {
+        Self { node: Arc::clone(&self.node), cred: Some(Arc::clone(cred)) }
+    }
+
+    /// This directory as what its entry names.
+    #[must_use]
+    pub fn obj(&self) -> Obj {
+        Obj { node: Arc::clone(&self.node), cred: self.cred.clone() }
+    }
+
+    /// What the entry `name` of this directory names, with its attributes: one fetch, and for a file the query of its size.
+    /// Symbolic links are not followed.
+    ///
+    /// # Errors
+    /// `NotFound`; `NoPermission` without the right to pass through; `Invalid(Name)`, `NameTooLong`.
+    pub fn lookup(&self, name: impl AsRef<[u8]>) -> Result<(Obj, Stat)> {
+        let name = name.as_ref();
+        check_name(name)?;
+        let mount = self.mount();
+        for _ in 0..OPEN_RETRIES {
+            let dir = self.passable()?;
+            let quiet = mount.removals.quiet();
+            let slot = Slot::new(dir.oid, name);
+            let inode = mount.inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
+            let found = Found { dir: Some(Arc::clone(dir)), slot, inode, quiet };
+            match mount.use_found(&found) {
+                Ok(Some((node, stat))) => return Ok((Obj { node, cred: self.cred.clone() }, stat)),
+                // Gone, or something else by now.
+                Ok(None) | Err(Error::Stale) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    fn passable(&self) -> Result<&Arc<Node>> {
+        crate::access::check_dir(self.cred.as_deref(), &self.node, Rights::EXECUTE)?;
+        Ok(&self.node)
+    }
+
+    /// Makes the entry `name` of this directory, and tells what it is: one conditional update.
+    ///
+    /// # Errors
+    /// `Exists`, `NoPermission`, `ReadOnly`, `Invalid(Mode)`; `NotFound` if this directory was removed, and for an empty
+    /// target of a link; `NotPermitted` for a device.
+    pub fn make(&self, name: impl AsRef<[u8]>, new: New<'_>, mode: u32) -> Result<(Obj, Stat)> {
+        let (name, dir, mount) = (name.as_ref(), &self.node, self.mount());
+        mount.check_writable()?;
+        new.check(self.cred.as_deref(), mode)?;
+        entry_name(name, Error::Exists)?;
+        self.check_new_entry(dir, name)?;
+        let inode = match new {
+            New::File => {
+                let options = OpenOptions { mode, ..OpenOptions::CREATE_NEW };
+                self.file_record(dir, &options, FILE_CLASS)?
+            }
+            New::Directory => self.dir_record(dir, mode, ObjectClass::UNKNOWN)?,
+            New::Symlink(target) => self.symlink_record(dir, target)?,
+            _ => self.inode_in(dir, new.kind(), mode, self.number()?),
+        };
+        let device = new.device();
+        let number = device.unwrap_or_default().to_bytes();
+        let own: Option<Beside<'_>> = match new {
+            New::Symlink(target) => Some((AKEY_SLINK, target)),
+            _ => device.map(|_| (AKEY_RDEV, &number[..])),
+        };
+        let node = self.insert_in_use(dir, name, &inode, own.as_slice())?;
+        let stat = mount.stat_made(&inode, device.unwrap_or_default());
+        Ok((Obj { node, cred: self.cred.clone() }, stat))
+    }
+
+    /// Opens the file that is the entry `name` of this directory, made if it is missing, and tells its attributes. A
+    /// symbolic link is not followed.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn create(&self, name: impl AsRef<[u8]>, options: &OpenOptions) -> Result<(File, Stat)> {
+        let name = name.as_ref();
+        let options = &OpenOptions { create: true, no_follow: true, ..*options };
+        options.check(self.mount())?;
+        check_name(name)?;
+        for _ in 0..OPEN_RETRIES {
+            match self.create_in(&self.node, name, false, options) {
+                Ok((node, inode)) => {
+                    let file = File::new(node, options, self.cred.clone())?;
+                    return Ok((file, self.mount().stat_made(&inode, DeviceNo::default())));
+                }
+                Err(Error::Exists) if !options.exclusive => match self.open_existing(name, options) {
+                    Err(Error::NotFound) => {}
+                    opened => {
+                        let file = opened?;
+                        let stat = file.stat()?;
+                        return Ok((file, stat));
+                    }
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Makes `name` of this directory another name of `obj`, and tells its attributes.
+    ///
+    /// # Errors
+    /// As `link`; `NotFound` for what has no name any more.
+    pub fn link_to(&self, obj: &Obj, name: impl AsRef<[u8]>) -> Result<Stat> {
+        let (name, mount) = (name.as_ref(), self.mount());
+        mount.check_writable()?;
+        if !Arc::ptr_eq(mount, &obj.node.mount) {
+            return Err(Error::CrossMount);
+        }
+        entry_name(name, Error::Exists)?;
+        if !obj.kind().has_links() {
+            return Err(Error::NotPermitted);
+        }
+        check_add(self.cred.as_deref(), &self.node)?;
+        let to = Slot::new(self.node.oid, name);
+        mount.at_home(&obj.node, |from| {
+            if obj.node.is_removed() {
+                return Err(Error::NotFound);
+            }
+            mount.link(from, obj.node.oid, &self.node, &to)
+        })?;
+        obj.stat()
+    }
+}
+
+impl Obj {
+    /// The same thing as `cred` may use it.
+    #[must_use]
+    pub fn as_user(&self, cred: &Arc<Cred>) -> Self {
+        Self { node: Arc::clone(&self.node), cred: Some(Arc::clone(cred)) }
+    }
+
+    fn mount(&self) -> &Arc<Mount> {
+        &self.node.mount
+    }
+
+    /// The object of the contents, or what stands for it where there are none.
+    #[must_use]
+    pub fn oid(&self) -> Oid {
+        self.node.oid
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.node.kind
+    }
+
+    /// Kind and permissions in one number, as last seen.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.node.mode()
+    }
+
+    /// Whether its last name is gone.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.node.is_removed()
+    }
+
+    /// The directory that this is.
+    ///
+    /// # Errors
+    /// `NotDirectory`.
+    pub fn as_dir(&self) -> Result<Dir> {
+        match self.kind() {
+            FileKind::Directory => Ok(Dir { node: Arc::clone(&self.node), cred: self.cred.clone() }),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// Opens the file that this is; nothing is made.
+    ///
+    /// # Errors
+    /// `IsDirectory`, `SymlinkLoop`; `Invalid(Kind)` for pipes, sockets and devices, which only the system can open;
+    /// `NoPermission`, `ReadOnly`.
+    pub fn open(&self, options: &OpenOptions) -> Result<File> {
+        let options = &OpenOptions { create: false, exclusive: false, ..*options };
+        options.check(self.mount())?;
+        match self.kind() {
+            FileKind::File => {}
+            FileKind::Directory => return Err(Error::IsDirectory),
+            FileKind::Symlink => return Err(Error::SymlinkLoop),
+            _ => return Err(What::Kind.into()),
+        }
+        self.check_access(options.rights())?;
+        let file = File::new(Arc::clone(&self.node), options, self.cred.clone())?;
+        if options.truncate {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Checks that the caller may do this with it, as access(2); the way here is not looked at.
+    ///
+    /// # Errors
+    /// `NoPermission`; `ReadOnly` for a write right on a read-only mount; `Stale` if another mount moved or removed it.
+    pub fn check_access(&self, rights: Rights) -> Result<()> {
+        if rights.0 & Rights::WRITE.0 != 0 && !self.kind().is_special() {
+            self.mount().check_writable()?;
+        }
+        if self.cred.is_none() {
+            return Ok(());
+        }
+        self.with_record(|_, inode| check(self.cred.as_deref(), inode, rights))
+    }
+
+    /// Where the symbolic link that this is points.
+    ///
+    /// # Errors
+    /// `Invalid(Kind)` if it is none.
+    pub fn readlink(&self) -> Result<Vec<u8>> {
+        if self.kind() != FileKind::Symlink {
+            return Err(What::Kind.into());
+        }
+        self.with_record(|slot, inode| self.mount().target(At::Latest, slot, inode))
+    }
+
+    /// Runs `look` on its record, wherever that is now.
+    fn with_record<T>(&self, mut look: impl FnMut(&Slot, &Inode) -> Result<T>) -> Result<T> {
+        self.mount().at_home(&self.node, |slot| {
+            let inode = self.mount().inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
+            look(slot, &inode.ok_or(Error::Stale)?)
+        })
+    }
+
+    /// Attributes, also of what has no name any more (`links` is 0 then).
+    ///
+    /// # Errors
+    /// `Stale` if another mount moved or removed it.
+    pub fn stat(&self) -> Result<Stat> {
+        if self.kind() == FileKind::Directory && self.is_removed() {
+            return Ok(self.node.last_stat());
+        }
+        self.mount().stat_node(&self.node)
+    }
+
+    /// Sets attributes.
+    ///
+    /// # Errors
+    /// As `Dir::set_attrs`.
+    pub fn set_attrs(&self, attrs: &SetAttrs) -> Result<()> {
+        let mount = self.mount();
+        mount.check_writable()?;
+        mount.at_home(&self.node, |slot| mount.set_attrs(self.cred.as_deref(), slot, self.node.oid, attrs))
+    }
+}
+
+impl Mount {
+    /// The node and attributes of what was found; `None` if the entry has changed since.
+    fn use_found(self: &Arc<Self>, found: &Found) -> Result<Option<(Arc<Node>, Stat)>> {
+        if found.inode.is_dir() {
+            let node = self.dir_node(found.dir.as_ref(), &found.slot, &found.inode, found.quiet)?;
+            return Ok(Some((node, self.stat_entry(&found.slot, &found.inode)?)));
+        }
+        let (inode, links, home) = self.attributes(At::Latest, &found.slot, &found.inode)?;
+        match self.file_node(found, &inode, home.clone())? {
+            Some(node) => Ok(Some((node, self.stat_of(&home, &inode, links)?))),
+            None => Ok(None),
+        }
+    }
+}
