@@ -369,6 +369,7 @@ mod tests {
             gid: 0,
             size_bytes: 1,
             blocks: 1,
+            atime: time,
             mtime: time,
             ctime: time,
             chunk_bytes: 0,

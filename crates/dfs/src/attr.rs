@@ -34,7 +34,9 @@ pub struct Stat {
     pub size_bytes: u64,
     /// Units of 512 bytes, holes counted as data: `File::data_bytes` counts exactly.
     pub blocks: u64,
-    /// Last change of content. Access times are not kept; use this.
+    /// Last access; in a mount that does not keep these, and where none is stored, the last change of content.
+    pub atime: Time,
+    /// Last change of content.
     pub mtime: Time,
     /// Last change of content or attributes.
     pub ctime: Time,
@@ -65,6 +67,24 @@ pub enum SetTime {
     To(Time),
 }
 
+impl SetTime {
+    /// The new time, if there is one.
+    fn or(self, now: Time) -> Option<Time> {
+        match self {
+            Self::Keep => None,
+            Self::Now => Some(now),
+            Self::To(time) => Some(time),
+        }
+    }
+}
+
+/// The times that a change of attributes sets.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NewTimes {
+    atime: Option<Time>,
+    sets_mtime: bool,
+}
+
 /// Attributes to be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetAttrs {
@@ -74,13 +94,16 @@ pub struct SetAttrs {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
+    /// Time of the last access.
+    pub atime: SetTime,
     /// Time of the last change of content.
     pub mtime: SetTime,
 }
 
 impl SetAttrs {
     /// Everything as it is.
-    pub const KEEP: Self = Self { mode: None, uid: None, gid: None, mtime: SetTime::Keep };
+    pub const KEEP: Self =
+        Self { mode: None, uid: None, gid: None, atime: SetTime::Keep, mtime: SetTime::Keep };
 
     /// Sets them in a record.
     pub(crate) fn apply(&self, cred: Option<&Cred>, inode: &mut Inode, now: Time) -> Result<()> {
@@ -91,7 +114,10 @@ impl SetAttrs {
         if let Some(mode) = self.mode {
             set_mode(cred, inode, mode)?;
         }
-        set_mtime(cred, inode, self.mtime, now)
+        check_time(cred, inode, self.atime)?;
+        check_time(cred, inode, self.mtime)?;
+        inode.mtime = self.mtime.or(now).unwrap_or(inode.mtime);
+        Ok(())
     }
 }
 
@@ -170,11 +196,25 @@ impl Dir {
         self.set_attrs(path, &SetAttrs { mtime, ..SetAttrs::KEEP }, follow)
     }
 
+    /// Sets the times of the last access and the last change, each if given, as utimensat(2).
+    ///
+    /// # Errors
+    /// As `set_attrs`.
+    pub fn set_times(
+        &self,
+        path: impl AsRef<[u8]>,
+        atime: SetTime,
+        mtime: SetTime,
+        follow: Follow,
+    ) -> Result<()> {
+        self.set_attrs(path, &SetAttrs { atime, mtime, ..SetAttrs::KEEP }, follow)
+    }
+
     /// Sets several attributes at once.
     ///
     /// # Errors
     /// `NotPermitted` unless the caller owns the file; to change the owner takes user 0, to change the group
-    /// membership in it, to set the time to `Now` the right to write. `Invalid(Mode)`, `Invalid(Time)`;
+    /// membership in it, to set a time to `Now` the right to write. `Invalid(Mode)`, `Invalid(Time)`;
     /// `Invalid(Kind)` for the mode of a symbolic link; `ReadOnly`.
     pub fn set_attrs(&self, path: impl AsRef<[u8]>, attrs: &SetAttrs, follow: Follow) -> Result<()> {
         self.mount().check_writable()?;
@@ -403,25 +443,15 @@ fn set_owner(cred: Option<&Cred>, inode: &mut Inode, uid: Option<u32>, gid: Opti
     Ok(())
 }
 
-fn set_mtime(cred: Option<&Cred>, inode: &mut Inode, mtime: SetTime, now: Time) -> Result<()> {
-    let owner = check_owner(cred, inode);
-    match mtime {
-        SetTime::Keep => return Ok(()),
-        SetTime::Now => {
-            if owner.is_err() {
-                check(cred, inode, Rights::WRITE)?;
-            }
-            inode.mtime = now;
-        }
+fn check_time(cred: Option<&Cred>, inode: &Inode, time: SetTime) -> Result<()> {
+    match time {
+        SetTime::Keep => Ok(()),
+        SetTime::Now => check_owner(cred, inode).or_else(|_| check(cred, inode, Rights::WRITE)),
         SetTime::To(time) => {
-            owner?;
-            if time.ns >= 1_000_000_000 {
-                return Err(What::Time.into());
-            }
-            inode.mtime = time;
+            check_owner(cred, inode)?;
+            if time.ns < 1_000_000_000 { Ok(()) } else { Err(What::Time.into()) }
         }
     }
-    Ok(())
 }
 
 fn check_xattr_name(name: &[u8]) -> Result<()> {
@@ -439,21 +469,34 @@ impl Mount {
         // An open file's home may be its companion.
         let entry = &Inode { linked: entry.linked || is_companion(slot.oid), ..*entry };
         let (inode, links, home) = self.attributes(At::Latest, slot, entry)?;
-        self.stat_of(&home, &inode, links)
+        self.stat_of(&home, &inode, links, self.atime(At::Latest, &home)?)
     }
 
-    /// Attributes by the record in `home`.
-    pub(crate) fn stat_of(&self, home: &Slot, inode: &Inode, links: u64) -> Result<Stat> {
+    /// Attributes by the record in `home` and the access time beside it.
+    pub(crate) fn stat_of(
+        &self,
+        home: &Slot,
+        inode: &Inode,
+        links: u64,
+        atime: Option<Time>,
+    ) -> Result<Stat> {
         let size_bytes = match inode.kind {
             FileKind::File => self.size(At::Latest, inode.oid, inode.chunk_bytes)?,
             FileKind::Symlink => inode.link_bytes,
             _ => 0,
         };
         // Of what is not in use no time is pending.
-        let pending = self.nodes.find(inode.oid).and_then(|node| node.pending_mtime());
+        let node = self.nodes.find(inode.oid);
+        let pending = node.as_ref().and_then(|node| node.pending_mtime());
+        let read = node.as_ref().and_then(|node| node.pending_atime());
+        let atime = atime.unwrap_or(inode.mtime);
+        if let Some(node) = node.filter(|_| self.atime) {
+            node.see_access(inode.ctime, atime);
+        }
         let device = self.device_no(At::Latest, home, inode)?;
         let known = Self::stat_with_size(inode, links, size_bytes, device);
         Ok(Stat {
+            atime: read.filter(|_| self.atime).unwrap_or(atime),
             mtime: pending.unwrap_or(inode.mtime),
             ctime: pending.map_or(inode.ctime, |time| time.max(inode.ctime)),
             ..known
@@ -476,6 +519,7 @@ impl Mount {
             gid: inode.gid,
             size_bytes,
             blocks: size_bytes.div_ceil(512),
+            atime: inode.mtime,
             mtime: inode.mtime,
             ctime: inode.ctime,
             chunk_bytes: inode.chunk_bytes,
@@ -487,8 +531,13 @@ impl Mount {
     /// Attributes of what is open, wherever its record is now.
     pub(crate) fn stat_node(&self, node: &Node) -> Result<Stat> {
         self.at_home(node, |slot| {
-            let inode = self.inode(At::Latest, slot)?.filter(|inode| inode.oid == node.oid);
-            let mut stat = self.stat_entry(slot, &inode.ok_or(Error::Stale)?)?;
+            let found = self.inode_and_atime(At::Latest, slot)?.filter(|(inode, _)| inode.oid == node.oid);
+            let (inode, atime) = found.ok_or(Error::Stale)?;
+            let mut stat = if inode.linked || is_companion(slot.oid) {
+                self.stat_entry(slot, &inode)?
+            } else {
+                self.stat_of(slot, &inode, 1, atime)?
+            };
             if node.is_removed() {
                 stat.links = 0;
             }
@@ -520,7 +569,8 @@ impl Mount {
         attrs: &SetAttrs,
     ) -> Result<()> {
         let now = self.now();
-        self.amend(slot, oid, attrs.mtime != SetTime::Keep, |inode| attrs.apply(cred, inode, now))
+        let times = NewTimes { atime: attrs.atime.or(now), sets_mtime: attrs.mtime != SetTime::Keep };
+        self.amend(slot, oid, times, |inode| attrs.apply(cred, inode, now))
     }
 
     /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
@@ -528,14 +578,14 @@ impl Mount {
         &self,
         slot: &Slot,
         oid: Oid,
-        sets_time: bool,
+        times: NewTimes,
         mut change: impl FnMut(&mut Inode) -> Result<()>,
     ) -> Result<()> {
         // Both are dropped after the stripe: a node that dies records its times.
         let after;
         let before = self.nodes.find(oid);
         let stripe = self.stripes.hold(slot);
-        let mut replaced = None;
+        let (mut replaced, mut replaced_atime) = (None, None);
         let changed = self.in_entry(slot, oid, |at, inode, home| {
             let now = self.now();
             let mut changed = *inode;
@@ -543,24 +593,38 @@ impl Mount {
             changed.ctime = now;
             changed.written_at = Epoch::from_unix_ns(now.unix_ns());
             // Before the record is written: who records it beside this conflicts, and then does not see it any more.
-            if let Some(node) = before.as_ref().filter(|_| sets_time) {
+            if let Some(node) = before.as_ref().filter(|_| times.sets_mtime) {
                 replaced = replaced.max(node.take_pending_mtime());
             }
-            self.put_inode(at, home, &changed)?;
+            if let Some(node) = before.as_ref().filter(|_| times.atime.is_some()) {
+                replaced_atime = replaced_atime.max(node.take_pending_atime());
+            }
+            let atime = match times {
+                // Where none is stored the time of change stands for it, which is replaced now.
+                NewTimes { atime: None, sets_mtime: true } if self.atime => {
+                    self.atime(at, home)?.is_none().then_some(inode.mtime)
+                }
+                _ => times.atime,
+            };
+            self.put_times(at, home, Some(&changed), atime)?;
             Ok(changed)
         });
-        match (&changed, &before, replaced) {
-            (Ok(changed), ..) => {
+        match (&changed, &before) {
+            (Ok(changed), _) => {
                 // Who has read the record of a directory before and has no node of it yet must look again.
                 let removal = changed.is_dir().then(|| self.removals.begin());
                 after = self.nodes.find(oid);
                 if let Some(node) = &after {
                     node.refresh(changed);
+                    times.atime.inspect(|atime| node.see_access(changed.ctime, *atime));
                 }
                 drop(removal);
             }
-            (Err(_), Some(node), Some(replaced)) => node.note_pending(replaced),
-            (Err(_), ..) => {}
+            (Err(_), Some(node)) => {
+                replaced.inspect(|mtime| node.note_pending(*mtime));
+                replaced_atime.inspect(|atime| node.note_pending_atime(*atime));
+            }
+            (Err(_), None) => {}
         }
         drop(stripe);
         changed.map(|_| ())

@@ -74,7 +74,7 @@
 //! handle closes, at [`Dfs::sync`], or when the stored one is a second old. Changes within 4 ms of the stored
 //! time do not move it, which is the grain of Linux's file times. A crash loses at most that second of times,
 //! never data. A time that is set replaces one that waits; one that another mount has set does so, too, unless it
-//! is the stored one. Access times are not kept.
+//! is the stored one. Access times are kept by mounts that ask for it, when the door says that something was read.
 //!
 //! # Several mounts
 //! A mount that is not `shared` takes the container for its own: it caches paths of directories and orders
@@ -103,7 +103,7 @@
 //! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
-//! Access times; link counts of directories (1); `st_blocks` counts holes as data.
+//! Link counts of directories (1); `st_blocks` counts holes as data.
 //! The update of a file's contents over several chunks is not atomic, each chunk is.
 
 mod access;

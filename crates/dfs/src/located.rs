@@ -2,7 +2,7 @@
 //! links alike, and travel to other processes.
 
 use crate::access::check;
-use crate::attr::Stat;
+use crate::attr::{NewTimes, Stat};
 use crate::dir::{Dir, OPEN_RETRIES, OpenOptions};
 use crate::error::{Error, Result, What};
 use crate::file::File;
@@ -165,7 +165,7 @@ impl Dir {
             mount.container.oid(dolmen_types::ObjectType::ArrayByte, class, 0, 0)?;
         }
         mount.at_home(&self.node, |slot| {
-            mount.amend(slot, self.node.oid, false, |inode| {
+            mount.amend(slot, self.node.oid, NewTimes::default(), |inode| {
                 inode.class = class.unwrap_or(inode.class);
                 inode.chunk_bytes = chunk_bytes.unwrap_or(inode.chunk_bytes);
                 Ok(())

@@ -71,6 +71,9 @@ pub struct MountOptions {
     /// The handle learns of it within a second of writing and is `Stale` from then on; what it wrote meanwhile to a
     /// file that was removed takes up space until a check frees it. Entries are as safe as in any shared mount.
     pub relaxed: bool,
+    /// Access times are kept, each beside the record that it belongs to, and looked at with it: see [`Obj::note_read`](crate::Obj::note_read). If
+    /// not, the time of the last change stands for them.
+    pub atime: bool,
     /// Owner of what is made by handles without credentials.
     pub uid: u32,
     /// Group of the same.
@@ -81,7 +84,15 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     fn default() -> Self {
-        Self { read_only: false, shared: false, relaxed: false, uid: 0, gid: 0, clock: Arc::new(RealClock) }
+        Self {
+            read_only: false,
+            shared: false,
+            relaxed: false,
+            atime: false,
+            uid: 0,
+            gid: 0,
+            clock: Arc::new(RealClock),
+        }
     }
 }
 
@@ -139,6 +150,8 @@ pub(crate) struct Mount {
     pub(crate) begun_ns: u64,
     /// Number of the next entry that gets its name when it is complete.
     pub(crate) unfinished: AtomicU64,
+    /// Whether access times are kept.
+    pub(crate) atime: bool,
     clock: Arc<dyn Clock>,
     read_only: bool,
     shared: bool,
@@ -274,6 +287,7 @@ impl Dfs {
             tree: std::sync::Mutex::new(()),
             begun_ns: options.clock.now_ns(),
             unfinished: AtomicU64::new(0),
+            atime: options.atime,
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),
             shared: options.shared || options.relaxed,
@@ -522,7 +536,8 @@ impl Mount {
 
     fn record_times_under<'a>(&'a self, node: &Node, hold: impl Fn(&Slot) -> Option<Held<'a>>) -> Result<()> {
         for _ in 0..STALE_RETRIES {
-            let Some(pending) = node.pending_mtime().filter(|_| !self.read_only) else { return Ok(()) };
+            let waits = node.pending_mtime().max(node.pending_atime());
+            let Some(pending) = waits.filter(|_| !self.read_only) else { return Ok(()) };
             let slot = node.slot();
             match self.record_time_in(node, &slot, &hold) {
                 Ok(true) => return Ok(()),
@@ -530,7 +545,8 @@ impl Mount {
                 Ok(false) if !node.is_at(&slot) => {}
                 Ok(false) => {
                     node.set_lost();
-                    node.forget_pending(pending);
+                    node.take_pending_mtime();
+                    node.take_pending_atime();
                     return Ok(());
                 }
                 Err(error) => {
@@ -542,7 +558,7 @@ impl Mount {
         Err(Error::Contended)
     }
 
-    /// Writes the pending time into the record in `slot`; whether that is the node's.
+    /// Writes the pending times into the record in `slot`; whether that is the node's.
     ///
     /// The time stays pending until it is written. It is looked at where nobody sets another one beside it: under the
     /// stripe, or in a transaction, which conflicts with one that has set a time and took the pending one out before.
@@ -558,32 +574,34 @@ impl Mount {
         let mut known_ns = 0;
         let mut record = |at: At<'_>| {
             known_ns = node.recorded_mtime_ns();
-            let pending = node.pending_mtime();
+            let (pending, read) = (node.pending_mtime(), node.pending_atime());
             let Some(inode) = self.inode(at, slot)?.filter(|inode| inode.oid == node.oid) else {
                 return Ok(None);
             };
-            let Some(mtime) = pending else { return Ok(Some((inode, None))) };
             // A time that somebody who knows nothing of this node has set after its change stays: another mount, or this
-            // one while the node dies.
-            if inode.mtime.unix_ns() != known_ns && inode.ctime > mtime {
-                return Ok(Some((inode, pending)));
-            }
-            let ctime = inode.ctime.max(mtime);
-            let written_at = Epoch::from_unix_ns(mtime.unix_ns());
-            let inode = Inode { mtime, ctime, written_at, ..inode };
-            self.put_inode(at, slot, &inode)?;
-            Ok(Some((inode, pending)))
+            // one while the node dies. Whoever has changed the record since may have set the access time.
+            let mtime = pending.filter(|mtime| inode.mtime.unix_ns() == known_ns || inode.ctime <= *mtime);
+            let atime = read.filter(|atime| !self.shared || inode.ctime <= *atime);
+            let inode = mtime.map_or(inode, |mtime| {
+                let ctime = inode.ctime.max(mtime);
+                Inode { mtime, ctime, written_at: Epoch::from_unix_ns(mtime.unix_ns()), ..inode }
+            });
+            self.put_times(at, slot, mtime.map(|_| &inode), atime)?;
+            Ok(Some((inode, pending, read)))
         };
         let recorded = match stripe {
             Some(_) if !self.shared => record(At::Latest)?,
             _ => self.transact(|tx| record(At::Tx(tx)))?,
         };
-        if let Some((inode, Some(pending))) = &recorded {
-            match stripe {
-                Some(_) => node.refresh(inode),
-                None => node.note_recorded(known_ns, inode.mtime),
+        if let Some((inode, pending, read)) = &recorded {
+            if let Some(pending) = pending {
+                match stripe {
+                    Some(_) => node.refresh(inode),
+                    None => node.note_recorded(known_ns, inode.mtime),
+                }
+                node.forget_pending(*pending);
             }
-            node.forget_pending(*pending);
+            read.inspect(|read| node.forget_pending_atime(*read));
         }
         drop(stripe);
         Ok(recorded.is_some())

@@ -68,7 +68,15 @@ pub(crate) struct Node {
     recorded_mtime_ns: AtomicU64,
     /// The last change that could not be recorded.
     tried_mtime_ns: AtomicU64,
+    /// Last access, if it is not recorded yet; else 0.
+    pending_atime_ns: AtomicU64,
+    /// Last access and last change of attributes as last seen in the store; of the former 0 before anybody has looked.
+    seen_atime_ns: AtomicU64,
+    seen_ctime_ns: AtomicU64,
 }
+
+/// An access is noted if the last one noted is older than the last change, or than this: as Linux with `relatime`.
+const ATIME_AGE_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
 
 /// A change within this time after the recorded one is not recorded: the grain of the kernel's file times.
 const TIME_GRAIN_NS: u64 = 4_000_000;
@@ -95,6 +103,9 @@ impl Node {
             pending_mtime_ns: AtomicU64::new(0),
             recorded_mtime_ns: AtomicU64::new(inode.mtime.unix_ns()),
             tried_mtime_ns: AtomicU64::new(0),
+            pending_atime_ns: AtomicU64::new(0),
+            seen_atime_ns: AtomicU64::new(0),
+            seen_ctime_ns: AtomicU64::new(inode.ctime.unix_ns()),
         }
     }
 
@@ -162,6 +173,7 @@ impl Node {
             blocks: 0,
             mtime,
             ctime: mtime,
+            atime: self.pending_atime().unwrap_or(mtime),
             chunk_bytes: self.placement().1,
             class: self.placement().0,
             device: DeviceNo::default(),
@@ -187,6 +199,7 @@ impl Node {
         self.mode.store(inode.permissions, Ordering::Relaxed);
         self.new_chunk_bytes.store(inode.chunk_bytes, Ordering::Relaxed);
         self.new_class.store(inode.class.0, Ordering::Relaxed);
+        self.seen_ctime_ns.store(inode.ctime.unix_ns(), Ordering::Relaxed);
     }
 
     /// Notes a change of content; whether it has waited long enough to be recorded now.
@@ -223,6 +236,54 @@ impl Node {
         (ns != 0).then(|| Time::from_unix_ns(ns))
     }
 
+    /// Takes over an access time that was just read, and the change time beside it.
+    pub(crate) fn see_access(&self, ctime: Time, atime: Time) {
+        self.seen_ctime_ns.store(ctime.unix_ns(), Ordering::Relaxed);
+        self.seen_atime_ns.store(atime.unix_ns().max(1), Ordering::Relaxed);
+    }
+
+    /// Whether anybody has looked when it was accessed last.
+    pub(crate) fn knows_access(&self) -> bool {
+        self.seen_atime_ns.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes an access, if it is one that is noted.
+    pub(crate) fn note_access(&self, now_ns: u64) {
+        let load = |time: &AtomicU64| time.load(Ordering::Relaxed);
+        let changed_ns =
+            load(&self.pending_mtime_ns).max(load(&self.recorded_mtime_ns)).max(load(&self.seen_ctime_ns));
+        let noted_ns = load(&self.pending_atime_ns).max(load(&self.seen_atime_ns));
+        // Of a time in the future nobody knows how old it is.
+        if noted_ns <= changed_ns || now_ns.abs_diff(noted_ns) >= ATIME_AGE_NS_MAX {
+            self.note_pending_atime(Time::from_unix_ns(now_ns));
+        }
+    }
+
+    /// Notes an access that is not recorded.
+    pub(crate) fn note_pending_atime(&self, atime: Time) {
+        self.pending_atime_ns.fetch_max(atime.unix_ns(), Ordering::Relaxed);
+    }
+
+    /// The access that is not recorded yet.
+    pub(crate) fn pending_atime(&self) -> Option<Time> {
+        let ns = self.pending_atime_ns.load(Ordering::Relaxed);
+        (ns != 0).then(|| Time::from_unix_ns(ns))
+    }
+
+    /// Takes the pending access out because it is recorded otherwise, or a time that is set replaces it.
+    pub(crate) fn take_pending_atime(&self) -> Option<Time> {
+        let ns = self.pending_atime_ns.swap(0, Ordering::Relaxed);
+        (ns != 0).then(|| Time::from_unix_ns(ns))
+    }
+
+    /// Forgets a pending access that was recorded, but no later one.
+    pub(crate) fn forget_pending_atime(&self, atime: Time) {
+        let ns = atime.unix_ns();
+        self.seen_atime_ns.store(ns, Ordering::Relaxed);
+        // Ignored: another access waits in its turn.
+        let _other = self.pending_atime_ns.compare_exchange(ns, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Forgets a pending change that was dealt with, but no later one.
     pub(crate) fn forget_pending(&self, mtime: Time) {
         // Ignored: another change has taken its place, and waits in its turn.
@@ -253,7 +314,7 @@ impl Drop for Node {
         if self.kind != FileKind::Directory && self.is_removed() {
             // Ignored: the orphan stays in its list, and the next mount frees it.
             let _orphan_stays = self.mount.free_orphan(self.oid);
-        } else if !self.is_removed() && self.pending_mtime().is_some() {
+        } else if !self.is_removed() && (self.pending_mtime().is_some() || self.pending_atime().is_some()) {
             // Ignored: a time is lost, as in a crash; whoever must know calls `sync` or `close`.
             let _time_lost = self.mount.record_last_times(self);
         }

@@ -7,7 +7,7 @@ use crate::dir::{Dir, OPEN_RETRIES, OpenOptions, check_mode, check_target};
 use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::device_no::DeviceNo;
-use crate::layout::inode::{FileKind, Inode};
+use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::{AKEY_RDEV, AKEY_SLINK};
 use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{Node, Slot};
@@ -105,9 +105,9 @@ impl Dir {
             let dir = self.passable()?;
             let quiet = mount.removals.quiet();
             let slot = Slot::new(dir.oid, name);
-            let inode = mount.inode(At::Latest, &slot)?.ok_or(Error::NotFound)?;
+            let (inode, atime) = mount.inode_and_atime(At::Latest, &slot)?.ok_or(Error::NotFound)?;
             let found = Found { dir: Some(Arc::clone(dir)), slot, inode, quiet };
-            match mount.use_found(&found) {
+            match mount.use_found(&found, atime) {
                 Ok(Some((node, stat))) => return Ok((Obj { node, cred: self.cred.clone() }, stat)),
                 // Gone, or something else by now.
                 Ok(None) | Err(Error::Stale) => {}
@@ -332,17 +332,36 @@ impl Obj {
     }
 }
 
+impl Obj {
+    /// Notes that it was read: a file's contents, a directory's entries, or where a link points. The access time changes
+    /// if it is older than the last change or than a day, and is recorded with the other times. Nothing happens in a mount
+    /// that keeps none.
+    ///
+    /// # Errors
+    /// Those of the store, from the first look at the record.
+    pub fn note_read(&self) -> Result<()> {
+        let mount = self.mount();
+        if !mount.atime || mount.is_read_only() {
+            return Ok(());
+        }
+        if !self.node.knows_access() {
+            self.stat()?;
+        }
+        self.node.note_access(mount.now_ns());
+        Ok(())
+    }
+}
+
 impl Mount {
     /// The node and attributes of what was found; `None` if the entry has changed since.
-    fn use_found(self: &Arc<Self>, found: &Found) -> Result<Option<(Arc<Node>, Stat)>> {
+    fn use_found(self: &Arc<Self>, found: &Found, atime: Option<Time>) -> Result<Option<(Arc<Node>, Stat)>> {
         if found.inode.is_dir() {
             let node = self.dir_node(found.dir.as_ref(), &found.slot, &found.inode, found.quiet)?;
-            return Ok(Some((node, self.stat_entry(&found.slot, &found.inode)?)));
+            return Ok(Some((node, self.stat_of(&found.slot, &found.inode, 1, atime)?)));
         }
         let (inode, links, home) = self.attributes(At::Latest, &found.slot, &found.inode)?;
-        match self.file_node(found, &inode, home.clone())? {
-            Some(node) => Ok(Some((node, self.stat_of(&home, &inode, links)?))),
-            None => Ok(None),
-        }
+        let Some(node) = self.file_node(found, &inode, home.clone())? else { return Ok(None) };
+        let atime = if found.inode.linked { self.atime(At::Latest, &home)? } else { atime };
+        Ok(Some((node, self.stat_of(&home, &inode, links, atime)?)))
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::chunks::{AKEY_DATA, LAST_RECORD, Piece, pieces};
 use crate::error::{Error, Result};
+use crate::layout::access_time;
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{self, FileKind, Inode, Time};
 use crate::layout::link_count::{self, LinkCount};
 use crate::layout::{
-    self, AKEY_INODE, AKEY_LINKS, AKEY_RDEV, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION, PATH_BYTES_MAX,
-    XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX,
+    self, AKEY_ATIME, AKEY_INODE, AKEY_LINKS, AKEY_RDEV, AKEY_SLINK, AKEY_XATTR_PREFIX, DKEY_COMPANION,
+    PATH_BYTES_MAX, XATTR_COST_BYTES, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX,
 };
 use crate::mount::Mount;
 use crate::node::Slot;
@@ -151,9 +152,12 @@ impl Mount {
         inode: &Inode,
         beside: &[Beside<'_>],
     ) -> Result<Epoch> {
-        let record = inode.to_bytes();
+        let (record, atime) = (inode.to_bytes(), access_time::to_bytes(inode.mtime));
         let mut iods: SmallVec<[UpdateIod<'_>; 2]> = smallvec![inode_iod(&record)];
         iods.extend(beside.iter().map(|(akey, value)| single(akey, value)));
+        if self.atime && !inode.linked {
+            iods.push(single(AKEY_ATIME, &atime));
+        }
         Ok(self.object(slot.oid)?.update(at, &slot.dkey, ENTRY_INSERT, &iods)?)
     }
 
@@ -186,6 +190,65 @@ impl Mount {
         let record = inode.to_bytes();
         self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &[inode_iod(&record)])?;
         Ok(())
+    }
+
+    /// Writes the record with a new time, if there is one, and the access time, if there is one.
+    pub(crate) fn put_times(
+        &self,
+        at: At<'_>,
+        slot: &Slot,
+        inode: Option<&Inode>,
+        atime: Option<Time>,
+    ) -> Result<()> {
+        let (record, atime) = (inode.map(Inode::to_bytes), atime.map(access_time::to_bytes));
+        let mut iods: SmallVec<[UpdateIod<'_>; 2]> = record.as_ref().map(inode_iod).into_iter().collect();
+        iods.extend(atime.as_ref().map(|atime| single(AKEY_ATIME, atime)));
+        if !iods.is_empty() {
+            self.object(slot.oid)?.update(at, &slot.dkey, Cond::DKEY_UPDATE, &iods)?;
+        }
+        Ok(())
+    }
+
+    /// The access time that lies in `slot`, if they are kept.
+    pub(crate) fn atime(&self, at: At<'_>, slot: &Slot) -> Result<Option<Time>> {
+        if !self.atime {
+            return Ok(None);
+        }
+        let Some(stored) = self.value(at, slot, AKEY_ATIME)? else { return Ok(None) };
+        access_time::from_bytes(&stored).map(Some).ok_or_else(|| bad_record(slot))
+    }
+
+    /// The record in `slot` and, if these are kept, the access time beside it: one fetch.
+    pub(crate) fn inode_and_atime(&self, at: At<'_>, slot: &Slot) -> Result<Option<(Inode, Option<Time>)>> {
+        if !self.atime {
+            return Ok(self.inode(at, slot)?.map(|inode| (inode, None)));
+        }
+        let object = self.object(slot.oid)?;
+        let record = Want::Array { record_bytes: 1, extents: smallvec![Recx::new(0, inode::BYTES as u64)] };
+        let time = Want::Single { room_bytes: access_time::BYTES };
+        let asked = [(AKEY_INODE, record), (AKEY_ATIME, time)]
+            .map(|(akey, want)| FetchIod { akey: Key::from_slice(akey), want });
+        with_scratch(|buf| {
+            buf.set_len(inode::BYTES + access_time::BYTES);
+            let found = match object.fetch(at, &slot.dkey, Cond::NONE, &asked, buf) {
+                Err(StoreError::RecordSize { .. } | StoreError::RecTooBig { .. }) => {
+                    return Err(bad_record(slot));
+                }
+                other => other?,
+            };
+            if found[0].filled.is_empty() {
+                return Ok(None);
+            }
+            let whole = found[0].filled[..] == [Recx::new(0, inode::BYTES as u64)];
+            let inode = buf.first_chunk().filter(|_| whole).and_then(Inode::from_bytes);
+            let time = &buf[inode::BYTES..][..access_time::BYTES];
+            let atime = (found[1].size_bytes > 0).then(|| access_time::from_bytes(time));
+            match (inode, atime) {
+                (Some(inode), None) => Ok(Some((inode, None))),
+                (Some(inode), Some(Some(atime))) => Ok(Some((inode, Some(atime)))),
+                _ => Err(bad_record(slot)),
+            }
+        })
     }
 
     /// Everything under an entry's dkey but its record.

@@ -92,6 +92,8 @@ pub(super) fn attrs_of(wanted: &CStat, flags: c_int, mode: u32) -> PosixResult<S
         mode: (flags & SET_MODE != 0).then_some(wanted.st_mode & PERMISSIONS),
         uid: (flags & SET_UID != 0).then_some(wanted.st_uid),
         gid: (flags & SET_GID != 0).then_some(wanted.st_gid),
+        // Access times are not kept by the mounts of C programs.
+        atime: SetTime::Keep,
         mtime,
     })
 }

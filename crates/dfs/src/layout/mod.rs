@@ -13,6 +13,7 @@
 //! - Pipes, sockets and devices, of which the layout says nothing, are entries with their `S_IFMT` bits in the mode and
 //!   no object; the number of a device is akey `DLM_RDEV` beside the record. Other readers refuse them by their mode.
 
+pub mod access_time;
 pub mod device_no;
 pub mod inode;
 pub mod link_count;
@@ -29,6 +30,8 @@ pub const AKEY_SLINK: &[u8] = b"DFS_SLINK";
 pub const AKEY_XATTR_PREFIX: &[u8] = b"x:";
 /// Akey of a companion's link count.
 pub const AKEY_LINKS: &[u8] = b"DLM_LINKS";
+/// Akey of the time of the last access.
+pub const AKEY_ATIME: &[u8] = b"DLM_ATIME";
 /// Akey of the number of a device.
 pub const AKEY_RDEV: &[u8] = b"DLM_RDEV";
 /// Dkey of the root's entry in the superblock object.

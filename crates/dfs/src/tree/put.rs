@@ -267,6 +267,7 @@ impl Put<'_> {
             mode: (!meta.is_symlink()).then_some(self.mode(meta)),
             uid: owner.then_some(meta.uid()),
             gid: owner.then_some(meta.gid()),
+            atime: SetTime::Keep,
             mtime: SetTime::To(local::mtime(meta)),
         }
     }

@@ -62,6 +62,11 @@ impl World {
         Dfs::mount(&self.container, &MountOptions { shared: true, ..self.options() }).unwrap()
     }
 
+    /// With access times.
+    pub(crate) fn mount_atime(&self) -> Dfs {
+        Dfs::mount(&self.container, &MountOptions { atime: true, ..self.options() }).unwrap()
+    }
+
     pub(crate) fn mount_relaxed(&self) -> Dfs {
         Dfs::mount(&self.container, &MountOptions { relaxed: true, ..self.options() }).unwrap()
     }

@@ -189,6 +189,7 @@ fn a_small_file_is_made_whole_or_not_at_all() {
             mode: Some(0o4751),
             uid: Some(7),
             gid: Some(8),
+            atime: dolmen_dfs::SetTime::Keep,
             mtime: SetTime::To(Time { s: 1_000, ns: 5 }),
         };
         let data: Vec<u8> = (0..20_000_u32).map(|n| n.to_le_bytes()[0]).collect();

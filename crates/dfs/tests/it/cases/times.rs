@@ -173,3 +173,136 @@ fn a_mode_that_was_set_while_a_directory_was_opened_counts() {
     assert_eq!(user.stat("/d/f"), Err(Error::NoPermission));
     assert_eq!(dir.stat("f"), Err(Error::NoPermission));
 }
+
+const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+/// Reads the file a moment later; its access time then.
+fn read_after(world: &World, file: &File, ns: u64) -> Time {
+    world.clock.advance(ns);
+    file.note_read().unwrap();
+    file.stat().unwrap().atime
+}
+
+#[test]
+fn an_access_is_noted_if_the_last_one_is_older_than_the_last_change_or_a_day() {
+    let world = World::new(2);
+    let fs = world.mount_atime();
+    let file = put(&fs, "/f", b"1");
+    let made = file.stat().unwrap();
+    assert_eq!(made.atime, made.mtime);
+    assert_eq!(read_after(&world, &file, 7), world.now());
+    let first = world.now();
+    assert_eq!(read_after(&world, &file, DAY_NS - 1), first);
+    assert_eq!(read_after(&world, &file, 1), world.now(), "it is a day old");
+    let second = world.now();
+    write_late(&world, &file);
+    assert_eq!(file.stat().unwrap().atime, second, "a write is no access");
+    assert_eq!(read_after(&world, &file, 9), world.now());
+    let third = world.now();
+    fs.chmod("/f", 0o600).unwrap();
+    assert_eq!(read_after(&world, &file, 9), world.now(), "attributes have changed, too");
+    fs.rename("/f", &fs, "/g", dolmen_dfs::RenameMode::Replace).unwrap();
+    fs.link("/g", &fs, "/h").unwrap();
+    let last = file.stat().unwrap().atime;
+    assert!(last > third);
+    file.close().unwrap();
+    drop(fs);
+    for path in ["/g", "/h"] {
+        assert_eq!(world.mount_atime().stat(path).unwrap().atime, last, "it is stored at the last close");
+    }
+    // A mount that keeps none tells the last change, and notes nothing.
+    let other = world.mount();
+    let stat = other.stat("/g").unwrap();
+    assert_eq!(stat.atime, stat.mtime);
+    world.clock.advance(DAY_NS);
+    other.lookup("g").unwrap().0.note_read().unwrap();
+    drop(other);
+    assert_eq!(world.mount_atime().stat("/g").unwrap().atime, last);
+}
+
+#[test]
+fn directories_and_links_have_access_times_and_look_at_them_with_the_record() {
+    let (world, watched) = World::watched();
+    let fs = world.mount_atime();
+    fs.mkdir("/d", 0o755).unwrap();
+    fs.symlink("d", "/l").unwrap();
+    for name in ["d", "l"] {
+        let (obj, stat) = fs.lookup(name).unwrap();
+        world.clock.advance(1_000);
+        let before = watched.requests();
+        fs.lookup(name).unwrap();
+        obj.note_read().unwrap();
+        assert_eq!(watched.requests() - before, 1, "one look, and the rule needs none");
+        assert_eq!(obj.stat().unwrap().atime, world.now());
+        assert_eq!(obj.stat().unwrap().mtime, stat.mtime);
+        fs.sync().unwrap();
+        assert_eq!(world.mount_atime().lstat(name).unwrap().atime, world.now());
+    }
+}
+
+#[test]
+fn times_are_set_to_the_nanosecond_to_now_or_not_at_all() {
+    let world = World::new(1);
+    let fs = world.mount_atime();
+    let file = put(&fs, "/f", b"1");
+    file.close().unwrap();
+    let (file, other) = (fs.lookup("f").unwrap().0, Time { s: -5, ns: 999_999_999 });
+    let set = |atime, mtime| {
+        world.clock.advance(1_000_000_000);
+        fs.set_times("/f", atime, mtime, Follow::Yes).unwrap();
+        let stat = file.stat().unwrap();
+        assert_eq!(stat.ctime, world.now());
+        assert_eq!(world.mount_atime().stat("/f").unwrap(), stat, "it is stored");
+        (stat.atime, stat.mtime)
+    };
+    assert_eq!(set(SetTime::To(other), SetTime::To(SET)), (other, SET));
+    assert_eq!(set(SetTime::Keep, SetTime::Now), (other, world.now()));
+    let now = world.now();
+    assert_eq!(set(SetTime::Now, SetTime::Keep), (world.now(), now));
+    assert_eq!(set(SetTime::To(SET), SetTime::To(other)), (SET, other));
+    // An access that waits is replaced by a time that is set, and a write that waits is not lost by an access time.
+    file.note_read().unwrap();
+    assert_eq!(set(SetTime::To(SET), SetTime::Keep), (SET, other));
+    drop(fs.sync());
+    assert_eq!(file.stat().unwrap().atime, SET);
+    let writes = file.open(&dolmen_dfs::OpenOptions::WRITE).unwrap();
+    let written = write_late(&world, &writes);
+    fs.set_times("/f", SetTime::To(other), SetTime::Keep, Follow::Yes).unwrap();
+    writes.close().unwrap();
+    let stat = world.mount_atime().stat("/f").unwrap();
+    assert_eq!((stat.atime, stat.mtime), (other, written));
+    let bad = SetTime::To(Time { s: 0, ns: 1_000_000_000 });
+    assert_eq!(
+        fs.set_times("/f", bad, SetTime::Keep, Follow::Yes),
+        Err(Error::Invalid(dolmen_dfs::What::Time))
+    );
+}
+
+#[test]
+fn who_may_write_sets_times_to_now_and_the_owner_to_any() {
+    let world = World::new(1);
+    let fs = world.mount_atime();
+    put(&fs, "/f", b"1").close().unwrap();
+    fs.chmod("/f", 0o666).unwrap();
+    fs.chown("/f", Some(5), Some(5), Follow::Yes).unwrap();
+    let user = |uid| fs.as_user(Cred { uid, gid: uid, groups: Vec::new(), umask: 0 });
+    let set = |uid, time| user(uid).set_times("/f", time, time, Follow::Yes);
+    assert_eq!(set(5, SetTime::To(SET)), Ok(()));
+    assert_eq!(set(6, SetTime::To(SET)), Err(Error::NotPermitted));
+    assert_eq!(set(6, SetTime::Now), Ok(()));
+    fs.chmod("/f", 0o644).unwrap();
+    assert_eq!(set(6, SetTime::Now), Err(Error::NoPermission));
+    assert_eq!(set(5, SetTime::Now), Ok(()));
+}
+
+#[test]
+fn a_record_with_an_access_time_beside_it_is_the_same_to_other_programs() {
+    let world = World::new(1);
+    let (plain, with_times) = (world.mount(), world.mount_atime());
+    put(&plain, "/a", b"1").close().unwrap();
+    put(&with_times, "/b", b"1").close().unwrap();
+    let record = |name: &[u8]| super::common::entry_record(&world, plain.oid(), name);
+    let (a, b) = (record(b"a"), record(b"b"));
+    // All but the number of the object and the time of the record.
+    assert_eq!((&a[..4], &a[12..80]), (&b[..4], &b[12..80]));
+}
