@@ -159,8 +159,8 @@ impl Node {
     /// Attributes of a directory that was removed, as last seen.
     pub(crate) fn last_stat(&self) -> Stat {
         let (uid, gid, permissions) = self.rights();
-        let mtime =
-            Time::from_unix_ns(self.recorded_mtime_ns()).max(self.pending_mtime().unwrap_or_default());
+        let recorded = Time::from_unix_ns(self.recorded_mtime_ns());
+        let mtime = self.pending_mtime().map_or(recorded, |pending| pending.max(recorded));
         Stat {
             oid: self.oid,
             ino: self.oid.lo.wrapping_add(1),

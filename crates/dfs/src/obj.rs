@@ -48,10 +48,11 @@ pub enum New<'a> {
 }
 
 impl New<'_> {
-    fn device(self) -> Option<DeviceNo> {
+    /// Zero of what is no device.
+    fn device(self) -> DeviceNo {
         match self {
-            Self::CharDevice(device) | Self::BlockDevice(device) => Some(device),
-            _ => None,
+            Self::CharDevice(device) | Self::BlockDevice(device) => device,
+            _ => DeviceNo::default(),
         }
     }
 
@@ -71,7 +72,7 @@ impl New<'_> {
         check_mode(mode)?;
         match self {
             Self::Symlink(target) => check_target(target),
-            _ if self.device().is_some() && cred.is_some_and(|cred| !cred.is_root()) => {
+            _ if self.kind().is_device() && cred.is_some_and(|cred| !cred.is_root()) => {
                 Err(Error::NotPermitted)
             }
             _ => Ok(()),
@@ -143,13 +144,13 @@ impl Dir {
             _ => self.inode_in(dir, new.kind(), mode, self.number()?),
         };
         let device = new.device();
-        let number = device.unwrap_or_default().to_bytes();
+        let number = device.to_bytes();
         let own: Option<Beside<'_>> = match new {
             New::Symlink(target) => Some((AKEY_SLINK, target)),
-            _ => device.map(|_| (AKEY_RDEV, &number[..])),
+            _ => new.kind().is_device().then_some((AKEY_RDEV, &number[..])),
         };
         let node = self.insert_in_use(dir, name, &inode, own.as_slice())?;
-        let stat = mount.stat_made(&inode, device.unwrap_or_default());
+        let stat = mount.stat_made(&inode, device);
         Ok((Obj { node, cred: self.cred.clone() }, stat))
     }
 
