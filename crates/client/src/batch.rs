@@ -7,7 +7,7 @@
 use crate::client::MapView;
 use crate::container::Container;
 use crate::object::Object;
-use crate::tx::{CONFLICTS_MAX, begin_epoch, committed};
+use crate::tx::{Conflicts, begin_epoch, committed};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::{PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, Punch, PunchScope, Update, UpdateIod};
@@ -55,7 +55,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// `Exists`, `NotFound` where a condition is not met; `NoSpace`; `Invalid::Extent` and others as an update has
     /// them; `NoPermission` in a snapshot; `Invalid::Count` for nothing or more than `limits::TX_MUTATIONS_MAX` on a
-    /// target; `Invalid::Argument` for objects of another container; `TxRestart` after 64 conflicts in a row.
+    /// target; `Invalid::Argument` for objects of another container; `TxRestart` after 30 s of conflicts in a row.
     pub fn commit(self) -> Result<Epoch> {
         if self.cont.view_epoch().is_some() {
             return Err(Error::NoPermission);
@@ -63,14 +63,13 @@ impl<'a> Batch<'a> {
         if self.changes.iter().any(|(object, _)| !object.container().is_same(self.cont)) {
             return Err(Invalid::Argument.into());
         }
-        let mut conflicts = 0;
+        let (core, mut conflicts) = (self.cont.core(), Conflicts::default());
         loop {
             match self.send(begin_epoch(self.cont)?) {
                 Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
-                    if conflicts < CONFLICTS_MAX =>
+                    if conflicts.may_try_again(core) =>
                 {
-                    conflicts += 1;
-                    self.cont.core().pause(conflicts);
+                    core.pause(conflicts.count());
                 }
                 other => return other,
             }

@@ -359,7 +359,8 @@ impl Container {
     /// conflicts with others. `body` may run several times and must not keep what it read in a failed run.
     ///
     /// # Errors
-    /// What `body` returns; the transaction is aborted then. `TxRestart` after 64 conflicts in a row.
+    /// What `body` returns; the transaction is aborted then. `TxRestart` after 30 s of conflicts in a
+    /// row, which are 64 at least.
     pub fn transact<T, E: From<Error>>(
         &self,
         body: impl FnMut(&Tx) -> core::result::Result<T, E>,

@@ -10,7 +10,7 @@ pub(crate) mod check;
 pub(crate) mod merge;
 pub(crate) mod overlay;
 
-use crate::client::{MapView, unexpected};
+use crate::client::{Core, MapView, unexpected};
 use crate::container::Container;
 use crate::event::{Event, Next, Output};
 use crate::object::Object;
@@ -25,8 +25,13 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Repeats of one `transact` or batch: with the pauses in between about a tenth of a second of conflicts in a row.
-pub(crate) const CONFLICTS_MAX: u32 = 64;
+/// Conflicts in a row that one `transact`, batch or punch goes on over however long they take.
+const CONFLICTS_MIN: u32 = 64;
+/// And for how long it goes on over more: as long as a client waits for an engine. Whoever has a line of others before him
+/// loses to each.
+const CONFLICTS_NS_MAX: u64 = 30_000_000_000;
+/// The end under a clock that stands still: more than fit into the time.
+const CONFLICTS_MAX: u32 = 1 << 16;
 /// Bytes that one transaction may buffer: what a log segment can take and a client can spare.
 const TX_BYTES_MAX: usize = 256 << 20;
 
@@ -81,6 +86,29 @@ enum Change {
 pub(crate) enum Staged<'a> {
     Update { dkey: &'a [u8], iods: &'a [UpdateIod<'a>] },
     Punch(PunchScope),
+}
+
+/// Conflicts in a row.
+#[derive(Debug, Default)]
+pub(crate) struct Conflicts {
+    count: u32,
+    end_ns: u64,
+}
+
+impl Conflicts {
+    /// Notes one more; whether it is worth while to try again.
+    pub(crate) fn may_try_again(&mut self, core: &Core) -> bool {
+        let now_ns = core.clock().monotonic_ns();
+        if self.count == 0 {
+            self.end_ns = now_ns.saturating_add(CONFLICTS_NS_MAX);
+        }
+        self.count += 1;
+        self.count < CONFLICTS_MIN || (self.count < CONFLICTS_MAX && now_ns < self.end_ns)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
 }
 
 impl Staged<'_> {
@@ -509,7 +537,7 @@ pub(crate) fn transact<T, E: From<Error>>(
     mut body: impl FnMut(&Tx) -> core::result::Result<T, E>,
 ) -> core::result::Result<T, E> {
     let tx = Tx::begin(cont.clone())?;
-    let mut runs = 1;
+    let mut conflicts = Conflicts::default();
     loop {
         let conflict = match body(&tx) {
             Err(error) if !tx.must_restart() => {
@@ -523,11 +551,10 @@ pub(crate) fn transact<T, E: From<Error>>(
                 Err(conflict) => conflict.into(),
             },
         };
-        if runs == CONFLICTS_MAX {
+        if !conflicts.may_try_again(cont.core()) {
             return Err(conflict);
         }
-        cont.core().pause(runs);
+        cont.core().pause(conflicts.count());
         tx.restart()?;
-        runs += 1;
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! One target: a single `Prepare` that commits. Several: `Prepare` to all; when all have prepared, `Commit`
 //! to the leader (the lowest target), whose record decides; then `Commit` to the others; when all have
-//! acknowledged it, `Conclude` to the leader. Any refusal aborts all. Who carries out the commands, and how
+//! acknowledged it, `Conclude` to the leader. Any refusal aborts all. A transaction that meets a prepared one waits for it if
+//! that began before it, and restarts if not: with the order of their epochs no two wait for each other. Who carries out the commands, and how
 //! answers get lost, is none of this module's business.
 //!
 //! Why an unknown transaction can be aborted: a leader forgets a commit only when it is concluded, so after every
@@ -232,7 +233,8 @@ impl Coordinator {
         let part = &mut self.parts[index];
         let at = part.target;
         let verdict = match error {
-            Error::InDoubt { tx } if part.doubts < DOUBTS_MAX => {
+            // Who comes later waits, who comes earlier gives way: so nobody waits in a circle.
+            Error::InDoubt { tx } if may_wait_for(self.tx, tx) && part.doubts < DOUBTS_MAX => {
                 part.doubts += 1;
                 part.sends = 0;
                 out.push(Command::Settle { at, tx });
@@ -341,6 +343,12 @@ impl Coordinator {
     fn restart(&self) -> Error {
         Error::TxRestart { after: self.epoch }
     }
+}
+
+/// Whether a transaction that holds what it has prepared may wait for another one. It would have to restart after a later one
+/// in any case, since that is above its epoch.
+pub(crate) fn may_wait_for(waiting: TxId, other: TxId) -> bool {
+    (other.begin, other.client) < (waiting.begin, waiting.client)
 }
 
 #[cfg(test)]

@@ -8,15 +8,16 @@ use crate::copy::borrowed_mutations;
 use crate::dispatch::Targets;
 use crate::resolve;
 use crate::tell::{self, Asked, Telling};
+use core::time::Duration;
 use dolmen_codec::pool::TxCommit;
 use dolmen_codec::verb::{Prepare, Reply, TxState, Verb};
 use dolmen_codec::{Op, TargetStore};
 use dolmen_types::{Epoch, Head, Invalid, RequestId, Result, TargetNo, limits};
 use smallvec::SmallVec;
 
-/// How long to wait for another transaction while holding prepared parts: as the third attempt of an
-/// operation does, 2 ms, because the other one may be waiting for us.
-const SETTLE_ATTEMPT: u32 = 2;
+/// How long to wait for an earlier transaction while holding prepared parts: it waits for none that is later, so that it is
+/// decided as soon as its devices and those before it allow. Much longer, and its coordinator has given up.
+const EARLIER_WAIT: Duration = Duration::from_millis(30);
 
 /// Commits a transaction; the epoch of its writes.
 ///
@@ -64,45 +65,57 @@ pub(crate) fn commit<T: TargetStore>(
     };
     let mut commands = Vec::new();
     let mut coordinator = Coordinator::begin(tx, epoch, &participants, &mut commands);
-    let (mut verdict, mut told) = (None, SmallVec::new());
-    while !commands.is_empty() {
-        for event in carry_out(targets, &mut commands, (&mut verdict, &mut told), &op) {
-            coordinator.on(event, &mut commands);
-        }
+    let mut sent = Sent::default();
+    while let Some(event) = carry_out(targets, &mut commands, &mut sent, &op) {
+        coordinator.on(event, &mut commands);
     }
+    let Sent { verdict, told, .. } = sent;
     if !coordinator.is_closed() {
         tell::look_after(targets, Telling::new(tx, coordinator, told));
     }
     verdict.expect("a coordinator that has no command left has given its verdict")
 }
 
-/// Carries out all commands, which it takes; returns what happened.
+/// What a coordinator has sent.
+#[derive(Default)]
+struct Sent {
+    verdict: Option<Result<Epoch>>,
+    /// What it waits for, by target.
+    asked: SmallVec<[Asked; 4]>,
+    /// What it does not wait for.
+    told: SmallVec<[Asked; 4]>,
+}
+
+/// Carries out all commands, which it takes, and waits for one answer unless there is a verdict; returns what happened. The
+/// lowest target is waited for first: transactions that meet there form one line for all of them.
 fn carry_out<'a, T: TargetStore>(
     targets: &Targets<T>,
     commands: &mut Vec<Command>,
-    (verdict, told): (&mut Option<Result<Epoch>>, &mut SmallVec<[Asked; 4]>),
+    sent: &mut Sent,
     op: &impl Fn(TargetNo, Message) -> Op<'a>,
-) -> Vec<Event> {
-    let mut asked: SmallVec<[Asked; 4]> = SmallVec::new();
-    let mut events = Vec::new();
+) -> Option<Event> {
     for command in commands.drain(..) {
         match command {
             // The client does not wait for those who are told of a decision: a reader that comes first asks the leader.
-            Command::Send { to, message } if verdict.is_some() => {
-                told.push((to, message, targets.start(to, op(to, message))));
+            Command::Send { to, message } => {
+                let asked = (to, message, targets.start(to, op(to, message)));
+                if sent.verdict.is_some() { &mut sent.told } else { &mut sent.asked }.push(asked);
             }
-            Command::Send { to, message } => asked.push((to, message, targets.start(to, op(to, message)))),
             Command::Settle { at, tx } => {
-                let seen = targets.shared(at).decisions();
-                resolve::settle_or_wait(targets, at, tx, seen, SETTLE_ATTEMPT);
-                events.push(Event::Settled { at });
+                if !resolve::await_decision(targets, at, tx, EARLIER_WAIT) {
+                    resolve::settle_overdue(targets, at, tx);
+                }
+                // It is the only command.
+                return Some(Event::Settled { at });
             }
-            Command::Finish(result) => *verdict = Some(result),
+            Command::Finish(result) => sent.verdict = Some(result),
         }
     }
-    for (from, to, ticket) in asked {
-        let result = targets.wait_for(from, &ticket).completion.result.map(|_| ());
-        events.push(Event::Answer { from, to, result });
+    if sent.verdict.is_some() {
+        return None;
     }
-    events
+    let lowest = (0..sent.asked.len()).min_by_key(|&at| sent.asked[at].0)?;
+    let (from, to, ticket) = sent.asked.remove(lowest);
+    let result = targets.wait_for(from, &ticket).completion.result.map(|_| ());
+    Some(Event::Answer { from, to, result })
 }

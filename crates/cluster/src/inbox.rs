@@ -374,11 +374,11 @@ impl Shared {
         self.decided.notify_all();
     }
 
-    /// Waits until more than `seen` transactions were decided, at most for `limit`.
-    pub(crate) fn wait_for_decision(&self, seen: u64, limit: Duration) {
+    /// Waits until more than `seen` transactions were decided, at most for `limit`; whether they were.
+    pub(crate) fn wait_for_decision(&self, seen: u64, limit: Duration) -> bool {
         let decisions = locked(&self.decisions);
         let outcome = self.decided.wait_timeout_while(decisions, limit, |count| *count <= seen);
-        drop(outcome.unwrap_or_else(PoisonError::into_inner));
+        *outcome.unwrap_or_else(PoisonError::into_inner).0 > seen
     }
 }
 

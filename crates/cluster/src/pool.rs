@@ -3,6 +3,7 @@
 //! Invariants: clients reach the service's own container, and change what targets know of containers, only
 //! through the service; every request put on a queue gives exactly one outcome.
 
+use crate::commit::may_wait_for;
 use crate::copy;
 use crate::dispatch::{Targets, plain};
 use crate::hlc::Hlc;
@@ -21,6 +22,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 /// Completion queues of one pool: one for each thread of a large node.
 const QUEUES_MAX: usize = 1024;
+
+/// Attempts of a prepare that meets an earlier transaction: 30 ms, after which its coordinator looks for what is wrong.
+const PREPARE_ATTEMPTS_MAX: u32 = 6;
 
 /// Requests to the service that may wait on one queue.
 const POOL_REQUESTS_MAX: usize = 4096;
@@ -272,7 +276,7 @@ impl<T: TargetStore> Pool<T> {
     fn put_off(&self, queue: &Queue, target: TargetNo, op: Op<'static>, tx: TxId, out: &mut Vec<Outcome>) {
         let mut waiting = locked(&queue.waiting);
         let attempt = waiting.repeated.remove(&op.token).unwrap_or(0);
-        if attempt >= resolve::ATTEMPTS_MAX {
+        if attempt >= attempts_max(&op, tx) {
             return out.push(refused(op, Error::InDoubt { tx }));
         }
         let pause_ns = u64::try_from(resolve::pause(attempt).as_nanos()).unwrap_or(u64::MAX);
@@ -291,7 +295,9 @@ impl<T: TargetStore> Pool<T> {
         let is_due = |later: &mut Later| {
             wait || now_ns >= later.due_ns || self.targets.shared(later.target).decisions() != later.seen
         };
-        let due: Vec<Later> = waiting.later.extract_if(.., is_due).collect();
+        let mut due: Vec<Later> = waiting.later.extract_if(.., is_due).collect();
+        // The earliest first: a later one in its way would make it restart.
+        due.sort_by_key(|later| prepares(&later.op).map(|tx| tx.begin));
         for later in due.iter().filter(|_| !wait) {
             waiting.repeated.insert(later.op.token, later.attempt + 1);
         }
@@ -434,6 +440,24 @@ impl<T: TargetStore> Transport for Pool<T> {
                 return;
             }
         }
+    }
+}
+
+/// The transaction over several targets that an operation prepares.
+fn prepares(op: &Op<'_>) -> Option<TxId> {
+    match &op.verb {
+        Verb::Prepare(prepare) if prepare.participants.len() > 1 => Some(prepare.tx),
+        _ => None,
+    }
+}
+
+/// How often an operation is repeated that has met a transaction. One that holds places elsewhere meanwhile waits for
+/// earlier ones only, and not for long.
+fn attempts_max(op: &Op<'_>, met: TxId) -> u32 {
+    match prepares(op) {
+        Some(tx) if may_wait_for(tx, met) => PREPARE_ATTEMPTS_MAX,
+        Some(_) => 0,
+        None => resolve::ATTEMPTS_MAX,
     }
 }
 

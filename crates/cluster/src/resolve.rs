@@ -19,6 +19,34 @@ pub(crate) const ATTEMPTS_MAX: u32 = 12;
 /// takes longer than that is a device in trouble.
 const FIRST_WAIT: Duration = Duration::from_micros(500);
 
+/// Decisions of others on one target that are waited through: there are no more at once than there are clients in line.
+const DECISIONS_AWAITED: u32 = 64;
+
+/// Attempts of an operation, 30 ms in all, before which a leader that does not know a transaction is expected to hear of it:
+/// it may be in line there.
+const UNKNOWN_ATTEMPTS: u32 = 6;
+
+/// What the coordinator of an undecided transaction is waited for to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Patience {
+    /// To prepare the leader, or to decide.
+    Prepare,
+    /// To decide, once the leader is prepared.
+    Decide,
+    /// Nothing: the transaction is ended.
+    None,
+}
+
+impl Patience {
+    fn at(attempt: u32) -> Self {
+        match attempt {
+            ..UNKNOWN_ATTEMPTS => Self::Prepare,
+            attempt if attempt + 1 < ATTEMPTS_MAX => Self::Decide,
+            _ => Self::None,
+        }
+    }
+}
+
 /// A question to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
@@ -91,7 +119,7 @@ impl Resolution {
 pub(crate) fn settle_all<T: TargetStore>(targets: &Targets<T>) -> Result<()> {
     for at in targets.numbers() {
         for undecided in targets.undecided(at) {
-            settle(targets, at, undecided.leader, undecided.tx, false)?;
+            settle(targets, at, undecided.leader, undecided.tx, Patience::None)?;
         }
     }
     Ok(())
@@ -106,7 +134,7 @@ pub(crate) fn settle_stale<T: TargetStore>(targets: &Targets<T>) {
         };
         for stale in targets.parts().stale(at, &listed) {
             // Ignored: an engine that does not answer now may at the next look.
-            let _unsettled = settle(targets, at, stale.leader, stale.tx, false);
+            let _unsettled = settle(targets, at, stale.leader, stale.tx, Patience::None);
         }
     }
 }
@@ -120,17 +148,51 @@ pub(crate) fn settle_or_wait<T: TargetStore>(
     seen: u64,
     attempt: u32,
 ) {
-    let limit = pause(attempt);
-    if tx == CHANGE {
-        return targets.shared(at).wait_for_decision(seen, limit);
-    }
-    let Some(leader) = targets.leader_of(at, tx) else { return };
-    let patient = attempt + 1 < ATTEMPTS_MAX;
-    // An error means that the leader cannot answer now: the operation is repeated and reports what it meets.
-    if settle(targets, at, leader, tx, patient).unwrap_or(false) {
-        return;
+    settle_or_pause(targets, at, tx, seen, (Patience::at(attempt), pause(attempt)));
+}
+
+/// The same, for a transaction that has waited in vain for the decision: a leader that does not know the one in its way is
+/// not about to.
+pub(crate) fn settle_overdue<T: TargetStore>(targets: &Targets<T>, at: TargetNo, tx: TxId) {
+    let seen = targets.shared(at).decisions();
+    settle_or_pause(targets, at, tx, seen, (Patience::Decide, FIRST_WAIT));
+}
+
+fn settle_or_pause<T: TargetStore>(
+    targets: &Targets<T>,
+    at: TargetNo,
+    tx: TxId,
+    seen: u64,
+    (patience, limit): (Patience, Duration),
+) {
+    if tx != CHANGE {
+        let Some(leader) = targets.leader_of(at, tx) else { return };
+        // An error means that the leader cannot answer now: the operation is repeated and reports what it meets.
+        if settle(targets, at, leader, tx, patience).unwrap_or(false) {
+            return;
+        }
     }
     targets.shared(at).wait_for_decision(seen, limit);
+}
+
+/// Waits until a transaction is decided on a target, or nothing was for as long as `limit`; whether it is.
+pub(crate) fn await_decision<T: TargetStore>(
+    targets: &Targets<T>,
+    at: TargetNo,
+    tx: TxId,
+    limit: Duration,
+) -> bool {
+    let shared = targets.shared(at);
+    for _ in 0..DECISIONS_AWAITED {
+        let seen = shared.decisions();
+        if tx != CHANGE && targets.leader_of(at, tx).is_none() {
+            return true;
+        }
+        if !shared.wait_for_decision(seen, limit) {
+            return false;
+        }
+    }
+    false
 }
 
 /// How long to wait for a coordinator that is still at work, at the `attempt`th time.
@@ -148,7 +210,7 @@ pub(crate) fn settle_at_hand<T: TargetStore>(targets: &Targets<T>, at: TargetNo,
         return;
     }
     // Ignored: what cannot be settled now may be at the next attempt.
-    let _settled = settle(targets, at, leader, tx, attempt + 1 < ATTEMPTS_MAX);
+    let _settled = settle(targets, at, leader, tx, Patience::at(attempt));
 }
 
 /// True if the transaction is settled at `at`, false if its coordinator should be waited for.
@@ -157,9 +219,9 @@ fn settle<T: TargetStore>(
     at: TargetNo,
     leader: TargetNo,
     tx: TxId,
-    patient: bool,
+    patience: Patience,
 ) -> Result<bool> {
-    let (resolution, mut next) = Resolution::begin(at, leader, patient);
+    let (resolution, mut next) = Resolution::begin(at, leader, patience != Patience::None);
     loop {
         let (to, question) = match next {
             Next::Ask(to, question) => (to, question),
@@ -172,6 +234,7 @@ fn settle<T: TargetStore>(
             Question::Abort => Verb::Abort(tx),
         };
         let knowledge = match targets.call(to, plain(ContNo::SYSTEM, verb)).result {
+            Ok(Reply::TxState(TxState::Unknown)) if patience == Patience::Prepare => return Ok(false),
             Ok(Reply::TxState(state)) => Knowledge::State(state),
             Ok(_) => Knowledge::Done(Ok(())),
             Err(error @ (Error::Exists | Error::NotFound)) => Knowledge::Done(Err(error)),

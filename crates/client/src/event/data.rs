@@ -10,7 +10,7 @@ use crate::client::{Write, unexpected};
 use crate::listing::{self, Where};
 use crate::object::{Object, Page};
 use crate::split;
-use crate::tx::CONFLICTS_MAX;
+use crate::tx::Conflicts;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{
     Fetch, FetchIod, Found, ListWhat, Listed, Mutation, NewValue, Punch, PunchScope, Reply, Update,
@@ -117,7 +117,7 @@ impl Object {
 
     /// Asks for an epoch and commits at it in turns, until no conflict is met.
     fn punch_step(&self) -> Step {
-        let (object, mut conflicts, mut is_begun) = (self.clone(), 0, false);
+        let (object, mut conflicts, mut is_begun) = (self.clone(), Conflicts::default(), false);
         Box::new(move |answer| {
             let core = object.container().core();
             let map = core.map();
@@ -137,9 +137,9 @@ impl Object {
                 Ok(Answer::Pool(PoolReply::Epoch(epoch))) => Then::Done(Ok(Output::Written(epoch))),
                 Ok(_) => Then::Done(Err(unexpected())),
                 Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
-                    if conflicts < CONFLICTS_MAX =>
+                    if conflicts.may_try_again(core) =>
                 {
-                    (conflicts, is_begun) = (conflicts + 1, false);
+                    is_begun = false;
                     next(core.read_id(), PoolVerb::TxBegin)
                 }
                 Err(error) => Then::Done(Err(error)),

@@ -126,6 +126,25 @@ fn what_stands_in_the_way_is_settled_before_preparing_again() {
 }
 
 #[test]
+fn of_two_that_meet_the_later_waits_and_the_earlier_restarts() {
+    for (tx, waits) in [
+        (OTHER, true),
+        (TxId { client: 8, begin: Epoch(41) }, false),
+        (TxId { client: 6, ..TX }, true),
+        (TxId { client: 8, ..TX }, false),
+    ] {
+        let (mut it, _) = begin(&[0, 1]);
+        let out = answer(&mut it, 1, Message::Prepare, Err(Error::InDoubt { tx }));
+        if waits {
+            assert_eq!(out, [Command::Settle { at: TargetNo(1), tx }]);
+        } else {
+            let restart = Command::Finish(Err(Error::TxRestart { after: EPOCH }));
+            assert_eq!(out, [restart, send(0, Message::Abort), send(1, Message::Abort)]);
+        }
+    }
+}
+
+#[test]
 fn silence_while_preparing_aborts_in_the_end() {
     let (mut it, _) = begin(&[0, 1]);
     for _ in 1..SENDS_MAX {

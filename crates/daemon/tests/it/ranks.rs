@@ -392,6 +392,46 @@ fn readers_and_transactions_over_two_engines_go_on_beside_each_other() {
     engines.assert_sound();
 }
 
+/// Clients that write the same keys. They waited for each other in a circle until somebody's patience was spent.
+const WRITERS: u64 = 3;
+
+#[test]
+fn writers_of_the_same_keys_over_two_engines_form_a_line() {
+    let engines = Engines::start(2);
+    engines.create(true);
+    let cont = container(&pool(&engines.link(0), "p"));
+    let read = |object: &Object, dkey: u8| {
+        let mut buf = IoBuf::default();
+        object.get(At::Latest, &[dkey], b"a", &mut buf).unwrap();
+        u64::from_le_bytes(buf[..8].try_into().unwrap())
+    };
+    scope(|threads| {
+        for writer in 0..WRITERS {
+            let (engines, uuid) = (&engines, cont.uuid());
+            threads.spawn(move || {
+                let own = pool(&engines.link(0), "p").open_container(&ContName::Uuid(uuid)).unwrap();
+                let object = spread_object(&own);
+                // Each in an order of its own.
+                let dkeys =
+                    |number: u64| (0..8_u8).map(move |dkey| ((u64::from(dkey) + writer + number) % 8) as u8);
+                for number in 0..TRANSACTIONS {
+                    let text = (writer << 32 | number).to_le_bytes();
+                    let done = own.transact::<(), Error>(|tx| {
+                        dkeys(number)
+                            .try_for_each(|dkey| object.put(At::Tx(tx), &[dkey], b"a", &text).map(|_| ()))
+                    });
+                    assert_eq!(done, Ok(()), "number {number} of writer {writer}");
+                }
+            });
+        }
+    });
+    let object = spread_object(&cont);
+    let all: Vec<u64> = (0..8).map(|dkey| read(&object, dkey)).collect();
+    assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    assert_eq!(all[0] & 0xffff_ffff, TRANSACTIONS - 1, "the last of one of them");
+    engines.assert_sound();
+}
+
 #[test]
 fn a_part_believes_only_who_knows_the_key() {
     let engines = Engines::start(2);

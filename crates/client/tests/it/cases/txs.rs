@@ -118,16 +118,20 @@ fn transact_repeats_until_it_meets_no_conflict() {
 
 #[test]
 fn transact_gives_up_after_a_bounded_number_of_conflicts() {
-    let (_, _, cont) = open(1);
-    let object = counters(&cont);
-    let mut runs = 0;
-    let result = cont.transact(|tx| {
-        runs += 1;
-        add(&object, tx, b"x", 1)?;
-        object.put(At::Latest, b"x", b"n", &0_u64.to_le_bytes()).map(|_| ())
-    });
-    assert!(matches!(result, Err(Error::TxRestart { .. })), "{result:?}");
-    assert_eq!(runs, 64);
+    // At least so many however long they take, and all that meet within half a minute.
+    for (pause_ns, expected) in [(10_000_000_000, 64), (250_000_000, 121)] {
+        let (served, _, cont) = open(1);
+        let object = counters(&cont);
+        let mut runs = 0;
+        let result = cont.transact(|tx| {
+            runs += 1;
+            served.clock.advance(pause_ns);
+            add(&object, tx, b"x", 1)?;
+            object.put(At::Latest, b"x", b"n", &0_u64.to_le_bytes()).map(|_| ())
+        });
+        assert!(matches!(result, Err(Error::TxRestart { .. })), "{result:?}");
+        assert_eq!(runs, expected);
+    }
 }
 
 #[test]
