@@ -38,9 +38,9 @@ const REST: Duration = Duration::from_millis(200);
 /// A daemon that serves a directory; it ends when it is stopped or dropped.
 pub struct Daemon {
     server: Option<Server>,
-    opener: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
-    comparer: Option<JoinHandle<()>>,
+    /// What is done beside serving, until the end.
+    beside: Vec<JoinHandle<()>>,
     addresses: Vec<Address>,
     /// The name in the directory that leads to a socket elsewhere.
     sign: Option<PathBuf>,
@@ -98,15 +98,20 @@ impl Daemon {
             rng: Mutex::new(rng),
         });
         let options = Options { threads: settings.thread_count(), ..Options::default() };
-        let ahead = Arc::clone(&shared);
+        let beside = |name: &str, body: fn(&Shared)| {
+            let shared = Arc::clone(&shared);
+            spawn(name, move || body(&shared))
+        };
         // Whoever connects first finds them open, and room made ready for what it writes.
-        let opener = Some(spawn("dolmen-open", move || ahead.open_pools_in_memory())?);
-        let alike = Arc::clone(&shared);
-        let comparer = Some(spawn("dolmen-compare", move || alike.compare_lists())?);
+        let mut threads = vec![beside("dolmen-open", Shared::open_pools_in_memory)?];
+        if !shared.pools.peers().all().is_empty() {
+            threads.push(beside("dolmen-compare", Shared::compare_lists)?);
+            threads.push(beside("dolmen-shared", Shared::open_shared_pools)?);
+        }
         let system: Arc<dyn System> = Arc::clone(&shared) as _;
         let server = Some(Server::start(&system, listeners, &options)?);
         let idle_end = settings.idle_end;
-        Ok(Self { server, opener, shared, comparer, addresses, sign, idle_end, _lock: lock })
+        Ok(Self { server, shared, beside: threads, addresses, sign, idle_end, _lock: lock })
     }
 
     /// Where it listens, with the ports that were taken.
@@ -161,7 +166,7 @@ impl Daemon {
         server.stop();
         self.shared.must_stop.store(true, Ordering::Release);
         // Ignored: a panic of the thread was reported when it happened.
-        let _ended = [self.opener.take(), self.comparer.take()].map(|thread| thread.map(JoinHandle::join));
+        self.beside.drain(..).for_each(|thread| drop(thread.join()));
         self.shared.pools.close()
     }
 }
@@ -324,6 +329,18 @@ impl Shared {
                 return;
             }
             self.pools.open_ahead(entry.uuid);
+        }
+    }
+
+    /// Opens what this engine has of pools on several, and those whose service it has as soon as the others are there:
+    /// clients that go on at another engine are let in by that, and they may ask nobody else.
+    fn open_shared_pools(&self) {
+        let mut closed = self.pools.shared();
+        while !closed.is_empty() && !self.must_stop.load(Ordering::Acquire) {
+            closed.retain(|&uuid| !self.pools.open_shared(uuid));
+            if !closed.is_empty() {
+                dolmen_env::wait(REST);
+            }
         }
     }
 

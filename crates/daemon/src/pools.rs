@@ -136,6 +136,27 @@ impl Pools {
         }
     }
 
+    /// The pools on several engines of which this one has targets; none if they cannot be listed, which whoever asks for one
+    /// is told.
+    pub(crate) fn shared(&self) -> Vec<Uuid> {
+        let Ok(entries) = self.entries() else { return Vec::new() };
+        entries.iter().filter(|entry| entry.spread.is_some()).map(|entry| entry.uuid).collect()
+    }
+
+    /// Opens what this engine has of a pool on several; false if it is to be tried again.
+    pub(crate) fn open_shared(&self, uuid: Uuid) -> bool {
+        // It was destroyed meanwhile.
+        let Ok(found) = self.find(&PoolName::Uuid(uuid)) else { return true };
+        let Some(spread) = &found.spread else { return true };
+        let opened = if spread.has_service() {
+            self.connect(&PoolName::Uuid(uuid), PoolAccess::ReadWrite).map(drop)
+        } else {
+            self.connect_part(uuid, PartKey(spread.key)).map(drop)
+        };
+        // Another engine may be there later, and whoever has the directory be gone. What is damaged stays so.
+        !matches!(opened, Err(Error::Unreachable { .. } | Error::Busy))
+    }
+
     /// The part of a pool, opened for the engine with its service.
     pub(crate) fn connect_part(&self, uuid: Uuid, key: PartKey) -> Result<(Arc<Lease>, PoolEntry)> {
         let found = self.find_part(uuid, key)?;

@@ -4,7 +4,7 @@ use crate::child::until;
 use crate::common::{CRED, Scratch, pool, remote};
 use dolmen_client::{At, Container, EventQueue, Object, Pool, Wait};
 use dolmen_codec::pool::{ContName, PoolVerb};
-use dolmen_codec::verb::{ContVerb, NewValue, Payload, UpdateIod, Verb};
+use dolmen_codec::verb::{ContVerb, NewValue, Payload, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PartKey, PartSpec, PoolSpec, SystemReply, SystemVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_daemon::{Daemon, Roster, Settings};
@@ -95,6 +95,17 @@ impl Engines {
         let made = self.link(0).ask_system(&Head::default(), &SystemVerb::PoolCreate(spec)).unwrap();
         let count = u32::try_from(self.processes().len()).unwrap();
         assert!(matches!(made, SystemReply::Created(entry) if entry.target_count == count * 2));
+    }
+
+    /// Whether an engine has files of the pool open.
+    fn has_open(&self, rank: u32) -> bool {
+        let id = self.processes()[rank as usize].id();
+        let files = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
+        let below = self.dir.path().join(format!("r{rank}/p/"));
+        // One that is closed meanwhile does not count.
+        files
+            .filter_map(|file| std::fs::read_link(file.unwrap().path()).ok())
+            .any(|file| file.starts_with(&below) && file != below)
     }
 
     fn assert_sound(&self) {
@@ -292,6 +303,37 @@ fn a_dead_engine_costs_its_targets_until_it_is_back() {
     assert_there(&object, 0..96);
     assert!(pool.create_container(None, Props::default()).is_ok());
     assert_clean(&pool);
+    engines.assert_sound();
+}
+
+#[test]
+fn engines_that_start_open_what_they_have_before_anybody_asks() {
+    let engines = Engines::start(2);
+    engines.create(false);
+    let cont = container(&pool(&engines.link(0), "p"));
+    let (no, oid) = (cont.no(), spread_object(&cont).oid());
+    let pool = pool(&engines.link(0), "p").query().unwrap().map.pool;
+    // A client that needs the second engine only.
+    let link = engines.link_to(1, Duration::from_secs(30));
+    let name = dolmen_codec::wire::PoolName::Uuid(pool);
+    let connect = SystemVerb::PoolConnect { name, access: dolmen_codec::wire::PoolAccess::ReadWrite };
+    let (door, _) = Door::open(&link, &Head { cred: CRED, ..Head::default() }, connect).unwrap();
+    let written = || {
+        let value = NewValue::Single(Payload::Owned(IoBuf::copy_of(b"v")));
+        let iods = [UpdateIod { akey: Key::from_slice(b"a"), cond: Cond::NONE, value }].into_iter().collect();
+        let update = Update { oid, dkey: Key::from_slice(b"k"), cond: Cond::NONE, iods };
+        let ask = Ask::Target(TargetNo(TARGETS), no, Verb::Update(update));
+        door.call(Request { token: 1, head: Head { cred: CRED, ..Head::default() }, ask }).result
+    };
+    let first = written();
+    assert!(first.is_ok(), "{first:?}");
+    (0..2).for_each(|rank| engines.kill(rank));
+    engines.start_again(1);
+    until("the part is open", || engines.has_open(1));
+    engines.start_again(0);
+    let again = written();
+    assert!(again.is_ok(), "nobody else asks for the pool: {again:?}");
+    assert!(engines.has_open(0));
     engines.assert_sound();
 }
 
