@@ -23,6 +23,9 @@ const STEP_BYTES: u64 = 256 << 10;
 const ENTRY_BYTES: u64 = 128;
 /// What a device reads at least: neighbours by key lie anywhere, so a small value costs a page of its own.
 const PAGE_BYTES: u64 = 4 << 10;
+/// What a pass counts at least: one over a small target would begin anew in every step, and an idle daemon reads its
+/// superblocks for ever. At the default rate this is ten seconds.
+const PASS_BYTES_MIN: u64 = 40 << 20;
 /// Damaged versions that are remembered; more are counted.
 const DAMAGED_MAX: usize = 1024;
 /// The rule that a value breaks which does not match its checksum.
@@ -44,6 +47,9 @@ pub(crate) struct Scrub {
     /// Bytes that may be read now, as far as time and rate have given them.
     credit_bytes: u64,
     credited_ns: u64,
+    /// What this pass has counted so far, and what the last one has left to be paid before the next begins.
+    pass_bytes: u64,
+    owed_bytes: u64,
     pub(crate) verified_bytes: u64,
     /// Keys of the versions that did not verify.
     damaged: BTreeSet<Vec<u8>>,
@@ -87,6 +93,19 @@ impl Scrub {
         self.blocks.retain(|&(number, _)| number != u64::from(run));
     }
 
+    /// Takes what a step has read from what may be read.
+    fn spend(&mut self, read_bytes: u64) {
+        self.pass_bytes = self.pass_bytes.saturating_add(read_bytes);
+        self.credit_bytes = self.credit_bytes.saturating_sub(read_bytes);
+    }
+
+    /// The next pass begins at the first record, when this one is paid for.
+    fn end_pass(&mut self) {
+        self.at = RecordAt::default();
+        self.credit_bytes = 0;
+        self.owed_bytes = PASS_BYTES_MIN.saturating_sub(core::mem::take(&mut self.pass_bytes));
+    }
+
     /// Adds what the rate has given since the last time, a second's worth at most.
     fn credit(&mut self, bytes_per_s: u64, now_ns: u64) {
         const NS_PER_S: u64 = 1_000_000_000;
@@ -95,6 +114,9 @@ impl Scrub {
         if earned > 0 {
             self.credited_ns = now_ns;
             let earned = u64::try_from(earned).unwrap_or(u64::MAX);
+            let paid = earned.min(self.owed_bytes);
+            self.owed_bytes -= paid;
+            let earned = earned - paid;
             self.credit_bytes = self.credit_bytes.saturating_add(earned).min(bytes_per_s);
         }
     }
@@ -118,21 +140,19 @@ impl Target {
             Err(error @ Error::Corrupt { .. }) => {
                 // A fence: what is behind it is out of reach, the scrub begins anew.
                 self.scrub.note_block(&error);
-                self.scrub.at = RecordAt::default();
-                self.scrub.credit_bytes = 0;
+                self.scrub.end_pass();
                 return Err(error);
             }
             Err(error) => return Err(error),
         };
-        self.scrub.credit_bytes = self.scrub.credit_bytes.saturating_sub(read_bytes);
+        self.scrub.spend(read_bytes);
         match at {
             Some(at) => {
                 self.scrub.after = at;
                 Ok(Step::More)
             }
             None => {
-                self.scrub.credit_bytes = 0;
-                self.scrub.at = RecordAt::default();
+                self.scrub.end_pass();
                 Ok(Step::Done)
             }
         }
@@ -160,7 +180,7 @@ impl Target {
         match verified {
             Ok((next, read_bytes)) => {
                 self.scrub.at = next;
-                self.scrub.credit_bytes = self.scrub.credit_bytes.saturating_sub(read_bytes);
+                self.scrub.spend(read_bytes);
                 Ok(Step::More)
             }
             Err(error) => {

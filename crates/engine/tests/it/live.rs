@@ -40,6 +40,8 @@ impl OnDevice {
         let number = Rng::from_entropy().unwrap().next_u64();
         let dir = parent.join(format!("dolmen-live-{number:x}"));
         std::fs::create_dir_all(&dir).unwrap();
+        // A second pays for a whole pass.
+        let config = TargetConfig { scrub_bytes_per_s: 64 << 20, ..config };
         let mut rig = Rig::bare(Media::Block, config.clone());
         let made = Target::create(devices(&dir), Arc::new(rig.clock.clone()), 7, &config);
         rig.target = Some(made.unwrap());

@@ -138,3 +138,15 @@ fn a_sector_that_cannot_be_read_hides_no_other_damage() {
         assert!(is_named(&found), "{name}: {found:?}");
     }
 }
+
+#[test]
+fn a_small_target_is_not_read_over_and_over() {
+    let mut rig = rig(4 << 20);
+    pass(&mut rig, 1);
+    let scrubbed_bytes = rig.space().scrubbed_bytes;
+    assert!(scrubbed_bytes > 0, "the first pass waits for nothing");
+    pass(&mut rig, 7);
+    assert_eq!(rig.space().scrubbed_bytes, scrubbed_bytes, "a pass counts 40 MiB: ten seconds");
+    pass(&mut rig, 4);
+    assert!(rig.space().scrubbed_bytes > scrubbed_bytes, "the next one");
+}
