@@ -99,7 +99,7 @@
 //!
 //! # Orphans
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
-//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use. The entry goes and the orphan comes in one transaction. The entry
+//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use, and files that were made without a name. The entry goes and the orphan comes in one transaction. The entry
 //! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
@@ -126,6 +126,7 @@ mod path;
 mod rename;
 mod resolve;
 mod store;
+mod tmpfile;
 pub mod tree;
 
 pub use access::{Cred, Rights};

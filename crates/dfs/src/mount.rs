@@ -451,6 +451,10 @@ impl Mount {
         self.clock.now_ns()
     }
 
+    pub(crate) fn monotonic_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
     pub(crate) fn now(&self) -> Time {
         Time::from_unix_ns(self.now_ns())
     }

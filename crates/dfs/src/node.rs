@@ -56,6 +56,8 @@ pub(crate) struct Node {
     pub(crate) gate: RwLock<()>,
     /// A directory that was removed, or a file whose last name was: its record is in the orphan list.
     removed: AtomicBool,
+    /// A file that was made without a name, and may get one.
+    nameable: AtomicBool,
     /// Another mount has moved or removed it, as the last look at its record has shown.
     lost: AtomicBool,
     /// Owner, group and mode as last seen: what access checks of a path's directories use.
@@ -96,6 +98,7 @@ impl Node {
             home: Mutex::new(home),
             gate: RwLock::new(()),
             removed: AtomicBool::new(false),
+            nameable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             uid: AtomicU32::new(inode.uid),
             gid: AtomicU32::new(inode.gid),
@@ -135,6 +138,21 @@ impl Node {
 
     pub(crate) fn set_removed(&self) {
         self.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether it has no name, but may get one.
+    pub(crate) fn is_nameable(&self) -> bool {
+        self.nameable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_nameable(&self, nameable: bool) {
+        self.nameable.store(nameable, Ordering::Release);
+    }
+
+    /// It has got a name, where its home is now.
+    pub(crate) fn set_named(&self) {
+        self.set_nameable(false);
+        self.removed.store(false, Ordering::Release);
     }
 
     pub(crate) fn is_lost(&self) -> bool {

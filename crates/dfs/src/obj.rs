@@ -187,7 +187,7 @@ impl Dir {
     /// Makes `name` of this directory another name of `obj`, and tells its attributes.
     ///
     /// # Errors
-    /// As `link`; `NotFound` for what has no name any more.
+    /// As `link`; `NotFound` for what has no name any more, other than what [`Dir::tmpfile`] has made.
     pub fn link_to(&self, obj: &Obj, name: impl AsRef<[u8]>) -> Result<Stat> {
         let (name, mount) = (name.as_ref(), self.mount());
         mount.check_writable()?;
@@ -200,11 +200,10 @@ impl Dir {
         }
         check_add(self.cred.as_deref(), &self.node)?;
         let to = Slot::new(self.node.oid, name);
-        mount.at_home(&obj.node, |from| {
-            if obj.node.is_removed() {
-                return Err(Error::NotFound);
-            }
-            mount.link(from, obj.node.oid, &self.node, &to)
+        mount.at_home(&obj.node, |from| match obj.node.is_removed() {
+            false => mount.link(from, obj.node.oid, &self.node, &to),
+            true if obj.node.is_nameable() => mount.name_orphan(&obj.node, from, &self.node, &to),
+            true => Err(Error::NotFound),
         })?;
         obj.stat()
     }

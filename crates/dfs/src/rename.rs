@@ -28,6 +28,11 @@ pub enum RenameMode {
 /// Directories between one and the root: more do not fit a path.
 const DEPTH_MAX: usize = crate::layout::PATH_BYTES_MAX;
 
+/// How long a rename goes on where others change the same entries: a program does not expect to be told to try again.
+const PATIENCE_NS: u64 = 30_000_000_000;
+/// How often at most, for who has a clock that stands still: what takes two milliseconds or more each ends by the time.
+const ROUNDS_MAX: u32 = 10_000;
+
 /// One side of a rename.
 struct Side<'a> {
     dir: &'a Arc<Node>,
@@ -57,7 +62,8 @@ impl Dir {
     ///
     /// # Errors
     /// `NotFound`; `Exists` for `NoReplace`; `Invalid(Cycle)` for a directory below itself; `IsDirectory`,
-    /// `NotDirectory`, `NotEmpty` for what cannot be replaced; `NoPermission`, `NotPermitted`, `ReadOnly`.
+    /// `NotDirectory`, `NotEmpty` for what cannot be replaced; `NoPermission`, `NotPermitted`, `ReadOnly`; `Contended` if
+    /// others have changed the same entries for 30 s.
     pub fn rename(
         &self,
         old: impl AsRef<[u8]>,
@@ -69,7 +75,9 @@ impl Dir {
         if !Arc::ptr_eq(self.mount(), new_dir.mount()) {
             return Err(Error::CrossMount);
         }
-        for _ in 0..STALE_RETRIES {
+        let mut rounds = 0;
+        let end_ns = self.mount().monotonic_ns().saturating_add(PATIENCE_NS);
+        loop {
             let done = self.start().in_parent_once(old.as_ref(), |from_dir, from_name, from_slash| {
                 new_dir.start().in_parent_once(new.as_ref(), |to_dir, to_name, to_slash| {
                     let from = Side::new(from_dir, from_name, from_slash)?;
@@ -77,12 +85,18 @@ impl Dir {
                     self.rename_entry(&from, &to, mode)
                 })
             });
+            rounds += 1;
             match done {
-                Err(Error::Stale) => self.mount().paths.forget_all(),
+                Err(Error::Stale | Error::Contended)
+                    if rounds < ROUNDS_MAX && self.mount().monotonic_ns() < end_ns =>
+                {
+                    self.mount().paths.forget_all();
+                    dolmen_env::yield_now();
+                }
+                Err(Error::Stale) => return Err(Error::Contended),
                 other => return other,
             }
         }
-        Err(Error::Contended)
     }
 
     fn rename_entry(&self, from: &Side<'_>, to: &Side<'_>, mode: RenameMode) -> Result<()> {

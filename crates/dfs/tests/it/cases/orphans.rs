@@ -1,8 +1,12 @@
 //! Files that are unlinked or replaced while open.
 
 use super::common::{World, cat, put, put_entry, read_all, small_chunks};
-use dolmen_dfs::{Dfs, Error, Follow, FormatOptions, OpenOptions, RenameMode, SetAttrs, XattrCond, layout};
+use dolmen_dfs::{
+    CheckReport, Cred, Dfs, Error, Follow, FormatOptions, OpenOptions, RenameMode, SetAttrs, What, XattrCond,
+    layout,
+};
 use dolmen_types::ObjectClass;
+use std::sync::Arc;
 
 #[test]
 fn an_open_file_works_after_its_name_is_gone_and_is_freed_on_close() {
@@ -151,4 +155,89 @@ fn an_open_file_keeps_its_extended_attributes_when_its_name_is_gone() {
     [unlinked, replaced, linked].into_iter().for_each(|file| file.close().unwrap());
     fs.unlink("/replaced").unwrap();
     assert_eq!(world.object_count(), objects, "all of them are freed");
+}
+
+#[test]
+fn a_file_made_without_a_name_gets_one_or_goes_with_its_last_handle() {
+    let world = World::new(2);
+    let fs = world.mount_atime();
+    fs.mkdir("/d", 0o2777).unwrap();
+    let dir = fs.open_dir("/d").unwrap();
+    let objects = world.object_count();
+    let user = Arc::new(Cred { uid: 7, gid: 7, groups: vec![], umask: 0o022 });
+    let (file, stat) =
+        dir.as_user(&user).tmpfile(&OpenOptions { mode: 0o666, ..OpenOptions::WRITE }).unwrap();
+    assert_eq!((stat.links, stat.uid, stat.gid, stat.permissions), (0, 7, 0, 0o644));
+    file.write_at(0, b"found later").unwrap();
+    file.set_xattr("user.k", "v", XattrCond::Any).unwrap();
+    assert!(dir.names().unwrap().is_empty());
+    assert_eq!(fs.check(false).unwrap().orphans, 1);
+    put(&fs, "/d/taken", b"").close().unwrap();
+    assert_eq!(dir.link_to(&file, "taken").unwrap_err(), Error::Exists);
+    world.clock.advance(1_000_000_000);
+    let named = dir.link_to(&file, "named").unwrap();
+    assert_eq!((named.links, named.size_bytes, named.ctime), (1, 11, world.now()));
+    assert_eq!(dir.link_to(&file, "again").unwrap().links, 2);
+    drop(file);
+    assert_eq!(fs.check(false).unwrap(), CheckReport { dirs: 2, files: 2, ..Default::default() });
+    assert_eq!(cat(&fs, "/d/again"), b"found later");
+    assert_eq!(fs.xattr("/d/named", "user.k", Follow::Yes).unwrap(), b"v");
+    ["named", "again", "taken"].iter().for_each(|name| dir.unlink(name).unwrap());
+    // One that never gets a name, one that may get none, and one in a directory that is gone.
+    let (file, _) = dir.tmpfile(&OpenOptions::WRITE).unwrap();
+    file.write_at(0, &[7; 10_000]).unwrap();
+    assert_eq!(read_all(&file.open(&OpenOptions::READ).unwrap()), [7; 10_000]);
+    let (exclusive, _) =
+        dir.tmpfile(&OpenOptions { exclusive: true, create: true, ..OpenOptions::WRITE }).unwrap();
+    assert_eq!(dir.link_to(&exclusive, "no").unwrap_err(), Error::NotFound);
+    fs.rmdir("/d").unwrap();
+    assert_eq!(dir.tmpfile(&OpenOptions::WRITE).unwrap_err(), Error::NotFound);
+    assert_eq!(fs.tmpfile(&OpenOptions::READ).unwrap_err(), Error::Invalid(What::Flags));
+    drop((file, exclusive));
+    assert_eq!(fs.check(false).unwrap().orphans, 0);
+    assert!(world.object_count() <= objects);
+}
+
+#[test]
+fn a_mount_frees_files_that_a_dead_one_has_given_no_name() {
+    let world = World::new(1);
+    let fs = world.mount();
+    let named = fs.tmpfile(&OpenOptions::WRITE).unwrap().0;
+    let nameless = fs.tmpfile(&OpenOptions::WRITE).unwrap().0;
+    nameless.write_at(0, b"lost").unwrap();
+    named.write_at(0, b"kept").unwrap();
+    fs.link_to(&named, "kept").unwrap();
+    let (lost, kept) = (nameless.oid(), named.oid());
+    core::mem::forget((named, nameless));
+    let fs = world.mount();
+    assert_eq!(cat(&fs, "/kept"), b"kept");
+    let report = fs.check(false).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!((report.orphans, report.files), (0, 1));
+    let mut walk = world.container.objects(None);
+    let objects: Vec<_> =
+        core::iter::from_fn(|| Some(walk.next_page().unwrap()).filter(|page| !page.is_empty()))
+            .flatten()
+            .collect();
+    assert!(objects.contains(&kept));
+    assert!(!objects.contains(&lost));
+}
+
+#[test]
+fn a_file_made_without_a_name_in_a_shared_mount_is_named_beside_others() {
+    let world = World::new(2);
+    let (one, two) = (world.mount_shared(), world.mount_shared());
+    one.mkdir("/d", 0o755).unwrap();
+    let dir = one.open_dir("/d").unwrap();
+    let (file, _) = dir.tmpfile(&OpenOptions::WRITE).unwrap();
+    file.write_at(0, b"data").unwrap();
+    assert_eq!(file.stat().unwrap().size_bytes, 4);
+    put(&two, "/d/f", b"other").close().unwrap();
+    assert_eq!(dir.link_to(&file, "f").unwrap_err(), Error::Exists);
+    dir.link_to(&file, "g").unwrap();
+    assert_eq!(cat(&two, "/d/g"), b"data");
+    let (late, _) = dir.tmpfile(&OpenOptions::WRITE).unwrap();
+    ["/d/f", "/d/g"].iter().for_each(|path| two.unlink(path).unwrap());
+    two.rmdir("/d").unwrap();
+    assert_eq!(dir.link_to(&late, "h").unwrap_err(), Error::Stale);
 }

@@ -1,7 +1,11 @@
 //! Rename: atomic, replacing, exchanging, never a directory below itself.
 
 use super::common::{World, cat, put};
-use dolmen_dfs::{Error, Follow, OpenOptions, RenameMode, What, XattrCond};
+use crate::watched::Watched;
+use dolmen_codec::Ask;
+use dolmen_codec::pool::PoolVerb;
+use dolmen_dfs::{Dfs, Error, Follow, OpenOptions, RenameMode, What, XattrCond};
+use std::sync::Arc;
 
 const REPLACE: RenameMode = RenameMode::Replace;
 
@@ -115,4 +119,30 @@ fn open_files_follow_their_entry_through_a_rename() {
     file.set_attrs(&dolmen_dfs::SetAttrs { mode: Some(0o600), ..dolmen_dfs::SetAttrs::KEEP }).unwrap();
     assert_eq!(fs.stat("/d/g").unwrap().permissions, 0o600);
     assert_eq!(file.stat().unwrap(), fs.stat("/d/g").unwrap());
+}
+
+/// Changes the entry `/f` before each of the next commits.
+fn spoil(watched: &Arc<Watched>, other: Dfs, times: u32) {
+    let again = Arc::clone(watched);
+    let is_commit = |ask: &Ask<'_>| matches!(ask, Ask::Pool(PoolVerb::TxCommit(_)));
+    watched.before(is_commit, move || {
+        other.chmod("/f", 0o600 + times % 2).expect("a change without a transaction");
+        if times > 1 {
+            spoil(&again, other, times - 1);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_rename_goes_on_where_others_spoil_its_transaction_again_and_again() {
+    let (world, watched) = World::watched();
+    let (fs, other) = (world.mount_shared(), world.mount());
+    put(&fs, "/f", b"data").close().unwrap();
+    // One transaction gives up after 64 attempts.
+    spoil(&watched, other, 300);
+    fs.rename("/f", &fs, "/g", REPLACE).unwrap();
+    assert!(watched.is_done());
+    assert_eq!(cat(&fs, "/g"), b"data");
+    assert_eq!(fs.stat("/f").unwrap_err(), Error::NotFound);
 }
