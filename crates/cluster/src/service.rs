@@ -95,13 +95,16 @@ struct Cont {
     origins: BTreeMap<Epoch, RequestId>,
     /// An intent that is on record and not yet carried out by all targets.
     unfinished: Option<Intent>,
+    /// Snapshots that are destroyed, and that not all targets have let go of yet.
+    gone: BTreeSet<Epoch>,
 }
 
 impl Cont {
     fn new(record: ContRecord) -> Self {
         let next_oid = record.oid_limit;
         let (snapshots, attrs, origins) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { record, snapshots, attrs, handles: 0, next_oid, origins, unfinished: None }
+        let gone = BTreeSet::new();
+        Self { record, snapshots, attrs, handles: 0, next_oid, origins, unfinished: None, gone }
     }
 
     /// Whether clients may see it.
@@ -302,8 +305,10 @@ impl Service {
     /// Looks after the parts of the pool at other engines: lets clients in where one has started anew, and settles
     /// transactions that nobody decides. Call it a few times a second; it waits for engines that do not answer.
     pub(crate) fn look_after_parts<T: TargetStore>(&self, targets: &Targets<T>) {
-        // Ignored: whoever needs an engine that is gone is told so.
-        let _gone = targets.parts().look(self.now(targets));
+        // Whoever needs an engine that is gone is told so. When all are there, what they have missed is carried out.
+        if targets.parts().look(self.now(targets)).is_ok() {
+            change::finish_all(targets, &mut locked(&self.state));
+        }
         resolve::settle_stale(targets);
     }
 

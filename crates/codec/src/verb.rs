@@ -610,8 +610,8 @@ impl ContVerb {
     }
 }
 
-/// The akey, in the system container, of what the pool's service is about to do. It is there while that is under way, one
-/// a container, and what destroys a container or a snapshot begins with it: a full target takes it from its reserve.
+/// The akey, in the system container, of what the pool's service is about to do, or what it begins with. It is there while that
+/// is under way, and what destroys a container or a snapshot begins by writing it: a full target takes it from its reserve.
 pub const INTENT_AKEY: &[u8] = b"intent";
 
 /// The container that the pool's own records live in has a fixed, public hash key.

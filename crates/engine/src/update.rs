@@ -627,7 +627,7 @@ impl Drafts<'_> {
     /// What it asks for: it may only remove, or say what is about to be removed.
     #[inline]
     pub(crate) fn need(&self, cont: ContNo) -> Need {
-        let is_intent = |draft: &Draft<'_>| cont == ContNo::SYSTEM && &draft.akey[..] == INTENT_AKEY;
+        let is_intent = |draft: &Draft<'_>| cont == ContNo::SYSTEM && draft.akey.starts_with(INTENT_AKEY);
         let removes = |draft: &Draft<'_>| matches!(draft.data, DraftData::None) || is_intent(draft);
         if self.items.iter().all(removes) { Need::Removal } else { Need::Data }
     }

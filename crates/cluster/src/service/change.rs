@@ -5,7 +5,9 @@ use super::record::{
     encode_attr, encode_origin, encode_pool_props, encode_snapshot,
 };
 use super::repeats::Repeats;
-use super::store::{self, ATTR_PREFIX, Change, INTENT, META, ORIGIN_PREFIX, PROPS, SNAPSHOT_PREFIX};
+use super::store::{
+    self, ATTR_PREFIX, Change, GONE_PREFIX, INTENT, META, ORIGIN_PREFIX, PROPS, SNAPSHOT_PREFIX,
+};
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
     SNAPSHOT_ATTEMPTS, SNAPSHOTS_MAX, State, props,
@@ -61,6 +63,9 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
             if let Some(epoch) = name.strip_prefix(ORIGIN_PREFIX) {
                 cont.origins.insert(epoch_in(epoch)?, needed(targets, no, &name, decode_origin)?);
             }
+            if let Some(epoch) = name.strip_prefix(GONE_PREFIX) {
+                cont.gone.insert(epoch_in(epoch)?);
+            }
             if let Some(epoch) = name.strip_prefix(SNAPSHOT_PREFIX) {
                 let epoch = epoch_in(epoch)?;
                 cont.snapshots.insert(epoch, needed(targets, no, &name, decode_snapshot)?);
@@ -73,11 +78,12 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
 
 /// Completes or undoes what is unfinished. What a target refuses now is tried again before the next change.
 pub(super) fn finish_all<T: TargetStore>(targets: &Targets<T>, state: &mut State) {
+    let is_unfinished = |cont: &Cont| cont.unfinished.is_some() || !cont.gone.is_empty();
     let unfinished: Vec<_> =
-        state.conts.iter().filter(|(_, cont)| cont.unfinished.is_some()).map(|(&no, _)| no).collect();
+        state.conts.iter().filter(|(_, cont)| is_unfinished(cont)).map(|(&no, _)| no).collect();
     for no in unfinished {
-        // Ignored: the intent stays on record, and every later change of the container reports the failure.
-        let _tried_again_later = finish(targets, state, no);
+        // Ignored: it stays on record, and every later change of the container that depends on it reports the failure.
+        let _tried_again_later = finish(targets, state, no).and_then(|()| let_go(targets, state, no));
     }
 }
 
@@ -147,7 +153,11 @@ pub(super) fn create<T: TargetStore>(
     }
     state.insert(no, cont);
     if let Err(error) = on_all(targets, no, &ContVerb::Create(spec)) {
-        // Ignored: what cannot be undone now is undone when the pool is opened; nobody sees it until then.
+        // Its names are free at once: whatever becomes of it, it is not completed.
+        if intend(targets, state, no, Intent::Destroy).is_ok() {
+            state.hide(no);
+        }
+        // Ignored: what cannot be undone now is undone when all engines are there; nobody sees it until then.
         let _undone_later = undo(targets, state, no);
         return Err(error);
     }
@@ -170,7 +180,15 @@ pub(super) fn destroy<T: TargetStore>(
     }
     intend(targets, state, no, Intent::Destroy)?;
     state.hide(no);
-    finish(targets, state, no)
+    or_later(finish(targets, state, no))
+}
+
+/// What is on record is carried out when an engine that is gone is back: whoever has asked for it need not ask again.
+fn or_later(result: Result<()>) -> Result<()> {
+    match result {
+        Err(Error::Unreachable { .. }) => Ok(()),
+        other => other,
+    }
 }
 
 pub(super) fn set_props<T: TargetStore>(
@@ -375,21 +393,35 @@ pub(super) fn remove_snapshot<T: TargetStore>(
     no: ContNo,
     epoch: Epoch,
 ) -> Result<()> {
-    finish(targets, state, no)?;
-    if !state.live(no)?.snapshots.contains_key(&epoch) {
+    let cont = state.live(no)?;
+    if !cont.snapshots.contains_key(&epoch) {
         return Err(Error::NotFound);
     }
-    let intent = Intent::RemoveSnapshot(epoch);
-    let (at, origin_at) = (snapshot_key(epoch), origin_key(epoch));
-    let encoded = intent.encode();
+    // It may be the one that it goes back to.
+    if matches!(cont.unfinished, Some(Intent::Rollback { .. })) {
+        finish(targets, state, no)?;
+    }
+    let (at, gone_at, origin_at) = (snapshot_key(epoch), gone_key(epoch), origin_key(epoch));
+    let record = encode_snapshot(None);
     let origin = state.live(no)?.origins.get(&epoch).copied().unwrap_or_default();
-    let all: [Change<'_>; 3] = [(&at, None), (INTENT, Some(&encoded)), (&origin_at, None)];
+    let all: [Change<'_>; 3] = [(&at, None), (&gone_at, Some(&record)), (&origin_at, None)];
     store::change(targets, no, told_by(origin, &all))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.snapshots.remove(&epoch);
     cont.origins.remove(&epoch);
-    cont.unfinished = Some(intent);
-    finish(targets, state, no)
+    cont.gone.insert(epoch);
+    or_later(let_go(targets, state, no))
+}
+
+/// Lets all targets go of the snapshots of a container that are destroyed: a record each, so that none waits for another.
+fn let_go<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
+    let Some(gone) = state.conts.get(&no).map(|cont| cont.gone.clone()) else { return Ok(()) };
+    for epoch in gone {
+        on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?;
+        store::change(targets, no, &[(&gone_key(epoch), None)])?;
+        state.conts.get_mut(&no).ok_or(Error::NoContainer)?.gone.remove(&epoch);
+    }
+    Ok(())
 }
 
 pub(super) fn roll_back<T: TargetStore>(
@@ -540,6 +572,10 @@ fn needed<T: TargetStore, R>(
 
 fn snapshot_key(epoch: Epoch) -> Vec<u8> {
     [SNAPSHOT_PREFIX, &epoch.0.to_le_bytes()].concat()
+}
+
+fn gone_key(epoch: Epoch) -> Vec<u8> {
+    [GONE_PREFIX, &epoch.0.to_le_bytes()].concat()
 }
 
 /// Changes whose last one is the record of who asked for them: there is none of who does not say.

@@ -22,6 +22,8 @@ pub(crate) const META: &[u8] = b"meta";
 pub(crate) const PROPS: &[u8] = b"props";
 pub(crate) const INTENT: &[u8] = dolmen_codec::verb::INTENT_AKEY;
 pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
+/// Before the epoch of a snapshot that was destroyed, and that some target may still keep. It begins as `INTENT` does.
+pub(crate) const GONE_PREFIX: &[u8] = b"intent:";
 pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";
 /// Before the epoch of a snapshot, or before zero for the container itself.
 pub(crate) const ORIGIN_PREFIX: &[u8] = b"from:";

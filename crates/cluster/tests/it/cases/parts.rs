@@ -4,8 +4,8 @@
 use super::common::{START_NS, fetch, label, update};
 use super::{Inner, inner};
 use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, PartDoor, Pool, PoolIdentity, Service, Targets};
-use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
-use dolmen_codec::verb::{Mutation, Prepare, ReadAt, Reply, Verb};
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb, TxCommit};
+use dolmen_codec::verb::{ContVerb, Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
@@ -462,4 +462,150 @@ fn a_container_is_everywhere_or_nowhere_wherever_the_way_breaks() {
         }
     }
     panic!("the container is never made");
+}
+
+impl System {
+    /// The engine with the part is back, or the way to it, or the one with the service starts anew, too.
+    fn back(mut self, how: u64) -> Self {
+        match how % 3 {
+            0 => self.wire.fail_after(None),
+            1 => self.restart_part(),
+            _ => {
+                self.restart_part();
+                self = self.restart_home();
+            }
+        }
+        self.home.look_after_parts();
+        self
+    }
+
+    /// Of each target: whether it knows a container.
+    fn knows(&self, cont: ContNo) -> Vec<bool> {
+        let door = PartDoor::new(Arc::clone(self.part.as_ref().unwrap()));
+        let usage = |target: u16| {
+            let ask = Ask::Target(TargetNo(target), cont, Verb::Cont(ContVerb::Usage));
+            let request = Request { token: 1, head: Head::default(), ask };
+            let result = if target < TARGETS { self.home.call(request) } else { door.call(request) }.result;
+            assert!(matches!(result, Ok(_) | Err(Error::NoContainer)), "{result:?}");
+            result.is_ok()
+        };
+        (0..2 * TARGETS).map(usage).collect()
+    }
+
+    fn snapshots(&self, cont: ContNo) -> usize {
+        match self.ask(PoolVerb::SnapList(cont)) {
+            Ok(PoolReply::Snapshots(all)) => all.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether every target has let go of an epoch.
+    fn has_let_go(&self, cont: ContNo, epoch: Epoch) -> bool {
+        let read = |target| self.ask_target(target, cont, fetch(1, ReadAt::Epoch(epoch))).result;
+        (0..2 * TARGETS).all(|target| matches!(read(target), Err(Error::EpochGone { .. })))
+    }
+}
+
+#[test]
+fn a_container_destroyed_while_an_engine_is_gone_is_gone_and_so_it_is_there_when_that_is_back() {
+    for messages in 0..MESSAGES_MAX {
+        let system = System::new();
+        let (cont, other) = (system.make("c").unwrap(), system.make("other").unwrap());
+        system.put(cont, b"value");
+        system.put(other, b"other");
+        system.wire.fail_after(Some(messages));
+        let destroy = || PoolVerb::ContDestroy(ContName::Label(label("c")), false);
+        assert!(matches!(system.ask(destroy()), Ok(PoolReply::Done)), "after {messages} messages");
+        let is_everywhere = system.knows(cont) == [false; 4];
+        assert!(matches!(system.ask(destroy()), Err(Error::NotFound)));
+        let system = system.back(messages);
+        assert_eq!(system.knows(cont), [false; 4], "after {messages} messages");
+        let again = system.make("c").unwrap();
+        assert_ne!(again, cont, "no number is used twice");
+        system.put(again, b"again");
+        assert_eq!((system.agreed(again), system.agreed(other)), (b"again".to_vec(), b"other".to_vec()));
+        system.assert_clean();
+        if is_everywhere {
+            assert!(messages > 1, "the part has to be asked");
+            return;
+        }
+    }
+    panic!("it is never destroyed at once");
+}
+
+#[test]
+fn a_container_that_could_not_be_made_leaves_its_name_and_nothing_else() {
+    for messages in 0..MESSAGES_MAX {
+        let system = System::new();
+        system.wire.fail_after(Some(messages));
+        let answer = system.make("c");
+        if answer.is_ok() {
+            assert!(messages > 1, "the part has to be asked");
+            return;
+        }
+        assert_eq!(answer, Err(Error::Unreachable { rank: 1 }), "after {messages} messages");
+        let system = system.back(messages);
+        let cont = system.make("c").unwrap_or_else(|error| panic!("{messages}: {error:?}"));
+        assert_eq!(system.knows(cont), [true; 4]);
+        assert_eq!(system.knows(ContNo(cont.0 - 1)), [false; 4], "the first is undone");
+        system.assert_clean();
+    }
+    panic!("it is never made");
+}
+
+#[test]
+fn any_number_of_snapshots_is_destroyed_while_an_engine_is_gone() {
+    for messages in 0..MESSAGES_MAX {
+        let system = System::new();
+        let cont = system.make("c").unwrap();
+        let snapshot = |value: &[u8]| {
+            system.put(cont, value);
+            match system.ask(PoolVerb::SnapCreate(cont, None)) {
+                Ok(PoolReply::Epoch(epoch)) => epoch,
+                other => panic!("{other:?}"),
+            }
+        };
+        let all = [b"1", b"2", b"3"].map(|value| snapshot(value));
+        system.put(cont, b"4");
+        system.wire.fail_after(Some(messages));
+        for epoch in &all[..2] {
+            let destroyed = system.ask(PoolVerb::SnapDestroy(cont, *epoch));
+            assert!(matches!(destroyed, Ok(PoolReply::Done)), "after {messages} messages: {destroyed:?}");
+        }
+        let is_whole = system.wire.state().left != Some(0);
+        assert_eq!(system.snapshots(cont), 1);
+        let system = system.back(messages);
+        system.ask(PoolVerb::Aggregate(cont, Epoch::ZERO)).unwrap();
+        assert!(all[..2].iter().all(|&epoch| system.has_let_go(cont, epoch)), "after {messages} messages");
+        assert!(!system.has_let_go(cont, all[2]));
+        assert_eq!((system.snapshots(cont), system.agreed(cont)), (1, b"4".to_vec()));
+        system.assert_clean();
+        if is_whole {
+            assert!(messages > 3, "the part has to be asked");
+            return;
+        }
+    }
+    panic!("they are never destroyed at once");
+}
+
+#[test]
+fn a_snapshot_that_could_not_be_made_is_nowhere_and_the_next_can_be() {
+    for messages in 0..MESSAGES_MAX {
+        let system = System::new();
+        let cont = system.make("c").unwrap();
+        system.put(cont, b"value");
+        system.wire.fail_after(Some(messages));
+        let made = system.ask(PoolVerb::SnapCreate(cont, Some("s".to_owned())));
+        if let Ok(PoolReply::Epoch(_)) = made {
+            assert!(messages > 3, "the part has to be asked");
+            return;
+        }
+        assert!(matches!(made, Err(Error::Unreachable { rank: 1 })), "{messages}: {made:?}");
+        let system = system.back(messages);
+        assert_eq!(system.snapshots(cont), 0);
+        let made = system.ask(PoolVerb::SnapCreate(cont, Some("s".to_owned())));
+        assert!(matches!(made, Ok(PoolReply::Epoch(_))), "{messages}: {made:?}");
+        system.assert_clean();
+    }
+    panic!("it is never made");
 }
