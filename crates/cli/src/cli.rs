@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, bench, compat, cont, fs, inspect, obj, pool, serve, shell, stop};
+use crate::{audit, bench, compat, cont, fs, inspect, mount, obj, pool, serve, shell, stop};
 use clap::{Parser, Subcommand};
 
 /// Stands at the end of `dolmen --help` and of the man page.
@@ -72,6 +72,11 @@ enum Command {
     /// Objects of a container, as stored
     #[command(subcommand, visible_alias = "object")]
     Obj(obj::Command),
+    /// Show the files of a container as a directory of the system
+    Mount(mount::Mount),
+    /// Take such a directory away
+    #[command(visible_alias = "umount")]
+    Unmount(mount::Unmount),
     /// Let other processes use the pools of a directory: the node daemon
     Serve(serve::Args),
     /// End the node daemon of a directory, and wait until its process has ended
@@ -104,6 +109,8 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Obj(command) => obj::run(command),
         Command::Daos(args) => compat::daos::run(args),
         Command::Dmg(args) => compat::dmg::run(args),
+        Command::Mount(args) => mount::mount(args, cli.json),
+        Command::Unmount(args) => mount::unmount(args),
         Command::Serve(args) => serve::run(args, cli.json),
         Command::Stop(args) => stop::run(args),
         Command::Check(args) => audit::run(args),

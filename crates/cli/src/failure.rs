@@ -190,6 +190,17 @@ impl Failure {
         })
     }
 
+    /// What another process of this program has told with `to_json`.
+    pub(crate) fn from_json(told: &Value) -> Option<Self> {
+        let detail = &told["detail"];
+        let text = |key: &str| detail[key].as_str().map(str::to_owned);
+        let number = |key: &str| detail[key].as_i64().and_then(|number| i32::try_from(number).ok());
+        let exit = number("exit").and_then(Exit::from_number).unwrap_or(Exit::Other);
+        let failure = Self::new(exit, text("why")?);
+        let (doing, hint) = (text("doing"), text("hint"));
+        Some(Self { doing, hint, der: number("der"), errno: number("errno"), ..failure })
+    }
+
     /// Its parts, for programs.
     pub(crate) fn detail(&self) -> Value {
         let mut detail = json!({

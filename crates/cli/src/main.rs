@@ -13,6 +13,7 @@ mod failure;
 mod fs;
 mod inspect;
 mod interrupt;
+mod mount;
 mod obj;
 mod output;
 mod path;

@@ -144,22 +144,36 @@ pub(crate) fn open_to_read(arg: &PoolArg) -> Outcome<Session> {
     open_as(arg, OpenOptions { read_only: true, ..OpenOptions::default() })
 }
 
+/// Opens a pool for a command that lasts: an engine that does not answer is waited for by each operation, for `patience`.
+pub(crate) fn open_to_last(arg: &PoolArg, read_only: bool, patience: Duration) -> Outcome<Session> {
+    let options = OpenOptions { read_only, upkeep: Upkeep::Thread, ..OpenOptions::default() };
+    open_in(arg, options, Some(patience))
+}
+
 /// Opens a pool; `Upkeep::Thread` for commands that write much.
 pub(crate) fn open_with(arg: &PoolArg, upkeep: Upkeep) -> Outcome<Session> {
     open_as(arg, OpenOptions { upkeep, ..OpenOptions::default() })
 }
 
 fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
-    if let Some(system) = Served::of_address(&arg.pool)? {
+    open_in(arg, options, None)
+}
+
+fn open_in(arg: &PoolArg, options: OpenOptions, lasts: Option<Duration>) -> Outcome<Session> {
+    if let Some(system) = Served::of_address(&arg.pool, lasts)? {
         return system.open(arg.pool.clone(), options.read_only);
     }
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     let doing = || format!("open pool {}", shown_outside(&dir));
+    // A daemon opens a pool when somebody asks for it: who keeps the pool would keep it from all others.
+    if let Some(system) = lasts.and_then(|_| Served::around(&dir, lasts)) {
+        return system.open(dir.clone(), options.read_only).doing(doing);
+    }
     let failed = |error| of_open(&dir, options.read_only, error).by_file_in(&dir);
     let opened = match dolmen_local::open(&dir, &options) {
         Err(error) if error.owner_pid().is_some() || matches!(error, dolmen_local::Error::Spread { .. }) => {
-            if let Some(system) = Served::around(&dir) {
+            if let Some(system) = Served::around(&dir, lasts) {
                 return system.open(dir.clone(), options.read_only).doing(doing);
             }
             arg.when_free(|| dolmen_local::open(&dir, &options), failed)
@@ -169,7 +183,7 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
             // Whoever may not look into the directory may still be served, and so may who knows no more than a label.
             let may_be_served =
                 failure.exit == Exit::Refused || failure.exit == Exit::Missing && !dir.exists();
-            match Served::around(&dir).filter(|_| may_be_served) {
+            match Served::around(&dir, lasts).filter(|_| may_be_served) {
                 Some(system) => match system.open(dir.clone(), options.read_only) {
                     Err(other) if other.exit == Exit::Missing => Err(failure),
                     opened => return opened.doing(doing),
@@ -188,22 +202,29 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
 struct Served {
     link: Link,
     name: PoolName,
+    /// Each operation waits for a silent engine, not only the first.
+    lasts: bool,
+}
+
+fn link_options(lasts: Option<Duration>) -> LinkOptions {
+    let usual = LinkOptions::default();
+    LinkOptions { patience: lasts.unwrap_or(usual.patience), ..usual }
 }
 
 impl Served {
     /// The pool of an address such as `unix:SOCKET/NAME`; `None` if that is no such address.
-    fn of_address(named: &Path) -> Outcome<Option<Self>> {
+    fn of_address(named: &Path, lasts: Option<Duration>) -> Outcome<Option<Self>> {
         let Some(text) = named.to_str() else { return Ok(None) };
         let doing = || format!("reach {text}");
         let Some((system, pool)) = text.rsplit_once('/') else { return Ok(None) };
         let Some(addresses) = addresses(system).doing(doing)? else { return Ok(None) };
         let name = reach::pool_name(pool).doing(doing)?;
-        let link = reach::system(&addresses, &LinkOptions::default()).map_err(|error| unreachable(&error));
-        Ok(Some(Self { link: link.doing(doing)?, name }))
+        let link = reach::system(&addresses, &link_options(lasts)).map_err(|error| unreachable(&error));
+        Ok(Some(Self { link: link.doing(doing)?, name, lasts: lasts.is_some() }))
     }
 
     /// The pool in `dir`, if a daemon serves the directory above it.
-    fn around(dir: &Path) -> Option<Self> {
+    fn around(dir: &Path, lasts: Option<Duration>) -> Option<Self> {
         let (system, name) = match entry_of(dir) {
             Some((system, entry)) => (system, PoolName::Uuid(entry.uuid)),
             // Nothing has this name here: it can only be a pool's.
@@ -214,8 +235,8 @@ impl Served {
             None => return None,
         };
         let address = Address::Unix(system.join(reach::SOCKET_NAME));
-        let link = reach::system(&[address], &LinkOptions::default()).ok()?;
-        Some(Self { link, name })
+        let link = reach::system(&[address], &link_options(lasts)).ok()?;
+        Some(Self { link, name, lasts: lasts.is_some() })
     }
 
     fn open(self, dir: PathBuf, read_only: bool) -> Outcome<Session> {
@@ -223,7 +244,10 @@ impl Served {
         let head = Head { cred: credentials(), ..Head::default() };
         let remote = reach::pool(&self.link, &head, self.name, access)
             .map_err(|error| Failure::from(error).by_file_in(&dir))?;
-        let pool = Pool::connect(Arc::new(Patient::new(remote)), credentials())?;
+        let pool = match self.lasts {
+            true => Pool::connect(Arc::new(remote), credentials()),
+            false => Pool::connect(Arc::new(Patient::new(remote)), credentials()),
+        }?;
         Ok(Session { pool, local: None, dir })
     }
 }

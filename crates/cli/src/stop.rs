@@ -49,7 +49,7 @@ impl Process {
     }
 
     /// The process with this number; `None` if there is none, or it cannot be seen from here.
-    fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
         let watch = peer_watch(pid).ok()?;
         let waiter = Waiter::new().ok()?;
         waiter.add(&watch, 0, false).ok()?;

@@ -50,6 +50,10 @@ pub enum Op {
     Run,
     /// Making or taking over memory that is shared between processes.
     Share,
+    /// Mounting a file system.
+    Mount,
+    /// Taking a mount away.
+    Unmount,
 }
 
 impl fmt::Display for Op {
@@ -77,6 +81,8 @@ impl fmt::Display for Op {
             Self::Wait => "wait",
             Self::Run => "running",
             Self::Share => "sharing memory",
+            Self::Mount => "mount",
+            Self::Unmount => "unmount",
         })
     }
 }

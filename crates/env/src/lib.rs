@@ -10,6 +10,7 @@
 //! - [`Region`] is a file as memory, the only way to write mapped media.
 //! - [`RealRoot`] is an owned pool directory; [`DirLock`] its lock.
 //! - [`Socket`], [`Listener`], [`Waiter`] and [`SharedMemory`]: other processes.
+//! - [`KernelDevice`]: file systems that this process serves.
 //! - [`Clock`], [`Rng`], [`spawn`], [`scope`] and the counters of the process.
 //!
 //! Invariants: this is the only crate below the doors with `unsafe`; each use says why it is sound.
@@ -24,6 +25,7 @@ mod fork;
 mod held;
 #[expect(unsafe_code, reason = "hints take addresses; each use says why it is sound")]
 mod hint;
+mod kernel;
 #[expect(
     unsafe_code,
     reason = "a descriptor known by its number has no safe interface; the use says why it is sound"
@@ -50,9 +52,13 @@ pub use error::{Errno, Error, Op, Result};
 pub use fork::ForkMark;
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
+pub use kernel::{
+    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_at,
+    unmount,
+};
 pub use process::{
-    create_dir_all, data_directory, dolmen_program, keep_descriptors_to_itself, raise_descriptor_limit,
-    run_quietly,
+    create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, keep_descriptors_to_itself,
+    raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};

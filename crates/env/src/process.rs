@@ -58,6 +58,31 @@ pub fn keep_descriptors_to_itself() -> Result<()> {
     Ok(())
 }
 
+/// Whether a thread, by its number, is about to end: a signal has come that no program outlives.
+#[must_use]
+pub fn is_being_killed(thread: u32) -> bool {
+    const KILL: u64 = 1 << 8;
+    let Some(status) = status_of(thread) else { return true };
+    let masks = ["SigPnd:", "ShdPnd:"].map(|field| field_of(&status, field));
+    masks.into_iter().flatten().any(|mask| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & KILL != 0))
+}
+
+/// The groups that a thread is a member of beside its own; none if it is not there any more.
+#[must_use]
+pub fn groups_of(thread: u32) -> Vec<u32> {
+    let Some(status) = status_of(thread) else { return Vec::new() };
+    let groups = field_of(&status, "Groups:").map(str::split_whitespace);
+    groups.into_iter().flatten().filter_map(|group| group.parse().ok()).collect()
+}
+
+fn status_of(thread: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{thread}/status")).ok()
+}
+
+fn field_of<'a>(status: &'a str, field: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(field)).map(str::trim)
+}
+
 /// Makes a directory and those above it; one that is there is left as it is.
 ///
 /// # Errors

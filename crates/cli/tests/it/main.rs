@@ -16,6 +16,7 @@ mod full;
 mod interrupted;
 mod killed;
 mod loads;
+mod mounted;
 mod objects;
 mod pools;
 mod served;

@@ -1,0 +1,387 @@
+//! `dolmen mount` and `dolmen unmount`: the files of a container as a directory of the system.
+
+use crate::failure::{Doing, Exit, Failure, Outcome};
+use crate::interrupt;
+use crate::output::{self, Answer};
+use crate::path::shown_outside;
+use crate::place::{self, ContArg, Session as Pool};
+use crate::stop::{Process, deadline_ns};
+use clap::{Args, ValueEnum};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use dolmen_client::Container;
+use dolmen_dfs::{Dfs, MountOptions};
+use dolmen_env::{Clock, Errno, KernelDevice, MOUNT_TYPE, MountRequest, Mounted, RealClock};
+use dolmen_fuse::{Caching, Fs, Options, Session};
+use dolmen_types::Credentials;
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// An hour.
+const DEADLINE_SECONDS_MAX: u64 = 3600;
+/// A day.
+const CACHE_SECONDS_MAX: u64 = 86_400;
+/// Between two looks at whether a mount is over.
+const REST: Duration = Duration::from_millis(20);
+/// How long requests that still wait for the store keep the process of a mount that is taken away.
+const LINGER_SECONDS: u64 = 5;
+/// How long to wait for the process of a mount that was taken away: it closes its pool.
+const CLOSE_SECONDS: u64 = 60;
+/// What the process in the background says when the directory shows the files.
+const READY: &str = "ready";
+
+#[derive(Args, Debug)]
+pub(crate) struct Mount {
+    #[command(flatten)]
+    cont: ContArg,
+    /// Directory that shows the files; it must exist
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Refuse every change
+    #[arg(long)]
+    read_only: bool,
+    /// Show the files as they were at this snapshot, read-only
+    #[arg(long, value_name = "SNAP")]
+    snapshot: Option<String>,
+    /// Let in other users of this machine; who is not root needs `user_allow_other` in /etc/fuse.conf for it
+    #[arg(long)]
+    allow_other: bool,
+    /// What the kernel may remember
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Cache::Metadata)]
+    cache: Cache,
+    /// For how long it may remember names and attributes
+    #[arg(long, value_name = "SECONDS", default_value_t = Options::TIMEOUT_DEFAULT.as_secs(), value_parser = clap::value_parser!(u64).range(0..=CACHE_SECONDS_MAX))]
+    cache_timeout: u64,
+    /// How long an operation waits for an engine that does not answer, before it fails with EIO
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=DEADLINE_SECONDS_MAX))]
+    deadline: u64,
+    /// Threads that serve: as many operations can wait at once
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=256))]
+    threads: u16,
+    /// Stay in the foreground; Ctrl-C takes the mount away
+    #[arg(long)]
+    foreground: bool,
+    /// What the process in the background has to say [default: dolmen/mounts.log in the user's data directory]
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground", value_hint = clap::ValueHint::FilePath)]
+    log: Option<PathBuf>,
+    /// This is the process in the background
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Cache {
+    /// Nothing: who looks sees what others have just done
+    Off,
+    /// Names and attributes
+    Metadata,
+    /// Contents as well, from one open to the next
+    Data,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Unmount {
+    /// The directory
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Take its name away at once, also if it is in use or its store does not answer; the rest goes when nobody uses it
+    #[arg(long)]
+    lazy: bool,
+}
+
+/// Mounts a container.
+pub(crate) fn mount(args: &Mount, as_json: bool) -> Outcome<Answer> {
+    let mounted = if args.foreground || args.detached { serve(args, as_json) } else { detach(args) };
+    let mounted = mounted.doing(|| doing(args));
+    if let (true, Err(failure)) = (args.detached, &mounted) {
+        // Whoever has started this one tells it.
+        output::print(format!("{}\n", failure.to_json()).as_bytes())?;
+    }
+    mounted
+}
+
+fn doing(args: &Mount) -> String {
+    format!("mount container {} in {}", args.cont.cont, shown_outside(&args.dir))
+}
+
+/// A directory by its path without links, of which only its last part need not be looked at: a mount may be dead.
+fn resolved(dir: &Path) -> Outcome<PathBuf> {
+    let failed = |error| Failure::on_file(dir, &error);
+    let absolute = std::path::absolute(dir).map_err(failed)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) if !absolute.is_symlink() => {
+            Ok(parent.canonicalize().map_err(failed)?.join(name))
+        }
+        _ => absolute.canonicalize().map_err(failed),
+    }
+}
+
+/// The directory to be mounted on.
+fn mount_point(args: &Mount) -> Outcome<PathBuf> {
+    let missing = |failure: Failure| match failure.exit {
+        Exit::Missing => failure.hint("make it first"),
+        _ => failure,
+    };
+    let dir = resolved(&args.dir).map_err(missing)?;
+    if let Some(there) = dolmen_env::mounted_at(&dir)?.filter(|there| there.kind == MOUNT_TYPE) {
+        let why = format!("{} is mounted there already", there.source);
+        return Err(Failure::new(Exit::InUse, why).hint("take it away with `dolmen unmount`"));
+    }
+    let found = std::fs::metadata(&dir).map_err(|error| missing(Failure::on_file(&args.dir, &error)))?;
+    if !found.is_dir() {
+        return Err(
+            Failure::new(Exit::Usage, "it is no directory").hint("name one that is to show the files")
+        );
+    }
+    refuse_around_pool(&args.cont.pool.pool, &dir)?;
+    Ok(dir)
+}
+
+/// A process that serves a pool looks into its directory, and must not have to wait for itself there.
+fn refuse_around_pool(pool: &Path, dir: &Path) -> Outcome<()> {
+    let text = pool.to_str().unwrap_or("");
+    let own = match text.strip_prefix("unix:").and_then(|rest| rest.rsplit_once('/')) {
+        // The socket is in the directory of the pools.
+        Some((socket, _)) => Path::new(socket).parent().map(Path::to_owned),
+        None => place::pool_directory(pool).ok(),
+    };
+    let Some(own) = own.and_then(|own| own.canonicalize().ok()) else { return Ok(()) };
+    let is_socket_dir = text.starts_with("unix:");
+    let served = own.parent().filter(|system| !is_socket_dir && system.join("dolmen.sock").exists());
+    let is_listed = |system: &Path| dir.parent() == Some(system);
+    if dir.starts_with(&own) || own.starts_with(dir) || served.is_some_and(is_listed) {
+        let why = "the directory of the pools is there, and who serves them would wait for itself";
+        return Err(Failure::new(Exit::Usage, why).hint("choose a directory elsewhere"));
+    }
+    Ok(())
+}
+
+/// A container that is shown, and all that keeps it open; in the order in which it is taken down.
+struct Shown {
+    session: Arc<Session>,
+    cont: Container,
+    pool: Pool,
+}
+
+fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
+    let is_read_only = args.read_only || args.snapshot.is_some();
+    let pool = place::open_to_last(&args.cont.pool, is_read_only, Duration::from_secs(args.deadline))?;
+    let cont = pool.container(&args.cont.cont)?;
+    let view = place::view(&cont, args.snapshot.as_deref())?;
+    let dfs = mounted(&view, args, is_read_only, pool.local().is_none())?;
+    let caching = match args.cache {
+        Cache::Off => Caching::Off,
+        Cache::Metadata => Caching::Metadata,
+        Cache::Data => Caching::Data,
+    };
+    let timeout = Duration::from_secs(args.cache_timeout);
+    let options = Options { caching, timeout, threads: usize::from(args.threads) };
+    let about = format!("pid {}\n{}", std::process::id(), source(args));
+    let shown = shown_outside(&args.dir);
+    let fs = Fs::new(dfs, options, &about, move |note| eprintln!("dolmen mount: {shown}: {note}"))?;
+    let request = MountRequest {
+        dir: dir.to_owned(),
+        source: source(args),
+        read_only: is_read_only,
+        allow_other: args.allow_other,
+    };
+    let device = KernelDevice::mount(&request).map_err(|error| of_mount(&error, args))?;
+    let session = Session::start(device, fs)?;
+    Ok(Shown { session, cont, pool })
+}
+
+/// The files of a container, which others may change as well if it is shared.
+fn mounted(view: &Container, args: &Mount, read_only: bool, shared: bool) -> Outcome<Dfs> {
+    let Credentials { uid, gid, .. } = place::credentials();
+    let options = MountOptions { read_only, shared, uid, gid, atime: true, ..MountOptions::default() };
+    Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
+}
+
+/// What `df` shows.
+fn source(args: &Mount) -> String {
+    let source = format!("{}/{}", shown_outside(&args.cont.pool.pool), args.cont.cont);
+    match &args.snapshot {
+        Some(snapshot) => format!("{source}@{snapshot}"),
+        None => source,
+    }
+}
+
+fn of_mount(error: &dolmen_env::Error, args: &Mount) -> Failure {
+    match error {
+        dolmen_env::Error::NotFound { name } if name == "fusermount3" => {
+            let failure = Failure::new(Exit::Missing, "there is no program fusermount3");
+            failure.hint("install the package fuse3, or run it as root")
+        }
+        dolmen_env::Error::NotFound { name } if name == "/dev/fuse" => no_device(),
+        dolmen_env::Error::Io { name, errno: Errno::NXIO | Errno::NODEV, .. } if name == "/dev/fuse" => {
+            no_device()
+        }
+        dolmen_env::Error::Io { errno: Errno::BUSY, .. } => {
+            Failure::new(Exit::InUse, "the directory is in use").hint("see with `fuser -v` who uses it")
+        }
+        dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
+            let failure = Failure::new(Exit::Refused, "the system does not permit it");
+            failure.hint(match args.allow_other {
+                true => "see that the directory is yours, and that /etc/fuse.conf says user_allow_other",
+                false => "see that the directory is yours to write, and that /dev/fuse may be used here",
+            })
+        }
+        other => Failure::new(Exit::Device, other.to_string()),
+    }
+}
+
+fn no_device() -> Failure {
+    let failure = Failure::new(Exit::Missing, "this system has no /dev/fuse");
+    failure.hint("load the kernel's module fuse, or give the container the device (--device /dev/fuse)")
+}
+
+/// Shows the files until the mount is taken away.
+fn serve(args: &Mount, as_json: bool) -> Outcome<Answer> {
+    let dir = mount_point(args)?;
+    if args.detached {
+        // Ignored: then it ends with the terminal, as it would in the foreground.
+        let _alone = nix::unistd::setsid();
+    }
+    // Ignored: then it can have fewer files open at once, and says so.
+    let _raised = dolmen_env::raise_descriptor_limit();
+    let stop = interrupt::stop();
+    let Shown { session, cont, pool } = show(args, &dir)?;
+    let pid = std::process::id();
+    if args.detached {
+        output::print(format!("{READY}\n").as_bytes())?;
+        dolmen_env::close_standard_output()?;
+    } else if !as_json {
+        output::print(format!("{}\n", at(&args.dir, pid)).as_bytes())?;
+    }
+    dolmen_env::notify_ready();
+    let mut is_told = false;
+    while !session.is_ended() {
+        if stop.load(Ordering::Relaxed) && !is_told {
+            is_told = true;
+            // Whoever uses it goes on; nobody else comes in.
+            dolmen_env::unmount(&dir, true)?;
+        }
+        std::thread::park_timeout(REST);
+    }
+    let end_ns = deadline_ns(LINGER_SECONDS);
+    while !session.is_over() && RealClock.monotonic_ns() < end_ns {
+        std::thread::park_timeout(REST);
+    }
+    let json = json!({ "pid": pid });
+    let Some(fs) = session.finish() else { return Ok(Answer::new("", json)) };
+    let synced = fs.sync();
+    drop(fs);
+    drop(cont);
+    pool.close()?;
+    synced?;
+    Ok(Answer::new("", json))
+}
+
+fn at(dir: &Path, pid: u32) -> String {
+    format!("process {pid} shows the files in {}", shown_outside(dir))
+}
+
+/// Starts the same command in the background, and waits until the directory shows the files.
+fn detach(args: &Mount) -> Outcome<Answer> {
+    // What can be seen from here is told before anything is started.
+    mount_point(args)?;
+    let log_path = log_path(args)?;
+    let log = OpenOptions::new().create(true).append(true).open(&log_path);
+    let log = log.map_err(|error| Failure::on_file(&log_path, &error))?;
+    let of_program = |error: std::io::Error| Failure::on_file(Path::new("dolmen"), &error);
+    // Ignored: then whoever has started this waits for the mount, too.
+    let _kept = dolmen_env::keep_descriptors_to_itself();
+    let mut child = Command::new(std::env::current_exe().map_err(of_program)?)
+        .args(std::env::args_os().skip(1))
+        .arg("--detached")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(of_program)?;
+    let mut told = String::new();
+    if let Some(said) = child.stdout.take() {
+        BufReader::new(said).read_line(&mut told).map_err(of_program)?;
+    }
+    if told.trim_end() == READY {
+        let json = json!({ "pid": child.id(), "log": log_path.to_string_lossy() });
+        return Ok(Answer::new(at(&args.dir, child.id()), json));
+    }
+    child.wait().map_err(of_program)?;
+    let failure = serde_json::from_str::<Value>(&told).ok().as_ref().and_then(Failure::from_json);
+    Err(failure.unwrap_or_else(|| {
+        Failure::new(Exit::Other, "it has ended again").hint(format!("see {}", shown_outside(&log_path)))
+    }))
+}
+
+fn log_path(args: &Mount) -> Outcome<PathBuf> {
+    if let Some(named) = &args.log {
+        return Ok(named.clone());
+    }
+    let dir = dolmen_env::data_directory()?.join("dolmen");
+    dolmen_env::create_dir_all(&dir)?;
+    Ok(dir.join("mounts.log"))
+}
+
+/// Takes a mount away.
+pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
+    let doing = || format!("unmount {}", shown_outside(&args.dir));
+    let dir = resolved(&args.dir).doing(doing)?;
+    let there = dolmen_env::mounted_at(&dir).doing(doing)?.ok_or_else(nothing_there).doing(doing)?;
+    if there.kind != MOUNT_TYPE {
+        let failure =
+            Failure::new(Exit::Usage, format!("a file system of type {} is mounted there", there.kind));
+        return Err(failure.hint("take it away with umount")).doing(doing);
+    }
+    let process = if args.lazy { None } else { server_of(&there) };
+    dolmen_env::unmount(&dir, args.lazy).map_err(|error| of_unmount(&error)).doing(doing)?;
+    let pid = process.as_ref().map(|process| process.pid);
+    if process.is_some_and(|process| !process.ends_by(deadline_ns(CLOSE_SECONDS))) {
+        let failure =
+            Failure::new(Exit::InUse, "it is mounted no more, and its process has not closed the pool yet");
+        return Err(failure.hint("wait for it, or see its log")).doing(doing);
+    }
+    Ok(Answer::new(format!("{} is mounted no more", shown_outside(&args.dir)), json!({ "pid": pid })))
+}
+
+fn nothing_there() -> Failure {
+    Failure::new(Exit::Missing, "nothing is mounted there")
+        .hint("`findmnt -t fuse.dolmen` lists what is mounted")
+}
+
+fn of_unmount(error: &dolmen_env::Error) -> Failure {
+    match error {
+        dolmen_env::Error::Io { errno: Errno::BUSY, .. } => {
+            let failure = Failure::new(Exit::InUse, "somebody uses it");
+            failure.hint("`fuser -vm` names them; --lazy takes it away when they are done")
+        }
+        dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
+            Failure::new(Exit::Refused, "it is another user's").hint("its user takes it away, or root")
+        }
+        other => Failure::new(Exit::Device, other.to_string()),
+    }
+}
+
+/// Who serves a mount; `None` if nobody does, or he does not say so in time.
+fn server_of(mounted: &Mounted) -> Option<Process> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let (told, answer) = std::sync::mpsc::sync_channel(1);
+    let dir = mounted.dir.clone();
+    // Ignored: then nobody is waited for.
+    let _asking = dolmen_env::spawn("asking", move || {
+        let mut about = [0; 4096];
+        let len = rustix::fs::getxattr(&dir, "user.dolmen.mount", &mut about).unwrap_or(0);
+        // Ignored: who asked has stopped waiting.
+        let _heard = told.send(about[..len].to_vec());
+    });
+    let about = answer.recv_timeout(PATIENCE).ok()?;
+    Process::of(about_pid(&about)?)
+}
+
+fn about_pid(about: &[u8]) -> Option<u32> {
+    core::str::from_utf8(about).ok()?.lines().next()?.strip_prefix("pid ")?.parse().ok()
+}

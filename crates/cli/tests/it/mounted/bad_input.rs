@@ -1,0 +1,58 @@
+//! What cannot be mounted or unmounted, and how that is told.
+
+use super::{Mounted, can_mount, unmounted};
+use crate::common::Place;
+use std::fs;
+
+#[test]
+fn what_cannot_be_mounted_is_told_with_a_remedy() {
+    if !can_mount("refused") {
+        return;
+    }
+    let place = Place::new("mount-refused");
+    fs::create_dir_all(place.path("sys")).unwrap();
+    fs::create_dir_all(place.path("mnt")).unwrap();
+    fs::write(place.path("file"), b"").unwrap();
+    place.pool(&["sys/p", "--targets", "1"]);
+    place.ok(&["cont", "create", "sys/p", "c"]);
+    place.ok(&["cont", "create", "sys/p", "raw", "--type", "none"]);
+    let log = place.path("log").display().to_string();
+    for (code, pool, cont, dir, says) in [
+        (3, "sys/p", "c", "nowhere", "make it first"),
+        (2, "sys/p", "c", "file", "no directory"),
+        (3, "sys/p", "none", "mnt", "there is none of this name"),
+        (3, "sys/q", "c", "mnt", "sys/q"),
+        (3, "sys/p", "raw", "mnt", "holds no file system"),
+        (2, "sys/p", "c", "sys/p", "choose a directory elsewhere"),
+        (2, "sys/p", "c", "sys", "choose a directory elsewhere"),
+    ] {
+        for more in [&["--foreground"][..], &["--log", &log]] {
+            let line = place.fails(code, &[&["mount", pool, cont, dir], more].concat());
+            assert!(line.contains(says), "{line}");
+        }
+    }
+    let line = place.fails(3, &["unmount", "mnt"]);
+    assert!(line.contains("nothing is mounted there"), "{line}");
+    let line = place.fails(2, &["unmount", "/proc"]);
+    assert!(line.contains("type proc"), "{line}");
+    assert!(place.ok(&["check", "sys/p"]).contains("clean"));
+}
+
+#[test]
+fn a_mount_in_the_background_serves_when_the_command_returns() {
+    let Some(mut mounted) = Mounted::served("background", &[]) else { return };
+    mounted.unmount();
+    let log = mounted.place.path("log").display().to_string();
+    let said = mounted.place.json(&["mount", "sys/p", "c", "mnt", "--log", &log]);
+    fs::write(mounted.path("f"), b"stone").unwrap();
+    let line = mounted.place.fails(5, &["mount", "sys/p", "c", "mnt", "--log", &log]);
+    assert!(line.contains("is mounted there already"), "{line}");
+    let file = fs::File::open(mounted.path("f")).unwrap();
+    let line = mounted.place.fails(5, &["unmount", "mnt"]);
+    assert!(line.contains("somebody uses it"), "{line}");
+    drop(file);
+    assert!(unmounted(&mounted.place, "mnt").contains(&said["pid"].to_string()));
+    assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    assert_eq!(mounted.place.ok(&["fs", "cat", "sys/p", "c", "/f"]), "stone");
+    mounted.finish();
+}

@@ -1,0 +1,131 @@
+//! Contents of files in a mount.
+
+use super::{Mounted, shell};
+use crate::common::bytes;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+#[test]
+fn writes_anywhere_are_read_back_with_every_kind_of_caching() {
+    for cache in ["off", "metadata", "data"] {
+        let Some(mounted) = Mounted::served(&format!("writes-{cache}"), &["--cache", cache]) else { return };
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(mounted.path("f")).unwrap();
+        let mut model = vec![0; 3 << 20];
+        let mut seed = 7_usize;
+        for step in 0..60 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (at, len) = ((seed >> 20) % (2 << 20), (seed >> 5) % 300_000);
+            let data = bytes(len, step);
+            file.write_all_at(&data, at as u64).unwrap();
+            model[at..at + len].copy_from_slice(&data);
+        }
+        let len = usize::try_from(file.metadata().unwrap().len()).unwrap();
+        let mut read = vec![0; len];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == model[..len], "{cache}: seed 7");
+        file.set_len(1000).unwrap();
+        file.set_len(5000).unwrap();
+        drop(file);
+        let read = fs::read(mounted.path("f")).unwrap();
+        assert!(read[..1000] == model[..1000] && read[1000..] == vec![0; 4000], "{cache}");
+        mounted.finish();
+    }
+}
+
+#[test]
+fn appends_of_two_mounts_are_whole_and_all_there() {
+    const LINES: usize = 60;
+    let Some(mut mounted) = Mounted::served("appends", &[]) else { return };
+    mounted.mount("mnt2", &[]);
+    fs::write(mounted.path("log"), b"").unwrap();
+    dolmen_env::scope(|threads| {
+        for (dir, letter) in [("mnt", "a"), ("mnt2", "b"), ("mnt", "c")] {
+            let path = mounted.place.path(dir).join("log");
+            threads.spawn(move || {
+                let file = OpenOptions::new().append(true).open(path).unwrap();
+                for _ in 0..LINES {
+                    std::io::Write::write_all(&mut &file, format!("{}\n", letter.repeat(50)).as_bytes())
+                        .unwrap();
+                }
+            });
+        }
+    });
+    for dir in ["mnt", "mnt2"] {
+        let text = fs::read_to_string(mounted.place.path(dir).join("log")).unwrap();
+        assert_eq!(text.lines().count(), 3 * LINES, "{dir}");
+        for letter in ["a", "b", "c"] {
+            assert_eq!(
+                text.lines().filter(|line| **line == letter.repeat(50)).count(),
+                LINES,
+                "{dir}: {letter}"
+            );
+        }
+    }
+    mounted.finish();
+}
+
+#[test]
+fn who_opens_a_file_sees_what_another_mount_has_closed() {
+    let Some(mut mounted) = Mounted::served("close-to-open", &["--cache-timeout", "0"]) else { return };
+    mounted.mount("mnt2", &["--cache-timeout", "0"]);
+    let other = mounted.place.path("mnt2").join("f");
+    for round in 0..20_u8 {
+        fs::write(mounted.path("f"), [round; 5000]).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), [round; 5000], "round {round}");
+        fs::write(&other, [round + 100; 4000]).unwrap();
+        assert_eq!(fs::read(mounted.path("f")).unwrap(), [round + 100; 4000], "round {round}");
+    }
+    fs::remove_file(&other).unwrap();
+    assert!(!mounted.path("f").exists());
+    mounted.finish();
+}
+
+#[test]
+fn holes_are_found_and_made() {
+    let Some(mounted) = Mounted::alone("holes", &[]) else { return };
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(mounted.path("f")).unwrap();
+    file.write_all_at(&[1; 1 << 20], 4 << 20).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Data(0)).unwrap(), 4 << 20);
+    assert_eq!(seek(&file, SeekFrom::Hole(4 << 20)).unwrap(), 5 << 20);
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, hole, 4 << 20, 1 << 19).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Data(0)).unwrap(), (4 << 20) + (1 << 19));
+    fallocate(&file, FallocateFlags::empty(), 0, 6 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().size(), 6 << 20);
+    let refused = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096);
+    assert_eq!(refused, Err(rustix::io::Errno::OPNOTSUPP));
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn a_program_is_run_and_memory_of_a_file_is_shared() {
+    let Some(mounted) = Mounted::served("programs", &[]) else { return };
+    let said = shell(
+        &mounted,
+        "cp /bin/sh own; ./own -c 'echo ran'; cp own other; cmp own other; mkdir d; mv other d; ls d",
+    );
+    assert_eq!(said, "ran\nother\n");
+    mounted.finish();
+}
+
+#[test]
+fn extended_attributes_are_kept() {
+    use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+    let Some(mounted) = Mounted::alone("xattrs", &[]) else { return };
+    let path = mounted.path("f");
+    fs::write(&path, b"x").unwrap();
+    setxattr(&path, "user.stone", b"menhir", XattrFlags::CREATE).unwrap();
+    assert_eq!(setxattr(&path, "user.stone", b"x", XattrFlags::CREATE), Err(rustix::io::Errno::EXIST));
+    let mut value = [0; 64];
+    let len = getxattr(&path, "user.stone", &mut value).unwrap();
+    assert_eq!(&value[..len], b"menhir");
+    let len = listxattr(&path, &mut value).unwrap();
+    assert_eq!(&value[..len], b"user.stone\0");
+    assert_eq!(getxattr(&path, "user.stone", &mut [0_u8; 3]), Err(rustix::io::Errno::RANGE));
+    removexattr(&path, "user.stone").unwrap();
+    assert_eq!(getxattr(&path, "user.stone", &mut value), Err(rustix::io::Errno::NODATA));
+    mounted.finish();
+}

@@ -1,0 +1,300 @@
+//! Containers mounted as directories, used as programs use them.
+//!
+//! A mount that answers nobody would hold whoever uses it for ever, and no signal would end him. So each mount here has a guard
+//! that kills its process after a while, which ends all that wait for it with an error; and programs that are run on a mount are
+//! run by [`limited`].
+
+mod bad_input;
+mod files;
+mod listing;
+mod names;
+mod outages;
+mod owners;
+mod snapshots;
+
+use crate::common::Place;
+use crate::served::Daemon;
+use core::fmt::Write as _;
+use core::time::Duration;
+use dolmen_env::{Clock, KernelDevice, MountRequest, RealClock};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// After so long a mount's process is killed, whatever it is used for.
+const GUARD: Duration = Duration::from_secs(120);
+/// How long to wait for what takes a moment.
+const MOMENT: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_millis(5);
+
+/// A container that is mounted in `mnt` beside the directory of its pools, and maybe a daemon that serves these.
+pub(super) struct Mounted {
+    // In the order in which they go: nothing in the place may be removed while it is mounted.
+    mounts: Vec<Mount>,
+    pub(super) daemon: Option<Daemon>,
+    pub(super) place: Place,
+}
+
+/// Whether this machine lets this user mount at all: where it does not, there is nothing to be tested.
+pub(super) fn can_mount(name: &str) -> bool {
+    let place = Place::new(&format!("mount-probe-{name}"));
+    let dir = place.path("mnt");
+    fs::create_dir(&dir).unwrap();
+    let source = "probe".to_owned();
+    let probe =
+        KernelDevice::mount(&MountRequest { dir: dir.clone(), source, read_only: true, allow_other: false });
+    match probe {
+        Ok(device) => {
+            drop(device);
+            dolmen_env::unmount(&dir, true).unwrap();
+            true
+        }
+        Err(error) => {
+            eprintln!("nothing can be mounted here, so nothing is tested: {error}");
+            false
+        }
+    }
+}
+
+impl Mounted {
+    /// A pool in process, mounted with these options; `None` where nothing can be mounted.
+    pub(super) fn alone(name: &str, args: &[&str]) -> Option<Self> {
+        Self::new(name, false, args)
+    }
+
+    /// A pool behind a daemon.
+    pub(super) fn served(name: &str, args: &[&str]) -> Option<Self> {
+        Self::new(name, true, args)
+    }
+
+    fn new(name: &str, is_served: bool, args: &[&str]) -> Option<Self> {
+        can_mount(name).then_some(())?;
+        let place = Place::new(&format!("mounted-{name}"));
+        fs::create_dir(place.path("sys")).unwrap();
+        place.pool(&["sys/p", "--targets", "2"]);
+        place.ok(&["cont", "create", "sys/p", "c"]);
+        let daemon = is_served.then(|| Daemon::start_in(&place, "sys", &[]));
+        let mut mounted = Self { mounts: Vec::new(), daemon, place };
+        mounted.mount("mnt", args);
+        Some(mounted)
+    }
+
+    /// Mounts the container in another directory as well.
+    pub(super) fn mount(&mut self, dir: &str, args: &[&str]) {
+        self.mounts.push(Mount::start(&self.place, dir, args));
+    }
+
+    /// A path in the first mount.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.place.path("mnt").join(name)
+    }
+
+    pub(super) fn first(&mut self) -> &mut Mount {
+        &mut self.mounts[0]
+    }
+
+    /// Takes all mounts away, as a user does.
+    pub(super) fn unmount(&mut self) {
+        for mut mount in self.mounts.drain(..) {
+            unmounted(&self.place, mount.dir.to_str().unwrap());
+            mount.ends();
+        }
+    }
+
+    /// Takes the mounts away and has the pool audited.
+    pub(super) fn finish(mut self) {
+        self.unmount();
+        if let Some(daemon) = self.daemon.take() {
+            daemon.end();
+        }
+        let said = self.place.ok(&["check", "sys/p"]);
+        assert!(said.contains("clean"), "{said}");
+    }
+}
+
+/// One mount and the process that serves it.
+pub(super) struct Mount {
+    pub(super) dir: PathBuf,
+    pub(super) child: Child,
+    log: PathBuf,
+    guard: Option<SyncSender<()>>,
+}
+
+impl Mount {
+    fn start(place: &Place, dir: &str, args: &[&str]) -> Self {
+        let path = place.path(dir);
+        fs::create_dir_all(&path).unwrap();
+        let log = place.path(&format!("{dir}.log"));
+        let words = [&["mount", "sys/p", "c", dir, "--foreground"], args].concat();
+        let mut command = place.command(&words);
+        command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+        let mut child = command.spawn().unwrap();
+        let said = child.stdout.take().unwrap();
+        let (told, line) = sync_channel(1);
+        let reader = dolmen_env::spawn("reader", move || {
+            let mut line = String::new();
+            drop(BufReader::new(said).read_line(&mut line));
+            drop(told.send(line));
+        });
+        let line = line.recv_timeout(MOMENT).unwrap_or_default();
+        let mut mount = Self { dir: path, child, log, guard: None };
+        assert!(line.contains("shows the files"), "{line}{}", mount.log());
+        reader.unwrap().join().unwrap();
+        mount.guard = Some(guard(mount.child.id(), mount.dir.clone()));
+        mount
+    }
+
+    /// What its process has said.
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits for its process to end.
+    pub(super) fn ends(&mut self) -> i32 {
+        let end_ns = RealClock.monotonic_ns() + nanoseconds(MOMENT);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            assert!(
+                RealClock.monotonic_ns() < end_ns,
+                "the mount's process does not end\n{}",
+                stacks(self.child.id())
+            );
+            std::thread::park_timeout(REST);
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(pid(self.child.id()), signal).unwrap();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        break_off(self.child.id(), &self.dir);
+        drop(self.child.wait());
+    }
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap()
+}
+
+/// Takes a mount away, and tells what the command says. Of another test's programs, each has the files of this process for a
+/// moment before it begins, so that the mount may be in use until then.
+pub(super) fn unmounted(place: &Place, dir: &str) -> String {
+    let mut said = None;
+    wait_until("nobody uses the mount", || {
+        let ran = place.run(&["unmount", dir, "--json"]);
+        assert!(matches!(ran.code(), 0 | 5), "{ran:?}");
+        said = (ran.code() == 0).then(|| ran.stdout());
+        said.is_some()
+    });
+    said.unwrap()
+}
+
+/// Ends whoever waits for the mount: its connection, its process, its name.
+fn break_off(server: u32, dir: &Path) {
+    if let Ok(Some(mounted)) = dolmen_env::mounted_at(dir) {
+        // Only where the file system of connections is mounted.
+        drop(fs::write(format!("/sys/fs/fuse/connections/{}/abort", mounted.minor), b"1"));
+    }
+    kill(pid(server), Signal::SIGKILL).unwrap_or_default();
+    if let Ok(Some(_)) = dolmen_env::mounted_at(dir) {
+        drop(dolmen_env::unmount(dir, true));
+    }
+}
+
+/// Breaks a mount off that is still there after [`GUARD`].
+fn guard(server: u32, dir: PathBuf) -> SyncSender<()> {
+    let (done, waits) = sync_channel(1);
+    let watch = move || {
+        if waits.recv_timeout(GUARD) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("a mount is broken off after {GUARD:?}\n{}", stacks(server));
+            break_off(server, &dir);
+        }
+    };
+    drop(dolmen_env::spawn("guard", watch).unwrap());
+    done
+}
+
+/// Where the threads of a process stand in the kernel.
+fn stacks(process: u32) -> String {
+    let mut text = String::new();
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return text };
+    for task in tasks.flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let (name, wait, stack) = (read("comm"), read("wchan"), read("stack"));
+        writeln!(text, "{} {}: {wait}\n{stack}", task.path().display(), name.trim()).unwrap();
+    }
+    text
+}
+
+/// Runs a program that uses a mount, for at most so long; then the mount is broken off, so that nothing of the program can be
+/// waiting for it, the program is killed with all that it has started, and the test fails.
+pub(super) fn limited(mounted: &Mounted, command: &mut Command, limit: Duration) -> Output {
+    let [out, err] = ["out", "err"].map(|name| mounted.place.path(&format!("limited-{name}")));
+    let [stdout, stderr] = [&out, &err].map(|path| fs::File::create(path).unwrap());
+    let words = format!("{command:?}");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).spawn().unwrap();
+    let group = pid(child.id());
+    let end_ns = RealClock.monotonic_ns() + nanoseconds(limit);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Ok(status);
+        }
+        if RealClock.monotonic_ns() > end_ns {
+            let mut text = stacks(child.id());
+            for mount in &mounted.mounts {
+                text.push_str(&stacks(mount.child.id()));
+                text.push_str(&mount.log());
+                break_off(mount.child.id(), &mount.dir);
+            }
+            killpg(group, Signal::SIGKILL).unwrap_or_default();
+            drop(child.wait());
+            break Err(text);
+        }
+        std::thread::park_timeout(REST);
+    };
+    // What it has left behind.
+    killpg(group, Signal::SIGKILL).unwrap_or_default();
+    let [stdout, stderr] = [out, err].map(|path| fs::read(path).unwrap());
+    match status {
+        Ok(status) => Output { status, stdout, stderr },
+        Err(text) => {
+            let said = String::from_utf8_lossy(&stderr);
+            panic!("{words} has not ended after {limit:?}\n{said}\n{text}");
+        }
+    }
+}
+
+/// Runs a line of the shell in the first mount, which must succeed; what it prints.
+pub(super) fn shell(mounted: &Mounted, line: &str) -> String {
+    let mut command = Command::new("sh");
+    command.args(["-e", "-c", line]).current_dir(mounted.path(""));
+    let output = limited(mounted, &mut command, Duration::from_secs(60));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{line}: {}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Waits until something is so.
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end_ns = RealClock.monotonic_ns() + nanoseconds(MOMENT);
+    while !is_so() {
+        assert!(RealClock.monotonic_ns() < end_ns, "waited in vain: {what}");
+        std::thread::park_timeout(REST);
+    }
+}

@@ -1,0 +1,71 @@
+//! Who may do what in a mount, and whose is what is made.
+
+use super::{Mounted, limited};
+use core::time::Duration;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const USER: u32 = 12_345;
+const GROUP: u32 = 23_456;
+
+/// Runs a line of the shell as another user; its exit code.
+fn as_user(mounted: &Mounted, uid: u32, gid: u32, line: &str) -> i32 {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).uid(uid).gid(gid).current_dir(mounted.path(""));
+    limited(mounted, &mut command, Duration::from_secs(60)).status.code().unwrap_or(-1)
+}
+
+#[test]
+fn what_a_user_makes_is_his_and_others_may_do_what_its_mode_says() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be several users, so nothing is tested");
+        return;
+    }
+    let Some(mounted) = Mounted::served("owners", &["--allow-other", "--cache-timeout", "0"]) else { return };
+    fs::set_permissions(mounted.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
+    let made = "umask 027; echo x > f; mkdir d; ln -s f l; mkfifo p";
+    assert_eq!(as_user(&mounted, USER, GROUP, made), 0);
+    for (name, mode) in [("f", 0o640), ("d", 0o750), ("p", 0o640)] {
+        let found = fs::metadata(mounted.path(name)).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (USER, GROUP, mode), "{name}");
+    }
+    assert_eq!(fs::symlink_metadata(mounted.path("l")).unwrap().uid(), USER);
+    for (uid, gid, line, may) in [
+        (USER, GROUP, "cat f && echo y >> f && chmod 640 f && touch d/x", true),
+        (USER + 1, GROUP, "cat f && ls d", true),
+        (USER + 1, GROUP, "echo y >> f", false),
+        (USER + 1, GROUP, "touch d/y", false),
+        (USER + 1, GROUP, "chmod 777 f", false),
+        (USER + 1, GROUP, "rm -f f", false),
+        (USER + 1, GROUP + 1, "cat f", false),
+        (USER + 1, GROUP + 1, "ls d", false),
+        (USER, GROUP, "chown 0 f", false),
+    ] {
+        assert_eq!(as_user(&mounted, uid, gid, line) == 0, may, "{uid}: {line}");
+    }
+    let shared = mounted.path("shared");
+    fs::create_dir(&shared).unwrap();
+    chown(&shared, Some(0), Some(GROUP + 9)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
+    assert_eq!(as_user(&mounted, USER, GROUP, "echo x > shared/f; mkdir shared/d"), 0);
+    assert_eq!(fs::metadata(shared.join("f")).unwrap().gid(), GROUP + 9, "the directory gives its group");
+    let sub = fs::metadata(shared.join("d")).unwrap();
+    assert_eq!((sub.gid(), sub.mode() & 0o2000), (GROUP + 9, 0o2000));
+    mounted.finish();
+}
+
+#[test]
+fn others_are_kept_out_unless_they_are_let_in() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be several users, so nothing is tested");
+        return;
+    }
+    let Some(mounted) = Mounted::alone("kept-out", &[]) else { return };
+    let mut command = Command::new("ls");
+    command.arg(mounted.path("")).uid(USER).gid(GROUP);
+    let output = limited(&mounted, &mut command, Duration::from_secs(60));
+    assert!(!output.status.success());
+    mounted.finish();
+}

@@ -1,0 +1,307 @@
+//! File systems that this process serves to the kernel: the device of FUSE, mounting and unmounting.
+//!
+//! Root mounts by itself; everybody else through `fusermount3`, which is set-user-id and checks what they may do.
+
+use crate::error::{Error, Op, Result};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+use std::ffi::{CString, OsStr};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The type that mounts of this program have in `/proc/mounts`.
+pub const MOUNT_TYPE: &str = "fuse.dolmen";
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+
+/// What is to be mounted, and where.
+#[derive(Clone, Debug)]
+pub struct MountRequest {
+    /// The directory.
+    pub dir: PathBuf,
+    /// What stands in the first column of `df`.
+    pub source: String,
+    /// Refuse changes before they reach this process.
+    pub read_only: bool,
+    /// Let in other users than the one who mounts.
+    pub allow_other: bool,
+}
+
+/// What a read of the device gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// One request, of so many bytes.
+    Request(usize),
+    /// None: a signal came, or the request was taken back before it was read. Read again.
+    Nothing,
+    /// The file system is mounted no more, or its connection was broken off.
+    End,
+}
+
+/// What became of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replied {
+    /// The kernel has it.
+    Taken,
+    /// Nobody waits for it any more.
+    Unwanted,
+}
+
+/// The connection to the kernel of one mounted file system. Any number of threads may use it at once.
+#[derive(Debug)]
+pub struct KernelDevice {
+    fd: OwnedFd,
+}
+
+impl KernelDevice {
+    /// Mounts; the kernel's first request waits on the device then.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for `/dev/fuse` or `fusermount3`; [`Error::Io`] with the system's number.
+    pub fn mount(request: &MountRequest) -> Result<Self> {
+        if rustix::process::geteuid().is_root() {
+            match Self::mount_as_root(request) {
+                // In a container root may be allowed less than the helper.
+                Err(Error::Io { errno: Errno::PERM, .. }) => {}
+                mounted => return mounted,
+            }
+        }
+        Self::mount_by_helper(request)
+    }
+
+    fn mount_as_root(request: &MountRequest) -> Result<Self> {
+        let failed = |name: &str, errno| Error::from_errno(Op::Mount, name, 0, errno);
+        let fd = open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| Error::from_errno(Op::Open, DEVICE, 0, errno))?;
+        let dir = request.dir.display().to_string();
+        let kind = rustix::fs::stat(&request.dir).map_err(|errno| failed(&dir, errno))?.st_mode & 0o170_000;
+        let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+        let mut options = format!(
+            "fd={},rootmode={kind:o},user_id={},group_id={},default_permissions",
+            fd.as_raw_fd(),
+            user.as_raw(),
+            group.as_raw()
+        );
+        if request.allow_other {
+            options.push_str(",allow_other");
+        }
+        let options = CString::new(options).map_err(|_zero| failed(&dir, Errno::INVAL))?;
+        let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+        if request.read_only {
+            flags |= MountFlags::RDONLY;
+        }
+        rustix::mount::mount(
+            request.source.as_str(),
+            &request.dir,
+            MOUNT_TYPE,
+            flags,
+            Some(options.as_c_str()),
+        )
+        .map_err(|errno| failed(&dir, errno))?;
+        Ok(Self { fd })
+    }
+
+    fn mount_by_helper(request: &MountRequest) -> Result<Self> {
+        let failed = |errno| Error::from_errno(Op::Mount, &request.dir.display().to_string(), 0, errno);
+        open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| Error::from_errno(Op::Open, DEVICE, 0, errno))?;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(failed)?;
+        fcntl_setfd(&theirs, FdFlags::empty()).map_err(failed)?;
+        // A comma in it would begin another option.
+        let source = request.source.replace(['\\', ','], "_");
+        let mut options = format!("fsname={source},subtype=dolmen,default_permissions,nosuid,nodev");
+        for (is_set, option) in [(request.read_only, ",ro"), (request.allow_other, ",allow_other")] {
+            if is_set {
+                options.push_str(option);
+            }
+        }
+        let child = Command::new(HELPER)
+            .arg("-o")
+            .arg(options)
+            .arg("--")
+            .arg(&request.dir)
+            .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        drop(theirs);
+        let mut child = child.map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
+        let sent = receive_descriptor(&ours);
+        let ended = child.wait().map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
+        match sent.map_err(failed)? {
+            Some(fd) if ended.success() => {
+                fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(failed)?;
+                Ok(Self { fd })
+            }
+            _ => Err(failed(Errno::PERM)),
+        }
+    }
+
+    /// Waits for the next request and reads it into `buf`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the device is broken, or `buf` is too small for what was agreed on.
+    pub fn receive(&self, buf: &mut [u8]) -> Result<Received> {
+        match rustix::io::read(&self.fd, buf) {
+            Ok(0) => Ok(Received::End),
+            Ok(len) => Ok(Received::Request(len)),
+            // NOENT: whoever asked has stopped waiting before this was read.
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => Ok(Received::Nothing),
+            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::End),
+            Err(errno) => Err(Error::from_errno(Op::Read, DEVICE, 0, errno)),
+        }
+    }
+
+    /// Gives the kernel one reply, in parts.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the kernel has not taken it, and whoever asked still waits.
+    pub fn reply(&self, parts: &[IoSlice<'_>]) -> Result<Replied> {
+        loop {
+            match rustix::io::writev(&self.fd, parts) {
+                Ok(_) => return Ok(Replied::Taken),
+                Err(Errno::INTR) => {}
+                // NOENT: it was interrupted or broken off meanwhile. The others: the mount is gone.
+                Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => return Ok(Replied::Unwanted),
+                Err(errno) => {
+                    return Err(Error::Io { op: Op::Write, name: DEVICE.to_owned(), offset: 0, errno });
+                }
+            }
+        }
+    }
+}
+
+/// One descriptor over a Unix socket; `None` if the other end was closed before it sent one.
+fn receive_descriptor(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+    let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut byte = [0_u8; 1];
+    loop {
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received =
+            rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::empty());
+        match received {
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+            Ok(_) => {}
+        }
+        let sent = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        return Ok(sent);
+    }
+}
+
+/// Takes a mount away. With `lazy` its name goes at once, and the rest when nobody uses it any more.
+///
+/// # Errors
+/// [`Error::Io`] with `BUSY` if somebody uses it; [`Error::NotFound`] for `fusermount3`.
+pub fn unmount(dir: &Path, lazy: bool) -> Result<()> {
+    let failed = |errno| Error::from_errno(Op::Unmount, &dir.display().to_string(), 0, errno);
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => return Ok(()),
+        Err(Errno::PERM) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let mut command = Command::new(HELPER);
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
+    let ended = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
+    match (ended.success(), mounted_at(dir)?) {
+        (true, _) | (_, None) => Ok(()),
+        (false, Some(_)) => Err(failed(Errno::BUSY)),
+    }
+}
+
+/// A mount, as the kernel lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mounted {
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// Its type, such as [`MOUNT_TYPE`].
+    pub kind: String,
+    /// What is mounted.
+    pub source: String,
+    /// The minor number of its device: of a FUSE mount, that of its connection.
+    pub minor: u32,
+}
+
+/// The mount whose root is `dir`, an absolute path without links, `.` and `..`; of several over each other the last. The
+/// mount itself is not asked, so one that answers nobody delays nobody here.
+///
+/// # Errors
+/// [`Error::Io`] if `/proc` is not there.
+pub fn mounted_at(dir: &Path) -> Result<Option<Mounted>> {
+    const LIST: &str = "/proc/self/mountinfo";
+    let text = std::fs::read(LIST).map_err(|error| Error::from_std(Op::Open, LIST, &error))?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_mount).rfind(|mount| mount.dir == dir))
+}
+
+/// One line of `mountinfo`: number, parent, device, root, directory, options, fields up to a dash, type, source.
+fn parse_mount(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = core::str::from_utf8(fields.nth(2)?).ok()?;
+    let dir = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)).to_owned());
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let text = |bytes: &[u8]| std::ffi::OsString::from_vec(unescaped(bytes)).to_string_lossy().into_owned();
+    let (kind, source) = (text(fields.next()?), text(fields.next()?));
+    Some(Mounted { dir, kind, source, minor: device.split_once(':')?.1.parse().ok()? })
+}
+
+/// Bytes in which blanks and backslashes stand as three octal digits.
+fn unescaped(bytes: &[u8]) -> Vec<u8> {
+    let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(&byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 4).filter(|_| byte == b'\\');
+        let number = digits.and_then(|digits| u8::from_str_radix(core::str::from_utf8(digits).ok()?, 8).ok());
+        plain.push(number.unwrap_or(byte));
+        at += if number.is_some() { 4 } else { 1 };
+    }
+    plain
+}
+
+/// Gives a descriptor that this process writes to a new end: nowhere. For standard output that somebody else reads to its end.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn close_standard_output() -> Result<()> {
+    let failed = |errno| Error::from_errno(Op::Open, "/dev/null", 0, errno);
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+    rustix::stdio::dup2_stdout(&null).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_as_the_kernel_lists_them() {
+        let line =
+            br"36 35 0:48 / /mnt/with\040blank rw,nosuid shared:1 master:2 - fuse.dolmen p/c rw,user_id=0";
+        let mount = parse_mount(line).unwrap();
+        let dir = PathBuf::from("/mnt/with blank");
+        assert_eq!(mount, Mounted { dir, kind: MOUNT_TYPE.to_owned(), source: "p/c".to_owned(), minor: 48 });
+        for bad in [&b""[..], b"1 2 3", b"1 2 a:b / / rw - x y", b"36 35 0:48 / / rw shared:1 fuse p"] {
+            assert_eq!(parse_mount(bad), None);
+        }
+        assert_eq!(unescaped(br"a\134\04"), br"a\\04");
+        assert!(mounted_at(Path::new("/proc")).unwrap().is_some_and(|mount| mount.kind == "proc"));
+        assert_eq!(mounted_at(Path::new("/proc/no/such")).unwrap(), None);
+    }
+}

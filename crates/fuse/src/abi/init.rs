@@ -1,0 +1,74 @@
+//! What this program and the kernel agree on at the start.
+
+use super::DATA_BYTES_MAX;
+use super::reply::Out;
+
+/// The version of the protocol whose forms are used here; a newer kernel keeps to them.
+const MAJOR: u32 = 7;
+const MINOR: u32 = 38;
+/// The oldest kernel that has all that is needed: 4.20 has requests of 1 MiB.
+const MINOR_MIN: u32 = 28;
+
+const ASYNC_READ: u64 = 1;
+const ATOMIC_O_TRUNC: u64 = 1 << 3;
+const BIG_WRITES: u64 = 1 << 5;
+const AUTO_INVAL_DATA: u64 = 1 << 12;
+const DO_READDIRPLUS: u64 = 1 << 13;
+const READDIRPLUS_AUTO: u64 = 1 << 14;
+const ASYNC_DIO: u64 = 1 << 15;
+const PARALLEL_DIROPS: u64 = 1 << 18;
+const ABORT_ERROR: u64 = 1 << 21;
+const MAX_PAGES: u64 = 1 << 22;
+const INIT_EXT: u64 = 1 << 30;
+const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+
+/// What is asked for; the kernel gets those of them that it knows.
+const WANTED: u64 = ASYNC_READ
+    | ATOMIC_O_TRUNC
+    | BIG_WRITES
+    | AUTO_INVAL_DATA
+    | DO_READDIRPLUS
+    | READDIRPLUS_AUTO
+    | ASYNC_DIO
+    | PARALLEL_DIROPS
+    | ABORT_ERROR
+    | MAX_PAGES
+    | INIT_EXT
+    | DIRECT_IO_ALLOW_MMAP;
+
+/// Requests that the kernel sends although nobody waits for their end, such as reading ahead.
+const BACKGROUND_MAX: u16 = 64;
+
+/// The answer to the first request; `None` for a kernel that is too old.
+pub(crate) fn answer(major: u32, minor: u32, readahead_bytes: u32, offered: u64) -> Option<Vec<u8>> {
+    if major < MAJOR || (major == MAJOR && minor < MINOR_MIN) {
+        return None;
+    }
+    let flags = WANTED & offered;
+    let halves = flags.to_le_bytes();
+    let mut out = Out::default();
+    out.u32(MAJOR).u32(MINOR.min(if major == MAJOR { minor } else { MINOR }));
+    out.u32(readahead_bytes.min(DATA_BYTES_MAX)).bytes(&halves[..4]);
+    out.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3);
+    // Times have nanoseconds; requests have at most so many pages of 4 KiB.
+    out.u32(DATA_BYTES_MAX).u32(1).u16(256).u16(0).bytes(&halves[4..]);
+    out.bytes(&[0; 28]);
+    Some(out.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_kernel_offers_is_agreed_on() {
+        let answer_of = |offered| answer(7, 45, 1 << 17, offered).unwrap();
+        assert_eq!(answer_of(u64::MAX).len(), 64);
+        assert_eq!(answer_of(0)[12..16], [0; 4]);
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+        let all = answer_of(u64::MAX);
+        assert_eq!(word(&all[20..24]), DATA_BYTES_MAX);
+        assert_eq!(u64::from(word(&all[12..16])) | u64::from(word(&all[32..36])) << 32, WANTED);
+        assert!(answer(7, 27, 0, u64::MAX).is_none());
+    }
+}

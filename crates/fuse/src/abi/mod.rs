@@ -1,0 +1,28 @@
+//! What the kernel says and hears over the device: requests are read with limits, replies are written. Nothing here asks a
+//! store, and no bytes make it panic.
+//!
+//! Integers are in the machine's own order there, which is little-endian on every machine that this program runs on; see
+//! `linux/fuse.h` for the numbers.
+
+pub(crate) mod init;
+pub(crate) mod op;
+pub(crate) mod reply;
+pub mod request;
+
+/// The longest write and read of one request.
+pub(crate) const DATA_BYTES_MAX: u32 = 1 << 20;
+
+/// What one request may take: the longest write and its head, with room for names and an extended attribute.
+pub(crate) const REQUEST_BYTES_MAX: usize = (1 << 20) + (1 << 17);
+
+/// The root directory's number.
+pub(crate) const ROOT: u64 = 1;
+
+/// Linux's numbers that the file system's own table does not have.
+pub(crate) mod errno {
+    pub(crate) const EINTR: i32 = 4;
+    pub(crate) const ENOSYS: i32 = 38;
+    pub(crate) const EOPNOTSUPP: i32 = 95;
+    pub(crate) const ERANGE: i32 = 34;
+    pub(crate) const EPROTO: i32 = 71;
+}

@@ -1,0 +1,205 @@
+//! Replies, as bytes.
+
+use crate::options::Timeouts;
+use dolmen_dfs::Time;
+
+/// Bytes of a reply without its head, built field by field.
+#[derive(Debug, Default)]
+pub(crate) struct Out(Vec<u8>);
+
+impl Out {
+    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Room for so many bytes at the end.
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        let start = self.0.len();
+        self.0.resize(start + len, 0);
+        &mut self.0[start..]
+    }
+
+    /// Keeps the first bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Bytes before the part that each reply has of its own.
+pub(crate) const HEAD_BYTES: u32 = 16;
+
+/// The head of a reply: `errno` is 0 or positive.
+pub(crate) fn head(unique: u64, errno: i32, own_bytes: usize) -> [u8; HEAD_BYTES as usize] {
+    let len = HEAD_BYTES.saturating_add(u32::try_from(own_bytes).unwrap_or(u32::MAX));
+    let mut head = [0; HEAD_BYTES as usize];
+    head[..4].copy_from_slice(&len.to_le_bytes());
+    head[4..8].copy_from_slice(&errno.saturating_neg().to_le_bytes());
+    head[8..].copy_from_slice(&unique.to_le_bytes());
+    head
+}
+
+/// Attributes as the kernel has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Attrs {
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    pub(crate) atime: Time,
+    pub(crate) mtime: Time,
+    pub(crate) ctime: Time,
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) rdev: u32,
+    pub(crate) block_bytes: u32,
+}
+
+impl Attrs {
+    fn put(&self, out: &mut Out) {
+        let times = [self.atime, self.mtime, self.ctime];
+        out.u64(self.ino).u64(self.size).u64(self.blocks);
+        for time in times {
+            out.u64(time.s.cast_unsigned());
+        }
+        for time in times {
+            out.u32(time.ns);
+        }
+        out.u32(self.mode).u32(self.links).u32(self.uid).u32(self.gid).u32(self.rdev);
+        out.u32(self.block_bytes).u32(0);
+    }
+}
+
+/// A node that was found or made; the kernel remembers it from now on.
+pub(crate) fn entry(out: &mut Out, node: u64, attrs: &Attrs, timeouts: Timeouts) {
+    let (name_s, name_ns) = parts(timeouts.names);
+    let (attr_s, attr_ns) = parts(timeouts.attrs);
+    // Numbers are never used twice, so one generation does.
+    out.u64(node).u64(0).u64(name_s).u64(attr_s).u32(name_ns).u32(attr_ns);
+    attrs.put(out);
+}
+
+/// Bytes of `entry`.
+pub(crate) const ENTRY_BYTES: usize = 128;
+
+pub(crate) fn attrs(out: &mut Out, attrs: &Attrs, timeouts: Timeouts) {
+    let (s, ns) = parts(timeouts.attrs);
+    out.u64(s).u32(ns).u32(0);
+    attrs.put(out);
+}
+
+fn parts(time: core::time::Duration) -> (u64, u32) {
+    (time.as_secs(), time.subsec_nanos())
+}
+
+/// How the kernel treats an open file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpenAs {
+    /// Every read and write comes here.
+    Direct,
+    /// What it remembers of the contents is forgotten now.
+    Fresh,
+    /// What it remembers of the contents is true.
+    Kept,
+}
+
+pub(crate) fn open(out: &mut Out, handle: u64, open_as: OpenAs) {
+    const DIRECT_IO: u32 = 1;
+    const KEEP_CACHE: u32 = 1 << 1;
+    let flags = match open_as {
+        OpenAs::Direct => DIRECT_IO,
+        OpenAs::Fresh => 0,
+        OpenAs::Kept => KEEP_CACHE,
+    };
+    out.u64(handle).u32(flags).u32(0);
+}
+
+/// Room that an entry of a listing takes.
+pub(crate) fn dirent_bytes(name: &[u8]) -> usize {
+    (24 + name.len()).next_multiple_of(8)
+}
+
+/// An entry of a listing; `next` is where the one after it begins.
+pub(crate) fn dirent(out: &mut Out, ino: u64, next: u64, kind: u32, name: &[u8]) {
+    let len = u32::try_from(name.len()).unwrap_or(0);
+    out.u64(ino).u64(next).u32(len).u32(kind).bytes(name);
+    out.bytes(&[0; 7][..dirent_bytes(name) - 24 - name.len()]);
+}
+
+/// The space of the whole.
+pub(crate) fn statfs(out: &mut Out, space: &dolmen_dfs::Statfs) {
+    const UNIT_BYTES: u32 = 4096;
+    let units = |bytes: u64| bytes / u64::from(UNIT_BYTES);
+    let free = units(space.free_bytes);
+    out.u64(units(space.total_bytes)).u64(free).u64(free);
+    // As many files as there is room for the smallest.
+    out.u64(units(space.total_bytes)).u64(free);
+    out.u32(UNIT_BYTES).u32(u32::try_from(space.name_bytes_max).unwrap_or(255)).u32(UNIT_BYTES).u32(0);
+    out.bytes(&[0; 24]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_have_the_lengths_that_the_kernel_expects() {
+        let timeouts = Timeouts { names: core::time::Duration::ZERO, attrs: core::time::Duration::ZERO };
+        let built = |build: &dyn Fn(&mut Out)| {
+            let mut out = Out::default();
+            build(&mut out);
+            out.len()
+        };
+        assert_eq!(built(&|out| entry(out, 1, &Attrs::default(), timeouts)), ENTRY_BYTES);
+        assert_eq!(built(&|out| attrs(out, &Attrs::default(), timeouts)), 104);
+        assert_eq!(built(&|out| open(out, 1, OpenAs::Fresh)), 16);
+        for name in [&b"a"[..], b"12345678", b"123456789"] {
+            assert_eq!(built(&|out| dirent(out, 1, 2, 8, name)), dirent_bytes(name));
+            assert_eq!(dirent_bytes(name) % 8, 0);
+        }
+        let space = dolmen_dfs::Statfs {
+            block_bytes: 1,
+            total_bytes: 1,
+            free_bytes: 1,
+            used_bytes: 1,
+            value_bytes: 1,
+            versions: 1,
+            name_bytes_max: 255,
+        };
+        assert_eq!(built(&|out| statfs(out, &space)), 80);
+    }
+
+    #[test]
+    fn an_error_is_negative_in_the_head() {
+        assert_eq!(head(3, 2, 0), [16, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 3, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Attributes, extended attributes, and the space of the whole.
+
+use super::{Done, Fs, Reply};
+use crate::abi::op::{NewAttrs, NewTime};
+use crate::abi::reply::{self, Attrs};
+use crate::abi::{ROOT, errno};
+use crate::fs::snapshots;
+use crate::table::{Node, View, What};
+use dolmen_dfs::{Obj, OpenOptions, SetAttrs, SetTime, Stat, Time, XattrCond, errno as number};
+
+/// What the root says of who serves it; in no list.
+const ABOUT: &[u8] = b"user.dolmen.mount";
+
+/// The kernel asks for it before each write; files here have no rights of their own to lose.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// Attributes as the kernel has them.
+pub(super) fn attrs_of(view: View, stat: &Stat) -> Attrs {
+    /// The preferred size of reads and writes; larger ones are not faster.
+    const BLOCK_BYTES: u32 = 1 << 20;
+    Attrs {
+        ino: snapshots::ino_in(view, stat.ino),
+        size: stat.size_bytes,
+        blocks: stat.blocks,
+        atime: stat.atime,
+        mtime: stat.mtime,
+        ctime: stat.ctime,
+        mode: stat.mode(),
+        links: u32::try_from(stat.links).unwrap_or(u32::MAX),
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: stat.device.to_linux(),
+        block_bytes: BLOCK_BYTES,
+    }
+}
+
+impl Fs {
+    pub(super) fn getattr(&self, node: u64, reply: &mut Reply) -> Done {
+        let Node { view, what } = self.node(node)?;
+        match what {
+            What::Obj(obj) => self.tell_attrs(view, &obj, reply),
+            What::Snapshots => {
+                reply::attrs(&mut reply.out, &self.snapshots_attrs()?, self.timeouts(0));
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_attrs(&self, view: View, obj: &Obj, reply: &mut Reply) -> Done {
+        let stat = self.done(obj.stat())?;
+        reply::attrs(&mut reply.out, &attrs_of(view, &stat), self.timeouts(view));
+        Ok(())
+    }
+
+    pub(super) fn setattr(&self, node: u64, new: &NewAttrs, reply: &mut Reply) -> Done {
+        let view = self.node(node)?.view;
+        let obj = self.obj(node)?;
+        if let Some(size) = new.size {
+            match new.handle {
+                Some(handle) => self.done(self.handles.file(handle)?.file.set_len(size))?,
+                None => {
+                    let file = self.done(obj.open(&OpenOptions::WRITE))?;
+                    self.done(file.set_len(size))?;
+                }
+            }
+        }
+        let atime = new.atime.map_or(SetTime::Keep, set_time);
+        let mtime = new.mtime.map_or(SetTime::Keep, set_time);
+        let set = SetAttrs { mode: new.mode, uid: new.uid, gid: new.gid, atime, mtime };
+        // What the kernel sets with the length is that the change is now, as it is anyhow.
+        let is_only_size = new.size.is_some() && SetAttrs { mtime: SetTime::Keep, ..set } == SetAttrs::KEEP;
+        let says_now = mtime == SetTime::Now || mtime == SetTime::Keep;
+        if set != SetAttrs::KEEP && !(is_only_size && says_now) {
+            self.done(obj.set_attrs(&set))?;
+        }
+        self.tell_attrs(view, &obj, reply)
+    }
+
+    pub(super) fn statfs(&self, reply: &mut Reply) -> Done {
+        let space = self.done(self.dfs.statfs())?;
+        reply::statfs(&mut reply.out, &space);
+        Ok(())
+    }
+
+    pub(super) fn getxattr(&self, node: u64, name: &[u8], room_bytes: u32, reply: &mut Reply) -> Done {
+        if node == ROOT && name == ABOUT {
+            return tell_sized(&self.about, room_bytes, reply);
+        }
+        if name == CAPABILITY {
+            return Err(number::ENODATA);
+        }
+        refuse_system(name)?;
+        let value = self.done(self.obj(node).map_err(|_snapshots| number::ENODATA)?.xattr(name))?;
+        tell_sized(&value, room_bytes, reply)
+    }
+
+    pub(super) fn listxattr(&self, node: u64, room_bytes: u32, reply: &mut Reply) -> Done {
+        let names = match self.node(node)?.what {
+            What::Obj(obj) => self.done(obj.xattr_names())?,
+            What::Snapshots => Vec::new(),
+        };
+        let mut list = Vec::new();
+        for name in names {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        tell_sized(&list, room_bytes, reply)
+    }
+
+    pub(super) fn setxattr(&self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Done {
+        let cond = match flags {
+            0 => XattrCond::Any,
+            1 => XattrCond::Create,
+            2 => XattrCond::Replace,
+            _ => return Err(number::EINVAL),
+        };
+        if name == CAPABILITY || (node == ROOT && name == ABOUT) {
+            return Err(errno::EOPNOTSUPP);
+        }
+        refuse_system(name)?;
+        self.done(self.obj(node)?.set_xattr(name, value, cond))
+    }
+
+    pub(super) fn removexattr(&self, node: u64, name: &[u8]) -> Done {
+        refuse_system(name)?;
+        self.done(self.obj(node)?.remove_xattr(name))
+    }
+}
+
+/// Those of the system would have to mean something.
+fn refuse_system(name: &[u8]) -> Done {
+    if name.starts_with(b"system.") { Err(errno::EOPNOTSUPP) } else { Ok(()) }
+}
+
+/// Tells bytes, or how many there are if there is no room yet.
+fn tell_sized(bytes: &[u8], room_bytes: u32, reply: &mut Reply) -> Done {
+    let len = u32::try_from(bytes.len()).map_err(|_too_long| number::E2BIG)?;
+    match room_bytes {
+        0 => {
+            reply.out.u32(len).u32(0);
+            Ok(())
+        }
+        room_bytes if len > room_bytes => Err(errno::ERANGE),
+        _ => {
+            reply.out.bytes(bytes);
+            Ok(())
+        }
+    }
+}
+
+fn set_time(time: NewTime) -> SetTime {
+    match time {
+        NewTime::Now => SetTime::Now,
+        NewTime::At(s, ns) => SetTime::To(Time { s, ns }),
+    }
+}

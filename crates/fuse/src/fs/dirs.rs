@@ -1,0 +1,150 @@
+//! Listing directories.
+
+use super::{Done, Fs, Reply};
+use crate::abi::reply::{self, ENTRY_BYTES, dirent_bytes};
+use crate::fs::snapshots;
+use crate::handles::{Open, OpenDir};
+use crate::table::{Node, What};
+use dolmen_dfs::{Cookie, Dir, Error, errno as number};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Names that are asked for at once.
+const PAGE_NAMES: u32 = 256;
+
+/// The number of an entry of which nobody knows it, as the C library of FUSE has it.
+const UNKNOWN_INO: u64 = 0xffff_ffff;
+
+/// The number of `.`, `..` and of the first name.
+const FIRST: u64 = 2;
+
+/// Where the listing of an open directory stands. An entry's number is that of its page times the names of a page, and its place
+/// there.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Where each page begins that was read so far, and the one after them.
+    starts: Vec<Cookie>,
+    /// The page that was read last: its number and names.
+    page: Option<(usize, Vec<Box<[u8]>>)>,
+}
+
+impl Listing {
+    fn new() -> Self {
+        Self { starts: vec![Cookie::default()], page: None }
+    }
+
+    /// The names of page `at`; `None` behind the last.
+    fn page(&mut self, dir: &Dir, at: usize) -> dolmen_dfs::Result<Option<&[Box<[u8]>]>> {
+        if self.page.as_ref().is_none_or(|(number, _)| *number != at) {
+            let Some(start) = self.starts.get(at) else { return Ok(None) };
+            let mut cookie = *start;
+            if cookie.is_end() {
+                return Ok(None);
+            }
+            let names = dir.list(&mut cookie, PAGE_NAMES)?;
+            let names = names.iter().take(PAGE_NAMES as usize).map(Box::from).collect();
+            if at + 1 == self.starts.len() {
+                self.starts.push(cookie);
+            }
+            self.page = Some((at, names));
+        }
+        Ok(self.page.as_ref().map(|(_, names)| &names[..]))
+    }
+}
+
+impl Fs {
+    pub(super) fn opendir(&self, node: u64, reply: &mut Reply) -> Done {
+        let Node { view, what } = self.node(node)?;
+        let open = match what {
+            What::Snapshots => Open::Snapshots,
+            What::Obj(obj) => {
+                let dir = self.done(obj.as_dir())?;
+                let ino = snapshots::ino_in(view, self.done(obj.stat())?.ino);
+                Open::Dir(Arc::new(OpenDir { dir, ino, view, listing: Mutex::new(Listing::new()) }))
+            }
+        };
+        let handle = self.opened(open, reply);
+        reply::open(&mut reply.out, handle, reply::OpenAs::Fresh);
+        Ok(())
+    }
+
+    pub(super) fn readdir(
+        &self,
+        handle: u64,
+        offset: u64,
+        room: usize,
+        plus: bool,
+        reply: &mut Reply,
+    ) -> Done {
+        let open = match self.handles.find(handle)? {
+            Open::Dir(open) => open,
+            Open::File(_) => return Err(number::ENOTDIR),
+            // They are found by name.
+            Open::Snapshots => return Ok(()),
+        };
+        let mut listing = open.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = offset;
+        if at == 0 {
+            // A listing that begins anew sees what has come and gone.
+            *listing = Listing::new();
+        }
+        while at < FIRST {
+            let (name, ino) = if at == 0 { (&b"."[..], open.ino) } else { (&b".."[..], UNKNOWN_INO) };
+            if !fits(reply, room, name, plus) {
+                return Ok(());
+            }
+            at += 1;
+            put_plain(reply, ino, at, name, plus);
+        }
+        let stride = u64::from(PAGE_NAMES);
+        loop {
+            let (page, place) = ((at - FIRST) / stride, (at - FIRST) % stride);
+            let page_number = usize::try_from(page).map_err(|_no_page| number::EINVAL)?;
+            let Some(names) = self.done(listing.page(&open.dir, page_number))? else { return Ok(()) };
+            let place = usize::try_from(place).map_err(|_no_place| number::EINVAL)?;
+            for (name, next) in names.iter().zip(FIRST + page * stride + 1..).skip(place) {
+                if !fits(reply, room, name, plus) {
+                    return Ok(());
+                }
+                self.list_one(&open, name, next, plus, reply)?;
+            }
+            at = FIRST + (page + 1) * stride;
+        }
+    }
+
+    fn list_one(&self, open: &OpenDir, name: &[u8], next: u64, plus: bool, reply: &mut Reply) -> Done {
+        match open.dir.lookup(name) {
+            // Gone since it was listed.
+            Err(Error::NotFound | Error::Stale) => Ok(()),
+            Err(error) if error.is_damage() => {
+                self.note(&error.to_string());
+                put_plain(reply, UNKNOWN_INO, next, name, plus);
+                Ok(())
+            }
+            found => {
+                let (obj, stat) = self.done(found)?;
+                let (ino, kind) = (snapshots::ino_in(open.view, stat.ino), stat.mode() >> 12);
+                if plus {
+                    self.found(open.view, obj, &stat, reply);
+                }
+                reply::dirent(&mut reply.out, ino, next, kind, name);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn fits(reply: &Reply, room: usize, name: &[u8], plus: bool) -> bool {
+    let head = if plus { ENTRY_BYTES } else { 0 };
+    reply.out.len() + head + dirent_bytes(name) <= room
+}
+
+/// An entry of which the kernel is not to remember anything.
+fn put_plain(reply: &mut Reply, ino: u64, next: u64, name: &[u8], plus: bool) {
+    const UNKNOWN: u32 = 0;
+    const DIRECTORY: u32 = 4;
+    if plus {
+        reply.out.bytes(&[0; ENTRY_BYTES]);
+    }
+    let kind = if name == b"." || name == b".." { DIRECTORY } else { UNKNOWN };
+    reply::dirent(&mut reply.out, ino, next, kind, name);
+}

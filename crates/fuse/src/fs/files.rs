@@ -1,0 +1,132 @@
+//! Contents of files.
+
+use super::{Done, Fs, Reply};
+use crate::abi::op::Range;
+use crate::abi::reply::{self, OpenAs};
+use crate::abi::{DATA_BYTES_MAX, errno};
+use crate::handles::{Open, OpenFile};
+use crate::options::Caching;
+use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_dfs::{OpenOptions, errno as number};
+use std::sync::Arc;
+
+const O_ACCMODE: u32 = 3;
+const O_APPEND: u32 = 0o2000;
+const O_TRUNC: u32 = 0o1000;
+const O_DIRECT: u32 = 0o40000;
+
+impl Fs {
+    pub(super) fn open(&self, node: u64, flags: u32, reply: &mut Reply) -> Done {
+        let obj = self.obj(node)?;
+        let writes = flags & O_ACCMODE != 0;
+        let truncate = flags & O_TRUNC != 0 && writes;
+        let options = OpenOptions { truncate, ..if writes { OpenOptions::WRITE } else { OpenOptions::READ } };
+        let file = self.done(obj.open(&options))?;
+        let mut as_what = OpenAs::Fresh;
+        if self.options.caching == Caching::Data {
+            let stat = self.done(obj.stat())?;
+            // The grain of times is 4 ms: of what was changed just now nobody knows whether it was changed again since.
+            if self.table.is_same(node, (stat.mtime, stat.size_bytes)) && !self.is_recent(&stat) {
+                as_what = OpenAs::Kept;
+            }
+        }
+        let open = OpenFile { file, is_changed: AtomicBool::new(truncate) };
+        let handle = self.opened(Open::File(Arc::new(open)), reply);
+        reply::open(&mut reply.out, handle, self.open_as(flags, as_what));
+        Ok(())
+    }
+
+    /// Whether a file was changed within the grain of times, as the mount's clock has it.
+    fn is_recent(&self, stat: &dolmen_dfs::Stat) -> bool {
+        const GRAIN_NS: u64 = 2_000_000_000;
+        self.now_ns().saturating_sub(stat.mtime.unix_ns()) < GRAIN_NS
+    }
+
+    fn now_ns(&self) -> u64 {
+        use dolmen_env::{Clock, RealClock};
+        RealClock.now_ns()
+    }
+
+    /// How the kernel is to treat an open file. What appends asks for each write: only the store knows where the end is.
+    pub(super) fn open_as(&self, flags: u32, otherwise: OpenAs) -> OpenAs {
+        let is_direct = self.options.caching != Caching::Data || flags & (O_APPEND | O_DIRECT) != 0;
+        if is_direct { OpenAs::Direct } else { otherwise }
+    }
+
+    pub(super) fn read(&self, range: Range, reply: &mut Reply) -> Done {
+        let open = self.handles.file(range.handle)?;
+        let len = range.len.min(u64::from(DATA_BYTES_MAX));
+        let len = usize::try_from(len).map_err(|_too_long| number::EINVAL)?;
+        let buf = reply.out.room(len);
+        let read = open.file.read_at(range.offset, buf);
+        let read = self.done(read)?;
+        reply.out.truncate(read);
+        Ok(())
+    }
+
+    pub(super) fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        data: &[u8],
+        appends: bool,
+        reply: &mut Reply,
+    ) -> Done {
+        let open = self.handles.file(handle)?;
+        open.is_changed.store(true, Ordering::Relaxed);
+        self.done(if appends { open.file.append(data) } else { open.file.write_at(offset, data) })?;
+        let len = u32::try_from(data.len()).map_err(|_too_long| number::EINVAL)?;
+        reply.out.u32(len).u32(0);
+        Ok(())
+    }
+
+    /// Records when the file was changed, so that whoever opens it now sees it.
+    pub(super) fn record(&self, handle: u64) -> Done {
+        let open = self.handles.file(handle)?;
+        if !open.is_changed.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match open.file.sync() {
+            // Somebody else has removed or moved it: there is nothing to record any more.
+            Err(dolmen_dfs::Error::Stale | dolmen_dfs::Error::NotFound) => Ok(()),
+            other => self.done(other),
+        }
+    }
+
+    pub(super) fn fallocate(&self, range: Range, mode: u32) -> Done {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH_HOLE: u32 = 2;
+        const ZERO_RANGE: u32 = 16;
+        let open = self.handles.file(range.handle)?;
+        let end = range.offset.checked_add(range.len).ok_or(number::EFBIG)?;
+        let (frees, keeps) = match mode {
+            0 => (false, false),
+            KEEP_SIZE => (false, true),
+            ZERO_RANGE => (true, false),
+            mode if mode == PUNCH_HOLE | KEEP_SIZE || mode == ZERO_RANGE | KEEP_SIZE => (true, true),
+            _ => return Err(errno::EOPNOTSUPP),
+        };
+        open.is_changed.store(true, Ordering::Relaxed);
+        if frees {
+            self.done(open.file.punch_hole(range.offset, range.len))?;
+        }
+        if !keeps && self.done(open.file.size())? < end {
+            self.done(open.file.set_len(end))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lseek(&self, handle: u64, offset: u64, whence: u32, reply: &mut Reply) -> Done {
+        const SEEK_DATA: u32 = 3;
+        const SEEK_HOLE: u32 = 4;
+        let file = &self.handles.file(handle)?.file;
+        let found = match whence {
+            SEEK_DATA => file.seek_data(offset),
+            SEEK_HOLE => file.seek_hole(offset),
+            _ => return Err(number::EINVAL),
+        };
+        let found = self.done(found)?;
+        reply.out.u64(found);
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! The kernel's operations, done on a mounted container.
+
+mod attrs;
+mod dirs;
+mod files;
+mod names;
+mod snapshots;
+
+pub(crate) use dirs::Listing;
+
+use crate::abi::reply::Out;
+use crate::abi::request::{Caller, Op, Request};
+use crate::abi::{errno, init};
+use crate::handles::{Handles, Open};
+use crate::options::{Options, Timeouts};
+use crate::table::{Node, Table, View, What};
+use dolmen_dfs::{Cred, Dfs, Dir, Error, Obj, errno as number};
+use snapshots::Snapshots;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Kinds of failures that are told once each; more are not told.
+const TOLD_MAX: usize = 1000;
+
+/// The result of one operation: what it found is in the reply, or the system's number, positive.
+pub(crate) type Done<T = ()> = Result<T, i32>;
+
+/// What an operation found, and what the kernel has to give back some time if it hears of it.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    out: Out,
+    looked_up: Vec<u64>,
+    opened: Option<u64>,
+}
+
+impl Reply {
+    pub(crate) fn clear(&mut self) {
+        self.out.clear();
+        self.looked_up.clear();
+        self.opened = None;
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.out.as_slice()
+    }
+}
+
+/// A mounted container, as the kernel sees it. Any number of threads may use it at once.
+pub struct Fs {
+    dfs: Dfs,
+    options: Options,
+    table: Table,
+    handles: Handles,
+    snapshots: Snapshots,
+    /// Guards: what was told already; taken alone.
+    told: Mutex<BTreeSet<String>>,
+    tell: Box<dyn Fn(&str) + Send + Sync>,
+    /// What an attribute of the root says of who serves it.
+    about: Vec<u8>,
+}
+
+impl core::fmt::Debug for Fs {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Fs").field("dfs", &self.dfs).finish_non_exhaustive()
+    }
+}
+
+impl Fs {
+    /// Serves `dfs`. `about` is what extended attribute `user.dolmen.mount` of the root says; `tell` gets damage and other
+    /// things that the kernel has no words for, once each, and may be called by any thread.
+    ///
+    /// # Errors
+    /// Those of the store, from a look at the root.
+    pub fn new(
+        dfs: Dfs,
+        options: Options,
+        about: &str,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> dolmen_dfs::Result<Self> {
+        let root = dfs.obj();
+        let ino = root.stat()?.ino;
+        let table = Table::new(Node { view: 0, what: What::Obj(root) }, ino);
+        Ok(Self {
+            snapshots: Snapshots::new(&dfs),
+            dfs,
+            options,
+            table,
+            handles: Handles::default(),
+            told: Mutex::default(),
+            tell: Box::new(tell),
+            about: about.as_bytes().to_vec(),
+        })
+    }
+
+    /// How it behaves.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How many files and directories the kernel remembers.
+    #[must_use]
+    pub fn remembered(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Records what waits to be recorded.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn sync(&self) -> dolmen_dfs::Result<()> {
+        if self.dfs.is_read_only() { Ok(()) } else { self.dfs.sync() }
+    }
+
+    /// Tells something once.
+    pub(crate) fn note(&self, text: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = told.len() < TOLD_MAX && told.insert(text.to_owned());
+        drop(told);
+        if is_new {
+            (self.tell)(text);
+        }
+    }
+
+    /// The system's number for an error; what it has no word for is told.
+    fn number(&self, error: &Error) -> i32 {
+        match error.errno() {
+            _ if error.is_damage() => {
+                self.note(&error.to_string());
+                number::EIO
+            }
+            number::EHOSTUNREACH | number::ETIMEDOUT | number::ERESTART => {
+                self.note(&error.to_string());
+                number::EIO
+            }
+            other => other,
+        }
+    }
+
+    fn done<T>(&self, done: dolmen_dfs::Result<T>) -> Done<T> {
+        done.map_err(|error| self.number(&error))
+    }
+
+    fn timeouts(&self, view: View) -> Timeouts {
+        let timeouts = self.options.timeouts();
+        if view == 0 { timeouts } else { snapshots::TIMEOUTS }
+    }
+
+    fn node(&self, number: u64) -> Done<Node> {
+        self.table.find(number).ok_or(number::ESTALE)
+    }
+
+    fn obj(&self, number: u64) -> Done<Obj> {
+        match self.node(number)?.what {
+            What::Obj(obj) => Ok(obj),
+            What::Snapshots => Err(number::EPERM),
+        }
+    }
+
+    /// The directory `number`, as `caller` adds to it.
+    fn dir_of(&self, number: u64, caller: Caller, umask: u32) -> Done<Dir> {
+        let dir = self.dir(number)?;
+        // Root needs no groups, and the kernel knows those of all others: they are asked for only where they decide.
+        let groups = if caller.uid == 0 { Vec::new() } else { dolmen_env::groups_of(caller.pid) };
+        let cred = Cred { uid: caller.uid, gid: caller.gid, groups, umask };
+        Ok(dir.as_user(&Arc::new(cred)))
+    }
+
+    fn dir(&self, number: u64) -> Done<Dir> {
+        let obj = self.obj(number)?;
+        self.done(obj.as_dir())
+    }
+
+    /// Gives back what the kernel has not heard of.
+    pub(crate) fn take_back(&self, reply: &mut Reply) {
+        for number in reply.looked_up.drain(..) {
+            drop(self.table.forget(number, 1));
+        }
+        if let Some(handle) = reply.opened.take() {
+            drop(self.handles.remove(handle));
+        }
+    }
+
+    fn opened(&self, open: Open, reply: &mut Reply) -> u64 {
+        let handle = self.handles.add(open);
+        reply.opened = Some(handle);
+        handle
+    }
+
+    /// Does what is asked.
+    pub(crate) fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let (node, caller) = (request.node, request.caller);
+        match &request.op {
+            Op::Init { major, minor, readahead_bytes, flags } => {
+                let answer = init::answer(*major, *minor, *readahead_bytes, *flags).ok_or(errno::EPROTO)?;
+                reply.out.bytes(&answer);
+                Ok(())
+            }
+            Op::Destroy => self.done(self.sync()),
+            Op::Interrupt { .. } => Ok(()),
+            Op::Forget(forgotten) => {
+                for (number, lookups) in forgotten {
+                    drop(self.table.forget(*number, *lookups));
+                }
+                Ok(())
+            }
+            Op::Lookup { name } => self.lookup(node, name, reply),
+            Op::SymLink { .. } | Op::MkNod { .. } | Op::MkDir { .. } | Op::Link { .. } => {
+                self.make(node, caller, &request.op, reply)
+            }
+            Op::Unlink { name } => self.unlink(node, name),
+            Op::RmDir { name } => self.rmdir(node, name),
+            Op::Rename { name, new_dir, new_name, flags } => {
+                self.rename((node, name), (*new_dir, new_name), *flags)
+            }
+            Op::Create { name, flags, mode, umask } => {
+                self.create(self.dir_of(node, caller, *umask)?, name, *flags, *mode, reply)
+            }
+            Op::ReadLink => self.readlink(node, reply),
+            other => self.serve_object(node, other, reply),
+        }
+    }
+
+    /// Does what concerns one thing, and no names.
+    fn serve_object(&self, node: u64, op: &Op<'_>, reply: &mut Reply) -> Done {
+        match op {
+            Op::GetAttr { .. } => self.getattr(node, reply),
+            Op::SetAttr(attrs) => self.setattr(node, attrs, reply),
+            Op::SetXattr { name, value, flags } => self.setxattr(node, name, value, *flags),
+            Op::GetXattr { name, room_bytes } => self.getxattr(node, name, *room_bytes, reply),
+            Op::ListXattr { room_bytes } => self.listxattr(node, *room_bytes, reply),
+            Op::RemoveXattr { name } => self.removexattr(node, name),
+            Op::StatFs => self.statfs(reply),
+            // The kernel has checked it by what `getattr` told.
+            Op::Access => Ok(()),
+            Op::Open { flags } => self.open(node, *flags, reply),
+            Op::Read(range) => self.read(*range, reply),
+            Op::Write { handle, offset, data, appends } => {
+                self.write(*handle, *offset, data, *appends, reply)
+            }
+            Op::Flush { handle } | Op::FSync { handle } => self.record(*handle),
+            Op::Release { handle } | Op::ReleaseDir { handle } => {
+                drop(self.handles.remove(*handle));
+                Ok(())
+            }
+            Op::FAllocate { range, mode } => self.fallocate(*range, *mode),
+            Op::LSeek { handle, offset, whence } => self.lseek(*handle, *offset, *whence, reply),
+            Op::OpenDir => self.opendir(node, reply),
+            Op::ReadDir { handle, offset, room_bytes, with_attrs } => {
+                self.readdir(*handle, *offset, *room_bytes as usize, *with_attrs, reply)
+            }
+            // Names are stored when the operation that makes them returns.
+            Op::FSyncDir => Ok(()),
+            Op::SyncFs => self.done(self.sync()),
+            _ => Err(errno::ENOSYS),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Names: found, made, removed, moved.
+
+use super::{Done, Fs, Reply};
+use crate::abi::ROOT;
+use crate::abi::reply::{self, OpenAs};
+use crate::abi::request::{Caller, Op};
+use crate::fs::attrs::attrs_of;
+use crate::handles::{Open, OpenFile};
+use crate::table::{Node, View, What};
+use core::sync::atomic::AtomicBool;
+use dolmen_dfs::{DeviceNo, Dir, FileKind, New, Obj, OpenOptions, RenameMode, Stat, errno as number};
+use std::sync::Arc;
+
+const PERMISSIONS: u32 = 0o7777;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+
+impl Fs {
+    pub(super) fn lookup(&self, dir: u64, name: &[u8], reply: &mut Reply) -> Done {
+        let node = self.node(dir)?;
+        if let What::Snapshots = node.what {
+            return self.lookup_snapshot(name, reply);
+        }
+        if dir == ROOT && self.is_snapshots(name) {
+            return self.found_snapshots(reply);
+        }
+        let (obj, stat) = self.done(self.dir(dir)?.lookup(name))?;
+        self.found(node.view, obj, &stat, reply);
+        Ok(())
+    }
+
+    /// Tells the kernel of something, which it remembers from now on.
+    pub(super) fn found(&self, view: View, obj: Obj, stat: &Stat, reply: &mut Reply) -> u64 {
+        let number = self.table.remember(Node { view, what: What::Obj(obj) }, stat.ino);
+        reply.looked_up.push(number);
+        reply::entry(&mut reply.out, number, &attrs_of(view, stat), self.timeouts(view));
+        number
+    }
+
+    /// Makes an entry of any kind but an open file.
+    pub(super) fn make(&self, dir: u64, caller: Caller, op: &Op<'_>, reply: &mut Reply) -> Done {
+        if let Op::Link { old, name } = op {
+            let (obj, dir) = (self.obj(*old)?, self.dir(dir)?);
+            self.refuse_reserved(&dir, name)?;
+            let stat = self.done(dir.link_to(&obj, name))?;
+            self.found(0, obj, &stat, reply);
+            return Ok(());
+        }
+        let (name, new, mode, umask) = match op {
+            Op::SymLink { name, target } => (name, New::Symlink(target), 0o777, 0),
+            Op::MkDir { name, mode, umask } => (name, New::Directory, *mode, *umask),
+            Op::MkNod { name, mode, rdev, umask } => (name, special(*mode, *rdev)?, *mode, *umask),
+            _ => return Err(number::EINVAL),
+        };
+        let dir = self.dir_of(dir, caller, umask)?;
+        self.refuse_reserved(&dir, name)?;
+        let (obj, stat) = self.done(dir.make(name, new, mode & PERMISSIONS))?;
+        self.found(0, obj.unchecked(), &stat, reply);
+        Ok(())
+    }
+
+    /// A name by which the root shows something else.
+    pub(super) fn refuse_reserved(&self, dir: &Dir, name: &[u8]) -> Done {
+        if self.is_snapshots(name) && dir.oid() == self.dfs.oid() { Err(number::EPERM) } else { Ok(()) }
+    }
+
+    /// Makes a file and opens it.
+    pub(super) fn create(&self, dir: Dir, name: &[u8], flags: u32, mode: u32, reply: &mut Reply) -> Done {
+        self.refuse_reserved(&dir, name)?;
+        let options = OpenOptions {
+            exclusive: flags & O_EXCL != 0,
+            truncate: flags & O_TRUNC != 0,
+            mode: mode & PERMISSIONS,
+            ..OpenOptions::CREATE
+        };
+        let (file, stat) = self.done(dir.create(name, &options))?;
+        self.found(0, file.unchecked(), &stat, reply);
+        let open = OpenFile { file, is_changed: AtomicBool::new(false) };
+        let handle = self.opened(Open::File(Arc::new(open)), reply);
+        reply::open(&mut reply.out, handle, self.open_as(flags, OpenAs::Fresh));
+        Ok(())
+    }
+
+    pub(super) fn readlink(&self, node: u64, reply: &mut Reply) -> Done {
+        let target = self.done(self.obj(node)?.readlink())?;
+        reply.out.bytes(&target);
+        Ok(())
+    }
+
+    pub(super) fn unlink(&self, dir: u64, name: &[u8]) -> Done {
+        let dir = self.dir(dir)?;
+        self.done(dir.unlink(name))
+    }
+
+    pub(super) fn rmdir(&self, dir: u64, name: &[u8]) -> Done {
+        let dir = self.dir(dir)?;
+        self.done(dir.rmdir(name))
+    }
+
+    pub(super) fn rename(
+        &self,
+        (old_dir, old): (u64, &[u8]),
+        (new_dir, new): (u64, &[u8]),
+        flags: u32,
+    ) -> Done {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            1 => RenameMode::NoReplace,
+            2 => RenameMode::Exchange,
+            _ => return Err(number::EINVAL),
+        };
+        let (old_dir, new_dir) = (self.dir(old_dir)?, self.dir(new_dir)?);
+        self.refuse_reserved(&old_dir, old)?;
+        self.refuse_reserved(&new_dir, new)?;
+        self.done(old_dir.rename(old, &new_dir, new, mode))
+    }
+}
+
+/// What mknod(2) makes.
+fn special<'a>(mode: u32, rdev: u32) -> Done<New<'a>> {
+    let device = DeviceNo::from_linux(rdev);
+    match FileKind::of_mode(mode) {
+        Some(FileKind::File) => Ok(New::File),
+        Some(FileKind::Pipe) => Ok(New::Pipe),
+        Some(FileKind::Socket) => Ok(New::Socket),
+        Some(FileKind::CharDevice) => Ok(New::CharDevice(device)),
+        Some(FileKind::BlockDevice) => Ok(New::BlockDevice(device)),
+        _ => Err(number::EINVAL),
+    }
+}

@@ -1,0 +1,86 @@
+//! `.snapshots` in the root: each snapshot under its name, read-only. It is found by name and in no listing, so that whoever
+//! copies the tree does not copy all of its past.
+
+use super::{Done, Fs, Reply};
+use crate::abi::reply::{self, Attrs};
+use crate::fs::attrs::attrs_of;
+use crate::options::Timeouts;
+use crate::table::{Node, View, What};
+use core::time::Duration;
+use dolmen_dfs::{Dfs, MountOptions, errno as number};
+use dolmen_types::Epoch;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+const NAME: &[u8] = b".snapshots";
+
+/// Nothing changes in a snapshot; but it may be destroyed.
+pub(super) const TIMEOUTS: Timeouts =
+    Timeouts { names: Duration::from_secs(1), attrs: Duration::from_secs(60) };
+
+/// The number of the directory of snapshots: no file has it, as numbers of files come from counters that begin low.
+const INO: u64 = u64::MAX - 1;
+
+/// The number that something has in a view, so that programs that compare numbers do not take it for what it is now.
+pub(super) fn ino_in(view: View, ino: u64) -> u64 {
+    ino ^ u64::from(view) << 40
+}
+
+/// Snapshots that somebody has looked into.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    /// Guards: views by epoch; held while one is mounted.
+    views: Mutex<BTreeMap<Epoch, (View, Dfs)>>,
+    /// Whether there are any to be shown: not in a snapshot itself.
+    has_any: bool,
+}
+
+impl Snapshots {
+    pub(super) fn new(dfs: &Dfs) -> Self {
+        Self { views: Mutex::default(), has_any: dfs.container().view_epoch().is_none() }
+    }
+}
+
+impl Fs {
+    pub(super) fn is_snapshots(&self, name: &[u8]) -> bool {
+        self.snapshots.has_any && name == NAME
+    }
+
+    pub(super) fn snapshots_attrs(&self) -> Done<Attrs> {
+        let root = self.done(self.dfs.obj().stat())?;
+        Ok(Attrs { ino: INO, mode: root.mode() & !0o222, size: 0, blocks: 0, links: 2, ..attrs_of(0, &root) })
+    }
+
+    pub(super) fn found_snapshots(&self, reply: &mut Reply) -> Done {
+        let attrs = self.snapshots_attrs()?;
+        let number = self.table.remember(Node { view: 0, what: What::Snapshots }, INO);
+        reply.looked_up.push(number);
+        reply::entry(&mut reply.out, number, &attrs, self.timeouts(0));
+        Ok(())
+    }
+
+    /// The root of a snapshot.
+    pub(super) fn lookup_snapshot(&self, name: &[u8], reply: &mut Reply) -> Done {
+        let container = self.dfs.container();
+        let snapshots = self.done(container.snapshots().map_err(dolmen_dfs::Error::from))?;
+        let named =
+            snapshots.iter().find(|snapshot| snapshot.name.as_deref().map(str::as_bytes) == Some(name));
+        let epoch = named.ok_or(number::ENOENT)?.epoch;
+        let mut views = self.snapshots.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let (view, dfs) = match views.get(&epoch) {
+            Some((view, dfs)) => (*view, dfs.clone()),
+            None => {
+                let options = MountOptions { read_only: true, ..MountOptions::default() };
+                let dfs = self.done(Dfs::mount(&container.at(epoch), &options))?;
+                let view = View::try_from(views.len() + 1).map_err(|_too_many| number::EMFILE)?;
+                views.insert(epoch, (view, dfs.clone()));
+                (view, dfs)
+            }
+        };
+        drop(views);
+        let obj = dfs.obj();
+        let stat = self.done(obj.stat())?;
+        self.found(view, obj, &stat, reply);
+        Ok(())
+    }
+}

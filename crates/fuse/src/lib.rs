@@ -1,0 +1,28 @@
+//! A container of files as a directory of the system: the door through the kernel (FUSE).
+//!
+//! [`Fs`] answers the kernel's requests out of a mounted [`Dfs`](dolmen_dfs::Dfs); [`Session`] reads them from the device and
+//! serves them in threads. The protocol is our own reading of it ([`request`]): no library is between.
+//!
+//! # Who may do what
+//! The kernel checks permissions (`default_permissions`), with all groups and capabilities of the caller, by attributes that
+//! are at most as old as [`Options::timeout`]. What is made belongs to who made it.
+//!
+//! # What is remembered
+//! See [`Caching`]. Nothing is kept back here: what was written is stored when the write returns, and `fsync` only has the
+//! time of the change recorded.
+//!
+//! # Waiting
+//! Each request waits in a thread for the store. When all but one thread wait, that one keeps what comes, and hears interrupts:
+//! a request of a process that is killed is answered within a second, whatever the store does.
+
+mod abi;
+mod fs;
+mod handles;
+mod options;
+mod session;
+mod table;
+
+pub use abi::request;
+pub use fs::Fs;
+pub use options::{Caching, Options};
+pub use session::Session;

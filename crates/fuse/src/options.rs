@@ -1,0 +1,52 @@
+//! What a mount promises to those who use it beside others.
+
+use core::time::Duration;
+
+/// What the kernel may remember of what it was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Caching {
+    /// Nothing: every look and every read comes here, and sees what others have just done.
+    Off,
+    /// Names and attributes for the timeout; contents never.
+    #[default]
+    Metadata,
+    /// Contents as well, between an open and the next: an open that finds other attributes than the last one forgets
+    /// what was remembered, and so does a look at the attributes. What is written is stored when the write returns.
+    Data,
+}
+
+/// How a mount behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What the kernel may remember.
+    pub caching: Caching,
+    /// For how long it may remember names and attributes.
+    pub timeout: Duration,
+    /// Threads that serve; at least 2, of which one hears interrupts when all others wait.
+    pub threads: usize,
+}
+
+impl Options {
+    /// How long names and attributes are remembered if nobody says otherwise.
+    pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+    /// Threads if nobody says otherwise: as many requests can wait for the store at once.
+    pub const THREADS_DEFAULT: usize = 16;
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        let time = if self.caching == Caching::Off { Duration::ZERO } else { self.timeout };
+        Timeouts { names: time, attrs: time }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { caching: Caching::default(), timeout: Self::TIMEOUT_DEFAULT, threads: Self::THREADS_DEFAULT }
+    }
+}
+
+/// For how long the kernel may go without asking again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) names: Duration,
+    pub(crate) attrs: Duration,
+}

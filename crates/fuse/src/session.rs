@@ -1,0 +1,388 @@
+//! Requests from the device, served in threads.
+//!
+//! All threads read the device. One that has read a request serves it, unless it was the last that read: then it keeps the
+//! request for whoever is done first, and reads on. So somebody always hears interrupts, and none waits behind a store that
+//! does not answer.
+//!
+//! Invariants: every request is answered once, whatever happens while it is served. What is kept back has a limit.
+
+use crate::abi::op::code;
+use crate::abi::reply::head;
+use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
+use crate::abi::{REQUEST_BYTES_MAX, errno};
+use crate::fs::{Fs, Reply};
+use core::time::Duration;
+use dolmen_dfs::errno as number;
+use dolmen_env::{Clock, KernelDevice, RealClock, Received, Replied};
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Bytes of requests that are kept back while all threads wait for the store; then the last one waits, too.
+const BACKLOG_BYTES_MAX: usize = 64 << 20;
+
+/// A request that has run for less is not broken off: it is about to end.
+const PATIENCE_NS: u64 = 400_000_000;
+
+/// Between two looks at requests that were interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A request that is being served.
+#[derive(Debug)]
+struct Running {
+    since_ns: u64,
+    pid: u32,
+    /// It changes something, and doing it twice is not the same as once.
+    is_change: bool,
+    is_interrupted: bool,
+    /// It was answered by whoever heard the interrupt.
+    is_answered: bool,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// Threads that read.
+    idle: usize,
+    /// Threads in all.
+    live: usize,
+    backlog: VecDeque<Vec<u8>>,
+    backlog_bytes: usize,
+    running: HashMap<u64, Running>,
+    interrupted: usize,
+    is_ended: bool,
+}
+
+/// A mounted file system and the threads that serve it.
+pub struct Session {
+    device: KernelDevice,
+    fs: Fs,
+    /// Guards: who does what; taken alone.
+    requests: Mutex<Requests>,
+    /// Called when there is room in the backlog.
+    room: Condvar,
+    /// Called when a request is interrupted, and at the end.
+    alarm: Condvar,
+    /// Guards: the threads, until somebody waits for them; taken alone.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl core::fmt::Debug for Session {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Session").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+/// What a thread does next.
+enum Turn {
+    Serve(Vec<u8>),
+    Read,
+}
+
+impl Session {
+    /// Begins to serve `fs` to the kernel.
+    ///
+    /// # Errors
+    /// [`dolmen_env::Error::Io`] if the system starts no threads.
+    pub fn start(device: KernelDevice, fs: Fs) -> dolmen_env::Result<Arc<Self>> {
+        let count = fs.options().threads.max(2);
+        let requests = Mutex::new(Requests { live: count, ..Requests::default() });
+        let (room, alarm) = (Condvar::new(), Condvar::new());
+        let session = Arc::new(Self { device, fs, requests, room, alarm, threads: Mutex::default() });
+        let started = (0..count).try_for_each(|_| session.spawn("dolmen-fuse", Self::serve));
+        let started = started.and_then(|()| session.spawn("dolmen-alarm", Self::watch));
+        if let Err(error) = started {
+            session.end();
+            return Err(error);
+        }
+        Ok(session)
+    }
+
+    fn spawn(self: &Arc<Self>, name: &str, body: fn(&Self)) -> dolmen_env::Result<()> {
+        let session = Arc::clone(self);
+        let thread = dolmen_env::spawn(name, move || body(&session))?;
+        self.threads().push(thread);
+        Ok(())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file system, when every thread has ended; `None` if one still waits for the store, or somebody else has the
+    /// session.
+    #[must_use]
+    pub fn finish(self: Arc<Self>) -> Option<Fs> {
+        let threads = core::mem::take(&mut *self.threads());
+        if threads.iter().any(|thread| !thread.is_finished()) {
+            *self.threads() = threads;
+            return None;
+        }
+        for thread in threads {
+            if thread.join().is_err() {
+                self.fs.note("a thread ended in a panic, which is a bug of this program");
+            }
+        }
+        Arc::into_inner(self).map(|session| session.fs)
+    }
+
+    /// Whether the kernel has let go of the mount, and no thread waits for the store any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_ended() && self.threads().iter().all(JoinHandle::is_finished)
+    }
+
+    /// Whether the kernel has let go of the mount; threads may still wait for the store.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.requests().is_ended
+    }
+
+    /// The file system.
+    #[must_use]
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        self.requests().is_ended = true;
+        self.alarm.notify_all();
+        self.room.notify_all();
+    }
+
+    /// One thread.
+    fn serve(&self) {
+        let mut buf = vec![0; REQUEST_BYTES_MAX];
+        let mut reply = Reply::default();
+        loop {
+            match self.turn() {
+                Turn::Serve(bytes) => self.answer(&bytes, &mut reply),
+                Turn::Read => match self.read(&mut buf) {
+                    Some(len) => self.answer(&buf[..len], &mut reply),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// What was kept back comes before what is new.
+    fn turn(&self) -> Turn {
+        let mut requests = self.requests();
+        let Some(bytes) = requests.backlog.pop_front() else {
+            requests.idle += 1;
+            return Turn::Read;
+        };
+        requests.backlog_bytes -= bytes.len();
+        self.begin(&mut requests, &bytes);
+        drop(requests);
+        self.room.notify_all();
+        Turn::Serve(bytes)
+    }
+
+    /// Reads until there is a request for this thread to serve; `None` when there will be no more.
+    fn read(&self, buf: &mut [u8]) -> Option<usize> {
+        loop {
+            let len = match self.device.receive(buf) {
+                Ok(Received::Request(len)) => len,
+                Ok(Received::Nothing) => continue,
+                Ok(Received::End) => break,
+                Err(error) => {
+                    self.fs.note(&format!("the kernel's device: {error}"));
+                    break;
+                }
+            };
+            let bytes = &buf[..len];
+            if op_code(bytes) == Some(code::INTERRUPT) {
+                self.interrupt(bytes);
+                continue;
+            }
+            let mut requests = self.requests();
+            if requests.idle > 1 || requests.live == 1 {
+                requests.idle -= 1;
+                self.begin(&mut requests, bytes);
+                return Some(len);
+            }
+            requests.backlog.push_back(bytes.to_vec());
+            requests.backlog_bytes += len;
+            while requests.backlog_bytes > BACKLOG_BYTES_MAX && !requests.is_ended {
+                requests = self.room.wait(requests).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        let mut requests = self.requests();
+        requests.idle -= 1;
+        requests.live -= 1;
+        drop(requests);
+        self.end();
+        None
+    }
+
+    /// REQUIRES: under the lock under which the request was taken, so that an interrupt finds it here or there.
+    #[expect(clippy::unused_self, reason = "it is a step of the session")]
+    fn begin(&self, requests: &mut Requests, bytes: &[u8]) {
+        let Some(unique) = unique_of(bytes) else { return };
+        let is_change = op_code(bytes).is_none_or(is_change);
+        let pid = bytes.get(32..36).and_then(|pid| pid.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let since_ns = RealClock.monotonic_ns();
+        let running = Running { since_ns, pid, is_change, is_interrupted: false, is_answered: false };
+        requests.running.insert(unique, running);
+    }
+
+    /// Whether the request still waits for its answer.
+    fn is_awaited(&self, unique: u64) -> bool {
+        let mut requests = self.requests();
+        let Some(running) = requests.running.remove(&unique) else { return true };
+        if running.is_interrupted {
+            requests.interrupted -= 1;
+        }
+        !running.is_answered
+    }
+
+    fn answer(&self, bytes: &[u8], reply: &mut Reply) {
+        reply.clear();
+        let (unique, answered) = match Request::parse(bytes) {
+            Ok(request) => {
+                let served = catch_unwind(AssertUnwindSafe(|| self.fs.serve(&request, reply)));
+                let answered = served.unwrap_or_else(|_panic| {
+                    self.fs.note("a request ended in a panic, which is a bug of this program");
+                    Err(number::EIO)
+                });
+                if !request.op.is_answered() {
+                    self.is_awaited(request.unique);
+                    return;
+                }
+                (request.unique, answered)
+            }
+            Err(Refused::Unreadable) => return,
+            Err(Refused::Malformed { unique }) => (unique, Err(number::EINVAL)),
+            Err(Refused::NameTooLong { unique }) => (unique, Err(number::ENAMETOOLONG)),
+        };
+        let is_taken = self.is_awaited(unique) && self.send(unique, answered, reply.bytes());
+        if !is_taken || answered.is_err() {
+            // Nobody has heard of what was found and opened, so nobody will give it back.
+            self.fs.take_back(reply);
+        }
+    }
+
+    /// Whether the kernel has taken the answer. One that it refuses is told as an error: whoever asked must not wait for ever.
+    fn send(&self, unique: u64, answered: Result<(), i32>, own: &[u8]) -> bool {
+        let (errno, own) = match answered {
+            Ok(()) => (0, own),
+            Err(errno) => (errno, &[][..]),
+        };
+        let replied = self.device.reply(&[IoSlice::new(&head(unique, errno, own.len())), IoSlice::new(own)]);
+        match replied {
+            Ok(Replied::Taken) => true,
+            Ok(Replied::Unwanted) => false,
+            Err(error) => {
+                self.fs.note(&format!("the kernel has refused an answer: {error}"));
+                self.fail(unique, number::EIO);
+                false
+            }
+        }
+    }
+
+    fn fail(&self, unique: u64, errno: i32) {
+        if let Err(error) = self.device.reply(&[IoSlice::new(&head(unique, errno, 0))]) {
+            self.fs.note(&format!("the kernel has refused an error: {error}"));
+        }
+    }
+
+    /// Somebody who waits for a request has got a signal.
+    fn interrupt(&self, bytes: &[u8]) {
+        let Ok(Request { unique: own, op: Op::Interrupt { unique }, .. }) = Request::parse(bytes) else {
+            return;
+        };
+        let mut requests = self.requests();
+        if let Some(running) = requests.running.get_mut(&unique) {
+            let is_new = !running.is_interrupted;
+            running.is_interrupted = true;
+            requests.interrupted += usize::from(is_new);
+            drop(requests);
+            self.alarm.notify_all();
+            return;
+        }
+        let kept = requests.backlog.iter().position(|kept| unique_of(kept) == Some(unique));
+        if let Some(kept) = kept.and_then(|at| requests.backlog.remove(at)) {
+            requests.backlog_bytes -= kept.len();
+            drop(requests);
+            self.fail(unique, errno::EINTR);
+            return;
+        }
+        drop(requests);
+        // Whoever has read the request has not said so yet: the kernel is to say it again. Of one that is answered it does not.
+        self.fail(own, number::EAGAIN);
+    }
+
+    /// Answers requests that were interrupted and wait for the store.
+    fn watch(&self) {
+        let mut requests = self.requests();
+        while !requests.is_ended || !requests.running.is_empty() {
+            let now_ns = RealClock.monotonic_ns();
+            let waits = |running: &Running| {
+                running.is_interrupted && !running.is_answered && now_ns - running.since_ns >= PATIENCE_NS
+            };
+            let mut broken: Vec<u64> = Vec::new();
+            if requests.interrupted > 0 {
+                let mut waiting: Vec<_> =
+                    requests.running.iter_mut().filter(|(_, running)| waits(running)).collect();
+                waiting.sort_unstable_by_key(|(unique, _)| **unique);
+                for (unique, running) in waiting {
+                    if !running.is_change || dolmen_env::is_being_killed(running.pid) {
+                        running.is_answered = true;
+                        broken.push(*unique);
+                    }
+                }
+            }
+            if !broken.is_empty() {
+                drop(requests);
+                broken.iter().for_each(|unique| self.fail(*unique, errno::EINTR));
+                requests = self.requests();
+                continue;
+            }
+            requests = if requests.interrupted > 0 || requests.is_ended {
+                self.alarm.wait_timeout(requests, LOOK).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.alarm.wait(requests).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+    }
+}
+
+fn op_code(bytes: &[u8]) -> Option<u32> {
+    bytes.get(4..8)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn unique_of(bytes: &[u8]) -> Option<u64> {
+    (bytes.len() >= HEAD_BYTES).then_some(())?;
+    bytes.get(8..16)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// Whether somebody who hears of an interrupt, and does it again, has done it twice.
+fn is_change(code: u32) -> bool {
+    !matches!(
+        code,
+        code::LOOKUP
+            | code::GETATTR
+            | code::READLINK
+            | code::OPEN
+            | code::READ
+            | code::STATFS
+            | code::FSYNC
+            | code::GETXATTR
+            | code::LISTXATTR
+            | code::FLUSH
+            | code::OPENDIR
+            | code::READDIR
+            | code::READDIRPLUS
+            | code::FSYNCDIR
+            | code::ACCESS
+            | code::LSEEK
+            | code::SYNCFS
+    )
+}
