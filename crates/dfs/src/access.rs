@@ -90,7 +90,7 @@ pub(crate) fn check_dir(cred: Option<&Cred>, dir: &Node, rights: Rights) -> Resu
         // Others may have changed what this mount has seen.
         dir.mount.look_at_rights(dir)?;
     }
-    if cred.may(FileKind::Directory, dir.rights(), rights) { Ok(()) } else { Err(Error::NoPermission) }
+    if dir.mount.may_in_dir(cred, dir, rights)? { Ok(()) } else { Err(Error::NoPermission) }
 }
 
 /// Checks that an entry of `dir` may be added.

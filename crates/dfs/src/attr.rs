@@ -1,6 +1,7 @@
 //! Attributes: stat, mode, owner, times, extended attributes, access.
 
-use crate::access::{Cred, Rights, check, check_owner};
+use crate::access::{Cred, Rights, check_owner};
+use crate::acl::{NewAcl, Which, xattr_of};
 use crate::dir::{Dir, check_mode};
 use crate::error::{Error, Result, What};
 use crate::layout::device_no::DeviceNo;
@@ -32,7 +33,7 @@ pub struct Stat {
     pub gid: u32,
     /// Bytes of a file or of a symbolic link's target; 0 for a directory.
     pub size_bytes: u64,
-    /// Units of 512 bytes, holes counted as data: `File::data_bytes` counts exactly.
+    /// Units of 512 bytes, of a file holes counted as data unless `MountOptions::exact_blocks` says otherwise.
     pub blocks: u64,
     /// Last access; in a mount that does not keep these, and where none is stored, the last change of content.
     pub atime: Time,
@@ -105,8 +106,14 @@ impl SetAttrs {
     pub const KEEP: Self =
         Self { mode: None, uid: None, gid: None, atime: SetTime::Keep, mtime: SetTime::Keep };
 
-    /// Sets them in a record.
-    pub(crate) fn apply(&self, cred: Option<&Cred>, inode: &mut Inode, now: Time) -> Result<()> {
+    /// Sets them in a record; `may_write` checks that the caller may write what has it.
+    pub(crate) fn apply(
+        &self,
+        cred: Option<&Cred>,
+        inode: &mut Inode,
+        now: Time,
+        may_write: impl Fn(&Inode) -> Result<()>,
+    ) -> Result<()> {
         self.mode.map_or(Ok(()), check_mode)?;
         if self.uid.is_some() || self.gid.is_some() {
             set_owner(cred, inode, self.uid, self.gid)?;
@@ -114,8 +121,16 @@ impl SetAttrs {
         if let Some(mode) = self.mode {
             set_mode(cred, inode, mode)?;
         }
-        check_time(cred, inode, self.atime)?;
-        check_time(cred, inode, self.mtime)?;
+        for time in [self.atime, self.mtime] {
+            match time {
+                SetTime::Keep => {}
+                SetTime::Now => check_owner(cred, inode).or_else(|_| may_write(inode))?,
+                SetTime::To(time) => {
+                    check_owner(cred, inode)?;
+                    check_nanoseconds(time)?;
+                }
+            }
+        }
         inode.mtime = self.mtime.or(now).unwrap_or(inode.mtime);
         Ok(())
     }
@@ -247,11 +262,11 @@ impl Dir {
     pub fn check_access(&self, path: impl AsRef<[u8]>, cred: &Cred, rights: Rights) -> Result<()> {
         let start = crate::resolve::Start { dir: &self.node, cred: Some(cred) };
         let found = start.find(path.as_ref(), Follow::Yes)?;
-        let (inode, _, _) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+        let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
         if rights.0 & Rights::WRITE.0 != 0 {
             self.mount().check_writable()?;
         }
-        check(Some(cred), &inode, rights)
+        self.mount().check(Some(cred), &home, &inode, rights)
     }
 
     /// The value of an extended attribute.
@@ -262,8 +277,7 @@ impl Dir {
         check_xattr_name(name.as_ref())?;
         self.with_found(path.as_ref(), follow, |found| {
             let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
-            check(self.cred.as_deref(), &inode, Rights::READ)?;
-            self.mount().xattr_value(At::Latest, &home, name.as_ref())?.ok_or(Error::NoAttribute)
+            self.mount().xattr_for(self.cred.as_deref(), &home, &inode, name.as_ref())
         })
     }
 
@@ -295,6 +309,9 @@ impl Dir {
         follow: Follow,
     ) -> Result<()> {
         let (name, value) = (name.as_ref(), value.as_ref());
+        if let Some(which) = Which::of_xattr(name) {
+            return self.set_list(path.as_ref(), follow, NewAcl { which, value: Some(value), cond });
+        }
         let xattr = NewXattr::new(name, value, cond)?;
         self.change_xattr(path.as_ref(), follow, |at, home| xattr.put(self.mount(), at, home))
     }
@@ -305,8 +322,18 @@ impl Dir {
     /// `NoAttribute`; otherwise as `set_xattr`.
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, follow: Follow) -> Result<()> {
         check_xattr_name(name.as_ref())?;
+        if let Some(which) = Which::of_xattr(name.as_ref()) {
+            return self.set_list(path.as_ref(), follow, NewAcl { which, value: None, cond: XattrCond::Any });
+        }
         self.change_xattr(path.as_ref(), follow, |at, home| {
             self.mount().punch_xattr(at, home, name.as_ref()).map_err(no_attribute)
+        })
+    }
+
+    fn set_list(&self, path: &[u8], follow: Follow, new: NewAcl<'_>) -> Result<()> {
+        self.mount().check_writable()?;
+        self.with_found(path, follow, |found| {
+            self.mount().set_list(self.cred.as_deref(), &found.slot, found.inode.oid, new)
         })
     }
 
@@ -368,8 +395,7 @@ impl Obj {
         let mount = &self.node.mount;
         mount.at_home(&self.node, |slot| {
             let inode = mount.inode(At::Latest, slot)?.filter(|inode| inode.oid == self.node.oid);
-            check(self.cred.as_deref(), &inode.ok_or(Error::Stale)?, Rights::READ)?;
-            mount.xattr_value(At::Latest, slot, name.as_ref())?.ok_or(Error::NoAttribute)
+            mount.xattr_for(self.cred.as_deref(), slot, &inode.ok_or(Error::Stale)?, name.as_ref())
         })
     }
 
@@ -392,6 +418,9 @@ impl Obj {
     /// # Errors
     /// As `Dir::set_xattr`.
     pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, cond: XattrCond) -> Result<()> {
+        if let Some(which) = Which::of_xattr(name.as_ref()) {
+            return self.set_list(NewAcl { which, value: Some(value.as_ref()), cond });
+        }
         let xattr = NewXattr::new(name.as_ref(), value.as_ref(), cond)?;
         self.change_xattr(|at, home| xattr.put(&self.node.mount, at, home))
     }
@@ -402,9 +431,18 @@ impl Obj {
     /// As `Dir::remove_xattr`.
     pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> Result<()> {
         check_xattr_name(name.as_ref())?;
+        if let Some(which) = Which::of_xattr(name.as_ref()) {
+            return self.set_list(NewAcl { which, value: None, cond: XattrCond::Any });
+        }
         self.change_xattr(|at, home| {
             self.node.mount.punch_xattr(at, home, name.as_ref()).map_err(no_attribute)
         })
+    }
+
+    fn set_list(&self, new: NewAcl<'_>) -> Result<()> {
+        let mount = &self.node.mount;
+        mount.check_writable()?;
+        mount.at_home(&self.node, |slot| mount.set_list(self.cred.as_deref(), slot, self.node.oid, new))
     }
 
     fn change_xattr(&self, mut change: impl FnMut(At<'_>, &Slot) -> Result<()>) -> Result<()> {
@@ -443,15 +481,8 @@ fn set_owner(cred: Option<&Cred>, inode: &mut Inode, uid: Option<u32>, gid: Opti
     Ok(())
 }
 
-fn check_time(cred: Option<&Cred>, inode: &Inode, time: SetTime) -> Result<()> {
-    match time {
-        SetTime::Keep => Ok(()),
-        SetTime::Now => check_owner(cred, inode).or_else(|_| check(cred, inode, Rights::WRITE)),
-        SetTime::To(time) => {
-            check_owner(cred, inode)?;
-            if time.ns < 1_000_000_000 { Ok(()) } else { Err(What::Time.into()) }
-        }
-    }
+fn check_nanoseconds(time: Time) -> Result<()> {
+    if time.ns < 1_000_000_000 { Ok(()) } else { Err(What::Time.into()) }
 }
 
 fn check_xattr_name(name: &[u8]) -> Result<()> {
@@ -490,6 +521,8 @@ impl Mount {
         let pending = node.as_ref().and_then(|node| node.pending_mtime());
         let read = node.as_ref().and_then(|node| node.pending_atime());
         let atime = atime.unwrap_or(inode.mtime);
+        let mtime = pending.unwrap_or(inode.mtime);
+        let blocks = self.blocks_of(node.as_deref(), inode, (size_bytes, mtime))?;
         if let Some(node) = node.filter(|_| self.atime) {
             node.see_access(inode.ctime, atime);
         }
@@ -497,7 +530,8 @@ impl Mount {
         let known = Self::stat_with_size(inode, links, size_bytes, device);
         Ok(Stat {
             atime: read.filter(|_| self.atime).unwrap_or(atime),
-            mtime: pending.unwrap_or(inode.mtime),
+            blocks,
+            mtime,
             ctime: pending.map_or(inode.ctime, |time| time.max(inode.ctime)),
             ..known
         })
@@ -570,7 +604,9 @@ impl Mount {
     ) -> Result<()> {
         let now = self.now();
         let times = NewTimes { atime: attrs.atime.or(now), sets_mtime: attrs.mtime != SetTime::Keep };
-        self.amend(slot, oid, times, |inode| attrs.apply(cred, inode, now))
+        self.amend(slot, oid, times, |inode, home| {
+            attrs.apply(cred, inode, now, |inode| self.check(cred, home, inode, Rights::WRITE))
+        })
     }
 
     /// Changes the attributes of the file `oid` that the entry in `slot` names; `Stale` if it names another.
@@ -579,7 +615,7 @@ impl Mount {
         slot: &Slot,
         oid: Oid,
         times: NewTimes,
-        mut change: impl FnMut(&mut Inode) -> Result<()>,
+        mut change: impl FnMut(&mut Inode, &Slot) -> Result<()>,
     ) -> Result<()> {
         // Both are dropped after the stripe: a node that dies records its times.
         let after;
@@ -589,7 +625,7 @@ impl Mount {
         let changed = self.in_entry(slot, oid, |at, inode, home| {
             let now = self.now();
             let mut changed = *inode;
-            change(&mut changed)?;
+            change(&mut changed, home)?;
             changed.ctime = now;
             changed.written_at = Epoch::from_unix_ns(now.unix_ns());
             // Before the record is written: who records it beside this conflicts, and then does not see it any more.
@@ -640,7 +676,7 @@ impl Mount {
     ) -> Result<()> {
         let stripe = self.stripes.hold(slot);
         let changed = self.in_entry(slot, oid, |at, inode, home| {
-            check(cred, inode, Rights::WRITE)?;
+            self.check(cred, home, inode, Rights::WRITE)?;
             change(at, home)?;
             let now = self.now();
             let written_at = Epoch::from_unix_ns(now.unix_ns());
@@ -648,6 +684,15 @@ impl Mount {
         });
         drop(stripe);
         changed
+    }
+
+    /// An extended attribute, if the caller may read it; a list everybody may.
+    fn xattr_for(&self, cred: Option<&Cred>, home: &Slot, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+        if Which::of_xattr(name).is_none() {
+            self.check(cred, home, inode, Rights::READ)?;
+        }
+        let value = self.xattr_value(At::Latest, home, name)?.ok_or(Error::NoAttribute)?;
+        Ok(xattr_of(name, value, inode))
     }
 
     /// Runs a read and change of the record of `oid`, which the entry in `slot` names, or of its companion,

@@ -213,7 +213,7 @@ impl Dir {
                 _ => return Err(What::Kind.into()),
             }
             let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
-            check(self.cred.as_deref(), &inode, options.rights())?;
+            self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
             let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
             let file = File::new(node, options, self.cred.clone())?;
             if options.truncate {
@@ -237,8 +237,9 @@ impl Dir {
             return Err(Error::IsDirectory);
         }
         self.check_new_entry(dir, name)?;
-        let inode = self.file_record(dir, options, FILE_CLASS)?;
-        Ok((self.insert_in_use(dir, name, &inode, &[])?, inode))
+        let mut inode = self.file_record(dir, options, FILE_CLASS)?;
+        let lists = self.inherit(dir, &mut inode, options.mode)?;
+        Ok((self.insert_in_use(dir, name, &inode, &lists.beside())?, inode))
     }
 
     /// Adds an entry of what is in use from the start.
@@ -301,9 +302,12 @@ impl Dir {
             }
             self.check_new_entry(dir, name)?;
             // All of it is one chunk: on one shard its size is one question.
-            let mut inode = self.file_record(dir, &OpenOptions::CREATE_NEW, ObjectClass::S1)?;
-            attrs.apply(self.cred.as_deref(), &mut inode, self.mount().now())?;
-            self.mount().insert_file(dir, &Slot::new(dir.oid, name), &inode, data)
+            let options = &OpenOptions::CREATE_NEW;
+            let mut inode = self.file_record(dir, options, ObjectClass::S1)?;
+            let lists = self.inherit(dir, &mut inode, options.mode)?;
+            let cred = self.cred.as_deref();
+            attrs.apply(cred, &mut inode, self.mount().now(), |inode| check(cred, inode, Rights::WRITE))?;
+            self.mount().insert_file(dir, &Slot::new(dir.oid, name), &inode, (data, &lists.beside()))
         })
     }
 
@@ -377,8 +381,9 @@ impl Dir {
         self.start().in_parent(path.as_ref(), |dir, name, _| {
             entry_name(name, Error::Exists)?;
             self.check_new_entry(dir, name)?;
-            let inode = self.dir_record(dir, mode, class)?;
-            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, &[])
+            let mut inode = self.dir_record(dir, mode, class)?;
+            let lists = self.inherit(dir, &mut inode, mode)?;
+            self.mount().insert(dir, &Slot::new(dir.oid, name), &inode, &lists.beside())
         })
     }
 
@@ -547,22 +552,28 @@ impl Mount {
     }
 
     /// Adds the entry of a new file together with its contents.
-    fn insert_file(&self, dir: &Node, slot: &Slot, inode: &Inode, data: &[u8]) -> Result<()> {
-        self.add_to(dir, |at| match at {
+    fn insert_file(
+        &self,
+        dir: &Node,
+        slot: &Slot,
+        inode: &Inode,
+        (data, beside): (&[u8], &[Beside<'_>]),
+    ) -> Result<()> {
+        self.add_to(dir, !beside.is_empty(), |at| match at {
             At::Latest if !data.is_empty() => self.put_new_file(slot, inode, data),
             at => {
-                self.put_new_entry(at, slot, inode, &[])?;
+                self.put_new_entry(at, slot, inode, beside)?;
                 self.put_data(at, inode, data)
             }
         })
     }
 
-    fn add_to(&self, dir: &Node, put: impl Fn(At<'_>) -> Result<()>) -> Result<()> {
+    fn add_to(&self, dir: &Node, whole: bool, put: impl Fn(At<'_>) -> Result<()>) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
         if dir.is_removed() {
             return Err(Error::NotFound);
         }
-        if self.is_shared() {
+        if self.is_shared() || whole {
             self.transact(|tx| {
                 self.check_alive(At::Tx(tx), dir)?;
                 put(At::Tx(tx))

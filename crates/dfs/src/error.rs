@@ -35,6 +35,8 @@ pub enum Error {
     ReadOnly,
     /// The file is not open for this.
     BadHandle,
+    /// No file here can do this.
+    NotSupported,
     /// The request is wrong and will be wrong when repeated.
     Invalid(What),
     /// The file would have more names than `LINKS_MAX`.
@@ -133,6 +135,8 @@ pub enum What {
     Cookie,
     /// An offset or length that does not fit.
     Range,
+    /// An access control list that is incomplete, out of order, or of another version.
+    Acl,
 }
 
 impl Error {
@@ -186,6 +190,7 @@ impl Error {
             Self::NotPermitted => errno::EPERM,
             Self::ReadOnly => errno::EROFS,
             Self::BadHandle => errno::EBADF,
+            Self::NotSupported => errno::EOPNOTSUPP,
             Self::Invalid(_) | Self::NotFormatted | Self::Superblock(_) | Self::Special { .. } => {
                 errno::EINVAL
             }
@@ -263,6 +268,7 @@ pub mod errno {
     pub const ELOOP: i32 = 40;
     pub const ENODATA: i32 = 61;
     pub const ERESTART: i32 = 85;
+    pub const EOPNOTSUPP: i32 = 95;
     pub const ETIMEDOUT: i32 = 110;
     pub const EHOSTUNREACH: i32 = 113;
     pub const ESTALE: i32 = 116;
@@ -287,6 +293,7 @@ impl fmt::Display for Error {
             Self::NotPermitted => f.write_str("operation not permitted"),
             Self::ReadOnly => f.write_str("read-only file system"),
             Self::BadHandle => f.write_str("the file is not open for this"),
+            Self::NotSupported => f.write_str("operation not supported"),
             Self::Invalid(what) => what.fmt(f),
             Self::TooManyLinks => f.write_str("too many hard links"),
             Self::NoAttribute => f.write_str("no such extended attribute"),
@@ -348,6 +355,7 @@ impl fmt::Display for What {
             Self::Time => "the nanoseconds of a time are 1e9 or more",
             Self::Cookie => "the cookie is of no listing of this directory",
             Self::Range => "an offset or length is too large",
+            Self::Acl => "the access control list is incomplete, out of order, or of another version",
         })
     }
 }

@@ -301,32 +301,41 @@ impl File {
         Ok(())
     }
 
-    /// Numbers of the chunks that hold data, ascending.
     fn chunks(&self, at: At<'_>) -> Result<Vec<u64>> {
-        let (mut chunks, mut anchor) = (Vec::new(), Anchor::default());
-        while !anchor.is_eof() {
-            let keys = self.object.list_dkeys(at, &mut anchor, Page::default())?;
-            let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
-            chunks.extend(numbers.filter_map(|dkey| dkey.checked_sub(1)));
-        }
-        chunks.sort_unstable();
-        Ok(chunks)
+        chunks_of(&self.object, at)
     }
 
-    /// Data of one chunk, as ascending ranges of offsets in the file.
     fn extents(&self, chunk: u64) -> Result<Vec<(u64, u64)>> {
-        let start = chunk.checked_mul(self.node.chunk_bytes).ok_or(What::Range)?;
-        let dkey = (chunk + 1).to_le_bytes();
-        let (mut extents, mut anchor) = (Vec::new(), Anchor::default());
-        while !anchor.is_eof() {
-            let page =
-                self.object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
-            extents.extend(page.iter().map(|extent| {
-                let at = start.saturating_add(extent.recx.index);
-                (at, at.saturating_add(extent.recx.count))
-            }));
+        extents_of(&self.object, self.node.chunk_bytes, chunk)
+    }
+
+    /// Makes the file as long as this, unless it is longer.
+    pub(crate) fn lengthen(&self, size: u64) -> Result<()> {
+        let gate = self.node.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let array = self.array()?;
+        let is_longer = self.change(|at| {
+            if self.size_now(at)? >= size {
+                return Ok(false);
+            }
+            array.set_size(at, size)?;
+            Ok(true)
+        })?;
+        drop(gate);
+        if is_longer {
+            self.mount().touch(&self.node);
         }
-        Ok(extents)
+        Ok(())
+    }
+
+    /// Bytes of data in a range.
+    pub(crate) fn data_bytes_in(&self, offset: u64, end: u64) -> Result<u64> {
+        let (chunk_bytes, mut sum) = (self.node.chunk_bytes, 0);
+        let is_in = |chunk: &u64| (offset / chunk_bytes..=end / chunk_bytes).contains(chunk);
+        for chunk in self.chunks(At::Latest)?.into_iter().filter(is_in) {
+            let inside = |(start, stop): (u64, u64)| stop.min(end).saturating_sub(start.max(offset));
+            sum += self.extents(chunk)?.into_iter().map(inside).sum::<u64>();
+        }
+        Ok(sum)
     }
 
     /// The first offset at or after `offset` that holds data, as `SEEK_DATA`.
@@ -417,6 +426,33 @@ fn span(start: u64, end: u64) -> core::ops::Range<usize> {
     at(start)..at(end)
 }
 
+/// Numbers of the chunks that hold data, ascending.
+fn chunks_of(object: &Object, at: At<'_>) -> Result<Vec<u64>> {
+    let (mut chunks, mut anchor) = (Vec::new(), Anchor::default());
+    while !anchor.is_eof() {
+        let keys = object.list_dkeys(at, &mut anchor, Page::default())?;
+        let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
+        chunks.extend(numbers.filter_map(|dkey| dkey.checked_sub(1)));
+    }
+    chunks.sort_unstable();
+    Ok(chunks)
+}
+
+/// Data of one chunk, as ascending ranges of offsets in the file.
+fn extents_of(object: &Object, chunk_bytes: u64, chunk: u64) -> Result<Vec<(u64, u64)>> {
+    let start = chunk.checked_mul(chunk_bytes).ok_or(What::Range)?;
+    let dkey = (chunk + 1).to_le_bytes();
+    let (mut extents, mut anchor) = (Vec::new(), Anchor::default());
+    while !anchor.is_eof() {
+        let page = object.list_extents(At::Latest, &dkey, AKEY_DATA, &mut anchor, EXTENTS_AT_ONCE)?;
+        extents.extend(page.iter().map(|extent| {
+            let at = start.saturating_add(extent.recx.index);
+            (at, at.saturating_add(extent.recx.count))
+        }));
+    }
+    Ok(extents)
+}
+
 fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
     let Some(found) = object.query(at, LAST_RECORD, &[], AKEY_DATA)? else { return Ok(0) };
     let dkey = found.dkey[..].try_into().map(u64::from_le_bytes).ok();
@@ -428,6 +464,26 @@ fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
 }
 
 impl Mount {
+    /// Bytes of data in a file of this size, to the byte in as many chunks: of more, each that has any counts as a whole.
+    pub(crate) fn stored_bytes(
+        &self,
+        oid: Oid,
+        chunk_bytes: u64,
+        size_bytes: u64,
+        exact_max: usize,
+    ) -> Result<u64> {
+        let object = self.object(oid)?;
+        let chunks = if size_bytes <= chunk_bytes { vec![0] } else { chunks_of(&object, At::Latest)? };
+        if chunks.len() > exact_max {
+            let whole = |chunk: &u64| size_bytes.saturating_sub(chunk.saturating_mul(chunk_bytes));
+            return Ok(chunks.iter().map(|chunk| whole(chunk).min(chunk_bytes)).sum());
+        }
+        chunks.into_iter().try_fold(0, |sum, chunk| {
+            let extents = extents_of(&object, chunk_bytes, chunk)?;
+            Ok(sum + extents.iter().map(|(start, end)| end - start).sum::<u64>())
+        })
+    }
+
     /// The size of a file.
     pub(crate) fn size(&self, at: At<'_>, oid: Oid, chunk_bytes: u64) -> Result<u64> {
         size_of(&self.object(oid)?, at, chunk_bytes)

@@ -103,10 +103,11 @@
 //! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
-//! Link counts of directories (1); `st_blocks` counts holes as data.
+//! Link counts of directories (1); `st_blocks` counts holes as data, unless a mount asks for what is stored.
 //! The update of a file's contents over several chunks is not atomic, each chunk is.
 
 mod access;
+mod acl;
 mod adopt;
 mod attr;
 mod cache;
@@ -125,6 +126,7 @@ mod obj;
 mod path;
 mod rename;
 mod resolve;
+mod space;
 mod store;
 mod tmpfile;
 pub mod tree;
@@ -144,3 +146,4 @@ pub use mount::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, STATFS_TYPE, Sta
 pub use obj::{New, Obj};
 pub use rename::RenameMode;
 pub use resolve::Follow;
+pub use space::Allocate;

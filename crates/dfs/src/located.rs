@@ -1,7 +1,6 @@
 //! Whatever an entry names, opened with one look: for doors whose handles stand for files, directories and symbolic
 //! links alike, and travel to other processes.
 
-use crate::access::check;
 use crate::attr::{NewTimes, Stat};
 use crate::dir::{Dir, OPEN_RETRIES, OpenOptions};
 use crate::error::{Error, Result, What};
@@ -86,7 +85,7 @@ impl Dir {
             let opened = match found.inode.kind {
                 FileKind::File => {
                     let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
-                    check(self.cred.as_deref(), &inode, options.rights())?;
+                    self.mount().check(self.cred.as_deref(), &home, &inode, options.rights())?;
                     let Some(node) = self.mount().file_node(&found, &inode, home)? else { continue };
                     Opened::File(File::new(node, options, self.cred.clone())?)
                 }
@@ -165,7 +164,7 @@ impl Dir {
             mount.container.oid(dolmen_types::ObjectType::ArrayByte, class, 0, 0)?;
         }
         mount.at_home(&self.node, |slot| {
-            mount.amend(slot, self.node.oid, NewTimes::default(), |inode| {
+            mount.amend(slot, self.node.oid, NewTimes::default(), |inode, _| {
                 inode.class = class.unwrap_or(inode.class);
                 inode.chunk_bytes = chunk_bytes.unwrap_or(inode.chunk_bytes);
                 Ok(())

@@ -74,6 +74,11 @@ pub struct MountOptions {
     /// Access times are kept, each beside the record that it belongs to, and looked at with it: see [`Obj::note_read`](crate::Obj::note_read). If
     /// not, the time of the last change stands for them.
     pub atime: bool,
+    /// POSIX access control lists have a say in what callers may do, and new entries get those of their directory.
+    pub acls: bool,
+    /// `Stat::blocks` counts what is stored of a file, not its holes: a question for each chunk of up to 64, once for each size
+    /// and time of change. Of a longer file a chunk that has any data counts as a whole.
+    pub exact_blocks: bool,
     /// Owner of what is made by handles without credentials.
     pub uid: u32,
     /// Group of the same.
@@ -89,6 +94,8 @@ impl Default for MountOptions {
             shared: false,
             relaxed: false,
             atime: false,
+            acls: false,
+            exact_blocks: false,
             uid: 0,
             gid: 0,
             clock: Arc::new(RealClock),
@@ -152,6 +159,10 @@ pub(crate) struct Mount {
     pub(crate) unfinished: AtomicU64,
     /// Whether access times are kept.
     pub(crate) atime: bool,
+    /// Whether access control lists have a say.
+    pub(crate) acls: bool,
+    /// Whether holes are no blocks.
+    pub(crate) exact_blocks: bool,
     clock: Arc<dyn Clock>,
     read_only: bool,
     shared: bool,
@@ -288,6 +299,8 @@ impl Dfs {
             begun_ns: options.clock.now_ns(),
             unfinished: AtomicU64::new(0),
             atime: options.atime,
+            acls: options.acls,
+            exact_blocks: options.exact_blocks,
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),
             shared: options.shared || options.relaxed,
@@ -514,6 +527,7 @@ impl Mount {
         self.at_home(dir, |slot| {
             let inode = self.inode(At::Latest, slot)?.filter(|inode| inode.oid == dir.oid);
             dir.note_rights(&inode.ok_or(Error::Stale)?);
+            dir.forget_lists();
             Ok(())
         })
     }

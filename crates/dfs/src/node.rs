@@ -7,6 +7,7 @@
 //! itself out when it dies); a node's home is where its inode record lies, except between a commit that moves
 //! the record and the assignment that follows it under the same lock of the entry.
 
+use crate::acl::Acls;
 use crate::attr::Stat;
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
@@ -64,6 +65,12 @@ pub(crate) struct Node {
     uid: AtomicU32,
     gid: AtomicU32,
     mode: AtomicU32,
+    /// Guards: access control lists of a directory as last seen, and how often they were forgotten; taken alone.
+    lists: Mutex<(u64, Option<Arc<Acls>>)>,
+    /// Changes of content by this mount.
+    changes: AtomicU64,
+    /// Guards: what a file takes up, as last looked at; taken alone.
+    blocks: Mutex<Blocks>,
     /// Last change of content, nanoseconds since the Unix epoch, if it is not in the record yet; else 0.
     pending_mtime_ns: AtomicU64,
     /// The change time in the record, nanoseconds since the Unix epoch.
@@ -79,6 +86,20 @@ pub(crate) struct Node {
 
 /// An access is noted if the last one noted is older than the last change, or than this: as Linux with `relatime`.
 const ATIME_AGE_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
+
+/// By what a change of a file's content is seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) size_bytes: u64,
+    pub(crate) mtime: Time,
+    pub(crate) changes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Blocks {
+    state: State,
+    blocks: u64,
+}
 
 /// A change within this time after the recorded one is not recorded: the grain of the kernel's file times.
 const TIME_GRAIN_NS: u64 = 4_000_000;
@@ -103,6 +124,9 @@ impl Node {
             uid: AtomicU32::new(inode.uid),
             gid: AtomicU32::new(inode.gid),
             mode: AtomicU32::new(inode.permissions),
+            lists: Mutex::new((0, None)),
+            changes: AtomicU64::new(0),
+            blocks: Mutex::default(),
             pending_mtime_ns: AtomicU64::new(0),
             recorded_mtime_ns: AtomicU64::new(inode.mtime.unix_ns()),
             tried_mtime_ns: AtomicU64::new(0),
@@ -169,6 +193,26 @@ impl Node {
         (load(&self.uid), load(&self.gid), load(&self.mode))
     }
 
+    /// Access control lists as last seen, and the generation that who looks anew keeps what he finds in.
+    pub(crate) fn lists(&self) -> (Option<Arc<Acls>>, u64) {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        (lists.1.clone(), lists.0)
+    }
+
+    /// Keeps lists that were looked at in this generation.
+    pub(crate) fn keep_lists(&self, generation: u64, found: &Arc<Acls>) {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if lists.0 == generation {
+            lists.1 = Some(Arc::clone(found));
+        }
+    }
+
+    /// Forgets the lists, also those that are being looked at.
+    pub(crate) fn forget_lists(&self) {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        *lists = (lists.0.wrapping_add(1), None);
+    }
+
     /// Kind and permissions as last seen.
     pub(crate) fn mode(&self) -> u32 {
         self.kind.bits() | self.rights().2
@@ -220,8 +264,25 @@ impl Node {
         self.seen_ctime_ns.store(inode.ctime.unix_ns(), Ordering::Relaxed);
     }
 
+    /// Changes of content by this mount so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// What the file took up when it was looked at, if nothing shows that it has changed since.
+    pub(crate) fn blocks_at(&self, state: State) -> Option<u64> {
+        let seen = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen.state == state).then_some(seen.blocks)
+    }
+
+    /// Keeps what the file took up in this state.
+    pub(crate) fn keep_blocks(&self, state: State, blocks: u64) {
+        *self.blocks.lock().unwrap_or_else(PoisonError::into_inner) = Blocks { state, blocks };
+    }
+
     /// Notes a change of content; whether it has waited long enough to be recorded now.
     pub(crate) fn touch(&self, now_ns: u64) -> bool {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         let recorded_ns = self.recorded_mtime_ns.load(Ordering::Relaxed);
         if now_ns.abs_diff(recorded_ns) < TIME_GRAIN_NS {
             return false;

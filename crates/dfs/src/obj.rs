@@ -1,7 +1,7 @@
 //! What an entry names, in use without being open: for a door that remembers files, directories, links and special files
 //! alike by numbers of its own, and acts on each for whoever asks.
 
-use crate::access::{Cred, Rights, check, check_add};
+use crate::access::{Cred, Rights, check_add};
 use crate::attr::{SetAttrs, Stat};
 use crate::dir::{Dir, OPEN_RETRIES, OpenOptions, check_mode, check_target};
 use crate::error::{Error, Result, What};
@@ -134,7 +134,7 @@ impl Dir {
         new.check(self.cred.as_deref(), mode)?;
         entry_name(name, Error::Exists)?;
         self.check_new_entry(dir, name)?;
-        let inode = match new {
+        let mut inode = match new {
             New::File => {
                 let options = OpenOptions { mode, ..OpenOptions::CREATE_NEW };
                 self.file_record(dir, &options, FILE_CLASS)?
@@ -149,7 +149,10 @@ impl Dir {
             New::Symlink(target) => Some((AKEY_SLINK, target)),
             _ => new.kind().is_device().then_some((AKEY_RDEV, &number[..])),
         };
-        let node = self.insert_in_use(dir, name, &inode, own.as_slice())?;
+        let lists = self.inherit(dir, &mut inode, mode)?;
+        let mut beside = lists.beside();
+        beside.extend(own);
+        let node = self.insert_in_use(dir, name, &inode, &beside)?;
         let stat = mount.stat_made(&inode, device);
         Ok((Obj { node, cred: self.cred.clone() }, stat))
     }
@@ -294,7 +297,7 @@ impl Obj {
         if self.cred.is_none() {
             return Ok(());
         }
-        self.with_record(|_, inode| check(self.cred.as_deref(), inode, rights))
+        self.with_record(|slot, inode| self.mount().check(self.cred.as_deref(), slot, inode, rights))
     }
 
     /// Where the symbolic link that this is points.

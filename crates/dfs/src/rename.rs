@@ -1,6 +1,6 @@
 //! Rename and hard links: what changes two entries at once, each one transaction.
 
-use crate::access::{Rights, check, check_add, check_remove, check_remove_damaged};
+use crate::access::{Rights, check_add, check_remove, check_remove_damaged};
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
 use crate::layout::inode::{FileKind, Inode};
@@ -191,11 +191,8 @@ impl Dir {
         let movers = [Some(source), victim.as_ref().filter(|_| mode == RenameMode::Exchange)];
         for dir in movers.into_iter().flatten().filter(|inode| moved && inode.is_dir()) {
             // A moved directory's `..` changes.
-            if let Some(cred) = cred
-                && check(Some(cred), dir, Rights::WRITE).is_err()
-            {
-                return Err(Error::NoPermission);
-            }
+            let slot = if dir.oid == source.oid { &from.slot } else { &to.slot };
+            self.mount().check(cred, slot, dir, Rights::WRITE)?;
         }
         Ok(())
     }
@@ -240,10 +237,11 @@ impl Dir {
     /// `NotPermitted` unless the caller owns the file or may read and write it.
     pub fn check_link_source(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let found = self.start().find(path.as_ref(), Follow::No)?;
-        let (inode, _, _) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
+        let (inode, _, home) = self.mount().attributes(At::Latest, &found.slot, &found.inode)?;
         match self.cred.as_deref() {
             Some(cred) if cred.uid != inode.uid => {
-                check(Some(cred), &inode, Rights::READ.and(Rights::WRITE)).or(Err(Error::NotPermitted))
+                let both = Rights::READ.and(Rights::WRITE);
+                self.mount().check(Some(cred), &home, &inode, both).or(Err(Error::NotPermitted))
             }
             _ => Ok(()),
         }

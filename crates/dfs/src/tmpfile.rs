@@ -35,10 +35,11 @@ impl Dir {
         if self.node.is_removed() {
             return Err(Error::NotFound);
         }
-        let inode = self.file_record(&self.node, options, FILE_CLASS)?;
+        let mut inode = self.file_record(&self.node, options, FILE_CLASS)?;
+        let lists = self.inherit(&self.node, &mut inode, options.mode)?;
         let slot = mount.orphan_slot(inode.oid);
         let home = Home { slot: slot.clone(), parent: None };
-        mount.put_new_entry(At::Latest, &slot, &inode, &[])?;
+        mount.put_new_entry(At::Latest, &slot, &inode, &lists.beside())?;
         // Nobody else knows of it yet.
         let (node, _) = mount.nodes.find_or_add(inode.oid, || Node::new(mount, &inode, home));
         node.set_removed();

@@ -17,6 +17,7 @@ pub mod access_time;
 pub mod device_no;
 pub mod inode;
 pub mod link_count;
+pub mod posix_acl;
 pub mod superblock;
 
 use dolmen_types::{Key, ObjectClass, ObjectType, Oid};
@@ -30,6 +31,10 @@ pub const AKEY_SLINK: &[u8] = b"DFS_SLINK";
 pub const AKEY_XATTR_PREFIX: &[u8] = b"x:";
 /// Akey of a companion's link count.
 pub const AKEY_LINKS: &[u8] = b"DLM_LINKS";
+/// Akey of the access control list that decides about access: an extended attribute.
+pub const AKEY_ACL_ACCESS: &[u8] = b"x:system.posix_acl_access";
+/// Akey of the access control list that new entries of a directory get.
+pub const AKEY_ACL_DEFAULT: &[u8] = b"x:system.posix_acl_default";
 /// Akey of the time of the last access.
 pub const AKEY_ATIME: &[u8] = b"DLM_ATIME";
 /// Akey of the number of a device.

@@ -43,6 +43,7 @@ mod on_model {
     }
 
     mod access;
+    mod acls;
     mod attrs;
     mod checks;
     mod common;
@@ -59,6 +60,7 @@ mod on_model {
     mod renames;
     mod shared;
     mod snapshots;
+    mod space;
     mod threads;
     mod times;
     mod trees;
@@ -90,6 +92,7 @@ mod on_engine {
     }
 
     mod access;
+    mod acls;
     mod attrs;
     mod checks;
     mod common;
@@ -107,6 +110,7 @@ mod on_engine {
     mod renames;
     mod shared;
     mod snapshots;
+    mod space;
     mod threads;
     mod times;
     mod trees;

@@ -1,0 +1,111 @@
+//! Room in a file: what it takes up, and ranges that are reserved, freed or zeroed, as fallocate(2).
+
+use crate::error::{Error, Result, What};
+use crate::file::File;
+use crate::layout::FILE_BYTES_MAX;
+use crate::layout::inode::{FileKind, Inode, Time};
+use crate::mount::Mount;
+use crate::node::{Node, State};
+use dolmen_types::{Error as StoreError, TargetNo};
+
+/// What to do with a range of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocate {
+    /// There is room for all of it: holes stay holes, since a pool gives room when it is written to, but it is refused if
+    /// the pool has not as much left.
+    Reserve,
+    /// It becomes a hole; the size stays.
+    PunchHole,
+    /// It reads as zeros, and takes no room.
+    ZeroRange,
+}
+
+//= linux:include/uapi/linux/falloc.h FALLOC_FL_*
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+const ZERO_RANGE: u32 = 0x10;
+
+impl Allocate {
+    /// What the mode of fallocate(2) says, and whether the size stays.
+    ///
+    /// # Errors
+    /// `NotSupported` for what moves data about or makes copies (collapse, insert, unshare), and for what Linux refuses.
+    pub fn of_linux(mode: u32) -> Result<(Self, bool)> {
+        match mode {
+            0 => Ok((Self::Reserve, false)),
+            KEEP_SIZE => Ok((Self::Reserve, true)),
+            ZERO_RANGE => Ok((Self::ZeroRange, false)),
+            _ if mode == PUNCH_HOLE | KEEP_SIZE => Ok((Self::PunchHole, true)),
+            _ if mode == ZERO_RANGE | KEEP_SIZE => Ok((Self::ZeroRange, true)),
+            _ => Err(Error::NotSupported),
+        }
+    }
+}
+
+/// `st_blocks` of stat(2).
+const BLOCK_BYTES: u64 = 512;
+/// Chunks whose holes are looked for: each is a question. Of a longer file a chunk that has any data counts as a whole.
+const CHUNKS_EXACT_MAX: usize = 64;
+
+impl File {
+    /// Reserves, frees or zeroes `len` bytes from `offset`. Unless `keep_size`, a range that is reserved or zeroed beyond the
+    /// end makes the file longer.
+    ///
+    /// # Errors
+    /// `BadHandle` unless it was opened for writing; `Invalid(Range)` for an empty range; `FileTooBig`; `NoSpace` of the
+    /// store if it has not as much room as holes of a reserved range would take; as `set_len`.
+    pub fn allocate(&self, what: Allocate, keep_size: bool, offset: u64, len: u64) -> Result<()> {
+        self.check_write(0, 0)?;
+        if len == 0 {
+            return Err(What::Range.into());
+        }
+        let end = offset.checked_add(len).filter(|&end| end <= FILE_BYTES_MAX).ok_or(Error::FileTooBig)?;
+        match what {
+            Allocate::Reserve => self.check_room(offset, end)?,
+            Allocate::PunchHole | Allocate::ZeroRange => self.punch_hole(offset, len)?,
+        }
+        if keep_size || what == Allocate::PunchHole {
+            return Ok(());
+        }
+        self.lengthen(end)
+    }
+
+    /// Refuses a range whose holes would take more room than there is.
+    fn check_room(&self, offset: u64, end: u64) -> Result<()> {
+        let free_bytes: u64 =
+            self.node.mount.container.query_pool()?.space.iter().map(|target| target.free_bytes).sum();
+        if end - offset <= free_bytes {
+            return Ok(());
+        }
+        let needed_bytes = end - offset - self.data_bytes_in(offset, end)?;
+        if needed_bytes <= free_bytes {
+            return Ok(());
+        }
+        // Which target is full nobody can tell before it is written to.
+        Err(StoreError::NoSpace { target: TargetNo(0), needed_bytes }.into())
+    }
+}
+
+impl Mount {
+    /// Units of 512 bytes that a file takes up, looked at anew if anything shows that it has changed since the last look.
+    pub(crate) fn blocks_of(
+        &self,
+        node: Option<&Node>,
+        inode: &Inode,
+        (size_bytes, mtime): (u64, Time),
+    ) -> Result<u64> {
+        if !self.exact_blocks || inode.kind != FileKind::File || size_bytes == 0 {
+            return Ok(size_bytes.div_ceil(BLOCK_BYTES));
+        }
+        let state = State { size_bytes, mtime, changes: node.map_or(0, Node::changes) };
+        if let Some(blocks) = node.and_then(|node| node.blocks_at(state)) {
+            return Ok(blocks);
+        }
+        let stored = self.stored_bytes(inode.oid, inode.chunk_bytes, size_bytes, CHUNKS_EXACT_MAX)?;
+        let blocks = stored.div_ceil(BLOCK_BYTES);
+        if let Some(node) = node {
+            node.keep_blocks(state, blocks);
+        }
+        Ok(blocks)
+    }
+}
