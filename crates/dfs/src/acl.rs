@@ -7,16 +7,19 @@ use crate::access::{Cred, Rights, check, check_owner};
 use crate::attr::XattrCond;
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
-use crate::layout::inode::{FileKind, Inode};
+use crate::layout::inode::{self, FileKind, Inode};
 use crate::layout::posix_acl::{PosixAcl, XATTR_ACCESS, XATTR_DEFAULT};
-use crate::layout::{AKEY_ACL_ACCESS, AKEY_ACL_DEFAULT};
+use crate::layout::{AKEY_ACL_ACCESS, AKEY_ACL_DEFAULT, AKEY_INODE};
 use crate::mount::Mount;
 use crate::node::{Node, Slot};
-use crate::store::{Beside, bad_record};
-use dolmen_client::At;
-use dolmen_types::{Cond, Epoch, Oid};
-use smallvec::SmallVec;
+use crate::store::{Beside, bad_record, with_scratch};
+use dolmen_client::{At, FetchIod, Want};
+use dolmen_types::{Cond, Epoch, Error as StoreError, Key, Oid, Recx};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
+
+/// Room for a list that is fetched with its record: 63 entries. Longer ones are asked for by themselves.
+const LIST_ROOM_BYTES: usize = 512;
 
 /// Which of its lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,6 +153,43 @@ impl Mount {
     fn list(&self, at: At<'_>, slot: &Slot, which: Which) -> Result<Option<PosixAcl>> {
         let Some(stored) = self.xattr_value(at, slot, which.xattr())? else { return Ok(None) };
         PosixAcl::from_bytes(&stored).ok_or_else(|| bad_record(slot))
+    }
+
+    /// The record of a directory and, if lists have a say, its lists: one fetch. Longer lists are left to `lists_of`.
+    pub(crate) fn inode_and_lists(&self, slot: &Slot) -> Result<Option<(Inode, Option<Acls>)>> {
+        let alone = |inode: Option<Inode>| Ok(inode.map(|inode| (inode, None)));
+        if !self.acls {
+            return alone(self.inode(At::Latest, slot)?);
+        }
+        let want = Want::Array { record_bytes: 1, extents: smallvec![Recx::new(0, inode::BYTES as u64)] };
+        let list = || Want::Single { room_bytes: LIST_ROOM_BYTES };
+        let asked = [(AKEY_INODE, want), (AKEY_ACL_ACCESS, list()), (AKEY_ACL_DEFAULT, list())]
+            .map(|(akey, want)| FetchIod { akey: Key::from_slice(akey), want });
+        let object = self.object(slot.oid)?;
+        with_scratch(|buf| {
+            buf.set_len(inode::BYTES + 2 * LIST_ROOM_BYTES);
+            let found = match object.fetch(At::Latest, &slot.dkey, Cond::NONE, &asked, buf) {
+                Err(StoreError::RecTooBig { .. } | StoreError::RecordSize { .. }) => {
+                    return alone(self.inode(At::Latest, slot)?);
+                }
+                other => other?,
+            };
+            if found[0].filled.is_empty() {
+                return Ok(None);
+            }
+            let whole = found[0].filled[..] == [Recx::new(0, inode::BYTES as u64)];
+            let inode = buf.first_chunk().filter(|_| whole).and_then(Inode::from_bytes);
+            let list = |at: usize| {
+                let len = usize::try_from(found[at].size_bytes).unwrap_or(LIST_ROOM_BYTES);
+                let start = inode::BYTES + (at - 1) * LIST_ROOM_BYTES;
+                match len {
+                    0 => Ok(None),
+                    _ => PosixAcl::from_bytes(&buf[start..start + len]).ok_or_else(|| bad_record(slot)),
+                }
+            };
+            let lists = Acls { access: list(1)?, default: list(2)? };
+            Ok(Some((inode.ok_or_else(|| bad_record(slot))?, Some(lists))))
+        })
     }
 
     /// The lists of a directory, as last seen or as they are now.

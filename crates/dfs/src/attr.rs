@@ -706,12 +706,15 @@ impl Mount {
         mut body: impl FnMut(At<'_>, &Inode, &Slot) -> Result<T>,
     ) -> Result<T> {
         let entry = |at: At<'_>| self.inode(at, slot)?.filter(|inode| inode.oid == oid).ok_or(Error::Stale);
-        match entry(At::Latest)? {
-            inode if !inode.linked && !self.is_shared() => body(At::Latest, &inode, slot),
+        let alone = self.alone();
+        let done = match entry(At::Latest)? {
+            inode if !inode.linked && alone.is_some() => body(At::Latest, &inode, slot),
             _ => self.transact(|tx| {
                 let (inode, _, home) = self.attributes(At::Tx(tx), slot, &entry(At::Tx(tx))?)?;
                 body(At::Tx(tx), &inode, &home)
             }),
-        }
+        };
+        drop(alone);
+        done
     }
 }

@@ -525,19 +525,18 @@ impl Mount {
     /// seen by it, or meets its mark, is refused and begins anew; one with a later epoch sees the entry.
     pub(crate) fn insert(&self, dir: &Node, slot: &Slot, inode: &Inode, beside: &[Beside<'_>]) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if dir.is_removed() {
-            return Err(Error::NotFound);
-        }
+        dir.check_there()?;
+        let alone = self.alone();
         let epoch = self.put_new_entry(At::Latest, slot, inode, beside)?;
         // Nobody removes the root.
-        if self.is_shared() && dir.oid != self.root_oid {
+        if alone.is_none() && dir.oid != self.root_oid {
             let names_dir = |home: &Slot| self.check_names(At::Snapshot(epoch), home, dir.oid);
             if let Err(gone) = self.at_home(dir, names_dir) {
                 self.take_back(slot, inode.oid)?;
                 return Err(gone);
             }
         }
-        drop(gate);
+        drop((gate, alone));
         self.touch(dir);
         Ok(())
     }
@@ -570,10 +569,9 @@ impl Mount {
 
     fn add_to(&self, dir: &Node, whole: bool, put: impl Fn(At<'_>) -> Result<()>) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if dir.is_removed() {
-            return Err(Error::NotFound);
-        }
-        if self.is_shared() || whole {
+        dir.check_there()?;
+        let alone = self.alone();
+        if alone.is_none() || whole {
             self.transact(|tx| {
                 self.check_alive(At::Tx(tx), dir)?;
                 put(At::Tx(tx))
@@ -581,7 +579,7 @@ impl Mount {
         } else {
             put(At::Latest)?;
         }
-        drop(gate);
+        drop((gate, alone));
         self.touch(dir);
         Ok(())
     }
@@ -601,7 +599,8 @@ impl Mount {
 
     /// Removes the entry `slot` of `dir` that is no directory, and what it names with its last name.
     pub(crate) fn unlink(&self, dir: &Node, slot: &Slot, check: impl Fn(&Inode) -> Result<()>) -> Result<()> {
-        if self.is_shared() {
+        let alone = self.alone();
+        if alone.is_none() {
             return self.remove_shared(dir, slot, Wanted::NoDirectory, check).map(drop);
         }
         let removal = self.removals.begin();
@@ -629,7 +628,7 @@ impl Mount {
         } else {
             self.punch_entry(At::Latest, slot)?;
         }
-        drop((stripe, removal));
+        drop((stripe, removal, alone));
         if inode.kind == FileKind::Symlink {
             self.paths.forget_all();
         }
@@ -739,7 +738,8 @@ impl Mount {
         slot: &Slot,
         check: impl Fn(&Inode) -> Result<()>,
     ) -> Result<()> {
-        if self.is_shared() {
+        let alone = self.alone();
+        if alone.is_none() {
             return self.remove_shared(dir, slot, Wanted::Directory, check).map(drop);
         }
         let quiet = self.removals.quiet();
@@ -764,7 +764,7 @@ impl Mount {
         };
         remove(At::Latest)?;
         node.set_removed();
-        drop((stripe, gate, removal));
+        drop((stripe, gate, removal, alone));
         self.paths.forget_all();
         self.touch(dir);
         Ok(())

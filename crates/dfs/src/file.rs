@@ -203,7 +203,8 @@ impl File {
     /// that sees that they have not. Without it a write would bring back an object that nothing names.
     fn change<T>(&self, mut body: impl FnMut(At<'_>) -> Result<T>) -> Result<T> {
         let mount = self.mount();
-        if !mount.is_shared() {
+        let alone = mount.alone();
+        if alone.is_some() {
             return body(At::Latest);
         }
         mount.at_home(&self.node, |slot| {

@@ -109,6 +109,7 @@
 mod access;
 mod acl;
 mod adopt;
+mod alone;
 mod attr;
 mod cache;
 mod check;

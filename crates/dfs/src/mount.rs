@@ -1,6 +1,7 @@
 //! A mounted file system: what its handles share.
 
 use crate::Cred;
+use crate::alone::{Alone, Sharing};
 use crate::cache::Paths;
 use crate::dir::Dir;
 use crate::error::{Error, Result, What};
@@ -165,7 +166,7 @@ pub(crate) struct Mount {
     pub(crate) exact_blocks: bool,
     clock: Arc<dyn Clock>,
     read_only: bool,
-    shared: bool,
+    pub(crate) sharing: Sharing,
     relaxed: bool,
 }
 
@@ -303,12 +304,12 @@ impl Dfs {
             exact_blocks: options.exact_blocks,
             clock: Arc::clone(&options.clock),
             read_only: options.read_only || container.view_epoch().is_some(),
-            shared: options.shared || options.relaxed,
+            sharing: Sharing::new(options.shared || options.relaxed),
             relaxed: options.relaxed && !superblock.balanced,
         };
         mount.root_oid = mount.inode(At::Latest, &record)?.ok_or(Error::NotFormatted)?.oid;
         let mount = Arc::new(mount);
-        if !mount.read_only && !mount.shared {
+        if !mount.read_only && !mount.is_shared() {
             mount.free_orphans()?;
         }
         let root = Dir { node: mount.root_node()?, cred: None };
@@ -446,7 +447,13 @@ impl Mount {
 
     /// Whether other mounts may change the container under this one.
     pub(crate) fn is_shared(&self) -> bool {
-        self.shared
+        self.sharing.is_shared()
+    }
+
+    /// Begins an operation that counts on being alone; `None` if other mounts may change the container meanwhile.
+    #[inline]
+    pub(crate) fn alone(&self) -> Option<Alone<'_>> {
+        self.sharing.alone()
     }
 
     /// Whether writes do without a look at the entry.
@@ -456,7 +463,7 @@ impl Mount {
 
     /// Paths of a snapshot never change, also if others change the container.
     pub(crate) fn caches_paths(&self) -> bool {
-        !self.shared || self.container.view_epoch().is_some()
+        !self.is_shared() || self.container.view_epoch().is_some()
     }
 
     #[inline]
@@ -522,12 +529,16 @@ impl Mount {
         }
     }
 
-    /// Takes over owner, group and mode of a directory from its record.
+    /// Takes over owner, group and mode of a directory from its record, and its lists.
     pub(crate) fn look_at_rights(&self, dir: &Node) -> Result<()> {
         self.at_home(dir, |slot| {
-            let inode = self.inode(At::Latest, slot)?.filter(|inode| inode.oid == dir.oid);
-            dir.note_rights(&inode.ok_or(Error::Stale)?);
-            dir.forget_lists();
+            let generation = dir.forget_lists();
+            let found = self.inode_and_lists(slot)?.filter(|(inode, _)| inode.oid == dir.oid);
+            let (inode, lists) = found.ok_or(Error::Stale)?;
+            dir.note_rights(&inode);
+            if let Some(lists) = lists {
+                dir.keep_lists(generation, &Arc::new(lists));
+            }
             Ok(())
         })
     }
@@ -589,6 +600,7 @@ impl Mount {
         // Companions change in transactions only, and so does everything of shared mounts.
         let is_companion = layout::is_companion(slot.oid);
         let stripe = if is_companion { None } else { hold(slot) };
+        let alone = self.alone();
         let mut known_ns = 0;
         let mut record = |at: At<'_>| {
             known_ns = node.recorded_mtime_ns();
@@ -599,7 +611,7 @@ impl Mount {
             // A time that somebody who knows nothing of this node has set after its change stays: another mount, or this
             // one while the node dies. Whoever has changed the record since may have set the access time.
             let mtime = pending.filter(|mtime| inode.mtime.unix_ns() == known_ns || inode.ctime <= *mtime);
-            let atime = read.filter(|atime| !self.shared || inode.ctime <= *atime);
+            let atime = read.filter(|atime| alone.is_some() || inode.ctime <= *atime);
             let inode = mtime.map_or(inode, |mtime| {
                 let ctime = inode.ctime.max(mtime);
                 Inode { mtime, ctime, written_at: Epoch::from_unix_ns(mtime.unix_ns()), ..inode }
@@ -608,7 +620,7 @@ impl Mount {
             Ok(Some((inode, pending, read)))
         };
         let recorded = match stripe {
-            Some(_) if !self.shared => record(At::Latest)?,
+            Some(_) if alone.is_some() => record(At::Latest)?,
             _ => self.transact(|tx| record(At::Tx(tx)))?,
         };
         if let Some((inode, pending, read)) = &recorded {
@@ -621,7 +633,7 @@ impl Mount {
             }
             read.inspect(|read| node.forget_pending_atime(*read));
         }
-        drop(stripe);
+        drop((stripe, alone));
         Ok(recorded.is_some())
     }
 }

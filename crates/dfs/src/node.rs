@@ -9,6 +9,7 @@
 
 use crate::acl::Acls;
 use crate::attr::Stat;
+use crate::error::{Error, Result};
 use crate::layout::device_no::DeviceNo;
 use crate::layout::inode::{FileKind, Inode, Time};
 use crate::mount::Mount;
@@ -150,7 +151,7 @@ impl Node {
     }
 
     pub(crate) fn set_home(&self, home: Home) {
-        self.lost.store(false, Ordering::Release);
+        self.set_found();
         let old = core::mem::replace(&mut *self.home.lock().unwrap_or_else(PoisonError::into_inner), home);
         // The old parent may die here, which records its times: not under the lock.
         drop(old);
@@ -183,6 +184,19 @@ impl Node {
         self.lost.load(Ordering::Acquire)
     }
 
+    /// Refuses to add to a directory that was removed, or that others have moved or removed before this mount was alone.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        match (self.is_removed(), self.is_lost()) {
+            (true, _) => Err(Error::NotFound),
+            (false, true) => Err(Error::Stale),
+            (false, false) => Ok(()),
+        }
+    }
+
+    pub(crate) fn set_found(&self) {
+        self.lost.store(false, Ordering::Release);
+    }
+
     pub(crate) fn set_lost(&self) {
         self.lost.store(true, Ordering::Release);
     }
@@ -207,10 +221,11 @@ impl Node {
         }
     }
 
-    /// Forgets the lists, also those that are being looked at.
-    pub(crate) fn forget_lists(&self) {
+    /// Forgets the lists, also those that are being looked at; the generation to look anew in.
+    pub(crate) fn forget_lists(&self) -> u64 {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         *lists = (lists.0.wrapping_add(1), None);
+        lists.0
     }
 
     /// Kind and permissions as last seen.

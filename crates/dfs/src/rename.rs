@@ -120,7 +120,7 @@ impl Dir {
             Some(victim) => mount.nodes.find(victim.oid),
             None => seen.victim.and_then(|victim| mount.nodes.find(victim.oid)),
         };
-        let removal = mount.removals.begin();
+        let (removal, alone) = (mount.removals.begin(), mount.alone());
         let gates = Gates::hold(
             from.dir,
             to.dir,
@@ -130,6 +130,7 @@ impl Dir {
         if gates.closed(from.dir, to.dir, mode) {
             return Err(Error::NotFound);
         }
+        to.dir.check_there()?;
         let stripes = mount.stripes.hold_both(&from.slot, &to.slot);
         let source_node = mount.nodes.find(seen.source.oid);
         // A file opened since is in the table now; it stays until its opener has looked at the entry again.
@@ -153,7 +154,7 @@ impl Dir {
                 }
             }
         }
-        drop((stripes, gates, removal, tree));
+        drop((stripes, gates, removal, tree, alone));
         gone?;
         let links = |inode: &Inode| inode.kind != FileKind::File;
         if links(&seen.source) || damaged || seen.victim.as_ref().is_some_and(links) {
@@ -379,10 +380,8 @@ impl Mount {
     /// Adds `to` in `dir` as another name of the file `oid` at `from`.
     pub(crate) fn link(&self, from: &Slot, oid: Oid, dir: &Arc<Node>, to: &Slot) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if dir.is_removed() {
-            return Err(Error::NotFound);
-        }
-        let removal = self.removals.begin();
+        dir.check_there()?;
+        let (removal, alone) = (self.removals.begin(), self.alone());
         let stripes = self.stripes.hold_both(from, to);
         let node = self.nodes.find(oid);
         let linked = self.transact(|tx| self.link_in(At::Tx(tx), from, oid, dir, to));
@@ -390,7 +389,7 @@ impl Mount {
             node.set_home(Home { slot: Self::companion_slot(oid), parent: None });
         }
         drop(stripes);
-        drop((removal, gate));
+        drop((removal, gate, alone));
         linked?;
         self.touch(dir);
         Ok(())

@@ -202,6 +202,8 @@ impl Mount {
         let (node, made) = self.nodes.find_or_add(inode.oid, || Node::new(self, inode, home()));
         let known = made || node.is_at(slot);
         if known && (self.removals.none_since(quiet) || self.is_read_only()) {
+            // Also if another mount had moved it away meanwhile.
+            node.set_found();
             return Ok(node);
         }
         let stripe = self.stripes.hold(slot);

@@ -53,17 +53,15 @@ impl Mount {
     /// Gives a file of the orphan list, whose record is in `from`, its first name.
     pub(crate) fn name_orphan(&self, node: &Node, from: &Slot, dir: &Arc<Node>, to: &Slot) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);
-        if dir.is_removed() {
-            return Err(Error::NotFound);
-        }
-        let removal = self.removals.begin();
+        dir.check_there()?;
+        let (removal, alone) = (self.removals.begin(), self.alone());
         let stripes = self.stripes.hold_both(from, to);
         let named = self.transact(|tx| self.name_orphan_in(At::Tx(tx), node, from, dir, to));
         if named.is_ok() {
             node.set_home(Home { slot: to.clone(), parent: None });
             node.set_named();
         }
-        drop((stripes, removal, gate));
+        drop((stripes, removal, gate, alone));
         named?;
         self.touch(dir);
         Ok(())

@@ -59,6 +59,7 @@ mod on_model {
     mod random;
     mod renames;
     mod shared;
+    mod sharing;
     mod snapshots;
     mod space;
     mod threads;
@@ -109,6 +110,7 @@ mod on_engine {
     mod random;
     mod renames;
     mod shared;
+    mod sharing;
     mod snapshots;
     mod space;
     mod threads;

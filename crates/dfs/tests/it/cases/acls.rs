@@ -216,3 +216,24 @@ fn a_directory_is_passed_and_filled_by_whom_its_list_allows_also_if_another_moun
     assert_eq!(mine.lookup("f").unwrap_err(), Error::NoPermission, "the others' right is not his");
     assert!(world.mount().as_user((*caller(7, &[])).clone()).stat("d/f").is_ok());
 }
+
+#[test]
+fn in_a_shared_mount_a_lookup_asks_once_for_the_rights_to_it_also_if_a_list_has_a_say() {
+    let (world, watched) = World::watched();
+    let fs = mounted(&world, true);
+    fs.mkdir("d", 0o700).unwrap();
+    fs.mkdir("d/sub", 0o700).unwrap();
+    let named = fs.open_dir("d").unwrap().as_user(&caller(7, &[]));
+    let cost_of = |list: &[u8]| {
+        fs.set_xattr("d", ACCESS, list, XattrCond::Any, Follow::Yes).unwrap();
+        let before = watched.requests();
+        named.lookup("sub").unwrap();
+        watched.requests() - before
+    };
+    assert_eq!(cost_of(&team(7, 7, 0)), 2);
+    // A long list is asked for by itself.
+    let mut long = vec![(OWNER, 7, NOBODY)];
+    long.extend((7..107).map(|user| (USER, 7, user)));
+    long.extend([(OWNING_GROUP, 0, NOBODY), (MASK, 7, NOBODY), (OTHER, 0, NOBODY)]);
+    assert_eq!(cost_of(&list(&long)), 5);
+}
