@@ -407,7 +407,11 @@ impl Drop for Node {
         self.mount.nodes.forget(self.oid);
         if self.kind != FileKind::Directory && self.is_removed() {
             // Ignored: the orphan stays in its list, and the next mount frees it.
-            let _orphan_stays = self.mount.free_orphan(self.oid);
+            let _orphan_stays = if self.is_nameable() {
+                self.mount.free_if_nameless(self.oid)
+            } else {
+                self.mount.free_orphan(self.oid)
+            };
         } else if !self.is_removed() && (self.pending_mtime().is_some() || self.pending_atime().is_some()) {
             // Ignored: a time is lost, as in a crash; whoever must know calls `sync` or `close`.
             let _time_lost = self.mount.record_last_times(self);

@@ -13,7 +13,7 @@ use crate::layout::inode::Inode;
 use crate::mount::{FILE_CLASS, Mount};
 use crate::node::{Home, Node, Slot};
 use dolmen_client::At;
-use dolmen_types::Epoch;
+use dolmen_types::{Epoch, Oid};
 use std::sync::{Arc, PoisonError};
 
 impl Dir {
@@ -50,6 +50,14 @@ impl Dir {
 }
 
 impl Mount {
+    /// Frees a file that may have a name by now, if the answer to who gave it was lost: only what is in the list has none.
+    pub(crate) fn free_if_nameless(&self, file: Oid) -> Result<()> {
+        match self.inode(At::Latest, &self.orphan_slot(file))? {
+            Some(_) => self.free_orphan(file),
+            None => Ok(()),
+        }
+    }
+
     /// Gives a file of the orphan list, whose record is in `from`, its first name.
     pub(crate) fn name_orphan(&self, node: &Node, from: &Slot, dir: &Arc<Node>, to: &Slot) -> Result<()> {
         let gate = dir.gate.read().unwrap_or_else(PoisonError::into_inner);

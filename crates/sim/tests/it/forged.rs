@@ -11,7 +11,9 @@ use dolmen_codec::verb::{
     ContSpec, ContVerb, List, ListWhat, Listed, NewValue, Payload, ReadAt, Reply, Update, UpdateIod, Verb,
 };
 use dolmen_codec::{Op, TargetStore, Transport};
-use dolmen_dfs::{Dfs, Follow, FormatOptions, MountOptions, RenameMode, XattrCond, layout};
+use dolmen_dfs::{
+    Cred, DeviceNo, Dfs, Follow, FormatOptions, MountOptions, New, RenameMode, Rights, XattrCond, layout,
+};
 use dolmen_env::{Clock, Media, Rng, SimClock};
 use dolmen_sim::{Model, Subject, fuzz};
 use dolmen_types::{
@@ -201,7 +203,8 @@ pub(crate) fn dfs_record(bytes: &[u8]) {
     let any: Arc<dyn Clock> = Arc::new(clock);
     let format = FormatOptions { clock: Arc::clone(&any), ..FormatOptions::default() };
     Dfs::format(&cont, &format).unwrap();
-    let options = MountOptions { clock: any, ..MountOptions::default() };
+    let options =
+        MountOptions { clock: any, atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
     let fs = Dfs::mount(&cont, &options).unwrap();
     build(&fs);
     let root = fs.oid();
@@ -220,6 +223,7 @@ fn build(fs: &Dfs) {
     }
     fs.link("/d/g", fs, "/h").unwrap();
     fs.symlink("d/g", "/l").unwrap();
+    fs.make("c", New::CharDevice(DeviceNo::default()), 0o644).unwrap();
     fs.set_xattr("/f", "user.x", b"value", XattrCond::Any, Follow::Yes).unwrap();
 }
 
@@ -236,6 +240,16 @@ fn forge(cont: &Container, root: Oid, which: u8, name: &[u8], record: &[u8]) {
     };
     let companion = layout::companion_oid(file_of(cont, root, b"h"));
     let superblock = layout::superblock_oid(ObjectClass::S1);
+    // What lies beside the records.
+    match which {
+        246 => return put(root, b"f", layout::AKEY_ATIME),
+        247 => return put(root, b"f", layout::AKEY_ACL_ACCESS),
+        248 => return put(root, b"d", layout::AKEY_ACL_ACCESS),
+        249 => return put(root, b"d", layout::AKEY_ACL_DEFAULT),
+        250 => return put(root, b"c", layout::AKEY_RDEV),
+        251 => return write(root, b"c"),
+        _ => {}
+    }
     match which % 10 {
         0 => write(root, b"f"),
         1 => write(root, b"d"),
@@ -280,6 +294,16 @@ fn use_files(fs: &Dfs, name: &[u8]) {
         if let Ok(file) = fs.open(path, &options) {
             drop((file.read_at(0, &mut bytes), file.stat(), file.write_at(5, b"more"), file.set_len(3)));
             drop(file.close());
+        }
+    }
+    let user = Arc::new(Cred { uid: 7, gid: 7, groups: vec![8], umask: 0 });
+    for name in [&b"f"[..], b"d", b"l", b"c", name] {
+        let Ok((obj, _)) = fs.lookup(name) else { continue };
+        drop((obj.note_read(), obj.stat(), obj.readlink(), obj.xattr("system.posix_acl_access")));
+        drop(obj.as_user(&user).check_access(Rights::READ));
+        if let Ok(dir) = obj.as_dir() {
+            let dir = dir.as_user(&user);
+            drop((dir.make("made", New::Directory, 0o755), dir.lookup("g"), fs.link_to(&obj, "of-a-dir")));
         }
     }
     for path in &paths {
