@@ -10,7 +10,7 @@ CARGO ?= cargo
 
 help:
 	@echo "make demo               fetch real data, store, verify, kill, reopen, plot (about 3 minutes after the build)"
-	@echo "make test               all tests, with the bounded share of crash, kill and bit-rot rounds"
+	@echo "make test               all tests, with the bounded share of crash, kill and bit-rot rounds; installs what they run (cargo xtask tools)"
 	@echo "make soak               every mutant, 10,000 kill rounds, fresh seeds, fuzz targets, AddressSanitizer, ThreadSanitizer (hours)"
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
 	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest [FIO=/fio] [IO500=/io500 FIND=/find]"
@@ -27,6 +27,7 @@ demo: check-rust
 	DOLMEN=$(abspath $(TARGET))/release/dolmen bash demo/run.sh
 
 test: check-rust
+	$(CARGO) xtask tools
 	$(CARGO) xtask test
 
 soak: check-rust

@@ -16,6 +16,7 @@ mod soak;
 mod source;
 mod tested;
 mod tidy;
+mod tools;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ usage: cargo xtask <command>
   clients --prefix P --ior I --mdtest M [--fio F] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
   test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady
+  tools             the system's programs that tests run: installed by apt-get where they are missing
   deny              check licences, bans and sources of the dependencies with cargo-deny, installed if missing
   mutants           put each fault of mutants/ into a copy of the tree and see that the tests named for it fail
   mutants --only N  those whose names contain N (several may follow)
@@ -58,6 +60,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["tidy", rest @ ..] => tidy::run(rest),
         ["capi", rest @ ..] => capi::run(rest),
         ["clients", rest @ ..] => clients::run(rest),
+        ["tools"] => tools::run(),
         ["deny"] => deny::run(),
         ["test", rest @ ..] => tested::run(rest),
         ["tested", rest @ ..] => tested::run_program(rest),

@@ -24,7 +24,7 @@ pub(crate) use queue::{Chained, Ending, Finish, Queue, Start, is_in_callback};
 pub(crate) use state::Callback;
 use state::Place;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An event as a C program has it.
 //= daos:src/include/daos_types.h daos_event_t
@@ -75,6 +75,14 @@ pub(crate) fn clear() {
 /// As [`clear`], without ending anything: it belongs to the process that this one was forked off.
 pub(crate) fn forget() {
     core::mem::forget(UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+/// The lock here.
+pub(crate) type Locked = MutexGuard<'static, Option<Arc<Queue>>>;
+
+/// Takes it for a fork.
+pub(crate) fn hold() -> Locked {
+    UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets go of a connection that was given up.

@@ -16,7 +16,7 @@ use crate::tx::TxHandle;
 use crate::types::Handle;
 use crate::{life, object, place};
 use dolmen_client::ContName;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// Threads that use different handles seldom meet in one of so many parts.
 const SHARDS: usize = 16;
@@ -77,7 +77,7 @@ impl Entry {
 }
 
 #[derive(Default)]
-struct Part {
+pub(crate) struct Part {
     places: Vec<Place>,
     free: Vec<u32>,
 }
@@ -248,6 +248,14 @@ pub(crate) fn object(handle: Handle) -> Result<Arc<ObjectHandle>> {
         Entry::Kv(kv) => Ok(Arc::clone(&kv.object)),
         _ => Err(Der::NO_HDL),
     }
+}
+
+/// The locks of all parts of the table.
+pub(crate) type Locked = [RwLockWriteGuard<'static, Part>; SHARDS];
+
+/// Takes them for a fork, so that the child finds the table whole.
+pub(crate) fn hold() -> Locked {
+    TABLE.each_ref().map(|part| part.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Gives up, without closing anything, what belongs to the process that this one was forked off.

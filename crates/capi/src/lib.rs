@@ -21,6 +21,7 @@ mod class;
 mod cont;
 mod error;
 mod event;
+mod fork;
 mod fs;
 mod global;
 mod gurt;

@@ -4,12 +4,12 @@
 //! Inherited handles are refused until they are made anew.
 
 use crate::error::{Der, Result, der};
-use crate::{event, fs, handle, place};
+use crate::{event, fork, fs, handle};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_env::ForkMark;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 // Guards: how often the library was initialised and not finished; taken before the table of handles.
 static USERS: Mutex<usize> = Mutex::new(0);
@@ -47,7 +47,6 @@ fn forget() {
     fs::forget();
     handle::forget();
     event::forget();
-    place::forget();
 }
 
 /// Claims the library for this process.
@@ -61,6 +60,14 @@ fn claim() -> Result<()> {
 fn unclaim() {
     let mut owner = OWNER.write().unwrap_or_else(PoisonError::into_inner);
     *owner = None;
+}
+
+/// The locks here.
+pub(crate) type Locked = (Option<MutexGuard<'static, usize>>, RwLockWriteGuard<'static, Option<ForkMark>>);
+
+/// Takes them for a fork; a callback may run in a `daos_fini` that has its part already.
+pub(crate) fn hold() -> Locked {
+    (users().ok(), OWNER.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// How often the library is used, for a change of that.
@@ -84,6 +91,7 @@ pub(crate) extern "C" fn daos_init() -> c_int {
     der(|| {
         let mut users = users()?;
         if !is_own() {
+            fork::watch();
             if *users > 0 {
                 forget();
                 *users = 0;
@@ -135,7 +143,6 @@ extern "C" fn daos_reinit() -> c_int {
         }
         fs::forget();
         event::forget();
-        place::forget();
         claim()?;
         handle::renew();
         Ok(())

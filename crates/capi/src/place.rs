@@ -11,7 +11,7 @@ use crate::error::{Der, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{Credentials, Pool, Transport, Uuid};
 use dolmen_codec::wire::PoolAccess;
-use dolmen_env::Address;
+use dolmen_env::{Address, PerProcess};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::Head;
@@ -60,8 +60,9 @@ pub(crate) struct PoolHandle {
     pub(crate) number: usize,
 }
 
-// Guards: the pools that are open here, by directory; taken alone, also while one is opened, so that only one thread does.
-static OPEN: Mutex<BTreeMap<PathBuf, Weak<LocalPool>>> = Mutex::new(BTreeMap::new());
+// Guards: the pools that are open here, by directory; taken alone, also while one is opened, so that only one thread does. A
+// forked child has none of its parent's.
+static OPEN: PerProcess<Mutex<BTreeMap<PathBuf, Weak<LocalPool>>>> = PerProcess::new(Mutex::default);
 
 /// The system that a name means.
 ///
@@ -204,7 +205,7 @@ fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
 
 fn open(dir: &Path) -> Result<Arc<dyn Transport>> {
     let dir = std::fs::canonicalize(dir).map_err(|_gone| Der::NONEXIST)?;
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pool) = open.get(&dir).and_then(Weak::upgrade) {
         return Ok(pool);
     }
@@ -264,12 +265,6 @@ pub(crate) fn owner(is_user: bool) -> String {
     let Credentials { uid, gid, .. } = own_credentials();
     let name = if is_user { acl::user_name(uid) } else { acl::group_name(gid) };
     format!("{}@", name.unwrap_or_else(|_unknown| (if is_user { uid } else { gid }).to_string()))
-}
-
-/// Gives up, without closing them, the pools of the process that this one was forked off.
-pub(crate) fn forget() {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    core::mem::forget(core::mem::take(&mut *open));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Op, Result};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const PAGE_BYTES: usize = 4096;
@@ -62,9 +62,61 @@ impl Drop for ForkMark {
     }
 }
 
+/// Something that each process has for itself: a forked child begins with a new one, and needs nothing of the threads of its
+/// parent, which may have had the old one locked when it was made.
+pub struct PerProcess<T: 'static> {
+    // Null, or leaked by the process that it names: whoever has looked at one may go on with it.
+    own: AtomicPtr<Own<T>>,
+    make: fn() -> T,
+}
+
+struct Own<T> {
+    pid: u32,
+    value: T,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// Nothing yet; `make` makes it for the first who asks in a process.
+    pub const fn new(make: fn() -> T) -> Self {
+        Self { own: AtomicPtr::new(core::ptr::null_mut()), make }
+    }
+
+    /// That of this process. Costs a system call, and in each process that forks and asks the memory of one value.
+    pub fn get(&self) -> &'static T {
+        let pid = std::process::id();
+        let known = self.own.load(Ordering::Acquire);
+        // SAFETY: it is null, or was leaked, and nobody changes it.
+        if let Some(own) = unsafe { known.as_ref() }.filter(|own| own.pid == pid) {
+            return &own.value;
+        }
+        let made = Box::into_raw(Box::new(Own { pid, value: (self.make)() }));
+        match self.own.compare_exchange(known, made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: it was leaked for good.
+            Ok(_) => unsafe { &(*made).value },
+            Err(_other) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(made) });
+                self.get()
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_process_has_one_value_of_its_own_whoever_asks_first() {
+        static COUNT: PerProcess<Mutex<u32>> = PerProcess::new(Mutex::default);
+        crate::scope(|threads| {
+            for _ in 0..8 {
+                threads.spawn(|| *COUNT.get().lock().unwrap() += 1);
+            }
+        });
+        assert_eq!(*COUNT.get().lock().unwrap(), 8);
+    }
 
     #[test]
     fn a_process_knows_its_own_mark() {

@@ -49,7 +49,7 @@ pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
 pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
 pub use emulate::{Emulated, Limits};
 pub use error::{Errno, Error, Op, Result};
-pub use fork::ForkMark;
+pub use fork::{ForkMark, PerProcess};
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
 pub use kernel::{

@@ -23,7 +23,7 @@ use crate::error::Errno;
 use crate::error::{Der, PosixResult};
 
 pub(crate) use mount::evict;
-pub(crate) use table::{clear, forget};
+pub(crate) use table::{Locked, clear, forget, hold};
 
 impl From<dolmen_dfs::Error> for Errno {
     fn from(error: dolmen_dfs::Error) -> Self {

@@ -14,7 +14,7 @@ use crate::error::{Errno, PosixResult};
 use crate::life;
 use core::marker::PhantomData;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// Threads that use different things seldom meet in one of so many parts.
 const SHARDS: usize = 16;
@@ -96,7 +96,7 @@ held! {
     OpenDir, 5;
 }
 
-struct Part {
+pub(crate) struct Part {
     places: Vec<Slot>,
     free: Vec<u32>,
 }
@@ -224,6 +224,14 @@ pub(super) fn evict(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Arc<Mounted>> {
             _ => None,
         })
         .collect()
+}
+
+/// The locks of all parts of the table.
+pub(crate) type Locked = [RwLockWriteGuard<'static, Part>; SHARDS];
+
+/// Takes them for a fork, so that the child finds the table whole.
+pub(crate) fn hold() -> Locked {
+    TABLE.each_ref().map(|part| part.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Gives up, without closing anything, what belongs to the process that this one was forked off.

@@ -19,6 +19,7 @@ mod loads;
 mod mounted;
 mod objects;
 mod pools;
+mod processes;
 mod served;
 mod sharing;
 mod shell;

@@ -9,7 +9,7 @@ use core::time::Duration;
 use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolEntry, PoolName, RankInfo, SystemReply, SystemVerb,
 };
-use dolmen_env::{Address, DirLock};
+use dolmen_env::{Address, DirLock, PerProcess};
 use dolmen_types::{Head, Label, Uuid};
 use std::ffi::OsStr;
 use std::net::ToSocketAddrs;
@@ -138,8 +138,9 @@ pub fn engine(info: &RankInfo, prefers_unix: bool, options: &LinkOptions) -> Res
 }
 
 /// The connections of this process that are in use.
-// Guards: the list of them; taken alone, also while one is made, so that each is made once.
-static LINKS: Mutex<Vec<(String, super::link::Weak)>> = Mutex::new(Vec::new());
+// Guards: the list of them; taken alone, also while one is made, so that each is made once. A child that is forked off
+// meanwhile has a list of its own.
+static LINKS: PerProcess<Mutex<Vec<(String, super::link::Weak)>>> = PerProcess::new(Mutex::default);
 
 /// The connection to the daemon at `address`, made if this process has none.
 ///
@@ -147,8 +148,8 @@ static LINKS: Mutex<Vec<(String, super::link::Weak)>> = Mutex::new(Vec::new());
 /// Why that cannot be.
 pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
     let name = address.to_string();
-    let mut links = LINKS.lock().unwrap_or_else(PoisonError::into_inner);
-    links.retain(|(_, link)| link.upgrade().is_some_and(|link| !link.is_forked()));
+    let mut links = LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    links.retain(|(_, link)| link.upgrade().is_some());
     let known = links.iter().find(|(known, _)| *known == name).and_then(|(_, link)| link.upgrade());
     if let Some(link) = known {
         return Ok(link);
