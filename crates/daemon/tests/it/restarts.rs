@@ -219,6 +219,45 @@ fn a_daemon_that_is_gone_is_unreachable_within_the_patience_of_its_client() {
     }
 }
 
+/// Requests to a dead engine; if each waited, they would take minutes.
+const IN_VAIN: u64 = 200;
+
+#[test]
+fn who_has_waited_once_for_a_dead_engine_fails_at_once_until_it_is_back() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let mut bystander = Bystander::first(daemon.link_with(way, PATIENCE));
+        let queue = EventQueue::new(&bystander.pool).unwrap();
+        until("it goes on", || bystander.try_to_go_on().is_ok());
+        daemon.kill();
+        assert_given_up("the first", || bystander.cont.query());
+        let begun_ns = RealClock.monotonic_ns();
+        for number in 0..IN_VAIN {
+            let written = bystander.object.put(At::Latest, &number.to_le_bytes(), b"a", b"v");
+            assert_eq!(written, Err(Error::Unreachable { rank: 0 }));
+            assert_eq!(bystander.cont.query().err(), Some(Error::Unreachable { rank: 0 }));
+            let mut event = queue.event().unwrap();
+            let iods = vec![single(&value(number))];
+            bystander
+                .object
+                .update_on(&mut event, At::Latest, &number.to_le_bytes(), Cond::NONE, iods)
+                .unwrap();
+            let mut done = Vec::new();
+            let wait = if number % 2 == 0 { Wait::Forever } else { Wait::No };
+            while queue.running() > 0 {
+                queue.poll(wait, 64, &mut done).unwrap();
+            }
+            assert!(matches!(event.take_result(), Some(Err(Error::Unreachable { rank: 0 }))));
+        }
+        let taken = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+        assert!(taken < Duration::from_secs(30), "{way:?}: {taken:?}");
+        daemon.start_again();
+        until("it goes on again", || bystander.try_to_go_on().is_ok());
+        daemon.assert_sound();
+    }
+}
+
 #[test]
 fn a_daemon_that_stands_still_is_unreachable_and_its_late_answers_do_no_harm() {
     for way in WAYS {

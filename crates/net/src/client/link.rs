@@ -44,6 +44,13 @@ const ROOM_WAIT: Duration = Duration::from_millis(20);
 /// The longest that one look at a queue takes to connect anew: such a look should not wait.
 const LOOK_RECONNECT_NS: u64 = 1_000_000_000;
 
+/// How much longer than an attempt to connect took nobody tries again, once the engine was waited for in vain: an address
+/// that does not even refuse holds up one caller in so many.
+const FAILED_TIMES: u64 = 10;
+
+/// Attempts that take no longer were refused, and are made by every caller.
+const REFUSED_NS: u64 = LOOK_RECONNECT_NS / 2;
+
 /// Between two searches for requests of a queue whose time is over.
 const OVERDUE_LOOK_NS: u64 = 10_000_000;
 
@@ -102,6 +109,10 @@ pub(super) struct State {
     sleepers: usize,
     /// When overdue requests were last looked for.
     looked_ns: u64,
+    /// When the last connection was found to have ended.
+    lost_ns: u64,
+    /// When the last attempt to connect anew failed, and how long it took.
+    failed: (u64, u64),
 }
 
 #[derive(Default)]
@@ -140,6 +151,8 @@ impl Link {
             is_driven: false,
             sleepers: 0,
             looked_ns: 0,
+            lost_ns: 0,
+            failed: (0, 0),
         };
         let inner = Inner {
             rank,
@@ -438,6 +451,13 @@ impl Inner {
                 state.fail_overdue(now_ns, &self.unreachable());
                 continue;
             }
+            if self.is_given_up(&state) {
+                state = self.probe(state);
+                if state.session.is_none() {
+                    state.fail_overdue(u64::MAX, &self.unreachable());
+                }
+                continue;
+            }
             if state.session.is_none() {
                 let end_ns = if wait { deadline_ns } else { deadline_ns.min(now_ns + LOOK_RECONNECT_NS) };
                 state = self.reconnect(state, end_ns);
@@ -482,7 +502,12 @@ impl Inner {
             if RealClock.monotonic_ns() >= deadline_ns {
                 return (state, Err(self.unreachable()));
             }
-            if state.session.is_none() {
+            if self.is_given_up(&state) {
+                state = self.probe(state);
+                if state.session.is_none() {
+                    return (state, Err(self.unreachable()));
+                }
+            } else if state.session.is_none() {
                 state = self.reconnect(state, deadline_ns);
             } else {
                 let has_room = |state: &mut State| state.output.is_empty().then_some(true);
@@ -491,7 +516,7 @@ impl Inner {
         }
     }
 
-    /// Tries once to connect anew, without the lock, or waits for who does.
+    /// Tries once to connect anew, and rests if that fails; or waits for who does.
     fn reconnect<'s>(&'s self, mut state: Guard<'s>, deadline_ns: u64) -> Guard<'s> {
         let left_ns = deadline_ns.saturating_sub(RealClock.monotonic_ns());
         let left = Duration::from_nanos(left_ns).min(SLEEP_MAX);
@@ -502,24 +527,56 @@ impl Inner {
             state.sleepers -= 1;
             return state;
         }
+        state = self.attempt(state, deadline_ns, deadline_ns);
+        if state.session.is_none() {
+            drop(state);
+            dolmen_env::wait(RECONNECT_PAUSE.min(left));
+            state = self.lock();
+        }
+        state
+    }
+
+    /// Whether the engine was waited for in vain for as long as this client waits, since the connection ended.
+    fn is_given_up(&self, state: &State) -> bool {
+        let patience_ns = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
+        state.session.is_none() && RealClock.monotonic_ns().saturating_sub(state.lost_ns) >= patience_ns
+    }
+
+    /// Looks whether an engine is back that was given up: without waiting, unless it is.
+    fn probe<'s>(&'s self, state: Guard<'s>) -> Guard<'s> {
+        let now_ns = RealClock.monotonic_ns();
+        let (failed_ns, took_ns) = state.failed;
+        let is_due = took_ns < REFUSED_NS || now_ns.saturating_sub(failed_ns) / FAILED_TIMES >= took_ns;
+        if state.is_connecting || !is_due {
+            return state;
+        }
+        self.attempt(state, now_ns + LOOK_RECONNECT_NS, deadline_after(self.options.patience))
+    }
+
+    /// Tries once to connect until `connect_ns`, and to open what was open until `deadline_ns`; without the lock.
+    fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
         state.is_connecting = true;
         let keys = state.pools.keys();
         let mut pools: Vec<(usize, Attached)> =
             keys.into_iter().map(|at| (at, state.pools.of(at).expect("just listed").clone())).collect();
         drop(state);
-        let made = connect(&self.address, &self.options, deadline_ns).and_then(|mut session| {
+        let begun_ns = RealClock.monotonic_ns();
+        let made = connect(&self.address, &self.options, connect_ns).and_then(|mut session| {
+            // It is there: whoever comes now waits until its pools are open.
+            self.lock().lost_ns = RealClock.monotonic_ns();
             for (_, attached) in &mut pools {
                 session.attach(attached, deadline_ns)?;
             }
             Ok(session)
         });
-        if made.is_err() {
-            dolmen_env::wait(RECONNECT_PAUSE.min(left));
-        }
         let mut state = self.lock();
         state.is_connecting = false;
-        if let Ok(session) = made {
-            state.renew(session, pools);
+        match made {
+            Ok(session) => state.renew(session, pools),
+            Err(_silent) => {
+                let now_ns = RealClock.monotonic_ns();
+                state.failed = (now_ns, now_ns - begun_ns);
+            }
         }
         self.woken.notify_all();
         state
@@ -796,7 +853,9 @@ impl State {
 
     /// The connection is of no use any more: what was sent is to be sent again.
     fn broken(&mut self, _error: &NetError) {
-        self.session = None;
+        if self.session.take().is_some() {
+            self.lost_ns = RealClock.monotonic_ns();
+        }
         self.decoded = None;
         self.output = Output::default();
         self.must_flush = false;
