@@ -35,6 +35,12 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// How often a daemon that waits looks whether it is to end.
 const REST: Duration = Duration::from_millis(200);
 
+/// How long an address may be taken by a process that ends.
+const ENDING_NS: u64 = 2_000_000_000;
+
+/// Between two looks whether it is free.
+const ENDING_REST: Duration = Duration::from_millis(5);
+
 /// A daemon that serves a directory; it ends when it is stopped or dropped.
 pub struct Daemon {
     server: Option<Server>,
@@ -80,7 +86,7 @@ impl Daemon {
             if let Address::Unix(path) = address {
                 remove_stale(path)?;
             }
-            listeners.push(Listener::bind(address)?);
+            listeners.push(bound(address)?);
         }
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
@@ -222,11 +228,27 @@ fn from_anywhere(address: &Address) -> String {
     }
 }
 
-/// The name of a socket whose daemon is dead is taken away; one at which somebody answers stays his.
+/// Listens at an address; one that a daemon has which was killed a moment ago is free soon.
+fn bound(address: &Address) -> Result<Listener> {
+    let end_ns = RealClock.monotonic_ns() + ENDING_NS;
+    loop {
+        match Listener::bind(address) {
+            Err(error) if error.is_in_use() && RealClock.monotonic_ns() < end_ns => {
+                dolmen_env::wait(ENDING_REST);
+            }
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// The name of a socket whose daemon is dead, or about to be, is taken away; one at which somebody answers stays his.
 fn remove_stale(path: &Path) -> Result<()> {
     let address = Address::Unix(path.to_owned());
-    if Socket::connect(&address, ANSWER).is_ok() {
-        return Err(Error::Answered { address: address.to_string() });
+    if let Ok(answers) = Socket::connect(&address, ANSWER) {
+        let who = answers.peer()?;
+        if !who.is_some_and(|peer| dolmen_env::is_ending(peer.pid)) {
+            return Err(Error::Answered { address: address.to_string() });
+        }
     }
     match dolmen_env::remove_socket(path) {
         Err(error) if !error.is_not_found() => Err(error.into()),

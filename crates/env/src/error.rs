@@ -188,6 +188,12 @@ impl Error {
         matches!(self, Self::NoSpace { .. })
     }
 
+    /// Whether an address is taken.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Io { errno: Errno::ADDRINUSE, .. })
+    }
+
     /// Whether the name does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

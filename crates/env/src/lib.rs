@@ -57,8 +57,8 @@ pub use kernel::{
     unmount,
 };
 pub use process::{
-    create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, keep_descriptors_to_itself,
-    raise_descriptor_limit, run_quietly,
+    create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
+    keep_descriptors_to_itself, raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};
 pub use region::{Region, copy_crc};

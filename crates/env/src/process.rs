@@ -23,6 +23,21 @@ pub fn run_quietly(program: &Path, words: &[&OsStr]) -> Result<()> {
     if ended.success() { Ok(()) } else { Err(Error::Io { op: Op::Run, name, offset: 0, errno: Errno::IO }) }
 }
 
+/// Whether the process `pid` has ended, or is about to: it has been killed, or gives back what it held. What it had open is free
+/// some milliseconds later, or more if it had much memory.
+#[must_use]
+pub fn is_ending(pid: u32) -> bool {
+    /// The ninth signal, from which there is no way back.
+    const KILL: u64 = 1 << 8;
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return true };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let is_killed = |name: &str| {
+        field(name).is_some_and(|set| u64::from_str_radix(set.trim(), 16).is_ok_and(|set| set & KILL != 0))
+    };
+    // Who ends gives back its memory first.
+    field("VmSize:").is_none() || is_killed("SigPnd:") || is_killed("ShdPnd:")
+}
+
 /// Lets this process have as many open files as it may; how many those are, `u64::MAX` for no limit.
 ///
 /// # Errors
@@ -133,4 +148,28 @@ fn own_library() -> Option<PathBuf> {
         name.starts_with("libdaos.so").then_some(path)
     });
     path.map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_killed_is_ending_and_one_that_lives_is_not() {
+        assert!(!is_ending(std::process::id()));
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        // Between its making and its program it may have nothing of its own.
+        let lives = (0..1000).any(|_| {
+            crate::thread::wait(core::time::Duration::from_millis(5));
+            !is_ending(child.id())
+        });
+        child.kill().unwrap();
+        let ends = (0..1000).any(|_| {
+            crate::thread::wait(core::time::Duration::from_millis(5));
+            is_ending(child.id())
+        });
+        child.wait().unwrap();
+        assert!(lives, "it runs");
+        assert!(ends, "it was killed");
+    }
 }

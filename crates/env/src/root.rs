@@ -6,6 +6,7 @@
 
 use crate::disk::checked_name;
 use crate::error::{Error, Op, Result};
+use crate::process::is_ending;
 use crate::real::{RealDisk, RealOptions};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -25,6 +26,10 @@ const LOCK_NAME: &str = ".owner";
 /// Bytes of that file. It never changes its length, so that a full file system keeps nobody from owning the
 /// directory: what is written lies where the file has its space already.
 const LOCK_BYTES: usize = 16;
+
+/// How often to look whether an owner that is ending has ended, and how long to rest in between: two seconds in all.
+const ENDING_LOOKS: u32 = 400;
+const ENDING_REST: core::time::Duration = core::time::Duration::from_millis(5);
 
 /// Largest small file: a pool's description is a few hundred bytes; a larger one is not ours.
 const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
@@ -67,11 +72,20 @@ impl DirLock {
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         let file = openat(dir, LOCK_NAME, flags, mode).map_err(Refused::Errno)?;
         give_to_owner(dir, &file).map_err(Refused::Errno)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { file }),
-            Err(Errno::WOULDBLOCK) => Err(Refused::Owned { pid: owner_of(&file) }),
-            Err(errno) => Err(Refused::Errno(errno)),
+        for _ in 0..ENDING_LOOKS {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { file }),
+                Err(Errno::WOULDBLOCK) => {}
+                Err(errno) => return Err(Refused::Errno(errno)),
+            }
+            let pid = owner_of(&file);
+            // One that was killed a moment ago is not in the way.
+            if pid == 0 || pid == std::process::id() || !is_ending(pid) {
+                return Err(Refused::Owned { pid });
+            }
+            crate::thread::wait(ENDING_REST);
         }
+        Err(Refused::Owned { pid: owner_of(&file) })
     }
 }
 

@@ -57,6 +57,15 @@ impl ChildDaemon {
         *self.process() = process;
     }
 
+    /// Kills it and starts it again before it is dead for sure.
+    pub(crate) fn replace(&self) {
+        let Address::Tcp(tcp) = &self.addresses[1] else { panic!("the second address is of the network") };
+        self.process().child.kill().unwrap();
+        let (process, _) = spawn(&self.dir, 0, *tcp);
+        let mut former = core::mem::replace(&mut *self.process(), process);
+        former.child.wait().unwrap();
+    }
+
     fn process(&self) -> MutexGuard<'_, Process> {
         self.process.lock().unwrap()
     }

@@ -219,6 +219,23 @@ fn a_daemon_that_is_gone_is_unreachable_within_the_patience_of_its_client() {
     }
 }
 
+#[test]
+fn a_daemon_serves_right_after_the_former_was_killed() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link(Way::Rings));
+    for number in 0..10 {
+        insert(&bystander.object, number).unwrap();
+        daemon.replace();
+        // A newcomer, at each of its addresses.
+        for way in WAYS {
+            let newcomer = Bystander::of(&daemon.link(way));
+            assert_all_there(&newcomer.object, number + 1);
+        }
+    }
+    daemon.assert_sound();
+}
+
 /// Requests to a dead engine; if each waited, they would take minutes.
 const IN_VAIN: u64 = 200;
 
