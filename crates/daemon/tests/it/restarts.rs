@@ -12,7 +12,9 @@ use dolmen_codec::verb::{NewValue, Payload, Reply, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PoolName, PoolSpec, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Cond, Error, Head, IoBuf, Key, Label, Props, RequestId, TargetNo};
+use dolmen_types::{
+    Cond, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Props, RequestId, TargetNo,
+};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -234,6 +236,51 @@ fn a_daemon_serves_right_after_the_former_was_killed() {
         }
     }
     daemon.assert_sound();
+}
+
+#[test]
+fn a_pool_that_cannot_be_opened_again_keeps_nobody_from_the_others_and_is_open_when_it_can() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let link = daemon.link(way);
+        let free = Bystander::first(link.clone());
+        crate::common::create(&link, "held");
+        let held = crate::common::pool(&link, "held");
+        let made = held.create_container(Some(Label::new("c").unwrap()), Props::default()).unwrap();
+        let cont = held.open_container(&ContName::Uuid(made.uuid)).unwrap();
+        let oid = cont.oid(ObjectType::MultiHashed, ObjectClass::S2, 7, 1).unwrap();
+        let object = cont.object(oid).unwrap();
+        insert(&object, 0).unwrap();
+        daemon.kill();
+        // Somebody has it in a process of his own: the daemon says that it is busy.
+        let owner =
+            dolmen_local::open(&dir.path().join("held"), &dolmen_local::OpenOptions::default()).unwrap();
+        daemon.start_again();
+        dolmen_env::scope(|threads| {
+            let waiting = threads.spawn(|| insert(&object, 1));
+            let queued = threads.spawn(|| {
+                let queue = EventQueue::new(&held).unwrap();
+                let mut event = queue.event().unwrap();
+                let iods = vec![single(b"queued")];
+                object.update_on(&mut event, At::Latest, b"queued", Cond::NONE, iods).unwrap();
+                let mut done = Vec::new();
+                queue.poll(Wait::Forever, 1, &mut done).unwrap();
+                event.take_result().unwrap().map(drop)
+            });
+            for number in 0..10 {
+                assert_eq!(insert(&free.object, number), Ok(()), "{way:?}");
+                assert!(!waiting.is_finished() && !queued.is_finished(), "{way:?}: it is not open yet");
+            }
+            drop(owner);
+            assert_eq!(waiting.join().unwrap(), Ok(()), "{way:?}");
+            assert_eq!(queued.join().unwrap(), Ok(()), "{way:?}");
+        });
+        assert_all_there(&object, 2);
+        assert_eq!(cont.query().unwrap().handles, 1, "its handle was opened again, once");
+        assert_eq!(cont.close(), Ok(()));
+        daemon.assert_sound();
+    }
 }
 
 /// Requests to a dead engine; if each waited, they would take minutes.

@@ -31,8 +31,14 @@ impl Door {
                     }
                     other => other,
                 };
-                let attached =
-                    Attached { slot: connected.slot, connect, head: *head, conts: BTreeMap::new() };
+                let attached = Attached {
+                    slot: connected.slot,
+                    connect,
+                    head: *head,
+                    conts: BTreeMap::new(),
+                    refused: None,
+                    is_opening: false,
+                };
                 let door = Self { link: link.clone(), pool: link.attach(attached), head: *head };
                 Ok((door, *connected))
             }

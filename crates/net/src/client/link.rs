@@ -7,6 +7,8 @@
 //! nothing; at most one thread waits for the socket, the others for that thread; at most one connects anew. A forked child
 //! takes no lock that a thread of its parent may have held.
 
+mod again;
+
 use super::aside::Aside;
 use super::pending::{Finished, Pending, Progress, Requests, Waiter};
 use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
@@ -109,6 +111,10 @@ pub(super) struct State {
     sleepers: usize,
     /// When overdue requests were last looked for.
     looked_ns: u64,
+    /// Whether a pool could not be opened on this connection.
+    has_refused: bool,
+    /// How often it was made anew.
+    generation: u64,
     /// When the last connection was found to have ended.
     lost_ns: u64,
     /// When the last attempt to connect anew failed, and how long it took.
@@ -151,6 +157,8 @@ impl Link {
             is_driven: false,
             sleepers: 0,
             looked_ns: 0,
+            has_refused: false,
+            generation: 0,
             lost_ns: 0,
             failed: (0, 0),
         };
@@ -306,7 +314,7 @@ impl Inner {
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller, plan, None, deadline_ns);
         let finished = loop {
-            let is_cut = state.session.is_none() && !state.is_connecting;
+            let is_cut = state.session.is_none() && !state.is_connecting || state.is_refused(pool);
             if is_cut && matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) {
                 // The handle has ended with the connection, and nobody is about to open it on another.
                 break Some(Finished::Pool(Ok(Answer::Pool(PoolReply::Done))));
@@ -388,8 +396,17 @@ impl Inner {
             put_buf(&mut request.ask, buf);
         }
         let deadline_ns = pending.deadline_ns;
-        let whole;
-        (state, whole) = self.whole(state, deadline_ns);
+        let mut whole;
+        loop {
+            (state, whole) = self.whole(state, deadline_ns);
+            if whole.is_err() || !state.is_refused(pool) {
+                break;
+            }
+            (state, whole) = self.open_again(state, pool, deadline_ns);
+            if whole.is_err() {
+                break;
+            }
+        }
         let sent = whole.and_then(|()| state.send(id, pool, &request.head, &request.ask));
         if sent.is_ok() {
             let buf = request.ask.take_buf();
@@ -440,6 +457,20 @@ impl Inner {
             out.append(&mut open.done);
             if out.len() > before || open.under_way == 0 {
                 return;
+            }
+            if state.has_refused
+                && state.session.is_some()
+                && let Some(pool) = state.refused_of(queue)
+            {
+                let deadline_ns = state.first_deadline(queue);
+                let opened;
+                (state, opened) = self.open_again(state, pool, deadline_ns);
+                if let Err(error) = opened {
+                    state.fail_refused(pool, &error);
+                } else if !wait {
+                    return;
+                }
+                continue;
             }
             let now_ns = RealClock.monotonic_ns();
             if !wait && state.session.is_some() && now_ns - state.looked_ns < OVERDUE_LOOK_NS {
@@ -703,8 +734,13 @@ impl State {
     fn send_queued(&mut self, id: u64) -> Result<()> {
         let unsent = self.requests.of_mut(id).filter(|pending| matches!(pending.progress, Progress::Unsent));
         let Some(pending) = unsent else { return Ok(()) };
-        let Waiter::Queue { pool, request, .. } = &mut pending.waiter else { return Ok(()) };
+        let Waiter::Queue { pool, .. } = &pending.waiter else { return Ok(()) };
         let pool = *pool;
+        if self.is_refused(pool) {
+            return Ok(());
+        }
+        let pending = self.requests.of_mut(id).expect("looked at above");
+        let Waiter::Queue { request, .. } = &mut pending.waiter else { return Ok(()) };
         let mut request = request.take().expect("a queued request keeps its question");
         if let Some(buf) = pending.buf.take() {
             put_buf(&mut request.ask, buf);
@@ -878,9 +914,11 @@ impl State {
     fn renew(&mut self, session: Session, pools: Vec<(usize, Attached)>) {
         for (at, attached) in pools {
             if let Some(known) = self.pools.of_mut(at) {
-                known.slot = attached.slot;
+                (known.slot, known.refused) = (attached.slot, attached.refused);
             }
         }
+        self.note_refused();
+        self.generation += 1;
         self.session = Some(session);
         self.has_unsent = true;
         self.send_unsent();

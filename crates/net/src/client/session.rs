@@ -41,6 +41,17 @@ pub(super) struct Attached {
     pub(super) head: Head,
     /// Handles that the client has on containers.
     pub(super) conts: BTreeMap<ContNo, Opened>,
+    /// Why it could not be opened on this connection, though it may be later.
+    pub(super) refused: Option<Refused>,
+    /// Whether a thread tries to, beside what goes on.
+    pub(super) is_opening: bool,
+}
+
+/// What an attempt to open a pool again has met, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) error: Failure,
+    pub(super) at_ns: u64,
 }
 
 /// Handles on one container.
@@ -121,6 +132,7 @@ impl Session {
             .map_err(Error::Refused)?;
         let reply = self
             .exchange(&frame, end_ns, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
+        attached.refused = None;
         let connected = match reply {
             Ok(SystemReply::Connected(connected)) => connected,
             Ok(_) => return Err(Error::Protocol(Violation::Answer)),
@@ -129,7 +141,12 @@ impl Session {
                 attached.slot = NO_SLOT;
                 return Ok(());
             }
-            Err(error) => return Err(Error::Refused(error)),
+            // It may be there later; the others are there now.
+            Err(error) => {
+                attached.slot = NO_SLOT;
+                attached.refused = Some(Refused { error, at_ns: RealClock.monotonic_ns() });
+                return Ok(());
+            }
         };
         attached.slot = connected.slot;
         for (cont, opened) in &attached.conts {
