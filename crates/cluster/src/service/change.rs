@@ -38,10 +38,15 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         rng,
         repeats: Repeats::default(),
     };
+    let mut is_numbered = false;
     for no in store::containers(targets)? {
         if no == ContNo::SYSTEM {
-            let record = needed(targets, no, META, PoolRecord::decode)?;
-            (state.next_cont, state.reserved_cont) = (record.next_cont, record.next_cont);
+            // Properties and attributes of a pool may be there before its first container, with which this comes.
+            if let Some(bytes) = store::record(targets, no, META)? {
+                let record = PoolRecord::decode(&bytes).ok_or_else(|| store::damaged(no, META))?;
+                (state.next_cont, state.reserved_cont) = (record.next_cont, record.next_cont);
+                is_numbered = true;
+            }
             for name in store::names(targets, no)? {
                 state.pool_attrs.extend(attr_name(&name));
                 if name.as_slice() == PROPS {
@@ -72,6 +77,9 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
             }
         }
         state.insert(no, cont);
+    }
+    if !is_numbered && !state.conts.is_empty() {
+        return Err(store::damaged(ContNo::SYSTEM, META));
     }
     Ok(state)
 }

@@ -42,6 +42,26 @@ fn what_was_written_is_there_after_reopening() {
 }
 
 #[test]
+fn attributes_of_a_pool_without_containers_are_there_after_reopening() {
+    let temp = TempDir::new("empty");
+    let dir = temp.join("tank");
+    create(&dir, &small(2)).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    let attrs = vec![("site".to_owned(), b"north".to_vec())];
+    assert!(matches!(ask(&pool, PoolVerb::SetAttrs(None, attrs)), Ok(PoolReply::Done)));
+    pool.close().unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    match ask(&pool, PoolVerb::Attr(None, "site".to_owned())) {
+        Ok(PoolReply::Attr(value)) => assert_eq!(value, b"north"),
+        other => panic!("{other:?}"),
+    }
+    make_cont(&pool, "c");
+    pool.close().unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
+    open_cont(&pool, "c");
+}
+
+#[test]
 fn a_pool_is_found_by_label_and_uuid_and_without_a_label_by_its_directory() {
     let temp = TempDir::new("named");
     let label = Label::new("tank").unwrap();
