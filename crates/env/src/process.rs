@@ -27,15 +27,9 @@ pub fn run_quietly(program: &Path, words: &[&OsStr]) -> Result<()> {
 /// some milliseconds later, or more if it had much memory.
 #[must_use]
 pub fn is_ending(pid: u32) -> bool {
-    /// The ninth signal, from which there is no way back.
-    const KILL: u64 = 1 << 8;
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return true };
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let is_killed = |name: &str| {
-        field(name).is_some_and(|set| u64::from_str_radix(set.trim(), 16).is_ok_and(|set| set & KILL != 0))
-    };
+    let Some(status) = status_of(pid) else { return true };
     // Who ends gives back its memory first.
-    field("VmSize:").is_none() || is_killed("SigPnd:") || is_killed("ShdPnd:")
+    field_of(&status, "VmSize:").is_none() || is_kill_pending(&status)
 }
 
 /// Lets this process have as many open files as it may; how many those are, `u64::MAX` for no limit.
@@ -76,10 +70,7 @@ pub fn keep_descriptors_to_itself() -> Result<()> {
 /// Whether a thread, by its number, is about to end: a signal has come that no program outlives.
 #[must_use]
 pub fn is_being_killed(thread: u32) -> bool {
-    const KILL: u64 = 1 << 8;
-    let Some(status) = status_of(thread) else { return true };
-    let masks = ["SigPnd:", "ShdPnd:"].map(|field| field_of(&status, field));
-    masks.into_iter().flatten().any(|mask| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & KILL != 0))
+    status_of(thread).is_none_or(|status| is_kill_pending(&status))
 }
 
 /// The groups that a thread is a member of beside its own; none if it is not there any more.
@@ -88,6 +79,13 @@ pub fn groups_of(thread: u32) -> Vec<u32> {
     let Some(status) = status_of(thread) else { return Vec::new() };
     let groups = field_of(&status, "Groups:").map(str::split_whitespace);
     groups.into_iter().flatten().filter_map(|group| group.parse().ok()).collect()
+}
+
+/// Whether the ninth signal, from which there is no way back, is on its way to a thread or its process.
+fn is_kill_pending(status: &str) -> bool {
+    const KILL: u64 = 1 << 8;
+    let masks = ["SigPnd:", "ShdPnd:"].map(|field| field_of(status, field));
+    masks.into_iter().flatten().any(|mask| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & KILL != 0))
 }
 
 fn status_of(thread: u32) -> Option<String> {
