@@ -52,3 +52,10 @@ pub fn dfs_record(bytes: &[u8]) {
 pub fn anchor(bytes: &[u8]) {
     forged::anchor(bytes);
 }
+
+/// A request of the kernel for a file system.
+pub fn kernel_request(bytes: &[u8]) {
+    if let Ok(request) = dolmen_fuse::request::Request::parse(bytes) {
+        assert_eq!(request.unique.to_le_bytes()[..], bytes[8..16]);
+    }
+}

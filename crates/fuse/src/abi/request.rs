@@ -340,6 +340,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn no_request_of_the_corpus_of_the_fuzzer_panics() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/kernel_request");
+        let inputs: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!inputs.is_empty());
+        for input in inputs {
+            let bytes = std::fs::read(&input).unwrap();
+            let is_right = !input.ends_with("batch_forget_lies") && !input.ends_with("short");
+            assert_eq!(Request::parse(&bytes).is_ok(), is_right, "{}", input.display());
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(code in 0u32..60, own in prop::collection::vec(any::<u8>(), 0..200)) {
