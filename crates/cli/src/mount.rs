@@ -197,7 +197,8 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
 /// The files of a container, which others may change as well if it is shared.
 fn mounted(view: &Container, args: &Mount, read_only: bool, shared: bool) -> Outcome<Dfs> {
     let Credentials { uid, gid, .. } = place::credentials();
-    let options = MountOptions { read_only, shared, uid, gid, atime: true, ..MountOptions::default() };
+    let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
+    let options = MountOptions { read_only, shared, uid, gid, ..keeps };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
 }
 

@@ -12,11 +12,13 @@ const MINOR_MIN: u32 = 28;
 const ASYNC_READ: u64 = 1;
 const ATOMIC_O_TRUNC: u64 = 1 << 3;
 const BIG_WRITES: u64 = 1 << 5;
+const DONT_MASK: u64 = 1 << 6;
 const AUTO_INVAL_DATA: u64 = 1 << 12;
 const DO_READDIRPLUS: u64 = 1 << 13;
 const READDIRPLUS_AUTO: u64 = 1 << 14;
 const ASYNC_DIO: u64 = 1 << 15;
 const PARALLEL_DIROPS: u64 = 1 << 18;
+const POSIX_ACL: u64 = 1 << 20;
 const ABORT_ERROR: u64 = 1 << 21;
 const MAX_PAGES: u64 = 1 << 22;
 const INIT_EXT: u64 = 1 << 30;
@@ -26,11 +28,13 @@ const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 const WANTED: u64 = ASYNC_READ
     | ATOMIC_O_TRUNC
     | BIG_WRITES
+    | DONT_MASK
     | AUTO_INVAL_DATA
     | DO_READDIRPLUS
     | READDIRPLUS_AUTO
     | ASYNC_DIO
     | PARALLEL_DIROPS
+    | POSIX_ACL
     | ABORT_ERROR
     | MAX_PAGES
     | INIT_EXT

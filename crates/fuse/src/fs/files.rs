@@ -1,13 +1,13 @@
 //! Contents of files.
 
 use super::{Done, Fs, Reply};
+use crate::abi::DATA_BYTES_MAX;
 use crate::abi::op::Range;
 use crate::abi::reply::{self, OpenAs};
-use crate::abi::{DATA_BYTES_MAX, errno};
 use crate::handles::{Open, OpenFile};
 use crate::options::Caching;
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_dfs::{OpenOptions, errno as number};
+use dolmen_dfs::{Allocate, OpenOptions, errno as number};
 use std::sync::Arc;
 
 const O_ACCMODE: u32 = 3;
@@ -94,26 +94,10 @@ impl Fs {
     }
 
     pub(super) fn fallocate(&self, range: Range, mode: u32) -> Done {
-        const KEEP_SIZE: u32 = 1;
-        const PUNCH_HOLE: u32 = 2;
-        const ZERO_RANGE: u32 = 16;
         let open = self.handles.file(range.handle)?;
-        let end = range.offset.checked_add(range.len).ok_or(number::EFBIG)?;
-        let (frees, keeps) = match mode {
-            0 => (false, false),
-            KEEP_SIZE => (false, true),
-            ZERO_RANGE => (true, false),
-            mode if mode == PUNCH_HOLE | KEEP_SIZE || mode == ZERO_RANGE | KEEP_SIZE => (true, true),
-            _ => return Err(errno::EOPNOTSUPP),
-        };
+        let (what, keeps_size) = self.done(Allocate::of_linux(mode))?;
         open.is_changed.store(true, Ordering::Relaxed);
-        if frees {
-            self.done(open.file.punch_hole(range.offset, range.len))?;
-        }
-        if !keeps && self.done(open.file.size())? < end {
-            self.done(open.file.set_len(end))?;
-        }
-        Ok(())
+        self.done(open.file.allocate(what, keeps_size, range.offset, range.len))
     }
 
     pub(super) fn lseek(&self, handle: u64, offset: u64, whence: u32, reply: &mut Reply) -> Done {

@@ -216,6 +216,9 @@ impl Fs {
             Op::Create { name, flags, mode, umask } => {
                 self.create(self.dir_of(node, caller, *umask)?, name, *flags, *mode, reply)
             }
+            Op::TmpFile { flags, mode, umask } => {
+                self.tmpfile(&self.dir_of(node, caller, *umask)?, *flags, *mode, reply)
+            }
             Op::ReadLink => self.readlink(node, reply),
             other => self.serve_object(node, other, reply),
         }

@@ -8,7 +8,7 @@ use crate::fs::attrs::attrs_of;
 use crate::handles::{Open, OpenFile};
 use crate::table::{Node, View, What};
 use core::sync::atomic::AtomicBool;
-use dolmen_dfs::{DeviceNo, Dir, FileKind, New, Obj, OpenOptions, RenameMode, Stat, errno as number};
+use dolmen_dfs::{DeviceNo, Dir, File, FileKind, New, Obj, OpenOptions, RenameMode, Stat, errno as number};
 use std::sync::Arc;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -74,11 +74,25 @@ impl Fs {
             ..OpenOptions::CREATE
         };
         let (file, stat) = self.done(dir.create(name, &options))?;
-        self.found(0, file.unchecked(), &stat, reply);
+        self.made_open(file, &stat, flags, reply);
+        Ok(())
+    }
+
+    /// Makes a file without a name and opens it.
+    pub(super) fn tmpfile(&self, dir: &Dir, flags: u32, mode: u32, reply: &mut Reply) -> Done {
+        let exclusive = flags & O_EXCL != 0;
+        let options = OpenOptions { exclusive, mode: mode & PERMISSIONS, ..OpenOptions::CREATE };
+        let (file, stat) = self.done(dir.tmpfile(&options))?;
+        self.made_open(file, &stat, flags, reply);
+        Ok(())
+    }
+
+    /// Tells the kernel of a new file that is open.
+    fn made_open(&self, file: File, stat: &Stat, flags: u32, reply: &mut Reply) {
+        self.found(0, file.unchecked(), stat, reply);
         let open = OpenFile { file, is_changed: AtomicBool::new(false) };
         let handle = self.opened(Open::File(Arc::new(open)), reply);
         reply::open(&mut reply.out, handle, self.open_as(flags, OpenAs::Fresh));
-        Ok(())
     }
 
     pub(super) fn readlink(&self, node: u64, reply: &mut Reply) -> Done {

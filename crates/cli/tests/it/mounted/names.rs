@@ -103,3 +103,21 @@ fn a_name_of_255_bytes_is_kept_and_a_longer_one_is_refused() {
     assert_eq!(error.raw_os_error(), Some(36), "ENAMETOOLONG");
     mounted.finish();
 }
+
+#[test]
+fn a_file_made_without_a_name_gets_one_or_is_gone() {
+    use rustix::fs::{AtFlags, Mode, OFlags, linkat, open};
+    let Some(mounted) = Mounted::served("tmpfile", &[]) else { return };
+    let flags = OFlags::RDWR | OFlags::TMPFILE;
+    let unnamed = open(mounted.path(""), flags, Mode::from_raw_mode(0o640)).unwrap();
+    rustix::io::write(&unnamed, b"stone").unwrap();
+    assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
+    let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&unnamed));
+    linkat(CWD, own.as_str(), CWD, mounted.path("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+    drop(unnamed);
+    let named = fs::metadata(mounted.path("named")).unwrap();
+    assert_eq!((named.nlink(), named.len()), (1, 5));
+    assert_eq!(fs::read(mounted.path("named")).unwrap(), b"stone");
+    drop(open(mounted.path(""), flags, Mode::from_raw_mode(0o600)).unwrap());
+    mounted.finish();
+}

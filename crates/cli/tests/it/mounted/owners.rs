@@ -69,3 +69,37 @@ fn others_are_kept_out_unless_they_are_let_in() {
     assert!(!output.status.success());
     mounted.finish();
 }
+
+#[test]
+fn access_control_lists_have_a_say_and_are_handed_down() {
+    use rustix::fs::{XattrFlags, setxattr};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be several users, so nothing is tested");
+        return;
+    }
+    let Some(mounted) = Mounted::served("lists", &["--allow-other", "--cache-timeout", "0"]) else { return };
+    fs::set_permissions(mounted.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let dir = mounted.path("d");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o750)).unwrap();
+    // As linux/posix_acl_xattr.h has it: version 2; owner rwx, the user rwx, group r-x, mask rwx, others nothing.
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, who) in
+        [(1_u16, 7_u16, u32::MAX), (2, 7, USER), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)]
+    {
+        list.extend_from_slice(&[&tag.to_le_bytes()[..], &rights.to_le_bytes(), &who.to_le_bytes()].concat());
+    }
+    for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+        setxattr(&dir, name, &list, XattrFlags::empty()).unwrap();
+    }
+    fs::write(dir.join("f"), b"stone").unwrap();
+    for (uid, line, may) in [
+        (USER, "cat d/f && echo x >> d/f && touch d/g", true),
+        (USER + 1, "cat d/f", false),
+        (USER + 1, "touch d/h", false),
+    ] {
+        assert_eq!(as_user(&mounted, uid, GROUP, line) == 0, may, "{uid}: {line}");
+    }
+    assert_eq!(fs::metadata(dir.join("g")).unwrap().uid(), USER);
+    mounted.finish();
+}
