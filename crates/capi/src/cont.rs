@@ -11,7 +11,9 @@ use crate::raw::{Out, Text};
 use crate::types::{CContInfo, CUuid, Handle};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{ContName, Container, Epoch, Error, Label, PropId, PropValue, Props, Uuid, Whose};
+use dolmen_client::{
+    ContName, Container, Epoch, Error, Label, OpenFor, PropId, PropValue, Props, Uuid, Whose,
+};
 use std::sync::Arc;
 
 /// How a container may be opened.
@@ -153,17 +155,14 @@ extern "C" fn daos_cont_create_with_label(
 /// Opens a container for a program.
 ///
 /// # Errors
-/// `NONEXIST`; `NO_PERM` for writing, or taking handles from others, through a connection for reading; `BUSY` to have it
-/// alone while others have it.
+/// `NONEXIST`; `NO_PERM` for what its list does not allow, whatever the pool was connected to for; `BUSY` to have it alone
+/// while others have it.
 pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Result<Arc<ContHandle>> {
     let modes = [OPEN_RO, OPEN_RW, OPEN_EX].iter().filter(|&mode| flags & mode != 0).count();
     if modes != 1 || flags & !OPEN_FLAGS != 0 {
         return Err(Der::INVAL);
     }
-    if flags & OPEN_RO == 0 && !pool.writable {
-        return Err(Der::NO_PERM);
-    }
-    let opened = found(pool.client.open_container(cont))?;
+    let opened = found(pool.client.open_container_for(cont, wanted(flags)))?;
     if flags & EVICT != 0 {
         let whose = if flags & EVICT_ALL == 0 { Whose::Own } else { Whose::All };
         evict(pool, &opened, whose)?;
@@ -173,6 +172,11 @@ pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Resul
         return Err(Der::BUSY);
     }
     Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
+}
+
+/// What an engine is told that a handle with these flags is for.
+pub(crate) fn wanted(flags: u32) -> OpenFor {
+    if flags & OPEN_RO == 0 { OpenFor::Change } else { OpenFor::Any }
 }
 
 /// Ends every other handle on a container, with all that this process has open through them, and what other processes of

@@ -2,7 +2,7 @@
 //!
 //! A blob is magic, kind, lengths and fields in little-endian order, and a checksum: it has no addresses in it.
 
-use crate::cont::ContHandle;
+use crate::cont::{self, ContHandle};
 use crate::error::{Der, Result, der};
 use crate::handle::{self, Entry};
 use crate::object;
@@ -142,7 +142,7 @@ extern "C" fn daos_cont_global2local(poh: Handle, glob: Iov, coh: Out<Handle>) -
         if of_pool != pool.uuid {
             return Err(Der::INVAL);
         }
-        let opened = pool.client.open_container(&ContName::Uuid(uuid))?;
+        let opened = pool.client.open_container_for(&ContName::Uuid(uuid), cont::wanted(flags))?;
         coh.set(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, pool, flags))))?)
     })
 }

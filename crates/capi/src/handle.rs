@@ -6,7 +6,7 @@
 //! Invariants: cookie 0 is never given out; what a cookie leads to is of the kind that the cookie says; the locks here are
 //! held for a look or a change, never while something is closed.
 
-use crate::cont::ContHandle;
+use crate::cont::{self, ContHandle};
 use crate::error::{Der, Result};
 use crate::event::Queue;
 use crate::object::{ArrayHandle, KvHandle, ObjectHandle};
@@ -316,7 +316,8 @@ fn remake(entry: &Entry, anew: &mut Anew) -> Option<Entry> {
         Entry::Cont(cont) => {
             let (_, pool) =
                 anew.pools.iter().find(|(old, _)| core::ptr::eq(*old, Arc::as_ptr(&cont.pool)))?;
-            let opened = pool.client.open_container(&ContName::Uuid(cont.client.uuid())).ok()?;
+            let (name, wanted) = (ContName::Uuid(cont.client.uuid()), cont::wanted(cont.flags));
+            let opened = pool.client.open_container_for(&name, wanted).ok()?;
             let made = Arc::new(ContHandle::new(opened, Arc::clone(pool), cont.flags));
             anew.conts.push((Arc::as_ptr(cont), Arc::clone(&made)));
             Some(Entry::Cont(made))

@@ -3,7 +3,7 @@
 use crate::client::{Core, Options, unexpected};
 use crate::container::Container;
 use dolmen_codec::Transport;
-use dolmen_codec::pool::{ContHandle, ContName, PoolInfo, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Audit;
 use dolmen_types::{Credentials, Label, Props, Result, Uuid, uuid_of_random};
 use std::sync::Arc;
@@ -65,12 +65,21 @@ impl Pool {
         }
     }
 
-    /// Opens a container. The handle is given back by [`Container::close`], or with its last clone.
+    /// Opens a container for whatever its list allows. The handle is given back by [`Container::close`], or with its last
+    /// clone.
     ///
     /// # Errors
-    /// `NotFound` if there is none of this name.
+    /// `NotFound` if there is none of this name; `NoPermission` if its list allows nothing.
     pub fn open_container(&self, name: &ContName) -> Result<Container> {
-        let make = || PoolVerb::ContOpen(name.clone());
+        self.open_container_for(name, OpenFor::Any)
+    }
+
+    /// Opens a container as [`Pool::open_container`] does, and says what for.
+    ///
+    /// # Errors
+    /// `NotFound`; `NoPermission` if its list allows nothing, or no change where one is meant.
+    pub fn open_container_for(&self, name: &ContName, wanted: OpenFor) -> Result<Container> {
+        let make = || PoolVerb::ContOpen(name.clone(), wanted);
         match self.core.ask_pool(self.core.mutation_id(), make)? {
             PoolReply::Cont(handle) => Ok(Container::new(Arc::clone(&self.core), handle)),
             _ => Err(unexpected()),

@@ -259,7 +259,7 @@ impl Service {
                 let wanted = change::Wanted { uuid, label, props };
                 change::create(targets, state, wanted, head).map(PoolReply::Cont)
             }
-            PoolVerb::ContOpen(name) => state.open(&name).map(PoolReply::Cont),
+            PoolVerb::ContOpen(name, _) => state.open(&name).map(PoolReply::Cont),
             PoolVerb::ContClose(no) => state.close(no).map(done),
             PoolVerb::Props => Ok(PoolReply::Props(state.pool_props.clone())),
             PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props).map(done),

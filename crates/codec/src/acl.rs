@@ -90,6 +90,8 @@ pub mod perm {
     pub const SET_ACL: u64 = 128;
     /// Give it to somebody else.
     pub const SET_OWNER: u64 = 256;
+    /// Those that change a container, its properties, its list or whose it is.
+    pub const CHANGES: u64 = WRITE | DELETE | SET_PROP | SET_ACL | SET_OWNER;
     /// All of them.
     pub const ALL: u64 = super::PERMS_ALL;
 }

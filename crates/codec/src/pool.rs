@@ -18,8 +18,9 @@ pub enum PoolVerb<'a> {
         /// Properties; unset ones get their defaults.
         props: Props,
     },
-    /// Finds a container and takes a handle on it. Answer: [`PoolReply::Cont`].
-    ContOpen(ContName),
+    /// Finds a container and takes a handle on it. Answer: [`PoolReply::Cont`]; `NoPermission` for what its list does not
+    /// allow.
+    ContOpen(ContName, OpenFor),
     /// Gives a handle back. Answer: [`PoolReply::Done`].
     ContClose(ContNo),
     /// Ends the handles that others have on a container: those of the caller's user, or of all users. What they ask later
@@ -80,6 +81,15 @@ pub enum PoolVerb<'a> {
         /// refused.
         now: Epoch,
     },
+}
+
+/// What a handle on a container is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenFor {
+    /// Whatever the container's list allows.
+    Any,
+    /// To change something: refused to whom the list allows no change at all.
+    Change,
 }
 
 /// Whose handles end.

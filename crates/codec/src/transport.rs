@@ -1,6 +1,6 @@
 //! `Transport`: what a client knows of whatever serves a pool.
 
-use crate::pool::{PoolReply, PoolVerb};
+use crate::pool::{OpenFor, PoolReply, PoolVerb};
 use crate::verb::{Reply, Verb};
 use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, TargetNo};
 
@@ -66,7 +66,7 @@ impl Ask<'_> {
                 verb,
                 PoolVerb::Query
                     | PoolVerb::Props
-                    | PoolVerb::ContOpen(_)
+                    | PoolVerb::ContOpen(_, OpenFor::Any)
                     | PoolVerb::ContClose(_)
                     | PoolVerb::ContList
                     | PoolVerb::ContQuery(_)

@@ -7,7 +7,7 @@ use crate::handle;
 use crate::raw::Text;
 use crate::types::Handle;
 use core::ffi::c_int;
-use dolmen_client::{Oid, Whose};
+use dolmen_client::{Oid, OpenFor, Whose};
 use dolmen_dfs::{CheckReport, Dfs, Dir, Error, Follow, MountOptions, SetAttrs, tree};
 use dolmen_types::shown;
 
@@ -24,7 +24,8 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// Mounts a container that nobody else uses meanwhile; `evicts` ends the handles that others have on it.
 fn mounted(poh: Handle, name: Text, writable: bool, evicts: bool) -> PosixResult<Dfs> {
     let pool = handle::pool(poh)?;
-    let cont = pool.client.open_container(&cont::name(name.str()?)?)?;
+    let wanted = if writable { OpenFor::Change } else { OpenFor::Any };
+    let cont = pool.client.open_container_for(&cont::name(name.str()?)?, wanted)?;
     if evicts {
         cont::evict(&pool, &cont, Whose::All)?;
     }

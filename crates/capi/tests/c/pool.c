@@ -132,12 +132,20 @@ attributes_are_kept(void)
 static void
 several_connections_share_a_pool(void)
 {
-	daos_handle_t other, cont;
+	daos_obj_id_t oid = {.lo = 1};
+	daos_handle_t other, cont, kv;
 
 	open_all();
 	OK(daos_pool_connect("pool", NULL, DAOS_PC_RO, &other, NULL, NULL));
 	OK(daos_cont_open(other, "cont", DAOS_COO_RO, &cont, NULL, NULL));
-	GIVES(daos_cont_open(other, "cont", DAOS_COO_RW, &cont, NULL, NULL), -DER_NO_PERM);
+	OK(daos_cont_close(cont, NULL));
+
+	/* What a container is opened for is its own list's, not the pool's connection's. */
+	OK(daos_cont_open(other, "cont", DAOS_COO_RW, &cont, NULL, NULL));
+	OK(daos_obj_generate_oid(cont, &oid, DAOS_OT_KV_HASHED, 0, 0, 0));
+	OK(daos_kv_open(cont, oid, DAOS_OO_RW, &kv, NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 1, "v", NULL));
+	OK(daos_kv_close(kv, NULL));
 	OK(daos_cont_close(cont, NULL));
 	OK(daos_pool_disconnect(other, NULL));
 	close_all();

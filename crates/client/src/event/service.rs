@@ -5,7 +5,7 @@ use crate::client::Core;
 use crate::container::Container;
 use crate::pool::Pool;
 use dolmen_codec::Ask;
-use dolmen_codec::pool::{ContName, PoolVerb};
+use dolmen_codec::pool::{ContName, OpenFor, PoolVerb};
 use dolmen_types::{RequestId, Result};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ impl Pool {
     /// # Errors
     /// `NoPermission` if the event is not ready. Everything else is the event's.
     pub fn open_container_on(&self, event: &mut Event, name: &ContName) -> Result<()> {
-        launch(event, self.core(), self.core().mutation_id(), PoolVerb::ContOpen(name.clone()))
+        launch(event, self.core(), self.core().mutation_id(), PoolVerb::ContOpen(name.clone(), OpenFor::Any))
     }
 }
 

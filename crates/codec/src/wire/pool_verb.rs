@@ -5,7 +5,7 @@ use super::data::{Gather, Input};
 use super::field::{Field, Writer, choice, read_list};
 use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
-use crate::pool::{ContName, PoolVerb, TxCommit, Whose};
+use crate::pool::{ContName, OpenFor, PoolVerb, TxCommit, Whose};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
 use dolmen_types::{ContNo, Epoch, Label, PropId, PropValue, Props, TargetNo, TxId, Uuid};
 
@@ -83,6 +83,7 @@ impl Field for Props {
 
 // Persistent: never renumber.
 choice!(Whose { Own = 0, All = 1 });
+choice!(OpenFor { Any = 0, Change = 1 });
 
 /// How a container is named. Persistent: never renumber.
 const BY_LABEL: u8 = 0;
@@ -140,7 +141,7 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
             w.body.put(props);
             AskKind::ContCreate
         }
-        PoolVerb::ContOpen(name) => with(w, AskKind::ContOpen, name),
+        PoolVerb::ContOpen(name, wanted) => with_two(w, AskKind::ContOpen, name, wanted),
         PoolVerb::ContClose(cont) => with(w, AskKind::ContClose, cont),
         PoolVerb::ContDestroy(name, force) => with_two(w, AskKind::ContDestroy, name, force),
         PoolVerb::ContList => AskKind::ContList,
@@ -195,7 +196,7 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
             label: Option::<Label>::read(r)?,
             props: Props::read(r)?,
         },
-        AskKind::ContOpen => PoolVerb::ContOpen(ContName::read(r)?),
+        AskKind::ContOpen => PoolVerb::ContOpen(ContName::read(r)?, OpenFor::read(r)?),
         AskKind::ContClose => PoolVerb::ContClose(ContNo::read(r)?),
         AskKind::ContDestroy => PoolVerb::ContDestroy(ContName::read(r)?, bool::read(r)?),
         AskKind::ContList => PoolVerb::ContList,

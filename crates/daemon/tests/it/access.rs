@@ -5,7 +5,7 @@ use crate::common::{Served, Way};
 use dolmen_client::{At, Container, Pool};
 use dolmen_codec::acl::Acl;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::pool::ContName;
+use dolmen_codec::pool::{ContName, OpenFor};
 use dolmen_codec::wire::{PoolAccess, PoolName, PoolSpec, SystemVerb};
 use dolmen_env::{Address, user_id};
 use dolmen_net::client::{Link, LinkOptions, Remote};
@@ -221,6 +221,25 @@ fn each_right_on_a_container_allows_what_it_says_and_nothing_else() {
         cont.close().unwrap();
         let gone = destroy(&pool, letter);
         assert_eq!(gone, if letter == "d" { Ok(()) } else { Err(Error::NoPermission) }, "{letter}");
+    }
+    // Who means to change something is refused unless he may change anything.
+    for (letters, may) in [("r", false), ("rta", false), ("w", true), ("rA", true), ("d", true), ("rT", true)]
+    {
+        let name = format!("for-{letters}");
+        make(&operator.pool, &name).unwrap();
+        let theirs = open(&operator.pool, &name).unwrap();
+        theirs.set_acl(&list(&[&format!("A::4200042@:{letters}")])).unwrap();
+        let (link, cred) = stranger(&served);
+        for (access, may) in [(PoolAccess::ReadWrite, may), (PoolAccess::ReadOnly, false)] {
+            let pool = connect(&link, cred, access).unwrap();
+            let opened = pool.open_container_for(&ContName::Label(label(&name)), OpenFor::Change);
+            assert_eq!(
+                opened.map(drop),
+                if may { Ok(()) } else { Err(Error::NoPermission) },
+                "{letters} {access:?}"
+            );
+        }
+        assert_eq!(theirs.query().map(|info| info.handles), Ok(1), "{letters}");
     }
     // Without any right it is not opened, nor known but by its name.
     let pool = connected(&served).unwrap();

@@ -4,7 +4,7 @@ use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::{ChildDaemon, until};
 use crate::common::{Scratch, WAYS, Way};
 use crate::raw::{Opened, RING_BYTES, Raw, array_update, assert_closed, hello, oid, push, silent, update};
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::pool::{OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Fetch, FetchIod, ReadAt, Verb, Want};
 use dolmen_codec::wire::{PoolSlot, REQUEST_HEADER_BYTES, SystemVerb};
 use dolmen_codec::{Answer, Ask};
@@ -169,7 +169,7 @@ fn a_handle_is_closed_once_by_whoever_has_opened_it() {
     for token in 1..50 {
         let opened = raw.open(POOL, CONT);
         let uuid = dolmen_codec::pool::ContName::Uuid(bystander.cont.uuid());
-        let open = raw.frame(token, opened.slot, &Ask::Pool(PoolVerb::ContOpen(uuid)));
+        let open = raw.frame(token, opened.slot, &Ask::Pool(PoolVerb::ContOpen(uuid, OpenFor::Any)));
         let leave = raw.system_frame(token, &SystemVerb::PoolDisconnect { slot: opened.slot });
         raw.send(&[open, leave].concat());
         assert_eq!([raw.reply().unwrap().0.token, raw.reply().unwrap().0.token], [token, token]);
@@ -506,7 +506,7 @@ fn changed_bytes_of_good_traffic_disturb_nobody() {
         fetch(opened, b"k", Want::Single { room_bytes: 100 }),
         fetch_array(opened, b"array", 5000),
         Ask::Pool(PoolVerb::ContQuery(opened.cont)),
-        Ask::Pool(PoolVerb::ContOpen(uuid)),
+        Ask::Pool(PoolVerb::ContOpen(uuid, OpenFor::Any)),
         Ask::Pool(PoolVerb::SnapList(opened.cont)),
         Ask::Pool(PoolVerb::TxBegin),
     ];

@@ -2,7 +2,7 @@
 
 use crate::child::ChildDaemon;
 use crate::common::{CRED, Way};
-use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{NewValue, Payload, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{
     Caller, HELLO_BYTES, Hello, PoolAccess, PoolName, PoolSlot, REPLY_HEADER_BYTES, ReplyHeader, SystemReply,
@@ -191,7 +191,7 @@ impl Raw {
         };
         let mut opened = Opened { slot: connected.slot, cont: ContNo::SYSTEM };
         let name = ContName::Label(Label::new(cont).unwrap());
-        match self.ask(opened, &Ask::Pool(PoolVerb::ContOpen(name))) {
+        match self.ask(opened, &Ask::Pool(PoolVerb::ContOpen(name, OpenFor::Any))) {
             Ok(Answer::Pool(PoolReply::Cont(handle))) => opened.cont = handle.no,
             other => panic!("{other:?}"),
         }

@@ -1,6 +1,6 @@
 //! A directory of its own for each test, and short ways to ask a pool.
 
-use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Fetch, FetchIod, NewValue, Payload, ReadAt, Reply, Update, UpdateIod, Verb, Want};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_local::PoolOptions;
@@ -77,7 +77,7 @@ pub(crate) fn make_cont(pool: &dyn Transport, label: &str) -> ContHandle {
 }
 
 pub(crate) fn open_cont(pool: &dyn Transport, label: &str) -> ContHandle {
-    match ask(pool, PoolVerb::ContOpen(ContName::Label(Label::new(label).unwrap()))).unwrap() {
+    match ask(pool, PoolVerb::ContOpen(ContName::Label(Label::new(label).unwrap()), OpenFor::Any)).unwrap() {
         PoolReply::Cont(handle) => handle,
         other => panic!("{other:?}"),
     }

@@ -75,7 +75,7 @@ enum Handles {
 impl Transport for Door {
     fn call(&self, request: Request<'_>) -> Outcome {
         let handles = match &request.ask {
-            Ask::Pool(PoolVerb::ContOpen(_)) => Handles::Opens,
+            Ask::Pool(PoolVerb::ContOpen(..)) => Handles::Opens,
             Ask::Pool(PoolVerb::ContEvict(..)) => Handles::Evicts,
             Ask::Pool(PoolVerb::ContClose(cont)) => Handles::Closes(*cont),
             _ => return self.link.call(self.pool, request),

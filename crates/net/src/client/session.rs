@@ -9,7 +9,7 @@ use crate::ring;
 use crate::stream::Stream;
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
     Caller, HELLO_BYTES, Hello, PoolSlot, ReplyHeader, SystemReply, SystemVerb, VERSION, VERSION_MIN,
     WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request, encode_system_request,
@@ -151,7 +151,7 @@ impl Session {
         attached.slot = connected.slot;
         for (cont, opened) in &attached.conts {
             for _ in 0..opened.count {
-                let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid));
+                let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid), OpenFor::Any);
                 match self.ask_pool(&caller(connected.slot), open, end_ns)? {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
                         if Evictions::of(&handle.props).count(attached.head.cred.uid) == opened.evictions {

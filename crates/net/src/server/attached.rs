@@ -8,7 +8,8 @@ use super::holders::Holders;
 use super::jobs::Job;
 use super::rights::{Need, Rights};
 use super::worker::Shared;
-use dolmen_codec::pool::{ContHandle, PoolVerb};
+use dolmen_codec::acl::perm;
+use dolmen_codec::pool::{ContHandle, OpenFor, PoolVerb};
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_types::{ContNo, Error, Head, Result};
 use std::collections::BTreeMap;
@@ -124,10 +125,11 @@ impl Attached {
         self.holders.count(self.key)
     }
 
-    /// Has a handle more, on a container of these properties; not if there is nothing that may be done there.
-    pub(super) fn opened(&mut self, cont: &ContHandle) -> bool {
+    /// Has a handle more, on a container of these properties; not if there is nothing that may be done there, or no change
+    /// where one is wanted.
+    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor) -> bool {
         let perms = self.rights.on_cont(&cont.props);
-        if perms == 0 {
+        if perms == 0 || wanted == OpenFor::Change && perms & perm::CHANGES == 0 {
             return false;
         }
         self.holders.opened(self.key, cont.no);

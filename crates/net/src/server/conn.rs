@@ -14,7 +14,7 @@ use crate::input::{Requests, Room, bad_frame, fill};
 use crate::output::Output;
 use crate::ring;
 use crate::stream::Stream;
-use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{List, Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
@@ -57,7 +57,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handles {
     Same,
-    Opens,
+    Opens(OpenFor),
     /// A handle that allowed so much.
     Closes(ContNo, u64),
 }
@@ -405,7 +405,7 @@ impl Conn {
         self.jobs_under_way += 1;
         let attached = self.attached(under_way.slot).expect("looked at before");
         under_way.handles = match &verb {
-            PoolVerb::ContOpen(_) => Handles::Opens,
+            PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted),
             PoolVerb::ContClose(cont) => match attached.give_up(*cont) {
                 Some(perms) => Handles::Closes(*cont, perms),
                 // What this connection has not opened it cannot close, nor twice while the first is under way.
@@ -413,7 +413,7 @@ impl Conn {
             },
             _ => Handles::Same,
         };
-        if under_way.handles == Handles::Opens && attached.open_count() >= CONTS_MAX {
+        if matches!(under_way.handles, Handles::Opens(_)) && attached.open_count() >= CONTS_MAX {
             return self.refuse(shared, under_way, Failure::Busy);
         }
         let (transport, asker) = (Arc::clone(&attached.transport), attached.asker());
@@ -520,8 +520,10 @@ impl Conn {
         match reply {
             JobReply::Pool(transport, mut result) => {
                 match &result {
-                    Ok(Answer::Pool(PoolReply::Cont(handle))) if under_way.handles == Handles::Opens => {
-                        if !self.opened(shared, under_way, transport, handle) {
+                    Ok(Answer::Pool(PoolReply::Cont(handle))) => {
+                        if let Handles::Opens(wanted) = under_way.handles
+                            && !self.opened(shared, under_way, transport, handle, wanted)
+                        {
                             result = Err(Failure::NoPermission);
                         }
                     }
@@ -574,11 +576,12 @@ impl Conn {
         under_way: &UnderWay,
         transport: Arc<dyn Transport>,
         handle: &ContHandle,
+        wanted: OpenFor,
     ) -> bool {
         let attached = self.attached(under_way.slot);
         let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
         let is_left = attached.is_none();
-        let is_noted = attached.is_some_and(|attached| attached.opened(handle));
+        let is_noted = attached.is_some_and(|attached| attached.opened(handle, wanted));
         if !is_noted {
             let cont = handle.no;
             shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });

@@ -82,7 +82,7 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
     let read = |cont: ContNo| Need::Cont(cont, perm::READ, 0);
     let write = |cont: ContNo| Need::Cont(cont, perm::WRITE, 0);
     match verb {
-        PoolVerb::ContOpen(_) | PoolVerb::ContClose(_) | PoolVerb::ContDestroy(..) => Need::Nothing,
+        PoolVerb::ContOpen(..) | PoolVerb::ContClose(_) | PoolVerb::ContDestroy(..) => Need::Nothing,
         PoolVerb::Query | PoolVerb::ContList | PoolVerb::TxBegin => Need::Pool(perm::READ),
         PoolVerb::Props => Need::Pool(perm::READ | perm::GET_PROP | perm::GET_ACL),
         PoolVerb::SetProps(props) => Need::Pool(of_pool_props(props)),

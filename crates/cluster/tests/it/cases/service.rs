@@ -3,7 +3,7 @@
 use super::common::{Store, World, ask, by_label, epoch, get, get_at, label, make, make_with, put};
 use dolmen_cluster::Pool;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContInfo, ContName, PoolReply, PoolVerb, Snapshot, Whose};
+use dolmen_codec::pool::{ContInfo, ContName, OpenFor, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::{ContVerb, ReadAt, Verb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::scope;
@@ -50,7 +50,7 @@ fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
     assert_ne!(first.hash_key, second.hash_key);
     assert_eq!(labels(&pool), ["a", "b"]);
 
-    let opened = ask(&pool, PoolVerb::ContOpen(ContName::Uuid(Uuid::from_u128(1)))).unwrap();
+    let opened = ask(&pool, PoolVerb::ContOpen(ContName::Uuid(Uuid::from_u128(1)), OpenFor::Any)).unwrap();
     assert!(matches!(opened, PoolReply::Cont(handle) if handle == first));
     assert_eq!(info(&pool, first.no).handles, 1);
     assert_eq!(ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap_err(), Error::Busy);
@@ -58,10 +58,10 @@ fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
     assert_eq!(ask(&pool, PoolVerb::ContClose(first.no)).unwrap_err(), Invalid::Argument.into());
     ask(&pool, PoolVerb::ContDestroy(by_label("a"), false)).unwrap();
     assert_eq!(labels(&pool), ["b"]);
-    assert_eq!(ask(&pool, PoolVerb::ContOpen(by_label("a"))).unwrap_err(), Error::NotFound);
+    assert_eq!(ask(&pool, PoolVerb::ContOpen(by_label("a"), OpenFor::Any)).unwrap_err(), Error::NotFound);
     assert_eq!(put(&pool, 0, first.no, 1, b"x"), Err(Error::NoContainer));
 
-    ask(&pool, PoolVerb::ContOpen(by_label("b"))).unwrap();
+    ask(&pool, PoolVerb::ContOpen(by_label("b"), OpenFor::Any)).unwrap();
     ask(&pool, PoolVerb::ContDestroy(by_label("b"), true)).unwrap();
     ask(&pool, PoolVerb::ContClose(second.no)).unwrap();
     let again = make(&pool, 1, "a").unwrap();
@@ -93,8 +93,8 @@ fn properties_are_kept_renamed_and_refused() {
     let fixed = Props::from([(PropId::CO_DURABILITY, PropValue::Number(0))]);
     let refused = ask(&pool, PoolVerb::ContSetProps(cont.no, fixed)).unwrap_err();
     assert_eq!(refused, Invalid::Property.into());
-    assert_eq!(ask(&pool, PoolVerb::ContOpen(by_label("a"))).unwrap_err(), Error::NotFound);
-    ask(&pool, PoolVerb::ContOpen(by_label("b"))).unwrap();
+    assert_eq!(ask(&pool, PoolVerb::ContOpen(by_label("a"), OpenFor::Any)).unwrap_err(), Error::NotFound);
+    ask(&pool, PoolVerb::ContOpen(by_label("b"), OpenFor::Any)).unwrap();
 
     let some = ask(&pool, PoolVerb::ContProps(cont.no, vec![PropId::CO_ROOTS, PropId::CO_CSUM])).unwrap();
     let expected = Props::from([
@@ -327,7 +327,7 @@ fn evictions_are_counted_by_user_and_stay_on_record() {
     let world = World::new();
     let pool = world.create(2);
     let no = make(&pool, 1, "a").unwrap().no;
-    let opened = |pool: &Pool<Store>| match ask(pool, PoolVerb::ContOpen(by_label("a"))) {
+    let opened = |pool: &Pool<Store>| match ask(pool, PoolVerb::ContOpen(by_label("a"), OpenFor::Any)) {
         Ok(PoolReply::Cont(handle)) => Evictions::of(&handle.props),
         other => panic!("{other:?}"),
     };

@@ -2,7 +2,7 @@
 
 use super::common::{Store, World, ask, by_label, get, get_at, make, put};
 use dolmen_cluster::Pool;
-use dolmen_codec::pool::{PoolReply, PoolVerb, Snapshot};
+use dolmen_codec::pool::{OpenFor, PoolReply, PoolVerb, Snapshot};
 use dolmen_codec::verb::ReadAt;
 use dolmen_types::{ContNo, Epoch, Error};
 
@@ -63,7 +63,7 @@ fn snapshotted(pool: &Pool<Store>) -> ContNo {
 }
 
 fn exists(pool: &Pool<Store>, label: &str) -> bool {
-    ask(pool, PoolVerb::ContOpen(by_label(label))).is_ok()
+    ask(pool, PoolVerb::ContOpen(by_label(label), OpenFor::Any)).is_ok()
 }
 
 #[test]

@@ -244,7 +244,9 @@ fn cont_question() -> impl Strategy<Value = PoolVerb<'static>> {
             label,
             props
         }),
-        cont_name().prop_map(PoolVerb::ContOpen),
+        (cont_name(), any::<bool>()).prop_map(|(name, is_change)| {
+            PoolVerb::ContOpen(name, if is_change { OpenFor::Change } else { OpenFor::Any })
+        }),
         cont().prop_map(PoolVerb::ContClose),
         (cont_name(), any::<bool>()).prop_map(|(name, force)| PoolVerb::ContDestroy(name, force)),
         cont().prop_map(PoolVerb::ContQuery),

@@ -118,7 +118,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
     vec![
         PoolVerb::Query,
         PoolVerb::ContCreate { uuid: uuid(1), label: Some(label()), props: props() },
-        PoolVerb::ContOpen(ContName::Label(label())),
+        PoolVerb::ContOpen(ContName::Label(label()), OpenFor::Change),
         PoolVerb::ContClose(cont),
         PoolVerb::ContDestroy(ContName::Uuid(uuid(2)), true),
         PoolVerb::ContList,
@@ -367,7 +367,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::Check, 0xf86a_81a8_87f1_611d),
     (AskKind::PoolQuery, 0xf746_4168_da7b_3fad),
     (AskKind::ContCreate, 0x95eb_c6ba_b845_e434),
-    (AskKind::ContOpen, 0x2c95_5a81_b5ed_eff5),
+    (AskKind::ContOpen, 0xa4c9_f5c0_d3a4_872a),
     (AskKind::ContClose, 0x40ca_fd8d_e6dc_7e9d),
     (AskKind::ContDestroy, 0x7a9d_6daa_47dd_7018),
     (AskKind::ContList, 0x29aa_2fb6_b8eb_7121),

@@ -10,7 +10,7 @@ use crate::client::session::{Attached, NO_SLOT, Refused};
 use crate::client::{PoolRef, unexpected};
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request};
 use dolmen_env::{Clock, RealClock};
@@ -120,7 +120,7 @@ impl Inner {
         for (cont, known) in &copy.conts {
             for _ in 0..known.count {
                 let ask = |verb| Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
-                let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid));
+                let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid), OpenFor::Any);
                 match self.call(pool, ask(open)).result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
                         if Evictions::of(&handle.props).count(copy.head.cred.uid) == known.evictions {

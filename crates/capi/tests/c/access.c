@@ -1,0 +1,73 @@
+/* Who may open a container for what: another user, by the network, where the engine believes the number that he says. */
+#include "harness.h"
+
+#define STRANGER 4200042
+
+/* Who this process says that it is: the library asks the program's own function. */
+static uid_t pretended;
+
+uid_t
+geteuid(void)
+{
+	return pretended;
+}
+
+gid_t
+getegid(void)
+{
+	return pretended;
+}
+
+static void
+put(daos_handle_t cont, int gives)
+{
+	daos_obj_id_t oid = {.lo = 1};
+	daos_handle_t kv;
+
+	OK(daos_obj_generate_oid(cont, &oid, DAOS_OT_KV_HASHED, 0, 0, 0));
+	OK(daos_kv_open(cont, oid, DAOS_OO_RW, &kv, NULL));
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "k", 1, "v", NULL), gives);
+	OK(daos_kv_close(kv, NULL));
+}
+
+/* The container's list is this entry, and no other. */
+static void
+allow(const char *entry)
+{
+	struct daos_acl *acl;
+
+	OK(daos_acl_from_strs(&entry, 1, &acl));
+	OK(daos_cont_overwrite_acl(coh, acl, NULL));
+	daos_acl_free(acl);
+}
+
+static void
+what_a_list_does_not_allow_is_refused_at_the_open(void)
+{
+	daos_handle_t pool, cont;
+
+	pretended = getuid();
+	open_all();
+	allow("A::4200042@:rta");
+	pretended = STRANGER;
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RO, &pool, NULL, NULL));
+	GIVES(daos_cont_open(pool, "cont", DAOS_COO_RW, &cont, NULL, NULL), -DER_NO_PERM);
+	GIVES(daos_cont_open(pool, "cont", DAOS_COO_EX, &cont, NULL, NULL), -DER_NO_PERM);
+	OK(daos_cont_open(pool, "cont", DAOS_COO_RO, &cont, NULL, NULL));
+	OK(daos_cont_close(cont, NULL));
+
+	/* The refused ones have left no handle behind, and what the list allows counts from the next open on. */
+	allow("A::4200042@:rw");
+	OK(daos_cont_open(pool, "cont", DAOS_COO_RW, &cont, NULL, NULL));
+	put(cont, 0);
+	OK(daos_cont_close(cont, NULL));
+	allow("A::4200042@:rA");
+	OK(daos_cont_open(pool, "cont", DAOS_COO_RW, &cont, NULL, NULL));
+	put(cont, -DER_NO_PERM);
+	OK(daos_cont_close(cont, NULL));
+	OK(daos_pool_disconnect(pool, NULL));
+	pretended = getuid();
+	close_all();
+}
+
+TESTS(TEST(what_a_list_does_not_allow_is_refused_at_the_open))
