@@ -23,7 +23,7 @@ struct Part {
     batch: u64,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "kill",
         what: "kill -9 of a writing process, reopened and verified",
@@ -76,6 +76,13 @@ const PARTS: [Part; 9] = [
         test: ("dolmen-capi", "killed::"),
         variables: &[("LOAD_ROUNDS", Some(200)), ("LOAD_SEED", None)],
         batch: 200,
+    },
+    Part {
+        name: "mount",
+        what: "programs that try file systems, on a mount",
+        test: ("dolmen-cli", "mounted::suites"),
+        variables: &[("MOUNT_SECONDS", Some(8))],
+        batch: 1,
     },
     Part {
         name: "nothing",

@@ -13,10 +13,17 @@ struct Tool {
 
 /// All of them. A new one is a line here.
 const TOOLS: &[Tool] = &[
+    Tool { program: "dbench", package: "dbench" },
+    Tool { program: "fio", package: "fio" },
+    Tool { program: "fusermount3", package: "fuse3" },
+    Tool { program: "git", package: "git" },
     Tool { program: "mpicc", package: "libopenmpi-dev" },
     Tool { program: "mpirun", package: "openmpi-bin" },
     Tool { program: "python3", package: "python3" },
+    Tool { program: "rsync", package: "rsync" },
     Tool { program: "setpriv", package: "util-linux" },
+    Tool { program: "sqlite3", package: "sqlite3" },
+    Tool { program: "stress-ng", package: "stress-ng" },
     Tool { program: "valgrind", package: "valgrind" },
 ];
 

@@ -29,7 +29,7 @@ fn a_long_listing_has_each_entry_once_with_its_number_and_kind() {
     }
     let mut find = Command::new("find");
     find.arg(&dir).args(["-type", "f", "-size", "0"]);
-    let found = limited(&mounted, &mut find, Duration::from_secs(60));
+    let found = limited(&mounted, &find, Duration::from_secs(60));
     assert_eq!(String::from_utf8(found.stdout).unwrap().lines().count(), FILES);
     fs::remove_dir_all(&dir).unwrap();
     assert!(!dir.exists());

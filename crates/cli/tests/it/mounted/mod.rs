@@ -11,6 +11,7 @@ mod names;
 mod outages;
 mod owners;
 mod snapshots;
+mod suites;
 
 use crate::common::Place;
 use crate::served::Daemon;
@@ -27,7 +28,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// After so long a mount's process is killed, whatever it is used for.
-const GUARD: Duration = Duration::from_secs(120);
+const GUARD: Duration = Duration::from_secs(300);
 /// How long to wait for what takes a moment.
 const MOMENT: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_millis(5);
@@ -241,41 +242,83 @@ fn stacks(process: u32) -> String {
     text
 }
 
+/// A process that does not outlive the test, however that ends. One that waits for a mount ends when that is broken off.
+pub(super) struct Running(pub(super) Child);
+
+impl Running {
+    pub(super) fn of(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    pub(super) fn is_over(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
+    /// Ends it as nobody can refuse to.
+    pub(super) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        wait_until("a killed process ends", || self.is_over());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The same command; whatever it starts ends with it, also what leaves its group, where this user may see to that. It goes to
+/// its directory by itself, since nobody can be killed in the moment between a fork and the program.
+fn contained(command: &Command) -> Command {
+    let words = if rustix::process::geteuid().is_root() {
+        &["unshare", "--pid", "--fork", "--kill-child", "sh", "-c"][..]
+    } else {
+        &["sh", "-c"]
+    };
+    let mut contained = Command::new(words[0]);
+    contained.args(&words[1..]).arg(r#"cd "$0" || exit 126; "$@"; exit $?"#);
+    contained.arg(command.get_current_dir().unwrap_or(Path::new("/")));
+    contained.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => contained.env(name, value),
+            None => contained.env_remove(name),
+        };
+    }
+    contained.stdin(Stdio::null()).process_group(0);
+    contained
+}
+
 /// Runs a program that uses a mount, for at most so long; then the mount is broken off, so that nothing of the program can be
 /// waiting for it, the program is killed with all that it has started, and the test fails.
-pub(super) fn limited(mounted: &Mounted, command: &mut Command, limit: Duration) -> Output {
+pub(super) fn limited(mounted: &Mounted, command: &Command, limit: Duration) -> Output {
     let [out, err] = ["out", "err"].map(|name| mounted.place.path(&format!("limited-{name}")));
     let [stdout, stderr] = [&out, &err].map(|path| fs::File::create(path).unwrap());
-    let words = format!("{command:?}");
-    let mut child =
-        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).spawn().unwrap();
-    let group = pid(child.id());
+    let mut child = Running(contained(command).stdout(stdout).stderr(stderr).spawn().unwrap());
+    let group = pid(child.0.id());
     let end_ns = RealClock.monotonic_ns() + nanoseconds(limit);
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break Ok(status);
-        }
-        if RealClock.monotonic_ns() > end_ns {
-            let mut text = stacks(child.id());
-            for mount in &mounted.mounts {
-                text.push_str(&stacks(mount.child.id()));
-                text.push_str(&mount.log());
-                break_off(mount.child.id(), &mount.dir);
-            }
-            killpg(group, Signal::SIGKILL).unwrap_or_default();
-            drop(child.wait());
-            break Err(text);
-        }
+    while !child.is_over() && RealClock.monotonic_ns() < end_ns {
         std::thread::park_timeout(REST);
-    };
-    // What it has left behind.
+    }
+    let status = child.0.try_wait().unwrap();
+    let mut text = String::new();
+    if status.is_none() {
+        for mount in &mounted.mounts {
+            text.push_str(&stacks(mount.child.id()));
+            text.push_str(&mount.log());
+            break_off(mount.child.id(), &mount.dir);
+        }
+    }
+    // Also what it has left behind.
     killpg(group, Signal::SIGKILL).unwrap_or_default();
+    drop(child);
     let [stdout, stderr] = [out, err].map(|path| fs::read(path).unwrap());
     match status {
-        Ok(status) => Output { status, stdout, stderr },
-        Err(text) => {
+        Some(status) => Output { status, stdout, stderr },
+        None => {
             let said = String::from_utf8_lossy(&stderr);
-            panic!("{words} has not ended after {limit:?}\n{said}\n{text}");
+            panic!("{command:?} has not ended after {limit:?}\n{said}\n{text}");
         }
     }
 }
@@ -284,7 +327,7 @@ pub(super) fn limited(mounted: &Mounted, command: &mut Command, limit: Duration)
 pub(super) fn shell(mounted: &Mounted, line: &str) -> String {
     let mut command = Command::new("sh");
     command.args(["-e", "-c", line]).current_dir(mounted.path(""));
-    let output = limited(mounted, &mut command, Duration::from_secs(60));
+    let output = limited(mounted, &command, Duration::from_secs(60));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{line}: {}\n{}", text(&output.stdout), text(&output.stderr));
     text(&output.stdout)

@@ -1,10 +1,11 @@
 //! Mounts whose process or store dies, stops or is slow.
 
-use super::{MOMENT, Mounted, limited, pid, shell, unmounted, wait_until};
+use super::{MOMENT, Mounted, Running, limited, pid, shell, unmounted, wait_until};
 use crate::served::Daemon;
 use core::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use std::fs;
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -40,22 +41,24 @@ fn operations_wait_for_a_dead_daemon_and_go_on_with_the_next() {
     };
     fs::write(mounted.path("f"), b"stone").unwrap();
     drop(mounted.daemon.take());
-    let mut cat = Command::new("cat").arg(mounted.path("f")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut cat = Running::of(Command::new("cat").arg(mounted.path("f")).stdout(Stdio::piped()));
     mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
-    wait_until("the reader ends", || cat.try_wait().unwrap().is_some());
-    assert_eq!(cat.wait_with_output().unwrap().stdout, b"stone");
+    wait_until("the reader ends", || cat.is_over());
+    let mut read = String::new();
+    cat.0.stdout.take().unwrap().read_to_string(&mut read).unwrap();
+    assert_eq!(read, "stone");
     assert_eq!(shell(&mounted, "cat f"), "stone");
     mounted.finish();
 }
 
 #[test]
 fn operations_on_a_dead_daemon_fail_after_the_deadline() {
-    let Some(mut mounted) = Mounted::served("dead", &["--cache", "off", "--deadline", "1"]) else { return };
+    let Some(mut mounted) = Mounted::served("dead", &["--cache", "off", "--deadline", "6"]) else { return };
     fs::write(mounted.path("f"), b"stone").unwrap();
     drop(mounted.daemon.take());
     let mut cat = Command::new("cat");
     cat.arg(mounted.path("f"));
-    let output = limited(&mounted, &mut cat, MOMENT);
+    let output = limited(&mounted, &cat, MOMENT);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("Input/output error"), "{said}");
     let dir = mounted.path("").display().to_string();
@@ -75,19 +78,14 @@ fn who_waits_for_a_daemon_that_does_not_answer_can_be_killed() {
             // Its directory is elsewhere: to go into the mount it would have to wait before it begins.
             let [f, new] = ["f".to_owned(), format!("new-{n}")].map(|name| mounted.path(&name));
             let line = format!("cat {}; echo x > {}", f.display(), new.display());
-            Command::new("sh").args(["-c", &line]).stdout(Stdio::null()).spawn()
+            Running::of(Command::new("sh").args(["-c", &line]).stdout(Stdio::null()))
         })
-        .map(Result::unwrap)
         .collect();
-    let touched = Command::new("mkdir").arg(mounted.path("d")).spawn();
-    waiting.push(touched.unwrap());
+    waiting.push(Running::of(Command::new("mkdir").arg(mounted.path("d"))));
     // They wait by now, or will: either way they end.
     dolmen_env::wait(Duration::from_millis(300));
     for child in &mut waiting {
-        child.kill().unwrap();
-    }
-    for child in &mut waiting {
-        wait_until("a killed process ends", || child.try_wait().unwrap().is_some());
+        child.kill();
     }
     kill(daemon, Signal::SIGCONT).unwrap();
     assert_eq!(shell(&mounted, "cat f"), "stone");

@@ -4,7 +4,6 @@ use super::{Mounted, limited};
 use core::time::Duration;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const USER: u32 = 12_345;
@@ -12,9 +11,16 @@ const GROUP: u32 = 23_456;
 
 /// Runs a line of the shell as another user; its exit code.
 fn as_user(mounted: &Mounted, uid: u32, gid: u32, line: &str) -> i32 {
-    let mut command = Command::new("sh");
-    command.args(["-c", line]).uid(uid).gid(gid).current_dir(mounted.path(""));
-    limited(mounted, &mut command, Duration::from_secs(60)).status.code().unwrap_or(-1)
+    let mut command = user(uid, gid);
+    command.args(["sh", "-c", line]).current_dir(mounted.path(""));
+    limited(mounted, &command, Duration::from_secs(60)).status.code().unwrap_or(-1)
+}
+
+/// What runs a program as another user.
+fn user(uid: u32, gid: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={uid}"), format!("--regid={gid}")]).args(["--clear-groups", "--"]);
+    command
 }
 
 #[test]
@@ -63,9 +69,9 @@ fn others_are_kept_out_unless_they_are_let_in() {
         return;
     }
     let Some(mounted) = Mounted::alone("kept-out", &[]) else { return };
-    let mut command = Command::new("ls");
-    command.arg(mounted.path("")).uid(USER).gid(GROUP);
-    let output = limited(&mounted, &mut command, Duration::from_secs(60));
+    let mut command = user(USER, GROUP);
+    command.arg("ls").arg(mounted.path(""));
+    let output = limited(&mounted, &command, Duration::from_secs(60));
     assert!(!output.status.success());
     mounted.finish();
 }
