@@ -15,7 +15,8 @@ help:
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
 	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest [FIO=/fio] [IO500=/io500 FIND=/find]"
 	@echo "                        clients built against an installed Dolmen, and dolmen bench object"
-	@echo "make install PREFIX=/p  the program dolmen into /p/bin, the C libraries into /p/lib64 (default $(PREFIX))"
+	@echo "make install PREFIX=/p  dolmen, daos and dmg into /p/bin, the C libraries into /p/lib64, man pages, completions and the systemd unit"
+	@echo "                        (default $(PREFIX); DESTDIR=/d puts all of it below /d)"
 	@echo "bash .ci/run            what must pass before a change is merged"
 
 check-rust:
@@ -42,7 +43,23 @@ bench: check-rust
 bench-clients: check-rust
 	$(CARGO) xtask clients --prefix $(CLIENTS_PREFIX) --ior $(IOR) --mdtest $(MDTEST) $(if $(FIO),--fio $(FIO)) $(if $(IO500),--io500 $(IO500) --find $(FIND))
 
+# What is put below DESTDIR is to be moved to PREFIX later.
+ROOT = $(DESTDIR)$(PREFIX)
+
 install: check-rust
 	$(CARGO) build --release --package dolmen-cli
-	install -D -m 755 $(TARGET)/release/dolmen $(DESTDIR)$(PREFIX)/bin/dolmen
-	$(CARGO) xtask capi --prefix $(DESTDIR)$(PREFIX)
+	install -D -m 755 $(TARGET)/release/dolmen $(ROOT)/bin/dolmen
+	ln -sf dolmen $(ROOT)/bin/daos
+	ln -sf dolmen $(ROOT)/bin/dmg
+	mkdir -p $(ROOT)/share/man/man1 $(ROOT)/share/bash-completion/completions $(ROOT)/share/zsh/site-functions
+	mkdir -p $(ROOT)/share/fish/vendor_completions.d $(ROOT)/lib/systemd/system
+	$(ROOT)/bin/dolmen man $(ROOT)/share/man/man1
+	$(ROOT)/bin/dolmen completions bash > $(ROOT)/share/bash-completion/completions/dolmen
+	$(ROOT)/bin/dolmen completions zsh > $(ROOT)/share/zsh/site-functions/_dolmen
+	$(ROOT)/bin/dolmen completions fish > $(ROOT)/share/fish/vendor_completions.d/dolmen.fish
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' dist/dolmen@.service > $(ROOT)/lib/systemd/system/dolmen@.service
+	$(CARGO) xtask capi --prefix $(PREFIX) --destdir "$(DESTDIR)"
+	@echo "The C libraries are in $(PREFIX)/lib64. Programs that are linked with -Wl,-rpath,$(PREFIX)/lib64 find them; for all others"
+	@echo "put that directory into a file of /etc/ld.so.conf.d and run ldconfig as root, or set LD_LIBRARY_PATH=$(PREFIX)/lib64."
+	@echo "C programs are built with PKG_CONFIG_PATH=$(PREFIX)/lib64/pkgconfig pkg-config --cflags --libs daos."
+	@echo "The unit dolmen@.service is in $(PREFIX)/lib/systemd/system: systemctl enable --now dolmen@NAME."

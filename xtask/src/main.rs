@@ -26,7 +26,8 @@ usage: cargo xtask <command>
   tidy              check dependency table, style rules, smell ceilings and documents
   tidy --ratchet    the same, then lower xtask/ceilings.txt to what was measured
   tidy --table      print the smell counters, one row per crate
-  capi --prefix DIR the C libraries, headers and pkg-config file, built and put below DIR
+  capi --prefix DIR [--destdir D]
+                    the C libraries, headers and pkg-config file, built and put below DIR, or below D for now
   clients --prefix P --ior I --mdtest M [--fio F] [--rounds N]
                     unmodified IOR and mdtest, built elsewhere, through the libraries below P and through POSIX on tmpfs
   test [ARGUMENTS]  all tests: what hangs is killed and shown, what fails is run once more by itself and named as unsteady

@@ -19,9 +19,9 @@
 extern "C" {
 #endif
 
-/* The longest name and path, with their zeros where they are texts. */
-#define DFS_MAX_NAME       NAME_MAX
-#define DFS_MAX_PATH       PATH_MAX
+/* The longest name, and the longest path with its zero: what Linux has. */
+#define DFS_MAX_NAME       255
+#define DFS_MAX_PATH       4096
 #define DFS_MAX_FSIZE      (~0ULL)
 #define DFS_MAX_XATTR_NAME 255
 #define DFS_MAX_XATTR_LEN  65536

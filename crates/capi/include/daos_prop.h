@@ -270,7 +270,8 @@ daos_label_is_valid(const char *label)
 
 	if (label == NULL)
 		return false;
-	len = strnlen(label, DAOS_PROP_LABEL_MAX_LEN + 1);
+	for (len = 0; len <= DAOS_PROP_LABEL_MAX_LEN && label[len] != 0; len++)
+		;
 	if (len == 0 || len > DAOS_PROP_LABEL_MAX_LEN)
 		return false;
 	for (i = 0; i < len; i++) {

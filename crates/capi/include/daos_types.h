@@ -63,7 +63,7 @@ daos_is_valid_uuid_string(const char *uuid, size_t len)
 {
 	size_t i;
 
-	if (uuid == NULL || len != DAOS_UUID_STR_SIZE - 1 || strnlen(uuid, len + 1) < len)
+	if (uuid == NULL || len != DAOS_UUID_STR_SIZE - 1 || memchr(uuid, 0, len) != NULL)
 		return false;
 	for (i = 0; i < len; i++) {
 		char c   = uuid[i];

@@ -6,7 +6,6 @@
 //!
 //! Invariants: a pool's directory is opened once in a process, however many handles there are on it.
 
-use crate::acl;
 use crate::error::{Der, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{Credentials, Pool, Transport, Uuid};
@@ -76,34 +75,10 @@ pub(crate) fn system(name: Option<&str>) -> Result<Place> {
 }
 
 fn default_system() -> Result<Place> {
-    if let Some(name) = std::env::var_os("DOLMEN_SYSTEM").filter(|name| !name.is_empty()) {
-        return parse(name.to_str().ok_or(Der::INVAL)?);
-    }
-    match settings_path().and_then(|path| std::fs::read_to_string(path).ok()) {
-        Some(text) => match system_of_settings(&text) {
-            Some(name) => parse(name),
-            None => Ok(Place::Named("default".to_owned())),
-        },
+    match dolmen_env::named_system().map_err(|_unreadable| Der::BADPATH)? {
+        Some(name) => parse(&name),
         None => Ok(Place::Named("default".to_owned())),
     }
-}
-
-fn settings_path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(base.join("dolmen").join("client.toml"))
-}
-
-/// The value of `system` at the top of a file of settings.
-fn system_of_settings(text: &str) -> Option<&str> {
-    let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
-    let mut values = top.filter_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        (key.trim() == "system").then_some(value)
-    });
-    let value = values.next()?.trim();
-    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
-    value[1..].split_once(quote).map(|(name, _)| name)
 }
 
 fn parse(name: &str) -> Result<Place> {
@@ -260,13 +235,6 @@ fn own_credentials() -> Credentials {
     Credentials { uid, gid, project: 0 }
 }
 
-/// Whose a pool is told to be: who runs this process; what the pool has on record is not asked.
-pub(crate) fn owner(is_user: bool) -> String {
-    let Credentials { uid, gid, .. } = own_credentials();
-    let name = if is_user { acl::user_name(uid) } else { acl::group_name(gid) };
-    format!("{}@", name.unwrap_or_else(|_unknown| (if is_user { uid } else { gid }).to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,14 +248,5 @@ mod tests {
         for bad in ["", "file:", "unix:", "a b", "http://x"] {
             assert_eq!(parse(bad), Err(Der::INVAL), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_file_of_settings_names_the_system() {
-        let text = "# mine\nsystem = \"file:/x\" # here\n[other]\nsystem = \"no\"\n";
-        assert_eq!(system_of_settings(text), Some("file:/x"));
-        assert_eq!(system_of_settings("[a]\nsystem = \"no\"\n"), None);
-        assert_eq!(system_of_settings("system = bare\n"), None);
-        assert_eq!(system_of_settings("system = \"unended\n"), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::raw::{In, Out, Text, allocate};
 use crate::types::{CPoolCont, CPoolInfo, CPoolSpace, CRebuild, CSpace, CUuid, Handle, RankList, fixed};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{POOL_PROPS, PoolInfo, SpaceReport};
+use dolmen_client::{POOL_PROPS, PoolInfo, PropId, PropValue, SpaceReport};
 use std::sync::Arc;
 
 /// How a pool may be connected to.
@@ -26,8 +26,6 @@ const DISABLED_RANKS: u64 = 8 | 16;
 //= daos:src/include/daos_pool.h daos_rebuild_state_t
 const NOT_STARTED: i32 = 1;
 
-/// Who may do what with a pool.
-const ACL: [&str; 2] = ["A::OWNER@:rw", "A:G:GROUP@:rw"];
 const NO_LABEL: &str = "pool_label_not_set";
 
 /// State of a target.
@@ -175,13 +173,24 @@ pub(crate) fn rank_list(ranks: &[u32]) -> Result<Out<RankList>> {
 
 /// A property of a pool.
 fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
+    let recorded = |id: PropId| pool.client.props().ok()?.remove(&id);
     match kind {
         prop::PO_LABEL => {
             let label = info.label.as_ref().map_or(pool.label.as_deref(), |label| Some(label.as_str()));
             Some(Value::Text(label.unwrap_or(NO_LABEL).to_owned()))
         }
-        prop::PO_ACL => dolmen_codec::acl::Acl::of_texts(&ACL).ok().map(|acl| Value::Bytes(acl.encode())),
-        prop::PO_OWNER | prop::PO_OWNER_GROUP => Some(Value::Text(place::owner(kind == prop::PO_OWNER))),
+        prop::PO_ACL => match recorded(PropId::PO_ACL) {
+            Some(PropValue::Bytes(list)) => Some(Value::Bytes(list)),
+            // Whoever may not read it is told none.
+            _ => None,
+        },
+        prop::PO_OWNER | prop::PO_OWNER_GROUP => {
+            let id = if kind == prop::PO_OWNER { PropId::PO_OWNER } else { PropId::PO_OWNER_GROUP };
+            match recorded(id) {
+                Some(PropValue::Text(name)) => Some(Value::Text(name)),
+                _ => None,
+            }
+        }
         prop::PO_SVC_LIST => Some(Value::Ranks(ranks(info))),
         kind => POOL_PROPS.iter().find(|prop| prop.id == kind).map(|prop| Value::Number(prop.value)),
     }

@@ -38,13 +38,14 @@ Exit codes:
   8  not permitted, or read-only
   9  the device or file system failed
   10 anything else
+  11 nobody is there to be asked: no daemon or engine answers
   130, 143  interrupted by SIGINT (Ctrl-C) or SIGTERM: the program says so and ends by that signal;
      a pool is as after any death of its process, and closed after fs put, get, verify and rm";
 
 /// Stands at the end of `dolmen daos --help` and `dolmen dmg --help`.
 const COMPAT_HELP: &str = "\
-They ask the daemon of a system: the one that -G names, else DOLMEN_SYSTEM, else the user's own, which is
-started if it does not run, and ends a minute after the last command. -j is --json. Exit codes are those of
+They ask the daemon of a system: the one that -G names, else DOLMEN_SYSTEM, else the one that
+`system` in dolmen/client.toml names, else the user's own, which is started if it does not run, and ends a minute after the last command. -j is --json. Exit codes are those of
 `dolmen --help`. A link to this program that is called daos or dmg is that command.";
 
 /// A versioned object store with the DAOS data model, in a directory

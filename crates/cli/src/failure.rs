@@ -33,6 +33,8 @@ pub(crate) enum Exit {
     Device = 9,
     /// Anything else.
     Other = 10,
+    /// Nobody is there to be asked: no daemon serves the system.
+    Nobody = 11,
     /// Ended by SIGINT; what a shell makes of it.
     Interrupted = 130,
     /// Ended by SIGTERM.
@@ -56,6 +58,7 @@ impl Exit {
             Self::Damaged,
             Self::Refused,
             Self::Device,
+            Self::Nobody,
         ];
         all.into_iter().find(|exit| i32::from(exit.number()) == number)
     }
@@ -152,6 +155,11 @@ impl Failure {
                 .hint("put it back, or restore the whole pool from one copy; `dolmen inspect` shows more"),
             None => self,
         }
+    }
+
+    /// Whether a list of who may do what has refused it.
+    pub(crate) fn is_for_want_of_permission(&self) -> bool {
+        self.exit == Exit::Refused && self.der == Some(StoreError::NoPermission.der()) && self.hint.is_none()
     }
 
     /// The target that is full, if that is what is wrong.
@@ -280,6 +288,7 @@ pub(crate) fn der_of_exit(exit: Exit) -> i32 {
         Exit::Damaged => 2021,
         Exit::Refused => 1001,
         Exit::Device => 2001,
+        Exit::Nobody => 1006,
         Exit::Interrupted | Exit::Terminated => 1018,
     }
 }
@@ -332,6 +341,7 @@ impl From<StoreError> for Failure {
                 (Exit::Damaged, Some("`dolmen check` and `dolmen inspect` show more"))
             }
             StoreError::NoPermission => (Exit::Refused, None),
+            StoreError::Unreachable { .. } => (Exit::Nobody, Some("see that `dolmen serve` runs there")),
             StoreError::ReadOnly { .. } => (Exit::Device, None),
             StoreError::Io { errno, .. } => {
                 let hint = match *errno {

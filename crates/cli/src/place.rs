@@ -234,7 +234,7 @@ impl Served {
             }
             None => return None,
         };
-        let address = Address::Unix(system.join(reach::SOCKET_NAME));
+        let address = Address::Unix(reach::socket_in(&system).ok()?);
         let link = reach::system(&[address], &link_options(lasts)).ok()?;
         Some(Self { link, name, lasts: lasts.is_some() })
     }
@@ -265,7 +265,11 @@ pub(crate) fn addresses(text: &str) -> Outcome<Option<Vec<Address>>> {
 
 /// Why a daemon cannot be reached.
 pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
-    Failure::new(Exit::InUse, format!("{error}")).hint("see that `dolmen serve` runs there")
+    let failure = Failure::new(Exit::Nobody, format!("{error}"));
+    match error {
+        dolmen_net::Error::Nobody { .. } => failure,
+        _ => failure.hint("see that `dolmen serve` runs there"),
+    }
 }
 
 /// Who runs this program.

@@ -13,6 +13,7 @@ use dolmen_net::client::reach;
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -36,9 +37,9 @@ pub(crate) struct Args {
     /// Believe whoever connects over TCP: there is no encryption and no proof of identity yet
     #[arg(long)]
     insecure_tcp: bool,
-    /// The system's name
-    #[arg(long, value_name = "NAME", default_value = "dolmen")]
-    name: String,
+    /// The system's name, by which commands of the same user find it [default: dolmen, which nobody finds]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// The engine's number in its system [default: 0, where there is no list]
     #[arg(long)]
     rank: Option<u32>,
@@ -93,27 +94,41 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     if !as_json {
         crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
     }
+    record(args, &settings);
     dolmen_env::notify_ready();
     daemon.wait(|| stop.load(core::sync::atomic::Ordering::Relaxed));
     daemon.stop().doing(doing)?;
     Ok(Answer::new("", json!({ "addresses": addresses })))
 }
 
+/// Keeps on record where a system is that was given a name, for who asks for it by that.
+fn record(args: &Args, settings: &Settings) {
+    if args.name.is_none() && args.system.is_none() {
+        return;
+    }
+    let data = dolmen_env::data_directory().map_err(dolmen_net::Error::Env);
+    if let Err(error) = data.and_then(|data| reach::record(&data, &settings.name, &settings.dir)) {
+        let name = &settings.name;
+        eprintln!("dolmen serve: who asks for system {name} by its name is not led here: {error}");
+    }
+}
+
 fn settings(args: &Args) -> Outcome<Settings> {
     let dir = place::directory(&args.dir);
     let mut settings = Settings::new(dir);
-    if !reach::is_system_name(&args.name) {
+    let name = args.name.as_deref().unwrap_or("dolmen");
+    if !reach::is_system_name(name) {
         const WHY: &str =
             "a system's name has 1 to 127 of the characters A-Z a-z 0-9 . _ -, the first no dot";
         let failure = Failure::new(Exit::Usage, WHY).hint("choose another --name");
-        return Err(failure).doing(|| format!("call a system {:?}", args.name));
+        return Err(failure).doing(|| format!("call a system {name:?}"));
     }
     if let Some(socket) = &args.socket {
         settings.addresses = vec![Address::Unix(socket.clone())];
     }
     settings.addresses.extend(args.tcp.iter().copied().map(Address::Tcp));
     settings.rank = args.rank.unwrap_or(0);
-    settings.name.clone_from(&args.name);
+    name.clone_into(&mut settings.name);
     if let Some(file) = &args.system {
         join_system(&mut settings, file, args)?;
     }
@@ -199,7 +214,7 @@ fn detach(settings: &Settings) -> Outcome<Answer> {
     }
     drop(taken);
     let log_path = settings.dir.join(LOG_NAME);
-    let log = OpenOptions::new().create(true).append(true).open(&log_path);
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path);
     let log = log.map_err(|error| Failure::on_file(&log_path, &error)).doing(doing)?;
     let said =
         std::env::args_os().skip(1).map(|word| if word == "--detach" { "--detached".into() } else { word });

@@ -36,6 +36,41 @@ pub(crate) fn between(low: u64, high: u64) -> impl Fn(&str) -> Result<u64, Strin
     }
 }
 
+/// As [`between`], for sizes as DAOS's tools read them: `GB` and `G` are powers of 1000, `GiB` and `Gi` of 1024.
+//= daos:src/control/lib/ui ByteSizeFlag
+pub(crate) fn daos(low: u64, high: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
+    move |text| match parse_daos(text) {
+        Some(size) if (low..=high).contains(&size) => Ok(size),
+        Some(size) => Err(format!("{size} bytes is not from {} to {}", exact(low), exact(high))),
+        None => Err("give bytes, or a number with a unit such as GB (10^9) or GiB (2^30)".to_owned()),
+    }
+}
+
+fn parse_daos(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let unit = unit.strip_suffix('b').unwrap_or(&unit);
+    let (prefix, base) = unit.strip_suffix('i').map_or((unit, 1000_u128), |prefix| (prefix, 1024));
+    let power = match prefix {
+        "" if base == 1000 => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return None,
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if part.len() > 9 || whole.is_empty() {
+        return None;
+    }
+    let scale = 10_u128.pow(u32::try_from(part.len()).ok()?);
+    let digits = [whole, part].concat().parse::<u128>().ok()?;
+    let bytes = digits.checked_mul(base.pow(power))? / scale;
+    u64::try_from(bytes).ok()
+}
+
 /// As [`between`], for sizes that are stored in 32 bits and are whole numbers of `step`.
 pub(crate) fn steps(
     low: u32,
@@ -75,6 +110,28 @@ mod tests {
         for wrong in ["", "K", "1X", "-1", "99999999T", "1.5", "1.55G", "1.G", ".5G", "1.5.5G", "1.5B"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn units_are_those_of_daos_where_its_tools_are_meant() {
+        let read = daos(0, u64::MAX);
+        for (text, bytes) in [
+            ("1GB", 1_000_000_000),
+            ("1G", 1_000_000_000),
+            ("1GiB", 1 << 30),
+            ("1 gi", 1 << 30),
+            ("1.5TB", 1_500_000_000_000),
+            ("1.25KiB", 1280),
+            ("7", 7),
+            ("7b", 7),
+            ("2m", 2_000_000),
+        ] {
+            assert_eq!(read(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "G", "1X", "-1", "1.2.3G", "99999999999P", "1i", ".5G"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(daos(4096, 1 << 30)("1"), Err("1 bytes is not from 4K to 1G".to_owned()));
     }
 
     #[test]

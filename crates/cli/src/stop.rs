@@ -7,7 +7,6 @@ use crate::place;
 use core::time::Duration;
 use dolmen_codec::wire::SystemVerb;
 use dolmen_env::{Address, Clock, DirLock, RealClock, Socket, Waiter, peer_watch};
-use dolmen_net::client::reach::SOCKET_NAME;
 use dolmen_net::client::{LinkOptions, reach};
 use dolmen_types::Head;
 use serde_json::json;
@@ -101,7 +100,8 @@ pub(crate) fn still_ends(pid: u32, seconds: u64) -> String {
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     let dir = place::directory(&args.dir);
     let doing = || format!("stop the daemon of {}", shown_outside(&dir));
-    let address = Address::Unix(dir.join(SOCKET_NAME));
+    let socket = reach::socket_in(&dir).map_err(|error| place::unreachable(&error)).doing(doing)?;
+    let address = Address::Unix(socket);
     let process = match Process::at(&address) {
         Some(process) => {
             ask(&address, &process).doing(doing)?;

@@ -4,7 +4,7 @@ use crate::lease::Lease;
 use dolmen_codec::acl::perm;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{group_name, user_name};
+use dolmen_env::{group_principal, user_principal};
 use dolmen_net::server::{Caller, Principal, Rights, on_pool};
 use dolmen_types::{Error, Head, Invalid, Result};
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(crate) fn rights(
         return Err(Invalid::Argument.into());
     };
     let (uid, gid) = dolmen_env::owner_of(dir).map_err(|_gone| Error::NotFound)?;
-    let perms = on_pool(&who, &props, &name_of_user(uid), &name_of_group(gid));
+    let perms = on_pool(&who, &props, &user_principal(uid), &group_principal(gid));
     if perms & perm::READ == 0 {
         return Err(Error::NoPermission);
     }
@@ -51,15 +51,6 @@ pub(crate) fn rights(
 fn principal(head: &Head, caller: &Caller) -> Principal {
     let own = head.cred.gid;
     let others = caller.groups.iter().copied().filter(|&gid| gid != own);
-    let groups = core::iter::once(own).chain(others).map(name_of_group).collect();
-    Principal { name: name_of_user(head.cred.uid), groups }
-}
-
-/// As lists have it; of a user without a name, his number.
-fn name_of_user(uid: u32) -> String {
-    format!("{}@", user_name(uid).unwrap_or_else(|| uid.to_string()))
-}
-
-fn name_of_group(gid: u32) -> String {
-    format!("{}@", group_name(gid).unwrap_or_else(|| gid.to_string()))
+    let groups = core::iter::once(own).chain(others).map(group_principal).collect();
+    Principal { name: user_principal(head.cred.uid), groups }
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result, What};
 use crate::file::File;
 use crate::layout::inode::{FileKind, Inode};
 use crate::layout::superblock::{Superblock, is_chunk};
-use crate::mount::{Dfs, Mount};
+use crate::mount::{Dfs, FILE_CLASS, Mount};
 use crate::node::{Home, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::Follow;
@@ -35,6 +35,17 @@ pub struct Located {
     slot: Slot,
     entry: Inode,
     mount: Arc<Mount>,
+}
+
+/// What new entries of a directory get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForNewEntries {
+    /// The class of files; `SX` stands for as many shards as the pool has targets.
+    pub file_class: ObjectClass,
+    /// The class of directories.
+    pub dir_class: ObjectClass,
+    /// Bytes in a chunk of files.
+    pub chunk_bytes: u64,
 }
 
 impl Located {
@@ -148,6 +159,22 @@ impl Dir {
     #[must_use]
     pub fn placement(&self) -> (ObjectClass, u64) {
         self.node.placement()
+    }
+
+    /// Class and chunk of what is made in this directory if nobody names others: those set for it, else the container's,
+    /// else those that there are without anybody's choice.
+    #[must_use]
+    pub fn for_new_entries(&self) -> ForNewEntries {
+        let mount = self.mount();
+        let chunk_bytes = match self.node.placement().1 {
+            0 => mount.superblock.chunk_bytes,
+            of_dir => of_dir,
+        };
+        ForNewEntries {
+            file_class: mount.file_class(&self.node, ObjectClass::UNKNOWN, FILE_CLASS),
+            dir_class: mount.dir_class(),
+            chunk_bytes,
+        }
     }
 
     /// Sets the class or chunk that entries made from now on get of this directory.

@@ -33,6 +33,7 @@ mod kernel;
 mod process;
 #[expect(unsafe_code, reason = "io_uring and mmap have no safe interface; each use says why it is sound")]
 mod real;
+mod record;
 mod region;
 mod rng;
 mod root;
@@ -61,6 +62,7 @@ pub use process::{
     keep_descriptors_to_itself, raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};
+pub use record::{create_own_dir, is_own_link, named_system, read_record, write_record};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
@@ -73,4 +75,4 @@ pub use thread::{
     Load, anonymous_rss_bytes, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu, rss_bytes,
     scope, spawn, user_id, wait, yield_now,
 };
-pub use users::{group_name, owner_of, user_name};
+pub use users::{group_name, group_principal, owner_of, user_name, user_principal};

@@ -43,6 +43,18 @@ pub fn group_name(gid: u32) -> Option<String> {
     name_of(unsafe { (*found).gr_name })
 }
 
+/// A user as access control lists name him: `NAME@`, or his number if the machine has no name for him.
+#[must_use]
+pub fn user_principal(uid: u32) -> String {
+    format!("{}@", user_name(uid).unwrap_or_else(|| uid.to_string()))
+}
+
+/// A group, in the same way.
+#[must_use]
+pub fn group_principal(gid: u32) -> String {
+    format!("{}@", group_name(gid).unwrap_or_else(|| gid.to_string()))
+}
+
 fn name_of(name: *const c_char) -> Option<String> {
     // SAFETY: the system has written a name with its zero into the caller's room, which lives still.
     let name = unsafe { CStr::from_ptr(name) };

@@ -12,10 +12,12 @@ use crate::store::Store;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_cluster::{PartDoor, Pool};
-use dolmen_codec::{Outcome, Progress, QueueId, Request, Transport};
+use dolmen_codec::acl::Acl;
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::{Answer, Ask, Outcome, Progress, QueueId, Request, Transport};
 use dolmen_engine::Recovery;
-use dolmen_env::{RealRoot, spawn};
-use dolmen_types::{Epoch, PoolMap};
+use dolmen_env::{RealRoot, group_principal, owner_of, spawn, user_principal};
+use dolmen_types::{Epoch, PoolMap, PropId, PropValue};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -186,6 +188,21 @@ impl LocalPool {
         begin_life(&self.root, &mut self.record)
     }
 
+    /// The properties of the pool with what nobody has set: owner and group of its directory, and the list of a new pool.
+    fn with_owner(&self, mut outcome: Outcome) -> Outcome {
+        if let Ok(Answer::Pool(PoolReply::Props(props))) = &mut outcome.result {
+            if let Ok((uid, gid)) = owner_of(self.root.path()) {
+                let owner = || PropValue::Text(user_principal(uid));
+                props.entry(PropId::PO_OWNER).or_insert_with(owner);
+                let group = || PropValue::Text(group_principal(gid));
+                props.entry(PropId::PO_OWNER_GROUP).or_insert_with(group);
+            }
+            let list = || PropValue::Bytes(Acl::of_new_pool().encode());
+            props.entry(PropId::PO_ACL).or_insert_with(list);
+        }
+        outcome
+    }
+
     /// The answer to a request that would change a pool that is open for reading.
     fn refusal(&self, request: &Request<'_>) -> Option<Outcome> {
         let refused = self.read_only && request.ask.changes();
@@ -212,7 +229,9 @@ impl core::fmt::Debug for LocalPool {
 
 impl Transport for LocalPool {
     fn call(&self, request: Request<'_>) -> Outcome {
-        self.refusal(&request).unwrap_or_else(|| self.pool().call(request))
+        let is_of_props = matches!(request.ask, Ask::Pool(PoolVerb::Props));
+        let outcome = self.refusal(&request).unwrap_or_else(|| self.pool().call(request));
+        if is_of_props { self.with_owner(outcome) } else { outcome }
     }
 
     /// A pool that is open for reading has none: `NoPermission`.

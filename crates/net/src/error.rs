@@ -1,6 +1,7 @@
 //! Why a connection cannot be made or kept.
 
 use core::fmt;
+use std::path::PathBuf;
 
 /// A result of this crate.
 pub type Result<T> = core::result::Result<T, Error>;
@@ -20,6 +21,13 @@ pub enum Error {
     Refused(dolmen_types::Error),
     /// The other end takes no connection.
     Unwelcome(dolmen_codec::wire::Refusal),
+    /// A system of this name is served from this directory, where nobody is.
+    Nobody {
+        /// The name.
+        name: String,
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 /// What a peer has done wrong.
@@ -57,6 +65,13 @@ impl fmt::Display for Error {
             Self::Protocol(violation) => write!(f, "the other end breaks the protocol: {violation}"),
             Self::TimedOut => f.write_str("the other end does not answer in time"),
             Self::Refused(error) => error.fmt(f),
+            Self::Nobody { name, dir } => {
+                let dir = dir.display();
+                write!(
+                    f,
+                    "system {name} is served from {dir}, and nobody is there: start `dolmen serve {dir} --name {name}`"
+                )
+            }
             Self::Unwelcome(refusal) => write!(f, "the other end refuses the connection: {refusal}"),
         }
     }
@@ -67,7 +82,9 @@ impl std::error::Error for Error {
         match self {
             Self::Env(error) => Some(error),
             Self::Refused(error) => Some(error),
-            Self::Ended | Self::Protocol(_) | Self::TimedOut | Self::Unwelcome(_) => None,
+            Self::Ended | Self::Protocol(_) | Self::TimedOut | Self::Unwelcome(_) | Self::Nobody { .. } => {
+                None
+            }
         }
     }
 }

@@ -57,11 +57,11 @@ pub(crate) fn functions(capi: &Path) -> Result<Vec<Exported>> {
     Ok(functions)
 }
 
-/// Puts libraries, headers and the description for pkg-config below `prefix`.
-pub(crate) fn install(built: &Path, capi: &Path, prefix: &Path) -> Result<()> {
-    let lib = prefix.join("lib64");
+/// Puts libraries, headers and the description for pkg-config below `root`, which will be `prefix` for who uses them.
+pub(crate) fn install(built: &Path, capi: &Path, prefix: &Path, root: &Path) -> Result<()> {
+    let lib = root.join("lib64");
     libraries(built, capi, &lib)?;
-    copy_tree(&capi.join("include"), &prefix.join("include"))?;
+    copy_tree(&capi.join("include"), &root.join("include"))?;
     let pc = format!(
         "prefix={}\nlibdir=${{prefix}}/lib64\nincludedir=${{prefix}}/include\n\nName: daos\nDescription: The DAOS \
          interface of Dolmen\nVersion: 2.8.0\nLibs: -L${{libdir}} -ldaos -ldaos_common -ldfs -lduns -lgurt\n\

@@ -1,4 +1,4 @@
-//! `cargo xtask capi --prefix DIR`: the C libraries and headers, built and put where programs find them.
+//! `cargo xtask capi --prefix DIR [--destdir DIR]`: the C libraries and headers, built and put where programs find them.
 
 mod link;
 
@@ -9,11 +9,14 @@ use std::process::Command;
 
 /// Builds the library and installs it with its companions, headers and pkg-config file.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
-    let ["--prefix", prefix] = arguments else {
-        println!("capi takes --prefix DIR");
-        return Ok(false);
+    let (prefix, destdir) = match arguments {
+        ["--prefix", prefix] => (Path::new(prefix), ""),
+        ["--prefix", prefix, "--destdir", destdir] => (Path::new(prefix), *destdir),
+        _ => {
+            println!("capi takes --prefix DIR, and --destdir DIR for what is put elsewhere first");
+            return Ok(false);
+        }
     };
-    let prefix = Path::new(prefix);
     let root = source::root()?;
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(&root)
@@ -26,7 +29,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let library = source::target_directory(&root).join("release/libdolmen_capi.so");
     let capi = root.join("crates/capi");
     let functions = link::functions(&capi)?;
-    link::install(&library, &capi, prefix).context("cannot install the libraries")?;
+    let root = [destdir.trim_end_matches('/'), &prefix.to_string_lossy()].concat();
+    link::install(&library, &capi, prefix, Path::new(&root)).context("cannot install the libraries")?;
     println!("{}: {} functions in libdaos.so.2 and its companions", prefix.display(), functions.len());
     Ok(true)
 }

@@ -504,23 +504,16 @@ const _: () = assert!(size_of::<CObjInfo>() == 40);
 #[unsafe(no_mangle)]
 extern "C" fn dfs_obj_get_info(dfs: Ptr<Mounted>, obj: Ptr<Obj>, info: Out<CObjInfo>) -> c_int {
     errno(|| {
-        let (mounted, obj) = both(dfs, obj)?;
-        let superblock = mounted.fs.superblock();
-        let (mut chunk_size, mut classes) = (0, (ObjectClass::UNKNOWN, ObjectClass::UNKNOWN));
+        let (_, obj) = both(dfs, obj)?;
+        let (mut chunk_size, mut dir_oclass, mut file_oclass) = (0, 0, 0);
         match &obj.opened {
             Opened::File(file) => chunk_size = file.chunk_bytes(),
             Opened::Dir(dir) => {
-                let or_default = |class, default| if class == ObjectClass::UNKNOWN { default } else { class };
-                let (class, chunk_bytes) = dir.placement();
-                chunk_size = if chunk_bytes == 0 { superblock.chunk_bytes } else { chunk_bytes };
-                classes = (
-                    or_default(superblock.dir_class, ObjectClass::S1),
-                    or_default(or_default(class, superblock.file_class), ObjectClass::S1),
-                );
+                let new = dir.for_new_entries();
+                (chunk_size, dir_oclass, file_oclass) = (new.chunk_bytes, new.dir_class.0, new.file_class.0);
             }
             Opened::Symlink(_) => {}
         }
-        let (dir_oclass, file_oclass) = (classes.0.0, classes.1.0);
         let oclass = obj.oid.class().0;
         Ok(info.set(CObjInfo { oclass, chunk_size, dir_oclass, file_oclass, oid: obj.oid.into() })?)
     })

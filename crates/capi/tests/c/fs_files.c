@@ -281,6 +281,10 @@ objects_tell_what_they_are(void)
 	OK(dfs_release(obj));
 	OK(dfs_open(dfs, NULL, "d", S_IFDIR | 0755, O_RDWR | O_CREAT, 0, 0, NULL, &dir));
 	GIVES(dfs_get_chunk_size(dir, &chunk), EINVAL);
+	/* What new entries get that nobody has chosen a class for. */
+	OK(dfs_obj_get_info(dfs, dir, &info));
+	GIVES(info.doi_dir_oclass_id, OC_S1);
+	GIVES(info.doi_file_oclass_id, OC_SX);
 	OK(dfs_obj_set_chunk_size(dfs, dir, 0, 16384));
 	OK(dfs_obj_set_oclass(dfs, dir, 0, OC_S2));
 	OK(dfs_obj_get_info(dfs, dir, &info));

@@ -62,7 +62,7 @@ fn names_of_old_are_weak() {
 #[test]
 fn the_install_has_what_build_systems_look_for() {
     let prefix = kit::scratch("prefix");
-    kit::link::install(&kit::built(), kit::capi(), &prefix).unwrap();
+    kit::link::install(&kit::built(), kit::capi(), &prefix, &prefix).unwrap();
     for file in [
         "include/daos.h",
         "include/gurt/types.h",

@@ -1,6 +1,41 @@
 //! Parameters of every function, as programs for DAOS pass them.
 
-use crate::kit::c_tests;
+use crate::kit::{self, c_tests};
+use std::path::Path;
+
+/// Each header is whole by itself, for programs that keep to the standards of C, and of C++ where there is a compiler for that.
+#[test]
+fn headers_are_plain_c_and_c_plus_plus() {
+    let include = kit::capi().join("include");
+    let mut headers = Vec::new();
+    for dir in ["", "gurt", "daos", "cart"] {
+        let Ok(entries) = std::fs::read_dir(include.join(dir)) else { continue };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        headers.extend(names.filter(|name| name.ends_with(".h")).map(|name| Path::new(dir).join(name)));
+    }
+    assert!(headers.len() > 20, "{headers:?}");
+    let dir = kit::scratch("headers");
+    let nothing = dir.join("nothing.cc");
+    std::fs::write(&nothing, "").unwrap();
+    let knows = kit::bounded().args(["cc", "-fsyntax-only"]).arg(&nothing).output().unwrap().status.success();
+    let languages = [("c", "c11"), ("c", "gnu11"), ("c++", "c++11")];
+    let languages = &languages[..if knows { 3 } else { 2 }];
+    for (at, header) in headers.iter().enumerate() {
+        let source = dir.join(at.to_string()).with_extension("c");
+        std::fs::write(&source, format!("#include <{}>\nint main(void) {{ return 0; }}\n", header.display()))
+            .unwrap();
+        for (language, standard) in languages {
+            let mut cc = kit::bounded();
+            cc.args(["cc", "-x", language, &format!("-std={standard}"), "-Wall", "-Wextra", "-Werror"]);
+            if *standard == "c11" {
+                cc.arg("-pedantic");
+            }
+            let done = cc.arg("-fsyntax-only").arg("-I").arg(&include).arg(&source).output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "{} as {standard}: {said}", header.display());
+        }
+    }
+}
 
 c_tests!("types":
     parameters_are_asserted_when_this_compiles,

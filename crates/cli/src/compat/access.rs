@@ -1,12 +1,15 @@
-//! Owners and access control lists of containers: `get-acl`, `overwrite-acl`, `update-acl`, `delete-acl`, `set-owner`.
+//! Owners and access control lists of pools and containers: `get-acl`, `overwrite-acl`, `update-acl`, `delete-acl`, `set-owner`.
 
+use super::attr::Owner;
+use super::{PoolArg, open};
 use crate::cont::props::refuse_unknown;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::shown_outside;
-use dolmen_client::Container;
 use dolmen_codec::acl::{self, Acl, Entry};
-use dolmen_env::{group_name, user_name};
+use dolmen_codec::wire::PoolAccess;
+use dolmen_env::{group_name, group_principal, user_name, user_principal};
+use dolmen_net::client::Link;
 use dolmen_types::{PropId, PropValue, Props};
 use nix::unistd::{Gid, Uid};
 use serde_json::{Value, json};
@@ -57,15 +60,10 @@ fn entry(text: &str) -> Outcome<Entry> {
     })
 }
 
-/// The list, owner and group of a container; into a file, too, if one is named.
-pub(super) fn get(cont: &Container, out: Option<&Path>, verbose: bool) -> Outcome<Answer> {
-    let props = cont.props(&[PropId::CO_OWNER, PropId::CO_OWNER_GROUP])?;
-    let text_of = |id| match props.get(&id) {
-        Some(PropValue::Text(text)) => text.clone(),
-        _ => String::new(),
-    };
-    let (owner, group) = (text_of(PropId::CO_OWNER), text_of(PropId::CO_OWNER_GROUP));
-    let acl = cont.acl()?;
+/// The list, owner and group of something; into a file, too, if one is named.
+pub(super) fn get(of: Owner<'_>, out: Option<&Path>, verbose: bool) -> Outcome<Answer> {
+    let (owner, group) = of.owners()?;
+    let acl = of.acl()?;
     let entries: Vec<String> = acl.entries().iter().filter_map(Entry::text).collect();
     let mut text = format!("# Owner: {owner}\n# Owner Group: {group}\n# Entries:\n");
     for (entry, line) in acl.entries().iter().filter_map(|entry| Some((entry, entry.text()?))) {
@@ -81,19 +79,19 @@ pub(super) fn get(cont: &Container, out: Option<&Path>, verbose: bool) -> Outcom
     Ok(Answer::new(text, json))
 }
 
-fn set(cont: &Container, acl: &Acl) -> Outcome<Answer> {
-    cont.set_acl(acl)?;
-    get(cont, None, false)
+fn set(of: Owner<'_>, acl: &Acl) -> Outcome<Answer> {
+    of.set_acl(acl)?;
+    get(of, None, false)
 }
 
 /// Replaces the list by that of a file.
-pub(super) fn overwrite(cont: &Container, file: &Path) -> Outcome<Answer> {
-    set(cont, &from_file(file)?)
+pub(super) fn overwrite(of: Owner<'_>, file: &Path) -> Outcome<Answer> {
+    set(of, &from_file(file)?)
 }
 
 /// Adds entries, or replaces those of the same principals.
-pub(super) fn update(cont: &Container, file: Option<&Path>, text: Option<&str>) -> Outcome<Answer> {
-    let mut acl = cont.acl()?;
+pub(super) fn update(of: Owner<'_>, file: Option<&Path>, text: Option<&str>) -> Outcome<Answer> {
+    let mut acl = of.acl()?;
     let given = match file {
         Some(file) => from_file(file)?.entries().to_vec(),
         None => Vec::new(),
@@ -102,38 +100,162 @@ pub(super) fn update(cont: &Container, file: Option<&Path>, text: Option<&str>) 
     if let Some(text) = text {
         acl.put(entry(text)?);
     }
-    set(cont, &acl)
+    set(of, &acl)
 }
 
 /// Removes the entry of a principal.
-pub(super) fn delete(cont: &Container, text: &str) -> Outcome<Answer> {
+pub(super) fn delete(of: Owner<'_>, text: &str) -> Outcome<Answer> {
     let (who, name) = acl::principal(text).map_err(|_wrong| {
         Failure::new(Exit::Usage, format!("{text:?} is no principal"))
             .hint("give OWNER@, GROUP@, EVERYONE@, u:NAME@ or g:NAME@")
     })?;
-    let mut acl = cont.acl()?;
+    let mut acl = of.acl()?;
     if !acl.remove(who, name.as_deref()) {
         let failure = Failure::new(Exit::Missing, format!("there is no entry for {text}"));
         return Err(failure.hint("see `get-acl`"));
     }
-    set(cont, &acl)
+    set(of, &acl)
 }
 
-/// Gives a container to another user or group.
-pub(super) fn set_owner(cont: &Container, user: Option<&str>, group: Option<&str>) -> Outcome<Answer> {
-    let mut props = Props::new();
-    for (id, text) in [(PropId::CO_OWNER, user), (PropId::CO_OWNER_GROUP, group)] {
-        if let Some(text) = text {
+/// Gives something to another user or group.
+pub(super) fn set_owner(of: Owner<'_>, user: Option<&str>, group: Option<&str>) -> Outcome<Answer> {
+    let known = |id, text: Option<&str>| match text {
+        Some(text) => {
             let name = name(text)?;
             refuse_unknown(id, &name)?;
-            props.insert(id, PropValue::Text(name));
+            Ok(Some(name))
         }
-    }
-    if props.is_empty() {
+        None => Ok::<_, Failure>(None),
+    };
+    let (user, group) = (known(PropId::CO_OWNER, user)?, known(PropId::CO_OWNER_GROUP, group)?);
+    if user.is_none() && group.is_none() {
         return Err(Failure::new(Exit::Usage, "nobody is named").hint("give --user or --group"));
     }
-    cont.set_props(&props)?;
+    of.set_owners(user, group)?;
     Ok(Answer::new("", Value::Null))
+}
+
+/// The properties of a new pool that say whose it is, the caller's unless others are named, and who may use it.
+pub(super) fn of_new_pool(user: Option<&str>, group: Option<&str>, file: Option<&Path>) -> Outcome<Props> {
+    let own = [
+        (PropId::PO_OWNER, PropId::CO_OWNER, user, user_principal(Uid::effective().as_raw())),
+        (PropId::PO_OWNER_GROUP, PropId::CO_OWNER_GROUP, group, group_principal(Gid::effective().as_raw())),
+    ];
+    let mut props = Props::new();
+    for (id, like, given, own) in own {
+        let name = given.map_or(Ok(own), name)?;
+        if given.is_some() {
+            refuse_unknown(like, &name)?;
+        }
+        props.insert(id, PropValue::Text(name));
+    }
+    let acl = file.map_or_else(|| Ok(Acl::of_new_pool()), from_file)?;
+    props.insert(PropId::PO_ACL, PropValue::Bytes(acl.encode()));
+    Ok(props)
+}
+
+/// What is done with the owner and the list of a pool.
+#[derive(clap::Subcommand, Debug)]
+pub(super) enum Verb {
+    /// Show the list of who may use a pool, its owner and its group
+    GetAcl {
+        #[command(flatten)]
+        pool: PoolArg,
+        /// Also written to this file
+        #[arg(long, short, value_name = "FILE")]
+        outfile: Option<PathBuf>,
+        /// For scripts: the file is written over anyway
+        #[arg(long, short)]
+        force: bool,
+        /// Say each entry in words, too
+        #[arg(long, short)]
+        verbose: bool,
+    },
+    /// Replace the list of a pool
+    OverwriteAcl {
+        #[command(flatten)]
+        pool: PoolArg,
+        /// File with an entry a line
+        #[arg(long, short = 'a', value_name = "FILE")]
+        acl_file: PathBuf,
+    },
+    /// Add entries to the list of a pool, or replace those of the same principals
+    UpdateAcl {
+        #[command(flatten)]
+        pool: PoolArg,
+        #[command(flatten)]
+        entries: Entries,
+    },
+    /// Remove an entry of the list of a pool
+    DeleteAcl {
+        #[command(flatten)]
+        pool: PoolArg,
+        /// Whose: OWNER@, GROUP@, EVERYONE@, u:NAME@ or g:NAME@
+        #[arg(long, short)]
+        principal: String,
+    },
+    /// Give the pool to another user or group
+    SetOwner {
+        #[command(flatten)]
+        pool: PoolArg,
+        /// Name of the user
+        #[arg(long, short)]
+        user: Option<String>,
+        /// Name of the group
+        #[arg(long, short)]
+        group: Option<String>,
+    },
+}
+
+impl Verb {
+    /// The pool.
+    fn pool(&self) -> &str {
+        match self {
+            Self::GetAcl { pool, .. }
+            | Self::OverwriteAcl { pool, .. }
+            | Self::UpdateAcl { pool, .. }
+            | Self::DeleteAcl { pool, .. }
+            | Self::SetOwner { pool, .. } => &pool.pool,
+        }
+    }
+
+    pub(super) fn run(&self, link: &Link) -> Outcome<Answer> {
+        let (access, perm) = match self {
+            Self::GetAcl { .. } => (PoolAccess::ReadOnly, 'a'),
+            Self::SetOwner { .. } => (PoolAccess::ReadWrite, 'o'),
+            _ => (PoolAccess::ReadWrite, 'A'),
+        };
+        let opened = open(link, self.pool(), access)?;
+        let of = Owner::Pool(&opened.pool);
+        let done = match self {
+            Self::GetAcl { outfile, verbose, .. } => get(of, outfile.as_deref(), *verbose),
+            Self::OverwriteAcl { acl_file, .. } => overwrite(of, acl_file),
+            Self::UpdateAcl { entries, .. } => {
+                update(of, entries.acl_file.as_deref(), entries.entry.as_deref())
+            }
+            Self::DeleteAcl { principal, .. } => delete(of, principal),
+            Self::SetOwner { user, group, .. } => set_owner(of, user.as_deref(), group.as_deref()),
+        };
+        done.map_err(|failure| refused(failure, self.pool(), None, perm))
+            .doing(|| format!("use the list of pool {}", self.pool()))
+    }
+}
+
+/// The same failure; one that somebody may not do something names him, the permission that he lacks, and what gives it to him.
+pub(super) fn refused(failure: Failure, pool: &str, cont: Option<&str>, perm: char) -> Failure {
+    if !failure.is_for_want_of_permission() {
+        return failure;
+    }
+    let user = user_principal(Uid::effective().as_raw());
+    let entry = format!("-e A::{user}:{perm}");
+    match cont {
+        None => failure
+            .because(format!("{user} has no permission {perm} on pool {pool}"))
+            .hint(format!("its owner or administrator gives it: `dmg pool update-acl {pool} {entry}`")),
+        Some(cont) => failure
+            .because(format!("{user} has no permission {perm} on container {cont}"))
+            .hint(format!("its owner gives it: `daos cont update-acl {pool} {cont} {entry}`")),
+    }
 }
 
 /// Where entries come from.
@@ -146,4 +268,25 @@ pub(super) struct Entries {
     /// One entry, such as A::bob@:rw
     #[arg(long, short, value_name = "ENTRY")]
     pub(super) entry: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_is_told_which_permission_he_lacks_and_what_gives_it_to_him() {
+        let lacking = || Failure::from(dolmen_types::Error::NoPermission);
+        let user = user_principal(Uid::effective().as_raw());
+        let of_pool = refused(lacking(), "tank", None, 'r').to_string();
+        assert!(of_pool.starts_with(&format!("{user} has no permission r on pool tank; ")), "{of_pool}");
+        assert!(of_pool.ends_with(&format!("`dmg pool update-acl tank -e A::{user}:r`")), "{of_pool}");
+        let of_cont = refused(lacking(), "tank", Some("home"), 'w').to_string();
+        assert!(of_cont.ends_with(&format!("`daos cont update-acl tank home -e A::{user}:w`")), "{of_cont}");
+        // Once said, it stays.
+        let again = refused(refused(lacking(), "tank", None, 'r'), "tank", Some("home"), 'w');
+        assert_eq!(again.to_string(), of_pool);
+        let other = Failure::from(dolmen_types::Error::NotFound);
+        assert_eq!(refused(other.clone(), "tank", None, 'r').to_string(), other.to_string());
+    }
 }

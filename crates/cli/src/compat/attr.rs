@@ -4,14 +4,16 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Answer, Table};
 use clap::{Args, Subcommand};
 use dolmen_client::{Container, Pool};
+use dolmen_codec::acl::Acl;
 use dolmen_codec::wire::PoolAccess;
-use dolmen_types::{Error, Result};
+use dolmen_types::{Error, PropId, PropValue, Props, Result};
 use serde_json::{Value, json};
 
 /// What is done with attributes of one pool or container.
 #[derive(Subcommand, Debug)]
 pub(super) enum Verb<A: Args> {
     /// Set attributes, as NAME:VALUE, or one as NAME VALUE
+    #[command(visible_alias = "setattr")]
     SetAttr {
         #[command(flatten)]
         of: A,
@@ -20,6 +22,7 @@ pub(super) enum Verb<A: Args> {
         attrs: Vec<String>,
     },
     /// Print attributes; all if none is named
+    #[command(visible_alias = "getattr")]
     GetAttr {
         #[command(flatten)]
         of: A,
@@ -28,9 +31,10 @@ pub(super) enum Verb<A: Args> {
         attrs: Vec<String>,
     },
     /// List attributes
-    #[command(visible_alias = "list-attr")]
+    #[command(visible_aliases = ["list-attr", "lsattr"])]
     ListAttrs(A),
     /// Remove attributes
+    #[command(visible_alias = "delattr")]
     DelAttr {
         #[command(flatten)]
         of: A,
@@ -75,10 +79,69 @@ pub(super) enum Owner<'a> {
 }
 
 impl Owner<'_> {
+    /// The user and the group that it belongs to.
+    pub(super) fn owners(self) -> Result<(String, String)> {
+        let (props, ids) = match self {
+            Self::Pool(pool) => (pool.props()?, [PropId::PO_OWNER, PropId::PO_OWNER_GROUP]),
+            Self::Cont(cont) => {
+                let ids = [PropId::CO_OWNER, PropId::CO_OWNER_GROUP];
+                (cont.props(&ids)?, ids)
+            }
+        };
+        let text_of = |id| match props.get(&id) {
+            Some(PropValue::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        Ok((text_of(ids[0]), text_of(ids[1])))
+    }
+
+    /// Who may do what with it.
+    pub(super) fn acl(self) -> Result<Acl> {
+        match self {
+            Self::Cont(cont) => cont.acl(),
+            Self::Pool(pool) => match pool.props()?.get(&PropId::PO_ACL) {
+                Some(PropValue::Bytes(bytes)) => Acl::decode(bytes),
+                _ => Err(Error::NoPermission),
+            },
+        }
+    }
+
+    /// Says who may do what with it.
+    pub(super) fn set_acl(self, acl: &Acl) -> Result<()> {
+        match self {
+            Self::Cont(cont) => cont.set_acl(acl),
+            Self::Pool(pool) => {
+                pool.set_props(&Props::from([(PropId::PO_ACL, PropValue::Bytes(acl.encode()))]))
+            }
+        }
+    }
+
+    /// Gives it to another user or group, by their names as lists have them.
+    pub(super) fn set_owners(self, user: Option<String>, group: Option<String>) -> Result<()> {
+        let ids = match self {
+            Self::Pool(_) => [PropId::PO_OWNER, PropId::PO_OWNER_GROUP],
+            Self::Cont(_) => [PropId::CO_OWNER, PropId::CO_OWNER_GROUP],
+        };
+        let given = ids.into_iter().zip([user, group]);
+        let props: Props = given.filter_map(|(id, name)| Some((id, PropValue::Text(name?)))).collect();
+        match self {
+            Self::Pool(pool) => pool.set_props(&props),
+            Self::Cont(cont) => cont.set_props(&props),
+        }
+    }
+
     fn names(self) -> Result<Vec<String>> {
         match self {
             Self::Pool(pool) => pool.attr_names(),
             Self::Cont(cont) => cont.attr_names(),
+        }
+    }
+
+    /// Sets attributes.
+    pub(super) fn set(self, attrs: &[(String, Vec<u8>)]) -> Result<()> {
+        match self {
+            Self::Pool(pool) => pool.set_attrs(attrs),
+            Self::Cont(cont) => cont.set_attrs(attrs),
         }
     }
 
@@ -101,23 +164,23 @@ fn without(name: &str, error: Error) -> Failure {
     }
 }
 
-/// Sets attributes given as `NAME:VALUE`, or one as its name and its value.
-fn set(owner: Owner<'_>, words: &[String]) -> Outcome<Answer> {
+/// Attributes given as `NAME:VALUE`, or one as its name and its value.
+pub(super) fn parsed(words: &[String]) -> Outcome<Vec<(String, Vec<u8>)>> {
     let no_value =
         |word: &str| Failure::new(Exit::Usage, format!("{word} has no value")).hint("give NAME:VALUE");
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.as_bytes().to_vec());
-    let attrs = match words {
-        [name, value] if !name.contains(':') => vec![pair((name, value))],
+    match words {
+        [name, value] if !name.contains(':') => Ok(vec![pair((name, value))]),
         words => {
             let given = words.iter().flat_map(|word| word.split(','));
-            let parsed = given.map(|word| word.split_once(':').map(pair).ok_or_else(|| no_value(word)));
-            parsed.collect::<Outcome<Vec<_>>>()?
+            given.map(|word| word.split_once(':').map(pair).ok_or_else(|| no_value(word))).collect()
         }
-    };
-    match owner {
-        Owner::Pool(pool) => pool.set_attrs(&attrs)?,
-        Owner::Cont(cont) => cont.set_attrs(&attrs)?,
     }
+}
+
+fn set(owner: Owner<'_>, words: &[String]) -> Outcome<Answer> {
+    let attrs = parsed(words)?;
+    owner.set(&attrs)?;
     Ok(Answer::new("", Value::Null))
 }
 

@@ -9,9 +9,9 @@ use super::attr::{self, Owner};
 use super::{PoolArg, Rest, SystemArg, dmg, head, open, service_rank};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, pairs};
-use crate::{cont, place};
+use crate::{cont, place, size};
 use clap::{Args, Subcommand};
-use dolmen_client::{ContInfo, Container};
+use dolmen_client::{ContInfo, Container, Whose};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::{Link, reach};
 use dolmen_types::{Epoch, Error, ObjectClass, PropId};
@@ -56,6 +56,7 @@ enum System {
 #[derive(Subcommand, Debug)]
 enum Pool {
     /// Show what pools there are
+    #[command(visible_alias = "ls")]
     List,
     /// Show a pool with its space
     Query(PoolArg),
@@ -86,6 +87,7 @@ enum Cont {
     /// Make a container in a pool
     Create(Box<Create>),
     /// Show what containers a pool has
+    #[command(visible_alias = "ls")]
     List(PoolArg),
     /// Show a container with its snapshots and handles
     Query(ContArg),
@@ -98,6 +100,7 @@ enum Cont {
         force: bool,
     },
     /// Keep the state that a container has now
+    #[command(visible_alias = "snap")]
     CreateSnap {
         #[command(flatten)]
         cont: ContArg,
@@ -127,13 +130,20 @@ enum Cont {
     #[command(flatten)]
     One(One),
     /// List objects
+    #[command(visible_alias = "list-obj")]
     ListObjects(ContArg),
     /// Audit the pool's targets, which have the container's data
     Check(ContArg),
     /// Copy a container (not available)
     Clone(Rest),
-    /// Take a container from who has it open (not available)
-    Evict(Rest),
+    /// Take a container from who has it open: the caller's own handles, or everybody's
+    Evict {
+        #[command(flatten)]
+        cont: ContArg,
+        /// From everybody
+        #[arg(long, short)]
+        all: bool,
+    },
     /// Name a container by a file (not available)
     Link(Rest),
 }
@@ -142,6 +152,7 @@ enum Cont {
 #[derive(Subcommand, Debug)]
 enum One {
     /// Print properties; all if none is named
+    #[command(visible_alias = "getprop")]
     GetProp {
         #[command(flatten)]
         cont: ContArg,
@@ -153,6 +164,7 @@ enum One {
         given: Vec<String>,
     },
     /// Set properties, as NAME:VALUE
+    #[command(visible_alias = "setprop")]
     SetProp {
         #[command(flatten)]
         cont: ContArg,
@@ -170,11 +182,15 @@ enum One {
         /// Write it to this file, too
         #[arg(long, short = 'O', value_name = "FILE")]
         outfile: Option<PathBuf>,
-        /// Say each entry in words, too
+        /// For scripts: the file is written over anyway
         #[arg(long, short)]
+        force: bool,
+        /// Say each entry in words, too
+        #[arg(long, short, visible_short_alias = 'V')]
         verbose: bool,
     },
     /// Replace the access control list
+    #[command(visible_alias = "replace")]
     OverwriteAcl {
         #[command(flatten)]
         cont: ContArg,
@@ -198,6 +214,7 @@ enum One {
         principal: String,
     },
     /// Give the container to another user or group
+    #[command(visible_alias = "chown")]
     SetOwner {
         #[command(flatten)]
         cont: ContArg,
@@ -253,14 +270,17 @@ struct Create {
     /// What it is to be called
     label: Option<String>,
     /// What it holds: POSIX, or unknown
-    #[arg(long = "type", short, value_name = "TYPE")]
+    #[arg(long = "type", short = 't', value_name = "TYPE")]
     layout: Option<String>,
     /// Properties, as NAME:VALUE
     #[arg(long, value_name = "NAME:VALUE", value_delimiter = ',')]
     properties: Vec<String>,
     /// File with an access control list, an entry a line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short = 'A', value_name = "FILE")]
     acl_file: Option<PathBuf>,
+    /// User attributes, as NAME:VALUE
+    #[arg(long, short, value_name = "NAME:VALUE")]
+    attrs: Vec<String>,
     /// Name of the owning group [default: the caller's]
     #[arg(long, short, value_name = "GROUP")]
     group: Option<String>,
@@ -268,13 +288,13 @@ struct Create {
     #[arg(long, short, value_name = "CLASS", conflicts_with_all = ["file_oclass", "dir_oclass"], value_parser = cont::class)]
     oclass: Option<ObjectClass>,
     /// Bytes in a chunk of new files
-    #[arg(long, short = 'z', value_name = "SIZE", value_parser = cont::chunk_size())]
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size::daos(dolmen_dfs::CHUNK_BYTES_MIN, dolmen_dfs::CHUNK_BYTES_MAX))]
     chunk_size: Option<u64>,
     /// Object class of new files
-    #[arg(long, value_name = "CLASS", value_parser = cont::class)]
+    #[arg(long, short, value_name = "CLASS", value_parser = cont::class)]
     file_oclass: Option<ObjectClass>,
     /// Object class of new directories
-    #[arg(long, value_name = "CLASS", value_parser = cont::class)]
+    #[arg(long, short, value_name = "CLASS", value_parser = cont::class)]
     dir_oclass: Option<ObjectClass>,
 }
 
@@ -347,9 +367,7 @@ fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
         Cont::ListObjects(arg) => with(&link()?, arg, PoolAccess::ReadOnly, object::list),
         Cont::Check(arg) => check(&link()?, arg),
         Cont::Clone(_) => Err(Failure::absent("daos cont clone", "copy with `dolmen fs get` and `fs put`")),
-        Cont::Evict(_) => {
-            Err(Failure::absent("daos cont evict", "use `dmg pool evict`, which takes the pool from all"))
-        }
+        Cont::Evict { cont, all } => evict(&link()?, cont, *all),
         Cont::Link(_) => Err(Failure::absent("daos cont link", "name containers by label or UUID")),
         Cont::Attr(verb) => with(&link()?, verb.of(), verb.access(), |cont| verb.run(Owner::Cont(cont))),
         Cont::One(verb) => one(&link()?, verb),
@@ -358,29 +376,33 @@ fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
 
 /// Attributes, properties, owners and lists of one container.
 fn one(link: &Link, command: &One) -> Outcome<Answer> {
-    let read = |arg: &ContArg, body: &dyn Fn(&Container) -> Outcome<Answer>| {
-        with(link, arg, PoolAccess::ReadOnly, body)
+    let read = |arg: &ContArg, perm, body: &dyn Fn(&Container) -> Outcome<Answer>| {
+        with_perm(link, arg, PoolAccess::ReadOnly, perm, body)
     };
-    let write = |arg: &ContArg, body: &dyn Fn(&Container) -> Outcome<Answer>| {
-        with(link, arg, PoolAccess::ReadWrite, body)
+    let write = |arg: &ContArg, perm, body: &dyn Fn(&Container) -> Outcome<Answer>| {
+        with_perm(link, arg, PoolAccess::ReadWrite, perm, body)
     };
     match command {
         One::GetProp { cont, names, given } => {
-            read(cont, &|cont| props::get(cont, if given.is_empty() { names } else { given }))
+            read(cont, 't', &|cont| props::get(cont, if given.is_empty() { names } else { given }))
         }
         One::SetProp { cont, values, given } => {
-            write(cont, &|cont| props::set(cont, if given.is_empty() { values } else { given }))
+            write(cont, 'T', &|cont| props::set(cont, if given.is_empty() { values } else { given }))
         }
-        One::GetAcl { cont, outfile, verbose } => {
-            read(cont, &|cont| access::get(cont, outfile.as_deref(), *verbose))
+        One::GetAcl { cont, outfile, verbose, .. } => {
+            read(cont, 'a', &|cont| access::get(Owner::Cont(cont), outfile.as_deref(), *verbose))
         }
-        One::OverwriteAcl { cont, acl_file } => write(cont, &|cont| access::overwrite(cont, acl_file)),
-        One::UpdateAcl { cont, entries } => {
-            write(cont, &|cont| access::update(cont, entries.acl_file.as_deref(), entries.entry.as_deref()))
+        One::OverwriteAcl { cont, acl_file } => {
+            write(cont, 'A', &|cont| access::overwrite(Owner::Cont(cont), acl_file))
         }
-        One::DeleteAcl { cont, principal } => write(cont, &|cont| access::delete(cont, principal)),
+        One::UpdateAcl { cont, entries } => write(cont, 'A', &|cont| {
+            access::update(Owner::Cont(cont), entries.acl_file.as_deref(), entries.entry.as_deref())
+        }),
+        One::DeleteAcl { cont, principal } => {
+            write(cont, 'A', &|cont| access::delete(Owner::Cont(cont), principal))
+        }
         One::SetOwner { cont, user, group } => {
-            write(cont, &|cont| access::set_owner(cont, user.as_deref(), group.as_deref()))
+            write(cont, 'o', &|cont| access::set_owner(Owner::Cont(cont), user.as_deref(), group.as_deref()))
         }
     }
 }
@@ -392,13 +414,26 @@ fn with<T>(
     access: PoolAccess,
     body: impl FnOnce(&Container) -> Outcome<T>,
 ) -> Outcome<T> {
+    let perm = if access == PoolAccess::ReadOnly { 'r' } else { 'w' };
+    with_perm(link, arg, access, perm, body)
+}
+
+/// The same with something that needs another permission than to read or to write.
+fn with_perm<T>(
+    link: &Link,
+    arg: &ContArg,
+    access: PoolAccess,
+    perm: char,
+    body: impl FnOnce(&Container) -> Outcome<T>,
+) -> Outcome<T> {
+    let refused = |failure, perm| access::refused(failure, &arg.pool.pool, Some(&arg.cont), perm);
     let doing = || format!("use container {} of pool {}", arg.cont, arg.pool.pool);
     let opened = open(link, &arg.pool.pool, access)?;
     let cont = match opened.pool.open_container(&place::cont_name(&arg.cont)?) {
         Err(Error::NotFound | Error::NoContainer) => return Err(no_container()).doing(doing),
-        cont => cont.doing(doing)?,
+        cont => cont.map_err(|error| refused(error.into(), 'r')).doing(doing)?,
     };
-    body(&cont).doing(doing)
+    body(&cont).map_err(|failure| refused(failure, perm)).doing(doing)
 }
 
 fn no_container() -> Failure {
@@ -410,7 +445,7 @@ pub(super) fn set_owner(link: &Link, args: &dmg::SetOwner) -> Outcome<Answer> {
     let (pool, cont) = args.names();
     let arg = ContArg { pool: PoolArg { pool: pool.to_owned() }, cont: cont.to_owned() };
     with(link, &arg, PoolAccess::ReadWrite, |cont| {
-        access::set_owner(cont, args.user.as_deref(), args.group.as_deref())
+        access::set_owner(Owner::Cont(cont), args.user.as_deref(), args.group.as_deref())
     })
 }
 
@@ -468,6 +503,7 @@ fn list(link: &Link, pool: &str) -> Outcome<Answer> {
 
 fn create(link: &Link, args: &Create) -> Outcome<Answer> {
     let layout = args.layout()?;
+    let attrs = attr::parsed(&args.attrs)?;
     let mut owned = access::owner_props(args.group.as_deref())?;
     if let Some(file) = &args.acl_file {
         owned.extend(access::file_prop(file)?);
@@ -482,8 +518,12 @@ fn create(link: &Link, args: &Create) -> Outcome<Answer> {
         dir_class: args.dir_oclass.or(args.oclass),
         owned,
     };
-    let uuid = cont::create_in(&opened.pool, &spec)?;
+    let refused = |failure| access::refused(failure, &args.pool.pool, None, 'c');
+    let uuid = cont::create_in(&opened.pool, &spec).map_err(refused)?;
     let arg = ContArg { pool: PoolArg { pool: args.pool.pool.clone() }, cont: uuid.to_string() };
+    if !attrs.is_empty() {
+        with(link, &arg, PoolAccess::ReadWrite, |cont| Ok(Owner::Cont(cont).set(&attrs)?))?;
+    }
     query(link, &arg)
 }
 
@@ -524,8 +564,17 @@ fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
         .pool
         .destroy_container(&place::cont_name(&arg.cont)?, force)
         .map_err(|error| Failure::of_destroy(error, force))
+        .map_err(|failure| access::refused(failure, &arg.pool.pool, Some(&arg.cont), 'd'))
         .doing(|| format!("destroy container {}", arg.cont))?;
     Ok(Answer::new(format!("{} is gone", arg.cont), Value::Null))
+}
+
+/// Ends handles; whoever has one is told so by his next request.
+fn evict(link: &Link, arg: &ContArg, all: bool) -> Outcome<Answer> {
+    let (whose, perm) = if all { (Whose::All, 'd') } else { (Whose::Own, 'r') };
+    let text = if all { "everybody who had it open" } else { "your other processes" };
+    with_perm(link, arg, PoolAccess::ReadWrite, perm, |cont| Ok(cont.evict_others(whose)?))?;
+    Ok(Answer::new(format!("{} was taken from {text}", arg.cont), Value::Null))
 }
 
 fn create_snap(link: &Link, arg: &ContArg, name: Option<&str>) -> Outcome<Answer> {

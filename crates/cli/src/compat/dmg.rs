@@ -3,7 +3,10 @@
 mod create;
 pub(super) mod props;
 
-use super::{PoolArg, Rest, SystemArg, disabled, head, open, pool_json, pool_name, service_rank, state};
+use super::hosts::Hosts;
+use super::{
+    PoolArg, Rest, SystemArg, access, disabled, head, open, pool_json, pool_name, service_rank, state,
+};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
 use crate::place;
@@ -21,6 +24,8 @@ use serde_json::{Value, json};
 pub(crate) struct Dmg {
     #[command(flatten)]
     system: SystemArg,
+    #[command(flatten)]
+    hosts: Hosts,
     #[command(subcommand)]
     command: Command,
 }
@@ -110,6 +115,7 @@ enum Pool {
     /// Make a pool in the system
     Create(Box<Create>),
     /// Show all pools with their state
+    #[command(visible_alias = "ls")]
     List {
         /// Show sizes, too
         #[arg(long, short)]
@@ -129,14 +135,8 @@ enum Pool {
     GetProp(props::GetProp),
     /// Set properties (not available)
     SetProp(Rest),
-    /// Show the access control list (not available)
-    GetAcl(Rest),
-    /// Replace the access control list (not available)
-    OverwriteAcl(Rest),
-    /// Change the access control list (not available)
-    UpdateAcl(Rest),
-    /// Remove an entry of the access control list (not available)
-    DeleteAcl(Rest),
+    #[command(flatten)]
+    Access(access::Verb),
     /// Move data away from engines (not available)
     Drain(Rest),
     /// Do without engines (not available)
@@ -176,7 +176,7 @@ pub(super) struct Targets {
 }
 
 pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
-    let system = &args.system;
+    let system = &args.hosts.system(&args.system)?;
     match &args.command {
         Command::Version => Ok(version("dmg")),
         Command::Pool(command) => pool(system, command),
@@ -201,10 +201,7 @@ fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
         Pool::SetProp(_) => {
             Err(Failure::absent("dmg pool set-prop", "properties of a pool are those that it was made with"))
         }
-        Pool::GetAcl(_) | Pool::OverwriteAcl(_) | Pool::UpdateAcl(_) | Pool::DeleteAcl(_) => {
-            let instead = "who may reach the daemon's socket may use its pools; containers have lists";
-            Err(Failure::absent("an access control list of a pool", instead))
-        }
+        Pool::Access(verb) => verb.run(&system.link()?),
         Pool::Drain(_) => Err(Failure::absent("dmg pool drain", FIXED)),
         Pool::Exclude(_) => Err(Failure::absent("dmg pool exclude", FIXED)),
         Pool::Reintegrate(_) => {

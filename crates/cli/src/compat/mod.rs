@@ -1,12 +1,14 @@
 //! The command lines of DAOS: `dolmen daos …` and `dolmen dmg …`, or a link to the program that is called `daos` or `dmg`.
 //!
 //! Verbs, options and JSON are those that scripts and tests written for DAOS use. What is asked goes to the daemon of a
-//! system: the one that `--sys-name` or `DOLMEN_SYSTEM` names, else the user's own, which is started if it does not run.
+//! system: the one that `--sys-name`, `DOLMEN_SYSTEM` or the user's `dolmen/client.toml` names, else the user's own, which is
+//! started if it does not run.
 
 mod access;
 mod attr;
 pub(crate) mod daos;
 pub(crate) mod dmg;
+mod hosts;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::patience::Patient;
@@ -54,12 +56,20 @@ pub(crate) fn plain_usage(text: &str) -> Option<String> {
 /// Which system a command is about.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SystemArg {
-    /// The system: a name, unix:SOCKET or tcp://HOST:PORT, several with commas [default: DOLMEN_SYSTEM, else the user's own]
+    /// The system: a name, unix:SOCKET or tcp://HOST:PORT, several with commas [default: DOLMEN_SYSTEM, else the system of dolmen/client.toml, else the user's own]
     #[arg(long = "sys-name", short = 'G', value_name = "SYSTEM", global = true)]
     name: Option<String>,
 }
 
 impl SystemArg {
+    /// The same, or the system of this name where none is given.
+    fn or(&self, name: impl FnOnce() -> Outcome<Option<String>>) -> Outcome<Self> {
+        match &self.name {
+            Some(_) => Ok(self.clone()),
+            None => Ok(Self { name: name()? }),
+        }
+    }
+
     /// The connection to the engine where pools are made.
     fn link(&self) -> Outcome<Link> {
         self.link_by(reach::system)
@@ -72,8 +82,11 @@ impl SystemArg {
 
     fn link_by(&self, reached: fn(&[Address], &LinkOptions) -> dolmen_net::Result<Link>) -> Outcome<Link> {
         let named = self.name.clone().filter(|name| name != DEFAULT_SYSTEM);
-        let set = || std::env::var("DOLMEN_SYSTEM").ok().filter(|name| !name.is_empty());
-        let name = named.or_else(set).unwrap_or_else(|| OWN_SYSTEM.to_owned());
+        let name = match named {
+            Some(name) => Some(name),
+            None => dolmen_env::named_system().doing(|| "read the settings of the user".to_owned())?,
+        };
+        let name = name.unwrap_or_else(|| OWN_SYSTEM.to_owned());
         let options = LinkOptions::default();
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reached(&addresses, &options),
@@ -129,7 +142,7 @@ struct Opened {
 fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     let doing = || format!("open pool {name}");
     let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access)
-        .map_err(|error| by_file(link, name, error.into()))
+        .map_err(|error| by_file(link, name, access::refused(error.into(), name, None, 'r')))
         .doing(doing)?;
     let pool = Pool::connect(Arc::new(Patient::new(remote)), place::credentials()).doing(doing)?;
     let info = pool.query().doing(doing)?;

@@ -51,9 +51,14 @@ impl System {
         let pid = std::fs::read_to_string(&owner).unwrap_or_default();
         let Ok(pid) = pid.trim().trim_matches('\0').parse() else { return };
         let pid = Pid::from_raw(pid);
-        while kill(pid, Signal::SIGTERM).is_ok() {
+        for _ in 0..6000 {
+            if kill(pid, Signal::SIGTERM).is_err() {
+                return;
+            }
             std::thread::park_timeout(std::time::Duration::from_millis(5));
         }
+        // Ignored: it has had half a minute.
+        _ = kill(pid, Signal::SIGKILL);
     }
 
     fn json(&self, called: &str, args: &[&str]) -> Value {
@@ -75,7 +80,7 @@ impl Drop for System {
 fn scripts_written_for_daos_make_pools_and_containers() {
     let system = System::new("compat");
     let made =
-        system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "2", "--volatile"]);
+        system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "2", "--volatile"]);
     let uuid = made["uuid"].as_str().unwrap().to_owned();
     assert_eq!(made["svc_reps"], serde_json::json!([0]));
     let listed = system.json("dmg", &["pool", "list"]);
@@ -116,7 +121,7 @@ fn what_is_not_there_has_the_numbers_of_daos() {
 #[test]
 fn a_pool_with_containers_is_removed_with_them_only_if_that_is_said() {
     let system = System::new("compat-recursive");
-    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
     system.json("daos", &["cont", "create", "tank", "home"]);
     for more in [&[][..], &["--force"]] {
         let line = system.fails(4, "dmg", &[&["pool", "destroy", "tank"], more].concat());
@@ -133,10 +138,10 @@ fn a_pool_in_memory_is_made_if_the_one_flag_that_it_needs_is_given() {
     let mut system = System::new("compat-memory");
     system.data = PathBuf::from(format!("/dev/shm/dolmen-cli-{}", std::process::id()));
     std::fs::create_dir_all(&system.data).unwrap();
-    let create = ["pool", "create", "tank", "--size", "256m", "--targets", "1"];
+    let create = ["pool", "create", "tank", "--size", "256MiB", "--targets", "1"];
     let line = system.fails(8, "dmg", &create);
     assert!(line.contains("is in memory, and lost with the power; add --volatile"), "{line}");
-    let little = ["pool", "create", "tank", "--size", "64k", "--targets", "9", "--volatile"];
+    let little = ["pool", "create", "tank", "--size", "64KiB", "--targets", "9", "--volatile"];
     let line = system.fails(2, "dmg", &little);
     assert!(line.contains("choose another --size, or other --targets"), "{line}");
     system.json("dmg", &[&create[..], &["--volatile"]].concat());
@@ -147,7 +152,7 @@ fn a_pool_in_memory_is_made_if_the_one_flag_that_it_needs_is_given() {
 fn a_pool_that_cannot_be_opened_is_listed_beside_the_others() {
     let system = System::new("compat-broken");
     for label in ["good", "bad"] {
-        system.json("dmg", &["pool", "create", label, "--size", "256m", "--targets", "1"]);
+        system.json("dmg", &["pool", "create", label, "--size", "256MiB", "--targets", "1"]);
     }
     system.stop();
     let dir = system.data.join("dolmen/lab/bad");
@@ -191,7 +196,7 @@ fn usage_names_the_program_as_it_was_called() {
 #[test]
 fn attributes_are_set_shown_and_removed_as_scripts_do_it() {
     let system = System::new("compat-attrs");
-    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
     system.json("daos", &["cont", "create", "tank", "home"]);
     for of in [&["pool"][..], &["cont"]] {
         let name: &[&str] = if of == ["pool"] { &["tank"] } else { &["tank", "home"] };
@@ -229,7 +234,7 @@ fn attributes_are_set_shown_and_removed_as_scripts_do_it() {
 #[test]
 fn containers_have_properties_owners_and_lists_of_who_may_use_them() {
     let system = System::new("compat-acl");
-    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
     let file = system.place.path("acl");
     std::fs::write(&file, "# Entries:\nA::OWNER@:rwdtTaAo\n\nA:G:GROUP@:r\n").unwrap();
     let file = file.to_str().unwrap();
@@ -285,7 +290,7 @@ fn containers_have_properties_owners_and_lists_of_who_may_use_them() {
 #[test]
 fn objects_and_directories_say_where_they_lie() {
     let system = System::new("compat-objects");
-    system.json("dmg", &["pool", "create", "tank", "--size", "512m", "--targets", "2"]);
+    system.json("dmg", &["pool", "create", "tank", "--size", "512MiB", "--targets", "2"]);
     system.json("daos", &["cont", "create", "tank", "home", "--type", "POSIX", "--oclass", "SX"]);
     let oids = system.json("daos", &["cont", "list-objects", "tank", "home"]);
     let oid = oids[0].as_str().unwrap();
@@ -296,7 +301,7 @@ fn objects_and_directories_say_where_they_lie() {
 
     let attr =
         |verb: &str, more: &[&str]| system.json("daos", &[&["fs", verb, "tank", "home"], more].concat());
-    attr("set-attr", &["--oclass", "S2", "--chunk-size", "2m"]);
+    attr("set-attr", &["--oclass", "S2", "--chunk-size", "2MiB"]);
     let found = attr("get-attr", &["--dfs-path", "/"]);
     assert_eq!((&found["file_oclass"], &found["chunk_size"]), (&"S2".into(), &(2 << 20).into()));
     attr("reset-chunk-size", &[]);
@@ -316,7 +321,7 @@ fn objects_and_directories_say_where_they_lie() {
 #[test]
 fn a_check_that_is_to_verify_reads_all_data() {
     let system = System::new("compat-verify");
-    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
     system.json("daos", &["cont", "create", "tank", "home", "--type", "POSIX"]);
     let rotten = crate::common::bytes(300_000, 91);
     std::fs::create_dir(system.place.path("src")).unwrap();
@@ -358,12 +363,9 @@ fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
     let system = System::new("compat-absent");
     for (called, words) in [
         ("daos", "cont clone --src /a/b --dst /c"),
-        ("daos", "cont evict tank home --all"),
         ("daos", "pool autotest tank"),
         ("daos", "fs copy --src /a --dst daos://b"),
         ("dmg", "pool set-prop tank label:neo"),
-        ("dmg", "pool get-acl tank"),
-        ("dmg", "pool update-acl tank -e A::ann@:r"),
         ("dmg", "pool drain tank --ranks=1"),
         ("dmg", "pool extend tank --ranks 2"),
     ] {
@@ -402,8 +404,9 @@ fn pools_are_made_as_large_and_where_scripts_say() {
     let (before, size, after) = (left(), create("part --size 20% --targets 1"), left());
     assert!((before.min(after) / 6..before.max(after) / 4).contains(&size), "{before} {size} {after}");
     system.json("dmg", &["pool", "destroy", "part"]);
-    let size =
-        create("--properties label:both,reclaim:lazy,rd_fac:0 -s 512M -n 1G --nsvc=1 --nranks 1 --targets 1");
+    let size = create(
+        "--properties label:both,reclaim:lazy,rd_fac:0 -s 512MiB -n 1GiB --nsvc=1 --nranks 1 --targets 1",
+    );
     assert_eq!(size, 3 << 29);
     let size = create("ratio --size 1.5GiB --tier-ratio 6,94 --ranks=0 --targets 1");
     assert_eq!(size, 3 << 29);
@@ -412,7 +415,7 @@ fn pools_are_made_as_large_and_where_scripts_say() {
         listed.as_array().unwrap().iter().map(|pool| pool["label"].as_str().unwrap()).collect();
     labels.sort_unstable();
     assert_eq!(labels, ["both", "ratio"]);
-    let (_, text) = system.run("dmg", &["pool", "create", "one", "-s", "1G", "--targets", "1"]);
+    let (_, text) = system.run("dmg", &["pool", "create", "one", "-s", "1GiB", "--targets", "1"]);
     assert!(text.contains("there is one kind of storage: 1.0 GiB at each of 1 engine"), "{text}");
     for (code, words, told) in [
         (2, "more --size 1G --nsvc 3", "the service of a pool has 1 replica, not 3; leave out --nsvc"),
@@ -432,7 +435,7 @@ fn pools_are_made_as_large_and_where_scripts_say() {
         assert!(line.contains(told), "{words}: {line}");
     }
     let props = system.json("dmg", &["pool", "get-prop", "both"]);
-    assert_eq!(props.as_array().unwrap().len(), 24, "{props}");
+    assert_eq!(props.as_array().unwrap().len(), 27, "{props}");
     for label in ["both", "ratio", "one"] {
         system.json("dmg", &["pool", "destroy", label]);
     }
@@ -441,7 +444,7 @@ fn pools_are_made_as_large_and_where_scripts_say() {
 #[test]
 fn who_has_something_open_is_asked_or_loses_it() {
     let system = System::new("compat-open");
-    system.json("dmg", &["pool", "create", "tank", "--size", "256m", "--targets", "1"]);
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
     system.json("daos", &["cont", "create", "tank", "home"]);
     let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
     assert_eq!(text, "nobody has tank open\n");
@@ -451,12 +454,16 @@ fn who_has_something_open_is_asked_or_loses_it() {
     let remote = reach::pool(&link, &Head::default(), name, PoolAccess::ReadWrite).unwrap();
     let pool = dolmen_client::Pool::connect(Arc::new(remote), dolmen_client::Credentials::default()).unwrap();
     let home = ContName::Label(dolmen_types::Label::new("home").unwrap());
-    let _cont = pool.open_container(&home).unwrap();
+    let cont = pool.open_container(&home).unwrap();
     let told = "ask whoever uses it to end, or add --force";
     let line = system.fails(5, "daos", &["cont", "destroy", "tank", "home"]);
     assert!(line.contains("somebody has it open") && line.contains(told), "{line}");
     let line = system.fails(5, "dmg", &["pool", "destroy", "tank", "-r"]);
     assert!(line.contains("somebody has it open") && line.contains(told), "{line}");
+    cont.query().unwrap();
+    let (_, text) = system.run("daos", &["cont", "evict", "tank", "home", "--all"]);
+    assert_eq!(text, "home was taken from everybody who had it open\n");
+    assert!(cont.query().is_err());
     let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
     assert_eq!(text, "tank was taken from all who had it open\n");
     system.json("dmg", &["pool", "destroy", "tank", "-r"]);
@@ -469,7 +476,7 @@ fn of_two_pools_of_one_name_that_are_made_at_once_one_exists() {
         let label = format!("tank{round}");
         let start = || {
             let mut command =
-                system.place.command(&["pool", "create", &label, "--size", "256m", "--targets", "1"]);
+                system.place.command(&["pool", "create", &label, "--size", "256MiB", "--targets", "1"]);
             command.arg0("dmg").env("XDG_DATA_HOME", &system.data).env("DOLMEN_SYSTEM", "lab");
             command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap()
         };
@@ -496,7 +503,7 @@ fn containers_and_their_states_are_named_as_scripts_name_them() {
     for (words, told) in [
         ("raw --oclass SX", "--oclass is for files, and a container without --type POSIX has none"),
         ("raw --type POSIX --oclass S3", "no such class; there are S1"),
-        ("raw --type POSIX --chunk-size 7q", "give bytes, or a number with K, M, G or T"),
+        ("raw --type POSIX --chunk-size 7q", "give bytes, or a number with a unit such as GB"),
         ("raw --type HDF5", "containers of type hdf5 cannot be made here"),
     ] {
         let words: Vec<&str> = ["cont", "create", "tank"].into_iter().chain(words.split(' ')).collect();
@@ -522,4 +529,91 @@ fn containers_and_their_states_are_named_as_scripts_name_them() {
         system.fails(code, "daos", &[&["cont", "destroy-snap", "tank", "home"], &more[..]].concat());
     }
     system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}
+
+#[test]
+fn pools_have_owners_and_lists_of_who_may_use_them() {
+    let system = System::new("compat-pool-acl");
+    let file = system.place.path("acl");
+    std::fs::write(&file, "A::OWNER@:rw\nA::ann@:r\n").unwrap();
+    let file = file.to_str().unwrap();
+    let create = "pool create tank --size 256MiB --targets 1 --user daemon@ --group daemon -a";
+    system.json("dmg", &create.split(' ').chain([file]).collect::<Vec<_>>());
+    let at = |verb, more: &[&str]| system.json("dmg", &[&["pool", verb, "tank"], more].concat());
+    let found = at("get-acl", &[]);
+    assert_eq!(found["entries"], serde_json::json!(["A::OWNER@:rw", "A::ann@:r"]));
+    assert_eq!((&found["owner_user"], &found["owner_group"]), (&"daemon@".into(), &"daemon@".into()));
+    let props = at("get-prop", &["owner,acl"]);
+    assert_eq!((&props[0]["name"], &props[0]["value"]), (&"acl".into(), &found["entries"]));
+    assert_eq!((&props[1]["name"], &props[1]["value"]), (&"owner".into(), &"daemon@".into()));
+    let found = at("update-acl", &["-e", "A:G:GROUP@:rw"]);
+    assert_eq!(found["entries"].as_array().unwrap().len(), 3);
+    let found = at("delete-acl", &["-p", "u:ann@"]);
+    assert_eq!(found["entries"], serde_json::json!(["A::OWNER@:rw", "A:G:GROUP@:rw"]));
+    std::fs::write(file, "A::EVERYONE@:r\n").unwrap();
+    assert_eq!(at("overwrite-acl", &["-a", file])["entries"], serde_json::json!(["A::EVERYONE@:r"]));
+    at("set-owner", &["-u", "4711@", "-g", "4712"]);
+    let (_, text) = system.run("dmg", &["pool", "get-acl", "tank", "-o", "out"]);
+    assert_eq!(text, "# Owner: 4711@\n# Owner Group: 4712@\n# Entries:\nA::EVERYONE@:r\n");
+    assert_eq!(std::fs::read_to_string(system.place.path("out")).unwrap(), text);
+    let line = system.fails(2, "dmg", &["pool", "set-owner", "tank"]);
+    assert!(line.contains("nobody is named; give --user or --group"), "{line}");
+
+    // A pool that was made without `dmg` is its directory's owner's.
+    system.stop();
+    let own = system.data.join("dolmen/lab/own");
+    system.place.make_pool(&[own.to_str().unwrap(), "--targets", "1", "--capacity", "256M"]);
+    let found = system.json("dmg", &["pool", "get-acl", "own"]);
+    let user = dolmen_env::user_principal(dolmen_env::user_id());
+    assert_eq!(found["owner_user"], user);
+    assert_eq!(found["entries"], serde_json::json!(["A::OWNER@:rw", "A:G:GROUP@:rw"]));
+}
+
+#[test]
+fn options_are_those_of_daos() {
+    let system = System::new("compat-options");
+    std::fs::write(system.place.path("control.yml"), "name: lab\nhostlist: ['localhost']\n").unwrap();
+    let json = |called: &str, words: &str| system.json(called, &words.split(' ').collect::<Vec<_>>());
+    json("dmg", "-i -l localhost pool create tank --size 1GB --targets 2");
+    assert_eq!(json("dmg", "-i -o control.yml pool ls")["pools"][0]["label"], "tank");
+    let made = json("daos", "cont create tank home -t POSIX -d S2 -f SX -z 1MiB -a who:me,why:so");
+    assert_eq!(made["container_label"], "home");
+    assert_eq!(json("daos", "cont getattr tank home who")["value"], "me");
+    assert_eq!(json("daos", "cont lsattr tank home").as_array().unwrap().len(), 2);
+    let found = json("daos", "fs get-attr tank home");
+    assert_eq!((&found["oclass"], &found["file_oclass"]), (&"S2".into(), &"SX".into()));
+    assert_eq!(json("daos", "cont ls tank")[0]["label"], "home");
+    json("daos", "cont snap tank home");
+    let line = system.fails(11, "dmg", &["-l", "127.0.0.1:1", "pool", "list"]);
+    assert!(line.contains("cannot reach system tcp://127.0.0.1:1"), "{line}");
+    system.json("dmg", &["pool", "destroy", "tank", "-r"]);
+}
+
+#[test]
+fn a_name_leads_to_the_daemon_that_serves_under_it_wherever_that_is() {
+    let system = System::new("compat-named");
+    std::fs::create_dir(system.place.path("srv")).unwrap();
+    system.place.make_pool(&["srv/tank", "--targets", "1", "--capacity", "256M"]);
+    let serve =
+        ["serve", "srv", "--name", "lab", "--socket", "elsewhere.sock", "--detach", "--idle-end", "60"];
+    let served = system.output("dolmen", &serve);
+    assert!(served.status.success(), "{served:?}");
+    let uuid = system.json("daos", &["pool", "query", "tank"])["uuid"].as_str().unwrap().to_owned();
+    // Where the device has room is seen also if the socket is not in the directory.
+    system.json("dmg", &["pool", "create", "part", "--size", "1%", "--targets", "1"]);
+    // The same by the settings of the user.
+    let config = system.place.path("config/dolmen");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("client.toml"), "system = \"lab\"\n").unwrap();
+    let mut command = system.place.command(&["daos", "pool", "list"]);
+    command.env("XDG_DATA_HOME", &system.data).env("XDG_CONFIG_HOME", system.place.path("config"));
+    let listed = command.env_remove("DOLMEN_SYSTEM").output().unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains(&uuid), "{listed:?}");
+
+    system.place.ok(&["stop", "srv"]);
+    let line = system.fails(11, "daos", &["pool", "list"]);
+    assert!(line.contains("system lab is served from ") && line.contains("nobody is there"), "{line}");
+    assert!(!system.data.join("dolmen/lab/.owner").exists(), "no new system was made");
+    let line = system.fails(11, "daos", &["-G", "unix:nowhere.sock", "pool", "list"]);
+    assert!(line.contains("see that `dolmen serve` runs there"), "{line}");
 }

@@ -32,7 +32,8 @@ impl Site {
         let place = Place::new(name);
         let built = std::env::current_exe().unwrap().with_file_name("libdolmen_capi.so");
         let capi = crates().join("capi");
-        link::install(&built, &capi, &place.path("installed")).unwrap();
+        let installed = place.path("installed");
+        link::install(&built, &capi, &installed, &installed).unwrap();
         fs::create_dir(place.path("installed/bin")).unwrap();
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dolmen"), place.path("installed/bin/dolmen")).unwrap();
         fs::create_dir_all(place.path("data/dolmen/default")).unwrap();

@@ -74,7 +74,7 @@ fn a_daemon_listens_on_the_network_only_if_that_is_asked_for_by_name() {
     let pool = format!("tcp://{at}/p");
     assert!(place.ok(&["cont", "list", &pool]).contains('c'));
     daemon.end();
-    let line = place.fails(5, &["cont", "list", &pool]);
+    let line = place.fails(11, &["cont", "list", &pool]);
     assert!(line.contains("dolmen serve"), "{line}");
 }
 

@@ -24,3 +24,36 @@ fn completions_and_man_pages_are_generated() {
     let synopsis = "[\\-\\-memory <SIZE>] [\\-\\-wait <SECONDS>] [\\-\\-long]";
     assert!(page.contains(synopsis) && page.contains(" <POOL> <CONT> [PATH]"), "{page}");
 }
+
+#[test]
+fn an_installation_has_all_names_pages_completions_and_the_unit() {
+    let place = Place::new("installation");
+    std::fs::create_dir_all(place.path("target/release")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dolmen"), place.path("target/release/dolmen")).unwrap();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Nothing is built: what Cargo does is tested elsewhere.
+    let said = |name: &str, value: &std::path::Path| [name, value.to_str().unwrap()].join("=");
+    let mut make = std::process::Command::new("timeout");
+    make.args(["--kill-after=5", "120", "make", "install", "CARGO=true", "PREFIX=/opt/d"]).current_dir(root);
+    make.arg(said("TARGET", &place.path("target"))).arg(said("DESTDIR", &place.path("stage")));
+    let done = make.env_remove("MAKEFLAGS").output().unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{done:?}");
+    assert!(text.contains("LD_LIBRARY_PATH=/opt/d/lib64") && text.contains("ldconfig"), "{text}");
+    let at = |name: &str| place.path("stage/opt/d").join(name);
+    for name in ["daos", "dmg"] {
+        let version = std::process::Command::new(at("bin").join(name)).arg("version").output().unwrap();
+        assert!(String::from_utf8_lossy(&version.stdout).starts_with(name), "{version:?}");
+    }
+    for name in [
+        "share/man/man1/dolmen.1",
+        "share/man/man1/dolmen-dmg-pool.1",
+        "share/bash-completion/completions/dolmen",
+        "share/zsh/site-functions/_dolmen",
+        "share/fish/vendor_completions.d/dolmen.fish",
+    ] {
+        assert!(at(name).metadata().is_ok_and(|file| file.len() > 100), "{name}");
+    }
+    let unit = std::fs::read_to_string(at("lib/systemd/system/dolmen@.service")).unwrap();
+    assert!(unit.contains("ExecStart=/opt/d/bin/dolmen serve"), "{unit}");
+}

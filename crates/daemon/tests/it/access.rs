@@ -89,7 +89,7 @@ fn a_pool_lets_in_whom_its_list_names_whoever_he_says_that_he_is() {
     let head = Head { cred, ..Head::default() };
     let opened = Remote::open(&link, &head, PoolName::Label(label(POOL)), PoolAccess::ReadOnly);
     assert_eq!(opened.map(drop), Err(Error::NoPermission), "he is refused when he connects");
-    for entries in [&["A::4200042@:r"][..], &["A:G:4200043@:r"], &["A::EVERYONE@:r"]] {
+    for entries in [&["A::4200042@:r"][..], &["A::4200042@:t"], &["A:G:4200043@:r"], &["A::EVERYONE@:r"]] {
         allow(&operator.pool, entries);
         assert!(connected(&served).is_ok(), "{entries:?}");
     }
@@ -105,7 +105,9 @@ fn a_pool_lets_in_whom_its_list_names_whoever_he_says_that_he_is() {
     let owner = (PropId::PO_OWNER, PropValue::Text("4200042@".to_owned()));
     operator.pool.set_props(&Props::from([owner.clone()])).unwrap();
     let as_owner = connected(&served).unwrap();
-    assert_eq!(as_owner.props(), Ok(Props::from([owner])), "the list is not for him");
+    let group = dolmen_env::group_principal(served.dir.path().metadata().unwrap().gid());
+    let told = Props::from([owner, (PropId::PO_OWNER_GROUP, PropValue::Text(group))]);
+    assert_eq!(as_owner.props(), Ok(told), "the list is not for him");
     assert_eq!(as_owner.scrub().map(drop), Err(Error::NoPermission), "what goes over everybody's data");
     assert_eq!(as_owner.check().map(drop), Err(Error::NoPermission));
     // It is as it was for whoever opens the pool after the next start.

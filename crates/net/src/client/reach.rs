@@ -159,14 +159,24 @@ pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
     Ok(link)
 }
 
-/// The connection to the daemon of the user's system `name`, in a directory below `data`; `program` starts one if none
-/// runs.
+/// The connection to the daemon of the user's system `name`: in the directory that is on record for it ([`record`]), else in
+/// one below `data`, where `program` starts one if none runs.
 ///
 /// # Errors
-/// Why that cannot be: the program is not found, or its daemon cannot be reached.
+/// Why that cannot be: the program is not found, or its daemon cannot be reached; `Nobody` if none runs where one was on
+/// record.
 pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
     let dir = data.join("dolmen").join(name);
-    dolmen_env::create_dir_all(&dir)?;
+    if let Some(other) = recorded(&dir)? {
+        return match link(&Address::Unix(socket_in(&other)?), options) {
+            // A new system of this name would be an empty one.
+            Err(Error::Env(error)) if is_nobody(&error) => {
+                Err(Error::Nobody { name: name.to_owned(), dir: other })
+            }
+            other => other,
+        };
+    }
+    dolmen_env::create_own_dir(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
     for _ in 0..ATTEMPTS_MAX {
         match link(&address, options) {
@@ -182,10 +192,56 @@ pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> 
     link(&address, options)
 }
 
+/// In the directory of a system below the user's data: the directory from which it is served, if that is another one.
+const RECORD_NAME: &str = "served-from";
+
+/// Keeps on record that the user's system `name` is served from `dir`, so that [`named`] leads there. One that was served from
+/// its own directory below `data`, and has something in it, stays where it is.
+///
+/// # Errors
+/// [`dolmen_env::Error::Exists`] in that case; why the record cannot be written.
+pub fn record(data: &Path, name: &str, dir: &Path) -> Result<()> {
+    let own = data.join("dolmen").join(name);
+    let dir = std::path::absolute(dir).map_err(|_nowhere| not_found(dir))?;
+    if dir == own {
+        return Ok(());
+    }
+    if own.join(".owner").exists() {
+        return Err(dolmen_env::Error::Exists { name: own.display().to_string() }.into());
+    }
+    let Some(text) = dir.to_str() else { return Err(not_found(&dir)) };
+    dolmen_env::create_own_dir(&own)?;
+    Ok(dolmen_env::write_record(&own.join(RECORD_NAME), text)?)
+}
+
+/// From where the system in this directory is served, if it is on record.
+fn recorded(own: &Path) -> Result<Option<PathBuf>> {
+    let text = dolmen_env::read_record(&own.join(RECORD_NAME))?;
+    Ok(text.map(PathBuf::from).filter(|dir| dir.is_absolute()))
+}
+
+/// The socket of the daemon of a directory.
+///
+/// # Errors
+/// [`dolmen_env::Error::Io`] with `EPERM` if it is a link that neither this user nor root has made: nobody is led away by
+/// another user.
+pub fn socket_in(dir: &Path) -> Result<PathBuf> {
+    let path = dir.join(SOCKET_NAME);
+    if dolmen_env::is_own_link(&path) {
+        return Ok(path);
+    }
+    let (op, errno) = (dolmen_env::Op::Connect, dolmen_env::Errno::PERM);
+    Err(dolmen_env::Error::Io { op, name: path.display().to_string(), offset: 0, errno }.into())
+}
+
+fn not_found(dir: &Path) -> Error {
+    dolmen_env::Error::NotFound { name: dir.display().to_string() }.into()
+}
+
 /// Starts a daemon unless somebody else has done so since.
 fn start(dir: &Path, address: &Address, program: &Path, options: &LinkOptions) -> Result<()> {
     let starting = dir.join("starting");
-    dolmen_env::create_dir_all(&starting)?;
+    dolmen_env::create_own_dir(&starting)?;
     let _lock = match DirLock::acquire(&starting) {
         Ok(lock) => lock,
         Err(dolmen_env::Error::Owned { .. }) => {

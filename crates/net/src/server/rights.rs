@@ -148,7 +148,9 @@ pub(super) fn on_cont(who: &Principal, props: &Props) -> u64 {
     acl.allows(&user(who), text(PropId::CO_OWNER), text(PropId::CO_OWNER_GROUP))
 }
 
-/// What a user may do with a pool: what its list says, and if there is none, that of a new pool.
+/// What a user may do with a pool: what its list says, and if there is none, that of a new pool. To read a pool and to get its
+/// properties are the same permission by two letters.
+//= daos:src/include/daos_security.h DAOS_ACL_PERM_READ of pools
 #[must_use]
 pub fn on_pool(who: &Principal, props: &Props, owner: &str, group: &str) -> u64 {
     let text = |id, otherwise| match props.get(&id) {
@@ -159,7 +161,8 @@ pub fn on_pool(who: &Principal, props: &Props, owner: &str, group: &str) -> u64 
         Some(PropValue::Bytes(bytes)) => list(bytes),
         _ => Acl::of_new_pool(),
     };
-    acl.lists(&user(who), text(PropId::PO_OWNER, owner), text(PropId::PO_OWNER_GROUP, group))
+    let perms = acl.lists(&user(who), text(PropId::PO_OWNER, owner), text(PropId::PO_OWNER_GROUP, group));
+    if perms & (perm::READ | perm::GET_PROP) == 0 { perms } else { perms | perm::READ | perm::GET_PROP }
 }
 
 /// One that cannot be read allows nobody anything, but the owner of a container to mend it.

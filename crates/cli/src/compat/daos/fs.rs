@@ -49,7 +49,7 @@ pub(super) struct SetAttr {
     #[arg(long, short, value_name = "CLASS")]
     oclass: Option<String>,
     /// Bytes in a chunk of new files
-    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size::between(dolmen_dfs::CHUNK_BYTES_MIN, dolmen_dfs::CHUNK_BYTES_MAX))]
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size::daos(dolmen_dfs::CHUNK_BYTES_MIN, dolmen_dfs::CHUNK_BYTES_MAX))]
     chunk_size: Option<u64>,
 }
 
@@ -99,27 +99,29 @@ fn mounted(cont: &Container, arg: &PathArg, read_only: bool) -> Outcome<Dfs> {
 
 fn get(dfs: &Dfs, arg: &PathArg) -> Outcome<Answer> {
     let located = dfs.locate(&arg.dfs_path, &OpenOptions::READ, Follow::No)?;
-    let (class, chunk_bytes) = match &located.opened {
-        Opened::Dir(dir) => dir.placement(),
-        Opened::File(file) => (located.oid().class(), file.chunk_bytes()),
+    let own = located.oid().class().to_string();
+    let new = match &located.opened {
+        Opened::Dir(dir) => dir.for_new_entries(),
+        Opened::File(file) => {
+            let text = pairs(&[("Object Class", own.clone()), ("Chunk Size", human(file.chunk_bytes()))]);
+            return Ok(Answer::new(text, json!({ "oclass": own, "chunk_size": file.chunk_bytes() })));
+        }
         Opened::Symlink(_) => {
             return Err(Failure::new(Exit::Usage, format!("{} is a symbolic link", arg.dfs_path)));
         }
     };
-    // Of a directory: what the container says.
-    let name = |class: ObjectClass| {
-        if class == ObjectClass::UNKNOWN { "UNKNOWN".to_owned() } else { class.to_string() }
-    };
+    let (of_dirs, of_files) = (new.dir_class.to_string(), new.file_class.to_string());
     let text = pairs(&[
-        ("Object Class", name(located.oid().class())),
-        ("New entries", name(class)),
-        ("Chunk Size", if chunk_bytes == 0 { "-".to_owned() } else { human(chunk_bytes) }),
+        ("Object Class", own.clone()),
+        ("Directory Creation Object Class", of_dirs.clone()),
+        ("File Creation Object Class", of_files.clone()),
+        ("Chunk Size", human(new.chunk_bytes)),
     ]);
     let json = json!({
-        "oclass": name(located.oid().class()),
-        "file_oclass": name(class),
-        "dir_oclass": name(class),
-        "chunk_size": chunk_bytes,
+        "oclass": own,
+        "dir_oclass": of_dirs,
+        "file_oclass": of_files,
+        "chunk_size": new.chunk_bytes,
     });
     Ok(Answer::new(text, json))
 }

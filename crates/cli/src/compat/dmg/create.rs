@@ -1,7 +1,7 @@
 //! `dmg pool create`: sizes and places as scripts give them.
 
 use super::{engines, props};
-use crate::compat::{head, open, ranks, service_rank};
+use crate::compat::{Opened, access, head, open, ranks, service_rank};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count, human};
 use crate::stop::Process;
@@ -29,7 +29,7 @@ pub(super) enum Size {
 
 fn parse_size(text: &str) -> Result<Size, String> {
     let Some(percent) = text.strip_suffix('%') else {
-        return size::between(BYTES_MIN, BYTES_MAX)(text).map(Size::Bytes);
+        return size::daos(BYTES_MIN, BYTES_MAX)(text).map(Size::Bytes);
     };
     match percent.trim().parse() {
         Ok(percent @ 1..=100) => Ok(Size::Percent(percent)),
@@ -41,14 +41,14 @@ fn parse_size(text: &str) -> Result<Size, String> {
 pub(super) struct Create {
     /// What the pool is to be called; may also stand in --properties
     label: Option<String>,
-    /// What all its targets together may use: bytes, with K, M, G or T, or a percentage of what the devices have left
+    /// What all its targets together may use: bytes, with a unit (GB is 10^9, GiB 2^30), or a percentage of what the devices have left
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
     size: Option<Size>,
     /// What it may use at each engine; there is one kind of storage, so --nvme-size is added to it
-    #[arg(long, short = 's', value_name = "SIZE", conflicts_with = "size", value_parser = size::between(BYTES_MIN, BYTES_MAX))]
+    #[arg(long, short = 's', value_name = "SIZE", conflicts_with = "size", value_parser = size::daos(BYTES_MIN, BYTES_MAX))]
     scm_size: Option<u64>,
     /// What it may use at each engine besides
-    #[arg(long, short = 'n', value_name = "SIZE", requires = "scm_size", conflicts_with = "size", value_parser = size::between(0, BYTES_MAX))]
+    #[arg(long, short = 'n', value_name = "SIZE", requires = "scm_size", conflicts_with = "size", value_parser = size::daos(0, BYTES_MAX))]
     nvme_size: Option<u64>,
     /// How scripts divide --size between kinds of storage: there is one, and the pool is as large without it
     #[arg(long, short = 't', value_name = "PERCENT", conflicts_with = "scm_size", value_parser = parse_ratio)]
@@ -65,6 +65,15 @@ pub(super) struct Create {
     /// The same by their ranks, such as 0,1
     #[arg(long, short = 'r', value_name = "RANKS", value_delimiter = ',')]
     ranks: Vec<u32>,
+    /// Name of the user whom it belongs to [default: the caller]
+    #[arg(long, short, value_name = "USER")]
+    user: Option<String>,
+    /// Name of the group that it belongs to [default: the caller's]
+    #[arg(long, short, value_name = "GROUP")]
+    group: Option<String>,
+    /// File with an access control list, an entry a line
+    #[arg(long, short, value_name = "FILE")]
+    acl_file: Option<PathBuf>,
     /// Targets of each engine
     #[arg(long, value_name = "COUNT")]
     targets: Option<u16>,
@@ -89,6 +98,8 @@ pub(super) fn create(link: &Link, args: &Create) -> Outcome<Answer> {
     let doing = || format!("create pool {label}");
     let all = engines(link, &[]).doing(doing)?;
     refuse_places(args, &all).doing(doing)?;
+    let owned = access::of_new_pool(args.user.as_deref(), args.group.as_deref(), args.acl_file.as_deref())
+        .doing(doing)?;
     let mut rng = dolmen_env::Rng::from_entropy().doing(|| "draw a UUID".to_owned())?;
     let spec = PoolSpec {
         // Drawn here, so that a request that has to be sent again makes no second pool.
@@ -101,7 +112,8 @@ pub(super) fn create(link: &Link, args: &Create) -> Outcome<Answer> {
     };
     let reply = link.ask_system(&head(), &SystemVerb::PoolCreate(spec)).map_err(not_created).doing(doing)?;
     let SystemReply::Created(entry) = reply else { return Err(place::protocol()).doing(doing) };
-    let info = open(link, &entry.uuid.to_string(), PoolAccess::ReadOnly)?.info;
+    let Opened { pool, info } = open(link, &entry.uuid.to_string(), PoolAccess::ReadWrite)?;
+    pool.set_props(&owned).doing(|| format!("say whose the new pool {label} is"))?;
     let total: u64 = info.space.iter().map(|space| space.total_bytes).sum();
     let mut text = format!("{label}  {}  {}", entry.uuid, human(total));
     if args.scm_size.is_some() || args.tier_ratio.is_some() {
@@ -208,10 +220,20 @@ fn directory(engine: &RankInfo) -> Option<PathBuf> {
     sockets.map(Path::new).find_map(|socket| {
         let pid = Process::at(&Address::Unix(socket.to_owned()))?.pid;
         let dir = socket.parent()?;
-        // A socket may also lie elsewhere.
-        let owner = std::fs::read_to_string(dir.join(".owner")).ok()?;
-        (owner.trim_matches(['\0', '\n', ' ']).parse() == Ok(pid)).then(|| dir.to_owned())
+        let owner = std::fs::read_to_string(dir.join(".owner")).unwrap_or_default(); // Ignored: then it is elsewhere.
+        let is_there = owner.trim_matches(['\0', '\n', ' ']).parse() == Ok(pid);
+        if is_there { Some(dir.to_owned()) } else { held_by(pid) }
     })
+}
+
+/// The directory that a process serves from a socket elsewhere: the first of those that it has the lock of, since those of pools
+/// lie in it.
+fn held_by(pid: u32) -> Option<PathBuf> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let open = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    let locks = open.filter(|file| file.file_name().is_some_and(|name| name == ".owner"));
+    let first = locks.min_by_key(|file| file.components().count())?;
+    first.parent().map(Path::to_owned)
 }
 
 /// Why no pool was made, with what to do.
@@ -236,7 +258,7 @@ mod tests {
     #[test]
     fn sizes_are_bytes_or_a_part_of_what_is_left() {
         assert_eq!(parse_size("100%"), Ok(Size::Percent(100)));
-        assert_eq!(parse_size("2G"), Ok(Size::Bytes(2 << 30)));
+        assert_eq!(parse_size("2G"), Ok(Size::Bytes(2_000_000_000)));
         assert_eq!(parse_size("1.5TiB"), Ok(Size::Bytes(3 << 39)));
         for wrong in ["0%", "101%", "-1%", "5.5%", "%", "1", "2000T", "all"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");

@@ -1,10 +1,12 @@
 //! Properties of pools: those that there are, and those that `dmg pool create` is given.
 
-use crate::compat::{PoolArg, open, service_rank};
+use crate::compat::attr::Owner;
+use crate::compat::{Opened, PoolArg, open, service_rank};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Answer, Table};
 use clap::Args;
 use dolmen_client::{POOL_PROPS, PoolProp};
+use dolmen_codec::acl::Entry;
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::Link;
 use serde_json::{Value, json};
@@ -20,7 +22,9 @@ pub(in crate::compat) struct GetProp {
 
 /// Properties of a pool: its label, where its service is, and those that are the same for all.
 pub(in crate::compat) fn show(link: &Link, args: &GetProp) -> Outcome<Answer> {
-    let info = open(link, &args.pool.pool, PoolAccess::ReadOnly)?.info;
+    let Opened { pool, info } = open(link, &args.pool.pool, PoolAccess::ReadOnly)?;
+    let owner = Owner::Pool(&pool);
+    let (user, group) = owner.owners()?;
     let label = info.label.as_ref().map_or("pool_label_not_set".to_owned(), ToString::to_string);
     let same = |prop: &PoolProp| {
         (prop.name, prop.about, prop.word.map_or_else(|| json!(prop.value), |word| json!(word)))
@@ -28,6 +32,13 @@ pub(in crate::compat) fn show(link: &Link, args: &GetProp) -> Outcome<Answer> {
     let mut all: Vec<(&str, &str, Value)> = POOL_PROPS.iter().map(same).collect();
     all.push(("label", "Pool label", json!(label)));
     all.push(("svc_list", "Pool service replica list", json!(format!("[{}]", service_rank(&info)))));
+    all.push(("owner", "Owner", json!(user)));
+    all.push(("group", "Owner Group", json!(group)));
+    // Whoever may not read the list is told the rest.
+    if let Ok(acl) = owner.acl() {
+        let entries: Vec<String> = acl.entries().iter().filter_map(Entry::text).collect();
+        all.push(("acl", "Access Control List", json!(entries)));
+    }
     all.sort_unstable_by_key(|row| row.0);
     if let Some(name) = args.names.iter().find(|name| !all.iter().any(|row| row.0 == name.as_str())) {
         return Err(unknown(name));
@@ -36,7 +47,13 @@ pub(in crate::compat) fn show(link: &Link, args: &GetProp) -> Outcome<Answer> {
     let mut rows = Vec::new();
     for (name, description, value) in all {
         if args.names.is_empty() || args.names.iter().any(|wanted| wanted == name) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let entries =
+                value.as_array().map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+            let text = match (value.as_str(), entries) {
+                (Some(text), _) => text.to_owned(),
+                (None, Some(entries)) => entries.join(", "),
+                (None, None) => value.to_string(),
+            };
             table.row([format!("{description} ({name})"), text]);
             rows.push(json!({ "name": name, "description": description, "value": value }));
         }

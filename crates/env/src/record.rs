@@ -1,0 +1,145 @@
+//! What a user's programs keep for each other: his settings, and records of where things are.
+//!
+//! Invariants: a record is read and written by its user alone, and no link in its place is followed.
+
+use crate::error::{Error, Op, Result};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::fs::{DirBuilder, File, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The longest record: a path and some words.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+
+/// The system that the user's settings name: `DOLMEN_SYSTEM`, else `system = "NAME"` at the top of `dolmen/client.toml` below
+/// `XDG_CONFIG_HOME` (`~/.config`); `None` if neither does.
+///
+/// # Errors
+/// [`Error::Io`] for a file that is there and cannot be read.
+pub fn named_system() -> Result<Option<String>> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(name) = set("DOLMEN_SYSTEM") {
+        // What is no text is no name either, and is refused as one.
+        return Ok(Some(name.to_string_lossy().into_owned()));
+    }
+    let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    let Some(path) = base.map(|base| base.join("dolmen").join("client.toml")) else { return Ok(None) };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(system_of_settings(&text).map(str::to_owned)),
+        Err(error) => match failed(Op::Read, &path, &error) {
+            error if error.is_not_found() => Ok(None),
+            error => Err(error),
+        },
+    }
+}
+
+/// The value of `system` at the top of a file of settings.
+fn system_of_settings(text: &str) -> Option<&str> {
+    let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let mut values = top.filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "system").then_some(value)
+    });
+    let value = values.next()?.trim();
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    value[1..].split_once(quote).map(|(name, _)| name)
+}
+
+/// Makes a directory that is for this user alone, and those above it; one that is there is left as it is.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_own_dir(dir: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| failed(Op::Create, dir, &error))
+}
+
+/// The text of a record; `None` if there is none.
+///
+/// # Errors
+/// [`Error::Io`] with `EPERM` for one that another user than this one and root has made, or that is a link; those of the device.
+pub fn read_record(path: &Path) -> Result<Option<String>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = match openat(CWD, path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(failed(Op::Open, path, &errno.into())),
+    };
+    let read = || -> std::io::Result<Option<String>> {
+        let stat = file.metadata()?;
+        let owners = [0, rustix::process::geteuid().as_raw()];
+        if !stat.is_file() || !owners.contains(&stat.uid()) {
+            return Err(rustix::io::Errno::PERM.into());
+        }
+        let mut text = String::new();
+        (&file).take(RECORD_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(Some(text))
+    };
+    read().map_err(|error| failed(Op::Read, path, &error))
+}
+
+/// Writes a record, for this user alone, in the place of an older one.
+///
+/// # Errors
+/// [`Error::Io`]; then the older one is there.
+pub fn write_record(path: &Path, text: &str) -> Result<()> {
+    let new = path.with_extension(std::process::id().to_string());
+    let written = || -> std::io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(CWD, &new, flags, Mode::RUSR | Mode::WUSR)?);
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    written().map_err(|error| failed(Op::Write, path, &error))
+}
+
+/// Whether a link may lead this process somewhere: not one that another user than root has made.
+#[must_use]
+pub fn is_own_link(path: &Path) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Ok(stat) => !stat.is_symlink() || [0, rustix::process::geteuid().as_raw()].contains(&stat.uid()),
+        // Whoever goes there is told what is wrong.
+        Err(_gone) => true,
+    }
+}
+
+fn failed(op: Op, path: &Path, error: &std::io::Error) -> Error {
+    Error::from_std(op, &path.display().to_string(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_settings_names_the_system() {
+        let text = "# mine\nsystem = \"file:/x\" # here\n[other]\nsystem = \"no\"\n";
+        assert_eq!(system_of_settings(text), Some("file:/x"));
+        assert_eq!(system_of_settings("[a]\nsystem = \"no\"\n"), None);
+        assert_eq!(system_of_settings("system = bare\n"), None);
+        assert_eq!(system_of_settings("system = \"unended\n"), None);
+    }
+
+    #[test]
+    fn a_record_is_for_its_user_alone_and_no_link_is_followed() {
+        let dir = std::env::temp_dir().join(format!("dolmen-record-{}", std::process::id()));
+        create_own_dir(&dir.join("deep")).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&dir), 0o700);
+        let record = dir.join("deep/record");
+        assert_eq!(read_record(&record), Ok(None));
+        for text in ["first", "second"] {
+            write_record(&record, text).unwrap();
+            assert_eq!(read_record(&record), Ok(Some(text.to_owned())));
+        }
+        assert_eq!(mode(&record), 0o600);
+        std::os::unix::fs::symlink(&record, dir.join("link")).unwrap();
+        assert!(read_record(&dir.join("link")).is_err());
+        assert!(is_own_link(&dir.join("link")));
+        assert!(is_own_link(&record) && is_own_link(&dir.join("nothing")));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
