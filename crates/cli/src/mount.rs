@@ -179,7 +179,8 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
         Cache::Data => Caching::Data,
     };
     let timeout = Duration::from_secs(args.cache_timeout);
-    let options = Options { caching, timeout, threads: usize::from(args.threads) };
+    let locks = if pool.local().is_some() { None } else { Some(place::random_uuid()?) };
+    let options = Options { caching, timeout, locks, threads: usize::from(args.threads) };
     let about = format!("pid {}\n{}", std::process::id(), source(args));
     let shown = shown_outside(&args.dir);
     let fs = Fs::new(dfs, options, &about, move |note| eprintln!("dolmen mount: {shown}: {note}"))?;

@@ -144,6 +144,12 @@ pub(crate) fn open_to_read(arg: &PoolArg) -> Outcome<Session> {
     open_as(arg, OpenOptions { read_only: true, ..OpenOptions::default() })
 }
 
+/// A UUID that nobody else has.
+pub(crate) fn random_uuid() -> Outcome<dolmen_types::Uuid> {
+    let mut rng = dolmen_env::Rng::from_entropy().doing(|| "draw a random number".to_owned())?;
+    Ok(dolmen_types::uuid_of_random(rng.next_u128()))
+}
+
 /// Opens a pool for a command that lasts: an engine that does not answer is waited for by each operation, for `patience`.
 pub(crate) fn open_to_last(arg: &PoolArg, read_only: bool, patience: Duration) -> Outcome<Session> {
     let options = OpenOptions { read_only, upkeep: Upkeep::Thread, ..OpenOptions::default() };

@@ -10,6 +10,7 @@ use crate::tx::Tx;
 use crate::walk::{ChangeWalk, ObjectWalk};
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::acl::Acl;
+use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::ReadAt;
@@ -83,6 +84,23 @@ impl Container {
                 self.core().goes_on(&handle);
                 Ok(())
             }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks about locks on objects, which the engine keeps for whoever comes over a socket. A lock is its holder's for
+    /// [`TERM_NS`](dolmen_codec::lock::TERM_NS) after the holder was heard last.
+    ///
+    /// # Errors
+    /// `NoHandle` if this one has ended; `Busy` if there are too many locks; `NoPermission` in process, where there is nobody to
+    /// keep locks from; those of the transport.
+    pub fn lock(&self, ask: &LockAsk) -> Result<LockReply> {
+        self.check_handle()?;
+        match self
+            .core()
+            .ask_pool(self.core().read_id(), || PoolVerb::Lock(self.no(), Box::new(ask.clone())))?
+        {
+            PoolReply::Lock(told) => Ok(told),
             _ => Err(unexpected()),
         }
     }

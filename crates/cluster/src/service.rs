@@ -291,6 +291,8 @@ impl Service {
             }
             // Asked of parts, which have no service.
             PoolVerb::Admit { .. } => Err(Error::NoPermission),
+            // Kept by who serves connections; a process by itself has nobody to keep them from.
+            PoolVerb::Lock(..) => Err(Error::NoPermission),
             PoolVerb::Query
             | PoolVerb::ContQuery(_)
             | PoolVerb::TxBegin

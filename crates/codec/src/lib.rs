@@ -13,6 +13,7 @@ pub mod acl;
 pub mod bytes;
 pub mod evictions;
 mod lanes;
+pub mod lock;
 pub mod log_body;
 pub mod log_frame;
 pub mod log_segment;

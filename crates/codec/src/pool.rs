@@ -1,5 +1,6 @@
 //! What a pool's service can be asked: containers, properties, snapshots, transactions, object ids.
 
+use crate::lock::{LockAsk, LockReply};
 use crate::order::HashKey;
 use crate::verb::{Audit, Mutation, SpaceReport, Usage};
 use dolmen_types::{ContNo, Epoch, Label, PoolMap, PropId, Props, TargetNo, TxId, Uuid};
@@ -26,6 +27,9 @@ pub enum PoolVerb<'a> {
     /// Ends the handles that others have on a container: those of the caller's user, or of all users. What they ask later
     /// is `NoHandle`. Answer: [`PoolReply::Cont`], with the count of evictions by which handles that go on are known.
     ContEvict(ContNo, Whose),
+    /// Sets, frees or tests locks on objects of a container, which an engine keeps for those who come over a socket; in process
+    /// it is `NoPermission`. Answer: [`PoolReply::Lock`]; `Busy` if there are too many.
+    Lock(ContNo, Box<LockAsk>),
     /// Owner, group and access control list of the pool, as far as somebody has set them. Answer: [`PoolReply::Props`].
     Props,
     /// Sets owner, group or list of the pool. Answer: [`PoolReply::Done`].
@@ -202,6 +206,8 @@ pub enum PoolReply {
     Aggregated(u64),
     /// Audits by target.
     Audits(Vec<Audit>),
+    /// What is told of locks.
+    Lock(LockReply),
     /// Done.
     Done,
 }

@@ -69,6 +69,7 @@ impl Ask<'_> {
                     | PoolVerb::ContOpen(_, OpenFor::Any)
                     | PoolVerb::ContClose(_)
                     | PoolVerb::ContList
+                    | PoolVerb::Lock(..)
                     | PoolVerb::ContQuery(_)
                     | PoolVerb::ContProps(..)
                     | PoolVerb::Attr(..)

@@ -451,6 +451,7 @@ impl Shared {
             uid,
             rights,
             holders: Arc::clone(pool.holders()),
+            locks: self.pools.locked().of(entry.uuid),
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
         let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks };

@@ -10,6 +10,7 @@ mod access;
 mod daemon;
 mod error;
 mod lease;
+mod locked;
 mod notes;
 mod peers;
 mod pools;

@@ -1,6 +1,7 @@
 //! The pools of a system directory, each open once for all who use it.
 
 use crate::lease::Lease;
+use crate::locked::Locked;
 use crate::peers::Peers;
 use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
@@ -27,6 +28,7 @@ pub(crate) struct Pools {
     opened: Condvar,
     /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<Lease>>>,
+    locked: Locked,
 }
 
 /// One thread alone opens or destroys a pool.
@@ -45,6 +47,7 @@ impl Drop for Alone<'_> {
 impl Pools {
     pub(crate) fn new(dir: PathBuf, options: OpenOptions, peers: Peers) -> Self {
         Self {
+            locked: Locked::new(&dir),
             dir,
             options,
             peers,
@@ -53,6 +56,11 @@ impl Pools {
             opened: Condvar::new(),
             open: Mutex::default(),
         }
+    }
+
+    /// The locks on objects of all pools.
+    pub(crate) fn locked(&self) -> &Locked {
+        &self.locked
     }
 
     /// The engines of the system.
@@ -369,6 +377,7 @@ impl Pools {
 
     /// Closes all pools; the first error, with all closed nevertheless.
     pub(crate) fn close(&self) -> core::result::Result<(), dolmen_local::Error> {
+        self.locked.close();
         let all = core::mem::take(&mut *self.open());
         let mut first = Ok(());
         for pool in all.into_values().filter_map(Arc::into_inner).filter_map(Lease::into_pool) {

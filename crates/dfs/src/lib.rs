@@ -94,17 +94,15 @@
 //! dkey `DLM_COMPANION` lie `DFS_INODE` (the shared 88-byte record), `DLM_LINKS` (the number of names, 8 bytes,
 //! little-endian) and what else lay beside the record. The entries keep their own `DFS_INODE` with kind, mode, object and chunk,
 //! by which other programs of this layout read and write the file; a mark in the size field, which the
-//! layout uses for symbolic links only, says that the attributes are elsewhere. A file that is back to one
-//! name keeps its companion. Pipes, sockets and devices are linked in the same way; symbolic links cannot be.
+//! layout uses for symbolic links only, says that the attributes are elsewhere. A file that is back to one name keeps
+//! its companion. Pipes, sockets and devices are linked in the same way; symbolic links cannot be.
 //!
 //! # Orphans
 //! Object (lo 0, user bits 2) lists files that were unlinked while open: one dkey each, the 16 bytes of the
-//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use, and files that were made without a name. The entry goes and the orphan comes in one transaction. The entry
-//! and the object of a file that is *not* open go together, so a crash leaves no object without a name.
+//! object's id, with the record in `DFS_INODE` and what else lay beside it; so it does links and special files in use, and files that were made without a name. The entry goes and the orphan comes in one transaction. The entry and the object of a file that is *not* open go together, so a crash leaves no object without a name.
 //!
 //! # Not kept
-//! Link counts of directories (1); `st_blocks` counts holes as data, unless a mount asks for what is stored.
-//! The update of a file's contents over several chunks is not atomic, each chunk is.
+//! Link counts of directories (1); `st_blocks` counts holes as data, unless a mount asks for what is stored. The update of a file's contents over several chunks is not atomic, each chunk is.
 
 mod access;
 mod acl;
@@ -121,6 +119,7 @@ mod file;
 pub mod layout;
 mod list;
 mod located;
+mod locks;
 mod mount;
 mod node;
 mod obj;
@@ -143,6 +142,7 @@ pub use layout::inode::{FileKind, Time};
 pub use layout::superblock::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 pub use list::{Cookie, Entry, Found, Names};
 pub use located::{ForNewEntries, Located, Opened};
+pub use locks::{LockOwner, Locked, Locks, lock};
 pub use mount::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, STATFS_TYPE, Statfs};
 pub use obj::{New, Obj};
 pub use rename::RenameMode;

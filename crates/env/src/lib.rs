@@ -26,6 +26,7 @@ mod held;
 #[expect(unsafe_code, reason = "hints take addresses; each use says why it is sound")]
 mod hint;
 mod kernel;
+mod mark;
 #[expect(
     unsafe_code,
     reason = "a descriptor known by its number has no safe interface; the use says why it is sound"
@@ -57,6 +58,7 @@ pub use kernel::{
     KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_at,
     unmount,
 };
+pub use mark::{put_mark, remove_mark};
 pub use process::{
     create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
     keep_descriptors_to_itself, raise_descriptor_limit, run_quietly,

@@ -1,6 +1,7 @@
 //! What a mount promises to those who use it beside others.
 
 use core::time::Duration;
+use dolmen_types::Uuid;
 
 /// What the kernel may remember of what it was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,6 +23,9 @@ pub struct Options {
     pub caching: Caching,
     /// For how long it may remember names and attributes.
     pub timeout: Duration,
+    /// Under which random number the mount keeps locks of its processes at the engine, where several mounts share files; without
+    /// one, the kernel keeps them.
+    pub locks: Option<Uuid>,
     /// Threads that serve; at least 2, of which one hears interrupts when all others wait.
     pub threads: usize,
 }
@@ -40,7 +44,12 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { caching: Caching::default(), timeout: Self::TIMEOUT_DEFAULT, threads: Self::THREADS_DEFAULT }
+        Self {
+            caching: Caching::default(),
+            timeout: Self::TIMEOUT_DEFAULT,
+            locks: None,
+            threads: Self::THREADS_DEFAULT,
+        }
     }
 }
 

@@ -7,12 +7,14 @@
 //! Invariants: every request is answered once, whatever happens while it is served. What is kept back has a limit.
 
 use crate::abi::op::code;
+use crate::abi::op::{LockHow, LockOp};
 use crate::abi::reply::head;
 use crate::abi::request::{HEAD_BYTES, Op, Refused, Request};
 use crate::abi::{REQUEST_BYTES_MAX, errno};
 use crate::fs::{Fs, Reply};
 use core::time::Duration;
 use dolmen_dfs::errno as number;
+use dolmen_dfs::lock::{LockKind, RENEW_NS};
 use dolmen_env::{Clock, KernelDevice, RealClock, Received, Replied};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -26,6 +28,10 @@ const BACKLOG_BYTES_MAX: usize = 64 << 20;
 
 /// A request that has run for less is not broken off: it is about to end.
 const PATIENCE_NS: u64 = 400_000_000;
+
+/// Between two questions for a lock that somebody else has: at first, and when he keeps it for long.
+const LOCK_REST_MIN: Duration = Duration::from_millis(1);
+const LOCK_REST_MAX: Duration = Duration::from_millis(50);
 
 /// Between two looks at requests that were interrupted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -52,6 +58,8 @@ struct Requests {
     backlog_bytes: usize,
     running: HashMap<u64, Running>,
     interrupted: usize,
+    /// Requests for locks that others have.
+    parked: Vec<(u64, Vec<u8>)>,
     is_ended: bool,
 }
 
@@ -65,6 +73,8 @@ pub struct Session {
     room: Condvar,
     /// Called when a request is interrupted, and at the end.
     alarm: Condvar,
+    /// Called when somebody waits for a lock, or has got or freed one, and at the end.
+    locks: Condvar,
     /// Guards: the threads, until somebody waits for them; taken alone.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -89,10 +99,15 @@ impl Session {
     pub fn start(device: KernelDevice, fs: Fs) -> dolmen_env::Result<Arc<Self>> {
         let count = fs.options().threads.max(2);
         let requests = Mutex::new(Requests { live: count, ..Requests::default() });
-        let (room, alarm) = (Condvar::new(), Condvar::new());
-        let session = Arc::new(Self { device, fs, requests, room, alarm, threads: Mutex::default() });
+        let (room, alarm, locks) = (Condvar::new(), Condvar::new(), Condvar::new());
+        let keeps_locks = fs.keeps_locks();
+        let session = Arc::new(Self { device, fs, requests, room, alarm, locks, threads: Mutex::default() });
         let started = (0..count).try_for_each(|_| session.spawn("dolmen-fuse", Self::serve));
         let started = started.and_then(|()| session.spawn("dolmen-alarm", Self::watch));
+        let started = started.and_then(|()| match keeps_locks {
+            true => session.spawn("dolmen-locks", Self::keep_locks),
+            false => Ok(()),
+        });
         if let Err(error) = started {
             session.end();
             return Err(error);
@@ -154,6 +169,7 @@ impl Session {
         self.requests().is_ended = true;
         self.alarm.notify_all();
         self.room.notify_all();
+        self.locks.notify_all();
     }
 
     /// One thread.
@@ -246,6 +262,9 @@ impl Session {
     fn answer(&self, bytes: &[u8], reply: &mut Reply) {
         reply.clear();
         let (unique, answered) = match Request::parse(bytes) {
+            Ok(Request { unique, op: Op::Lock(op), .. }) if op.how != LockHow::Test => {
+                return self.answer_lock(bytes, unique, &op, reply);
+            }
             Ok(request) => {
                 let served = catch_unwind(AssertUnwindSafe(|| self.fs.serve(&request, reply)));
                 let answered = served.unwrap_or_else(|_panic| {
@@ -267,6 +286,87 @@ impl Session {
             // Nobody has heard of what was found and opened, so nobody will give it back.
             self.fs.take_back(reply);
         }
+    }
+
+    /// Answers who wants a lock, or keeps him waiting for it without a thread.
+    fn answer_lock(&self, bytes: &[u8], unique: u64, op: &LockOp, reply: &mut Reply) {
+        let answered = self.serve_lock(bytes, reply);
+        if reply.waits() {
+            let mut requests = self.requests();
+            if let Some(running) = requests.running.get_mut(&unique) {
+                // Nothing was changed, so it may be broken off.
+                running.is_change = false;
+            }
+            requests.parked.push((unique, bytes.to_vec()));
+        } else {
+            let is_taken = self.is_awaited(unique) && self.send(unique, answered, &[]);
+            if !is_taken && answered.is_ok() && op.kind != LockKind::Free {
+                self.fs.unlock(op);
+            }
+        }
+        self.locks.notify_all();
+    }
+
+    fn serve_lock(&self, bytes: &[u8], reply: &mut Reply) -> Result<(), i32> {
+        reply.clear();
+        let Ok(request) = Request::parse(bytes) else { return Err(number::EINVAL) };
+        catch_unwind(AssertUnwindSafe(|| self.fs.serve(&request, reply))).unwrap_or_else(|_panic| {
+            self.fs.note("a request ended in a panic, which is a bug of this program");
+            Err(number::EIO)
+        })
+    }
+
+    /// Asks again for those who wait for locks, and says to the engine that the mount is there.
+    fn keep_locks(&self) {
+        let (mut reply, mut rest) = (Reply::default(), LOCK_REST_MIN);
+        let mut renewed_ns = RealClock.monotonic_ns();
+        loop {
+            if self.fs.has_locks() && RealClock.monotonic_ns() - renewed_ns >= RENEW_NS {
+                self.fs.renew_locks();
+                renewed_ns = RealClock.monotonic_ns();
+            }
+            let waiting = self.take_parked();
+            let count = waiting.len();
+            for (unique, bytes) in waiting {
+                match Request::parse(&bytes) {
+                    Ok(Request { op: Op::Lock(op), .. }) => self.answer_lock(&bytes, unique, &op, &mut reply),
+                    _ => drop(self.is_awaited(unique)),
+                }
+            }
+            let requests = self.requests();
+            if requests.is_ended {
+                return;
+            }
+            let is_same = requests.parked.len() == count;
+            rest = if is_same && count > 0 { (rest * 2).min(LOCK_REST_MAX) } else { LOCK_REST_MIN };
+            let rest = match (requests.parked.is_empty(), self.fs.has_locks()) {
+                (false, _) => rest,
+                (true, true) => Duration::from_nanos(RENEW_NS),
+                (true, false) => {
+                    drop(self.locks.wait(requests).unwrap_or_else(PoisonError::into_inner));
+                    continue;
+                }
+            };
+            drop(self.locks.wait_timeout(requests, rest).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Those who wait for locks and were not broken off meanwhile. Until they wait again they are not.
+    fn take_parked(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut requests = self.requests();
+        let mut parked = core::mem::take(&mut requests.parked);
+        let is_ended = requests.is_ended;
+        parked.retain(|(unique, _)| {
+            let Some(running) = requests.running.get_mut(unique) else { return false };
+            running.is_change = true;
+            let is_over = running.is_answered || is_ended;
+            if is_over {
+                requests.interrupted -= usize::from(running.is_interrupted);
+                requests.running.remove(unique);
+            }
+            !is_over
+        });
+        parked
     }
 
     /// Whether the kernel has taken the answer. One that it refuses is told as an error: whoever asked must not wait for ever.

@@ -130,6 +130,8 @@ numbered! {
         PoolProps = 0x011b,
         /// [`PoolVerb::SetProps`](crate::pool::PoolVerb::SetProps).
         PoolSetProps = 0x011c,
+        /// [`PoolVerb::Lock`](crate::pool::PoolVerb::Lock).
+        Lock = 0x011d,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).
@@ -217,6 +219,8 @@ numbered! {
         Audits = 0x810c,
         /// [`PoolReply::Done`](crate::pool::PoolReply::Done).
         PoolDone = 0x810d,
+        /// [`PoolReply::Lock`](crate::pool::PoolReply::Lock).
+        Lock = 0x810e,
         /// [`SystemReply::Done`](super::SystemReply::Done).
         SystemDone = 0x8201,
         /// [`SystemReply::System`](super::SystemReply::System).

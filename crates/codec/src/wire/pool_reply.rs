@@ -4,6 +4,7 @@ use super::ReplyKind;
 use super::audit::put_audits;
 use super::field::{Field, Writer, choice, read_list, record};
 use crate::bytes::Reader;
+use crate::lock::{LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, Snapshot};
 use crate::verb::{SpaceReport, Usage};
@@ -16,6 +17,39 @@ record!(TargetInfo { rank: u32, state: TargetState });
 record!(ContHandle { no: ContNo, uuid: Uuid, label: Option<Label>, hash_key: HashKey, props: Props });
 record!(ContInfo { cont: ContHandle, handles: u32, snapshots: u32, last_snapshot: Epoch, usage: Usage });
 record!(Snapshot { epoch: Epoch, name: Option<String> });
+
+/// What is told of locks. Persistent: never renumber.
+const LOCK_DONE: u8 = 0;
+const LOCK_HELD: u8 = 1;
+const LOCK_RECOVERING: u8 = 2;
+const LOCK_UNKNOWN: u8 = 3;
+
+impl Field for LockReply {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Done => w.put(&LOCK_DONE),
+            Self::Held { range, pid } => {
+                w.put(&LOCK_HELD);
+                w.put(range);
+                w.put(pid);
+            }
+            Self::Recovering => w.put(&LOCK_RECOVERING),
+            Self::Unknown => w.put(&LOCK_UNKNOWN),
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            LOCK_DONE => Self::Done,
+            LOCK_HELD => Self::Held { range: LockRange::read(r)?, pid: r.u32()? },
+            LOCK_RECOVERING => Self::Recovering,
+            LOCK_UNKNOWN => Self::Unknown,
+            _ => return None,
+        })
+    }
+}
 
 impl Field for PoolMap {
     const BYTES_MIN: usize = 4 + Uuid::BYTES_MIN + 4;
@@ -66,6 +100,7 @@ pub(super) fn put_pool_reply(w: &mut Writer<'_>, reply: &PoolReply) -> ReplyKind
             put_audits(w, audits);
             ReplyKind::Audits
         }
+        PoolReply::Lock(lock) => with(w, ReplyKind::Lock, lock),
         PoolReply::Done => ReplyKind::PoolDone,
     }
 }
@@ -95,6 +130,7 @@ pub(super) fn read_pool_reply(kind: ReplyKind, epoch: Epoch, r: &mut Reader<'_>)
         ReplyKind::Oids => PoolReply::Oids(r.u64()?),
         ReplyKind::PoolAggregated => PoolReply::Aggregated(r.u64()?),
         ReplyKind::Audits => PoolReply::Audits(read_list(r, TARGETS_MAX)?),
+        ReplyKind::Lock => PoolReply::Lock(LockReply::read(r)?),
         ReplyKind::PoolDone => PoolReply::Done,
         _ => return None,
     })

@@ -2,12 +2,13 @@
 
 use super::AskKind;
 use super::data::{Gather, Input};
-use super::field::{Field, Writer, choice, read_list};
+use super::field::{Field, Writer, choice, read_list, record};
 use super::tx::{put_mutations, read_mutations};
 use crate::bytes::Reader;
+use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange};
 use crate::pool::{ContName, OpenFor, PoolVerb, TxCommit, Whose};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, IODS_MAX, TARGETS_MAX};
-use dolmen_types::{ContNo, Epoch, Label, PropId, PropValue, Props, TargetNo, TxId, Uuid};
+use dolmen_types::{ContNo, Epoch, Label, Oid, PropId, PropValue, Props, TargetNo, TxId, Uuid};
 
 /// What a property's value is. Persistent: never renumber.
 const NUMBER: u8 = 0;
@@ -84,6 +85,20 @@ impl Field for Props {
 // Persistent: never renumber.
 choice!(Whose { Own = 0, All = 1 });
 choice!(OpenFor { Any = 0, Change = 1 });
+choice!(LockFamily { Range = 0, Whole = 1 });
+choice!(LockKind { Free = 0, Read = 1, Write = 2 });
+choice!(LockAction { Set = 0, Again = 1, Test = 2, Renew = 3, Leave = 4 });
+record!(LockRange { first: u64, last: u64, kind: LockKind });
+record!(LockAsk {
+    holder: Uuid,
+    action: LockAction,
+    has_locks: bool,
+    oid: Oid,
+    family: LockFamily,
+    owner: u64,
+    pid: u32,
+    range: LockRange,
+});
 
 /// How a container is named. Persistent: never renumber.
 const BY_LABEL: u8 = 0;
@@ -163,6 +178,7 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::Scrub => AskKind::PoolScrub,
         PoolVerb::Check => AskKind::PoolCheck,
         PoolVerb::Admit { closed, now } => with_list(w, AskKind::Admit, now, closed),
+        PoolVerb::Lock(cont, ask) => with_two(w, AskKind::Lock, cont, &**ask),
         PoolVerb::Props => AskKind::PoolProps,
         PoolVerb::SetProps(props) => with(w, AskKind::PoolSetProps, props),
         PoolVerb::ContEvict(cont, whose) => with_two(w, AskKind::ContEvict, cont, whose),
@@ -217,6 +233,7 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolCheckpoint => PoolVerb::Checkpoint,
         AskKind::PoolScrub => PoolVerb::Scrub,
         AskKind::PoolCheck => PoolVerb::Check,
+        AskKind::Lock => PoolVerb::Lock(ContNo::read(r)?, Box::new(LockAsk::read(r)?)),
         AskKind::PoolProps => PoolVerb::Props,
         AskKind::PoolSetProps => PoolVerb::SetProps(Props::read(r)?),
         AskKind::ContEvict => PoolVerb::ContEvict(ContNo::read(r)?, Whose::read(r)?),

@@ -10,9 +10,11 @@ const MINOR: u32 = 38;
 const MINOR_MIN: u32 = 28;
 
 const ASYNC_READ: u64 = 1;
+const POSIX_LOCKS: u64 = 1 << 1;
 const ATOMIC_O_TRUNC: u64 = 1 << 3;
 const BIG_WRITES: u64 = 1 << 5;
 const DONT_MASK: u64 = 1 << 6;
+const FLOCK_LOCKS: u64 = 1 << 10;
 const AUTO_INVAL_DATA: u64 = 1 << 12;
 const DO_READDIRPLUS: u64 = 1 << 13;
 const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -40,15 +42,24 @@ const WANTED: u64 = ASYNC_READ
     | INIT_EXT
     | DIRECT_IO_ALLOW_MMAP;
 
+/// What is asked for beside that where locks are kept for several mounts; else the kernel keeps them itself.
+const LOCKS: u64 = POSIX_LOCKS | FLOCK_LOCKS;
+
 /// Requests that the kernel sends although nobody waits for their end, such as reading ahead.
 const BACKGROUND_MAX: u16 = 64;
 
 /// The answer to the first request; `None` for a kernel that is too old.
-pub(crate) fn answer(major: u32, minor: u32, readahead_bytes: u32, offered: u64) -> Option<Vec<u8>> {
+pub(crate) fn answer(
+    major: u32,
+    minor: u32,
+    readahead_bytes: u32,
+    offered: u64,
+    keeps_locks: bool,
+) -> Option<Vec<u8>> {
     if major < MAJOR || (major == MAJOR && minor < MINOR_MIN) {
         return None;
     }
-    let flags = WANTED & offered;
+    let flags = (WANTED | if keeps_locks { LOCKS } else { 0 }) & offered;
     let halves = flags.to_le_bytes();
     let mut out = Out::default();
     out.u32(MAJOR).u32(MINOR.min(if major == MAJOR { minor } else { MINOR }));
@@ -66,13 +77,15 @@ mod tests {
 
     #[test]
     fn only_what_the_kernel_offers_is_agreed_on() {
-        let answer_of = |offered| answer(7, 45, 1 << 17, offered).unwrap();
+        let answer_of = |offered| answer(7, 45, 1 << 17, offered, true).unwrap();
         assert_eq!(answer_of(u64::MAX).len(), 64);
         assert_eq!(answer_of(0)[12..16], [0; 4]);
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
         let all = answer_of(u64::MAX);
         assert_eq!(word(&all[20..24]), DATA_BYTES_MAX);
-        assert_eq!(u64::from(word(&all[12..16])) | u64::from(word(&all[32..36])) << 32, WANTED);
-        assert!(answer(7, 27, 0, u64::MAX).is_none());
+        assert_eq!(u64::from(word(&all[12..16])) | u64::from(word(&all[32..36])) << 32, WANTED | LOCKS);
+        let alone = answer(7, 45, 1 << 17, u64::MAX, false).unwrap();
+        assert_eq!(u64::from(word(&alone[12..16])) | u64::from(word(&alone[32..36])) << 32, WANTED);
+        assert!(answer(7, 27, 0, u64::MAX, true).is_none());
     }
 }

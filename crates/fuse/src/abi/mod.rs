@@ -21,6 +21,7 @@ pub(crate) const ROOT: u64 = 1;
 /// Linux's numbers that the file system's own table does not have.
 pub(crate) mod errno {
     pub(crate) const EINTR: i32 = 4;
+    pub(crate) const ENOLCK: i32 = 37;
     pub(crate) const ENOSYS: i32 = 38;
     pub(crate) const EOPNOTSUPP: i32 = 95;
     pub(crate) const ERANGE: i32 = 34;

@@ -1,5 +1,7 @@
 //! What can be asked.
 
+use dolmen_dfs::lock::LockKind;
+
 /// Operations by number, as `linux/fuse.h` has them.
 pub(crate) mod code {
     pub(crate) const LOOKUP: u32 = 1;
@@ -30,6 +32,9 @@ pub(crate) mod code {
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const GETLK: u32 = 31;
+    pub(crate) const SETLK: u32 = 32;
+    pub(crate) const SETLKW: u32 = 33;
     pub(crate) const ACCESS: u32 = 34;
     pub(crate) const CREATE: u32 = 35;
     pub(crate) const INTERRUPT: u32 = 36;
@@ -69,6 +74,38 @@ pub enum NewTime {
     Now,
     /// Seconds and nanoseconds since 1970.
     At(i64, u32),
+}
+
+/// A lock that is set, freed or looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockOp {
+    /// The open file.
+    pub handle: u64,
+    /// The process or open file whose lock it is.
+    pub owner: u64,
+    /// The process.
+    pub pid: u32,
+    /// Whether it is on the whole file, by open file.
+    pub is_whole: bool,
+    /// First byte.
+    pub first: u64,
+    /// Last byte.
+    pub last: u64,
+    /// The kind.
+    pub kind: LockKind,
+    /// What is to be done.
+    pub how: LockHow,
+}
+
+/// What is to be done about a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockHow {
+    /// Say what stands against it.
+    Test,
+    /// Set it, or fail.
+    Set,
+    /// Set it, and wait for it.
+    Wait,
 }
 
 /// A range of an open file.
@@ -163,12 +200,17 @@ pub enum Op<'a> {
         appends: bool,
     },
     StatFs,
+    /// `whole_owner` is whose lock on the whole file ends with the open file.
     Release {
         handle: u64,
+        whole_owner: Option<u64>,
     },
+    /// `owner` is whose locks on ranges end, since he has closed one of his descriptors.
     Flush {
         handle: u64,
+        owner: u64,
     },
+    Lock(LockOp),
     FSync {
         handle: u64,
     },

@@ -1,7 +1,8 @@
 //! Requests, from bytes.
 
 use super::op::code;
-pub use super::op::{NewAttrs, NewTime, Op, Range};
+pub use super::op::{LockHow, LockOp, NewAttrs, NewTime, Op, Range};
+use dolmen_dfs::lock::LockKind;
 
 /// Bytes before the part that each operation has of its own.
 pub(crate) const HEAD_BYTES: usize = 40;
@@ -196,9 +197,15 @@ fn of_open<'a>(code: u32, fields: &mut Fields<'a>) -> Part<Op<'a>> {
         }
         code::READ => Op::Read(fields.range()?),
         code::WRITE => write(fields)?,
-        code::RELEASE => Op::Release { handle: fields.u64()? },
+        code::RELEASE => release(fields)?,
         code::RELEASEDIR => Op::ReleaseDir { handle: fields.u64()? },
-        code::FLUSH => Op::Flush { handle: fields.u64()? },
+        code::FLUSH => {
+            let (handle, _, owner) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            Op::Flush { handle, owner }
+        }
+        code::GETLK => Op::Lock(lock(LockHow::Test, fields)?),
+        code::SETLK => Op::Lock(lock(LockHow::Set, fields)?),
+        code::SETLKW => Op::Lock(lock(LockHow::Wait, fields)?),
         code::FSYNC => Op::FSync { handle: fields.u64()? },
         code::READDIR | code::READDIRPLUS => {
             let (handle, offset, room_bytes) = (fields.u64()?, fields.u64()?, fields.u32()?);
@@ -251,6 +258,31 @@ fn write<'a>(fields: &mut Fields<'a>) -> Part<Op<'a>> {
     let appends = flags & O_APPEND != 0 && write_flags & FROM_CACHE == 0;
     let len = usize::try_from(len).map_err(|_too_long| Missing::Bytes)?;
     Ok(Op::Write { handle, offset, data: fields.take(len)?, appends })
+}
+
+fn release<'a>(fields: &mut Fields<'_>) -> Part<Op<'a>> {
+    const ENDS_WHOLE: u32 = 1 << 1;
+    let (handle, _flags, own_flags) = (fields.u64()?, fields.u32()?, fields.u32()?);
+    let owner = fields.u64()?;
+    Ok(Op::Release { handle, whole_owner: (own_flags & ENDS_WHOLE != 0).then_some(owner) })
+}
+
+fn lock(how: LockHow, fields: &mut Fields<'_>) -> Part<LockOp> {
+    const IS_WHOLE: u32 = 1;
+    let (handle, owner) = (fields.u64()?, fields.u64()?);
+    let (first, last, kind, pid) = (fields.u64()?, fields.u64()?, fields.u32()?, fields.u32()?);
+    let is_whole = fields.u32()? & IS_WHOLE != 0;
+    // `F_RDLCK` and the others, as in fcntl.h.
+    let kind = match kind {
+        0 => LockKind::Read,
+        1 => LockKind::Write,
+        2 => LockKind::Free,
+        _ => return Err(Missing::Bytes),
+    };
+    if last < first {
+        return Err(Missing::Bytes);
+    }
+    Ok(LockOp { handle, owner, pid, is_whole, first, last, kind, how })
 }
 
 fn attrs_to_set(fields: &mut Fields<'_>) -> Part<NewAttrs> {

@@ -3,6 +3,7 @@
 mod attrs;
 mod dirs;
 mod files;
+mod locks;
 mod names;
 mod snapshots;
 
@@ -14,7 +15,8 @@ use crate::abi::{errno, init};
 use crate::handles::{Handles, Open};
 use crate::options::{Options, Timeouts};
 use crate::table::{Node, Table, View, What};
-use dolmen_dfs::{Cred, Dfs, Dir, Error, Obj, errno as number};
+use dolmen_dfs::lock::LockFamily;
+use dolmen_dfs::{Cred, Dfs, Dir, Error, Locks, Obj, errno as number};
 use snapshots::Snapshots;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +33,8 @@ pub(crate) struct Reply {
     out: Out,
     looked_up: Vec<u64>,
     opened: Option<u64>,
+    /// It cannot be done yet: to be asked again.
+    waits: bool,
 }
 
 impl Reply {
@@ -38,6 +42,11 @@ impl Reply {
         self.out.clear();
         self.looked_up.clear();
         self.opened = None;
+        self.waits = false;
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -52,6 +61,8 @@ pub struct Fs {
     table: Table,
     handles: Handles,
     snapshots: Snapshots,
+    /// Where several mounts share locks.
+    locks: Option<Locks>,
     /// Guards: what was told already; taken alone.
     told: Mutex<BTreeSet<String>>,
     tell: Box<dyn Fn(&str) + Send + Sync>,
@@ -82,6 +93,7 @@ impl Fs {
         let table = Table::new(Node { view: 0, what: What::Obj(root) }, ino);
         Ok(Self {
             snapshots: Snapshots::new(&dfs),
+            locks: options.locks.map(|holder| Locks::new(&dfs, holder)),
             dfs,
             options,
             table,
@@ -192,11 +204,15 @@ impl Fs {
         let (node, caller) = (request.node, request.caller);
         match &request.op {
             Op::Init { major, minor, readahead_bytes, flags } => {
-                let answer = init::answer(*major, *minor, *readahead_bytes, *flags).ok_or(errno::EPROTO)?;
+                let answer = init::answer(*major, *minor, *readahead_bytes, *flags, self.keeps_locks());
+                let answer = answer.ok_or(errno::EPROTO)?;
                 reply.out.bytes(&answer);
                 Ok(())
             }
-            Op::Destroy => self.done(self.sync()),
+            Op::Destroy => {
+                self.leave_locks();
+                self.done(self.sync())
+            }
             Op::Interrupt { .. } => Ok(()),
             Op::Forget(forgotten) => {
                 for (number, lookups) in forgotten {
@@ -241,11 +257,21 @@ impl Fs {
             Op::Write { handle, offset, data, appends } => {
                 self.write(*handle, *offset, data, *appends, reply)
             }
-            Op::Flush { handle } | Op::FSync { handle } => self.record(*handle),
-            Op::Release { handle } | Op::ReleaseDir { handle } => {
+            Op::Flush { handle, owner } => {
+                let ended = self.end_locks(*handle, LockFamily::Range, *owner);
+                self.record(*handle).and(ended)
+            }
+            Op::FSync { handle } => self.record(*handle),
+            Op::Release { handle, whole_owner } => {
+                let ended = whole_owner.map(|owner| self.end_locks(*handle, LockFamily::Whole, owner));
+                drop(self.handles.remove(*handle));
+                ended.unwrap_or(Ok(()))
+            }
+            Op::ReleaseDir { handle } => {
                 drop(self.handles.remove(*handle));
                 Ok(())
             }
+            Op::Lock(op) => self.lock(op, reply),
             Op::FAllocate { range, mode } => self.fallocate(*range, *mode),
             Op::LSeek { handle, offset, whence } => self.lseek(*handle, *offset, *whence, reply),
             Op::OpenDir => self.opendir(node, reply),

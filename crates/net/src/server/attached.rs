@@ -6,6 +6,7 @@
 use super::OpenedPool;
 use super::holders::Holders;
 use super::jobs::Job;
+use super::locks::Locks;
 use super::rights::{Need, Rights};
 use super::worker::Shared;
 use dolmen_codec::acl::perm;
@@ -26,6 +27,7 @@ pub(super) struct Attached {
     pub(super) answers_at_once: bool,
     pub(super) map_version: u32,
     holders: Arc<Holders>,
+    pub(super) locks: Arc<Locks>,
     key: u64,
     /// How often handles had been taken when it looked last.
     seen: u64,
@@ -44,7 +46,7 @@ pub(super) struct Asker {
 
 impl Attached {
     pub(super) fn new(pool: usize, opened: OpenedPool) -> Self {
-        let OpenedPool { transport, is_read_only, answers_at_once, map_version, uid, rights, holders } =
+        let OpenedPool { transport, is_read_only, answers_at_once, map_version, uid, rights, holders, locks } =
             opened;
         let key = holders.enter(uid);
         let (seen, conts) = (holders.taken(), BTreeMap::new());
@@ -55,6 +57,7 @@ impl Attached {
             answers_at_once,
             map_version,
             holders,
+            locks,
             key,
             seen,
             rights,

@@ -22,7 +22,7 @@ use dolmen_codec::wire::{
     encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{Peer, SharedMemory, Socket, Waiter, peer_watch};
+use dolmen_env::{Clock, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
 use dolmen_types::{ContNo, Epoch, Error as Failure, Head, IoBuf, TargetNo, limits};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -395,6 +395,11 @@ impl Conn {
         let attached = self.attached(under_way.slot).expect("looked at before");
         if let Err(error) = attached.settle_owner(&mut verb) {
             return self.refuse(shared, under_way, error);
+        }
+        if let PoolVerb::Lock(cont, ask) = &verb {
+            let told = attached.locks.ask(*cont, ask, RealClock.monotonic_ns());
+            let result = told.map(|told| Answer::Pool(PoolReply::Lock(told)));
+            return self.answer(shared, &under_way, &result, None);
         }
         if is_quick(&verb, attached.answers_at_once) {
             let transport = Arc::clone(&attached.transport);

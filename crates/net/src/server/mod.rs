@@ -7,6 +7,7 @@ mod bufs;
 mod conn;
 mod holders;
 mod jobs;
+mod locks;
 mod rights;
 mod worker;
 
@@ -20,6 +21,7 @@ use dolmen_env::{Listener, Peer, spawn};
 use dolmen_types::{Error, Head};
 pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
+pub use locks::{Locks, Note};
 pub use rights::{Principal, Rights, on_pool};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -89,6 +91,8 @@ pub struct OpenedPool {
     pub rights: Rights,
     /// Who has which of its containers open; the same for all connections.
     pub holders: Arc<Holders>,
+    /// Locks on its objects; the same for all connections, whoever opens the pool how often.
+    pub locks: Arc<Locks>,
 }
 
 /// Limits of a server.

@@ -7,6 +7,7 @@
 mod bad_input;
 mod files;
 mod listing;
+mod locks;
 mod names;
 mod outages;
 mod owners;

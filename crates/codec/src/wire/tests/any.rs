@@ -4,6 +4,7 @@ use super::super::{
     PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
     SystemInfo, SystemReply, SystemVerb,
 };
+use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::*;
 use crate::verb::*;
@@ -237,6 +238,30 @@ fn cont_name() -> impl Strategy<Value = ContName> {
     prop_oneof![label().prop_map(ContName::Label), uuid().prop_map(ContName::Uuid)]
 }
 
+fn lock_range() -> impl Strategy<Value = LockRange> {
+    let kind = proptest::sample::select(vec![LockKind::Free, LockKind::Read, LockKind::Write]);
+    (any::<u64>(), any::<u64>(), kind).prop_map(|(first, last, kind)| LockRange { first, last, kind })
+}
+
+fn lock_ask() -> impl Strategy<Value = LockAsk> {
+    let actions =
+        [LockAction::Set, LockAction::Again, LockAction::Test, LockAction::Renew, LockAction::Leave];
+    let family = proptest::sample::select(vec![LockFamily::Range, LockFamily::Whole]);
+    let first = (uuid(), proptest::sample::select(actions.to_vec()), any::<bool>(), oid(), family);
+    (first, any::<u64>(), any::<u32>(), lock_range()).prop_map(
+        |((holder, action, has_locks, oid, family), owner, pid, range)| LockAsk {
+            holder,
+            action,
+            has_locks,
+            oid,
+            family,
+            owner,
+            pid,
+            range,
+        },
+    )
+}
+
 fn cont_question() -> impl Strategy<Value = PoolVerb<'static>> {
     prop_oneof![
         (uuid(), option::of(label()), props()).prop_map(|(uuid, label, props)| PoolVerb::ContCreate {
@@ -275,6 +300,7 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     prop_oneof![
         1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
         1 => proptest::strategy::Just(()).prop_map(|()| PoolVerb::Props),
+        2 => (cont(), lock_ask()).prop_map(|(cont, ask)| PoolVerb::Lock(cont, Box::new(ask))),
         1 => props().prop_map(PoolVerb::SetProps),
         1 => (cont(), any::<bool>()).prop_map(|(cont, is_all)| {
             PoolVerb::ContEvict(cont, if is_all { Whose::All } else { Whose::Own })
@@ -429,6 +455,11 @@ pub(super) fn pool_reply() -> impl Strategy<Value = PoolReply> {
         epoch().prop_map(PoolReply::Epoch),
         any::<u64>().prop_map(PoolReply::Oids),
         any::<u64>().prop_map(PoolReply::Aggregated),
+        prop_oneof![
+            proptest::sample::select(vec![LockReply::Done, LockReply::Recovering, LockReply::Unknown]),
+            (lock_range(), any::<u32>()).prop_map(|(range, pid)| LockReply::Held { range, pid }),
+        ]
+        .prop_map(PoolReply::Lock),
         Just(()).prop_map(|()| PoolReply::Done)
     ];
     prop_oneof![

@@ -4,6 +4,7 @@ use super::super::{
     AskKind, PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
     RankInfo, ReplyKind, SystemInfo, SystemReply, SystemVerb,
 };
+use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
 use crate::order::HashKey;
 use crate::pool::*;
 use crate::transport::{Answer, Ask};
@@ -144,7 +145,21 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::ContEvict(cont, Whose::All),
         PoolVerb::Props,
         PoolVerb::SetProps(Props::from([(PropId::PO_OWNER, PropValue::Text("ann@".to_owned()))])),
+        PoolVerb::Lock(cont, Box::new(lock())),
     ]
+}
+
+fn lock() -> LockAsk {
+    LockAsk {
+        holder: uuid(3),
+        action: LockAction::Again,
+        has_locks: true,
+        oid: oid(),
+        family: LockFamily::Whole,
+        owner: 4,
+        pid: 5,
+        range: LockRange { first: 6, last: 7, kind: LockKind::Write },
+    }
 }
 
 /// In the order of [`AskKind::ALL`].
@@ -239,6 +254,7 @@ fn pool_replies() -> Vec<PoolReply> {
         PoolReply::Aggregated(1),
         PoolReply::Audits(vec![audit(), Audit::default()]),
         PoolReply::Done,
+        PoolReply::Lock(LockReply::Held { range: lock().range, pid: 8 }),
     ]
 }
 
@@ -393,6 +409,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::ContEvict, 0xfb60_082f_20b5_3d5f),
     (AskKind::PoolProps, 0x6e36_99a7_122b_1279),
     (AskKind::PoolSetProps, 0x7c39_8306_4a44_2a7d),
+    (AskKind::Lock, 0x8362_9775_fd7a_25ff),
     (AskKind::Ping, 0xf0fb_45d9_d088_e047),
     (AskKind::SystemQuery, 0x7bc2_176f_f361_e8db),
     (AskKind::PoolList, 0xa593_dce7_aa20_77ef),
@@ -460,6 +477,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
     (ReplyKind::PoolAggregated, 0x89f1_de59_f191_e4ba),
     (ReplyKind::Audits, 0x0c8e_f368_4085_6aa2),
     (ReplyKind::PoolDone, 0xd850_aef5_fb04_fadc),
+    (ReplyKind::Lock, 0x50fd_5df8_bff4_e190),
     (ReplyKind::SystemDone, 0x8c03_4b3c_d289_172c),
     (ReplyKind::System, 0xfde4_9eb5_f6a3_6216),
     (ReplyKind::Pools, 0x6440_786c_5782_0d39),

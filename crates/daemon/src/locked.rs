@@ -1,0 +1,50 @@
+//! Locks on objects of the pools of a directory, whoever has the pools open how often, and what is left of them for the next
+//! daemon if this one dies.
+
+use dolmen_env::{Clock, RealClock};
+use dolmen_net::server::Locks;
+use dolmen_types::Uuid;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The mark in the system's directory that somebody has locks.
+const MARK: &str = "dolmen.locks";
+
+/// The locks of all pools.
+pub(crate) struct Locked {
+    mark: PathBuf,
+    /// The daemon before this one died when there were locks.
+    has_died: bool,
+    started_ns: u64,
+    /// Guards the tables, which are never taken out; taken alone.
+    pools: Mutex<BTreeMap<Uuid, Arc<Locks>>>,
+}
+
+impl Locked {
+    pub(crate) fn new(dir: &Path) -> Self {
+        let mark = dir.join(MARK);
+        let has_died = mark.is_file();
+        Self { mark, has_died, started_ns: RealClock.monotonic_ns(), pools: Mutex::default() }
+    }
+
+    /// Those of one pool.
+    pub(crate) fn of(&self, pool: Uuid) -> Arc<Locks> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let mark = self.mark.clone();
+            let note = move || dolmen_env::put_mark(&mark).is_ok();
+            Arc::new(Locks::new(self.has_died, self.started_ns, Box::new(note)))
+        };
+        Arc::clone(pools.entry(pool).or_insert_with(make))
+    }
+
+    /// The daemon ends: if nobody has locks, the next one waits for nobody.
+    pub(crate) fn close(&self) {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if pools.values().all(|locks| locks.is_empty()) {
+            // Ignored: a mark that stays makes the next daemon wait for a few seconds before it gives out locks.
+            let _stays = dolmen_env::remove_mark(&self.mark);
+        }
+    }
+}

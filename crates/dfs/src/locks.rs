@@ -1,0 +1,202 @@
+//! Locks on files, kept for the processes of a mount at the engine that keeps them for all mounts.
+//!
+//! Invariants: what is told to be locked is on record here and at the engine. An engine that has forgotten it, since it was
+//! started again or this mount was silent for too long, is told again before anything else is asked.
+
+use crate::error::Result;
+use crate::mount::Dfs;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use dolmen_client::Container;
+pub use dolmen_client::lock;
+use dolmen_client::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply, Ranges};
+use dolmen_types::{Oid, Uuid};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Whose lock on what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LockOwner {
+    /// The file.
+    pub oid: Oid,
+    /// Of ranges or of the whole.
+    pub family: LockFamily,
+    /// The process, or the open file.
+    pub owner: u64,
+}
+
+/// What came of a wish for a lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Locked {
+    /// It is as wished.
+    Done,
+    /// Somebody's stands against it.
+    Held {
+        /// His range.
+        range: LockRange,
+        /// His process, if he is of this mount; else 0.
+        pid: u32,
+    },
+    /// The engine was started again a moment ago and asks those who had locks first.
+    Later,
+}
+
+/// The locks of one mount. Any number of threads may use it; one asks at a time.
+#[derive(Debug)]
+pub struct Locks {
+    cont: Container,
+    holder: Uuid,
+    /// Owners that have any.
+    count: AtomicUsize,
+    /// Guards what the engine has on record for this mount; held while it is asked.
+    own: Mutex<Own>,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    by_owner: BTreeMap<LockOwner, (u32, Ranges)>,
+    lost: usize,
+}
+
+impl Locks {
+    /// None yet. `holder` is a random number that nobody else knows.
+    #[must_use]
+    pub fn new(dfs: &Dfs, holder: Uuid) -> Self {
+        let cont = dfs.container().clone();
+        Self { cont, holder, count: AtomicUsize::new(0), own: Mutex::default() }
+    }
+
+    /// Whether nobody has any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets or frees a range.
+    ///
+    /// # Errors
+    /// Those of the store; that it is busy if there are too many locks.
+    pub fn set(&self, who: LockOwner, pid: u32, range: LockRange) -> Result<Locked> {
+        let mut own = self.own();
+        if range.kind == LockKind::Free && !own.by_owner.contains_key(&who) {
+            return Ok(Locked::Done);
+        }
+        let told = self.ask(&mut own, LockAction::Set, who, pid, range)?;
+        if told == Locked::Done {
+            let (old_pid, ranges) = own.by_owner.entry(who).or_default();
+            *old_pid = pid;
+            ranges.set(range);
+            if ranges.is_empty() {
+                own.by_owner.remove(&who);
+            }
+            self.count.store(own.by_owner.len(), Ordering::Release);
+        }
+        Ok(told)
+    }
+
+    /// Says what stands against a lock.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn test(&self, who: LockOwner, range: LockRange) -> Result<Locked> {
+        self.ask(&mut self.own(), LockAction::Test, who, 0, range)
+    }
+
+    /// Frees all that an owner has of a file.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn free(&self, who: LockOwner) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.set(who, 0, LockRange::whole(LockKind::Free)).map(drop)
+    }
+
+    /// Says that the mount is there, if it has any locks: to be called every [`RENEW_NS`](dolmen_client::lock::RENEW_NS). How
+    /// many owners have lost theirs since the last call, because somebody else got them while the mount was silent.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn renew(&self) -> Result<usize> {
+        let mut own = self.own();
+        if let Some((&who, _)) = own.by_owner.first_key_value() {
+            self.ask(&mut own, LockAction::Renew, who, 0, LockRange::whole(LockKind::Free))?;
+        }
+        Ok(core::mem::take(&mut own.lost))
+    }
+
+    /// Frees all, at the end of the mount.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn leave(&self) -> Result<()> {
+        let mut own = self.own();
+        let Some((&who, _)) = own.by_owner.first_key_value() else { return Ok(()) };
+        self.cont.lock(&self.question(true, LockAction::Leave, who, 0, LockRange::whole(LockKind::Free)))?;
+        own.by_owner.clear();
+        self.count.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    fn question(
+        &self,
+        has_locks: bool,
+        action: LockAction,
+        who: LockOwner,
+        pid: u32,
+        range: LockRange,
+    ) -> LockAsk {
+        let LockOwner { oid, family, owner } = who;
+        LockAsk { holder: self.holder, action, has_locks, oid, family, owner, pid, range }
+    }
+
+    /// Asks, and if the engine has forgotten what it should know, tells it again first.
+    fn ask(
+        &self,
+        own: &mut Own,
+        action: LockAction,
+        who: LockOwner,
+        pid: u32,
+        range: LockRange,
+    ) -> Result<Locked> {
+        loop {
+            let question = self.question(!own.by_owner.is_empty(), action, who, pid, range);
+            return Ok(match self.cont.lock(&question)? {
+                LockReply::Done => Locked::Done,
+                LockReply::Held { range, pid } => Locked::Held { range, pid },
+                LockReply::Recovering => Locked::Later,
+                LockReply::Unknown => {
+                    self.tell_again(own)?;
+                    continue;
+                }
+            });
+        }
+    }
+
+    /// Tells the engine what is on record here. Whoever finds one of his ranges taken has lost all of that file.
+    fn tell_again(&self, own: &mut Own) -> Result<()> {
+        let mut lost = Vec::new();
+        for (&who, (pid, ranges)) in &own.by_owner {
+            for &range in ranges.as_slice() {
+                let question = self.question(true, LockAction::Again, who, *pid, range);
+                if self.cont.lock(&question)? != LockReply::Done {
+                    lost.push((who, *pid));
+                    break;
+                }
+            }
+        }
+        for (who, pid) in lost {
+            own.by_owner.remove(&who);
+            own.lost += 1;
+            // What of it was set again before the one that was taken.
+            let free = LockRange::whole(LockKind::Free);
+            self.cont.lock(&self.question(false, LockAction::Set, who, pid, free))?;
+        }
+        self.count.store(own.by_owner.len(), Ordering::Release);
+        Ok(())
+    }
+}

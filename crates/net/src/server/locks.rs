@@ -1,0 +1,319 @@
+//! Locks on objects of a pool, kept for whoever asks over a socket.
+//!
+//! Invariants: no two owners have ranges that stand against each other. A holder that is silent for [`TERM_NS`] keeps what it has
+//! until somebody else wants some of it; then it loses all, and is told so when it asks again. After a start that followed a
+//! death, nothing new is given out before those who had locks have had [`RECOVER_NS`] to set them again.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_codec::lock::{LockAction, LockAsk, LockFamily, LockKind, LockReply, RECOVER_NS, Ranges, TERM_NS};
+use dolmen_types::{ContNo, Error, Invalid, Oid, Result, Uuid};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Ranges that may be locked in a pool.
+const RANGES_MAX: usize = 1 << 18;
+/// Holders that are remembered; the silent ones are forgotten first.
+const HOLDERS_MAX: usize = 1 << 12;
+
+/// Called before the first lock is given out; false if it could not be written down that there are any.
+pub type Note = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The locks of a pool.
+pub struct Locks {
+    /// Until when those who had locks come first.
+    recovers_until_ns: u64,
+    note: Note,
+    is_noted: AtomicBool,
+    /// Guards who has locked what; taken alone.
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    /// When each holder was heard last.
+    heard_ns: BTreeMap<Uuid, u64>,
+    objects: BTreeMap<Place, Vec<Held>>,
+    /// Ranges in all.
+    count: usize,
+}
+
+type Place = (ContNo, Oid, LockFamily);
+
+/// What an owner has locked of an object.
+#[derive(Debug)]
+struct Held {
+    holder: Uuid,
+    owner: u64,
+    pid: u32,
+    ranges: Ranges,
+}
+
+impl core::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Locks").field("all", &self.all).finish_non_exhaustive()
+    }
+}
+
+impl Locks {
+    /// None yet. `has_died` says that there may have been some before, at `now_ns` of the clock of all later calls.
+    #[must_use]
+    pub fn new(has_died: bool, now_ns: u64, note: Note) -> Self {
+        let recovers_until_ns = if has_died { now_ns.saturating_add(RECOVER_NS) } else { 0 };
+        Self { recovers_until_ns, note, is_noted: AtomicBool::new(false), all: Mutex::default() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is locked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all().count == 0
+    }
+
+    /// Does what is asked.
+    ///
+    /// # Errors
+    /// `Invalid::Argument` for a range that ends before it begins; `Busy` if there are too many locks or holders, or it cannot
+    /// be written down that there are any.
+    pub(super) fn ask(&self, cont: ContNo, ask: &LockAsk, now_ns: u64) -> Result<LockReply> {
+        if ask.range.last < ask.range.first {
+            return Err(Error::Invalid(Invalid::Argument));
+        }
+        let mut all = self.all();
+        if ask.has_locks && !all.heard_ns.contains_key(&ask.holder) && ask.action != LockAction::Again {
+            return Ok(LockReply::Unknown);
+        }
+        let takes = matches!(ask.action, LockAction::Set | LockAction::Again);
+        let takes = takes && ask.range.kind != LockKind::Free;
+        if ask.action == LockAction::Set && takes && now_ns < self.recovers_until_ns {
+            return Ok(LockReply::Recovering);
+        }
+        if ask.action != LockAction::Leave {
+            all.hear(ask.holder, now_ns)?;
+        }
+        let place = (cont, ask.oid, ask.family);
+        match ask.action {
+            LockAction::Renew => {}
+            LockAction::Leave => all.leave(ask.holder),
+            LockAction::Test => {
+                if let Some(held) = all.against(place, ask, now_ns) {
+                    return Ok(held);
+                }
+            }
+            LockAction::Set | LockAction::Again => {
+                if takes {
+                    if let Some(held) = all.against(place, ask, now_ns) {
+                        return Ok(held);
+                    }
+                    if all.count >= RANGES_MAX || !self.is_written_down() {
+                        return Err(Error::Busy);
+                    }
+                }
+                all.set(place, ask);
+            }
+        }
+        Ok(LockReply::Done)
+    }
+
+    /// Under the lock, so that nobody has one before it is written down.
+    fn is_written_down(&self) -> bool {
+        if !self.is_noted.load(Ordering::Relaxed) {
+            self.is_noted.store((self.note)(), Ordering::Relaxed);
+        }
+        self.is_noted.load(Ordering::Relaxed)
+    }
+}
+
+impl All {
+    fn hear(&mut self, holder: Uuid, now_ns: u64) -> Result<()> {
+        if !self.heard_ns.contains_key(&holder) && self.heard_ns.len() >= HOLDERS_MAX {
+            let silent: Vec<Uuid> =
+                self.heard_ns.keys().copied().filter(|&other| self.is_silent(other, now_ns)).collect();
+            silent.into_iter().for_each(|other| self.leave(other));
+            if self.heard_ns.len() >= HOLDERS_MAX {
+                return Err(Error::Busy);
+            }
+        }
+        self.heard_ns.insert(holder, now_ns);
+        Ok(())
+    }
+
+    fn is_silent(&self, holder: Uuid, now_ns: u64) -> bool {
+        self.heard_ns.get(&holder).is_none_or(|&heard_ns| now_ns.saturating_sub(heard_ns) > TERM_NS)
+    }
+
+    /// The first lock that stands against what is asked for. Holders that are silent lose theirs.
+    fn against(&mut self, place: Place, ask: &LockAsk, now_ns: u64) -> Option<LockReply> {
+        loop {
+            let others = self.objects.get(&place)?.iter();
+            let mut others = others.filter(|held| (held.holder, held.owner) != (ask.holder, ask.owner));
+            let (holder, range, pid) = others.find_map(|held| {
+                held.ranges.against(&ask.range).map(|range| (held.holder, range, held.pid))
+            })?;
+            if !self.is_silent(holder, now_ns) {
+                return Some(LockReply::Held { range, pid: if holder == ask.holder { pid } else { 0 } });
+            }
+            self.leave(holder);
+        }
+    }
+
+    fn set(&mut self, place: Place, ask: &LockAsk) {
+        let owners = self.objects.entry(place).or_default();
+        let own = owners.iter().position(|held| (held.holder, held.owner) == (ask.holder, ask.owner));
+        let own = own.unwrap_or_else(|| {
+            owners.push(Held {
+                holder: ask.holder,
+                owner: ask.owner,
+                pid: ask.pid,
+                ranges: Ranges::default(),
+            });
+            owners.len() - 1
+        });
+        let held = &mut owners[own];
+        self.count -= held.ranges.as_slice().len();
+        held.ranges.set(ask.range);
+        held.pid = ask.pid;
+        self.count += held.ranges.as_slice().len();
+        if held.ranges.is_empty() {
+            owners.swap_remove(own);
+        }
+        if owners.is_empty() {
+            self.objects.remove(&place);
+        }
+    }
+
+    fn leave(&mut self, holder: Uuid) {
+        self.heard_ns.remove(&holder);
+        self.objects.retain(|_, owners| {
+            owners.retain(|held| held.holder != holder);
+            !owners.is_empty()
+        });
+        let counts = self.objects.values().flatten().map(|held| held.ranges.as_slice().len());
+        self.count = counts.sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicUsize;
+    use dolmen_codec::lock::LockRange;
+    use std::sync::Arc;
+
+    const CONT: ContNo = ContNo(3);
+    const READ: LockRange = LockRange { first: 10, last: 19, kind: LockKind::Read };
+    const WRITE: LockRange = LockRange { first: 15, last: 30, kind: LockKind::Write };
+    const FREE: LockRange = LockRange::whole(LockKind::Free);
+
+    /// A question about the object that all tests use.
+    fn question(holder: u128, owner: u64, action: LockAction, range: LockRange) -> LockAsk {
+        LockAsk {
+            holder: Uuid::from_u128(holder),
+            action,
+            has_locks: false,
+            oid: Oid { hi: 1, lo: 2 },
+            family: LockFamily::Range,
+            owner,
+            pid: 77,
+            range,
+        }
+    }
+
+    fn locks() -> Locks {
+        Locks::new(false, 0, Box::new(|| true))
+    }
+
+    fn set(locks: &Locks, holder: u128, range: LockRange, now_ns: u64) -> LockReply {
+        locks.ask(CONT, &question(holder, 1, LockAction::Set, range), now_ns).unwrap()
+    }
+
+    #[test]
+    fn what_stands_against_a_lock_is_told_and_changes_nothing() {
+        let locks = locks();
+        assert_eq!(set(&locks, 1, READ, 0), LockReply::Done);
+        assert_eq!(set(&locks, 2, READ, 0), LockReply::Done, "readers share");
+        assert_eq!(set(&locks, 3, WRITE, 0), LockReply::Held { range: READ, pid: 0 });
+        let own = question(1, 2, LockAction::Test, WRITE);
+        assert_eq!(locks.ask(CONT, &own, 0), Ok(LockReply::Held { range: READ, pid: 77 }), "of one holder");
+        assert_eq!(locks.ask(ContNo(4), &own, 0), Ok(LockReply::Done), "another container");
+        let whole = LockAsk { family: LockFamily::Whole, ..own.clone() };
+        assert_eq!(locks.ask(CONT, &whole, 0), Ok(LockReply::Done), "the families do not meet");
+        let backwards = LockAsk { range: LockRange { first: 2, last: 1, ..READ }, ..own };
+        assert_eq!(locks.ask(CONT, &backwards, 0), Err(Error::Invalid(Invalid::Argument)));
+        for holder in [1, 2] {
+            assert_eq!(set(&locks, holder, FREE, 0), LockReply::Done);
+        }
+        assert!(locks.is_empty());
+        assert_eq!(set(&locks, 3, WRITE, 0), LockReply::Done);
+    }
+
+    #[test]
+    fn a_holder_that_is_silent_loses_all_when_somebody_wants_some_of_it_and_is_told() {
+        let locks = locks();
+        let far = LockRange { first: 1000, last: 1001, kind: LockKind::Write };
+        assert_eq!(set(&locks, 1, WRITE, 0), LockReply::Done);
+        assert_eq!(set(&locks, 1, far, 0), LockReply::Done);
+        let renew = LockAsk { has_locks: true, ..question(1, 0, LockAction::Renew, FREE) };
+        assert_eq!(locks.ask(CONT, &renew, TERM_NS), Ok(LockReply::Done));
+        assert_eq!(set(&locks, 2, READ, 2 * TERM_NS), LockReply::Held { range: WRITE, pid: 0 });
+        // Nobody wants any of it, so it is there still.
+        assert_eq!(locks.ask(CONT, &renew, 4 * TERM_NS), Ok(LockReply::Done));
+        assert_eq!(set(&locks, 2, READ, 5 * TERM_NS + 1), LockReply::Done);
+        assert_eq!(set(&locks, 2, far, 5 * TERM_NS + 1), LockReply::Done, "it has lost the other one, too");
+        assert_eq!(locks.ask(CONT, &renew, 5 * TERM_NS + 1), Ok(LockReply::Unknown));
+        let more = LockAsk {
+            has_locks: true,
+            ..question(1, 1, LockAction::Set, LockRange { first: 0, last: 0, ..READ })
+        };
+        assert_eq!(locks.ask(CONT, &more, 5 * TERM_NS + 1), Ok(LockReply::Unknown), "nothing is added");
+        let again = LockAsk { has_locks: true, ..question(1, 1, LockAction::Again, WRITE) };
+        assert_eq!(locks.ask(CONT, &again, 5 * TERM_NS + 1), Ok(LockReply::Held { range: READ, pid: 0 }));
+    }
+
+    #[test]
+    fn after_a_death_those_who_had_locks_come_first() {
+        let locks = Locks::new(true, 100, Box::new(|| true));
+        assert_eq!(set(&locks, 2, READ, 100), LockReply::Recovering);
+        assert_eq!(set(&locks, 2, FREE, 100), LockReply::Done, "nothing is free to all");
+        let again = LockAsk { has_locks: true, ..question(1, 1, LockAction::Again, WRITE) };
+        assert_eq!(locks.ask(CONT, &again, 100 + RECOVER_NS - 1), Ok(LockReply::Done));
+        assert_eq!(set(&locks, 2, READ, 100 + RECOVER_NS), LockReply::Held { range: WRITE, pid: 0 });
+    }
+
+    #[test]
+    fn nobody_has_a_lock_that_is_not_written_down() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let note = move || counted.fetch_add(1, Ordering::Relaxed) > 0;
+        let locks = Locks::new(false, 0, Box::new(note));
+        let ask = question(1, 1, LockAction::Set, READ);
+        assert_eq!(locks.ask(CONT, &ask, 0), Err(Error::Busy));
+        assert!(locks.is_empty());
+        assert_eq!(locks.ask(CONT, &ask, 0), Ok(LockReply::Done));
+        assert_eq!(set(&locks, 2, READ, 0), LockReply::Done);
+        assert_eq!(count.load(Ordering::Relaxed), 2, "once is enough");
+        let leave = question(1, 0, LockAction::Leave, FREE);
+        assert_eq!(locks.ask(CONT, &leave, 0), Ok(LockReply::Done));
+        assert_eq!(set(&locks, 3, WRITE, 0), LockReply::Held { range: READ, pid: 0 }, "the other one's");
+    }
+
+    #[test]
+    fn there_are_so_many_locks_and_holders_and_no_more() {
+        let locks = locks();
+        for holder in 0..HOLDERS_MAX as u128 {
+            assert_eq!(set(&locks, holder, READ, 0), LockReply::Done);
+        }
+        let late = question(u128::MAX, 1, LockAction::Set, READ);
+        assert_eq!(locks.ask(CONT, &late, 0), Err(Error::Busy));
+        assert_eq!(locks.ask(CONT, &late, TERM_NS + 1), Ok(LockReply::Done), "the silent are forgotten");
+        let mut ask = question(1, 1, LockAction::Set, READ);
+        let mut refused = None;
+        for at in 0..=RANGES_MAX as u64 {
+            ask.oid.lo = at;
+            refused = locks.ask(CONT, &ask, TERM_NS + 1).err();
+        }
+        assert_eq!(refused, Some(Error::Busy));
+    }
+}
