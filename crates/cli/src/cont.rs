@@ -46,7 +46,7 @@ pub(crate) enum Command {
 }
 
 /// What a container holds.
-#[derive(ValueEnum, Clone, Copy, Debug)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Files and directories
     Posix,
@@ -218,7 +218,7 @@ fn create(args: &Create) -> Outcome<Answer> {
     .map_err(|error| taken_uuid(&session, args, error))
     .doing(doing)?;
     if has_files {
-        format_new(&session.pool, &handle, args, chunk_bytes).doing(doing)?;
+        format_new(&session.pool, &handle, args, chunk_bytes, false).doing(doing)?;
     }
     session.close()?;
     let text = format!("{}  {}", args.label.as_deref().unwrap_or("-"), handle.uuid);
@@ -233,6 +233,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) file_class: Option<ObjectClass>,
     pub(crate) dir_class: Option<ObjectClass>,
+    /// Every mount keeps to what a shared one promises.
+    pub(crate) balanced: bool,
     /// Whose it is, and who may use it.
     pub(crate) owned: Props,
 }
@@ -259,7 +261,7 @@ pub(crate) fn create_in(pool: &Pool, spec: &Spec<'_>) -> Outcome<Uuid> {
     let chunk_bytes = chunk_bytes(&args, u64::MAX).doing(doing)?;
     let handle = pool.create_container(label, props).doing(doing)?;
     if has_files {
-        format_new(pool, &handle, &args, chunk_bytes).doing(doing)?;
+        format_new(pool, &handle, &args, chunk_bytes, spec.balanced).doing(doing)?;
     }
     Ok(handle.uuid)
 }
@@ -292,8 +294,14 @@ fn chunk_bytes(args: &Create, segment_bytes: u64) -> Outcome<u64> {
 }
 
 /// Makes the file system of a new container, which is removed again if that cannot be.
-fn format_new(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {
-    let formatted = format(pool, handle, args, chunk_bytes);
+fn format_new(
+    pool: &Pool,
+    handle: &ContHandle,
+    args: &Create,
+    chunk_bytes: u64,
+    balanced: bool,
+) -> Outcome<()> {
+    let formatted = format(pool, handle, args, chunk_bytes, balanced);
     if formatted.is_err() {
         let name = dolmen_client::ContName::Uuid(handle.uuid);
         // Ignored: why it could not be made says more than why its remains could not be removed.
@@ -302,7 +310,7 @@ fn format_new(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64)
     formatted
 }
 
-fn format(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> Outcome<()> {
+fn format(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64, balanced: bool) -> Outcome<()> {
     let cont = pool.open_container(&dolmen_client::ContName::Uuid(handle.uuid))?;
     let owner = place::credentials();
     let defaults = FormatOptions::default();
@@ -312,6 +320,7 @@ fn format(pool: &Pool, handle: &ContHandle, args: &Create, chunk_bytes: u64) -> 
         file_class: args.file_class.unwrap_or(defaults.file_class),
         uid: owner.uid,
         gid: owner.gid,
+        balanced,
         ..defaults
     };
     Ok(Dfs::format(&cont, &options)?)

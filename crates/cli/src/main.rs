@@ -40,12 +40,13 @@ fn main() -> ExitCode {
         interrupt::restore();
         return ExitCode::from(bench::child(&scenario, &spec).number());
     }
-    let exit = match cli::Cli::try_parse_from(compat::words()) {
-        Ok(cli) => {
+    let exit = match compat::named_by_path(compat::words()).map(cli::Cli::try_parse_from) {
+        Ok(Ok(cli)) => {
             watch(&cli);
             answer(&cli)
         }
-        Err(error) => refuse_usage(&error),
+        Ok(Err(error)) => refuse_usage(&error),
+        Err(failure) => report(&failure, compat::words().iter().any(|word| word == "--json")),
     };
     interrupt::end_as(exit);
     ExitCode::from(exit.number())

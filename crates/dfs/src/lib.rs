@@ -130,6 +130,7 @@ mod space;
 mod store;
 mod tmpfile;
 pub mod tree;
+mod uns;
 
 pub use access::{Cred, Rights};
 pub use attr::{SetAttrs, SetTime, Stat, XattrCond};
@@ -148,3 +149,4 @@ pub use obj::{New, Obj};
 pub use rename::RenameMode;
 pub use resolve::Follow;
 pub use space::Allocate;
+pub use uns::{UNS_LAYOUT_COUNT, UNS_XATTR, UNS_XATTR_BYTES_MAX, UnsLink, class_of_hint, classes_of_hints};

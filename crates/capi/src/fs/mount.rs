@@ -14,7 +14,9 @@ use crate::types::{CUuid, Handle, Iov};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{ContName, Container, Epoch, ObjectClass, Uuid};
-use dolmen_dfs::{CHUNK_BYTES_MIN, Dfs, FormatOptions, LAYOUT_POSIX, MountOptions};
+use dolmen_dfs::{
+    CHUNK_BYTES_MIN, Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, class_of_hint, classes_of_hints,
+};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Bits of how a mount keeps what other mounts do; 0 is relaxed.
@@ -101,38 +103,12 @@ pub(super) struct CAttr {
 const _: () = assert!(size_of::<CAttr>() == 176);
 const _: () = assert!(core::mem::offset_of!(CAttr, hints) == 44);
 
-/// The classes that a list of hints such as `file:single,dir:max` asks for: of files, of directories.
-fn classes_of_hints(text: &str) -> PosixResult<(ObjectClass, ObjectClass)> {
-    let mut classes = (ObjectClass::UNKNOWN, ObjectClass::UNKNOWN);
-    for hint in text.split(',').filter(|hint| !hint.is_empty()) {
-        let (is_file, class) = class_of_hint(hint)?;
-        *if is_file { &mut classes.0 } else { &mut classes.1 } = class;
-    }
-    Ok(classes)
-}
-
-/// Whether a hint is for files, and the class that it asks for.
-pub(super) fn class_of_hint(hint: &str) -> PosixResult<(bool, ObjectClass)> {
-    let (kind, wish) = hint.split_once(':').ok_or(EINVAL)?;
-    let is_file = match kind.to_ascii_lowercase().as_str() {
-        "file" => true,
-        "dir" | "directory" => false,
-        _ => return Err(EINVAL),
-    };
-    let class = match wish.to_ascii_lowercase().as_str() {
-        "single" => ObjectClass::S1,
-        "max" => ObjectClass::SX,
-        _ => return Err(EINVAL),
-    };
-    Ok((is_file, class))
-}
-
 fn format_options(attr: Option<&CAttr>) -> PosixResult<FormatOptions> {
     let mut options = FormatOptions { uid: own_uid(), gid: own_gid(), ..FormatOptions::default() };
     let Some(attr) = attr else { return Ok(options) };
     let hints: Vec<u8> =
         attr.hints.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.cast_unsigned()).collect();
-    let hints = classes_of_hints(core::str::from_utf8(&hints).map_err(|_other| EINVAL)?)?;
+    let hints = classes_of_hints(core::str::from_utf8(&hints).map_err(|_other| EINVAL)?).ok_or(EINVAL)?;
     let first = |wishes: [u32; 2], hint: ObjectClass| {
         let asked = wishes.into_iter().map(ObjectClass).find(|class| *class != ObjectClass::UNKNOWN);
         asked.unwrap_or(hint)
@@ -559,7 +535,7 @@ extern "C" fn dfs_sync(dfs: Ptr<Mounted>) -> c_int {
 extern "C" fn dfs_suggest_oclass(dfs: Ptr<Mounted>, hint: Text, class: Out<u32>) -> c_int {
     errno(|| {
         table::find(dfs)?;
-        Ok(class.set(class_of_hint(hint.str()?)?.1.0)?)
+        Ok(class.set(class_of_hint(hint.str()?).ok_or(EINVAL)?.1.0)?)
     })
 }
 
@@ -672,19 +648,4 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
         crate::pool::daos_pool_disconnect(poh, Ev::NULL);
     }
     mounted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hints_name_classes() {
-        assert_eq!(classes_of_hints("file:single,dir:max"), Ok((ObjectClass::S1, ObjectClass::SX)));
-        assert_eq!(classes_of_hints(""), Ok((ObjectClass::UNKNOWN, ObjectClass::UNKNOWN)));
-        assert_eq!(class_of_hint("Directory:Single"), Ok((false, ObjectClass::S1)));
-        for bad in ["file", "file:", "link:max", "file:two"] {
-            assert_eq!(class_of_hint(bad), Err(EINVAL), "{bad}");
-        }
-    }
 }

@@ -13,6 +13,7 @@ use crate::raw::{self, Out, Text};
 use crate::types::{CUuid, Handle, fixed};
 use core::ffi::{c_char, c_int};
 use dolmen_client::{ContName, PropId, PropValue, Uuid};
+use dolmen_dfs::{UNS_LAYOUT_COUNT, UnsLink};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,17 +21,13 @@ use std::path::{Path, PathBuf};
 /// The extended attribute.
 //= daos:src/include/daos_uns.h DUNS_XATTR_NAME, DUNS_MAX_XATTR_LEN
 const XATTR: &core::ffi::CStr = c"user.daos";
-const XATTR_BYTES_MAX: usize = 170;
+const XATTR_BYTES_MAX: usize = dolmen_dfs::UNS_XATTR_BYTES_MAX;
 
 //= daos:src/include/daos_uns.h flags of duns_resolve_path
 const NO_PREFIX: u32 = 1;
 const NO_REVERSE_LOOKUP: u32 = 2;
 const NO_CHECK_PATH: u32 = 4;
 
-/// Names of layouts, by their numbers.
-//= daos:src/include/daos_prop.h DAOS_PROP_CO_LAYOUT_*
-const LAYOUTS: [&str; 9] =
-    ["UNKNOWN", "POSIX", "HDF5", "PYTHON", "SPARK", "DATABASE", "ROOT", "SEISMIC", "METEO"];
 const POSIX: u32 = 1;
 
 /// What a path stands for, or is to stand for.
@@ -72,25 +69,13 @@ struct Link {
 impl Link {
     /// What the value of the extended attribute says.
     fn parse(value: &[u8]) -> PosixResult<Self> {
-        if value.len() > XATTR_BYTES_MAX {
-            return Err(EINVAL);
-        }
-        let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
-        let text = core::str::from_utf8(&value[..end]).map_err(|_other| EINVAL)?;
-        let (layout, rest) =
-            text.strip_prefix("DAOS.").and_then(|text| text.split_once("://")).ok_or(EINVAL)?;
-        let layout = LAYOUTS.iter().position(|name| name.eq_ignore_ascii_case(layout)).ok_or(EINVAL)?;
-        let (pool, cont) = rest.split_once('/').ok_or(EINVAL)?;
-        for uuid in [pool, cont] {
-            Uuid::try_parse(uuid).map_err(|_other| EINVAL)?;
-        }
-        let layout = u32::try_from(layout).map_err(|_wide| EINVAL)?;
-        Ok(Self { layout, pool: pool.to_owned(), cont: cont.to_owned() })
+        UnsLink::parse(value).map(Self::from).ok_or(EINVAL)
     }
+}
 
-    fn text(&self) -> String {
-        let layout = LAYOUTS.get(self.layout as usize).unwrap_or(&LAYOUTS[0]);
-        format!("DAOS.{layout}://{}/{}", self.pool, self.cont)
+impl From<UnsLink> for Link {
+    fn from(link: UnsLink) -> Self {
+        Self { layout: link.layout, pool: link.pool.to_string(), cont: link.cont.to_string() }
     }
 }
 
@@ -118,8 +103,8 @@ fn link_at(path: &Path) -> PosixResult<Option<Link>> {
     }
 }
 
-fn set_link(path: &Path, link: &Link) -> PosixResult<()> {
-    let (name, value) = (c_path(path)?, link.text());
+fn set_link(path: &Path, link: &UnsLink) -> PosixResult<()> {
+    let (name, value) = (c_path(path)?, link.to_string());
     // SAFETY: both texts end with a zero, and the value has so many bytes.
     let code = unsafe {
         libc::lsetxattr(
@@ -229,7 +214,7 @@ extern "C" fn duns_create_path(poh: Handle, path: Text, attr: Out<CUns>) -> c_in
         let pool = handle::pool(poh)?;
         let path = PathBuf::from(OsStr::from_bytes(path.bytes()?));
         let mut uns = attr.get()?;
-        if uns.layout == 0 || uns.layout as usize >= LAYOUTS.len() {
+        if uns.layout == 0 || uns.layout >= UNS_LAYOUT_COUNT {
             return Err(EINVAL);
         }
         make_path(&path, uns.layout)?;
@@ -239,13 +224,13 @@ extern "C" fn duns_create_path(poh: Handle, path: Text, attr: Out<CUns>) -> c_in
             cont::create_for(&pool, None, uns.props, Some(uns.layout.into())).map_err(Errno::from)
         };
         let linked = made.and_then(|cont| {
-            let link = Link { layout: uns.layout, pool: pool.uuid.to_string(), cont: cont.to_string() };
+            let link = UnsLink { layout: uns.layout, pool: pool.uuid, cont };
             if let Err(error) = set_link(&path, &link) {
                 // Ignored: that the path could not be made is what the caller hears.
                 let _still_there = pool.client.destroy_container(&ContName::Uuid(cont), true);
                 return Err(error);
             }
-            Ok(link)
+            Ok(Link::from(link))
         });
         match linked {
             Ok(link) => {
@@ -317,7 +302,7 @@ extern "C" fn duns_link_cont(poh: Handle, cont: Text, path: Text) -> c_int {
             _ => 0,
         };
         make_path(&path, layout)?;
-        let link = Link { layout, pool: pool.uuid.to_string(), cont: opened.uuid().to_string() };
+        let link = UnsLink { layout, pool: pool.uuid, cont: opened.uuid() };
         let linked = set_link(&path, &link);
         if linked.is_err() {
             // Ignored: that it could not be linked is what the caller hears.
@@ -355,21 +340,6 @@ extern "C" fn duns_destroy_attr(attr: Out<CUns>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn attribute_values_are_those_of_daos() {
-        let link =
-            Link { layout: 1, pool: Uuid::from_u128(1).to_string(), cont: Uuid::from_u128(2).to_string() };
-        let text = link.text();
-        assert_eq!(
-            text,
-            "DAOS.POSIX://00000000-0000-0000-0000-000000000001/00000000-0000-0000-0000-000000000002"
-        );
-        assert_eq!(Link::parse(text.as_bytes()), Ok(link));
-        for bad in ["", "DAOS.POSIX://a/b", "DAOS.NONE://", "posix", "DAOS.POSIX:/x"] {
-            assert_eq!(Link::parse(bad.as_bytes()), Err(EINVAL), "{bad}");
-        }
-    }
 
     #[test]
     fn direct_paths_have_three_parts() {

@@ -6,29 +6,33 @@ use crate::cont::props::refuse_unknown;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::Answer;
 use crate::path::shown_outside;
+use crate::place;
+use dolmen_client::Container;
 use dolmen_codec::acl::{self, Acl, Entry};
 use dolmen_codec::wire::PoolAccess;
-use dolmen_env::{group_name, group_principal, user_name, user_principal};
+use dolmen_dfs::Follow;
+use dolmen_env::{group_principal, user_principal};
 use dolmen_net::client::Link;
 use dolmen_types::{PropId, PropValue, Props};
-use nix::unistd::{Gid, Uid};
+use nix::unistd::{Gid, Group, Uid, User};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Properties that say whose a new container is: the caller's, unless another group is named.
-pub(super) fn owner_props(group: Option<&str>) -> Outcome<Props> {
-    let (uid, gid) = (Uid::effective(), Gid::effective());
-    let user = user_name(uid.as_raw()).unwrap_or_else(|| uid.to_string());
-    let own = || group_name(gid.as_raw()).unwrap_or_else(|| gid.to_string());
-    let given = group.map(name).transpose()?;
-    if let Some(given) = &given {
-        refuse_unknown(PropId::CO_OWNER_GROUP, given)?;
+/// Properties that say whose a new container is: the caller's, unless another user or group is named.
+pub(super) fn owner_props(user: Option<&str>, group: Option<&str>) -> Outcome<Props> {
+    let own = [
+        (PropId::CO_OWNER, user, user_principal(Uid::effective().as_raw())),
+        (PropId::CO_OWNER_GROUP, group, group_principal(Gid::effective().as_raw())),
+    ];
+    let mut props = Props::new();
+    for (id, given, own) in own {
+        let name = given.map_or(Ok(own), name)?;
+        if given.is_some() {
+            refuse_unknown(id, &name)?;
+        }
+        props.insert(id, PropValue::Text(name));
     }
-    let group = given.map_or_else(|| name(&own()), Ok)?;
-    Ok(Props::from([
-        (PropId::CO_OWNER, PropValue::Text(name(&user)?)),
-        (PropId::CO_OWNER_GROUP, PropValue::Text(group)),
-    ]))
+    Ok(props)
 }
 
 /// The name of a user or group as DAOS writes it.
@@ -117,22 +121,60 @@ pub(super) fn delete(of: Owner<'_>, text: &str) -> Outcome<Answer> {
     set(of, &acl)
 }
 
-/// Gives something to another user or group.
-pub(super) fn set_owner(of: Owner<'_>, user: Option<&str>, group: Option<&str>) -> Outcome<Answer> {
+/// Whose something is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub(super) user: Option<&'a str>,
+    pub(super) group: Option<&'a str>,
+    /// Also if this machine knows nobody of that name.
+    pub(super) no_check: bool,
+}
+
+/// Gives something to another user or group; of a container of files the root directory, too.
+pub(super) fn set_owner(of: Owner<'_>, named: &Named<'_>) -> Outcome<Answer> {
     let known = |id, text: Option<&str>| match text {
         Some(text) => {
             let name = name(text)?;
-            refuse_unknown(id, &name)?;
+            if !named.no_check {
+                refuse_unknown(id, &name)?;
+            }
             Ok(Some(name))
         }
         None => Ok::<_, Failure>(None),
     };
-    let (user, group) = (known(PropId::CO_OWNER, user)?, known(PropId::CO_OWNER_GROUP, group)?);
+    let user = known(PropId::CO_OWNER, named.user)?;
+    let group = known(PropId::CO_OWNER_GROUP, named.group)?;
     if user.is_none() && group.is_none() {
         return Err(Failure::new(Exit::Usage, "nobody is named").hint("give --user or --group"));
     }
+    // First: afterwards it may be somebody else's to change.
+    if let Owner::Cont(cont) = of {
+        give_root(cont, user.as_deref(), group.as_deref())?;
+    }
     of.set_owners(user, group)?;
     Ok(Answer::new("", Value::Null))
+}
+
+/// Gives the root directory of a container of files to whom this machine knows by these names.
+fn give_root(cont: &Container, user: Option<&str>, group: Option<&str>) -> Outcome<()> {
+    let layout = cont.props(&[PropId::CO_LAYOUT_TYPE])?.remove(&PropId::CO_LAYOUT_TYPE);
+    if layout != Some(PropValue::Number(dolmen_dfs::LAYOUT_POSIX)) {
+        return Ok(());
+    }
+    let local = |name: &str| name.strip_suffix('@').unwrap_or(name).to_owned();
+    let uid = user.map(local).and_then(|name| match User::from_name(&name) {
+        Ok(Some(user)) => Some(user.uid.as_raw()),
+        _ => name.parse().ok(),
+    });
+    let gid = group.map(local).and_then(|name| match Group::from_name(&name) {
+        Ok(Some(group)) => Some(group.gid.as_raw()),
+        _ => name.parse().ok(),
+    });
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    let dfs = place::mount(cont, &cont.uuid().to_string(), false, true)?;
+    Ok(dfs.chown("/", uid, gid, Follow::No)?)
 }
 
 /// The properties of a new pool that say whose it is, the caller's unless others are named, and who may use it.
@@ -162,7 +204,7 @@ pub(super) enum Verb {
         #[command(flatten)]
         pool: PoolArg,
         /// Also written to this file
-        #[arg(long, short, value_name = "FILE")]
+        #[arg(long, short = 'O', visible_short_alias = 'o', value_name = "FILE")]
         outfile: Option<PathBuf>,
         /// For scripts: the file is written over anyway
         #[arg(long, short)]
@@ -234,7 +276,10 @@ impl Verb {
                 update(of, entries.acl_file.as_deref(), entries.entry.as_deref())
             }
             Self::DeleteAcl { principal, .. } => delete(of, principal),
-            Self::SetOwner { user, group, .. } => set_owner(of, user.as_deref(), group.as_deref()),
+            Self::SetOwner { user, group, .. } => {
+                let named = Named { user: user.as_deref(), group: group.as_deref(), no_check: false };
+                set_owner(of, &named)
+            }
         };
         done.map_err(|failure| refused(failure, self.pool(), None, perm))
             .doing(|| format!("use the list of pool {}", self.pool()))
@@ -263,7 +308,7 @@ pub(super) fn refused(failure: Failure, pool: &str, cont: Option<&str>, perm: ch
 #[group(required = true, multiple = true)]
 pub(super) struct Entries {
     /// File with an entry a line
-    #[arg(long, short = 'a', value_name = "FILE")]
+    #[arg(long, short = 'f', visible_short_alias = 'a', value_name = "FILE")]
     pub(super) acl_file: Option<PathBuf>,
     /// One entry, such as A::bob@:rw
     #[arg(long, short, value_name = "ENTRY")]

@@ -18,38 +18,67 @@ pub(super) enum Verb<A: Args> {
         #[command(flatten)]
         of: A,
         /// What to set
-        #[arg(required = true)]
+        #[arg(required_unless_present = "attr")]
         attrs: Vec<String>,
+        /// The name of one, by an option
+        #[arg(long, short, value_name = "NAME", requires = "value", conflicts_with = "attrs")]
+        attr: Option<String>,
+        /// Its value
+        #[arg(long, short, requires = "attr")]
+        value: Option<String>,
     },
     /// Print attributes; all if none is named
     #[command(visible_alias = "getattr")]
     GetAttr {
         #[command(flatten)]
         of: A,
-        /// Which
-        #[arg(value_delimiter = ',')]
-        attrs: Vec<String>,
+        #[command(flatten)]
+        which: Which,
     },
     /// List attributes
     #[command(visible_aliases = ["list-attr", "lsattr"])]
-    ListAttrs(A),
+    ListAttrs {
+        #[command(flatten)]
+        of: A,
+        /// Show values, too
+        #[arg(long, short, visible_short_alias = 'V')]
+        verbose: bool,
+    },
     /// Remove attributes
     #[command(visible_alias = "delattr")]
     DelAttr {
         #[command(flatten)]
         of: A,
-        /// Which
-        #[arg(required = true, value_delimiter = ',')]
-        attrs: Vec<String>,
+        #[command(flatten)]
+        which: Which,
     },
+}
+
+/// Which attributes are meant.
+#[derive(Args, Debug)]
+pub(super) struct Which {
+    /// Their names
+    #[arg(value_delimiter = ',')]
+    attrs: Vec<String>,
+    /// The name of one, by an option
+    #[arg(long, short, value_name = "NAME", conflicts_with = "attrs")]
+    attr: Option<String>,
+}
+
+impl Which {
+    fn names(&self) -> Vec<String> {
+        self.attrs.iter().chain(&self.attr).cloned().collect()
+    }
 }
 
 impl<A: Args> Verb<A> {
     /// Whose they are.
     pub(super) fn of(&self) -> &A {
         match self {
-            Self::SetAttr { of, .. } | Self::GetAttr { of, .. } | Self::DelAttr { of, .. } => of,
-            Self::ListAttrs(of) => of,
+            Self::SetAttr { of, .. }
+            | Self::GetAttr { of, .. }
+            | Self::DelAttr { of, .. }
+            | Self::ListAttrs { of, .. } => of,
         }
     }
 
@@ -57,16 +86,20 @@ impl<A: Args> Verb<A> {
     pub(super) fn access(&self) -> PoolAccess {
         match self {
             Self::SetAttr { .. } | Self::DelAttr { .. } => PoolAccess::ReadWrite,
-            Self::GetAttr { .. } | Self::ListAttrs(_) => PoolAccess::ReadOnly,
+            Self::GetAttr { .. } | Self::ListAttrs { .. } => PoolAccess::ReadOnly,
         }
     }
 
     pub(super) fn run(&self, owner: Owner<'_>) -> Outcome<Answer> {
         match self {
+            Self::SetAttr { attr: Some(name), value: Some(value), .. } => {
+                owner.set(&[(name.clone(), value.as_bytes().to_vec())])?;
+                Ok(Answer::new("", Value::Null))
+            }
             Self::SetAttr { attrs, .. } => set(owner, attrs),
-            Self::GetAttr { attrs, .. } => get(owner, attrs),
-            Self::ListAttrs(_) => list(owner),
-            Self::DelAttr { attrs, .. } => remove(owner, attrs),
+            Self::GetAttr { which, .. } => get(owner, &which.names()),
+            Self::ListAttrs { verbose, .. } => list(owner, *verbose),
+            Self::DelAttr { which, .. } => remove(owner, &which.names()),
         }
     }
 }
@@ -184,17 +217,17 @@ fn set(owner: Owner<'_>, words: &[String]) -> Outcome<Answer> {
     Ok(Answer::new("", Value::Null))
 }
 
-/// The attributes with these names, or all.
+/// The attributes with these names, or all. Values are bytes, which JSON has in base 64.
 fn get(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
     let all = if names.is_empty() { owner.names()? } else { names.to_vec() };
     let mut table = Table::new(&["name", "value"]);
     let mut found = Vec::with_capacity(all.len());
     let mut text = String::new();
     for name in &all {
-        text = String::from_utf8_lossy(&owner.value(name)?).into_owned();
+        let value = owner.value(name)?;
+        text = String::from_utf8_lossy(&value).into_owned();
         table.row([name.clone(), text.clone()]);
-        // As DAOS's tool prints bytes in JSON.
-        found.push(json!({ "name": name, "value": text }));
+        found.push(json!({ "name": name, "value": base64(&value) }));
     }
     match (names, &mut found[..]) {
         ([_], [one]) => Ok(Answer::new(text, one.take())),
@@ -202,15 +235,44 @@ fn get(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
     }
 }
 
-/// The names of all.
-fn list(owner: Owner<'_>) -> Outcome<Answer> {
-    let names = owner.names()?;
-    let json = names.iter().map(|name| json!({ "name": name })).collect();
-    Ok(Answer::new(names.join("\n"), json))
+/// The names of all, or names and values.
+fn list(owner: Owner<'_>, verbose: bool) -> Outcome<Answer> {
+    let mut names = owner.names()?;
+    names.sort_unstable();
+    if !verbose {
+        return Ok(Answer::new(names.join("\n"), json!(names)));
+    }
+    let mut table = Table::new(&["name", "value"]);
+    let mut all = serde_json::Map::new();
+    for name in names {
+        let value = owner.value(&name)?;
+        table.row([name.clone(), String::from_utf8_lossy(&value).into_owned()]);
+        all.insert(name, json!(base64(&value)));
+    }
+    Ok(Answer::new(table.text(), Value::Object(all)))
+}
+
+/// Bytes in base 64, as JSON of DAOS's tools has them.
+// RFC 4648, section 4, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            let index = (bits >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= three.len() { char::from(DIGITS[index as usize]) } else { '=' });
+        }
+    }
+    text
 }
 
 /// Removes some.
 fn remove(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
+    if names.is_empty() {
+        return Err(Failure::new(Exit::Usage, "no attribute is named").hint("give its NAME"));
+    }
     // Before any is gone: removing what is not there would be no error.
     for name in names {
         owner.value(name)?;
@@ -220,4 +282,18 @@ fn remove(owner: Owner<'_>, names: &[String]) -> Outcome<Answer> {
         Owner::Cont(cont) => cont.remove_attrs(names)?,
     }
     Ok(Answer::new("", Value::Null))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_in_base_64() {
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (&[0xfb, 0xff], "+/8=")]
+        {
+            assert_eq!(base64(bytes), text);
+        }
+    }
 }

@@ -6,11 +6,12 @@ mod props;
 
 use super::access::{self, Entries};
 use super::attr::{self, Owner};
-use super::{PoolArg, Rest, SystemArg, dmg, head, open, service_rank};
+use super::{PoolArg, Rest, SystemArg, dmg, head, open, uns};
 use crate::failure::{Doing, Exit, Failure, Outcome};
-use crate::output::{Answer, Table, pairs};
+use crate::output::{Answer, Table, date, human, pairs};
+use crate::path::shown_outside;
 use crate::{cont, place, size};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use dolmen_client::{ContInfo, Container, Whose};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::{Link, reach};
@@ -22,6 +23,12 @@ use std::path::PathBuf;
 pub(crate) struct Daos {
     #[command(flatten)]
     system: SystemArg,
+    /// For scripts: says no more than without it
+    #[arg(long = "debug", hide = true)]
+    _debug: bool,
+    /// For scripts: some verbs have it themselves
+    #[arg(long = "verbose", hide = true)]
+    _verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -41,7 +48,7 @@ enum Command {
     #[command(subcommand, visible_alias = "fs")]
     Filesystem(fs::Command),
     /// What the system is called, and where its engines are
-    #[command(subcommand)]
+    #[command(subcommand, visible_alias = "sys")]
     System(System),
     /// Which version the program has
     Version,
@@ -57,9 +64,16 @@ enum System {
 enum Pool {
     /// Show what pools there are
     #[command(visible_alias = "ls")]
-    List,
+    List {
+        /// For scripts: shows the same
+        #[arg(long, short)]
+        verbose: bool,
+        /// Open none of them: their space is not told
+        #[arg(long, short)]
+        no_query: bool,
+    },
     /// Show a pool with its space
-    Query(PoolArg),
+    Query(dmg::Query),
     /// Show the targets that one engine has of a pool, with their space
     QueryTargets(dmg::Targets),
     #[command(flatten)]
@@ -70,7 +84,7 @@ enum Pool {
     Autotest(Rest),
     /// The same as `container list`
     #[command(visible_aliases = ["list-cont", "list-conts"])]
-    ListContainers(PoolArg),
+    ListContainers(ListConts),
 }
 
 /// A container, by what it and its pool are called.
@@ -80,6 +94,24 @@ struct ContArg {
     pool: PoolArg,
     /// The container: its label or UUID
     cont: String,
+    /// In place of POOL and CONT: a path outside that stands for the container, or lies below such a one
+    #[arg(long, short, value_name = "PATH")]
+    path: Option<PathBuf>,
+}
+
+impl ContArg {
+    fn new(pool: &str, cont: impl ToString) -> Self {
+        Self { pool: PoolArg { pool: pool.to_owned() }, cont: cont.to_string(), path: None }
+    }
+}
+
+#[derive(Args, Debug)]
+struct ListConts {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// For scripts: shows the same
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -88,7 +120,7 @@ enum Cont {
     Create(Box<Create>),
     /// Show what containers a pool has
     #[command(visible_alias = "ls")]
-    List(PoolArg),
+    List(ListConts),
     /// Show a container with its snapshots and handles
     Query(ContArg),
     /// Remove a container and all that is in it
@@ -131,7 +163,13 @@ enum Cont {
     One(One),
     /// List objects
     #[command(visible_alias = "list-obj")]
-    ListObjects(ContArg),
+    ListObjects {
+        #[command(flatten)]
+        cont: ContArg,
+        /// Those that there were at this epoch
+        #[arg(long, short)]
+        epc: Option<String>,
+    },
     /// Audit the pool's targets, which have the container's data
     Check(ContArg),
     /// Copy a container (not available)
@@ -144,8 +182,21 @@ enum Cont {
         #[arg(long, short)]
         all: bool,
     },
-    /// Name a container by a file (not available)
-    Link(Rest),
+    /// Let a path outside stand for a container
+    Link(LinkArg),
+    /// Count what a container has (not available)
+    Stat(Rest),
+}
+
+#[derive(Args, Debug)]
+struct LinkArg {
+    /// The pool: its label or UUID
+    pool: String,
+    /// The container: its label or UUID
+    cont: String,
+    /// The path, which is made: a directory for a container of files, else a file
+    #[arg(long, short, value_name = "PATH")]
+    path: PathBuf,
 }
 
 /// What is kept with a container.
@@ -195,7 +246,7 @@ enum One {
         #[command(flatten)]
         cont: ContArg,
         /// File with an entry a line
-        #[arg(long, short = 'a', value_name = "FILE")]
+        #[arg(long, short = 'f', visible_short_alias = 'a', value_name = "FILE")]
         acl_file: PathBuf,
     },
     /// Add entries to the access control list, or replace those of the same principals
@@ -224,6 +275,9 @@ enum One {
         /// Name of the group
         #[arg(long, short)]
         group: Option<String>,
+        /// Also if this machine has no user or group of that name
+        #[arg(long)]
+        no_check: bool,
     },
 }
 
@@ -281,9 +335,21 @@ struct Create {
     /// User attributes, as NAME:VALUE
     #[arg(long, short, value_name = "NAME:VALUE")]
     attrs: Vec<String>,
+    /// Name of the owning user [default: the caller]
+    #[arg(long, short, value_name = "USER")]
+    user: Option<String>,
     /// Name of the owning group [default: the caller's]
     #[arg(long, short, value_name = "GROUP")]
     group: Option<String>,
+    /// A path outside, which is made and stands for the container from then on: a directory for files, else a file
+    #[arg(long, short, value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// What files and directories will be like, such as file:single,dir:max; one that a class is named for goes by that
+    #[arg(long, short = 'H', value_name = "HINTS", value_parser = hints)]
+    hints: Option<Hints>,
+    /// How mounts keep to each other: relaxed, or all of them balanced [default: relaxed]
+    #[arg(long, short = 'M', value_enum, ignore_case = true)]
+    mode: Option<Mode>,
     /// Object class of files and directories
     #[arg(long, short, value_name = "CLASS", conflicts_with_all = ["file_oclass", "dir_oclass"], value_parser = cont::class)]
     oclass: Option<ObjectClass>,
@@ -298,7 +364,34 @@ struct Create {
     dir_oclass: Option<ObjectClass>,
 }
 
+/// What every mount of a container keeps to.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Each mount says for itself
+    Relaxed,
+    /// What others have done is seen at once
+    Balanced,
+}
+
+/// The classes that hints ask for: of files, of directories; `UNKNOWN` for what they are silent about.
+type Hints = (ObjectClass, ObjectClass);
+
+fn hints(text: &str) -> Result<Hints, String> {
+    dolmen_dfs::classes_of_hints(text).ok_or_else(|| {
+        "give file:single, file:max, dir:single or dir:max, or two of them with a comma".to_owned()
+    })
+}
+
 impl Create {
+    /// The class of new files, and that of new directories.
+    fn classes(&self) -> (Option<ObjectClass>, Option<ObjectClass>) {
+        let (files, dirs) = self.hints.unwrap_or((ObjectClass::UNKNOWN, ObjectClass::UNKNOWN));
+        let first = |asked: Option<ObjectClass>, hint: ObjectClass| {
+            asked.or(self.oclass).or((hint != ObjectClass::UNKNOWN).then_some(hint))
+        };
+        (first(self.file_oclass, files), first(self.dir_oclass, dirs))
+    }
+
     /// What the container holds; refuses options of files where there are none.
     fn layout(&self) -> Outcome<cont::Layout> {
         let layout = match self.layout.as_deref().map(str::to_ascii_lowercase).as_deref() {
@@ -315,6 +408,8 @@ impl Create {
             (self.file_oclass.is_some(), "--file-oclass"),
             (self.dir_oclass.is_some(), "--dir-oclass"),
             (self.chunk_size.is_some(), "--chunk-size"),
+            (self.hints.is_some(), "--hints"),
+            (self.mode.is_some(), "--mode"),
         ];
         match of_files.iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => {
@@ -339,10 +434,10 @@ pub(crate) fn run(args: &Daos) -> Outcome<Answer> {
 
 fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
     match command {
-        Pool::List => pools(&system.link()?),
-        Pool::Query(arg) => dmg::query(&system.link()?, &arg.pool),
+        Pool::List { no_query, .. } => pools(&system.link()?, !*no_query),
+        Pool::Query(args) => dmg::query(&system.link()?, args),
         Pool::QueryTargets(args) => dmg::targets(&system.link()?, args),
-        Pool::ListContainers(arg) => list(&system.link()?, &arg.pool),
+        Pool::ListContainers(arg) => list(&system.link()?, &arg.pool.pool),
         Pool::Attr(verb) => {
             let pool = &verb.of().pool;
             let opened = open(&system.link()?, pool, verb.access())?;
@@ -357,18 +452,24 @@ fn container(system: &SystemArg, command: &Cont) -> Outcome<Answer> {
     let link = || system.link();
     match command {
         Cont::Create(args) => create(&link()?, args),
-        Cont::List(arg) => list(&link()?, &arg.pool),
+        Cont::List(arg) => list(&link()?, &arg.pool.pool),
         Cont::Query(arg) => query(&link()?, arg),
         Cont::Destroy { cont, force } => destroy(&link()?, cont, *force),
         Cont::CreateSnap { cont, snap } => create_snap(&link()?, cont, snap.as_deref()),
         Cont::ListSnaps(arg) => snaps(&link()?, arg),
         Cont::DestroySnap { cont, which } => destroy_snap(&link()?, cont, which),
         Cont::Rollback { cont, which } => rollback(&link()?, cont, which),
-        Cont::ListObjects(arg) => with(&link()?, arg, PoolAccess::ReadOnly, object::list),
+        Cont::ListObjects { cont, epc } => {
+            let at = epc.as_deref().map(epoch_of).transpose()?;
+            with(&link()?, cont, PoolAccess::ReadOnly, |cont| object::list(cont, at))
+        }
         Cont::Check(arg) => check(&link()?, arg),
         Cont::Clone(_) => Err(Failure::absent("daos cont clone", "copy with `dolmen fs get` and `fs put`")),
         Cont::Evict { cont, all } => evict(&link()?, cont, *all),
-        Cont::Link(_) => Err(Failure::absent("daos cont link", "name containers by label or UUID")),
+        Cont::Link(arg) => link_path(&link()?, arg),
+        Cont::Stat(_) => {
+            Err(Failure::absent("daos cont stat", "see `daos cont query` and `dolmen cont query`"))
+        }
         Cont::Attr(verb) => with(&link()?, verb.of(), verb.access(), |cont| verb.run(Owner::Cont(cont))),
         Cont::One(verb) => one(&link()?, verb),
     }
@@ -401,9 +502,10 @@ fn one(link: &Link, command: &One) -> Outcome<Answer> {
         One::DeleteAcl { cont, principal } => {
             write(cont, 'A', &|cont| access::delete(Owner::Cont(cont), principal))
         }
-        One::SetOwner { cont, user, group } => {
-            write(cont, 'o', &|cont| access::set_owner(Owner::Cont(cont), user.as_deref(), group.as_deref()))
-        }
+        One::SetOwner { cont, user, group, no_check } => write(cont, 'o', &|cont| {
+            let named = access::Named { user: user.as_deref(), group: group.as_deref(), no_check: *no_check };
+            access::set_owner(Owner::Cont(cont), &named)
+        }),
     }
 }
 
@@ -436,6 +538,10 @@ fn with_perm<T>(
     body(&cont).map_err(|failure| refused(failure, perm)).doing(doing)
 }
 
+/// The label of a container that has none.
+//= daos:src/include/daos_prop.h DAOS_PROP_CO_LABEL default
+const NO_LABEL: &str = "container_label_not_set";
+
 fn no_container() -> Failure {
     Failure::new(Exit::Missing, "there is no such container").hint("see `daos cont list`")
 }
@@ -443,9 +549,11 @@ fn no_container() -> Failure {
 /// The administrator's way to give a container to somebody else.
 pub(super) fn set_owner(link: &Link, args: &dmg::SetOwner) -> Outcome<Answer> {
     let (pool, cont) = args.names();
-    let arg = ContArg { pool: PoolArg { pool: pool.to_owned() }, cont: cont.to_owned() };
+    let arg = ContArg::new(pool, cont);
     with(link, &arg, PoolAccess::ReadWrite, |cont| {
-        access::set_owner(Owner::Cont(cont), args.user.as_deref(), args.group.as_deref())
+        let named =
+            access::Named { user: args.user.as_deref(), group: args.group.as_deref(), no_check: false };
+        access::set_owner(Owner::Cont(cont), &named)
     })
 }
 
@@ -459,27 +567,24 @@ fn system(link: &Link) -> Outcome<Answer> {
         .collect();
     Ok(Answer::new(
         name.clone(),
-        json!({ "system_name": name, "fabric_provider": "dolmen", "rank_uris": uris }),
+        json!({
+            "system_name": name,
+            "fabric_provider": "dolmen",
+            "agent_path": "",
+            "rank_uris": uris,
+            "access_point_rank_uris": uris,
+        }),
     ))
 }
 
-fn pools(link: &Link) -> Outcome<Answer> {
+fn pools(link: &Link, are_queried: bool) -> Outcome<Answer> {
     let pools = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
     let mut table = Table::new(&["label", "uuid"]);
     for pool in &pools {
         let label = pool.label.as_ref().map_or("-".to_owned(), ToString::to_string);
         table.row([label, pool.uuid.to_string()]);
     }
-    let all: Vec<Value> = pools
-        .iter()
-        .map(|pool| {
-            // Of one that cannot be opened nobody can say where its service is.
-            let opened = open(link, &pool.uuid.to_string(), PoolAccess::ReadOnly);
-            let service: Vec<u32> = opened.iter().map(|opened| service_rank(&opened.info)).collect();
-            let label = pool.label.as_ref().map(ToString::to_string);
-            json!({ "uuid": pool.uuid.to_string(), "label": label, "svc_reps": service })
-        })
-        .collect();
+    let all: Vec<Value> = pools.iter().map(|pool| dmg::listed(link, pool, are_queried).0).collect();
     let text = if pools.is_empty() { "no pools".to_owned() } else { table.text() };
     Ok(Answer::new(text, json!({ "status": 0, "pools": all })))
 }
@@ -495,7 +600,10 @@ fn list(link: &Link, pool: &str) -> Outcome<Answer> {
     }
     let all: Vec<Value> = conts
         .iter()
-        .map(|cont| json!({ "uuid": cont.uuid.to_string(), "label": cont.label.as_ref().map(ToString::to_string) }))
+        .map(|cont| {
+            let label = cont.label.as_ref().map_or(NO_LABEL.to_owned(), ToString::to_string);
+            json!({ "uuid": cont.uuid.to_string(), "label": label })
+        })
         .collect();
     let text = if conts.is_empty() { "no containers".to_owned() } else { table.text() };
     Ok(Answer::new(text, Value::Array(all)))
@@ -504,56 +612,107 @@ fn list(link: &Link, pool: &str) -> Outcome<Answer> {
 fn create(link: &Link, args: &Create) -> Outcome<Answer> {
     let layout = args.layout()?;
     let attrs = attr::parsed(&args.attrs)?;
-    let mut owned = access::owner_props(args.group.as_deref())?;
+    let mut owned = access::owner_props(args.user.as_deref(), args.group.as_deref())?;
     if let Some(file) = &args.acl_file {
         owned.extend(access::file_prop(file)?);
     }
     let opened = open(link, &args.pool.pool, PoolAccess::ReadWrite)?;
+    let (file_class, dir_class) = args.classes();
     let spec = cont::Spec {
         label: args.label.as_deref(),
         layout,
         properties: &args.properties,
         chunk_bytes: args.chunk_size,
-        file_class: args.file_oclass.or(args.oclass),
-        dir_class: args.dir_oclass.or(args.oclass),
+        file_class,
+        dir_class,
+        balanced: args.mode == Some(Mode::Balanced),
         owned,
     };
     let refused = |failure| access::refused(failure, &args.pool.pool, None, 'c');
     let uuid = cont::create_in(&opened.pool, &spec).map_err(refused)?;
-    let arg = ContArg { pool: PoolArg { pool: args.pool.pool.clone() }, cont: uuid.to_string() };
-    if !attrs.is_empty() {
-        with(link, &arg, PoolAccess::ReadWrite, |cont| Ok(Owner::Cont(cont).set(&attrs)?))?;
+    let arg = ContArg::new(&args.pool.pool, uuid);
+    let finish = || -> Outcome<()> {
+        if !attrs.is_empty() {
+            with(link, &arg, PoolAccess::ReadWrite, |cont| Ok(Owner::Cont(cont).set(&attrs)?))?;
+        }
+        match &args.path {
+            Some(path) => uns::make(path, opened.info.map.pool, uuid, layout == cont::Layout::Posix),
+            None => Ok(()),
+        }
+    };
+    if let Err(failure) = finish() {
+        // Ignored: why it is not as it was asked for says more than why its remains could not be removed.
+        let _removed = opened.pool.destroy_container(&dolmen_client::ContName::Uuid(uuid), true);
+        return Err(failure);
     }
     query(link, &arg)
 }
 
+/// Makes a path that stands for a container that there is.
+fn link_path(link: &Link, arg: &LinkArg) -> Outcome<Answer> {
+    let pool = open(link, &arg.pool, PoolAccess::ReadOnly)?.info.map.pool;
+    let named = ContArg::new(&arg.pool, &arg.cont);
+    let info = with(link, &named, PoolAccess::ReadOnly, |cont| Ok(cont.query()?))?;
+    uns::make(&arg.path, pool, info.cont.uuid, layout_of(&info) == POSIX)?;
+    Ok(Answer::new(format!("{} stands for {}", shown_outside(&arg.path), arg.cont), Value::Null))
+}
+
 fn query(link: &Link, arg: &ContArg) -> Outcome<Answer> {
     let pool = open(link, &arg.pool.pool, PoolAccess::ReadOnly)?.info.map.pool;
-    let info = with(link, arg, PoolAccess::ReadOnly, |cont| Ok(cont.query()?))?;
+    let (info, superblock) = with(link, arg, PoolAccess::ReadOnly, |cont| {
+        let info = cont.query()?;
+        // Ignored: what a container of files was made with is told if it can be read.
+        let superblock =
+            (layout_of(&info) == POSIX).then(|| place::mount(cont, &arg.cont, true, true).ok()).flatten();
+        Ok((info, superblock.map(|dfs| dfs.superblock())))
+    })?;
     let label = info.cont.label.as_ref().map(ToString::to_string);
-    let text = pairs(&[
+    let mut rows = vec![
         ("container", info.cont.uuid.to_string()),
         ("label", label.clone().unwrap_or_else(|| "-".to_owned())),
         ("type", layout_of(&info).to_owned()),
+        ("pool", pool.to_string()),
         ("snapshots", info.snapshots.to_string()),
         ("handles", info.handles.to_string()),
-    ]);
-    let json = json!({
+    ];
+    let mut json = json!({
         "pool_uuid": pool.to_string(),
         "container_uuid": info.cont.uuid.to_string(),
-        "container_label": label,
         "latest_snapshot": info.last_snapshot.0,
         "redundancy_factor": 0,
         "num_handles": info.handles,
         "num_snapshots": info.snapshots,
         "container_type": layout_of(&info),
+        "health": "HEALTHY",
     });
-    Ok(Answer::new(text, json))
+    if let Some(label) = label {
+        json["container_label"] = json!(label);
+    }
+    if let Some(superblock) = superblock {
+        let class = |class: ObjectClass| {
+            if class == ObjectClass::UNKNOWN { "UNKNOWN".to_owned() } else { class.to_string() }
+        };
+        let (dirs, files) = (class(superblock.dir_class), class(superblock.file_class));
+        rows.push(("class of directories", dirs.clone()));
+        rows.push(("class of files", files.clone()));
+        rows.push(("chunk", human(superblock.chunk_bytes)));
+        json["object_class"] = json!("UNKNOWN");
+        json["dir_object_class"] = json!(dirs);
+        json["file_object_class"] = json!(files);
+        json["chunk_size"] = json!(superblock.chunk_bytes);
+        json["cons_mode"] = json!(if superblock.balanced { BALANCED } else { 0 });
+    }
+    Ok(Answer::new(pairs(&rows), json))
 }
+
+/// What DAOS calls containers of files, and the number of a mode that all mounts keep to.
+//= daos:src/include/daos_fs.h DFS_BALANCED
+const POSIX: &str = "POSIX";
+const BALANCED: u32 = 4;
 
 fn layout_of(info: &ContInfo) -> &'static str {
     match info.cont.props.get(&PropId::CO_LAYOUT_TYPE) {
-        Some(dolmen_types::PropValue::Number(number)) if *number == dolmen_dfs::LAYOUT_POSIX => "POSIX",
+        Some(dolmen_types::PropValue::Number(number)) if *number == dolmen_dfs::LAYOUT_POSIX => POSIX,
         _ => "unknown",
     }
 }
@@ -566,6 +725,9 @@ fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
         .map_err(|error| Failure::of_destroy(error, force))
         .map_err(|failure| access::refused(failure, &arg.pool.pool, Some(&arg.cont), 'd'))
         .doing(|| format!("destroy container {}", arg.cont))?;
+    if let Some(path) = &arg.path {
+        uns::remove(path)?;
+    }
     Ok(Answer::new(format!("{} is gone", arg.cont), Value::Null))
 }
 
@@ -579,16 +741,33 @@ fn evict(link: &Link, arg: &ContArg, all: bool) -> Outcome<Answer> {
 
 fn create_snap(link: &Link, arg: &ContArg, name: Option<&str>) -> Outcome<Answer> {
     let epoch = with(link, arg, PoolAccess::ReadWrite, |cont| Ok(cont.create_snapshot(name)?))?;
-    Ok(Answer::new(format!("snapshot {epoch}"), json!({ "epoch": epoch.0, "name": name })))
+    let text = format!("snapshot {epoch} ({})", timestamp(epoch));
+    Ok(Answer::new(text, snap_json(epoch, name)))
+}
+
+fn snap_json(epoch: Epoch, name: Option<&str>) -> Value {
+    let mut json = json!({ "epoch": epoch.0, "timestamp": timestamp(epoch) });
+    if let Some(name) = name {
+        json["name"] = json!(name);
+    }
+    json
+}
+
+/// When an epoch was, as DAOS's tools write times.
+fn timestamp(epoch: Epoch) -> String {
+    let unix_ms = epoch.unix_ns() / 1_000_000;
+    let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
+    format!("{}.{:03}+00:00", date(seconds).replace(' ', "T"), unix_ms % 1000)
 }
 
 fn snaps(link: &Link, arg: &ContArg) -> Outcome<Answer> {
     let all = with(link, arg, PoolAccess::ReadOnly, |cont| Ok(cont.snapshots()?))?;
-    let mut table = Table::new(&["epoch", "name"]);
+    let mut table = Table::new(&["epoch", "time", "name"]);
     for snap in &all {
-        table.row([snap.epoch.to_string(), snap.name.clone().unwrap_or_else(|| "-".to_owned())]);
+        let name = snap.name.clone().unwrap_or_else(|| "-".to_owned());
+        table.row([snap.epoch.to_string(), timestamp(snap.epoch), name]);
     }
-    let json = all.iter().map(|snap| json!({ "epoch": snap.epoch.0, "name": snap.name })).collect();
+    let json = all.iter().map(|snap| snap_json(snap.epoch, snap.name.as_deref())).collect();
     Ok(Answer::new(table.text(), json))
 }
 

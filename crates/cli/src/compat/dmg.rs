@@ -5,7 +5,8 @@ pub(super) mod props;
 
 use super::hosts::Hosts;
 use super::{
-    PoolArg, Rest, SystemArg, access, disabled, head, open, pool_json, pool_name, service_rank, state,
+    PoolArg, Rest, Shown, SystemArg, access, disabled, head, open, pool_json, pool_name, rank_set, ranks,
+    state,
 };
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
@@ -41,6 +42,26 @@ enum Command {
     /// Containers, for whoever runs the system
     #[command(subcommand, visible_alias = "cont")]
     Container(Cont),
+    /// Devices of servers (not available)
+    #[command(visible_alias = "sto")]
+    Storage(Rest),
+    /// Network devices of servers (not available)
+    #[command(visible_alias = "net")]
+    Network(Rest),
+    /// Logs of servers (not available)
+    #[command(visible_alias = "srv")]
+    Server(Rest),
+    /// Files of settings for servers (not available)
+    #[command(visible_alias = "cfg")]
+    Config(Rest),
+    /// Metrics (not available)
+    #[command(visible_alias = "telem")]
+    Telemetry(Rest),
+    /// Logs for whoever helps (not available)
+    #[command(visible_alias = "supp")]
+    Support(Rest),
+    /// Look for what is wrong in a system that is stopped (not available)
+    Check(Rest),
     /// Show the program's version
     Version,
 }
@@ -90,9 +111,45 @@ enum System {
         /// For scripts: shows the same
         #[arg(long, short)]
         verbose: bool,
+        /// Only these, such as 0,2
+        #[arg(long, short, value_delimiter = ',')]
+        ranks: Vec<u32>,
+    },
+    /// Say which engine pools are made at
+    LeaderQuery {
+        /// For scripts: names those that do not answer, which are told anyway
+        #[arg(long, short = 'N')]
+        down_replicas: bool,
     },
     /// As `pool list`
-    ListPools,
+    ListPools(List),
+    /// Do without engines (not available)
+    Exclude(Rest),
+    /// Take engines back that were excluded (not available)
+    ClearExclude(Rest),
+    /// Move data away from engines (not available)
+    Drain(Rest),
+    /// Let engines take part again (not available)
+    #[command(visible_alias = "reint")]
+    Reintegrate(Rest),
+    /// Remove what the system knows (not available)
+    Erase(Rest),
+    /// Take pools from those of one machine (not available)
+    Cleanup(Rest),
+    /// Set attributes of the system (not available)
+    SetAttr(Rest),
+    /// Show attributes of the system (not available)
+    GetAttr(Rest),
+    /// Remove attributes of the system (not available)
+    DelAttr(Rest),
+    /// Set properties of the system (not available)
+    SetProp(Rest),
+    /// Show properties of the system (not available)
+    GetProp(Rest),
+    /// Begin or end repairs of pools (not available)
+    Rebuild(Rest),
+    /// Let pools be repaired by themselves (not available)
+    SelfHeal(Rest),
     /// End the engines, and wait until their processes have ended
     Stop {
         /// Only these, such as 0,2
@@ -116,19 +173,9 @@ enum Pool {
     Create(Box<Create>),
     /// Show all pools with their state
     #[command(visible_alias = "ls")]
-    List {
-        /// Show sizes, too
-        #[arg(long, short)]
-        verbose: bool,
-    },
+    List(List),
     /// Show one pool with its space
-    Query {
-        #[command(flatten)]
-        pool: PoolArg,
-        /// For scripts: shows the same
-        #[arg(long, short = 't')]
-        health_only: bool,
-    },
+    Query(Query),
     /// Show the targets that one engine has of a pool, with their space
     QueryTargets(Targets),
     /// Print properties; all if none is named
@@ -148,6 +195,8 @@ enum Pool {
     Extend(Rest),
     /// Bring to a newer format (not available)
     Upgrade(Rest),
+    /// Begin or end a repair (not available)
+    Rebuild(Rest),
     /// Take a pool from all who have it open
     Evict(PoolArg),
     /// Remove a pool and all containers in it
@@ -161,6 +210,39 @@ enum Pool {
         #[arg(short, long)]
         recursive: bool,
     },
+}
+
+/// How pools are listed.
+#[derive(Args, Debug)]
+struct List {
+    /// Show sizes, too
+    #[arg(long, short)]
+    verbose: bool,
+    /// Open none of them: their state and space are not told
+    #[arg(long, short)]
+    no_query: bool,
+    /// Only those that are under repair: none ever is
+    #[arg(long, short)]
+    rebuild_only: bool,
+}
+
+/// What is asked of one pool.
+#[derive(Args, Debug)]
+pub(super) struct Query {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// Tell no space
+    #[arg(long, short = 't')]
+    health_only: bool,
+    /// Tell the engines that have targets in use
+    #[arg(long, short = 'e')]
+    show_enabled: bool,
+    /// For scripts: engines that do not answer are told anyway
+    #[arg(long, short = 'b')]
+    show_disabled: bool,
+    /// For scripts: nothing is repaired by itself, and nothing is said of that
+    #[arg(long)]
+    no_self_heal_check: bool,
 }
 
 #[derive(Args, Debug)]
@@ -181,10 +263,54 @@ pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
         Command::Version => Ok(version("dmg")),
         Command::Pool(command) => pool(system, command),
         Command::Container(Cont::SetOwner(args)) => super::daos::set_owner(&system.link()?, args),
-        Command::System(System::ListPools) => list(&system.link()?, false),
-        Command::System(System::Query { .. }) => self::system(&system.link_to_any()?),
-        Command::System(System::Stop { ranks, .. }) => stop_engines(&system.link_to_any()?, ranks),
-        Command::System(System::Start { ranks }) => start(&system.link_to_any()?, ranks),
+        Command::System(command) => of_system(system, command),
+        Command::Storage(_) => Err(Failure::absent(
+            "dmg storage",
+            "devices need no preparation: `dolmen serve DIR` serves a directory",
+        )),
+        Command::Network(_) => {
+            Err(Failure::absent("dmg network", "`dolmen serve --tcp` listens where it is told"))
+        }
+        Command::Server(_) => Err(Failure::absent(
+            "dmg server",
+            "a daemon says what it has to say in `dolmen.log` of its directory",
+        )),
+        Command::Config(_) => {
+            Err(Failure::absent("dmg config", "see `dolmen serve --help`: it needs no file"))
+        }
+        Command::Telemetry(_) => {
+            Err(Failure::absent("dmg telemetry", "see `dmg pool query` and `dmg system query`"))
+        }
+        Command::Support(_) => Err(Failure::absent("dmg support", "see `dolmen inspect` and `dolmen check`")),
+        Command::Check(_) => Err(Failure::absent("dmg check", "use `dolmen check` on each pool")),
+    }
+}
+
+fn of_system(system: &SystemArg, command: &System) -> Outcome<Answer> {
+    const ALL: &str = "a system has the engines and the settings that its list and `dolmen serve` say";
+    match command {
+        System::ListPools(args) => list(&system.link()?, args),
+        System::Query { ranks, .. } => self::system(&system.link_to_any()?, ranks),
+        System::LeaderQuery { .. } => leader(&system.link_to_any()?),
+        System::Stop { ranks, .. } => stop_engines(&system.link_to_any()?, ranks),
+        System::Start { ranks } => start(&system.link_to_any()?, ranks),
+        System::Exclude(_) => Err(Failure::absent("dmg system exclude", ALL)),
+        System::ClearExclude(_) => Err(Failure::absent("dmg system clear-exclude", ALL)),
+        System::Drain(_) => Err(Failure::absent("dmg system drain", ALL)),
+        System::Reintegrate(_) => {
+            Err(Failure::absent("dmg system reintegrate", "start the engine: it takes part again by itself"))
+        }
+        System::Erase(_) => {
+            Err(Failure::absent("dmg system erase", "remove each pool with `dmg pool destroy`"))
+        }
+        System::Cleanup(_) => Err(Failure::absent("dmg system cleanup", "use `dmg pool evict`")),
+        System::SetAttr(_) | System::GetAttr(_) | System::DelAttr(_) => {
+            Err(Failure::absent("an attribute of the system", "pools and containers have them"))
+        }
+        System::SetProp(_) | System::GetProp(_) => Err(Failure::absent("a property of the system", ALL)),
+        System::Rebuild(_) | System::SelfHeal(_) => {
+            Err(Failure::absent("a repair from copies", "pools have one copy of their data"))
+        }
     }
 }
 
@@ -192,8 +318,8 @@ fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
     const FIXED: &str = "a pool keeps the engines and the format that it was made with";
     match command {
         Pool::Create(args) => create::create(&system.link()?, args),
-        Pool::List { verbose } => list(&system.link()?, *verbose),
-        Pool::Query { pool, .. } => query(&system.link()?, &pool.pool),
+        Pool::List(args) => list(&system.link()?, args),
+        Pool::Query(args) => query(&system.link()?, args),
         Pool::QueryTargets(args) => targets(&system.link()?, args),
         Pool::GetProp(args) => props::show(&system.link()?, args),
         Pool::Evict(arg) => evict(&system.link()?, &arg.pool),
@@ -208,6 +334,10 @@ fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
             Err(Failure::absent("dmg pool reintegrate", "start the engine: it takes part again by itself"))
         }
         Pool::Extend(_) => Err(Failure::absent("dmg pool extend", FIXED)),
+        Pool::Rebuild(_) => Err(Failure::absent(
+            "dmg pool rebuild",
+            "pools have one copy of their data, and repair nothing from others",
+        )),
         Pool::Upgrade(_) => Err(Failure::absent("dmg pool upgrade", FIXED)),
     }
 }
@@ -218,32 +348,33 @@ pub(super) fn version(name: &str) -> Answer {
     Answer::new(text, json!({ "name": name, "version": number, "daos_api_version": "2.8.0" }))
 }
 
-fn list(link: &Link, verbose: bool) -> Outcome<Answer> {
-    let pools = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
-    let mut table = match verbose {
+fn list(link: &Link, args: &List) -> Outcome<Answer> {
+    let pools = match args.rebuild_only {
+        true => Vec::new(),
+        false => reach::pools(link, &head()).doing(|| "list pools".to_owned())?,
+    };
+    let mut table = match args.verbose {
         false => Table::new(&["label", "uuid", ">targets", "state"]),
         true => Table::new(&["label", "uuid", ">targets", ">size", ">used", ">disabled", "state"]),
     };
     let mut all = Vec::with_capacity(pools.len());
     for pool in &pools {
-        let opened = open(link, &pool.uuid.to_string(), PoolAccess::ReadOnly);
+        let (json, opened) = listed(link, pool, !args.no_query);
         let mut row = vec![
             pool.label.as_ref().map_or("-".to_owned(), ToString::to_string),
             pool.uuid.to_string(),
             pool.target_count.to_string(),
         ];
-        if verbose {
-            row.extend(sizes(opened.as_ref().ok().map(|opened| &opened.info)));
+        if args.verbose {
+            row.extend(sizes(opened.as_ref().and_then(|opened| opened.as_ref().ok())));
         }
         row.push(match &opened {
-            Ok(opened) => state(&opened.info).to_owned(),
-            Err(failure) => format!("Unknown: {failure}"),
+            Some(Ok(info)) => state(info).to_owned(),
+            Some(Err(failure)) => format!("Unknown: {failure}"),
+            None => "-".to_owned(),
         });
         table.row(row);
-        all.push(match &opened {
-            Ok(opened) => listed(pool, &opened.info),
-            Err(failure) => unopened(pool, failure),
-        });
+        all.push(json);
     }
     let text = if pools.is_empty() { "no pools".to_owned() } else { table.text() };
     Ok(Answer::new(text, json!({ "status": 0, "pools": all })))
@@ -258,51 +389,57 @@ fn sizes(info: Option<&PoolInfo>) -> [String; 3] {
     [human(total), format!("{used}%"), format!("{}/{}", disabled(info), info.map.targets.len())]
 }
 
-fn listed(pool: &PoolEntry, info: &PoolInfo) -> Value {
-    let (total, free) =
-        info.space.iter().fold((0, 0), |sum, space| (sum.0 + space.total_bytes, sum.1 + space.free_bytes));
-    let usage = |tier: &str, size: u64, free: u64| json!({ "tier_name": tier, "size": size, "free": free, "imbalance": 0 });
-    json!({
-        "uuid": pool.uuid.to_string(),
-        "label": pool.label.as_ref().map(ToString::to_string),
-        "svc_ldr": service_rank(info),
-        "svc_reps": [service_rank(info)],
-        "targets_total": pool.target_count,
-        "targets_disabled": disabled(info),
-        "query_error_msg": "",
-        "query_status_msg": "",
-        "state": state(info),
-        "rebuild_state": "idle",
-        "usage": [usage("SCM", total, free), usage("NVME", 0, 0)],
-    })
+/// A pool as lists have it, and what was found when it was opened for that: one that cannot be opened is there, too, with the
+/// reason.
+pub(super) fn listed(link: &Link, pool: &PoolEntry, is_queried: bool) -> (Value, Option<Outcome<PoolInfo>>) {
+    if !is_queried {
+        return (unopened(pool, ""), None);
+    }
+    match open(link, &pool.uuid.to_string(), PoolAccess::ReadOnly) {
+        Ok(opened) => (pool_json(&opened.info, &Shown::default()), Some(Ok(opened.info))),
+        Err(failure) => (unopened(pool, &failure.to_string()), Some(Err(failure))),
+    }
 }
 
-/// A pool that is there and cannot be opened: the list has it, with the reason.
-fn unopened(pool: &PoolEntry, failure: &Failure) -> Value {
-    json!({
+/// What is known of a pool without looking into it.
+fn unopened(pool: &PoolEntry, why: &str) -> Value {
+    let mut json = json!({
+        "query_mask": "",
         "uuid": pool.uuid.to_string(),
-        "label": pool.label.as_ref().map(ToString::to_string),
-        "svc_reps": [],
-        "targets_total": pool.target_count,
-        "targets_disabled": 0,
-        "query_error_msg": failure.to_string(),
-        "query_status_msg": "",
+        "total_targets": pool.target_count,
+        "active_targets": 0,
+        "disabled_targets": 0,
+        "query_error_msg": why,
         "state": "Unknown",
-        "rebuild_state": "",
-        "usage": [],
-    })
+        "svc_reps": [],
+        "rebuild": null,
+        "tier_stats": null,
+    });
+    if let Some(label) = &pool.label {
+        json["label"] = json!(label.to_string());
+    }
+    json
 }
 
-pub(super) fn query(link: &Link, pool: &str) -> Outcome<Answer> {
-    let info = open(link, pool, PoolAccess::ReadOnly)?.info;
+pub(super) fn query(link: &Link, args: &Query) -> Outcome<Answer> {
+    let info = open(link, &args.pool.pool, PoolAccess::ReadOnly)?.info;
     let sum = |of: fn(&dolmen_client::SpaceReport) -> u64| info.space.iter().map(of).sum::<u64>();
-    let text = crate::output::pairs(&[
+    let mut rows = vec![
         ("pool", info.map.pool.to_string()),
+        ("state", state(&info).to_owned()),
         ("targets", shown_targets(&info)),
-        ("total", human(sum(|space| space.total_bytes))),
-        ("free", human(sum(|space| space.free_bytes))),
-    ]);
-    Ok(Answer::new(text, pool_json(&info)))
+    ];
+    if !args.health_only {
+        rows.push(("total", human(sum(|space| space.total_bytes))));
+        rows.push(("free", human(sum(|space| space.free_bytes))));
+    }
+    if args.show_enabled {
+        rows.push(("engines", rank_set(&ranks(&info))));
+    }
+    let shown = Shown { health_only: args.health_only, enabled: args.show_enabled };
+    let mut json = pool_json(&info, &shown);
+    json["status"] = json!(0);
+    Ok(Answer::new(crate::output::pairs(&rows), json))
 }
 
 /// Targets of one engine, with their space.
@@ -330,6 +467,8 @@ pub(super) fn targets(link: &Link, args: &Targets) -> Outcome<Answer> {
             "target_type": "unknown",
             "target_state": state,
             "space": [tier("scm", total, free), tier("nvme", 0, 0)],
+            "mem_file_bytes": 0,
+            "md_on_ssd_active": false,
         }));
     }
     if infos.is_empty() {
@@ -406,16 +545,35 @@ pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     Ok(info.ranks.into_iter().filter(|info| ranks.is_empty() || ranks.contains(&info.rank)).collect())
 }
 
-fn system(link: &Link) -> Outcome<Answer> {
+fn system(link: &Link, ranks: &[u32]) -> Outcome<Answer> {
     let mut table = Table::new(&[">rank", "state", "address"]);
     let mut members = Vec::new();
-    for rank in &engines(link, &[])? {
+    for rank in &engines(link, ranks)? {
         let state = if reach::rank(link, rank).is_ok() { "joined" } else { "unresponsive" };
         table.row([rank.rank.to_string(), state.to_owned(), rank.addresses.join(", ")]);
-        let (uuid, address) = (rank.uuid.to_string(), rank.addresses.first());
-        members.push(json!({ "rank": rank.rank, "uuid": uuid, "state": state, "addr": address }));
+        let address = rank.addresses.first();
+        members.push(json!({
+            "rank": rank.rank,
+            "uuid": rank.uuid.to_string(),
+            "state": state,
+            "addr": address,
+            "fabric_uri": address,
+            "fault_domain": "",
+            "info": "",
+        }));
     }
     Ok(Answer::new(table.text(), json!({ "members": members })))
+}
+
+/// The first engine has the system's list of pools; there are no others that could.
+fn leader(link: &Link) -> Outcome<Answer> {
+    let all = engines(link, &[])?;
+    let Some(first) = all.first() else { return Err(place::protocol()) };
+    let address = first.addresses.first().cloned().unwrap_or_default();
+    let down = if reach::rank(link, first).is_ok() { Vec::new() } else { vec![address.clone()] };
+    let text = crate::output::pairs(&[("leader", address.clone()), ("unresponsive", down.join(", "))]);
+    let json = json!({ "current_leader": address, "replicas": [address], "down_replicas": down });
+    Ok(Answer::new(text, json))
 }
 
 /// What became of each engine; `done` is what all of them were to be.

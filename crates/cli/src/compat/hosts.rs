@@ -24,6 +24,15 @@ pub(super) struct Hosts {
     /// For scripts: says no more than without it
     #[arg(long, short)]
     debug: bool,
+    /// For scripts: no proxy is used, with or without it
+    #[arg(long, hide = true)]
+    allow_proxy: bool,
+    /// For scripts: what is said is said on standard output and standard error
+    #[arg(long, value_name = "FILE", hide = true)]
+    log_file: Option<PathBuf>,
+    /// For scripts: there is no log of a command
+    #[arg(long, short = 'J', hide = true)]
+    json_logging: bool,
 }
 
 impl Hosts {

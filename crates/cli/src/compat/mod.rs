@@ -9,6 +9,9 @@ mod attr;
 pub(crate) mod daos;
 pub(crate) mod dmg;
 mod hosts;
+mod uns;
+
+pub(crate) use uns::named_by_path;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::patience::Patient;
@@ -158,28 +161,30 @@ fn by_file(link: &Link, name: &str, failure: Failure) -> Failure {
     pools.fold(failure, |failure, dir| failure.by_file_in(&dir))
 }
 
+/// What of a pool is told.
+#[derive(Default)]
+struct Shown {
+    /// No space.
+    health_only: bool,
+    /// The engines with targets in use.
+    enabled: bool,
+}
+
 /// A pool as `pool query` of DAOS tells it.
 //= daos:src/control/cmd/dmg pool query
-fn pool_json(info: &PoolInfo) -> Value {
+fn pool_json(info: &PoolInfo, shown: &Shown) -> Value {
     let targets = info.map.targets.len();
-    let tier = |media: &str, of: fn(&dolmen_client::SpaceReport) -> (u64, u64)| {
-        let each: Vec<(u64, u64)> = info.space.iter().map(of).collect();
-        let free: Vec<u64> = each.iter().map(|space| space.1).collect();
-        let sum: u64 = free.iter().sum();
-        json!({
-            "total": each.iter().map(|space| space.0).sum::<u64>(),
-            "free": sum,
-            "min": free.iter().min().copied().unwrap_or(0),
-            "max": free.iter().max().copied().unwrap_or(0),
-            "mean": sum.checked_div(free.len() as u64).unwrap_or(0),
-            "media_type": media,
-        })
-    };
     let disabled = disabled(info);
-    json!({
+    let mask = match (shown.health_only, shown.enabled) {
+        (false, false) => "disabled_engines,rebuild,space",
+        (false, true) => "disabled_engines,enabled_engines,rebuild,space",
+        (true, false) => "disabled_engines,rebuild",
+        (true, true) => "disabled_engines,enabled_engines,rebuild",
+    };
+    let mut json = json!({
+        "query_mask": mask,
         "state": state(info),
         "uuid": info.map.pool.to_string(),
-        "label": info.label.as_ref().map(ToString::to_string),
         "total_targets": targets,
         "active_targets": targets - disabled,
         "total_engines": ranks(info).len(),
@@ -187,14 +192,86 @@ fn pool_json(info: &PoolInfo) -> Value {
         "version": info.map.version,
         "svc_ldr": service_rank(info),
         "svc_reps": [service_rank(info)],
-        "rebuild": { "status": 0, "state": "idle", "objects": 0, "records": 0, "total_objects": 0 },
-        "tier_stats": [
-            tier("scm", |space| (space.total_bytes, space.free_bytes)),
-            tier("nvme", |_| (0, 0)),
-        ],
+        "rebuild": {
+            "status": 0,
+            "state": "idle",
+            "derived_state": "idle",
+            "objects": 0,
+            "records": 0,
+            "total_objects": 0,
+            "degraded": false,
+        },
+        "tier_stats": null,
         "pool_layout_ver": 4,
         "upgrade_layout_ver": 4,
-    })
+        "mem_file_bytes": 0,
+        "md_on_ssd_active": false,
+        "self_heal_policy": "",
+        "query_error_msg": "",
+    });
+    if let Some(label) = &info.label {
+        json["label"] = json!(label.to_string());
+    }
+    let is_down = |rank: &u32| {
+        info.map.targets.iter().any(|target| target.rank == *rank && target.state == TargetState::Down)
+    };
+    let (down, up): (Vec<u32>, Vec<u32>) = ranks(info).into_iter().partition(is_down);
+    if !down.is_empty() {
+        json["disabled_ranks"] = json!(rank_set(&down));
+    }
+    if shown.enabled {
+        json["enabled_ranks"] = json!(rank_set(&up));
+    }
+    if !shown.health_only {
+        let (stats, usage) = tiers(info);
+        json["tier_stats"] = stats;
+        json["usage"] = usage;
+    }
+    json
+}
+
+/// The space of a pool by kinds of storage, of which there is one, in both shapes that DAOS has for it.
+fn tiers(info: &PoolInfo) -> (Value, Value) {
+    let active = (info.map.targets.len() - disabled(info)).max(1) as u64;
+    let tier = |media: &str, each: &[(u64, u64)]| {
+        let (total, free) = each.iter().fold((0, 0), |sum, space| (sum.0 + space.0, sum.1 + space.1));
+        let least = each.iter().map(|space| space.1).min().unwrap_or(0);
+        let most = each.iter().map(|space| space.1).max().unwrap_or(0);
+        let stats = json!({
+            "total": total,
+            "free": free,
+            "min": least,
+            "max": most,
+            "mean": free.checked_div(each.len() as u64).unwrap_or(0),
+            "media_type": media,
+        });
+        let imbalance = ((most - least) * 100).checked_div(total / active).unwrap_or(0);
+        let usage = json!({
+            "tier_name": media.to_ascii_uppercase(),
+            "size": total,
+            "free": free,
+            "imbalance": imbalance,
+        });
+        (stats, usage)
+    };
+    let each: Vec<(u64, u64)> =
+        info.space.iter().map(|space| (space.total_bytes, space.free_bytes)).collect();
+    let (scm, nvme) = (tier("scm", &each), tier("nvme", &[]));
+    (json!([scm.0, nvme.0]), json!([scm.1, nvme.1]))
+}
+
+/// Ranks as DAOS writes a set of them, such as `0-2,5`. They are in their order.
+fn rank_set(ranks: &[u32]) -> String {
+    let mut text = String::new();
+    for run in ranks.chunk_by(|one, next| one + 1 == *next) {
+        let comma = if text.is_empty() { "" } else { "," };
+        match run {
+            [only] => text.push_str(&format!("{comma}{only}")),
+            [first, .., last] => text.push_str(&format!("{comma}{first}-{last}")),
+            [] => {}
+        }
+    }
+    text
 }
 
 /// What DAOS calls a pool's state.
@@ -217,4 +294,16 @@ fn service_rank(info: &PoolInfo) -> u32 {
 /// Targets whose engine does not answer.
 fn disabled(info: &PoolInfo) -> usize {
     info.map.targets.iter().filter(|target| target.state == TargetState::Down).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_ranks_are_written_as_daos_writes_them() {
+        assert_eq!(rank_set(&[]), "");
+        assert_eq!(rank_set(&[0]), "0");
+        assert_eq!(rank_set(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+    }
 }

@@ -97,7 +97,7 @@ fn scripts_written_for_daos_make_pools_and_containers() {
     let conts = system.json("daos", &["cont", "list", "tank"]);
     assert_eq!(conts[0]["label"], "home");
     system.json("daos", &["cont", "set-attr", "tank", "home", "who:me"]);
-    assert_eq!(system.json("daos", &["cont", "get-attr", "tank", "home", "who"])["value"], "me");
+    assert_eq!(system.json("daos", &["cont", "get-attr", "tank", "home", "who"])["value"], "bWU=");
     let snap = system.json("daos", &["cont", "create-snap", "tank", "home", "--snap", "then"]);
     let epoch = snap["epoch"].as_u64().unwrap();
     assert_eq!(system.json("daos", &["cont", "list-snaps", "tank", "home"])[0]["name"], "then");
@@ -209,8 +209,9 @@ fn attributes_are_set_shown_and_removed_as_scripts_do_it() {
         };
         json("set-attr", &["import_date", "12/01/2021"]);
         json("set-attr", &["one:1,two:2"]);
-        assert_eq!(json("list-attrs", &[])[0]["name"], "import_date");
-        assert_eq!(json("get-attr", &["import_date"])["value"], "12/01/2021");
+        assert_eq!(json("list-attrs", &[]), serde_json::json!(["import_date", "one", "two"]));
+        assert_eq!(json("list-attrs", &["--verbose"])["one"], "MQ==", "values are bytes, in base 64");
+        assert_eq!(json("get-attr", &["import_date"])["value"], "MTIvMDEvMjAyMQ==");
         assert_eq!(json("get-attr", &[]).as_array().unwrap().len(), 3);
         json("del-attr", &["one,two"]);
         assert_eq!(json("list-attr", &[]).as_array().unwrap().len(), 1);
@@ -303,9 +304,10 @@ fn objects_and_directories_say_where_they_lie() {
         |verb: &str, more: &[&str]| system.json("daos", &[&["fs", verb, "tank", "home"], more].concat());
     attr("set-attr", &["--oclass", "S2", "--chunk-size", "2MiB"]);
     let found = attr("get-attr", &["--dfs-path", "/"]);
-    assert_eq!((&found["file_oclass"], &found["chunk_size"]), (&"S2".into(), &(2 << 20).into()));
+    let dir = &found["directory"];
+    assert_eq!((&dir["file_oclass"], &dir["chunk_size"]), (&"S2".into(), &(2 << 20).into()));
     attr("reset-chunk-size", &[]);
-    assert_ne!(attr("get-attr", &[])["chunk_size"], 2 << 20);
+    assert_ne!(attr("get-attr", &[])["directory"]["chunk_size"], 2 << 20);
     assert_eq!(attr("check", &["--flags", "print"])["leaked"], serde_json::json!([]));
     assert_eq!(system.json("daos", &["cont", "check", "tank", "home"])["findings"], 0);
     system.fails(2, "daos", &["fs", "set-attr", "tank", "home"]);
@@ -363,6 +365,8 @@ fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
     let system = System::new("compat-absent");
     for (called, words) in [
         ("daos", "cont clone --src /a/b --dst /c"),
+        ("dmg", "storage scan --verbose"),
+        ("dmg", "system exclude --ranks 1"),
         ("daos", "pool autotest tank"),
         ("daos", "fs copy --src /a --dst daos://b"),
         ("dmg", "pool set-prop tank label:neo"),
@@ -497,9 +501,9 @@ fn containers_and_their_states_are_named_as_scripts_name_them() {
     let words = "cont create tank apart --type POSIX --file-oclass S1 --dir-oclass S2 --chunk-size 128k";
     system.json("daos", &words.split(' ').collect::<Vec<_>>());
     let at = |verb, more: &[&str]| system.json("daos", &[&["fs", verb, "tank", "home"], more].concat());
-    assert_eq!(at("get-attr", &["--path", "/"])["oclass"], "S2");
-    at("set-attr", &["--path", "/", "--oclass", "S1"]);
-    assert_eq!(at("get-attr", &["--path=/"])["file_oclass"], "S1");
+    assert_eq!(at("get-attr", &["--dfs-path", "/"])["object"]["oclass"], "S2");
+    at("set-attr", &["-H", "/", "--oclass", "S1"]);
+    assert_eq!(at("get-attr", &["--dfs-path=/"])["directory"]["file_oclass"], "S1");
     for (words, told) in [
         ("raw --oclass SX", "--oclass is for files, and a container without --type POSIX has none"),
         ("raw --type POSIX --oclass S3", "no such class; there are S1"),
@@ -578,10 +582,23 @@ fn options_are_those_of_daos() {
     assert_eq!(json("dmg", "-i -o control.yml pool ls")["pools"][0]["label"], "tank");
     let made = json("daos", "cont create tank home -t POSIX -d S2 -f SX -z 1MiB -a who:me,why:so");
     assert_eq!(made["container_label"], "home");
-    assert_eq!(json("daos", "cont getattr tank home who")["value"], "me");
+    assert_eq!(json("daos", "cont getattr tank home who")["value"], "bWU=");
     assert_eq!(json("daos", "cont lsattr tank home").as_array().unwrap().len(), 2);
     let found = json("daos", "fs get-attr tank home");
-    assert_eq!((&found["oclass"], &found["file_oclass"]), (&"S2".into(), &"SX".into()));
+    assert_eq!(
+        (&found["object"]["oclass"], &found["directory"]["file_oclass"]),
+        (&"S2".into(), &"SX".into())
+    );
+    json("daos", "cont create tank hinted -t POSIX -H file:single,dir:max -M balanced -f S2");
+    let found = json("daos", "cont query tank hinted");
+    assert_eq!((&found["dir_object_class"], &found["file_object_class"]), (&"SX".into(), &"S2".into()));
+    assert_eq!(found["cons_mode"], 4);
+    json("daos", "fs chmod tank hinted --mode 1777");
+    json("daos", "cont set-owner tank hinted --user nobodyatall --no-check");
+    json("daos", "cont set-attr tank home --attr=who --value=you");
+    assert_eq!(json("daos", "cont get-attr tank home -a who")["value"], "eW91");
+    json("dmg", "--log-file log pool query -e tank");
+    assert_eq!(json("daos", "pool ls --no-query")["pools"][0]["tier_stats"], Value::Null);
     assert_eq!(json("daos", "cont ls tank")[0]["label"], "home");
     json("daos", "cont snap tank home");
     let line = system.fails(11, "dmg", &["-l", "127.0.0.1:1", "pool", "list"]);
@@ -616,4 +633,141 @@ fn a_name_leads_to_the_daemon_that_serves_under_it_wherever_that_is() {
     assert!(!system.data.join("dolmen/lab/.owner").exists(), "no new system was made");
     let line = system.fails(11, "daos", &["-G", "unix:nowhere.sock", "pool", "list"]);
     assert!(line.contains("see that `dolmen serve` runs there"), "{line}");
+}
+
+/// The names in a JSON object, as one text.
+fn keys(value: &Value) -> String {
+    let mut keys: Vec<&str> =
+        value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys.join(" ")
+}
+
+/// Each word of `wanted` is among the names in a JSON object.
+fn has(value: &Value, wanted: &str) {
+    let keys = keys(value);
+    for key in wanted.split(' ') {
+        assert!(keys.split(' ').any(|found| found == key), "{key} is missing: {value}");
+    }
+}
+
+#[test]
+fn answers_have_the_shapes_of_daos() {
+    let system = System::new("compat-shapes");
+    let json = |called: &str, words: &str| system.json(called, &words.split(' ').collect::<Vec<_>>());
+    let made = json("dmg", "pool create tank --size 256MiB --targets 1");
+    assert_eq!(keys(&made), "md_on_ssd_active mem_file_bytes svc_ldr svc_reps tgt_ranks tier_bytes uuid");
+    const POOL: &str = "query_mask state uuid label total_targets active_targets total_engines disabled_targets \
+                        version svc_ldr svc_reps rebuild tier_stats pool_layout_ver upgrade_layout_ver \
+                        mem_file_bytes md_on_ssd_active self_heal_policy usage";
+    for (called, words) in [("daos", "pool query tank"), ("dmg", "pool query tank")] {
+        let told = json(called, words);
+        has(&told, POOL);
+        assert_eq!(keys(&told["tier_stats"][1]), "free max mean media_type min total");
+        has(&told["rebuild"], "status state objects records total_objects");
+    }
+    for called in ["daos", "dmg"] {
+        let told = json(called, "pool list");
+        assert_eq!(told["status"], 0);
+        has(&told["pools"][0], POOL);
+        assert_eq!(keys(&told["pools"][0]["usage"][0]), "free imbalance size tier_name");
+    }
+    assert_eq!(json("dmg", "pool query -e tank")["enabled_ranks"], "0");
+    assert_eq!(json("dmg", "pool query --health-only tank")["tier_stats"], Value::Null);
+    assert_eq!(keys(&json("dmg", "pool get-prop tank")[0]), "description name value");
+    assert_eq!(keys(&json("dmg", "pool get-acl tank")), "entries owner_group owner_user");
+    let told = json("daos", "pool query-targets tank --rank 0");
+    has(&told["infos"][0], "target_state space");
+    json("daos", "pool set-attr tank one:1");
+    assert_eq!(json("daos", "pool list-attrs tank"), serde_json::json!(["one"]));
+    assert_eq!(keys(&json("daos", "pool get-attr tank one")), "name value");
+
+    let told = json("dmg", "system query");
+    has(&told["members"][0], "addr state fault_domain rank uuid fabric_uri info");
+    assert_eq!(keys(&json("dmg", "system leader-query")), "current_leader down_replicas replicas");
+    has(
+        &json("daos", "system query"),
+        "system_name fabric_provider agent_path rank_uris access_point_rank_uris",
+    );
+    json("dmg", "pool destroy tank -r");
+}
+
+#[test]
+fn answers_about_containers_have_the_shapes_of_daos() {
+    let system = System::new("compat-shapes-cont");
+    let json = |called: &str, words: &str| system.json(called, &words.split(' ').collect::<Vec<_>>());
+    json("dmg", "pool create tank --size 256MiB --targets 1");
+    const CONT: &str = "container_type container_uuid health latest_snapshot num_handles num_snapshots pool_uuid \
+                        redundancy_factor";
+    assert_eq!(keys(&json("daos", "cont create tank")), CONT);
+    let posix = json("daos", "cont create tank home --type POSIX");
+    has(&posix, CONT);
+    has(&posix, "container_label object_class dir_object_class file_object_class chunk_size cons_mode");
+    assert_eq!(keys(&posix), keys(&json("daos", "cont query tank home")));
+    let listed = json("daos", "pool list-containers tank");
+    assert_eq!(listed, json("daos", "cont list tank"));
+    assert_eq!(
+        (keys(&listed[0]).as_str(), listed[0]["label"].as_str()),
+        ("label uuid", Some("container_label_not_set"))
+    );
+    assert_eq!(keys(&json("daos", "cont get-prop tank home")[0]), "description name value");
+    assert_eq!(keys(&json("daos", "cont get-acl tank home")), "entries owner_group owner_user");
+    let made = json("daos", "cont create-snap tank home --snap then");
+    assert_eq!(keys(&made), "epoch name timestamp");
+    assert_eq!(json("daos", "cont list-snaps tank home"), serde_json::json!([made]));
+    json("daos", "cont create-snap tank home");
+    assert_eq!(keys(&json("daos", "cont list-snaps tank home")[1]), "epoch timestamp");
+    json("daos", "cont set-attr tank home one:1,two:2");
+    assert_eq!(json("daos", "cont list-attrs tank home"), serde_json::json!(["one", "two"]));
+    assert_eq!(keys(&json("daos", "cont get-attr tank home")[0]), "name value");
+    let oids = json("daos", "cont list-objects tank home");
+    let (_, text) = system.run("daos", &["object", "query", "tank", "home", "-i", oids[0].as_str().unwrap()]);
+    assert!(
+        text.starts_with(&format!(
+            "oid: {} ver 0 grp_nr: 1\ngrp: 0\nreplica 0 0:0\n",
+            oids[0].as_str().unwrap()
+        )),
+        "{text}"
+    );
+    assert_eq!(keys(&json("daos", "fs get-attr tank home")), "directory object");
+
+    let (code, text) = system.run("daos", &["cont", "query", "tank", "none", "-j"]);
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &answer["response"], &answer["status"]), (3, &Value::Null, &(-1005).into()), "{text}");
+    has(&answer, "response error status");
+    json("dmg", "pool destroy tank -r");
+}
+
+#[test]
+fn a_path_outside_stands_for_a_container() {
+    let system = System::new("compat-path");
+    let json = |words: &str| system.json("daos", &words.split(' ').collect::<Vec<_>>());
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
+    let at = system.place.path("here");
+    let made = json("cont create tank home --type POSIX --path here --attrs who:me");
+    assert!(at.is_dir());
+    assert_eq!(json("cont query --path=here")["container_uuid"], made["container_uuid"]);
+    assert_eq!(json("cont get-attr -p here who")["value"], "bWU=", "what follows the names follows the path");
+    std::fs::create_dir(at.join("sub")).unwrap();
+    let tank = system.data.join("dolmen/lab/tank");
+    system.place.ok(&["fs", "put", tank.to_str().unwrap(), "home", "here/sub", "/sub"]);
+    json("fs set-attr --path here/sub --oclass S1");
+    assert_eq!(json("fs get-attr tank home --dfs-path /sub")["directory"]["file_oclass"], "S1");
+    assert_eq!(json("fs get-attr --path here")["directory"]["file_oclass"], "SX");
+    std::fs::remove_dir(at.join("sub")).unwrap();
+    let line = system.fails(4, "daos", &["cont", "create", "tank", "other", "--path", "here"]);
+    assert!(line.contains("let here stand for a container"), "{line}");
+    assert_eq!(json("cont list tank").as_array().unwrap().len(), 1, "nothing is left of it");
+    let line = system.fails(3, "daos", &["cont", "query", "--path", "."]);
+    assert!(line.contains("stands for a container; give POOL and CONT"), "{line}");
+    system.fails(3, "daos", &["cont", "query", "--path", "nowhere"]);
+
+    json("cont create tank raw");
+    json("cont link tank raw --path file");
+    assert!(system.place.path("file").is_file());
+    json("cont destroy --path file");
+    json("cont destroy --path here");
+    assert!(!at.exists() && !system.place.path("file").exists());
+    assert_eq!(json("cont list tank"), serde_json::json!([]));
+    system.json("dmg", &["pool", "destroy", "tank"]);
 }

@@ -1,9 +1,10 @@
 //! `daos filesystem`: where new entries of a directory lie, and whether a file system is whole.
 
-use super::super::Rest;
+use super::super::{Rest, uns};
 use super::{ContArg, with};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Answer, human, pairs};
+use crate::output::{Answer, pairs};
+use crate::path::shown_outside;
 use crate::{place, size};
 use clap::{Args, Subcommand};
 use dolmen_client::Container;
@@ -12,6 +13,8 @@ use dolmen_dfs::{Dfs, Follow, OpenOptions, Opened, tree};
 use dolmen_net::client::Link;
 use dolmen_types::ObjectClass;
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Subcommand, Debug)]
@@ -28,17 +31,65 @@ pub(super) enum Command {
     ResetChunkSize(PathArg),
     /// Look whether the file system is whole
     Check(Check),
+    /// Set the permissions of a file or directory
+    Chmod(Chmod),
     /// Copy a tree (not available)
     Copy(Rest),
+    /// Count files and directories (not available)
+    Scan(Rest),
+    /// Make the superblock again (not available)
+    FixSb(Rest),
+    /// Link the root directory again (not available)
+    FixRoot(Rest),
+    /// Mend an entry (not available)
+    FixEntry(Rest),
+    /// Ask a mount (not available)
+    Query(Rest),
+    /// Let a mount forget something (not available)
+    Evict(Rest),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Chmod {
+    #[command(flatten)]
+    at: PathArg,
+    /// The permissions, as an octal number such as 0755
+    #[arg(long, short, value_name = "MODE", value_parser = octal)]
+    mode: u32,
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err("give an octal number such as 0755".to_owned()),
+    }
 }
 
 #[derive(Args, Debug)]
 pub(super) struct PathArg {
     #[command(flatten)]
     cont: ContArg,
-    /// Path in the container
-    #[arg(long, visible_alias = "path", value_name = "PATH", default_value = "/")]
-    dfs_path: String,
+    /// Path in the container [default: what --path names, else its root]
+    #[arg(long, short = 'H', value_name = "PATH")]
+    dfs_path: Option<String>,
+    /// What --dfs-path begins with outside, and is no part of it inside
+    #[arg(long, short = 'I', value_name = "PATH", requires = "dfs_path")]
+    dfs_prefix: Option<String>,
+}
+
+impl PathArg {
+    /// The path in the container.
+    fn inside(&self) -> Outcome<PathBuf> {
+        let named = self.dfs_path.as_deref();
+        let path = match (named, &self.dfs_prefix) {
+            (Some(path), Some(prefix)) => Some(path.strip_prefix(prefix.as_str()).unwrap_or(path)),
+            (path, _) => path,
+        };
+        match (path, &self.cont.path) {
+            (None, Some(outside)) => Ok(uns::resolve(outside)?.inside),
+            (path, _) => Ok(Path::new("/").join(path.unwrap_or("").trim_start_matches('/'))),
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -84,6 +135,13 @@ pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
         Command::ResetOclass(arg) => write(arg, Some(ObjectClass::UNKNOWN), None),
         Command::ResetChunkSize(arg) => write(arg, None, Some(0)),
         Command::Check(args) => check(link, args),
+        Command::Chmod(args) => chmod(link, args),
+        Command::Scan(_) => Err(Failure::absent("daos fs scan", "`daos fs check` counts, too")),
+        Command::FixSb(_) | Command::FixRoot(_) | Command::FixEntry(_) => {
+            Err(Failure::absent("to mend a part of a file system", "use `daos fs check --flags remove`"))
+        }
+        Command::Query(_) => Err(Failure::absent("daos fs query", "use `dolmen status`")),
+        Command::Evict(_) => Err(Failure::absent("daos fs evict", "mount with `dolmen mount --cache off`")),
         Command::Copy(_) => Err(Failure::absent("daos fs copy", "use `dolmen fs put` and `dolmen fs get`")),
     }
 }
@@ -98,42 +156,52 @@ fn mounted(cont: &Container, arg: &PathArg, read_only: bool) -> Outcome<Dfs> {
 }
 
 fn get(dfs: &Dfs, arg: &PathArg) -> Outcome<Answer> {
-    let located = dfs.locate(&arg.dfs_path, &OpenOptions::READ, Follow::No)?;
+    let path = arg.inside()?;
+    let located = dfs.locate(path.as_os_str().as_bytes(), &OpenOptions::READ, Follow::No)?;
+    let oid = located.oid().to_string();
     let own = located.oid().class().to_string();
     let new = match &located.opened {
         Opened::Dir(dir) => dir.for_new_entries(),
         Opened::File(file) => {
-            let text = pairs(&[("Object Class", own.clone()), ("Chunk Size", human(file.chunk_bytes()))]);
-            return Ok(Answer::new(text, json!({ "oclass": own, "chunk_size": file.chunk_bytes() })));
+            let chunk = file.chunk_bytes();
+            let text = format!("OID = {oid}\nObject Class = {own}\nObject Chunk Size = {chunk}\n");
+            return Ok(Answer::new(text, json!({ "oid": oid, "oclass": own, "chunk_size": chunk })));
         }
         Opened::Symlink(_) => {
-            return Err(Failure::new(Exit::Usage, format!("{} is a symbolic link", arg.dfs_path)));
+            return Err(Failure::new(Exit::Usage, format!("{} is a symbolic link", shown_outside(&path))));
         }
     };
     let (of_dirs, of_files) = (new.dir_class.to_string(), new.file_class.to_string());
-    let text = pairs(&[
-        ("Object Class", own.clone()),
-        ("Directory Creation Object Class", of_dirs.clone()),
-        ("File Creation Object Class", of_files.clone()),
-        ("Chunk Size", human(new.chunk_bytes)),
-    ]);
+    let text = format!(
+        "OID = {oid}\nObject Class = {own}\nDirectory Creation Object Class = {of_dirs}\n\
+         File Creation Object Class = {of_files}\nFile Creation Chunk Size = {}\n",
+        new.chunk_bytes
+    );
     let json = json!({
-        "oclass": own,
-        "dir_oclass": of_dirs,
-        "file_oclass": of_files,
-        "chunk_size": new.chunk_bytes,
+        "object": { "oid": oid, "oclass": own },
+        "directory": { "dir_oclass": of_dirs, "file_oclass": of_files, "chunk_size": new.chunk_bytes },
     });
     Ok(Answer::new(text, json))
 }
 
 fn set(dfs: &Dfs, arg: &PathArg, class: Option<ObjectClass>, chunk_bytes: Option<u64>) -> Outcome<Answer> {
-    let located = dfs.locate(&arg.dfs_path, &OpenOptions::READ, Follow::No)?;
+    let path = arg.inside()?;
+    let located = dfs.locate(path.as_os_str().as_bytes(), &OpenOptions::READ, Follow::No)?;
     let Opened::Dir(dir) = &located.opened else {
-        let failure = Failure::new(Exit::Usage, format!("{} is no directory", arg.dfs_path));
+        let failure = Failure::new(Exit::Usage, format!("{} is no directory", shown_outside(&path)));
         return Err(failure.hint("a file keeps the class and chunk that it was made with"));
     };
     dir.set_placement(class, chunk_bytes)?;
     Ok(Answer::new("", Value::Null))
+}
+
+fn chmod(link: &Link, args: &Chmod) -> Outcome<Answer> {
+    let path = args.at.inside()?;
+    with(link, &args.at.cont, PoolAccess::ReadWrite, |cont| {
+        let dfs = mounted(cont, &args.at, false)?;
+        dfs.chmod(path.as_os_str().as_bytes(), args.mode)?;
+        Ok(Answer::new("", Value::Null))
+    })
 }
 
 fn check(link: &Link, args: &Check) -> Outcome<Answer> {

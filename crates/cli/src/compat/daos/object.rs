@@ -3,12 +3,12 @@
 use super::{ContArg, with};
 use crate::failure::{Failure, Outcome};
 use crate::obj;
-use crate::output::{Answer, Table, akey_text, dkey_text, say_key};
+use crate::output::{Answer, akey_text, dkey_text, say_key};
 use clap::{Args, Subcommand};
 use dolmen_client::{At, Container, Page};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::Link;
-use dolmen_types::Oid;
+use dolmen_types::{Epoch, Oid};
 use serde_json::{Value, json};
 
 #[derive(Subcommand, Debug)]
@@ -26,15 +26,24 @@ pub(super) struct ObjectArg {
     #[command(flatten)]
     cont: ContArg,
     /// Object id: HI.LO
-    #[arg(value_name = "OID", value_parser = obj::parse_oid)]
-    oid: Oid,
+    #[arg(value_name = "OID", value_parser = obj::parse_oid, required_unless_present = "given")]
+    oid: Option<Oid>,
+    /// The same, by an option
+    #[arg(long = "oid", short = 'i', value_name = "OID", value_parser = obj::parse_oid, conflicts_with = "oid")]
+    given: Option<Oid>,
+}
+
+impl ObjectArg {
+    fn oid(&self) -> Oid {
+        self.oid.or(self.given).expect("the command line has one of the two")
+    }
 }
 
 pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
     match command {
-        Command::Query(arg) => with(link, &arg.cont, PoolAccess::ReadOnly, |cont| query(cont, arg.oid)),
+        Command::Query(arg) => with(link, &arg.cont, PoolAccess::ReadOnly, |cont| query(cont, arg.oid())),
         Command::ListKeys(arg) => {
-            with(link, &arg.cont, PoolAccess::ReadOnly, |cont| list_keys(cont, arg.oid))
+            with(link, &arg.cont, PoolAccess::ReadOnly, |cont| list_keys(cont, arg.oid()))
         }
         Command::Dump(_) => Err(Failure::absent("daos object dump", "use `dolmen obj dump`")),
     }
@@ -47,22 +56,26 @@ fn query(cont: &Container, oid: Oid) -> Outcome<Answer> {
     let targets = cont.query_pool()?.map.targets;
     let count = u16::try_from(targets.len()).unwrap_or(u16::MAX);
     let placement = dolmen_layout::Layout::new(oid, count).map_err(dolmen_types::Error::from)?;
-    let mut table = Table::new(&[">group", ">target", ">rank"]);
-    let mut groups = Vec::new();
+    let class = oid.class().to_string();
+    let mut text = String::new();
+    let (mut groups, mut shards) = (Vec::new(), Vec::new());
     for (group, target) in placement.targets().enumerate() {
         let rank = targets.get(target.index()).map_or(0, |info| info.rank);
-        table.row([group, target.index(), rank as usize].map(|number| number.to_string()));
-        groups.push(json!({ "group": group, "shards": [{ "rank": rank, "target": target.0 }] }));
+        text.push_str(&format!("grp: {group}\nreplica 0 {rank}:{}\n", target.0));
+        let lies = json!({ "rank": rank, "target": target.0 });
+        groups.push(json!({ "group": group, "shards": [lies] }));
+        shards.push(json!({ "replicas": [lies] }));
     }
-    let class = oid.class().to_string();
-    let text = format!("oid {oid} ver 0 class {class} grp_nr {}\n{}", groups.len(), table.text());
+    let text = format!("oid: {oid} ver 0 grp_nr: {}\n{text}class: {class}\n", groups.len());
     let json = json!({
         "oid": oid.to_string(),
+        "version": 0,
         "ver": 0,
         "type": obj::type_name(oid),
         "class": class,
         "grp_nr": groups.len(),
         "groups": groups,
+        "shards": shards,
     });
     Ok(Answer::new(text, json))
 }
@@ -88,9 +101,9 @@ fn list_keys(cont: &Container, oid: Oid) -> Outcome<Answer> {
     Ok(Answer::new(text, Value::Array(rows)))
 }
 
-/// The objects of a container.
-pub(super) fn list(cont: &Container) -> Outcome<Answer> {
-    let mut walk = cont.objects(None);
+/// The objects of a container, as it is or was.
+pub(super) fn list(cont: &Container, at: Option<Epoch>) -> Outcome<Answer> {
+    let mut walk = cont.objects(at);
     let mut oids: Vec<String> = Vec::new();
     loop {
         let page = walk.next_page()?;

@@ -45,14 +45,17 @@ pub(super) struct Create {
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
     size: Option<Size>,
     /// What it may use at each engine; there is one kind of storage, so --nvme-size is added to it
-    #[arg(long, short = 's', value_name = "SIZE", conflicts_with = "size", value_parser = size::daos(BYTES_MIN, BYTES_MAX))]
+    #[arg(long, short = 's', visible_alias = "meta-size", value_name = "SIZE", conflicts_with = "size", value_parser = size::daos(BYTES_MIN, BYTES_MAX))]
     scm_size: Option<u64>,
     /// What it may use at each engine besides
-    #[arg(long, short = 'n', value_name = "SIZE", requires = "scm_size", conflicts_with = "size", value_parser = size::daos(0, BYTES_MAX))]
+    #[arg(long, short = 'n', visible_alias = "data-size", value_name = "SIZE", requires = "scm_size", conflicts_with = "size", value_parser = size::daos(0, BYTES_MAX))]
     nvme_size: Option<u64>,
     /// How scripts divide --size between kinds of storage: there is one, and the pool is as large without it
     #[arg(long, short = 't', value_name = "PERCENT", conflicts_with = "scm_size", value_parser = parse_ratio)]
     tier_ratio: Option<String>,
+    /// For scripts: what is kept in memory is decided by each engine's budget
+    #[arg(long, value_name = "PERCENT", value_parser = parse_ratio)]
+    mem_ratio: Option<String>,
     /// Properties, as NAME:VALUE: the label, and others as they are here
     #[arg(long, short = 'P', value_name = "NAME:VALUE", value_delimiter = ',')]
     properties: Vec<String>,
@@ -126,7 +129,9 @@ pub(super) fn create(link: &Link, args: &Create) -> Outcome<Answer> {
         "svc_ldr": service_rank(&info),
         "svc_reps": [service_rank(&info)],
         "tgt_ranks": ranks(&info),
-        "tier_bytes": [total, 0],
+        "tier_bytes": [total / all.len().max(1) as u64, 0],
+        "mem_file_bytes": 0,
+        "md_on_ssd_active": false,
     });
     Ok(Answer::new(text, json))
 }
