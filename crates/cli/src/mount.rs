@@ -225,15 +225,26 @@ fn of_mount(error: &dolmen_env::Error, args: &Mount) -> Failure {
         dolmen_env::Error::Io { errno: Errno::BUSY, .. } => {
             Failure::new(Exit::InUse, "the directory is in use").hint("see with `fuser -v` who uses it")
         }
-        dolmen_env::Error::Io { errno: Errno::PERM | Errno::ACCESS, .. } => {
-            let failure = Failure::new(Exit::Refused, "the system does not permit it");
-            failure.hint(match args.allow_other {
-                true => "see that the directory is yours, and that /etc/fuse.conf says user_allow_other",
-                false => "see that the directory is yours to write, and that /dev/fuse may be used here",
-            })
+        dolmen_env::Error::Io { name, errno: Errno::PERM | Errno::ACCESS, .. } => {
+            let (why, hint) = if name == "/dev/fuse" {
+                ("you may not use /dev/fuse", "its administrator lets users in with `chmod 666 /dev/fuse`")
+            } else if args.allow_other && !users_may_let_in_others() {
+                let why = "users may not let in others on this system";
+                (why, "have the line user_allow_other put into /etc/fuse.conf, or leave out --allow-other")
+            } else {
+                ("the system does not permit it", "see that the directory is yours to write")
+            };
+            Failure::new(Exit::Refused, why).hint(hint)
         }
         other => Failure::new(Exit::Device, other.to_string()),
     }
+}
+
+/// Whether the system's administrator lets users let in others.
+fn users_may_let_in_others() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let is_said = |text: String| text.lines().any(|line| line.trim() == "user_allow_other");
+    is_root || std::fs::read_to_string("/etc/fuse.conf").is_ok_and(is_said)
 }
 
 fn no_device() -> Failure {

@@ -223,9 +223,11 @@ pub fn unmount(dir: &Path, lazy: bool) -> Result<()> {
         .stderr(Stdio::null())
         .status()
         .map_err(|error| Error::from_std(Op::Run, HELPER, &error))?;
-    match (ended.success(), mounted_at(dir)?) {
-        (true, _) | (_, None) => Ok(()),
-        (false, Some(_)) => Err(failed(Errno::BUSY)),
+    match mounted_at(dir)?.filter(|_| !ended.success()) {
+        None => Ok(()),
+        // The helper takes away only what is its user's.
+        Some(there) if there.user != Some(rustix::process::getuid().as_raw()) => Err(failed(Errno::PERM)),
+        Some(_) => Err(failed(Errno::BUSY)),
     }
 }
 
@@ -240,6 +242,8 @@ pub struct Mounted {
     pub source: String,
     /// The minor number of its device: of a FUSE mount, that of its connection.
     pub minor: u32,
+    /// Who has mounted it, of a FUSE mount.
+    pub user: Option<u32>,
 }
 
 /// The mount whose root is `dir`, an absolute path without links, `.` and `..`; of several over each other the last. The
@@ -261,7 +265,10 @@ fn parse_mount(line: &[u8]) -> Option<Mounted> {
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let text = |bytes: &[u8]| std::ffi::OsString::from_vec(unescaped(bytes)).to_string_lossy().into_owned();
     let (kind, source) = (text(fields.next()?), text(fields.next()?));
-    Some(Mounted { dir, kind, source, minor: device.split_once(':')?.1.parse().ok()? })
+    let mut options = fields.next().unwrap_or_default().split(|byte| *byte == b',');
+    let user = options.find_map(|option| core::str::from_utf8(option.strip_prefix(b"user_id=")?).ok());
+    let user = user.and_then(|user| user.parse().ok());
+    Some(Mounted { dir, kind, source, minor: device.split_once(':')?.1.parse().ok()?, user })
 }
 
 /// Bytes in which blanks and backslashes stand as three octal digits.
@@ -293,10 +300,11 @@ mod tests {
     #[test]
     fn mounts_are_read_as_the_kernel_lists_them() {
         let line =
-            br"36 35 0:48 / /mnt/with\040blank rw,nosuid shared:1 master:2 - fuse.dolmen p/c rw,user_id=0";
+            br"36 35 0:48 / /mnt/with\040blank rw,nosuid shared:1 master:2 - fuse.dolmen p/c rw,user_id=1000,group_id=4";
         let mount = parse_mount(line).unwrap();
         let dir = PathBuf::from("/mnt/with blank");
-        assert_eq!(mount, Mounted { dir, kind: MOUNT_TYPE.to_owned(), source: "p/c".to_owned(), minor: 48 });
+        let (kind, source) = (MOUNT_TYPE.to_owned(), "p/c".to_owned());
+        assert_eq!(mount, Mounted { dir, kind, source, minor: 48, user: Some(1000) });
         for bad in [&b""[..], b"1 2 3", b"1 2 a:b / / rw - x y", b"36 35 0:48 / / rw shared:1 fuse p"] {
             assert_eq!(parse_mount(bad), None);
         }

@@ -13,6 +13,7 @@ mod outages;
 mod owners;
 mod snapshots;
 mod suites;
+mod unprivileged;
 
 use crate::common::Place;
 use crate::served::Daemon;
@@ -287,30 +288,35 @@ fn contained(command: &Command) -> Command {
             None => contained.env_remove(name),
         };
     }
-    contained.stdin(Stdio::null()).process_group(0);
     contained
 }
 
 /// Runs a program that uses a mount, for at most so long; then the mount is broken off, so that nothing of the program can be
 /// waiting for it, the program is killed with all that it has started, and the test fails.
 pub(super) fn limited(mounted: &Mounted, command: &Command, limit: Duration) -> Output {
-    let [out, err] = ["out", "err"].map(|name| mounted.place.path(&format!("limited-{name}")));
+    ended(&mounted.place, contained(command), limit, || {
+        let mut text = String::new();
+        for mount in &mounted.mounts {
+            text.push_str(&stacks(mount.child.id()));
+            text.push_str(&mount.log());
+            break_off(mount.child.id(), &mount.dir);
+        }
+        text
+    })
+}
+
+/// Runs a program for at most so long; then `break_off` has to end whatever it may be waiting for, and tells about it.
+fn ended(place: &Place, mut command: Command, limit: Duration, break_off: impl FnOnce() -> String) -> Output {
+    let [out, err] = ["out", "err"].map(|name| place.path(&format!("limited-{name}")));
     let [stdout, stderr] = [&out, &err].map(|path| fs::File::create(path).unwrap());
-    let mut child = Running(contained(command).stdout(stdout).stderr(stderr).spawn().unwrap());
+    let mut child = Running::of(command.process_group(0).stdout(stdout).stderr(stderr));
     let group = pid(child.0.id());
     let end_ns = RealClock.monotonic_ns() + nanoseconds(limit);
     while !child.is_over() && RealClock.monotonic_ns() < end_ns {
         std::thread::park_timeout(REST);
     }
     let status = child.0.try_wait().unwrap();
-    let mut text = String::new();
-    if status.is_none() {
-        for mount in &mounted.mounts {
-            text.push_str(&stacks(mount.child.id()));
-            text.push_str(&mount.log());
-            break_off(mount.child.id(), &mount.dir);
-        }
-    }
+    let text = if status.is_none() { break_off() } else { String::new() };
     // Also what it has left behind.
     killpg(group, Signal::SIGKILL).unwrap_or_default();
     drop(child);
