@@ -147,7 +147,11 @@ fn link(place: &Place) -> Result<Link> {
     };
     made.map_err(|error| {
         eprintln!("dolmen: system {}: {error}", text(place));
-        Der::UNREACH
+        match error {
+            dolmen_net::Error::NoCertificate(_) => Der::NO_CERT,
+            dolmen_net::Error::BadCertificate { .. } => Der::BAD_CERT,
+            _ => Der::UNREACH,
+        }
     })
 }
 

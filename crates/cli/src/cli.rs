@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::Answer;
-use crate::{audit, bench, compat, cont, fs, inspect, mount, obj, pool, serve, shell, stop};
+use crate::{audit, bench, certs, compat, cont, fs, inspect, mount, obj, pool, serve, shell, stop};
 use clap::{Parser, Subcommand};
 
 /// Stands at the end of `dolmen --help` and of the man page.
@@ -80,6 +80,9 @@ enum Command {
     Unmount(mount::Unmount),
     /// Let other processes use the pools of a directory: the node daemon
     Serve(serve::Args),
+    /// What engines and clients of a system on a network need
+    #[command(subcommand)]
+    System(certs::Command),
     /// End the node daemon of a directory, and wait until its process has ended
     Stop(stop::Args),
     /// The commands of DAOS's users
@@ -113,6 +116,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome<Answer> {
         Command::Mount(args) => mount::mount(args, cli.json),
         Command::Unmount(args) => mount::unmount(args),
         Command::Serve(args) => serve::run(args, cli.json),
+        Command::System(command) => certs::run(command),
         Command::Stop(args) => stop::run(args),
         Command::Check(args) => audit::run(args),
         Command::Inspect(args) => inspect::run(args),

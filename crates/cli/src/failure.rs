@@ -112,6 +112,12 @@ impl Failure {
         Self { der: Some(-1010), ..failure }.hint(instead)
     }
 
+    /// A certificate that is missing, or wrong; the error says what to do.
+    //= daos:src/include/daos_errno.h DER_NO_CERT DER_BAD_CERT
+    pub(crate) fn of_certificate(der: i32, error: &dolmen_net::Error) -> Self {
+        Self { der: Some(der), ..Self::new(Exit::Refused, error.to_string()) }
+    }
+
     /// Adds what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

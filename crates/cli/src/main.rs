@@ -5,6 +5,7 @@
 
 mod audit;
 mod bench;
+mod certs;
 mod cli;
 mod compat;
 mod cont;

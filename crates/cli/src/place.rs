@@ -271,6 +271,11 @@ pub(crate) fn addresses(text: &str) -> Outcome<Option<Vec<Address>>> {
 
 /// Why a daemon cannot be reached.
 pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
+    match error {
+        dolmen_net::Error::NoCertificate(_) => return Failure::of_certificate(-2043, error),
+        dolmen_net::Error::BadCertificate { .. } => return Failure::of_certificate(-2044, error),
+        _ => {}
+    }
     let failure = Failure::new(Exit::Nobody, format!("{error}"));
     match error {
         dolmen_net::Error::Nobody { .. } => failure,

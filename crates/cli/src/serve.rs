@@ -10,6 +10,7 @@ use dolmen_daemon::{Daemon, Roster, Settings};
 use dolmen_env::{Address, DirLock, Socket};
 use dolmen_local::PoolEntry;
 use dolmen_net::client::reach;
+use dolmen_net::tls::{Certs, Role};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
@@ -32,10 +33,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     socket: Option<PathBuf>,
     /// Listen at this address of the network as well; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "insecure_tcp")]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     tcp: Vec<SocketAddr>,
-    /// Believe whoever connects over TCP: there is no encryption and no proof of identity yet
-    #[arg(long)]
+    /// Directory with the engines' certificate, as `dolmen system certs` makes it: over TCP, whoever connects shows one of the
+    /// same authority, which says who he is [default: that of the list, if it has one]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    certs: Option<PathBuf>,
+    /// Believe whoever connects over TCP: no certificates, no encryption, no proof of identity
+    #[arg(long, conflicts_with = "certs")]
     insecure_tcp: bool,
     /// The system's name, by which commands of the same user find it [default: dolmen, which nobody finds]
     #[arg(long, value_name = "NAME")]
@@ -129,8 +134,25 @@ fn settings(args: &Args) -> Outcome<Settings> {
     settings.addresses.extend(args.tcp.iter().copied().map(Address::Tcp));
     settings.rank = args.rank.unwrap_or(0);
     name.clone_into(&mut settings.name);
+    let mut certs = args.certs.clone();
     if let Some(file) = &args.system {
-        join_system(&mut settings, file, args)?;
+        let listed = join_system(&mut settings, file)?;
+        certs = certs.or(listed.filter(|_| !args.insecure_tcp));
+    }
+    let on_network = settings.addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
+    match (certs, on_network) {
+        (Some(dir), _) => {
+            let doing = || format!("use the certificates in {}", shown_outside(&dir));
+            let certs = Certs::load(&dir, Role::Engine);
+            settings.certs = Some(certs.map_err(|error| place::unreachable(&error)).doing(doing)?);
+        }
+        (None, Some(address)) if !args.insecure_tcp => {
+            let failure = Failure::new(Exit::Usage, "there are no certificates, and anybody could connect");
+            let hint = "make them with `dolmen system certs` and add --certs DIR; on a network where everybody may do \
+                        everything, add --insecure-tcp";
+            return Err(failure.hint(hint)).doing(|| format!("listen at {address}"));
+        }
+        (None, _) => {}
     }
     settings.threads = usize::from(args.threads.unwrap_or(0));
     settings.memory_budget_bytes = args.memory;
@@ -139,17 +161,12 @@ fn settings(args: &Args) -> Outcome<Settings> {
     Ok(settings)
 }
 
-/// Takes over what the list of the system's engines says of this one.
-fn join_system(settings: &mut Settings, file: &Path, args: &Args) -> Outcome<()> {
+/// Takes over what the list of the system's engines says of this one; where their certificate is.
+fn join_system(settings: &mut Settings, file: &Path) -> Outcome<Option<PathBuf>> {
     let doing = || format!("read {}", shown_outside(file));
     let text = std::fs::read_to_string(file).map_err(|error| Failure::on_file(file, &error)).doing(doing)?;
     let roster = Roster::parse(&text).map_err(|error| of_daemon(&error)).doing(doing)?;
     for address in roster.addresses(settings.rank).map_err(|error| of_daemon(&error)).doing(doing)? {
-        if matches!(address, Address::Tcp(_)) && !args.insecure_tcp {
-            let failure = Failure::new(Exit::Usage, format!("rank {} listens at {address}", settings.rank));
-            let hint = "add --insecure-tcp: there is no encryption and no proof of identity over TCP yet";
-            return Err(failure.hint(hint)).doing(doing);
-        }
         let is_same = |known: &Address| match (known, &address) {
             (Address::Unix(known), Address::Unix(other)) => {
                 std::path::absolute(known).is_ok_and(|known| known == *other)
@@ -161,7 +178,7 @@ fn join_system(settings: &mut Settings, file: &Path, args: &Args) -> Outcome<()>
         }
     }
     (settings.name, settings.engines) = (roster.name, roster.engines);
-    Ok(())
+    Ok(roster.certs)
 }
 
 /// Refuses to serve what is another engine's, or with a list that is not that of the pools that are there: no client would find
@@ -261,12 +278,13 @@ const LOG_NAME: &str = "dolmen.log";
 /// Between two looks at a daemon that is starting.
 const REST: Duration = Duration::from_millis(10);
 
-fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
+pub(crate) fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
     use dolmen_daemon::Error as Daemon;
     let exit = match error {
         Daemon::Served { .. } | Daemon::Answered { .. } => Exit::InUse,
         Daemon::NoDirectory { .. } => Exit::Missing,
-        Daemon::Roster(_) => Exit::Usage,
+        Daemon::Roster(_) | Daemon::Unnamed { .. } => Exit::Usage,
+        Daemon::NoAuthority => Exit::Damaged,
         Daemon::Env(_) | Daemon::Net(_) => Exit::Device,
     };
     Failure::new(exit, format!("{error}"))

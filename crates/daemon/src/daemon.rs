@@ -14,8 +14,9 @@ use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
     SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
 };
-use dolmen_env::{Address, Clock, DirLock, Listener, Peer, RealClock, Rng, Socket, spawn};
+use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, Rng, Socket, spawn};
 use dolmen_net::server::{Attachment, Caller, OpenedPool, Options, Rights, Server, System};
+use dolmen_net::tls::Role;
 use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,7 +92,7 @@ impl Daemon {
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut rng = Rng::from_entropy()?;
-        let peers = Peers::new(settings.rank, settings.engines.clone());
+        let peers = Peers::new(settings.rank, settings.engines.clone(), settings.certs.clone());
         let shared = Arc::new(Shared {
             pools: Pools::new(settings.dir.clone(), settings.open_options(), peers),
             name: settings.name.clone(),
@@ -103,7 +104,8 @@ impl Daemon {
             notes: Notes::default(),
             rng: Mutex::new(rng),
         });
-        let options = Options { threads: settings.thread_count(), ..Options::default() };
+        let options =
+            Options { threads: settings.thread_count(), certs: settings.certs.clone(), ..Options::default() };
         let beside = |name: &str, body: fn(&Shared)| {
             let shared = Arc::clone(&shared);
             spawn(name, move || body(&shared))
@@ -200,21 +202,38 @@ fn put_sign(settings: &Settings, addresses: &[Address]) -> Result<Option<PathBuf
     Ok(Some(sign))
 }
 
-/// What engines ask each other, and what takes from others what they use or have stored.
+/// What takes from others what they use or have stored, or gives away what is everybody's.
 fn is_for_operator(ask: &SystemVerb) -> bool {
+    matches!(ask, SystemVerb::PoolCreate(_) | SystemVerb::PoolDestroy { .. } | SystemVerb::PoolEvict(_))
+}
+
+/// What engines ask each other.
+fn is_for_engine(ask: &SystemVerb) -> bool {
     matches!(
         ask,
         SystemVerb::Compare { .. }
             | SystemVerb::PartCreate(_)
-            | SystemVerb::PoolCreate(_)
-            | SystemVerb::PoolDestroy { .. }
-            | SystemVerb::PoolEvict(_)
+            | SystemVerb::PartConnect { .. }
+            | SystemVerb::PartDestroy { .. }
+            | SystemVerb::PartEvict { .. }
     )
 }
 
-/// Refuses all but the user who runs the engine, and root; over a network, where nobody is known, who he says is believed.
-fn refuse_strangers(head: &Head) -> core::result::Result<(), Failure> {
-    if access::is_operator(head) { Ok(()) } else { Err(Failure::NoPermission) }
+/// Refuses who may not ask this: engines' questions anybody but an engine, where certificates say who is one, and the
+/// operator's anybody but him.
+fn refuse_strangers(head: &Head, caller: &Caller, ask: &SystemVerb) -> core::result::Result<(), Failure> {
+    let is_allowed = match &caller.identity {
+        Some(identity) if is_for_engine(ask) => identity.role == Role::Engine,
+        Some(_) if is_for_operator(ask) => access::is_operator(head, caller),
+        // Where the kernel says who it is, or nobody does: the parts' own verbs carry the pool's key.
+        None if is_for_operator(ask)
+            || matches!(ask, SystemVerb::Compare { .. } | SystemVerb::PartCreate(_)) =>
+        {
+            access::is_operator(head, caller)
+        }
+        _ => true,
+    };
+    if is_allowed { Ok(()) } else { Err(Failure::NoPermission) }
 }
 
 /// An address as processes in other directories can use it.
@@ -278,9 +297,7 @@ impl System for Shared {
         caller: &Caller,
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
-        if is_for_operator(&ask) {
-            refuse_strangers(head)?;
-        }
+        refuse_strangers(head, caller, &ask)?;
         let is_last = matches!(ask, SystemVerb::Stop);
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
@@ -320,7 +337,7 @@ impl System for Shared {
                 self.pools.evict(&name)?;
                 SystemReply::Done
             }
-            SystemVerb::Stop => self.may_end(caller.peer)?,
+            SystemVerb::Stop => self.may_end(caller)?,
         };
         Ok(Attachment { reply, pool: None, is_last })
     }
@@ -459,18 +476,21 @@ impl Shared {
     }
 
     /// Only who runs the daemon may end it.
-    fn may_end(&self, peer: Option<Peer>) -> core::result::Result<SystemReply, Failure> {
+    fn may_end(&self, caller: &Caller) -> core::result::Result<SystemReply, Failure> {
         let own = dolmen_env::user_id();
-        match peer {
-            Some(peer) if peer.uid == own || peer.uid == 0 => Ok(SystemReply::Done),
-            _ => Err(Failure::NoPermission),
-        }
+        let is_operator = match (caller.peer, &caller.identity) {
+            (Some(peer), _) => peer.uid == own || peer.uid == 0,
+            (None, Some(identity)) => identity.role == Role::Admin,
+            (None, None) => false,
+        };
+        if is_operator { Ok(SystemReply::Done) } else { Err(Failure::NoPermission) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dolmen_net::tls::Identity;
     use dolmen_types::Credentials;
 
     #[test]
@@ -484,8 +504,31 @@ mod tests {
         assert!(is_for_operator(&SystemVerb::PoolCreate(PoolSpec::default())));
         let own = dolmen_env::user_id();
         let of = |uid| Head { cred: Credentials { uid, gid: 0, project: 0 }, ..Head::default() };
-        assert_eq!(refuse_strangers(&of(own + 1)), Err(Failure::NoPermission));
-        assert_eq!(refuse_strangers(&of(own)), Ok(()));
-        assert_eq!(refuse_strangers(&of(0)), Ok(()));
+        let evict = SystemVerb::PoolEvict(name());
+        let believed = Caller { peer: None, groups: Vec::new(), identity: None };
+        assert_eq!(refuse_strangers(&of(own + 1), &believed, &evict), Err(Failure::NoPermission));
+        assert_eq!(refuse_strangers(&of(own), &believed, &evict), Ok(()));
+        assert_eq!(refuse_strangers(&of(0), &believed, &evict), Ok(()));
+    }
+
+    #[test]
+    fn what_a_certificate_names_decides_and_no_number_does() {
+        let named = |role| {
+            let identity = Identity { role, name: "anna".to_owned(), groups: Vec::new(), uid: 0, gid: 0 };
+            Caller { peer: None, groups: Vec::new(), identity: Some(Arc::new(identity)) }
+        };
+        let name = || PoolName::Uuid(Uuid::nil());
+        let part = SystemVerb::PartConnect { pool: Uuid::nil(), key: dolmen_codec::wire::PartKey(0) };
+        for (ask, allowed) in [
+            (SystemVerb::PoolCreate(PoolSpec::default()), [false, true, false]),
+            (SystemVerb::PoolDestroy { name: name(), force: true }, [false, true, false]),
+            (SystemVerb::PoolEvict(name()), [false, true, false]),
+            (part, [true, false, false]),
+            (SystemVerb::PoolList, [true; 3]),
+        ] {
+            let found = [Role::Engine, Role::Admin, Role::User]
+                .map(|role| refuse_strangers(&Head::default(), &named(role), &ask).is_ok());
+            assert_eq!(found, allowed, "{ask:?}");
+        }
     }
 }

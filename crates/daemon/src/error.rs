@@ -24,6 +24,13 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// The key of the system's authority is none, or does not sign.
+    NoAuthority,
+    /// A certificate cannot name somebody so.
+    Unnamed {
+        /// How.
+        name: String,
+    },
     /// The list of the system's engines cannot be used.
     Roster(RosterFault),
     /// The system refused.
@@ -120,6 +127,13 @@ impl fmt::Display for Error {
             Self::NoDirectory { path } => {
                 write!(f, "there is no directory {}; make it first", path.display())
             }
+            Self::NoAuthority => {
+                f.write_str("the key of the authority cannot be used; see that ca.key is whole")
+            }
+            Self::Unnamed { name } => write!(
+                f,
+                "a certificate cannot name {name:?}; users and groups have 1 to 255 visible characters, none of @ : , / \\ \""
+            ),
             Self::Roster(fault) => write!(f, "the list of engines: {fault}"),
             Self::Env(error) => error.fmt(f),
             Self::Net(error) => error.fmt(f),
@@ -132,7 +146,12 @@ impl std::error::Error for Error {
         match self {
             Self::Env(error) => Some(error),
             Self::Net(error) => Some(error),
-            Self::Served { .. } | Self::Answered { .. } | Self::NoDirectory { .. } | Self::Roster(_) => None,
+            Self::Served { .. }
+            | Self::Answered { .. }
+            | Self::NoDirectory { .. }
+            | Self::NoAuthority
+            | Self::Unnamed { .. }
+            | Self::Roster(_) => None,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The node daemon: one process owns the pools of a system directory, others use them through it.
 //!
 //! - [`Daemon`] serves a directory at addresses, until it is stopped.
+//! - [`Authority`] the certificates of a system.
 //! - [`Settings`] what it may do; [`Roster`] the engines of a system of several.
 //!
 //! Invariants: a pool is open once, however many use it; it is closed when the daemon ends, and everything acknowledged
 //! is then on its devices.
 
 mod access;
+mod certs;
 mod daemon;
 mod error;
 mod lease;
@@ -17,6 +19,7 @@ mod pools;
 mod roster;
 mod settings;
 
+pub use certs::{Authority, Issued};
 pub use daemon::Daemon;
 pub use error::{Error, Result, RosterFault};
 pub use roster::Roster;

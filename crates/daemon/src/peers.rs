@@ -4,7 +4,8 @@ use core::time::Duration;
 use dolmen_codec::Transport;
 use dolmen_codec::wire::{PartKey, PartSpec, RankInfo, SystemInfo, SystemReply, SystemVerb};
 use dolmen_local::Spread;
-use dolmen_net::client::{Door, Link, LinkOptions, reach};
+use dolmen_net::client::{CertsFrom, Door, Link, LinkOptions, reach};
+use dolmen_net::tls::Certs;
 use dolmen_types::{Error, Head, Result, Uuid};
 use std::sync::Arc;
 
@@ -19,11 +20,12 @@ pub(crate) struct Peers {
     rank: u32,
     /// In the order of the system's list; empty if this is the only one.
     all: Vec<RankInfo>,
+    certs: Option<Certs>,
 }
 
 impl Peers {
-    pub(crate) fn new(rank: u32, all: Vec<RankInfo>) -> Self {
-        Self { rank, all }
+    pub(crate) fn new(rank: u32, all: Vec<RankInfo>, certs: Option<Certs>) -> Self {
+        Self { rank, all, certs }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -107,7 +109,7 @@ impl Peers {
 
     /// Tells another engine the list, and hears its own.
     pub(crate) fn compare(&self, rank: u32, list: &SystemInfo) -> Result<SystemInfo> {
-        let options = LinkOptions { patience: LOOK, connect_timeout: LOOK, ..LinkOptions::default() };
+        let options = self.options(LOOK, LOOK);
         let compare = SystemVerb::Compare { rank: self.rank, list: Box::new(list.clone()) };
         match self.link_with(rank, &options)?.ask_system(&Head::default(), &compare)? {
             SystemReply::System(other) => Ok(other),
@@ -117,7 +119,7 @@ impl Peers {
 
     /// Who answers, and where, at an address at which this system has engine `rank`, if that is another one.
     pub(crate) fn stranger(&self, rank: u32) -> Option<(String, u32)> {
-        let options = LinkOptions { patience: LOOK, connect_timeout: LOOK, ..LinkOptions::default() };
+        let options = self.options(LOOK, LOOK);
         let info = self.all.iter().find(|info| info.rank == rank)?;
         let found = |text: &String| {
             let other = reach::link(&reach::address(text).ok()??, &options).ok()?.rank();
@@ -139,7 +141,12 @@ impl Peers {
     }
 
     fn link(&self, rank: u32) -> Result<Link> {
-        self.link_with(rank, &LinkOptions { patience: PATIENCE, ..LinkOptions::default() })
+        self.link_with(rank, &self.options(PATIENCE, LinkOptions::default().connect_timeout))
+    }
+
+    fn options(&self, patience: Duration, connect_timeout: Duration) -> LinkOptions {
+        let certs = self.certs.clone().map_or(CertsFrom::Nowhere, CertsFrom::These);
+        LinkOptions { patience, connect_timeout, certs, ..LinkOptions::default() }
     }
 
     fn link_with(&self, rank: u32, options: &LinkOptions) -> Result<Link> {

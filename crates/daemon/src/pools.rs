@@ -482,7 +482,7 @@ mod tests {
     fn who_waits_to_destroy_a_part_keeps_nobody_from_other_pools() {
         let dir = std::env::temp_dir().join(format!("dolmen-parts-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let pools = Pools::new(dir.clone(), OpenOptions::default(), Peers::new(1, Vec::new()));
+        let pools = Pools::new(dir.clone(), OpenOptions::default(), Peers::new(1, Vec::new(), None));
         let (held, free, key) = (Uuid::from_u128(1), Uuid::from_u128(2), PartKey(5));
         for uuid in [held, free] {
             let spread = Spread { rank: 1, ranks: vec![0, 1], key: key.0 };

@@ -6,6 +6,7 @@ use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
 use dolmen_net::client::reach;
 use dolmen_types::{Uuid, limits};
+use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -16,10 +17,12 @@ pub struct Roster {
     pub name: String,
     /// Its engines, in the order of the file; pools are made at the first.
     pub engines: Vec<RankInfo>,
+    /// The directory with the engines' certificate, the same path on every machine.
+    pub certs: Option<PathBuf>,
 }
 
 impl Roster {
-    /// Reads a list in TOML: `name`, and for each engine a table `[[engine]]` with its `rank` and its `addresses`
+    /// Reads a list in TOML: `name`, `certs` (an absolute path) if engines on a network have certificates, and for each engine a table `[[engine]]` with its `rank` and its `addresses`
     /// (`unix:` and an absolute path, `tcp://HOST:PORT`), the best way first.
     ///
     /// # Errors
@@ -34,9 +37,9 @@ impl Roster {
                 return wrong(RosterFault::Syntax { line, message });
             }
         };
-        if let Some(key) = table.keys().find(|key| !["name", "engine"].contains(&&**key.get_ref())) {
+        if let Some(key) = table.keys().find(|key| !["name", "certs", "engine"].contains(&&**key.get_ref())) {
             let (line, key) = (line(key.span()), key.get_ref().to_string());
-            return wrong(RosterFault::Unknown { line, key, known: "name and [[engine]]" });
+            return wrong(RosterFault::Unknown { line, key, known: KEYS });
         }
         let name = match table.get("name") {
             None => "dolmen",
@@ -45,6 +48,15 @@ impl Roster {
                 None => {
                     let line = line(name.span());
                     return wrong(RosterFault::Value { line, key: "name", wanted: NAME });
+                }
+            },
+        };
+        let certs = match table.get("certs") {
+            None => None,
+            Some(dir) => match dir.get_ref().as_str().filter(|dir| dir.starts_with('/')) {
+                Some(dir) => Some(PathBuf::from(dir)),
+                None => {
+                    return wrong(RosterFault::Value { line: line(dir.span()), key: "certs", wanted: CERTS });
                 }
             },
         };
@@ -60,7 +72,7 @@ impl Roster {
             }
             engines.push(found);
         }
-        Ok(Self { name: name.to_owned(), engines })
+        Ok(Self { name: name.to_owned(), engines, certs })
     }
 
     /// Where the engine `rank` is to listen.
@@ -81,6 +93,8 @@ impl Roster {
 /// What the system may be called.
 const NAME: &str = "a text of 1 to 127 of the characters A-Z a-z 0-9 . _ -, the first no dot";
 
+const KEYS: &str = "name, certs and [[engine]]";
+const CERTS: &str = "the absolute path of a directory";
 const RANK: &str = "a number from 0 on";
 const ADDRESSES: &str = "a list of unix:/SOCKET and tcp://HOST:PORT";
 
@@ -127,11 +141,12 @@ mod tests {
 
     #[test]
     fn a_list_of_engines_is_read_in_its_order() {
-        let text = "name = \"lab\"\n[[engine]]\nrank = 3\naddresses = [\"unix:/a\"]\n\
+        let text = "name = \"lab\"\ncerts = \"/etc/dolmen\"\n[[engine]]\nrank = 3\naddresses = [\"unix:/a\"]\n\
                     [[engine]]\nrank = 1\naddresses = [\"tcp://127.0.0.1:7\", \"unix:/b\"]\n";
         let roster = Roster::parse(text).unwrap();
         let ranks: Vec<u32> = roster.engines.iter().map(|engine| engine.rank).collect();
         assert_eq!((roster.name.as_str(), ranks), ("lab", vec![3, 1]));
+        assert_eq!(roster.certs, Some(PathBuf::from("/etc/dolmen")));
         assert_eq!(roster.addresses(1).unwrap().len(), 2);
         assert_eq!(roster.addresses(2), Err(Error::Roster(RosterFault::Unlisted { rank: 2 })));
     }
@@ -150,9 +165,10 @@ mod tests {
             ("[[engine]]\nrank = 0\naddresses = [\"unix:a\"]\n", value(3, "addresses", ADDRESSES)),
             ("[[engine]]\nrank = 0\n", missing(1, "addresses", ADDRESSES)),
             (&[engine, engine].concat(), RosterFault::Twice { line: 4, rank: 0 }),
-            (&["nam = 1\n", engine].concat(), unknown(1, "nam", "name and [[engine]]")),
+            (&["nam = 1\n", engine].concat(), unknown(1, "nam", KEYS)),
             (&[engine, "adresses = []\n"].concat(), unknown(4, "adresses", "rank and addresses")),
             (&["\nname = \"\"\n", engine].concat(), value(2, "name", NAME)),
+            (&["certs = \"here\"\n", engine].concat(), value(1, "certs", CERTS)),
             (&["name = 3\n", engine].concat(), value(1, "name", NAME)),
             (&["name = \"my lab\"\n", engine].concat(), value(1, "name", NAME)),
         ] {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use dolmen_codec::wire::RankInfo;
 use dolmen_env::Address;
 use dolmen_local::{OpenOptions, Upkeep};
+use dolmen_net::tls::Certs;
 use std::path::PathBuf;
 
 /// What a daemon may do.
@@ -20,6 +21,8 @@ pub struct Settings {
     pub engines: Vec<RankInfo>,
     /// Where it listens.
     pub addresses: Vec<Address>,
+    /// Certificates for the addresses of the network: without, whoever connects there is believed.
+    pub certs: Option<Certs>,
     /// Threads that serve connections; 0 takes one for every two processors.
     pub threads: usize,
     /// Ends after so long without a connection.
@@ -42,6 +45,7 @@ impl Settings {
             rank: 0,
             engines: Vec::new(),
             addresses: vec![socket],
+            certs: None,
             threads: 0,
             idle_end: None,
             memory_budget_bytes: None,

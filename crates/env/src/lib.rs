@@ -64,7 +64,7 @@ pub use process::{
     keep_descriptors_to_itself, raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};
-pub use record::{create_own_dir, is_own_link, named_system, read_record, write_record};
+pub use record::{certs_directory, create_own_dir, is_own_link, named_system, read_record, write_record};
 pub use region::{Region, copy_crc};
 pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
@@ -77,4 +77,7 @@ pub use thread::{
     Load, anonymous_rss_bytes, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu, rss_bytes,
     scope, spawn, user_id, wait, yield_now,
 };
-pub use users::{group_name, group_principal, owner_of, user_name, user_principal};
+pub use users::{
+    group_name, group_named, group_principal, is_open_to_others, owner_of, user_name, user_named,
+    user_principal,
+};

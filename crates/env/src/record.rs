@@ -23,10 +23,27 @@ pub fn named_system() -> Result<Option<String>> {
         // What is no text is no name either, and is refused as one.
         return Ok(Some(name.to_string_lossy().into_owned()));
     }
+    setting("system")
+}
+
+/// Where the user's certificates are: what `DOLMEN_CERTS` says, else `certs = "DIR"` in the same settings; `None` if neither does.
+///
+/// # Errors
+/// As [`named_system`].
+pub fn certs_directory() -> Result<Option<PathBuf>> {
+    match std::env::var_os("DOLMEN_CERTS").filter(|named| !named.is_empty()) {
+        Some(dir) => Ok(Some(PathBuf::from(dir))),
+        None => Ok(setting("certs")?.map(PathBuf::from)),
+    }
+}
+
+/// What the user's settings say under a key.
+fn setting(key: &str) -> Result<Option<String>> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
     let Some(path) = base.map(|base| base.join("dolmen").join("client.toml")) else { return Ok(None) };
     match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(system_of_settings(&text).map(str::to_owned)),
+        Ok(text) => Ok(value_of(&text, key).map(str::to_owned)),
         Err(error) => match failed(Op::Read, &path, &error) {
             error if error.is_not_found() => Ok(None),
             error => Err(error),
@@ -34,12 +51,12 @@ pub fn named_system() -> Result<Option<String>> {
     }
 }
 
-/// The value of `system` at the top of a file of settings.
-fn system_of_settings(text: &str) -> Option<&str> {
+/// The value of a key at the top of a file of settings.
+fn value_of<'t>(text: &'t str, wanted: &str) -> Option<&'t str> {
     let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
     let mut values = top.filter_map(|line| {
         let (key, value) = line.split_once('=')?;
-        (key.trim() == "system").then_some(value)
+        (key.trim() == wanted).then_some(value)
     });
     let value = values.next()?.trim();
     let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
@@ -117,10 +134,10 @@ mod tests {
     #[test]
     fn a_file_of_settings_names_the_system() {
         let text = "# mine\nsystem = \"file:/x\" # here\n[other]\nsystem = \"no\"\n";
-        assert_eq!(system_of_settings(text), Some("file:/x"));
-        assert_eq!(system_of_settings("[a]\nsystem = \"no\"\n"), None);
-        assert_eq!(system_of_settings("system = bare\n"), None);
-        assert_eq!(system_of_settings("system = \"unended\n"), None);
+        assert_eq!(value_of(text, "system"), Some("file:/x"));
+        assert_eq!(value_of("[a]\nsystem = \"no\"\n", "system"), None);
+        assert_eq!(value_of("system = bare\n", "system"), None);
+        assert_eq!(value_of("system = \"unended\n", "system"), None);
     }
 
     #[test]

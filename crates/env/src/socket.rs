@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    getsockname, listen, recv, recvmsg, sendmsg, socket_with, sockopt,
+    getpeername, getsockname, listen, recv, recvmsg, sendmsg, socket_with, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{IoSlice, IoSliceMut};
@@ -189,6 +189,21 @@ impl Socket {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether it goes over a network.
+    #[must_use]
+    pub fn is_network(&self) -> bool {
+        matches!(self.address, Address::Tcp(_))
+    }
+
+    /// The address at the other end, of a network.
+    #[must_use]
+    pub fn remote(&self) -> Option<SocketAddr> {
+        match self.address {
+            Address::Tcp(_) => SocketAddr::try_from(getpeername(&self.fd).ok()??).ok(),
+            Address::Unix(_) => None,
+        }
     }
 
     /// Who is at the other end; `None` where the kernel does not know, on a network.

@@ -3,6 +3,7 @@
 use crate::error::{Error, Op, Result};
 use core::ffi::{CStr, c_char};
 use rustix::fd::{AsFd, AsRawFd};
+use std::ffi::CString;
 use std::path::Path;
 
 /// Room for what the system knows of one user or group.
@@ -55,6 +56,50 @@ pub fn group_principal(gid: u32) -> String {
     format!("{}@", group_name(gid).unwrap_or_else(|| gid.to_string()))
 }
 
+/// The number of a user, and of his group, by his name; `None` if the machine knows none.
+#[must_use]
+pub fn user_named(name: &str) -> Option<(u32, u32)> {
+    let name = CString::new(name).ok()?;
+    let mut room: Vec<c_char> = vec![0; ENTRY_BYTES];
+    let mut entry = core::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = core::ptr::null_mut();
+    let (to, len) = (room.as_mut_ptr(), room.len());
+    // SAFETY: as in `user_name`, and the name ends with its zero.
+    let failed = unsafe { libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), to, len, &raw mut found) };
+    if failed != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: the call has found an entry, and filled ours.
+    let entry = unsafe { entry.assume_init() };
+    Some((entry.pw_uid, entry.pw_gid))
+}
+
+/// The number of a group by its name; `None` if the machine knows none.
+#[must_use]
+pub fn group_named(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut room: Vec<c_char> = vec![0; ENTRY_BYTES];
+    let mut entry = core::mem::MaybeUninit::<libc::group>::uninit();
+    let mut found = core::ptr::null_mut();
+    let (to, len) = (room.as_mut_ptr(), room.len());
+    // SAFETY: as in `user_named`.
+    let failed = unsafe { libc::getgrnam_r(name.as_ptr(), entry.as_mut_ptr(), to, len, &raw mut found) };
+    if failed != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: as in `user_named`.
+    Some(unsafe { entry.assume_init() }.gr_gid)
+}
+
+/// Whether others than its owner may read or change a file.
+///
+/// # Errors
+/// [`Error::NotFound`]; [`Error::Io`].
+pub fn is_open_to_others(path: &Path) -> Result<bool> {
+    let failed = |errno| Error::from_errno(Op::Stat, &path.display().to_string(), 0, errno);
+    Ok(rustix::fs::stat(path).map_err(failed)?.st_mode & 0o077 != 0)
+}
+
 fn name_of(name: *const c_char) -> Option<String> {
     // SAFETY: the system has written a name with its zero into the caller's room, which lives still.
     let name = unsafe { CStr::from_ptr(name) };
@@ -87,6 +132,16 @@ pub(crate) fn peer_groups(socket: &impl AsFd) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_lead_to_numbers_and_back() {
+        let (uid, gid) = user_named("root").unwrap();
+        assert_eq!((user_name(uid).as_deref(), gid), (Some("root"), 0));
+        assert_eq!(group_named(&group_name(0).unwrap()), Some(0));
+        for nobody in ["no such name", "a\0b", ""] {
+            assert_eq!((user_named(nobody), group_named(nobody)), (None, None), "{nobody:?}");
+        }
+    }
 
     #[test]
     fn root_has_a_name_and_nobody_has_that_of_a_number_too_far() {

@@ -28,6 +28,65 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
     },
+    /// A certificate is missing.
+    NoCertificate(Lack),
+    /// A certificate, or a file that goes with it, is of no use.
+    BadCertificate {
+        /// Who has it.
+        whose: Whose,
+        /// What is wrong with it.
+        fault: CertFault,
+    },
+}
+
+/// Who has no certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    /// This process: the other end asks for one.
+    Own,
+    /// The other end.
+    Peer,
+    /// The directory that was named for them.
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// The file that it lacks.
+        file: &'static str,
+    },
+}
+
+/// Who has a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// This process.
+    Own,
+    /// The other end.
+    Peer,
+}
+
+/// What is wrong with a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CertFault {
+    /// Its time is over.
+    Expired,
+    /// Its time has not begun: one of both clocks is wrong.
+    NotYet,
+    /// Another authority has made it.
+    Foreign,
+    /// It is for something else: a client's where an engine's is needed, or the reverse.
+    Role,
+    /// The other end does not say what it has against it.
+    Refused,
+    /// Its file cannot be read as what it has to be.
+    File {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The file with its key can be read by others than its owner.
+    Open {
+        /// Which.
+        path: PathBuf,
+    },
 }
 
 /// What a peer has done wrong.
@@ -43,6 +102,8 @@ pub enum Violation {
     Answer,
     /// More than a connection may have under way.
     Limit,
+    /// Bytes that are no TLS 1.3.
+    Tls,
 }
 
 impl fmt::Display for Violation {
@@ -53,7 +114,62 @@ impl fmt::Display for Violation {
             Self::Version => "it speaks another version of the protocol; use programs of the same release",
             Self::Answer => "it has answered what was not asked",
             Self::Limit => "it has more under way than a connection may have",
+            Self::Tls => "it has sent what is no TLS 1.3",
         })
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str(
+                "the other end asks for a certificate; name the directory that has one in DOLMEN_CERTS, as \
+                 `dolmen system certs` has made it",
+            ),
+            Self::Peer => f.write_str(
+                "the other end has no certificate; serve with --certs there, or connect without certificates",
+            ),
+            Self::Directory { path, file } => {
+                write!(f, "{} has no {file}; make certificates with `dolmen system certs`", path.display())
+            }
+        }
+    }
+}
+
+fn tell_fault(whose: Whose, fault: &CertFault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let whose = match whose {
+        Whose::Own => "this process's",
+        Whose::Peer => "the other end's",
+    };
+    match fault {
+        CertFault::Expired => {
+            write!(f, "{whose} certificate has expired; make a new one with `dolmen system certs`")
+        }
+        CertFault::NotYet => {
+            write!(f, "{whose} certificate is not valid yet; see that the clocks of both machines are right")
+        }
+        CertFault::Foreign => write!(
+            f,
+            "{whose} certificate is of another authority; use those that one `dolmen system certs` has made"
+        ),
+        CertFault::Role => write!(
+            f,
+            "{whose} certificate is for something else; engines need that of the engines, clients a user's or the \
+             administrators'"
+        ),
+        CertFault::Refused => {
+            write!(f, "{whose} certificate is refused; see what `dolmen system certs --show` says of it")
+        }
+        CertFault::File { path } => {
+            write!(
+                f,
+                "{} cannot be read as what it is to be; make it with `dolmen system certs`",
+                path.display()
+            )
+        }
+        CertFault::Open { path } => {
+            write!(f, "others than its owner may read {}; chmod it to 0600", path.display())
+        }
     }
 }
 
@@ -73,6 +189,8 @@ impl fmt::Display for Error {
                 )
             }
             Self::Unwelcome(refusal) => write!(f, "the other end refuses the connection: {refusal}"),
+            Self::NoCertificate(lack) => lack.fmt(f),
+            Self::BadCertificate { whose, fault } => tell_fault(*whose, fault, f),
         }
     }
 }
@@ -82,9 +200,13 @@ impl std::error::Error for Error {
         match self {
             Self::Env(error) => Some(error),
             Self::Refused(error) => Some(error),
-            Self::Ended | Self::Protocol(_) | Self::TimedOut | Self::Unwelcome(_) | Self::Nobody { .. } => {
-                None
-            }
+            Self::Ended
+            | Self::Protocol(_)
+            | Self::TimedOut
+            | Self::Unwelcome(_)
+            | Self::Nobody { .. }
+            | Self::NoCertificate(_)
+            | Self::BadCertificate { .. } => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`ring`] two rings of bytes in memory that two processes share.
 //! - [`Stream`] bytes to and from a peer, whatever carries them, and how to wait for them.
+//! - [`tls`] connections of the network with certificates on both sides.
 //! - [`client`] connections to engines, and pools behind them as `codec::Transport`.
 //! - [`server`] threads that serve connections; whoever runs it says which pools there are.
 //!
@@ -17,6 +18,7 @@ pub mod server;
 mod slots;
 mod spin;
 mod stream;
+pub mod tls;
 
-pub use error::{Error, Result, Violation};
+pub use error::{CertFault, Error, Lack, Result, Violation, Whose};
 pub use stream::Stream;

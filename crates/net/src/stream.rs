@@ -1,4 +1,5 @@
-//! Bytes to and from one peer: through a socket, or through rings whose socket only calls and tells of the end.
+//! Bytes to and from one peer: through a socket, plain or under TLS, or through rings whose socket only calls and tells of the
+//! end.
 //!
 //! Nothing waits but [`Stream::wait`]. Small writes are gathered until [`Stream::flush`].
 //!
@@ -7,6 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::ring::{Reader, Writer, ends, memory_bytes};
+use crate::tls::{Certs, Identity, Session};
 use core::time::Duration;
 use dolmen_env::{Moved, SharedMemory, Socket};
 use std::io::IoSlice;
@@ -33,6 +35,7 @@ pub struct Stream {
 enum Way {
     Socket(Buffers),
     Rings(Box<Rings>),
+    Tls(Box<Session>),
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +61,41 @@ impl Stream {
     #[must_use]
     pub fn over_socket(socket: Socket) -> Self {
         Self { socket: Arc::new(socket), way: Way::Socket(Buffers::default()) }
+    }
+
+    /// Through the socket under TLS, as whoever has connected.
+    ///
+    /// # Errors
+    /// [`Error::BadCertificate`] if the own certificate is of no use for that.
+    pub fn as_tls_client(socket: Socket, certs: &Certs) -> Result<Self> {
+        let session = Session::client(certs)?;
+        Ok(Self { socket: Arc::new(socket), way: Way::Tls(Box::new(session)) })
+    }
+
+    /// Through the socket under TLS, as the engine.
+    ///
+    /// # Errors
+    /// As [`Stream::as_tls_client`].
+    pub fn as_tls_server(socket: Socket, certs: &Certs) -> Result<Self> {
+        let session = Session::server(certs)?;
+        Ok(Self { socket: Arc::new(socket), way: Way::Tls(Box::new(session)) })
+    }
+
+    /// Whom the certificate of the peer names; `None` without TLS, and before it was verified.
+    ///
+    /// # Errors
+    /// [`Error::BadCertificate`] if it names nobody.
+    pub fn identity(&self) -> Result<Option<Identity>> {
+        match &self.way {
+            Way::Tls(session) => session.identity(),
+            Way::Socket(_) | Way::Rings(_) => Ok(None),
+        }
+    }
+
+    /// Whether the bytes go under TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self.way, Way::Tls(_))
     }
 
     /// The same connection through rings of `ring_bytes` each in `memory` from now on, which this process has `made` or
@@ -106,6 +144,7 @@ impl Stream {
         match &mut self.way {
             Way::Rings(rings) => rings.read(&self.socket, bytes),
             Way::Socket(buffers) => buffers.read(&self.socket, bytes),
+            Way::Tls(session) => session.read(&self.socket, bytes),
         }
     }
 
@@ -126,6 +165,7 @@ impl Stream {
                 Ok(len)
             }
             Way::Socket(buffers) => buffers.write(&self.socket, bytes),
+            Way::Tls(session) => session.write(&self.socket, bytes),
         }
     }
 
@@ -143,6 +183,7 @@ impl Stream {
                 Ok(true)
             }
             Way::Socket(buffers) => buffers.flush(&self.socket),
+            Way::Tls(session) => session.flush(&self.socket),
         }
     }
 
@@ -159,6 +200,7 @@ impl Stream {
                 Ok(is_ready || has_room)
             }
             Way::Socket(buffers) => Ok(buffers.rest() && for_input),
+            Way::Tls(session) => Ok(session.rest() && for_input),
         }
     }
 
@@ -175,7 +217,7 @@ impl Stream {
     pub fn peer_cpu(&self) -> Option<usize> {
         match &self.way {
             Way::Rings(rings) => rings.writer.reader_cpu(&rings.memory),
-            Way::Socket(_) => None,
+            Way::Socket(_) | Way::Tls(_) => None,
         }
     }
 

@@ -119,7 +119,7 @@ impl Drop for Place {
 
 /// What a command left behind.
 pub(crate) struct Ran {
-    args: String,
+    pub(crate) args: String,
     pub(crate) output: Output,
 }
 

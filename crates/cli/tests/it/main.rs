@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod arguments;
+mod certs;
 mod common;
 mod compat;
 mod containers;

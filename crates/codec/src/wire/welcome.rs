@@ -84,6 +84,10 @@ pub enum Refusal {
     Busy = 3,
     /// It is about to end.
     Stopping = 4,
+    /// It takes connections with certificates alone; said in the clear to who has begun without.
+    NeedsCertificate = 5,
+    /// It has no certificates itself; said in the clear to who has begun with.
+    HasNoCertificate = 6,
 }
 
 impl fmt::Display for Refusal {
@@ -101,6 +105,8 @@ impl fmt::Display for Refusal {
             Self::NoPermission => f.write_str("the caller may not connect"),
             Self::Busy => f.write_str("there are as many connections as there may be; try again later"),
             Self::Stopping => f.write_str("the daemon is about to end; try again later"),
+            Self::NeedsCertificate => f.write_str("it takes connections with certificates alone"),
+            Self::HasNoCertificate => f.write_str("it takes connections without certificates alone"),
         }
     }
 }
@@ -118,11 +124,13 @@ impl Refusal {
             Self::NoPermission => 2,
             Self::Busy => 3,
             Self::Stopping => 4,
+            Self::NeedsCertificate => 5,
+            Self::HasNoCertificate => 6,
         }
         .into();
         let (min, max) = match self {
             Self::Version { min, max } => (min, max),
-            Self::NoPermission | Self::Busy | Self::Stopping => (VERSION_MIN, VERSION),
+            _ => (VERSION_MIN, VERSION),
         };
         fields.version_min = min.into();
         fields.version_max = max.into();
@@ -182,6 +190,8 @@ impl Welcome {
             2 => Ok(Err(Refusal::NoPermission)),
             3 => Ok(Err(Refusal::Busy)),
             4 => Ok(Err(Refusal::Stopping)),
+            5 => Ok(Err(Refusal::NeedsCertificate)),
+            6 => Ok(Err(Refusal::HasNoCertificate)),
             number => Err(BadFrame::Kind { number }),
         }
     }
@@ -259,6 +269,9 @@ mod tests {
             assert_eq!(Welcome::decode(&refusal.encode()), Ok(Err(refusal)));
         }
         assert_eq!(golden(&all.map(Refusal::encode).concat()), 0xaed8_889c_23b8_aeba);
+        for refusal in [Refusal::NeedsCertificate, Refusal::HasNoCertificate] {
+            assert_eq!(Welcome::decode(&refusal.encode()), Ok(Err(refusal)));
+        }
     }
 
     #[test]
@@ -269,7 +282,7 @@ mod tests {
             Welcome::decode(&fields.sealed()).unwrap_err()
         };
         assert_eq!(bad(&|f| f.version = (VERSION + 1).into()), BadFrame::Version { found: VERSION + 1 });
-        assert_eq!(bad(&|f| f.refusal = 5.into()), BadFrame::Kind { number: 5 });
+        assert_eq!(bad(&|f| f.refusal = 7.into()), BadFrame::Kind { number: 7 });
         assert_eq!(bad(&|f| f.name_len = 129), BadFrame::Reserved);
         assert_eq!(bad(&|f| f.name[0] = 0xff), BadFrame::Reserved);
     }

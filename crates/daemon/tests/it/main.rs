@@ -22,3 +22,4 @@ mod relay;
 mod restarts;
 mod served;
 mod taken;
+mod tls;

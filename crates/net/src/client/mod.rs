@@ -12,7 +12,10 @@ pub use door::Door;
 pub use link::Link;
 pub use remote::Remote;
 
+use crate::error::Result;
+use crate::tls::{Certs, Role};
 use core::time::Duration;
+use dolmen_env::Address;
 
 /// A pool as one connection knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +39,32 @@ pub struct LinkOptions {
     pub patience: Duration,
     /// How long to wait for a connection, at first.
     pub connect_timeout: Duration,
+    /// Certificates for connections over a network.
+    pub certs: CertsFrom,
+}
+
+/// Which certificates to connect with, over a network; without, a connection is made in the clear.
+#[derive(Clone, Debug)]
+pub enum CertsFrom {
+    /// None.
+    Nowhere,
+    /// Those in the directory that `DOLMEN_CERTS` or the user's settings name, if they do.
+    User,
+    /// These, as they are in their directory when a connection is made.
+    These(Certs),
+}
+
+impl CertsFrom {
+    /// The certificates for a connection to `address`; `None` if it is made in the clear, or stays on this machine.
+    fn certs(&self, address: &Address) -> Result<Option<Certs>> {
+        match (address, self) {
+            (Address::Unix(_), _) | (_, Self::Nowhere) => Ok(None),
+            (Address::Tcp(_), Self::User) => {
+                dolmen_env::certs_directory()?.map(|dir| Certs::load(&dir, Role::User)).transpose()
+            }
+            (Address::Tcp(_), Self::These(certs)) => Ok(Some(certs.renewed())),
+        }
+    }
 }
 
 impl Default for LinkOptions {
@@ -45,6 +74,7 @@ impl Default for LinkOptions {
             ring_bytes: 1 << 20,
             patience: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
+            certs: CertsFrom::User,
         }
     }
 }

@@ -147,7 +147,10 @@ static LINKS: PerProcess<Mutex<Vec<(String, super::link::Weak)>>> = PerProcess::
 /// # Errors
 /// Why that cannot be.
 pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
-    let name = address.to_string();
+    let name = match options.certs.certs(address)? {
+        Some(certs) => format!("{address} {}", certs.tag()),
+        None => address.to_string(),
+    };
     let mut links = LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
     links.retain(|(_, link)| link.upgrade().is_some());
     let known = links.iter().find(|(known, _)| *known == name).and_then(|(_, link)| link.upgrade());

@@ -3,16 +3,17 @@
 //! Nothing else is said meanwhile, so each question is followed by its answer.
 
 use super::LinkOptions;
-use crate::error::{Error, Result, Violation};
-use crate::input::{Landing, Replies, bad_frame};
+use crate::error::{Error, Lack, Result, Violation};
+use crate::input::{Landing, Replies, bad_frame, fill};
 use crate::ring;
 use crate::stream::Stream;
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
-    Caller, HELLO_BYTES, Hello, PoolSlot, ReplyHeader, SystemReply, SystemVerb, VERSION, VERSION_MIN,
-    WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request, encode_system_request,
+    Caller, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyHeader, SystemReply, SystemVerb, VERSION,
+    VERSION_MIN, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
+    encode_system_request,
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
@@ -66,6 +67,7 @@ pub(super) struct Opened {
 /// Connects, and says hello, until `deadline_ns`, or as long as connecting may take.
 pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64) -> Result<Session> {
     let end_ns = deadline_ns.min(deadline_after(options.connect_timeout));
+    let certs = options.certs.certs(address)?;
     let socket = Socket::connect(address, left_until(end_ns)?)?;
     let wants_rings = matches!(address, Address::Unix(_)) && options.ring_bytes > 0;
     let ring_bytes = if wants_rings { options.ring_bytes as u64 } else { 0 };
@@ -78,6 +80,9 @@ pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64
         client: options.client,
     };
     let bytes: [u8; HELLO_BYTES] = hello.encode();
+    if let Some(certs) = certs {
+        return greet(Stream::as_tls_client(socket, &certs)?, &bytes, end_ns);
+    }
     if socket.write(&[IoSlice::new(&bytes)])? != Moved::Bytes(bytes.len()) {
         return Err(Error::Ended);
     }
@@ -92,6 +97,30 @@ pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64
         stream.go_over_to_rings(memory, granted, false)?;
     }
     Ok(Session { stream, welcome })
+}
+
+/// Says hello under TLS.
+fn greet(mut stream: Stream, hello: &[u8], end_ns: u64) -> Result<Session> {
+    let (mut said, mut bytes, mut at) = (0, [0; WELCOME_BYTES], 0);
+    loop {
+        said += stream.write(&hello[said..])?;
+        let is_sent = stream.flush()? && said == hello.len();
+        if fill(&mut stream, &mut bytes, &mut at)? {
+            break;
+        }
+        stream.wait(!is_sent, Some(left_until(end_ns)?))?;
+    }
+    let welcome = Welcome::decode(&bytes).map_err(bad_frame)?.map_err(unwelcome)?;
+    Ok(Session { stream, welcome })
+}
+
+/// Why there is no welcome.
+fn unwelcome(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::NeedsCertificate => Error::NoCertificate(Lack::Own),
+        Refusal::HasNoCertificate => Error::NoCertificate(Lack::Peer),
+        other => Error::Unwelcome(other),
+    }
 }
 
 pub(super) fn deadline_after(time: Duration) -> u64 {
@@ -118,7 +147,7 @@ fn read_welcome(socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<std::os
             }
         }
     }
-    let welcome = Welcome::decode(&bytes).map_err(bad_frame)?.map_err(Error::Unwelcome)?;
+    let welcome = Welcome::decode(&bytes).map_err(bad_frame)?.map_err(unwelcome)?;
     Ok((welcome, memory))
 }
 

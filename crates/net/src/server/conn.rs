@@ -2,18 +2,19 @@
 //!
 //! Invariants: nothing is taken from a peer that has not said hello, nor from one that has as much under way as it may or
 //! does not read its answers, and its socket is not listened to meanwhile; whoever comes over a Unix socket is who the
-//! kernel says; what is held is given back once.
+//! kernel says, and over a network, where certificates are asked for, whom his names; what is held is given back once.
 
 use super::attached::Attached;
 use super::bufs::Held;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
 use super::{Attachment, Caller};
-use crate::error::{Error, Result, Violation};
+use crate::error::{Error, Lack, Result, Violation};
 use crate::input::{Requests, Room, bad_frame, fill};
 use crate::output::Output;
 use crate::ring;
 use crate::stream::Stream;
+use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{List, Reply, Verb};
 use dolmen_codec::wire::{
@@ -22,7 +23,7 @@ use dolmen_codec::wire::{
     encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{Clock, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
+use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
 use dolmen_types::{ContNo, Epoch, Error as Failure, Head, IoBuf, TargetNo, limits};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -40,6 +41,12 @@ const JOBS_MAX: usize = 64;
 
 /// Requests that are taken from one connection before the next has its turn.
 const REQUESTS_A_TURN: usize = 16;
+
+/// How a record of TLS begins that begins a connection; no hello does.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Pieces that are taken from who is not welcome before others have their turn.
+const READS_A_TURN: usize = 16;
 
 /// Pools that one connection may use.
 const POOLS_MAX: usize = 256;
@@ -65,12 +72,16 @@ pub(super) enum Handles {
 pub(super) struct Conn {
     stream: Stream,
     peer: Option<Peer>,
+    /// Whom the peer's certificate names.
+    identity: Option<Arc<Identity>>,
     watch: Option<OwnedFd>,
     serial: u64,
     is_hot: bool,
     /// What the waiter tells of the socket: input, and room.
     told: (bool, bool),
     hello: Option<([u8; HELLO_BYTES], usize)>,
+    /// It was told why it is not welcome, and goes when it has heard that.
+    is_unwelcome: bool,
     requests: Requests,
     /// A fetch whose buffer there was no room for.
     stalled: Option<Box<Stalled>>,
@@ -100,16 +111,23 @@ struct Stalled {
 }
 
 impl Conn {
-    pub(super) fn new(socket: Socket, serial: u64) -> Result<Self> {
+    /// A connection that has just come, over a network with a certificate if there are `certs`.
+    pub(super) fn new(socket: Socket, serial: u64, certs: Option<&Certs>) -> Result<Self> {
         let peer = socket.peer()?;
+        let stream = match certs.filter(|_| socket.is_network()) {
+            Some(certs) => Stream::as_tls_server(socket, certs)?,
+            None => Stream::over_socket(socket),
+        };
         Ok(Self {
-            stream: Stream::over_socket(socket),
+            stream,
             peer,
+            identity: None,
             watch: None,
             serial,
             is_hot: false,
             told: (true, false),
             hello: Some(([0; HELLO_BYTES], 0)),
+            is_unwelcome: false,
             requests: Requests::new(),
             stalled: None,
             is_starved: false,
@@ -159,9 +177,11 @@ impl Conn {
 
     /// For messages: who this is.
     pub(super) fn who(&self) -> String {
-        match self.peer {
-            Some(Peer { pid, uid, .. }) => format!("process {pid} of user {uid}"),
-            None => format!("{}", self.stream.socket().address()),
+        let at = || self.stream.socket().remote().map_or("a network".to_owned(), |at| at.to_string());
+        match (self.peer, &self.identity) {
+            (Some(Peer { pid, uid, .. }), _) => format!("process {pid} of user {uid}"),
+            (None, Some(identity)) => format!("{} at {}", identity.name, at()),
+            (None, None) => at(),
         }
     }
 
@@ -269,11 +289,14 @@ impl Conn {
 
     /// Takes the hello, and answers it: with rings if they are asked for and possible.
     fn greet(&mut self, shared: &mut Shared) -> Result<Step> {
-        let Some((bytes, at)) = &mut self.hello else { return Ok(Step::Still) };
-        if !fill(&mut self.stream, bytes, at)? {
-            return Ok(Step::Still);
+        if self.is_unwelcome {
+            return self.see_off();
         }
-        let hello = Hello::decode(bytes).map_err(bad_frame)?;
+        let hello = match self.hear() {
+            Ok(Some(hello)) => hello,
+            Ok(None) => return Ok(Step::Still),
+            Err(error) => return self.turn_away(shared, &error),
+        };
         self.hello = None;
         let Some(version) = hello.agreed() else {
             self.say(&Refusal::VERSION.encode(), None)?;
@@ -297,15 +320,88 @@ impl Conn {
         Ok(Step::Moved)
     }
 
+    /// The hello, once it has come.
+    fn hear(&mut self) -> Result<Option<Hello>> {
+        let Some((bytes, at)) = &mut self.hello else { return Ok(None) };
+        let is_whole = fill(&mut self.stream, bytes, at)?;
+        let is_clear = !self.stream.is_tls() && self.stream.socket().is_network();
+        if is_clear && *at > 0 && bytes[0] == TLS_HANDSHAKE {
+            return Err(Error::NoCertificate(Lack::Own));
+        }
+        if !is_whole {
+            return Ok(None);
+        }
+        let hello = Hello::decode(bytes).map_err(bad_frame)?;
+        self.identity = self.stream.identity()?.map(Arc::new);
+        Ok(Some(hello))
+    }
+
+    /// Says why there is no welcome to who can hear it: he has begun with a certificate where there is none, or without one
+    /// where it needs one. Others were told by TLS, or are not to be told.
+    fn turn_away(&mut self, shared: &mut Shared, error: &Error) -> Result<Step> {
+        let told = match error {
+            Error::NoCertificate(Lack::Own) if self.stream.is_tls() => Refusal::NeedsCertificate,
+            Error::NoCertificate(Lack::Own) => Refusal::HasNoCertificate,
+            Error::NoCertificate(_) | Error::BadCertificate { .. } => {
+                if self.stream.identity().is_err() {
+                    // It is of the authority, and names nobody: TLS has nothing against it.
+                    self.say(&Refusal::NoPermission.encode(), None)?;
+                }
+                return self.go_unheard(shared, error);
+            }
+            other => return Err(other.clone()),
+        };
+        // In the clear: the other speaks, or expects, something else.
+        let bytes = told.encode();
+        if self.stream.socket().write(&[IoSlice::new(&bytes)])? != Moved::Bytes(bytes.len()) {
+            return Err(Error::Ended);
+        }
+        self.go_unheard(shared, error)
+    }
+
+    /// Waits for the other end to go: if it were closed at once, what he has sent and nobody reads would take away what he was
+    /// told.
+    fn go_unheard(&mut self, shared: &Shared, error: &Error) -> Result<Step> {
+        let text = match error {
+            Error::NoCertificate(Lack::Own) if self.stream.is_tls() => "it shows no certificate",
+            Error::NoCertificate(Lack::Own) => {
+                "it asks for a certificate, and there is none: serve with --certs"
+            }
+            _ => "",
+        };
+        let why = if text.is_empty() { error.to_string() } else { text.to_owned() };
+        shared.system.note(&format!("connection of {} refused: {why}", self.who()));
+        self.is_unwelcome = true;
+        self.see_off()
+    }
+
+    /// Takes what he still sends, which is not looked at.
+    fn see_off(&mut self) -> Result<Step> {
+        let mut unread = [0; 4096];
+        for _ in 0..READS_A_TURN {
+            match self.stream.socket().read(&mut unread)? {
+                Moved::Bytes(_) => {}
+                Moved::Later => return Ok(Step::Still),
+                Moved::End => return Err(Error::Ended),
+            }
+        }
+        Ok(Step::Moved)
+    }
+
     /// Sends the first frame; a socket takes it at once, since nothing was sent before.
     fn say(&mut self, bytes: &[u8; WELCOME_BYTES], memory: Option<&SharedMemory>) -> Result<()> {
+        if self.stream.is_tls() {
+            let is_taken = self.stream.write(bytes)? == bytes.len();
+            self.must_flush = !self.stream.flush()?;
+            return if is_taken { Ok(()) } else { Err(Error::Ended) };
+        }
         let parts = [IoSlice::new(bytes)];
         let socket = self.stream.socket();
         let moved = match memory {
             Some(memory) => socket.write_with(&parts, memory.fd())?,
             None => socket.write(&parts)?,
         };
-        if moved == dolmen_env::Moved::Bytes(bytes.len()) { Ok(()) } else { Err(Error::Ended) }
+        if moved == Moved::Bytes(bytes.len()) { Ok(()) } else { Err(Error::Ended) }
     }
 
     fn take(&mut self, at: usize, shared: &mut Shared, header: &RequestHeader, payload: IoBuf) -> Result<()> {
@@ -326,6 +422,10 @@ impl Conn {
         let mut head = header.head;
         if let Some(peer) = self.peer {
             (head.cred.uid, head.cred.gid) = (peer.uid, peer.gid);
+        }
+        // An engine asks for others.
+        if let Some(identity) = self.identity.as_ref().filter(|identity| identity.role != Role::Engine) {
+            (head.cred.uid, head.cred.gid) = (identity.uid, identity.gid);
         }
         if header.pool == PoolSlot::SYSTEM {
             let verb = decode_system_request(header, self.requests.body());
@@ -460,7 +560,7 @@ impl Conn {
             SystemVerb::PoolConnect { .. } => self.stream.socket().peer_groups(),
             _ => Vec::new(),
         };
-        let caller = Caller { peer: self.peer, groups };
+        let caller = Caller { peer: self.peer, groups, identity: self.identity.clone() };
         let job = |key, to: &Arc<Mailbox>| Job::System { head, caller, ask, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),

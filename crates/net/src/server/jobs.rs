@@ -304,7 +304,7 @@ mod tests {
     fn who_waits_for_other_engines_leaves_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
         let job = |ask| {
-            let caller = Caller { peer: None, groups: Vec::new() };
+            let caller = Caller { peer: None, groups: Vec::new(), identity: None };
             Job::System { head: Head::default(), caller, ask, key: 0, to: Arc::clone(&to) }
         };
         let name = || PoolName::Uuid(Uuid::nil());

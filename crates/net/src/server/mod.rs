@@ -13,8 +13,10 @@ mod worker;
 
 use crate::error::Result;
 use crate::ring::RING_BYTES_MAX;
+use crate::tls::{Certs, Identity};
 pub use conn::REQUESTS_MAX;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
 use dolmen_codec::Transport;
 use dolmen_codec::wire::{SystemReply, SystemVerb, Welcome};
 use dolmen_env::{Listener, Peer, spawn};
@@ -38,7 +40,8 @@ pub trait System: Send + Sync {
     /// What a client is told first, with the version and the rings that it gets.
     fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome;
 
-    /// Answers a question to the daemon; may take long. The head has the user that the kernel says, where it knows him.
+    /// Answers a question to the daemon; may take long. The head has the user that the kernel says, where it knows him, or his
+    /// certificate.
     ///
     /// # Errors
     /// What the client is told.
@@ -63,6 +66,8 @@ pub struct Caller {
     pub peer: Option<Peer>,
     /// With a connect: groups beside that of the head, as the kernel says; none over a network.
     pub groups: Vec<u32>,
+    /// Over a network: whom his certificate names.
+    pub identity: Option<Arc<Identity>>,
 }
 
 /// An answer of the daemon, and what the connection gets with it.
@@ -104,11 +109,21 @@ pub struct Options {
     pub connections_max: usize,
     /// Bytes of each ring that a client may have.
     pub ring_bytes_max: usize,
+    /// With these, whoever comes over a network has to have a certificate of the same authority.
+    pub certs: Option<Certs>,
+    /// How long whoever comes over a network may take until he has said hello.
+    pub greeting_max: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: 1, connections_max: 16_384, ring_bytes_max: 4 << 20 }
+        Self {
+            threads: 1,
+            connections_max: 16_384,
+            ring_bytes_max: 4 << 20,
+            certs: None,
+            greeting_max: Duration::from_secs(10),
+        }
     }
 }
 

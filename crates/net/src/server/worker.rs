@@ -18,8 +18,9 @@ use core::time::Duration;
 use dolmen_codec::pool::PoolReply;
 use dolmen_codec::wire::{BadFrame, FetchPlan, PoolSlot};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_env::{Listener, Ready, Socket, Waiter, current_cpu};
+use dolmen_env::{Clock, Listener, Ready, RealClock, Socket, Waiter, current_cpu};
 use dolmen_types::{Error as Refusal, Head, IoBuf};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -44,6 +45,9 @@ const DEVICE_REST: Duration = Duration::from_micros(50);
 
 /// How long a thread that cannot take more connections sleeps before it tries again.
 const DEAF_REST: Duration = Duration::from_millis(100);
+
+/// Between two looks whether certificates were renewed: each reads three files.
+const RENEW_NS: u64 = 1_000_000_000;
 
 /// A request that a target or the service works on.
 #[derive(Debug)]
@@ -85,6 +89,8 @@ pub(super) struct Shared {
     pub(super) scratch: Vec<u8>,
     /// The processor that the thread runs on, or did a moment ago.
     pub(super) cpu: usize,
+    /// When to look whether certificates were renewed.
+    renew_ns: u64,
 }
 
 /// What a request has led to.
@@ -106,6 +112,8 @@ pub(super) struct Worker {
     /// It does not hear of new connections for a while.
     is_deaf: bool,
     serial: u64,
+    /// Connections over a network that had not said hello when they came: until when they may, place and number.
+    unheard: VecDeque<(u64, usize, u64)>,
     shared: Shared,
     spin: Spin,
     turns: u32,
@@ -137,6 +145,7 @@ impl Worker {
             mailbox,
             scratch: Vec::new(),
             cpu: current_cpu(),
+            renew_ns: 0,
         };
         Ok(Self {
             waiter,
@@ -148,6 +157,7 @@ impl Worker {
             is_full: false,
             is_deaf: false,
             serial: 0,
+            unheard: VecDeque::new(),
             shared,
             spin: Spin::new()?,
             turns: 0,
@@ -306,7 +316,30 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let device_works = self.shared.pools.iter().any(|end| end.under_way > 0);
-        if device_works { Some(DEVICE_REST) } else { self.is_deaf.then_some(DEAF_REST) }
+        if device_works {
+            return Some(DEVICE_REST);
+        }
+        let unheard = self
+            .unheard
+            .front()
+            .map(|(end_ns, ..)| Duration::from_nanos(end_ns.saturating_sub(RealClock.monotonic_ns())));
+        let deaf = self.is_deaf.then_some(DEAF_REST);
+        unheard.into_iter().chain(deaf).min()
+    }
+
+    /// Closes connections over a network that have not said hello in time, and forgets those that have.
+    fn end_unheard(&mut self) {
+        while let Some(&(end_ns, at, serial)) = self.unheard.front() {
+            let is_new = |conn: &&Conn| conn.serial() == serial && conn.is_new();
+            let is_silent = self.conns.of(at).filter(is_new).is_some();
+            if is_silent && end_ns > RealClock.monotonic_ns() {
+                return;
+            }
+            self.unheard.pop_front();
+            if is_silent {
+                self.close(at);
+            }
+        }
     }
 
     /// Looks at a connection in every turn from now on.
@@ -350,6 +383,7 @@ impl Worker {
             self.take_connections(index_of(ready.token ^ LISTENER_TOKEN));
         }
         self.ready = ready;
+        self.end_unheard();
     }
 
     /// A connection whose socket has something to say.
@@ -401,8 +435,17 @@ impl Worker {
             return Err(Error::Refused(dolmen_types::Error::Busy));
         }
         self.serial += 1;
-        let conn = Conn::new(socket, self.serial)?;
+        let is_network = socket.is_network();
+        if is_network {
+            self.shared.renew_certs();
+        }
+        let conn = Conn::new(socket, self.serial, self.shared.options.certs.as_ref())?;
         let at = self.conns.insert(conn);
+        if is_network {
+            let limit_ns = u64::try_from(self.shared.options.greeting_max.as_nanos()).unwrap_or(u64::MAX);
+            let end_ns = RealClock.monotonic_ns().saturating_add(limit_ns);
+            self.unheard.push_back((end_ns, at, self.serial));
+        }
         let conn = self.conns.of_mut(at).expect("inserted above");
         let watched = conn.watch(&self.waiter, token_of(at), PEER_TOKEN | token_of(at));
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -432,6 +475,15 @@ impl Worker {
 }
 
 impl Shared {
+    /// Looks from time to time whether certificates were renewed.
+    fn renew_certs(&mut self) {
+        let now_ns = RealClock.monotonic_ns();
+        if let Some(certs) = self.options.certs.as_mut().filter(|_| now_ns >= self.renew_ns) {
+            *certs = certs.renewed();
+            self.renew_ns = now_ns + RENEW_NS;
+        }
+    }
+
     /// Submits a request to a target; its answer comes by the pool's queue.
     pub(super) fn submit(&mut self, under_way: UnderWay, head: Head, ask: Ask<'static>) {
         let pool = under_way.pool;

@@ -1,0 +1,218 @@
+//! The certificate of this process, its key, and the authority of its system, as a directory has them.
+
+use super::identity::{ENGINE_NAME, Identity, Role};
+use crate::error::{CertFault, Error, Lack, Result, Whose};
+use core::time::Duration;
+use dolmen_env::{Clock, RealClock};
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The certificate of this process, and what it takes to speak with others of its system. A cheap handle.
+#[derive(Clone)]
+pub struct Certs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dir: PathBuf,
+    identity: Identity,
+    validity: Validity,
+    sum: u32,
+    client: Arc<ClientConfig>,
+    /// None of a certificate that is no engine's.
+    server: Option<Arc<ServerConfig>>,
+}
+
+/// From when until when a certificate is of use, in seconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Validity {
+    /// From then on.
+    pub from: i64,
+    /// Not after that.
+    pub until: i64,
+}
+
+impl Certs {
+    /// The authority's certificate in a directory.
+    pub const AUTHORITY: &str = "ca.crt";
+    /// The own certificate there.
+    pub const OWN: &str = "own.crt";
+    /// The key of that.
+    pub const KEY: &str = "own.key";
+
+    /// Reads what `dir` has: `ca.crt`, `own.crt` and `own.key`, all PEM. If it has none of its own, but a directory that
+    /// `dolmen system certs` has made for engines (`engine`), or for administrators (`admin`), that is meant: whose it is to
+    /// be is said by `role`, that of an engine or another.
+    ///
+    /// # Errors
+    /// `NoCertificate` if a file is missing; `BadCertificate` if one cannot be read, can be read by others, or is for something
+    /// else.
+    pub fn load(dir: &Path, role: Role) -> Result<Self> {
+        let below = dir.join(if role == Role::Engine { Role::Engine } else { Role::Admin }.name());
+        let dir = if !dir.join(Self::OWN).exists() && below.join(Self::OWN).exists() { &below } else { dir };
+        let certs = Self::read(dir)?;
+        if (certs.identity().role == Role::Engine) != (role == Role::Engine) {
+            return Err(Error::BadCertificate { whose: Whose::Own, fault: CertFault::Role });
+        }
+        Ok(certs)
+    }
+
+    fn read(dir: &Path) -> Result<Self> {
+        let wrong = |file: &str| file_fault(&dir.join(file));
+        let chain = |file| {
+            let text = text_of(dir, file)?;
+            let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
+                .collect::<core::result::Result<_, _>>()
+                .map_err(|_no_pem| wrong(file))?;
+            if chain.is_empty() { Err(wrong(file)) } else { Ok(chain) }
+        };
+        let mut roots = RootCertStore::empty();
+        for authority in chain(Self::AUTHORITY)? {
+            roots.add(authority).map_err(|_no_authority| wrong(Self::AUTHORITY))?;
+        }
+        let own = chain(Self::OWN)?;
+        let (identity, validity) = looked_at(&own[0]).ok_or_else(|| wrong(Self::OWN))?;
+        let path = dir.join(Self::KEY);
+        if dolmen_env::is_open_to_others(&path).is_ok_and(|is_open| is_open) {
+            return Err(Error::BadCertificate { whose: Whose::Own, fault: CertFault::Open { path } });
+        }
+        let key =
+            PrivateKeyDer::from_pem_slice(&text_of(dir, Self::KEY)?).map_err(|_no_pem| wrong(Self::KEY))?;
+        let sum = dolmen_types::crc32c(&own[0]);
+        let parts = Parts { roots: Arc::new(roots), own, key };
+        let is_engine = identity.role == Role::Engine;
+        let server =
+            if is_engine { Some(parts.server().map_err(|_no_pair| wrong(Self::KEY))?) } else { None };
+        let client = parts.client().map_err(|_no_pair| wrong(Self::KEY))?;
+        Ok(Self { inner: Arc::new(Inner { dir: dir.to_owned(), identity, validity, sum, client, server }) })
+    }
+
+    /// Whom the own certificate names.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.inner.identity
+    }
+
+    /// How long the own certificate is of use.
+    #[must_use]
+    pub fn validity(&self) -> Validity {
+        self.inner.validity
+    }
+
+    /// The same as they are in their directory now, where they may have been renewed; as they were, if they cannot be read.
+    pub(crate) fn renewed(&self) -> Self {
+        Self::read(&self.inner.dir).unwrap_or_else(|_as_before| self.clone())
+    }
+
+    /// Tells these from others of this process.
+    pub(crate) fn tag(&self) -> String {
+        format!("{:08x} {}", self.inner.sum, self.inner.dir.display())
+    }
+
+    /// The client's side of a connection.
+    pub(super) fn client(&self) -> Result<rustls::Connection> {
+        let name = ServerName::try_from(ENGINE_NAME).expect("it is a name of the domain system");
+        let made = ClientConnection::new(Arc::clone(&self.inner.client), name);
+        made.map(rustls::Connection::Client).map_err(|_none| own_fault(CertFault::Refused))
+    }
+
+    /// The engine's side of a connection.
+    pub(super) fn server(&self) -> Result<rustls::Connection> {
+        let config = self.inner.server.as_ref().ok_or_else(|| own_fault(CertFault::Role))?;
+        let made = ServerConnection::new(Arc::clone(config));
+        made.map(rustls::Connection::Server).map_err(|_none| own_fault(CertFault::Refused))
+    }
+}
+
+impl core::fmt::Debug for Certs {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Certs").field("identity", self.identity()).finish_non_exhaustive()
+    }
+}
+
+/// Whom a certificate names, and for how long, of its file.
+///
+/// # Errors
+/// `NoCertificate` if there is no such file; `BadCertificate` if it cannot be read as one. The authority's names nobody.
+pub fn validity_of(dir: &Path, file: &'static str) -> Result<(Option<Identity>, Validity)> {
+    let text = text_of(dir, file)?;
+    let der = CertificateDer::from_pem_slice(&text).map_err(|_no_pem| file_fault(&dir.join(file)))?;
+    let (_, parsed) =
+        x509_parser::parse_x509_certificate(&der).map_err(|_none| file_fault(&dir.join(file)))?;
+    Ok((Identity::of_name(parsed.subject()), validity(&parsed)))
+}
+
+/// Whom a certificate names, and for how long.
+pub(super) fn looked_at(der: &[u8]) -> Option<(Identity, Validity)> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(der).ok()?;
+    Some((Identity::of_name(parsed.subject())?, validity(&parsed)))
+}
+
+fn validity(parsed: &x509_parser::certificate::X509Certificate<'_>) -> Validity {
+    let validity = parsed.validity();
+    Validity { from: validity.not_before.timestamp(), until: validity.not_after.timestamp() }
+}
+
+fn own_fault(fault: CertFault) -> Error {
+    Error::BadCertificate { whose: Whose::Own, fault }
+}
+
+fn file_fault(path: &Path) -> Error {
+    own_fault(CertFault::File { path: path.to_owned() })
+}
+
+fn text_of(dir: &Path, file: &'static str) -> Result<Vec<u8>> {
+    dolmen_env::read_small(dir, file).map_err(|error| match error {
+        error if error.is_not_found() => Error::NoCertificate(Lack::Directory { path: dir.to_owned(), file }),
+        other => other.into(),
+    })
+}
+
+/// What a configuration is made of.
+struct Parts {
+    roots: Arc<RootCertStore>,
+    own: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Parts {
+    fn client(self) -> core::result::Result<Arc<ClientConfig>, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_details(provider, Arc::new(Time))
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let mut config =
+            builder.with_root_certificates(self.roots).with_client_auth_cert(self.own, self.key)?;
+        // Whoever comes again shows his certificate again: it may have expired.
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+
+    fn server(&self) -> core::result::Result<Arc<ServerConfig>, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), Arc::clone(&provider))
+                .build()
+                .map_err(|_no_roots| rustls::Error::NoCertificatesPresented)?;
+        let mut config = ServerConfig::builder_with_details(provider, Arc::new(Time))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(self.own.clone(), self.key.clone_key())?;
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+}
+
+/// The clock of the machine, for who looks whether a certificate has expired.
+#[derive(Debug)]
+struct Time;
+
+impl rustls::time_provider::TimeProvider for Time {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_nanos(RealClock.now_ns())))
+    }
+}
