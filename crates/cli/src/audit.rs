@@ -55,7 +55,7 @@ impl Report {
 pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     // What opening it writes again, nobody finds after that.
     let damaged_slots = inspect::damaged_slots(&place::pool_directory(&args.pool.pool)?);
-    let session = place::open(&args.pool)?;
+    let session = place::open_alone(&args.pool)?;
     let doing = || format!("check pool {}", shown_outside(session.dir()));
     let mut audits = session.pool.check().doing(doing)?;
     note_repaired(&damaged_slots, session.dir(), &mut audits);

@@ -164,8 +164,13 @@ impl Failure {
     }
 
     /// Whether a list of who may do what has refused it.
+    pub(crate) fn is_of_lists(&self) -> bool {
+        self.exit == Exit::Refused && self.der == Some(StoreError::NoPermission.der())
+    }
+
+    /// The same, and nothing is said yet of what to do.
     pub(crate) fn is_for_want_of_permission(&self) -> bool {
-        self.exit == Exit::Refused && self.der == Some(StoreError::NoPermission.der()) && self.hint.is_none()
+        self.is_of_lists() && self.hint.is_none()
     }
 
     /// The target that is full, if that is what is wrong.

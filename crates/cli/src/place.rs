@@ -139,6 +139,11 @@ pub(crate) fn open(arg: &PoolArg) -> Outcome<Session> {
     open_with(arg, Upkeep::Callers)
 }
 
+/// Opens a pool for a command that looks at its files, too: in this process, though a daemon could open it.
+pub(crate) fn open_alone(arg: &PoolArg) -> Outcome<Session> {
+    open_here(arg, &OpenOptions { memory_budget_bytes: arg.memory, ..OpenOptions::default() }, None)
+}
+
 /// Opens a pool for a command that only reads: nothing in its directory is changed.
 pub(crate) fn open_to_read(arg: &PoolArg) -> Outcome<Session> {
     open_as(arg, OpenOptions { read_only: true, ..OpenOptions::default() })
@@ -171,18 +176,29 @@ fn open_in(arg: &PoolArg, options: OpenOptions, lasts: Option<Duration>) -> Outc
     }
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
-    let doing = || format!("open pool {}", shown_outside(&dir));
-    // A daemon opens a pool when somebody asks for it: who keeps the pool would keep it from all others.
-    if let Some(system) = lasts.and_then(|_| Served::around(&dir, lasts)) {
-        return system.open(dir.clone(), options.read_only).doing(doing);
+    // A daemon opens a pool when somebody asks for it: who has the pool would keep it from all others. What memory this
+    // process may use is said only of a pool that it opens itself.
+    if let Some(system) = Served::around(&dir, lasts).filter(|_| lasts.is_some() || arg.memory.is_none()) {
+        match system.open(dir.clone(), options.read_only) {
+            // The files say more of what the daemon cannot open, or does not know.
+            Err(failure) if lasts.is_none() && matches!(failure.exit, Exit::Missing | Exit::Damaged) => {}
+            opened => return opened.doing(|| format!("open pool {}", shown_outside(&dir))),
+        }
     }
+    open_here(arg, &options, lasts)
+}
+
+/// Opens a pool in this process, unless it is another's already.
+fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> Outcome<Session> {
+    let dir = pool_directory(&arg.pool)?;
+    let doing = || format!("open pool {}", shown_outside(&dir));
     let failed = |error| of_open(&dir, options.read_only, error).by_file_in(&dir);
-    let opened = match dolmen_local::open(&dir, &options) {
+    let opened = match dolmen_local::open(&dir, options) {
         Err(error) if error.owner_pid().is_some() || matches!(error, dolmen_local::Error::Spread { .. }) => {
             if let Some(system) = Served::around(&dir, lasts) {
                 return system.open(dir.clone(), options.read_only).doing(doing);
             }
-            arg.when_free(|| dolmen_local::open(&dir, &options), failed)
+            arg.when_free(|| dolmen_local::open(&dir, options), failed)
         }
         Err(error) => {
             let failure = failed(error);
@@ -231,6 +247,9 @@ impl Served {
 
     /// The pool in `dir`, if a daemon serves the directory above it.
     fn around(dir: &Path, lasts: Option<Duration>) -> Option<Self> {
+        // Before all pools there are looked at.
+        let whole = dir.canonicalize().or_else(|_missing| std::path::absolute(dir)).ok()?;
+        whole.parent()?.join(reach::SOCKET_NAME).symlink_metadata().ok()?;
         let (system, name) = match entry_of(dir) {
             Some((system, entry)) => (system, PoolName::Uuid(entry.uuid)),
             // Nothing has this name here: it can only be a pool's.
@@ -279,6 +298,12 @@ pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
     let failure = Failure::new(Exit::Nobody, format!("{error}"));
     match error {
         dolmen_net::Error::Nobody { .. } => failure,
+        dolmen_net::Error::Env(dolmen_env::Error::Io { errno: dolmen_env::Errno::ACCESS, .. }) => {
+            let why = format!("this user may not use the daemon's socket: {error}");
+            Failure::new(Exit::Refused, why).hint(
+                "ask who runs the daemon: the modes of the socket and of the directories above it decide",
+            )
+        }
         _ => failure.hint("see that `dolmen serve` runs there"),
     }
 }
@@ -401,6 +426,17 @@ pub(crate) fn mount(cont: &Container, name: &str, read_only: bool, shared: bool)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_not_use_a_socket_is_not_told_that_nobody_is_there() {
+        let (op, name) = (dolmen_env::Op::Connect, "unix:/x".to_owned());
+        let of =
+            |errno| unreachable(&dolmen_env::Error::Io { op, name: name.clone(), offset: 0, errno }.into());
+        let refused = of(dolmen_env::Errno::ACCESS);
+        assert_eq!(refused.exit, Exit::Refused);
+        assert!(refused.to_string().contains("ask who runs the daemon"), "{refused}");
+        assert_eq!(of(dolmen_env::Errno::CONNREFUSED).exit, Exit::Nobody);
+    }
 
     #[test]
     fn epochs_are_read_as_they_are_printed() {

@@ -286,6 +286,14 @@ impl Verb {
     }
 }
 
+/// The same failure; one that only whoever runs the system may do something says so.
+pub(super) fn for_operators(failure: Failure) -> Failure {
+    if !failure.is_for_want_of_permission() {
+        return failure;
+    }
+    failure.hint("that is for the user who runs the daemon, and for root: ask one of them, or run it as they")
+}
+
 /// The same failure; one that somebody may not do something names him, the permission that he lacks, and what gives it to him.
 pub(super) fn refused(failure: Failure, pool: &str, cont: Option<&str>, perm: char) -> Failure {
     if !failure.is_for_want_of_permission() {
@@ -331,6 +339,8 @@ mod tests {
         // Once said, it stays.
         let again = refused(refused(lacking(), "tank", None, 'r'), "tank", Some("home"), 'w');
         assert_eq!(again.to_string(), of_pool);
+        let operators = for_operators(lacking()).to_string();
+        assert!(operators.contains("for the user who runs the daemon, and for root"), "{operators}");
         let other = Failure::from(dolmen_types::Error::NotFound);
         assert_eq!(refused(other.clone(), "tank", None, 'r').to_string(), other.to_string());
     }

@@ -693,8 +693,14 @@ fn query(link: &Link, arg: &ContArg) -> Outcome<Answer> {
             if class == ObjectClass::UNKNOWN { "UNKNOWN".to_owned() } else { class.to_string() }
         };
         let (dirs, files) = (class(superblock.dir_class), class(superblock.file_class));
-        rows.push(("class of directories", dirs.clone()));
-        rows.push(("class of files", files.clone()));
+        for (name, class, text) in [
+            ("class of directories", superblock.dir_class, &dirs),
+            ("class of files", superblock.file_class, &files),
+        ] {
+            if class != ObjectClass::UNKNOWN {
+                rows.push((name, text.clone()));
+            }
+        }
         rows.push(("chunk", human(superblock.chunk_bytes)));
         json["object_class"] = json!("UNKNOWN");
         json["dir_object_class"] = json!(dirs);

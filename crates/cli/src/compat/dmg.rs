@@ -490,7 +490,9 @@ fn destroy(link: &Link, pool: &str, force: bool, recursive: bool) -> Outcome<Ans
         refuse_containers(link, pool).doing(doing)?;
     }
     let verb = SystemVerb::PoolDestroy { name: pool_name(pool)?, force };
-    link.ask_system(&head(), &verb).map_err(|error| Failure::of_destroy(error, force)).doing(doing)?;
+    link.ask_system(&head(), &verb)
+        .map_err(|error| access::for_operators(Failure::of_destroy(error, force)))
+        .doing(doing)?;
     Ok(Answer::new(format!("{pool} is gone"), Value::Null))
 }
 
@@ -501,7 +503,8 @@ fn evict(link: &Link, pool: &str) -> Outcome<Answer> {
         false => format!("nobody has {pool} open"),
         true => format!("{pool} was taken from all who had it open"),
     };
-    link.ask_system(&head(), &verb).doing(doing)?;
+    let asked = link.ask_system(&head(), &verb);
+    asked.map_err(|error| access::for_operators(error.into())).doing(doing)?;
     Ok(Answer::new(text, Value::Null))
 }
 
@@ -519,6 +522,10 @@ fn is_open(link: &Link, pool: &str) -> Outcome<bool> {
 /// As DAOS: who removes containers with their pool says so. A pool that cannot be looked into may hold some.
 fn refuse_containers(link: &Link, pool: &str) -> Outcome<()> {
     let opened = match open(link, pool, PoolAccess::ReadOnly) {
+        // Who may remove pools may look into all of them.
+        Err(failure) if failure.is_of_lists() => {
+            return Err(access::for_operators(dolmen_types::Error::NoPermission.into()));
+        }
         Err(failure) if failure.exit != Exit::Missing => {
             return Err(failure.hint("add --recursive to remove it with whatever it holds"));
         }
@@ -571,7 +578,10 @@ fn leader(link: &Link) -> Outcome<Answer> {
     let Some(first) = all.first() else { return Err(place::protocol()) };
     let address = first.addresses.first().cloned().unwrap_or_default();
     let down = if reach::rank(link, first).is_ok() { Vec::new() } else { vec![address.clone()] };
-    let text = crate::output::pairs(&[("leader", address.clone()), ("unresponsive", down.join(", "))]);
+    let text = crate::output::pairs(&[
+        ("leader", address.clone()),
+        ("unresponsive", if down.is_empty() { "-".to_owned() } else { down.join(", ") }),
+    ]);
     let json = json!({ "current_leader": address, "replicas": [address], "down_replicas": down });
     Ok(Answer::new(text, json))
 }
@@ -636,7 +646,9 @@ fn end(info: &RankInfo) -> Ending {
         (Ok(_), None) => Ending::Elsewhere(address),
         // The answer may be lost with the engine.
         (Err(_), Some(process)) if process.ends_by(0) => Ending::Told("stopped", None),
-        (Err(error), _) => Ending::Told("joined", Some(Failure::from(error).to_string())),
+        (Err(error), _) => {
+            Ending::Told("joined", Some(access::for_operators(Failure::from(error)).to_string()))
+        }
     }
 }
 

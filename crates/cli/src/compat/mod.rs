@@ -145,7 +145,12 @@ struct Opened {
 fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     let doing = || format!("open pool {name}");
     let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access)
-        .map_err(|error| by_file(link, name, access::refused(error.into(), name, None, 'r')))
+        .map_err(|error| match error {
+            dolmen_types::Error::NotFound => {
+                Failure::from(error).because("there is no such pool").hint("see `daos pool list`")
+            }
+            error => by_file(link, name, access::refused(error.into(), name, None, 'r')),
+        })
         .doing(doing)?;
     let pool = Pool::connect(Arc::new(Patient::new(remote)), place::credentials()).doing(doing)?;
     let info = pool.query().doing(doing)?;

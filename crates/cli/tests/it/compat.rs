@@ -115,6 +115,8 @@ fn what_is_not_there_has_the_numbers_of_daos() {
     let (code, text) = system.run("daos", &["pool", "query", "nothing", "-j"]);
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &answer["status"]), (3, &Value::from(-1005)), "{text}");
+    let line = system.fails(3, "daos", &["cont", "list", "nothing"]);
+    assert!(line.contains("there is no such pool; see `daos pool list`"), "{line}");
     assert_eq!(system.run("dolmen", &["daos", "version"]).0, 0);
 }
 
@@ -449,7 +451,7 @@ fn pools_are_made_as_large_and_where_scripts_say() {
 fn who_has_something_open_is_asked_or_loses_it() {
     let system = System::new("compat-open");
     system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1"]);
-    system.json("daos", &["cont", "create", "tank", "home"]);
+    system.json("daos", &["cont", "create", "tank", "home", "--type", "POSIX"]);
     let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
     assert_eq!(text, "nobody has tank open\n");
     let socket = dolmen_env::Address::Unix(system.data.join("dolmen/lab/dolmen.sock"));
@@ -465,9 +467,14 @@ fn who_has_something_open_is_asked_or_loses_it() {
     let line = system.fails(5, "dmg", &["pool", "destroy", "tank", "-r"]);
     assert!(line.contains("somebody has it open") && line.contains(told), "{line}");
     cont.query().unwrap();
+    let check = |flags| ["fs", "check", "tank", "home", "--flags", flags];
+    let line = system.fails(5, "daos", &check("remove"));
+    assert!(line.contains("1 other handle is open") && line.contains("daos cont evict --all"), "{line}");
+    system.json("daos", &check("print"));
     let (_, text) = system.run("daos", &["cont", "evict", "tank", "home", "--all"]);
     assert_eq!(text, "home was taken from everybody who had it open\n");
     assert!(cont.query().is_err());
+    assert_eq!(system.json("daos", &check("remove"))["repaired"], true);
     let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
     assert_eq!(text, "tank was taken from all who had it open\n");
     system.json("dmg", &["pool", "destroy", "tank", "-r"]);

@@ -62,6 +62,50 @@ fn commands_on_a_served_pool_go_through_its_daemon() {
     assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");
 }
 
+/// A child that is ended with the test, however that ends.
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_command_that_lasts_keeps_no_served_pool_from_others() {
+    let place = Place::new("served-lasting");
+    place.pool_with_files();
+    std::fs::write(place.path("big"), crate::common::bytes(4 << 20, 1)).unwrap();
+    place.ok(&["fs", "put", "p", "c", "big", "/big"]);
+    // One that nobody has asked for yet; what is larger than a pipe waits for its reader.
+    let daemon = Daemon::start(&place, &[]);
+    let mut cat = std::process::Command::new("timeout");
+    cat.args(["--kill-after=5", "120", env!("CARGO_BIN_EXE_dolmen"), "fs", "cat", "p", "c", "/big"]);
+    cat.current_dir(place.path("")).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut first = Reaped(cat.spawn().unwrap());
+    let mut out = first.0.stdout.take().unwrap();
+    std::io::Read::read_exact(&mut out, &mut [0]).unwrap();
+    let listed = || {
+        let ran = place.run_for(&["fs", "ls", "p", "c"], std::time::Duration::from_secs(60));
+        (ran.code(), ran.stdout())
+    };
+    assert_eq!(listed(), (0, "big\n".to_owned()));
+    let system = format!("unix:{}", place.path("dolmen.sock").display());
+    place.ok(&["dmg", "-G", &system, "pool", "query", "p"]);
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut out, &mut rest).unwrap();
+    assert_eq!(rest.len() + 1, 4 << 20);
+    assert!(first.0.wait().unwrap().success());
+    daemon.end();
+    // The name of a socket that nobody listens at is no obstacle.
+    let mut killed = Daemon::start(&place, &[]);
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    assert!(place.path("dolmen.sock").symlink_metadata().is_ok());
+    assert_eq!(listed(), (0, "big\n".to_owned()));
+}
+
 #[test]
 fn a_daemon_listens_on_the_network_only_if_that_is_asked_for_by_name() {
     let place = Place::new("served-tcp");

@@ -3,7 +3,7 @@
 use super::super::{Rest, uns};
 use super::{ContArg, with};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Answer, pairs};
+use crate::output::{Answer, count, pairs};
 use crate::path::shown_outside;
 use crate::{place, size};
 use clap::{Args, Subcommand};
@@ -214,6 +214,9 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
     let repair = has("remove");
     let access = if repair { PoolAccess::ReadWrite } else { PoolAccess::ReadOnly };
     with(link, &args.cont, access, |cont| {
+        if repair {
+            refuse_others(cont)?;
+        }
         let dfs = place::mount(cont, &args.cont.cont, !repair, true)?;
         let report = dfs.check(repair)?;
         let verified = has("verify").then(|| verify(&dfs)).transpose()?;
@@ -247,6 +250,22 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
             is_wrong.then(|| format!("{wrong} damaged, {leaked} named by nothing, {count} unreadable"));
         Ok(Answer::new(text, json).with_findings(told))
     })
+}
+
+/// What nobody names may be a file that somebody has just made, or has open: nothing is removed while others have the
+/// container open.
+fn refuse_others(cont: &Container) -> Outcome<()> {
+    let others = cont.query()?.handles.saturating_sub(1);
+    if others == 0 {
+        return Ok(());
+    }
+    let held = count(u64::from(others), "other handle is", "other handles are");
+    let failure = Failure::new(
+        Exit::InUse,
+        format!("{held} open on the container, and what they use might be removed"),
+    );
+    Err(failure
+        .hint("end programs and mounts that use it, or take it from them with `daos cont evict --all`"))
 }
 
 /// What reading all files found.

@@ -252,7 +252,7 @@ fn not_created(error: Error) -> Failure {
             let why = "a target cannot have so little, or so much";
             Failure::new(Exit::Usage, why).hint("choose another --size, or other --targets")
         }
-        other => other.into(),
+        other => access::for_operators(other.into()),
     }
 }
 
