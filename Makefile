@@ -15,7 +15,7 @@ help:
 	@echo "make bench              dolmen bench engine and dfs, printed as tables (minutes each)"
 	@echo "make bench-clients CLIENTS_PREFIX=/p IOR=/ior MDTEST=/mdtest [FIO=/fio] [IO500=/io500 FIND=/find]"
 	@echo "                        clients built against an installed Dolmen, and dolmen bench object"
-	@echo "make install PREFIX=/p  dolmen, daos and dmg into /p/bin, the C libraries into /p/lib64, man pages, completions and the systemd unit"
+	@echo "make install PREFIX=/p  dolmen, daos and dmg into /p/bin, the C and preload libraries into /p/lib64, man pages, completions and the systemd unit"
 	@echo "                        (default $(PREFIX); DESTDIR=/d puts all of it below /d)"
 	@echo "bash .ci/run            what must pass before a change is merged"
 
@@ -59,6 +59,8 @@ install: check-rust
 	$(ROOT)/bin/dolmen completions fish > $(ROOT)/share/fish/vendor_completions.d/dolmen.fish
 	sed 's|/usr/local/bin|$(PREFIX)/bin|' dist/dolmen@.service > $(ROOT)/lib/systemd/system/dolmen@.service
 	$(CARGO) xtask capi --prefix $(PREFIX) --destdir "$(DESTDIR)"
+	$(CARGO) build --release --package dolmen-preload
+	install -D -m 755 $(TARGET)/release/libdolmen_preload.so $(ROOT)/lib64/libdolmen_preload.so
 	@echo "The C libraries are in $(PREFIX)/lib64. Programs that are linked with -Wl,-rpath,$(PREFIX)/lib64 find them; for all others"
 	@echo "put that directory into a file of /etc/ld.so.conf.d and run ldconfig as root, or set LD_LIBRARY_PATH=$(PREFIX)/lib64."
 	@echo "C programs are built with PKG_CONFIG_PATH=$(PREFIX)/lib64/pkgconfig pkg-config --cflags --libs daos."

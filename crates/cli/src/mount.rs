@@ -181,7 +181,7 @@ fn show(args: &Mount, dir: &Path) -> Outcome<Shown> {
     let timeout = Duration::from_secs(args.cache_timeout);
     let locks = if pool.local().is_some() { None } else { Some(place::random_uuid()?) };
     let options = Options { caching, timeout, locks, threads: usize::from(args.threads) };
-    let about = format!("pid {}\n{}", std::process::id(), source(args));
+    let about = format!("pid {}\n{}\n{}", std::process::id(), source(args), reachable(args, &pool, &view)?);
     let shown = shown_outside(&args.dir);
     let fs = Fs::new(dfs, options, &about, move |note| eprintln!("dolmen mount: {shown}: {note}"))?;
     let request = MountRequest {
@@ -201,6 +201,30 @@ fn mounted(view: &Container, args: &Mount, read_only: bool, shared: bool) -> Out
     let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
     let options = MountOptions { read_only, shared, uid, gid, ..keeps };
     Dfs::mount(view, &options).doing(|| format!("use container {} as a file system", args.cont.cont))
+}
+
+/// Where other programs of this user reach the same files without the mount, as its root tells them; nothing of what only this
+/// process has.
+fn reachable(args: &Mount, pool: &Pool, view: &Container) -> Outcome<String> {
+    let named = &args.cont.pool.pool;
+    let address = named.to_str().and_then(|text| text.rsplit_once('/')).map(|(system, _)| system);
+    let system = match address {
+        Some(address) if place::addresses(address)?.is_some() => Some(match address.strip_prefix("unix:") {
+            Some(socket) => {
+                std::path::absolute(socket).ok().map(|socket| format!("unix:{}", socket.display()))
+            }
+            None => Some(address.to_owned()),
+        }),
+        _ => Some(pool.dir().canonicalize().ok().and_then(|dir| {
+            let socket = dir.parent()?.join("dolmen.sock");
+            socket.exists().then(|| format!("unix:{}", socket.display()))
+        })),
+    };
+    let system = system.flatten().filter(|_| pool.local().is_none() && args.snapshot.is_none());
+    let Some(system) = system else { return Ok(String::new()) };
+    let uuid = pool.pool.query().doing(|| doing(args))?.map.pool;
+    let access = if args.read_only { "r" } else { "rw" };
+    Ok(format!("system {system}\npool {uuid}\ncont {}\naccess {access}\n", view.uuid()))
 }
 
 /// What `df` shows.

@@ -234,6 +234,10 @@ pub fn unmount(dir: &Path, lazy: bool) -> Result<()> {
 /// A mount, as the kernel lists it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mounted {
+    /// The number of the mount, which the kernel gives to others when it is gone.
+    pub number: u64,
+    /// What part of the file system is mounted: `/` for all of it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub dir: PathBuf,
     /// Its type, such as [`MOUNT_TYPE`].
@@ -252,23 +256,39 @@ pub struct Mounted {
 /// # Errors
 /// [`Error::Io`] if `/proc` is not there.
 pub fn mounted_at(dir: &Path) -> Result<Option<Mounted>> {
+    Ok(mounts()?.rfind(|mount| mount.dir == dir))
+}
+
+/// The mount that has this number now.
+///
+/// # Errors
+/// As [`mounted_at`].
+pub fn mounted_as(number: u64) -> Result<Option<Mounted>> {
+    Ok(mounts()?.find(|mount| mount.number == number))
+}
+
+fn mounts() -> Result<impl DoubleEndedIterator<Item = Mounted>> {
     const LIST: &str = "/proc/self/mountinfo";
     let text = std::fs::read(LIST).map_err(|error| Error::from_std(Op::Open, LIST, &error))?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_mount).rfind(|mount| mount.dir == dir))
+    let mounts: Vec<_> = text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect();
+    Ok(mounts.into_iter())
 }
 
 /// One line of `mountinfo`: number, parent, device, root, directory, options, fields up to a dash, type, source.
 fn parse_mount(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = core::str::from_utf8(fields.nth(2)?).ok()?;
-    let dir = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)).to_owned());
+    let number = core::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let device = core::str::from_utf8(fields.nth(1)?).ok()?;
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(&unescaped(bytes)).to_owned());
+    let (root, dir) = (path(fields.next()?), path(fields.next()?));
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let text = |bytes: &[u8]| std::ffi::OsString::from_vec(unescaped(bytes)).to_string_lossy().into_owned();
     let (kind, source) = (text(fields.next()?), text(fields.next()?));
     let mut options = fields.next().unwrap_or_default().split(|byte| *byte == b',');
     let user = options.find_map(|option| core::str::from_utf8(option.strip_prefix(b"user_id=")?).ok());
     let user = user.and_then(|user| user.parse().ok());
-    Some(Mounted { dir, kind, source, minor: device.split_once(':')?.1.parse().ok()?, user })
+    let minor = device.split_once(':')?.1.parse().ok()?;
+    Some(Mounted { number, root, dir, kind, source, minor, user })
 }
 
 /// Bytes in which blanks and backslashes stand as three octal digits.
@@ -303,13 +323,15 @@ mod tests {
             br"36 35 0:48 / /mnt/with\040blank rw,nosuid shared:1 master:2 - fuse.dolmen p/c rw,user_id=1000,group_id=4";
         let mount = parse_mount(line).unwrap();
         let dir = PathBuf::from("/mnt/with blank");
-        let (kind, source) = (MOUNT_TYPE.to_owned(), "p/c".to_owned());
-        assert_eq!(mount, Mounted { dir, kind, source, minor: 48, user: Some(1000) });
+        let (kind, source, root) = (MOUNT_TYPE.to_owned(), "p/c".to_owned(), PathBuf::from("/"));
+        assert_eq!(mount, Mounted { number: 36, root, dir, kind, source, minor: 48, user: Some(1000) });
         for bad in [&b""[..], b"1 2 3", b"1 2 a:b / / rw - x y", b"36 35 0:48 / / rw shared:1 fuse p"] {
             assert_eq!(parse_mount(bad), None);
         }
         assert_eq!(unescaped(br"a\134\04"), br"a\\04");
         assert!(mounted_at(Path::new("/proc")).unwrap().is_some_and(|mount| mount.kind == "proc"));
         assert_eq!(mounted_at(Path::new("/proc/no/such")).unwrap(), None);
+        let proc = mounted_at(Path::new("/proc")).unwrap().unwrap();
+        assert_eq!(mounted_as(proc.number).unwrap(), Some(proc));
     }
 }

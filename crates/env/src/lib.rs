@@ -55,8 +55,8 @@ pub use fork::{ForkMark, PerProcess};
 pub use held::{HeldMemory, available_memory_bytes};
 pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
 pub use kernel::{
-    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_at,
-    unmount,
+    KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_as,
+    mounted_at, unmount,
 };
 pub use mark::{put_mark, remove_mark};
 pub use process::{

@@ -69,6 +69,13 @@ impl Table {
         self.numbers().by_number.get(&number).map(|known| known.node.clone())
     }
 
+    /// What has the inode number `ino`, if the kernel remembers it.
+    pub(crate) fn find_ino(&self, view: View, ino: u64) -> Option<Node> {
+        let numbers = self.numbers();
+        let number = numbers.by_key.get(&(view, ino))?;
+        numbers.by_number.get(number).map(|known| known.node.clone())
+    }
+
     /// Counts a lookup of what has the inode number `ino`; its number.
     pub(crate) fn remember(&self, node: Node, ino: u64) -> u64 {
         let key = (node.view, ino);

@@ -15,7 +15,7 @@ enum Allowed {
 const DOOR: Allowed = Allowed::Only(&["types", "codec", "env", "client", "dfs", "local", "net"]);
 
 /// The table. A crate that is not in it fails, so that its place is decided when it is created.
-const LAYERS: [(&str, Allowed); 22] = [
+const LAYERS: [(&str, Allowed); 23] = [
     ("types", Allowed::Only(&[])),
     ("codec", Allowed::Only(&["types"])),
     ("layout", Allowed::Only(&["types"])),
@@ -28,6 +28,7 @@ const LAYERS: [(&str, Allowed); 22] = [
     ("net", Allowed::Only(&["types", "codec", "env"])),
     ("daemon", Allowed::Only(&["types", "codec", "env", "local", "net"])),
     ("capi", DOOR),
+    ("preload", DOOR),
     ("fuse", DOOR),
     ("s3", DOOR),
     ("python", DOOR),

@@ -220,7 +220,7 @@ impl Fs {
                 }
                 Ok(())
             }
-            Op::Lookup { name } => self.lookup(node, name, reply),
+            Op::Lookup { name } => self.lookup(node, caller, name, reply),
             Op::SymLink { .. } | Op::MkNod { .. } | Op::MkDir { .. } | Op::Link { .. } => {
                 self.make(node, caller, &request.op, reply)
             }

@@ -16,7 +16,7 @@ const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 
 impl Fs {
-    pub(super) fn lookup(&self, dir: u64, name: &[u8], reply: &mut Reply) -> Done {
+    pub(super) fn lookup(&self, dir: u64, caller: Caller, name: &[u8], reply: &mut Reply) -> Done {
         let node = self.node(dir)?;
         if let What::Snapshots = node.what {
             return self.lookup_snapshot(name, reply);
@@ -24,8 +24,24 @@ impl Fs {
         if dir == ROOT && self.is_snapshots(name) {
             return self.found_snapshots(reply);
         }
+        if let Some(ino) = number_in(name)
+            && let Some(Node { view, what: What::Obj(obj) }) = self.table.find_ino(node.view, ino)
+            && obj.kind() == FileKind::File
+        {
+            return self.lookup_number(view, obj, caller, reply);
+        }
         let (obj, stat) = self.done(self.dir(dir)?.lookup(name))?;
         self.found(node.view, obj, &stat, reply);
+        Ok(())
+    }
+
+    /// A file by its number, for its owner, who has it open without the kernel and knows no name of it any more.
+    fn lookup_number(&self, view: View, obj: Obj, caller: Caller, reply: &mut Reply) -> Done {
+        let stat = self.done(obj.stat())?;
+        if caller.uid != 0 && caller.uid != stat.uid {
+            return Err(number::EACCES);
+        }
+        self.found(view, obj, &stat, reply);
         Ok(())
     }
 
@@ -128,6 +144,12 @@ impl Fs {
         self.refuse_reserved(&new_dir, new)?;
         self.done(old_dir.rename(old, &new_dir, new, mode))
     }
+}
+
+/// The number in a name that stands for a file which the kernel remembers, whatever it is called now: 16 digits to base 16.
+fn number_in(name: &[u8]) -> Option<u64> {
+    let digits = core::str::from_utf8(name.strip_prefix(b".dolmen-number-")?).ok()?;
+    u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16)
 }
 
 /// What mknod(2) makes.

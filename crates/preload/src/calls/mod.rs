@@ -1,0 +1,9 @@
+//! The functions that programs call instead of those of the C library.
+
+mod data;
+mod descriptors;
+mod handed;
+mod names;
+mod opening;
+mod processes;
+mod status;

@@ -1,0 +1,214 @@
+//! open(2) and what is like it.
+
+use crate::files::Files;
+use crate::next::next;
+use crate::open::Open;
+use crate::place::{self, Place};
+use crate::report::{self, Kind};
+use crate::state::state;
+use crate::{guard, memory, settle, system};
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize};
+use dolmen_dfs::{Error, File, FileKind, OpenOptions, Rights, Stat};
+use libc::mode_t;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Flags of which the kernel makes more than is made here.
+const NOT_TAKEN: c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_DIRECT | libc::O_ASYNC | libc::O_TMPFILE;
+
+/// Opens a regular file; `None` if the kernel is to do it.
+fn take(from: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<c_int> {
+    let path = memory::text(path)?;
+    let is_taken = flags & NOT_TAKEN == 0 && flags & libc::O_ACCMODE != libc::O_ACCMODE;
+    guard::attempt(|| {
+        let forking = state().forking.read().unwrap_or_else(PoisonError::into_inner);
+        let place = place::of(from, path)?;
+        let fd = if is_taken { taken(&place, flags, mode) } else { None };
+        drop(forking);
+        match fd {
+            Some(_) => report::taken(Kind::Open),
+            None => report::passed(Kind::Open),
+        }
+        fd
+    })
+}
+
+fn taken(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<c_int> {
+    let creates = flags & libc::O_CREAT != 0;
+    if creates && !reopens(flags, mode) {
+        return None;
+    }
+    // First of all the descriptor: what is made must not be there if there is none.
+    let fd = place.parent.open(flags & libc::O_CLOEXEC).ok()?;
+    let opened = if Files::has_place(fd) { opened(place, flags, mode) } else { None };
+    let Some((file, stat)) = opened.filter(|(_, stat)| !place.mount.is_left(stat.ino)) else {
+        system::close(fd);
+        return None;
+    };
+    let open = Open {
+        file,
+        mount: Arc::clone(&place.mount),
+        at: (place.found.stx_ino, place.name.into()),
+        ino: stat.ino,
+        dir: place.found,
+        offset: Mutex::new(0),
+        flags: AtomicI32::new(flags),
+        is_changed: AtomicBool::new(flags & libc::O_TRUNC != 0),
+        is_settled: RwLock::new(false),
+        descriptors: AtomicUsize::new(0),
+    };
+    state().files.insert(fd, Arc::new(open));
+    Some(fd)
+}
+
+/// Whether its maker may open a new file with these permissions once more, in the same way: the mount will do it.
+fn reopens(flags: c_int, mode: mode_t) -> bool {
+    let (uid, umask) = state().user();
+    let needed = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => 0o400,
+        libc::O_WRONLY => 0o200,
+        _ => 0o600,
+    };
+    uid == 0 || mode & !umask & needed == needed
+}
+
+fn opened(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<(File, Stat)> {
+    let access = flags & libc::O_ACCMODE;
+    let writes = access != libc::O_RDONLY;
+    let truncate = flags & libc::O_TRUNC != 0;
+    if truncate && !writes {
+        return None;
+    }
+    let options = OpenOptions {
+        read: access != libc::O_WRONLY,
+        write: writes,
+        truncate,
+        no_follow: true,
+        ..OpenOptions::READ
+    };
+    let opened = if flags & libc::O_CREAT != 0 {
+        let options = OpenOptions {
+            create: true,
+            exclusive: flags & libc::O_EXCL != 0,
+            mode: mode & 0o7777,
+            ..options
+        };
+        let cred = state().cred();
+        place.attempt(|dir| dir.as_user(&cred).create(place.name, &options))
+    } else {
+        place.attempt(|dir| {
+            let (obj, stat) = dir.lookup(place.name)?;
+            if stat.kind != FileKind::File || place.mount.is_left(stat.ino) {
+                return Err(Error::NotSupported);
+            }
+            let rights = if writes { Rights::WRITE } else { Rights::NONE };
+            let rights = rights.and(if options.read { Rights::READ } else { Rights::NONE });
+            let obj = if is_owners(&stat, rights) { obj } else { obj.as_user(&state().cred()) };
+            Ok((obj.open(&options)?, stat))
+        })
+    };
+    let opened = opened.ok()?;
+    if flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
+        place.mount.note_change();
+    }
+    Some(opened)
+}
+
+/// Whether the owner's bits decide, and let him.
+fn is_owners(stat: &Stat, rights: Rights) -> bool {
+    let (uid, _) = state().user();
+    uid == 0 || uid == stat.uid && (stat.permissions >> 6) & rights.0 == rights.0
+}
+
+/// What the kernel has opened may have another length than it remembers.
+fn handed_on(fd: c_int) -> c_int {
+    if fd >= 0 {
+        guard::inside((), || {
+            if state().mounts.has_changed() {
+                // Ignored: then it goes by what it remembers, as for anybody else.
+                _ = system::refresh(fd);
+            }
+        });
+    }
+    fd
+}
+
+/// Before the kernel follows a path: what leads to the process's own descriptors must find the kernel's files there.
+fn before(from: c_int, path: *const c_char) {
+    settle::descriptor(from);
+    if crate::files::is_any() && memory::text(path).is_some_and(leads_to_descriptors) {
+        settle::everything();
+    }
+}
+
+/// Whether a path may name what this process has open.
+pub(super) fn leads_to_descriptors(path: &core::ffi::CStr) -> bool {
+    let path = path.to_bytes();
+    path.starts_with(b"/proc/") || path.starts_with(b"/dev/")
+}
+
+macro_rules! openers {
+    ($($name:ident($($from:ident: c_int)?)($($mode:ident: mode_t)?);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($($from: c_int,)? path: *const c_char, flags: c_int $(, $mode: mode_t)?) -> c_int {
+            let dir = [$($from,)? libc::AT_FDCWD][0];
+            let mode = [$($mode,)? 0][0];
+            before(dir, path);
+            if let Some(fd) = take(dir, path, flags, mode) {
+                return fd;
+            }
+            handed_on(next!($name($($from: c_int,)? path: *const c_char, flags: c_int $(, $mode: mode_t)?) -> c_int))
+        })*
+    };
+}
+
+openers! {
+    open()(mode: mode_t);
+    open64()(mode: mode_t);
+    openat(from: c_int)(mode: mode_t);
+    openat64(from: c_int)(mode: mode_t);
+    __open_2()();
+    __open64_2()();
+    __openat_2(from: c_int)();
+    __openat64_2(from: c_int)();
+}
+
+const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+
+#[unsafe(no_mangle)]
+extern "C" fn creat(path: *const c_char, mode: mode_t) -> c_int {
+    open(path, CREAT, mode)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn creat64(path: *const c_char, mode: mode_t) -> c_int {
+    open64(path, CREAT, mode)
+}
+
+macro_rules! streams {
+    ($($name:ident($($arg:ident: $of:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name(path: *const c_char, $($arg: $of),*) -> *mut libc::FILE {
+            before(libc::AT_FDCWD, path);
+            let stream = next!($name(path: *const c_char, $($arg: $of),*) -> *mut libc::FILE);
+            if !stream.is_null() {
+                // SAFETY: the C library has just returned it.
+                handed_on(unsafe { libc::fileno(stream) });
+            }
+            stream
+        })*
+    };
+}
+
+// The C library's own calls are not taken, so its streams are the kernel's.
+streams! {
+    fopen(mode: *const c_char);
+    fopen64(mode: *const c_char);
+}
+
+/// The mask of what is made from now on.
+#[unsafe(no_mangle)]
+extern "C" fn umask(mask: mode_t) -> mode_t {
+    guard::inside((), || state().set_umask(mask));
+    next!(umask(mask: mode_t) -> mode_t)
+}

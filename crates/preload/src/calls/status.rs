@@ -1,0 +1,196 @@
+//! stat(2), access(2) and what is like them.
+
+use crate::next::next;
+use crate::open::{number, returned, with};
+use crate::place::{self, Place};
+use crate::report::{self, Kind};
+use crate::stat::Found;
+use crate::state::state;
+use crate::{guard, memory, settle, system};
+use core::ffi::{c_char, c_int, c_uint};
+use dolmen_dfs::{FileKind, Rights, Stat};
+
+/// Attributes of a regular file; `None` if the kernel is to find them.
+fn take(from: c_int, path: *const c_char) -> Option<Found> {
+    let path = memory::text(path)?;
+    settle::descriptor(from);
+    if crate::files::is_any() && super::opening::leads_to_descriptors(path) {
+        settle::everything();
+    }
+    guard::attempt(|| {
+        let place = place::of(from, path)?;
+        let found = attributes(&place);
+        match &found {
+            Some(_) => report::taken(Kind::Stat),
+            None => report::passed(Kind::Stat),
+        }
+        found.map(|stat| Found { stat, dir: place.found })
+    })
+    .or_else(|| {
+        guard::inside((), || refresh(from, path));
+        None
+    })
+}
+
+fn attributes(place: &Place<'_>) -> Option<Stat> {
+    let (_, stat) = place.attempt(|dir| dir.lookup(place.name)).ok()?;
+    (stat.kind == FileKind::File).then_some(stat)
+}
+
+/// The kernel may remember times of a directory in which this process has made something, or what a link leads to.
+fn refresh(from: c_int, path: &core::ffi::CStr) {
+    if state().mounts.has_changed() {
+        // Ignored: it will fail again, for the program to see.
+        _ = system::statx(from, path, libc::AT_STATX_FORCE_SYNC, libc::STATX_BASIC_STATS);
+    }
+}
+
+macro_rules! of_paths {
+    ($($name:ident($($before:ident: $of:ty)?);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($($before: $of,)? path: *const c_char, to: *mut libc::stat) -> c_int {
+            match take(libc::AT_FDCWD, path) {
+                Some(found) => returned(found.put(to)),
+                None => next!($name($($before: $of,)? path: *const c_char, to: *mut libc::stat) -> c_int),
+            }
+        })*
+    };
+}
+
+of_paths! {
+    stat();
+    stat64();
+    lstat();
+    lstat64();
+    __xstat(version: c_int);
+    __xstat64(version: c_int);
+    __lxstat(version: c_int);
+    __lxstat64(version: c_int);
+}
+
+/// Flags of the functions that take a directory: what they say of links is no matter to regular files.
+const AT_HARMLESS: c_int = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_FORCE_SYNC;
+
+/// Whether `path` is empty, and so the descriptor itself is meant.
+fn is_empty(path: *const c_char, flags: c_int) -> bool {
+    flags & libc::AT_EMPTY_PATH != 0 && memory::text(path).is_none_or(|path| path.is_empty())
+}
+
+/// Attributes of what a directory and a path, or a descriptor alone, mean.
+fn take_at(from: c_int, path: *const c_char, flags: c_int) -> Option<Result<Found, i32>> {
+    if is_empty(path, flags) {
+        return with(from, Kind::Stat, |open| open.stat());
+    }
+    let is_plain = flags & !(AT_HARMLESS | libc::AT_EMPTY_PATH) == 0;
+    if is_plain { take(from, path).map(Ok) } else { None }
+}
+
+macro_rules! of_places {
+    ($($name:ident($($version:ident: c_int)?);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($($version: c_int,)? from: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+            match take_at(from, path, flags) {
+                Some(found) => returned(found.and_then(|found| found.put(to))),
+                None => next!($name($($version: c_int,)? from: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int),
+            }
+        })*
+    };
+}
+
+of_places! {
+    fstatat();
+    fstatat64();
+    __fxstatat(version: c_int);
+    __fxstatat64(version: c_int);
+}
+
+macro_rules! of_files {
+    ($($name:ident($($version:ident: c_int)?);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($($version: c_int,)? fd: c_int, to: *mut libc::stat) -> c_int {
+            match with(fd, Kind::Stat, |open| open.stat()) {
+                Some(found) => returned(found.and_then(|found| found.put(to))),
+                None => next!($name($($version: c_int,)? fd: c_int, to: *mut libc::stat) -> c_int),
+            }
+        })*
+    };
+}
+
+of_files! {
+    fstat();
+    fstat64();
+    __fxstat(version: c_int);
+    __fxstat64(version: c_int);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn statx(
+    from: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    to: *mut libc::statx,
+) -> c_int {
+    // What else can be asked for is the kernel's to know.
+    let is_basic = mask & !(libc::STATX_BASIC_STATS | libc::STATX_BTIME) == 0;
+    if !is_basic {
+        settle::descriptor(from);
+    }
+    match take_at(from, path, flags).filter(|_| is_basic) {
+        Some(found) => returned(found.and_then(|found| found.put_x(to))),
+        None => {
+            next!(statx(from: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut libc::statx) -> c_int)
+        }
+    }
+}
+
+/// Whether a regular file may be used so; `None` if the kernel is to say so, which has to where it is not.
+fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<c_int> {
+    let path = memory::text(path)?;
+    settle::descriptor(from);
+    let is_plain = flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW) == 0 && mode & !7 == 0;
+    if !is_plain || super::opening::leads_to_descriptors(path) {
+        return None;
+    }
+    guard::attempt(|| {
+        let place = place::of(from, path)?;
+        let rights = Rights(u32::try_from(mode).ok()?);
+        let allowed = place.attempt(|dir| {
+            let (obj, stat) = dir.lookup(place.name)?;
+            if rights != Rights::NONE {
+                obj.as_user(&state().cred()).check_access(rights)?;
+            }
+            Ok(stat.kind == FileKind::File)
+        });
+        let is_allowed = allowed.map_err(|error| number(&error)) == Ok(true) && system::is_itself();
+        match is_allowed {
+            true => report::taken(Kind::Access),
+            false => report::passed(Kind::Access),
+        }
+        is_allowed.then_some(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    may(libc::AT_FDCWD, path, mode, 0)
+        .unwrap_or_else(|| next!(access(path: *const c_char, mode: c_int) -> c_int))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn faccessat(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    may(from, path, mode, flags).unwrap_or_else(
+        || next!(faccessat(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int),
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn eaccess(path: *const c_char, mode: c_int) -> c_int {
+    may(libc::AT_FDCWD, path, mode, libc::AT_EACCESS)
+        .unwrap_or_else(|| next!(eaccess(path: *const c_char, mode: c_int) -> c_int))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
+    eaccess(path, mode)
+}

@@ -1,0 +1,30 @@
+//! `libdolmen_preload.so`: loaded before the C library (`LD_PRELOAD`), it takes the calls of a program that concern regular
+//! files below a mount of Dolmen, and answers them from the store, without the kernel and the mount between.
+//!
+//! - [`place`] has the kernel resolve the directory of a path, so that links, `..`, permissions on the way and what is mounted
+//!   over what are the kernel's, and finds the directory in the container.
+//! - [`open`] is an open file; [`files`] knows which descriptors stand for one. The descriptor itself is one of the file's
+//!   directory that nothing can be read or written through (`O_PATH`).
+//! - [`settle`] gives a file back to the kernel, for good: what needs the kernel's own object does that first.
+//! - [`mounts`] finds mounts and connects to their pools; [`calls`] has the functions that programs call.
+//!
+//! What cannot be taken, or fails, is handed on: the mount gives the answer, and the number of the error.
+//!
+//! Invariants: no function of the kernel ever acts on a descriptor that stands for a taken file, but to duplicate or to close
+//! it; no lock of this library is held while a function of the program runs; a thread in this library gets no signals.
+
+#![expect(unsafe_code, reason = "C hands over addresses; each use says why it is sound")]
+
+mod calls;
+mod files;
+mod guard;
+mod memory;
+mod mounts;
+mod next;
+mod open;
+mod place;
+mod report;
+mod settle;
+mod stat;
+mod state;
+mod system;

@@ -1,0 +1,295 @@
+//! Mounts of Dolmen, and connections to what they show.
+//!
+//! Invariants: a mount is known by the number that the kernel never gives to another; what cannot be reached is left to the mount
+//! for good.
+
+use crate::state::{settings, state};
+use crate::system;
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use dolmen_client::{ContName, OpenFor, Pool};
+use dolmen_codec::wire::{PoolAccess, PoolName};
+use dolmen_dfs::{Dfs, Dir, MountOptions};
+use dolmen_env::{MOUNT_TYPE, PerProcess};
+use dolmen_net::client::{LinkOptions, reach};
+use dolmen_types::{Credentials, Head, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Mounts that are remembered; more are looked at anew.
+const KNOWN_MAX: usize = 256;
+/// Directories that are remembered in one mount.
+const DIRS_MAX: usize = 4096;
+/// Files that the kernel has open in one mount; if there are more, nothing is taken any more.
+const LEFT_MAX: usize = 65_536;
+
+/// A mount whose container this process has open itself.
+pub(crate) struct Mounted {
+    pub(crate) id: u64,
+    /// Where it is, without a slash at the end.
+    root: Vec<u8>,
+    dfs: Dfs,
+    /// Guards: directories by number; taken alone.
+    dirs: RwLock<BTreeMap<u64, Dir>>,
+    /// Guards: numbers of files that the kernel has, or has had, open; taken alone.
+    left: RwLock<BTreeSet<u64>>,
+    has_changed: AtomicBool,
+}
+
+/// How a mount says that its files are reached.
+struct Announced {
+    system: String,
+    pool: Uuid,
+    cont: Uuid,
+    writes: bool,
+}
+
+enum Known {
+    /// To be left alone.
+    Foreign,
+    /// To be connected to, if more than so many calls come.
+    Announced {
+        said: Announced,
+        root: PathBuf,
+        calls: AtomicU32,
+    },
+    Connected(Arc<Mounted>),
+}
+
+/// All that are known to this process.
+#[derive(Default)]
+pub(crate) struct Mounts {
+    /// Guards: the map; taken alone.
+    known: RwLock<BTreeMap<u64, Arc<Known>>>,
+    /// Guards: nothing; held while a connection is made, so that one thread does.
+    connecting: Mutex<()>,
+}
+
+// Guards: the process's own descriptors in the library; taken alone.
+static OWN: PerProcess<Mutex<BTreeSet<c_int>>> = PerProcess::new(Mutex::default);
+/// Whether there are any.
+static HAS_OWN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the library itself uses a descriptor.
+pub(crate) fn is_own(fd: c_int) -> bool {
+    HAS_OWN.load(Ordering::Relaxed) && OWN.get().lock().unwrap_or_else(PoisonError::into_inner).contains(&fd)
+}
+
+/// All descriptors that the library itself uses.
+pub(crate) fn own() -> BTreeSet<c_int> {
+    match HAS_OWN.load(Ordering::Relaxed) {
+        true => OWN.get().lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        false => BTreeSet::new(),
+    }
+}
+
+/// Gives all connections up, as they are: the program wants the number of one of their descriptors for something else.
+pub(crate) fn abandon() {
+    crate::guard::inside((), || {
+        crate::settle::all();
+        crate::state::turn_off();
+        mounts().forget();
+        OWN.get().lock().unwrap_or_else(PoisonError::into_inner).clear();
+        HAS_OWN.store(false, Ordering::Relaxed);
+    });
+}
+
+impl Mounts {
+    /// Whether this process has changed anything by itself.
+    pub(crate) fn has_changed(&self) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().any(|known| matches!(&**known, Known::Connected(mounted) if mounted.has_changed()))
+    }
+
+    /// Leaves all mounts alone, and their connections untouched for ever: nothing of them is closed.
+    fn forget(&self) {
+        let known = core::mem::take(&mut *self.known.write().unwrap_or_else(PoisonError::into_inner));
+        core::mem::forget(known);
+    }
+
+    /// The connection to the mount that a directory is on, of which `found` tells; `None` if it is to be left alone.
+    pub(crate) fn of(&self, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Arc<Mounted>> {
+        if found.stx_dev_major != 0 {
+            return None;
+        }
+        let id = found.stx_mnt_id;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        let known = known.unwrap_or_else(|| self.keep(id, look(dir, path)));
+        match &*known {
+            Known::Foreign => None,
+            Known::Connected(mounted) => Some(Arc::clone(mounted)),
+            Known::Announced { calls, .. } if calls.fetch_add(1, Ordering::Relaxed) < settings().after => {
+                None
+            }
+            Known::Announced { said, root, .. } => self.connect(id, said, root),
+        }
+    }
+
+    fn keep(&self, id: u64, known: Known) -> Arc<Known> {
+        let known = Arc::new(known);
+        let mut all = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= KNOWN_MAX {
+            // Those that are in use stay, in what is open.
+            all.retain(|_, known| matches!(**known, Known::Connected(_)));
+        }
+        all.insert(id, Arc::clone(&known));
+        known
+    }
+
+    fn connect(&self, id: u64, said: &Announced, root: &std::path::Path) -> Option<Arc<Mounted>> {
+        let connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        match known.as_deref() {
+            Some(Known::Connected(mounted)) => return Some(Arc::clone(mounted)),
+            Some(Known::Foreign) => return None,
+            _ => {}
+        }
+        // Programs count on low numbers.
+        let low = system::low_numbers();
+        let before = descriptors();
+        let made = system::is_itself().then(|| reached(said)).flatten();
+        let made = made.map(|dfs| {
+            let root = root.as_os_str().as_bytes();
+            Arc::new(Mounted {
+                id,
+                root: root.strip_suffix(b"/").unwrap_or(root).to_vec(),
+                dfs,
+                dirs: RwLock::default(),
+                left: RwLock::default(),
+                has_changed: AtomicBool::new(false),
+            })
+        });
+        keep_own(&before);
+        low.into_iter().for_each(system::close);
+        self.keep(id, made.as_ref().map_or(Known::Foreign, |mounted| Known::Connected(Arc::clone(mounted))));
+        drop(connecting);
+        made
+    }
+}
+
+/// What a mount says of itself.
+fn look(dir: c_int, path: &CStr) -> Known {
+    announced(dir, path).unwrap_or(Known::Foreign)
+}
+
+fn announced(dir: c_int, path: &CStr) -> Option<Known> {
+    let number = system::statx(dir, path, libc::AT_STATX_DONT_SYNC, libc::STATX_MNT_ID).ok()?.stx_mnt_id;
+    let mount = dolmen_env::mounted_as(number).ok()??;
+    if mount.kind != MOUNT_TYPE || mount.root.as_os_str() != "/" {
+        return None;
+    }
+    let path = CString::new(mount.dir.as_os_str().as_bytes()).ok()?;
+    let about = String::from_utf8(system::attribute(&path, c"user.dolmen.mount")?).ok()?;
+    let value = |name: &str| about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let said = Announced {
+        system: value("system")?.to_owned(),
+        pool: Uuid::try_parse(value("pool")?).ok()?,
+        cont: Uuid::try_parse(value("cont")?).ok()?,
+        writes: value("access")? == "rw",
+    };
+    Some(Known::Announced { said, root: mount.dir, calls: AtomicU32::new(0) })
+}
+
+/// The files, as this process is let in to them by itself.
+fn reached(said: &Announced) -> Option<Dfs> {
+    let (uid, gid, _) = system::identity();
+    let cred = Credentials { uid, gid, project: 0 };
+    let addresses = reach::addresses(&said.system).ok()??;
+    let link = reach::system(&addresses, &LinkOptions::default()).ok()?;
+    let head = Head { cred, ..Head::default() };
+    let (access, wanted) = match said.writes {
+        true => (PoolAccess::ReadWrite, OpenFor::Change),
+        false => (PoolAccess::ReadOnly, OpenFor::Any),
+    };
+    let remote = reach::pool(&link, &head, PoolName::Uuid(said.pool), access).ok()?;
+    let pool = Pool::connect(Arc::new(remote), cred).ok()?;
+    let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted).ok()?;
+    let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
+    let options = MountOptions { read_only: !said.writes, shared: true, uid, gid, ..keeps };
+    Dfs::mount(&cont, &options).ok()
+}
+
+/// Descriptors of sockets and memory that the process has.
+fn descriptors() -> BTreeSet<c_int> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
+    let number = |entry: std::fs::DirEntry| {
+        let what = std::fs::read_link(entry.path()).ok()?;
+        let what = what.as_os_str().as_bytes();
+        let is_ours =
+            what.starts_with(b"socket:") || what.starts_with(b"/memfd:") || what.starts_with(b"anon_inode:");
+        entry.file_name().to_str()?.parse().ok().filter(|_| is_ours)
+    };
+    entries.flatten().filter_map(number).collect()
+}
+
+/// Notes what has come since `before`: no function of the program may close it.
+fn keep_own(before: &BTreeSet<c_int>) {
+    let now = descriptors();
+    let mut own = OWN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    own.extend(now.difference(before));
+    HAS_OWN.store(!own.is_empty(), Ordering::Relaxed);
+}
+
+impl Mounted {
+    /// The directory with the number that `found` tells, which is at `path`; `None` if it is none of the container as it is now.
+    pub(crate) fn dir(&self, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Dir> {
+        let ino = found.stx_ino;
+        if let Some(known) = self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino) {
+            return Some(known.clone());
+        }
+        let fd = system::open_at(dir, path, libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC).ok()?;
+        let link = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+        let full = system::read_link(&link);
+        system::close(fd);
+        let full = full?;
+        let inner = full.strip_prefix(&self.root[..]).filter(|rest| rest.is_empty() || rest[0] == b'/')?;
+        let opened = self.dfs.open_dir(if inner.is_empty() { b"/" } else { inner }).ok()?;
+        if opened.stat_self().ok()?.ino != ino {
+            return None;
+        }
+        let mut dirs = self.dirs.write().unwrap_or_else(PoisonError::into_inner);
+        if dirs.len() >= DIRS_MAX {
+            dirs.clear();
+        }
+        dirs.insert(ino, opened.clone());
+        Some(opened)
+    }
+
+    /// Forgets where a directory is.
+    pub(crate) fn forget_dir(&self, ino: u64) {
+        let forgotten = self.dirs.write().unwrap_or_else(PoisonError::into_inner).remove(&ino);
+        drop(forgotten);
+    }
+
+    /// Leaves a file to the kernel, for good.
+    pub(crate) fn leave(&self, ino: u64) {
+        let mut left = self.left.write().unwrap_or_else(PoisonError::into_inner);
+        left.insert(ino);
+        if left.len() > LEFT_MAX {
+            crate::state::turn_off();
+        }
+    }
+
+    /// Whether a file is the kernel's.
+    pub(crate) fn is_left(&self, ino: u64) -> bool {
+        self.left.read().unwrap_or_else(PoisonError::into_inner).contains(&ino)
+    }
+
+    /// Notes that something was changed without the kernel, which may remember something else.
+    pub(crate) fn note_change(&self) {
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel may remember what is no more.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.has_changed.load(Ordering::Relaxed)
+    }
+}
+
+/// The mounts of this process.
+pub(crate) fn mounts() -> &'static Mounts {
+    &state().mounts
+}

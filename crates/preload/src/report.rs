@@ -1,0 +1,67 @@
+//! What was taken and what was handed on, told at the end of a process that is asked to (`DOLMEN_PRELOAD_REPORT=1`).
+
+use crate::{settle, state, system};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A kind of calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Open,
+    Stat,
+    Access,
+    Read,
+    Write,
+    Seek,
+    Other,
+}
+
+const NAMES: [&str; 7] = ["open", "stat", "access", "read", "write", "seek", "other"];
+
+static TAKEN: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+static PASSED: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+static SETTLED: AtomicU64 = AtomicU64::new(0);
+
+/// A call that was answered here.
+pub(crate) fn taken(kind: Kind) {
+    TAKEN[kind as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// A call on a mount that was handed on.
+pub(crate) fn passed(kind: Kind) {
+    PASSED[kind as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// A file that was given back to the kernel.
+pub(crate) fn settled() {
+    SETTLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Begins anew, in a forked child.
+pub(crate) fn clear() {
+    for count in TAKEN.iter().chain(&PASSED).chain([&SETTLED]) {
+        count.store(0, Ordering::Relaxed);
+    }
+}
+
+/// At the end of a process: records what waits to be recorded, and tells what was done.
+pub(crate) extern "C" fn at_end() {
+    crate::guard::inside((), || {
+        settle::record_all();
+        if state::settings().reports {
+            tell();
+        }
+    });
+}
+
+fn tell() {
+    use core::fmt::Write as _;
+    let mut line = String::from("dolmen_preload:");
+    for (at, name) in NAMES.iter().enumerate() {
+        let (taken, passed) = (TAKEN[at].load(Ordering::Relaxed), PASSED[at].load(Ordering::Relaxed));
+        // Ignored: a string takes everything.
+        _ = write!(line, " {name} {taken}/{}", taken + passed);
+    }
+    // Ignored: as above.
+    _ = writeln!(line, " settled {}", SETTLED.load(Ordering::Relaxed));
+    system::tell(&line);
+}

@@ -1,0 +1,142 @@
+//! Calls of the kernel for the library's own use, past all interception.
+
+use core::ffi::{CStr, c_int};
+use core::mem::MaybeUninit;
+
+/// The number of the last failure.
+fn failed() -> c_int {
+    crate::guard::errno()
+}
+
+fn checked(returned: libc::c_long) -> Result<c_int, c_int> {
+    match c_int::try_from(returned) {
+        Ok(number) if number >= 0 => Ok(number),
+        _ => Err(failed()),
+    }
+}
+
+/// A new descriptor of what is at `path`.
+pub(crate) fn open_at(dir: c_int, path: &CStr, flags: c_int) -> Result<c_int, c_int> {
+    // SAFETY: the path ends with a zero.
+    checked(unsafe { libc::syscall(libc::SYS_openat, dir, path.as_ptr(), flags, 0) })
+}
+
+/// Gives a descriptor back.
+pub(crate) fn close(fd: c_int) {
+    // SAFETY: it takes any number.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Makes `to` another number of what `from` is.
+pub(crate) fn duplicate_to(from: c_int, to: c_int, flags: c_int) -> Result<c_int, c_int> {
+    // SAFETY: it takes any numbers.
+    checked(unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) })
+}
+
+/// Whether a descriptor is open.
+pub(crate) fn is_open(fd: c_int) -> bool {
+    // SAFETY: it takes any number.
+    checked(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) }).is_ok()
+}
+
+/// `FD_CLOEXEC` or 0.
+pub(crate) fn descriptor_flags(fd: c_int) -> c_int {
+    // SAFETY: it takes any number.
+    checked(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) }).unwrap_or(0)
+}
+
+/// All numbers below a hundred that were free.
+pub(crate) fn low_numbers() -> Vec<c_int> {
+    const HIGH: c_int = 100;
+    let mut low = Vec::new();
+    while let Ok(fd) = open_at(libc::AT_FDCWD, c"/", libc::O_PATH | libc::O_CLOEXEC) {
+        if fd >= HIGH {
+            close(fd);
+            break;
+        }
+        low.push(fd);
+    }
+    low
+}
+
+/// Where the next read of the kernel's file begins.
+pub(crate) fn seek(fd: c_int, offset: u64) {
+    // SAFETY: it takes any numbers.
+    unsafe { libc::syscall(libc::SYS_lseek, fd, offset, libc::SEEK_SET) };
+}
+
+/// What the kernel knows of what is at `path`.
+pub(crate) fn statx(dir: c_int, path: &CStr, flags: c_int, mask: u32) -> Result<libc::statx, c_int> {
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path ends with a zero, and there is room for the answer.
+    let done = unsafe { libc::syscall(libc::SYS_statx, dir, path.as_ptr(), flags, mask, found.as_mut_ptr()) };
+    // SAFETY: all zeros is one, and the kernel has written over that.
+    checked(done).map(|_| unsafe { found.assume_init() })
+}
+
+/// Has the kernel ask the mount for the attributes of an open file, instead of going by what it remembers.
+pub(crate) fn refresh(fd: c_int) -> Result<libc::statx, c_int> {
+    statx(fd, c"", libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC, libc::STATX_BASIC_STATS)
+}
+
+/// What a symbolic link holds.
+pub(crate) fn read_link(path: &CStr) -> Option<Vec<u8>> {
+    let mut room = vec![0_u8; 4097];
+    // SAFETY: the path ends with a zero, and there is so much room.
+    let len = checked(unsafe {
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), room.as_mut_ptr(), room.len())
+    });
+    let len = usize::try_from(len.ok()?).ok().filter(|len| *len < room.len())?;
+    room.truncate(len);
+    Some(room)
+}
+
+/// An extended attribute.
+pub(crate) fn attribute(path: &CStr, name: &CStr) -> Option<Vec<u8>> {
+    let mut room = vec![0_u8; 4096];
+    let to = room.as_mut_ptr();
+    // SAFETY: both strings end with a zero, and there is so much room.
+    let len =
+        checked(unsafe { libc::syscall(libc::SYS_getxattr, path.as_ptr(), name.as_ptr(), to, room.len()) });
+    room.truncate(usize::try_from(len.ok()?).ok()?);
+    Some(room)
+}
+
+/// User and group as whom the process acts, and the groups that it is in.
+pub(crate) fn identity() -> (u32, u32, Vec<u32>) {
+    // SAFETY: it touches no memory.
+    let uid = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let gid = unsafe { libc::getegid() };
+    let mut groups = vec![0; 65_536];
+    // SAFETY: there is room for as many as there can be.
+    let count = unsafe { libc::getgroups(65_536, groups.as_mut_ptr()) };
+    groups.truncate(usize::try_from(count).unwrap_or(0));
+    (uid, gid, groups)
+}
+
+/// Whether the process acts as whom it belongs to.
+pub(crate) fn is_itself() -> bool {
+    // SAFETY: it touches no memory.
+    let uid = unsafe { libc::getuid() };
+    // SAFETY: as above.
+    let gid = unsafe { libc::getgid() };
+    // SAFETY: as above.
+    let is_user = uid == unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    is_user && gid == unsafe { libc::getegid() }
+}
+
+/// The process's file mode creation mask.
+pub(crate) fn umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return USUAL };
+    let told = text.lines().find_map(|line| line.strip_prefix("Umask:"));
+    told.and_then(|told| u32::from_str_radix(told.trim(), 8).ok()).unwrap_or(USUAL)
+}
+
+/// Writes a line to the program's standard error.
+pub(crate) fn tell(line: &str) {
+    // SAFETY: the bytes are ours.
+    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+}

@@ -1,0 +1,154 @@
+//! Programs on a mount, with the library and without.
+//!
+//! A mount that answers nobody would hold whoever uses it for ever, and no signal would end him: each has a guard that kills its
+//! process after a while, and every program has a limit, after which the mount is broken off and the test fails.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod mounted;
+
+use mounted::{Mounted, program};
+use std::fs;
+use std::path::Path;
+
+/// How many calls of a kind were taken, by the line that a process prints at its end.
+fn taken(report: &str, kind: &str) -> u64 {
+    let line =
+        report.lines().find(|line| line.starts_with("dolmen_preload:")).unwrap_or_else(|| panic!("{report}"));
+    let counts = line.split_once(&format!(" {kind} ")).unwrap_or_else(|| panic!("no {kind}: {line}")).1;
+    let count = counts.split(['/', ' ']).next().unwrap();
+    count.parse().unwrap()
+}
+
+#[test]
+fn a_program_sees_the_same_with_the_library_and_without() {
+    let Some(mounted) = Mounted::new("same") else { return };
+    let calls = program(&mounted, "calls");
+    let [plain, other] = ["plain", "taken"].map(|name| {
+        let dir = mounted.path(name);
+        fs::create_dir(&dir).unwrap();
+        dir
+    });
+    let run = |dir: &Path, is_taken: bool| {
+        let mut command = mounted.command(&calls, is_taken);
+        let output = mounted.limited(command.arg(dir));
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "{out}\n{err}");
+        (out, err)
+    };
+    let (expected, said) = run(&plain, false);
+    assert_eq!(said, "");
+    let (found, report) = run(&other, true);
+    for (expected, found) in expected.lines().zip(found.lines()) {
+        assert_eq!(found, expected, "in\n{report}");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+    for (kind, count_min) in
+        [("open", 10), ("stat", 15), ("read", 5), ("write", 10), ("seek", 10), ("settled", 8)]
+    {
+        assert!(taken(&report, kind) >= count_min, "{kind}: {report}");
+    }
+    // What was made in both ways is the same by the mount as well.
+    let tree = |dir: &Path| {
+        let mut command = mounted.command(Path::new("sh"), false);
+        let line =
+            "find . -type f -printf '%p %s %m %n\\n' | sort; find . -type f | sort | xargs cat | cksum";
+        let output = mounted.limited(command.args(["-c", line]).current_dir(dir));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(tree(&other), tree(&plain));
+    mounted.finish();
+}
+
+#[test]
+fn programs_do_their_work_with_the_library() {
+    const LINES: &str = r#"
+set -e
+seq 1 20000 > nums; cp nums copy; cmp nums copy; dd if=nums of=dd bs=1000 status=none; cmp nums dd
+mkdir t; for i in 1 2 3 4 5; do echo "$i" > t/$i; done
+tar cf t.tar t; mkdir x; tar xf t.tar -C x; diff -r t x/t
+for i in 1 2 3; do echo line $i >> app; done; test "$(cat app | wc -l)" = 3
+mv app app2; sed -i s/line/LINE/ app2; test "$(head -n 1 app2)" = "LINE 1"
+sort -r nums > sorted; test "$(head -n 1 sorted)" = 9999
+exec 7> kept; echo one >&7; (echo two >&7); echo three >&7; exec 7>&-; test "$(tr '\n' ' ' < kept)" = "one two three "
+if command -v sqlite3 > /dev/null; then
+    test "$(sqlite3 db 'create table a(x); insert into a values(1),(2); select sum(x) from a;')" = 3
+    test "$(sqlite3 db 'pragma integrity_check; insert into a values(4); select sum(x) from a;' | tail -n 1)" = 7
+fi
+if command -v git > /dev/null; then
+    git init -q .; git config user.email a@example.org; git config user.name a
+    git add t nums; git commit -qm one; echo more >> nums; git commit -qam two
+    test "$(git log --oneline | wc -l)" = 2; git fsck --no-progress
+fi
+"#;
+    let Some(mounted) = Mounted::new("work") else { return };
+    let mut command = mounted.command(Path::new("bash"), true);
+    let output = mounted.limited(command.args(["-c", LINES]).current_dir(mounted.path("")));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{err}", String::from_utf8_lossy(&output.stdout));
+    let opened: u64 =
+        err.lines().filter(|line| line.starts_with("dolmen_preload:")).map(|line| taken(line, "open")).sum();
+    assert!(opened > 20, "{err}");
+    mounted.finish();
+}
+
+#[test]
+fn python_maps_forks_and_shares_files() {
+    const LINES: &str = r#"
+import mmap, os, shutil, subprocess, tempfile, threading
+f = open("py", "w+b"); f.write(b"x" * 5000); f.flush()
+m = mmap.mmap(f.fileno(), 5000); m[0:3] = b"abc"; m.flush(); f.seek(0); assert f.read(4) == b"abcx"; f.close()
+assert os.path.getsize("py") == 5000
+shutil.copy("py", "py2"); assert open("py2", "rb").read() == open("py", "rb").read()
+assert len(subprocess.run(["cat", "py"], capture_output=True).stdout) == 5000
+with open("o", "w") as o: subprocess.run(["echo", "hi"], stdout=o)
+assert open("o").read() == "hi\n"
+with tempfile.TemporaryFile(dir=".") as t: t.write(b"q" * 100); t.seek(0); assert t.read() == b"q" * 100
+def work(n):
+    for i in range(30):
+        name = f"{n}-{i}"
+        with open(name, "xb") as f: f.write(name.encode() * 100)
+        assert os.stat(name).st_size == len(name) * 100
+        with open(name, "rb") as f: assert f.read() == name.encode() * 100
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+[t.start() for t in threads]
+for i in range(5): assert subprocess.run(["true"]).returncode == 0
+pid = os.fork()
+if pid == 0:
+    work("child"); os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+[t.join() for t in threads]
+assert len([n for n in os.listdir(".") if "-" in n]) == 150
+"#;
+    let Some(mounted) = Mounted::new("python") else { return };
+    let mut command = mounted.command(Path::new("python3"), true);
+    let output = mounted.limited(command.args(["-c", LINES]).current_dir(mounted.path("")));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(taken(err.lines().last().unwrap(), "open") > 100, "{err}");
+    mounted.finish();
+}
+
+#[test]
+fn a_program_goes_on_when_the_daemon_is_started_anew() {
+    const LINES: &str = r#"
+import os, sys
+f = open("log", "xb", buffering=0)
+for i in range(20): f.write(b"before"); os.stat("log")
+print("ready", flush=True); sys.stdin.readline()
+f.write(b"after"); assert os.stat("log").st_size == 125; f.close()
+assert open("log", "rb").read() == b"before" * 20 + b"after"
+"#;
+    let Some(mut mounted) = Mounted::new("anew") else { return };
+    let mut command = mounted.command(Path::new("python3"), true);
+    let (output, _) = mounted.limited_between(
+        command.args(["-c", LINES]).current_dir(mounted.path("")),
+        "ready",
+        Mounted::kill_and_start_daemon,
+    );
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(taken(err.lines().last().unwrap(), "write") > 20, "{err}");
+    mounted.finish();
+}
