@@ -106,6 +106,9 @@ impl Daemon {
         });
         let options =
             Options { threads: settings.thread_count(), certs: settings.certs.clone(), ..Options::default() };
+        if let Err(error) = shared.pools.remove_destroyed() {
+            shared.note(&format!("what is left of a destroyed pool cannot be removed: {error}"));
+        }
         let beside = |name: &str, body: fn(&Shared)| {
             let shared = Arc::clone(&shared);
             spawn(name, move || body(&shared))
@@ -115,6 +118,7 @@ impl Daemon {
         if !shared.pools.peers().all().is_empty() {
             threads.push(beside("dolmen-compare", Shared::compare_lists)?);
             threads.push(beside("dolmen-shared", Shared::open_shared_pools)?);
+            threads.push(beside("dolmen-destroy", Shared::finish_destroyed)?);
         }
         let system: Arc<dyn System> = Arc::clone(&shared) as _;
         let server = Some(Server::start(&system, listeners, &options)?);
@@ -380,6 +384,14 @@ impl Shared {
             if !closed.is_empty() {
                 dolmen_env::wait(REST);
             }
+        }
+    }
+
+    /// Has pools that are destroyed removed at engines that were not there then.
+    fn finish_destroyed(&self) {
+        while !self.must_stop.load(Ordering::Acquire) {
+            self.pools.look_after_destroyed();
+            dolmen_env::wait(REST);
         }
     }
 

@@ -133,7 +133,8 @@ impl Peers {
         self.ask(rank, &SystemVerb::Ping)
     }
 
-    fn ask(&self, rank: u32, verb: &SystemVerb) -> Result<()> {
+    /// Asks another engine what is answered with `Done`.
+    pub(crate) fn ask(&self, rank: u32, verb: &SystemVerb) -> Result<()> {
         match self.link(rank)?.ask_system(&Head::default(), verb)? {
             SystemReply::Done => Ok(()),
             _ => Err(Error::Unreachable { rank }),

@@ -3,7 +3,8 @@
 use crate::lease::Lease;
 use crate::locked::Locked;
 use crate::peers::Peers;
-use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec};
+use core::sync::atomic::{AtomicBool, Ordering};
+use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec, SystemVerb};
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
 use dolmen_types::{Error, Invalid, Label, Place, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,7 +30,12 @@ pub(crate) struct Pools {
     /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<Lease>>>,
     locked: Locked,
+    /// Whether pools may be on record as destroyed that are not gone from all their engines.
+    has_destroyed: AtomicBool,
 }
+
+/// Asks another engine.
+type Tell<'t> = dyn Fn(u32, &SystemVerb) -> Result<()> + 't;
 
 /// One thread alone opens or destroys a pool.
 struct Alone<'p> {
@@ -55,6 +61,7 @@ impl Pools {
             opening: Mutex::default(),
             opened: Condvar::new(),
             open: Mutex::default(),
+            has_destroyed: AtomicBool::new(true),
         }
     }
 
@@ -96,6 +103,8 @@ impl Pools {
         if let Some(pool) = self.opened(&found, access)? {
             return Ok((pool, entry_of(&found)));
         }
+        // Who was alone with it may have destroyed it.
+        let found = self.find(&PoolName::Uuid(found.uuid))?;
         let parts = match &found.spread {
             Some(spread) if spread.has_service() => self.peers.open_parts(found.uuid, spread)?,
             // The engine with the service opens it; whoever comes before asks again.
@@ -202,6 +211,8 @@ impl Pools {
             self.create_here(spec, uuid, None)?;
             return Ok(entry_of(&self.find(&PoolName::Uuid(uuid))?));
         }
+        // What is left of pools of this name is in the way at the others.
+        self.finish_destroyed();
         self.refuse_taken(spec)?;
         let part = PartSpec { pool: share(spec, ranks.len()), ranks, key: PartKey(key) };
         self.peers.create_parts(&part)?;
@@ -268,9 +279,12 @@ impl Pools {
 
     /// Destroys a pool; whoever has it open keeps it from that, or loses it by force.
     pub(crate) fn destroy(&self, name: &PoolName, force: bool) -> Result<()> {
+        self.destroy_by(name, force, &|rank, verb| self.peers.ask(rank, verb))
+    }
+
+    fn destroy_by(&self, name: &PoolName, force: bool, tell: &Tell<'_>) -> Result<()> {
         let found = self.find_whole(name)?;
-        let others = self.others_of(&found)?;
-        let _alone = self.alone_with(found.uuid);
+        let alone = self.alone_with(found.uuid);
         if force {
             self.end_lease(found.uuid)?;
         } else {
@@ -282,13 +296,81 @@ impl Pools {
             drop(open);
             drop(unused);
         }
-        if let Some(spread) = &found.spread {
-            let key = PartKey(spread.key);
-            // Nothing is removed before all engines have let go of it.
-            self.peers.evict_parts(found.uuid, key, others.iter().copied())?;
-            self.peers.destroy_parts(found.uuid, key, others.iter().copied())?;
+        let dir = self.dir.join(&found.name);
+        let Some(spread) = &found.spread else {
+            return dolmen_local::destroy(&dir).map_err(|error| plain(&error));
+        };
+        let evict = SystemVerb::PartEvict { pool: found.uuid, key: PartKey(spread.key) };
+        for &rank in &spread.ranks[1..] {
+            // Nothing is removed before all engines have let go of it; at one that is not there nobody uses it.
+            match tell(rank, &evict) {
+                Ok(()) | Err(Error::Unreachable { .. }) => {}
+                refused => return refused,
+            }
         }
-        dolmen_local::destroy(&self.dir.join(&found.name)).map_err(|error| plain(&error))
+        // From here on it is destroyed, whatever happens.
+        dolmen_local::announce(&dir).map_err(|error| plain(&error))?;
+        let removed = dolmen_local::destroy(&dir).map_err(|error| plain(&error));
+        drop(alone);
+        if removed.is_err() || !self.finish_one(found.uuid, spread, tell) {
+            // What is left is carried out later, also at engines that are not there.
+            self.has_destroyed.store(true, Ordering::Release);
+        }
+        removed
+    }
+
+    /// Removes what is left here of pools that are destroyed, before anybody sees it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn remove_destroyed(&self) -> Result<()> {
+        self.destroyed()?.iter().try_for_each(|gone| {
+            let _alone = self.alone_with(gone.uuid);
+            let all = dolmen_local::list(&self.dir).map_err(|error| plain(&error))?;
+            let removed = match all.iter().find(|entry| entry.uuid == gone.uuid) {
+                Some(entry) => dolmen_local::destroy(&self.dir.join(&entry.name)),
+                None => {
+                    let name = directory_name(gone.label.as_ref(), gone.uuid);
+                    match dolmen_local::destroy_remains(&self.dir.join(name)) {
+                        // Somebody makes a pool of this name.
+                        Err(error) if error.owner_pid().is_some() => Ok(()),
+                        Err(dolmen_local::Error::Device(error)) if error.is_not_found() => Ok(()),
+                        removed => removed,
+                    }
+                }
+            };
+            removed.map_err(|error| plain(&error))
+        })
+    }
+
+    /// Has the other engines remove their parts of pools that are destroyed, if there may be some.
+    pub(crate) fn look_after_destroyed(&self) {
+        if self.has_destroyed.swap(false, Ordering::AcqRel) && !self.finish_destroyed() {
+            self.has_destroyed.store(true, Ordering::Release);
+        }
+    }
+
+    fn finish_destroyed(&self) -> bool {
+        self.finish_destroyed_by(&|rank, verb| self.peers.ask(rank, verb))
+    }
+
+    /// Whether nothing is left of them.
+    fn finish_destroyed_by(&self, tell: &Tell<'_>) -> bool {
+        let is_left = |gone: &&dolmen_local::Destroyed| !self.finish_one(gone.uuid, &gone.spread, tell);
+        // All are looked at, whatever becomes of the first.
+        self.remove_destroyed().is_ok()
+            && self.destroyed().is_ok_and(|gone| gone.iter().filter(is_left).count() == 0)
+    }
+
+    /// Has the parts of one removed at engines that are there; whether at all.
+    fn finish_one(&self, uuid: Uuid, spread: &Spread, tell: &Tell<'_>) -> bool {
+        let verb = SystemVerb::PartDestroy { pool: uuid, key: PartKey(spread.key) };
+        let unheard = spread.ranks[1..].iter().filter(|&&rank| tell(rank, &verb).is_err()).count();
+        unheard == 0 && dolmen_local::forget(&self.dir, uuid).is_ok()
+    }
+
+    fn destroyed(&self) -> Result<Vec<dolmen_local::Destroyed>> {
+        dolmen_local::destroyed(&self.dir).map_err(|error| plain(&error))
     }
 
     /// Takes a pool from all who have it open; it is there for whoever opens it next.
@@ -387,8 +469,12 @@ impl Pools {
         first
     }
 
+    /// What is there and not destroyed.
     fn entries(&self) -> Result<Vec<dolmen_local::PoolEntry>> {
-        dolmen_local::list(&self.dir).map_err(|error| plain(&error))
+        let mut all = dolmen_local::list(&self.dir).map_err(|error| plain(&error))?;
+        let gone = self.destroyed()?;
+        all.retain(|entry| gone.iter().all(|gone| gone.uuid != entry.uuid));
+        Ok(all)
     }
 
     fn find(&self, name: &PoolName) -> Result<dolmen_local::PoolEntry> {
@@ -477,6 +563,123 @@ impl core::fmt::Debug for Pools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+
+    /// A directory of its own, removed with the value.
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn scratch(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("dolmen-{name}-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    /// The first of three engines, as it is after a start.
+    fn first(dir: &Scratch) -> Pools {
+        Pools::new(dir.0.clone(), OpenOptions::default(), Peers::new(0, Vec::new(), None))
+    }
+
+    fn make(pools: &Pools, uuid: Uuid) -> Result<()> {
+        let spread = Spread { rank: 0, ranks: vec![0, 1, 2], key: 5 };
+        let label = Some(Label::new("tank").unwrap());
+        let spec = PoolSpec { label, targets: Some(1), volatile: true, ..PoolSpec::default() };
+        pools.create_here(&spec, uuid, Some(spread))
+    }
+
+    /// The engines to which a part's removal was told, of all that was.
+    fn removed(told: &[(u32, SystemVerb)]) -> Vec<u32> {
+        let is_removal = |(rank, verb): &(u32, SystemVerb)| {
+            matches!(verb, SystemVerb::PartDestroy { key: PartKey(5), .. }).then_some(*rank)
+        };
+        let mut ranks: Vec<u32> = told.iter().filter_map(is_removal).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    #[test]
+    fn a_destroyed_pool_is_gone_at_once_and_from_all_engines_at_whatever_message_they_or_the_service_went() {
+        let by_label = PoolName::Label(Label::new("tank").unwrap());
+        // Two parts are taken from their users, and removed: cut before each of these, and not at all.
+        for cut in 0..=4 {
+            let dir = scratch("destroyed");
+            let pools = first(&dir);
+            make(&pools, Uuid::from_u128(1)).unwrap();
+            let told = RefCell::new(Vec::new());
+            let until_cut = |rank: u32, verb: &SystemVerb| {
+                if told.borrow().len() >= cut {
+                    return Err(Error::Unreachable { rank });
+                }
+                told.borrow_mut().push((rank, verb.clone()));
+                Ok(())
+            };
+            assert_eq!(pools.destroy_by(&by_label, false, &until_cut), Ok(()), "cut {cut}");
+            assert_eq!(pools.find(&by_label).map(drop), Err(Error::NotFound));
+            assert_eq!(pools.destroy_by(&by_label, true, &until_cut), Err(Error::NotFound));
+            assert_eq!(pools.finish_destroyed_by(&until_cut), cut == 4);
+            // The name is free, and what is carried out later does not concern who has it now.
+            make(&pools, Uuid::from_u128(2)).unwrap();
+            drop(pools);
+            let again = first(&dir);
+            let all = |rank: u32, verb: &SystemVerb| {
+                assert!(!matches!(verb, SystemVerb::PartDestroy { pool, .. } if *pool == Uuid::from_u128(2)));
+                told.borrow_mut().push((rank, verb.clone()));
+                Ok(())
+            };
+            assert!(again.finish_destroyed_by(&all));
+            assert_eq!(removed(&told.borrow()), [1, 2], "cut {cut}");
+            assert!(again.destroyed().unwrap().is_empty());
+            assert_eq!(again.find(&by_label).map(|found| found.uuid), Ok(Uuid::from_u128(2)));
+        }
+    }
+
+    #[test]
+    fn a_pool_whose_destroy_was_cut_before_its_own_part_went_is_not_there_after_a_restart() {
+        let by_label = PoolName::Label(Label::new("tank").unwrap());
+        let dir = scratch("announced");
+        make(&first(&dir), Uuid::from_u128(1)).unwrap();
+        dolmen_local::announce(&dir.0.join("tank")).unwrap();
+        // Before anything is carried out, and if it is announced twice.
+        let again = first(&dir);
+        assert_eq!(again.find(&by_label).map(drop), Err(Error::NotFound));
+        dolmen_local::announce(&dir.0.join("tank")).unwrap();
+        assert_eq!(again.remove_destroyed(), Ok(()));
+        assert!(!dir.0.join("tank").exists());
+        // Cut short, it leaves targets without a record.
+        std::fs::create_dir_all(dir.0.join("tank/t0")).unwrap();
+        assert_eq!(again.remove_destroyed(), Ok(()));
+        assert!(!dir.0.join("tank").exists());
+        // What is none of that stays.
+        std::fs::create_dir_all(dir.0.join("tank/mine")).unwrap();
+        assert_eq!(again.remove_destroyed(), Ok(()));
+        std::fs::remove_dir_all(dir.0.join("tank")).unwrap();
+        make(&again, Uuid::from_u128(2)).unwrap();
+        assert_eq!(again.remove_destroyed(), Ok(()));
+        assert!(again.find(&by_label).is_ok());
+        // An engine that refuses is asked again.
+        let refusing = |rank: u32, _: &SystemVerb| if rank == 2 { Err(Error::Busy) } else { Ok(()) };
+        assert!(!again.finish_destroyed_by(&refusing));
+        assert_eq!(again.destroyed().unwrap().len(), 1);
+        assert!(again.finish_destroyed_by(&|_, _| Ok(())));
+        assert!(again.destroyed().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pool_that_an_engine_does_not_let_go_of_is_not_destroyed() {
+        let by_label = PoolName::Label(Label::new("tank").unwrap());
+        let dir = scratch("kept");
+        let pools = first(&dir);
+        make(&pools, Uuid::from_u128(1)).unwrap();
+        let busy = |rank: u32, _: &SystemVerb| if rank == 2 { Err(Error::Busy) } else { Ok(()) };
+        assert_eq!(pools.destroy_by(&by_label, true, &busy), Err(Error::Busy));
+        assert!(pools.find(&by_label).is_ok() && pools.destroyed().unwrap().is_empty());
+    }
 
     #[test]
     fn who_waits_to_destroy_a_part_keeps_nobody_from_other_pools() {

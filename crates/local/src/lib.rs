@@ -13,6 +13,7 @@
 //! From nothing to a value, as a program does it: `crates/local/examples/notes.rs`; with files:
 //! `crates/cli/tests/it/embedding.rs`.
 
+mod destroyed;
 mod each;
 mod error;
 mod options;
@@ -21,13 +22,14 @@ mod record;
 mod root;
 mod store;
 
+pub use destroyed::{Destroyed, announce, destroyed, forget};
 pub use error::{Error, RecordFault, Result};
 pub use options::{OpenOptions, PoolOptions, Upkeep};
 pub use pool::LocalPool;
 pub use record::Spread;
 pub use root::{
-    PoolEntry, create, destroy, destroy_rest, is_pool, list, list_damaged, named, open, open_part,
-    open_with_parts, pool_around, refuse_no_pool, target_id,
+    PoolEntry, create, destroy, destroy_remains, destroy_rest, is_pool, list, list_damaged, named, open,
+    open_part, open_with_parts, pool_around, refuse_no_pool, target_id,
 };
 
 pub use dolmen_codec::Progress;

@@ -299,7 +299,48 @@ pub fn destroy_rest(dir: &Path) -> Result<Option<PathBuf>> {
     remove(dir, Existing::No)
 }
 
+/// Removes what a removal that was cut short has left in `dir`: targets without a record. Nothing else is touched.
+///
+/// # Errors
+/// As [`destroy`].
+pub fn destroy_remains(dir: &Path) -> Result<()> {
+    let root = RealRoot::open(dir)?;
+    match read_record(&root, RECORD_NAME) {
+        Err(Error::Record { fault: RecordFault::Missing, .. }) if is_remains(&root)? => {
+            Ok(root.remove_tree(RECORD_NAME)?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The record of a pool that a destroy would remove.
+///
+/// # Errors
+/// As [`destroy`]; nothing is changed.
+pub(crate) fn removable(dir: &Path) -> Result<PoolRecord> {
+    let (root, bulk, _gone) = to_remove(dir, Existing::Yes)?;
+    drop(bulk);
+    read_record(&root, RECORD_NAME)
+}
+
+/// The system directory around a pool.
+///
+/// # Errors
+/// `Device`.
+pub(crate) fn system_of(dir: &Path) -> Result<PathBuf> {
+    let dir = absolute(dir)?;
+    Ok(dir.parent().map_or_else(|| dir.clone(), Path::to_owned))
+}
+
 fn remove(dir: &Path, bulk: Existing) -> Result<Option<PathBuf>> {
+    let (root, bulk, gone) = to_remove(dir, bulk)?;
+    root.remove_tree(RECORD_NAME)?;
+    bulk.map_or(Ok(()), |bulk| bulk.remove_tree(BULK_RECORD_NAME))?;
+    Ok(gone)
+}
+
+/// What is to be removed: the pool's directory, that of its bulk data if there is one, or where it was; nothing else lies in them.
+fn to_remove(dir: &Path, bulk: Existing) -> Result<(RealRoot, Option<RealRoot>, Option<PathBuf>)> {
     refuse_no_pool(dir)?;
     let root = RealRoot::open(dir)?;
     let record = match read_record(&root, RECORD_NAME) {
@@ -332,9 +373,7 @@ fn remove(dir: &Path, bulk: Existing) -> Result<Option<PathBuf>> {
     if !entries.is_empty() {
         return Err(Error::Foreign { entries });
     }
-    root.remove_tree(RECORD_NAME)?;
-    bulk.map_or(Ok(()), |bulk| bulk.remove_tree(BULK_RECORD_NAME))?;
-    Ok(gone)
+    Ok((root, bulk, gone))
 }
 
 /// Refuses what cannot be a pool: what is no directory, or lies below such. What does not exist passes.
