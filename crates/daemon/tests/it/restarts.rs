@@ -341,6 +341,41 @@ fn a_daemon_that_stands_still_is_unreachable_and_its_late_answers_do_no_harm() {
     }
 }
 
+/// Attempts at an engine that stands still.
+const ATTEMPTS: u32 = 50;
+
+#[test]
+fn who_has_waited_once_for_a_daemon_that_stands_still_fails_at_once_until_it_answers() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let mut bystander = Bystander::first(daemon.link_with(way, PATIENCE));
+        let queue = EventQueue::new(&bystander.pool).unwrap();
+        bystander.goes_on();
+        daemon.stop();
+        assert_given_up("the first", || bystander.object.put(At::Latest, b"k", b"a", b"v"));
+        let begun_ns = RealClock.monotonic_ns();
+        for at in 0..ATTEMPTS {
+            let put = bystander.object.put(At::Latest, b"k", b"a", b"v");
+            assert_eq!(put, Err(Error::Unreachable { rank: 0 }), "attempt {at}");
+            assert!(bystander.cont.query().is_err(), "attempt {at}");
+            let mut event = queue.event().unwrap();
+            bystander.object.update_on(&mut event, At::Latest, b"k", Cond::NONE, vec![single(b"v")]).unwrap();
+            let mut done = Vec::new();
+            while queue.running() > 0 {
+                queue.poll(Wait::Forever, 1, &mut done).unwrap();
+            }
+            assert!(matches!(event.take_result(), Some(Err(Error::Unreachable { rank: 0 }))), "attempt {at}");
+        }
+        let taken = Duration::from_nanos(RealClock.monotonic_ns() - begun_ns);
+        assert!(taken < PATIENCE * ATTEMPTS / 2, "{way:?}: each waits: {taken:?}");
+        daemon.signal(Signal::CONT);
+        until("it answers again", || bystander.cont.query().is_ok());
+        bystander.goes_on();
+        daemon.assert_sound();
+    }
+}
+
 const CLIENT_NAME: &str = "restarts::a_client_that_is_killed_leaves_nothing_behind";
 /// Set for the child: the directory of the daemon, and how it reaches that.
 const CLIENT_DIRECTORY: &str = "CLIENT_DIRECTORY";

@@ -8,6 +8,7 @@
 //! takes no lock that a thread of its parent may have held.
 
 mod again;
+mod silence;
 
 use super::aside::Aside;
 use super::pending::{Finished, Pending, Progress, Requests, Waiter};
@@ -29,6 +30,7 @@ use dolmen_codec::wire::{
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Socket};
 use dolmen_types::{Epoch, Error, Head, IoBuf, Result};
+use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Queues of one process at one engine: one for each thread of a large node.
@@ -119,6 +121,10 @@ pub(super) struct State {
     lost_ns: u64,
     /// When the last attempt to connect anew failed, and how long it took.
     failed: (u64, u64),
+    /// Answers that have come.
+    heard: u64,
+    /// The engine takes connections and does not answer.
+    silence: Option<Silence>,
 }
 
 #[derive(Default)]
@@ -161,6 +167,8 @@ impl Link {
             generation: 0,
             lost_ns: 0,
             failed: (0, 0),
+            heard: 0,
+            silence: None,
         };
         let inner = Inner {
             rank,
@@ -329,7 +337,10 @@ impl Inner {
             match done {
                 Some(true) => break None,
                 Some(false) => {}
-                None => break Some(Finished::Pool(Err(self.unreachable()))),
+                None => {
+                    state.note_silence(id, &request.head);
+                    break Some(Finished::Pool(Err(self.unreachable())));
+                }
             }
         };
         let pending = state.requests.end(id).expect("only its caller ends it");
@@ -366,7 +377,10 @@ impl Inner {
                     break Err(self.unreachable());
                 }
                 Some(false) => {}
-                None => break Err(self.unreachable()),
+                None => {
+                    state.note_silence(id, head);
+                    break Err(self.unreachable());
+                }
             }
         };
         let pending = state.requests.end(id).expect("only its caller ends it");
@@ -422,6 +436,12 @@ impl Inner {
             return self.refused().push((queue, request.refused(self.unreachable())));
         }
         let mut state = self.lock();
+        if state.is_silent() {
+            if let Some(open) = state.queues.of_mut(queue) {
+                open.done.push(request.refused(self.unreachable()));
+            }
+            return;
+        }
         let has_room = state.requests.len() < REQUESTS_MAX;
         let Some(open) = state.queues.of_mut(queue) else { return };
         if !has_room {
@@ -527,6 +547,13 @@ impl Inner {
     /// `Unreachable` once it has taken too long.
     fn whole<'s>(&'s self, mut state: Guard<'s>, deadline_ns: u64) -> (Guard<'s>, Result<()>) {
         loop {
+            if state.is_silent() {
+                let answers;
+                (state, answers) = self.listen(state);
+                if !answers {
+                    return (state, Err(self.unreachable()));
+                }
+            }
             if state.session.is_some() && state.output.is_empty() {
                 return (state, Ok(()));
             }
@@ -708,6 +735,7 @@ impl State {
         written?;
         if let Some(pending) = self.requests.of_mut(id) {
             pending.sends += 1;
+            pending.heard = self.heard;
             pending.progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
         }
         Ok(())
@@ -767,7 +795,7 @@ impl State {
         encoded?;
         let progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
         let pending = self.requests.of_mut(id).expect("only its caller ends it");
-        (pending.progress, pending.sends) = (progress, pending.sends + 1);
+        (pending.progress, pending.sends, pending.heard) = (progress, pending.sends + 1, self.heard);
         Ok(())
     }
 
@@ -852,6 +880,7 @@ impl State {
     /// Gives a reply to whom it belongs.
     fn settle(&mut self, header: &ReplyHeader, buf: IoBuf) {
         self.spin.moved();
+        self.end_silence();
         let Some(finished) = self.decoded.take() else { return };
         if let Some(pending) = self.requests.of_mut(header.token) {
             if pending.plan.is_some() && pending.buf.is_none() {
@@ -893,6 +922,7 @@ impl State {
             self.lost_ns = RealClock.monotonic_ns();
         }
         self.decoded = None;
+        self.end_silence();
         self.output = Output::default();
         self.must_flush = false;
         self.has_unsent = true;
@@ -957,7 +987,12 @@ impl State {
     fn fail_overdue(&mut self, now_ns: u64, error: &Error) {
         for id in self.requests.unanswered() {
             let pending = self.requests.of_mut(id).expect("just listed");
-            if pending.deadline_ns <= now_ns && matches!(pending.waiter, Waiter::Queue { .. }) {
+            if pending.deadline_ns <= now_ns
+                && let Waiter::Queue { request, .. } = &pending.waiter
+            {
+                if let Some(head) = request.as_ref().map(|request| request.head) {
+                    self.note_silence(id, &head);
+                }
                 self.finish(id, Finished::Pool(Err(error.clone())));
             }
         }

@@ -54,6 +54,8 @@ pub(super) struct Pending {
     pub(super) deadline_ns: u64,
     /// How often it was sent.
     pub(super) sends: u32,
+    /// How many answers had come when it was sent last.
+    pub(super) heard: u64,
 }
 
 /// All requests that a client waits for.
@@ -75,8 +77,16 @@ impl Requests {
     ) -> u64 {
         self.used += 1;
         let progress = Progress::Unsent;
-        let place =
-            self.slots.insert(Pending { token: 0, waiter, progress, plan, buf, deadline_ns, sends: 0 });
+        let place = self.slots.insert(Pending {
+            token: 0,
+            waiter,
+            progress,
+            plan,
+            buf,
+            deadline_ns,
+            sends: 0,
+            heard: 0,
+        });
         let token =
             self.used << PLACE_BITS | u64::try_from(place).expect("limited by the number of requests");
         self.slots.of_mut(place).expect("inserted above").token = token;
