@@ -79,9 +79,14 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "mount",
-        what: "programs that try file systems, on a mount",
-        test: ("dolmen-cli", "mounted::suites"),
-        variables: &[("MOUNT_SECONDS", Some(8))],
+        what: "programs that try file systems, random operations with kills, and a million entries, on mounts",
+        test: ("dolmen-cli", "mounted::"),
+        variables: &[
+            ("MOUNT_SECONDS", Some(8)),
+            ("MOUNT_STEPS", Some(2000)),
+            ("MOUNT_SEED", None),
+            ("MOUNT_ENTRIES", Some(1_000_000)),
+        ],
         batch: 1,
     },
     Part {

@@ -1,6 +1,7 @@
 //! Listing directories of a mount.
 
 use super::{Mounted, limited};
+use crate::common::amount;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,5 +55,27 @@ fn entries_that_stay_are_listed_once_while_others_come_and_go() {
         }
         assert_eq!(seen.iter().filter(|name| name.starts_with("stays")).count(), 600);
     }
+    mounted.finish();
+}
+
+#[test]
+fn a_directory_may_be_large() {
+    let entries = amount("MOUNT_ENTRIES", 20_000);
+    let Some(mounted) = Mounted::quick("large-directory") else { return };
+    let dir = mounted.path("d");
+    fs::create_dir(&dir).unwrap();
+    let name = |n: u64| format!("entry-{n}");
+    (0..entries).for_each(|n| drop(fs::File::create_new(dir.join(name(n))).unwrap()));
+    let wanted: BTreeSet<String> = (0..entries).map(name).collect();
+    let found = listed(&dir);
+    assert_eq!(found.len(), wanted.len(), "each is listed once");
+    assert!(found.into_iter().collect::<BTreeSet<_>>() == wanted);
+    let is_removed = |n: u64| n.is_multiple_of(200);
+    (0..entries).filter(|n| is_removed(*n)).for_each(|n| fs::remove_file(dir.join(name(n))).unwrap());
+    assert!(fs::File::create_new(dir.join(name(1))).is_err(), "it is there");
+    assert!(!dir.join(name(0)).exists());
+    let wanted: BTreeSet<String> = (0..entries).filter(|n| !is_removed(*n)).map(name).collect();
+    assert!(listed(&dir).into_iter().collect::<BTreeSet<_>>() == wanted);
+    assert_eq!(fs::remove_dir(&dir).unwrap_err().kind(), std::io::ErrorKind::DirectoryNotEmpty);
     mounted.finish();
 }

@@ -2,7 +2,8 @@
 //!
 //! A mount that answers nobody would hold whoever uses it for ever, and no signal would end him. So each mount here has a guard
 //! that kills its process after a while, which ends all that wait for it with an error; and programs that are run on a mount are
-//! run by [`limited`].
+//! run by [`limited`]. While a mount's daemon is dead or stands still, no file of that mount is open in this process: whatever any
+//! test starts has the files of this process for a moment and closes them, which would wait for that daemon.
 
 mod bad_input;
 mod files;
@@ -11,11 +12,12 @@ mod locks;
 mod names;
 mod outages;
 mod owners;
+mod random;
 mod snapshots;
 mod suites;
 mod unprivileged;
 
-use crate::common::Place;
+use crate::common::{Place, amount};
 use crate::served::Daemon;
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -67,20 +69,25 @@ pub(super) fn can_mount(name: &str) -> bool {
 impl Mounted {
     /// A pool in process, mounted with these options; `None` where nothing can be mounted.
     pub(super) fn alone(name: &str, args: &[&str]) -> Option<Self> {
-        Self::new(name, false, args)
+        Self::new(name, false, &[], args)
+    }
+
+    /// A pool in process, with a container that need not outlive a loss of power.
+    pub(super) fn quick(name: &str) -> Option<Self> {
+        Self::new(name, false, &["--durability", "process"], &[])
     }
 
     /// A pool behind a daemon.
     pub(super) fn served(name: &str, args: &[&str]) -> Option<Self> {
-        Self::new(name, true, args)
+        Self::new(name, true, &[], args)
     }
 
-    fn new(name: &str, is_served: bool, args: &[&str]) -> Option<Self> {
+    fn new(name: &str, is_served: bool, of_container: &[&str], args: &[&str]) -> Option<Self> {
         can_mount(name).then_some(())?;
         let place = Place::new(&format!("mounted-{name}"));
         fs::create_dir(place.path("sys")).unwrap();
         place.pool(&["sys/p", "--targets", "2"]);
-        place.ok(&["cont", "create", "sys/p", "c"]);
+        place.ok(&[&["cont", "create", "sys/p", "c"], of_container].concat());
         let daemon = is_served.then(|| Daemon::start_in(&place, "sys", &[]));
         let mut mounted = Self { mounts: Vec::new(), daemon, place };
         mounted.mount("mnt", args);
@@ -223,8 +230,10 @@ fn break_off(server: u32, dir: &Path) {
 fn guard(server: u32, dir: PathBuf) -> SyncSender<()> {
     let (done, waits) = sync_channel(1);
     let watch = move || {
-        if waits.recv_timeout(GUARD) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("a mount is broken off after {GUARD:?}\n{}", stacks(server));
+        // Long runs make a directory of so many entries.
+        let limit = GUARD + Duration::from_millis(amount("MOUNT_ENTRIES", 0));
+        if waits.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("a mount is broken off after {limit:?}\n{}", stacks(server));
             break_off(server, &dir);
         }
     };

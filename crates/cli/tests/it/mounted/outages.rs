@@ -91,3 +91,71 @@ fn who_waits_for_a_daemon_that_does_not_answer_can_be_killed() {
     assert_eq!(shell(&mounted, "cat f"), "stone");
     mounted.finish();
 }
+
+#[test]
+fn a_writer_goes_on_over_deaths_of_the_daemon_and_each_line_is_there_once() {
+    const LINES: usize = 150;
+    let Some(mut mounted) = Mounted::served("writer", &["--deadline", "120"]) else { return };
+    let file = mounted.path("f").display().to_string();
+    let line = format!("exec 5>>{file}; for n in $(seq {LINES}); do echo $n >&5 || exit 1; done");
+    let mut writer = Running::of(Command::new("sh").args(["-c", &line]));
+    for some in [20, 60, 100] {
+        wait_until("some lines are written", || {
+            writer.is_over() || fs::metadata(&file).is_ok_and(|found| found.len() > some)
+        });
+        drop(mounted.daemon.take());
+        mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    }
+    wait_until("the writer ends", || writer.is_over());
+    assert!(writer.0.wait().unwrap().success());
+    let wanted: String = (1..=LINES).map(|n| format!("{n}\n")).collect();
+    assert_eq!(fs::read_to_string(&file).unwrap(), wanted);
+    mounted.finish();
+}
+
+#[test]
+fn who_waits_for_a_daemon_that_is_dead_can_be_killed() {
+    let Some(mut mounted) = Mounted::served("dead-wait", &["--cache", "off", "--deadline", "600"]) else {
+        return;
+    };
+    fs::write(mounted.path("f"), b"stone").unwrap();
+    drop(mounted.daemon.take());
+    for line in ["cat", "rm", "echo x >"] {
+        let line = format!("{line} {}", mounted.path("f").display());
+        let mut waiting = Running::of(Command::new("sh").args(["-c", &line]).stdout(Stdio::null()));
+        // It waits by now, or will: either way it ends, and has not before.
+        dolmen_env::wait(Duration::from_millis(100));
+        assert!(!waiting.is_over(), "{line} waits for the daemon");
+        waiting.kill();
+    }
+    mounted.daemon = Some(Daemon::start_in(&mounted.place, "sys", &[]));
+    wait_until("the mount goes on", || fs::read_dir(mounted.path("")).is_ok());
+    mounted.finish();
+}
+
+#[test]
+fn a_mount_is_taken_away_when_those_who_use_it_have_died() {
+    let Some(mounted) = Mounted::served("busy", &[]) else { return };
+    let dir = mounted.path("").display().to_string();
+    // One has a file open and mapped to run, one stands in a directory, one writes.
+    let lines = [
+        "cp /bin/sleep own; ./own 600 & echo >ready-1; wait",
+        "mkdir d; cd d; echo >../ready-2; sleep 600",
+        "exec 5>open; echo >ready-3; while :; do echo x >&5; done",
+    ];
+    let mut users = lines.map(|line| {
+        let line = format!("cd {dir}; {line}");
+        Running::of(Command::new("setsid").args(["sh", "-c", &line]))
+    });
+    for n in 1..=3 {
+        wait_until("all use the mount", || mounted.path(&format!("ready-{n}")).exists());
+    }
+    let line = mounted.place.fails(5, &["unmount", &dir]);
+    assert!(line.contains("somebody uses it"), "{line}");
+    for user in &mut users {
+        // With what it has started: `setsid` has made it the first of a group.
+        nix::sys::signal::killpg(pid(user.0.id()), Signal::SIGKILL).unwrap();
+        wait_until("a killed process ends", || user.is_over());
+    }
+    mounted.finish();
+}

@@ -49,7 +49,10 @@ impl View {
         let place = Place::new(&format!("unprivileged-{name}"));
         let dir = place.path("");
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_dolmen"), place.path("dolmen")).unwrap();
+        // By another process: what another test starts would have the file open to be written for a moment, and it could not run.
+        let copied =
+            Command::new("cp").args([env!("CARGO_BIN_EXE_dolmen"), "dolmen"]).current_dir(&dir).status();
+        assert!(copied.unwrap().success());
         fs::write(place.path("fuse.conf"), fuse_conf).unwrap();
         let mut unshare = Command::new("unshare");
         unshare.args([
