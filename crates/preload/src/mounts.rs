@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dolmen_client::{ContName, OpenFor, Pool};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, Dir, MountOptions};
-use dolmen_env::{MOUNT_TYPE, PerProcess};
+use dolmen_env::{Clock as _, MOUNT_TYPE, PerProcess, RealClock};
 use dolmen_net::client::{LinkOptions, reach};
 use dolmen_types::{Credentials, Head, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,9 +31,12 @@ pub(crate) struct Mounted {
     pub(crate) id: u64,
     /// Where it is, without a slash at the end.
     root: Vec<u8>,
+    /// The files. Lists of access have no say here, so that what is made takes one question less.
     dfs: Dfs,
-    /// Guards: directories by number; taken alone.
-    dirs: RwLock<BTreeMap<u64, Dir>>,
+    /// The same, where they have.
+    listed: Dfs,
+    /// Guards: directories by number, and when each was seen without a list by default; taken alone.
+    dirs: RwLock<BTreeMap<u64, (Dir, u64)>>,
     /// Guards: numbers of files that the kernel has, or has had, open; taken alone.
     left: RwLock<BTreeSet<u64>>,
     has_changed: AtomicBool,
@@ -151,12 +154,13 @@ impl Mounts {
         let low = system::low_numbers();
         let before = descriptors();
         let made = system::is_itself().then(|| reached(said)).flatten();
-        let made = made.map(|dfs| {
+        let made = made.map(|(dfs, listed)| {
             let root = root.as_os_str().as_bytes();
             Arc::new(Mounted {
                 id,
                 root: root.strip_suffix(b"/").unwrap_or(root).to_vec(),
                 dfs,
+                listed,
                 dirs: RwLock::default(),
                 left: RwLock::default(),
                 has_changed: AtomicBool::new(false),
@@ -193,8 +197,8 @@ fn announced(dir: c_int, path: &CStr) -> Option<Known> {
     Some(Known::Announced { said, root: mount.dir, calls: AtomicU32::new(0) })
 }
 
-/// The files, as this process is let in to them by itself.
-fn reached(said: &Announced) -> Option<Dfs> {
+/// The files, as this process is let in to them by itself: without and with a say of lists of access.
+fn reached(said: &Announced) -> Option<(Dfs, Dfs)> {
     let (uid, gid, _) = system::identity();
     let cred = Credentials { uid, gid, project: 0 };
     let addresses = reach::addresses(&said.system).ok()??;
@@ -207,9 +211,10 @@ fn reached(said: &Announced) -> Option<Dfs> {
     let remote = reach::pool(&link, &head, PoolName::Uuid(said.pool), access).ok()?;
     let pool = Pool::connect(Arc::new(remote), cred).ok()?;
     let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted).ok()?;
-    let keeps = MountOptions { atime: true, acls: true, exact_blocks: true, ..MountOptions::default() };
+    let keeps = MountOptions { atime: true, exact_blocks: true, ..MountOptions::default() };
     let options = MountOptions { read_only: !said.writes, shared: true, uid, gid, ..keeps };
-    Dfs::mount(&cont, &options).ok()
+    let listed = MountOptions { acls: true, ..options.clone() };
+    Some((Dfs::mount(&cont, &options).ok()?, Dfs::mount(&cont, &listed).ok()?))
 }
 
 /// Descriptors of sockets and memory that the process has.
@@ -238,24 +243,48 @@ impl Mounted {
     pub(crate) fn dir(&self, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Dir> {
         let ino = found.stx_ino;
         if let Some(known) = self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino) {
-            return Some(known.clone());
+            return Some(known.0.clone());
         }
+        let opened = self.dir_in(&self.dfs, found, dir, path)?;
+        let mut dirs = self.dirs.write().unwrap_or_else(PoisonError::into_inner);
+        if dirs.len() >= DIRS_MAX {
+            dirs.clear();
+        }
+        dirs.insert(ino, (opened.clone(), 0));
+        Some(opened)
+    }
+
+    /// The same directory, where lists of access have a say.
+    pub(crate) fn listed_dir(&self, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Dir> {
+        self.dir_in(&self.listed, found, dir, path)
+    }
+
+    /// Whether a directory gives what is made in it no list of access, as was seen within the last second.
+    pub(crate) fn is_plain(&self, ino: u64, dir: &Dir) -> bool {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let now_ns = RealClock.monotonic_ns();
+        let seen_ns = self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| known.1);
+        if seen_ns.is_some_and(|seen_ns| seen_ns > 0 && now_ns - seen_ns < SECOND_NS) {
+            return true;
+        }
+        if !matches!(dir.obj().xattr(b"system.posix_acl_default"), Err(dolmen_dfs::Error::NoAttribute)) {
+            return false;
+        }
+        if let Some(known) = self.dirs.write().unwrap_or_else(PoisonError::into_inner).get_mut(&ino) {
+            known.1 = now_ns;
+        }
+        true
+    }
+
+    fn dir_in(&self, dfs: &Dfs, found: &libc::statx, dir: c_int, path: &CStr) -> Option<Dir> {
         let fd = system::open_at(dir, path, libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC).ok()?;
         let link = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
         let full = system::read_link(&link);
         system::close(fd);
         let full = full?;
         let inner = full.strip_prefix(&self.root[..]).filter(|rest| rest.is_empty() || rest[0] == b'/')?;
-        let opened = self.dfs.open_dir(if inner.is_empty() { b"/" } else { inner }).ok()?;
-        if opened.stat_self().ok()?.ino != ino {
-            return None;
-        }
-        let mut dirs = self.dirs.write().unwrap_or_else(PoisonError::into_inner);
-        if dirs.len() >= DIRS_MAX {
-            dirs.clear();
-        }
-        dirs.insert(ino, opened.clone());
-        Some(opened)
+        let opened = dfs.open_dir(if inner.is_empty() { b"/" } else { inner }).ok()?;
+        (opened.stat_self().ok()?.ino == found.stx_ino).then_some(opened)
     }
 
     /// Forgets where a directory is.

@@ -77,6 +77,19 @@ pub(crate) fn of(from: c_int, path: &CStr) -> Option<Place<'_>> {
 }
 
 impl Place<'_> {
+    /// The directory, where lists of access have a say.
+    pub(crate) fn listed_dir(&self) -> Option<Dir> {
+        self.mount.listed_dir(&self.found, self.parent.from, self.parent.path())
+    }
+
+    /// Whether the kernel lets the caller make entries here, and they get nothing from the directory: no group, and no list.
+    pub(crate) fn is_plain(&self) -> bool {
+        let takes_group = u32::from(self.found.stx_mode) & libc::S_ISGID != 0;
+        !takes_group
+            && system::may_add(self.parent.from, self.parent.path())
+            && self.mount.is_plain(self.found.stx_ino, &self.dir)
+    }
+
     /// Does something in the directory, and once more if another has moved that since it was found.
     pub(crate) fn attempt<T>(&self, act: impl Fn(&Dir) -> dolmen_dfs::Result<T>) -> dolmen_dfs::Result<T> {
         match act(&self.dir) {

@@ -86,36 +86,63 @@ fn opened(place: &Place<'_>, flags: c_int, mode: mode_t) -> Option<(File, Stat)>
         no_follow: true,
         ..OpenOptions::READ
     };
-    let opened = if flags & libc::O_CREAT != 0 {
-        let options = OpenOptions {
-            create: true,
-            exclusive: flags & libc::O_EXCL != 0,
-            mode: mode & 0o7777,
-            ..options
-        };
-        let cred = state().cred();
-        place.attempt(|dir| dir.as_user(&cred).create(place.name, &options))
-    } else {
-        place.attempt(|dir| {
-            let (obj, stat) = dir.lookup(place.name)?;
-            if stat.kind != FileKind::File || place.mount.is_left(stat.ino) {
-                return Err(Error::NotSupported);
-            }
-            let rights = if writes { Rights::WRITE } else { Rights::NONE };
-            let rights = rights.and(if options.read { Rights::READ } else { Rights::NONE });
-            let obj = if is_owners(&stat, rights) { obj } else { obj.as_user(&state().cred()) };
-            Ok((obj.open(&options)?, stat))
-        })
+    let creates = flags & libc::O_CREAT != 0;
+    let made = if creates { made(place, &options, mode) } else { Err(Error::Exists) };
+    let opened = match made {
+        Err(Error::Exists) if flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL => {
+            existing(place, &options)
+        }
+        made => made,
     };
     let opened = opened.ok()?;
-    if flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
+    if creates || truncate {
         place.mount.note_change();
     }
     Some(opened)
 }
 
+/// Makes a file that must not exist.
+fn made(place: &Place<'_>, options: &OpenOptions, mode: mode_t) -> dolmen_dfs::Result<(File, Stat)> {
+    let (_, umask) = state().user();
+    let options = OpenOptions {
+        create: true,
+        exclusive: true,
+        truncate: false,
+        mode: mode & 0o7777 & !umask,
+        ..*options
+    };
+    // What gets something from its directory is for the mount to make, which looks at that each time.
+    if !place.is_plain() {
+        return Err(Error::NotSupported);
+    }
+    place.attempt(|dir| dir.create(place.name, &options))
+}
+
+/// Opens a file that exists.
+fn existing(place: &Place<'_>, options: &OpenOptions) -> dolmen_dfs::Result<(File, Stat)> {
+    place.attempt(|dir| {
+        let (obj, stat) = dir.lookup(place.name)?;
+        if stat.kind != FileKind::File || place.mount.is_left(stat.ino) {
+            return Err(Error::NotSupported);
+        }
+        let rights = if options.write { Rights::WRITE } else { Rights::NONE };
+        let rights = rights.and(if options.read { Rights::READ } else { Rights::NONE });
+        if !is_owners(&stat, rights) {
+            check_listed(place, &stat, rights)?;
+        }
+        Ok((obj.open(options)?, stat))
+    })
+}
+
+/// Whether somebody else than the owner, whose bits decide, is let in to a file.
+pub(super) fn check_listed(place: &Place<'_>, stat: &Stat, rights: Rights) -> dolmen_dfs::Result<()> {
+    let dir = place.listed_dir().ok_or(Error::Stale)?;
+    let (obj, found) = dir.lookup(place.name)?;
+    if found.ino == stat.ino { obj.as_user(&state().cred()).check_access(rights) } else { Err(Error::Stale) }
+}
+
 /// Whether the owner's bits decide, and let him.
-fn is_owners(stat: &Stat, rights: Rights) -> bool {
+pub(super) fn is_owners(stat: &Stat, rights: Rights) -> bool {
     let (uid, _) = state().user();
     uid == 0 || uid == stat.uid && (stat.permissions >> 6) & rights.0 == rights.0
 }

@@ -156,9 +156,10 @@ fn may(from: c_int, path: *const c_char, mode: c_int, flags: c_int) -> Option<c_
         let place = place::of(from, path)?;
         let rights = Rights(u32::try_from(mode).ok()?);
         let allowed = place.attempt(|dir| {
-            let (obj, stat) = dir.lookup(place.name)?;
-            if rights != Rights::NONE {
-                obj.as_user(&state().cred()).check_access(rights)?;
+            let (_, stat) = dir.lookup(place.name)?;
+            let executes = rights.0 & Rights::EXECUTE.0 != 0 && stat.permissions & 0o100 == 0;
+            if executes || !super::opening::is_owners(&stat, rights) {
+                super::opening::check_listed(&place, &stat, rights)?;
             }
             Ok(stat.kind == FileKind::File)
         });
