@@ -127,7 +127,19 @@ fn info_of(info: &PoolInfo, bits: u64) -> CPoolInfo {
     }
 }
 
-/// The engines that serve the pool, ascending.
+/// The engines that serve, or those that do not.
+fn ranks_of(info: &PoolInfo, bits: u64) -> Vec<u32> {
+    let wants_up = bits & DISABLED_RANKS == 0;
+    ranks(info).into_iter().filter(|rank| serves(info, *rank) == wants_up).collect()
+}
+
+/// Whether all targets of an engine are there.
+fn serves(info: &PoolInfo, rank: u32) -> bool {
+    let mut own = info.map.targets.iter().filter(|target| target.rank == rank);
+    own.all(|target| target.state == dolmen_types::TargetState::UpIn)
+}
+
+/// The engines that have targets of the pool, ascending.
 fn ranks(info: &PoolInfo) -> Vec<u32> {
     let mut ranks: Vec<u32> = info.map.targets.iter().map(|target| target.rank).collect();
     ranks.sort_unstable();
@@ -152,9 +164,7 @@ extern "C" fn daos_pool_query(
             info.set(info_of(&found, bits))?;
         }
         if !list.is_null() {
-            // Those that serve, or those that do not: of these there is none.
-            let told = if bits & DISABLED_RANKS != 0 { Vec::new() } else { ranks(&found) };
-            list.set(rank_list(&told)?)?;
+            list.set(rank_list(&ranks_of(&found, bits))?)?;
         }
         let all: Vec<u32> = (1..=27).collect();
         prop::tell(props, &all, |kind| property(&pool, &found, kind))
@@ -245,4 +255,29 @@ extern "C" fn daos_pool_get_perms(
 ) -> c_int {
     let kinds = [prop::PO_ACL, prop::PO_OWNER, prop::PO_OWNER_GROUP];
     der(|| perms.check()?.set(allowed(props, kinds, uid, gids, count)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_client::Uuid;
+    use dolmen_types::{PoolMap, TargetInfo, TargetState};
+
+    #[test]
+    fn engines_that_do_not_serve_are_told_apart() {
+        let target = |rank, state| TargetInfo { rank, state };
+        let targets = vec![
+            target(0, TargetState::UpIn),
+            target(0, TargetState::UpIn),
+            target(2, TargetState::Down),
+            target(5, TargetState::UpIn),
+        ];
+        let map = PoolMap { version: 1, pool: Uuid::nil(), targets };
+        let info = PoolInfo { map, label: None, space: Vec::new(), cont_count: 0 };
+        assert_eq!(ranks_of(&info, 0), [0, 5]);
+        assert_eq!(ranks_of(&info, 4), [0, 5]);
+        assert_eq!(ranks_of(&info, 8), [2]);
+        assert_eq!(ranks_of(&info, 16), [2]);
+        assert_eq!(info_of(&info, 0).ndisabled, 1);
+    }
 }

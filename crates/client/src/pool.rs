@@ -5,7 +5,7 @@ use crate::container::Container;
 use dolmen_codec::Transport;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Audit;
-use dolmen_types::{Credentials, Label, Props, Result, Uuid, uuid_of_random};
+use dolmen_types::{Credentials, Error, Label, Props, Result, Uuid, uuid_of_random};
 use std::sync::Arc;
 
 /// A connection to a pool; a cheap handle, `Send` and `Sync`, all clones are one client.
@@ -86,12 +86,21 @@ impl Pool {
         }
     }
 
-    /// Destroys a container with everything in it.
+    /// Destroys a container with everything in it. A label stands for the container that has it now: if an answer is lost and
+    /// the question asked again, another that has got the label meanwhile stays.
     ///
     /// # Errors
     /// `NotFound`; `NotEmpty` if it is open somewhere and `force` is not set.
     pub fn destroy_container(&self, name: &ContName, force: bool) -> Result<()> {
-        self.done(|| PoolVerb::ContDestroy(name.clone(), force))
+        let uuid = match name {
+            ContName::Uuid(uuid) => *uuid,
+            ContName::Label(label) => {
+                let all = self.containers()?;
+                let found = all.iter().find(|cont| cont.label.as_ref() == Some(label));
+                found.ok_or(Error::NotFound)?.uuid
+            }
+        };
+        self.done(|| PoolVerb::ContDestroy(ContName::Uuid(uuid), force))
     }
 
     /// All containers.

@@ -82,13 +82,7 @@ impl Daemon {
         })?;
         // What is left of a daemon that died: nobody else puts such a name here.
         dolmen_env::unlink_socket(&settings.socket())?;
-        let mut listeners = Vec::new();
-        for address in &settings.addresses {
-            if let Address::Unix(path) = address {
-                remove_stale(path)?;
-            }
-            listeners.push(bound(address)?);
-        }
+        let listeners = listeners(&settings.addresses)?;
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut rng = Rng::from_entropy()?;
@@ -249,6 +243,25 @@ fn from_anywhere(address: &Address) -> String {
         },
         Address::Tcp(_) => address.to_string(),
     }
+}
+
+/// Listens everywhere. Sockets come last, since whoever finds one takes the daemon for one that serves.
+fn listeners(addresses: &[Address]) -> Result<Vec<Listener>> {
+    let mut all: Vec<Option<Listener>> = addresses.iter().map(|_| None).collect();
+    for are_sockets in [false, true] {
+        for (address, place) in addresses.iter().zip(&mut all) {
+            if let Address::Unix(path) = address {
+                if !are_sockets {
+                    continue;
+                }
+                remove_stale(path)?;
+            } else if are_sockets {
+                continue;
+            }
+            *place = Some(bound(address)?);
+        }
+    }
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// Listens at an address; one that a daemon has which was killed a moment ago is free soon.

@@ -486,10 +486,15 @@ fn shown_targets(info: &PoolInfo) -> String {
 
 fn destroy(link: &Link, pool: &str, force: bool, recursive: bool) -> Outcome<Answer> {
     let doing = || format!("destroy pool {pool}");
+    // The one that is meant now: its name may be another's when a lost answer is asked for again.
+    let (name, text) = match meant(link, pool)? {
+        Some(entry) => (PoolName::Uuid(entry.uuid), entry.uuid.to_string()),
+        None => (pool_name(pool)?, pool.to_owned()),
+    };
     if !recursive {
-        refuse_containers(link, pool).doing(doing)?;
+        refuse_containers(link, &text).doing(doing)?;
     }
-    let verb = SystemVerb::PoolDestroy { name: pool_name(pool)?, force };
+    let verb = SystemVerb::PoolDestroy { name, force };
     link.ask_system(&head(), &verb)
         .map_err(|error| access::for_operators(Failure::of_destroy(error, force)))
         .doing(doing)?;
@@ -510,13 +515,18 @@ fn evict(link: &Link, pool: &str) -> Outcome<Answer> {
 
 /// Whether somebody has a pool open.
 fn is_open(link: &Link, pool: &str) -> Outcome<bool> {
+    Ok(meant(link, pool)?.is_some_and(|entry| entry.connections > 0))
+}
+
+/// The pool that a name stands for now.
+fn meant(link: &Link, pool: &str) -> Outcome<Option<PoolEntry>> {
     let name = pool_name(pool)?;
     let is_meant = |entry: &PoolEntry| match &name {
         PoolName::Label(label) => entry.label.as_ref() == Some(label),
         PoolName::Uuid(uuid) => entry.uuid == *uuid,
     };
     let all = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
-    Ok(all.iter().find(|entry| is_meant(entry)).is_some_and(|entry| entry.connections > 0))
+    Ok(all.into_iter().find(is_meant))
 }
 
 /// As DAOS: who removes containers with their pool says so. A pool that cannot be looked into may hold some.

@@ -166,6 +166,24 @@ fn a_directory_that_is_not_there_is_told_in_the_same_way_in_front_and_in_the_bac
 }
 
 #[test]
+fn a_port_that_another_has_is_told_and_nobody_serves() {
+    let place = Place::new("served-port");
+    let other = Place::new("served-port-other");
+    let daemon = Daemon::start(&other, &["--tcp", "127.0.0.1:0", "--insecure-tcp"]);
+    let at = daemon.line.trim().rsplit_once("tcp://").unwrap().1.to_owned();
+    let serve = ["serve", ".", "--insecure-tcp", "--tcp", &at];
+    let line = place.fails(9, &serve);
+    assert!(line.contains(&at), "{line}");
+    let line = place.fails(10, &[&serve[..], &["--detach"]].concat());
+    assert!(line.contains("it has ended again; see ./dolmen.log"), "{line}");
+    let log = std::fs::read_to_string(place.path("dolmen.log")).unwrap();
+    assert!(log.contains(&at), "{log}");
+    // The directory is free for the next.
+    place.pool_with_files();
+    daemon.end();
+}
+
+#[test]
 fn commands_on_a_directory_find_a_daemon_whose_socket_is_elsewhere() {
     let place = Place::new("served-elsewhere");
     place.pool_with_files();

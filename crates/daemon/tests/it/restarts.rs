@@ -552,6 +552,34 @@ fn what_was_made_or_removed_before_the_answer_was_lost_is_answered_so_after_a_re
 }
 
 #[test]
+fn a_label_that_is_anothers_when_its_destruction_is_asked_for_again_stays_his() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let bystander = Bystander::first(daemon.link(Way::Rings));
+    let relay = Relay::start(daemon.address(Way::Socket), dir.path());
+    let options = dolmen_net::client::LinkOptions { ring_bytes: 0, ..Default::default() };
+    let link = dolmen_net::client::Link::connect(&relay.address(), &options).unwrap();
+    let pool = crate::common::pool(&link, POOL);
+    let label = Label::new("other").unwrap();
+    pool.create_container(Some(label.clone()), Props::default()).unwrap();
+    let name = ContName::Label(label.clone());
+    // The first answer says which container that is.
+    relay.lose_answer_after(1);
+    dolmen_env::scope(|threads| {
+        let asking = threads.spawn(|| pool.destroy_container(&name, false));
+        until("the answer is lost", || relay.has_lost());
+        relay.close(true);
+        daemon.kill();
+        daemon.start_again();
+        bystander.pool.create_container(Some(label), Props::default()).unwrap();
+        relay.close(false);
+        assert_eq!(asking.join().unwrap(), Ok(()));
+    });
+    assert!(bystander.pool.open_container(&name).is_ok(), "it is not the one that was to be destroyed");
+    daemon.assert_sound();
+}
+
+#[test]
 fn a_request_is_known_again_after_a_daemon_that_nobody_was_connected_to() {
     let dir = Scratch::new();
     let daemon = ChildDaemon::start(dir.path());
