@@ -30,6 +30,7 @@ fn an_installation_has_all_names_pages_completions_and_the_unit() {
     let place = Place::new("installation");
     std::fs::create_dir_all(place.path("target/release")).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dolmen"), place.path("target/release/dolmen")).unwrap();
+    std::fs::write(place.path("target/release/libdolmen_preload.so"), [b'x'; 101]).unwrap();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // Nothing is built: what Cargo does is tested elsewhere.
     let said = |name: &str, value: &std::path::Path| [name, value.to_str().unwrap()].join("=");
@@ -51,6 +52,7 @@ fn an_installation_has_all_names_pages_completions_and_the_unit() {
         "share/bash-completion/completions/dolmen",
         "share/zsh/site-functions/_dolmen",
         "share/fish/vendor_completions.d/dolmen.fish",
+        "lib64/libdolmen_preload.so",
     ] {
         assert!(at(name).metadata().is_ok_and(|file| file.len() > 100), "{name}");
     }
