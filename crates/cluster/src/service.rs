@@ -21,7 +21,7 @@ use crate::hlc::Hlc;
 use crate::inbox::locked;
 use crate::resolve;
 use crate::service::record::{ContRecord, Intent};
-use crate::service::repeats::Repeats;
+use crate::service::repeats::{Asked, Repeats};
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::{
@@ -238,12 +238,10 @@ impl Service {
         if !repeats::is_change(&verb) {
             return self.ask_state(targets, state, head, verb);
         }
-        if let Some(reply) = state.repeats.answered(head.id) {
-            return Ok(reply);
+        match change::answered(targets, state, Asked::by(head))? {
+            Some(reply) => Ok(reply),
+            None => self.ask_state(targets, state, head, verb),
         }
-        let reply = self.ask_state(targets, state, head, verb)?;
-        state.repeats.retain(head.id, &reply);
-        Ok(reply)
     }
 
     fn ask_state<T: TargetStore>(
@@ -253,7 +251,7 @@ impl Service {
         head: &Head,
         verb: PoolVerb<'_>,
     ) -> Result<PoolReply> {
-        let done = |()| PoolReply::Done;
+        let (done, asked) = (|()| PoolReply::Done, Asked::by(head));
         match verb {
             PoolVerb::ContCreate { uuid, label, props } => {
                 let wanted = change::Wanted { uuid, label, props };
@@ -262,32 +260,38 @@ impl Service {
             PoolVerb::ContOpen(name, _) => state.open(&name).map(PoolReply::Cont),
             PoolVerb::ContClose(no) => state.close(no).map(done),
             PoolVerb::Props => Ok(PoolReply::Props(state.pool_props.clone())),
-            PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props).map(done),
+            PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props, asked).map(done),
             PoolVerb::ContEvict(no, whose) => {
                 let uid = (whose == Whose::Own).then_some(head.cred.uid);
-                change::evict(targets, state, no, uid).map(PoolReply::Cont)
+                change::evict(targets, state, no, uid, asked).map(PoolReply::Cont)
             }
-            PoolVerb::ContDestroy(name, force) => change::destroy(targets, state, &name, force).map(done),
+            PoolVerb::ContDestroy(name, force) => {
+                change::destroy(targets, state, &name, force, asked).map(done)
+            }
             PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
-            PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props).map(done),
+            PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props, asked).map(done),
             PoolVerb::ContProps(no, ids) => state.props(no, &ids).map(PoolReply::Props),
-            PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs).map(done),
+            PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs, asked).map(done),
             PoolVerb::Attr(no, name) => change::attr(targets, state, no, &name).map(PoolReply::Attr),
             PoolVerb::AttrNames(no) => {
                 state.attrs(no).map(|names| PoolReply::AttrNames(names.iter().cloned().collect()))
             }
-            PoolVerb::RemoveAttrs(no, names) => change::remove_attrs(targets, state, no, &names).map(done),
+            PoolVerb::RemoveAttrs(no, names) => {
+                change::remove_attrs(targets, state, no, &names, asked).map(done)
+            }
             PoolVerb::SnapCreate(no, name) => {
                 let now = || self.now(targets);
-                change::add_snapshot(targets, state, no, (name, head.id), now).map(PoolReply::Epoch)
+                change::add_snapshot(targets, state, no, (name, asked), now).map(PoolReply::Epoch)
             }
             PoolVerb::SnapList(no) => state.live(no).map(|cont| PoolReply::Snapshots(snapshots(cont))),
-            PoolVerb::SnapDestroy(no, epoch) => change::remove_snapshot(targets, state, no, epoch).map(done),
+            PoolVerb::SnapDestroy(no, epoch) => {
+                change::remove_snapshot(targets, state, no, epoch, asked).map(done)
+            }
             PoolVerb::Rollback(no, to) => {
-                change::roll_back(targets, state, no, to, || self.now(targets)).map(PoolReply::Epoch)
+                change::roll_back(targets, state, no, to, asked, || self.now(targets)).map(PoolReply::Epoch)
             }
             PoolVerb::AllocOids(no, count) => {
-                change::alloc_oids(targets, state, no, count).map(PoolReply::Oids)
+                change::alloc_oids(targets, state, no, count, asked).map(PoolReply::Oids)
             }
             // Asked of parts, which have no service.
             PoolVerb::Admit { .. } => Err(Error::NoPermission),

@@ -1,12 +1,12 @@
 //! Changes of what the service knows: record first, then the targets, then the record of completion.
 
 use super::record::{
-    ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_pool_props, decode_snapshot,
+    Answer, AnswerRecord, ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_pool_props, decode_snapshot,
     encode_attr, encode_origin, encode_pool_props, encode_snapshot,
 };
-use super::repeats::Repeats;
+use super::repeats::{Asked, Noted, Repeats};
 use super::store::{
-    self, ATTR_PREFIX, Change, GONE_PREFIX, INTENT, META, ORIGIN_PREFIX, PROPS, SNAPSHOT_PREFIX,
+    self, ANSWER_PREFIX, ATTR_PREFIX, Change, GONE_PREFIX, INTENT, META, ORIGIN_PREFIX, PROPS, SNAPSHOT_PREFIX,
 };
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
@@ -16,11 +16,11 @@ use crate::dispatch::{Targets, plain};
 use dolmen_codec::TargetStore;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::order::HashKey;
-use dolmen_codec::pool::{ContHandle, ContName};
+use dolmen_codec::pool::{ContHandle, ContName, PoolReply};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_env::Rng;
 use dolmen_types::{
-    ContNo, Epoch, Error, Head, Invalid, Label, PropId, PropValue, Props, RequestId, Result, Uuid, limits,
+    ContNo, Epoch, Error, Head, Invalid, Key, Label, PropId, PropValue, Props, RequestId, Result, Uuid, limits,
 };
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +52,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
                 if name.as_slice() == PROPS {
                     state.pool_props = needed(targets, no, PROPS, decode_pool_props)?;
                 }
+                load_answer(targets, &mut state, no, &name)?;
             }
             continue;
         }
@@ -75,6 +76,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
                 let epoch = epoch_in(epoch)?;
                 cont.snapshots.insert(epoch, needed(targets, no, &name, decode_snapshot)?);
             }
+            load_answer(targets, &mut state, no, &name)?;
         }
         state.insert(no, cont);
     }
@@ -82,6 +84,59 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         return Err(store::damaged(ContNo::SYSTEM, META));
     }
     Ok(state)
+}
+
+/// Reads an answer, if that is what the record is.
+fn load_answer<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo, name: &Key) -> Result<()> {
+    let Some(slot) = name.strip_prefix(ANSWER_PREFIX) else { return Ok(()) };
+    let slot = slot.try_into().map(u16::from_le_bytes).map_err(|_| store::damaged(no, name))?;
+    let record = needed(targets, no, name, AnswerRecord::decode)?;
+    if state.repeats.load(no, slot, record) { Ok(()) } else { Err(store::damaged(no, name)) }
+}
+
+/// The answer to this very request, if it was carried out; what it has begun is carried out first.
+pub(super) fn answered<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    asked: Asked,
+) -> Result<Option<PoolReply>> {
+    let Some(kept) = state.repeats.answered(asked)? else { return Ok(None) };
+    let no = kept.place.cont;
+    let is_begun = match state.conts.get(&no).and_then(|cont| cont.unfinished) {
+        Some(Intent::Create) => true,
+        Some(Intent::Rollback { at, .. }) => kept.answer == Answer::Epoch(at),
+        _ => false,
+    };
+    if is_begun {
+        finish(targets, state, no)?;
+    }
+    // One that had to be undone is done anew.
+    Ok(state.repeats.answered(asked)?.map(|kept| match &kept.answer {
+        Answer::Done => PoolReply::Done,
+        Answer::Epoch(epoch) => PoolReply::Epoch(*epoch),
+        Answer::Oids(first) => PoolReply::Oids(*first),
+        Answer::Cont(no, record) => PoolReply::Cont(Cont::new((**record).clone()).handle(*no)),
+    }))
+}
+
+fn with_answer<'a>(changes: &[Change<'a>], noted: Option<&'a Noted>) -> SmallVec<[Change<'a>; 4]> {
+    changes.iter().copied().chain(noted.map(Noted::change)).collect()
+}
+
+/// Changes records of one container, and says in the same step what whoever asked for it is answered.
+fn change<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    changes: &[Change<'_>],
+    (asked, answer): (Asked, Answer),
+) -> Result<()> {
+    let noted = state.repeats.note(no, asked, answer);
+    let all = with_answer(changes, noted.as_ref());
+    let result = if all.is_empty() { Ok(()) } else { store::change(targets, no, &all) };
+    drop(all);
+    state.repeats.settle(noted, result.is_ok());
+    result
 }
 
 /// Completes or undoes what is unfinished. What a target refuses now is tried again before the next change.
@@ -143,26 +198,18 @@ pub(super) fn create<T: TargetStore>(
     let (no, reserved) = take_number(state)?;
     let hash_key = HashKey(state.rng.next_u128().to_le_bytes());
     let record = ContRecord { uuid, label, hash_key, oid_limit: 1, props: kept };
-    let encoded = record.encode();
     let mut cont = Cont::new(record);
     cont.unfinished = Some(Intent::Create);
-    let spec = cont.spec();
-    let pool = PoolRecord { next_cont: reserved }.encode();
-    let (origin_at, origin) = (origin_key(Epoch::ZERO), encode_origin(head.id));
     cont.origins.insert(Epoch::ZERO, head.id);
-    let intent = Intent::Create.encode();
-    let all: [Change<'_>; 3] = [(META, Some(&encoded)), (INTENT, Some(&intent)), (&origin_at, Some(&origin))];
-    let changes = told_by(head.id, &all);
-    if reserved == state.reserved_cont {
-        store::change(targets, no, changes)?;
-    } else {
-        store::change_each(targets, &[(ContNo::SYSTEM, &[(META, Some(&pool))]), (no, changes)])?;
-        state.reserved_cont = reserved;
-    }
+    let (spec, asked) = (cont.spec(), Asked::by(head));
+    put_on_record(targets, state, (no, &cont.record), reserved, asked)?;
     state.insert(no, cont);
     if let Err(error) = on_all(targets, no, &ContVerb::Create(spec)) {
-        // Its names are free at once: whatever becomes of it, it is not completed.
-        if intend(targets, state, no, Intent::Destroy).is_ok() {
+        // Its names are free at once: whatever becomes of it, it is not completed, nor was it ever answered.
+        let answer_at = state.repeats.take_back(asked);
+        let taken_back: SmallVec<[Change<'_>; 1]> =
+            answer_at.iter().map(|name| (name.as_slice(), None)).collect();
+        if intend(targets, state, no, Intent::Destroy, &taken_back).is_ok() {
             state.hide(no);
         }
         // Ignored: what cannot be undone now is undone when all engines are there; nobody sees it until then.
@@ -176,17 +223,44 @@ pub(super) fn create<T: TargetStore>(
     Ok(cont.handle(no))
 }
 
+/// Puts a container on record that is about to be made, with what its creator is told then.
+fn put_on_record<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    (no, record): (ContNo, &ContRecord),
+    reserved: u32,
+    asked: Asked,
+) -> Result<()> {
+    let noted = state.repeats.note(no, asked, Answer::Cont(no, Box::new(record.clone())));
+    let (encoded, intent) = (record.encode(), Intent::Create.encode());
+    let (origin_at, origin) = (origin_key(Epoch::ZERO), encode_origin(asked.id));
+    let all: [Change<'_>; 3] = [(META, Some(&encoded)), (INTENT, Some(&intent)), (&origin_at, Some(&origin))];
+    let changes = with_answer(told_by(asked.id, &all), noted.as_ref());
+    let result = if reserved == state.reserved_cont {
+        store::change(targets, no, &changes)
+    } else {
+        let pool = PoolRecord { next_cont: reserved }.encode();
+        store::change_each(targets, &[(ContNo::SYSTEM, &[(META, Some(&pool))]), (no, &changes)])
+    };
+    drop(changes);
+    state.repeats.settle(noted, result.is_ok());
+    result?;
+    state.reserved_cont = reserved;
+    Ok(())
+}
+
 pub(super) fn destroy<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     name: &ContName,
     force: bool,
+    asked: Asked,
 ) -> Result<()> {
     let no = state.find(name)?;
     if state.live(no)?.handles > 0 && !force {
         return Err(Error::Busy);
     }
-    intend(targets, state, no, Intent::Destroy)?;
+    intend_and_tell(targets, state, no, Intent::Destroy, (asked, Answer::Done))?;
     state.hide(no);
     or_later(finish(targets, state, no))
 }
@@ -204,6 +278,7 @@ pub(super) fn set_props<T: TargetStore>(
     state: &mut State,
     no: ContNo,
     wanted: Props,
+    asked: Asked,
 ) -> Result<()> {
     let label = match wanted.get(&PropId::CO_LABEL) {
         Some(PropValue::Text(text)) => Some(Label::new(text)?),
@@ -218,7 +293,7 @@ pub(super) fn set_props<T: TargetStore>(
         }
         record.label = Some(label);
     }
-    store::change(targets, no, &[(META, Some(&record.encode()))])?;
+    change(targets, state, no, &[(META, Some(&record.encode()))], (asked, Answer::Done))?;
     state.by_label.retain(|_, found| *found != no);
     if let Some(label) = &record.label {
         state.by_label.insert(label.clone(), no);
@@ -234,10 +309,12 @@ pub(super) fn set_pool_props<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     wanted: Props,
+    asked: Asked,
 ) -> Result<()> {
     let mut props = state.pool_props.clone();
     props.extend(props::checked_of_pool(wanted)?);
-    store::change(targets, ContNo::SYSTEM, &[(PROPS, Some(&encode_pool_props(&props)))])?;
+    let records: [Change<'_>; 1] = [(PROPS, Some(&encode_pool_props(&props)))];
+    change(targets, state, ContNo::SYSTEM, &records, (asked, Answer::Done))?;
     state.pool_props = props;
     Ok(())
 }
@@ -249,12 +326,14 @@ pub(super) fn evict<T: TargetStore>(
     state: &mut State,
     no: ContNo,
     uid: Option<u32>,
+    asked: Asked,
 ) -> Result<ContHandle> {
     let mut record = state.live(no)?.record.clone();
     let mut evictions = Evictions::of(&record.props);
     evictions.add(uid);
     record.props.insert(PropId::CO_EVICTIONS, PropValue::Bytes(evictions.encode()));
-    store::change(targets, no, &[(META, Some(&record.encode()))])?;
+    let answer = Answer::Cont(no, Box::new(record.clone()));
+    change(targets, state, no, &[(META, Some(&record.encode()))], (asked, answer))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.record = record;
     Ok(cont.handle(no))
@@ -265,6 +344,7 @@ pub(super) fn set_attrs<T: TargetStore>(
     state: &mut State,
     no: Option<ContNo>,
     attrs: &[(String, Vec<u8>)],
+    asked: Asked,
 ) -> Result<()> {
     let known = state.attrs(no)?;
     let new: BTreeMap<&str, &[u8]> =
@@ -282,7 +362,7 @@ pub(super) fn set_attrs<T: TargetStore>(
     let records: Vec<_> = new.iter().map(|(name, value)| (attr_key(name), encode_attr(value))).collect();
     let changes: Vec<_> =
         records.iter().map(|(key, value)| (key.as_slice(), Some(value.as_slice()))).collect();
-    store::change(targets, no.unwrap_or(ContNo::SYSTEM), &changes)?;
+    change(targets, state, no.unwrap_or(ContNo::SYSTEM), &changes, (asked, Answer::Done))?;
     state.attrs_mut(no)?.extend(new.keys().map(|name| (*name).to_owned()));
     Ok(())
 }
@@ -304,6 +384,7 @@ pub(super) fn remove_attrs<T: TargetStore>(
     state: &mut State,
     no: Option<ContNo>,
     names: &[String],
+    asked: Asked,
 ) -> Result<()> {
     let known = state.attrs(no)?;
     let gone: BTreeSet<&String> = names.iter().collect();
@@ -315,7 +396,7 @@ pub(super) fn remove_attrs<T: TargetStore>(
     }
     let keys: Vec<_> = gone.iter().map(|name| attr_key(name)).collect();
     let changes: Vec<_> = keys.iter().map(|key| (key.as_slice(), None)).collect();
-    store::change(targets, no.unwrap_or(ContNo::SYSTEM), &changes)?;
+    change(targets, state, no.unwrap_or(ContNo::SYSTEM), &changes, (asked, Answer::Done))?;
     state.attrs_mut(no)?.retain(|name| !gone.contains(name));
     Ok(())
 }
@@ -326,13 +407,13 @@ pub(super) fn add_snapshot<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     no: ContNo,
-    (name, id): (Option<String>, RequestId),
+    (name, asked): (Option<String>, Asked),
     now: impl Fn() -> Epoch,
 ) -> Result<Epoch> {
     finish(targets, state, no)?;
     let cont = state.live(no)?;
-    let made = cont.origins.iter().find(|(epoch, origin)| **origin == id && **epoch != Epoch::ZERO);
-    if let Some((&epoch, _)) = made.filter(|_| id.sequence != 0) {
+    let made = cont.origins.iter().find(|(epoch, origin)| **origin == asked.id && **epoch != Epoch::ZERO);
+    if let Some((&epoch, _)) = made.filter(|_| asked.id.sequence != 0) {
         return Ok(epoch);
     }
     if cont.snapshots.len() >= SNAPSHOTS_MAX {
@@ -351,7 +432,7 @@ pub(super) fn add_snapshot<T: TargetStore>(
         latest(targets)?;
     }
     for _ in 1..SNAPSHOT_ATTEMPTS {
-        match try_snapshot(targets, state, no, (name.clone(), id), now()) {
+        match try_snapshot(targets, state, no, (name.clone(), asked), now()) {
             // A target that is nearly full has freed what this epoch shows, up to its latest one.
             Err(Error::EpochGone { .. }) => {
                 latest(targets)?;
@@ -359,17 +440,17 @@ pub(super) fn add_snapshot<T: TargetStore>(
             done => return done,
         }
     }
-    try_snapshot(targets, state, no, (name, id), now())
+    try_snapshot(targets, state, no, (name, asked), now())
 }
 
 fn try_snapshot<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
     no: ContNo,
-    (name, id): (Option<String>, RequestId),
+    (name, asked): (Option<String>, Asked),
     epoch: Epoch,
 ) -> Result<Epoch> {
-    intend(targets, state, no, Intent::AddSnapshot(epoch))?;
+    intend(targets, state, no, Intent::AddSnapshot(epoch), &[])?;
     let kept = on_all(targets, no, &ContVerb::RaiseFloor(epoch))
         .and_then(|()| on_all(targets, no, &ContVerb::AddSnapshot(epoch)));
     if let Err(error) = kept {
@@ -377,20 +458,42 @@ fn try_snapshot<T: TargetStore>(
         let _taken_back_later = finish(targets, state, no);
         return Err(error);
     }
-    let (record, origin) = (encode_snapshot(name.as_deref()), encode_origin(id));
+    let (record, origin) = (encode_snapshot(name.as_deref()), encode_origin(asked.id));
     let (at, origin_at) = (snapshot_key(epoch), origin_key(epoch));
     let all: [Change<'_>; 3] = [(&at, Some(&record)), (INTENT, None), (&origin_at, Some(&origin))];
-    store::change(targets, no, told_by(id, &all))?;
+    change(targets, state, no, told_by(asked.id, &all), (asked, Answer::Epoch(epoch)))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.snapshots.insert(epoch, name);
-    cont.origins.insert(epoch, id);
+    cont.origins.insert(epoch, asked.id);
     cont.unfinished = None;
     Ok(epoch)
 }
 
-/// Puts an intent on record.
-fn intend<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo, intent: Intent) -> Result<()> {
-    store::change(targets, no, &[(INTENT, Some(&intent.encode()))])?;
+/// Puts an intent on record, with other changes of the same step.
+fn intend<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    intent: Intent,
+    others: &[Change<'_>],
+) -> Result<()> {
+    let intent_bytes = intent.encode();
+    let changes: SmallVec<[Change<'_>; 2]> =
+        others.iter().copied().chain([(INTENT, Some(intent_bytes.as_slice()))]).collect();
+    store::change(targets, no, &changes)?;
+    state.conts.get_mut(&no).ok_or(Error::NoContainer)?.unfinished = Some(intent);
+    Ok(())
+}
+
+/// Puts an intent on record that is carried out whatever happens, and with it what its request is answered.
+fn intend_and_tell<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    intent: Intent,
+    told: (Asked, Answer),
+) -> Result<()> {
+    change(targets, state, no, &[(INTENT, Some(&intent.encode()))], told)?;
     state.conts.get_mut(&no).ok_or(Error::NoContainer)?.unfinished = Some(intent);
     Ok(())
 }
@@ -400,6 +503,7 @@ pub(super) fn remove_snapshot<T: TargetStore>(
     state: &mut State,
     no: ContNo,
     epoch: Epoch,
+    asked: Asked,
 ) -> Result<()> {
     let cont = state.live(no)?;
     if !cont.snapshots.contains_key(&epoch) {
@@ -413,7 +517,7 @@ pub(super) fn remove_snapshot<T: TargetStore>(
     let record = encode_snapshot(None);
     let origin = state.live(no)?.origins.get(&epoch).copied().unwrap_or_default();
     let all: [Change<'_>; 3] = [(&at, None), (&gone_at, Some(&record)), (&origin_at, None)];
-    store::change(targets, no, told_by(origin, &all))?;
+    change(targets, state, no, told_by(origin, &all), (asked, Answer::Done))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.snapshots.remove(&epoch);
     cont.origins.remove(&epoch);
@@ -437,6 +541,7 @@ pub(super) fn roll_back<T: TargetStore>(
     state: &mut State,
     no: ContNo,
     to: Epoch,
+    asked: Asked,
     now: impl Fn() -> Epoch,
 ) -> Result<Epoch> {
     finish(targets, state, no)?;
@@ -446,7 +551,8 @@ pub(super) fn roll_back<T: TargetStore>(
     // Above all that was read or written in the container, which nobody does any more.
     let begun = targets.close_cont(no).and_then(|()| latest(targets)).and_then(|()| {
         let at = now();
-        intend(targets, state, no, Intent::Rollback { to, at }).map(|()| at)
+        let told = (asked, Answer::Epoch(at));
+        intend_and_tell(targets, state, no, Intent::Rollback { to, at }, told).map(|()| at)
     });
     if begun.is_err() {
         targets.numbers().for_each(|target| targets.open_cont(target, no));
@@ -487,15 +593,19 @@ pub(super) fn alloc_oids<T: TargetStore>(
     state: &mut State,
     no: ContNo,
     count: u64,
+    asked: Asked,
 ) -> Result<u64> {
     let cont = state.live(no)?;
     let first = cont.next_oid;
     let end = first.checked_add(count).filter(|_| count > 0).ok_or(Invalid::Count)?;
+    let told = (asked, Answer::Oids(first));
     if end > cont.record.oid_limit {
         let mut record = cont.record.clone();
         record.oid_limit = first.checked_add(count.max(OIDS_RESERVED)).unwrap_or(end);
-        store::change(targets, no, &[(META, Some(&record.encode()))])?;
+        change(targets, state, no, &[(META, Some(&record.encode()))], told)?;
         state.conts.get_mut(&no).ok_or(Error::NoContainer)?.record = record;
+    } else {
+        change(targets, state, no, &[], told)?;
     }
     state.conts.get_mut(&no).ok_or(Error::NoContainer)?.next_oid = end;
     Ok(first)
@@ -527,10 +637,20 @@ fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -
     Ok(())
 }
 
-/// Destroys a container on all targets, then its records.
+/// Destroys a container on all targets, then its records. What it was asked for once is known still, unless it was never
+/// there for anybody.
 fn undo<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
     on_all(targets, no, &ContVerb::Destroy)?;
-    store::remove(targets, no)?;
+    let was_there = state.conts.get(&no).is_some_and(|cont| cont.unfinished == Some(Intent::Destroy));
+    let moved = if was_there { state.repeats.moved(no) } else { Vec::new() };
+    let changes: Vec<Change<'_>> = moved.iter().map(Noted::change).collect();
+    let removed = store::remove(targets, no, &changes);
+    drop(changes);
+    for noted in moved {
+        state.repeats.settle(Some(noted), removed.is_ok());
+    }
+    removed?;
+    state.repeats.leave(no);
     state.hide(no);
     state.conts.remove(&no);
     Ok(())

@@ -5,7 +5,7 @@
 
 use dolmen_codec::bytes::{Reader, put_len};
 use dolmen_codec::order::HashKey;
-use dolmen_types::{Epoch, Label, PropId, PropValue, Props, RequestId, Uuid, crc32c};
+use dolmen_types::{ContNo, Epoch, Label, PropId, PropValue, Props, RequestId, Uuid, crc32c};
 
 const MAGIC: u32 = 0x5350_4c44;
 const VERSION: u8 = 1;
@@ -23,6 +23,7 @@ enum Kind {
     Attr = 5,
     Origin = 6,
     PoolProps = 7,
+    Answer = 8,
 }
 
 /// What the service knows of the pool.
@@ -57,6 +58,31 @@ pub(crate) enum Intent {
     RemoveSnapshot(Epoch),
     /// Persistent number 5.
     Rollback { to: Epoch, at: Epoch },
+}
+
+/// What a change was answered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Persistent number 1.
+    Done,
+    /// Persistent number 2.
+    Epoch(Epoch),
+    /// Persistent number 3: the first of a range of object numbers.
+    Oids(u64),
+    /// Persistent number 4: a container, and its record as it was then.
+    Cont(ContNo, Box<ContRecord>),
+}
+
+/// An answer, in the same step as the change that it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct AnswerRecord {
+    /// The request.
+    pub(crate) id: RequestId,
+    /// Whose it was: nobody else is told.
+    pub(crate) uid: u32,
+    /// Answers of one pool are numbered in the order in which they were given.
+    pub(crate) number: u64,
+    pub(crate) answer: Answer,
 }
 
 impl PoolRecord {
@@ -125,6 +151,46 @@ impl Intent {
     }
 }
 
+impl AnswerRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        framed(Kind::Answer, |out| {
+            put_id(out, self.id);
+            out.extend_from_slice(&self.uid.to_le_bytes());
+            out.extend_from_slice(&self.number.to_le_bytes());
+            match &self.answer {
+                Answer::Done => out.push(1),
+                Answer::Epoch(epoch) => {
+                    out.push(2);
+                    out.extend_from_slice(&epoch.0.to_le_bytes());
+                }
+                Answer::Oids(first) => {
+                    out.push(3);
+                    out.extend_from_slice(&first.to_le_bytes());
+                }
+                Answer::Cont(no, record) => {
+                    out.push(4);
+                    out.extend_from_slice(&no.0.to_le_bytes());
+                    put_bytes(out, &record.encode());
+                }
+            }
+        })
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        whole(bytes, Kind::Answer, |r| {
+            let (id, uid, number) = (request_id(r)?, r.u32()?, r.u64()?);
+            let answer = match r.u8()? {
+                1 => Answer::Done,
+                2 => Answer::Epoch(Epoch(r.u64()?)),
+                3 => Answer::Oids(r.u64()?),
+                4 => Answer::Cont(ContNo(r.u32()?), Box::new(ContRecord::decode(part(r)?)?)),
+                _ => return None,
+            };
+            Some(Self { id, uid, number, answer })
+        })
+    }
+}
+
 /// The pool's owner, group and access control list, as far as they were set.
 pub(crate) fn encode_pool_props(props: &Props) -> Vec<u8> {
     framed(Kind::PoolProps, |out| put_props(out, props))
@@ -154,14 +220,20 @@ pub(crate) fn decode_attr(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// The request that has made a container or a snapshot.
 pub(crate) fn encode_origin(id: RequestId) -> Vec<u8> {
-    framed(Kind::Origin, |out| {
-        out.extend_from_slice(&id.client.to_le_bytes());
-        out.extend_from_slice(&id.sequence.to_le_bytes());
-    })
+    framed(Kind::Origin, |out| put_id(out, id))
 }
 
 pub(crate) fn decode_origin(bytes: &[u8]) -> Option<RequestId> {
-    whole(bytes, Kind::Origin, |r| Some(RequestId { client: r.u128()?, sequence: r.u64()? }))
+    whole(bytes, Kind::Origin, request_id)
+}
+
+fn put_id(out: &mut Vec<u8>, id: RequestId) {
+    out.extend_from_slice(&id.client.to_le_bytes());
+    out.extend_from_slice(&id.sequence.to_le_bytes());
+}
+
+fn request_id(r: &mut Reader<'_>) -> Option<RequestId> {
+    Some(RequestId { client: r.u128()?, sequence: r.u64()? })
 }
 
 fn framed(kind: Kind, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -289,6 +361,53 @@ mod tests {
         assert_eq!(bytes[..golden.len()], golden);
         assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
         assert_eq!(decode_origin(&bytes), Some(id));
+    }
+
+    fn answers() -> [Answer; 4] {
+        let cont = Answer::Cont(ContNo(7), Box::new(container()));
+        [Answer::Done, Answer::Epoch(Epoch(4)), Answer::Oids(5), cont]
+    }
+
+    #[test]
+    fn golden_bytes_of_an_answer() {
+        let id = RequestId { client: 0x0102, sequence: 3 };
+        let head = [
+            [0x44, 0x4c, 0x50, 0x53, 8, 1, 2, 1].as_slice(),
+            &[0; 14],
+            &[3, 0, 0, 0, 0, 0, 0, 0],
+            &[0xe8, 3, 0, 0],
+            &[9, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat();
+        let record = container().encode();
+        let bodies = [
+            vec![1],
+            vec![2, 4, 0, 0, 0, 0, 0, 0, 0],
+            vec![3, 5, 0, 0, 0, 0, 0, 0, 0],
+            [[4, 7, 0, 0, 0].as_slice(), &u32::try_from(record.len()).unwrap().to_le_bytes(), &record].concat(),
+        ];
+        for (answer, body) in answers().into_iter().zip(bodies) {
+            let record = AnswerRecord { id, uid: 1000, number: 9, answer };
+            let golden = [head.as_slice(), &body].concat();
+            let bytes = record.encode();
+            assert_eq!(bytes[..golden.len()], golden);
+            assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
+            assert_eq!(AnswerRecord::decode(&bytes), Some(record));
+        }
+    }
+
+    #[test]
+    fn a_damaged_answer_is_never_given() {
+        let id = RequestId { client: 1, sequence: 3 };
+        for answer in answers() {
+            let bytes = AnswerRecord { id, uid: 1000, number: 9, answer }.encode();
+            for (at, _) in bytes.iter().enumerate() {
+                let mut bad = bytes.clone();
+                bad[at] ^= 4;
+                assert_eq!(AnswerRecord::decode(&bad), None, "byte {at}");
+                assert_eq!(AnswerRecord::decode(&bytes[..at]), None, "cut at {at}");
+            }
+        }
     }
 
     #[test]

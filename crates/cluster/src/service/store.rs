@@ -24,6 +24,8 @@ pub(crate) const INTENT: &[u8] = dolmen_codec::verb::INTENT_AKEY;
 pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
 /// Before the epoch of a snapshot that was destroyed, and that some target may still keep. It begins as `INTENT` does.
 pub(crate) const GONE_PREFIX: &[u8] = b"intent:";
+/// Before the number of a slot that holds an answer. It begins as `INTENT` does: what removes is answered on a full target, too.
+pub(crate) const ANSWER_PREFIX: &[u8] = b"intent-done:";
 pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";
 /// Before the epoch of a snapshot, or before zero for the container itself.
 pub(crate) const ORIGIN_PREFIX: &[u8] = b"from:";
@@ -78,10 +80,18 @@ fn update<'a>(no: ContNo, changes: &[Change<'a>]) -> Op<'a> {
     plain(ContNo::SYSTEM, Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods }))
 }
 
-/// Removes all records of a container.
-pub(crate) fn remove<T: TargetStore>(targets: &Targets<T>, no: ContNo) -> Result<()> {
+/// Removes all records of a container, after changes of the pool's own that outlive it: a step each, and one wait.
+pub(crate) fn remove<T: TargetStore>(
+    targets: &Targets<T>,
+    no: ContNo,
+    before: &[Change<'_>],
+) -> Result<()> {
     let verb = Verb::Punch(Punch { oid: records(), scope: PunchScope::Dkey(dkey(no)), cond: Cond::NONE });
-    targets.call(HOME, plain(ContNo::SYSTEM, verb)).result.map(|_| ())
+    let first = (!before.is_empty()).then(|| update(ContNo::SYSTEM, before));
+    let mut ops = first.into_iter().chain([plain(ContNo::SYSTEM, verb)]).collect();
+    let mut answers = Vec::new();
+    targets.call_many(HOME, &mut ops, &mut answers);
+    answers.into_iter().try_for_each(|answer| answer.result.map(|_| ()))
 }
 
 /// The numbers of all containers that have records, ascending.

@@ -24,6 +24,7 @@ mod on_model {
     mod parts;
     mod service;
     mod service_crash;
+    mod service_repeats;
 }
 
 #[path = "cases"]
@@ -54,4 +55,5 @@ mod on_engine {
     mod parts;
     mod service;
     mod service_crash;
+    mod service_repeats;
 }

@@ -203,7 +203,13 @@ impl System {
     }
 
     fn ask(&self, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
-        match self.home.call(Request { token: 1, head: Head::default(), ask: Ask::Pool(verb) }).result? {
+        self.ask_as(0, verb)
+    }
+
+    /// The same under a number, by which it is known when it is asked again.
+    fn ask_as(&self, sequence: u64, verb: PoolVerb<'_>) -> Result<PoolReply, Error> {
+        let head = Head { id: RequestId { client: 7, sequence }, ..Head::default() };
+        match self.home.call(Request { token: 1, head, ask: Ask::Pool(verb) }).result? {
             Answer::Pool(reply) => Ok(reply),
             Answer::Target(other) => panic!("{other:?}"),
         }
@@ -254,8 +260,13 @@ impl System {
     }
 
     fn make(&self, text: &str) -> Result<ContNo, Error> {
+        self.make_as(0, text)
+    }
+
+    fn make_as(&self, sequence: u64, text: &str) -> Result<ContNo, Error> {
         let uuid = Uuid::from_u128(text.len() as u128);
-        match self.ask(PoolVerb::ContCreate { uuid, label: Some(label(text)), props: Props::new() })? {
+        let verb = PoolVerb::ContCreate { uuid, label: Some(label(text)), props: Props::new() };
+        match self.ask_as(sequence, verb)? {
             PoolReply::Cont(handle) => Ok(handle.no),
             other => panic!("{other:?}"),
         }
@@ -538,14 +549,17 @@ fn a_container_that_could_not_be_made_leaves_its_name_and_nothing_else() {
     for messages in 0..MESSAGES_MAX {
         let system = System::new();
         system.wire.fail_after(Some(messages));
-        let answer = system.make("c");
+        let answer = system.make_as(1, "c");
         if answer.is_ok() {
             assert!(messages > 1, "the part has to be asked");
             return;
         }
-        assert_eq!(answer, Err(Error::Unreachable { rank: 1 }), "after {messages} messages");
+        for _ in 0..2 {
+            assert_eq!(system.make("c"), Err(Error::Unreachable { rank: 1 }), "after {messages} messages");
+        }
         let system = system.back(messages);
-        let cont = system.make("c").unwrap_or_else(|error| panic!("{messages}: {error:?}"));
+        let cont = system.make_as(1, "c").unwrap_or_else(|error| panic!("{messages}: {error:?}"));
+        assert_eq!(system.make("c"), Err(Error::Exists), "it is there");
         assert_eq!(system.knows(cont), [true; 4]);
         assert_eq!(system.knows(ContNo(cont.0 - 1)), [false; 4], "the first is undone");
         system.assert_clean();
@@ -606,6 +620,40 @@ fn a_snapshot_that_could_not_be_made_is_nowhere_and_the_next_can_be() {
         let made = system.ask(PoolVerb::SnapCreate(cont, Some("s".to_owned())));
         assert!(matches!(made, Ok(PoolReply::Epoch(_))), "{messages}: {made:?}");
         system.assert_clean();
+    }
+    panic!("it is never made");
+}
+
+#[test]
+fn a_rollback_that_meets_a_dead_engine_is_made_once_for_who_asks_again() {
+    for messages in 0..MESSAGES_MAX {
+        let system = System::new();
+        let cont = system.make("c").unwrap();
+        system.put(cont, b"old");
+        let Ok(PoolReply::Epoch(snap)) = system.ask(PoolVerb::SnapCreate(cont, None)) else {
+            panic!("no snapshot")
+        };
+        system.put(cont, b"new");
+        system.wire.fail_after(Some(messages));
+        let roll_back = |system: &System| match system.ask_as(5, PoolVerb::Rollback(cont, snap)) {
+            Ok(PoolReply::Epoch(at)) => Ok(at),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        let first = roll_back(&system);
+        let system = system.back(messages);
+        let again = roll_back(&system).unwrap();
+        assert!(first.is_err() || first == Ok(again), "after {messages} messages: {first:?}, then {again:?}");
+        assert_eq!(system.agreed(cont), b"old");
+        system.put(cont, b"other");
+        let system = system.restart_home();
+        assert_eq!(roll_back(&system), Ok(again), "after {messages} messages");
+        assert_eq!(system.agreed(cont), b"other", "after {messages} messages");
+        system.assert_clean();
+        if first.is_ok() {
+            assert!(messages > 1, "the part has to be asked");
+            return;
+        }
     }
     panic!("it is never made");
 }
