@@ -81,7 +81,7 @@ struct State {
     next_cont: u32,
     reserved_cont: u32,
     rng: Rng,
-    repeats: Repeats,
+    repeats: Box<Repeats>,
 }
 
 #[derive(Debug)]
@@ -269,7 +269,9 @@ impl Service {
                 change::destroy(targets, state, &name, force, asked).map(done)
             }
             PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
-            PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props, asked).map(done),
+            PoolVerb::ContSetProps(no, props) => {
+                change::set_props(targets, state, no, props, asked).map(done)
+            }
             PoolVerb::ContProps(no, ids) => state.props(no, &ids).map(PoolReply::Props),
             PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs, asked).map(done),
             PoolVerb::Attr(no, name) => change::attr(targets, state, no, &name).map(PoolReply::Attr),

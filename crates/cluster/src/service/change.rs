@@ -1,12 +1,13 @@
 //! Changes of what the service knows: record first, then the targets, then the record of completion.
 
 use super::record::{
-    Answer, AnswerRecord, ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_pool_props, decode_snapshot,
-    encode_attr, encode_origin, encode_pool_props, encode_snapshot,
+    Answer, AnswerRecord, ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_pool_props,
+    decode_snapshot, encode_attr, encode_origin, encode_pool_props, encode_snapshot,
 };
-use super::repeats::{Asked, Noted, Repeats};
+use super::repeats::{Asked, Noted};
 use super::store::{
-    self, ANSWER_PREFIX, ATTR_PREFIX, Change, GONE_PREFIX, INTENT, META, ORIGIN_PREFIX, PROPS, SNAPSHOT_PREFIX,
+    self, ANSWER_PREFIX, ATTR_PREFIX, Change, GONE_PREFIX, INTENT, META, ORIGIN_PREFIX, PROPS,
+    SNAPSHOT_PREFIX,
 };
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
@@ -20,7 +21,8 @@ use dolmen_codec::pool::{ContHandle, ContName, PoolReply};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_env::Rng;
 use dolmen_types::{
-    ContNo, Epoch, Error, Head, Invalid, Key, Label, PropId, PropValue, Props, RequestId, Result, Uuid, limits,
+    ContNo, Epoch, Error, Head, Invalid, Key, Label, PropId, PropValue, Props, RequestId, Result, Uuid,
+    limits,
 };
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +38,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         next_cont: 1,
         reserved_cont: 1,
         rng,
-        repeats: Repeats::default(),
+        repeats: Box::default(),
     };
     let mut is_numbered = false;
     for no in store::containers(targets)? {
@@ -87,9 +89,15 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
 }
 
 /// Reads an answer, if that is what the record is.
-fn load_answer<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo, name: &Key) -> Result<()> {
+fn load_answer<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    no: ContNo,
+    name: &Key,
+) -> Result<()> {
     let Some(slot) = name.strip_prefix(ANSWER_PREFIX) else { return Ok(()) };
-    let slot = slot.try_into().map(u16::from_le_bytes).map_err(|_| store::damaged(no, name))?;
+    let slot =
+        slot.try_into().map(u16::from_le_bytes).map_err(|_of_another_length| store::damaged(no, name))?;
     let record = needed(targets, no, name, AnswerRecord::decode)?;
     if state.repeats.load(no, slot, record) { Ok(()) } else { Err(store::damaged(no, name)) }
 }

@@ -384,7 +384,8 @@ mod tests {
             vec![1],
             vec![2, 4, 0, 0, 0, 0, 0, 0, 0],
             vec![3, 5, 0, 0, 0, 0, 0, 0, 0],
-            [[4, 7, 0, 0, 0].as_slice(), &u32::try_from(record.len()).unwrap().to_le_bytes(), &record].concat(),
+            [[4, 7, 0, 0, 0].as_slice(), &u32::try_from(record.len()).unwrap().to_le_bytes(), &record]
+                .concat(),
         ];
         for (answer, body) in answers().into_iter().zip(bodies) {
             let record = AnswerRecord { id, uid: 1000, number: 9, answer };

@@ -93,7 +93,10 @@ struct Slots {
 impl Slots {
     fn take(&mut self) -> u16 {
         self.free.pop_first().unwrap_or_else(|| {
-            assert!(usize::from(self.fresh) < ANSWERS_MAX, "there are no more answers, and none has two slots");
+            assert!(
+                usize::from(self.fresh) < ANSWERS_MAX,
+                "there are no more answers, and none has two slots"
+            );
             self.fresh += 1;
             self.fresh - 1
         })
@@ -168,9 +171,8 @@ impl Repeats {
     /// Makes room among the pool's own records for answers of a container whose records are about to go.
     pub(super) fn moved(&mut self, cont: ContNo) -> Vec<Noted> {
         let latest: Vec<(Key, Kept)> = self.latest_of(cont).take(MOVED_MAX).collect();
-        let moved = |(key, kept): (Key, Kept)| {
-            self.noted(key, ContNo::SYSTEM, (kept.uid, kept.number), kept.answer)
-        };
+        let moved =
+            |(key, kept): (Key, Kept)| self.noted(key, ContNo::SYSTEM, (kept.uid, kept.number), kept.answer);
         latest.into_iter().map(moved).collect()
     }
 
@@ -254,8 +256,7 @@ impl Repeats {
         let known = self.clients.entry(client).or_insert(Client { oldest: 0, used });
         (known.oldest, known.used) = (known.oldest.max(asked.oldest), used);
         let oldest = known.oldest;
-        let done: Vec<Key> =
-            self.answers.range((client, 0)..(client, oldest)).map(|(key, _)| *key).collect();
+        let done: Vec<Key> = self.answers.range((client, 0)..(client, oldest)).map(|(key, _)| *key).collect();
         for key in done {
             self.forget(key);
         }

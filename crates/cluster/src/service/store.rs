@@ -81,11 +81,7 @@ fn update<'a>(no: ContNo, changes: &[Change<'a>]) -> Op<'a> {
 }
 
 /// Removes all records of a container, after changes of the pool's own that outlive it: a step each, and one wait.
-pub(crate) fn remove<T: TargetStore>(
-    targets: &Targets<T>,
-    no: ContNo,
-    before: &[Change<'_>],
-) -> Result<()> {
+pub(crate) fn remove<T: TargetStore>(targets: &Targets<T>, no: ContNo, before: &[Change<'_>]) -> Result<()> {
     let verb = Verb::Punch(Punch { oid: records(), scope: PunchScope::Dkey(dkey(no)), cond: Cond::NONE });
     let first = (!before.is_empty()).then(|| update(ContNo::SYSTEM, before));
     let mut ops = first.into_iter().chain([plain(ContNo::SYSTEM, verb)]).collect();

@@ -546,7 +546,7 @@ fn a_container_destroyed_while_an_engine_is_gone_is_gone_and_so_it_is_there_when
 
 #[test]
 fn a_container_that_could_not_be_made_leaves_its_name_and_nothing_else() {
-    for messages in 0..MESSAGES_MAX {
+    for (messages, how) in (0..MESSAGES_MAX).flat_map(|messages| (0..3).map(move |how| (messages, how))) {
         let system = System::new();
         system.wire.fail_after(Some(messages));
         let answer = system.make_as(1, "c");
@@ -557,8 +557,8 @@ fn a_container_that_could_not_be_made_leaves_its_name_and_nothing_else() {
         for _ in 0..2 {
             assert_eq!(system.make("c"), Err(Error::Unreachable { rank: 1 }), "after {messages} messages");
         }
-        let system = system.back(messages);
-        let cont = system.make_as(1, "c").unwrap_or_else(|error| panic!("{messages}: {error:?}"));
+        let system = system.back(how);
+        let cont = system.make_as(1, "c").unwrap_or_else(|error| panic!("{messages}, {how}: {error:?}"));
         assert_eq!(system.make("c"), Err(Error::Exists), "it is there");
         assert_eq!(system.knows(cont), [true; 4]);
         assert_eq!(system.knows(ContNo(cont.0 - 1)), [false; 4], "the first is undone");

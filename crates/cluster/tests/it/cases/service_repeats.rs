@@ -108,7 +108,9 @@ fn cases_of_containers() -> Vec<Case> {
             "a snapshot",
             |on| PoolVerb::SnapCreate(on.no, Some("t".to_owned())),
             |pool, on| {
-                let Ok(PoolReply::Snapshots(all)) = ask(pool, PoolVerb::SnapList(on.no)) else { panic!("none") };
+                let Ok(PoolReply::Snapshots(all)) = ask(pool, PoolVerb::SnapList(on.no)) else {
+                    panic!("none")
+                };
                 ask(pool, PoolVerb::SnapDestroy(on.no, all[1].epoch)).unwrap();
             },
             |pool, on| !has_snapshot(pool, on.no, "t"),
@@ -228,7 +230,9 @@ fn ask_by(pool: &Pool<Store>, head: Head, verb: PoolVerb<'_>) -> Result<String, 
 
 fn assert_sound(pool: &Pool<Store>, name: &str) {
     match ask(pool, PoolVerb::Check).unwrap() {
-        PoolReply::Audits(audits) => assert!(audits.iter().all(|a| a.findings.is_empty()), "{name}: {audits:?}"),
+        PoolReply::Audits(audits) => {
+            assert!(audits.iter().all(|a| a.findings.is_empty()), "{name}: {audits:?}")
+        }
         other => panic!("{name}: {other:?}"),
     }
 }
