@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::InDoubt;
 use dolmen_codec::{Ask, Op, Outcome, QueueId, Request, TargetStore, Transport};
-use dolmen_types::{ContNo, Epoch, Error, Head, Result, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Head, PropId, PropValue, Props, Result, TargetNo, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -65,6 +65,8 @@ struct Said {
     /// Targets that a container is closed on, by part.
     closed: Vec<BTreeMap<ContNo, BTreeSet<TargetNo>>>,
     now: Epoch,
+    /// Evictions of which a part has not been told, by part: the bytes of the property, and the client that goes on.
+    evicted: Vec<BTreeMap<ContNo, (Vec<u8>, u128)>>,
 }
 
 impl Said {
@@ -79,7 +81,9 @@ impl Said {
 impl Parts {
     pub(crate) fn new(parts: Vec<Part>) -> Self {
         let closed = parts.iter().map(|_| BTreeMap::new()).collect();
-        Self { parts, said: Mutex::new(Said { closed, now: Epoch::ZERO }), undecided: Mutex::default() }
+        let evicted = parts.iter().map(|_| BTreeMap::new()).collect();
+        let said = Said { closed, now: Epoch::ZERO, evicted };
+        Self { parts, said: Mutex::new(said), undecided: Mutex::default() }
     }
 
     pub(crate) fn are_there(&self) -> bool {
@@ -103,7 +107,45 @@ impl Parts {
         }
         let mut said = locked(&self.said);
         said.now = said.now.max(now);
-        self.admit_all(&mut said)
+        let admitted = self.admit_all(&mut said);
+        self.tell_evicted(&mut said);
+        admitted
+    }
+
+    /// Tells all parts that handles on a container have been taken, as its properties count it, at the wish of `client`. One
+    /// that does not answer now is told by the first look that it answers.
+    pub(crate) fn evicted(&self, cont: ContNo, props: &Props, client: u128) {
+        self.note_evicted(cont, props, client);
+        if !self.parts.is_empty() {
+            self.tell_evicted(&mut locked(&self.said));
+        }
+    }
+
+    /// Notes evictions from before the service was started, before anything is said.
+    pub(crate) fn keep_evicted(&self, cont: ContNo, props: &Props) {
+        self.note_evicted(cont, props, 0);
+    }
+
+    fn note_evicted(&self, cont: ContNo, props: &Props, client: u128) {
+        let Some(PropValue::Bytes(evictions)) = props.get(&PropId::CO_EVICTIONS) else { return };
+        for untold in &mut locked(&self.said).evicted {
+            // Of those that have asked since a part was told last none is told apart: it opens the container there anew.
+            let by = if untold.contains_key(&cont) { 0 } else { client };
+            untold.insert(cont, (evictions.clone(), by));
+        }
+    }
+
+    fn tell_evicted(&self, said: &mut Said) {
+        for (part, untold) in self.parts.iter().zip(&mut said.evicted) {
+            if part.is_silent.load(Ordering::Relaxed) {
+                continue;
+            }
+            untold.retain(|&cont, (evictions, by)| {
+                let verb = PoolVerb::Evicted { cont, evictions: evictions.clone(), by: *by };
+                let told = part.to.call(Request { token: 0, head: Head::default(), ask: Ask::Pool(verb) });
+                matches!(told.result, Err(Error::Unreachable { .. } | Error::Busy))
+            });
+        }
     }
 
     /// Notes containers that are closed, before anything is said.

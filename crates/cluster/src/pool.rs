@@ -11,12 +11,12 @@ use crate::inbox::{Dest, Finished, Outbox, locked};
 use crate::resolve;
 use crate::service::{PoolIdentity, Service};
 use core::time::Duration;
-use dolmen_codec::pool::PoolReply;
+use dolmen_codec::pool::{ContHandle, PoolReply};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
 };
-use dolmen_types::{ContNo, Epoch, Error, Invalid, Result, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Invalid, Result, TargetNo, TxId, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
@@ -146,6 +146,17 @@ impl<T: TargetStore> Pool<T> {
         let waited = admitted.wait_timeout_while(locked(closed), limit, is_waiting);
         let (closed, _) = waited.unwrap_or_else(PoisonError::into_inner);
         closed.is_some()
+    }
+
+    /// A container by its UUID, without a handle on it: what an engine with a part is told.
+    ///
+    /// # Errors
+    /// `NotFound`; `NoPermission` of a part, which has no service.
+    pub fn look(&self, uuid: Uuid) -> Result<ContHandle> {
+        match &self.role {
+            Role::Service(service) => service.look(uuid),
+            Role::Part { .. } => Err(Error::NoPermission),
+        }
     }
 
     /// Carries out what the service says of its containers.

@@ -164,6 +164,8 @@ impl Service {
         store::lift_clocks(targets, now)?;
         let mut state = change::load(targets, rng)?;
         targets.parts().keep_closed(change::rolling_back(&state));
+        // Who was evicted before the service was started anew may have been told so by this engine alone.
+        state.conts.iter().for_each(|(&no, cont)| targets.parts().keep_evicted(no, &cont.record.props));
         change::finish_all(targets, &mut state);
         targets.parts().look(now)?;
         Ok(Self { identity, hlc, state: Mutex::new(state) })
@@ -263,7 +265,9 @@ impl Service {
             PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props, asked).map(done),
             PoolVerb::ContEvict(no, whose) => {
                 let uid = (whose == Whose::Own).then_some(head.cred.uid);
-                change::evict(targets, state, no, uid, asked).map(PoolReply::Cont)
+                let cont = change::evict(targets, state, no, uid, asked)?;
+                targets.parts().evicted(no, &cont.props, head.id.client);
+                Ok(PoolReply::Cont(cont))
             }
             PoolVerb::ContDestroy(name, force) => {
                 change::destroy(targets, state, &name, force, asked).map(done)
@@ -296,7 +300,7 @@ impl Service {
                 change::alloc_oids(targets, state, no, count, asked).map(PoolReply::Oids)
             }
             // Asked of parts, which have no service.
-            PoolVerb::Admit { .. } => Err(Error::NoPermission),
+            PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => Err(Error::NoPermission),
             // Kept by who serves connections; a process by itself has nobody to keep them from.
             PoolVerb::Lock(..) => Err(Error::NoPermission),
             PoolVerb::Query
@@ -308,6 +312,16 @@ impl Service {
             | PoolVerb::Scrub
             | PoolVerb::Check => unreachable!("answered without the state"),
         }
+    }
+
+    /// A container by its UUID, without a handle on it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn look(&self, uuid: Uuid) -> Result<ContHandle> {
+        let state = locked(&self.state);
+        let no = state.find(&ContName::Uuid(uuid))?;
+        Ok(state.live(no)?.handle(no))
     }
 
     /// Looks after the parts of the pool at other engines: lets clients in where one has started anew, and settles

@@ -28,6 +28,12 @@ impl Evictions {
         known.unwrap_or(Self { all: 0, users: BTreeMap::new() })
     }
 
+    /// So many of everybody's handles.
+    #[must_use]
+    pub fn of_all(count: u64) -> Self {
+        Self { all: count, users: BTreeMap::new() }
+    }
+
     /// How often a user has lost what he had open.
     #[must_use]
     pub fn count(&self, uid: u32) -> u64 {

@@ -85,6 +85,16 @@ pub enum PoolVerb<'a> {
         /// refused.
         now: Epoch,
     },
+    /// To an engine that has a part of the pool, from the one that has its service: handles on a container have been taken
+    /// from their users so often. Those end that were opened before. Answer: [`PoolReply::Done`].
+    Evicted {
+        /// The container.
+        cont: ContNo,
+        /// The bytes of its [`Evictions`](crate::evictions::Evictions).
+        evictions: Vec<u8>,
+        /// The client that has asked for the last eviction, as in the ids of its requests: its handles go on. 0 for none.
+        by: u128,
+    },
 }
 
 /// What a handle on a container is taken for.

@@ -2,13 +2,10 @@
 
 use crate::lease::Lease;
 use dolmen_codec::acl::perm;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{group_principal, user_principal};
 use dolmen_net::server::{Caller, Principal, Rights, on_pool};
 use dolmen_net::tls::Role;
-use dolmen_types::{Error, Head, Invalid, Result};
-use std::path::Path;
+use dolmen_types::{Error, Head, Result};
 use std::sync::Arc;
 
 /// Whether somebody may do everything: whoever has the administrators' certificate; and root, and the user who runs the
@@ -21,35 +18,20 @@ pub(crate) fn is_operator(head: &Head, caller: &Caller) -> bool {
     }
 }
 
-/// What a caller may do in a pool that is kept in `dir`.
+/// What a caller may do in a pool: what its lists say, which are with its service, wherever that is.
 ///
 /// # Errors
-/// `NoPermission` if he may not even read.
-pub(crate) fn rights(
-    head: &Head,
-    caller: &Caller,
-    pool: &Lease,
-    dir: &Path,
-    is_part: bool,
-) -> Result<Rights> {
+/// `NoPermission` if he may not even read; of a part, `Busy` and `Unreachable` if the engine with the service cannot say.
+pub(crate) fn rights(head: &Head, caller: &Caller, pool: &Lease) -> Result<Rights> {
     if is_operator(head, caller) {
         return Ok(Rights::All);
-    }
-    let is_known = caller.peer.is_some() || caller.identity.is_some();
-    if is_part {
-        // Lists are with the pool's service. Whoever comes over the network without a certificate is believed there, too.
-        return if is_known { Err(Error::NoPermission) } else { Ok(Rights::All) };
     }
     if caller.identity.as_ref().is_some_and(|identity| identity.role == Role::Engine) {
         return Err(Error::NoPermission);
     }
     let who = principal(head, caller);
-    let request = Request { token: 0, head: Head::default(), ask: Ask::Pool(PoolVerb::Props) };
-    let Answer::Pool(PoolReply::Props(props)) = pool.call(request).result? else {
-        return Err(Invalid::Argument.into());
-    };
-    let (uid, gid) = dolmen_env::owner_of(dir).map_err(|_gone| Error::NotFound)?;
-    let perms = on_pool(&who, &props, &user_principal(uid), &group_principal(gid));
+    let props = pool.look(None)?.props;
+    let perms = on_pool(&who, &props);
     if perms & perm::READ == 0 {
         return Err(Error::NoPermission);
     }

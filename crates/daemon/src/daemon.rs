@@ -214,6 +214,7 @@ fn is_for_engine(ask: &SystemVerb) -> bool {
             | SystemVerb::PartConnect { .. }
             | SystemVerb::PartDestroy { .. }
             | SystemVerb::PartEvict { .. }
+            | SystemVerb::PartLook { .. }
     )
 }
 
@@ -341,6 +342,9 @@ impl System for Shared {
             SystemVerb::PartDestroy { pool, key } => {
                 self.pools.destroy_part(pool, key)?;
                 SystemReply::Done
+            }
+            SystemVerb::PartLook { pool, key, cont } => {
+                SystemReply::Looked(Box::new(self.pools.look(pool, key, cont)?))
             }
             SystemVerb::PartEvict { pool, key } => {
                 self.pools.evict_part(pool, key)?;
@@ -470,8 +474,7 @@ impl Shared {
         access: PoolAccess,
     ) -> core::result::Result<Attachment, Failure> {
         let (pool, entry) = self.pools.connect(name, access)?;
-        let (dir, is_part) = self.pools.place_of(entry.uuid)?;
-        let rights = access::rights(head, caller, &pool, &dir, is_part)?;
+        let rights = access::rights(head, caller, &pool)?;
         let door = (Arc::clone(&pool) as _, access == PoolAccess::ReadOnly);
         Ok(self.attachment(&pool, entry, door, (head.cred.uid, rights)))
     }
@@ -489,6 +492,7 @@ impl Shared {
             is_read_only,
             // What other engines take part in waits for them.
             answers_at_once: entry.volatile && !pool.is_spread(),
+            is_part: pool.is_part(),
             map_version: map.version,
             uid,
             rights,

@@ -6,11 +6,14 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use dolmen_codec::{Outcome, QueueId, Request, Transport};
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
+use dolmen_codec::wire::Looked;
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Clock, RealClock};
 use dolmen_local::LocalPool;
 use dolmen_net::server::Holders;
-use dolmen_types::{Epoch, Error, PoolMap, Result};
+use dolmen_types::{Epoch, Error, Head, Invalid, PoolMap, Result, Uuid};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 /// How long what is under way may take to end when a pool is taken: longer than a device or another engine needs, less than
@@ -27,6 +30,8 @@ pub(crate) struct Lease {
     holders: Arc<Holders>,
     /// Whether other engines have parts of it.
     is_spread: bool,
+    /// Of a part: the way to the engine with the pool's service.
+    service: Option<Box<AskService>>,
     /// What comes waits for the verdict whether it ends.
     is_ending: AtomicBool,
     has_ended: AtomicBool,
@@ -42,6 +47,9 @@ pub(crate) struct Lease {
     late: Mutex<Vec<(QueueId, Outcome)>>,
 }
 
+/// Asks the engine with a part's service who may do what in the pool, and with a container if one is named.
+pub(crate) type AskService = dyn Fn(Option<Uuid>) -> Result<Looked> + Send + Sync;
+
 /// Who asks.
 #[derive(Clone, Copy)]
 enum Side {
@@ -52,7 +60,17 @@ enum Side {
 
 impl Lease {
     pub(crate) fn new(pool: LocalPool) -> Self {
+        Self::over(pool, None)
+    }
+
+    /// A part of a pool.
+    pub(crate) fn part(pool: LocalPool, service: Box<AskService>) -> Self {
+        Self::over(pool, Some(service))
+    }
+
+    fn over(pool: LocalPool, service: Option<Box<AskService>>) -> Self {
         Self {
+            service,
             map: pool.map().clone(),
             holders: Arc::default(),
             is_spread: pool.spread().is_some(),
@@ -76,6 +94,47 @@ impl Lease {
 
     pub(crate) fn is_spread(&self) -> bool {
         self.is_spread
+    }
+
+    /// Whether the pool's service is at another engine.
+    pub(crate) fn is_part(&self) -> bool {
+        self.service.is_some()
+    }
+
+    /// What only the engines of the pool know, while it is open.
+    pub(crate) fn key(&self) -> Option<u128> {
+        self.held().as_ref().and_then(|pool| Some(pool.spread()?.key))
+    }
+
+    /// Whose the pool is and who may do what, also with a container if one is named; a part asks where its service is.
+    pub(crate) fn look(&self, cont: Option<Uuid>) -> Result<Looked> {
+        if self.has_ended.load(Ordering::SeqCst) {
+            return Err(Error::NoPermission);
+        }
+        if let Some(service) = &self.service {
+            // Nothing of the pool is held meanwhile: it may take until the other engine is given up.
+            return service(cont);
+        }
+        let request = Request { token: 0, head: Head::default(), ask: Ask::Pool(PoolVerb::Props) };
+        let Answer::Pool(PoolReply::Props(props)) = self.call(request).result? else {
+            return Err(Invalid::Argument.into());
+        };
+        let look = |cont| self.with(cont, LocalPool::look).unwrap_or_else(|(_, error)| Err(error));
+        Ok(Looked { props, cont: cont.map(look).transpose()? })
+    }
+
+    /// What a part answers itself of what its service is asked elsewhere: handles, which belong to connections.
+    fn answer_of_part(&self, ask: &Ask<'_>) -> Option<Result<Answer>> {
+        self.service.as_ref()?;
+        match ask {
+            Ask::Pool(PoolVerb::ContOpen(ContName::Uuid(uuid), _)) => Some(
+                self.look(Some(*uuid))
+                    .and_then(|looked| looked.cont.ok_or(Error::NotFound))
+                    .map(|cont| Answer::Pool(PoolReply::Cont(cont))),
+            ),
+            Ask::Pool(PoolVerb::ContClose(_)) => Some(Ok(Answer::Pool(PoolReply::Done))),
+            _ => None,
+        }
     }
 
     /// Whether it was taken, or is about to be.
@@ -204,7 +263,10 @@ impl Lease {
 
 impl Transport for Lease {
     fn call(&self, request: Request<'_>) -> Outcome {
-        self.call_by(Side::Client, request)
+        match self.answer_of_part(&request.ask) {
+            Some(result) => Outcome { token: request.token, result, buf: None },
+            None => self.call_by(Side::Client, request),
+        }
     }
 
     fn open_queue(&self) -> Result<QueueId> {
@@ -251,6 +313,14 @@ impl PartLease {
 
 impl Transport for PartLease {
     fn call(&self, request: Request<'_>) -> Outcome {
+        if let Ask::Pool(PoolVerb::Evicted { cont, evictions, by }) = &request.ask {
+            let counted = Evictions::decode(evictions).ok_or(Error::Invalid(Invalid::Argument));
+            let result = counted.map(|counted| {
+                self.lease.holders.end_older(*cont, &counted, *by);
+                Answer::Pool(PoolReply::Done)
+            });
+            return Outcome { token: request.token, result, buf: None };
+        }
         self.lease.call_by(Side::Service, request)
     }
 
@@ -280,12 +350,10 @@ impl core::fmt::Debug for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dolmen_codec::Ask;
     use dolmen_codec::order::HashKey;
-    use dolmen_codec::pool::PoolVerb;
     use dolmen_codec::verb::{ContSpec, ContVerb, Verb};
     use dolmen_local::{OpenOptions, PoolOptions, Spread};
-    use dolmen_types::{ContNo, Durability, Head, TargetNo};
+    use dolmen_types::{ContNo, Durability, TargetNo};
     use std::path::PathBuf;
 
     /// A directory for a test, which is removed with the value.

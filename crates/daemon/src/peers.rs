@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 use dolmen_codec::Transport;
-use dolmen_codec::wire::{PartKey, PartSpec, RankInfo, SystemInfo, SystemReply, SystemVerb};
+use dolmen_codec::wire::{Looked, PartKey, PartSpec, RankInfo, SystemInfo, SystemReply, SystemVerb};
 use dolmen_local::Spread;
 use dolmen_net::client::{CertsFrom, Door, Link, LinkOptions, reach};
 use dolmen_net::tls::Certs;
 use dolmen_types::{Error, Head, Result, Uuid};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How long another engine may be silent before what needs it fails: it may be starting anew.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,11 +22,13 @@ pub(crate) struct Peers {
     /// In the order of the system's list; empty if this is the only one.
     all: Vec<RankInfo>,
     certs: Option<Certs>,
+    /// Guards connections that are kept, by engine: those that parts ask their services by. Taken alone.
+    kept: Mutex<BTreeMap<u32, Link>>,
 }
 
 impl Peers {
     pub(crate) fn new(rank: u32, all: Vec<RankInfo>, certs: Option<Certs>) -> Self {
-        Self { rank, all, certs }
+        Self { rank, all, certs, kept: Mutex::default() }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -139,6 +142,27 @@ impl Peers {
             SystemReply::Done => Ok(()),
             _ => Err(Error::Unreachable { rank }),
         }
+    }
+
+    /// Asks the engine with a pool's service who may do what; every user who comes to a part, and every container that he
+    /// opens there, asks once.
+    pub(crate) fn look(&self, rank: u32, verb: &SystemVerb) -> Result<Looked> {
+        let kept = self.kept().get(&rank).cloned();
+        let link = match kept {
+            Some(link) => link,
+            None => {
+                let made = self.link(rank)?;
+                self.kept().entry(rank).or_insert(made).clone()
+            }
+        };
+        match link.ask_system(&Head::default(), verb)? {
+            SystemReply::Looked(looked) => Ok(*looked),
+            _ => Err(Error::Unreachable { rank }),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<u32, Link>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn link(&self, rank: u32) -> Result<Link> {

@@ -4,7 +4,7 @@ use crate::lease::Lease;
 use crate::locked::Locked;
 use crate::peers::Peers;
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_codec::wire::{PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec, SystemVerb};
+use dolmen_codec::wire::{Looked, PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec, SystemVerb};
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
 use dolmen_types::{Error, Invalid, Label, Place, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +20,7 @@ const GONE_MAX: usize = 1024;
 pub(crate) struct Pools {
     dir: PathBuf,
     options: OpenOptions,
-    peers: Peers,
+    peers: Arc<Peers>,
     /// Guards UUIDs of parts that are not to be made any more; taken before `opening` and `open`.
     gone: Mutex<VecDeque<Uuid>>,
     /// Guards which pools are being opened or destroyed, each by one thread; taken alone.
@@ -56,7 +56,7 @@ impl Pools {
             locked: Locked::new(&dir),
             dir,
             options,
-            peers,
+            peers: Arc::new(peers),
             gone: Mutex::default(),
             opening: Mutex::default(),
             opened: Condvar::new(),
@@ -182,15 +182,28 @@ impl Pools {
             return Ok((Arc::clone(pool), entry_of(&found)));
         }
         let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.options);
-        let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
+        let opened = opened.map_err(|error| plain(&error))?;
+        let (peers, service) = (Arc::clone(&self.peers), service_of(&found).ok_or(Error::NoPermission)?);
+        let look = move |cont| peers.look(service, &SystemVerb::PartLook { pool: uuid, key, cont });
+        let pool = Arc::new(Lease::part(opened, Box::new(look)));
         self.open().insert(uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }
 
-    /// Where a pool is kept, and whether it is a part of one whose service is elsewhere.
-    pub(crate) fn place_of(&self, uuid: Uuid) -> Result<(PathBuf, bool)> {
-        let found = self.find(&PoolName::Uuid(uuid))?;
-        Ok((self.dir.join(&found.name), is_part(&found)))
+    /// What an engine with a part of a pool is told of who may do what.
+    pub(crate) fn look(&self, uuid: Uuid, key: PartKey, cont: Option<Uuid>) -> Result<Looked> {
+        let lease = self.open().get(&uuid).cloned();
+        let Some(lease) = lease else {
+            // It opens it without being asked, as soon as all engines are there.
+            let found = self.find(&PoolName::Uuid(uuid))?;
+            let knows = found.spread.is_some_and(|spread| spread.key == key.0);
+            return Err(if knows { Error::Busy } else { Error::NoPermission });
+        };
+        match lease.key() {
+            Some(known) if known == key.0 && !lease.is_part() => lease.look(cont),
+            None if lease.has_ended() => Err(Error::Busy),
+            _ => Err(Error::NoPermission),
+        }
     }
 
     /// Makes a pool, with a part at each other engine of the system; `key` is what only these know.
@@ -495,6 +508,11 @@ fn directory_name(label: Option<&Label>, uuid: Uuid) -> String {
         None | Some("." | "..") => uuid.to_string(),
         Some(label) => label.to_owned(),
     }
+}
+
+/// The engine with the service of a pool on several.
+fn service_of(entry: &dolmen_local::PoolEntry) -> Option<u32> {
+    entry.spread.as_ref()?.ranks.first().copied()
 }
 
 /// Whether it is a part of a pool whose service is elsewhere.

@@ -13,11 +13,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_cluster::{PartDoor, Pool};
 use dolmen_codec::acl::Acl;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Outcome, Progress, QueueId, Request, Transport};
 use dolmen_engine::Recovery;
 use dolmen_env::{RealRoot, group_principal, owner_of, spawn, user_principal};
-use dolmen_types::{Epoch, PoolMap, PropId, PropValue};
+use dolmen_types::{Epoch, PoolMap, PropId, PropValue, Uuid};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -141,6 +141,14 @@ impl LocalPool {
     #[must_use]
     pub fn wait_admitted(&self, limit: Duration) -> bool {
         self.pool().wait_admitted(limit)
+    }
+
+    /// See [`Pool::look`].
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn look(&self, cont: Uuid) -> dolmen_types::Result<ContHandle> {
+        self.pool().look(cont)
     }
 
     /// See [`Pool::look_after_parts`].

@@ -132,6 +132,8 @@ numbered! {
         PoolSetProps = 0x011c,
         /// [`PoolVerb::Lock`](crate::pool::PoolVerb::Lock).
         Lock = 0x011d,
+        /// [`PoolVerb::Evicted`](crate::pool::PoolVerb::Evicted).
+        Evicted = 0x011e,
         /// [`SystemVerb::Ping`](super::SystemVerb::Ping).
         Ping = 0x0201,
         /// [`SystemVerb::Query`](super::SystemVerb::Query).
@@ -160,6 +162,8 @@ numbered! {
         PoolEvict = 0x020d,
         /// [`SystemVerb::PartEvict`](super::SystemVerb::PartEvict).
         PartEvict = 0x020e,
+        /// [`SystemVerb::PartLook`](super::SystemVerb::PartLook).
+        PartLook = 0x020f,
     }
 }
 
@@ -231,6 +235,8 @@ numbered! {
         Connected = 0x8204,
         /// [`SystemReply::Created`](super::SystemReply::Created).
         Created = 0x8205,
+        /// [`SystemReply::Looked`](super::SystemReply::Looked).
+        Looked = 0x8206,
         /// [`Pushed::Invalidate`](super::Pushed::Invalidate).
         Invalidate = 0x8301,
         /// [`Pushed::RevokeAll`](super::Pushed::RevokeAll).

@@ -48,8 +48,8 @@ pub use request::{
 };
 pub use request_header::{PoolSlot, REQUEST_HEADER_BYTES, RequestHeader};
 pub use system::{
-    PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSpec, RankInfo, SystemInfo,
-    SystemReply, SystemVerb,
+    Looked, PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSpec, RankInfo,
+    SystemInfo, SystemReply, SystemVerb,
 };
 pub use system_frame::{
     decode_system_reply, decode_system_request, encode_system_reply, encode_system_request,

@@ -178,6 +178,11 @@ pub(super) fn put_pool_verb<'p>(w: &mut Gather<'_, 'p>, verb: &'p PoolVerb<'_>) 
         PoolVerb::Scrub => AskKind::PoolScrub,
         PoolVerb::Check => AskKind::PoolCheck,
         PoolVerb::Admit { closed, now } => with_list(w, AskKind::Admit, now, closed),
+        PoolVerb::Evicted { cont, evictions, by } => {
+            w.body.put(cont);
+            w.body.put(&Uuid::from_u128(*by));
+            with(w, AskKind::Evicted, evictions)
+        }
         PoolVerb::Lock(cont, ask) => with_two(w, AskKind::Lock, cont, &**ask),
         PoolVerb::Props => AskKind::PoolProps,
         PoolVerb::SetProps(props) => with(w, AskKind::PoolSetProps, props),
@@ -237,6 +242,11 @@ pub(super) fn read_pool_verb<'p>(kind: AskKind, input: &mut Input<'_, 'p>) -> Op
         AskKind::PoolProps => PoolVerb::Props,
         AskKind::PoolSetProps => PoolVerb::SetProps(Props::read(r)?),
         AskKind::ContEvict => PoolVerb::ContEvict(ContNo::read(r)?, Whose::read(r)?),
+        AskKind::Evicted => PoolVerb::Evicted {
+            cont: ContNo::read(r)?,
+            by: Uuid::read(r)?.as_u128(),
+            evictions: Field::read(r)?,
+        },
         AskKind::Admit => PoolVerb::Admit { now: Epoch::read(r)?, closed: read_list(r, IODS_MAX)? },
         _ => return None,
     })

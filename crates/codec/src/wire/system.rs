@@ -3,8 +3,9 @@
 use super::PoolSlot;
 use super::field::{Field, Writer, choice, read_list, record};
 use crate::bytes::Reader;
+use crate::pool::ContHandle;
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, RANK_ADDRESSES_MAX, TARGETS_MAX};
-use dolmen_types::{Label, PoolMap, Uuid};
+use dolmen_types::{Label, PoolMap, Props, Uuid};
 
 /// A question to the daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +66,16 @@ pub enum SystemVerb {
         /// What only engines of the pool know.
         key: PartKey,
     },
+    /// What the engine with a pool's service knows of who may do what, asked by one that has a part, where a user has come.
+    /// Answer: [`SystemReply::Looked`]; `Busy` if the pool is not open yet.
+    PartLook {
+        /// Which pool.
+        pool: Uuid,
+        /// What only engines of the pool know.
+        key: PartKey,
+        /// A container that he opens.
+        cont: Option<Uuid>,
+    },
     /// Destroys this engine's part of a pool. Answer: [`SystemReply::Done`], also if there is none.
     PartDestroy {
         /// Which pool.
@@ -109,6 +120,17 @@ pub enum SystemReply {
     Connected(Box<PoolConnection>),
     /// A new pool.
     Created(PoolEntry),
+    /// Whose a pool and a container are, and who may do what with them.
+    Looked(Box<Looked>),
+}
+
+/// What a part is told of its pool, and of a container if it has asked for one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Looked {
+    /// Owner, group and access control list of the pool.
+    pub props: Props,
+    /// The container, with all of its properties.
+    pub cont: Option<ContHandle>,
 }
 
 /// How a pool is named.
@@ -236,6 +258,8 @@ record!(PoolSpec {
     volatile: bool,
     bulk_dir: Option<Vec<u8>>,
 });
+
+record!(Looked { props: Props, cont: Option<ContHandle> });
 
 record!(PartSpec { pool: PoolSpec, ranks: Vec<u32>, key: PartKey });
 

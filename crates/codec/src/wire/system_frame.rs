@@ -4,7 +4,7 @@ use super::field::{Field, Writer, read_list};
 use super::reply::{Written, put_reply, read_reply};
 use super::request::{Sent, put_request};
 use super::request_header::NO_TARGET;
-use super::system::{PartSpec, PoolConnection, SystemReply, SystemVerb};
+use super::system::{Looked, PartSpec, PoolConnection, SystemReply, SystemVerb};
 use super::{AskKind, BadFrame, Caller, PoolSlot, ReplyHeader, ReplyKind, ReplyTo, RequestHeader};
 use crate::bytes::Reader;
 use dolmen_types::limits::FRAME_BODY_BYTES_MAX;
@@ -80,6 +80,12 @@ fn put_verb(w: &mut Writer<'_>, verb: &SystemVerb) -> AskKind {
             w.put(key);
             AskKind::PartDestroy
         }
+        SystemVerb::PartLook { pool, key, cont } => {
+            w.put(pool);
+            w.put(key);
+            w.put(cont);
+            AskKind::PartLook
+        }
     }
 }
 
@@ -116,6 +122,9 @@ fn read_verb(kind: AskKind, r: &mut Reader<'_>) -> Option<SystemVerb> {
         AskKind::PartCreate => SystemVerb::PartCreate(Box::new(PartSpec::read(r)?)),
         AskKind::PartConnect => SystemVerb::PartConnect { pool: Field::read(r)?, key: Field::read(r)? },
         AskKind::PartDestroy => SystemVerb::PartDestroy { pool: Field::read(r)?, key: Field::read(r)? },
+        AskKind::PartLook => {
+            SystemVerb::PartLook { pool: Field::read(r)?, key: Field::read(r)?, cont: Field::read(r)? }
+        }
         _ => return None,
     })
 }
@@ -149,6 +158,10 @@ fn put_system_reply(w: &mut Writer<'_>, reply: &SystemReply) -> ReplyKind {
             w.put(pool);
             ReplyKind::Created
         }
+        SystemReply::Looked(looked) => {
+            w.put(&**looked);
+            ReplyKind::Looked
+        }
     }
 }
 
@@ -167,6 +180,7 @@ pub fn decode_system_reply(
             ReplyKind::Pools => SystemReply::Pools(read_list(r, FRAME_BODY_BYTES_MAX)?),
             ReplyKind::Connected => SystemReply::Connected(Box::new(PoolConnection::read(r)?)),
             ReplyKind::Created => SystemReply::Created(Field::read(r)?),
+            ReplyKind::Looked => SystemReply::Looked(Box::new(Looked::read(r)?)),
             _ => return None,
         })
     })

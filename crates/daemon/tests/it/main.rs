@@ -16,6 +16,7 @@ mod evictions;
 mod forks;
 mod hostile;
 mod last;
+mod parted;
 mod ranks;
 mod raw;
 mod relay;

@@ -2,18 +2,21 @@
 
 use crate::child::until;
 use crate::common::{CRED, Scratch, pool, remote};
+use crate::tls;
 use dolmen_client::{At, Container, EventQueue, Object, Pool, Wait};
 use dolmen_codec::pool::{ContName, PoolVerb};
 use dolmen_codec::verb::{ContVerb, NewValue, Payload, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PartKey, PartSpec, PoolSpec, SystemReply, SystemVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_daemon::{Daemon, Roster, Settings};
-use dolmen_env::{Address, scope};
+use dolmen_env::{Address, Listener, scope};
 use dolmen_net::client::{Door, Link, LinkOptions, reach};
+use dolmen_net::tls::{Certs, Role};
 use dolmen_types::{
     Cond, ContNo, Epoch, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Props, TargetNo,
     TargetState,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -35,42 +38,67 @@ const TARGETS: u16 = 2;
 const DEATHS: u32 = 5;
 
 /// A system of engines, each a process with a directory of its own.
-struct Engines {
+pub(crate) struct Engines {
     dir: Scratch,
     /// Guards the processes; taken alone.
     processes: Mutex<Vec<Child>>,
+    /// Where they are on the network, if they are.
+    ports: Vec<u16>,
 }
 
 impl Engines {
-    fn start(count: u32) -> Self {
+    pub(crate) fn start(count: u32) -> Self {
+        Self::start_with(count, None)
+    }
+
+    /// With addresses of the network, too, and certificates there, if there is an authority.
+    pub(crate) fn start_with(count: u32, authority: Option<&tls::System>) -> Self {
         let dir = Scratch::on_disk();
+        let ports: Vec<u16> = authority.map_or_else(Vec::new, |_| free_ports(count));
         let engine = |rank| {
             let own = dir.path().join(format!("r{rank}"));
             std::fs::create_dir(&own).unwrap();
             let socket = own.join(Settings::SOCKET_NAME);
-            format!("[[engine]]\nrank = {rank}\naddresses = [\"unix:{}\"]\n", socket.display())
+            let port = ports.get(rank as usize);
+            // What is first is what others go by.
+            let network = port.map_or(String::new(), |port| format!("\"tcp://127.0.0.1:{port}\", "));
+            format!("[[engine]]\nrank = {rank}\naddresses = [{network}\"unix:{}\"]\n", socket.display())
         };
         let list: String = (0..count).map(engine).collect();
-        std::fs::write(dir.path().join(LIST), format!("name = \"several\"\n{list}")).unwrap();
+        let certs = authority.map_or(String::new(), |authority| {
+            authority.engine();
+            format!("certs = \"{}\"\n", authority.engine_dir().display())
+        });
+        std::fs::write(dir.path().join(LIST), format!("name = \"several\"\n{certs}{list}")).unwrap();
         let processes = (0..count).map(|rank| spawn(dir.path(), rank)).collect();
-        Self { dir, processes: Mutex::new(processes) }
+        Self { dir, processes: Mutex::new(processes), ports }
+    }
+
+    /// Where an engine is on the network.
+    pub(crate) fn network(&self, rank: u32) -> Address {
+        Address::Tcp(([127, 0, 0, 1], self.ports[rank as usize]).into())
     }
 
     fn processes(&self) -> MutexGuard<'_, Vec<Child>> {
         self.processes.lock().unwrap()
     }
 
-    fn address(&self, rank: u32) -> Address {
+    pub(crate) fn address(&self, rank: u32) -> Address {
         Address::Unix(self.dir.path().join(format!("r{rank}")).join(Settings::SOCKET_NAME))
     }
 
-    fn kill(&self, rank: u32) {
+    pub(crate) fn kill(&self, rank: u32) {
         let child = &mut self.processes()[rank as usize];
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    fn start_again(&self, rank: u32) {
+    pub(crate) fn signal(&self, rank: u32, signal: Signal) {
+        let pid = i32::try_from(self.processes()[rank as usize].id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    pub(crate) fn start_again(&self, rank: u32) {
         self.processes()[rank as usize] = spawn(self.dir.path(), rank);
     }
 
@@ -80,11 +108,11 @@ impl Engines {
     }
 
     /// A client of the system, by way of one of its engines.
-    fn link(&self, rank: u32) -> Link {
+    pub(crate) fn link(&self, rank: u32) -> Link {
         reach::system(&[self.address(rank)], &LinkOptions::default()).unwrap()
     }
 
-    fn create(&self, volatile: bool) {
+    pub(crate) fn create(&self, volatile: bool) {
         let spec = PoolSpec {
             label: Some(Label::new("p").unwrap()),
             targets: Some(TARGETS),
@@ -108,7 +136,7 @@ impl Engines {
             .any(|file| file.starts_with(&below) && file != below)
     }
 
-    fn assert_sound(&self) {
+    pub(crate) fn assert_sound(&self) {
         for (rank, child) in self.processes().iter_mut().enumerate() {
             let notes = std::fs::read_to_string(self.dir.path().join(format!("notes.{rank}"))).unwrap();
             assert!(!notes.contains("panicked"), "{notes}");
@@ -125,6 +153,17 @@ impl Drop for Engines {
             drop(child.wait());
         }
     }
+}
+
+/// Ports of this machine that were free a moment ago.
+fn free_ports(count: u32) -> Vec<u16> {
+    let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
+    let listeners: Vec<Listener> = (0..count).map(|_| Listener::bind(&any).unwrap()).collect();
+    let port = |listener: &Listener| match listener.address() {
+        Address::Tcp(at) => at.port(),
+        Address::Unix(_) => unreachable!("it is of the network"),
+    };
+    listeners.iter().map(port).collect()
 }
 
 fn spawn(dir: &Path, rank: u32) -> Child {
@@ -144,6 +183,7 @@ fn serve(dir: &Path, rank: u32) {
     let mut settings = Settings::new(dir.join(format!("r{rank}")));
     (settings.rank, settings.addresses) = (rank, roster.addresses(rank).unwrap());
     settings.engines = roster.engines;
+    settings.certs = roster.certs.map(|dir| Certs::load(&dir, Role::Engine).unwrap());
     // Should whoever has started it be gone.
     settings.idle_end = Some(Duration::from_secs(120));
     let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
@@ -169,7 +209,7 @@ fn container(pool: &Pool) -> Container {
     pool.open_container(&ContName::Uuid(handle.uuid)).unwrap()
 }
 
-fn spread_object(cont: &Container) -> Object {
+pub(crate) fn spread_object(cont: &Container) -> Object {
     cont.object(cont.oid(ObjectType::MultiHashed, ObjectClass::SX, 7, 1).unwrap()).unwrap()
 }
 

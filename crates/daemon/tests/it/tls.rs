@@ -72,6 +72,11 @@ impl System {
         Certs::load(&dir, Role::Engine).unwrap()
     }
 
+    /// Where the engines' certificate is.
+    pub(crate) fn engine_dir(&self) -> PathBuf {
+        self.dir.path().join("engine")
+    }
+
     pub(crate) fn client(&self, role: Role, name: &str) -> CertsFrom {
         let dir = self.issue(name, &named(role, name), lasting(-1, 1));
         CertsFrom::These(Certs::load(&dir, Role::User).unwrap())

@@ -2,11 +2,12 @@
 
 use super::PoolRef;
 use super::link::Link;
-use super::session::Attached;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use super::session::{Attached, Opened};
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_types::{Head, Result};
+use dolmen_types::{ContNo, Error, Head, Result};
 use std::collections::BTreeMap;
 
 /// What one engine has of a pool, as a `Transport`. `Send` and `Sync`; it is left when it is dropped.
@@ -52,6 +53,80 @@ impl Door {
         &self.link
     }
 
+    /// Containers that are open through it.
+    pub(super) fn conts(&self) -> Vec<(ContNo, Opened)> {
+        let list =
+            |attached: &mut Attached| attached.conts.iter().map(|(&no, &opened)| (no, opened)).collect();
+        let none: Vec<(ContNo, Opened)> = Vec::new();
+        self.link.with_pool(self.pool, list).unwrap_or(none)
+    }
+
+    /// One of these.
+    pub(super) fn cont(&self, no: ContNo) -> Option<Opened> {
+        self.link.with_pool(self.pool, |attached| attached.conts.get(&no).copied())?
+    }
+
+    /// Opens a container at an engine with a part of the pool as it is open where the pool's service is, for the client that
+    /// `head` names. Without a connection it is opened with the next one.
+    ///
+    /// # Errors
+    /// `NoPermission`, `NotFound`; `Unreachable` and `Busy` if the part cannot ask the service.
+    pub(super) fn open_as(&self, no: ContNo, home: Opened, head: &Head) -> Result<()> {
+        let asks = self.link.note_open(self.pool, no, home, head.id.client);
+        if !asks {
+            return Ok(());
+        }
+        let ask = |verb| self.link.call(self.pool, Request { token: 0, head: *head, ask: Ask::Pool(verb) });
+        let open = PoolVerb::ContOpen(ContName::Uuid(home.uuid), OpenFor::Any);
+        match ask(open).result {
+            Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == no => {
+                if Evictions::of(&handle.props).count(head.cred.uid) != home.evictions {
+                    // It was taken away at the other engine meanwhile, which says so.
+                    self.close_as(no, head);
+                }
+                Ok(())
+            }
+            // Ignored: it is opened with the next connection.
+            Err(Error::Unreachable { rank }) if rank == self.link.rank() => Ok(()),
+            other => {
+                self.link.with_pool(self.pool, |attached| attached.conts.remove(&no));
+                other.and(Err(super::unexpected()))
+            }
+        }
+    }
+
+    /// Gives the container back that was opened so.
+    pub(super) fn close_as(&self, no: ContNo, head: &Head) {
+        let known = self.link.with_pool(self.pool, |attached| attached.conts.remove(&no)).flatten();
+        if known.is_some() {
+            // Ignored: a handle that cannot be given back ends with the connection.
+            let ask = Ask::Pool(PoolVerb::ContClose(no));
+            let _closed = self.link.call(self.pool, Request { token: 0, head: *head, ask });
+        }
+    }
+
+    /// Gives a handle back that is of no use without those at other engines.
+    pub(super) fn give_back(&self, no: ContNo) {
+        // Ignored: it ends with the connection.
+        let ask = Ask::Pool(PoolVerb::ContClose(no));
+        let _closed = self.call(Request { token: 0, head: self.head(), ask });
+    }
+
+    /// Whose containers they are: an engine leaves those of a client alone that has others' handles taken.
+    fn note_client(&self, head: &Head) {
+        self.link.with_pool(self.pool, |attached| attached.head.id.client = head.id.client);
+    }
+
+    /// On whose behalf it was opened, with the number of the client since it has one.
+    pub(super) fn head(&self) -> Head {
+        self.link.with_pool(self.pool, |attached| attached.head).unwrap_or(self.head)
+    }
+
+    /// Handles of this client go on after an eviction that it has asked for.
+    pub(super) fn goes_on(&self, handle: &ContHandle) {
+        self.link.with_pool(self.pool, |attached| attached.evicted(handle));
+    }
+
     /// The number under which the daemon knows the pool on this connection.
     #[must_use]
     pub fn slot(&self) -> Option<PoolSlot> {
@@ -65,17 +140,28 @@ impl Drop for Door {
     }
 }
 
+/// The container that was opened by a request of a queue: by none other of those that are launched is one answered.
+pub(super) fn opened(outcome: &Outcome) -> Option<&ContHandle> {
+    match &outcome.result {
+        Ok(Answer::Pool(PoolReply::Cont(handle))) => Some(handle),
+        _ => None,
+    }
+}
+
 /// What a question does to the handles that are to be opened again.
 enum Handles {
     Opens,
     Evicts,
-    Closes(dolmen_types::ContNo),
+    Closes(ContNo),
 }
 
 impl Transport for Door {
     fn call(&self, request: Request<'_>) -> Outcome {
         let handles = match &request.ask {
-            Ask::Pool(PoolVerb::ContOpen(..)) => Handles::Opens,
+            Ask::Pool(PoolVerb::ContOpen(..)) => {
+                self.note_client(&request.head);
+                Handles::Opens
+            }
             Ask::Pool(PoolVerb::ContEvict(..)) => Handles::Evicts,
             Ask::Pool(PoolVerb::ContClose(cont)) => Handles::Closes(*cont),
             _ => return self.link.call(self.pool, request),
@@ -105,11 +191,24 @@ impl Transport for Door {
     }
 
     fn submit(&self, queue: QueueId, request: Request<'static>) {
+        match &request.ask {
+            Ask::Pool(PoolVerb::ContClose(cont)) => {
+                self.link.with_pool(self.pool, |attached| attached.closed(*cont));
+            }
+            Ask::Pool(PoolVerb::ContOpen(..)) => self.note_client(&request.head),
+            _ => {}
+        }
         self.link.submit(self.pool, queue, request);
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        let before = out.len();
         self.link.poll(queue, wait, out);
+        for outcome in &out[before..] {
+            if let Some(handle) = opened(outcome) {
+                self.link.with_pool(self.pool, |attached| attached.opened(handle));
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod silence;
 
 use super::aside::Aside;
 use super::pending::{Finished, Pending, Progress, Requests, Waiter};
-use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
+use super::session::{Attached, NO_SLOT, Opened, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
 use crate::error::{Error as NetError, Result as NetResult, Violation};
 use crate::input::{Landing, Replies, bad_frame};
@@ -29,7 +29,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Socket};
-use dolmen_types::{Epoch, Error, Head, IoBuf, Result};
+use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, Result};
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -284,6 +284,21 @@ impl Link {
 
     pub(super) fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
         self.inner.poll(queue.0 as usize, wait, out);
+    }
+
+    /// Takes note that a container is to be open, once, as it is at another engine; whether to ask for that, which otherwise
+    /// the next connection does, or another thread has done.
+    pub(super) fn note_open(&self, pool: PoolRef, no: ContNo, home: Opened, client: u128) -> bool {
+        let noted = self.look(|state| {
+            // One that is being made has a copy of what was open when that began.
+            let is_up = state.session.is_some() || state.is_connecting;
+            let Some(attached) = state.pools.of_mut(pool.0) else { return false };
+            attached.head.id.client = client;
+            let once = Opened { count: 1, ..home };
+            let known = attached.conts.insert(no, once);
+            is_up && known != Some(once)
+        });
+        noted.unwrap_or(false)
     }
 
     /// Looks at what is known of a pool.

@@ -142,14 +142,15 @@ pub fn engine(info: &RankInfo, prefers_unix: bool, options: &LinkOptions) -> Res
 // meanwhile has a list of its own.
 static LINKS: PerProcess<Mutex<Vec<(String, super::link::Weak)>>> = PerProcess::new(Mutex::default);
 
-/// The connection to the daemon at `address`, made if this process has none.
+/// The connection to the daemon at `address`, made if this process has none as this user: a daemon knows over a socket who has
+/// made it, and a thread that acts for another user must not go by it.
 ///
 /// # Errors
 /// Why that cannot be.
 pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
     let name = match options.certs.certs(address)? {
         Some(certs) => format!("{address} {}", certs.tag()),
-        None => address.to_string(),
+        None => format!("{address} {}", dolmen_env::user_id()),
     };
     let mut links = LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
     links.retain(|(_, link)| link.upgrade().is_some());

@@ -1,16 +1,17 @@
 //! A pool behind connections: one to the engine with its service, and one to each other engine that has targets of it; one
 //! that is not there when the pool is opened is tried again when it is asked.
 
-use super::door::Door;
+use super::door::{Door, opened};
 use super::link::Link;
 use super::reach;
 use crate::slots::Slots;
 use core::sync::atomic::{AtomicU64, Ordering};
+use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Error, Head, Label, PoolMap, Result, TargetNo};
+use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Looks at several connections before a thread that waits rests between two of them.
@@ -52,8 +53,9 @@ struct Other {
     connect: SystemVerb,
     head: Head,
     door: OnceLock<Door>,
-    /// Guards the making of the door, so that it is made once, and when that failed last.
-    making: Mutex<Option<u64>>,
+    /// Guards the making of the door, so that it is made once, and what is open through it; and when it could not be made
+    /// last, and why.
+    making: Mutex<Option<(u64, Error)>>,
 }
 
 /// A completion queue at all engines.
@@ -84,7 +86,7 @@ impl Remote {
         let spread = Spread::of(&connected, &home, connect, head)?;
         for other in spread.iter().flat_map(|spread| &spread.others) {
             // Ignored: one that is not there is told to whoever needs it; the others are reached without waiting later.
-            let _reached = other.door();
+            let _reached = other.door(&home);
         }
         let PoolConnection { map, label, .. } = connected;
         Ok(Self { home, map, label, spread })
@@ -188,9 +190,14 @@ impl Spread {
 
     fn submit(&self, home: &Door, queue: QueueId, request: Request<'static>) {
         let Some(queue) = self.queue(queue) else { return };
+        if let Ask::Pool(PoolVerb::ContClose(cont)) = &request.ask {
+            let (cont, head) = (*cont, request.head);
+            home.submit(queue.home, request);
+            return self.close(home, cont, &head);
+        }
         let Ask::Target(target, ..) = &request.ask else { return home.submit(queue.home, request) };
         let Some(at) = self.place(*target) else { return home.submit(queue.home, request) };
-        match self.others[at].door_and_queue(&queue.others[at]) {
+        match self.others[at].door_and_queue(home, &queue.others[at]) {
             Ok((door, queue)) => door.submit(queue, request),
             Err(error) => queue.failed().push(request.refused(error)),
         }
@@ -210,6 +217,7 @@ impl Spread {
                 }
             }
             out[before..].iter().for_each(|outcome| self.saw(outcome));
+            out[before..].iter_mut().for_each(|outcome| self.open_elsewhere(home, outcome));
             if out.len() > before || under_way == 0 || !wait {
                 return;
             }
@@ -219,6 +227,41 @@ impl Spread {
                 _ => dolmen_env::wait(REST),
             }
             looks += 1;
+        }
+    }
+
+    /// Opens a container that was opened by a request of a queue at the other engines, too.
+    fn open_elsewhere(&self, home: &Door, outcome: &mut Outcome) {
+        let Some(handle) = opened(outcome) else { return };
+        let no = handle.no;
+        if let Err(error) = self.open(home, no, &home.head()) {
+            home.give_back(no);
+            outcome.result = Err(error);
+        }
+    }
+
+    /// Opens a container at the other engines that is open where the pool's service is.
+    fn open(&self, home: &Door, no: ContNo, head: &Head) -> Result<()> {
+        self.others.iter().try_for_each(|other| {
+            other.with_door(|door| match home.cont(no) {
+                Some(opened) => door.open_as(no, opened, head),
+                // Another thread has closed it.
+                None => Ok(()),
+            })
+        })
+    }
+
+    /// Closes a container at the other engines unless it is open still where the pool's service is.
+    fn close(&self, home: &Door, no: ContNo, head: &Head) {
+        for other in &self.others {
+            let close = |door: &Door| {
+                if home.cont(no).is_none() {
+                    door.close_as(no, head);
+                }
+                Ok(())
+            };
+            // Never fails: what is closed so ends with the connection at the latest.
+            let _closed = other.with_door(close);
         }
     }
 
@@ -237,26 +280,37 @@ impl Queue {
 }
 
 impl Other {
-    /// The way to the engine, made if there is none yet.
-    fn door(&self) -> Result<&Door> {
+    /// The way to the engine, made if there is none yet, with what is open where the pool's service is.
+    fn door(&self, home: &Door) -> Result<&Door> {
         if let Some(door) = self.door.get() {
             return Ok(door);
         }
-        let mut failed_ns = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.making();
         if let Some(door) = self.door.get() {
             return Ok(door);
         }
-        let unreachable = || Error::Unreachable { rank: self.rank.rank };
         let now_ns = RealClock.monotonic_ns();
-        if failed_ns.is_some_and(|failed_ns| now_ns.saturating_sub(failed_ns) < FAILED_NS) {
-            return Err(unreachable());
+        if let Some((failed_ns, error)) = &*failed
+            && now_ns.saturating_sub(*failed_ns) < FAILED_NS
+        {
+            return Err(error.clone());
         }
-        let made = self.make_door();
-        *failed_ns = made.is_err().then(|| RealClock.monotonic_ns());
+        let made = self.make_door(home);
+        *failed = made.as_ref().err().map(|error| (RealClock.monotonic_ns(), error.clone()));
         made
     }
 
-    fn make_door(&self) -> Result<&Door> {
+    fn making(&self) -> MutexGuard<'_, Option<(u64, Error)>> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the door if there is one; while it is made, waits, and what is open then is opened by who makes it.
+    fn with_door(&self, body: impl FnOnce(&Door) -> Result<()>) -> Result<()> {
+        let _making = self.making();
+        self.door.get().map_or(Ok(()), body)
+    }
+
+    fn make_door(&self, home: &Door) -> Result<&Door> {
         let unreachable = || Error::Unreachable { rank: self.rank.rank };
         let link = reach::rank(&self.link, &self.rank).map_err(|_gone| unreachable())?;
         for _ in 0..OPENING_LOOKS {
@@ -265,6 +319,10 @@ impl Other {
                 Err(Error::Busy) => dolmen_env::wait(OPENING_REST),
                 opened => {
                     let (door, _) = opened?;
+                    for (no, opened) in home.conts() {
+                        // Ignored: whoever uses one that cannot be opened there is told so.
+                        let _opened = door.open_as(no, opened, &home.head());
+                    }
                     return Ok(self.door.get_or_init(|| door));
                 }
             }
@@ -272,12 +330,12 @@ impl Other {
         Err(unreachable())
     }
 
-    fn door_and_queue(&self, queue: &OnceLock<QueueId>) -> Result<(&Door, QueueId)> {
-        let door = self.door()?;
+    fn door_and_queue(&self, home: &Door, queue: &OnceLock<QueueId>) -> Result<(&Door, QueueId)> {
+        let door = self.door(home)?;
         if let Some(queue) = queue.get() {
             return Ok((door, *queue));
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making();
         if let Some(queue) = queue.get() {
             return Ok((door, *queue));
         }
@@ -286,14 +344,43 @@ impl Other {
     }
 }
 
+impl Spread {
+    /// Asks the pool's service, and has handles at the other engines follow those that it gives, takes and ends.
+    fn ask_home(&self, home: &Door, request: Request<'_>) -> Outcome {
+        let (head, closes) = match &request.ask {
+            Ask::Pool(PoolVerb::ContClose(no)) => (request.head, Some(*no)),
+            Ask::Pool(PoolVerb::ContOpen(..) | PoolVerb::ContEvict(..)) => (request.head, None),
+            _ => return home.call(request),
+        };
+        let evicts = matches!(request.ask, Ask::Pool(PoolVerb::ContEvict(..)));
+        let mut outcome = home.call(request);
+        match (&outcome.result, closes) {
+            (Ok(_), Some(no)) => self.close(home, no, &head),
+            (Ok(Answer::Pool(PoolReply::Cont(handle))), None) if evicts => {
+                let doors = self.others.iter().filter_map(|other| other.door.get());
+                doors.for_each(|door| door.goes_on(handle));
+            }
+            (Ok(Answer::Pool(PoolReply::Cont(handle))), None) => {
+                let no = handle.no;
+                if let Err(error) = self.open(home, no, &head) {
+                    home.give_back(no);
+                    outcome.result = Err(error);
+                }
+            }
+            _ => {}
+        }
+        outcome
+    }
+}
+
 impl Transport for Remote {
     fn call(&self, request: Request<'_>) -> Outcome {
         let Some(spread) = &self.spread else { return self.home.call(request) };
         let at = match &request.ask {
             Ask::Target(target, ..) => spread.place(*target),
-            Ask::Pool(_) => None,
+            Ask::Pool(_) => return spread.ask_home(&self.home, request),
         };
-        let door = match at.map(|at| spread.others[at].door()) {
+        let door = match at.map(|at| spread.others[at].door(&self.home)) {
             None => &self.home,
             Some(Ok(door)) => door,
             Some(Err(error)) => return request.refused(error),

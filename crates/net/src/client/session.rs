@@ -56,7 +56,7 @@ pub(super) struct Refused {
 }
 
 /// Handles on one container.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Opened {
     pub(super) uuid: Uuid,
     pub(super) count: u32,

@@ -10,9 +10,10 @@ use super::locks::Locks;
 use super::rights::{Need, Rights};
 use super::worker::Shared;
 use dolmen_codec::acl::perm;
-use dolmen_codec::pool::{ContHandle, OpenFor, PoolVerb};
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Transport};
-use dolmen_types::{ContNo, Error, Head, Result};
+use dolmen_types::{ContNo, Error, Head, PropId, PropValue, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,9 +26,12 @@ pub(super) struct Attached {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) is_read_only: bool,
     pub(super) answers_at_once: bool,
+    is_part: bool,
     pub(super) map_version: u32,
     holders: Arc<Holders>,
     pub(super) locks: Arc<Locks>,
+    /// Who has it, as the engine knows him.
+    uid: u32,
     key: u64,
     /// How often handles had been taken when it looked last.
     seen: u64,
@@ -42,12 +46,23 @@ pub(super) struct Asker {
     pub(super) holders: Arc<Holders>,
     pub(super) key: u64,
     pub(super) rights: Rights,
+    /// Whether the pool's service is at another engine.
+    pub(super) is_part: bool,
 }
 
 impl Attached {
     pub(super) fn new(pool: usize, opened: OpenedPool) -> Self {
-        let OpenedPool { transport, is_read_only, answers_at_once, map_version, uid, rights, holders, locks } =
-            opened;
+        let OpenedPool {
+            transport,
+            is_read_only,
+            answers_at_once,
+            is_part,
+            map_version,
+            uid,
+            rights,
+            holders,
+            locks,
+        } = opened;
         let key = holders.enter(uid);
         let (seen, conts) = (holders.taken(), BTreeMap::new());
         Self {
@@ -55,9 +70,11 @@ impl Attached {
             transport,
             is_read_only,
             answers_at_once,
+            is_part,
             map_version,
             holders,
             locks,
+            uid,
             key,
             seen,
             rights,
@@ -66,7 +83,8 @@ impl Attached {
     }
 
     pub(super) fn asker(&self) -> Asker {
-        Asker { holders: Arc::clone(&self.holders), key: self.key, rights: self.rights.clone() }
+        let (holders, rights) = (Arc::clone(&self.holders), self.rights.clone());
+        Asker { holders, key: self.key, rights, is_part: self.is_part }
     }
 
     /// Whether what is asked may be begun.
@@ -109,6 +127,9 @@ impl Attached {
     pub(super) fn trim(&self, answer: &mut Answer) {
         if let Answer::Pool(reply) = answer {
             self.rights.trim(reply);
+            if let PoolReply::Cont(cont) = reply {
+                tell_own_evictions(cont, self.uid);
+            }
         }
     }
 
@@ -130,12 +151,12 @@ impl Attached {
 
     /// Has a handle more, on a container of these properties; not if there is nothing that may be done there, or no change
     /// where one is wanted.
-    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor) -> bool {
+    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, client: u128) -> bool {
         let perms = self.rights.on_cont(&cont.props);
         if perms == 0 || wanted == OpenFor::Change && perms & perm::CHANGES == 0 {
             return false;
         }
-        self.holders.opened(self.key, cont.no);
+        self.holders.opened(self.key, cont, client);
         if self.conts.len() >= REMEMBERED_MAX {
             self.conts.retain(|_, perms| *perms != 0);
         }
@@ -145,7 +166,7 @@ impl Attached {
 
     /// Has a handle again that could not be closed.
     pub(super) fn kept(&mut self, cont: ContNo, perms: u64) {
-        self.holders.opened(self.key, cont);
+        self.holders.kept(self.key, cont);
         self.conts.insert(cont, perms);
     }
 
@@ -166,5 +187,17 @@ impl Attached {
             shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count });
         }
         shared.leave_pool(self.pool);
+    }
+}
+
+/// Whoever asks is told how often he has lost handles, as who the engine takes him for, which he may not know himself: over a
+/// network that is what his certificate says. How often others have is not for him.
+fn tell_own_evictions(cont: &mut ContHandle, uid: u32) {
+    let count = Evictions::of(&cont.props).count(uid);
+    if count > 0 {
+        let told = PropValue::Bytes(Evictions::of_all(count).encode());
+        cont.props.insert(PropId::CO_EVICTIONS, told);
+    } else {
+        cont.props.remove(&PropId::CO_EVICTIONS);
     }
 }

@@ -64,7 +64,8 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handles {
     Same,
-    Opens(OpenFor),
+    /// For a client of this number.
+    Opens(OpenFor, u128),
     /// A handle that allowed so much.
     Closes(ContNo, u64),
 }
@@ -510,7 +511,7 @@ impl Conn {
         self.jobs_under_way += 1;
         let attached = self.attached(under_way.slot).expect("looked at before");
         under_way.handles = match &verb {
-            PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted),
+            PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted, head.id.client),
             PoolVerb::ContClose(cont) => match attached.give_up(*cont) {
                 Some(perms) => Handles::Closes(*cont, perms),
                 // What this connection has not opened it cannot close, nor twice while the first is under way.
@@ -518,7 +519,7 @@ impl Conn {
             },
             _ => Handles::Same,
         };
-        if matches!(under_way.handles, Handles::Opens(_)) && attached.open_count() >= CONTS_MAX {
+        if matches!(under_way.handles, Handles::Opens(..)) && attached.open_count() >= CONTS_MAX {
             return self.refuse(shared, under_way, Failure::Busy);
         }
         let (transport, asker) = (Arc::clone(&attached.transport), attached.asker());
@@ -626,8 +627,8 @@ impl Conn {
             JobReply::Pool(transport, mut result) => {
                 match &result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) => {
-                        if let Handles::Opens(wanted) = under_way.handles
-                            && !self.opened(shared, under_way, transport, handle, wanted)
+                        if let Handles::Opens(wanted, client) = under_way.handles
+                            && !self.opened(shared, under_way, transport, handle, (wanted, client))
                         {
                             result = Err(Failure::NoPermission);
                         }
@@ -681,12 +682,12 @@ impl Conn {
         under_way: &UnderWay,
         transport: Arc<dyn Transport>,
         handle: &ContHandle,
-        wanted: OpenFor,
+        (wanted, client): (OpenFor, u128),
     ) -> bool {
         let attached = self.attached(under_way.slot);
         let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
         let is_left = attached.is_none();
-        let is_noted = attached.is_some_and(|attached| attached.opened(handle, wanted));
+        let is_noted = attached.is_some_and(|attached| attached.opened(handle, wanted, client));
         if !is_noted {
             let cont = handle.no;
             shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });

@@ -4,7 +4,8 @@
 //! whoever takes it out gives it back to the service, once.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use dolmen_codec::pool::Whose;
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{ContHandle, Whose};
 use dolmen_types::ContNo;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,17 @@ struct All {
 #[derive(Debug)]
 struct Holder {
     uid: u32,
-    conts: BTreeMap<ContNo, u32>,
+    conts: BTreeMap<ContNo, Held>,
+}
+
+/// Handles of one connection on a container.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    count: u32,
+    /// How often its user had lost handles on it when the last of these was opened.
+    evictions: u64,
+    /// The client, as in the ids of its requests.
+    client: u128,
 }
 
 impl Holders {
@@ -61,20 +72,47 @@ impl Holders {
         self.all().by_key.get(&key).is_some_and(|holder| holder.conts.contains_key(&cont))
     }
 
-    /// A connection has a handle more.
-    pub(super) fn opened(&self, key: u64, cont: ContNo) {
+    /// A connection of `client` has a handle more.
+    pub(super) fn opened(&self, key: u64, cont: &ContHandle, client: u128) {
         if let Some(holder) = self.all().by_key.get_mut(&key) {
-            *holder.conts.entry(cont).or_default() += 1;
+            let evictions = Evictions::of(&cont.props).count(holder.uid);
+            let held = holder.conts.entry(cont.no).or_insert(Held { count: 0, evictions, client });
+            *held = Held { count: held.count + 1, evictions: held.evictions.max(evictions), client };
         }
+    }
+
+    /// A connection has a handle again that could not be closed.
+    pub(super) fn kept(&self, key: u64, cont: ContNo) {
+        if let Some(holder) = self.all().by_key.get_mut(&key) {
+            holder.conts.entry(cont).or_insert(Held { count: 0, evictions: 0, client: 0 }).count += 1;
+        }
+    }
+
+    /// Handles on a container have been taken from their users so often, as the engine with the pool's service tells one that
+    /// has a part: those end that are older. Those of the client `by`, who has asked for it, go on; 0 for none.
+    pub fn end_older(&self, cont: ContNo, evictions: &Evictions, by: u128) {
+        let mut all = self.all();
+        for holder in all.by_key.values_mut() {
+            let now = evictions.count(holder.uid);
+            let Some(held) = holder.conts.get_mut(&cont).filter(|held| held.evictions < now) else {
+                continue;
+            };
+            if by != 0 && held.client == by {
+                held.evictions = now;
+            } else {
+                holder.conts.remove(&cont);
+            }
+        }
+        self.taken.fetch_add(1, Ordering::Release);
     }
 
     /// Takes a handle from a connection that is about to close it; how many it has left, `None` if it had none.
     pub(super) fn closing(&self, key: u64, cont: ContNo) -> Option<u32> {
         let mut all = self.all();
         let conts = &mut all.by_key.get_mut(&key)?.conts;
-        let count = conts.get_mut(&cont)?;
-        *count -= 1;
-        let left = *count;
+        let held = conts.get_mut(&cont)?;
+        held.count -= 1;
+        let left = held.count;
         if left == 0 {
             conts.remove(&cont);
         }
@@ -83,7 +121,8 @@ impl Holders {
 
     /// Forgets a connection; what it has held is to be given back.
     pub(super) fn leave(&self, key: u64) -> BTreeMap<ContNo, u32> {
-        self.all().by_key.remove(&key).map_or_else(BTreeMap::new, |holder| holder.conts)
+        let left = self.all().by_key.remove(&key).map_or_else(BTreeMap::new, |holder| holder.conts);
+        left.into_iter().map(|(cont, held)| (cont, held.count)).collect()
     }
 
     /// Takes the handles on a container from all others, or from those of the same user; how many they are.
@@ -95,7 +134,7 @@ impl Holders {
         };
         let taken =
             all.by_key.iter_mut().filter(is_meant).filter_map(|(_, holder)| holder.conts.remove(&cont));
-        let count = taken.sum();
+        let count = taken.map(|held| held.count).sum();
         // Under the lock, so that whoever sees the number finds what it is about.
         self.taken.fetch_add(1, Ordering::Release);
         count
@@ -106,7 +145,19 @@ impl Holders {
 mod tests {
     use super::*;
 
+    use dolmen_codec::order::HashKey;
+    use dolmen_types::{PropId, PropValue, Props, Uuid};
+
     const CONT: ContNo = ContNo(7);
+
+    fn cont(no: ContNo, evictions: &Evictions) -> ContHandle {
+        let props = Props::from([(PropId::CO_EVICTIONS, PropValue::Bytes(evictions.encode()))]);
+        ContHandle { no, uuid: Uuid::nil(), label: None, hash_key: HashKey([0; 16]), props }
+    }
+
+    fn open(holders: &Holders, key: u64, no: ContNo) {
+        holders.opened(key, &cont(no, &Evictions::default()), 0);
+    }
 
     #[test]
     fn handles_are_taken_from_all_others_or_from_those_of_the_same_user() {
@@ -114,8 +165,8 @@ mod tests {
             let holders = Holders::default();
             let [own, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
             for (key, count) in [(own, 1), (same, 2), (stranger, 3)] {
-                (0..count).for_each(|_| holders.opened(key, CONT));
-                holders.opened(key, ContNo(8));
+                (0..count).for_each(|_| open(&holders, key, CONT));
+                open(&holders, key, ContNo(8));
             }
             let before = holders.taken();
             assert_eq!(holders.take(own, CONT, whose), count);
@@ -131,13 +182,36 @@ mod tests {
     fn a_handle_is_closed_once() {
         let holders = Holders::default();
         let key = holders.enter(1);
-        holders.opened(key, CONT);
-        holders.opened(key, CONT);
+        open(&holders, key, CONT);
+        open(&holders, key, CONT);
         assert_eq!([holders.closing(key, CONT), holders.closing(key, CONT)], [Some(1), Some(0)]);
         assert_eq!((holders.closing(key, CONT), holders.count(key)), (None, 0));
-        holders.opened(key, CONT);
+        open(&holders, key, CONT);
         assert_eq!(holders.leave(key), BTreeMap::from([(CONT, 1)]));
         assert!(holders.leave(key).is_empty());
         assert_eq!(holders.closing(key, CONT), None);
+    }
+
+    #[test]
+    fn a_part_ends_handles_that_are_older_than_an_eviction_but_not_those_of_who_has_asked() {
+        let holders = Holders::default();
+        let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+        let mut evictions = Evictions::default();
+        for (key, client) in [(by, 5), (same, 6), (stranger, 7)] {
+            holders.opened(key, &cont(CONT, &evictions), client);
+        }
+        evictions.add(Some(1));
+        holders.end_older(CONT, &evictions, 5);
+        let has = || [by, same, stranger].map(|key| holders.has(key, CONT));
+        assert_eq!(has(), [true, false, true]);
+        // What is told twice, or late, ends nothing that was opened since.
+        holders.opened(same, &cont(CONT, &evictions), 6);
+        holders.end_older(CONT, &evictions, 5);
+        assert_eq!(has(), [true; 3]);
+        evictions.add(None);
+        let before = holders.taken();
+        holders.end_older(CONT, &evictions, 0);
+        assert_eq!(has(), [false; 3]);
+        assert_ne!(holders.taken(), before);
     }
 }

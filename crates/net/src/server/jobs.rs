@@ -156,6 +156,7 @@ impl Job {
                 verb: PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Aggregate(..) | PoolVerb::Checkpoint,
                 ..
             } => Pace::Long,
+            Self::Pool { verb: PoolVerb::ContOpen(..), asker, .. } if asker.is_part => Pace::Waits,
             Self::System {
                 ask:
                     SystemVerb::PoolConnect { .. }
@@ -288,7 +289,7 @@ mod tests {
         let to = Arc::new(Mailbox::new().unwrap());
         let job = |verb| {
             let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-            let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All };
+            let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All, is_part: false };
             Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(&to) }
         };
         let mut waiting = Waiting::default();

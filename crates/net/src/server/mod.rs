@@ -88,6 +88,8 @@ pub struct OpenedPool {
     pub is_read_only: bool,
     /// Whether nothing that is written has to wait for a device: a pool in memory.
     pub answers_at_once: bool,
+    /// Whether its service is at another engine, which is asked who may open containers.
+    pub is_part: bool,
     /// The version of its map.
     pub map_version: u32,
     /// Whose connection it is.

@@ -113,7 +113,9 @@ fn of_pool(verb: &PoolVerb<'_>) -> Need {
         PoolVerb::SetAttrs(None, _) | PoolVerb::RemoveAttrs(None, _) | PoolVerb::Checkpoint => {
             Need::Pool(perm::WRITE)
         }
-        PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Admit { .. } => Need::Operator,
+        PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => {
+            Need::Operator
+        }
     }
 }
 
@@ -149,20 +151,20 @@ pub(super) fn on_cont(who: &Principal, props: &Props) -> u64 {
     acl.allows(&user(who), text(PropId::CO_OWNER), text(PropId::CO_OWNER_GROUP))
 }
 
-/// What a user may do with a pool: what its list says, and if there is none, that of a new pool. To read a pool and to get its
+/// What a user may do with a pool of these properties: what its list says, and if there is none, that of a new pool. To read a pool and to get its
 /// properties are the same permission by two letters.
 //= daos:src/include/daos_security.h DAOS_ACL_PERM_READ of pools
 #[must_use]
-pub fn on_pool(who: &Principal, props: &Props, owner: &str, group: &str) -> u64 {
-    let text = |id, otherwise| match props.get(&id) {
+pub fn on_pool(who: &Principal, props: &Props) -> u64 {
+    let text = |id| match props.get(&id) {
         Some(PropValue::Text(text)) => text.as_str(),
-        _ => otherwise,
+        _ => "",
     };
     let acl = match props.get(&PropId::PO_ACL) {
         Some(PropValue::Bytes(bytes)) => list(bytes),
         _ => Acl::of_new_pool(),
     };
-    let perms = acl.lists(&user(who), text(PropId::PO_OWNER, owner), text(PropId::PO_OWNER_GROUP, group));
+    let perms = acl.lists(&user(who), text(PropId::PO_OWNER), text(PropId::PO_OWNER_GROUP));
     if perms & (perm::READ | perm::GET_PROP) == 0 { perms } else { perms | perm::READ | perm::GET_PROP }
 }
 

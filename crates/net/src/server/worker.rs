@@ -555,7 +555,7 @@ impl Shared {
         match reply {
             Given::Target(_, Some(buf)) => self.bufs.give(buf),
             Given::Job(JobReply::Pool(transport, Ok(Answer::Pool(PoolReply::Cont(handle)))))
-                if matches!(under_way.handles, Handles::Opens(_)) =>
+                if matches!(under_way.handles, Handles::Opens(..)) =>
             {
                 let (head, cont) = (Head::default(), handle.no);
                 self.jobs.give(Job::Release { transport, head, cont, count: 1 });

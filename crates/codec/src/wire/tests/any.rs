@@ -1,7 +1,7 @@
 //! Messages of every kind with any contents.
 
 use super::super::{
-    PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
+    Looked, PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
     SystemInfo, SystemReply, SystemVerb,
 };
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
@@ -298,6 +298,8 @@ pub(super) fn pool_verb() -> impl Strategy<Value = PoolVerb<'static>> {
     });
     let of = || option::of(cont());
     prop_oneof![
+        1 => (cont(), vec(any::<u8>(), 0..30), any::<u128>())
+            .prop_map(|(cont, evictions, by)| PoolVerb::Evicted { cont, evictions, by }),
         1 => (vec(cont(), 0..5), epoch()).prop_map(|(closed, now)| PoolVerb::Admit { closed, now }),
         1 => proptest::strategy::Just(()).prop_map(|()| PoolVerb::Props),
         2 => (cont(), lock_ask()).prop_map(|(cont, ask)| PoolVerb::Lock(cont, Box::new(ask))),
@@ -567,7 +569,12 @@ pub(super) fn system_verb() -> impl Strategy<Value = SystemVerb> {
             SystemVerb::PartCreate(Box::new(PartSpec { pool, ranks, key: PartKey(key) }))
         }),
         (uuid(), any::<u128>()).prop_map(|(pool, key)| SystemVerb::PartConnect { pool, key: PartKey(key) }),
-        (uuid(), any::<u128>()).prop_map(|(pool, key)| SystemVerb::PartDestroy { pool, key: PartKey(key) })
+        (uuid(), any::<u128>()).prop_map(|(pool, key)| SystemVerb::PartDestroy { pool, key: PartKey(key) }),
+        (uuid(), any::<u128>(), option::of(uuid())).prop_map(|(pool, key, cont)| SystemVerb::PartLook {
+            pool,
+            key: PartKey(key),
+            cont
+        })
     ]
 }
 
@@ -608,6 +615,8 @@ pub(super) fn system_reply() -> impl Strategy<Value = SystemReply> {
         system_info().prop_map(SystemReply::System),
         vec(pool_entry(), 0..4).prop_map(SystemReply::Pools),
         connection.prop_map(|connection| SystemReply::Connected(Box::new(connection))),
-        pool_entry().prop_map(SystemReply::Created)
+        pool_entry().prop_map(SystemReply::Created),
+        (props(), option::of(cont_handle()))
+            .prop_map(|(props, cont)| SystemReply::Looked(Box::new(Looked { props, cont })))
     ]
 }

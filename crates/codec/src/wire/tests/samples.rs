@@ -1,7 +1,7 @@
 //! One message of each kind, and the numbers of their bytes.
 
 use super::super::{
-    AskKind, PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
+    AskKind, Looked, PartKey, PartSpec, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
     RankInfo, ReplyKind, SystemInfo, SystemReply, SystemVerb,
 };
 use crate::lock::{LockAction, LockAsk, LockFamily, LockKind, LockRange, LockReply};
@@ -146,6 +146,7 @@ fn pool_verbs() -> Vec<PoolVerb<'static>> {
         PoolVerb::Props,
         PoolVerb::SetProps(Props::from([(PropId::PO_OWNER, PropValue::Text("ann@".to_owned()))])),
         PoolVerb::Lock(cont, Box::new(lock())),
+        PoolVerb::Evicted { cont, evictions: vec![1, 2, 3], by: 4 << 90 },
     ]
 }
 
@@ -330,6 +331,7 @@ pub(super) fn system_verbs() -> Vec<SystemVerb> {
         SystemVerb::Compare { rank: 12, list: Box::new(list) },
         SystemVerb::PoolEvict(PoolName::Uuid(uuid(6))),
         SystemVerb::PartEvict { pool: uuid(7), key: PartKey(14) },
+        SystemVerb::PartLook { pool: uuid(8), key: PartKey(15), cont: Some(uuid(9)) },
     ]
 }
 
@@ -357,6 +359,7 @@ pub(super) fn system_replies() -> Vec<SystemReply> {
         SystemReply::Pools(vec![entry.clone(); 2]),
         SystemReply::Connected(Box::new(connection)),
         SystemReply::Created(entry),
+        SystemReply::Looked(Box::new(Looked { props: props(), cont: Some(cont_handle()) })),
     ]
 }
 
@@ -410,6 +413,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::PoolProps, 0x6e36_99a7_122b_1279),
     (AskKind::PoolSetProps, 0x7c39_8306_4a44_2a7d),
     (AskKind::Lock, 0x8362_9775_fd7a_25ff),
+    (AskKind::Evicted, 0x19f4_cf32_1e7c_9e99),
     (AskKind::Ping, 0xf0fb_45d9_d088_e047),
     (AskKind::SystemQuery, 0x7bc2_176f_f361_e8db),
     (AskKind::PoolList, 0xa593_dce7_aa20_77ef),
@@ -424,6 +428,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, u64)] = &[
     (AskKind::Compare, 0x4748_0013_5728_2efe),
     (AskKind::PoolEvict, 0x8ce9_63ab_8c9d_d129),
     (AskKind::PartEvict, 0x9318_1b09_2665_10d0),
+    (AskKind::PartLook, 0xe94a_870f_7aa4_d76f),
 ];
 
 pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
@@ -483,4 +488,5 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, u64)] = &[
     (ReplyKind::Pools, 0x6440_786c_5782_0d39),
     (ReplyKind::Connected, 0xa137_487c_a58e_dd67),
     (ReplyKind::Created, 0x132e_fc14_f810_76f3),
+    (ReplyKind::Looked, 0x5c61_670a_eba0_8903),
 ];
