@@ -10,7 +10,7 @@ use dolmen_codec::verb::Reply;
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Rng};
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Repeats after a stale pool map. Each repeat has fetched the map anew, so more than a few mean that the map
@@ -75,17 +75,31 @@ impl Drawn {
     }
 }
 
-/// A mutation of a target under way: until this is dropped every request of the client says that it may still be sent.
+/// A mutation under way: until this is dropped every request to those who retain its result says that it may still be sent.
 pub(crate) struct Write<C: Deref<Target = Core>> {
     core: C,
     sequence: u64,
+    /// Whether it is a change by the pool's service, whatever targets are asked meanwhile.
+    is_change: bool,
 }
 
 impl<C: Deref<Target = Core>> Write<C> {
     #[inline]
     pub(crate) fn begin(core: C) -> Self {
         let sequence = core.drawn().draw();
-        Self { core, sequence }
+        Self { core, sequence, is_change: false }
+    }
+
+    /// A change by the pool's service. No target waits for its end before it forgets what it has answered.
+    pub(crate) fn begin_change(core: C) -> Self {
+        let sequence = {
+            let mut changes = core.changes();
+            // Under the lock, so that nobody says that it has ended before it is listed.
+            let sequence = core.mutation_id().sequence;
+            changes.insert(sequence);
+            sequence
+        };
+        Self { core, sequence, is_change: true }
     }
 
     #[inline]
@@ -96,7 +110,11 @@ impl<C: Deref<Target = Core>> Write<C> {
 
 impl<C: Deref<Target = Core>> Drop for Write<C> {
     fn drop(&mut self) {
-        self.core.end(self.sequence);
+        if self.is_change {
+            self.core.changes().remove(&self.sequence);
+        } else {
+            self.core.end(self.sequence);
+        }
     }
 }
 
@@ -109,10 +127,12 @@ pub(crate) struct Core {
     job: u64,
     tenant: u32,
     timeout_ns: u64,
-    /// Guards the sequence numbers; taken alone, for a few instructions.
+    /// Guards the sequence numbers, for a few instructions; nothing is taken while it is held.
     drawn: Mutex<Drawn>,
     /// The oldest of them that has not ended, or one before it.
     oldest: AtomicU64,
+    /// Guards which changes by the pool's service are under way; taken before `drawn`.
+    changes: Mutex<BTreeSet<u64>>,
     map: AtomicU64,
     /// Guards which handles on containers end together; taken alone, to open, close and evict.
     eras: Mutex<BTreeMap<ContNo, Era>>,
@@ -168,6 +188,7 @@ impl Core {
             timeout_ns,
             drawn: Mutex::new(Drawn { oldest: 1, has_ended: VecDeque::new() }),
             oldest: AtomicU64::new(1),
+            changes: Mutex::default(),
             map: AtomicU64::new(0),
             eras: Mutex::default(),
             rng: Mutex::new(rng),
@@ -231,7 +252,7 @@ impl Core {
         MapView::unpack(self.map.load(Ordering::Acquire))
     }
 
-    /// An id for a request to the pool's service that changes something: the service does not retain results.
+    /// An id for a request whose result no target retains.
     #[inline]
     pub(crate) fn mutation_id(&self) -> RequestId {
         Write::begin(self).id()
@@ -247,6 +268,10 @@ impl Core {
         let mut drawn = self.drawn();
         // Under the lock, so that it never falls.
         self.oldest.store(drawn.end(sequence), Ordering::Relaxed);
+    }
+
+    fn changes(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The id of a request that changes nothing: no target needs to remember its result.
@@ -265,6 +290,18 @@ impl Core {
         Head { id, oldest, deadline_ns, map_version, job: self.job, tenant: self.tenant, cred: self.cred }
     }
 
+    /// The same for what is asked: the service is told which is the oldest change that it may be asked for still.
+    #[inline]
+    pub(crate) fn head_of(&self, id: RequestId, map_version: u32, ask: &Ask<'_>) -> Head {
+        let mut head = self.head(id, map_version);
+        if let Ask::Pool(verb) = ask
+            && !matches!(verb, PoolVerb::TxCommit(_))
+        {
+            head.oldest = self.changes().first().copied().unwrap_or(id.sequence);
+        }
+        head
+    }
+
     /// Asks, and asks again after a stale map or while a transaction stands in the way. `make` builds the
     /// question for a map, with `buf` in it if it is a fetch; `buf` is back when this returns.
     #[inline]
@@ -278,7 +315,7 @@ impl Core {
         loop {
             let map = self.map();
             let ask = make(map, core::mem::take(buf))?;
-            let request = Request { token: 0, head: self.head(id, map.version), ask };
+            let request = Request { token: 0, head: self.head_of(id, map.version, &ask), ask };
             let outcome = self.transport.call(request);
             if let Some(back) = outcome.buf {
                 *buf = back;
@@ -313,6 +350,12 @@ impl Core {
             Answer::Pool(reply) => Ok(reply),
             Answer::Target(_) => Err(unexpected()),
         }
+    }
+
+    /// Asks the pool's service for a change.
+    pub(crate) fn ask_change<'a>(&self, make: impl FnMut() -> PoolVerb<'a>) -> Result<PoolReply> {
+        let change = Write::begin_change(self);
+        self.ask_pool(change.id(), make)
     }
 
     /// Fetches the pool's map and takes it over.

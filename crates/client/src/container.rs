@@ -79,7 +79,7 @@ impl Container {
     pub fn evict_others(&self, whose: Whose) -> Result<()> {
         self.check_handle()?;
         let make = || PoolVerb::ContEvict(self.no(), whose);
-        match self.core().ask_pool(self.core().mutation_id(), make)? {
+        match self.core().ask_change(make)? {
             PoolReply::Cont(handle) => {
                 self.core().goes_on(&handle);
                 Ok(())
@@ -307,7 +307,7 @@ impl Container {
         }
         self.check_handle()?;
         let make = || PoolVerb::AllocOids(self.no(), count);
-        match self.core().ask_pool(self.core().mutation_id(), make)? {
+        match self.core().ask_change(make)? {
             PoolReply::Oids(first) => Ok(first),
             _ => Err(unexpected()),
         }
@@ -440,7 +440,7 @@ impl Container {
 
     fn epoch(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<Epoch> {
         self.check_handle()?;
-        match self.core().ask_pool(self.core().mutation_id(), make)? {
+        match self.core().ask_change(make)? {
             PoolReply::Epoch(epoch) => Ok(epoch),
             _ => Err(unexpected()),
         }

@@ -261,7 +261,7 @@ impl Inner {
     }
 
     fn submit(&self, id: EventId, next: Next) {
-        let head = self.core.head(next.id, next.map_version);
+        let head = self.core.head_of(next.id, next.map_version, &next.ask);
         self.core.transport().submit(self.queue, Request { token: id.token(), head, ask: next.ask });
     }
 

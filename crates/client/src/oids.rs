@@ -22,7 +22,7 @@ impl Oids {
             return Ok(number);
         }
         let make = || PoolVerb::AllocOids(cont, RANGE_LEN);
-        let PoolReply::Oids(first) = core.ask_pool(core.mutation_id(), make)? else {
+        let PoolReply::Oids(first) = core.ask_change(make)? else {
             return Err(unexpected());
         };
         *range = first.saturating_add(1)..first.saturating_add(RANGE_LEN);

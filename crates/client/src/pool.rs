@@ -59,7 +59,7 @@ impl Pool {
     /// `Exists` if UUID or label is taken; `Invalid::Property`.
     pub fn create_container_as(&self, uuid: Uuid, label: Option<Label>, props: Props) -> Result<ContHandle> {
         let make = || PoolVerb::ContCreate { uuid, label: label.clone(), props: props.clone() };
-        match self.core.ask_pool(self.core.mutation_id(), make)? {
+        match self.core.ask_change(make)? {
             PoolReply::Cont(handle) => Ok(handle),
             _ => Err(unexpected()),
         }
@@ -212,7 +212,7 @@ impl core::fmt::Debug for Pool {
 }
 
 pub(crate) fn done(core: &Core, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
-    match core.ask_pool(core.mutation_id(), make)? {
+    match core.ask_change(make)? {
         PoolReply::Done => Ok(()),
         _ => Err(unexpected()),
     }

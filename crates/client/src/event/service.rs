@@ -1,7 +1,7 @@
 //! Operations on containers that complete on an event; those of transactions are in `tx`.
 
 use super::{Event, Next, Output};
-use crate::client::Core;
+use crate::client::{Core, Write};
 use crate::container::Container;
 use crate::pool::Pool;
 use dolmen_codec::Ask;
@@ -47,8 +47,10 @@ impl Container {
     /// # Errors
     /// As [`Pool::open_container_on`].
     pub fn create_snapshot_on(&self, event: &mut Event, name: Option<&str>) -> Result<()> {
-        let verb = PoolVerb::SnapCreate(self.no(), name.map(str::to_owned));
-        launch(event, self.core(), self.core().mutation_id(), verb)
+        let (core, verb) = (self.core(), PoolVerb::SnapCreate(self.no(), name.map(str::to_owned)));
+        event.launch(core, 1, None)?;
+        event.submit_write(Write::begin_change(Arc::clone(core)), core.map().version, Ask::Pool(verb));
+        Ok(())
     }
 }
 

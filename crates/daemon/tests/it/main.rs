@@ -20,6 +20,7 @@ mod parted;
 mod ranks;
 mod raw;
 mod relay;
+mod repetitions;
 mod restarts;
 mod served;
 mod taken;

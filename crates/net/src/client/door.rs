@@ -37,6 +37,7 @@ impl Door {
                     connect,
                     head: *head,
                     conts: BTreeMap::new(),
+                    evicting: BTreeMap::new(),
                     refused: None,
                     is_opening: false,
                 };
@@ -151,7 +152,7 @@ pub(super) fn opened(outcome: &Outcome) -> Option<&ContHandle> {
 /// What a question does to the handles that are to be opened again.
 enum Handles {
     Opens,
-    Evicts,
+    Evicts(ContNo),
     Closes(ContNo),
 }
 
@@ -162,22 +163,28 @@ impl Transport for Door {
                 self.note_client(&request.head);
                 Handles::Opens
             }
-            Ask::Pool(PoolVerb::ContEvict(..)) => Handles::Evicts,
+            Ask::Pool(PoolVerb::ContEvict(cont, _)) => Handles::Evicts(*cont),
             Ask::Pool(PoolVerb::ContClose(cont)) => Handles::Closes(*cont),
             _ => return self.link.call(self.pool, request),
         };
+        if let Handles::Evicts(cont) = handles {
+            self.link.with_pool(self.pool, |attached| attached.evicts(cont));
+        }
         let outcome = self.link.call(self.pool, request);
-        match (&outcome.result, handles) {
+        match (&outcome.result, &handles) {
             (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Opens) => {
                 self.link.with_pool(self.pool, |attached| attached.opened(handle));
             }
-            (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Evicts) => {
+            (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Evicts(_)) => {
                 self.link.with_pool(self.pool, |attached| attached.evicted(handle));
             }
             (Ok(_), Handles::Closes(cont)) => {
-                self.link.with_pool(self.pool, |attached| attached.closed(cont));
+                self.link.with_pool(self.pool, |attached| attached.closed(*cont));
             }
             _ => {}
+        }
+        if let Handles::Evicts(cont) = handles {
+            self.link.with_pool(self.pool, |attached| attached.has_evicted(cont));
         }
         outcome
     }

@@ -364,7 +364,7 @@ impl Inner {
             Progress::Unsent | Progress::Sent => None,
         };
         let result = match finished.or(done) {
-            Some(Finished::Pool(result)) => as_first(result, &request.ask, pending.sends),
+            Some(Finished::Pool(result)) => result,
             Some(Finished::System(_)) | None => Err(self.unreachable()),
         };
         Outcome { token, result, buf: pending.buf.or_else(|| request.ask.take_buf()) }
@@ -911,15 +911,14 @@ impl State {
             pending.progress = Progress::Done(finished);
             return;
         }
-        let Some(Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, sends, .. }) =
+        let Some(Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, .. }) =
             self.requests.end(id)
         else {
             return;
         };
-        let result = match (finished, &request) {
-            (Finished::Pool(result), Some(request)) => as_first(result, &request.ask, sends),
-            (Finished::Pool(result), None) => result,
-            (Finished::System(_), _) => Err(super::unexpected()),
+        let result = match finished {
+            Finished::Pool(result) => result,
+            Finished::System(_) => Err(super::unexpected()),
         };
         let buf = buf.or_else(|| request.and_then(|mut request| request.ask.take_buf()));
         let Some(open) = self.queues.of_mut(queue) else { return };
@@ -1052,20 +1051,6 @@ fn land(
     };
     *decoded = Some(Finished::Pool(result));
     Ok(landing)
-}
-
-/// The answer to a removal that was sent several times, because answers were lost: if there is nothing to remove any more,
-/// the first has done it.
-fn as_first(result: Result<Answer>, ask: &Ask<'_>, sends: u32) -> Result<Answer> {
-    let removes = |verb: &PoolVerb<'_>| {
-        matches!(verb, PoolVerb::ContDestroy(..) | PoolVerb::SnapDestroy(..) | PoolVerb::RemoveAttrs(..))
-    };
-    match (&result, ask) {
-        (Err(Error::NotFound), Ask::Pool(verb)) if sends > 1 && removes(verb) => {
-            Ok(Answer::Pool(PoolReply::Done))
-        }
-        _ => result,
-    }
 }
 
 fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {

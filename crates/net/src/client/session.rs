@@ -42,6 +42,8 @@ pub(super) struct Attached {
     pub(super) head: Head,
     /// Handles that the client has on containers.
     pub(super) conts: BTreeMap<ContNo, Opened>,
+    /// How many evictions this client has asked for on which containers, and has no answer to yet.
+    pub(super) evicting: BTreeMap<ContNo, u64>,
     /// Why it could not be opened on this connection, though it may be later.
     pub(super) refused: Option<Refused>,
     /// Whether a thread tries to, beside what goes on.
@@ -183,7 +185,7 @@ impl Session {
                 let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid), OpenFor::Any);
                 match self.ask_pool(&caller(connected.slot), open, end_ns)? {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
-                        if Evictions::of(&handle.props).count(attached.head.cred.uid) == opened.evictions {
+                        if attached.goes_on(opened, &handle) {
                             continue;
                         }
                         // They were taken away meanwhile. The engine remembers that it is closed, and says so.
@@ -252,6 +254,29 @@ impl Attached {
             (opened.count, opened.evictions) = (0, evictions);
         }
         opened.count += 1;
+    }
+
+    /// Whether handles that were open are not taken away, going by one that was opened just now. An eviction of this client's
+    /// own takes nothing from him, also while he does not know yet that it was carried out.
+    pub(super) fn goes_on(&self, opened: &Opened, now: &ContHandle) -> bool {
+        let own = self.evicting.get(&now.no).copied().unwrap_or(0);
+        let evictions = Evictions::of(&now.props).count(self.head.cred.uid);
+        (opened.evictions..=opened.evictions.saturating_add(own)).contains(&evictions)
+    }
+
+    /// Asks for an eviction.
+    pub(super) fn evicts(&mut self, cont: ContNo) {
+        *self.evicting.entry(cont).or_default() += 1;
+    }
+
+    /// Has an answer to that, or gives up waiting for it.
+    pub(super) fn has_evicted(&mut self, cont: ContNo) {
+        if let Some(count) = self.evicting.get_mut(&cont) {
+            *count -= 1;
+            if *count == 0 {
+                self.evicting.remove(&cont);
+            }
+        }
     }
 
     /// Others have lost their handles on a container; those here go on.

@@ -125,12 +125,16 @@ impl Holders {
         left.into_iter().map(|(cont, held)| (cont, held.count)).collect()
     }
 
-    /// Takes the handles on a container from all others, or from those of the same user; how many they are.
-    pub(super) fn take(&self, key: u64, cont: ContNo, whose: Whose) -> u32 {
+    /// Takes the handles on a container from all others, or from those of the same user; how many they are. Those that were
+    /// opened after it stay: whoever asks again for an eviction that was made already takes nothing from newcomers.
+    pub(super) fn take(&self, key: u64, cont: ContNo, whose: Whose, evictions: &Evictions) -> u32 {
         let mut all = self.all();
         let Some(uid) = all.by_key.get(&key).map(|own| own.uid) else { return 0 };
         let is_meant = |(other, holder): &(&u64, &mut Holder)| {
-            **other != key && (whose == Whose::All || holder.uid == uid)
+            let is_older = |held: &Held| held.evictions < evictions.count(holder.uid);
+            **other != key
+                && (whose == Whose::All || holder.uid == uid)
+                && holder.conts.get(&cont).is_some_and(is_older)
         };
         let taken =
             all.by_key.iter_mut().filter(is_meant).filter_map(|(_, holder)| holder.conts.remove(&cont));
@@ -162,19 +166,26 @@ mod tests {
     #[test]
     fn handles_are_taken_from_all_others_or_from_those_of_the_same_user() {
         for (whose, count) in [(Whose::Own, 2), (Whose::All, 5)] {
-            let holders = Holders::default();
+            let (holders, mut evictions) = (Holders::default(), Evictions::default());
             let [own, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
             for (key, count) in [(own, 1), (same, 2), (stranger, 3)] {
                 (0..count).for_each(|_| open(&holders, key, CONT));
                 open(&holders, key, ContNo(8));
             }
             let before = holders.taken();
-            assert_eq!(holders.take(own, CONT, whose), count);
+            evictions.add((whose == Whose::Own).then_some(1));
+            assert_eq!(holders.take(own, CONT, whose, &evictions), count);
             assert_ne!(holders.taken(), before);
             let left = [own, same, stranger].map(|key| holders.has(key, CONT));
             assert_eq!(left, [true, false, whose == Whose::Own]);
             assert!([own, same, stranger].iter().all(|&key| holders.has(key, ContNo(8))));
-            assert_eq!(holders.take(own, CONT, whose), 0, "nothing is given back twice");
+            assert_eq!(holders.take(own, CONT, whose, &evictions), 0, "nothing is given back twice");
+            // Who has opened it since keeps it when the same eviction is asked for again.
+            holders.opened(same, &cont(CONT, &evictions), 0);
+            assert_eq!(holders.take(own, CONT, whose, &evictions), 0);
+            assert!(holders.has(same, CONT));
+            evictions.add(Some(1));
+            assert_eq!(holders.take(own, CONT, whose, &evictions), 1, "the next one takes it");
         }
     }
 

@@ -4,7 +4,8 @@ use super::attached::Asker;
 use super::{Attachment, Caller, JOB_THREADS, System};
 use crate::error::Result;
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_codec::pool::PoolVerb;
+use dolmen_codec::evictions::Evictions;
+use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::wire::SystemVerb;
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::Bell;
@@ -234,8 +235,8 @@ impl Jobs {
                     .rights
                     .settled(&*transport, head, verb)
                     .and_then(|verb| transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result);
-                if let (Ok(_), Some((cont, whose))) = (&result, evicts) {
-                    let count = asker.holders.take(asker.key, cont, whose);
+                if let (Ok(Answer::Pool(PoolReply::Cont(handle))), Some((cont, whose))) = (&result, evicts) {
+                    let count = asker.holders.take(asker.key, cont, whose, &Evictions::of(&handle.props));
                     release(&*transport, head, cont, count);
                 }
                 to.put(Done { key, reply: JobReply::Pool(transport, result) });

@@ -7,7 +7,7 @@ use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb, Whose};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_types::{ContNo, Error, Head, Invalid, PropId, PropValue, Props, Result};
+use dolmen_types::{ContNo, Error, Head, Invalid, PropId, PropValue, Props, Result, Uuid};
 use std::sync::Arc;
 
 /// What a caller may do in a pool.
@@ -248,7 +248,10 @@ impl Rights {
             ContName::Label(label) => cont.label.as_ref() == Some(label),
             ContName::Uuid(uuid) => cont.uuid == *uuid,
         };
-        let found = all.iter().find(is_meant).ok_or(Error::NotFound)?;
+        let Some(found) = all.iter().find(is_meant) else {
+            // The service tells him if this very request has destroyed it before. No container has this UUID.
+            return Ok(PoolVerb::ContDestroy(ContName::Uuid(Uuid::nil()), *force));
+        };
         if on_cont(who, &found.props) & perm::DELETE == 0 {
             return Err(Error::NoPermission);
         }

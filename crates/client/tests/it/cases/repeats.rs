@@ -3,7 +3,7 @@
 use super::common::{START_NS, new_container, open, options, serve};
 use super::objects::object;
 use crate::watched::Watched;
-use dolmen_client::{At, Credentials, Epoch, Error, IoBuf, ObjectType, Options, Pool};
+use dolmen_client::{At, Credentials, Epoch, Error, EventQueue, IoBuf, ObjectType, Options, Pool, Wait};
 use dolmen_types::TxId;
 use std::sync::Arc;
 
@@ -83,4 +83,31 @@ fn mutations_have_ids_of_their_own() {
     ids.dedup();
     assert_eq!(ids.len(), count);
     assert!(count >= 50);
+}
+
+#[test]
+fn a_change_by_the_service_is_said_to_be_under_way_until_it_is_answered_and_holds_up_no_target() {
+    let (served, pool, cont) = open(1);
+    let object = object(&cont, ObjectType::MultiHashed, "S1");
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut event = queue.event().unwrap();
+    let last = || *served.heads().last().unwrap();
+    let set = |value: &[u8]| {
+        cont.set_attrs(&[("k".to_owned(), value.to_vec())]).unwrap();
+        last()
+    };
+    cont.create_snapshot_on(&mut event, Some("s")).unwrap();
+    let snapshot = last();
+    assert_eq!(snapshot.oldest, snapshot.id.sequence);
+    assert_eq!(set(b"1").oldest, snapshot.id.sequence, "it may be sent again");
+    object.put(At::Latest, b"d", b"a", b"v").unwrap();
+    let put = last();
+    assert_eq!(put.oldest, put.id.sequence, "targets have nothing to do with it");
+    let mut done = Vec::new();
+    while queue.running() > 0 {
+        queue.poll(Wait::Forever, 1, &mut done).unwrap();
+    }
+    event.take_result().unwrap().unwrap();
+    let after = set(b"2");
+    assert_eq!(after.oldest, after.id.sequence);
 }

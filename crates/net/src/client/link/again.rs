@@ -9,7 +9,6 @@ use crate::client::pending::{Finished, Progress, Waiter};
 use crate::client::session::{Attached, NO_SLOT, Refused};
 use crate::client::{PoolRef, unexpected};
 use core::time::Duration;
-use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request};
@@ -123,7 +122,7 @@ impl Inner {
                 let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid), OpenFor::Any);
                 match self.call(pool, ask(open)).result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
-                        if Evictions::of(&handle.props).count(copy.head.cred.uid) == known.evictions {
+                        if copy.goes_on(known, &handle) {
                             continue;
                         }
                         // Ignored: they were taken away meanwhile, and whoever uses one is told so.
