@@ -54,6 +54,13 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
+    /// What is not yet read.
+    #[must_use]
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     /// The next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {

@@ -12,7 +12,7 @@ use core::time::Duration;
 use dolmen_codec::Transport;
 use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
-    SystemInfo, SystemReply, SystemVerb, VERSION, Welcome,
+    SystemInfo, SystemReply, SystemVerb, Version, Welcome,
 };
 use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, Rng, Socket, spawn};
 use dolmen_net::server::{Attachment, Caller, OpenedPool, Options, Rights, Server, System};
@@ -294,9 +294,9 @@ fn remove_stale(path: &Path) -> Result<()> {
 }
 
 impl System for Shared {
-    fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome {
+    fn welcome(&self, version: Version, ring_bytes: u64) -> Welcome {
         Welcome {
-            version: version.min(VERSION),
+            version,
             rank: self.pools.peers().rank(),
             engine: self.engine,
             instance: self.instance,

@@ -96,6 +96,8 @@ pub enum Violation {
     Ring,
     /// A frame that cannot be read.
     Frame,
+    /// A frame that has changed on the way.
+    Damage,
     /// A version that this program does not speak.
     Version,
     /// An answer to nothing that was asked, or of another kind.
@@ -111,6 +113,7 @@ impl fmt::Display for Violation {
         f.write_str(match self {
             Self::Ring => "it has written indices of the shared memory that cannot be",
             Self::Frame => "it has sent a frame that cannot be read",
+            Self::Damage => "a frame has changed on the way: a checksum does not match",
             Self::Version => "it speaks another version of the protocol; use programs of the same release",
             Self::Answer => "it has answered what was not asked",
             Self::Limit => "it has more under way than a connection may have",

@@ -1,13 +1,17 @@
 //! Frames as they arrive, in pieces of any size.
 //!
 //! Invariants: no more is read than the header in front says; the header is checked before memory is taken for what it
-//! says, and more than a piece of that only as it comes; a server asks for all of it, but for the first piece of a body.
+//! says, and more than a piece of that only as it comes; a server asks for all of it, but for the first piece of a body; a
+//! payload is not given out before its checksum was verified, where it has one.
 
 use crate::error::{Error, Result, Violation};
 use crate::stream::Stream;
+use crate::terms::Terms;
 use core::ops::Range;
-use dolmen_codec::wire::{BadFrame, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader};
-use dolmen_types::IoBuf;
+use dolmen_codec::wire::{
+    BadFrame, PAYLOAD_SUM_BYTES, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader,
+};
+use dolmen_types::{IoBuf, crc32c_append};
 
 /// Memory that is taken for a body, or a payload, before anything of it has come; later twice what has come.
 const BODY_BYTES_AHEAD: usize = 64 << 10;
@@ -53,6 +57,7 @@ fn fill_body(
 /// As [`fill_body`], for a payload; `has_room` says whether it may grow by so much.
 fn fill_payload(
     stream: &mut Stream,
+    mut sum: Option<&mut Sum>,
     payload: &mut IoBuf,
     at: &mut usize,
     len: usize,
@@ -66,11 +71,55 @@ fn fill_payload(
             }
             payload.set_len(longer);
         }
-        if !fill(stream, payload, at)? {
+        if !fill_summed(stream, sum.as_deref_mut(), payload, at)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// The checksum of a payload that arrives, and what its sender says that it is.
+#[derive(Debug, Default)]
+struct Sum {
+    so_far: u32,
+    told: [u8; PAYLOAD_SUM_BYTES],
+    at: usize,
+}
+
+impl Sum {
+    /// As [`fill`], for a payload, which is summed while it is in the cache.
+    fn fill(&mut self, stream: &mut Stream, bytes: &mut [u8], at: &mut usize) -> Result<bool> {
+        let piece_bytes = stream.piece_bytes();
+        while *at < bytes.len() {
+            let end = bytes.len().min(*at + piece_bytes);
+            match stream.read(&mut bytes[*at..end])? {
+                0 => return Ok(false),
+                len => {
+                    self.so_far = crc32c_append(self.so_far, &bytes[*at..*at + len]);
+                    *at += len;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what the sender says, once the whole payload has come, and compares; whether it has come.
+    fn verify(&mut self, stream: &mut Stream) -> Result<bool> {
+        if !fill(stream, &mut self.told, &mut self.at)? {
+            return Ok(false);
+        }
+        let Self { so_far, told, .. } = core::mem::take(self);
+        if u32::from_le_bytes(told) == so_far { Ok(true) } else { Err(bad_frame(BadFrame::PayloadSum)) }
+    }
+}
+
+/// As [`fill`] and, if there is a `sum`, also [`Sum::fill`].
+#[inline]
+fn fill_summed(stream: &mut Stream, sum: Option<&mut Sum>, bytes: &mut [u8], at: &mut usize) -> Result<bool> {
+    match sum {
+        Some(sum) => sum.fill(stream, bytes, at),
+        None => fill(stream, bytes, at),
+    }
 }
 
 /// Makes room for the next body; memory that a large one took is given back.
@@ -85,6 +134,7 @@ fn renew(body: &mut Vec<u8>) {
 pub(crate) fn bad_frame(bad: BadFrame) -> Error {
     Error::Protocol(match bad {
         BadFrame::Version { .. } => Violation::Version,
+        BadFrame::Checksum | BadFrame::BodySum | BadFrame::PayloadSum => Violation::Damage,
         _ => Violation::Frame,
     })
 }
@@ -101,24 +151,33 @@ pub(crate) enum Room {
 /// Requests of one connection.
 #[derive(Debug)]
 pub(crate) struct Requests {
+    terms: Terms,
     head: [u8; REQUEST_HEADER_BYTES],
     header: Option<RequestHeader>,
     body: Vec<u8>,
     payload: IoBuf,
     at: usize,
     is_body_read: bool,
+    sum: Sum,
 }
 
 impl Requests {
     pub(crate) fn new() -> Self {
         Self {
+            terms: Terms::default(),
             head: [0; REQUEST_HEADER_BYTES],
             header: None,
             body: Vec::new(),
             payload: IoBuf::default(),
             at: 0,
             is_body_read: false,
+            sum: Sum::default(),
         }
+    }
+
+    /// What holds for the frames, once that is agreed on.
+    pub(crate) fn agree(&mut self, terms: Terms) {
+        self.terms = terms;
     }
 
     /// The next request that is complete, with its payload; its body is that of [`Requests::body`] until the next call, or
@@ -138,7 +197,7 @@ impl Requests {
                 if !fill(stream, &mut self.head, &mut self.at)? {
                     return Ok(None);
                 }
-                let header = RequestHeader::decode(&self.head).map_err(bad_frame)?;
+                let header = RequestHeader::decode(&self.head, self.terms.version).map_err(bad_frame)?;
                 renew(&mut self.body);
                 (self.header, self.at, self.is_body_read) = (Some(header), 0, false);
                 header
@@ -159,7 +218,12 @@ impl Requests {
             (self.payload, self.at, self.is_body_read) = (payload, 0, true);
         }
         let has_room = |len| room(Room::More { byte_count: len }).is_some();
-        if !fill_payload(stream, &mut self.payload, &mut self.at, payload_bytes, has_room)? {
+        let is_summed = self.terms.has_payload_sums && payload_bytes > 0;
+        let sum = is_summed.then_some(&mut self.sum);
+        if !fill_payload(stream, sum, &mut self.payload, &mut self.at, payload_bytes, has_room)? {
+            return Ok(None);
+        }
+        if is_summed && !self.sum.verify(stream)? {
             return Ok(None);
         }
         (self.header, self.at) = (None, 0);
@@ -187,17 +251,28 @@ pub(crate) struct Landing {
 /// Replies of one connection.
 #[derive(Debug)]
 pub(crate) struct Replies {
+    terms: Terms,
     head: [u8; REPLY_HEADER_BYTES],
     header: Option<ReplyHeader>,
     body: Vec<u8>,
     at: usize,
     landing: Option<Landing>,
     part: usize,
+    sum: Sum,
 }
 
 impl Replies {
-    pub(crate) fn new() -> Self {
-        Self { head: [0; REPLY_HEADER_BYTES], header: None, body: Vec::new(), at: 0, landing: None, part: 0 }
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            head: [0; REPLY_HEADER_BYTES],
+            header: None,
+            body: Vec::new(),
+            at: 0,
+            landing: None,
+            part: 0,
+            sum: Sum::default(),
+        }
     }
 
     /// The next reply that is complete, with the buffer that its payload has gone to. `land` is asked once, with header
@@ -216,7 +291,7 @@ impl Replies {
                 if !fill(stream, &mut self.head, &mut self.at)? {
                     return Ok(None);
                 }
-                let header = ReplyHeader::decode(&self.head).map_err(bad_frame)?;
+                let header = ReplyHeader::decode(&self.head, self.terms.version).map_err(bad_frame)?;
                 renew(&mut self.body);
                 (self.header, self.at) = (Some(header), 0);
                 header
@@ -234,26 +309,115 @@ impl Replies {
             }
             (self.landing, self.at, self.part) = (Some(landing), 0, 0);
         }
+        let is_summed = self.terms.has_payload_sums && header.payload_bytes > 0;
         let landing = self.landing.as_mut().expect("set above");
         while let Some(part) = landing.parts.get(self.part) {
-            if !fill(stream, &mut landing.buf[part.clone()], &mut self.at)? {
+            let sum = is_summed.then_some(&mut self.sum);
+            if !fill_summed(stream, sum, &mut landing.buf[part.clone()], &mut self.at)? {
                 return Ok(None);
             }
             (self.at, self.part) = (0, self.part + 1);
+        }
+        if is_summed && !self.sum.verify(stream)? {
+            return Ok(None);
         }
         self.header = None;
         let landing = self.landing.take().expect("set above");
         Ok(Some((header, landing.buf)))
     }
 
-    /// Gives up what has come of a reply; the buffer that its payload was going to, with the reply's token.
+    /// Gives up what has come of a reply; the buffer that its payload was going to, with the reply's token. What has come of
+    /// that is wiped: it was not verified, and the next answer may leave those bytes alone.
     pub(crate) fn give_up(&mut self) -> Option<(u64, IoBuf)> {
-        let abandoned = core::mem::replace(self, Self::new());
-        Some((abandoned.header?.token, abandoned.landing?.buf))
+        let abandoned = core::mem::replace(self, Self::new(self.terms));
+        let (header, Landing { mut buf, parts }) = (abandoned.header?, abandoned.landing?);
+        for part in parts.into_iter().take(abandoned.part + 1) {
+            buf[part].fill(0);
+        }
+        Some((header.token, buf))
     }
 }
 
 /// A length that a header says, which the header's decoder has limited.
 fn length(bytes: u64) -> Result<usize> {
     usize::try_from(bytes).or(Err(Error::Protocol(Violation::Frame)))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use dolmen_codec::wire::{ReplyKind, Version};
+    use dolmen_env::{Address, Listener, Socket};
+    use dolmen_types::{Epoch, crc32c};
+
+    /// Two ends of a connection.
+    pub(crate) fn pair() -> (Stream, Stream) {
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let near = Socket::connect(listener.address(), core::time::Duration::from_secs(10)).unwrap();
+        let far = std::iter::repeat_with(|| listener.accept().unwrap()).find_map(|far| far).unwrap();
+        (Stream::over_socket(near), Stream::over_socket(far))
+    }
+
+    pub(crate) fn header(payload_bytes: usize) -> [u8; REPLY_HEADER_BYTES] {
+        let header = ReplyHeader {
+            version: Version::Two,
+            kind: ReplyKind::Fetched,
+            status: 0,
+            token: 1,
+            epoch: Epoch::ZERO,
+            push_seq: 0,
+            lease: 0,
+            lease_term_ms: 0,
+            map_version: 0,
+            body_bytes: 0,
+            payload_bytes: u32::try_from(payload_bytes).unwrap(),
+            body_sum: 0,
+        };
+        header.encode()
+    }
+
+    /// What has come, once something has; the payload goes to `parts` of a buffer of sevens.
+    pub(crate) fn next(
+        replies: &mut Replies,
+        stream: &mut Stream,
+        parts: &[Range<usize>],
+    ) -> Result<Option<(ReplyHeader, IoBuf)>> {
+        let len = parts.last().unwrap().end + 10;
+        replies.next(stream, |_, _| Ok(Landing { buf: IoBuf::copy_of(&vec![7; len]), parts: parts.into() }))
+    }
+
+    fn received(bytes: &[u8], parts: &[Range<usize>]) -> (Result<IoBuf>, Replies) {
+        let (mut near, mut far) = pair();
+        assert_eq!(far.write(bytes).unwrap(), bytes.len());
+        assert!(far.flush().unwrap());
+        let mut replies = Replies::new(Terms::of(Version::Two, &near));
+        loop {
+            match next(&mut replies, &mut near, parts) {
+                Ok(None) => near.wait(false, None).unwrap(),
+                Ok(Some((_, buf))) => return (Ok(buf), replies),
+                Err(error) => return (Err(error), replies),
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_that_has_changed_is_not_given_out_and_leaves_nothing_in_its_buffer() {
+        let parts = [0..60, 80..120];
+        let payload: Vec<u8> = (1..=100).collect();
+        let good = [&header(100)[..], &payload, &crc32c(&payload).to_le_bytes()].concat();
+        let (buf, _) = received(&good, &parts);
+        let buf = buf.unwrap();
+        assert_eq!([&buf[..60], &buf[80..120]].concat(), payload);
+        assert_eq!([&buf[60..80], &buf[120..]].concat(), [7; 30]);
+        for at in REPLY_HEADER_BYTES..good.len() {
+            let mut changed = good.clone();
+            changed[at] ^= 0x10;
+            let (refused, mut replies) = received(&changed, &parts);
+            assert_eq!(refused.unwrap_err(), Error::Protocol(Violation::Damage), "byte {at}");
+            let (token, buf) = replies.give_up().unwrap();
+            assert_eq!(token, 1);
+            assert_eq!([&buf[..60], &buf[80..120]].concat(), [0; 100], "byte {at}");
+            assert_eq!([&buf[60..80], &buf[120..]].concat(), [7; 30]);
+        }
+    }
 }

@@ -18,6 +18,7 @@ pub mod server;
 mod slots;
 mod spin;
 mod stream;
+mod terms;
 pub mod tls;
 
 pub use error::{CertFault, Error, Lack, Result, Violation, Whose};

@@ -5,8 +5,9 @@
 use crate::error::Result;
 use crate::stream::Stream;
 use core::ops::Range;
-use dolmen_types::IoBuf;
+use dolmen_types::{IoBuf, crc32c_append};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What waits for room.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ struct Piece {
 #[derive(Debug)]
 enum Bytes {
     Small(Vec<u8>),
-    Large(std::sync::Arc<IoBuf>),
+    Large(Arc<IoBuf>),
 }
 
 impl Output {
@@ -45,31 +46,51 @@ impl Output {
         Ok(())
     }
 
-    /// Sends parts of a buffer; gives it back unless it has to wait.
+    /// Sends parts of a buffer, and behind them their checksum if they have one; gives the buffer back unless it has to wait.
     pub(crate) fn put_parts(
         &mut self,
         stream: &mut Stream,
+        is_summed: bool,
         buf: IoBuf,
-        mut parts: impl Iterator<Item = Range<usize>>,
+        parts: impl Iterator<Item = Range<usize>>,
     ) -> Result<Option<IoBuf>> {
-        while self.waiting.is_empty() {
-            let Some(part) = parts.next() else { return Ok(Some(buf)) };
-            let sent = stream.write(&buf[part.clone()])?;
-            if sent < part.len() {
-                let buf = std::sync::Arc::new(buf);
-                let rest = part.start + sent..part.end;
-                self.waiting.push_back(Piece { rest, bytes: Bytes::Large(buf.clone()) });
-                self.keep(&buf, parts);
-                return Ok(None);
+        let piece_bytes = if is_summed { stream.piece_bytes() } else { usize::MAX };
+        let mut pieces = parts.flat_map(|part| pieces_of(part, piece_bytes));
+        let (mut sum, mut byte_count, mut rest) = (0, 0, None);
+        let mut add = |piece: &[u8]| {
+            byte_count += piece.len();
+            if is_summed {
+                sum = crc32c_append(sum, piece);
             }
+        };
+        while self.waiting.is_empty() && rest.is_none() {
+            let Some(piece) = pieces.next() else { break };
+            add(&buf[piece.clone()]);
+            let sent = stream.write(&buf[piece.clone()])?;
+            rest = (sent < piece.len()).then_some(piece.start + sent..piece.end);
         }
-        self.keep(&std::sync::Arc::new(buf), parts);
-        Ok(None)
+        let buf = Arc::new(buf);
+        rest.into_iter().for_each(|rest| self.keep(&buf, rest));
+        for piece in pieces {
+            add(&buf[piece.clone()]);
+            self.keep(&buf, piece);
+        }
+        if is_summed && byte_count > 0 {
+            self.put(stream, &sum.to_le_bytes())?;
+        }
+        Ok(Arc::into_inner(buf))
     }
 
-    fn keep(&mut self, buf: &std::sync::Arc<IoBuf>, parts: impl Iterator<Item = Range<usize>>) {
-        let pieces = parts.map(|rest| Piece { rest, bytes: Bytes::Large(std::sync::Arc::clone(buf)) });
-        self.waiting.extend(pieces);
+    /// Keeps a part that has to wait; parts that meet become one.
+    fn keep(&mut self, buf: &Arc<IoBuf>, part: Range<usize>) {
+        if let Some(Piece { bytes: Bytes::Large(before), rest }) = self.waiting.back_mut()
+            && Arc::ptr_eq(before, buf)
+            && rest.end == part.start
+        {
+            rest.end = part.end;
+        } else {
+            self.waiting.push_back(Piece { rest: part, bytes: Bytes::Large(Arc::clone(buf)) });
+        }
     }
 
     /// Takes a buffer all of which is sent.
@@ -90,9 +111,50 @@ impl Output {
                 return Ok(false);
             }
             if let Some(Piece { bytes: Bytes::Large(buf), .. }) = self.waiting.pop_front() {
-                self.done.extend(std::sync::Arc::into_inner(buf));
+                self.done.extend(Arc::into_inner(buf));
             }
         }
         Ok(true)
+    }
+}
+
+/// A part in pieces of `piece_bytes` at most.
+fn pieces_of(part: Range<usize>, piece_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = part.end;
+    part.step_by(piece_bytes).map(move |start| start..end.min(start.saturating_add(piece_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Replies;
+    use crate::input::tests::{header, next, pair};
+    use crate::terms::Terms;
+    use dolmen_codec::wire::Version;
+
+    #[test]
+    fn payloads_that_have_to_wait_come_with_a_checksum_of_all_of_their_pieces() {
+        let (mut near, mut far) = pair();
+        let mut output = Output::default();
+        let mut replies = Replies::new(Terms::of(Version::Two, &near));
+        let parts = [3..700_000, 700_000..700_001, 800_000..8 << 20];
+        let bytes: Vec<u8> = (0..=250).cycle().take(8 << 20).collect();
+        let payload_bytes: usize = parts.iter().map(Range::len).sum();
+        // The second waits behind the first, of which a socket takes only so much.
+        for _ in 0..2 {
+            output.put(&mut far, &header(payload_bytes)).unwrap();
+            let sent = output.put_parts(&mut far, true, IoBuf::copy_of(&bytes), parts.iter().cloned());
+            assert!(sent.unwrap().is_none(), "it has to wait");
+        }
+        let mut count = 0;
+        while count < 2 {
+            output.go_on(&mut far).unwrap();
+            far.flush().unwrap();
+            let Some((_, buf)) = next(&mut replies, &mut near, &parts).unwrap() else { continue };
+            assert!(parts.iter().all(|part| buf[part.clone()] == bytes[part.clone()]));
+            count += 1;
+        }
+        assert!(output.is_empty());
+        assert_eq!(std::iter::from_fn(|| output.take_done()).count(), 2, "both buffers can be used again");
     }
 }

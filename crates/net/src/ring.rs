@@ -27,7 +27,7 @@ const READER_CPU_AT: usize = 512;
 const DATA_AT: usize = 8192;
 
 /// A long write tells the reader of each such piece: both sides then copy at once, and a piece is in the cache still.
-const PIECE_BYTES: usize = 16 << 10;
+pub(crate) const PIECE_BYTES: usize = 16 << 10;
 
 /// The smallest ring: a header with the largest small value fits several times.
 pub const RING_BYTES_MIN: usize = 16 << 10;

@@ -7,7 +7,7 @@
 //! everything that the peer had written before has been read.
 
 use crate::error::{Error, Result};
-use crate::ring::{Reader, Writer, ends, memory_bytes};
+use crate::ring::{PIECE_BYTES, Reader, Writer, ends, memory_bytes};
 use crate::tls::{Certs, Identity, Session};
 use core::time::Duration;
 use dolmen_env::{Moved, SharedMemory, Socket};
@@ -17,6 +17,10 @@ use std::sync::Arc;
 /// Bytes of a socket that are read or gathered at once, and of a part that is read or written where it lies.
 const GATHER_BYTES: usize = 64 << 10;
 const DIRECT_BYTES: usize = 16 << 10;
+
+/// Bytes of a payload that go through a socket at once if they are summed: enough to be worth a call of the system, and few
+/// enough for a second-level cache.
+const SUMMED_BYTES: usize = 256 << 10;
 
 /// What is sent to call a sleeping peer. The byte says nothing: peers look at the rings.
 const CALL: [u8; 1] = [0x21];
@@ -133,6 +137,16 @@ impl Stream {
     #[must_use]
     pub fn is_ring(&self) -> bool {
         matches!(self.way, Way::Rings(_))
+    }
+
+    /// Bytes of a payload that are best read or written at once if they are summed, too: they are in the cache then.
+    #[must_use]
+    #[inline]
+    pub fn piece_bytes(&self) -> usize {
+        match &self.way {
+            Way::Rings(_) => PIECE_BYTES,
+            Way::Socket(_) | Way::Tls(_) => SUMMED_BYTES,
+        }
     }
 
     /// Reads what has arrived into `bytes`, and says how much; nothing if there is nothing now.

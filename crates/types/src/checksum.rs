@@ -16,6 +16,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// Never: the algorithm gives 32 bits.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    if crc == 0 {
+        // As if nothing had been before: without a state that is set up for more to come.
+        return crc32c(bytes);
+    }
     let mut digest = Digest::new_with_init_state(Crc32Iscsi, u64::from(crc ^ u32::MAX));
     digest.update(bytes);
     u32::try_from(digest.finalize()).expect("a 32-bit algorithm gives 32 bits")

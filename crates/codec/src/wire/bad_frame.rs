@@ -14,6 +14,10 @@ pub enum BadFrame {
     },
     /// The checksum of its header does not match.
     Checksum,
+    /// The checksum of its body does not match.
+    BodySum,
+    /// The checksum of its payload does not match.
+    PayloadSum,
     /// A flag that nobody knows is set, or a field is not zero that has to be.
     Reserved,
     /// No message has this number.
@@ -44,6 +48,8 @@ impl fmt::Display for BadFrame {
             Self::Magic => f.write_str("no frame begins like this"),
             Self::Version { found } => write!(f, "a frame of version {found}, which was not agreed on"),
             Self::Checksum => f.write_str("the header's checksum does not match"),
+            Self::BodySum => f.write_str("the body's checksum does not match"),
+            Self::PayloadSum => f.write_str("the payload's checksum does not match"),
             Self::Reserved => f.write_str("an unknown flag is set, or a field that must be zero is not"),
             Self::Kind { number } => write!(f, "no message has the number {number:#06x}"),
             Self::TooLong { bytes } => write!(f, "{bytes} bytes are more than a frame may have"),

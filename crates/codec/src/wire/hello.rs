@@ -3,7 +3,7 @@
 //! Invariants: the checksum covers everything behind itself; bytes that no field has are 0 when sent, and are not looked at
 //! by who reads them, so that a later version may say more in them.
 
-use super::{BadFrame, VERSION, VERSION_MIN};
+use super::{BadFrame, VERSION, VERSION_MIN, Version};
 use dolmen_types::crc32c;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -92,9 +92,9 @@ impl Hello {
 
     /// The newest version that both speak.
     #[must_use]
-    pub fn agreed(&self) -> Option<u16> {
+    pub fn agreed(&self) -> Option<Version> {
         let newest = self.version_max.min(VERSION);
-        (newest >= self.version_min.max(VERSION_MIN)).then_some(newest)
+        (newest >= self.version_min.max(VERSION_MIN)).then(|| Version::from_number(newest))?
     }
 }
 
@@ -131,8 +131,9 @@ mod tests {
     #[test]
     fn the_newest_version_of_both_is_agreed_on() {
         let agreed = |version_min, version_max| Hello { version_min, version_max, ..hello() }.agreed();
-        assert_eq!(agreed(VERSION, VERSION), Some(VERSION));
-        assert_eq!(agreed(0, u16::MAX), Some(VERSION));
+        assert_eq!(agreed(VERSION, VERSION), Some(Version::NEWEST));
+        assert_eq!(agreed(0, u16::MAX), Some(Version::NEWEST));
+        assert_eq!(agreed(0, VERSION_MIN), Some(Version::One), "a program of the version before");
         assert_eq!(agreed(VERSION + 1, u16::MAX), None);
         assert_eq!(agreed(0, VERSION_MIN - 1), None);
         let none = Hello { version_min: 2, version_max: 1, ..hello() };

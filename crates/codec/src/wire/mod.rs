@@ -4,7 +4,7 @@
 //! then the payload: the values of a mutation, or the filled parts of a fetch's buffer, one after the other in the order
 //! of the body. docs/format/wire.md has the rules.
 //!
-//! Invariants: any bytes decode to a message or to [`BadFrame`]; what decoding allocates is bounded by a small multiple
+//! Invariants: a body that has a checksum is not decoded before that was verified; any bytes decode to a message or to [`BadFrame`]; what decoding allocates is bounded by a small multiple
 //! of the bytes it is given; a request that decodes is encoded to the same bytes.
 
 mod audit;
@@ -30,6 +30,7 @@ mod system;
 mod system_frame;
 mod tx;
 mod update;
+mod version;
 mod welcome;
 
 #[cfg(test)]
@@ -54,14 +55,18 @@ pub use system::{
 pub use system_frame::{
     decode_system_reply, decode_system_request, encode_system_reply, encode_system_request,
 };
+pub use version::Version;
 pub use welcome::{FEATURE_NOT_FIRST, Refusal, WELCOME_BYTES, Welcome};
 
 use dolmen_types::crc32c;
 
-/// The version of all frames.
-pub const VERSION: u16 = 1;
-/// The oldest version that is spoken: the one before, once there is one.
-pub const VERSION_MIN: u16 = 1;
+/// The number of the newest version.
+pub const VERSION: u16 = Version::NEWEST.number();
+/// That of the oldest version that is spoken: the one before.
+pub const VERSION_MIN: u16 = VERSION - 1;
+
+/// Bytes of the checksum behind a payload, where there is one: crc32c, little-endian.
+pub const PAYLOAD_SUM_BYTES: usize = 4;
 
 /// Where the version and the kind are, and the checksum, in every header.
 const KIND_START: usize = 4;

@@ -5,7 +5,7 @@
 
 use super::field::{Field, Writer, record};
 use super::reply_header::REPLY_HEADER_BYTES;
-use super::{BadFrame, ReplyHeader, ReplyKind};
+use super::{BadFrame, ReplyHeader, ReplyKind, Version};
 use crate::bytes::Reader;
 use dolmen_types::{ContNo, Epoch, Oid};
 
@@ -39,7 +39,7 @@ pub struct Push {
     /// What has changed.
     pub what: Pushed,
     /// The lease under which it was kept; 0 for none.
-    pub lease: u64,
+    pub lease: u32,
     /// The epoch of the change.
     pub epoch: Epoch,
     /// Its number: one more than that of the push before.
@@ -49,11 +49,11 @@ pub struct Push {
 }
 
 impl Push {
-    /// Appends the frame to `out`.
+    /// Appends the frame to `out`, as `version` has it.
     ///
     /// # Panics
     /// Never: its body has a fixed length.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         let start = out.len();
         out.extend_from_slice(&[0; REPLY_HEADER_BYTES]);
         let body_start = out.len();
@@ -66,6 +66,7 @@ impl Push {
             Pushed::MapChanged => ReplyKind::MapChanged,
         };
         let header = ReplyHeader {
+            version,
             kind,
             status: 0,
             token: 0,
@@ -76,6 +77,7 @@ impl Push {
             map_version: self.map_version,
             body_bytes: u32::try_from(out.len() - body_start).expect("a push is short"),
             payload_bytes: 0,
+            body_sum: version.body_sum(&out[body_start..]),
         };
         out[start..body_start].copy_from_slice(&header.encode());
     }
@@ -83,7 +85,7 @@ impl Push {
     /// Decodes what is behind the header of a push.
     ///
     /// # Errors
-    /// `BadFrame::Body` unless it is one, `BadFrame::Reserved` if it answers a request, `BadFrame::Payload` if it has one.
+    /// `BadFrame::Body` or `BadFrame::BodySum` unless it is one, `BadFrame::Reserved` if it answers a request, `BadFrame::Payload` if it has one.
     pub fn decode(header: &ReplyHeader, body: &[u8]) -> Result<Self, BadFrame> {
         if header.token != 0 {
             return Err(BadFrame::Reserved);
@@ -91,6 +93,7 @@ impl Push {
         if header.payload_bytes > 0 {
             return Err(BadFrame::Payload { bytes: u64::from(header.payload_bytes) });
         }
+        header.version.check_body(body, header.body_sum)?;
         let bad_body = BadFrame::Body { kind: header.kind.number() };
         let mut r = Reader::new(body);
         let what = match header.kind {
@@ -112,39 +115,47 @@ mod tests {
     use super::*;
     use crate::bytes::golden;
 
-    fn frame(what: Pushed) -> (Push, Vec<u8>) {
+    fn frame(what: Pushed, version: Version) -> (Push, Vec<u8>) {
         let push = Push { what, lease: 1, epoch: Epoch(2), push_seq: 3, map_version: 4 };
         let mut out = Vec::new();
-        push.encode(&mut out);
+        push.encode(&mut out, version);
         (push, out)
     }
 
-    fn decode(frame: &[u8]) -> Result<Push, BadFrame> {
+    fn decode(frame: &[u8], version: Version) -> Result<Push, BadFrame> {
         let (header, body) = frame.split_first_chunk().unwrap();
-        Push::decode(&ReplyHeader::decode(header)?, body)
+        Push::decode(&ReplyHeader::decode(header, version)?, body)
     }
 
     #[test]
     fn pushes_round_trip() {
         let dkey = Invalidated { cont: ContNo(5), oid: Oid { hi: 6, lo: 7 }, dkey_hash: 8 };
-        for (what, number) in [
-            (Pushed::Invalidate(dkey), 0x7919_812f_0ed3_0717),
-            (Pushed::RevokeAll, 0x9788_9738_ddcd_406f),
-            (Pushed::MapChanged, 0xd19f_ec21_1e4e_9ee3),
+        for (what, version, number) in [
+            (Pushed::Invalidate(dkey), Version::One, 0x7919_812f_0ed3_0717),
+            (Pushed::RevokeAll, Version::One, 0x9788_9738_ddcd_406f),
+            (Pushed::MapChanged, Version::One, 0xd19f_ec21_1e4e_9ee3),
+            (Pushed::Invalidate(dkey), Version::Two, 0x5f7b_61cc_b282_3283),
+            (Pushed::RevokeAll, Version::Two, 0xaf71_53c7_fefc_5d8b),
+            (Pushed::MapChanged, Version::Two, 0x40dc_3656_65a8_a8d7),
         ] {
-            let (push, bytes) = frame(what);
-            assert_eq!(decode(&bytes), Ok(push));
+            let (push, bytes) = frame(what, version);
+            assert_eq!(decode(&bytes, version), Ok(push));
             assert_eq!(golden(&bytes), number, "{what:?}");
             for len in REPLY_HEADER_BYTES..bytes.len() {
-                assert!(decode(&bytes[..len]).is_err(), "{what:?} of {len} bytes");
+                assert!(decode(&bytes[..len], version).is_err(), "{what:?} of {len} bytes");
+            }
+            let mut changed = bytes;
+            if let Some(last) = changed[REPLY_HEADER_BYTES..].last_mut() {
+                *last ^= 1;
+                assert_eq!(decode(&changed, version).is_err(), version.has_sums(), "{what:?}");
             }
         }
     }
 
     #[test]
     fn what_is_no_push_is_refused() {
-        let (_, bytes) = frame(Pushed::RevokeAll);
-        let header = ReplyHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        let (_, bytes) = frame(Pushed::RevokeAll, Version::Two);
+        let header = ReplyHeader::decode(bytes.first_chunk().unwrap(), Version::Two).unwrap();
         assert_eq!(Push::decode(&ReplyHeader { token: 1, ..header }, b""), Err(BadFrame::Reserved));
         let payload = ReplyHeader { payload_bytes: 1, ..header };
         assert_eq!(Push::decode(&payload, b""), Err(BadFrame::Payload { bytes: 1 }));

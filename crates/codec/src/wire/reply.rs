@@ -3,7 +3,7 @@
 use super::fetch::FetchPlan;
 use super::field::{Field, Writer, read_list};
 use super::pool_reply::{put_pool_reply, read_pool_reply};
-use super::{BadFrame, REPLY_HEADER_BYTES, ReplyHeader, ReplyKind};
+use super::{BadFrame, REPLY_HEADER_BYTES, ReplyHeader, ReplyKind, Version};
 use crate::bytes::Reader;
 use crate::pool::PoolReply;
 use crate::transport::Answer;
@@ -14,6 +14,8 @@ use dolmen_types::{Anchor, Epoch, Error, TargetNo};
 /// To which request a reply goes, and what it tells besides the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTo<'a> {
+    /// The version that the connection has agreed on.
+    pub version: Version,
     /// The request's.
     pub token: u64,
     /// The version of the pool map.
@@ -60,6 +62,7 @@ pub(super) fn put_reply<T>(
     let Written { kind, status, epoch, payload_bytes } = written;
     let body_bytes = u32::try_from(out.len() - body_start).expect("a body is limited far below 2^32");
     let header = ReplyHeader {
+        version: to.version,
         kind,
         status,
         token: to.token,
@@ -70,6 +73,7 @@ pub(super) fn put_reply<T>(
         map_version: to.map_version,
         body_bytes,
         payload_bytes,
+        body_sum: to.version.body_sum(&out[body_start..]),
     };
     out[start..body_start].copy_from_slice(&header.encode());
 }
@@ -160,8 +164,8 @@ fn with(w: &mut Writer<'_>, kind: ReplyKind, body: &impl Field) -> ReplyKind {
 /// plan says.
 ///
 /// # Errors
-/// `BadFrame::Body` unless it is what the header says, `BadFrame::Payload` if there is one behind anything but the answer of
-/// a fetch.
+/// `BadFrame::Body` or `BadFrame::BodySum` unless it is what the header says, `BadFrame::Payload` if there is one behind
+/// anything but the answer of a fetch.
 pub fn decode_reply(header: &ReplyHeader, body: &[u8]) -> Result<Result<Answer, Error>, BadFrame> {
     read_reply(header, body, |r| read_answer(header, r))
 }
@@ -180,6 +184,7 @@ pub(super) fn read_reply<T>(
     if body.len() as u64 != u64::from(header.body_bytes) {
         return Err(bad_body);
     }
+    header.version.check_body(body, header.body_sum)?;
     let mut r = Reader::new(body);
     if header.kind == ReplyKind::Failed {
         return match read_error(header, &mut r) {

@@ -7,7 +7,7 @@ use super::pool_verb::{put_pool_verb, read_pool_verb};
 use super::request_header::NO_TARGET;
 use super::tx::{put_prepare, read_prepare};
 use super::update::{put_update, read_update};
-use super::{AskKind, BadFrame, PoolSlot, REQUEST_HEADER_BYTES, RequestHeader};
+use super::{AskKind, BadFrame, PoolSlot, REQUEST_HEADER_BYTES, RequestHeader, Version};
 use crate::transport::Ask;
 use crate::verb::{ContVerb, List, Punch, Query, Verb};
 use dolmen_types::limits::FRAME_BODY_BYTES_MAX;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// Who asks, besides what is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
+    /// The version that the connection has agreed on.
+    pub version: Version,
     /// Chosen by the client, returned with the reply; not 0.
     pub token: u64,
     /// On whose behalf.
@@ -98,12 +100,24 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     if body.len() > FRAME_BODY_BYTES_MAX {
         return Err(too_big(body.len()));
     }
-    let Caller { token, head, pool, seen, push_acked } = *caller;
+    let Caller { version, token, head, pool, seen, push_acked } = *caller;
     let Sent { kind, target, cont, parts, payload_bytes } = sent;
     let body_bytes = u32::try_from(body.len()).expect("a body is limited far below 2^32");
-    *header =
-        RequestHeader { kind, token, head, seen, cont, target, pool, body_bytes, payload_bytes, push_acked }
-            .encode();
+    let sealed = RequestHeader {
+        version,
+        kind,
+        token,
+        head,
+        seen,
+        cont,
+        target,
+        pool,
+        body_bytes,
+        payload_bytes,
+        body_sum: version.body_sum(body),
+        push_acked,
+    };
+    *header = sealed.encode();
     Ok(parts)
 }
 
@@ -160,7 +174,7 @@ fn with(w: &mut Gather<'_, '_>, kind: AskKind, body: &impl Field) -> AskKind {
 /// Decodes body and payload of a request; the values that it writes stay in `payload`.
 ///
 /// # Errors
-/// `BadFrame::Body` or `BadFrame::Payload` unless both are what the header says.
+/// `BadFrame::Body`, `BadFrame::BodySum` or `BadFrame::Payload` unless both are what the header says.
 pub fn decode_request<'p>(
     header: &RequestHeader,
     body: &[u8],
@@ -200,6 +214,7 @@ fn decode<'p>(header: &RequestHeader, mut input: Input<'_, 'p>) -> Result<Asked<
     if input.body.remaining() as u64 != u64::from(header.body_bytes) {
         return Err(bad_body);
     }
+    header.version.check_body(input.body.rest(), header.body_sum)?;
     if input.payload_bytes() != header.payload_bytes {
         return Err(BadFrame::Payload { bytes: input.payload_bytes() });
     }

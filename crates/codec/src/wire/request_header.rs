@@ -2,7 +2,7 @@
 //!
 //! Invariants: the checksum covers everything behind itself, and the version and kind before it.
 
-use super::{AskKind, BadFrame, VERSION, sum_of};
+use super::{AskKind, BadFrame, Version, sum_of};
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
 use dolmen_types::{ContNo, Credentials, Epoch, Head, RequestId, TargetNo};
 use zerocopy::little_endian::{U16, U32, U64, U128};
@@ -47,7 +47,9 @@ struct Fields {
     target: U16,
     pool: U16,
     body_bytes: U32,
-    payload_bytes: U64,
+    payload_bytes: U32,
+    /// In version 1 the upper half of the length of the payload, and 0.
+    body_sum: U32,
     client: U128,
     push_acked: U64,
 }
@@ -57,6 +59,8 @@ const _: () = assert!(size_of::<Fields>() == REQUEST_HEADER_BYTES);
 /// What a request says before its body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestHeader {
+    /// The version of the frame.
+    pub version: Version,
     /// What is asked, and so what the body is.
     pub kind: AskKind,
     /// Chosen by the client, returned with the reply; not 0.
@@ -75,18 +79,25 @@ pub struct RequestHeader {
     pub body_bytes: u32,
     /// Bytes of the payload behind the body.
     pub payload_bytes: u64,
+    /// The checksum of the body; 0 in version 1.
+    pub body_sum: u32,
     /// The last push that the client has taken in.
     pub push_acked: u64,
 }
 
 impl RequestHeader {
     /// Encodes the header.
+    ///
+    /// # Panics
+    /// If the payload is longer than any frame's, or version 1 is to have a checksum of the body.
     #[must_use]
     pub fn encode(&self) -> [u8; REQUEST_HEADER_BYTES] {
+        assert!(self.version.has_sums() || self.body_sum == 0);
+        let payload_bytes = u32::try_from(self.payload_bytes).expect("a payload is limited to 2 GiB");
         let Head { id, oldest, deadline_ns, map_version, job, tenant, cred } = self.head;
         let mut fields = Fields {
             magic: MAGIC.into(),
-            version: VERSION.into(),
+            version: self.version.number().into(),
             kind: self.kind.number().into(),
             sum: 0.into(),
             flags: 0.into(),
@@ -105,7 +116,8 @@ impl RequestHeader {
             target: self.target.0.into(),
             pool: self.pool.0.into(),
             body_bytes: self.body_bytes.into(),
-            payload_bytes: self.payload_bytes.into(),
+            payload_bytes: payload_bytes.into(),
+            body_sum: self.body_sum.into(),
             client: id.client.into(),
             push_acked: self.push_acked.into(),
         };
@@ -113,16 +125,16 @@ impl RequestHeader {
         zerocopy::transmute!(fields)
     }
 
-    /// Decodes a header.
+    /// Decodes a header of a connection that has agreed on `version`.
     ///
     /// # Errors
     /// Whatever is wrong with it, lengths above the limits of a frame included.
-    pub fn decode(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<Self, BadFrame> {
+    pub fn decode(bytes: &[u8; REQUEST_HEADER_BYTES], version: Version) -> Result<Self, BadFrame> {
         let fields: &Fields = zerocopy::transmute_ref!(bytes);
         if fields.magic.get() != MAGIC {
             return Err(BadFrame::Magic);
         }
-        if fields.version.get() != VERSION {
+        if fields.version.get() != version.number() {
             return Err(BadFrame::Version { found: fields.version.get() });
         }
         if fields.sum.get() != sum_of(bytes) {
@@ -133,7 +145,11 @@ impl RequestHeader {
         if fields.flags.get() != 0 || fields.token.get() == 0 {
             return Err(BadFrame::Reserved);
         }
-        let (body_bytes, payload_bytes) = (fields.body_bytes.get(), fields.payload_bytes.get());
+        let (body_bytes, body_sum) = (fields.body_bytes.get(), fields.body_sum.get());
+        let mut payload_bytes = u64::from(fields.payload_bytes.get());
+        if !version.has_sums() {
+            payload_bytes |= u64::from(body_sum) << 32;
+        }
         if u64::from(body_bytes) > FRAME_BODY_BYTES_MAX as u64 {
             return Err(BadFrame::TooLong { bytes: u64::from(body_bytes) });
         }
@@ -141,6 +157,7 @@ impl RequestHeader {
             return Err(BadFrame::TooLong { bytes: payload_bytes });
         }
         Ok(Self {
+            version,
             kind,
             token: fields.token.get(),
             head: fields.head(),
@@ -150,6 +167,7 @@ impl RequestHeader {
             pool: PoolSlot(fields.pool.get()),
             body_bytes,
             payload_bytes,
+            body_sum,
             push_acked: fields.push_acked.get(),
         })
     }
@@ -174,8 +192,10 @@ mod tests {
     use super::*;
     use crate::bytes::golden;
 
-    fn header() -> RequestHeader {
+    fn header(version: Version) -> RequestHeader {
+        let body_sum = if version == Version::One { 0 } else { 19 };
         RequestHeader {
+            version,
             kind: AskKind::Fetch,
             token: 1,
             head: Head {
@@ -193,33 +213,39 @@ mod tests {
             pool: PoolSlot(15),
             body_bytes: 16,
             payload_bytes: 17,
+            body_sum,
             push_acked: 18,
         }
     }
 
     #[test]
     fn a_request_header_round_trips_and_any_flip_is_seen() {
-        let bytes = header().encode();
-        assert_eq!(&bytes[..4], b"DLRQ");
-        assert_eq!(golden(&bytes), 0x19ee_ea97_ba41_56a7);
-        assert_eq!(RequestHeader::decode(&bytes), Ok(header()));
-        for bit in 0..REQUEST_HEADER_BYTES * 8 {
-            let mut bad = bytes;
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(RequestHeader::decode(&bad).is_err(), "bit {bit}");
+        for (version, number) in
+            [(Version::One, 0x19ee_ea97_ba41_56a7), (Version::Two, 0x3677_9b46_2199_0b46)]
+        {
+            let bytes = header(version).encode();
+            assert_eq!(&bytes[..4], b"DLRQ");
+            assert_eq!(golden(&bytes), number);
+            assert_eq!(RequestHeader::decode(&bytes, version), Ok(header(version)));
+            for bit in 0..REQUEST_HEADER_BYTES * 8 {
+                let mut bad = bytes;
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert!(RequestHeader::decode(&bad, version).is_err(), "bit {bit}");
+            }
         }
     }
 
     #[test]
     fn a_request_header_says_what_is_wrong_with_it() {
-        let refused = |change: &dyn Fn(&mut Fields)| {
-            let mut fields: Fields = zerocopy::transmute!(header().encode());
+        let refused_as = |version: Version, change: &dyn Fn(&mut Fields)| {
+            let mut fields: Fields = zerocopy::transmute!(header(version).encode());
             change(&mut fields);
             fields.sum = sum_of(fields.as_bytes()).into();
-            RequestHeader::decode(&zerocopy::transmute!(fields)).unwrap_err()
+            RequestHeader::decode(&zerocopy::transmute!(fields), version).unwrap_err()
         };
+        let refused = |change: &dyn Fn(&mut Fields)| refused_as(Version::Two, change);
         assert_eq!(refused(&|f| f.magic = 1.into()), BadFrame::Magic);
-        assert_eq!(refused(&|f| f.version = 2.into()), BadFrame::Version { found: 2 });
+        assert_eq!(refused(&|f| f.version = 3.into()), BadFrame::Version { found: 3 });
         assert_eq!(refused(&|f| f.kind = 0x7fff.into()), BadFrame::Kind { number: 0x7fff });
         assert_eq!(refused(&|f| f.flags = 1.into()), BadFrame::Reserved);
         assert_eq!(refused(&|f| f.token = 0.into()), BadFrame::Reserved);
@@ -227,6 +253,9 @@ mod tests {
             refused(&|f| f.body_bytes = u32::MAX.into()),
             BadFrame::TooLong { bytes: u64::from(u32::MAX) }
         );
-        assert_eq!(refused(&|f| f.payload_bytes = u64::MAX.into()), BadFrame::TooLong { bytes: u64::MAX });
+        let longer = |f: &mut Fields| f.payload_bytes = u32::MAX.into();
+        assert_eq!(refused(&longer), BadFrame::TooLong { bytes: u64::from(u32::MAX) });
+        let longer = |f: &mut Fields| (f.payload_bytes, f.body_sum) = (0.into(), 1.into());
+        assert_eq!(refused_as(Version::One, &longer), BadFrame::TooLong { bytes: 1 << 32 });
     }
 }

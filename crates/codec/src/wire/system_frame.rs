@@ -92,12 +92,13 @@ fn put_verb(w: &mut Writer<'_>, verb: &SystemVerb) -> AskKind {
 /// Decodes the body of a question to the daemon: one whose header names slot 0.
 ///
 /// # Errors
-/// `BadFrame::Body` unless it is what the header says, `BadFrame::Payload` if there is one.
+/// `BadFrame::Body` or `BadFrame::BodySum` unless it is what the header says, `BadFrame::Payload` if there is one.
 pub fn decode_system_request(header: &RequestHeader, body: &[u8]) -> Result<SystemVerb, BadFrame> {
     let bad_body = BadFrame::Body { kind: header.kind.number() };
     if header.payload_bytes > 0 {
         return Err(BadFrame::Payload { bytes: header.payload_bytes });
     }
+    header.version.check_body(body, header.body_sum)?;
     let is_for_daemon =
         header.pool == PoolSlot::SYSTEM && header.target == NO_TARGET && header.cont == ContNo::default();
     let mut r = Reader::new(body);
@@ -168,7 +169,7 @@ fn put_system_reply(w: &mut Writer<'_>, reply: &SystemReply) -> ReplyKind {
 /// Decodes the body of an answer of the daemon.
 ///
 /// # Errors
-/// `BadFrame::Body` unless it is what the header says, `BadFrame::Payload` if there is one.
+/// `BadFrame::Body` or `BadFrame::BodySum` unless it is what the header says, `BadFrame::Payload` if there is one.
 pub fn decode_system_reply(
     header: &ReplyHeader,
     body: &[u8],

@@ -20,16 +20,24 @@ use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
 fn caller() -> Caller {
+    caller_of(Version::NEWEST)
+}
+
+fn caller_of(version: Version) -> Caller {
     let cred = Credentials { uid: 1, gid: 2, project: 3 };
     let id = RequestId { client: 4, sequence: 5 };
     let head = Head { id, oldest: 6, deadline_ns: 7, map_version: 8, job: 9, tenant: 10, cred };
-    Caller { token: 11, head, pool: PoolSlot(12), seen: Epoch(13), push_acked: 14 }
+    Caller { version, token: 11, head, pool: PoolSlot(12), seen: Epoch(13), push_acked: 14 }
 }
 
-/// A request as it goes over the wire.
+/// A request as it goes over the wire, but for the checksum of its payload.
 fn sent(ask: &Ask<'_>) -> Vec<u8> {
+    sent_as(Version::NEWEST, ask)
+}
+
+fn sent_as(version: Version, ask: &Ask<'_>) -> Vec<u8> {
     let mut out = b"before".to_vec();
-    let parts = encode_request(&mut out, &caller(), ask).unwrap();
+    let parts = encode_request(&mut out, &caller_of(version), ask).unwrap();
     [&out[6..], &parts.concat()].concat()
 }
 
@@ -48,9 +56,14 @@ fn with_room(mut asked: Asked<'_>) -> Asked<'_> {
     asked
 }
 
+/// The version that a header says that it has.
+fn version_of(header: &[u8]) -> Version {
+    Version::from_number(u16::from_le_bytes([header[4], header[5]])).unwrap()
+}
+
 fn cut(frame: &[u8]) -> Result<(RequestHeader, &[u8], &[u8]), BadFrame> {
     let (header, rest) = frame.split_first_chunk().ok_or(BadFrame::Magic)?;
-    let header = RequestHeader::decode(header)?;
+    let header = RequestHeader::decode(header, version_of(header))?;
     let body_bytes = usize::try_from(header.body_bytes).unwrap();
     let (body, payload) = rest.split_at(body_bytes.min(rest.len()));
     Ok((header, body, payload))
@@ -58,38 +71,55 @@ fn cut(frame: &[u8]) -> Result<(RequestHeader, &[u8], &[u8]), BadFrame> {
 
 /// A reply as it goes over the wire, without its payload.
 fn replied(result: &Result<Answer, Error>, plan: Option<&FetchPlan>) -> Vec<u8> {
+    replied_as(Version::NEWEST, result, plan)
+}
+
+fn replied_as(version: Version, result: &Result<Answer, Error>, plan: Option<&FetchPlan>) -> Vec<u8> {
     let mut out = b"before".to_vec();
-    encode_reply(&mut out, &ReplyTo { token: 1, map_version: 2, push_seq: 3, plan }, result);
+    encode_reply(&mut out, &ReplyTo { version, token: 1, map_version: 2, push_seq: 3, plan }, result);
     out.split_off(6)
 }
 
 fn read_back(frame: &[u8]) -> Result<Result<Answer, Error>, BadFrame> {
     let (header, body) = frame.split_first_chunk().ok_or(BadFrame::Magic)?;
-    decode_reply(&ReplyHeader::decode(header)?, body)
+    decode_reply(&ReplyHeader::decode(header, version_of(header))?, body)
 }
 
 fn system_sent(verb: &SystemVerb) -> Vec<u8> {
+    system_sent_as(Version::NEWEST, verb)
+}
+
+fn system_sent_as(version: Version, verb: &SystemVerb) -> Vec<u8> {
     let mut out = b"before".to_vec();
-    encode_system_request(&mut out, &caller(), verb).unwrap();
+    encode_system_request(&mut out, &caller_of(version), verb).unwrap();
     out.split_off(6)
 }
 
 fn system_replied(result: &Result<SystemReply, Error>) -> Vec<u8> {
+    system_replied_as(Version::NEWEST, result)
+}
+
+fn system_replied_as(version: Version, result: &Result<SystemReply, Error>) -> Vec<u8> {
     let mut out = b"before".to_vec();
-    encode_system_reply(&mut out, &ReplyTo { token: 1, map_version: 2, push_seq: 3, plan: None }, result);
+    encode_system_reply(
+        &mut out,
+        &ReplyTo { version, token: 1, map_version: 2, push_seq: 3, plan: None },
+        result,
+    );
     out.split_off(6)
 }
 
 /// A frame of each kind of request, in the order of their numbers.
-fn requests() -> Vec<Vec<u8>> {
+fn requests(version: Version) -> Vec<Vec<u8>> {
     let verbs = samples::system_verbs();
-    samples::asks().iter().map(sent).chain(verbs.iter().map(system_sent)).collect()
+    let system = verbs.iter().map(|verb| system_sent_as(version, verb));
+    samples::asks().iter().map(|ask| sent_as(version, ask)).chain(system).collect()
 }
 
 /// A frame of each error and of each kind of answer, in the order of their numbers.
-fn replies() -> Vec<Vec<u8>> {
-    let system = samples::system_replies().into_iter().map(|reply| system_replied(&Ok(reply)));
-    samples::results().iter().map(frame_of).chain(system).collect()
+fn replies(version: Version) -> Vec<Vec<u8>> {
+    let system = samples::system_replies().into_iter().map(|reply| system_replied_as(version, &Ok(reply)));
+    samples::results().iter().map(|result| frame_of_as(version, result)).chain(system).collect()
 }
 
 fn assert_request_returns(ask: &Ask<'_>) {
@@ -123,9 +153,13 @@ fn plan_for(fetched: &[FetchedIod]) -> FetchPlan {
 }
 
 fn frame_of(result: &Result<Answer, Error>) -> Vec<u8> {
+    frame_of_as(Version::NEWEST, result)
+}
+
+fn frame_of_as(version: Version, result: &Result<Answer, Error>) -> Vec<u8> {
     match result {
-        Ok(Answer::Target(Reply::Fetched(fetched))) => replied(result, Some(&plan_for(fetched))),
-        _ => replied(result, None),
+        Ok(Answer::Target(Reply::Fetched(fetched))) => replied_as(version, result, Some(&plan_for(fetched))),
+        _ => replied_as(version, result, None),
     }
 }
 
@@ -170,7 +204,7 @@ proptest! {
         for result in [Ok(reply), Err(error)] {
             let frame = system_replied(&result);
             let (header, body) = frame.split_first_chunk().unwrap();
-            prop_assert_eq!(decode_system_reply(&ReplyHeader::decode(header).unwrap(), body), Ok(result));
+            prop_assert_eq!(decode_system_reply(&ReplyHeader::decode(header, Version::NEWEST).unwrap(), body), Ok(result));
         }
     }
 
@@ -182,21 +216,35 @@ proptest! {
 
 #[test]
 fn the_bytes_of_requests_stay_as_they_are() {
-    let found: Vec<_> = requests().iter().map(|f| (cut(f).unwrap().0.kind, golden(f))).collect();
-    assert_eq!(found, samples::GOLDEN_REQUESTS, "a change of these needs a new version of the wire");
-    let kinds: Vec<AskKind> = found.iter().map(|&(kind, _)| kind).collect();
-    assert_eq!(kinds, AskKind::ALL);
+    for version in Version::ALL {
+        let found: Vec<_> = requests(version).iter().map(|f| (cut(f).unwrap().0.kind, golden(f))).collect();
+        let expected: Vec<_> =
+            samples::GOLDEN_REQUESTS.iter().map(|row| (row.0, row.1[of(version)])).collect();
+        assert_eq!(found, expected, "a change of these needs a new version of the wire");
+        let kinds: Vec<AskKind> = found.iter().map(|&(kind, _)| kind).collect();
+        assert_eq!(kinds, AskKind::ALL);
+    }
 }
 
 #[test]
 fn the_bytes_of_replies_stay_as_they_are() {
-    let kind = |frame: &[u8]| ReplyHeader::decode(frame.first_chunk().unwrap()).unwrap().kind;
-    let found: Vec<_> = replies().iter().map(|frame| (kind(frame), golden(frame))).collect();
-    assert_eq!(found, samples::GOLDEN_REPLIES, "a change of these needs a new version of the wire");
-    let mut kinds: Vec<ReplyKind> = found.iter().map(|&(kind, _)| kind).collect();
-    kinds.dedup();
-    // Pushes have their numbers beside their code.
-    assert_eq!(kinds, ReplyKind::ALL[..ReplyKind::ALL.len() - 3]);
+    let kind =
+        |frame: &[u8]| ReplyHeader::decode(frame.first_chunk().unwrap(), version_of(frame)).unwrap().kind;
+    for version in Version::ALL {
+        let found: Vec<_> = replies(version).iter().map(|frame| (kind(frame), golden(frame))).collect();
+        let expected: Vec<_> =
+            samples::GOLDEN_REPLIES.iter().map(|row| (row.0, row.1[of(version)])).collect();
+        assert_eq!(found, expected, "a change of these needs a new version of the wire");
+        let mut kinds: Vec<ReplyKind> = found.iter().map(|&(kind, _)| kind).collect();
+        kinds.dedup();
+        // Pushes have their numbers beside their code.
+        assert_eq!(kinds, ReplyKind::ALL[..ReplyKind::ALL.len() - 3]);
+    }
+}
+
+/// The column of a version's golden numbers.
+fn of(version: Version) -> usize {
+    usize::from(version.number() - 1)
 }
 
 #[test]
@@ -234,15 +282,17 @@ fn each_damage(frame: &[u8], header_bytes: usize, mut see: impl FnMut(&[u8])) {
 #[test]
 fn no_damage_of_a_request_is_more_than_a_bad_frame() {
     let (mut good, mut bad) = (0, 0);
-    for frame in requests() {
+    for frame in requests(Version::One) {
         each_damage(&frame, REQUEST_HEADER_BYTES, |frame| {
             let (header, body, payload) = cut(frame).unwrap();
             let body_bytes = u32::try_from(body.len()).unwrap();
             let header = RequestHeader { body_bytes, payload_bytes: payload.len() as u64, ..header };
             let again = if header.pool == PoolSlot::SYSTEM {
-                decode_system_request(&header, body).map(|verb| system_sent(&verb))
+                decode_system_request(&header, body).map(|verb| system_sent_as(Version::One, &verb))
             } else {
-                decode_request(&header, body, payload).map(with_room).map(|asked| sent(&asked.ask))
+                decode_request(&header, body, payload)
+                    .map(with_room)
+                    .map(|asked| sent_as(Version::One, &asked.ask))
             };
             match again {
                 Ok(again) => {
@@ -260,10 +310,10 @@ fn no_damage_of_a_request_is_more_than_a_bad_frame() {
 #[test]
 fn no_damage_of_a_reply_is_more_than_a_bad_frame() {
     let (mut good, mut bad) = (0, 0);
-    for frame in replies() {
+    for frame in replies(Version::One) {
         each_damage(&frame, REPLY_HEADER_BYTES, |frame| {
             let (header, body) = frame.split_first_chunk().unwrap();
-            let header = ReplyHeader::decode(header).unwrap();
+            let header = ReplyHeader::decode(header, Version::One).unwrap();
             let body_bytes = u32::try_from(body.len()).unwrap();
             let header = ReplyHeader { body_bytes, ..header };
             let is_answer = decode_reply(&header, body).is_ok();
@@ -274,6 +324,56 @@ fn no_damage_of_a_reply_is_more_than_a_bad_frame() {
     }
     assert!(good > 1000, "{good}");
     assert!(bad > 1000, "{bad}");
+}
+
+#[test]
+fn a_body_that_has_changed_on_the_way_is_not_decoded() {
+    let mut seen = 0;
+    for frame in requests(Version::Two) {
+        let (header, body, payload) = cut(&frame).unwrap();
+        each_flip(body, |body| {
+            let refused = if header.pool == PoolSlot::SYSTEM {
+                decode_system_request(&header, body).map(drop)
+            } else {
+                decode_request(&header, body, payload).map(drop)
+            };
+            assert_eq!(refused, Err(BadFrame::BodySum), "{header:?}");
+            seen += 1;
+        });
+    }
+    for frame in replies(Version::Two) {
+        let (header, body) = frame.split_first_chunk().unwrap();
+        let header = ReplyHeader::decode(header, Version::Two).unwrap();
+        each_flip(body, |body| {
+            assert_eq!(decode_reply(&header, body).map(drop), Err(BadFrame::BodySum), "{header:?}");
+            assert_eq!(decode_system_reply(&header, body).map(drop), Err(BadFrame::BodySum), "{header:?}");
+            seen += 1;
+        });
+    }
+    assert!(seen > 10_000, "{seen}");
+}
+
+/// Turns each bit of `bytes` around.
+fn each_flip(bytes: &[u8], mut see: impl FnMut(&[u8])) {
+    let mut changed = bytes.to_vec();
+    for bit in 0..bytes.len() * 8 {
+        changed[bit / 8] ^= 1 << (bit % 8);
+        see(&changed);
+        changed[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn a_frame_of_another_version_than_was_agreed_on_is_refused() {
+    for (agreed, sent) in [(Version::One, Version::Two), (Version::Two, Version::One)] {
+        let bad = BadFrame::Version { found: sent.number() };
+        for frame in requests(sent) {
+            assert_eq!(RequestHeader::decode(frame.first_chunk().unwrap(), agreed).unwrap_err(), bad);
+        }
+        for frame in replies(sent) {
+            assert_eq!(ReplyHeader::decode(frame.first_chunk().unwrap(), agreed).unwrap_err(), bad);
+        }
+    }
 }
 
 #[test]
@@ -413,7 +513,12 @@ fn a_fetch_gets_no_longer_a_buffer_than_its_answer_can_fill() {
     // The room is behind oid, conditions, epoch and an empty dkey.
     let mut frame = room_of(single(100), 100);
     frame[REQUEST_HEADER_BYTES + 27] += 1;
-    assert_eq!(received(&frame).unwrap_err(), BadFrame::Body { kind: AskKind::Fetch.number() });
+    let (header, body, payload) = cut(&frame).unwrap();
+    let header = RequestHeader { body_sum: crc32c(body), ..header };
+    assert_eq!(
+        decode_request(&header, body, payload).unwrap_err(),
+        BadFrame::Body { kind: AskKind::Fetch.number() }
+    );
 }
 
 #[test]
@@ -471,7 +576,7 @@ fn a_count_of_more_than_there_can_be_is_refused() {
         body.resize(body.len() + 100, 0);
         let body_bytes = u32::try_from(body.len()).unwrap();
         let frame = sent(&Ask::Target(TargetNo(0), ContNo(1), Verb::Flush));
-        let header = RequestHeader { kind, body_bytes, ..cut(&frame).unwrap().0 };
+        let header = RequestHeader { kind, body_bytes, body_sum: crc32c(&body), ..cut(&frame).unwrap().0 };
         assert_eq!(decode_request(&header, &body, b"").unwrap_err(), BadFrame::Body { kind: kind.number() });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: as those of a hello; a refusal says which versions are spoken, too.
 
-use super::{BadFrame, VERSION, VERSION_MIN};
+use super::{BadFrame, VERSION, VERSION_MIN, Version};
 use core::fmt;
 use dolmen_types::limits::LABEL_BYTES_MAX;
 use dolmen_types::{Uuid, crc32c};
@@ -46,7 +46,7 @@ pub const FEATURE_NOT_FIRST: u64 = 1;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {
     /// The version of all frames from here on.
-    pub version: u16,
+    pub version: Version,
     /// The engine's number in its system.
     pub rank: u32,
     /// The engine.
@@ -150,7 +150,7 @@ impl Welcome {
         let mut fields = Fields {
             magic: 0.into(),
             sum: 0.into(),
-            version: self.version.into(),
+            version: self.version.number().into(),
             version_min: VERSION_MIN.into(),
             version_max: VERSION.into(),
             refusal: 0.into(),
@@ -205,10 +205,9 @@ impl Fields {
     }
 
     fn welcome(&self) -> Result<Welcome, BadFrame> {
-        let version = self.version.get();
-        if !(VERSION_MIN..=VERSION).contains(&version) {
-            return Err(BadFrame::Version { found: version });
-        }
+        let found = self.version.get();
+        let version = Version::from_number(found).filter(|_| (VERSION_MIN..=VERSION).contains(&found));
+        let version = version.ok_or(BadFrame::Version { found })?;
         let name = self.name.get(..usize::from(self.name_len)).ok_or(BadFrame::Reserved)?;
         let Ok(system) = core::str::from_utf8(name) else { return Err(BadFrame::Reserved) };
         Ok(Welcome {
@@ -233,7 +232,7 @@ mod tests {
 
     fn welcome() -> Welcome {
         Welcome {
-            version: 1,
+            version: Version::One,
             rank: 2,
             engine: Uuid::from_u128(3),
             instance: 4,
@@ -250,7 +249,7 @@ mod tests {
     fn a_welcome_round_trips_and_any_flip_is_seen() {
         let bytes = welcome().encode();
         assert_eq!(&bytes[..4], b"DLWE");
-        assert_eq!(golden(&bytes), 0x9208_0337_34b4_150b);
+        assert_eq!(golden(&bytes), 0x3bf3_389a_82a2_bd01);
         assert_eq!(Welcome::decode(&bytes), Ok(Ok(welcome())));
         for bit in 0..WELCOME_BYTES * 8 {
             let mut bad = bytes;
@@ -268,7 +267,7 @@ mod tests {
         for refusal in all {
             assert_eq!(Welcome::decode(&refusal.encode()), Ok(Err(refusal)));
         }
-        assert_eq!(golden(&all.map(Refusal::encode).concat()), 0xaed8_889c_23b8_aeba);
+        assert_eq!(golden(&all.map(Refusal::encode).concat()), 0x32fe_3e0e_db96_c7da);
         for refusal in [Refusal::NeedsCertificate, Refusal::HasNoCertificate] {
             assert_eq!(Welcome::decode(&refusal.encode()), Ok(Err(refusal)));
         }

@@ -2,7 +2,7 @@
 
 use crate::common::Scratch;
 use core::time::Duration;
-use dolmen_codec::wire::{SystemReply, SystemVerb, VERSION, Welcome};
+use dolmen_codec::wire::{SystemReply, SystemVerb, Version, Welcome};
 use dolmen_env::{Address, Listener};
 use dolmen_net::client::{Link, LinkOptions};
 use dolmen_net::server::{Attachment, Caller, Options, Server, System};
@@ -20,9 +20,9 @@ struct Ends {
 }
 
 impl System for Ends {
-    fn welcome(&self, _version: u16, ring_bytes: u64) -> Welcome {
+    fn welcome(&self, version: Version, ring_bytes: u64) -> Welcome {
         Welcome {
-            version: VERSION,
+            version,
             rank: 0,
             engine: Uuid::from_u128(1),
             instance: 1,

@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod altered;
 mod bystander;
 mod child;
 mod common;

@@ -1,5 +1,6 @@
 //! Systems of several engines: pools with targets at all of them, and engines that die and come back.
 
+use crate::altered::{Course, in_place_of};
 use crate::child::until;
 use crate::common::{CRED, Scratch, pool, remote};
 use crate::tls;
@@ -9,7 +10,7 @@ use dolmen_codec::verb::{ContVerb, NewValue, Payload, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PartKey, PartSpec, PoolSpec, SystemReply, SystemVerb};
 use dolmen_codec::{Ask, Request, Transport};
 use dolmen_daemon::{Daemon, Roster, Settings};
-use dolmen_env::{Address, Listener, scope};
+use dolmen_env::{Address, Listener, Rng, scope};
 use dolmen_net::client::{Door, Link, LinkOptions, reach};
 use dolmen_net::tls::{Certs, Role};
 use dolmen_types::{
@@ -306,6 +307,47 @@ fn transactions_snapshots_and_rollbacks_hold_over_all_engines() {
     assert_eq!(read(&object), vec![b"three".to_vec(); 16]);
     cont.aggregate(Epoch::ZERO).unwrap();
     assert_eq!(read(&object), vec![b"three".to_vec(); 16]);
+    assert_clean(&pool);
+    engines.assert_sound();
+}
+
+/// Rounds and seed of the loop below.
+const ALTERED_ROUNDS: u64 = 150;
+const ALTERED_SEED: u64 = 41;
+
+#[test]
+fn what_changes_on_the_way_between_engines_is_sent_again() {
+    let engines = Engines::start(2);
+    let alterer = in_place_of(&engines.dir.path().join("r1").join(Settings::SOCKET_NAME));
+    engines.kill(0);
+    engines.start_again(0);
+    engines.create(true);
+    let pool = pool(&engines.link(0), "p");
+    let cont = container(&pool);
+    let object = spread_object(&cont);
+    println!("seed {ALTERED_SEED}");
+    let mut rng = Rng::from_seed(ALTERED_SEED);
+    for round in 0..ALTERED_ROUNDS {
+        let course = if rng.below(2) == 0 { Course::Up } else { Course::Down };
+        let reach = if course == Course::Up { 12_000 } else { 3000 };
+        alterer.flip(
+            course,
+            usize::try_from(rng.below(reach)).unwrap(),
+            u32::try_from(rng.below(8)).unwrap(),
+        );
+        // The service hands it on to the targets of the other engine.
+        let text = [round.to_le_bytes()[0]; 900];
+        cont.transact(|tx| {
+            (0..16_u8).try_for_each(|dkey| object.put(At::Tx(tx), &[dkey], b"a", &text).map(|_| ()))
+        })
+        .unwrap();
+        for dkey in 0..16_u8 {
+            let mut buf = IoBuf::default();
+            object.get(At::Latest, &[dkey], b"a", &mut buf).unwrap();
+            assert!(buf[..] == text, "round {round}: {dkey} came back changed");
+        }
+    }
+    assert!(alterer.flips() as u64 > ALTERED_ROUNDS / 3, "{}", alterer.flips());
     assert_clean(&pool);
     engines.assert_sound();
 }

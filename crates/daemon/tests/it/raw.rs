@@ -3,17 +3,18 @@
 use crate::child::ChildDaemon;
 use crate::common::{CRED, Way};
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
-use dolmen_codec::verb::{NewValue, Payload, Update, UpdateIod, Verb};
+use dolmen_codec::verb::{Fetch, FetchIod, NewValue, Payload, ReadAt, Update, UpdateIod, Verb, Want};
 use dolmen_codec::wire::{
-    Caller, HELLO_BYTES, Hello, PoolAccess, PoolName, PoolSlot, REPLY_HEADER_BYTES, ReplyHeader, SystemReply,
-    SystemVerb, VERSION, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
-    encode_system_request,
+    Caller, HELLO_BYTES, Hello, PAYLOAD_SUM_BYTES, PoolAccess, PoolName, PoolSlot, REPLY_HEADER_BYTES,
+    ReplyHeader, SystemReply, SystemVerb, Version, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply,
+    encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_env::{Clock, Moved, RealClock, SharedMemory, Socket};
 use dolmen_net::{Error, Stream, ring};
 use dolmen_types::{
     Cond, ContNo, Epoch, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, Recx, RequestId, TargetNo,
+    crc32c,
 };
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +34,7 @@ pub(crate) struct Raw {
     pub(crate) stream: Stream,
     /// The memory of the rings, mapped once more.
     pub(crate) memory: Option<SharedMemory>,
+    version: Version,
     client: u128,
     sequence: u64,
 }
@@ -45,7 +47,12 @@ pub(crate) struct Opened {
 }
 
 pub(crate) fn hello(ring_bytes: usize) -> [u8; HELLO_BYTES] {
-    let (version_min, version_max) = (VERSION, VERSION);
+    hello_of(Version::NEWEST, ring_bytes)
+}
+
+/// That of a program which speaks this version alone.
+fn hello_of(version: Version, ring_bytes: usize) -> [u8; HELLO_BYTES] {
+    let (version_min, version_max) = (version.number(), version.number());
     Hello { version_min, version_max, process: 0, features: 0, ring_bytes: ring_bytes as u64, client: 7 }
         .encode()
 }
@@ -101,9 +108,17 @@ pub(crate) fn assert_closed(stream: &mut Stream, what: &str) {
 
 impl Raw {
     pub(crate) fn connect(daemon: &ChildDaemon, way: Way) -> Self {
+        Self::connect_as(daemon, way, Version::NEWEST)
+    }
+
+    /// As a program that speaks this version alone.
+    pub(crate) fn connect_as(daemon: &ChildDaemon, way: Way, version: Version) -> Self {
         let ring_bytes = if way == Way::Rings { RING_BYTES } else { 0 };
         let socket = Socket::connect(daemon.address(way), PATIENCE).unwrap();
-        assert_eq!(socket.write(&[IoSlice::new(&hello(ring_bytes))]).unwrap(), Moved::Bytes(HELLO_BYTES));
+        assert_eq!(
+            socket.write(&[IoSlice::new(&hello_of(version, ring_bytes))]).unwrap(),
+            Moved::Bytes(HELLO_BYTES)
+        );
         let (mut bytes, mut at, mut fd) = ([0; WELCOME_BYTES], 0, None);
         while at < bytes.len() {
             socket.wait(true, false, Some(PATIENCE)).unwrap();
@@ -116,6 +131,7 @@ impl Raw {
             };
         }
         let welcome = Welcome::decode(&bytes).unwrap().unwrap();
+        assert_eq!(welcome.version, version);
         let mut stream = Stream::over_socket(socket);
         let mut memory = None;
         if welcome.ring_bytes > 0 {
@@ -126,22 +142,31 @@ impl Raw {
         }
         assert_eq!(stream.is_ring(), way == Way::Rings);
         let client = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { stream, memory, client, sequence: 0 }
+        Self { stream, memory, version, client, sequence: 0 }
     }
 
     pub(crate) fn caller(&mut self, token: u64, slot: PoolSlot) -> Caller {
         self.sequence += 1;
         let id = RequestId { client: self.client, sequence: self.sequence };
         let head = Head { id, cred: CRED, ..Head::default() };
-        Caller { token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
+        Caller { version: self.version, token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
     }
 
-    /// The frame of a request, with its payload.
+    /// Whether a checksum follows this payload.
+    fn has_sum(&self, payload: &[u8]) -> bool {
+        self.version.has_sums() && !payload.is_empty()
+    }
+
+    /// The frame of a request, with its payload and what follows that.
     pub(crate) fn frame(&mut self, token: u64, slot: PoolSlot, ask: &Ask<'_>) -> Vec<u8> {
         let caller = self.caller(token, slot);
         let mut frame = Vec::new();
         let parts = encode_request(&mut frame, &caller, ask).unwrap();
-        frame.extend(parts.concat());
+        let payload = parts.concat();
+        frame.extend_from_slice(&payload);
+        if self.has_sum(&payload) {
+            frame.extend_from_slice(&crc32c(&payload).to_le_bytes());
+        }
         frame
     }
 
@@ -160,11 +185,16 @@ impl Raw {
     pub(crate) fn reply(&mut self) -> Result<(ReplyHeader, Vec<u8>, Vec<u8>), Error> {
         let mut head = [0; REPLY_HEADER_BYTES];
         pull(&mut self.stream, &mut head)?;
-        let header = ReplyHeader::decode(&head).unwrap();
+        let header = ReplyHeader::decode(&head, self.version).unwrap();
         let mut body = vec![0; header.body_bytes as usize];
         pull(&mut self.stream, &mut body)?;
         let mut payload = vec![0; header.payload_bytes as usize];
         pull(&mut self.stream, &mut payload)?;
+        if self.has_sum(&payload) {
+            let mut sum = [0; PAYLOAD_SUM_BYTES];
+            pull(&mut self.stream, &mut sum)?;
+            assert_eq!(u32::from_le_bytes(sum), crc32c(&payload));
+        }
         Ok((header, body, payload))
     }
 
@@ -178,6 +208,28 @@ impl Raw {
         let frame = self.frame(99, opened.slot, ask);
         self.send(&frame);
         self.answer().1
+    }
+
+    /// What an array of bytes has under `dkey`.
+    pub(crate) fn fetched(&mut self, opened: Opened, dkey: &[u8], len: usize) -> Vec<u8> {
+        let extents = [Recx::new(0, len as u64)].into_iter().collect();
+        self.payload_of(opened, dkey, Want::Array { record_bytes: 1, extents }, len)
+    }
+
+    /// What a single value is under `dkey`.
+    pub(crate) fn fetched_single(&mut self, opened: Opened, dkey: &[u8], len: usize) -> Vec<u8> {
+        self.payload_of(opened, dkey, Want::Single { room_bytes: len }, len)
+    }
+
+    fn payload_of(&mut self, opened: Opened, dkey: &[u8], want: Want, len: usize) -> Vec<u8> {
+        let iods = [FetchIod { akey: Key::from_slice(b"a"), want }].into_iter().collect();
+        let (dkey, buf) = (Key::from_slice(dkey), IoBuf::zeroed(len));
+        let fetch = Fetch { oid: oid(), dkey, cond: Cond::NONE, at: ReadAt::Latest, iods, buf };
+        let frame = self.frame(98, opened.slot, &Ask::Target(TargetNo(0), opened.cont, Verb::Fetch(fetch)));
+        self.send(&frame);
+        let (_, answer, payload) = self.answer();
+        assert!(answer.is_ok(), "{answer:?}");
+        payload
     }
 
     /// Opens a pool, and a container in it if that has a name.

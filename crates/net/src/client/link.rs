@@ -19,6 +19,7 @@ use crate::input::{Landing, Replies, bad_frame};
 use crate::output::Output;
 use crate::slots::Slots;
 use crate::spin::Spin;
+use crate::terms::Terms;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
@@ -29,7 +30,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Socket};
-use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, Result};
+use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, Result, crc32c_append};
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -147,8 +148,8 @@ impl Link {
         let seen = Arc::<AtomicU64>::default();
         let state = State {
             seen: Arc::clone(&seen),
+            replies: Replies::new(session.terms()),
             session: Some(session),
-            replies: Replies::new(),
             decoded: None,
             requests: Requests::default(),
             queues: Slots::default(),
@@ -736,14 +737,17 @@ impl State {
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
         let slot = self.pools.of(pool.0).map_or(NO_SLOT, |attached| attached.slot);
         let seen = Epoch(self.seen.load(Ordering::Relaxed));
-        let caller = Caller { token: id, head: *head, pool: slot, seen, push_acked: 0 };
+        let Terms { version, has_payload_sums } = self.terms();
+        let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked: 0 };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_request(&mut scratch, &caller, ask);
         let written = encoded.map(|parts| {
             self.write(&scratch);
-            for part in parts {
-                self.write(part);
+            if has_payload_sums {
+                self.write_summed(&parts)
+            } else {
+                parts.iter().for_each(|part| self.write(part))
             }
         });
         self.scratch = scratch;
@@ -798,8 +802,14 @@ impl State {
     }
 
     fn send_system(&mut self, id: u64, head: &Head, verb: &SystemVerb) -> Result<()> {
-        let caller =
-            Caller { token: id, head: *head, pool: PoolSlot::SYSTEM, seen: Epoch::ZERO, push_acked: 0 };
+        let caller = Caller {
+            version: self.terms().version,
+            token: id,
+            head: *head,
+            pool: PoolSlot::SYSTEM,
+            seen: Epoch::ZERO,
+            push_acked: 0,
+        };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_system_request(&mut scratch, &caller, verb);
@@ -812,6 +822,24 @@ impl State {
         let pending = self.requests.of_mut(id).expect("only its caller ends it");
         (pending.progress, pending.sends, pending.heard) = (progress, pending.sends + 1, self.heard);
         Ok(())
+    }
+
+    /// What holds for the frames of the present connection; without one they are written nowhere.
+    fn terms(&self) -> Terms {
+        self.session.as_ref().map_or_else(Terms::default, Session::terms)
+    }
+
+    /// Writes a payload and its checksum: each piece is summed on its way into the cache, and written from there.
+    fn write_summed(&mut self, parts: &[&[u8]]) {
+        let piece_bytes = self.session.as_ref().map_or(usize::MAX, |session| session.stream.piece_bytes());
+        let mut sum = 0;
+        for piece in parts.iter().flat_map(|part| part.chunks(piece_bytes)) {
+            sum = crc32c_append(sum, piece);
+            self.write(piece);
+        }
+        if !parts.is_empty() {
+            self.write(&sum.to_le_bytes());
+        }
     }
 
     /// Writes `bytes`, taking replies in while there is no room. What the peer takes too slowly is kept for later.
@@ -963,6 +991,7 @@ impl State {
         }
         self.note_refused();
         self.generation += 1;
+        self.replies = Replies::new(session.terms());
         self.session = Some(session);
         self.has_unsent = true;
         self.send_unsent();

@@ -7,6 +7,7 @@ use crate::error::{Error, Lack, Result, Violation};
 use crate::input::{Landing, Replies, bad_frame, fill};
 use crate::ring;
 use crate::stream::Stream;
+use crate::terms::Terms;
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
@@ -154,10 +155,15 @@ fn read_welcome(socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<std::os
 }
 
 impl Session {
+    /// What holds for its frames.
+    pub(super) fn terms(&self) -> Terms {
+        Terms::of(self.welcome.version, &self.stream)
+    }
+
     /// Opens a pool (again), and the containers that were open in it.
     pub(super) fn attach(&mut self, attached: &mut Attached, end_ns: u64) -> Result<()> {
-        let caller =
-            |slot| Caller { token: TOKEN, head: attached.head, pool: slot, seen: Epoch::ZERO, push_acked: 0 };
+        let (version, head) = (self.welcome.version, attached.head);
+        let caller = |pool| Caller { version, token: TOKEN, head, pool, seen: Epoch::ZERO, push_acked: 0 };
         let mut frame = Vec::new();
         encode_system_request(&mut frame, &caller(PoolSlot::SYSTEM), &attached.connect)
             .map_err(Error::Refused)?;
@@ -226,7 +232,7 @@ impl Session {
                 len => at += len,
             }
         }
-        let (mut replies, mut decoded) = (Replies::new(), None);
+        let (mut replies, mut decoded) = (Replies::new(self.terms()), None);
         loop {
             let is_sent = self.stream.flush()?;
             let land = |header: &ReplyHeader, body: &[u8]| {

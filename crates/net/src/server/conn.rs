@@ -14,12 +14,13 @@ use crate::input::{Requests, Room, bad_frame, fill};
 use crate::output::Output;
 use crate::ring;
 use crate::stream::Stream;
+use crate::terms::Terms;
 use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{List, Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
-    WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
+    Version, WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
     encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
@@ -83,6 +84,7 @@ pub(super) struct Conn {
     hello: Option<([u8; HELLO_BYTES], usize)>,
     /// It was told why it is not welcome, and goes when it has heard that.
     is_unwelcome: bool,
+    terms: Terms,
     requests: Requests,
     /// A fetch whose buffer there was no room for.
     stalled: Option<Box<Stalled>>,
@@ -129,6 +131,7 @@ impl Conn {
             told: (true, false),
             hello: Some(([0; HELLO_BYTES], 0)),
             is_unwelcome: false,
+            terms: Terms::default(),
             requests: Requests::new(),
             stalled: None,
             is_starved: false,
@@ -314,11 +317,18 @@ impl Conn {
         let made = if granted == 0 { None } else { SharedMemory::create(ring::memory_bytes(granted)).ok() };
         let Some(memory) = made else {
             self.say(&shared.system.welcome(version, 0).encode(), None)?;
+            self.agree(version);
             return Ok(Step::Moved);
         };
         self.say(&shared.system.welcome(version, granted as u64).encode(), Some(&memory))?;
         self.stream.go_over_to_rings(memory, granted, true)?;
+        self.agree(version);
         Ok(Step::Moved)
+    }
+
+    fn agree(&mut self, version: Version) {
+        self.terms = Terms::of(version, &self.stream);
+        self.requests.agree(self.terms);
     }
 
     /// The hello, once it has come.
@@ -598,7 +608,9 @@ impl Conn {
         buf: Option<IoBuf>,
     ) -> Result<()> {
         let UnderWay { token, map_version, plan, .. } = under_way;
-        let to = ReplyTo { token: *token, map_version: *map_version, push_seq: 0, plan: plan.as_ref() };
+        let Terms { version, has_payload_sums } = self.terms;
+        let (token, map_version, plan) = (*token, *map_version, plan.as_ref());
+        let to = ReplyTo { version, token, map_version, push_seq: 0, plan };
         shared.scratch.clear();
         encode_reply(&mut shared.scratch, &to, result);
         self.output.put(&mut self.stream, &shared.scratch)?;
@@ -607,7 +619,9 @@ impl Conn {
             _ => None,
         };
         let left = match (buf, parts) {
-            (Some(buf), Some(parts)) => self.output.put_parts(&mut self.stream, buf, parts)?,
+            (Some(buf), Some(parts)) => {
+                self.output.put_parts(&mut self.stream, has_payload_sums, buf, parts)?
+            }
             (buf, _) => buf,
         };
         if let Some(buf) = left {
@@ -655,7 +669,8 @@ impl Conn {
         reply: &core::result::Result<SystemReply, Failure>,
     ) -> Result<()> {
         shared.scratch.clear();
-        let to = ReplyTo { token: under_way.token, map_version: 0, push_seq: 0, plan: None };
+        let (version, token) = (self.terms.version, under_way.token);
+        let to = ReplyTo { version, token, map_version: 0, push_seq: 0, plan: None };
         encode_system_reply(&mut shared.scratch, &to, reply);
         let sent = self.output.put(&mut self.stream, &shared.scratch);
         self.done(shared, under_way);

@@ -18,7 +18,7 @@ pub use conn::REQUESTS_MAX;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use dolmen_codec::Transport;
-use dolmen_codec::wire::{SystemReply, SystemVerb, Welcome};
+use dolmen_codec::wire::{SystemReply, SystemVerb, Version, Welcome};
 use dolmen_env::{Listener, Peer, spawn};
 use dolmen_types::{Error, Head};
 pub use holders::Holders;
@@ -38,7 +38,7 @@ const JOB_THREADS: usize = 6;
 /// One implementor: the daemon, which knows pools in directories; what serves connections does not.
 pub trait System: Send + Sync {
     /// What a client is told first, with the version and the rings that it gets.
-    fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome;
+    fn welcome(&self, version: Version, ring_bytes: u64) -> Welcome;
 
     /// Answers a question to the daemon; may take long. The head has the user that the kernel says, where it knows him, or his
     /// certificate.

@@ -590,13 +590,13 @@ fn index_of(token: u64) -> usize {
 mod tests {
     use super::*;
     use crate::server::{Attachment, Caller, System};
-    use dolmen_codec::wire::{SystemVerb, Welcome};
+    use dolmen_codec::wire::{SystemVerb, Version, Welcome};
 
     /// Nobody connects.
     struct Alone;
 
     impl System for Alone {
-        fn welcome(&self, _version: u16, _ring_bytes: u64) -> Welcome {
+        fn welcome(&self, _version: Version, _ring_bytes: u64) -> Welcome {
             unreachable!("nobody says hello")
         }
 

@@ -1,7 +1,7 @@
 //! Who comes over a network and does not say hello in time is sent away; nobody else notices.
 
 use core::time::Duration;
-use dolmen_codec::wire::{SystemReply, SystemVerb, VERSION, Welcome};
+use dolmen_codec::wire::{SystemReply, SystemVerb, Version, Welcome};
 use dolmen_daemon::{Authority, Issued};
 use dolmen_env::{Address, Clock, Listener, Moved, RealClock, Socket};
 use dolmen_net::client::{CertsFrom, Link, LinkOptions};
@@ -20,9 +20,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct There;
 
 impl System for There {
-    fn welcome(&self, version: u16, ring_bytes: u64) -> Welcome {
+    fn welcome(&self, version: Version, ring_bytes: u64) -> Welcome {
         Welcome {
-            version: version.min(VERSION),
+            version,
             rank: 0,
             engine: Uuid::nil(),
             instance: 1,

@@ -3,8 +3,9 @@
 use dolmen_codec::verb::{FetchedIod, Verb, Want};
 use dolmen_codec::wire::{
     Asked, BadFrame, Caller, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Push, REPLY_HEADER_BYTES,
-    REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, WELCOME_BYTES, Welcome, decode_reply, decode_request,
-    decode_request_owned, decode_system_reply, decode_system_request, encode_request, encode_system_request,
+    REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, Version, WELCOME_BYTES, Welcome, decode_reply,
+    decode_request, decode_request_owned, decode_system_reply, decode_system_request, encode_request,
+    encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, verb};
 use dolmen_types::{Cond, IoBuf, Key, Oid, Recx, crc32c};
@@ -17,6 +18,7 @@ const FLAGS_AT: usize = 12;
 const TOKEN_AT: usize = 16;
 const REQUEST_LENGTHS_AT: usize = 92;
 const REPLY_LENGTHS_AT: usize = 56;
+const REPLY_BODY_SUM_AT: usize = 44;
 /// Where a hello and a welcome have their checksum, right behind which they begin.
 const GREETING_SUM_AT: usize = 4;
 
@@ -27,32 +29,52 @@ const ROOM_BYTES_MAX: usize = 1 << 20;
 pub fn wire_request(bytes: &[u8]) {
     hello(bytes);
     let Some((header, rest)) = bytes.split_first_chunk() else { return };
-    if let Ok(found) = RequestHeader::decode(header) {
-        assert_eq!(&found.encode(), header);
+    for version in Version::ALL {
+        if let Ok(found) = RequestHeader::decode(header, version) {
+            assert_eq!(&found.encode(), header);
+        }
+        request_of(version, *header, rest);
     }
-    let mut header = *header;
+}
+
+fn request_of(version: Version, mut header: [u8; REQUEST_HEADER_BYTES], rest: &[u8]) {
     header[..VERSION_AT].copy_from_slice(b"DLRQ");
-    header[VERSION_AT..VERSION_AT + 2].copy_from_slice(&1u16.to_le_bytes());
+    header[VERSION_AT..VERSION_AT + 2].copy_from_slice(&version.number().to_le_bytes());
     header[FLAGS_AT..TOKEN_AT].fill(0);
     header[TOKEN_AT] |= 1;
     let claimed = u32_at(&header, REQUEST_LENGTHS_AT) as usize;
     let (body, payload) = rest.split_at(claimed.min(rest.len()));
     let lengths = &mut header[REQUEST_LENGTHS_AT..REQUEST_LENGTHS_AT + 12];
     lengths[..4].copy_from_slice(&length(body).to_le_bytes());
-    lengths[4..].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    lengths[4..8].copy_from_slice(&length(payload).to_le_bytes());
+    lengths[8..].copy_from_slice(&sum_of(version, body).to_le_bytes());
     seal(&mut header);
-    match RequestHeader::decode(&header) {
+    match RequestHeader::decode(&header, version) {
         Ok(found) => {
             assert_eq!(found.encode(), header);
+            refuses_changed(&found, body, payload);
             request_body(&found, body, payload);
         }
         Err(bad) => assert!(matches!(bad, BadFrame::Kind { .. }), "{bad:?}"),
     }
 }
 
+/// A body with a bit turned around is none where it has a checksum.
+fn refuses_changed(header: &RequestHeader, body: &[u8], payload: &[u8]) {
+    let mut changed = body.to_vec();
+    let Some(last) = changed.last_mut().filter(|_| header.version.has_sums()) else { return };
+    *last ^= 1;
+    let refused = if header.pool == PoolSlot::SYSTEM {
+        decode_system_request(header, &changed).map(drop)
+    } else {
+        decode_request(header, &changed, payload).map(drop)
+    };
+    assert!(matches!(refused, Err(BadFrame::BodySum | BadFrame::Payload { .. })), "{refused:?}");
+}
+
 fn request_body(header: &RequestHeader, body: &[u8], payload: &[u8]) {
-    let RequestHeader { token, head, pool, seen, push_acked, .. } = *header;
-    let caller = Caller { token, head, pool, seen, push_acked };
+    let RequestHeader { version, token, head, pool, seen, push_acked, .. } = *header;
+    let caller = Caller { version, token, head, pool, seen, push_acked };
     if pool == PoolSlot::SYSTEM {
         assert!(decode_request(header, body, payload).is_err());
         let Ok(verb) = decode_system_request(header, body) else { return };
@@ -94,7 +116,7 @@ fn hello(bytes: &[u8]) {
     for record in [*record, greeting(*record, *b"DLHI")] {
         if let Ok(hello) = Hello::decode(&record) {
             assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
-            assert!(hello.agreed().is_none_or(|version| version <= hello.version_max));
+            assert!(hello.agreed().is_none_or(|version| version.number() <= hello.version_max));
         }
     }
 }
@@ -103,16 +125,22 @@ fn hello(bytes: &[u8]) {
 pub fn wire_reply(bytes: &[u8]) {
     welcome(bytes);
     let Some((header, body)) = bytes.split_first_chunk() else { return };
-    if let Ok(found) = ReplyHeader::decode(header) {
-        assert_eq!(&found.encode(), header);
+    for version in Version::ALL {
+        if let Ok(found) = ReplyHeader::decode(header, version) {
+            assert_eq!(&found.encode(), header);
+        }
+        reply_of(version, *header, body);
     }
-    let mut header = *header;
+}
+
+fn reply_of(version: Version, mut header: [u8; REPLY_HEADER_BYTES], body: &[u8]) {
     header[..VERSION_AT].copy_from_slice(b"DLRP");
-    header[VERSION_AT..VERSION_AT + 2].copy_from_slice(&1u16.to_le_bytes());
+    header[VERSION_AT..VERSION_AT + 2].copy_from_slice(&version.number().to_le_bytes());
     header[REPLY_LENGTHS_AT..REPLY_LENGTHS_AT + 4].copy_from_slice(&length(body).to_le_bytes());
     header[REPLY_LENGTHS_AT + 4..].fill(0);
+    header[REPLY_BODY_SUM_AT..REPLY_BODY_SUM_AT + 4].copy_from_slice(&sum_of(version, body).to_le_bytes());
     seal(&mut header);
-    let Ok(found) = ReplyHeader::decode(&header) else { return };
+    let Ok(found) = ReplyHeader::decode(&header, version) else { return };
     assert_eq!(found.encode(), header);
     let answers = decode_reply(&found, body);
     if let Ok(Ok(Answer::Target(verb::Reply::Fetched(fetched)))) = &answers {
@@ -124,7 +152,7 @@ pub fn wire_reply(bytes: &[u8]) {
     assert!(is_failure || count.iter().filter(|&&is_one| is_one).count() <= 1, "{found:?}");
     if let Ok(push) = pushed {
         let mut again = Vec::new();
-        push.encode(&mut again);
+        push.encode(&mut again, version);
         assert_eq!(&again[REPLY_HEADER_BYTES..], body);
     }
 }
@@ -173,6 +201,11 @@ fn greeting<const N: usize>(mut record: [u8; N], magic: [u8; 4]) -> [u8; N] {
     let sum = crc32c(&record[GREETING_SUM_AT + 4..]);
     record[GREETING_SUM_AT..GREETING_SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
     record
+}
+
+/// The checksum of a body, where it has one.
+fn sum_of(version: Version, body: &[u8]) -> u32 {
+    if version.has_sums() { crc32c(body) } else { 0 }
 }
 
 fn seal(header: &mut [u8]) {
