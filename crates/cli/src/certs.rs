@@ -1,6 +1,6 @@
 //! `dolmen system certs`: the certificates of a system, in a directory.
 //!
-//! Invariants: no file that is there is changed; a certificate's directory appears whole or not at all.
+//! Invariants: no file that is there is changed, but the list of revoked certificates, which only grows; a certificate's directory appears whole or not at all.
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{self, Answer, Table};
@@ -8,7 +8,7 @@ use crate::path::shown_outside;
 use crate::{place, serve};
 use dolmen_daemon::{Authority, Issued};
 use dolmen_env::{Clock, RealClock};
-use dolmen_net::tls::{Certs, Identity, Role, Validity, validity_of};
+use dolmen_net::tls::{Certs, Identity, Role, Validity, revoked_in, serial_of, validity_of};
 use serde_json::{Value, json};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -40,8 +40,9 @@ pub(crate) enum Command {
 Without --user, whatever is missing is made in DIR: the system's authority (ca.crt, and ca.key, which belongs in a safe \
 place), and below it what engines need (engine) and administrators (admin). With --user, what one user needs (users/NAME). \
 Each of these is a directory for who it is for: `dolmen serve --certs DIR/engine`, and DOLMEN_CERTS=DIR/users/NAME for a \
-client. What is there is never changed: to renew, move the old directory away and run the command again. Engines and clients \
-take new files into use by themselves.")]
+client. What is there is never changed: to renew, move the old directory away and run the command again. With --revoke, \
+revoked.pem in DIR and DIR/engine is replaced by a list with one more certificate, which engines do not let in any more; it \
+goes to the directory of each engine. Engines and clients take new files into use by themselves.")]
 pub(crate) struct Args {
     /// Directory of the system's authority
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
@@ -59,6 +60,10 @@ pub(crate) struct Args {
     /// How long the certificates are valid
     #[arg(long, value_name = "COUNT", default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=AUTHORITY_DAYS))]
     days: u64,
+    /// Make nothing: put the certificate of this directory below users (or admin, and what either was renamed to) on the list
+    /// of those that are of no use any more
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["user", "days", "show"])]
+    revoke: Option<String>,
     /// Make nothing: show what is there, for whom, and until when
     #[arg(long, conflicts_with_all = ["user", "days"])]
     show: bool,
@@ -67,6 +72,10 @@ pub(crate) struct Args {
 pub(crate) fn run(command: &Command) -> Outcome<Answer> {
     let Command::Certs(args) = command;
     let doing = || format!("make certificates in {}", shown_outside(&args.dir));
+    if let Some(name) = &args.revoke {
+        return revoke(&args.dir, name)
+            .doing(|| format!("revoke a certificate of {}", shown_outside(&args.dir)));
+    }
     match (&args.user, args.show) {
         (_, true) => show(&args.dir).doing(|| format!("show certificates in {}", shown_outside(&args.dir))),
         (Some(user), _) => make_user(args, user).doing(doing),
@@ -159,6 +168,65 @@ fn make_user(args: &Args, user: &str) -> Outcome<Answer> {
     Ok(answer(&[to], args.days))
 }
 
+/// Puts a certificate on the list of those that engines do not let in.
+fn revoke(dir: &Path, name: &str) -> Outcome<Answer> {
+    let authority = authority_of(dir)?;
+    let is_name = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    // A user may be called as administrators are.
+    let places = [dir.join(USERS).join(name), dir.join(name)];
+    let found = places.iter().filter(|_| is_name).find(|place| place.join(Certs::OWN).exists());
+    let Some(place) = found else {
+        let failure = Failure::new(Exit::Missing, format!("there is no certificate of {name:?}"));
+        return Err(failure.hint(
+            "`dolmen system certs DIR --show` lists them; one whose directory is gone cannot be named",
+        ));
+    };
+    let unread = |error| place::unreachable(&error);
+    let (identity, _) = validity_of(place, Certs::OWN).map_err(unread)?;
+    if identity.as_ref().is_some_and(|identity| identity.role == Role::Engine) {
+        let failure = Failure::new(Exit::Usage, "that is the engines' certificate, and clients have no list");
+        return Err(
+            failure.hint("make a new authority in another directory, and give everybody its certificates")
+        );
+    }
+    let serial = serial_of(place, Certs::OWN).map_err(unread)?;
+    let mut all = revoked_in(dir).map_err(unread)?;
+    let now_s = now_s();
+    let is_new = all.iter().all(|(known, _)| *known != serial);
+    if is_new {
+        all.push((serial, now_s));
+    }
+    let text = authority.revoke(&all, now_s).map_err(|error| serve::of_daemon(&error))?;
+    let engine = dir.join(Role::Engine.name());
+    let mut written = vec![dir.join(Certs::REVOKED)];
+    written.extend(engine.is_dir().then(|| engine.join(Certs::REVOKED)));
+    // The own copy last: whoever is cut off in between runs it again.
+    written.iter().rev().try_for_each(|path| replace(path, text.as_bytes()))?;
+    let shown: Vec<String> = written.iter().map(|path| shown_outside(path).to_string()).collect();
+    let place = shown_outside(place).to_string();
+    let text = format!(
+        "{place} {}: {} on the list\ncopy {} to the directory of certificates of each engine that is not this one",
+        if is_new { "is revoked" } else { "was revoked before" },
+        output::count(all.len() as u64, "certificate", "certificates"),
+        shown[0],
+    );
+    let json = json!({ "revoked": place, "is_new": is_new, "count": all.len(), "lists": shown });
+    Ok(Answer::new(text, json))
+}
+
+/// Replaces a file in one step.
+fn replace(path: &Path, bytes: &[u8]) -> Outcome<()> {
+    let mut staged = path.as_os_str().to_owned();
+    staged.push(format!(".{}", std::process::id()));
+    let staged = PathBuf::from(staged);
+    write(&staged, bytes)?;
+    std::fs::rename(&staged, path).map_err(|error| Failure::on_file(path, &error))
+}
+
+fn now_s() -> i64 {
+    i64::try_from(RealClock.now_ns() / 1_000_000_000).unwrap_or(i64::MAX)
+}
+
 fn answer(made: &[PathBuf], days: u64) -> Answer {
     let shown: Vec<String> = made.iter().map(|path| shown_outside(path).to_string()).collect();
     let text = format!("made {}, valid for {}", shown.join(", "), output::count(days, "day", "days"));
@@ -180,7 +248,7 @@ fn authority_of(dir: &Path) -> Outcome<Authority> {
 }
 
 fn lasting(days: u64) -> Validity {
-    let now_s = i64::try_from(RealClock.now_ns() / 1_000_000_000).unwrap_or(i64::MAX);
+    let now_s = now_s();
     Validity { from: now_s - EARLIER_S, until: now_s + DAY_S * i64::try_from(days).unwrap_or(0) }
 }
 
@@ -224,7 +292,8 @@ fn show(dir: &Path) -> Outcome<Answer> {
         users.sort();
         places.extend(users.into_iter().map(|user| (user, Certs::OWN)));
     }
-    let now_s = i64::try_from(RealClock.now_ns() / 1_000_000_000).unwrap_or(i64::MAX);
+    let now_s = now_s();
+    let revoked = revoked_in(dir).map_err(|error| place::unreachable(&error))?;
     let mut table = Table::new(&["Certificate", "Role", "Name", "Groups", "Valid until", "Days left"]);
     let (mut all, mut wrong): (Vec<Value>, Option<String>) = (Vec::new(), None);
     for (place, file) in places {
@@ -234,6 +303,8 @@ fn show(dir: &Path) -> Outcome<Answer> {
         let path = place.join(file);
         let (identity, validity) = validity_of(&place, file).map_err(|error| place::unreachable(&error))?;
         let days = (validity.until - now_s).div_euclid(DAY_S);
+        let serial = serial_of(&place, file).map_err(|error| place::unreachable(&error))?;
+        let is_revoked = revoked.iter().any(|(known, _)| *known == serial);
         if validity.until < now_s {
             wrong = Some(format!("{} has expired", shown_outside(&path)));
         }
@@ -245,8 +316,10 @@ fn show(dir: &Path) -> Outcome<Answer> {
         let shown = shown_outside(&path).to_string();
         all.push(json!({
             "path": shown, "role": role, "name": name, "groups": groups, "until": validity.until, "days_left": days,
+            "revoked": is_revoked,
         }));
-        table.row([shown, role.to_owned(), name.to_owned(), groups, until, days.to_string()]);
+        let left = if is_revoked { "revoked".to_owned() } else { days.to_string() };
+        table.row([shown, role.to_owned(), name.to_owned(), groups, until, left]);
     }
     if all.is_empty() {
         let failure = Failure::new(Exit::Missing, "there are none");

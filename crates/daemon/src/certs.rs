@@ -6,8 +6,9 @@ use crate::error::{Error, Result};
 use core::time::Duration;
 use dolmen_net::tls::{ENGINE_NAME, Identity, Role, USER_ID_OID, Validity};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
+    SerialNumber, date_time_ymd,
 };
 
 /// What the authority of every system is called: which one it is, its key says.
@@ -95,20 +96,52 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// The list of certificates of this authority that are of no use any more, in PEM; each has what tells it apart, and the
+    /// second since 1970 in which it was put there. Whatever was on the list before is on it still.
+    ///
+    /// # Errors
+    /// `NoAuthority` if the key does not sign.
+    pub fn revoke(&self, revoked: &[(Vec<u8>, i64)], now: i64) -> Result<String> {
+        let entry = |(serial, at): &(Vec<u8>, i64)| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(serial),
+            revocation_time: date_time_ymd(1970, 1, 1) + after_1970(*at),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(1970, 1, 1) + after_1970(now),
+            // Engines have the last list that they were given, however old it is.
+            next_update: date_time_ymd(9999, 1, 1),
+            crl_number: SerialNumber::from(revoked.len() as u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let issuer = params(Validity { from: now, until: now });
+        let made = list.signed_by(&Issuer::from_params(&issuer, &self.key));
+        let made = made.map_err(|_no_signature| Error::NoAuthority)?;
+        made.pem().map_err(|_no_text| Error::NoAuthority)
+    }
+}
+
 /// The authority's own certificate.
 fn params(validity: Validity) -> CertificateParams {
     let mut params = lasting(CertificateParams::default(), validity);
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
 }
 
 /// The same, for so long.
 fn lasting(mut params: CertificateParams, validity: Validity) -> CertificateParams {
-    let after_1970 = |seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LATEST));
     params.not_before = date_time_ymd(1970, 1, 1) + after_1970(validity.from);
     params.not_after = date_time_ymd(1970, 1, 1) + after_1970(validity.until);
     params
+}
+
+fn after_1970(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LATEST))
 }

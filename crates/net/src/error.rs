@@ -75,6 +75,8 @@ pub enum CertFault {
     Foreign,
     /// It is for something else: a client's where an engine's is needed, or the reverse.
     Role,
+    /// Who runs the system has revoked it.
+    Revoked,
     /// The other end does not say what it has against it.
     Refused,
     /// Its file cannot be read as what it has to be.
@@ -160,6 +162,9 @@ fn tell_fault(whose: Whose, fault: &CertFault, f: &mut fmt::Formatter<'_>) -> fm
             "{whose} certificate is for something else; engines need that of the engines, clients a user's or the \
              administrators'"
         ),
+        CertFault::Revoked => {
+            write!(f, "{whose} certificate was revoked; whoever runs the system makes a new one")
+        }
         CertFault::Refused => {
             write!(f, "{whose} certificate is refused; see what `dolmen system certs --show` says of it")
         }

@@ -2,7 +2,7 @@
 
 use crate::common::{Place, Ran};
 use crate::served::Daemon;
-use dolmen_env::{Address, Listener};
+use dolmen_env::{Address, Clock, Listener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -186,4 +186,57 @@ fn engines_on_a_network_speak_to_each_other_with_their_certificate() {
     assert_eq!(anna.code(), 8, "{anna:?}");
     admin(&["dmg", "pool", "destroy", "tank", "--recursive"]);
     assert!(first.end().success() && second.end().success());
+}
+
+#[test]
+fn a_certificate_that_is_revoked_is_not_let_in_any_more_by_engines_that_run() {
+    let place = Place::new("certs-revoked");
+    let certs = ["system", "certs", "certs"];
+    place.ok(&certs);
+    let user = |name: &str| {
+        place.ok(&[&certs[..], &["--user", name, "--uid", "4200001", "--gid", "4200002"]].concat());
+    };
+    user("anna");
+    user("bert");
+    place.pool_with_files();
+    let daemon = Daemon::start(&place, &["--tcp", "127.0.0.1:0", "--certs", "certs"]);
+    let at = format!("tcp://{}", daemon.line.trim().rsplit_once("tcp://").unwrap().1);
+    let query = |dir: &str| with(&place, Some(dir), &at, &["dmg", "system", "query"]);
+    let revoke = |name: &str| place.json(&[&certs[..], &["--revoke", name]].concat());
+    assert_eq!(query("certs/users/anna").code(), 0);
+    let told = revoke("anna");
+    assert!(told["is_new"] == true && told["count"] == 1, "{told}");
+    assert_eq!(told["lists"].as_array().unwrap().len(), 2);
+    // The engine looks once a second.
+    let refused = dolmen_env::RealClock.monotonic_ns() + 20_000_000_000;
+    while query("certs/users/anna").code() == 0 {
+        assert!(dolmen_env::RealClock.monotonic_ns() < refused, "the engine does not look");
+    }
+    let ran = query("certs/users/anna");
+    assert!(ran.code() == 8 && ran.stderr().contains("was revoked"), "{ran:?}");
+    assert_eq!(query("certs/users/bert").code(), 0);
+    // What was renewed is another certificate. The former stays on the list, twice named or not.
+    std::fs::rename(place.path("certs/users/anna"), place.path("certs/users/anna.old")).unwrap();
+    user("anna");
+    assert_eq!(query("certs/users/anna").code(), 0);
+    let again = revoke("anna.old");
+    assert!(again["is_new"] == false && again["count"] == 1, "{again}");
+    let told = revoke("admin");
+    assert_eq!(told["count"], 2, "{told}");
+    assert!(place.ok(&[&certs[..], &["--revoke", "bert"]].concat()).contains("3 certificates"));
+    let shown = place.json(&[&certs[..], &["--show"]].concat());
+    let shown = shown["certificates"].as_array().unwrap();
+    let revoked: Vec<&str> = shown
+        .iter()
+        .filter(|one| one["revoked"] == true)
+        .map(|one| one["path"].as_str().unwrap().rsplit('/').nth(1).unwrap())
+        .collect();
+    assert_eq!(revoked, ["admin", "anna.old", "bert"]);
+    // Clients have no list: the engines' is not for it.
+    let engine = place.run(&[&certs[..], &["--revoke", "engine"]].concat());
+    assert!(engine.code() == 2 && engine.stderr().contains("new authority"), "{engine:?}");
+    for name in ["nobody", "../users/bert", ".", ""] {
+        assert!(place.fails(3, &[&certs[..], &["--revoke", name]].concat()).contains("--show"), "{name:?}");
+    }
+    assert!(daemon.end().success());
 }

@@ -2,14 +2,14 @@
 
 use crate::bystander::{Bystander, CONT, POOL};
 use crate::common::{Scratch, Served};
-use dolmen_client::Pool;
+use dolmen_client::{At, Pool};
 use dolmen_codec::acl::Acl;
 use dolmen_codec::pool::ContName;
 use dolmen_codec::wire::{PartKey, PoolAccess, PoolName, PoolSpec, SystemReply, SystemVerb};
 use dolmen_daemon::{Authority, Daemon, Issued, Settings};
 use dolmen_env::{Address, Clock, RealClock, Socket};
 use dolmen_net::client::{CertsFrom, Link, LinkOptions, Remote};
-use dolmen_net::tls::{Certs, Identity, Role, Validity};
+use dolmen_net::tls::{Certs, Identity, Role, Validity, revoked_in, serial_of};
 use dolmen_net::{CertFault, Error, Lack, Stream, Whose};
 use dolmen_types::{Credentials, Error as Failure, Head, Label, PropId, PropValue, Props, Uuid};
 use std::io::IoSlice;
@@ -412,4 +412,94 @@ fn a_stream_says_whom_the_other_end_is_once_that_is_verified() {
     assert_eq!(client.identity().unwrap().map(|identity| identity.role), Some(Role::Engine));
     drop(client);
     assert_eq!(engine.read(&mut room), Err(Error::Ended));
+}
+
+#[test]
+fn a_list_of_revoked_certificates_is_of_its_authority_or_lets_nobody_in() {
+    let system = System::new();
+    let user = named(Role::User, "anna");
+    let dir = system.issue("engine", &named(Role::Engine, "server"), lasting(-1, 1));
+    let anna = system.issue("anna", &user, lasting(-1, 1));
+    let serial = serial_of(&anna, Certs::OWN).unwrap();
+    let now_s = lasting(0, 0).from;
+    let list = |of: &Authority, serials: &[&[u8]]| {
+        let entries: Vec<_> = serials.iter().map(|serial| (serial.to_vec(), now_s)).collect();
+        of.revoke(&entries, now_s).unwrap()
+    };
+    let client =
+        |name: &str| CertsFrom::These(Certs::load(&system.dir.path().join(name), Role::User).unwrap());
+    let serve = |text: &str| {
+        write(&dir.join(Certs::REVOKED), text);
+        Certs::load(&dir, Role::Engine).map(|certs| Served::with(|settings| settings.certs = Some(certs)))
+    };
+    system.issue("bert", &named(Role::User, "bert"), lasting(-1, 1));
+    // Of nobody, of somebody else, of anna.
+    for (text, fault) in [
+        (list(&system.authority, &[]), None),
+        (list(&system.authority, &[&[7; 20]]), None),
+        (list(&system.authority, &[&[7; 20], &serial]), Some(CertFault::Revoked)),
+    ] {
+        let served = serve(&text).unwrap();
+        match fault {
+            None => assert!(connect(&served, client("anna")).is_ok()),
+            Some(fault) => {
+                let whose = Whose::Own;
+                assert_eq!(refused(&served, client("anna")), Error::BadCertificate { whose, fault });
+            }
+        }
+        assert!(connect(&served, client("bert")).is_ok());
+    }
+    assert_eq!(revoked_in(&dir).unwrap(), [(vec![7; 20], now_s), (serial.clone(), now_s)]);
+    // While both authorities are trusted, each list says what it says about its own, whoever has none.
+    let next = Authority::generate().unwrap();
+    let carla = system.issue_by(&next, "carla", &named(Role::User, "carla"), lasting(-1, 1));
+    let both = [&system.authority, &next].map(|one| one.certificate(lasting(-1, 1)).unwrap()).concat();
+    write(&dir.join(Certs::AUTHORITY), &both);
+    let served = serve(&list(&system.authority, &[&serial])).unwrap();
+    assert!(connect(&served, client("carla")).is_ok() && connect(&served, client("bert")).is_ok());
+    assert!(connect(&served, client("anna")).is_err());
+    let hers = serial_of(&carla, Certs::OWN).unwrap();
+    let served = serve(&[list(&system.authority, &[&serial]), list(&next, &[&hers])].concat()).unwrap();
+    assert!(connect(&served, client("bert")).is_ok());
+    assert!(["anna", "carla"].iter().all(|name| connect(&served, client(name)).is_err()));
+    // One that cannot be read, or is another authority's, is no list.
+    let path = dir.join(Certs::REVOKED);
+    let whole = list(&system.authority, &[&serial]);
+    let foreign = list(&Authority::generate().unwrap(), &[&serial]);
+    for text in ["", "not a list", &whole[..whole.len() / 2], &foreign] {
+        let fault = CertFault::File { path: path.clone() };
+        assert_eq!(serve(text).map(drop), Err(Error::BadCertificate { whose: Whose::Own, fault }), "{text}");
+    }
+}
+
+#[test]
+fn who_does_not_know_his_own_number_is_told_of_evictions_after_an_outage() {
+    let system = System::new();
+    let dir = Scratch::new();
+    let mut settings = Settings::new(dir.path().to_owned());
+    settings.certs = Some(system.engine());
+    settings.addresses = vec![Address::Tcp("127.0.0.1:0".parse().unwrap())];
+    let start = |settings: &Settings| Daemon::start(settings, |note| eprintln!("daemon: {note}")).unwrap();
+    let daemon = start(&settings);
+    settings.addresses = daemon.addresses().to_vec();
+    let link =
+        |role, name| Link::connect(&settings.addresses[0], &options(system.client(role, name))).unwrap();
+    let admin = Bystander::first(link(Role::Admin, "admin"));
+    allow(&admin.pool, &["A::anna@:r"]);
+    admin.cont.set_acl(&Acl::of_texts(&["A::anna@:rw"]).unwrap()).unwrap();
+    // Her certificate has another number than she says, and than her other program says.
+    let [anna, other] = [(); 2].map(|()| open(&link(Role::User, "anna")).unwrap());
+    let [cont, evicting] = [&anna, &other].map(|pool| pool.open_container(&cont_name()).unwrap());
+    let object = cont.object(admin.object.oid()).unwrap();
+    object.put(At::Latest, b"key", b"a", b"before").unwrap();
+    // Hers alone are taken, while she is cut off; nobody has told her when she asks the next daemon.
+    evicting.evict_others(dolmen_client::Whose::Own).unwrap();
+    daemon.stop().unwrap();
+    let daemon = start(&settings);
+    assert_eq!(object.put(At::Latest, b"key", b"a", b"after"), Err(Failure::NoHandle));
+    let kept = evicting.object(admin.object.oid()).unwrap();
+    assert!(kept.put(At::Latest, b"key", b"a", b"after").is_ok(), "who has asked for it goes on");
+    let told = anna.open_container(&cont_name()).unwrap();
+    assert!(told.object(admin.object.oid()).unwrap().put(At::Latest, b"key", b"a", b"again").is_ok());
+    drop(daemon);
 }

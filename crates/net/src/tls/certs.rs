@@ -5,10 +5,14 @@ use crate::error::{CertFault, Error, Lack, Result, Whose};
 use core::time::Duration;
 use dolmen_env::{Clock, RealClock};
 use rustls::client::Resumption;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +48,8 @@ impl Certs {
     pub const OWN: &str = "own.crt";
     /// The key of that.
     pub const KEY: &str = "own.key";
+    /// Beside them at an engine: the authority's list of certificates that are of no use any more, if there are any.
+    pub const REVOKED: &str = "revoked.pem";
 
     /// Reads what `dir` has: `ca.crt`, `own.crt` and `own.key`, all PEM. If it has none of its own, but a directory that
     /// `dolmen system certs` has made for engines (`engine`), or for administrators (`admin`), that is meant: whose it is to
@@ -72,8 +78,9 @@ impl Certs {
             if chain.is_empty() { Err(wrong(file)) } else { Ok(chain) }
         };
         let mut roots = RootCertStore::empty();
-        for authority in chain(Self::AUTHORITY)? {
-            roots.add(authority).map_err(|_no_authority| wrong(Self::AUTHORITY))?;
+        let authorities = chain(Self::AUTHORITY)?;
+        for authority in &authorities {
+            roots.add(authority.clone()).map_err(|_no_authority| wrong(Self::AUTHORITY))?;
         }
         let own = chain(Self::OWN)?;
         let (identity, validity) = looked_at(&own[0]).ok_or_else(|| wrong(Self::OWN))?;
@@ -84,7 +91,9 @@ impl Certs {
         let key =
             PrivateKeyDer::from_pem_slice(&text_of(dir, Self::KEY)?).map_err(|_no_pem| wrong(Self::KEY))?;
         let sum = dolmen_types::crc32c(&own[0]);
-        let parts = Parts { roots: Arc::new(roots), own, key };
+        let revoked: Vec<Vec<u8>> =
+            revoked_by(dir, &authorities)?.into_iter().map(|(serial, _)| serial).collect();
+        let parts = Parts { roots: Arc::new(roots), own, key, revoked };
         let is_engine = identity.role == Role::Engine;
         let server =
             if is_engine { Some(parts.server().map_err(|_no_pair| wrong(Self::KEY))?) } else { None };
@@ -147,6 +156,70 @@ pub fn validity_of(dir: &Path, file: &'static str) -> Result<(Option<Identity>, 
     Ok((Identity::of_name(parsed.subject()), validity(&parsed)))
 }
 
+/// What tells a certificate from all others of its authority.
+///
+/// # Errors
+/// As [`validity_of`].
+pub fn serial_of(dir: &Path, file: &'static str) -> Result<Vec<u8>> {
+    let text = text_of(dir, file)?;
+    let wrong = || file_fault(&dir.join(file));
+    let der = CertificateDer::from_pem_slice(&text).map_err(|_no_pem| wrong())?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&der).map_err(|_none| wrong())?;
+    Ok(parsed.raw_serial().to_vec())
+}
+
+/// The certificates that are on the authority's list in a directory, by what tells them apart, each with the second since 1970
+/// of its entry; none if there is no list.
+///
+/// # Errors
+/// `BadCertificate` if it cannot be read as one, or is another authority's.
+pub fn revoked_in(dir: &Path) -> Result<Vec<(Vec<u8>, i64)>> {
+    if matches!(text_of(dir, Certs::REVOKED), Err(Error::NoCertificate(_))) {
+        return Ok(Vec::new());
+    }
+    let text = text_of(dir, Certs::AUTHORITY)?;
+    let authorities: core::result::Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(&text).collect();
+    revoked_by(dir, &authorities.map_err(|_no_pem| file_fault(&dir.join(Certs::AUTHORITY)))?)
+}
+
+/// The same, of one of these authorities.
+fn revoked_by(dir: &Path, authorities: &[CertificateDer<'_>]) -> Result<Vec<(Vec<u8>, i64)>> {
+    let lists = match lists_of(dir) {
+        Err(Error::NoCertificate(_)) => return Ok(Vec::new()),
+        read => read?,
+    };
+    let wrong = || file_fault(&dir.join(Certs::REVOKED));
+    let mut all = Vec::new();
+    for der in lists {
+        let (_, list) = x509_parser::parse_x509_crl(&der).map_err(|_no_list| wrong())?;
+        let has_signed = |authority: &CertificateDer<'_>| {
+            x509_parser::parse_x509_certificate(authority)
+                .is_ok_and(|(_, parsed)| list.verify_signature(parsed.public_key()).is_ok())
+        };
+        if !authorities.iter().any(has_signed) {
+            return Err(wrong());
+        }
+        let entry = |one: &x509_parser::revocation_list::RevokedCertificate<'_>| {
+            (one.raw_serial().to_vec(), one.revocation_date.timestamp())
+        };
+        all.extend(list.iter_revoked_certificates().map(entry));
+    }
+    Ok(all)
+}
+
+/// The lists of certificates that are of no use any more in a directory.
+fn lists_of(dir: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+    let wrong = || file_fault(&dir.join(Certs::REVOKED));
+    let text = text_of(dir, Certs::REVOKED)?;
+    let lists: Vec<CertificateRevocationListDer<'static>> =
+        CertificateRevocationListDer::pem_slice_iter(&text)
+            .collect::<core::result::Result<_, _>>()
+            .map_err(|_no_pem| wrong())?;
+    // One that is empty, or ends in the middle, revokes nobody, and is not meant so.
+    if lists.is_empty() { Err(wrong()) } else { Ok(lists) }
+}
+
 /// Whom a certificate names, and for how long.
 pub(super) fn looked_at(der: &[u8]) -> Option<(Identity, Validity)> {
     let (_, parsed) = x509_parser::parse_x509_certificate(der).ok()?;
@@ -178,6 +251,7 @@ struct Parts {
     roots: Arc<RootCertStore>,
     own: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    revoked: Vec<Vec<u8>>,
 }
 
 impl Parts {
@@ -198,12 +272,65 @@ impl Parts {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), Arc::clone(&provider))
                 .build()
                 .map_err(|_no_roots| rustls::Error::NoCertificatesPresented)?;
+        let verifier = Arc::new(Unrevoked { verifier, revoked: self.revoked.iter().cloned().collect() });
         let mut config = ServerConfig::builder_with_details(provider, Arc::new(Time))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(verifier)
             .with_single_cert(self.own.clone(), self.key.clone_key())?;
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
+    }
+}
+
+/// Lets in whom the authority has made a certificate, unless it is on its list. That is looked at here and not by `rustls`, which
+/// goes by the authority's name: while a system goes over to another authority there are two of one name, and one may have no list.
+#[derive(Debug)]
+struct Unrevoked {
+    verifier: Arc<dyn ClientCertVerifier>,
+    revoked: BTreeSet<Vec<u8>>,
+}
+
+impl ClientCertVerifier for Unrevoked {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> core::result::Result<ClientCertVerified, rustls::Error> {
+        let verified = self.verifier.verify_client_cert(own, chain, now)?;
+        let parsed = x509_parser::parse_x509_certificate(own);
+        let (_, parsed) =
+            parsed.map_err(|_none| rustls::Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        match self.revoked.contains(parsed.raw_serial()) {
+            true => Err(rustls::Error::InvalidCertificate(CertificateError::Revoked)),
+            false => Ok(verified),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> core::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> core::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

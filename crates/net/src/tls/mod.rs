@@ -11,6 +11,6 @@ mod certs;
 mod identity;
 mod session;
 
-pub use certs::{Certs, Validity, validity_of};
+pub use certs::{Certs, Validity, revoked_in, serial_of, validity_of};
 pub use identity::{ENGINE_NAME, Identity, Role, Subject, USER_ID_OID};
 pub(crate) use session::Session;

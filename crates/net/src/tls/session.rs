@@ -248,15 +248,16 @@ fn fault_of(error: &rustls::Error) -> Error {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => CertFault::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => CertFault::NotYet,
             CertificateError::UnknownIssuer | CertificateError::BadSignature => CertFault::Foreign,
+            CertificateError::Revoked => CertFault::Revoked,
             _ => CertFault::Role,
         }),
         rustls::Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired => Error::NoCertificate(Lack::Own),
             AlertDescription::CertificateExpired => own(CertFault::Expired),
+            AlertDescription::CertificateRevoked => own(CertFault::Revoked),
             AlertDescription::UnknownCA | AlertDescription::DecryptError => own(CertFault::Foreign),
             AlertDescription::BadCertificate
             | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked
             | AlertDescription::CertificateUnknown
             | AlertDescription::AccessDenied => own(CertFault::Refused),
             _ => Error::Protocol(Violation::Tls),
