@@ -1,8 +1,11 @@
 //! One-dimensional arrays.
 
 use crate::buffer::{self, Filled, Pieces};
+use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
-use crate::event::{Chained, Ending, Ev, at_once, later, launch, launch_chain, launch_parts, run};
+use crate::event::{
+    Chained, Ending, Ev, at_once, ending_of, go, later, launch, launch_chain, launch_parts, run,
+};
 use crate::handle::{self, Entry};
 use crate::io::code;
 use crate::kv::AKEY;
@@ -14,8 +17,9 @@ use crate::walk::Walk;
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
     Anchor, Array, ArrayPart, At, Cond, Event, FetchIod, Key, NewValue, ObjectType, Output, Page, Payload,
-    Recx, UpdateIod, Want, limits,
+    Recx, UpdateIod, Want, Way, limits,
 };
+use dolmen_codec::now;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -79,18 +83,9 @@ impl ArrayHandle {
 /// A handle on an array of a container.
 ///
 /// # Errors
-/// Those of `make`; `INVAL` if the id is of no array.
-pub(crate) fn insert(
-    coh: Handle,
-    th: Handle,
-    oid: ObjId,
-    mode: u32,
-    make: impl FnOnce(&dolmen_client::Container, &When) -> dolmen_client::Result<Array>,
-) -> Result<Handle> {
-    let cont = handle::cont(coh)?;
-    let when = When::of(th, &cont)?;
-    let client = make(&cont.client, &when)?;
-    let object = object::open(&cont, oid, mode)?;
+/// `INVAL` if the id is of no array.
+pub(crate) fn insert(cont: &Arc<ContHandle>, oid: ObjId, mode: u32, client: Array) -> Result<Handle> {
+    let object = object::open(cont, oid, mode)?;
     handle::insert(Entry::Array(Arc::new(ArrayHandle { object, client: RwLock::new(client) })))
 }
 
@@ -105,14 +100,45 @@ extern "C" fn daos_array_create(
     oh: Out<Handle>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go_at(ev, coh, th, move |way, cont, when| async move {
         let oh = oh.check()?;
-        if !handle::cont(coh)?.writable {
-            return Err(Der::NO_PERM);
+        cont.check_writable()?;
+        let own = oid.oid();
+        if way == Way::Now {
+            let made = Array::create(&cont.client, when.at(), own, cell_size, chunk_size)?;
+            return oh.set(insert(&cont, oid, object::OPEN_RW, made)?);
         }
-        oh.set(insert(coh, th, oid, object::OPEN_RW, |cont, when| {
-            Array::create(cont, when.at(), oid.oid(), cell_size, chunk_size)
-        })?)
+        let mut made = None;
+        let start = |event: &mut _| {
+            made = Some(Array::create_on(event, &cont.client, when.at(), own, cell_size, chunk_size)?);
+            Ok(())
+        };
+        ending_of(&cont.pool, start).await?.result?;
+        oh.set(insert(&cont, oid, object::OPEN_RW, made.ok_or(Der::MISC)?)?)
+    })
+}
+
+/// Carries an operation in a container out as `go` does. In a transaction it waits in the call, or if it has an event in
+/// the call that polls: what it reads is laid over what the transaction has written.
+fn go_at<F>(
+    ev: Ev,
+    coh: Handle,
+    th: Handle,
+    make: impl FnOnce(Way, Arc<ContHandle>, When) -> F + Send + 'static,
+) -> c_int
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    der(|| {
+        let begun = || {
+            let cont = handle::cont(coh)?;
+            Ok((When::of(th, &cont)?, cont))
+        };
+        match begun() {
+            Ok((when, cont)) if when.is_tx() => later(ev, move || now(make(Way::Now, cont, when))),
+            Ok((when, cont)) => code(go(ev, move |way| make(way, cont, when))),
+            Err(error) => code(run(ev, || Err(error))),
+        }
     })
 }
 
@@ -128,14 +154,19 @@ extern "C" fn daos_array_open(
     oh: Out<Handle>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go_at(ev, coh, th, move |way, cont, when| async move {
         let oh = oh.check()?;
-        let opened = insert(coh, th, oid, mode, |cont, when| {
-            let array = Array::open(cont, when.at(), oid.oid())?;
-            cell_size.set_if_wanted(array.cell_bytes());
-            chunk_size.set_if_wanted(array.chunk_records());
-            Ok(array)
-        })?;
+        let array = if way == Way::Now {
+            Array::open(&cont.client, when.at(), oid.oid())?
+        } else {
+            let start = |event: &mut _| Ok(Array::open_on(event, &cont.client, when.at(), oid.oid())?);
+            let ending = ending_of(&cont.pool, start).await?;
+            Array::opened(&cont.client, oid.oid(), ending.result, ending.buf)?
+        };
+        let (cell_bytes, chunk_records) = (array.cell_bytes(), array.chunk_records());
+        let opened = insert(&cont, oid, mode, array)?;
+        cell_size.set_if_wanted(cell_bytes);
+        chunk_size.set_if_wanted(chunk_records);
         oh.set(opened)
     })
 }
@@ -154,9 +185,10 @@ extern "C" fn daos_array_open_with_attr(
 ) -> c_int {
     run(ev, || {
         let oh = oh.check()?;
-        oh.set(insert(coh, th, oid, mode, |cont, _when| {
-            Array::open_with(cont, oid.oid(), cell_size, chunk_size)
-        })?)
+        let cont = handle::cont(coh)?;
+        When::of(th, &cont)?;
+        let array = Array::open_with(&cont.client, oid.oid(), cell_size, chunk_size)?;
+        oh.set(insert(&cont, oid, mode, array)?)
     })
 }
 

@@ -1,12 +1,12 @@
 //! User attributes of pools and containers.
 
 use crate::error::{Der, Result};
-use crate::event::{Ev, run};
+use crate::event::{Ev, go};
 use crate::handle;
 use crate::raw::{In, Out, Text};
 use crate::types::{Handle, Names};
 use core::ffi::c_int;
-use dolmen_client::{Container, Error, Pool, limits};
+use dolmen_client::{Error, Way, limits};
 use std::sync::Arc;
 
 /// Values are records of the service.
@@ -35,22 +35,18 @@ impl Owner {
         if writable { Ok(()) } else { Err(Der::NO_PERM) }
     }
 
-    fn by<T>(&self, of_pool: impl FnOnce(&Pool) -> T, of_cont: impl FnOnce(&Container) -> T) -> T {
-        match self {
-            Self::Pool(pool) => of_pool(&pool.client),
-            Self::Cont(cont) => of_cont(&cont.client),
-        }
-    }
-
-    fn names(&self) -> Result<Vec<String>> {
-        Ok(self.by(Pool::attr_names, Container::attr_names)?)
+    async fn names(&self, way: Way) -> Result<Vec<String>> {
+        Ok(match self {
+            Self::Pool(pool) => pool.client.attr_names_by(way).await?,
+            Self::Cont(cont) => cont.client.attr_names_by(way).await?,
+        })
     }
 
     /// Gives the program all names, and tells the room that they need.
-    fn list(&self, buf: Out<u8>, size: Out<usize>) -> Result<()> {
+    async fn list(&self, way: Way, buf: Out<u8>, size: Out<usize>) -> Result<()> {
         let room = size.get()?;
         let (mut at, mut is_full) = (0_usize, buf.is_null());
-        let names = self.names()?;
+        let names = self.names(way).await?;
         for name in &names {
             let end = at + name.len() + 1;
             is_full |= end > room;
@@ -63,13 +59,22 @@ impl Owner {
         size.set(at)
     }
 
-    fn get(&self, count: c_int, names: Names, bufs: In<Out<u8>>, sizes: Out<usize>) -> Result<()> {
-        let names = listed(count, names)?;
-        let bufs = if bufs.is_null() { &[] } else { bufs.list(names.len())? };
-        for (index, name) in names.iter().enumerate() {
-            let name = name.str()?;
-            let value = self.by(|pool| pool.attr(name), |cont| cont.attr(name))?;
-            let room = sizes.at(index).get()?;
+    async fn get(
+        &self,
+        way: Way,
+        count: c_int,
+        names: Names,
+        bufs: In<Out<u8>>,
+        sizes: Out<usize>,
+    ) -> Result<()> {
+        let names = owned(count, names)?;
+        let bufs = if bufs.is_null() { Vec::new() } else { bufs.list(names.len())?.to_vec() };
+        let rooms = sizes.list(names.len())?.to_vec();
+        for (index, (name, room)) in names.iter().zip(rooms).enumerate() {
+            let value = match self {
+                Self::Pool(pool) => pool.client.attr_by(way, name).await?,
+                Self::Cont(cont) => cont.client.attr_by(way, name).await?,
+            };
             if let Some(buf) = bufs.get(index).filter(|buf| !buf.is_null()) {
                 buf.copy_from(&value[..value.len().min(room)])?;
             }
@@ -78,7 +83,14 @@ impl Owner {
         Ok(())
     }
 
-    fn set(&self, count: c_int, names: Names, values: In<In<u8>>, sizes: In<usize>) -> Result<()> {
+    async fn set(
+        &self,
+        way: Way,
+        count: c_int,
+        names: Names,
+        values: In<In<u8>>,
+        sizes: In<usize>,
+    ) -> Result<()> {
         self.check_writable()?;
         let names = listed(count, names)?;
         let (values, sizes) = (values.list(names.len())?, sizes.list(names.len())?);
@@ -89,26 +101,36 @@ impl Owner {
             }
             attrs.push((name.str()?.to_owned(), value.list(size)?.to_vec()));
         }
-        Ok(self.by(|pool| pool.set_attrs(&attrs), |cont| cont.set_attrs(&attrs))?)
+        let set = match self {
+            Self::Pool(pool) => pool.client.set_attrs_by(way, &attrs).await,
+            Self::Cont(cont) => cont.client.set_attrs_by(way, &attrs).await,
+        };
+        Ok(set?)
     }
 
     /// Removes those that there are.
-    fn remove(&self, count: c_int, names: Names) -> Result<()> {
+    async fn remove(&self, way: Way, count: c_int, names: Names) -> Result<()> {
         self.check_writable()?;
-        let names: Result<Vec<String>> =
-            listed(count, names)?.iter().map(|name| Ok(name.str()?.to_owned())).collect();
-        let mut names = names?;
-        let known = self.names()?;
+        let mut names = owned(count, names)?;
+        let known = self.names(way).await?;
         names.retain(|name| known.contains(name));
         if names.is_empty() {
             return Ok(());
         }
-        match self.by(|pool| pool.remove_attrs(&names), |cont| cont.remove_attrs(&names)) {
+        let removed = match self {
+            Self::Pool(pool) => pool.client.remove_attrs_by(way, &names).await,
+            Self::Cont(cont) => cont.client.remove_attrs_by(way, &names).await,
+        };
+        match removed {
             // Somebody else has removed one at the same time.
             Err(Error::NotFound) => Ok(()),
             other => Ok(other?),
         }
     }
+}
+
+fn owned(count: c_int, names: Names) -> Result<Vec<String>> {
+    listed(count, names)?.iter().map(|name| Ok(name.str()?.to_owned())).collect()
 }
 
 fn listed<'a>(count: c_int, names: Names) -> Result<&'a [Text]> {
@@ -119,7 +141,7 @@ fn listed<'a>(count: c_int, names: Names) -> Result<&'a [Text]> {
 /// Names of the attributes of a container, each with its zero.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_list_attr(coh: Handle, buf: Out<u8>, size: Out<usize>, ev: Ev) -> c_int {
-    run(ev, || Owner::cont(coh)?.list(buf, size))
+    go(ev, move |way| async move { Owner::cont(coh)?.list(way, buf, size).await })
 }
 
 /// Reads attributes of a container.
@@ -132,7 +154,7 @@ extern "C" fn daos_cont_get_attr(
     sizes: Out<usize>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || Owner::cont(coh)?.get(count, names, bufs, sizes))
+    go(ev, move |way| async move { Owner::cont(coh)?.get(way, count, names, bufs, sizes).await })
 }
 
 /// Sets attributes of a container.
@@ -145,19 +167,19 @@ extern "C" fn daos_cont_set_attr(
     sizes: In<usize>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || Owner::cont(coh)?.set(count, names, values, sizes))
+    go(ev, move |way| async move { Owner::cont(coh)?.set(way, count, names, values, sizes).await })
 }
 
 /// Removes attributes of a container.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_del_attr(coh: Handle, count: c_int, names: Names, ev: Ev) -> c_int {
-    run(ev, || Owner::cont(coh)?.remove(count, names))
+    go(ev, move |way| async move { Owner::cont(coh)?.remove(way, count, names).await })
 }
 
 /// Names of the attributes of a pool, each with its zero.
 #[unsafe(no_mangle)]
 extern "C" fn daos_pool_list_attr(poh: Handle, buf: Out<u8>, size: Out<usize>, ev: Ev) -> c_int {
-    run(ev, || Owner::pool(poh)?.list(buf, size))
+    go(ev, move |way| async move { Owner::pool(poh)?.list(way, buf, size).await })
 }
 
 /// Reads attributes of a pool.
@@ -170,7 +192,7 @@ extern "C" fn daos_pool_get_attr(
     sizes: Out<usize>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || Owner::pool(poh)?.get(count, names, bufs, sizes))
+    go(ev, move |way| async move { Owner::pool(poh)?.get(way, count, names, bufs, sizes).await })
 }
 
 /// Sets attributes of a pool.
@@ -183,11 +205,11 @@ extern "C" fn daos_pool_set_attr(
     sizes: In<usize>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || Owner::pool(poh)?.set(count, names, values, sizes))
+    go(ev, move |way| async move { Owner::pool(poh)?.set(way, count, names, values, sizes).await })
 }
 
 /// Removes attributes of a pool.
 #[unsafe(no_mangle)]
 extern "C" fn daos_pool_del_attr(poh: Handle, count: c_int, names: Names, ev: Ev) -> c_int {
-    run(ev, || Owner::pool(poh)?.remove(count, names))
+    go(ev, move |way| async move { Owner::pool(poh)?.remove(way, count, names).await })
 }

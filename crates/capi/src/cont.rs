@@ -2,7 +2,7 @@
 
 use crate::acl::{self, Acl, CAcl, User, Who};
 use crate::error::{Der, Result, der};
-use crate::event::{Ev, run};
+use crate::event::{Ev, go, run};
 use crate::fs;
 use crate::handle::{self, Entry};
 use crate::place::PoolHandle;
@@ -12,8 +12,9 @@ use crate::types::{CContInfo, CUuid, Handle};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
 use dolmen_client::{
-    ContName, Container, Epoch, Error, Label, OpenFor, PropId, PropValue, Props, Uuid, Whose,
+    ContName, Container, Epoch, Error, Label, OpenFor, PropId, PropValue, Props, Uuid, Way, Whose,
 };
+use dolmen_codec::now;
 use std::sync::Arc;
 
 /// How a container may be opened.
@@ -72,8 +73,9 @@ fn found<T>(result: dolmen_client::Result<T>) -> Result<T> {
 ///
 /// # Errors
 /// `NO_PERM` through a connection for reading; `EXIST`; `INVAL` for properties that are none.
-pub(crate) fn create(pool: &PoolHandle, label: Option<&str>, list: Out<List>) -> Result<Uuid> {
-    create_for(pool, label, list, None)
+async fn create(way: Way, pool: &PoolHandle, label: Option<&str>, list: Out<List>) -> Result<Uuid> {
+    let wanted = New::of(pool, label, list, None)?;
+    wanted.made(way, pool).await
 }
 
 /// As [`create`], for a given layout, whatever the properties say of it.
@@ -86,21 +88,39 @@ pub(crate) fn create_for(
     list: Out<List>,
     layout: Option<u64>,
 ) -> Result<Uuid> {
-    if !pool.writable {
-        return Err(Der::NO_PERM);
+    now(New::of(pool, label, list, layout)?.made(Way::Now, pool))
+}
+
+/// A container that is to be made.
+struct New {
+    label: Option<Label>,
+    props: Props,
+    taken_oids: u64,
+}
+
+impl New {
+    fn of(pool: &PoolHandle, label: Option<&str>, list: Out<List>, layout: Option<u64>) -> Result<Self> {
+        if !pool.writable {
+            return Err(Der::NO_PERM);
+        }
+        let mut wanted = prop::wanted(list)?;
+        wanted.props.extend(layout.map(|layout| (PropId::CO_LAYOUT_TYPE, PropValue::Number(layout))));
+        let label = label.map(str::to_owned).or(wanted.label);
+        let label = label.map(|label| Label::new(&label)).transpose()?;
+        own(&mut wanted.props)?;
+        Ok(Self { label, props: wanted.props, taken_oids: wanted.taken_oids })
     }
-    let mut wanted = prop::wanted(list)?;
-    wanted.props.extend(layout.map(|layout| (PropId::CO_LAYOUT_TYPE, PropValue::Number(layout))));
-    let label = label.map(str::to_owned).or(wanted.label);
-    let label = label.map(|label| Label::new(&label)).transpose()?;
-    own(&mut wanted.props)?;
-    let made = pool.client.create_container(label, wanted.props)?;
-    if wanted.taken_oids > 0 {
-        let opened = pool.client.open_container(&ContName::Uuid(made.uuid))?;
-        opened.alloc_oids(wanted.taken_oids)?;
-        opened.close()?;
+
+    async fn made(self, way: Way, pool: &PoolHandle) -> Result<Uuid> {
+        let made = pool.client.create_container_by(way, self.label, self.props).await?;
+        if self.taken_oids > 0 {
+            let name = ContName::Uuid(made.uuid);
+            let opened = pool.client.open_container_for_by(way, &name, OpenFor::Any).await?;
+            opened.alloc_oids_by(way, self.taken_oids).await?;
+            opened.close_by(way).await?;
+        }
+        Ok(made.uuid)
     }
-    Ok(made.uuid)
 }
 
 /// A container belongs to whoever makes it, unless it is said to be somebody else's.
@@ -123,9 +143,9 @@ fn own(props: &mut Props) -> Result<()> {
 /// Makes a container.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_create2(poh: Handle, uuid: Out<CUuid>, props: Out<List>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
-        uuid.set_if_wanted(create(&pool, None, props)?.into());
+        uuid.set_if_wanted(create(way, &pool, None, props).await?.into());
         Ok(())
     })
 }
@@ -145,9 +165,10 @@ extern "C" fn daos_cont_create_with_label(
     uuid: Out<CUuid>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
-        uuid.set_if_wanted(create(&pool, Some(label.str()?), props)?.into());
+        let new = New::of(&pool, Some(label.str()?), props, None)?;
+        uuid.set_if_wanted(new.made(way, &pool).await?.into());
         Ok(())
     })
 }
@@ -158,17 +179,22 @@ extern "C" fn daos_cont_create_with_label(
 /// `NONEXIST`; `NO_PERM` for what its list does not allow, whatever the pool was connected to for; `BUSY` to have it alone
 /// while others have it.
 pub(crate) fn open(pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Result<Arc<ContHandle>> {
+    now(open_by(Way::Now, pool, cont, flags))
+}
+
+/// As [`open`], on a way of the caller's.
+async fn open_by(way: Way, pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) -> Result<Arc<ContHandle>> {
     let modes = [OPEN_RO, OPEN_RW, OPEN_EX].iter().filter(|&mode| flags & mode != 0).count();
     if modes != 1 || flags & !OPEN_FLAGS != 0 {
         return Err(Der::INVAL);
     }
-    let opened = found(pool.client.open_container_for(cont, wanted(flags)))?;
+    let opened = found(pool.client.open_container_for_by(way, cont, wanted(flags)).await)?;
     if flags & EVICT != 0 {
         let whose = if flags & EVICT_ALL == 0 { Whose::Own } else { Whose::All };
-        evict(pool, &opened, whose)?;
+        evict_by(way, pool, &opened, whose).await?;
     }
-    if flags & OPEN_EX != 0 && opened.query()?.handles > 1 {
-        opened.close()?;
+    if flags & OPEN_EX != 0 && opened.query_by(way).await?.handles > 1 {
+        opened.close_by(way).await?;
         return Err(Der::BUSY);
     }
     Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
@@ -185,6 +211,10 @@ pub(crate) fn wanted(flags: u32) -> OpenFor {
 /// # Errors
 /// Of the engine that takes them from others.
 pub(crate) fn evict(pool: &PoolHandle, opened: &Container, whose: Whose) -> Result<()> {
+    now(evict_by(Way::Now, pool, opened, whose))
+}
+
+async fn evict_by(way: Way, pool: &PoolHandle, opened: &Container, whose: Whose) -> Result<()> {
     let cont = opened.uuid();
     fs::evict(pool.uuid, cont);
     let is_meant = |own: &ContHandle| own.pool.uuid == pool.uuid && own.client.uuid() == cont;
@@ -192,10 +222,10 @@ pub(crate) fn evict(pool: &PoolHandle, opened: &Container, whose: Whose) -> Resu
         if let Entry::Cont(gone) = &entry {
             gone.pool.conts.fetch_sub(1, Ordering::AcqRel);
             // Ignored: what is left of it is closed with its last use, and whoever evicts counts what is open.
-            let _closed = gone.client.clone().close();
+            let _closed = gone.client.clone().close_by(way).await;
         }
     }
-    Ok(opened.evict_others(whose)?)
+    Ok(opened.evict_others_by(way, whose).await?)
 }
 
 /// Opens the container that a label or UUID means.
@@ -208,12 +238,13 @@ extern "C" fn daos_cont_open2(
     info: Out<CContInfo>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
         let coh = coh.check()?;
-        let opened = open(&pool, &name(cont.str()?)?, flags)?;
+        let cont = name(cont.str()?)?;
+        let opened = open_by(way, &pool, &cont, flags).await?;
         if !info.is_null() {
-            info.set(info_of(&opened)?)?;
+            info.set(info_of(way, &opened).await?)?;
         }
         coh.set(handle::insert(Entry::Cont(opened))?)
     })
@@ -235,11 +266,15 @@ extern "C" fn daos_cont_open(
 /// Gives an open container up; what is under way on it goes on.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn daos_cont_close(coh: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let Entry::Cont(cont) = handle::remove(coh, |entry| matches!(entry, Entry::Cont(_)))? else {
             return Err(Der::NO_HDL);
         };
         cont.pool.conts.fetch_sub(1, Ordering::AcqRel);
+        if way == Way::Later && Arc::strong_count(&cont) == 1 {
+            // Ignored: as with the last use of a handle, nobody needs to be told, and a pool that is gone has none.
+            let _closed = cont.client.clone().close_by(way).await;
+        }
         Ok(())
     })
 }
@@ -247,12 +282,13 @@ pub(crate) extern "C" fn daos_cont_close(coh: Handle, ev: Ev) -> c_int {
 /// Destroys the container that a label or UUID means; one that is open only if `force` says so.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_destroy2(poh: Handle, cont: Text, force: c_int, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
         if !pool.writable {
             return Err(Der::NO_PERM);
         }
-        found(pool.client.destroy_container(&name(cont.str()?)?, force != 0))
+        let cont = name(cont.str()?)?;
+        found(pool.client.destroy_container_by(way, &cont, force != 0).await)
     })
 }
 
@@ -262,8 +298,8 @@ extern "C" fn daos_cont_destroy(poh: Handle, cont: Text, force: c_int, ev: Ev) -
     daos_cont_destroy2(poh, cont, force, ev)
 }
 
-fn info_of(cont: &ContHandle) -> Result<CContInfo> {
-    let info = cont.client.query()?;
+async fn info_of(way: Way, cont: &ContHandle) -> Result<CContInfo> {
+    let info = cont.client.query_by(way).await?;
     Ok(CContInfo {
         uuid: info.cont.uuid.into(),
         last_snapshot: info.last_snapshot.0,
@@ -277,21 +313,21 @@ fn info_of(cont: &ContHandle) -> Result<CContInfo> {
 /// State and properties of a container.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_query(coh: Handle, info: Out<CContInfo>, props: Out<List>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         if !info.is_null() {
-            info.set(info_of(&cont)?)?;
+            info.set(info_of(way, &cont).await?)?;
         }
-        tell(&cont, props)
+        tell(way, &cont, props).await
     })
 }
 
 /// Tells a program the properties that its list names, or all of DAOS's.
-fn tell(cont: &ContHandle, list: Out<List>) -> Result<()> {
+async fn tell(way: Way, cont: &ContHandle, list: Out<List>) -> Result<()> {
     if list.is_null() {
         return Ok(());
     }
-    let props = cont.client.props(&[])?;
+    let props = cont.client.props_by(way, &[]).await?;
     let all: Vec<u32> = props.keys().map(|id| id.0).filter(|kind| *kind < 1 << 16).collect();
     prop::tell(list, &all, |kind| {
         Some(match props.get(&PropId(kind))? {
@@ -308,7 +344,7 @@ fn tell(cont: &ContHandle, list: Out<List>) -> Result<()> {
 /// Sets properties.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_set_prop(coh: Handle, props: Out<List>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         cont.check_writable()?;
         if props.is_null() {
@@ -318,66 +354,70 @@ extern "C" fn daos_cont_set_prop(coh: Handle, props: Out<List>, ev: Ev) -> c_int
         if let Some(label) = wanted.label {
             wanted.props.insert(PropId::CO_LABEL, PropValue::Text(label));
         }
-        Ok(cont.client.set_props(&wanted.props)?)
+        Ok(cont.client.set_props_by(way, &wanted.props).await?)
     })
 }
 
 /// Says that a container can be trusted: nothing here ever makes one that cannot.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_status_clear(coh: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         cont.check_writable()?;
         let healthy = Props::from([(PropId(prop::CO_STATUS), PropValue::Number(0))]);
-        Ok(cont.client.set_props(&healthy)?)
+        Ok(cont.client.set_props_by(way, &healthy).await?)
     })
 }
 
 /// The list, the owner and the group of a container.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_get_acl(coh: Handle, props: Out<Out<List>>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let (cont, props) = (handle::cont(coh)?, props.check()?);
         let list = prop::boxed(prop::make(&[prop::CO_ACL, prop::CO_OWNER, prop::CO_OWNER_GROUP])?)?;
-        tell(&cont, list)?;
+        tell(way, &cont, list).await?;
         props.set(list)
     })
 }
 
-fn set_acl(cont: &ContHandle, acl: &Acl) -> Result<()> {
+async fn set_acl(way: Way, cont: &ContHandle, acl: &Acl) -> Result<()> {
     cont.check_writable()?;
-    Ok(cont.client.set_acl(acl)?)
+    Ok(cont.client.set_acl_by(way, acl).await?)
 }
 
 /// Replaces the list of a container.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_overwrite_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_int {
-    run(ev, || set_acl(&*handle::cont(coh)?, &acl::read(acl)?))
+    go(ev, move |way| async move {
+        let (cont, acl) = (handle::cont(coh)?, acl::read(acl)?);
+        set_acl(way, &cont, &acl).await
+    })
 }
 
 /// Adds entries to the list of a container, or replaces those of the same principals.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_update_acl(coh: Handle, acl: Out<CAcl>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
-        let mut own = cont.client.acl()?;
-        acl::read(acl)?.entries().iter().for_each(|entry| own.put(entry.clone()));
-        set_acl(&cont, &own)
+        let new = acl::read(acl)?;
+        let mut own = cont.client.acl_by(way).await?;
+        new.entries().iter().for_each(|entry| own.put(entry.clone()));
+        set_acl(way, &cont, &own).await
     })
 }
 
 /// Removes an entry from the list of a container.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_delete_acl(coh: Handle, kind: c_uint, principal: Text, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         let who = Who::from_number(kind).ok_or(Der::INVAL)?;
-        let named = if who.text().is_some() { None } else { Some(principal.str()?) };
-        let mut own = cont.client.acl()?;
-        if !own.remove(who, named) {
+        let named = if who.text().is_some() { None } else { Some(principal.str()?.to_owned()) };
+        let mut own = cont.client.acl_by(way).await?;
+        if !own.remove(who, named.as_deref()) {
             return Err(Der::NONEXIST);
         }
-        set_acl(&cont, &own)
+        set_acl(way, &cont, &own).await
     })
 }
 
@@ -385,7 +425,13 @@ extern "C" fn daos_cont_delete_acl(coh: Handle, kind: c_uint, principal: Text, e
 ///
 /// # Errors
 /// `INVAL` for what is no principal, or nobody; `NONEXIST` for one that the system does not know, if it has to.
-pub(crate) fn set_owner(coh: Handle, user: Text, group: Text, must_exist: bool) -> Result<()> {
+pub(crate) async fn set_owner(
+    way: Way,
+    coh: Handle,
+    user: Text,
+    group: Text,
+    must_exist: bool,
+) -> Result<()> {
     let cont = handle::cont(coh)?;
     cont.check_writable()?;
     let mut props = Props::new();
@@ -399,19 +445,22 @@ pub(crate) fn set_owner(coh: Handle, user: Text, group: Text, must_exist: bool) 
         }
         props.insert(PropId(kind), PropValue::Text(name.to_owned()));
     }
-    if props.is_empty() { Err(Der::INVAL) } else { Ok(cont.client.set_props(&props)?) }
+    if props.is_empty() {
+        return Err(Der::INVAL);
+    }
+    Ok(cont.client.set_props_by(way, &props).await?)
 }
 
 /// Gives a container to a user, a group, or both, which the system has to know.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_set_owner(coh: Handle, user: Text, group: Text, ev: Ev) -> c_int {
-    run(ev, || set_owner(coh, user, group, true))
+    go(ev, move |way| set_owner(way, coh, user, group, true))
 }
 
 /// As [`daos_cont_set_owner`], but only other systems need to know them.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_set_owner_no_check(coh: Handle, user: Text, group: Text, ev: Ev) -> c_int {
-    run(ev, || set_owner(coh, user, group, false))
+    go(ev, move |way| set_owner(way, coh, user, group, false))
 }
 
 /// What a list with owner and group allows somebody.
@@ -451,21 +500,21 @@ extern "C" fn daos_cont_get_perms(
 /// The first of so many numbers for object ids.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_alloc_oids(coh: Handle, count: u64, oid: Out<u64>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let (cont, oid) = (handle::cont(coh)?, oid.check()?);
         cont.check_writable()?;
-        oid.set(cont.client.alloc_oids(count)?)
+        oid.set(cont.client.alloc_oids_by(way, count).await?)
     })
 }
 
 /// Frees versions that no reader can see.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_aggregate(coh: Handle, epoch: u64, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         cont.check_writable()?;
         let epoch = if epoch == u64::MAX { Epoch::ZERO } else { Epoch(epoch) };
-        Ok(cont.client.aggregate(epoch).map(drop)?)
+        Ok(cont.client.aggregate_by(way, epoch).await.map(drop)?)
     })
 }
 

@@ -10,7 +10,7 @@ mod queue;
 mod rest;
 mod state;
 
-use crate::error::{Der, Errno, PosixResult, Result, der, errno, number};
+use crate::error::{Der, PosixResult, Result, der, errno, number};
 use crate::handle::{self, Entry};
 use crate::life;
 use crate::place::PoolHandle;
@@ -18,6 +18,8 @@ use crate::raw::Out;
 use crate::types::Handle;
 use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
+use dolmen_client::{Wait, Way};
+use dolmen_codec::{give_way, now};
 use queue::Chain;
 pub(crate) use queue::{Chained, Ending, Finish, Queue, Start, is_in_callback};
 
@@ -122,6 +124,45 @@ pub(crate) fn run(ev: Ev, body: impl FnOnce() -> Result<()>) -> c_int {
     })
 }
 
+/// Carries an operation of several requests out: in the call without an event; with one it is begun in the call, which reads
+/// what it was given, and goes on whenever somebody polls or tests. What `make` makes must not hold on to borrowed arguments
+/// once it has given way.
+pub(crate) fn go<F>(ev: Ev, make: impl FnOnce(Way) -> F) -> c_int
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    if ev.is_null() {
+        return der(|| now(make(Way::Now)));
+    }
+    der(|| {
+        let (queue, place) = locate(ev)?;
+        queue.check_ready(place)?;
+        let operation = make(Way::Later);
+        let coded = async move { operation.await.map_or_else(Der::code, |()| 0) };
+        queue.launch_task(place, ev, Box::pin(coded))
+    })
+}
+
+/// An operation of the client's queue as a part of one of several requests, which gives way until it has ended.
+///
+/// # Errors
+/// Those of `start`, and of a pool whose limit of queues is reached.
+pub(crate) async fn ending_of(
+    pool: &PoolHandle,
+    start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
+) -> Result<Ending> {
+    let queue = dolmen_client::EventQueue::new(&pool.client)?;
+    let mut event = queue.event()?;
+    start(&mut event)?;
+    loop {
+        give_way().await;
+        if event.test(Wait::No)? {
+            let result = event.take_result().unwrap_or(Err(dolmen_client::Error::Canceled));
+            return Ok(Ending { result, buf: event.take_buf() });
+        }
+    }
+}
+
 /// Carries an operation out: now without an event, and with one when somebody polls or tests, until which it is under
 /// way. For what takes many requests, each after the answer to another.
 ///
@@ -150,20 +191,14 @@ pub(crate) fn at_once(ev: Ev, body: impl FnOnce() -> Result<()>) -> Result<()> {
     queue.put_off(place, ev, Box::new(move || error))
 }
 
-/// As [`run`], for a `dfs_*` function.
-#[allow(dead_code, reason = "the POSIX interfaces come with their own modules")]
-pub(crate) fn run_posix(ev: Ev, body: impl FnOnce() -> PosixResult<()>) -> c_int {
+/// As [`later`], for a `dfs_*` function.
+pub(crate) fn later_posix(ev: Ev, body: impl FnOnce() -> PosixResult<()> + Send + 'static) -> c_int {
     errno(|| {
         if ev.is_null() {
             return body();
         }
         let (queue, place) = locate(ev)?;
-        let ran = queue.run(place, ev, || match catch_unwind(AssertUnwindSafe(body)) {
-            Ok(Ok(())) => 0,
-            Ok(Err(error)) => error.0,
-            Err(_panic) => libc::EIO,
-        });
-        ran.map_err(Errno::from)
+        Ok(queue.put_off(place, ev, Box::new(move || errno(body)))?)
     })
 }
 

@@ -11,7 +11,7 @@ use crate::pool::CONNECT_RO;
 use crate::raw::Out;
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_int, c_uint};
-use dolmen_client::{Array, ContName, ObjectType, Uuid};
+use dolmen_client::{Array, At, ContName, ObjectType, Uuid};
 use dolmen_types::crc32c;
 use std::sync::{Arc, PoisonError};
 
@@ -172,12 +172,11 @@ extern "C" fn daos_array_global2local(coh: Handle, glob: Iov, mode: c_uint, oh: 
         }
         let oid = dolmen_client::Oid::from_bytes(oid);
         let mode = if mode == 0 { object::OPEN_RW } else { mode };
-        oh.set(crate::array::insert(coh, Handle::default(), ObjId::from(oid), mode, |cont, when| {
-            if oid.object_type() == Some(ObjectType::Array) {
-                Array::open(cont, when.at(), oid)
-            } else {
-                Array::open_with(cont, oid, cell_bytes, chunk_records)
-            }
-        })?)
+        let array = if oid.object_type() == Some(ObjectType::Array) {
+            Array::open(&cont.client, At::Latest, oid)?
+        } else {
+            Array::open_with(&cont.client, oid, cell_bytes, chunk_records)?
+        };
+        oh.set(crate::array::insert(&cont, ObjId::from(oid), mode, array)?)
     })
 }

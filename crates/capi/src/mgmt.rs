@@ -1,7 +1,7 @@
 //! Systems: what they are, and their pools. Clocks, and lists of ranks.
 
 use crate::error::{Der, Result, der, silent};
-use crate::event::{Ev, run};
+use crate::event::{Ev, go, run};
 use crate::life;
 use crate::place;
 use crate::pool::rank_list;
@@ -98,10 +98,11 @@ extern "C" fn daos_mgmt_put_sys_info(info: Out<CSystem>) {
 /// The pools of a system: how many, and as many as there is room for.
 #[unsafe(no_mangle)]
 extern "C" fn daos_mgmt_list_pools(sys: Text, count: Out<u64>, pools: Out<CPool>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         life::check()?;
         let room = usize::try_from(count.get()?).unwrap_or(usize::MAX);
-        let found = place::pools(&place::system(sys.str_if_any()?)?)?;
+        let place = place::system(sys.str_if_any()?)?;
+        let found = place::pools(way, &place).await?;
         count.set(found.len() as u64)?;
         if pools.is_null() {
             return Ok(());

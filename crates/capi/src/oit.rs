@@ -5,14 +5,15 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result};
-use crate::event::{Ev, run};
+use crate::event::{Ev, ending_of, go, run};
 use crate::handle::{self, Entry};
 use crate::object::is_table;
 use crate::raw::Out;
 use crate::types::{CAnchor, Handle, Iov, ObjId};
 use core::ffi::c_int;
 use dolmen_client::{
-    Anchor, At, Cond, Epoch, Error, FetchIod, IoBuf, Key, Object, ObjectClass, ObjectType, Oid, Want,
+    Anchor, At, Cond, Epoch, Error, FetchIod, IoBuf, Key, NewValue, Object, ObjectClass, ObjectType, Oid,
+    Output, Payload, UpdateIod, Want, Way,
 };
 use std::sync::Arc;
 
@@ -49,29 +50,38 @@ fn marks_of(cont: &ContHandle, epoch: Epoch) -> Result<Object> {
 ///
 /// # Errors
 /// Those of the client.
-pub(crate) fn forget_marks(cont: &ContHandle, epoch: Epoch) -> Result<()> {
-    marks_of(cont, epoch)?.punch(At::Latest, Cond::NONE)?;
+pub(crate) async fn forget_marks(way: Way, cont: &ContHandle, epoch: Epoch) -> Result<()> {
+    punch(way, cont, &marks_of(cont, epoch)?).await
+}
+
+async fn punch(way: Way, cont: &ContHandle, marks: &Object) -> Result<()> {
+    if way == Way::Now {
+        marks.punch(At::Latest, Cond::NONE)?;
+        return Ok(());
+    }
+    let start = |event: &mut _| Ok(marks.punch_on(event, At::Latest, Cond::NONE)?);
+    ending_of(&cont.pool, start).await?.result?;
     Ok(())
 }
 
 /// # Errors
 /// `NONEXIST` unless there is a snapshot at this epoch.
-pub(crate) fn check_snapshot(cont: &ContHandle, epoch: Epoch) -> Result<()> {
-    let is_there = cont.client.snapshots()?.iter().any(|snapshot| snapshot.epoch == epoch);
+pub(crate) async fn check_snapshot(way: Way, cont: &ContHandle, epoch: Epoch) -> Result<()> {
+    let is_there = cont.client.snapshots_by(way).await?.iter().any(|snapshot| snapshot.epoch == epoch);
     if is_there { Ok(()) } else { Err(Der::NONEXIST) }
 }
 
 /// Opens the table of a snapshot.
 #[unsafe(no_mangle)]
 extern "C" fn daos_oit_open(coh: Handle, epoch: u64, oh: Out<Handle>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let oh = oh.check()?;
         let cont = handle::cont(coh)?;
-        check_snapshot(&cont, Epoch(epoch))?;
+        check_snapshot(way, &cont, Epoch(epoch)).await?;
         let mut oids = Vec::new();
         let mut walk = cont.client.objects(Some(Epoch(epoch)));
         loop {
-            let page = walk.next_page()?;
+            let page = walk.next_page_by(way).await?;
             if page.is_empty() {
                 break;
             }
@@ -92,13 +102,10 @@ extern "C" fn daos_oit_close(oh: Handle, ev: Ev) -> c_int {
 /// Removes the marks of a table.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_snap_oit_destroy(coh: Handle, oh: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let (cont, table) = (handle::cont(coh)?, handle::oit(oh)?);
-        if !cont.writable {
-            return Err(Der::NO_PERM);
-        }
-        table.marks.punch(At::Latest, Cond::NONE)?;
-        Ok(())
+        cont.check_writable()?;
+        punch(way, &cont, &table.marks).await
     })
 }
 
@@ -111,7 +118,7 @@ extern "C" fn daos_oit_list(
     anchor: Out<CAnchor>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || list(oh, oids, nr, anchor, |_oid, _mark| Ok(true)))
+    go(ev, move |way| list(way, oh, oids, nr, anchor, |_oid, _mark| Ok(true)))
 }
 
 /// The next objects without a mark.
@@ -123,7 +130,7 @@ extern "C" fn daos_oit_list_unmarked(
     anchor: Out<CAnchor>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || list(oh, oids, nr, anchor, |_oid, mark| Ok(mark.is_empty())))
+    go(ev, move |way| list(way, oh, oids, nr, anchor, |_oid, mark| Ok(mark.is_empty())))
 }
 
 /// The next objects of which a function of the program says so.
@@ -136,21 +143,23 @@ extern "C" fn daos_oit_list_filter(
     filter: Option<Filter>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let filter = filter.ok_or(Der::INVAL)?;
-        list(oh, oids, nr, anchor, |oid, mark| {
+        let is_wanted = move |oid: Oid, mark: &[u8]| {
             let mut bytes = [0_u8; MARK_BYTES_MAX];
             bytes[..mark.len()].copy_from_slice(mark);
             let mut iov = Iov { buf: Out::of(bytes.as_mut_ptr()), buf_len: mark.len(), len: mark.len() };
             let mut is_listed = false;
             let said = filter(oid.into(), Out::of(&raw mut iov), Out::of(&raw mut is_listed));
             if said == 0 { Ok(is_listed) } else { Err(Der::from_code(said)) }
-        })
+        };
+        list(way, oh, oids, nr, anchor, is_wanted).await
     })
 }
 
 /// Gives the program the next objects that are wanted.
-fn list(
+async fn list(
+    way: Way,
     oh: Handle,
     oids: Out<ObjId>,
     nr: Out<u32>,
@@ -168,7 +177,7 @@ fn list(
     let mut found = Vec::new();
     while at < table.oids.len() && found.len() < room {
         let batch = &table.oids[at..table.oids.len().min(at + BATCH_LEN)];
-        let marks = table.marks(batch)?;
+        let marks = table.marks(way, batch).await?;
         for (&oid, mark) in batch.iter().zip(&marks) {
             if found.len() == room {
                 break;
@@ -203,13 +212,46 @@ impl OitHandle {
         Ok(self.oids.partition_point(|&oid| oid <= last))
     }
 
+    /// Marks an object, or takes its mark away.
+    async fn put(&self, way: Way, oid: Oid, mark: &[u8]) -> Result<dolmen_client::Result<()>> {
+        let (marks, key) = (&self.marks, key_of(oid));
+        if way == Way::Now {
+            let put = if mark.is_empty() {
+                marks.punch_akeys(At::Latest, MARKS, &[&key], Cond::NONE)
+            } else {
+                marks.put(At::Latest, MARKS, &key, mark)
+            };
+            return Ok(put.map(drop));
+        }
+        let start = |event: &mut _| {
+            if mark.is_empty() {
+                return Ok(marks.punch_akeys_on(event, At::Latest, MARKS, &[&key], Cond::NONE)?);
+            }
+            let value = NewValue::Single(Payload::Owned(IoBuf::from(mark)));
+            let iod = UpdateIod { akey: Key::from_slice(&key), cond: Cond::NONE, value };
+            Ok(marks.update_on(event, At::Latest, MARKS, Cond::NONE, vec![iod])?)
+        };
+        Ok(ending_of(&self.cont.pool, start).await?.result.map(drop))
+    }
+
     /// The marks of some objects; empty where there is none.
-    fn marks(&self, oids: &[Oid]) -> Result<Vec<Vec<u8>>> {
+    async fn marks(&self, way: Way, oids: &[Oid]) -> Result<Vec<Vec<u8>>> {
         let want = Want::Single { room_bytes: MARK_BYTES_MAX };
         let iod = |oid: &Oid| FetchIod { akey: Key::from_slice(&key_of(*oid)), want: want.clone() };
         let iods: Vec<FetchIod> = oids.iter().map(iod).collect();
         let mut buf = IoBuf::zeroed(oids.len() * MARK_BYTES_MAX);
-        let found = self.marks.fetch(At::Latest, MARKS, Cond::NONE, &iods, &mut buf)?;
+        let found = if way == Way::Now {
+            self.marks.fetch(At::Latest, MARKS, Cond::NONE, &iods, &mut buf)?
+        } else {
+            let given = core::mem::take(&mut buf);
+            let start = |event: &mut _| {
+                Ok(self.marks.fetch_on(event, At::Latest, MARKS, Cond::NONE, &iods, given)?)
+            };
+            let ending = ending_of(&self.cont.pool, start).await?;
+            buf = ending.buf.ok_or(Der::MISC)?;
+            let Output::Fetched(found) = ending.result? else { return Err(Der::MISC) };
+            found
+        };
         let mark = |(index, size): (usize, u64)| {
             let len = usize::try_from(size).unwrap_or(0).min(MARK_BYTES_MAX);
             buf[index * MARK_BYTES_MAX..][..len].to_vec()
@@ -221,12 +263,10 @@ impl OitHandle {
 /// Marks an object of the table; no bytes take the mark away.
 #[unsafe(no_mangle)]
 extern "C" fn daos_oit_mark(oh: Handle, oid: ObjId, marker: Out<Iov>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let table = handle::oit(oh)?;
-        if !table.cont.writable {
-            return Err(Der::NO_PERM);
-        }
-        let mark = if marker.is_null() { &[] } else { marker.get()?.bytes()? };
+        table.cont.check_writable()?;
+        let mark = if marker.is_null() { Vec::new() } else { marker.get()?.bytes()?.to_vec() };
         if mark.len() > MARK_BYTES_MAX {
             return Err(Der::INVAL);
         }
@@ -234,12 +274,7 @@ extern "C" fn daos_oit_mark(oh: Handle, oid: ObjId, marker: Out<Iov>, ev: Ev) ->
         if table.oids.binary_search(&oid).is_err() {
             return Err(Der::NONEXIST);
         }
-        let done = if mark.is_empty() {
-            table.marks.punch_akeys(At::Latest, MARKS, &[&key_of(oid)], Cond::NONE)
-        } else {
-            table.marks.put(At::Latest, MARKS, &key_of(oid), mark)
-        };
-        match done {
+        match table.put(way, oid, &mark).await? {
             Ok(_) | Err(Error::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -8,11 +8,12 @@
 
 use crate::error::{Der, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use dolmen_client::{Credentials, Pool, Transport, Uuid};
+use dolmen_client::{Credentials, Options, Pool, Transport, Uuid, Way};
+use dolmen_codec::now;
 use dolmen_codec::wire::PoolAccess;
 use dolmen_env::{Address, PerProcess};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
-use dolmen_net::client::{Link, LinkOptions, reach};
+use dolmen_net::client::{Link, LinkOptions, Remote, reach};
 use dolmen_types::Head;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ pub(crate) enum Place {
 /// A pool as it is found by a name.
 pub(crate) struct Reached {
     pub(crate) transport: Arc<dyn Transport>,
+    /// The same, if it goes to a daemon.
+    remote: Option<Arc<Remote>>,
     pub(crate) uuid: Uuid,
     pub(crate) label: Option<String>,
 }
@@ -46,6 +49,7 @@ pub(crate) struct Reached {
 /// A connection to a pool.
 pub(crate) struct PoolHandle {
     pub(crate) client: Pool,
+    remote: Option<Arc<Remote>>,
     pub(crate) uuid: Uuid,
     pub(crate) label: Option<String>,
     pub(crate) place: Place,
@@ -113,37 +117,41 @@ pub(crate) fn text(place: &Place) -> String {
 /// # Errors
 /// `NONEXIST` if there is none; `BUSY` if another process owns its directory; `UNREACH` if the system's daemon cannot be
 /// reached, or started.
-pub(crate) fn transport(place: &Place, pool: &str) -> Result<Reached> {
+async fn transport(way: Way, place: &Place, pool: &str) -> Result<Reached> {
     match place {
         Place::Dir(system) => {
             let all = pools_in(system)?;
             let entry = *dolmen_local::named(&all, pool).first().ok_or(Der::NONEXIST)?;
             let dir = system.join(&entry.name);
             let label = entry.label.as_ref().map(|label| label.as_str().to_owned());
-            Ok(Reached { transport: open(&dir)?, uuid: entry.uuid, label })
+            Ok(Reached { transport: open(&dir)?, remote: None, uuid: entry.uuid, label })
         }
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
-            let (link, head) = (link(place)?, own_head());
-            let remote = reach::pool(&link, &head, reach::pool_name(pool)?, PoolAccess::ReadWrite)?;
+            let (name, head) = (reach::pool_name(pool)?, own_head());
+            let link = link(way, place).await?;
+            let remote = Remote::open_by(way, &link, &head, name, PoolAccess::ReadWrite).await?;
             let (uuid, label) = (remote.map().pool, remote.label().map(|label| label.as_str().to_owned()));
-            Ok(Reached { transport: Arc::new(remote), uuid, label })
+            let remote = Arc::new(remote);
+            let transport = Arc::<Remote>::clone(&remote);
+            Ok(Reached { transport, remote: Some(remote), uuid, label })
         }
     }
 }
 
 /// The connection of this process to a system's daemon.
-fn link(place: &Place) -> Result<Link> {
+async fn link(way: Way, place: &Place) -> Result<Link> {
     let options = LinkOptions::default();
     let made = match place {
         Place::Dir(_) => unreachable!("a directory is opened in this process"),
-        Place::Socket(path) => reach::system(&[Address::Unix(path.clone())], &options),
+        Place::Socket(path) => reach::system_by(way, &[Address::Unix(path.clone())], &options).await,
         Place::Hosts(hosts) => {
             let found = reach::addresses(hosts).map_err(|_no_host| Der::BADPATH)?;
-            reach::system(&found.ok_or(Der::BADPATH)?, &options)
+            reach::system_by(way, &found.ok_or(Der::BADPATH)?, &options).await
         }
-        Place::Named(name) => dolmen_env::data_directory()
-            .map_err(dolmen_net::Error::Env)
-            .and_then(|data| reach::named(&data, name, &dolmen_env::dolmen_program(), &options)),
+        Place::Named(name) => match dolmen_env::data_directory() {
+            Ok(data) => reach::named_by(way, &data, name, &dolmen_env::dolmen_program(), &options).await,
+            Err(error) => Err(dolmen_net::Error::Env(error)),
+        },
     };
     made.map_err(|error| {
         eprintln!("dolmen: system {}: {error}", text(place));
@@ -163,7 +171,7 @@ fn own_head() -> Head {
 ///
 /// # Errors
 /// As [`transport`].
-pub(crate) fn pools(place: &Place) -> Result<Vec<(Uuid, Option<String>)>> {
+pub(crate) async fn pools(way: Way, place: &Place) -> Result<Vec<(Uuid, Option<String>)>> {
     match place {
         Place::Dir(system) => {
             let named = |entry: PoolEntry| (entry.uuid, entry.label.map(|label| label.as_str().to_owned()));
@@ -173,7 +181,8 @@ pub(crate) fn pools(place: &Place) -> Result<Vec<(Uuid, Option<String>)>> {
             let named = |entry: dolmen_codec::wire::PoolEntry| {
                 (entry.uuid, entry.label.map(|label| label.as_str().to_owned()))
             };
-            Ok(reach::pools(&link(place)?, &own_head())?.into_iter().map(named).collect())
+            let link = link(way, place).await?;
+            Ok(reach::pools_by(way, &link, &own_head()).await?.into_iter().map(named).collect())
         }
     }
 }
@@ -216,11 +225,35 @@ fn open_fresh(dir: &Path) -> Result<LocalPool> {
 /// # Errors
 /// As [`transport`]; those of the pool.
 pub(crate) fn connect(place: Place, pool: &str, flags: u32, writable: bool) -> Result<PoolHandle> {
+    now(connect_by(Way::Now, place, pool, flags, writable))
+}
+
+/// As [`connect`], on a way of the caller's.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) async fn connect_by(
+    way: Way,
+    place: Place,
+    pool: &str,
+    flags: u32,
+    writable: bool,
+) -> Result<PoolHandle> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    let Reached { transport, uuid, label } = transport(&place, pool)?;
-    let client = Pool::connect(transport, own_credentials())?;
+    let Reached { transport, remote, uuid, label } = transport(way, &place, pool).await?;
+    let client = Pool::connect_by(way, transport, Options::new(own_credentials())?).await?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    Ok(PoolHandle { client, uuid, label, place, writable, flags, conts: AtomicUsize::new(0), number })
+    let conts = AtomicUsize::new(0);
+    Ok(PoolHandle { client, remote, uuid, label, place, writable, flags, conts, number })
+}
+
+impl PoolHandle {
+    /// Gives the connection up, on a way of the caller's, instead of when nobody has it any more.
+    pub(crate) async fn leave(&self, way: Way) {
+        if let Some(remote) = &self.remote {
+            remote.leave(way).await;
+        }
+    }
 }
 
 /// A connection of this process like one of the process that it was forked off. A directory stays the parent's.

@@ -2,7 +2,7 @@
 
 use crate::cont::allowed;
 use crate::error::{Der, Result, der};
-use crate::event::{self, Ev, run};
+use crate::event::{self, Ev, go};
 use crate::handle::{self, Entry};
 use crate::life;
 use crate::place::{self, PoolHandle};
@@ -11,7 +11,7 @@ use crate::raw::{In, Out, Text, allocate};
 use crate::types::{CPoolCont, CPoolInfo, CPoolSpace, CRebuild, CSpace, CUuid, Handle, RankList, fixed};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{POOL_PROPS, PoolInfo, PropId, PropValue, SpaceReport};
+use dolmen_client::{POOL_PROPS, PoolInfo, PropId, PropValue, Props, SpaceReport, Way};
 use std::sync::Arc;
 
 /// How a pool may be connected to.
@@ -51,7 +51,7 @@ extern "C" fn daos_pool_connect2(
     info: Out<CPoolInfo>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || connect(pool, sys, flags, poh, info))
+    go(ev, move |way| connect(way, pool, sys, flags, poh, info))
 }
 
 /// As [`daos_pool_connect2`]: the name that programs ask the loader for.
@@ -67,16 +67,24 @@ extern "C" fn daos_pool_connect(
     daos_pool_connect2(pool, sys, flags, poh, info, ev)
 }
 
-fn connect(pool: Text, sys: Text, flags: c_uint, poh: Out<Handle>, info: Out<CPoolInfo>) -> Result<()> {
+async fn connect(
+    way: Way,
+    pool: Text,
+    sys: Text,
+    flags: c_uint,
+    poh: Out<Handle>,
+    info: Out<CPoolInfo>,
+) -> Result<()> {
     life::check()?;
     if ![CONNECT_RO, CONNECT_RW, CONNECT_EX].contains(&flags) {
         return Err(Der::INVAL);
     }
     let poh = poh.check()?;
-    let place = place::system(sys.str_if_any()?)?;
-    let opened = place::connect(place, pool.str()?, flags, flags != CONNECT_RO)?;
+    let bits = if info.is_null() { 0 } else { info.get()?.bits };
+    let (place, pool) = (place::system(sys.str_if_any()?)?, pool.str()?.to_owned());
+    let opened = place::connect_by(way, place, &pool, flags, flags != CONNECT_RO).await?;
     if !info.is_null() {
-        info.set(info_of(&opened.client.query()?, info.get()?.bits))?;
+        info.set(info_of(&opened.client.query_by(way).await?, bits))?;
     }
     poh.set(handle::insert(Entry::Pool(Arc::new(opened)))?)
 }
@@ -84,13 +92,16 @@ fn connect(pool: Text, sys: Text, flags: c_uint, poh: Out<Handle>, info: Out<CPo
 /// Gives a connection up; refused while containers are open through it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn daos_pool_disconnect(poh: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
         if pool.conts.load(Ordering::Acquire) > 0 {
             return Err(Der::BUSY);
         }
         handle::remove(poh, |entry| matches!(entry, Entry::Pool(_)))?;
         event::let_go(pool.number);
+        if way == Way::Later {
+            pool.leave(way).await;
+        }
         Ok(())
     })
 }
@@ -156,10 +167,11 @@ extern "C" fn daos_pool_query(
     props: Out<List>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
-        let found = pool.client.query()?;
         let bits = if info.is_null() { 0 } else { info.get()?.bits };
+        let found = pool.client.query_by(way).await?;
+        let recorded = if props.is_null() { Props::new() } else { recorded(way, &pool).await };
         if !info.is_null() {
             info.set(info_of(&found, bits))?;
         }
@@ -167,7 +179,7 @@ extern "C" fn daos_pool_query(
             list.set(rank_list(&ranks_of(&found, bits))?)?;
         }
         let all: Vec<u32> = (1..=27).collect();
-        prop::tell(props, &all, |kind| property(&pool, &found, kind))
+        prop::tell(props, &all, |kind| property(&pool, &found, &recorded, kind))
     })
 }
 
@@ -181,9 +193,15 @@ pub(crate) fn rank_list(ranks: &[u32]) -> Result<Out<RankList>> {
     Ok(list)
 }
 
+/// What somebody has set of a pool's properties; none for whoever may not read them.
+async fn recorded(way: Way, pool: &PoolHandle) -> Props {
+    let told = pool.client.props_by(way).await;
+    told.unwrap_or_default() // Ignored: who may not read them is told none.
+}
+
 /// A property of a pool.
-fn property(pool: &PoolHandle, info: &PoolInfo, kind: u32) -> Option<Value> {
-    let recorded = |id: PropId| pool.client.props().ok()?.remove(&id);
+fn property(pool: &PoolHandle, info: &PoolInfo, recorded: &Props, kind: u32) -> Option<Value> {
+    let recorded = |id: PropId| recorded.get(&id).cloned();
     match kind {
         prop::PO_LABEL => {
             let label = info.label.as_ref().map_or(pool.label.as_deref(), |label| Some(label.as_str()));
@@ -215,9 +233,9 @@ extern "C" fn daos_pool_query_target(
     info: Out<CTarget>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
-        let found = pool.client.query()?;
+        let found = pool.client.query_by(way).await?;
         let mut of_rank = found.map.targets.iter().enumerate().filter(|(_, target)| target.rank == rank);
         let (index, entry) = of_rank.nth(target as usize).ok_or(Der::NONEXIST)?;
         let space = found.space.get(index).map_or(CSpace::default(), space_of);
@@ -228,10 +246,10 @@ extern "C" fn daos_pool_query_target(
 /// The containers of a pool: how many, and as many as there is room for.
 #[unsafe(no_mangle)]
 extern "C" fn daos_pool_list_cont(poh: Handle, count: Out<u64>, conts: Out<CPoolCont>, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let pool = handle::pool(poh)?;
         let room = usize::try_from(count.get()?).unwrap_or(usize::MAX);
-        let found = pool.client.containers()?;
+        let found = pool.client.containers_by(way).await?;
         count.set(found.len() as u64)?;
         if conts.is_null() {
             return Ok(());

@@ -49,6 +49,8 @@ impl<T> Copy for Out<T> {}
 unsafe impl<T> Send for In<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Out<T> {}
+// SAFETY: as above.
+unsafe impl Send for Text {}
 
 fn is_usable<T>(address: *const T, count: usize) -> bool {
     let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= isize::MAX.unsigned_abs());

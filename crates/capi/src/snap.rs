@@ -2,13 +2,13 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result};
-use crate::event::{Ev, run};
+use crate::event::{Ev, go};
 use crate::handle;
 use crate::oit;
 use crate::raw::{Out, Text};
 use crate::types::{CAnchor, EpochRange, Handle};
 use core::ffi::{c_int, c_uint};
-use dolmen_client::{Anchor, Epoch, Snapshot};
+use dolmen_client::{Anchor, Epoch, Snapshot, Way};
 
 /// Makes a snapshot; its objects can be listed.
 //= daos:src/include/daos_cont.h enum daos_snapshot_opts
@@ -18,7 +18,7 @@ const WITH_TABLE: c_uint = 2;
 //= daos:src/include/daos_cont.h DAOS_SNAPSHOT_MAX_LEN
 const NAME_BYTES: usize = 128;
 
-fn create(coh: Handle, epoch: Out<u64>, name: Text, options: c_uint) -> Result<()> {
+async fn create(way: Way, coh: Handle, epoch: Out<u64>, name: Text, options: c_uint) -> Result<()> {
     if options & !(CREATE | WITH_TABLE) != 0 {
         return Err(Der::INVAL);
     }
@@ -27,13 +27,14 @@ fn create(coh: Handle, epoch: Out<u64>, name: Text, options: c_uint) -> Result<(
     }
     let (cont, epoch) = (handle::cont(coh)?, epoch.check()?);
     cont.check_writable()?;
-    epoch.set(cont.client.create_snapshot(name.str_if_any()?)?.0)
+    let name = name.str_if_any()?.map(str::to_owned);
+    epoch.set(cont.client.create_snapshot_by(way, name.as_deref()).await?.0)
 }
 
 /// Keeps the state of now, with a name or without.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_create_snap(coh: Handle, epoch: Out<u64>, name: Text, ev: Ev) -> c_int {
-    run(ev, || create(coh, epoch, name, CREATE))
+    go(ev, move |way| create(way, coh, epoch, name, CREATE))
 }
 
 /// As [`daos_cont_create_snap`]; every snapshot's objects can be listed, whether that is asked for or not.
@@ -45,7 +46,7 @@ extern "C" fn daos_cont_create_snap_opt(
     options: c_uint,
     ev: Ev,
 ) -> c_int {
-    run(ev, || create(coh, epoch, name, options))
+    go(ev, move |way| create(way, coh, epoch, name, options))
 }
 
 /// The next snapshots after the anchor; without room only how many there are.
@@ -58,10 +59,10 @@ extern "C" fn daos_cont_list_snap(
     anchor: Out<CAnchor>,
     ev: Ev,
 ) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         let room = nr.get()?;
-        let snapshots = cont.client.snapshots()?;
+        let snapshots = cont.client.snapshots_by(way).await?;
         if epochs.is_null() && names.is_null() {
             return nr.set(c_int::try_from(snapshots.len()).map_err(|_wide| Der::OVERFLOW)?);
         }
@@ -117,47 +118,51 @@ fn tell(snapshot: &Snapshot, index: usize, epochs: Out<u64>, names: Out<Out<u8>>
 /// Destroys the snapshots of a range of epochs, with what is marked in their tables.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_destroy_snap(coh: Handle, range: EpochRange, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         cont.check_writable()?;
         if range.hi < range.lo {
             return Err(Der::INVAL);
         }
-        let snapshots = cont.client.snapshots()?;
+        let snapshots = cont.client.snapshots_by(way).await?;
         let is_gone = |epoch: &Epoch| (range.lo..=range.hi).contains(&epoch.0);
         let gone: Vec<Epoch> = snapshots.iter().map(|snapshot| snapshot.epoch).filter(is_gone).collect();
         if gone.is_empty() {
             return Err(Der::NONEXIST);
         }
-        gone.into_iter().try_for_each(|epoch| destroy(&cont, epoch))
+        for epoch in gone {
+            destroy(way, &cont, epoch).await?;
+        }
+        Ok(())
     })
 }
 
-fn destroy(cont: &ContHandle, epoch: Epoch) -> Result<()> {
-    cont.client.destroy_snapshot(epoch)?;
-    oit::forget_marks(cont, epoch)
+async fn destroy(way: Way, cont: &ContHandle, epoch: Epoch) -> Result<()> {
+    cont.client.destroy_snapshot_by(way, epoch).await?;
+    oit::forget_marks(way, cont, epoch).await
 }
 
 /// Returns a container to a snapshot.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_rollback(coh: Handle, epoch: u64, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
         cont.check_writable()?;
-        Ok(cont.client.rollback(Epoch(epoch)).map(drop)?)
+        Ok(cont.client.rollback_by(way, Epoch(epoch)).await.map(drop)?)
     })
 }
 
 /// Makes the objects of a snapshot listable, which they are.
 #[unsafe(no_mangle)]
 extern "C" fn daos_cont_snap_oit_create(coh: Handle, epoch: u64, name: Text, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let cont = handle::cont(coh)?;
-        match name.str_if_any()? {
-            None => oit::check_snapshot(&cont, Epoch(epoch)),
+        match name.str_if_any()?.map(str::to_owned) {
+            None => oit::check_snapshot(way, &cont, Epoch(epoch)).await,
             Some(name) => {
-                let is_named = |snapshot: &Snapshot| snapshot.name.as_deref() == Some(name);
-                if cont.client.snapshots()?.iter().any(is_named) { Ok(()) } else { Err(Der::NONEXIST) }
+                let is_named = |snapshot: &Snapshot| snapshot.name.as_ref() == Some(&name);
+                let snapshots = cont.client.snapshots_by(way).await?;
+                if snapshots.iter().any(is_named) { Ok(()) } else { Err(Der::NONEXIST) }
             }
         }
     })

@@ -2,7 +2,7 @@
 
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
-use crate::event::{Ev, launch, run};
+use crate::event::{Ev, go, launch, run};
 use crate::handle::{self, Entry};
 use crate::io::code;
 use crate::raw::Out;
@@ -121,29 +121,27 @@ impl TxHandle {
     }
 }
 
-fn open(coh: Handle, th: Out<Handle>, kind: impl FnOnce(&ContHandle) -> Result<Kind>) -> Result<()> {
-    let th = th.check()?;
-    let cont = handle::cont(coh)?;
-    let kind = kind(&cont)?;
-    th.set(handle::insert(Entry::Tx(Arc::new(TxHandle { cont, kind, phase: AtomicU8::new(OPEN) })))?)
+fn insert(cont: Arc<ContHandle>, kind: Kind) -> Result<Handle> {
+    handle::insert(Entry::Tx(Arc::new(TxHandle { cont, kind, phase: AtomicU8::new(OPEN) })))
 }
 
 /// Begins a transaction.
 #[unsafe(no_mangle)]
 extern "C" fn daos_tx_open(coh: Handle, th: Out<Handle>, flags: u64, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         if flags & !(READ_ONLY | ZERO_COPY) != 0 {
             return Err(Der::INVAL);
         }
-        let read_only = flags & READ_ONLY != 0;
-        open(coh, th, |cont| Ok(Kind::Tx { tx: Arc::new(cont.client.begin()?), read_only }))
+        let (th, cont) = (th.check()?, handle::cont(coh)?);
+        let tx = Arc::new(cont.client.begin_by(way).await?);
+        th.set(insert(cont, Kind::Tx { tx, read_only: flags & READ_ONLY != 0 })?)
     })
 }
 
 /// Reads at a snapshot.
 #[unsafe(no_mangle)]
 extern "C" fn daos_tx_open_snap(coh: Handle, epoch: u64, th: Out<Handle>, ev: Ev) -> c_int {
-    run(ev, || open(coh, th, |_cont| Ok(Kind::Snapshot(Epoch(epoch)))))
+    run(ev, || th.check()?.set(insert(handle::cont(coh)?, Kind::Snapshot(Epoch(epoch)))?))
 }
 
 /// Commits a transaction: all of it, or (`TX_RESTART` and other errors) nothing.
@@ -189,10 +187,12 @@ extern "C" fn daos_tx_close(th: Handle, ev: Ev) -> c_int {
 /// Begins a transaction anew, at a later epoch and with nothing in it.
 #[unsafe(no_mangle)]
 extern "C" fn daos_tx_restart(th: Handle, ev: Ev) -> c_int {
-    run(ev, || {
+    go(ev, move |way| async move {
         let handle = handle::tx(th)?;
         match &handle.kind {
-            Kind::Tx { tx, .. } if handle.phase.load(Ordering::Acquire) == OPEN => Ok(tx.restart()?),
+            Kind::Tx { tx, .. } if handle.phase.load(Ordering::Acquire) == OPEN => {
+                Ok(tx.restart_by(way).await?)
+            }
             _ => Err(Der::NO_PERM),
         }
     })

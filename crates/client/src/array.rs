@@ -6,6 +6,7 @@ use crate::at::At;
 use crate::chunks::{self, Group, dkey_of};
 use crate::client::unexpected;
 use crate::container::Container;
+use crate::event::{Event, Output};
 use crate::object::{Object, Page, grow};
 use crate::tx::{Staged, Tx};
 use dolmen_codec::verb::{FetchIod, Found, NewValue, Payload, PunchScope, UpdateIod, Want};
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 //= daos:src/client/array/dc_array.c akey '0', metadata under dkey 0
 const AKEY: &[u8] = b"0";
 const METADATA_DKEY: [u8; 8] = [0; 8];
+const METADATA_BYTES: usize = 24;
 const METADATA_MAGIC: u64 = 0xdaca_55a9_daca_55a9;
 /// Chunks removed in one transaction when a large array is cut outside of one: well below
 /// `limits::TX_MUTATIONS_MAX` also when all of them lie on one target.
@@ -120,10 +122,72 @@ impl Array {
         let object = cont.object(oid)?;
         let mut buf = IoBuf::default();
         object.get(at, &METADATA_DKEY, AKEY, &mut buf)?.ok_or(Error::NotFound)?;
+        Self::of_metadata(object, &buf)
+    }
+
+    fn of_metadata(object: Object, bytes: &[u8]) -> Result<Self> {
         let words: Vec<u64> =
-            buf.chunks_exact(8).filter_map(|w| w.try_into().ok().map(u64::from_le_bytes)).collect();
+            bytes.chunks_exact(8).filter_map(|w| w.try_into().ok().map(u64::from_le_bytes)).collect();
         match words[..] {
             [METADATA_MAGIC, cell_bytes, chunk_records] => Self::checked(object, cell_bytes, chunk_records),
+            _ => Err(Invalid::ObjectId.into()),
+        }
+    }
+
+    /// Launches [`Array::create`], and gives the array that is there once that has succeeded.
+    ///
+    /// # Errors
+    /// As [`Object::update_on`]; `Invalid` as [`Array::create`].
+    pub fn create_on(
+        event: &mut Event,
+        cont: &Container,
+        at: At<'_>,
+        oid: Oid,
+        cell_bytes: u64,
+        chunk_records: u64,
+    ) -> Result<Self> {
+        let array = Self::handle(cont, oid, cell_bytes, chunk_records)?;
+        if array.object.object_type() == ObjectType::Array {
+            let value = NewValue::Single(Payload::Owned(IoBuf::from(&array.metadata()[..])));
+            let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
+            array.object.update_on(event, at, &METADATA_DKEY, Cond::DKEY_INSERT, vec![iod])?;
+        } else {
+            event.run(|| Ok(Output::Done))?;
+        }
+        Ok(array)
+    }
+
+    /// Launches the question that [`Array::open`] asks; [`Array::opened`] takes the answer.
+    ///
+    /// # Errors
+    /// As [`Object::fetch_on`]; `Invalid::ObjectId` as [`Array::open`].
+    pub fn open_on(event: &mut Event, cont: &Container, at: At<'_>, oid: Oid) -> Result<()> {
+        if oid.object_type() != Some(ObjectType::Array) {
+            return Err(Invalid::ObjectId.into());
+        }
+        let want = Want::Single { room_bytes: METADATA_BYTES };
+        let iod = FetchIod { akey: Key::from_slice(AKEY), want };
+        let buf = IoBuf::zeroed(METADATA_BYTES);
+        cont.object(oid)?.fetch_on(event, at, &METADATA_DKEY, Cond::NONE, &[iod], buf)
+    }
+
+    /// Opens an array by what [`Array::open_on`] was answered with.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub fn opened(cont: &Container, oid: Oid, found: Result<Output>, buf: Option<IoBuf>) -> Result<Self> {
+        let size = match found {
+            Ok(Output::Fetched(found)) => found.first().map_or(0, |found| found.size_bytes),
+            Ok(_) => return Err(unexpected()),
+            Err(Error::RecTooBig { .. }) => return Err(Invalid::ObjectId.into()),
+            Err(other) => return Err(other),
+        };
+        let Some(buf) = buf else { return Err(unexpected()) };
+        match usize::try_from(size) {
+            Ok(0) => Err(Error::NotFound),
+            Ok(METADATA_BYTES) if buf.len() >= METADATA_BYTES => {
+                Self::of_metadata(cont.object(oid)?, &buf[..METADATA_BYTES])
+            }
             _ => Err(Invalid::ObjectId.into()),
         }
     }

@@ -11,6 +11,7 @@ use crate::tx::{Conflicts, begin_epoch, committed};
 use dolmen_codec::Ask;
 use dolmen_codec::pool::{PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, Punch, PunchScope, Update, UpdateIod};
+use dolmen_codec::{Way, now};
 use dolmen_types::limits::TX_MUTATIONS_MAX;
 use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Result, TargetNo, TxId};
 use smallvec::SmallVec;
@@ -65,7 +66,7 @@ impl<'a> Batch<'a> {
         }
         let (core, mut conflicts) = (self.cont.core(), Conflicts::default());
         loop {
-            match self.send(begin_epoch(self.cont)?) {
+            match self.send(now(begin_epoch(Way::Now, self.cont))?) {
                 Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
                     if conflicts.may_try_again(core) =>
                 {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
-use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, give_way, now};
 use dolmen_env::{Clock, Rng};
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -176,7 +176,11 @@ impl Options {
 }
 
 impl Core {
-    pub(crate) fn connect(transport: Arc<dyn Transport>, options: Options) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(
+        way: Way,
+        transport: Arc<dyn Transport>,
+        options: Options,
+    ) -> Result<Arc<Self>> {
         let Options { cred, job, tenant, timeout_ns, clock, mut rng } = options;
         let core = Self {
             transport,
@@ -193,7 +197,7 @@ impl Core {
             eras: Mutex::default(),
             rng: Mutex::new(rng),
         };
-        core.query()?;
+        core.query_by(way).await?;
         Ok(Arc::new(core))
     }
 
@@ -352,17 +356,82 @@ impl Core {
         }
     }
 
-    /// Asks the pool's service for a change.
-    pub(crate) fn ask_change<'a>(&self, make: impl FnMut() -> PoolVerb<'a>) -> Result<PoolReply> {
+    /// Asks the pool's service for a change, on a way of the caller's. Until it is answered every request of the client says that
+    /// it may still be sent.
+    pub(crate) async fn change_by(
+        &self,
+        way: Way,
+        make: impl FnMut() -> PoolVerb<'static>,
+    ) -> Result<PoolReply> {
         let change = Write::begin_change(self);
-        self.ask_pool(change.id(), make)
+        self.ask_pool_by(way, change.id(), make).await
+    }
+
+    /// Asks the pool's service, on a way of the caller's.
+    pub(crate) async fn ask_pool_by(
+        &self,
+        way: Way,
+        id: RequestId,
+        mut make: impl FnMut() -> PoolVerb<'static>,
+    ) -> Result<PoolReply> {
+        match self.ask_by(way, id, |_| Ok(Ask::Pool(make()))).await? {
+            Answer::Pool(reply) => Ok(reply),
+            Answer::Target(_) => Err(unexpected()),
+        }
+    }
+
+    /// As [`Core::ask`], on a way of the caller's, of what brings neither buffer nor borrowed payload.
+    pub(crate) async fn ask_by(
+        &self,
+        way: Way,
+        id: RequestId,
+        mut make: impl FnMut(MapView) -> Result<Ask<'static>>,
+    ) -> Result<Answer> {
+        if way == Way::Now {
+            return self.ask(id, &mut IoBuf::default(), |map, _| make(map));
+        }
+        let queue = OwnQueue::open(&self.transport)?;
+        let mut repeats = 0;
+        loop {
+            let map = self.map();
+            let ask = make(map)?;
+            let request = Request { token: 0, head: self.head_of(id, map.version, &ask), ask };
+            match queue.call(request).await.result {
+                Ok(answer) => return Ok(answer),
+                Err(Error::StaleMap { .. }) if repeats < STALE_REPEATS_MAX => {
+                    self.query_on(&queue).await?;
+                }
+                Err(Error::InDoubt { .. }) if repeats < IN_DOUBT_REPEATS_MAX => {}
+                Err(other) => return Err(other),
+            }
+            repeats += 1;
+        }
     }
 
     /// Fetches the pool's map and takes it over.
     pub(crate) fn query(&self) -> Result<PoolInfo> {
+        now(self.query_by(Way::Now))
+    }
+
+    /// As [`Core::query`], on a way of the caller's.
+    pub(crate) async fn query_by(&self, way: Way) -> Result<PoolInfo> {
+        match way {
+            Way::Now => self.queried(self.transport.call(self.map_question())),
+            Way::Later => self.query_on(&OwnQueue::open(&self.transport)?).await,
+        }
+    }
+
+    async fn query_on(&self, queue: &OwnQueue) -> Result<PoolInfo> {
+        self.queried(queue.call(self.map_question()).await)
+    }
+
+    fn map_question(&self) -> Request<'static> {
         let head = self.head(self.read_id(), self.map().version);
-        let request = Request { token: 0, head, ask: Ask::Pool(PoolVerb::Query) };
-        match self.transport.call(request).result? {
+        Request { token: 0, head, ask: Ask::Pool(PoolVerb::Query) }
+    }
+
+    fn queried(&self, outcome: Outcome) -> Result<PoolInfo> {
+        match outcome.result? {
             Answer::Pool(PoolReply::Pool(info)) => {
                 self.map.fetch_max(MapView::of(&info).pack(), Ordering::AcqRel);
                 Ok(info)
@@ -395,6 +464,37 @@ impl Core {
             dolmen_env::yield_now();
             yields += 1;
         }
+    }
+}
+
+/// A queue on which one request at a time is under way.
+struct OwnQueue {
+    transport: Arc<dyn Transport>,
+    queue: QueueId,
+}
+
+impl OwnQueue {
+    fn open(transport: &Arc<dyn Transport>) -> Result<Self> {
+        Ok(Self { transport: Arc::clone(transport), queue: transport.open_queue()? })
+    }
+
+    /// Sends a request, and gives way until it is answered.
+    async fn call(&self, request: Request<'static>) -> Outcome {
+        self.transport.submit(self.queue, request);
+        let mut outcomes = Vec::new();
+        loop {
+            give_way().await;
+            self.transport.poll(self.queue, false, &mut outcomes);
+            if let Some(outcome) = outcomes.pop() {
+                return outcome;
+            }
+        }
+    }
+}
+
+impl Drop for OwnQueue {
+    fn drop(&mut self) {
+        self.transport.close_queue(self.queue);
     }
 }
 

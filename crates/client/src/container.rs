@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::client::{Core, unexpected};
 use crate::object::Object;
 use crate::oids::Oids;
-use crate::pool::{attr, attr_names, done};
+use crate::pool::{attr_by, attr_names_by, done, done_by};
 use crate::tx::Tx;
 use crate::walk::{ChangeWalk, ObjectWalk};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::order::HashKey;
 use dolmen_codec::pool::{ContHandle, ContInfo, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
 use dolmen_codec::verb::ReadAt;
+use dolmen_codec::{Way, now};
 use dolmen_types::{
     ContNo, Epoch, Error, Invalid, Label, ObjectClass, ObjectType, Oid, PropId, PropValue, Props, Result,
     Uuid,
@@ -64,10 +65,18 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn close(self) -> Result<()> {
+        now(self.close_by(Way::Now))
+    }
+
+    /// As [`Container::close`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::close`].
+    pub async fn close_by(self, way: Way) -> Result<()> {
         if self.shared.closed.swap(true, Ordering::AcqRel) || self.check_handle().is_err() {
             return Ok(());
         }
-        self.done(|| PoolVerb::ContClose(self.no()))
+        self.done_by(way, || PoolVerb::ContClose(self.no())).await
     }
 
     /// Ends the handles that others have on it, those of the same user or of all users: what they ask from then on is
@@ -77,9 +86,17 @@ impl Container {
     /// # Errors
     /// `NoHandle` if this one has ended; those of the transport.
     pub fn evict_others(&self, whose: Whose) -> Result<()> {
+        now(self.evict_others_by(Way::Now, whose))
+    }
+
+    /// As [`Container::evict_others`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::evict_others`].
+    pub async fn evict_others_by(&self, way: Way, whose: Whose) -> Result<()> {
         self.check_handle()?;
         let make = || PoolVerb::ContEvict(self.no(), whose);
-        match self.core().ask_change(make)? {
+        match self.core().change_by(way, make).await? {
             PoolReply::Cont(handle) => {
                 self.core().goes_on(&handle);
                 Ok(())
@@ -134,8 +151,16 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn query(&self) -> Result<ContInfo> {
+        now(self.query_by(Way::Now))
+    }
+
+    /// As [`Container::query`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::query`].
+    pub async fn query_by(&self, way: Way) -> Result<ContInfo> {
         self.check_handle()?;
-        match self.core().ask_pool(self.core().read_id(), || PoolVerb::ContQuery(self.no()))? {
+        match self.core().ask_pool_by(way, self.core().read_id(), || PoolVerb::ContQuery(self.no())).await? {
             PoolReply::ContInfo(info) => Ok(*info),
             _ => Err(unexpected()),
         }
@@ -146,9 +171,17 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn props(&self, wanted: &[PropId]) -> Result<Props> {
+        now(self.props_by(Way::Now, wanted))
+    }
+
+    /// As [`Container::props`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::props`].
+    pub async fn props_by(&self, way: Way, wanted: &[PropId]) -> Result<Props> {
         self.check_handle()?;
         let make = || PoolVerb::ContProps(self.no(), wanted.to_vec());
-        match self.core().ask_pool(self.core().read_id(), make)? {
+        match self.core().ask_pool_by(way, self.core().read_id(), make).await? {
             PoolReply::Props(props) => Ok(props),
             _ => Err(unexpected()),
         }
@@ -159,7 +192,15 @@ impl Container {
     /// # Errors
     /// `Invalid::Property`; `Exists` if a label is taken.
     pub fn set_props(&self, props: &Props) -> Result<()> {
-        self.done(|| PoolVerb::ContSetProps(self.no(), props.clone()))
+        now(self.set_props_by(Way::Now, props))
+    }
+
+    /// As [`Container::set_props`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::set_props`].
+    pub async fn set_props_by(&self, way: Way, props: &Props) -> Result<()> {
+        self.done_by(way, || PoolVerb::ContSetProps(self.no(), props.clone())).await
     }
 
     /// Who may do what with it, as was set, or as with every container of which nobody has said so.
@@ -167,7 +208,15 @@ impl Container {
     /// # Errors
     /// Those of the transport; `Invalid::Property` for a list that is none.
     pub fn acl(&self) -> Result<Acl> {
-        match self.props(&[PropId::CO_ACL])?.get(&PropId::CO_ACL) {
+        now(self.acl_by(Way::Now))
+    }
+
+    /// As [`Container::acl`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::acl`].
+    pub async fn acl_by(&self, way: Way) -> Result<Acl> {
+        match self.props_by(way, &[PropId::CO_ACL]).await?.get(&PropId::CO_ACL) {
             Some(PropValue::Bytes(bytes)) if !bytes.is_empty() => Acl::decode(bytes),
             _ => Ok(Acl::of_new_container()),
         }
@@ -178,7 +227,15 @@ impl Container {
     /// # Errors
     /// As [`Container::set_props`].
     pub fn set_acl(&self, acl: &Acl) -> Result<()> {
-        self.set_props(&Props::from([(PropId::CO_ACL, PropValue::Bytes(acl.encode()))]))
+        now(self.set_acl_by(Way::Now, acl))
+    }
+
+    /// As [`Container::set_acl`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::set_acl`].
+    pub async fn set_acl_by(&self, way: Way, acl: &Acl) -> Result<()> {
+        self.set_props_by(way, &Props::from([(PropId::CO_ACL, PropValue::Bytes(acl.encode()))])).await
     }
 
     /// Sets user attributes.
@@ -186,7 +243,15 @@ impl Container {
     /// # Errors
     /// `Invalid::Name`, `Invalid::Count`.
     pub fn set_attrs(&self, attrs: &[(String, Vec<u8>)]) -> Result<()> {
-        self.done(|| PoolVerb::SetAttrs(Some(self.no()), attrs.to_vec()))
+        now(self.set_attrs_by(Way::Now, attrs))
+    }
+
+    /// As [`Container::set_attrs`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::set_attrs`].
+    pub async fn set_attrs_by(&self, way: Way, attrs: &[(String, Vec<u8>)]) -> Result<()> {
+        self.done_by(way, || PoolVerb::SetAttrs(Some(self.no()), attrs.to_vec())).await
     }
 
     /// Reads a user attribute.
@@ -194,8 +259,16 @@ impl Container {
     /// # Errors
     /// `NotFound` if it is not set.
     pub fn attr(&self, name: &str) -> Result<Vec<u8>> {
+        now(self.attr_by(Way::Now, name))
+    }
+
+    /// As [`Container::attr`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::attr`].
+    pub async fn attr_by(&self, way: Way, name: &str) -> Result<Vec<u8>> {
         self.check_handle()?;
-        attr(self.core(), || PoolVerb::Attr(Some(self.no()), name.to_owned()))
+        attr_by(self.core(), way, || PoolVerb::Attr(Some(self.no()), name.to_owned())).await
     }
 
     /// Names of the user attributes, sorted.
@@ -203,8 +276,16 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn attr_names(&self) -> Result<Vec<String>> {
+        now(self.attr_names_by(Way::Now))
+    }
+
+    /// As [`Container::attr_names`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::attr_names`].
+    pub async fn attr_names_by(&self, way: Way) -> Result<Vec<String>> {
         self.check_handle()?;
-        attr_names(self.core(), || PoolVerb::AttrNames(Some(self.no())))
+        attr_names_by(self.core(), way, || PoolVerb::AttrNames(Some(self.no()))).await
     }
 
     /// Removes user attributes.
@@ -212,7 +293,15 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn remove_attrs(&self, names: &[String]) -> Result<()> {
-        self.done(|| PoolVerb::RemoveAttrs(Some(self.no()), names.to_vec()))
+        now(self.remove_attrs_by(Way::Now, names))
+    }
+
+    /// As [`Container::remove_attrs`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::remove_attrs`].
+    pub async fn remove_attrs_by(&self, way: Way, names: &[String]) -> Result<()> {
+        self.done_by(way, || PoolVerb::RemoveAttrs(Some(self.no()), names.to_vec())).await
     }
 
     /// Keeps the state of now; what was acknowledged before is in it, what begins later is not.
@@ -220,7 +309,15 @@ impl Container {
     /// # Errors
     /// `Exists` if the name is taken; `Invalid::Name`.
     pub fn create_snapshot(&self, name: Option<&str>) -> Result<Epoch> {
-        self.epoch(|| PoolVerb::SnapCreate(self.no(), name.map(str::to_owned)))
+        now(self.create_snapshot_by(Way::Now, name))
+    }
+
+    /// As [`Container::create_snapshot`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::create_snapshot`].
+    pub async fn create_snapshot_by(&self, way: Way, name: Option<&str>) -> Result<Epoch> {
+        self.epoch_by(way, || PoolVerb::SnapCreate(self.no(), name.map(str::to_owned))).await
     }
 
     /// Snapshots in order of epoch.
@@ -228,8 +325,16 @@ impl Container {
     /// # Errors
     /// Those of the transport.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        now(self.snapshots_by(Way::Now))
+    }
+
+    /// As [`Container::snapshots`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::snapshots`].
+    pub async fn snapshots_by(&self, way: Way) -> Result<Vec<Snapshot>> {
         self.check_handle()?;
-        match self.core().ask_pool(self.core().read_id(), || PoolVerb::SnapList(self.no()))? {
+        match self.core().ask_pool_by(way, self.core().read_id(), || PoolVerb::SnapList(self.no())).await? {
             PoolReply::Snapshots(snapshots) => Ok(snapshots),
             _ => Err(unexpected()),
         }
@@ -240,7 +345,15 @@ impl Container {
     /// # Errors
     /// `NotFound` if there is none at this epoch.
     pub fn destroy_snapshot(&self, epoch: Epoch) -> Result<()> {
-        self.done(|| PoolVerb::SnapDestroy(self.no(), epoch))
+        now(self.destroy_snapshot_by(Way::Now, epoch))
+    }
+
+    /// As [`Container::destroy_snapshot`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::destroy_snapshot`].
+    pub async fn destroy_snapshot_by(&self, way: Way, epoch: Epoch) -> Result<()> {
+        self.done_by(way, || PoolVerb::SnapDestroy(self.no(), epoch)).await
     }
 
     /// Returns the container to a snapshot. What was written since stays readable at its own epochs.
@@ -248,7 +361,15 @@ impl Container {
     /// # Errors
     /// `NotFound` if there is no snapshot at this epoch.
     pub fn rollback(&self, epoch: Epoch) -> Result<Epoch> {
-        self.epoch(|| PoolVerb::Rollback(self.no(), epoch))
+        now(self.rollback_by(Way::Now, epoch))
+    }
+
+    /// As [`Container::rollback`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::rollback`].
+    pub async fn rollback_by(&self, way: Way, epoch: Epoch) -> Result<Epoch> {
+        self.epoch_by(way, || PoolVerb::Rollback(self.no(), epoch)).await
     }
 
     /// Values that differ between two kept states, older first.
@@ -262,9 +383,17 @@ impl Container {
     /// # Errors
     /// Those of the transport and of the targets.
     pub fn aggregate(&self, epoch: Epoch) -> Result<u64> {
+        now(self.aggregate_by(Way::Now, epoch))
+    }
+
+    /// As [`Container::aggregate`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::aggregate`].
+    pub async fn aggregate_by(&self, way: Way, epoch: Epoch) -> Result<u64> {
         self.check_handle()?;
         let make = || PoolVerb::Aggregate(self.no(), epoch);
-        match self.core().ask_pool(self.core().mutation_id(), make)? {
+        match self.core().change_by(way, make).await? {
             PoolReply::Aggregated(freed) => Ok(freed),
             _ => Err(unexpected()),
         }
@@ -302,12 +431,20 @@ impl Container {
     /// # Errors
     /// `Invalid::Count` for none; those of the transport.
     pub fn alloc_oids(&self, count: u64) -> Result<u64> {
+        now(self.alloc_oids_by(Way::Now, count))
+    }
+
+    /// As [`Container::alloc_oids`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::alloc_oids`].
+    pub async fn alloc_oids_by(&self, way: Way, count: u64) -> Result<u64> {
         if count == 0 {
             return Err(Invalid::Count.into());
         }
         self.check_handle()?;
         let make = || PoolVerb::AllocOids(self.no(), count);
-        match self.core().ask_change(make)? {
+        match self.core().change_by(way, make).await? {
             PoolReply::Oids(first) => Ok(first),
             _ => Err(unexpected()),
         }
@@ -370,7 +507,15 @@ impl Container {
     /// # Errors
     /// `NoPermission` in a view made by [`Container::at`]; those of the transport.
     pub fn begin(&self) -> Result<Tx> {
-        Tx::begin(self.clone())
+        now(self.begin_by(Way::Now))
+    }
+
+    /// As [`Container::begin`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::begin`].
+    pub async fn begin_by(&self, way: Way) -> Result<Tx> {
+        Tx::begin(way, self.clone()).await
     }
 
     /// Runs `body` in a transaction and commits it; again from the start, with a pause that grows, when it
@@ -438,17 +583,17 @@ impl Container {
         if self.shared.has_ended.load(Ordering::Acquire) { Err(Error::NoHandle) } else { Ok(()) }
     }
 
-    fn epoch(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<Epoch> {
+    async fn epoch_by(&self, way: Way, make: impl FnMut() -> PoolVerb<'static>) -> Result<Epoch> {
         self.check_handle()?;
-        match self.core().ask_change(make)? {
+        match self.core().change_by(way, make).await? {
             PoolReply::Epoch(epoch) => Ok(epoch),
             _ => Err(unexpected()),
         }
     }
 
-    fn done(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
+    async fn done_by(&self, way: Way, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
         self.check_handle()?;
-        done(self.core(), make)
+        done_by(self.core(), way, make).await
     }
 }
 

@@ -67,13 +67,13 @@ pub use pool_props::{POOL_PROPS, PoolProp};
 pub use tx::Tx;
 pub use walk::{ChangeWalk, ObjectWalk};
 
-pub use dolmen_codec::Transport;
 pub use dolmen_codec::lock;
 pub use dolmen_codec::pool::{ContHandle, ContInfo, ContName, OpenFor, PoolInfo, Snapshot, Whose};
 pub use dolmen_codec::verb::{
     Audit, Change, ChangeKind, FetchIod, FetchedIod, Finding, Found, ListedExtent, NewValue, PackedKeys,
     Payload, SpaceReport, UpdateIod, Usage, Want,
 };
+pub use dolmen_codec::{Transport, Way};
 pub use dolmen_types::limits;
 pub use dolmen_types::{
     Anchor, Cond, Credentials, Durability, Epoch, Error, Invalid, IoBuf, Key, Label, ObjectClass, ObjectType,

@@ -2,6 +2,7 @@
 
 use crate::client::{Core, unexpected};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::{Way, now};
 use dolmen_types::{ContNo, Result};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +23,7 @@ impl Oids {
             return Ok(number);
         }
         let make = || PoolVerb::AllocOids(cont, RANGE_LEN);
-        let PoolReply::Oids(first) = core.ask_change(make)? else {
+        let PoolReply::Oids(first) = now(core.change_by(Way::Now, make))? else {
             return Err(unexpected());
         };
         *range = first.saturating_add(1)..first.saturating_add(RANGE_LEN);

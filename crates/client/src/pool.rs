@@ -2,9 +2,9 @@
 
 use crate::client::{Core, Options, unexpected};
 use crate::container::Container;
-use dolmen_codec::Transport;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Audit;
+use dolmen_codec::{Transport, Way, now};
 use dolmen_types::{Credentials, Error, Label, Props, Result, Uuid, uuid_of_random};
 use std::sync::Arc;
 
@@ -28,7 +28,15 @@ impl Pool {
     /// # Errors
     /// Those of the transport.
     pub fn connect_with(transport: Arc<dyn Transport>, options: Options) -> Result<Self> {
-        Ok(Self { core: Core::connect(transport, options)? })
+        now(Self::connect_by(Way::Now, transport, options))
+    }
+
+    /// As [`Pool::connect_with`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::connect_with`].
+    pub async fn connect_by(way: Way, transport: Arc<dyn Transport>, options: Options) -> Result<Self> {
+        Ok(Self { core: Core::connect(way, transport, options).await? })
     }
 
     /// Map, label and space of the pool. The map is taken over for all later requests.
@@ -37,6 +45,14 @@ impl Pool {
     /// Those of the transport.
     pub fn query(&self) -> Result<PoolInfo> {
         self.core.query()
+    }
+
+    /// As [`Pool::query`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::query`].
+    pub async fn query_by(&self, way: Way) -> Result<PoolInfo> {
+        self.core.query_by(way).await
     }
 
     /// Targets in the pool map that this client uses.
@@ -50,7 +66,20 @@ impl Pool {
     /// # Errors
     /// `Exists` if the label is taken; `Invalid::Property`.
     pub fn create_container(&self, label: Option<Label>, props: Props) -> Result<ContHandle> {
-        self.create_container_as(uuid_of_random(self.core.random_u128()), label, props)
+        now(self.create_container_by(Way::Now, label, props))
+    }
+
+    /// As [`Pool::create_container`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::create_container`].
+    pub async fn create_container_by(
+        &self,
+        way: Way,
+        label: Option<Label>,
+        props: Props,
+    ) -> Result<ContHandle> {
+        self.create_container_as_by(way, uuid_of_random(self.core.random_u128()), label, props).await
     }
 
     /// Creates a container with a given UUID.
@@ -58,8 +87,22 @@ impl Pool {
     /// # Errors
     /// `Exists` if UUID or label is taken; `Invalid::Property`.
     pub fn create_container_as(&self, uuid: Uuid, label: Option<Label>, props: Props) -> Result<ContHandle> {
+        now(self.create_container_as_by(Way::Now, uuid, label, props))
+    }
+
+    /// As [`Pool::create_container_as`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::create_container_as`].
+    pub async fn create_container_as_by(
+        &self,
+        way: Way,
+        uuid: Uuid,
+        label: Option<Label>,
+        props: Props,
+    ) -> Result<ContHandle> {
         let make = || PoolVerb::ContCreate { uuid, label: label.clone(), props: props.clone() };
-        match self.core.ask_change(make)? {
+        match self.core.change_by(way, make).await? {
             PoolReply::Cont(handle) => Ok(handle),
             _ => Err(unexpected()),
         }
@@ -79,8 +122,21 @@ impl Pool {
     /// # Errors
     /// `NotFound`; `NoPermission` if its list allows nothing, or no change where one is meant.
     pub fn open_container_for(&self, name: &ContName, wanted: OpenFor) -> Result<Container> {
+        now(self.open_container_for_by(Way::Now, name, wanted))
+    }
+
+    /// As [`Pool::open_container_for`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::open_container_for`].
+    pub async fn open_container_for_by(
+        &self,
+        way: Way,
+        name: &ContName,
+        wanted: OpenFor,
+    ) -> Result<Container> {
         let make = || PoolVerb::ContOpen(name.clone(), wanted);
-        match self.core.ask_pool(self.core.mutation_id(), make)? {
+        match self.core.change_by(way, make).await? {
             PoolReply::Cont(handle) => Ok(Container::new(Arc::clone(&self.core), handle)),
             _ => Err(unexpected()),
         }
@@ -92,15 +148,23 @@ impl Pool {
     /// # Errors
     /// `NotFound`; `NotEmpty` if it is open somewhere and `force` is not set.
     pub fn destroy_container(&self, name: &ContName, force: bool) -> Result<()> {
+        now(self.destroy_container_by(Way::Now, name, force))
+    }
+
+    /// As [`Pool::destroy_container`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::destroy_container`].
+    pub async fn destroy_container_by(&self, way: Way, name: &ContName, force: bool) -> Result<()> {
         let uuid = match name {
             ContName::Uuid(uuid) => *uuid,
             ContName::Label(label) => {
-                let all = self.containers()?;
+                let all = self.containers_by(way).await?;
                 let found = all.iter().find(|cont| cont.label.as_ref() == Some(label));
                 found.ok_or(Error::NotFound)?.uuid
             }
         };
-        self.done(|| PoolVerb::ContDestroy(ContName::Uuid(uuid), force))
+        self.done_by(way, || PoolVerb::ContDestroy(ContName::Uuid(uuid), force)).await
     }
 
     /// All containers.
@@ -108,7 +172,15 @@ impl Pool {
     /// # Errors
     /// Those of the transport.
     pub fn containers(&self) -> Result<Vec<ContHandle>> {
-        match self.core.ask_pool(self.core.read_id(), || PoolVerb::ContList)? {
+        now(self.containers_by(Way::Now))
+    }
+
+    /// As [`Pool::containers`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::containers`].
+    pub async fn containers_by(&self, way: Way) -> Result<Vec<ContHandle>> {
+        match self.core.ask_pool_by(way, self.core.read_id(), || PoolVerb::ContList).await? {
             PoolReply::Conts(handles) => Ok(handles),
             _ => Err(unexpected()),
         }
@@ -119,7 +191,15 @@ impl Pool {
     /// # Errors
     /// `NoPermission`; those of the transport.
     pub fn props(&self) -> Result<Props> {
-        match self.core.ask_pool(self.core.read_id(), || PoolVerb::Props)? {
+        now(self.props_by(Way::Now))
+    }
+
+    /// As [`Pool::props`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::props`].
+    pub async fn props_by(&self, way: Way) -> Result<Props> {
+        match self.core.ask_pool_by(way, self.core.read_id(), || PoolVerb::Props).await? {
             PoolReply::Props(props) => Ok(props),
             _ => Err(unexpected()),
         }
@@ -138,7 +218,15 @@ impl Pool {
     /// # Errors
     /// `Invalid::Name`, `Invalid::Count`.
     pub fn set_attrs(&self, attrs: &[(String, Vec<u8>)]) -> Result<()> {
-        self.done(|| PoolVerb::SetAttrs(None, attrs.to_vec()))
+        now(self.set_attrs_by(Way::Now, attrs))
+    }
+
+    /// As [`Pool::set_attrs`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::set_attrs`].
+    pub async fn set_attrs_by(&self, way: Way, attrs: &[(String, Vec<u8>)]) -> Result<()> {
+        self.done_by(way, || PoolVerb::SetAttrs(None, attrs.to_vec())).await
     }
 
     /// Reads a user attribute of the pool.
@@ -146,7 +234,15 @@ impl Pool {
     /// # Errors
     /// `NotFound` if it is not set.
     pub fn attr(&self, name: &str) -> Result<Vec<u8>> {
-        attr(&self.core, || PoolVerb::Attr(None, name.to_owned()))
+        now(self.attr_by(Way::Now, name))
+    }
+
+    /// As [`Pool::attr`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::attr`].
+    pub async fn attr_by(&self, way: Way, name: &str) -> Result<Vec<u8>> {
+        attr_by(&self.core, way, || PoolVerb::Attr(None, name.to_owned())).await
     }
 
     /// Names of the user attributes of the pool, sorted.
@@ -154,7 +250,15 @@ impl Pool {
     /// # Errors
     /// Those of the transport.
     pub fn attr_names(&self) -> Result<Vec<String>> {
-        attr_names(&self.core, || PoolVerb::AttrNames(None))
+        now(self.attr_names_by(Way::Now))
+    }
+
+    /// As [`Pool::attr_names`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::attr_names`].
+    pub async fn attr_names_by(&self, way: Way) -> Result<Vec<String>> {
+        attr_names_by(&self.core, way, || PoolVerb::AttrNames(None)).await
     }
 
     /// Removes user attributes of the pool.
@@ -162,7 +266,15 @@ impl Pool {
     /// # Errors
     /// Those of the transport.
     pub fn remove_attrs(&self, names: &[String]) -> Result<()> {
-        self.done(|| PoolVerb::RemoveAttrs(None, names.to_vec()))
+        now(self.remove_attrs_by(Way::Now, names))
+    }
+
+    /// As [`Pool::remove_attrs`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Pool::remove_attrs`].
+    pub async fn remove_attrs_by(&self, way: Way, names: &[String]) -> Result<()> {
+        self.done_by(way, || PoolVerb::RemoveAttrs(None, names.to_vec())).await
     }
 
     /// Makes everything acknowledged durable and checkpoints every target.
@@ -203,6 +315,10 @@ impl Pool {
     fn done(&self, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
         done(&self.core, make)
     }
+
+    async fn done_by(&self, way: Way, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
+        done_by(&self.core, way, make).await
+    }
 }
 
 impl core::fmt::Debug for Pool {
@@ -212,21 +328,33 @@ impl core::fmt::Debug for Pool {
 }
 
 pub(crate) fn done(core: &Core, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
-    match core.ask_change(make)? {
+    now(done_by(core, Way::Now, make))
+}
+
+pub(crate) async fn done_by(core: &Core, way: Way, make: impl FnMut() -> PoolVerb<'static>) -> Result<()> {
+    match core.change_by(way, make).await? {
         PoolReply::Done => Ok(()),
         _ => Err(unexpected()),
     }
 }
 
-pub(crate) fn attr(core: &Core, make: impl FnMut() -> PoolVerb<'static>) -> Result<Vec<u8>> {
-    match core.ask_pool(core.read_id(), make)? {
+pub(crate) async fn attr_by(
+    core: &Core,
+    way: Way,
+    make: impl FnMut() -> PoolVerb<'static>,
+) -> Result<Vec<u8>> {
+    match core.ask_pool_by(way, core.read_id(), make).await? {
         PoolReply::Attr(value) => Ok(value),
         _ => Err(unexpected()),
     }
 }
 
-pub(crate) fn attr_names(core: &Core, make: impl FnMut() -> PoolVerb<'static>) -> Result<Vec<String>> {
-    match core.ask_pool(core.read_id(), make)? {
+pub(crate) async fn attr_names_by(
+    core: &Core,
+    way: Way,
+    make: impl FnMut() -> PoolVerb<'static>,
+) -> Result<Vec<String>> {
+    match core.ask_pool_by(way, core.read_id(), make).await? {
         PoolReply::AttrNames(names) => Ok(names),
         _ => Err(unexpected()),
     }

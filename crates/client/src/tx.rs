@@ -17,7 +17,7 @@ use crate::object::Object;
 use crate::split;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{Mutation, NewValue, Payload, Punch, PunchScope, ReadAt, Update, UpdateIod};
-use dolmen_codec::{Answer, Ask};
+use dolmen_codec::{Answer, Ask, Way, now};
 use dolmen_types::limits::TX_MUTATIONS_MAX;
 use dolmen_types::{Cond, Epoch, Error, Invalid, IoBuf, Key, Oid, Recx, RequestId, Result, TargetNo, TxId};
 use overlay::Overlay;
@@ -129,11 +129,11 @@ enum Value {
 }
 
 impl Tx {
-    pub(crate) fn begin(cont: Container) -> Result<Self> {
+    pub(crate) async fn begin(way: Way, cont: Container) -> Result<Self> {
         if cont.view_epoch().is_some() {
             return Err(Error::NoPermission);
         }
-        let state = State::new(begin_epoch(&cont)?);
+        let state = State::new(begin_epoch(way, &cont).await?);
         Ok(Self { cont, state: Mutex::new(state) })
     }
 
@@ -245,7 +245,15 @@ impl Tx {
     /// # Errors
     /// Those of the transport.
     pub fn restart(&self) -> Result<()> {
-        let epoch = begin_epoch(&self.cont)?;
+        now(self.restart_by(Way::Now))
+    }
+
+    /// As [`Tx::restart`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Tx::restart`].
+    pub async fn restart_by(&self, way: Way) -> Result<()> {
+        let epoch = begin_epoch(way, &self.cont).await?;
         *self.lock() = State::new(epoch);
         Ok(())
     }
@@ -485,9 +493,9 @@ pub(crate) fn committed(answer: Answer) -> Result<Epoch> {
     }
 }
 
-pub(crate) fn begin_epoch(cont: &Container) -> Result<Epoch> {
+pub(crate) async fn begin_epoch(way: Way, cont: &Container) -> Result<Epoch> {
     cont.check_handle()?;
-    match cont.core().ask_pool(cont.core().read_id(), || PoolVerb::TxBegin)? {
+    match cont.core().ask_pool_by(way, cont.core().read_id(), || PoolVerb::TxBegin).await? {
         PoolReply::Epoch(epoch) => Ok(epoch),
         _ => Err(unexpected()),
     }
@@ -536,7 +544,7 @@ pub(crate) fn transact<T, E: From<Error>>(
     cont: &Container,
     mut body: impl FnMut(&Tx) -> core::result::Result<T, E>,
 ) -> core::result::Result<T, E> {
-    let tx = Tx::begin(cont.clone())?;
+    let tx = now(Tx::begin(Way::Now, cont.clone()))?;
     let mut conflicts = Conflicts::default();
     loop {
         let conflict = match body(&tx) {

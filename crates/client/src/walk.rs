@@ -2,8 +2,9 @@
 
 use crate::client::unexpected;
 use crate::container::Container;
-use dolmen_codec::Ask;
+
 use dolmen_codec::verb::{Change, List, ListWhat, Listed, ReadAt, Reply, Verb};
+use dolmen_codec::{Answer, Ask, Way, now};
 use dolmen_layout::Layout;
 use dolmen_types::{Anchor, Epoch, Oid, Result, TargetNo};
 use std::collections::BTreeSet;
@@ -25,19 +26,19 @@ impl Position {
     }
 
     /// The next part of a target's list, and the target it came from; `None` after the last target.
-    fn next(&mut self, what: &ListWhat, at: ReadAt) -> Result<Option<(TargetNo, Listed)>> {
+    async fn next(&mut self, way: Way, what: &ListWhat, at: ReadAt) -> Result<Option<(TargetNo, Listed)>> {
         self.cont.check_handle()?;
         let core = self.cont.core();
         if self.target >= core.map().target_count {
             return Ok(None);
         }
         let target = TargetNo(self.target);
-        let reply = core.ask_target(core.read_id(), |_| {
-            let (what, anchor) = (what.clone(), self.anchor);
-            let list = List { what, anchor, items_max: ITEMS_MAX, bytes_max: u32::MAX, at };
-            Ok(Ask::Target(target, self.cont.no(), Verb::List(list)))
-        })?;
-        let Reply::Listed(listed, anchor) = reply else { return Err(unexpected()) };
+        let (cont, anchor) = (self.cont.no(), self.anchor);
+        let answer = core.ask_by(way, core.read_id(), |_| {
+            let list = List { what: what.clone(), anchor, items_max: ITEMS_MAX, bytes_max: u32::MAX, at };
+            Ok(Ask::Target(target, cont, Verb::List(list)))
+        });
+        let Answer::Target(Reply::Listed(listed, anchor)) = answer.await? else { return Err(unexpected()) };
         self.anchor = anchor;
         if anchor.is_eof() {
             self.target += 1;
@@ -69,7 +70,15 @@ impl ObjectWalk {
     /// # Errors
     /// `EpochGone` if aggregation has passed the epoch; those of the transport.
     pub fn next_page(&mut self) -> Result<Vec<Oid>> {
-        while let Some((target, listed)) = self.position.next(&ListWhat::Objects, self.at)? {
+        now(self.next_page_by(Way::Now))
+    }
+
+    /// As [`ObjectWalk::next_page`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`ObjectWalk::next_page`].
+    pub async fn next_page_by(&mut self, way: Way) -> Result<Vec<Oid>> {
+        while let Some((target, listed)) = self.position.next(way, &ListWhat::Objects, self.at).await? {
             let Listed::Objects(mut oids) = listed else { return Err(unexpected()) };
             oids.retain(|&oid| self.is_new(oid, target));
             if !oids.is_empty() {
@@ -111,7 +120,7 @@ impl ChangeWalk {
     /// # Errors
     /// `EpochGone` if aggregation has passed one of the epochs; those of the transport.
     pub fn next_page(&mut self) -> Result<Vec<Change>> {
-        while let Some((_, listed)) = self.position.next(&self.what, ReadAt::Latest)? {
+        while let Some((_, listed)) = now(self.position.next(Way::Now, &self.what, ReadAt::Latest))? {
             let Listed::Changes(changes) = listed else { return Err(unexpected()) };
             if !changes.is_empty() {
                 return Ok(changes);

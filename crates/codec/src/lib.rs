@@ -3,6 +3,7 @@
 //! - [`verb`] what a target can be asked, and its answers; [`pool`] what a pool's service can be asked.
 //! - [`TargetStore`] between `cluster` and whatever stores a target's data.
 //! - [`Transport`] between `client` and whatever serves a pool.
+//! - [`Way`] how whoever asks waits for the answers.
 //! - [`wire`] the same messages as frames, for whoever is in another process.
 //! - [`acl`] who may do what with a container; [`evictions`] how often handles on it were taken.
 //! - [`order`] the byte order of keys, shared by index, runs and anchors.
@@ -30,6 +31,8 @@ pub mod wire;
 
 mod store;
 mod transport;
+mod way;
 
 pub use store::{Completion, Op, Progress, TargetStore};
 pub use transport::{Answer, Ask, Outcome, QueueId, Request, Transport};
+pub use way::{Way, give_way, now, step};

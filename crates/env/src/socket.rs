@@ -165,6 +165,19 @@ impl Socket {
     /// [`Error::NotFound`] if there is no such name; [`Error::Io`] with the system's number: nobody listens, or
     /// nothing answers in time.
     pub fn connect(address: &Address, timeout: Duration) -> Result<Self> {
+        let (socket, is_connected) = Self::begin_connect(address)?;
+        if is_connected || socket.has_connected(Some(timeout))? {
+            return Ok(socket);
+        }
+        let failed = |errno| Error::from_errno(Op::Connect, &address.to_string(), 0, errno);
+        Err(failed(Errno::TIMEDOUT))
+    }
+
+    /// Begins to connect, without waiting, and whether that is all; if not, [`Socket::has_connected`] tells when it is.
+    ///
+    /// # Errors
+    /// As [`Socket::connect`].
+    pub fn begin_connect(address: &Address) -> Result<(Self, bool)> {
         let failed = |errno| Error::from_errno(Op::Connect, &address.to_string(), 0, errno);
         let fd = made(address).map_err(failed)?;
         let begun = match address {
@@ -173,16 +186,23 @@ impl Socket {
         };
         let socket = Self::new(fd, address.clone());
         match begun {
-            Ok(()) => return Ok(socket),
-            Err(Errno::INPROGRESS) => {}
-            Err(errno) => return Err(failed(errno)),
+            Ok(()) => Ok((socket, true)),
+            Err(Errno::INPROGRESS) => Ok((socket, false)),
+            Err(errno) => Err(failed(errno)),
         }
-        let ready = socket.wait(false, true, Some(timeout))?;
-        if !ready.writable {
-            return Err(failed(Errno::TIMEDOUT));
+    }
+
+    /// Whether a connection that was begun is there, after waiting as long as that.
+    ///
+    /// # Errors
+    /// As [`Socket::connect`].
+    pub fn has_connected(&self, timeout: Option<Duration>) -> Result<bool> {
+        if !self.wait(false, true, timeout)?.writable {
+            return Ok(false);
         }
-        sockopt::socket_error(&socket.fd).map_err(failed)?.map_err(failed)?;
-        Ok(socket)
+        let failed = |errno| Error::from_errno(Op::Connect, &self.address.to_string(), 0, errno);
+        sockopt::socket_error(&self.fd).map_err(failed)?.map_err(failed)?;
+        Ok(true)
     }
 
     /// Where it was connected to, or arrived.

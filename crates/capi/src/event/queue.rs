@@ -9,7 +9,10 @@ use crate::place::PoolHandle;
 use crate::raw::Out;
 use core::cell::Cell as Counter;
 use core::ffi::c_int;
+use core::pin::Pin;
+use core::task::Poll;
 use dolmen_client::{Event, EventId, EventQueue, IoBuf, Output, Wait};
+use dolmen_codec::step;
 use dolmen_env::{Clock, RealClock};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,7 +93,14 @@ struct Inner {
     lanes: Vec<Lane>,
     /// What is carried out when somebody polls, the oldest first.
     put_off: VecDeque<(Place, PutOff)>,
+    /// What goes on whenever somebody polls; those that a thread goes on with right now are away.
+    tasks: VecDeque<(Place, Task)>,
+    /// How many there are, also away.
+    task_count: usize,
 }
+
+/// An operation that goes on when it is polled; it gives the event's error.
+pub(super) type Task = Pin<Box<dyn Future<Output = c_int> + Send>>;
 
 /// An operation that is carried out when somebody polls; it returns the event's error.
 pub(super) type PutOff = Box<dyn FnOnce() -> c_int + Send>;
@@ -234,6 +244,47 @@ impl Queue {
         true
     }
 
+    /// Launches an operation of several requests. It is polled once now, so that what it is given is read and its first request
+    /// sent, and then by whoever polls or tests.
+    ///
+    /// # Errors
+    /// As [`Queue::check_ready`].
+    pub(super) fn launch_task(&self, place: Place, ev: Ev, task: Task) -> Result<()> {
+        let mut inner = self.lock();
+        inner.state.begin(place, ev, true)?;
+        inner.task_count += 1;
+        drop(inner);
+        self.go_on_with(place, task);
+        Ok(())
+    }
+
+    /// Goes on with every operation of several requests; whether one has ended.
+    fn go_on_with_tasks(&self) -> bool {
+        let (count, mut any) = (self.lock().tasks.len(), false);
+        for _ in 0..count {
+            let Some((place, task)) = self.lock().tasks.pop_front() else { break };
+            any |= self.go_on_with(place, task);
+        }
+        any
+    }
+
+    /// Goes on with one; whether it has ended.
+    fn go_on_with(&self, place: Place, mut task: Task) -> bool {
+        let step = catch_unwind(AssertUnwindSafe(|| step(&mut task)));
+        let Poll::Ready(error) = step.unwrap_or(Poll::Ready(Der::MISC.code())) else {
+            self.lock().tasks.push_back((place, task));
+            return false;
+        };
+        // What it holds is let go of before anybody knows that it has ended.
+        drop(task);
+        let mut inner = self.lock();
+        inner.task_count -= 1;
+        let ended = inner.state.end_operation(place, error);
+        drop(inner);
+        self.complete(ended);
+        true
+    }
+
     /// Launches an operation on the lane of a pool.
     ///
     /// # Errors
@@ -361,18 +412,20 @@ impl Queue {
         }
     }
 
-    /// Carries out one operation that was put off, or drives the lanes that have something under way, for a while at most,
+    /// Carries out one operation that was put off, or goes on with those of several requests and drives the lanes that have something under way, for a while at most,
     /// and ends what has completed.
     fn drive(&self, left: &Left, rest: &mut Rest) {
-        if self.make_up() {
+        if self.make_up() || self.go_on_with_tasks() {
             return rest.end();
         }
-        let lanes: Vec<(usize, EventQueue)> = {
+        let (lanes, has_tasks): (Vec<(usize, EventQueue)>, bool) = {
             let inner = self.lock();
             let busy = inner.lanes.iter().filter(|lane| lane.running() > 0);
-            busy.map(|lane| (lane.pool, lane.queue.clone())).collect()
+            (busy.map(|lane| (lane.pool, lane.queue.clone())).collect(), inner.task_count > 0)
         };
         let wait = match (&lanes[..], left) {
+            // Somebody has to look after these, too.
+            _ if has_tasks => Wait::No,
             ([_], Left::Ns(ns)) => Wait::For((*ns).min(TURN_NS)),
             ([_], Left::Forever) => Wait::Forever,
             _ => Wait::No,

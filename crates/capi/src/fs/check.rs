@@ -7,7 +7,8 @@ use crate::handle;
 use crate::raw::Text;
 use crate::types::Handle;
 use core::ffi::c_int;
-use dolmen_client::{Oid, OpenFor, Whose};
+use dolmen_client::{Oid, OpenFor, Way, Whose};
+use dolmen_codec::now;
 use dolmen_dfs::{CheckReport, Dfs, Dir, Error, Follow, MountOptions, SetAttrs, tree};
 use dolmen_types::shown;
 
@@ -108,7 +109,7 @@ extern "C" fn dfs_cont_set_owner(coh: Handle, user: Text, uid: u32, group: Text,
     errno(|| {
         let cont = handle::cont(coh)?;
         let fs = Dfs::mount(&cont.client, &MountOptions { shared: true, ..MountOptions::default() })?;
-        cont::set_owner(coh, user, group, false)?;
+        now(cont::set_owner(Way::Now, coh, user, group, false))?;
         let attrs = SetAttrs {
             uid: (!user.is_null()).then_some(uid),
             gid: (!group.is_null()).then_some(gid),

@@ -6,7 +6,7 @@ use super::table::{self, Ptr};
 use super::{EINVAL, EPERM};
 use crate::buffer;
 use crate::error::{Der, Errno, PosixResult, errno};
-use crate::event::{Ending, Ev, Finish, launch_with, run_posix};
+use crate::event::{Ending, Ev, Finish, later_posix, launch_with};
 use crate::handle;
 use crate::raw::{In, Out};
 use crate::types::{Iov, ObjId, SgList};
@@ -205,7 +205,7 @@ extern "C" fn dfs_read(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    let read = || {
+    let read = move || {
         let file = readable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         let read_size = read_size.check()?;
@@ -217,7 +217,7 @@ extern "C" fn dfs_read(
     }
     match launch_read(dfs, obj, sgl, offset, read_size, ev) {
         Ok(true) => 0,
-        Ok(false) => run_posix(ev, read),
+        Ok(false) => later_posix(ev, read),
         Err(error) => error.0,
     }
 }
@@ -286,7 +286,7 @@ fn launch(
 /// Writes from an offset on.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offset: u64, ev: Ev) -> c_int {
-    let write = || {
+    let write = move || {
         let file = writable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
@@ -297,7 +297,7 @@ extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offs
     }
     match launch_write(dfs, obj, sgl, offset, ev) {
         Ok(true) => 0,
-        Ok(false) => run_posix(ev, write),
+        Ok(false) => later_posix(ev, write),
         Err(error) => error.0,
     }
 }
@@ -343,7 +343,7 @@ extern "C" fn dfs_readx(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    run_posix(ev, || {
+    later_posix(ev, move || {
         let file = readable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         let read_size = read_size.check()?;
@@ -364,7 +364,7 @@ extern "C" fn dfs_writex(
     sgl: Out<SgList>,
     ev: Ev,
 ) -> c_int {
-    run_posix(ev, || {
+    later_posix(ev, move || {
         let file = writable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         let mut cursor = Cursor::new(iovs);

@@ -5,7 +5,7 @@ use super::table::{self, Ptr};
 use super::{EINVAL, ENOENT, EPERM};
 use crate::cont;
 use crate::error::{Der, Errno, PosixResult, errno};
-use crate::event::{Ev, run_posix};
+use crate::event::{Ev, later_posix};
 use crate::handle::{self, Entry};
 use crate::place::{self, PoolHandle};
 use crate::prop::List;
@@ -450,7 +450,7 @@ extern "C" fn dfs_disconnect(dfs: Ptr<Mounted>) -> c_int {
 /// Destroys a container.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_destroy(pool: Text, sys: Text, cont: Text, force: c_int, ev: Ev) -> c_int {
-    run_posix(ev, || {
+    later_posix(ev, move || {
         let name = cont::name(cont.str()?)?;
         let (poh, pool) = connect_pool(pool.str()?, sys.str_if_any()?, true)?;
         let destroyed = pool.client.destroy_container(&name, force != 0);

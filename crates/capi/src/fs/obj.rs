@@ -5,7 +5,8 @@ use super::mount::Mounted;
 use super::stat::{self, CStat};
 use super::table::{self, Ptr};
 use super::{EINVAL, ENOTDIR, EPERM};
-use crate::error::{Errno, PosixResult, errno};
+use crate::error::{Der, Errno, PosixResult, errno};
+use crate::handle;
 use crate::raw::{Out, Text};
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_char, c_int};
@@ -380,11 +381,9 @@ extern "C" fn dfs_get_file_oh(obj: Ptr<Obj>, oh: Out<Handle>) -> c_int {
         let chunk_bytes = obj.file()?.chunk_bytes();
         let writes = obj.check_writable().is_ok();
         let mode = if writes { crate::object::OPEN_RW } else { crate::object::OPEN_RO };
-        let none = Handle { cookie: 0 };
-        let opened = crate::array::insert(obj.mounted.cont, none, obj.oid.into(), mode, |cont, _| {
-            Array::open_with(cont, obj.oid, 1, chunk_bytes)
-        })?;
-        Ok(out.set(opened)?)
+        let cont = handle::cont(obj.mounted.cont)?;
+        let array = Array::open_with(&cont.client, obj.oid, 1, chunk_bytes).map_err(Der::from)?;
+        Ok(out.set(crate::array::insert(&cont, obj.oid.into(), mode, array)?)?)
     })
 }
 

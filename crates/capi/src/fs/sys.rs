@@ -10,7 +10,7 @@ use super::stat::{self, CStat};
 use super::table::{self, Ptr};
 use super::{EINVAL, ENOENT};
 use crate::error::{Errno, PosixResult, errno};
-use crate::event::{Ev, run_posix};
+use crate::event::{Ev, later_posix};
 use crate::raw::{In, Out, Text};
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_char, c_int};
@@ -517,7 +517,7 @@ extern "C" fn dfs_sys_read(
     bytes: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    run_posix(ev, || {
+    later_posix(ev, move || {
         let (_, obj) = obj::both(table::find(sys)?.base, obj)?;
         let len = super::size(bytes.get()?)?;
         if obj.flags & libc::O_ACCMODE == libc::O_WRONLY {
@@ -539,7 +539,7 @@ extern "C" fn dfs_sys_write(
     bytes: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    run_posix(ev, || {
+    later_posix(ev, move || {
         let (_, obj) = obj::both(table::find(sys)?.base, obj)?;
         let data = buf.list(super::size(bytes.get()?)?)?;
         obj.check_writable()?;

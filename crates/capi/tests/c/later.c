@@ -1,15 +1,10 @@
 /* Operations that are under way until somebody polls: arrays, lists, key queries, commits. */
-#include <dirent.h>
-#include <signal.h>
-#include "harness.h"
+#include "still.h"
 
 #define RECORDS 40
 #define CHUNK   8
 
-static daos_handle_t    eq, ah, oh, kv;
-static daos_event_t     evs[16];
-static int              launched;
-static pid_t            daemon_pid;
+static daos_handle_t    ah, oh, kv;
 static d_iov_t          iovs[3];
 static d_sg_list_t      sgl = {.sg_nr = 1, .sg_iovs = iovs};
 static daos_range_t     range;
@@ -19,8 +14,6 @@ static void
 begin(void)
 {
 	daos_obj_id_t array = {.lo = 4}, object = {.lo = 5}, store = {.lo = 6};
-	char         *pid   = getenv("DAEMON_PID");
-	int           i;
 
 	open_all();
 	OK(daos_array_generate_oid(coh, &array, true, OC_SX, 0, 0));
@@ -29,10 +22,7 @@ begin(void)
 	OK(daos_obj_open(coh, object, DAOS_OO_RW, &oh, NULL));
 	OK(daos_obj_generate_oid(coh, &store, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
 	OK(daos_kv_open(coh, store, DAOS_OO_RW, &kv, NULL));
-	OK(daos_eq_create(&eq));
-	for (i = 0; i < 16; i++)
-		OK(daos_event_init(&evs[i], eq, NULL));
-	daemon_pid = pid == NULL ? 0 : atoi(pid);
+	begin_events();
 }
 
 static void
@@ -43,79 +33,6 @@ end(void)
 	OK(daos_obj_close(oh, NULL));
 	OK(daos_kv_close(kv, NULL));
 	close_all();
-}
-
-/* Whether a thread of the daemon still runs. */
-static bool
-is_running(void)
-{
-	char           path[300], state = 0;
-	struct dirent *entry;
-	DIR           *tasks;
-	FILE          *stat;
-	bool           running = false;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", daemon_pid);
-	tasks = opendir(path);
-	CHECK(tasks != NULL);
-	while ((entry = readdir(tasks)) != NULL) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", daemon_pid, entry->d_name);
-		stat = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
-		if (stat == NULL)
-			continue;
-		/* One that has just ended says nothing; the next look does not find it. */
-		running |= fscanf(stat, "%*d (%*[^)]) %c", &state) != 1 || state != 'T';
-		fclose(stat);
-	}
-	closedir(tasks);
-	return running;
-}
-
-/* From here on nobody answers, if there is a daemon: what waits would wait for ever. */
-static void
-stand_still(void)
-{
-	launched = 0;
-	if (daemon_pid == 0)
-		return;
-	CHECK(kill(daemon_pid, SIGSTOP) == 0);
-	while (is_running())
-		;
-}
-
-static daos_event_t *
-next(void)
-{
-	return &evs[launched++];
-}
-
-/* Claims that all that was launched is under way still, lets the daemon go on, and waits. */
-static void
-finish(void)
-{
-	daos_event_t *done[16];
-	int           seen = 0, found;
-
-	GIVES(daos_eq_query(eq, DAOS_EQR_WAITING, 0, NULL), launched);
-	if (daemon_pid > 0) {
-		GIVES(daos_eq_poll(eq, 1, DAOS_EQ_NOWAIT, 16, done), 0);
-		CHECK(kill(daemon_pid, SIGCONT) == 0);
-	}
-	while (seen < launched) {
-		found = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 16, done);
-		CHECK(found > 0);
-		seen += found;
-	}
-	GIVES(daos_eq_query(eq, DAOS_EQR_ALL, 0, NULL), 0);
-}
-
-static void
-all_well(void)
-{
-	int i;
-
-	for (i = 0; i < launched; i++)
-		GIVES(evs[i].ev_error, 0);
 }
 
 static daos_array_iod_t *

@@ -14,10 +14,15 @@ c_tests!("later":
 
 #[test]
 fn no_launch_waits_for_a_daemon_that_stands_still() {
-    for test in kit::names("later") {
+    assert_no_launch_waits("later");
+}
+
+/// Runs the tests of a C program each with a daemon that they make stand still.
+pub(crate) fn assert_no_launch_waits(program: &str) {
+    for test in kit::names(program) {
         let dir = kit::system(&format!("still-{test}"));
         let served = Served::start(&dir);
-        let mut command = kit::test_of("later", &test);
+        let mut command = kit::test_of(program, &test);
         command
             .current_dir(&dir)
             .env("DOLMEN_SYSTEM", served.system(false))

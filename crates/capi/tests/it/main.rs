@@ -43,6 +43,7 @@ mod pool;
 mod prop;
 mod refused;
 mod scripted;
+mod service;
 mod shared;
 mod snap;
 mod symbols;

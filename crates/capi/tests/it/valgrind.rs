@@ -20,9 +20,11 @@ fn objects_touch_no_memory_that_is_not_theirs_and_lose_none() {
         ("pipeline", "records_come_back_with_their_dkeys"),
         ("pipeline", "akeys_of_one_dkey_are_filtered"),
         ("pipeline", "runs_end_when_somebody_polls"),
+        ("service", "containers_are_made_opened_and_ended_when_somebody_polls"),
+        ("service", "what_a_container_is_said_to_be_changes_when_somebody_polls"),
     ];
     for (program, test) in tests {
         kit::run_watched(program, test);
     }
-    assert_eq!(tests.len(), 15);
+    assert_eq!(tests.len(), 17);
 }

@@ -15,7 +15,7 @@ impl Pool {
     /// # Errors
     /// `NoPermission` if the event is not ready. Everything else is the event's.
     pub fn open_container_on(&self, event: &mut Event, name: &ContName) -> Result<()> {
-        launch(event, self.core(), self.core().mutation_id(), PoolVerb::ContOpen(name.clone(), OpenFor::Any))
+        change(event, self.core(), PoolVerb::ContOpen(name.clone(), OpenFor::Any))
     }
 }
 
@@ -29,7 +29,7 @@ impl Container {
             return event.run(|| Ok(Output::Done));
         }
         let core = self.core();
-        launch(event, core, core.mutation_id(), PoolVerb::ContClose(self.no()))?;
+        change(event, core, PoolVerb::ContClose(self.no()))?;
         self.set_closed();
         Ok(())
     }
@@ -47,11 +47,15 @@ impl Container {
     /// # Errors
     /// As [`Pool::open_container_on`].
     pub fn create_snapshot_on(&self, event: &mut Event, name: Option<&str>) -> Result<()> {
-        let (core, verb) = (self.core(), PoolVerb::SnapCreate(self.no(), name.map(str::to_owned)));
-        event.launch(core, 1, None)?;
-        event.submit_write(Write::begin_change(Arc::clone(core)), core.map().version, Ask::Pool(verb));
-        Ok(())
+        let verb = PoolVerb::SnapCreate(self.no(), name.map(str::to_owned));
+        change(event, self.core(), verb)
     }
+}
+
+fn change(event: &mut Event, core: &Arc<Core>, verb: PoolVerb<'static>) -> Result<()> {
+    event.launch(core, 1, None)?;
+    event.submit_write(Write::begin_change(Arc::clone(core)), core.map().version, Ask::Pool(verb));
+    Ok(())
 }
 
 fn launch(event: &mut Event, core: &Arc<Core>, id: RequestId, verb: PoolVerb<'static>) -> Result<()> {

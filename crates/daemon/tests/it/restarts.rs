@@ -6,11 +6,13 @@ use crate::child::{ChildDaemon, until};
 use crate::common::{Scratch, WAYS, Way};
 use crate::raw::Raw;
 use crate::relay::Relay;
+use core::task::Poll;
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
-use dolmen_codec::pool::{ContName, PoolVerb};
+use dolmen_codec::Way::Later;
+use dolmen_codec::pool::{ContName, OpenFor, PoolVerb};
 use dolmen_codec::verb::{NewValue, Payload, Reply, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PoolName, PoolSpec, SystemReply, SystemVerb};
-use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_codec::{Answer, Ask, Request, Transport, step};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{
     Cond, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Props, RequestId, TargetNo,
@@ -98,6 +100,51 @@ fn a_client_goes_on_over_the_death_of_its_daemon_and_nothing_is_done_twice() {
         assert_eq!(bystander.handle_count(), 1, "the handle was opened again");
         daemon.assert_sound();
     }
+}
+
+/// Polls an operation until it has ended.
+fn ended<T>(operation: impl Future<Output = T>) -> T {
+    let mut operation = Box::pin(operation);
+    loop {
+        if let Poll::Ready(result) = step(&mut operation) {
+            return result;
+        }
+        dolmen_env::yield_now();
+    }
+}
+
+#[test]
+fn what_was_opened_and_closed_by_polling_is_as_open_after_the_death_of_the_daemon() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let bystander = Bystander::first(daemon.link(way));
+        let name = ContName::Label(Label::new(CONT).unwrap());
+        let open = || ended(bystander.pool.open_container_for_by(Later, &name, OpenFor::Any)).unwrap();
+        let (kept, given_up) = (open(), open());
+        ended(given_up.close_by(Later)).unwrap();
+        assert_eq!(bystander.handle_count(), 2);
+        daemon.kill();
+        daemon.start_again();
+        assert_eq!(ended(kept.query_by(Later)).unwrap().handles, 2, "{way:?}");
+        ended(kept.close_by(Later)).unwrap();
+        assert_eq!(bystander.handle_count(), 1);
+    }
+}
+
+#[test]
+fn a_question_by_polling_to_a_daemon_that_died_ends_when_the_client_has_waited_enough() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let link = daemon.link_with(WAYS[0], Duration::from_millis(300));
+    let bystander = Bystander::first(link.clone());
+    daemon.kill();
+    let unreachable = Err(Error::Unreachable { rank: 0 });
+    assert_eq!(ended(bystander.cont.query_by(Later)).map(drop), unreachable);
+    let asked = ended(link.ask_system_by(Later, &Head::default(), &SystemVerb::Ping));
+    assert_eq!(asked.map(drop), unreachable);
+    daemon.start_again();
+    assert_eq!(ended(bystander.cont.query_by(Later)).unwrap().handles, 1, "it is back");
 }
 
 /// Keeps so many inserts under way on one queue until told to stop; returns how many there were.

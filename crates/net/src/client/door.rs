@@ -3,10 +3,11 @@
 use super::PoolRef;
 use super::link::Link;
 use super::session::{Attached, Opened};
+use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_types::{ContNo, Error, Head, Result};
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ pub struct Door {
     link: Link,
     pool: PoolRef,
     head: Head,
+    /// Whether the pool was given back, and the number may be another's.
+    is_left: AtomicBool,
 }
 
 impl Door {
@@ -23,7 +26,20 @@ impl Door {
     /// # Errors
     /// `NotFound` if there is none of this name; `NoPermission`; `Unreachable`.
     pub fn open(link: &Link, head: &Head, connect: SystemVerb) -> Result<(Self, PoolConnection)> {
-        match link.ask_system(head, &connect)? {
+        now(Self::open_by(Way::Now, link, head, connect))
+    }
+
+    /// As [`Door::open`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Door::open`].
+    pub async fn open_by(
+        way: Way,
+        link: &Link,
+        head: &Head,
+        connect: SystemVerb,
+    ) -> Result<(Self, PoolConnection)> {
+        match link.ask_system_by(way, head, &connect).await? {
             SystemReply::Connected(connected) => {
                 // Whatever name it was found by: when it is opened again, it is this pool or none.
                 let connect = match connect {
@@ -41,7 +57,8 @@ impl Door {
                     refused: None,
                     is_opening: false,
                 };
-                let door = Self { link: link.clone(), pool: link.attach(attached), head: *head };
+                let is_left = AtomicBool::new(false);
+                let door = Self { link: link.clone(), pool: link.attach(attached), head: *head, is_left };
                 Ok((door, *connected))
             }
             _ => Err(super::unexpected()),
@@ -128,6 +145,13 @@ impl Door {
         self.link.with_pool(self.pool, |attached| attached.evicted(handle));
     }
 
+    /// Gives the pool back, on a way of the caller's; whatever is asked of it then fails.
+    pub async fn leave(&self, way: Way) {
+        if !self.is_left.swap(true, Ordering::AcqRel) {
+            self.link.detach(way, self.pool, &self.head).await;
+        }
+    }
+
     /// The number under which the daemon knows the pool on this connection.
     #[must_use]
     pub fn slot(&self) -> Option<PoolSlot> {
@@ -137,15 +161,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        self.link.detach(self.pool, &self.head);
-    }
-}
-
-/// The container that was opened by a request of a queue: by none other of those that are launched is one answered.
-pub(super) fn opened(outcome: &Outcome) -> Option<&ContHandle> {
-    match &outcome.result {
-        Ok(Answer::Pool(PoolReply::Cont(handle))) => Some(handle),
-        _ => None,
+        now(self.leave(Way::Now));
     }
 }
 
@@ -209,13 +225,7 @@ impl Transport for Door {
     }
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
-        let before = out.len();
         self.link.poll(queue, wait, out);
-        for outcome in &out[before..] {
-            if let Some(handle) = opened(outcome) {
-                self.link.with_pool(self.pool, |attached| attached.opened(handle));
-            }
-        }
     }
 }
 

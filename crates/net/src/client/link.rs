@@ -8,6 +8,7 @@
 //! takes no lock that a thread of its parent may have held.
 
 mod again;
+mod later;
 mod silence;
 
 use super::aside::Aside;
@@ -28,7 +29,7 @@ use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, decode_reply, decode_system_reply,
     encode_request, encode_system_request,
 };
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Socket};
 use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, Result, crc32c_append};
 use silence::Silence;
@@ -143,7 +144,10 @@ impl Link {
     /// # Errors
     /// Why that cannot be.
     pub fn connect(address: &Address, options: &LinkOptions) -> NetResult<Self> {
-        let session = connect(address, options, deadline_after(options.connect_timeout))?;
+        Self::new(address, options, connect(address, options, deadline_after(options.connect_timeout))?)
+    }
+
+    fn new(address: &Address, options: &LinkOptions, session: Session) -> NetResult<Self> {
         let rank = session.welcome.rank;
         let seen = Arc::<AtomicU64>::default();
         let state = State {
@@ -247,12 +251,12 @@ impl Link {
         PoolRef(self.inner.lock().pools.insert(attached))
     }
 
-    pub(super) fn detach(&self, pool: PoolRef, head: &Head) {
+    pub(super) async fn detach(&self, way: Way, pool: PoolRef, head: &Head) {
         let left = self.look(|state| (state.pools.remove(pool.0), state.session.is_some()));
         // Without a connection there is nothing to give back.
         let Some((Some(attached), true)) = left else { return };
         // Ignored: a daemon that is gone has no pool open for us.
-        let _gone = self.inner.ask_system(head, &SystemVerb::PoolDisconnect { slot: attached.slot });
+        let _gone = self.ask_system_by(way, head, &SystemVerb::PoolDisconnect { slot: attached.slot }).await;
     }
 
     /// Asks a pool and waits for the answer.
@@ -401,6 +405,11 @@ impl Inner {
         };
         let pending = state.requests.end(id).expect("only its caller ends it");
         done?;
+        self.answer_of(pending, verb)
+    }
+
+    /// What a question to the daemon is answered with.
+    fn answer_of(&self, pending: Pending, verb: &SystemVerb) -> Result<SystemReply> {
         match pending.progress {
             // It was destroyed by the first of several sendings, whose answer was lost.
             Progress::Done(Finished::System(Err(Error::NotFound)))
@@ -466,6 +475,11 @@ impl Inner {
         }
         open.under_way += 1;
         let is_first = open.under_way == 1;
+        if let (Ask::Pool(PoolVerb::ContEvict(cont, _)), Some(attached)) =
+            (&request.ask, state.pools.of_mut(pool.0))
+        {
+            attached.evicts(*cont);
+        }
         let deadline_ns = self.deadline(&request.head);
         let plan = plan_of(&request.ask);
         let waiter = Waiter::Queue { queue, token, pool, request: Some(Box::new(request)) };
@@ -513,6 +527,9 @@ impl Inner {
                 return;
             }
             state.looked_ns = now_ns;
+            if !wait {
+                state.look_for_end();
+            }
             let deadline_ns = state.first_deadline(queue);
             if now_ns >= deadline_ns {
                 state.fail_overdue(now_ns, &self.unreachable());
@@ -939,11 +956,16 @@ impl State {
             pending.progress = Progress::Done(finished);
             return;
         }
-        let Some(Pending { waiter: Waiter::Queue { queue, token, request, .. }, buf, .. }) =
+        let Some(Pending { waiter: Waiter::Queue { queue, token, pool, request }, buf, .. }) =
             self.requests.end(id)
         else {
             return;
         };
+        if let (Finished::Pool(result), Some(request), Some(attached)) =
+            (&finished, &request, self.pools.of_mut(pool.0))
+        {
+            attached.answered(&request.ask, result);
+        }
         let result = match finished {
             Finished::Pool(result) => result,
             Finished::System(_) => Err(super::unexpected()),
@@ -1015,6 +1037,14 @@ impl State {
             && let Err(error) = session.stream.wake()
         {
             self.broken(&error);
+        }
+    }
+
+    /// Looks whether the connection has ended, which rings do not tell: for whoever polls without ever waiting.
+    fn look_for_end(&mut self) {
+        if !self.is_driven {
+            self.wake();
+            self.pump();
         }
     }
 

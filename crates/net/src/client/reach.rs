@@ -3,13 +3,15 @@
 //! A bare name is the user's own system of that name: a directory below the user's data, served by a daemon that is
 //! started when nobody does, and ends by itself when nobody is connected any more.
 
+use super::session::deadline_after;
 use super::{Link, LinkOptions, Remote};
 use crate::error::{Error, Result, Violation};
 use core::time::Duration;
 use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PoolAccess, PoolEntry, PoolName, RankInfo, SystemReply, SystemVerb,
 };
-use dolmen_env::{Address, DirLock, PerProcess};
+use dolmen_codec::{Way, give_way, now};
+use dolmen_env::{Address, Clock, DirLock, PerProcess, RealClock};
 use dolmen_types::{Head, Label, Uuid};
 use std::ffi::OsStr;
 use std::net::ToSocketAddrs;
@@ -77,7 +79,15 @@ pub fn is_system_name(text: &str) -> bool {
 /// # Errors
 /// Why none does; `Unreachable` if the engine that was asked leads to one that does not.
 pub fn system(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
-    home(any(addresses, options)?)
+    now(system_by(Way::Now, addresses, options))
+}
+
+/// As [`system`], on a way of the caller's.
+///
+/// # Errors
+/// As [`system`].
+pub async fn system_by(way: Way, addresses: &[Address], options: &LinkOptions) -> Result<Link> {
+    home(way, any_by(way, addresses, options).await?).await
 }
 
 /// The connection to the first of `addresses` that answers, whatever engine of the system that is.
@@ -85,9 +95,17 @@ pub fn system(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
 /// # Errors
 /// Why the last does not.
 pub fn any(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
+    now(any_by(Way::Now, addresses, options))
+}
+
+/// As [`any`], on a way of the caller's.
+///
+/// # Errors
+/// As [`any`].
+async fn any_by(way: Way, addresses: &[Address], options: &LinkOptions) -> Result<Link> {
     let mut failed = Error::Ended;
     for address in addresses {
-        match link(address, options) {
+        match link_by(way, address, options).await {
             Ok(link) => return Ok(link),
             Err(error) => failed = error,
         }
@@ -96,16 +114,17 @@ pub fn any(addresses: &[Address], options: &LinkOptions) -> Result<Link> {
 }
 
 /// From any engine of a system to the one where pools are made: the first of its list.
-fn home(link: Link) -> Result<Link> {
+async fn home(way: Way, link: Link) -> Result<Link> {
     let features = link.welcome().map_or(0, |welcome| welcome.features);
     if features & FEATURE_NOT_FIRST == 0 {
         return Ok(link);
     }
-    let first = match link.ask_system(&Head::default(), &SystemVerb::Query).map_err(Error::Refused)? {
+    let asked = link.ask_system_by(way, &Head::default(), &SystemVerb::Query).await;
+    let first = match asked.map_err(Error::Refused)? {
         SystemReply::System(info) => info.ranks.into_iter().next(),
         _ => None,
     };
-    rank(&link, &first.ok_or(Error::Protocol(Violation::Answer))?)
+    rank_by(way, &link, &first.ok_or(Error::Protocol(Violation::Answer))?).await
 }
 
 /// The connection to another engine of the system that `link` leads to, the same way if there is one.
@@ -113,8 +132,16 @@ fn home(link: Link) -> Result<Link> {
 /// # Errors
 /// As [`engine`].
 pub fn rank(link: &Link, info: &RankInfo) -> Result<Link> {
+    now(rank_by(Way::Now, link, info))
+}
+
+/// As [`rank`], on a way of the caller's.
+///
+/// # Errors
+/// As [`rank`].
+pub async fn rank_by(way: Way, link: &Link, info: &RankInfo) -> Result<Link> {
     let (like, options) = link.way();
-    engine(info, matches!(like, Address::Unix(_)), options)
+    engine_by(way, info, matches!(like, Address::Unix(_)), options).await
 }
 
 /// The connection to an engine, over a socket of this machine or the network, whichever is preferred and there.
@@ -122,13 +149,21 @@ pub fn rank(link: &Link, info: &RankInfo) -> Result<Link> {
 /// # Errors
 /// Why the last of its addresses that were tried does not answer; `NotFound` if it has none.
 pub fn engine(info: &RankInfo, prefers_unix: bool, options: &LinkOptions) -> Result<Link> {
+    now(engine_by(Way::Now, info, prefers_unix, options))
+}
+
+/// As [`engine`], on a way of the caller's.
+///
+/// # Errors
+/// As [`engine`].
+async fn engine_by(way: Way, info: &RankInfo, prefers_unix: bool, options: &LinkOptions) -> Result<Link> {
     // What cannot be read or found is of no use to this process; another way may be.
     let mut all: Vec<Address> =
         info.addresses.iter().filter_map(|text| address(text).ok().flatten()).collect();
     all.sort_by_key(|found| matches!(found, Address::Unix(_)) != prefers_unix);
     let mut failed = dolmen_env::Error::NotFound { name: format!("engine {}", info.rank) }.into();
     for address in &all {
-        match link(address, options) {
+        match link_by(way, address, options).await {
             Ok(link) if link.rank() == info.rank => return Ok(link),
             Ok(_) => failed = Error::Protocol(Violation::Answer),
             Err(error) => failed = error,
@@ -148,19 +183,49 @@ static LINKS: PerProcess<Mutex<Vec<(String, super::link::Weak)>>> = PerProcess::
 /// # Errors
 /// Why that cannot be.
 pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
-    let name = match options.certs.certs(address)? {
-        Some(certs) => format!("{address} {}", certs.tag()),
-        None => format!("{address} {}", dolmen_env::user_id()),
-    };
+    let name = name_of(address, options)?;
     let mut links = LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    links.retain(|(_, link)| link.upgrade().is_some());
-    let known = links.iter().find(|(known, _)| *known == name).and_then(|(_, link)| link.upgrade());
-    if let Some(link) = known {
+    if let Some(link) = known(&mut links, &name) {
         return Ok(link);
     }
     let link = Link::connect(address, options)?;
     links.push((name, link.downgrade()));
     Ok(link)
+}
+
+/// As [`link`], on a way of the caller's; of two that are made at the same time one is used.
+///
+/// # Errors
+/// As [`link`].
+pub async fn link_by(way: Way, address: &Address, options: &LinkOptions) -> Result<Link> {
+    if way == Way::Now {
+        return link(address, options);
+    }
+    let name = name_of(address, options)?;
+    let lock = || LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(link) = known(&mut lock(), &name) {
+        return Ok(link);
+    }
+    let made = Link::connect_by(way, address, options).await?;
+    let mut links = lock();
+    if let Some(link) = known(&mut links, &name) {
+        return Ok(link);
+    }
+    links.push((name, made.downgrade()));
+    Ok(made)
+}
+
+fn name_of(address: &Address, options: &LinkOptions) -> Result<String> {
+    Ok(match options.certs.certs(address)? {
+        Some(certs) => format!("{address} {}", certs.tag()),
+        None => format!("{address} {}", dolmen_env::user_id()),
+    })
+}
+
+/// The connection of this name that is in use.
+fn known(links: &mut Vec<(String, super::link::Weak)>, name: &str) -> Option<Link> {
+    links.retain(|(_, link)| link.upgrade().is_some());
+    links.iter().find(|(known, _)| known == name).and_then(|(_, link)| link.upgrade())
 }
 
 /// The connection to the daemon of the user's system `name`: in the directory that is on record for it ([`record`]), else in
@@ -170,9 +235,23 @@ pub fn link(address: &Address, options: &LinkOptions) -> Result<Link> {
 /// Why that cannot be: the program is not found, or its daemon cannot be reached; `Nobody` if none runs where one was on
 /// record.
 pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
+    now(named_by(Way::Now, data, name, program, options))
+}
+
+/// As [`named`], on a way of the caller's.
+///
+/// # Errors
+/// As [`named`].
+pub async fn named_by(
+    way: Way,
+    data: &Path,
+    name: &str,
+    program: &Path,
+    options: &LinkOptions,
+) -> Result<Link> {
     let dir = data.join("dolmen").join(name);
     if let Some(other) = recorded(&dir)? {
-        return match link(&Address::Unix(socket_in(&other)?), options) {
+        return match link_by(way, &Address::Unix(socket_in(&other)?), options).await {
             // A new system of this name would be an empty one.
             Err(Error::Env(error)) if is_nobody(&error) => {
                 Err(Error::Nobody { name: name.to_owned(), dir: other })
@@ -183,17 +262,17 @@ pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> 
     dolmen_env::create_own_dir(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
     for _ in 0..ATTEMPTS_MAX {
-        match link(&address, options) {
+        match link_by(way, &address, options).await {
             Err(Error::Env(error)) if is_nobody(&error) => {}
             // It is about to end.
             Err(Error::Ended | Error::Unwelcome(dolmen_codec::wire::Refusal::Stopping)) => {
-                dolmen_env::wait(REST);
+                rest(way, REST).await;
             }
             other => return other,
         }
-        start(&dir, &address, program, options)?;
+        start(way, &dir, &address, program, options).await?;
     }
-    link(&address, options)
+    link_by(way, &address, options).await
 }
 
 /// In the directory of a system below the user's data: the directory from which it is served, if that is another one.
@@ -243,23 +322,36 @@ fn not_found(dir: &Path) -> Error {
 }
 
 /// Starts a daemon unless somebody else has done so since.
-fn start(dir: &Path, address: &Address, program: &Path, options: &LinkOptions) -> Result<()> {
+async fn start(way: Way, dir: &Path, address: &Address, program: &Path, options: &LinkOptions) -> Result<()> {
     let starting = dir.join("starting");
     dolmen_env::create_own_dir(&starting)?;
     let _lock = match DirLock::acquire(&starting) {
         Ok(lock) => lock,
         Err(dolmen_env::Error::Owned { .. }) => {
-            dolmen_env::wait(REST);
+            rest(way, REST).await;
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
-    if link(address, options).is_ok() {
+    if link_by(way, address, options).await.is_ok() {
         return Ok(());
     }
     let words: [&OsStr; 5] =
         ["serve".as_ref(), dir.as_ref(), "--detach".as_ref(), "--idle-end".as_ref(), IDLE_SECONDS.as_ref()];
     Ok(dolmen_env::run_quietly(program, &words)?)
+}
+
+/// Rests between two attempts.
+pub(super) async fn rest(way: Way, time: Duration) {
+    match way {
+        Way::Now => dolmen_env::wait(time),
+        Way::Later => {
+            let end_ns = deadline_after(time);
+            while RealClock.monotonic_ns() < end_ns {
+                give_way().await;
+            }
+        }
+    }
 }
 
 /// Whether nobody listens there: the name is missing, or left over.
@@ -293,7 +385,15 @@ pub fn pool(link: &Link, head: &Head, name: PoolName, access: PoolAccess) -> dol
 /// # Errors
 /// `Unreachable`; those of the daemon.
 pub fn pools(link: &Link, head: &Head) -> dolmen_types::Result<Vec<PoolEntry>> {
-    match link.ask_system(head, &SystemVerb::PoolList)? {
+    now(pools_by(Way::Now, link, head))
+}
+
+/// As [`pools`], on a way of the caller's.
+///
+/// # Errors
+/// As [`pools`].
+pub async fn pools_by(way: Way, link: &Link, head: &Head) -> dolmen_types::Result<Vec<PoolEntry>> {
+    match link.ask_system_by(way, head, &SystemVerb::PoolList).await? {
         SystemReply::Pools(pools) => Ok(pools),
         _ => Err(super::unexpected()),
     }

@@ -1,7 +1,7 @@
 //! A pool behind connections: one to the engine with its service, and one to each other engine that has targets of it; one
 //! that is not there when the pool is opened is tried again when it is asked.
 
-use super::door::{Door, opened};
+use super::door::Door;
 use super::link::Link;
 use super::reach;
 use crate::slots::Slots;
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemVerb};
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -64,6 +64,8 @@ struct Queue {
     others: Vec<OnceLock<QueueId>>,
     /// Guards outcomes of requests that found no engine.
     failed: Mutex<Vec<Outcome>>,
+    /// Guards the tokens of requests that take others' handles: their answers are containers that are open already.
+    evicts: Mutex<Vec<u64>>,
 }
 
 impl Remote {
@@ -72,24 +74,52 @@ impl Remote {
     /// # Errors
     /// `NotFound` if there is none of this name; `NoPermission`; `Unreachable`.
     pub fn open(link: &Link, head: &Head, name: PoolName, access: PoolAccess) -> Result<Self> {
-        let (mut home, mut connected) = Door::open(link, head, SystemVerb::PoolConnect { name, access })?;
+        now(Self::open_by(Way::Now, link, head, name, access))
+    }
+
+    /// As [`Remote::open`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Remote::open`].
+    pub async fn open_by(
+        way: Way,
+        link: &Link,
+        head: &Head,
+        name: PoolName,
+        access: PoolAccess,
+    ) -> Result<Self> {
+        let connect = SystemVerb::PoolConnect { name, access };
+        let (mut home, mut connected) = Door::open_by(way, link, head, connect).await?;
         // Who may have the pool alone is for the engine with its service to say.
         let elsewhere = if access == PoolAccess::Exclusive { PoolAccess::ReadWrite } else { access };
         let connect = SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access: elsewhere };
         let service = connected.map.targets.first().map_or(0, |target| target.rank);
         if service != link.rank() {
             let info = info_of(&connected.ranks, service)?;
-            let link = reach::rank(link, info).map_err(|_gone| Error::Unreachable { rank: service })?;
+            let reached = reach::rank_by(way, link, info).await;
+            let link = reached.map_err(|_gone| Error::Unreachable { rank: service })?;
             let again = SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access };
-            (home, connected) = Door::open(&link, head, again)?;
+            (home, connected) = Door::open_by(way, &link, head, again).await?;
         }
         let spread = Spread::of(&connected, &home, connect, head)?;
         for other in spread.iter().flat_map(|spread| &spread.others) {
             // Ignored: one that is not there is told to whoever needs it; the others are reached without waiting later.
-            let _reached = other.door(&home);
+            let _reached = match way {
+                Way::Now => other.door(&home).map(drop),
+                Way::Later => other.open_door(way, &home).await.map(drop),
+            };
         }
         let PoolConnection { map, label, .. } = connected;
         Ok(Self { home, map, label, spread })
+    }
+
+    /// Gives the pool back at all engines, on a way of the caller's; whatever is asked of it then fails.
+    pub async fn leave(&self, way: Way) {
+        let others = self.spread.iter().flat_map(|spread| &spread.others);
+        for door in others.filter_map(|other| other.door.get()) {
+            door.leave(way).await;
+        }
+        self.home.leave(way).await;
     }
 
     /// The pool's map when it was opened.
@@ -173,7 +203,8 @@ impl Spread {
 
     fn open_queue(&self, home: &Door) -> Result<QueueId> {
         let others = self.others.iter().map(|_| OnceLock::new()).collect();
-        let queue = Queue { home: home.open_queue()?, others, failed: Mutex::default() };
+        let queue =
+            Queue { home: home.open_queue()?, others, failed: Mutex::default(), evicts: Mutex::default() };
         let at = self.queues().insert(Arc::new(queue));
         Ok(QueueId(u32::try_from(at).expect("an engine limits queues further below")))
     }
@@ -194,6 +225,9 @@ impl Spread {
             let (cont, head) = (*cont, request.head);
             home.submit(queue.home, request);
             return self.close(home, cont, &head);
+        }
+        if let Ask::Pool(PoolVerb::ContEvict(..)) = &request.ask {
+            queue.evicts().push(request.token);
         }
         let Ask::Target(target, ..) = &request.ask else { return home.submit(queue.home, request) };
         let Some(at) = self.place(*target) else { return home.submit(queue.home, request) };
@@ -217,7 +251,7 @@ impl Spread {
                 }
             }
             out[before..].iter().for_each(|outcome| self.saw(outcome));
-            out[before..].iter_mut().for_each(|outcome| self.open_elsewhere(home, outcome));
+            out[before..].iter_mut().for_each(|outcome| self.open_elsewhere(home, &queue, outcome));
             if out.len() > before || under_way == 0 || !wait {
                 return;
             }
@@ -230,10 +264,20 @@ impl Spread {
         }
     }
 
-    /// Opens a container that was opened by a request of a queue at the other engines, too.
-    fn open_elsewhere(&self, home: &Door, outcome: &mut Outcome) {
-        let Some(handle) = opened(outcome) else { return };
+    /// Opens a container that was opened by a request of a queue at the other engines, too. One that was made is not open.
+    fn open_elsewhere(&self, home: &Door, queue: &Queue, outcome: &mut Outcome) {
+        let Ok(Answer::Pool(PoolReply::Cont(handle))) = &outcome.result else { return };
         let no = handle.no;
+        let mut evicts = queue.evicts();
+        if let Some(at) = evicts.iter().position(|token| *token == outcome.token) {
+            evicts.swap_remove(at);
+            return self
+                .others
+                .iter()
+                .filter_map(|other| other.door.get())
+                .for_each(|door| door.goes_on(handle));
+        }
+        drop(evicts);
         if let Err(error) = self.open(home, no, &home.head()) {
             home.give_back(no);
             outcome.result = Err(error);
@@ -274,6 +318,10 @@ impl Spread {
 }
 
 impl Queue {
+    fn evicts(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.evicts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn failed(&self) -> MutexGuard<'_, Vec<Outcome>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -295,7 +343,7 @@ impl Other {
         {
             return Err(error.clone());
         }
-        let made = self.make_door(home);
+        let made = now(self.open_door(Way::Now, home));
         *failed = made.as_ref().err().map(|error| (RealClock.monotonic_ns(), error.clone()));
         made
     }
@@ -310,13 +358,13 @@ impl Other {
         self.door.get().map_or(Ok(()), body)
     }
 
-    fn make_door(&self, home: &Door) -> Result<&Door> {
+    async fn open_door(&self, way: Way, home: &Door) -> Result<&Door> {
         let unreachable = || Error::Unreachable { rank: self.rank.rank };
-        let link = reach::rank(&self.link, &self.rank).map_err(|_gone| unreachable())?;
+        let link = reach::rank_by(way, &self.link, &self.rank).await.map_err(|_gone| unreachable())?;
         for _ in 0..OPENING_LOOKS {
-            match Door::open(&link, &self.head, self.connect.clone()) {
+            match Door::open_by(way, &link, &self.head, self.connect.clone()).await {
                 // The service's engine has not opened it yet.
-                Err(Error::Busy) => dolmen_env::wait(OPENING_REST),
+                Err(Error::Busy) => reach::rest(way, OPENING_REST).await,
                 opened => {
                     let (door, _) = opened?;
                     for (no, opened) in home.conts() {

@@ -16,7 +16,7 @@ use dolmen_codec::wire::{
     VERSION_MIN, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
     encode_system_request,
 };
-use dolmen_codec::{Answer, Ask};
+use dolmen_codec::{Answer, Ask, Way, give_way, now};
 use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
 use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Uuid};
 use std::collections::BTreeMap;
@@ -69,9 +69,22 @@ pub(super) struct Opened {
 
 /// Connects, and says hello, until `deadline_ns`, or as long as connecting may take.
 pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64) -> Result<Session> {
+    now(connect_by(Way::Now, address, options, deadline_ns))
+}
+
+/// As [`connect`], on a way of the caller's.
+pub(super) async fn connect_by(
+    way: Way,
+    address: &Address,
+    options: &LinkOptions,
+    deadline_ns: u64,
+) -> Result<Session> {
     let end_ns = deadline_ns.min(deadline_after(options.connect_timeout));
     let certs = options.certs.certs(address)?;
-    let socket = Socket::connect(address, left_until(end_ns)?)?;
+    let socket = match way {
+        Way::Now => Socket::connect(address, left_until(end_ns)?)?,
+        Way::Later => connected(address, end_ns).await?,
+    };
     let wants_rings = matches!(address, Address::Unix(_)) && options.ring_bytes > 0;
     let ring_bytes = if wants_rings { options.ring_bytes as u64 } else { 0 };
     let hello = Hello {
@@ -84,12 +97,12 @@ pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64
     };
     let bytes: [u8; HELLO_BYTES] = hello.encode();
     if let Some(certs) = certs {
-        return greet(Stream::as_tls_client(socket, &certs)?, &bytes, end_ns);
+        return greet(way, Stream::as_tls_client(socket, &certs)?, &bytes, end_ns).await;
     }
     if socket.write(&[IoSlice::new(&bytes)])? != Moved::Bytes(bytes.len()) {
         return Err(Error::Ended);
     }
-    let (welcome, fd) = read_welcome(&socket, end_ns)?;
+    let (welcome, fd) = read_welcome(way, &socket, end_ns).await?;
     let mut stream = Stream::over_socket(socket);
     if welcome.ring_bytes > 0 {
         let granted = usize::try_from(welcome.ring_bytes).unwrap_or(0);
@@ -102,8 +115,18 @@ pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64
     Ok(Session { stream, welcome })
 }
 
+async fn connected(address: &Address, end_ns: u64) -> Result<Socket> {
+    let (socket, mut is_connected) = Socket::begin_connect(address)?;
+    while !is_connected {
+        left_until(end_ns)?;
+        give_way().await;
+        is_connected = socket.has_connected(Some(Duration::ZERO))?;
+    }
+    Ok(socket)
+}
+
 /// Says hello under TLS.
-fn greet(mut stream: Stream, hello: &[u8], end_ns: u64) -> Result<Session> {
+async fn greet(way: Way, mut stream: Stream, hello: &[u8], end_ns: u64) -> Result<Session> {
     let (mut said, mut bytes, mut at) = (0, [0; WELCOME_BYTES], 0);
     loop {
         said += stream.write(&hello[said..])?;
@@ -111,7 +134,11 @@ fn greet(mut stream: Stream, hello: &[u8], end_ns: u64) -> Result<Session> {
         if fill(&mut stream, &mut bytes, &mut at)? {
             break;
         }
-        stream.wait(!is_sent, Some(left_until(end_ns)?))?;
+        let left = left_until(end_ns)?;
+        match way {
+            Way::Now => stream.wait(!is_sent, Some(left))?,
+            Way::Later => give_way().await,
+        }
     }
     let welcome = Welcome::decode(&bytes).map_err(bad_frame)?.map_err(unwelcome)?;
     Ok(Session { stream, welcome })
@@ -137,7 +164,11 @@ fn left_until(end_ns: u64) -> Result<Duration> {
     }
 }
 
-fn read_welcome(socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<std::os::fd::OwnedFd>)> {
+async fn read_welcome(
+    way: Way,
+    socket: &Socket,
+    end_ns: u64,
+) -> Result<(Welcome, Option<std::os::fd::OwnedFd>)> {
     let (mut bytes, mut at, mut memory) = ([0; WELCOME_BYTES], 0, None);
     while at < bytes.len() {
         let (moved, fd) = socket.read_with(&mut bytes[at..])?;
@@ -146,7 +177,12 @@ fn read_welcome(socket: &Socket, end_ns: u64) -> Result<(Welcome, Option<std::os
             Moved::Bytes(len) => at += len,
             Moved::End => return Err(Error::Ended),
             Moved::Later => {
-                socket.wait(true, false, Some(left_until(end_ns)?))?;
+                let left = left_until(end_ns)?;
+                match way {
+                    // Ignored: the next read finds out.
+                    Way::Now => drop(socket.wait(true, false, Some(left))?),
+                    Way::Later => give_way().await,
+                }
             }
         }
     }
@@ -251,6 +287,23 @@ impl Session {
 }
 
 impl Attached {
+    /// An answer to a request of a queue: what it does to the handles that are to be opened again. One that is closed is left
+    /// when that is asked.
+    pub(super) fn answered(&mut self, ask: &Ask<'_>, result: &core::result::Result<Answer, Failure>) {
+        let handle = match result {
+            Ok(Answer::Pool(PoolReply::Cont(handle))) => Some(handle),
+            _ => None,
+        };
+        match (ask, handle) {
+            (Ask::Pool(PoolVerb::ContOpen(..)), Some(handle)) => self.opened(handle),
+            (Ask::Pool(PoolVerb::ContEvict(cont, _)), handle) => {
+                handle.into_iter().for_each(|handle| self.evicted(handle));
+                self.has_evicted(*cont);
+            }
+            _ => {}
+        }
+    }
+
     /// A handle more.
     pub(super) fn opened(&mut self, handle: &ContHandle) {
         let evictions = Evictions::of(&handle.props).count(self.head.cred.uid);

@@ -1,0 +1,131 @@
+//! Questions to the daemon that nobody waits for in the call: whoever asked comes back and looks.
+//!
+//! Invariants: a question that is given up is taken off the list of those under way.
+
+use super::{Guard, Inner, LOOK_RECONNECT_NS, Link, OVERDUE_LOOK_NS};
+use crate::client::LinkOptions;
+use crate::client::pending::{Progress, Waiter};
+use crate::client::session::{connect_by, deadline_after};
+use crate::error::Result as NetResult;
+use dolmen_codec::wire::{SystemReply, SystemVerb};
+use dolmen_codec::{Way, give_way};
+use dolmen_env::{Address, Clock, RealClock};
+use dolmen_types::{Head, Result};
+
+/// A question under way.
+struct Asked<'l> {
+    inner: &'l Inner,
+    id: u64,
+    deadline_ns: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.inner.mark.is_forked() {
+            self.inner.lock().requests.end(self.id);
+        }
+    }
+}
+
+impl Link {
+    /// As [`Link::connect`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Link::connect`].
+    pub async fn connect_by(way: Way, address: &Address, options: &LinkOptions) -> NetResult<Self> {
+        let deadline_ns = deadline_after(options.connect_timeout);
+        Self::new(address, options, connect_by(way, address, options, deadline_ns).await?)
+    }
+
+    /// As [`Link::ask_system`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Link::ask_system`].
+    pub async fn ask_system_by(&self, way: Way, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
+        match way {
+            Way::Now => self.ask_system(head, verb),
+            Way::Later => self.inner.ask_system_later(head, verb).await,
+        }
+    }
+}
+
+impl Inner {
+    async fn ask_system_later(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
+        if self.mark.is_forked() {
+            return Err(self.unreachable());
+        }
+        let deadline_ns = self.deadline(head);
+        let id = self.lock().requests.begin(Waiter::System, None, None, deadline_ns);
+        let asked = Asked { inner: self, id, deadline_ns };
+        while !asked.look(head, verb)? {
+            give_way().await;
+        }
+        let pending = self.lock().requests.end(id).expect("only its caller ends it");
+        self.answer_of(pending, verb)
+    }
+}
+
+impl Asked<'_> {
+    /// Sends the question if it is to be sent, and looks for the answer; whether it is there. Waits at most as long as a look
+    /// at a queue does.
+    fn look(&self, head: &Head, verb: &SystemVerb) -> Result<bool> {
+        let inner = self.inner;
+        if inner.mark.is_forked() {
+            return Err(inner.unreachable());
+        }
+        let mut state = inner.lock();
+        state.flush();
+        state.pump();
+        let now_ns = RealClock.monotonic_ns();
+        if now_ns - state.looked_ns >= OVERDUE_LOOK_NS {
+            state.looked_ns = now_ns;
+            state.look_for_end();
+        }
+        let pending = state.requests.of_mut(self.id).expect("only its caller ends it");
+        let sends = pending.sends;
+        match pending.progress {
+            Progress::Done(_) => return Ok(true),
+            // The pool was left with the connection; the number may be another pool's on the next one.
+            Progress::Unsent if sends > 0 && matches!(verb, SystemVerb::PoolDisconnect { .. }) => {
+                return Err(inner.unreachable());
+            }
+            Progress::Unsent => {}
+            Progress::Sent if now_ns < self.deadline_ns => return Ok(false),
+            Progress::Sent => {
+                state.note_silence(self.id, head);
+                return Err(inner.unreachable());
+            }
+        }
+        let (mut state, is_there) = self.connected(state, now_ns)?;
+        if is_there {
+            state.send_system(self.id, head, verb)?;
+            state.flush();
+        }
+        Ok(false)
+    }
+
+    /// Whether there is a connection with room for a frame.
+    fn connected<'s>(&'s self, mut state: Guard<'s>, now_ns: u64) -> Result<(Guard<'s>, bool)> {
+        let inner = self.inner;
+        if state.is_silent() {
+            let answers;
+            (state, answers) = inner.listen(state);
+            if !answers {
+                return Err(inner.unreachable());
+            }
+        }
+        if now_ns >= self.deadline_ns {
+            return Err(inner.unreachable());
+        }
+        if inner.is_given_up(&state) {
+            state = inner.probe(state);
+            if state.session.is_none() {
+                return Err(inner.unreachable());
+            }
+        } else if state.session.is_none() {
+            state = inner.reconnect(state, self.deadline_ns.min(now_ns + LOOK_RECONNECT_NS));
+        }
+        let is_there = state.session.is_some() && state.output.is_empty();
+        Ok((state, is_there))
+    }
+}
