@@ -284,7 +284,7 @@ pub(crate) fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
         Daemon::Served { .. } | Daemon::Answered { .. } => Exit::InUse,
         Daemon::NoDirectory { .. } => Exit::Missing,
         Daemon::Roster(_) | Daemon::Unnamed { .. } => Exit::Usage,
-        Daemon::NoAuthority => Exit::Damaged,
+        Daemon::NoAuthority | Daemon::Newer { .. } => Exit::Damaged,
         Daemon::Env(_) | Daemon::Net(_) => Exit::Device,
     };
     Failure::new(exit, format!("{error}"))

@@ -1,6 +1,7 @@
 //! A daemon that runs.
 
 use crate::access;
+use crate::answered::{Answered, Fault, Outcome, Turn};
 use crate::error::{Error, Result};
 use crate::lease::{Lease, PartLease};
 use crate::notes::{Notes, Verdict};
@@ -65,6 +66,7 @@ struct Shared {
     must_stop: AtomicBool,
     note: Box<dyn Fn(&str) + Send + Sync>,
     notes: Notes,
+    answered: Answered,
     /// Guards the generator of UUIDs; taken alone.
     rng: Mutex<Rng>,
 }
@@ -86,6 +88,10 @@ impl Daemon {
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut rng = Rng::from_entropy()?;
+        let (answered, sound) = Answered::of(&settings.dir);
+        if sound == Err(Fault::Newer) {
+            return Err(Error::Newer { path: answered.path() });
+        }
         let peers = Peers::new(settings.rank, settings.engines.clone(), settings.certs.clone());
         let shared = Arc::new(Shared {
             pools: Pools::new(settings.dir.clone(), settings.open_options(), peers),
@@ -96,10 +102,14 @@ impl Daemon {
             must_stop: AtomicBool::new(false),
             note: Box::new(note),
             notes: Notes::default(),
+            answered,
             rng: Mutex::new(rng),
         });
         let options =
             Options { threads: settings.thread_count(), certs: settings.certs.clone(), ..Options::default() };
+        if sound == Err(Fault::Damaged) {
+            shared.note("what the former daemon has answered is damaged, and begun anew: what is asked again is done again");
+        }
         if let Err(error) = shared.pools.remove_destroyed() {
             shared.note(&format!("what is left of a destroyed pool cannot be removed: {error}"));
         }
@@ -316,7 +326,9 @@ impl System for Shared {
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
         refuse_strangers(head, caller, &ask)?;
-        let is_last = matches!(ask, SystemVerb::Stop);
+        if ask.is_change() {
+            return self.change(head, caller, ask);
+        }
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
             SystemVerb::Query => SystemReply::System(self.info()?),
@@ -326,10 +338,6 @@ impl System for Shared {
             }
             SystemVerb::PoolList => SystemReply::Pools(self.pools.list()?),
             SystemVerb::PoolConnect { name, access } => return self.connect(head, caller, &name, access),
-            SystemVerb::PoolCreate(spec) => {
-                let uuid = spec.uuid.unwrap_or_else(|| uuid_of_random(self.drawn()));
-                SystemReply::Created(self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, self.drawn())?)
-            }
             SystemVerb::PartCreate(part) => {
                 self.pools.create_part(&part)?;
                 SystemReply::Done
@@ -346,21 +354,13 @@ impl System for Shared {
             SystemVerb::PartLook { pool, key, cont } => {
                 SystemReply::Looked(Box::new(self.pools.look(pool, key, cont)?))
             }
-            SystemVerb::PartEvict { pool, key } => {
-                self.pools.evict_part(pool, key)?;
-                SystemReply::Done
-            }
-            SystemVerb::PoolDestroy { name, force } => {
-                self.pools.destroy(&name, force)?;
-                SystemReply::Done
-            }
-            SystemVerb::PoolEvict(name) => {
-                self.pools.evict(&name)?;
-                SystemReply::Done
-            }
-            SystemVerb::Stop => self.may_end(caller)?,
+            SystemVerb::PoolCreate(_)
+            | SystemVerb::PoolDestroy { .. }
+            | SystemVerb::PoolEvict(_)
+            | SystemVerb::PartEvict { .. }
+            | SystemVerb::Stop => unreachable!("changes are answered above"),
         };
-        Ok(Attachment { reply, pool: None, is_last })
+        Ok(Attachment { reply, pool: None, is_last: false })
     }
 
     fn end(&self) {
@@ -381,6 +381,79 @@ impl System for Shared {
 }
 
 impl Shared {
+    /// Carries out what is not done again for who asks again.
+    fn change(
+        &self,
+        head: &Head,
+        caller: &Caller,
+        ask: SystemVerb,
+    ) -> core::result::Result<Attachment, Failure> {
+        let turn = self.answered.turn(head)?;
+        if let Some(reply) = turn.answer() {
+            return Ok(Attachment { reply, pool: None, is_last: false });
+        }
+        let is_last = matches!(ask, SystemVerb::Stop);
+        let reply = match ask {
+            SystemVerb::PoolCreate(spec) => SystemReply::Created(self.create(&turn, spec)?),
+            SystemVerb::PoolDestroy { name, force } => {
+                self.destroy(&turn, &name, force)?;
+                SystemReply::Done
+            }
+            SystemVerb::PoolEvict(name) => {
+                self.pools.evict(&name)?;
+                SystemReply::Done
+            }
+            SystemVerb::PartEvict { pool, key } => {
+                self.pools.evict_part(pool, key)?;
+                SystemReply::Done
+            }
+            SystemVerb::Stop => self.may_end(caller)?,
+            _ => unreachable!("no change"),
+        };
+        self.note_unrecorded(turn.ends(&reply));
+        Ok(Attachment { reply, pool: None, is_last })
+    }
+
+    /// Makes a pool; one whose making was cut short under the same UUID and key, so that what is there of it is its own.
+    fn create(&self, turn: &Turn<'_>, spec: PoolSpec) -> core::result::Result<PoolEntry, Failure> {
+        let (uuid, key) = match turn.begun() {
+            Some(Outcome::Creates { pool, key }) => (*pool, *key),
+            _ => {
+                let pool = spec.uuid.unwrap_or_else(|| uuid_of_random(self.drawn()));
+                let key = self.drawn();
+                self.note_unrecorded(turn.begins(Outcome::Creates { pool, key }));
+                (pool, key)
+            }
+        };
+        self.pools.create(&PoolSpec { uuid: Some(uuid), ..spec }, key)
+    }
+
+    /// Destroys the pool that has the name now; or, if that was cut short, the one that had it then.
+    fn destroy(&self, turn: &Turn<'_>, name: &PoolName, force: bool) -> core::result::Result<(), Failure> {
+        let pool = match turn.begun() {
+            Some(Outcome::Destroys { pool }) => *pool,
+            _ => {
+                let found = self.pools.entry(name)?;
+                self.note_unrecorded(turn.destroys(&found));
+                return self.pools.destroy(&PoolName::Uuid(found.uuid), force);
+            }
+        };
+        match self.pools.destroy(&PoolName::Uuid(pool), force) {
+            // It was gone before the daemon was.
+            Err(Failure::NotFound) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// A device that takes nothing more does not keep anybody from giving back what is on it.
+    fn note_unrecorded(&self, written: dolmen_env::Result<()>) {
+        if let Err(error) = written {
+            self.note(&format!(
+                "an answer cannot be put on record, and is known until this daemon ends: {error}"
+            ));
+        }
+    }
+
     fn open_pools_in_memory(&self) {
         // What cannot be listed or opened now is told to whoever asks for it.
         let Ok(all) = self.pools.list() else { return };

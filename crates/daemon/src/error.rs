@@ -24,6 +24,11 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// A newer version has served the directory, and this one cannot read what it has answered.
+    Newer {
+        /// Which file says so.
+        path: PathBuf,
+    },
     /// The key of the system's authority is none, or does not sign.
     NoAuthority,
     /// A certificate cannot name somebody so.
@@ -127,6 +132,11 @@ impl fmt::Display for Error {
             Self::NoDirectory { path } => {
                 write!(f, "there is no directory {}; make it first", path.display())
             }
+            Self::Newer { path } => write!(
+                f,
+                "a newer version has written {}; serve with that one, or remove the file",
+                path.display()
+            ),
             Self::NoAuthority => {
                 f.write_str("the key of the authority cannot be used; see that ca.key is whole")
             }
@@ -149,6 +159,7 @@ impl std::error::Error for Error {
             Self::Served { .. }
             | Self::Answered { .. }
             | Self::NoDirectory { .. }
+            | Self::Newer { .. }
             | Self::NoAuthority
             | Self::Unnamed { .. }
             | Self::Roster(_) => None,

@@ -8,6 +8,7 @@
 //! is then on its devices.
 
 mod access;
+mod answered;
 mod certs;
 mod daemon;
 mod error;

@@ -290,6 +290,11 @@ impl Pools {
         if self.entries()?.iter().any(is_taken) { Err(Error::Exists) } else { Ok(()) }
     }
 
+    /// A pool whose service is here.
+    pub(crate) fn entry(&self, name: &PoolName) -> Result<PoolEntry> {
+        self.find_whole(name).map(|found| entry_of(&found))
+    }
+
     /// Destroys a pool; whoever has it open keeps it from that, or loses it by force.
     pub(crate) fn destroy(&self, name: &PoolName, force: bool) -> Result<()> {
         self.destroy_by(name, force, &|rank, verb| self.peers.ask(rank, verb))

@@ -85,6 +85,21 @@ pub enum SystemVerb {
     },
 }
 
+impl SystemVerb {
+    /// Whether it does something that must not be done again for who asks again.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Self::PoolCreate(_)
+                | Self::PoolDestroy { .. }
+                | Self::PoolEvict(_)
+                | Self::PartEvict { .. }
+                | Self::Stop
+        )
+    }
+}
+
 /// What the engines of a pool know each other by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PartKey(pub u128);

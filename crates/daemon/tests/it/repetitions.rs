@@ -7,8 +7,9 @@ use crate::common::{Scratch, Way};
 use crate::relay::Relay;
 use dolmen_client::{At, Container, Pool};
 use dolmen_codec::pool::{ContName, Whose};
+use dolmen_codec::wire::{PoolName, PoolSpec, SystemReply, SystemVerb};
 use dolmen_net::client::{Link, LinkOptions};
-use dolmen_types::{Error, IoBuf};
+use dolmen_types::{Error, Head, IoBuf, Label, Uuid};
 
 /// A daemon, somebody at it, and a client whose answers can be lost.
 struct Stage {
@@ -50,6 +51,12 @@ impl Stage {
             self.relay.close(false);
             asking.join().unwrap()
         })
+    }
+
+    /// The same of the daemon itself.
+    fn ask_system_around(&self, verb: &SystemVerb, others: impl FnOnce(&Link)) -> Result<SystemReply, Error> {
+        let own = self.daemon.link(Way::Socket);
+        self.ask_around(|| self.link.ask_system(&Head::default(), verb), || others(&own))
     }
 
     fn put(&self, value: &[u8]) {
@@ -99,7 +106,7 @@ fn attributes_and_containers_whose_answers_were_lost_stay_as_others_have_left_th
     let set = stage
         .ask_around(|| pool.set_attrs(&attr(b"mine")), || others.pool.set_attrs(&attr(b"other")).unwrap());
     assert_eq!((set, pool.attr("k")), (Ok(()), Ok(b"other".to_vec())));
-    let uuid = dolmen_types::Uuid::from_u128(99);
+    let uuid = Uuid::from_u128(99);
     let made = stage.ask_around(
         || pool.create_container_as(uuid, None, Default::default()),
         || others.pool.destroy_container(&ContName::Uuid(uuid), false).unwrap(),
@@ -130,4 +137,116 @@ fn an_eviction_whose_answer_was_lost_takes_no_handle_that_was_opened_since() {
     newcomer.object.put(At::Latest, b"key", b"a", b"new").unwrap();
     assert_eq!(newcomer.handle_count(), 2, "the newcomer's, and that of who has evicted");
     stage.daemon.assert_sound();
+}
+
+fn named(label: &str) -> PoolName {
+    PoolName::Label(Label::new(label).unwrap())
+}
+
+fn create(label: &str, uuid: Option<u128>) -> SystemVerb {
+    SystemVerb::PoolCreate(PoolSpec {
+        uuid: uuid.map(Uuid::from_u128),
+        label: Some(Label::new(label).unwrap()),
+        targets: Some(1),
+        volatile: true,
+        ..PoolSpec::default()
+    })
+}
+
+fn destroy(label: &str) -> SystemVerb {
+    SystemVerb::PoolDestroy { name: named(label), force: true }
+}
+
+/// UUIDs of the pools that are there, and have this label.
+fn pools(link: &Link, label: &str) -> Vec<Uuid> {
+    match link.ask_system(&Head::default(), &SystemVerb::PoolList) {
+        Ok(SystemReply::Pools(all)) => {
+            let has_it =
+                |label: &str, found: &Option<Label>| found.as_ref().is_some_and(|l| l.as_str() == label);
+            all.iter().filter(|pool| has_it(label, &pool.label)).map(|pool| pool.uuid).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pool_whose_making_was_answered_in_vain_is_not_made_anew_after_others_have_destroyed_it() {
+    for uuid in [Some(77), None] {
+        let stage = Stage::set();
+        let mut made_first = Vec::new();
+        let made = stage.ask_system_around(&create("second", uuid), |own| {
+            made_first = pools(own, "second");
+            assert_eq!(own.ask_system(&Head::default(), &destroy("second")), Ok(SystemReply::Done));
+        });
+        assert!(
+            matches!(&made, Ok(SystemReply::Created(entry)) if [entry.uuid] == made_first[..]),
+            "{made:?}, {made_first:?}"
+        );
+        assert!(pools(&stage.link, "second").is_empty());
+        // Another request is another pool.
+        assert!(stage.link.ask_system(&Head::default(), &create("second", uuid)).is_ok());
+        stage.daemon.assert_sound();
+    }
+}
+
+#[test]
+fn a_pool_that_has_got_the_label_of_one_that_was_destroyed_stays_when_that_is_asked_for_again() {
+    let stage = Stage::set();
+    assert!(stage.link.ask_system(&Head::default(), &create("second", Some(77))).is_ok());
+    let gone = stage.ask_system_around(&destroy("second"), |own| {
+        assert!(own.ask_system(&Head::default(), &create("second", Some(78))).is_ok());
+    });
+    assert_eq!(gone, Ok(SystemReply::Done));
+    assert_eq!(pools(&stage.link, "second"), [Uuid::from_u128(78)]);
+    stage.daemon.assert_sound();
+}
+
+#[test]
+fn who_has_opened_a_pool_since_it_was_taken_from_all_keeps_it_when_that_is_asked_for_again() {
+    let stage = Stage::set();
+    let mut newcomer = None;
+    let daemon = &stage.daemon;
+    let evicted = stage.ask_system_around(&SystemVerb::PoolEvict(named(POOL)), |_own| {
+        newcomer = Some(Bystander::of(&daemon.link(Way::Socket)));
+    });
+    assert_eq!(evicted, Ok(SystemReply::Done));
+    newcomer.unwrap().goes_on();
+    stage.daemon.assert_sound();
+}
+
+#[test]
+fn a_daemon_that_was_started_after_another_was_told_to_end_does_not_end_when_that_is_asked_for_again() {
+    let mut stage = Stage::set();
+    let stopped = stage.ask_system_around(&SystemVerb::Stop, |_own| {});
+    assert_eq!(stopped, Ok(SystemReply::Done));
+    stage.bystander.goes_on();
+    assert!(Link::connect(stage.daemon.address(Way::Socket), &LinkOptions::default()).is_ok());
+    stage.daemon.assert_sound();
+}
+
+#[test]
+fn what_a_daemon_has_answered_is_one_users_and_a_damaged_record_of_it_keeps_nobody_out() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let id = dolmen_types::RequestId { client: 5, sequence: 9 };
+    let head = Head { id, cred: crate::common::CRED, ..Head::default() };
+    let link = daemon.link(Way::Tcp);
+    assert!(link.ask_system(&head, &create("tank", Some(77))).is_ok());
+    daemon.kill();
+    let file = dir.path().join(".answered/answers");
+    assert!(std::fs::metadata(&file).unwrap().len() < 300);
+    daemon.start_again();
+    assert!(link.ask_system(&head, &destroy("tank")).is_ok(), "the answer is that of the id");
+    assert_eq!(pools(&link, "tank").len(), 1);
+    let mut other = head;
+    other.cred.uid = dolmen_env::user_id();
+    if other.cred.uid != head.cred.uid {
+        assert_eq!(link.ask_system(&other, &destroy("tank")), Err(Error::NoPermission));
+    }
+    daemon.kill();
+    std::fs::write(&file, b"DLMANSWS and nothing else").unwrap();
+    daemon.start_again();
+    assert_eq!(link.ask_system(&head, &destroy("tank")), Ok(SystemReply::Done), "nothing is known");
+    assert!(pools(&link, "tank").is_empty());
+    daemon.assert_sound();
 }

@@ -30,8 +30,8 @@ use dolmen_codec::wire::{
     encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
-use dolmen_env::{Address, Clock, ForkMark, RealClock, Socket};
-use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, Result, crc32c_append};
+use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
+use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -83,6 +83,8 @@ struct Inner {
     address: Address,
     options: LinkOptions,
     mark: ForkMark,
+    /// Whose the changes are that the daemon is asked for: nobody else has these numbers.
+    client: u128,
     /// The newest epoch that other engines have answered with.
     seen: Arc<AtomicU64>,
     /// Guards everything that is said and heard. Taken alone.
@@ -117,6 +119,8 @@ pub(super) struct State {
     looked_ns: u64,
     /// Whether a pool could not be opened on this connection.
     has_refused: bool,
+    /// How many changes the daemon was asked for.
+    changes: u64,
     /// How often it was made anew.
     generation: u64,
     /// When the last connection was found to have ended.
@@ -169,6 +173,7 @@ impl Link {
             sleepers: 0,
             looked_ns: 0,
             has_refused: false,
+            changes: 0,
             generation: 0,
             lost_ns: 0,
             failed: (0, 0),
@@ -180,6 +185,7 @@ impl Link {
             address: address.clone(),
             options: options.clone(),
             mark: ForkMark::new()?,
+            client: Rng::from_entropy()?.next_u128(),
             seen,
             state: Mutex::new(state),
             woken: Condvar::new(),
@@ -381,6 +387,7 @@ impl Inner {
         }
         let deadline_ns = self.deadline(head);
         let mut state = self.lock();
+        let head = &self.numbered(&mut state, *head, verb);
         let id = state.requests.begin(Waiter::System, None, None, deadline_ns);
         let done = loop {
             let whole;
@@ -405,21 +412,24 @@ impl Inner {
         };
         let pending = state.requests.end(id).expect("only its caller ends it");
         done?;
-        self.answer_of(pending, verb)
+        self.answer_of(pending)
     }
 
     /// What a question to the daemon is answered with.
-    fn answer_of(&self, pending: Pending, verb: &SystemVerb) -> Result<SystemReply> {
+    fn answer_of(&self, pending: Pending) -> Result<SystemReply> {
         match pending.progress {
-            // It was destroyed by the first of several sendings, whose answer was lost.
-            Progress::Done(Finished::System(Err(Error::NotFound)))
-                if pending.sends > 1 && matches!(verb, SystemVerb::PoolDestroy { .. }) =>
-            {
-                Ok(SystemReply::Done)
-            }
             Progress::Done(Finished::System(result)) => result,
             _ => Err(self.unreachable()),
         }
+    }
+
+    /// The head of a question to the daemon: a change has a number, by which it is known when it is sent again.
+    fn numbered(&self, state: &mut State, mut head: Head, verb: &SystemVerb) -> Head {
+        if head.id.sequence == 0 && verb.is_change() {
+            state.changes += 1;
+            head.id = RequestId { client: self.client, sequence: state.changes };
+        }
+        head
     }
 
     /// Sends a request whose payload is the caller's, with the buffer that it fetches into kept by us until it is answered.
