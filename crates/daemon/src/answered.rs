@@ -101,8 +101,11 @@ impl Answered {
             Err(error) if error.is_not_found() => Ok(VecDeque::new()),
             Err(_unreadable) => Err(Fault::Damaged),
         };
-        let fault = found.as_ref().map(|_| ()).map_err(|fault| *fault);
-        let state = State { entries: found.unwrap_or_default(), under_way: BTreeSet::new() };
+        let (entries, fault) = match found {
+            Ok(entries) => (entries, Ok(())),
+            Err(fault) => (VecDeque::new(), Err(fault)),
+        };
+        let state = State { entries, under_way: BTreeSet::new() };
         (Self { place, state: Mutex::new(state), ended: Condvar::new() }, fault)
     }
 
