@@ -55,13 +55,17 @@ impl Inner {
             return Err(self.unreachable());
         }
         let deadline_ns = self.deadline(head);
-        let id = self.lock().requests.begin(Waiter::System, None, None, deadline_ns);
+        let (id, head) = {
+            let mut state = self.lock();
+            let head = self.numbered(&mut state, *head, verb);
+            (state.requests.begin(Waiter::System, None, None, deadline_ns), head)
+        };
         let asked = Asked { inner: self, id, deadline_ns };
-        while !asked.look(head, verb)? {
+        while !asked.look(&head, verb)? {
             give_way().await;
         }
         let pending = self.lock().requests.end(id).expect("only its caller ends it");
-        self.answer_of(pending, verb)
+        self.answer_of(pending)
     }
 }
 
