@@ -4,6 +4,8 @@
 //! the buffer it wants filled and gets it back with the completion, also when it fails.
 
 use crate::order::HashKey;
+use core::ops::Range;
+use dolmen_types::limits::CSUM_CHUNK_BYTES;
 use dolmen_types::{
     Anchor, Cond, ContNo, Durability, Epoch, IoBuf, Key, Oid, QueryFlags, Recx, TargetNo, TxId,
 };
@@ -64,6 +66,19 @@ pub enum Mutation<'a> {
     Punch(Punch),
 }
 
+/// What came in one message.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    /// All of it.
+    pub bytes: IoBuf,
+    /// The crc32c of each [`CSUM_CHUNK_BYTES`] of it, taken while it came and found to be what its sender has summed;
+    /// empty where that was not done.
+    pub sums: ChunkSums,
+}
+
+/// A crc32c of each chunk; of a usual transfer without memory of its own.
+pub type ChunkSums = SmallVec<[u32; 32]>;
+
 /// Bytes to be written.
 #[derive(Debug, Clone)]
 pub enum Payload<'a> {
@@ -74,7 +89,7 @@ pub enum Payload<'a> {
     /// A part of a buffer that other values have parts of, too: what came in one message.
     Shared {
         /// All of it.
-        buf: Arc<IoBuf>,
+        buf: Arc<Incoming>,
         /// Where the part begins.
         start: usize,
         /// Its length.
@@ -92,8 +107,20 @@ impl Payload<'_> {
         match self {
             Self::Ref(bytes) => bytes,
             Self::Owned(buf) => buf,
-            Self::Shared { buf, start, len } => &buf[*start..start + len],
+            Self::Shared { buf, start, len } => &buf.bytes[*start..start + len],
         }
+    }
+
+    /// The checksums of chunks of [`CSUM_CHUNK_BYTES`] in `part` of the bytes, if those were taken where they came in.
+    #[must_use]
+    pub fn sums(&self, part: Range<usize>) -> Option<&[u32]> {
+        let Self::Shared { buf, start, .. } = self else { return None };
+        let (start, end) = (start + part.start, start + part.end);
+        let ends_well = end.is_multiple_of(CSUM_CHUNK_BYTES) || end == buf.bytes.len();
+        if !start.is_multiple_of(CSUM_CHUNK_BYTES) || !ends_well {
+            return None;
+        }
+        buf.sums.get(start / CSUM_CHUNK_BYTES..end.div_ceil(CSUM_CHUNK_BYTES))
     }
 
     /// The same with its own copy of borrowed bytes.

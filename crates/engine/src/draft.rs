@@ -150,23 +150,28 @@ fn single<'a>(
     if bytes.is_empty() || bytes.len() > limits::PAYLOAD_BYTES_MAX {
         return Err(Invalid::Payload.into());
     }
-    Ok(with_data(akey, cond, VersionKind::Single, Recx::default(), 0, bytes, inline_max))
+    let sums = payload.sums(0..bytes.len());
+    Ok(with_data(akey, cond, VersionKind::Single, Recx::default(), 0, (bytes, sums), inline_max))
 }
 
-fn with_data(
+/// With the bytes come the sums of their chunks, if these are as long as most values have them and were summed on their way.
+fn with_data<'a>(
     akey: Key,
     cond: Cond,
     kind: VersionKind,
     recx: Recx,
     record_bytes: u32,
-    bytes: &[u8],
+    (bytes, known): (&'a [u8], Option<&[u32]>),
     inline_max: usize,
-) -> Draft<'_> {
+) -> Draft<'a> {
     let value_bytes = u32::try_from(bytes.len()).expect("payload is limited to a few MiB");
     let data = if bytes.len() <= inline_max { DraftData::Inline(bytes) } else { DraftData::Large(bytes) };
     let mut sums = SmallVec::new();
-    for chunk in bytes.chunks(chunk_bytes(record_bytes)) {
-        sums.extend_from_slice(&crc32c(chunk).to_le_bytes());
+    let (chunk_bytes, mut add) =
+        (chunk_bytes(record_bytes), |sum: u32| sums.extend_from_slice(&sum.to_le_bytes()));
+    match known.filter(|_| chunk_bytes == limits::CSUM_CHUNK_BYTES) {
+        Some(known) => known.iter().copied().for_each(&mut add),
+        None => bytes.chunks(chunk_bytes).map(crc32c).for_each(&mut add),
     }
     Draft { depth: Depth::Akey, akey, cond, kind, recx, record_bytes, value_bytes, data, sums }
 }
@@ -193,9 +198,10 @@ fn array<'a>(
         if part.len() > limits::PAYLOAD_BYTES_MAX {
             return Err(Invalid::Payload.into());
         }
+        let sums = data.sums(at..at + part.len());
         at += part.len();
         let kind = VersionKind::of_extent(recx.count);
-        items.push(with_data(copy_of(akey), cond, kind, recx, record, part, inline_max));
+        items.push(with_data(copy_of(akey), cond, kind, recx, record, (part, sums), inline_max));
     }
     if at == bytes.len() { Ok(()) } else { Err(Invalid::Payload.into()) }
 }

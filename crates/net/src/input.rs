@@ -8,10 +8,12 @@ use crate::error::{Error, Result, Violation};
 use crate::stream::Stream;
 use crate::terms::Terms;
 use core::ops::Range;
+use dolmen_codec::verb::{ChunkSums, Incoming};
 use dolmen_codec::wire::{
     BadFrame, PAYLOAD_SUM_BYTES, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader,
 };
-use dolmen_types::{IoBuf, crc32c_append};
+use dolmen_types::limits::CSUM_CHUNK_BYTES;
+use dolmen_types::{IoBuf, crc32c_append, crc32c_join};
 
 /// Memory that is taken for a body, or a payload, before anything of it has come; later twice what has come.
 const BODY_BYTES_AHEAD: usize = 64 << 10;
@@ -78,10 +80,15 @@ fn fill_payload(
     Ok(true)
 }
 
-/// The checksum of a payload that arrives, and what its sender says that it is.
+/// The checksums of a payload that arrives, and what its sender says of the whole.
 #[derive(Debug, Default)]
 struct Sum {
-    so_far: u32,
+    /// Of chunks that are complete, and of all of them together.
+    chunks: ChunkSums,
+    whole: u32,
+    /// Of what has come of the next one, and how much that is.
+    next: u32,
+    next_bytes: usize,
     told: [u8; PAYLOAD_SUM_BYTES],
     at: usize,
 }
@@ -95,7 +102,7 @@ impl Sum {
             match stream.read(&mut bytes[*at..end])? {
                 0 => return Ok(false),
                 len => {
-                    self.so_far = crc32c_append(self.so_far, &bytes[*at..*at + len]);
+                    self.add(&bytes[*at..*at + len]);
                     *at += len;
                 }
             }
@@ -103,13 +110,38 @@ impl Sum {
         Ok(true)
     }
 
-    /// Reads what the sender says, once the whole payload has come, and compares; whether it has come.
-    fn verify(&mut self, stream: &mut Stream) -> Result<bool> {
-        if !fill(stream, &mut self.told, &mut self.at)? {
-            return Ok(false);
+    fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let part;
+            (part, bytes) = bytes.split_at(bytes.len().min(CSUM_CHUNK_BYTES - self.next_bytes));
+            self.next = crc32c_append(self.next, part);
+            self.next_bytes += part.len();
+            if self.next_bytes == CSUM_CHUNK_BYTES {
+                self.end_chunk();
+            }
         }
-        let Self { so_far, told, .. } = core::mem::take(self);
-        if u32::from_le_bytes(told) == so_far { Ok(true) } else { Err(bad_frame(BadFrame::PayloadSum)) }
+    }
+
+    fn end_chunk(&mut self) {
+        self.chunks.push(self.next);
+        self.whole = crc32c_join(self.whole, self.next, self.next_bytes);
+        (self.next, self.next_bytes) = (0, 0);
+    }
+
+    /// Reads what the sender says, once the whole payload has come, and compares; the sums of all chunks once it has come.
+    fn verify(&mut self, stream: &mut Stream) -> Result<Option<ChunkSums>> {
+        if !fill(stream, &mut self.told, &mut self.at)? {
+            return Ok(None);
+        }
+        if self.next_bytes > 0 {
+            self.end_chunk();
+        }
+        let Self { chunks, whole, told, .. } = core::mem::take(self);
+        if u32::from_le_bytes(told) == whole {
+            Ok(Some(chunks))
+        } else {
+            Err(bad_frame(BadFrame::PayloadSum))
+        }
     }
 }
 
@@ -190,7 +222,7 @@ impl Requests {
         &mut self,
         stream: &mut Stream,
         mut room: impl FnMut(Room) -> Option<IoBuf>,
-    ) -> Result<Option<(RequestHeader, IoBuf)>> {
+    ) -> Result<Option<(RequestHeader, Incoming)>> {
         let header = match self.header {
             Some(header) => header,
             None => {
@@ -218,16 +250,18 @@ impl Requests {
             (self.payload, self.at, self.is_body_read) = (payload, 0, true);
         }
         let has_room = |len| room(Room::More { byte_count: len }).is_some();
-        let is_summed = self.terms.has_payload_sums && payload_bytes > 0;
+        let is_summed = self.terms.sums_requests && payload_bytes > 0;
         let sum = is_summed.then_some(&mut self.sum);
         if !fill_payload(stream, sum, &mut self.payload, &mut self.at, payload_bytes, has_room)? {
             return Ok(None);
         }
-        if is_summed && !self.sum.verify(stream)? {
-            return Ok(None);
+        let mut sums = ChunkSums::new();
+        if is_summed {
+            let Some(verified) = self.sum.verify(stream)? else { return Ok(None) };
+            sums = verified;
         }
         (self.header, self.at) = (None, 0);
-        Ok(Some((header, core::mem::take(&mut self.payload))))
+        Ok(Some((header, Incoming { bytes: core::mem::take(&mut self.payload), sums })))
     }
 
     /// The body of the request that was given out last.
@@ -309,7 +343,7 @@ impl Replies {
             }
             (self.landing, self.at, self.part) = (Some(landing), 0, 0);
         }
-        let is_summed = self.terms.has_payload_sums && header.payload_bytes > 0;
+        let is_summed = self.terms.sums_replies && header.payload_bytes > 0;
         let landing = self.landing.as_mut().expect("set above");
         while let Some(part) = landing.parts.get(self.part) {
             let sum = is_summed.then_some(&mut self.sum);
@@ -318,7 +352,7 @@ impl Replies {
             }
             (self.at, self.part) = (0, self.part + 1);
         }
-        if is_summed && !self.sum.verify(stream)? {
+        if is_summed && self.sum.verify(stream)?.is_none() {
             return Ok(None);
         }
         self.header = None;

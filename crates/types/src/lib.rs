@@ -20,7 +20,7 @@ mod shown;
 
 pub use anchor::{Anchor, AnchorState};
 pub use buf::IoBuf;
-pub use checksum::{crc32c, crc32c_append};
+pub use checksum::{crc32c, crc32c_append, crc32c_join};
 pub use class::{ObjectClass, Redundancy};
 pub use epoch::{Epoch, Stamp};
 pub use error::{Error, Invalid, Place, Result};

@@ -2,7 +2,7 @@
 
 use super::field::{Writer, too_big};
 use crate::bytes::Reader;
-use crate::verb::Payload;
+use crate::verb::{Incoming, Payload};
 use dolmen_types::limits::FRAME_PAYLOAD_BYTES_MAX;
 use dolmen_types::{Error, IoBuf};
 use smallvec::SmallVec;
@@ -51,7 +51,7 @@ pub(super) enum Source<'p> {
     /// Moves into the message if one part is all of it.
     Owned(IoBuf),
     /// Several parts of the message have it together.
-    Shared(Arc<IoBuf>),
+    Shared(Arc<Incoming>),
 }
 
 /// A frame that came in: what is left of its body and of its payload.
@@ -67,7 +67,7 @@ impl<'b, 'p> Input<'b, 'p> {
         let len = match &payload {
             Source::Borrowed(bytes) => bytes.len(),
             Source::Owned(buf) => buf.len(),
-            Source::Shared(buf) => buf.len(),
+            Source::Shared(buf) => buf.bytes.len(),
         };
         Self { body: Reader::new(body), payload, len, at: 0 }
     }
@@ -87,12 +87,15 @@ impl<'b, 'p> Input<'b, 'p> {
                 Payload::Ref(&bytes[start..self.at])
             }
             Source::Owned(buf) if len == self.len => Payload::Owned(buf),
-            Source::Owned(buf) => self.shared(Arc::new(buf), start, len),
+            Source::Owned(buf) => {
+                let all = Incoming { bytes: buf, ..Incoming::default() };
+                self.shared(Arc::new(all), start, len)
+            }
             Source::Shared(buf) => self.shared(buf, start, len),
         })
     }
 
-    fn shared(&mut self, buf: Arc<IoBuf>, start: usize, len: usize) -> Payload<'p> {
+    fn shared(&mut self, buf: Arc<Incoming>, start: usize, len: usize) -> Payload<'p> {
         self.payload = Source::Shared(Arc::clone(&buf));
         Payload::Shared { buf, start, len }
     }

@@ -9,7 +9,7 @@ use super::tx::{put_prepare, read_prepare};
 use super::update::{put_update, read_update};
 use super::{AskKind, BadFrame, PoolSlot, REQUEST_HEADER_BYTES, RequestHeader, Version};
 use crate::transport::Ask;
-use crate::verb::{ContVerb, List, Punch, Query, Verb};
+use crate::verb::{ContVerb, Incoming, List, Punch, Query, Verb};
 use dolmen_types::limits::FRAME_BODY_BYTES_MAX;
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, TargetNo, TxId};
 use std::sync::Arc;
@@ -203,7 +203,7 @@ pub fn decode_request_owned(
 pub fn decode_request_shared(
     header: &RequestHeader,
     body: &[u8],
-    payload: Arc<IoBuf>,
+    payload: Arc<Incoming>,
 ) -> Result<Asked<'static>, BadFrame> {
     decode(header, Input::new(body, Source::Shared(payload)))
 }

@@ -7,11 +7,11 @@ use crate::common::{Scratch, WAYS, Way, create, pool};
 use crate::raw::{RING_BYTES, Raw, array_update, assert_closed, push, update};
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
 use dolmen_codec::Answer;
-use dolmen_codec::verb::{NewValue, Payload, Reply, UpdateIod};
+use dolmen_codec::verb::{FetchIod, NewValue, Payload, Reply, UpdateIod, Want};
 use dolmen_codec::wire::{HELLO_BYTES, Hello, Version, WELCOME_BYTES};
 use dolmen_env::{Address, Listener, Moved, Rng, Socket, Waiter};
 use dolmen_net::client::{Link, LinkOptions};
-use dolmen_types::{Cond, IoBuf, Key, Label, Props};
+use dolmen_types::{Cond, IoBuf, Key, Label, Props, Recx};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -489,6 +489,64 @@ fn payload_that_changes_in_a_ring_is_stored_as_it_was_meant_or_closes_the_connec
     assert!(stored >= 100, "{stored} stored");
     assert!(closed > 0, "nothing was changed in time");
     bystander.goes_on();
+    daemon.assert_sound();
+}
+
+#[test]
+fn values_of_all_shapes_are_stored_under_the_checksums_that_they_came_with() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    drop(Bystander::first(daemon.link(Way::Rings)));
+    for way in WAYS {
+        let client = Bystander::of(&daemon.link(way));
+        let bytes: Vec<u8> = (0..=250).cycle().take(3 << 20).collect();
+        // Chunks that begin with the payload, in its midst, at a whole chunk of it, and of other lengths than a chunk has.
+        let shapes: [(u64, &[u64]); 8] = [
+            (1, &[100]),
+            (1, &[1 << 20]),
+            (1, &[32 << 10, 32 << 10, 5]),
+            (1, &[1000, 64 << 10, 64 << 10]),
+            (8, &[4096, 10, 4096]),
+            (3, &[20_000, 100]),
+            (40_000, &[7, 2]),
+            (64 << 10, &[4, 1]),
+        ];
+        for ((record_bytes, counts), number) in shapes.into_iter().zip(0_u8..) {
+            let mut extents = Vec::new();
+            for count in counts {
+                let end = extents.last().map_or(0, |recx: &Recx| recx.index + recx.count);
+                extents.push(Recx::new(end + 3, *count));
+            }
+            let len = usize::try_from(counts.iter().sum::<u64>() * record_bytes).unwrap();
+            let array = |bytes: &[u8]| NewValue::Array {
+                record_bytes,
+                extents: extents.iter().copied().collect(),
+                data: Payload::Owned(IoBuf::copy_of(bytes)),
+            };
+            let single = |bytes: &[u8]| NewValue::Single(Payload::Owned(IoBuf::copy_of(bytes)));
+            let dkey = [number];
+            // Beside others: its payload begins where theirs end.
+            let values = [
+                (b"a", array(&bytes[..len])),
+                (b"b", single(&bytes[..77])),
+                (b"c", array(&bytes[9..len + 9])),
+            ];
+            let iods: Vec<UpdateIod<'static>> = values
+                .into_iter()
+                .map(|(akey, value)| UpdateIod { akey: Key::from_slice(akey), cond: Cond::NONE, value })
+                .collect();
+            client.object.update(At::Latest, &dkey, Cond::NONE, &iods).unwrap();
+            for (akey, from) in [(b"a", 0), (b"c", 9)] {
+                let mut buf = IoBuf::zeroed(len);
+                let want = Want::Array { record_bytes, extents: extents.iter().copied().collect() };
+                let iods = [FetchIod { akey: Key::from_slice(akey), want }];
+                client.object.fetch(At::Latest, &dkey, Cond::NONE, &iods, &mut buf).unwrap();
+                assert!(buf[..] == bytes[from..from + len], "{way:?}: records of {record_bytes}");
+            }
+        }
+        let audits = client.pool.scrub().unwrap();
+        assert!(audits.iter().all(|audit| audit.findings.is_empty()), "{audits:?}");
+    }
     daemon.assert_sound();
 }
 

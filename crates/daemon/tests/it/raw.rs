@@ -190,7 +190,8 @@ impl Raw {
         pull(&mut self.stream, &mut body)?;
         let mut payload = vec![0; header.payload_bytes as usize];
         pull(&mut self.stream, &mut payload)?;
-        if self.has_sum(&payload) {
+        // Answers that come through rings have none.
+        if self.has_sum(&payload) && !self.stream.is_ring() {
             let mut sum = [0; PAYLOAD_SUM_BYTES];
             pull(&mut self.stream, &mut sum)?;
             assert_eq!(u32::from_le_bytes(sum), crc32c(&payload));

@@ -764,14 +764,14 @@ impl State {
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
         let slot = self.pools.of(pool.0).map_or(NO_SLOT, |attached| attached.slot);
         let seen = Epoch(self.seen.load(Ordering::Relaxed));
-        let Terms { version, has_payload_sums } = self.terms();
+        let Terms { version, sums_requests, .. } = self.terms();
         let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked: 0 };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let encoded = encode_request(&mut scratch, &caller, ask);
         let written = encoded.map(|parts| {
             self.write(&scratch);
-            if has_payload_sums {
+            if sums_requests {
                 self.write_summed(&parts)
             } else {
                 parts.iter().for_each(|part| self.write(part))

@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::terms::Terms;
 use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
-use dolmen_codec::verb::{List, Reply, Verb};
+use dolmen_codec::verb::{Incoming, List, Reply, Verb};
 use dolmen_codec::wire::{
     Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
     Version, WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
@@ -271,7 +271,7 @@ impl Conn {
     }
 
     /// The next request that is complete.
-    fn next(&mut self, at: usize, shared: &mut Shared) -> Result<Option<(RequestHeader, IoBuf)>> {
+    fn next(&mut self, at: usize, shared: &mut Shared) -> Result<Option<(RequestHeader, Incoming)>> {
         let (bufs, held, arriving) = (&mut shared.bufs, &mut self.held, &mut self.arriving);
         let mut is_starved = false;
         let next = self.requests.next(&mut self.stream, |room| {
@@ -415,7 +415,13 @@ impl Conn {
         if moved == Moved::Bytes(bytes.len()) { Ok(()) } else { Err(Error::Ended) }
     }
 
-    fn take(&mut self, at: usize, shared: &mut Shared, header: &RequestHeader, payload: IoBuf) -> Result<()> {
+    fn take(
+        &mut self,
+        at: usize,
+        shared: &mut Shared,
+        header: &RequestHeader,
+        payload: Incoming,
+    ) -> Result<()> {
         let mut under_way = UnderWay {
             conn: at,
             serial: self.serial,
@@ -443,8 +449,8 @@ impl Conn {
             let verb = verb.map_err(|bad| shared.bad_frame(&under_way, bad))?;
             return self.take_system(shared, under_way, head, verb);
         }
-        let asked = if payload.is_empty() {
-            decode_request_owned(header, self.requests.body(), payload)
+        let asked = if payload.bytes.is_empty() {
+            decode_request_owned(header, self.requests.body(), payload.bytes)
         } else {
             let payload = under_way.payload.insert(Arc::new(payload));
             decode_request_shared(header, self.requests.body(), Arc::clone(payload))
@@ -608,7 +614,7 @@ impl Conn {
         buf: Option<IoBuf>,
     ) -> Result<()> {
         let UnderWay { token, map_version, plan, .. } = under_way;
-        let Terms { version, has_payload_sums } = self.terms;
+        let Terms { version, sums_replies, .. } = self.terms;
         let (token, map_version, plan) = (*token, *map_version, plan.as_ref());
         let to = ReplyTo { version, token, map_version, push_seq: 0, plan };
         shared.scratch.clear();
@@ -619,9 +625,7 @@ impl Conn {
             _ => None,
         };
         let left = match (buf, parts) {
-            (Some(buf), Some(parts)) => {
-                self.output.put_parts(&mut self.stream, has_payload_sums, buf, parts)?
-            }
+            (Some(buf), Some(parts)) => self.output.put_parts(&mut self.stream, sums_replies, buf, parts)?,
             (buf, _) => buf,
         };
         if let Some(buf) = left {

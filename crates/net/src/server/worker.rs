@@ -16,6 +16,7 @@ use crate::slots::Slots;
 use crate::spin::Spin;
 use core::time::Duration;
 use dolmen_codec::pool::PoolReply;
+use dolmen_codec::verb::Incoming;
 use dolmen_codec::wire::{BadFrame, FetchPlan, PoolSlot};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
 use dolmen_env::{Clock, Listener, Ready, RealClock, Socket, Waiter, current_cpu};
@@ -66,7 +67,7 @@ pub(super) struct UnderWay {
     /// What counts against the connection and the thread.
     pub(super) held: Held,
     /// What it brought; used again when nobody else holds it.
-    pub(super) payload: Option<Arc<IoBuf>>,
+    pub(super) payload: Option<Arc<Incoming>>,
 }
 
 /// A pool that connections of this thread use.
@@ -571,9 +572,9 @@ impl Shared {
     }
 
     /// Keeps the memory of a payload for later, if nobody else holds it.
-    pub(super) fn keep(&mut self, payload: Option<Arc<IoBuf>>) {
-        if let Some(buf) = payload.and_then(Arc::into_inner) {
-            self.bufs.give(buf);
+    pub(super) fn keep(&mut self, payload: Option<Arc<Incoming>>) {
+        if let Some(payload) = payload.and_then(Arc::into_inner) {
+            self.bufs.give(payload.bytes);
         }
     }
 }
