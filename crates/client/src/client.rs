@@ -2,13 +2,15 @@
 //!
 //! Invariants: a request keeps its id when it is repeated; the packed map only ever gets a newer version.
 
+use crate::event::Inner;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, give_way, now};
 use dolmen_env::{Clock, Rng};
+use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -63,6 +65,11 @@ impl Drawn {
         self.oldest + self.has_ended.len() as u64 - 1
     }
 
+    /// Whether the next one would be further ahead of the oldest than a target takes.
+    fn is_far_ahead(&self) -> bool {
+        self.has_ended.len() >= AHEAD_MAX
+    }
+
     /// The oldest that has not ended now.
     fn end(&mut self, sequence: u64) -> u64 {
         let at = usize::try_from(sequence - self.oldest).expect("as many are held in memory");
@@ -74,6 +81,13 @@ impl Drawn {
         self.oldest
     }
 }
+
+/// Sequence numbers from the oldest mutation that has not ended to the newest: a target retains the results of no more, and
+/// refuses what goes further ahead. A few are left for threads that draw at the same time.
+const AHEAD_MAX: usize = RETAINED_RESULTS_PER_CLIENT - 256;
+/// Requests of all queues of a client that are sent and not answered: what an engine's inbox takes, and a fraction of what
+/// a connection does. Others wait here, where they cost no copy of their payload.
+const SENT_MAX: usize = 3072;
 
 /// A mutation under way: until this is dropped every request to those who retain its result says that it may still be sent.
 pub(crate) struct Write<C: Deref<Target = Core>> {
@@ -88,6 +102,30 @@ impl<C: Deref<Target = Core>> Write<C> {
     pub(crate) fn begin(core: C) -> Self {
         let sequence = core.drawn().draw();
         Self { core, sequence, is_change: false }
+    }
+
+    /// As [`Write::begin`], once the oldest that has not ended is not too far behind: that one may be on a queue whose program
+    /// does not look at it, which is done here then.
+    #[inline]
+    pub(crate) fn begin_in_turn(core: C) -> Self {
+        loop {
+            let mut drawn = core.drawn();
+            if !drawn.is_far_ahead() {
+                let sequence = drawn.draw();
+                drop(drawn);
+                return Self { core, sequence, is_change: false };
+            }
+            drop(drawn);
+            core.drive_queues();
+        }
+    }
+
+    /// As [`Write::begin`], unless the oldest that has not ended is too far behind.
+    pub(crate) fn try_begin(core: C) -> Option<Self> {
+        let mut drawn = core.drawn();
+        let sequence = if drawn.is_far_ahead() { None } else { Some(drawn.draw()) };
+        drop(drawn);
+        sequence.map(|sequence| Self { core, sequence, is_change: false })
     }
 
     /// A change by the pool's service. No target waits for its end before it forgets what it has answered.
@@ -134,6 +172,10 @@ pub(crate) struct Core {
     /// Guards which changes by the pool's service are under way; taken before `drawn`.
     changes: Mutex<BTreeSet<u64>>,
     map: AtomicU64,
+    /// Requests of queues that are sent and not answered.
+    sent: AtomicUsize,
+    /// Guards the list of queues; taken alone, to open one and to look after all.
+    queues: Mutex<Vec<Weak<Inner>>>,
     /// Guards which handles on containers end together; taken alone, to open, close and evict.
     eras: Mutex<BTreeMap<ContNo, Era>>,
     /// Guards the generator of pauses and UUIDs; taken alone, never on the way of a request that succeeds.
@@ -194,6 +236,8 @@ impl Core {
             oldest: AtomicU64::new(1),
             changes: Mutex::default(),
             map: AtomicU64::new(0),
+            sent: AtomicUsize::new(0),
+            queues: Mutex::default(),
             eras: Mutex::default(),
             rng: Mutex::new(rng),
         };
@@ -245,6 +289,37 @@ impl Core {
         if eras.get(&no).is_some_and(|era| era.has_ended.strong_count() <= 1) {
             eras.remove(&no);
         }
+    }
+
+    /// Counts one more request of a queue as sent, if there is room for it.
+    pub(crate) fn may_send(&self) -> bool {
+        let room = |sent: usize| (sent < SENT_MAX).then_some(sent + 1);
+        self.sent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, room).is_ok()
+    }
+
+    /// So many are answered, or were not sent after all.
+    pub(crate) fn was_answered(&self, count: usize) {
+        self.sent.fetch_sub(count, Ordering::AcqRel);
+    }
+
+    /// Notes a queue, to be looked after when it holds others up.
+    pub(crate) fn note_queue(&self, queue: &Arc<Inner>) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Takes in what has come on any queue, without waiting, and lets others run: what has not ended there may be what
+    /// somebody waits for.
+    #[cold]
+    pub(crate) fn drive_queues(&self) {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<Arc<Inner>> = queues.iter().filter_map(Weak::upgrade).collect();
+        drop(queues);
+        for queue in open {
+            queue.drive(false);
+        }
+        dolmen_env::yield_now();
     }
 
     pub(crate) fn random_u128(&self) -> u128 {

@@ -7,7 +7,9 @@
 //! transaction only buffer or look at what is buffered, and are carried out when they are launched; [`Event::run`]
 //! does that for anything. A stale map is fetched anew and returned as an error: the payload went with the request.
 //!
-//! Invariants: the lock of a queue is not held while the transport is driven, a callback or a step runs, or a
+//! What is more than targets and connections take waits in the queue, in its order, and is sent as answers come.
+//!
+//! Invariants: the lock of the events is not held while the transport is driven, a callback or a step runs, or a
 //! result is dropped, which may be the last handle of a container.
 
 mod data;
@@ -18,11 +20,13 @@ use crate::client::{Core, Write, unexpected};
 use crate::container::Container;
 use crate::object::Fetched;
 use crate::pool::Pool;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_codec::pool::{ContInfo, PoolReply};
 use dolmen_codec::verb::{Found, ListedExtent, PackedKeys, Reply};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
 use dolmen_types::{Anchor, Epoch, Error, Invalid, IoBuf, RequestId, Result};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use state::EventId;
 use state::Slots;
@@ -85,16 +89,39 @@ pub struct EventQueue {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     core: Arc<Core>,
     queue: QueueId,
-    /// Guards the events; taken alone.
+    /// Guards what waits until it may be sent, in its order; held while one is sent, and taken before the events.
+    held: Mutex<VecDeque<Held>>,
+    /// Its requests that are sent and not answered.
+    sent: AtomicUsize,
+    /// Guards the events; taken alone, or while something is sent.
     slots: Mutex<Slots>,
+}
+
+/// A request that waits until it may be sent.
+struct Held {
+    event: EventId,
+    map_version: u32,
+    ask: Ask<'static>,
+    id: Id,
+}
+
+/// The id of a request that waits until it may be sent.
+enum Id {
+    /// It has one.
+    Of(RequestId),
+    /// A mutation of a target gets one when it is sent.
+    Write,
+    /// So does a change by the pool's service.
+    Change,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.core.transport().close_queue(self.queue);
+        self.core.was_answered(*self.sent.get_mut());
     }
 }
 
@@ -106,13 +133,21 @@ impl EventQueue {
     pub fn new(pool: &Pool) -> Result<Self> {
         let core = Arc::clone(pool.core());
         let queue = core.transport().open_queue()?;
-        Ok(Self { inner: Arc::new(Inner { core, queue, slots: Mutex::default() }) })
+        let inner = Arc::new(Inner {
+            core,
+            queue,
+            held: Mutex::default(),
+            sent: AtomicUsize::new(0),
+            slots: Mutex::default(),
+        });
+        inner.core.note_queue(&inner);
+        Ok(Self { inner })
     }
 
     /// A new event, ready to be launched.
     ///
     /// # Errors
-    /// `Busy` above 65,536 events.
+    /// `Busy` above a million events.
     pub fn event(&self) -> Result<Event> {
         self.insert(None)
     }
@@ -205,7 +240,7 @@ impl Inner {
             return;
         }
         loop {
-            self.drive(end.is_none());
+            self.turn(end.is_none());
             if self.with(&mut is_enough) || end.is_some_and(|end| self.core.clock().monotonic_ns() >= end) {
                 return;
             }
@@ -213,12 +248,90 @@ impl Inner {
         }
     }
 
-    fn drive(&self, wait: bool) {
+    /// Takes in what has come, and sends what has waited for that.
+    fn turn(&self, wait: bool) {
+        self.drive(wait);
+        if !self.send_held() && self.sent.load(Ordering::Acquire) == 0 {
+            // Other queues have taken all the room, and their program may not be looking at them.
+            self.core.drive_queues();
+        }
+    }
+
+    /// Takes in what has come.
+    pub(crate) fn drive(&self, wait: bool) {
         let mut outcomes = Vec::new();
         self.core.transport().poll(self.queue, wait, &mut outcomes);
         for outcome in outcomes {
             self.go_on(outcome);
         }
+    }
+
+    fn held(&self) -> MutexGuard<'_, VecDeque<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request, or keeps it until there is room.
+    fn send(&self, request: Held) {
+        let mut held = self.held();
+        if held.is_empty() {
+            held.extend(self.try_to_send(request));
+        } else {
+            held.push_back(request);
+        }
+    }
+
+    /// Sends what waits, as far as there is room; whether that is all.
+    fn send_held(&self) -> bool {
+        let mut called_off = Vec::new();
+        let mut held = self.held();
+        while let Some(mut request) = held.pop_front() {
+            if self.with(|slots| slots.is_aborted(request.event)) {
+                called_off.push((request.event, request.ask.take_buf()));
+            } else if let Some(kept) = self.try_to_send(request) {
+                held.push_front(kept);
+                break;
+            }
+        }
+        let is_all = held.is_empty();
+        drop(held);
+        for (event, buf) in called_off {
+            self.complete(event, Err(Error::Canceled), buf);
+        }
+        is_all
+    }
+
+    fn was_answered(&self) {
+        self.sent.fetch_sub(1, Ordering::AcqRel);
+        self.core.was_answered(1);
+    }
+
+    /// Sends a request; gives it back if there is no room.
+    fn try_to_send(&self, request: Held) -> Option<Held> {
+        if !self.core.may_send() {
+            return Some(request);
+        }
+        let write = match request.id {
+            Id::Of(_) => None,
+            Id::Change => Some(Write::begin_change(Arc::clone(&self.core))),
+            Id::Write => {
+                let Some(write) = Write::try_begin(Arc::clone(&self.core)) else {
+                    self.core.was_answered(1);
+                    return Some(request);
+                };
+                Some(write)
+            }
+        };
+        let id = match (&write, &request.id) {
+            (Some(write), _) => write.id(),
+            (None, Id::Of(id)) => *id,
+            (None, _) => unreachable!("what has no id has begun"),
+        };
+        if let Some(write) = write {
+            self.with(|slots| slots.hold(request.event, write));
+        }
+        self.sent.fetch_add(1, Ordering::AcqRel);
+        self.submit(request.event, Next { id, map_version: request.map_version, ask: request.ask });
+        None
     }
 
     /// Takes an answer to the operation that it belongs to, which ends with it or asks on.
@@ -229,15 +342,20 @@ impl Inner {
             let _refreshed = self.core.query();
         }
         let Some(mut step) = self.with(|slots| slots.take_step(id)) else {
+            self.was_answered();
             let result = outcome.result.and_then(|answer| self.output(answer));
             return self.complete(id, result, outcome.buf);
         };
         match step(outcome.result) {
-            Then::Done(result) => self.complete(id, result, outcome.buf),
+            Then::Done(result) => {
+                self.was_answered();
+                self.complete(id, result, outcome.buf);
+            }
             Then::Ask(next) => {
                 if self.with(|slots| slots.put_step(id, step)) {
                     self.submit(id, next);
                 } else {
+                    self.was_answered();
                     self.complete(id, Err(Error::Canceled), outcome.buf);
                 }
             }
@@ -415,15 +533,18 @@ impl Event {
         Ok(())
     }
 
-    fn submit(&self, next: Next) {
-        self.inner.submit(self.id, next);
+    fn submit(&self, Next { id, map_version, ask }: Next) {
+        self.inner.send(Held { event: self.id, map_version, ask, id: Id::Of(id) });
     }
 
     /// Submits a mutation of a target, which ends with the event's operation.
-    fn submit_write(&self, write: Write<Arc<Core>>, map_version: u32, ask: Ask<'static>) {
-        let id = write.id();
-        self.inner.with(|slots| slots.hold(self.id, write));
-        self.submit(Next { id, map_version, ask });
+    fn submit_write(&self, map_version: u32, ask: Ask<'static>) {
+        self.inner.send(Held { event: self.id, map_version, ask, id: Id::Write });
+    }
+
+    /// Submits a change by the pool's service, which ends with the event's operation.
+    fn submit_change(&self, map_version: u32, ask: Ask<'static>) {
+        self.inner.send(Held { event: self.id, map_version, ask, id: Id::Change });
     }
 }
 

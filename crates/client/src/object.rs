@@ -425,7 +425,7 @@ impl Object {
     #[inline]
     fn written<'a>(&self, mut make: impl FnMut() -> Verb<'a>, dkey: &[u8]) -> Result<Epoch> {
         let core = self.cont.core();
-        let write = Write::begin(&**core);
+        let write = Write::begin_in_turn(&**core);
         let reply = core
             .ask_target(write.id(), |map| Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), make())))?;
         match reply {

@@ -436,6 +436,55 @@ threads_share_a_queue(void)
 	end();
 }
 
+#define MANY 20000
+
+static void
+any_number_of_updates_is_launched_before_the_first_poll(void)
+{
+	daos_event_t *many = calloc(MANY, sizeof(*many)), *done[64];
+	uint64_t     *numbers = calloc(MANY, sizeof(*numbers)), *found = calloc(MANY, sizeof(*found));
+	daos_size_t  *sizes = calloc(MANY, sizeof(*sizes));
+	daos_obj_id_t oid = {.lo = 8};
+	daos_handle_t kv;
+	char          key[20];
+	int           i, seen, taken;
+
+	begin();
+	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_KV_HASHED, OC_SX, 0, 0));
+	OK(daos_kv_open(coh, oid, DAOS_OO_RW, &kv, NULL));
+	for (i = 0; i < MANY; i++) {
+		numbers[i] = i + 1;
+		snprintf(key, sizeof(key), "%d", i);
+		OK(daos_event_init(&many[i], eq, NULL));
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, key, sizeof(numbers[i]), &numbers[i], &many[i]));
+	}
+	for (seen = 0; seen < MANY; seen += taken) {
+		taken = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 64, done);
+		CHECK(taken > 0);
+	}
+	for (i = 0; i < MANY; i++) {
+		GIVES(many[i].ev_error, 0);
+		sizes[i] = sizeof(found[i]);
+		snprintf(key, sizeof(key), "%d", i);
+		OK(daos_kv_get(kv, DAOS_TX_NONE, 0, key, &sizes[i], &found[i], &many[i]));
+	}
+	for (seen = 0; seen < MANY; seen += taken) {
+		taken = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 64, done);
+		CHECK(taken > 0);
+	}
+	for (i = 0; i < MANY; i++) {
+		GIVES(many[i].ev_error, 0);
+		CHECK(sizes[i] == sizeof(found[i]) && found[i] == numbers[i]);
+		OK(daos_event_fini(&many[i]));
+	}
+	OK(daos_kv_close(kv, NULL));
+	free(many);
+	free(numbers);
+	free(found);
+	free(sizes);
+	end();
+}
+
 static void
 everything_takes_an_event(void)
 {
@@ -493,4 +542,4 @@ TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(w
       TEST(callbacks_run_in_their_order), TEST(callbacks_cannot_wait_for_events),
       TEST(callbacks_run_while_the_library_ends), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),
       TEST(a_queue_can_be_destroyed_with_events_under_way), TEST(threads_share_a_queue),
-      TEST(everything_takes_an_event))
+      TEST(any_number_of_updates_is_launched_before_the_first_poll), TEST(everything_takes_an_event))

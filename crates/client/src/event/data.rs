@@ -6,7 +6,7 @@
 use super::{Event, Next, Output, Step, Then};
 use crate::at::At;
 use crate::batch::parts_of;
-use crate::client::{Write, unexpected};
+use crate::client::unexpected;
 use crate::listing::{self, Where};
 use crate::object::{Object, Page};
 use crate::split;
@@ -19,7 +19,6 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Answer, Ask};
 use dolmen_types::{Anchor, Cond, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 impl Object {
     /// Launches [`Object::update`]; payloads are owned by the operation. Large ones are written in several
@@ -55,7 +54,7 @@ impl Object {
         for iods in requests {
             let update = Update { oid: self.oid(), dkey: Key::from_slice(dkey), cond, iods };
             let ask = Ask::Target(target, self.container().no(), Verb::Update(update));
-            event.submit_write(Write::begin(Arc::clone(core)), map.version, ask);
+            event.submit_write(map.version, ask);
         }
         Ok(())
     }
@@ -187,7 +186,7 @@ impl Object {
         let verb = Verb::Punch(Punch { oid: self.oid(), scope, cond });
         let ask = Ask::Target(self.target(map, dkey)?, self.container().no(), verb);
         event.launch(core, 1, None)?;
-        event.submit_write(Write::begin(Arc::clone(core)), map.version, ask);
+        event.submit_write(map.version, ask);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Operations on containers that complete on an event; those of transactions are in `tx`.
 
 use super::{Event, Next, Output};
-use crate::client::{Core, Write};
+use crate::client::Core;
 use crate::container::Container;
 use crate::pool::Pool;
 use dolmen_codec::Ask;
@@ -54,7 +54,7 @@ impl Container {
 
 fn change(event: &mut Event, core: &Arc<Core>, verb: PoolVerb<'static>) -> Result<()> {
     event.launch(core, 1, None)?;
-    event.submit_write(Write::begin_change(Arc::clone(core)), core.map().version, Ask::Pool(verb));
+    event.submit_change(core.map().version, Ask::Pool(verb));
     Ok(())
 }
 

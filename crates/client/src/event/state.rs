@@ -9,8 +9,8 @@ use dolmen_types::{Error, Invalid, IoBuf, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Events of one queue: a thread of an HPC client keeps a few hundred in flight.
-const EVENTS_MAX: usize = 1 << 16;
+/// Events of one queue: a thread of an HPC client keeps a few hundred under way; as many as a queue of the C library has.
+const EVENTS_MAX: usize = 1 << 20;
 
 /// Names an event of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -201,6 +201,11 @@ impl Slots {
         for child in state.children.clone() {
             self.abort(child);
         }
+    }
+
+    /// Whether nothing more is to be sent for an event.
+    pub(super) fn is_aborted(&mut self, id: EventId) -> bool {
+        self.state(id).is_ok_and(|state| state.aborted)
     }
 
     /// What fell away since the last call.

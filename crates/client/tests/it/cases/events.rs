@@ -21,6 +21,68 @@ fn get() -> FetchIod {
 }
 
 #[test]
+fn what_is_more_than_a_target_takes_is_sent_in_order_as_answers_come() {
+    const COUNT: u32 = 20_000;
+    let (_, pool, cont) = open(2);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut events: Vec<_> = (0..COUNT).map(|_| queue.event().unwrap()).collect();
+    let key = |number: u32| (number % 3000).to_le_bytes();
+    for (number, event) in (0..COUNT).zip(&mut events) {
+        let value = number.to_le_bytes();
+        object.update_on(event, At::Latest, &key(number), Cond::NONE, put(&value)).unwrap();
+    }
+    for (number, event) in (0..COUNT).zip(&mut events) {
+        assert!(matches!(event.wait(), Ok(Output::Written(_))), "number {number}");
+        object.fetch_on(event, At::Latest, &key(number), Cond::NONE, &[get()], IoBuf::zeroed(100)).unwrap();
+    }
+    for (number, event) in (0..COUNT).zip(&mut events) {
+        assert!(matches!(event.wait(), Ok(Output::Fetched(_))), "number {number}");
+        let last = (number % 3000..COUNT).step_by(3000).last().unwrap();
+        assert_eq!(event.take_buf().unwrap()[..4], last.to_le_bytes(), "number {number}");
+    }
+}
+
+#[test]
+fn a_queue_that_nobody_looks_at_holds_up_neither_others_nor_calls() {
+    let (_, pool, cont) = open(2);
+    let object = object(&cont, ObjectType::MultiHashed, "SX");
+    let (left, other) = (EventQueue::new(&pool).unwrap(), EventQueue::new(&pool).unwrap());
+    let mut events: Vec<_> = (0..10_000).map(|_| left.event().unwrap()).collect();
+    for (number, event) in (0_u32..).zip(&mut events) {
+        object.update_on(event, At::Latest, &number.to_le_bytes(), Cond::NONE, put(b"v")).unwrap();
+    }
+    let mut event = other.event().unwrap();
+    object.update_on(&mut event, At::Latest, b"other", Cond::NONE, put(b"v")).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Written(_))));
+    for number in 0_u32..6000 {
+        object.put(At::Latest, b"called", b"a", &number.to_le_bytes()).unwrap();
+    }
+    for event in &mut events {
+        assert!(matches!(event.wait(), Ok(Output::Written(_))));
+    }
+    // What is called off before it is sent never is.
+    for (number, event) in (0_u32..).zip(&mut events) {
+        object.update_on(event, At::Latest, &number.to_le_bytes(), Cond::NONE, put(b"w")).unwrap();
+    }
+    events.last_mut().unwrap().abort();
+    let mut ended: Vec<_> = events.iter_mut().map(Event::wait).collect();
+    assert!(matches!(ended.pop(), Some(Err(Error::Canceled))));
+    assert!(ended.iter().all(Result::is_ok));
+    let mut buf = IoBuf::default();
+    object.get(At::Latest, &9999_u32.to_le_bytes(), b"a", &mut buf).unwrap();
+    assert_eq!(&buf[..], b"v");
+    // A queue that goes takes what it has not sent with it, and its room is there for others.
+    for (number, event) in (0_u32..).zip(&mut events) {
+        object.update_on(event, At::Latest, &number.to_le_bytes(), Cond::NONE, put(b"x")).unwrap();
+    }
+    drop(events);
+    left.destroy(true).unwrap();
+    object.update_on(&mut event, At::Latest, b"other", Cond::NONE, put(b"w")).unwrap();
+    assert!(matches!(event.wait(), Ok(Output::Written(_))));
+}
+
+#[test]
 fn operations_complete_on_their_queue_and_events_are_used_again() {
     let (_, pool, cont) = open(3);
     let object = object(&cont, ObjectType::MultiHashed, "SX");
