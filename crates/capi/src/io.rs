@@ -170,6 +170,7 @@ fn value_of(iod: &CIod, sgl: Out<SgList>) -> Result<NewValue<'static>> {
     match iod.kind {
         SINGLE if iod.nr != 1 => Err(Der::INVAL),
         SINGLE if iod.size == 0 => Ok(NewValue::NoSingle),
+        SINGLE if iod.size > limits::PAYLOAD_BYTES_MAX as u64 => Err(Der::REC2BIG),
         SINGLE => Ok(NewValue::Single(payload(sgl, Some(iod.size))?)),
         ARRAY if iod.size == 0 => Ok(NewValue::Hole { extents: extents(iod)? }),
         ARRAY => {

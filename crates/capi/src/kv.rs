@@ -74,6 +74,9 @@ extern "C" fn daos_kv_put(
         if len == 0 {
             return Err(Der::INVAL);
         }
+        if len > limits::PAYLOAD_BYTES_MAX {
+            return Err(Der::REC2BIG);
+        }
         let value = NewValue::Single(Payload::Ref(buf.list(len)?));
         let iod = UpdateIod { akey: Key::from_slice(AKEY), cond: Cond::NONE, value };
         io::update(&kv.object, &when, key(name)?, io::cond(flags)?, smallvec![iod], ev)

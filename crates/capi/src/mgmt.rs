@@ -9,6 +9,7 @@ use crate::raw::{Out, Text, allocate, duplicate, release};
 use crate::types::{CUuid, RankList, fixed};
 use core::ffi::{c_char, c_int, c_uint};
 use dolmen_client::Epoch;
+use dolmen_codec::wire::RankInfo;
 
 /// What a system is.
 //= daos:src/include/daos_types.h struct daos_sys_info
@@ -61,24 +62,39 @@ extern "C" fn daos_mgmt_get_sys_info(sys: Text, info: Out<Out<CSystem>>) -> c_in
     der(|| {
         life::check()?;
         let info = info.check()?;
-        let address = place::text(&place::system(sys.str_if_any()?)?);
-        let provider = address.split(':').next().unwrap_or("");
-        let ranks = Out::of(allocate(size_of::<CRankUri>())?.cast::<CRankUri>());
-        ranks.set(CRankUri { rank: 0, uri: duplicate(address.as_bytes())? })?;
-        let ms_ranks = Out::of(allocate(size_of::<u32>())?.cast::<u32>());
-        ms_ranks.set(0)?;
-        let system = Out::of(allocate(size_of::<CSystem>())?.cast::<CSystem>());
-        system.set(CSystem {
-            name: fixed(&address),
-            provider: fixed(provider),
-            agent_path: [0; 4096],
-            nr_ranks: 1,
-            ranks: ranks.as_ptr(),
-            nr_ms_ranks: 1,
-            ms_ranks: ms_ranks.as_ptr(),
-        })?;
-        info.set(system)
+        let place = place::system(sys.str_if_any()?)?;
+        let address = place::text(&place);
+        let (name, engines) = match place::described(&place)? {
+            Some(found) => {
+                let uri = |info: &RankInfo| info.addresses.first().cloned().unwrap_or_default();
+                (found.name, found.ranks.iter().map(|info| (info.rank, uri(info))).collect())
+            }
+            None => (address.clone(), vec![(0, address.clone())]),
+        };
+        info.set(told(&name, &engines)?)
     })
+}
+
+/// A description as memory of a C program. The first engine is the one where pools are made.
+fn told(name: &str, engines: &[(u32, String)]) -> Result<Out<CSystem>> {
+    let ranks = Out::of(allocate(engines.len() * size_of::<CRankUri>())?.cast::<CRankUri>());
+    for (index, (rank, uri)) in engines.iter().enumerate() {
+        ranks.at(index).set(CRankUri { rank: *rank, uri: duplicate(uri.as_bytes())? })?;
+    }
+    let ms_ranks = Out::of(allocate(size_of::<u32>())?.cast::<u32>());
+    ms_ranks.set(engines.first().map_or(0, |engine| engine.0))?;
+    let provider = engines.first().and_then(|engine| engine.1.split(':').next()).unwrap_or("");
+    let system = Out::of(allocate(size_of::<CSystem>())?.cast::<CSystem>());
+    system.set(CSystem {
+        name: fixed(name),
+        provider: fixed(provider),
+        agent_path: [0; 4096],
+        nr_ranks: u32::try_from(engines.len()).map_err(|_wide| Der::OVERFLOW)?,
+        ranks: ranks.as_ptr(),
+        nr_ms_ranks: 1,
+        ms_ranks: ms_ranks.as_ptr(),
+    })?;
+    Ok(system)
 }
 
 /// Frees what [`daos_mgmt_get_sys_info`] gave.

@@ -7,10 +7,11 @@
 //! Invariants: a pool's directory is opened once in a process, however many handles there are on it.
 
 use crate::error::{Der, Result};
+use crate::pool::CONNECT_EX;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{Credentials, Options, Pool, Transport, Uuid, Way};
 use dolmen_codec::now;
-use dolmen_codec::wire::PoolAccess;
+use dolmen_codec::wire::{PoolAccess, SystemInfo, SystemReply, SystemVerb};
 use dolmen_env::{Address, PerProcess};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
@@ -42,6 +43,7 @@ pub(crate) struct Reached {
     pub(crate) transport: Arc<dyn Transport>,
     /// The same, if it goes to a daemon.
     remote: Option<Arc<Remote>>,
+    alone: Option<Arc<Alone>>,
     pub(crate) uuid: Uuid,
     pub(crate) label: Option<String>,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Reached {
 pub(crate) struct PoolHandle {
     pub(crate) client: Pool,
     remote: Option<Arc<Remote>>,
+    /// Of a directory that nobody else may open.
+    _alone: Option<Arc<Alone>>,
     pub(crate) uuid: Uuid,
     pub(crate) label: Option<String>,
     pub(crate) place: Place,
@@ -65,7 +69,16 @@ pub(crate) struct PoolHandle {
 
 // Guards: the pools that are open here, by directory; taken alone, also while one is opened, so that only one thread does. A
 // forked child has none of its parent's.
-static OPEN: PerProcess<Mutex<BTreeMap<PathBuf, Weak<LocalPool>>>> = PerProcess::new(Mutex::default);
+static OPEN: PerProcess<Mutex<BTreeMap<PathBuf, OpenDir>>> = PerProcess::new(Mutex::default);
+
+/// An open directory, and who has it alone.
+struct OpenDir {
+    pool: Weak<LocalPool>,
+    alone: Weak<Alone>,
+}
+
+/// Held by whoever has a directory alone.
+pub(crate) struct Alone;
 
 /// The system that a name means.
 ///
@@ -117,23 +130,24 @@ pub(crate) fn text(place: &Place) -> String {
 /// # Errors
 /// `NONEXIST` if there is none; `BUSY` if another process owns its directory; `UNREACH` if the system's daemon cannot be
 /// reached, or started.
-async fn transport(way: Way, place: &Place, pool: &str) -> Result<Reached> {
+async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess) -> Result<Reached> {
     match place {
         Place::Dir(system) => {
             let all = pools_in(system)?;
             let entry = *dolmen_local::named(&all, pool).first().ok_or(Der::NONEXIST)?;
             let dir = system.join(&entry.name);
             let label = entry.label.as_ref().map(|label| label.as_str().to_owned());
-            Ok(Reached { transport: open(&dir)?, remote: None, uuid: entry.uuid, label })
+            let (transport, alone) = open(&dir, access == PoolAccess::Exclusive)?;
+            Ok(Reached { transport, remote: None, alone, uuid: entry.uuid, label })
         }
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
             let (name, head) = (reach::pool_name(pool)?, own_head());
             let link = link(way, place).await?;
-            let remote = Remote::open_by(way, &link, &head, name, PoolAccess::ReadWrite).await?;
+            let remote = Remote::open_by(way, &link, &head, name, access).await?;
             let (uuid, label) = (remote.map().pool, remote.label().map(|label| label.as_str().to_owned()));
             let remote = Arc::new(remote);
             let transport = Arc::<Remote>::clone(&remote);
-            Ok(Reached { transport, remote: Some(remote), uuid, label })
+            Ok(Reached { transport, remote: Some(remote), alone: None, uuid, label })
         }
     }
 }
@@ -187,19 +201,37 @@ pub(crate) async fn pools(way: Way, place: &Place) -> Result<Vec<(Uuid, Option<S
     }
 }
 
+/// What a system says of itself; a directory says nothing.
+///
+/// # Errors
+/// As `transport`.
+pub(crate) fn described(place: &Place) -> Result<Option<SystemInfo>> {
+    if matches!(place, Place::Dir(_)) {
+        return Ok(None);
+    }
+    match now(link(Way::Now, place))?.ask_system(&own_head(), &SystemVerb::Query)? {
+        SystemReply::System(info) => Ok(Some(info)),
+        _ => Err(Der::PROTO),
+    }
+}
+
 fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
     dolmen_local::list(system).map_err(|_unreadable| Der::NONEXIST)
 }
 
-fn open(dir: &Path) -> Result<Arc<dyn Transport>> {
+fn open(dir: &Path, alone: bool) -> Result<(Arc<dyn Transport>, Option<Arc<Alone>>)> {
     let dir = std::fs::canonicalize(dir).map_err(|_gone| Der::NONEXIST)?;
-    let mut open = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(pool) = open.get(&dir).and_then(Weak::upgrade) {
-        return Ok(pool);
-    }
-    let pool = Arc::new(open_fresh(&dir)?);
-    open.insert(dir, Arc::downgrade(&pool));
-    Ok(pool)
+    let mut all = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all.get(&dir).and_then(|known| Some((known.pool.upgrade()?, known.alone.strong_count() > 0)));
+    let pool = match known {
+        Some((_, has_alone)) if has_alone || alone => return Err(Der::BUSY),
+        Some((pool, _)) => pool,
+        None => Arc::new(open_fresh(&dir)?),
+    };
+    let alone = alone.then(|| Arc::new(Alone));
+    let mark = alone.as_ref().map_or_else(Weak::new, Arc::downgrade);
+    all.insert(dir, OpenDir { pool: Arc::downgrade(&pool), alone: mark });
+    Ok((pool, alone))
 }
 
 /// Opens a pool, after whoever gives up the last handle of this process on it.
@@ -240,11 +272,12 @@ pub(crate) async fn connect_by(
     writable: bool,
 ) -> Result<PoolHandle> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    let Reached { transport, remote, uuid, label } = transport(way, &place, pool).await?;
+    let access = if flags == CONNECT_EX { PoolAccess::Exclusive } else { PoolAccess::ReadWrite };
+    let Reached { transport, remote, alone, uuid, label } = transport(way, &place, pool, access).await?;
     let client = Pool::connect_by(way, transport, Options::new(own_credentials())?).await?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let conts = AtomicUsize::new(0);
-    Ok(PoolHandle { client, remote, uuid, label, place, writable, flags, conts, number })
+    Ok(PoolHandle { client, remote, _alone: alone, uuid, label, place, writable, flags, conts, number })
 }
 
 impl PoolHandle {

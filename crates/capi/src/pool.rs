@@ -18,7 +18,7 @@ use std::sync::Arc;
 //= daos:src/include/daos_pool.h DAOS_PC_*
 pub(crate) const CONNECT_RO: u32 = 1;
 const CONNECT_RW: u32 = 2;
-const CONNECT_EX: u32 = 4;
+pub(crate) const CONNECT_EX: u32 = 4;
 /// What a query asks for.
 //= daos:src/include/daos_pool.h enum daos_pool_info_bit
 const DISABLED_RANKS: u64 = 8 | 16;

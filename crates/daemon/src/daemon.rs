@@ -3,7 +3,7 @@
 use crate::access;
 use crate::answered::{Answered, Fault, Outcome, Turn};
 use crate::error::{Error, Result};
-use crate::lease::{Lease, PartLease};
+use crate::lease::{Alone, Lease, PartLease};
 use crate::notes::{Notes, Verdict};
 use crate::peers::{Peers, difference};
 use crate::pools::Pools;
@@ -547,8 +547,12 @@ impl Shared {
         access: PoolAccess,
     ) -> core::result::Result<Attachment, Failure> {
         let (pool, entry) = self.pools.connect(name, access)?;
+        let transport: Arc<dyn Transport> = match access {
+            PoolAccess::Exclusive => Arc::new(Alone(Arc::clone(&pool))),
+            PoolAccess::ReadOnly | PoolAccess::ReadWrite => Arc::<Lease>::clone(&pool),
+        };
         let rights = access::rights(head, caller, &pool)?;
-        let door = (Arc::clone(&pool) as _, access == PoolAccess::ReadOnly);
+        let door = (transport, access == PoolAccess::ReadOnly);
         Ok(self.attachment(&pool, entry, door, (head.cred.uid, rights)))
     }
 

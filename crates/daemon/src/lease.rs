@@ -35,6 +35,8 @@ pub(crate) struct Lease {
     /// What comes waits for the verdict whether it ends.
     is_ending: AtomicBool,
     has_ended: AtomicBool,
+    /// Whether a connection has the pool alone.
+    is_alone: AtomicBool,
     /// Requests of queues whose outcomes nobody has taken yet.
     under_way: AtomicUsize,
     /// Guards whether there is a pool; held to read for as long as something is asked. Taken before the others.
@@ -76,12 +78,25 @@ impl Lease {
             is_spread: pool.spread().is_some(),
             is_ending: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            is_alone: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
             pool: RwLock::new(Some(pool)),
             waiting: Mutex::default(),
             late_count: AtomicUsize::new(0),
             late: Mutex::default(),
         }
+    }
+
+    /// Whether a connection has the pool alone: nobody else may connect.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Acquire)
+    }
+
+    /// A connection is about to have the pool alone, by an [`Alone`].
+    ///
+    /// REQUIRES: nobody else has it, and nobody else is looking whether somebody does.
+    pub(crate) fn be_alone(&self) {
+        self.is_alone.store(true, Ordering::Release);
     }
 
     pub(crate) fn map(&self) -> &PoolMap {
@@ -297,6 +312,41 @@ impl Transport for Lease {
             self.under_way.fetch_sub(out.len() - before, Ordering::SeqCst);
         }
         self.take_late(queue, out);
+    }
+}
+
+/// The lease as a connection has it that has the pool alone, until it is let go of: when the connection leaves the pool, or ends.
+pub(crate) struct Alone(pub(crate) Arc<Lease>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.is_alone.store(false, Ordering::Release);
+    }
+}
+
+impl Transport for Alone {
+    fn call(&self, request: Request<'_>) -> Outcome {
+        self.0.call(request)
+    }
+
+    fn open_queue(&self) -> Result<QueueId> {
+        self.0.open_queue()
+    }
+
+    fn saw(&self, epoch: Epoch) {
+        self.0.saw(epoch);
+    }
+
+    fn close_queue(&self, queue: QueueId) {
+        self.0.close_queue(queue);
+    }
+
+    fn submit(&self, queue: QueueId, request: Request<'static>) {
+        self.0.submit(queue, request);
+    }
+
+    fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
+        self.0.poll(queue, wait, out);
     }
 }
 

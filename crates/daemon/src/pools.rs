@@ -92,7 +92,7 @@ impl Pools {
         Ok(all)
     }
 
-    /// A pool by name, opened if it is not open yet.
+    /// A pool by name, opened if it is not open yet. Who wants it alone has it so until he lets go of an [`Alone`](crate::lease::Alone).
     pub(crate) fn connect(&self, name: &PoolName, access: PoolAccess) -> Result<(Arc<Lease>, PoolEntry)> {
         let found = self.find(name)?;
         if let Some(pool) = self.opened(&found, access)? {
@@ -117,6 +117,9 @@ impl Pools {
             Some(_) => dolmen_local::open_with_parts(&dir, options, &parts),
         };
         let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
+        if access == PoolAccess::Exclusive {
+            pool.be_alone();
+        }
         self.open().insert(found.uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))
     }
@@ -129,8 +132,12 @@ impl Pools {
         if is_part(found) && !pool.is_admitted() {
             return Err(Error::Busy);
         }
-        if access == PoolAccess::Exclusive && Arc::strong_count(pool) > 1 {
+        let is_exclusive = access == PoolAccess::Exclusive;
+        if pool.is_alone() || (is_exclusive && Arc::strong_count(pool) > 1) {
             return Err(Error::Busy);
+        }
+        if is_exclusive {
+            pool.be_alone();
         }
         Ok(Some(Arc::clone(pool)))
     }

@@ -35,6 +35,7 @@ values_come_back(void)
 	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, NULL, NULL));
 	CHECK(size == 5);
 	size = 2;
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "large", (8 << 20) + 1, buf, NULL), -DER_REC2BIG);
 	GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, buf, NULL), -DER_REC2BIG);
 	CHECK(size == 5);
 	end();

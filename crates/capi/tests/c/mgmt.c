@@ -26,6 +26,25 @@ systems_are_described(void)
 }
 
 static void
+a_served_system_tells_its_name_and_its_engines(void)
+{
+	struct daos_sys_info *info = NULL;
+	const char           *system = getenv("DOLMEN_SYSTEM");
+
+	OK(daos_init());
+	OK(daos_mgmt_get_sys_info(NULL, &info));
+	if (strncmp(system, "file:", 5) != 0) {
+		CHECK(info->dsi_system_name[0] != 0 && strchr(info->dsi_system_name, ':') == NULL);
+		CHECK(strcmp(info->dsi_fabric_provider, "unix") == 0);
+		CHECK(strncmp(info->dsi_ranks[0].dru_uri, "unix:/", 6) == 0);
+	}
+	CHECK(info->dsi_nr_ranks == 1 && info->dsi_ranks[0].dru_rank == 0);
+	CHECK(info->dsi_nr_ms_ranks == 1 && info->dsi_ms_ranks[0] == 0);
+	daos_mgmt_put_sys_info(info);
+	OK(daos_fini());
+}
+
+static void
 pools_are_listed(void)
 {
 	daos_mgmt_pool_info_t pools[2];
@@ -93,5 +112,5 @@ ranks_are_read_from_text(void)
 	CHECK(daos_rank_list_parse("0-4000000000", ",") == NULL);
 }
 
-TESTS(TEST(systems_are_described), TEST(pools_are_listed), TEST(classes_have_names), TEST(epochs_have_a_time),
+TESTS(TEST(systems_are_described), TEST(a_served_system_tells_its_name_and_its_engines), TEST(pools_are_listed), TEST(classes_have_names), TEST(epochs_have_a_time),
       TEST(ranks_are_read_from_text))

@@ -198,6 +198,29 @@ handles_do_not_survive_a_fork(void)
 	close_all();
 }
 
+static void
+who_connects_exclusively_has_the_pool_alone(void)
+{
+	daos_handle_t alone, other;
+
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL));
+	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_EX, &alone, NULL, NULL), -DER_BUSY);
+	OK(daos_pool_disconnect(other, NULL));
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_EX, &alone, NULL, NULL));
+	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL), -DER_BUSY);
+	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_RO, &other, NULL, NULL), -DER_BUSY);
+	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_EX, &other, NULL, NULL), -DER_BUSY);
+	OK(daos_cont_create_with_label(alone, "cont", NULL, NULL, NULL));
+	OK(daos_cont_open(alone, "cont", DAOS_COO_RW, &coh, NULL, NULL));
+	OK(daos_cont_close(coh, NULL));
+	OK(daos_pool_disconnect(alone, NULL));
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL));
+	OK(daos_pool_disconnect(other, NULL));
+	OK(daos_fini());
+}
+
 TESTS(TEST(connections_tell_the_state), TEST(wrong_connections_are_refused), TEST(properties_are_told),
       TEST(targets_are_told), TEST(containers_are_listed), TEST(attributes_are_kept),
-      TEST(several_connections_share_a_pool), TEST(both_names_connect), TEST(handles_do_not_survive_a_fork))
+      TEST(several_connections_share_a_pool), TEST(both_names_connect), TEST(handles_do_not_survive_a_fork),
+      TEST(who_connects_exclusively_has_the_pool_alone))

@@ -1,7 +1,7 @@
 //! Events and event queues.
 
-use crate::killed::process::Served;
-use crate::kit::{self, c_tests};
+use crate::kit::c_tests;
+use crate::pool::assert_so_through_a_daemon;
 
 c_tests!("event":
     many_operations_complete_on_a_queue,
@@ -23,12 +23,5 @@ c_tests!("event":
 
 #[test]
 fn any_number_of_updates_is_launched_at_a_daemon_before_the_first_poll() {
-    let test = "any_number_of_updates_is_launched_before_the_first_poll";
-    let dir = kit::system("many-through-a-daemon");
-    let served = Served::start(&dir);
-    let mut command = kit::test_of("event", test);
-    command.current_dir(&dir).env("DOLMEN_SYSTEM", served.system(false));
-    kit::assert_ended(&command.output().unwrap(), test);
-    drop(served);
-    std::fs::remove_dir_all(dir).unwrap();
+    assert_so_through_a_daemon("event", "any_number_of_updates_is_launched_before_the_first_poll");
 }

@@ -11,9 +11,10 @@ use dolmen_client::{At, Event, EventQueue, Object, Wait};
 use dolmen_codec::Way::Later;
 use dolmen_codec::pool::{ContName, OpenFor, PoolVerb};
 use dolmen_codec::verb::{NewValue, Payload, Reply, Update, UpdateIod, Verb};
-use dolmen_codec::wire::{PoolName, PoolSpec, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PoolAccess, PoolName, PoolSpec, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport, step};
 use dolmen_env::{Clock, RealClock};
+use dolmen_net::client::{Link, reach};
 use dolmen_types::{
     Cond, Error, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Props, RequestId, TargetNo,
 };
@@ -145,6 +146,32 @@ fn a_question_by_polling_to_a_daemon_that_died_ends_when_the_client_has_waited_e
     assert_eq!(asked.map(drop), unreachable);
     daemon.start_again();
     assert_eq!(ended(bystander.cont.query_by(Later)).unwrap().handles, 1, "it is back");
+}
+
+#[test]
+fn who_has_a_pool_alone_keeps_others_from_it_until_he_leaves_or_dies() {
+    let dir = Scratch::new();
+    let daemon = ChildDaemon::start(dir.path());
+    let (own, other) = (daemon.link(WAYS[0]), daemon.link(WAYS[1]));
+    drop(Bystander::first(own.clone()));
+    let open = |link: &Link, access| {
+        let name = PoolName::Label(Label::new(POOL).unwrap());
+        reach::pool(link, &Head::default(), name, access)
+    };
+    let alone = open(&own, PoolAccess::Exclusive).unwrap();
+    for access in [PoolAccess::ReadOnly, PoolAccess::ReadWrite, PoolAccess::Exclusive] {
+        assert_eq!(open(&other, access).err(), Some(Error::Busy), "{access:?}");
+    }
+    drop(alone);
+    let shared = open(&other, PoolAccess::ReadWrite).unwrap();
+    assert_eq!(open(&own, PoolAccess::Exclusive).err(), Some(Error::Busy));
+    drop(shared);
+    let alone = open(&own, PoolAccess::Exclusive).unwrap();
+    daemon.kill();
+    daemon.start_again();
+    let query = Request { token: 0, head: Head::default(), ask: Ask::Pool(PoolVerb::Query) };
+    assert!(alone.call(query).result.is_ok(), "it is opened again");
+    assert_eq!(open(&other, PoolAccess::ReadWrite).err(), Some(Error::Busy), "and is his alone still");
 }
 
 /// Keeps so many inserts under way on one queue until told to stop; returns how many there were.
