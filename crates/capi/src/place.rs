@@ -219,7 +219,10 @@ fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
     dolmen_local::list(system).map_err(|_unreadable| Der::NONEXIST)
 }
 
-fn open(dir: &Path, alone: bool) -> Result<(Arc<dyn Transport>, Option<Arc<Alone>>)> {
+/// A pool of a directory, and what is held by whoever has it alone.
+type OpenedDir = (Arc<dyn Transport>, Option<Arc<Alone>>);
+
+fn open(dir: &Path, alone: bool) -> Result<OpenedDir> {
     let dir = std::fs::canonicalize(dir).map_err(|_gone| Der::NONEXIST)?;
     let mut all = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
     let known = all.get(&dir).and_then(|known| Some((known.pool.upgrade()?, known.alone.strong_count() > 0)));
