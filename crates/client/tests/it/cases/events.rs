@@ -38,7 +38,7 @@ fn what_is_more_than_a_target_takes_is_sent_in_order_as_answers_come() {
     }
     for (number, event) in (0..COUNT).zip(&mut events) {
         assert!(matches!(event.wait(), Ok(Output::Fetched(_))), "number {number}");
-        let last = (number % 3000..COUNT).step_by(3000).last().unwrap();
+        let last = (number % 3000..COUNT).step_by(3000).next_back().unwrap();
         assert_eq!(event.take_buf().unwrap()[..4], last.to_le_bytes(), "number {number}");
     }
 }
