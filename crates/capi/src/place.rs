@@ -162,10 +162,7 @@ async fn link(way: Way, place: &Place) -> Result<Link> {
             let found = reach::addresses(hosts).map_err(|_no_host| Der::BADPATH)?;
             reach::system_by(way, &found.ok_or(Der::BADPATH)?, &options).await
         }
-        Place::Named(name) => match dolmen_env::data_directory() {
-            Ok(data) => reach::named_by(way, &data, name, &dolmen_env::dolmen_program(), &options).await,
-            Err(error) => Err(dolmen_net::Error::Env(error)),
-        },
+        Place::Named(name) => reach::of_name_by(way, name, &dolmen_env::dolmen_program(), &options).await,
     };
     made.map_err(|error| {
         eprintln!("dolmen: system {}: {error}", text(place));

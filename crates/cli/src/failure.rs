@@ -469,6 +469,16 @@ impl From<dolmen_local::Error> for Failure {
             Error::NoRoom { .. } => {
                 Self::new(Exit::Full, why).hint("take fewer --targets, or a smaller --log-segment")
             }
+            Error::TooLarge { capacity_bytes, device_bytes } => {
+                let [wanted, there] = [capacity_bytes, device_bytes].map(crate::size::exact);
+                let why = format!("it is to have {wanted}, and its devices have {there}");
+                Self::from(StoreError::NoSpace {
+                    target: dolmen_types::TargetNo(0),
+                    needed_bytes: capacity_bytes,
+                })
+                .because(why)
+                .hint("choose a smaller --capacity, or none: it then may use what the device has")
+            }
             Error::LabelTaken { .. } => Self::new(Exit::Taken, why).hint("choose another label"),
             Error::OwnBulk { .. } => Self::new(Exit::Usage, why)
                 .hint("leave out --bulk-dir, or name a directory on another device"),

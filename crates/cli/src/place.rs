@@ -297,7 +297,7 @@ pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
     }
     let failure = Failure::new(Exit::Nobody, format!("{error}"));
     match error {
-        dolmen_net::Error::Nobody { .. } => failure,
+        dolmen_net::Error::Nobody { .. } | dolmen_net::Error::MachineNobody { .. } => failure,
         dolmen_net::Error::Env(dolmen_env::Error::Io { errno: dolmen_env::Errno::ACCESS, .. }) => {
             let why = format!("this user may not use the daemon's socket: {error}");
             Failure::new(Exit::Refused, why).hint(

@@ -32,6 +32,13 @@ pub(crate) struct Args {
     /// Unix socket to listen at [default: dolmen.sock in SYSTEM]
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     socket: Option<PathBuf>,
+    /// Mode of the socket, such as 0666 for all users of the machine, who then may do what access control lists allow
+    /// [default: what the mask leaves, which is its user alone]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    socket_mode: Option<u32>,
+    /// Group of the socket: its name or number [default: that of the process]
+    #[arg(long, value_name = "GROUP", requires = "socket_mode")]
+    socket_group: Option<String>,
     /// Listen at this address of the network as well; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT")]
     tcp: Vec<SocketAddr>,
@@ -111,7 +118,15 @@ fn record(args: &Args, settings: &Settings) {
     if args.name.is_none() && args.system.is_none() {
         return;
     }
+    let is_of_machine = |address: &Address| match address {
+        Address::Unix(path) => *path == dolmen_env::machine_socket(&settings.name),
+        Address::Tcp(_) => false,
+    };
     let data = dolmen_env::data_directory().map_err(dolmen_net::Error::Env);
+    if data.is_err() && settings.addresses.iter().any(is_of_machine) {
+        // A service of the machine has no home, and all users are led to it.
+        return;
+    }
     if let Err(error) = data.and_then(|data| reach::record(&data, &settings.name, &settings.dir)) {
         let name = &settings.name;
         eprintln!("dolmen serve: who asks for system {name} by its name is not led here: {error}");
@@ -130,6 +145,9 @@ fn settings(args: &Args) -> Outcome<Settings> {
     }
     if let Some(socket) = &args.socket {
         settings.addresses = vec![Address::Unix(socket.clone())];
+    }
+    if let Some(mode) = args.socket_mode {
+        settings.open_to = Some((mode, args.socket_group.as_deref().map(group).transpose()?));
     }
     settings.addresses.extend(args.tcp.iter().copied().map(Address::Tcp));
     settings.rank = args.rank.unwrap_or(0);
@@ -159,6 +177,22 @@ fn settings(args: &Args) -> Outcome<Settings> {
     settings.keep_past = (!args.keep_all).then(|| Duration::from_secs(args.keep_past));
     settings.idle_end = args.idle_end.map(Duration::from_secs);
     Ok(settings)
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode & !0o777 == 0 && mode & 0o600 == 0o600 => Ok(mode),
+        _ => Err("give it as chmod takes it, such as 0660 or 0666".to_owned()),
+    }
+}
+
+/// The number of a group by its name.
+fn group(text: &str) -> Outcome<u32> {
+    let number = text.parse().ok().or_else(|| dolmen_env::group_named(text));
+    number.ok_or_else(|| {
+        Failure::new(Exit::Missing, format!("this machine knows no group {text:?}"))
+            .hint("see `getent group`")
+    })
 }
 
 /// Takes over what the list of the system's engines says of this one; where their certificate is.

@@ -85,6 +85,15 @@ impl Daemon {
         // What is left of a daemon that died: nobody else puts such a name here.
         dolmen_env::unlink_socket(&settings.socket())?;
         let listeners = listeners(&settings.addresses)?;
+        if let Some((mode, group)) = settings.open_to {
+            let sockets = settings.addresses.iter().filter_map(|address| match address {
+                Address::Unix(path) => Some(path),
+                Address::Tcp(_) => None,
+            });
+            for socket in sockets {
+                dolmen_env::open_socket_to(socket, mode, group)?;
+            }
+        }
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
         let mut rng = Rng::from_entropy()?;

@@ -573,6 +573,9 @@ fn plain(error: &dolmen_local::Error) -> Error {
         Local::NoRoom { needed_bytes, .. } => {
             Error::NoSpace { target: TargetNo(0), needed_bytes: *needed_bytes }
         }
+        Local::TooLarge { capacity_bytes, .. } => {
+            Error::NoSpace { target: TargetNo(0), needed_bytes: *capacity_bytes }
+        }
         other if other.owner_pid().is_some() => Error::Busy,
         Local::MissingTarget { dir } | Local::ForeignTarget { dir, .. } | Local::OtherLife { dir, .. } => {
             let number = dir.file_name().and_then(|name| name.to_str()?.strip_prefix('t')?.parse().ok());

@@ -21,6 +21,8 @@ pub struct Settings {
     pub engines: Vec<RankInfo>,
     /// Where it listens.
     pub addresses: Vec<Address>,
+    /// The mode of its Unix sockets, and their group, instead of what the mask and the process say: who may connect.
+    pub open_to: Option<(u32, Option<u32>)>,
     /// Certificates for the addresses of the network: without, whoever connects there is believed.
     pub certs: Option<Certs>,
     /// Threads that serve connections; 0 takes one for every two processors.
@@ -45,6 +47,7 @@ impl Settings {
             rank: 0,
             engines: Vec::new(),
             addresses: vec![socket],
+            open_to: None,
             certs: None,
             threads: 0,
             idle_end: None,

@@ -61,7 +61,7 @@ pub use kernel::{
 pub use mark::{put_mark, remove_mark};
 pub use process::{
     create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
-    keep_descriptors_to_itself, raise_descriptor_limit, run_quietly,
+    keep_descriptors_to_itself, machine_socket, raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};
 pub use record::{certs_directory, create_own_dir, is_own_link, named_system, read_record, write_record};
@@ -70,8 +70,8 @@ pub use rng::{Rng, entropy_u64};
 pub use root::{DirLock, RealRoot, entries, read_small, subdirectories};
 pub use shared::{SharedMemory, WORD_BYTES};
 pub use socket::{
-    Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, peer_watch,
-    remove_socket, unlink_socket,
+    Address, Bell, Listener, Moved, Peer, Ready, Socket, Waiter, link_socket, notify_ready, open_socket_to,
+    peer_watch, remove_socket, unlink_socket,
 };
 pub use thread::{
     Load, anonymous_rss_bytes, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu, rss_bytes,

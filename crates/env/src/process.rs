@@ -115,6 +115,14 @@ pub fn data_directory() -> Result<PathBuf> {
     found.ok_or_else(|| Error::NotFound { name: "XDG_DATA_HOME, HOME".to_owned() })
 }
 
+/// The socket of the system `name` that the machine runs for its users: in the directory that `DOLMEN_RUN` names, else in
+/// `/run/dolmen`, where root alone makes any.
+#[must_use]
+pub fn machine_socket(name: &str) -> PathBuf {
+    let named = std::env::var_os("DOLMEN_RUN").filter(|value| !value.is_empty()).map(PathBuf::from);
+    named.unwrap_or_else(|| PathBuf::from("/run/dolmen")).join(format!("{name}.sock"))
+}
+
 /// The program `dolmen`: what `DOLMEN_PROGRAM` says, else that beside the library or program that asks (in its directory, or
 /// in `bin` beside that), else the first on the path.
 #[must_use]

@@ -11,7 +11,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
     getpeername, getsockname, listen, recv, recvmsg, sendmsg, socket_with, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Gid, Pid, PidfdFlags, pidfd_open};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -453,6 +453,20 @@ pub fn notify_ready() {
         // Ignored: whoever does not hear it goes on waiting, and says so.
         let _told = rustix::net::sendto(&fd, b"READY=1", SendFlags::NOSIGNAL, &address);
     }
+}
+
+/// Says who may connect to a socket of this process: the bits of its mode, and a group instead of its own.
+///
+/// # Errors
+/// [`Error::NotFound`]; [`Error::Io`] if the group is not this user's to give.
+pub fn open_socket_to(path: &Path, mode: u32, group: Option<u32>) -> Result<()> {
+    let name = path.display().to_string();
+    let failed = |errno| Error::from_errno(Op::Create, &name, 0, errno);
+    if let Some(group) = group {
+        // Before the bits that are for it.
+        rustix::fs::chown(path, None, Some(Gid::from_raw(group))).map_err(failed)?;
+    }
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)
 }
 
 /// Removes the name of a socket; whatever else has it stays.

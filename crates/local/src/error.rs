@@ -95,6 +95,13 @@ pub enum Error {
         /// What there is.
         free_bytes: u64,
     },
+    /// The pool is to have more than its devices have, full or not.
+    TooLarge {
+        /// What it is to have.
+        capacity_bytes: u64,
+        /// What they have.
+        device_bytes: u64,
+    },
     /// The directory lies inside a pool.
     Inside {
         /// The directory.
@@ -209,6 +216,9 @@ impl fmt::Display for Error {
             Self::NoRoom { targets, needed_bytes, free_bytes } => {
                 write!(f, "{targets} targets take {needed_bytes} bytes at once, and {free_bytes} are free")
             }
+            Self::TooLarge { capacity_bytes, device_bytes } => {
+                write!(f, "it is to have {capacity_bytes} bytes, and its devices have {device_bytes}")
+            }
             Self::Inside { dir, pool } => {
                 write!(f, "{} lies inside the pool in {}", dir.display(), pool.display())
             }
@@ -220,10 +230,7 @@ impl fmt::Display for Error {
                 "{} is one part of a pool on several engines; their daemons open it together",
                 dir.display()
             ),
-            Self::Foreign { entries } => {
-                let names: Vec<_> = entries.iter().map(|entry| entry.display().to_string()).collect();
-                write!(f, "this does not belong to the pool: {}", names.join(", "))
-            }
+            Self::Foreign { entries } => write!(f, "this does not belong to the pool: {}", listed(entries)),
             Self::Volatile { dir } => {
                 write!(
                     f,
@@ -237,6 +244,11 @@ impl fmt::Display for Error {
             Self::Panicked { target } => write!(f, "target {target} could not be opened because of a defect"),
         }
     }
+}
+
+fn listed(entries: &[PathBuf]) -> String {
+    let names: Vec<String> = entries.iter().map(|entry| entry.display().to_string()).collect();
+    names.join(", ")
 }
 
 impl std::error::Error for Error {

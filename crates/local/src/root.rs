@@ -13,6 +13,7 @@ use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_engine::{Devices, Recovery, Target, TargetConfig};
 use dolmen_env::{Clock, Disk, Media, RealClock, RealDisk, RealOptions, RealRoot, Rng};
 use dolmen_types::{Label, PoolMap, TargetInfo, TargetNo, TargetState, Uuid};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -573,6 +574,7 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
         (device_bytes, free_bytes) = (device_bytes.min(space.total_bytes), free_bytes.min(space.free_bytes));
     }
     let mut record = options.record(device_bytes, &mut rng)?;
+    refuse_too_large(root, bulk, options.capacity_bytes)?;
     let needed_bytes = bytes_at_first(&record);
     if needed_bytes > free_bytes {
         return Err(Error::NoRoom { targets: record.targets, needed_bytes, free_bytes });
@@ -593,6 +595,19 @@ fn fill(root: &RealRoot, bulk: Option<&RealRoot>, options: &PoolOptions) -> Resu
         bulk.write_small(BULK_RECORD_NAME, &bulk_record(&record, resolved(root.path())?).encode())?;
     }
     Ok(root.write_small(RECORD_NAME, &record.encode())?)
+}
+
+/// Pools are thin, and together may have more than there is; one alone that has more than its devices could never be filled.
+fn refuse_too_large(root: &RealRoot, bulk: Option<&RealRoot>, capacity_bytes: u64) -> Result<()> {
+    let mut devices = BTreeMap::new();
+    for place in [Some(root), bulk].into_iter().flatten() {
+        devices.insert(place.id()?.0, RealDisk::open(place.path())?.space()?.total_bytes);
+    }
+    let device_bytes = devices.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+    if capacity_bytes > device_bytes {
+        return Err(Error::TooLarge { capacity_bytes, device_bytes });
+    }
+    Ok(())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

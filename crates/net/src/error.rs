@@ -28,6 +28,13 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
     },
+    /// The machine has a system of this name at this socket, where nobody is.
+    MachineNobody {
+        /// The name.
+        name: String,
+        /// The socket.
+        socket: PathBuf,
+    },
     /// A certificate is missing.
     NoCertificate(Lack),
     /// A certificate, or a file that goes with it, is of no use.
@@ -196,6 +203,12 @@ impl fmt::Display for Error {
                     "system {name} is served from {dir}, and nobody is there: start `dolmen serve {dir} --name {name}`"
                 )
             }
+            Self::MachineNobody { name, socket } => write!(
+                f,
+                "system {name} of this machine does not run at {}: whoever runs the machine starts it (`systemctl start \
+                 dolmen@{name}`)",
+                socket.display()
+            ),
             Self::Unwelcome(refusal) => write!(f, "the other end refuses the connection: {refusal}"),
             Self::NoCertificate(lack) => lack.fmt(f),
             Self::BadCertificate { whose, fault } => tell_fault(*whose, fault, f),
@@ -213,6 +226,7 @@ impl std::error::Error for Error {
             | Self::TimedOut
             | Self::Unwelcome(_)
             | Self::Nobody { .. }
+            | Self::MachineNobody { .. }
             | Self::NoCertificate(_)
             | Self::BadCertificate { .. } => None,
         }

@@ -105,10 +105,7 @@ impl SystemArg {
                     failure.hint("give a name of letters, digits and . _ -, unix:SOCKET or tcp://HOST:PORT")
                 );
             }
-            None => {
-                let data = dolmen_env::data_directory().doing(|| format!("find system {name}"))?;
-                reach::named(&data, &name, &dolmen_env::dolmen_program(), &options)
-            }
+            None => reach::of_name(&name, &dolmen_env::dolmen_program(), &options),
         };
         made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))
     }

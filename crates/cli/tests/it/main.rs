@@ -26,3 +26,4 @@ mod sharing;
 mod shell;
 mod snapshots;
 mod tour;
+mod unit;

@@ -442,9 +442,10 @@ fn destroying_removes_nothing_that_is_not_the_pools() {
 fn space_that_targets_share_is_counted_once() {
     let temp = TempDir::new("shared-space");
     let dir = temp.join("tank");
-    create(&dir, &PoolOptions { capacity_bytes: 1 << 50, ..small(4) }).unwrap();
-    let pool = open(&dir, &OpenOptions::default()).unwrap();
     let device = dolmen_env::RealDisk::open(temp.path()).unwrap();
+    let whole = dolmen_env::Disk::space(&device).unwrap().total_bytes;
+    create(&dir, &PoolOptions { capacity_bytes: whole, ..small(4) }).unwrap();
+    let pool = open(&dir, &OpenOptions::default()).unwrap();
     let left = || dolmen_env::Disk::space(&device).unwrap().free_bytes;
     let before = left();
     let free: u64 = match ask(&pool, PoolVerb::Query).unwrap() {
@@ -454,6 +455,21 @@ fn space_that_targets_share_is_counted_once() {
     // What the targets have allocated already is theirs beside it, and others use the device meanwhile.
     let most = before.max(left()) + (1 << 30);
     assert!(free <= most, "{free} bytes of {most}");
+}
+
+#[test]
+fn a_pool_that_is_larger_than_its_device_is_refused_and_several_may_be_together() {
+    let temp = TempDir::new("too-large");
+    let device = dolmen_env::RealDisk::open(temp.path()).unwrap();
+    let whole = dolmen_env::Disk::space(&device).unwrap().total_bytes;
+    let make =
+        |name: &str, capacity_bytes| create(&temp.join(name), &PoolOptions { capacity_bytes, ..small(1) });
+    for name in ["one", "other"] {
+        assert_eq!(make(name, whole), Ok(()), "pools are thin");
+    }
+    let refused = make("third", whole + 1);
+    assert_eq!(refused, Err(Error::TooLarge { capacity_bytes: whole + 1, device_bytes: whole }));
+    assert!(!temp.join("third").exists(), "nothing is left of it");
 }
 
 #[test]

@@ -228,6 +228,39 @@ fn known(links: &mut Vec<(String, super::link::Weak)>, name: &str) -> Option<Lin
     links.iter().find(|(known, _)| known == name).and_then(|(_, link)| link.upgrade())
 }
 
+/// The connection to the daemon of the system `name`: the user's own ([`named`]) if he has one of this name; else the machine's
+/// ([`dolmen_env::machine_socket`]) if it has one; else a new one of the user.
+///
+/// # Errors
+/// As [`named`]; `MachineNobody` if nobody runs where the machine has one.
+pub fn of_name(name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
+    now(of_name_by(Way::Now, name, program, options))
+}
+
+/// As [`of_name`], on a way of the caller's.
+///
+/// # Errors
+/// As [`of_name`].
+pub async fn of_name_by(way: Way, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
+    let data = dolmen_env::data_directory();
+    let socket = dolmen_env::machine_socket(name);
+    let has_own = |data: &Path| {
+        let dir = data.join("dolmen").join(name);
+        [RECORD_NAME, ".owner"].iter().any(|file| dir.join(file).exists())
+    };
+    match data {
+        Ok(data) if has_own(&data) || !socket.exists() => named_by(way, &data, name, program, options).await,
+        Err(error) if !socket.exists() => Err(error.into()),
+        _ => match link_by(way, &Address::Unix(socket.clone()), options).await {
+            // One of the user's own in its place would be an empty one.
+            Err(Error::Env(error)) if is_nobody(&error) => {
+                Err(Error::MachineNobody { name: name.to_owned(), socket })
+            }
+            other => other,
+        },
+    }
+}
+
 /// The connection to the daemon of the user's system `name`: in the directory that is on record for it ([`record`]), else in
 /// one below `data`, where `program` starts one if none runs.
 ///

@@ -252,6 +252,12 @@ fn not_created(error: Error) -> Failure {
             let why = "a target cannot have so little, or so much";
             Failure::new(Exit::Usage, why).hint("choose another --size, or other --targets")
         }
+        Error::NoSpace { needed_bytes, .. } => Failure::from(error)
+            .because(format!(
+                "the device of an engine is not as large: {} are to be there",
+                size::exact(needed_bytes)
+            ))
+            .hint("choose a smaller --size, a part of what is left (--size 80%), or none: see `df`"),
         other => access::for_operators(other.into()),
     }
 }

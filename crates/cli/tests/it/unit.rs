@@ -1,0 +1,178 @@
+//! The systemd unit: what it says is run as it says, below a directory of the test, and users of the machine come in.
+
+use crate::common::{Place, Ran};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+const UNIT: &str = include_str!("../../../../dist/dolmen@.service");
+
+const ANNA: u32 = 4_200_062;
+const BERT: u32 = 4_200_063;
+
+/// Settings of the section that runs something, for the instance `lab`.
+fn settings() -> BTreeMap<String, String> {
+    let lines = UNIT.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.replace("%i", "lab"))).collect()
+}
+
+fn make(dir: &Path, mode: u32) {
+    std::fs::create_dir_all(dir).unwrap();
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A service as systemd runs it; killed with the value.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Service {
+    /// Starts what the unit says below `root`, and waits until it says that it is ready.
+    fn start(root: &Path) -> Self {
+        let unit = settings();
+        let run = root.join("run").join(&unit["RuntimeDirectory"]);
+        let state = root.join("var/lib").join(&unit["StateDirectory"]);
+        make(&root.join("var/lib/dolmen"), 0o755);
+        make(&run, 0o755);
+        make(&state, u32::from_str_radix(&unit["StateDirectoryMode"], 8).unwrap());
+        let below = |word: &str| match word {
+            "/usr/local/bin/dolmen" => env!("CARGO_BIN_EXE_dolmen").to_owned(),
+            word if word.starts_with("/var/lib/") || word.starts_with("/run/") => {
+                format!("{}{word}", root.display())
+            }
+            word => word.to_owned(),
+        };
+        let words: Vec<String> = unit["ExecStart"].split_whitespace().map(below).collect();
+        let told = root.join("notify");
+        drop(std::fs::remove_file(&told));
+        let ears = UnixDatagram::bind(&told).unwrap();
+        ears.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "umask 0022; cd /; exec \"$@\"", "sh"]).args(words).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("NOTIFY_SOCKET", &told);
+        // Where the sockets of the machine are: in /run/dolmen, but for the test.
+        command.env("DOLMEN_RUN", &run);
+        let service = Self(command.spawn().unwrap());
+        let mut said = [0; 64];
+        let len = ears.recv(&mut said);
+        assert_eq!(&said[..len.unwrap()], b"READY=1");
+        service
+    }
+
+    fn end(mut self) {
+        kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), Signal::SIGTERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// Users of a machine whose services are below a directory.
+struct Machine {
+    root: PathBuf,
+}
+
+impl Machine {
+    /// Runs a command as a user who knows the system by its name alone.
+    fn run(&self, uid: u32, args: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
+        command.args(args).current_dir(self.home(uid)).env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("HOME", self.home(uid)).env("DOLMEN_SYSTEM", "lab");
+        command.env("DOLMEN_RUN", self.root.join("run/dolmen"));
+        if uid != 0 {
+            command.uid(uid).gid(uid);
+        }
+        Ran { args: args.join(" "), output: command.output().unwrap() }
+    }
+
+    fn home(&self, uid: u32) -> PathBuf {
+        let home = self.root.join(format!("home{uid}"));
+        if !home.exists() {
+            make(&home, 0o700);
+            std::os::unix::fs::chown(&home, Some(uid), Some(uid)).unwrap();
+        }
+        home
+    }
+}
+
+#[test]
+fn the_unit_serves_all_users_of_a_machine_by_its_name_and_lists_decide() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("a service of the machine is root's");
+    }
+    let place = Place::new("unit");
+    let root = place.path("root");
+    make(&root, 0o755);
+    let service = Service::start(&root);
+    let machine = Machine { root: root.clone() };
+    let ok = |uid: u32, args: &[&str]| {
+        let ran = machine.run(uid, args);
+        assert_eq!(ran.code(), 0, "{ran:?}");
+        ran.stdout()
+    };
+    let make_pool = ["dmg", "pool", "create", "tank", "--size", "1GB", "--targets", "1"];
+    if machine.run(0, &make_pool).code() != 0 {
+        ok(0, &[&make_pool[..], &["--volatile"]].concat());
+    }
+    // Default deny, and told as that.
+    let refused = machine.run(ANNA, &["daos", "cont", "create", "tank", "c"]);
+    assert_eq!(refused.code(), 8, "{refused:?}");
+    let alone = machine.run(ANNA, &["dmg", "pool", "create", "mine", "--size", "1GB"]);
+    assert_eq!(alone.code(), 8, "{alone:?}");
+    // Nobody has so large a device.
+    for size in [
+        &["--size", "900TB"][..],
+        &["--scm-size", "1GB", "--nvme-size", "800TB"],
+        &["--size", "900TiB", "--tier-ratio", "6,94"],
+    ] {
+        let ran =
+            machine.run(0, &[&["dmg", "pool", "create", "vast", "--volatile", "--json"], size].concat());
+        assert!(
+            ran.code() == 6 && ran.stdout().contains("-1007") && ran.stdout().contains("smaller --size"),
+            "{ran:?}"
+        );
+    }
+    let ran = place.run(&["pool", "create", "vast", "--capacity", "900T", "--volatile"]);
+    assert!(ran.code() == 6 && ran.stderr().contains("smaller --capacity"), "{ran:?}");
+    ok(0, &["dmg", "pool", "update-acl", "tank", "--entry", &format!("A::{ANNA}@:rw")]);
+    ok(ANNA, &["daos", "cont", "create", "tank", "c", "--type", "POSIX"]);
+    assert!(ok(ANNA, &["daos", "cont", "list", "tank"]).contains('c'));
+    assert_eq!(machine.run(BERT, &["daos", "cont", "list", "tank"]).code(), 8);
+    // Files of the pools are for nobody but the service.
+    let state = root.join("var/lib/dolmen/lab");
+    assert_eq!(std::fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(!machine.home(ANNA).join(".local").exists(), "nobody has made a system of her own");
+    // Nobody is led to an empty system of his own when it was killed; after a start it is as before.
+    drop(service);
+    let stopped = machine.run(ANNA, &["daos", "cont", "list", "tank"]);
+    assert!(stopped.code() == 11 && stopped.stderr().contains("systemctl start dolmen@lab"), "{stopped:?}");
+    let service = Service::start(&root);
+    if !ok(0, &["dmg", "pool", "list"]).contains("no pools") {
+        assert!(ok(ANNA, &["daos", "cont", "list", "tank"]).contains('c'));
+    }
+    service.end();
+}
+
+#[test]
+fn the_unit_has_nothing_that_systemd_does_not_know() {
+    let place = Place::new("unit-verify");
+    let unit = UNIT.replace("/usr/local/bin/dolmen", env!("CARGO_BIN_EXE_dolmen"));
+    let path = place.path("dolmen@lab.service");
+    std::fs::write(&path, unit).unwrap();
+    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output();
+    // Without systemd there is nobody to ask.
+    let Ok(verified) = verified else { return eprintln!("there is no systemd-analyze") };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let own: Vec<&str> = said.lines().filter(|line| line.contains("dolmen@")).collect();
+    assert!(own.is_empty(), "{own:?}");
+}
