@@ -1,13 +1,16 @@
 //! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory, and
 //! values of objects by the program's own load generator.
 //!
-//! With `--fio` also fio, with `--io500` also IO500, once each with one and two ranks.
+//! IOR verifies everything once before that. With `--fio` also fio, with `--io500` also IO500, once each with one and two ranks.
 //!
 //! The clients are built elsewhere, against what `make install` installs; their paths are given. Each phase runs
-//! several times, ways taken in turn, so that whatever else the machine does meets all of them; the table has medians.
+//! several times, ways taken in turn, so that whatever else the machine does meets all of them; the table has medians. Before
+//! each run everybody rests for a moment, whichever way it goes.
 
 mod fio;
 mod io500;
+mod memory;
+mod verified;
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -111,10 +114,16 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     let value = |name: &str| value_of(words, name).map(str::to_owned);
     let io500 = io500::asked(&value)?;
     std::fs::create_dir_all(setup.dir.join("posix"))?;
+    // For who only looks whether it works.
+    let _held = if words.contains(&"--as-found") { None } else { Some(memory::hold(&setup)?) };
     let mut daemons = Daemons::default();
     daemons.0.push(serve(&setup)?);
     serve_two(&setup, &mut daemons)?;
-    let measured = measure(&setup, &daemons);
+    let measured = verified::run(&setup, &daemons).and_then(|verified| {
+        verified::print(&verified);
+        println!();
+        measure(&setup, &daemons)
+    });
     drop(daemons);
     std::fs::remove_dir_all(&setup.dir)?;
     print(&measured?);
@@ -283,9 +292,34 @@ fn client(
     tag: &str,
 ) -> Result<Ran> {
     let is_ior = name.starts_with("IOR");
-    let root = if way == Way::Posix { setup.dir.join("posix") } else { PathBuf::from("/") };
+    let mut command = if is_ior {
+        ior_command(setup, way, ranks, tag)
+    } else {
+        let mut command = client_command(setup, &setup.mdtest, way, ranks);
+        command.arg("-d").arg(root(setup, way).join(tag));
+        command
+    };
+    command.args(words);
+    let (text, cpu_seconds) = timed(&mut command, daemons)?;
+    let rates = if is_ior { ior_rates(&text) } else { mdtest_rates(&text) };
+    ensure!(!rates.is_empty(), "{command:?} has told no rates:\n{text}");
+    Ok(Ran { rates, cpu_seconds })
+}
+
+/// IOR by a way, with a file for it; what it is to do is left to the caller.
+fn ior_command(setup: &Setup, way: Way, ranks: usize, tag: &str) -> Command {
+    let mut command = client_command(setup, &setup.ior, way, ranks);
+    command.arg("-o").arg(root(setup, way).join(tag));
+    command
+}
+
+fn root(setup: &Setup, way: Way) -> PathBuf {
+    if way == Way::Posix { setup.dir.join("posix") } else { PathBuf::from("/") }
+}
+
+fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Command {
     let mut command = Command::new("mpirun");
-    command.args(["-n", &ranks.to_string()]).arg(if is_ior { &setup.ior } else { &setup.mdtest });
+    command.args(["-n", &ranks.to_string()]).arg(program);
     match way.system(setup) {
         None => command.args(["-a", "POSIX"]),
         Some(system) => {
@@ -293,15 +327,16 @@ fn client(
             command.args(["-a", "DFS", "--dfs.pool", "tank", "--dfs.cont", CONT])
         }
     };
-    command.args(words).arg(if is_ior { "-o" } else { "-d" }).arg(root.join(tag));
-    let (text, cpu_seconds) = timed(&mut command, daemons)?;
-    let rates = if is_ior { ior_rates(&text) } else { mdtest_rates(&text) };
-    ensure!(!rates.is_empty(), "{command:?} has told no rates:\n{text}");
-    Ok(Ran { rates, cpu_seconds })
+    command
 }
+
+/// How long everybody rests before a run: daemons free and make ready at rest what was removed before, and what the kernel
+/// does for a process that has ended is done.
+const REST: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Runs a client: what it prints, and the processor seconds of it and the daemon.
 fn timed(command: &mut Command, daemons: &Daemons) -> Result<(String, f64)> {
+    std::thread::park_timeout(REST);
     let before = daemons.cpu_seconds()? + children_seconds()?;
     let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
     let cpu_seconds = daemons.cpu_seconds()? + children_seconds()? - before;

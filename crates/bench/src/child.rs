@@ -27,12 +27,17 @@ pub(crate) fn say_row(row: Row) -> Result<()> {
     say(&Line::Row(Box::new(row)))
 }
 
+/// Says that everything is done, and how much that was.
+pub(crate) fn say_done(count: u64) -> Result<()> {
+    say(&Line::Done(count))
+}
+
 /// Writing until the kill comes ends by itself after so long, in case the parent is gone.
 const ORPHAN_NS: u64 = 10_000_000_000;
 
 /// Says that `count` updates are acknowledged, then goes on writing until the kill comes in the middle of it.
 pub(crate) fn write_until_killed(count: u64, mut write: impl FnMut(u64) -> Result<()>) -> Result<()> {
-    say(&Line::Done(count))?;
+    say_done(count)?;
     let start = now();
     for extra in 0.. {
         write(extra)?;

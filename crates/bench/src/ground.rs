@@ -1,9 +1,9 @@
 //! Memory in one state for all that is measured.
 
-use crate::cgroup;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meter::now;
 use crate::row::Row;
+use crate::{cgroup, child};
 use dolmen_env::{HeldMemory, available_memory_bytes};
 
 /// What the time of a touched page is taken over, in bytes.
@@ -36,6 +36,16 @@ pub fn hold_memory(each: &mut dyn FnMut(Row)) -> Result<HeldMemory> {
     let note = "as in all rows below: one page of each 2 MiB is kept, so that none goes back to a host";
     each(Row::value("native memory", "page touched before", PAGE_BYTES, after, "us").noting(note));
     Ok(held)
+}
+
+/// Holds memory for a measurement of other programs: says what that has cost, and keeps it until standard input ends.
+pub(crate) fn hold_memory_until_told() -> Result<()> {
+    let mut rows = Vec::new();
+    let held = hold_memory(&mut |row| rows.push(row))?;
+    rows.into_iter().try_for_each(child::say_row)?;
+    child::say_done(held.touched_bytes())?;
+    let ended = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    ended.map(|_unread| ()).map_err(Error::system("read from the parent"))
 }
 
 /// Microseconds that each page of `bytes` took since `start_ns`.
