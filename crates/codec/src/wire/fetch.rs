@@ -173,6 +173,31 @@ impl FetchPlan {
         Self { wants, room_bytes: fetch.buf.len() }
     }
 
+    /// The plan of one extent of an array; `None` if no buffer is as long.
+    pub(super) fn of_extent(record_bytes: u64, recx: Recx) -> Option<Self> {
+        let want = Want::Array { record_bytes, extents: core::iter::once(recx).collect() };
+        let room_bytes = room_of(&want)?;
+        Some(Self { wants: core::iter::once(want).collect(), room_bytes })
+    }
+
+    /// Bytes a record, and the extent, if nothing but one extent of an array was asked for.
+    pub(super) fn sole_extent(&self) -> Option<(u64, Recx)> {
+        match &self.wants[..] {
+            [Want::Array { record_bytes, extents }] if extents.len() == 1 => Some((*record_bytes, extents[0])),
+            _ => None,
+        }
+    }
+
+    /// Where the record of that extent with so many before it is in the buffer.
+    pub(super) fn place_of(&self, records: u64) -> Option<usize> {
+        let (record_bytes, whole) = self.sole_extent()?;
+        let end = usize::try_from(whole.count.checked_mul(record_bytes)?).ok()?;
+        if records > whole.count || end > self.room_bytes {
+            return None;
+        }
+        usize::try_from(records * record_bytes).ok()
+    }
+
     /// The parts of the buffer that `fetched` fills, in the order in which a payload has them; `None` if it cannot be an
     /// answer to this fetch.
     #[must_use]

@@ -169,7 +169,7 @@ numbered! {
 
 numbered! {
     /// What a reply or a push says. Persistent: never renumber. Errors are 0x8000; answers of a target begin at 0x8001, of
-    /// a pool's service at 0x8101, of the daemon at 0x8201; pushes at 0x8301.
+    /// a pool's service at 0x8101, of the daemon at 0x8201; pushes at 0x8301, parts of answers at 0x8401.
     pub enum ReplyKind {
         /// An error of any request.
         Failed = 0x8000,
@@ -243,6 +243,8 @@ numbered! {
         RevokeAll = 0x8302,
         /// [`Pushed::MapChanged`](super::Pushed::MapChanged).
         MapChanged = 0x8303,
+        /// [`FetchedPart`](super::FetchedPart).
+        FetchedPart = 0x8401,
     }
 }
 

@@ -178,7 +178,7 @@ pub(super) fn read_reply<T>(
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<Result<T, Error>, BadFrame> {
     let bad_body = BadFrame::Body { kind: header.kind.number() };
-    if header.payload_bytes > 0 && header.kind != ReplyKind::Fetched {
+    if header.payload_bytes > 0 && !matches!(header.kind, ReplyKind::Fetched | ReplyKind::FetchedPart) {
         return Err(BadFrame::Payload { bytes: u64::from(header.payload_bytes) });
     }
     if body.len() as u64 != u64::from(header.body_bytes) {

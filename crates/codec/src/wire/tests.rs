@@ -237,8 +237,8 @@ fn the_bytes_of_replies_stay_as_they_are() {
         assert_eq!(found, expected, "a change of these needs a new version of the wire");
         let mut kinds: Vec<ReplyKind> = found.iter().map(|&(kind, _)| kind).collect();
         kinds.dedup();
-        // Pushes have their numbers beside their code.
-        assert_eq!(kinds, ReplyKind::ALL[..ReplyKind::ALL.len() - 3]);
+        // Pushes and parts have their numbers beside their code.
+        assert_eq!(kinds, ReplyKind::ALL[..ReplyKind::ALL.len() - 4]);
     }
 }
 
@@ -254,7 +254,7 @@ fn every_number_of_a_message_is_pinned() {
     assert_eq!(asks, expected);
     let replies: Vec<u16> = ReplyKind::ALL.iter().map(|kind| kind.number()).collect();
     let expected: Vec<u16> =
-        (0x8000..=0x800c).chain(0x8101..=0x810e).chain(0x8201..=0x8206).chain(0x8301..=0x8303).collect();
+        (0x8000..=0x800c).chain(0x8101..=0x810e).chain(0x8201..=0x8206).chain(0x8301..=0x8303).chain([0x8401]).collect();
     assert_eq!(replies, expected);
     for number in 0..=u16::MAX {
         assert_eq!(AskKind::from_number(number).is_some(), asks.contains(&number), "{number}");

@@ -46,7 +46,7 @@ fn fetch(opened: Opened, dkey: &[u8], want: Want) -> Ask<'static> {
     Ask::Target(TargetNo(0), opened.cont, Verb::Fetch(fetch))
 }
 
-fn fetch_array(opened: Opened, dkey: &[u8], len: u64) -> Ask<'static> {
+pub(crate) fn fetch_array(opened: Opened, dkey: &[u8], len: u64) -> Ask<'static> {
     let extents = [Recx::new(0, len)].into_iter().collect();
     fetch(opened, dkey, Want::Array { record_bytes: 1, extents })
 }

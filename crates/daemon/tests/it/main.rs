@@ -18,6 +18,7 @@ mod forks;
 mod hostile;
 mod last;
 mod parted;
+mod parts;
 mod ranks;
 mod raw;
 mod relay;

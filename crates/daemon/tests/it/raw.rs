@@ -47,14 +47,13 @@ pub(crate) struct Opened {
 }
 
 pub(crate) fn hello(ring_bytes: usize) -> [u8; HELLO_BYTES] {
-    hello_of(Version::NEWEST, ring_bytes)
+    hello_of(Version::NEWEST, ring_bytes, 0)
 }
 
-/// That of a program which speaks this version alone.
-fn hello_of(version: Version, ring_bytes: usize) -> [u8; HELLO_BYTES] {
+/// That of a program which speaks this version alone, and can do so much beyond it.
+fn hello_of(version: Version, ring_bytes: usize, features: u64) -> [u8; HELLO_BYTES] {
     let (version_min, version_max) = (version.number(), version.number());
-    Hello { version_min, version_max, process: 0, features: 0, ring_bytes: ring_bytes as u64, client: 7 }
-        .encode()
+    Hello { version_min, version_max, process: 0, features, ring_bytes: ring_bytes as u64, client: 7 }.encode()
 }
 
 /// Connects, and says nothing.
@@ -113,12 +112,15 @@ impl Raw {
 
     /// As a program that speaks this version alone.
     pub(crate) fn connect_as(daemon: &ChildDaemon, way: Way, version: Version) -> Self {
+        Self::connect_with(daemon, way, (version, 0))
+    }
+
+    /// The same, of one that can do so much beyond it.
+    pub(crate) fn connect_with(daemon: &ChildDaemon, way: Way, (version, features): (Version, u64)) -> Self {
         let ring_bytes = if way == Way::Rings { RING_BYTES } else { 0 };
         let socket = Socket::connect(daemon.address(way), PATIENCE).unwrap();
-        assert_eq!(
-            socket.write(&[IoSlice::new(&hello_of(version, ring_bytes))]).unwrap(),
-            Moved::Bytes(HELLO_BYTES)
-        );
+        let hello = hello_of(version, ring_bytes, features);
+        assert_eq!(socket.write(&[IoSlice::new(&hello)]).unwrap(), Moved::Bytes(HELLO_BYTES));
         let (mut bytes, mut at, mut fd) = ([0; WELCOME_BYTES], 0, None);
         while at < bytes.len() {
             socket.wait(true, false, Some(PATIENCE)).unwrap();

@@ -12,7 +12,7 @@ mod later;
 mod silence;
 
 use super::aside::Aside;
-use super::pending::{Finished, Pending, Progress, Requests, Waiter};
+use super::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
 use super::session::{Attached, NO_SLOT, Opened, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
 use crate::error::{Error as NetError, Result as NetResult, Violation};
@@ -26,8 +26,8 @@ use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
-    Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, decode_reply, decode_system_reply,
-    encode_request, encode_system_request,
+    Caller, FetchPlan, FetchedPart, PoolSlot, ReplyHeader, ReplyKind, SystemReply, SystemVerb,
+    decode_part, decode_reply, decode_system_reply, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
@@ -99,7 +99,7 @@ pub(super) struct State {
     seen: Arc<AtomicU64>,
     session: Option<Session>,
     replies: Replies,
-    decoded: Option<Finished>,
+    decoded: Option<Decoded>,
     requests: Requests,
     queues: Slots<Queue>,
     pub(super) pools: Slots<Attached>,
@@ -951,12 +951,20 @@ impl State {
     fn settle(&mut self, header: &ReplyHeader, buf: IoBuf) {
         self.spin.moved();
         self.end_silence();
-        let Some(finished) = self.decoded.take() else { return };
-        if let Some(pending) = self.requests.of_mut(header.token) {
-            if pending.plan.is_some() && pending.buf.is_none() {
-                pending.buf = Some(buf);
+        let Some(decoded) = self.decoded.take() else { return };
+        let Some(pending) = self.requests.of_mut(header.token) else { return };
+        if pending.plan.is_some() && pending.buf.is_none() {
+            pending.buf = Some(buf);
+        }
+        match decoded {
+            Decoded::Finished(finished) => self.finish(header.token, finished),
+            Decoded::Part(part) => {
+                let whole = pending.plan.as_ref().and_then(|plan| pending.gathered.take(plan, part));
+                if let Some(iod) = whole {
+                    let fetched = Reply::Fetched(core::iter::once(iod).collect());
+                    self.finish(header.token, Finished::Pool(Ok(Answer::Target(fetched))));
+                }
             }
-            self.finish(header.token, finished);
         }
     }
 
@@ -1010,6 +1018,9 @@ impl State {
             let pending = self.requests.of_mut(id).expect("just listed");
             if matches!(pending.progress, Progress::Sent) {
                 pending.progress = Progress::Unsent;
+            }
+            if let (Some(plan), Some(buf)) = (&pending.plan, &mut pending.buf) {
+                pending.gathered.give_up(plan, buf);
             }
         }
     }
@@ -1095,14 +1106,14 @@ impl Drop for Inner {
 /// Decodes a reply, and says where its payload goes.
 fn land(
     requests: &mut Requests,
-    decoded: &mut Option<Finished>,
+    decoded: &mut Option<Decoded>,
     header: &ReplyHeader,
     body: &[u8],
 ) -> NetResult<Landing> {
     let pending = requests.of_mut(header.token);
     if pending.as_ref().is_some_and(|pending| matches!(pending.waiter, Waiter::System)) {
         let reply = decode_system_reply(header, body).map_err(bad_frame)?;
-        *decoded = Some(Finished::System(reply));
+        *decoded = Some(Decoded::Finished(Finished::System(reply)));
         return Ok(Landing::default());
     }
     let Some(pending) = pending else {
@@ -1110,16 +1121,34 @@ fn land(
         let len = header.payload_bytes as usize;
         return Ok(Landing { buf: IoBuf::zeroed(len), parts: core::iter::once(0..len).collect() });
     };
+    if header.kind == ReplyKind::FetchedPart {
+        let part = decode_part(header, body).map_err(bad_frame)?;
+        let landing = land_part(pending, &part).ok_or(NetError::Protocol(Violation::Answer))?;
+        *decoded = Some(Decoded::Part(part));
+        return Ok(landing);
+    }
     let result = decode_reply(header, body).map_err(bad_frame)?;
     let landing = match (&result, pending.plan.as_ref()) {
         (Ok(Answer::Target(Reply::Fetched(fetched))), Some(plan)) => {
+            if let Some(buf) = &mut pending.buf {
+                pending.gathered.give_up(plan, buf);
+            }
             let parts = plan.parts(fetched).ok_or(NetError::Protocol(Violation::Answer))?.collect();
             Landing { buf: pending.buf.take().unwrap_or_default(), parts }
         }
         _ => Landing::default(),
     };
-    *decoded = Some(Finished::Pool(result));
+    *decoded = Some(Decoded::Finished(Finished::Pool(result)));
     Ok(landing)
+}
+
+/// Where the payload of a part goes; `None` unless it is the next one of an answer that is waited for.
+fn land_part(pending: &mut Pending, part: &FetchedPart) -> Option<Landing> {
+    let plan = pending.plan.as_ref().filter(|_| matches!(pending.progress, Progress::Sent))?;
+    let places = pending.gathered.places(plan, part)?;
+    let has_room = |buf: &IoBuf| places.iter().all(|place| place.end <= buf.len());
+    let buf = pending.buf.take_if(|buf| has_room(buf))?;
+    Some(Landing { buf, parts: places.into_iter().collect() })
 }
 
 fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {

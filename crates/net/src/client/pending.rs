@@ -5,7 +5,7 @@
 
 use super::PoolRef;
 use crate::slots::Slots;
-use dolmen_codec::wire::{FetchPlan, SystemReply};
+use dolmen_codec::wire::{FetchPlan, FetchedPart, Gathered, SystemReply};
 use dolmen_codec::{Answer, Request};
 use dolmen_types::{IoBuf, Result};
 
@@ -43,6 +43,15 @@ pub(super) enum Finished {
     System(Result<SystemReply>),
 }
 
+/// What a frame has brought.
+#[derive(Debug)]
+pub(super) enum Decoded {
+    /// All of an answer, or its end.
+    Finished(Finished),
+    /// A part of an answer.
+    Part(FetchedPart),
+}
+
 /// One request.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -56,6 +65,8 @@ pub(super) struct Pending {
     pub(super) sends: u32,
     /// How many answers had come when it was sent last.
     pub(super) heard: u64,
+    /// What has come of an answer in parts, since it was sent last.
+    pub(super) gathered: Gathered,
 }
 
 /// All requests that a client waits for.
@@ -86,6 +97,7 @@ impl Requests {
             deadline_ns,
             sends: 0,
             heard: 0,
+            gathered: Gathered::default(),
         });
         let token =
             self.used << PLACE_BITS | u64::try_from(place).expect("limited by the number of requests");

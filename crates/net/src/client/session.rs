@@ -12,7 +12,7 @@ use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
-    Caller, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyHeader, SystemReply, SystemVerb, VERSION,
+    Caller, FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyHeader, SystemReply, SystemVerb, VERSION,
     VERSION_MIN, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
     encode_system_request,
 };
@@ -91,7 +91,7 @@ pub(super) async fn connect_by(
         version_min: VERSION_MIN,
         version_max: VERSION,
         process: std::process::id(),
-        features: 0,
+        features: FEATURE_PARTS,
         ring_bytes,
         client: options.client,
     };

@@ -4,6 +4,8 @@
 //! does not read its answers, and its socket is not listened to meanwhile; whoever comes over a Unix socket is who the
 //! kernel says, and over a network, where certificates are asked for, whom his names; what is held is given back once.
 
+mod parts;
+
 use super::attached::Attached;
 use super::bufs::Held;
 use super::jobs::{Job, JobReply, Mailbox};
@@ -19,7 +21,7 @@ use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Incoming, List, Reply, Verb};
 use dolmen_codec::wire::{
-    Asked, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
+    Asked, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
     Version, WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
     encode_system_reply,
 };
@@ -29,6 +31,8 @@ use dolmen_types::{ContNo, Epoch, Error as Failure, Head, IoBuf, TargetNo, limit
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+pub(super) use parts::Parts;
 
 /// Requests that one connection may have under way; a client that sends more waits.
 pub const REQUESTS_MAX: u32 = 1024;
@@ -86,6 +90,8 @@ pub(super) struct Conn {
     is_unwelcome: bool,
     terms: Terms,
     requests: Requests,
+    /// It takes answers in parts.
+    takes_parts: bool,
     /// A fetch whose buffer there was no room for.
     stalled: Option<Box<Stalled>>,
     /// It waits for room in memory, for that or for what comes next.
@@ -133,6 +139,7 @@ impl Conn {
             is_unwelcome: false,
             terms: Terms::default(),
             requests: Requests::new(),
+            takes_parts: false,
             stalled: None,
             is_starved: false,
             is_fed: false,
@@ -302,6 +309,7 @@ impl Conn {
             Err(error) => return self.turn_away(shared, &error),
         };
         self.hello = None;
+        self.takes_parts = hello.features & FEATURE_PARTS != 0;
         let Some(version) = hello.agreed() else {
             self.say(&Refusal::VERSION.encode(), None)?;
             return Err(Error::Protocol(Violation::Version));
@@ -316,11 +324,11 @@ impl Conn {
         // Without memory, or descriptors, it goes on over the socket.
         let made = if granted == 0 { None } else { SharedMemory::create(ring::memory_bytes(granted)).ok() };
         let Some(memory) = made else {
-            self.say(&shared.system.welcome(version, 0).encode(), None)?;
+            self.say(&self.welcome(shared, version, 0), None)?;
             self.agree(version);
             return Ok(Step::Moved);
         };
-        self.say(&shared.system.welcome(version, granted as u64).encode(), Some(&memory))?;
+        self.say(&self.welcome(shared, version, granted as u64), Some(&memory))?;
         self.stream.go_over_to_rings(memory, granted, true)?;
         self.agree(version);
         Ok(Step::Moved)
@@ -329,6 +337,14 @@ impl Conn {
     fn agree(&mut self, version: Version) {
         self.terms = Terms::of(version, &self.stream);
         self.requests.agree(self.terms);
+    }
+
+    fn welcome(&self, shared: &Shared, version: Version, ring_bytes: u64) -> [u8; WELCOME_BYTES] {
+        let mut welcome = shared.system.welcome(version, ring_bytes);
+        if self.takes_parts {
+            welcome.features |= FEATURE_PARTS;
+        }
+        welcome.encode()
     }
 
     /// The hello, once it has come.
@@ -434,6 +450,7 @@ impl Conn {
             is_job: false,
             held: core::mem::take(&mut self.arriving),
             payload: None,
+            parts: None,
         };
         self.under_way += 1;
         let mut head = header.head;
@@ -495,6 +512,12 @@ impl Conn {
         }
         let Stalled { mut under_way, head, target, cont, mut verb, room_bytes } = *asked;
         if let Verb::Fetch(fetch) = &mut verb {
+            if self.takes_parts
+                && let Some(parts) = Parts::of(fetch, head, target, cont)
+            {
+                parts::begin(shared, under_way, parts);
+                return true;
+            }
             fetch.buf = shared.bufs.take(room_bytes);
             under_way.plan = Some(FetchPlan::of(fetch));
         }

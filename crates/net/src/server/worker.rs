@@ -7,7 +7,7 @@
 //! every turn (`is_hot`), or its peer calls, or the waiter tells of its socket.
 
 use super::bufs::{Bufs, Held};
-use super::conn::{Conn, Handles, Step};
+use super::conn::{Conn, Handles, Parts, Step};
 use super::jobs::{Done, Job, JobReply, Jobs, Mailbox};
 use super::{Options, System};
 use crate::error::{Error, Result};
@@ -68,6 +68,8 @@ pub(super) struct UnderWay {
     pub(super) held: Held,
     /// What it brought; used again when nobody else holds it.
     pub(super) payload: Option<Arc<Incoming>>,
+    /// A long fetch is answered in parts.
+    pub(super) parts: Option<Box<Parts>>,
 }
 
 /// A pool that connections of this thread use.
@@ -258,10 +260,36 @@ impl Worker {
     fn answer(&mut self, key: u64, reply: Given) {
         let Some(mut under_way) = self.shared.under_way.remove(index_of(key)) else { return };
         self.shared.keep(under_way.payload.take());
+        let reply = match (under_way.parts.take(), reply) {
+            (Some(parts), Given::Target(result, buf)) => return self.hand_part(under_way, parts, result, buf),
+            (_, reply) => reply,
+        };
         let is_last = matches!(&reply, Given::Job(JobReply::System(Ok(attachment))) if attachment.is_last);
         self.hand_over(&under_way, reply, is_last);
         if is_last {
             self.shared.system.end();
+        }
+    }
+
+    /// Gives a part of an answer to the connection that waits for it, which goes on with the next.
+    fn hand_part(
+        &mut self,
+        under_way: UnderWay,
+        parts: Box<Parts>,
+        result: core::result::Result<Answer, Refusal>,
+        buf: Option<IoBuf>,
+    ) {
+        let at = under_way.conn;
+        let is_there = self.conns.of(at).is_some_and(|conn| conn.serial() == under_way.serial);
+        let Some(mut conn) = is_there.then(|| self.conns.lift(at)).flatten() else {
+            self.shared.bufs.release(under_way.held);
+            return self.shared.drop_answer(&under_way, Given::Target(result, buf));
+        };
+        let given = conn.take_part(&mut self.shared, under_way, parts, result, buf);
+        self.conns.put_back(at, conn);
+        self.heat(at);
+        if let Err(error) = given {
+            self.end(at, &error);
         }
     }
 
