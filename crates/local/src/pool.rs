@@ -283,7 +283,8 @@ fn keep_up(pool: &Pool<Store>, stop: &Stop) {
         let progress = pool.step();
         rest = if progress == Progress::Idle { (rest * 2).min(LONG_REST) } else { REST };
         match progress {
-            Progress::More => {}
+            // Who waits for an answer has the processor first: the kernel would let this thread keep it for milliseconds.
+            Progress::More => dolmen_env::yield_now(),
             Progress::Waiting => stop.rest(SHORT_REST),
             Progress::Idle => stop.rest(rest),
         }

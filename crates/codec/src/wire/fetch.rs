@@ -183,7 +183,9 @@ impl FetchPlan {
     /// Bytes a record, and the extent, if nothing but one extent of an array was asked for.
     pub(super) fn sole_extent(&self) -> Option<(u64, Recx)> {
         match &self.wants[..] {
-            [Want::Array { record_bytes, extents }] if extents.len() == 1 => Some((*record_bytes, extents[0])),
+            [Want::Array { record_bytes, extents }] if extents.len() == 1 => {
+                Some((*record_bytes, extents[0]))
+            }
             _ => None,
         }
     }

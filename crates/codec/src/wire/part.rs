@@ -137,7 +137,9 @@ mod tests {
     #[test]
     fn a_part_round_trips_and_its_bytes_are_known() {
         let part = part(10, 4, &[Recx::new(11, 2)]);
-        for (version, number) in [(Version::One, 0x61f4_4c6b_0d0b_ea16), (Version::Two, 0)] {
+        for (version, number) in
+            [(Version::One, 0x61f4_6cdd_4c33_aa96), (Version::Two, 0x8ac4_5166_c628_4621)]
+        {
             let to = ReplyTo { version, token: 5, map_version: 1, push_seq: 0, plan: None };
             let mut out = Vec::new();
             encode_part(&mut out, &to, &part, 4);

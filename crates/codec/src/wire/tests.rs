@@ -253,8 +253,12 @@ fn every_number_of_a_message_is_pinned() {
     let expected: Vec<u16> = (1..=19).chain(0x101..=0x11e).chain(0x201..=0x20f).collect();
     assert_eq!(asks, expected);
     let replies: Vec<u16> = ReplyKind::ALL.iter().map(|kind| kind.number()).collect();
-    let expected: Vec<u16> =
-        (0x8000..=0x800c).chain(0x8101..=0x810e).chain(0x8201..=0x8206).chain(0x8301..=0x8303).chain([0x8401]).collect();
+    let expected: Vec<u16> = (0x8000..=0x800c)
+        .chain(0x8101..=0x810e)
+        .chain(0x8201..=0x8206)
+        .chain(0x8301..=0x8303)
+        .chain([0x8401])
+        .collect();
     assert_eq!(replies, expected);
     for number in 0..=u16::MAX {
         assert_eq!(AskKind::from_number(number).is_some(), asks.contains(&number), "{number}");

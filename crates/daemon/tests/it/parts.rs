@@ -95,7 +95,10 @@ fn pattern() -> Vec<u8> {
 }
 
 fn stored(raw: &mut Raw, opened: Opened, value: &[u8]) {
-    assert!(matches!(raw.ask(opened, &array_update(opened, b"k", value)), Ok(Answer::Target(Reply::Written(_)))));
+    assert!(matches!(
+        raw.ask(opened, &array_update(opened, b"k", value)),
+        Ok(Answer::Target(Reply::Written(_)))
+    ));
 }
 
 /// The frames that answer a fetch of all of it: parts, with what was found, and what ended them.

@@ -53,7 +53,8 @@ pub(crate) fn hello(ring_bytes: usize) -> [u8; HELLO_BYTES] {
 /// That of a program which speaks this version alone, and can do so much beyond it.
 fn hello_of(version: Version, ring_bytes: usize, features: u64) -> [u8; HELLO_BYTES] {
     let (version_min, version_max) = (version.number(), version.number());
-    Hello { version_min, version_max, process: 0, features, ring_bytes: ring_bytes as u64, client: 7 }.encode()
+    Hello { version_min, version_max, process: 0, features, ring_bytes: ring_bytes as u64, client: 7 }
+        .encode()
 }
 
 /// Connects, and says nothing.

@@ -26,8 +26,8 @@ use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
-    Caller, FetchPlan, FetchedPart, PoolSlot, ReplyHeader, ReplyKind, SystemReply, SystemVerb,
-    decode_part, decode_reply, decode_system_reply, encode_request, encode_system_request,
+    Caller, FetchPlan, FetchedPart, PoolSlot, ReplyHeader, ReplyKind, SystemReply, SystemVerb, decode_part,
+    decode_reply, decode_system_reply, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};

@@ -12,8 +12,8 @@ use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
-    Caller, FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyHeader, SystemReply, SystemVerb, VERSION,
-    VERSION_MIN, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
+    Caller, FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyHeader, SystemReply, SystemVerb,
+    VERSION, VERSION_MIN, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
     encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Way, give_way, now};

@@ -21,9 +21,9 @@ use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Incoming, List, Reply, Verb};
 use dolmen_codec::wire::{
-    Asked, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader, SystemReply, SystemVerb,
-    Version, WELCOME_BYTES, decode_request_owned, decode_request_shared, decode_system_request, encode_reply,
-    encode_system_reply,
+    Asked, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader,
+    SystemReply, SystemVerb, Version, WELCOME_BYTES, decode_request_owned, decode_request_shared,
+    decode_system_request, encode_reply, encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};

@@ -261,7 +261,9 @@ impl Worker {
         let Some(mut under_way) = self.shared.under_way.remove(index_of(key)) else { return };
         self.shared.keep(under_way.payload.take());
         let reply = match (under_way.parts.take(), reply) {
-            (Some(parts), Given::Target(result, buf)) => return self.hand_part(under_way, parts, result, buf),
+            (Some(parts), Given::Target(result, buf)) => {
+                return self.hand_part(under_way, parts, result, buf);
+            }
             (_, reply) => reply,
         };
         let is_last = matches!(&reply, Given::Job(JobReply::System(Ok(attachment))) if attachment.is_last);

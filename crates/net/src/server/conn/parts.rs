@@ -172,13 +172,7 @@ impl Conn {
 }
 
 /// Asks for a part, or for all of it if no parts are given.
-fn ask(
-    shared: &mut Shared,
-    mut under_way: UnderWay,
-    parts: Box<Parts>,
-    at: ReadAt,
-    part: Option<Recx>,
-) {
+fn ask(shared: &mut Shared, mut under_way: UnderWay, parts: Box<Parts>, at: ReadAt, part: Option<Recx>) {
     let recx = part.unwrap_or(parts.whole);
     let len = usize::try_from(recx.count * parts.record_bytes).expect("no more than the frame of an answer");
     let fetch = parts.fetch(at, recx, shared.bufs.take(len));
