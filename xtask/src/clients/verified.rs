@@ -2,7 +2,7 @@
 //! compared with what was to be written. A wrong byte fails the run; there is no rate without zero errors.
 
 use super::{Daemons, Ran, Setup, Table, Way, add, ior_command, ior_rates, timed};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 
 /// Name, and IOR's words: with `-v` it says that it compares.
 const WORKLOADS: [(&str, &[&str]); 2] = [
@@ -26,8 +26,9 @@ pub(super) fn run(setup: &Setup, daemons: &Daemons) -> Result<Table> {
                 command.args(words);
                 let (text, cpu_seconds) = timed(&mut command, daemons)?;
                 let rates = rates(&text);
-                ensure!(rates.is_some(), "{command:?} has found errors, or has not compared:\n{text}");
-                add(&mut table, name, ranks, way, Ran { rates: rates.unwrap_or_default(), cpu_seconds });
+                let rates = rates
+                    .with_context(|| format!("{command:?} has found errors, or has not compared:\n{text}"))?;
+                add(&mut table, name, ranks, way, Ran { rates, cpu_seconds });
             }
         }
     }
