@@ -106,7 +106,7 @@ impl Conn {
     ) -> Result<()> {
         // The pool may have been left, and the number given to another one, between two parts.
         let (slot, pool) = (under_way.slot, under_way.pool);
-        if !self.attached(slot).is_some_and(|attached| attached.pool == pool) {
+        if self.attached(slot).is_none_or(|attached| attached.pool != pool) {
             return self.answer(shared, &under_way, &Err(Failure::NoHandle), buf);
         }
         match (parts.part, result) {
