@@ -317,9 +317,13 @@ fn root(setup: &Setup, way: Way) -> PathBuf {
     if way == Way::Posix { setup.dir.join("posix") } else { PathBuf::from("/") }
 }
 
+/// Ranks under Open MPI wait for each other without giving their processor up, unless it is told that there are more busy
+/// processes than processors, as there are: whoever has done his part of a phase would keep the others from theirs.
+const PATIENT_RANKS: (&str, &str) = ("OMPI_MCA_mpi_yield_when_idle", "1");
+
 fn client_command(setup: &Setup, program: &Path, way: Way, ranks: usize) -> Command {
     let mut command = Command::new("mpirun");
-    command.args(["-n", &ranks.to_string()]).arg(program);
+    command.env(PATIENT_RANKS.0, PATIENT_RANKS.1).args(["-n", &ranks.to_string()]).arg(program);
     match way.system(setup) {
         None => command.args(["-a", "POSIX"]),
         Some(system) => {

@@ -3,7 +3,7 @@
 //! IO500 has no search of its own over DFS: a program is given that takes the words of its external script, finds pool and
 //! container in `FIND_POOL` and `FIND_CONT`, and says `MATCHED n/m` at the end.
 
-use super::{CONT, Setup, Way, serve};
+use super::{CONT, PATIENT_RANKS, Setup, Way, serve};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -105,7 +105,11 @@ fn client(setup: &Setup, io500: &Io500, way: Option<Way>, data: &Path, ranks: us
     let settings = setup.dir.join("io500.ini");
     std::fs::write(&settings, ini(setup, io500, way.is_some(), data))?;
     let mut command = Command::new("mpirun");
-    command.args(["-n", &ranks.to_string()]).arg(&io500.program).arg(&settings);
+    command
+        .env(PATIENT_RANKS.0, PATIENT_RANKS.1)
+        .args(["-n", &ranks.to_string()])
+        .arg(&io500.program)
+        .arg(&settings);
     if let Some(system) = way.and_then(|way| way.system(setup)) {
         command.env("DOLMEN_SYSTEM", system).env("FIND_POOL", "tank").env("FIND_CONT", CONT);
     }
