@@ -101,8 +101,11 @@ fn stored(raw: &mut Raw, opened: Opened, value: &[u8]) {
     ));
 }
 
-/// The frames that answer a fetch of all of it: parts, with what was found, and what ended them.
-fn fetched(raw: &mut Raw, opened: Opened) -> (Vec<(Recx, Vec<u8>)>, Option<dolmen_types::Result<Answer>>) {
+/// Records, and what was found of them.
+type Part = (Recx, Vec<u8>);
+
+/// The frames that answer a fetch of all of it: parts, and what ended them unless it was the last part.
+fn fetched(raw: &mut Raw, opened: Opened) -> (Vec<Part>, Option<dolmen_types::Result<Answer>>) {
     let ask: Ask<'_> = fetch_array(opened, b"k", VALUE_BYTES as u64);
     let frame = raw.frame(5, opened.slot, &ask);
     raw.send(&frame);
