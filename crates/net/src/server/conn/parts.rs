@@ -157,13 +157,13 @@ impl Conn {
         let plan = plan.as_ref().expect("a fetch has a plan");
         let places = plan.parts(fetched_list).zip(buf);
         let payload_bytes = plan.filled_bytes(fetched_list).unwrap_or(0);
-        let Terms { version, has_payload_sums } = self.terms;
+        let Terms { version, sums_replies, .. } = self.terms;
         let to = ReplyTo { version, token: *token, map_version: *map_version, push_seq: 0, plan: None };
         shared.scratch.clear();
         encode_part(&mut shared.scratch, &to, &FetchedPart { recx, fetched: fetched.clone() }, payload_bytes);
         self.output.put(&mut self.stream, &shared.scratch)?;
         if let Some((places, buf)) = places
-            && let Some(buf) = self.output.put_parts(&mut self.stream, has_payload_sums, buf, places)?
+            && let Some(buf) = self.output.put_parts(&mut self.stream, sums_replies, buf, places)?
         {
             shared.bufs.give(buf);
         }
