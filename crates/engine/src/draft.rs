@@ -51,11 +51,16 @@ fn akey_cond(call: Cond, own: Cond) -> Cond {
     if call.has(Cond::PER_AKEY) { own } else { call }
 }
 
-/// Validates an update and turns it into drafts. `inline_max` is the largest value that goes into the log.
+/// Validates an update of at most `iods_max` akeys and turns it into drafts. `inline_max` is the largest value that goes
+/// into the log.
 #[inline]
-pub(crate) fn of_update<'a>(update: &'a Update<'_>, inline_max: usize) -> Result<Drafts<'a>, Error> {
+pub(crate) fn of_update<'a>(
+    update: &'a Update<'_>,
+    iods_max: usize,
+    inline_max: usize,
+) -> Result<Drafts<'a>, Error> {
     let count = update.iods.len();
-    if count == 0 || count > limits::IODS_MAX {
+    if count == 0 || count > iods_max {
         return Err(Invalid::Count.into());
     }
     if count > 1 {

@@ -22,7 +22,7 @@ use crate::update::{Pending, Work};
 use dolmen_codec::verb::{Mutation, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
-use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf};
+use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf, limits};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 
@@ -176,7 +176,7 @@ impl Target {
         match verb {
             Verb::Update(update) => {
                 let inline_max = self.config.small_value_bytes_max as usize;
-                let drafts = draft::of_update(&update, inline_max);
+                let drafts = draft::of_update(&update, limits::iods_max(cont), inline_max);
                 self.begin_write(token, head, cont, update.oid, drafts);
             }
             Verb::Punch(punch) => {
@@ -551,7 +551,7 @@ fn drafts_of<'m>(
     inline_max: usize,
 ) -> Result<(dolmen_types::Oid, Drafts<'m>), Error> {
     match mutation {
-        Mutation::Update(update) => Ok((update.oid, draft::of_update(update, inline_max)?)),
+        Mutation::Update(update) => Ok((update.oid, draft::of_update(update, limits::IODS_MAX, inline_max)?)),
         Mutation::Punch(punch) => Ok((punch.oid, draft::of_punch(punch)?)),
     }
 }

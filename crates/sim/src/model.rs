@@ -18,7 +18,7 @@ use dolmen_codec::verb::{Audit, ContVerb, Fetch, Mutation, ReadAt, Reply, SpaceR
 use dolmen_codec::verb::{List, ListWhat};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::Clock;
-use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
+use dolmen_types::limits::{RETAINED_RESULTS_PER_CLIENT, iods_max};
 use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, RequestId, Stamp, TargetNo, TxId};
 use read::{Answer, Position, Question};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -321,7 +321,7 @@ impl Model {
         if let Some(first) = self.first_result(id) {
             return Ok(first.map_or(Reply::Prepared, Reply::Written));
         }
-        write::check(&mutation)?;
+        write::check(&mutation, iods_max(no))?;
         self.find(no)?;
         if let Some(question) = write::question(&mutation) {
             // The epoch is not chosen yet, and a failed mutation takes none: look from just above the last.

@@ -1,5 +1,7 @@
 //! Compile-time limits. Each says why it has its value; none is a setting.
 
+use crate::ContNo;
+
 /// A label: DAOS's `DAOS_PROP_LABEL_MAX_LEN`.
 pub const LABEL_BYTES_MAX: usize = 127;
 /// An anchor's buffer in `daos_anchor_t` is 104 bytes.
@@ -21,6 +23,13 @@ pub const RECORD_BYTES_MAX: u64 = 1 << 20;
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// Akeys in one request: DAOS's clients send a few dozen.
 pub const IODS_MAX: usize = 1024;
+
+/// Akeys in one update of a container: the records of the pool's service get its answer beside what it was asked for.
+#[must_use]
+pub const fn iods_max(cont: ContNo) -> usize {
+    if cont.0 == ContNo::SYSTEM.0 { IODS_MAX + 1 } else { IODS_MAX }
+}
+
 /// Extents under one akey in one request: the list-I/O limit of DAOS's array API.
 pub const EXTENTS_MAX: usize = 16384;
 /// Mutations in one transaction on one target; a log record holds them all.

@@ -104,7 +104,7 @@ impl Model {
         if !prepare.participants.contains(&self.target()) || !prepare.participants.contains(&prepare.leader) {
             return Err(Invalid::Argument.into());
         }
-        prepare.mutations.iter().try_for_each(write::check)?;
+        prepare.mutations.iter().try_for_each(|mutation| write::check(mutation, limits::IODS_MAX))?;
         let floor = self.find(no)?.floor;
         if floor >= prepare.epoch {
             return Err(Error::TxRestart { after: floor });

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 /// Every condition that a mutation may carry.
 const CONDS: u64 = 0xff;
 
-/// What is wrong with a mutation whatever the data are.
-pub(super) fn check(mutation: &Mutation<'_>) -> Result<(), Error> {
+/// What is wrong with a mutation of at most `iods_max` akeys, whatever the data are.
+pub(super) fn check(mutation: &Mutation<'_>, iods_max: usize) -> Result<(), Error> {
     match mutation {
-        Mutation::Update(update) => check_update(update),
+        Mutation::Update(update) => check_update(update, iods_max),
         Mutation::Punch(punch) => check_punch(punch),
     }
 }
@@ -67,11 +67,11 @@ fn terms(iod: &UpdateIod<'_>) -> AkeyTerms {
     AkeyTerms { akey: iod.akey.clone(), cond: iod.cond, record_bytes }
 }
 
-fn check_update(update: &Update<'_>) -> Result<(), Error> {
+fn check_update(update: &Update<'_>, iods_max: usize) -> Result<(), Error> {
     let object_type = update.oid.object_type().ok_or(Invalid::ObjectId)?;
     order::check_key(object_type.dkey_kind(), &update.dkey)?;
     check_cond(update.cond)?;
-    if update.iods.is_empty() || update.iods.len() > limits::IODS_MAX {
+    if update.iods.is_empty() || update.iods.len() > iods_max {
         return Err(Invalid::Count.into());
     }
     let mut akeys = BTreeSet::new();

@@ -5,8 +5,9 @@ use dolmen_cluster::Pool;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb, Whose};
 use dolmen_codec::{Answer, Ask, Request, Transport};
+use dolmen_types::limits::IODS_MAX;
 use dolmen_types::{
-    ContNo, Credentials, Epoch, Error, Head, PropId, PropValue, Props, RequestId, TargetNo, Uuid,
+    ContNo, Credentials, Epoch, Error, Head, Invalid, PropId, PropValue, Props, RequestId, TargetNo, Uuid,
 };
 
 const TARGETS: u16 = 3;
@@ -345,6 +346,31 @@ fn an_answer_is_told_to_whom_it_was_given_and_to_nobody_else() {
     assert_eq!(ask_by(&pool, other, creation(1, "a")), Err(Error::NoPermission));
     assert_eq!(ask_by(&pool, by(78, 5, 5), creation(1, "a")), Err(Error::Exists), "another client's request");
     assert_eq!(ask_by(&pool, head, creation(1, "a")), Ok(made));
+}
+
+#[test]
+fn as_many_attributes_as_a_request_may_have_are_set_and_removed_with_the_answer_on_record() {
+    let world = World::new();
+    let mut pool = world.create(1);
+    let no = make(&pool, 1, "a").unwrap().no;
+    let names: Vec<String> = (0..IODS_MAX).map(|number| format!("k{number}")).collect();
+    let attrs = |value: &[u8]| names.iter().map(|name| (name.clone(), value.to_vec())).collect();
+    for (whose, client) in [(Some(no), 77), (None, 78)] {
+        let set = || PoolVerb::SetAttrs(whose, attrs(b"mine"));
+        ask_by(&pool, by(client, 1, 1), set()).unwrap();
+        ask(&pool, PoolVerb::SetAttrs(whose, attrs(b"other"))).unwrap();
+        pool = world.reopen(pool);
+        ask_by(&pool, by(client, 1, 1), set()).unwrap();
+        let found = ask(&pool, PoolVerb::Attr(whose, names[IODS_MAX - 1].clone()));
+        assert!(matches!(found, Ok(PoolReply::Attr(value)) if value == b"other"), "set again");
+        let remove = || PoolVerb::RemoveAttrs(whose, names.clone());
+        ask_by(&pool, by(client, 2, 2), remove()).unwrap();
+        pool = world.reopen(pool);
+        ask_by(&pool, by(client, 2, 2), remove()).unwrap();
+        let more = (0..=IODS_MAX).map(|number| (number.to_string(), vec![1])).collect();
+        let refused = ask_by(&pool, by(client, 3, 3), PoolVerb::SetAttrs(whose, more));
+        assert_eq!(refused, Err(Invalid::Count.into()));
+    }
 }
 
 #[test]
