@@ -281,9 +281,12 @@ pub(crate) async fn connect_by(
 }
 
 impl PoolHandle {
-    /// Gives the connection up, on a way of the caller's, instead of when nobody has it any more.
-    pub(crate) async fn leave(&self, way: Way) {
-        if let Some(remote) = &self.remote {
+    /// Gives the connection up, on a way of the caller's, if nobody else has it. An object that is open, or an operation under
+    /// way, keeps it; the last of them gives it up.
+    pub(crate) async fn leave(self: Arc<Self>, way: Way) {
+        let Some(Self { client, remote, .. }) = Arc::into_inner(self) else { return };
+        drop(client);
+        if let Some(remote) = remote.filter(|remote| Arc::strong_count(remote) == 1) {
             remote.leave(way).await;
         }
     }

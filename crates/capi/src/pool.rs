@@ -97,11 +97,9 @@ pub(crate) extern "C" fn daos_pool_disconnect(poh: Handle, ev: Ev) -> c_int {
         if pool.conts.load(Ordering::Acquire) > 0 {
             return Err(Der::BUSY);
         }
-        handle::remove(poh, |entry| matches!(entry, Entry::Pool(_)))?;
+        drop(handle::remove(poh, |entry| matches!(entry, Entry::Pool(_)))?);
         event::let_go(pool.number);
-        if way == Way::Later {
-            pool.leave(way).await;
-        }
+        pool.leave(way).await;
         Ok(())
     })
 }

@@ -34,6 +34,7 @@ mod kit;
 mod kv;
 mod later;
 mod layout;
+mod left;
 mod life;
 mod mgmt;
 mod nothing;

@@ -16,7 +16,7 @@ pub struct Door {
     link: Link,
     pool: PoolRef,
     head: Head,
-    /// Whether the pool was given back, and the number may be another's.
+    /// Whether the pool was given back.
     is_left: AtomicBool,
 }
 

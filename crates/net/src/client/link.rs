@@ -13,6 +13,7 @@ mod silence;
 
 use super::aside::Aside;
 use super::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
+use super::pools::Pools;
 use super::session::{Attached, NO_SLOT, Opened, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
 use crate::error::{Error as NetError, Result as NetResult, Violation};
@@ -102,7 +103,7 @@ pub(super) struct State {
     decoded: Option<Decoded>,
     requests: Requests,
     queues: Slots<Queue>,
-    pub(super) pools: Slots<Attached>,
+    pub(super) pools: Pools,
     scratch: Vec<u8>,
     spin: Spin,
     aside: Aside,
@@ -161,7 +162,7 @@ impl Link {
             decoded: None,
             requests: Requests::default(),
             queues: Slots::default(),
-            pools: Slots::default(),
+            pools: Pools::default(),
             scratch: Vec::new(),
             spin: Spin::new()?,
             aside: Aside::default(),
@@ -254,11 +255,11 @@ impl Link {
 
     /// Takes a pool for use: from now on it is opened again whenever the connection is made anew.
     pub(super) fn attach(&self, attached: Attached) -> PoolRef {
-        PoolRef(self.inner.lock().pools.insert(attached))
+        self.inner.lock().pools.insert(attached)
     }
 
     pub(super) async fn detach(&self, way: Way, pool: PoolRef, head: &Head) {
-        let left = self.look(|state| (state.pools.remove(pool.0), state.session.is_some()));
+        let left = self.look(|state| (state.pools.remove(pool), state.session.is_some()));
         // Without a connection there is nothing to give back.
         let Some((Some(attached), true)) = left else { return };
         // Ignored: a daemon that is gone has no pool open for us.
@@ -303,7 +304,7 @@ impl Link {
         let noted = self.look(|state| {
             // One that is being made has a copy of what was open when that began.
             let is_up = state.session.is_some() || state.is_connecting;
-            let Some(attached) = state.pools.of_mut(pool.0) else { return false };
+            let Some(attached) = state.pools.of_mut(pool) else { return false };
             attached.head.id.client = client;
             let once = Opened { count: 1, ..home };
             let known = attached.conts.insert(no, once);
@@ -314,7 +315,7 @@ impl Link {
 
     /// Looks at what is known of a pool.
     pub(super) fn with_pool<T>(&self, pool: PoolRef, body: impl FnOnce(&mut Attached) -> T) -> Option<T> {
-        self.look(|state| state.pools.of_mut(pool.0).map(body))?
+        self.look(|state| state.pools.of_mut(pool).map(body))?
     }
 }
 
@@ -348,9 +349,10 @@ impl Inner {
         let plan = plan_of(&request.ask);
         let id = state.requests.begin(Waiter::Caller, plan, None, deadline_ns);
         let finished = loop {
-            let is_cut = state.session.is_none() && !state.is_connecting || state.is_refused(pool);
+            let is_left = state.pools.of(pool).is_none();
+            let is_cut = state.session.is_none() && !state.is_connecting || state.is_refused(pool) || is_left;
             if is_cut && matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) {
-                // The handle has ended with the connection, and nobody is about to open it on another.
+                // The handle has ended with the connection or the pool, and nobody is about to open it on another.
                 break Some(Finished::Pool(Ok(Answer::Pool(PoolReply::Done))));
             }
             let sent;
@@ -486,7 +488,7 @@ impl Inner {
         open.under_way += 1;
         let is_first = open.under_way == 1;
         if let (Ask::Pool(PoolVerb::ContEvict(cont, _)), Some(attached)) =
-            (&request.ask, state.pools.of_mut(pool.0))
+            (&request.ask, state.pools.of_mut(pool))
         {
             attached.evicts(*cont);
         }
@@ -657,9 +659,7 @@ impl Inner {
     /// Tries once to connect until `connect_ns`, and to open what was open until `deadline_ns`; without the lock.
     fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
         state.is_connecting = true;
-        let keys = state.pools.keys();
-        let mut pools: Vec<(usize, Attached)> =
-            keys.into_iter().map(|at| (at, state.pools.of(at).expect("just listed").clone())).collect();
+        let mut pools = state.pools.copies();
         drop(state);
         let begun_ns = RealClock.monotonic_ns();
         let made = connect(&self.address, &self.options, connect_ns).and_then(|mut session| {
@@ -762,7 +762,7 @@ impl State {
 
     /// Writes the frame of a request.
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
-        let slot = self.pools.of(pool.0).map_or(NO_SLOT, |attached| attached.slot);
+        let slot = self.pools.of(pool).map_or(NO_SLOT, |attached| attached.slot);
         let seen = Epoch(self.seen.load(Ordering::Relaxed));
         let Terms { version, sums_requests, .. } = self.terms();
         let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked: 0 };
@@ -980,7 +980,7 @@ impl State {
             return;
         };
         if let (Finished::Pool(result), Some(request), Some(attached)) =
-            (&finished, &request, self.pools.of_mut(pool.0))
+            (&finished, &request, self.pools.of_mut(pool))
         {
             attached.answered(&request.ask, result);
         }
@@ -1026,9 +1026,9 @@ impl State {
     }
 
     /// Goes on with a new connection on which `pools` are open.
-    fn renew(&mut self, session: Session, pools: Vec<(usize, Attached)>) {
-        for (at, attached) in pools {
-            if let Some(known) = self.pools.of_mut(at) {
+    fn renew(&mut self, session: Session, pools: Vec<(PoolRef, Attached)>) {
+        for (pool, attached) in pools {
+            if let Some(known) = self.pools.of_mut(pool) {
                 (known.slot, known.refused) = (attached.slot, attached.refused);
             }
         }

@@ -4,6 +4,7 @@ mod aside;
 mod door;
 mod link;
 mod pending;
+mod pools;
 pub mod reach;
 mod remote;
 mod session;
@@ -16,10 +17,7 @@ use crate::error::Result;
 use crate::tls::{Certs, Role};
 use core::time::Duration;
 use dolmen_env::Address;
-
-/// A pool as one connection knows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct PoolRef(usize);
+use pools::PoolRef;
 
 /// An answer of another kind than the question's: the other side speaks another protocol.
 fn unexpected() -> dolmen_types::Error {

@@ -27,7 +27,7 @@ impl State {
     /// Whether a pool could not be opened on this connection, and may be later.
     #[inline]
     pub(super) fn is_refused(&self, pool: PoolRef) -> bool {
-        self.has_refused && self.pools.of(pool.0).is_some_and(|attached| attached.refused.is_some())
+        self.has_refused && self.pools.of(pool).is_some_and(|attached| attached.refused.is_some())
     }
 
     /// The pool that requests of a queue wait for, if it is one.
@@ -68,7 +68,7 @@ impl Inner {
         pool: PoolRef,
         deadline_ns: u64,
     ) -> (Guard<'s>, Result<()>) {
-        let Some(attached) = state.pools.of_mut(pool.0) else { return (state, Ok(())) };
+        let Some(attached) = state.pools.of_mut(pool) else { return (state, Ok(())) };
         let Some(Refused { error, at_ns }) = attached.refused.clone() else { return (state, Ok(())) };
         let now_ns = RealClock.monotonic_ns();
         if now_ns >= deadline_ns {
@@ -115,7 +115,7 @@ impl Inner {
             is_opening: false,
             ..copy.clone()
         };
-        let pool = PoolRef(self.lock().pools.insert(beside));
+        let pool = self.lock().pools.insert(beside);
         for (cont, known) in &copy.conts {
             for _ in 0..known.count {
                 let ask = |verb| Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
@@ -142,8 +142,8 @@ impl State {
     /// Takes over what was opened for a pool, unless the connection is another one by now, on which it was opened with all
     /// others, or refused again; gives back what nobody uses.
     fn settle_opened(&mut self, pool: PoolRef, opened: Result<PoolRef>, is_same: bool) -> Option<Attached> {
-        let beside = opened.map(|beside| self.pools.remove(beside.0));
-        let real = self.pools.of_mut(pool.0);
+        let beside = opened.map(|beside| self.pools.remove(beside));
+        let real = self.pools.of_mut(pool);
         let left_over = match (real, beside) {
             (Some(real), Ok(Some(beside))) if is_same => {
                 (real.slot, real.refused, real.is_opening) = (beside.slot, None, false);
