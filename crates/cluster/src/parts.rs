@@ -143,6 +143,7 @@ impl Parts {
             untold.retain(|&cont, (evictions, by)| {
                 let verb = PoolVerb::Evicted { cont, evictions: evictions.clone(), by: *by };
                 let told = part.to.call(Request { token: 0, head: Head::default(), ask: Ask::Pool(verb) });
+                // One of the version before cannot be told, and has nothing open.
                 matches!(told.result, Err(Error::Unreachable { .. } | Error::Busy))
             });
         }

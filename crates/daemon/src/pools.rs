@@ -191,7 +191,13 @@ impl Pools {
         let opened = dolmen_local::open_part(&self.dir.join(&found.name), &self.options);
         let opened = opened.map_err(|error| plain(&error))?;
         let (peers, service) = (Arc::clone(&self.peers), service_of(&found).ok_or(Error::NoPermission)?);
-        let look = move |cont| peers.look(service, &SystemVerb::PartLook { pool: uuid, key, cont });
+        let look = move |cont: Option<Uuid>| {
+            match peers.look(service, &SystemVerb::PartLook { pool: uuid, key, cont }) {
+                // It cannot be asked who may do what: it speaks the version of the wire before. Whoever needs that is refused.
+                Err(Error::Invalid(_)) if cont.is_none() => Err(Error::Unreachable { rank: service }),
+                looked => looked,
+            }
+        };
         let pool = Arc::new(Lease::part(opened, Box::new(look)));
         self.open().insert(uuid, Arc::clone(&pool));
         Ok((pool, entry_of(&found)))

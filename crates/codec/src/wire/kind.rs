@@ -1,5 +1,7 @@
 //! The numbers of messages.
 
+use super::Version;
+
 /// An enum of numbers that cross the wire, readable from a number and listed in full.
 macro_rules! numbered {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$about:meta])* $variant:ident = $number:literal,)+ }) => {
@@ -164,6 +166,18 @@ numbered! {
         PartEvict = 0x020e,
         /// [`SystemVerb::PartLook`](super::SystemVerb::PartLook).
         PartLook = 0x020f,
+    }
+}
+
+impl AskKind {
+    /// The first version that knows it: who speaks an older one closes the connection on which it comes.
+    #[must_use]
+    #[inline]
+    pub fn since(self) -> Version {
+        match self {
+            Self::Evicted | Self::PartLook => Version::Two,
+            _ => Version::One,
+        }
     }
 }
 

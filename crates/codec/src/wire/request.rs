@@ -44,7 +44,8 @@ pub struct Asked<'p> {
 ///
 /// # Errors
 /// What the target would answer if a list, a key or the buffer of a fetch is larger than a frame may hold: `Invalid`,
-/// `KeyTooBig`; `RecTooBig` if a value or everything together is; then `out` is as it was.
+/// `KeyTooBig`; `RecTooBig` if a value or everything together is; `Invalid` if the connection's version has no such question;
+/// then `out` is as it was.
 ///
 /// # Panics
 /// If the token is 0.
@@ -102,6 +103,9 @@ fn seal<'p>(frame: &mut [u8], caller: &Caller, sent: Sent<'p>) -> Result<Payload
     }
     let Caller { version, token, head, pool, seen, push_acked } = *caller;
     let Sent { kind, target, cont, parts, payload_bytes } = sent;
+    if version < kind.since() {
+        return Err(Invalid::Argument.into());
+    }
     let body_bytes = u32::try_from(body.len()).expect("a body is limited far below 2^32");
     let sealed = RequestHeader {
         version,

@@ -141,7 +141,8 @@ impl RequestHeader {
             return Err(BadFrame::Checksum);
         }
         let number = fields.kind.get();
-        let kind = AskKind::from_number(number).ok_or(BadFrame::Kind { number })?;
+        let kind = AskKind::from_number(number).filter(|kind| kind.since() <= version);
+        let kind = kind.ok_or(BadFrame::Kind { number })?;
         if fields.flags.get() != 0 || fields.token.get() == 0 {
             return Err(BadFrame::Reserved);
         }

@@ -13,7 +13,7 @@ use dolmen_types::{ContNo, Epoch, Error};
 /// Appends a question to the daemon to `out`; the pool of `caller` is not looked at.
 ///
 /// # Errors
-/// `RecTooBig` if no frame can hold it; then `out` is as it was.
+/// `RecTooBig` if no frame can hold it; `Invalid` if the connection's version has no such question; then `out` is as it was.
 ///
 /// # Panics
 /// If the token is 0.

@@ -112,6 +112,11 @@ impl Alterer {
         plan.connections.iter().flatten().for_each(end);
     }
 
+    /// How many connections there were.
+    pub(crate) fn connections(&self) -> usize {
+        self.plan().connections.len()
+    }
+
     pub(crate) fn flips(&self) -> usize {
         self.plan().flips
     }
@@ -552,8 +557,17 @@ fn values_of_all_shapes_are_stored_under_the_checksums_that_they_came_with() {
 
 /// Where a test of several engines puts a way that alters: in the place of a socket, which goes elsewhere.
 pub(crate) fn in_place_of(socket: &Path) -> Alterer {
+    // Rings do not go this way.
+    put_before(socket, |hello| hello.ring_bytes = 0)
+}
+
+/// The same with an engine that speaks, with whoever comes to it, no version but the first.
+pub(crate) fn of_the_version_before(socket: &Path) -> Alterer {
+    put_before(socket, |hello| (hello.ring_bytes, hello.version_max) = (0, Version::One.number()))
+}
+
+fn put_before(socket: &Path, greet: fn(&mut Hello)) -> Alterer {
     let behind = PathBuf::from(format!("{}.real", socket.display()));
     std::fs::rename(socket, &behind).unwrap();
-    // Rings do not go this way.
-    Alterer::start(&Address::Unix(behind), socket, |hello| hello.ring_bytes = 0)
+    Alterer::start(&Address::Unix(behind), socket, greet)
 }

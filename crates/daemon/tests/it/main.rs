@@ -27,3 +27,4 @@ mod restarts;
 mod served;
 mod taken;
 mod tls;
+mod versions;

@@ -22,7 +22,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-const ANNA: u32 = 4_200_052;
+pub(crate) const ANNA: u32 = 4_200_052;
 const BERT: u32 = 4_200_053;
 const STAFF: u32 = 4_200_054;
 
@@ -44,7 +44,7 @@ fn options() -> LinkOptions {
 }
 
 /// Does something as another user, in a thread of his: the connections that it makes are his.
-fn being<T: Send>(uid: u32, body: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn being<T: Send>(uid: u32, body: impl FnOnce() -> T + Send) -> T {
     assert_eq!(user_id(), 0, "only root can be others");
     let body = move || {
         set_thread_groups(&[Gid::from_raw(STAFF)]).unwrap();
@@ -56,7 +56,7 @@ fn being<T: Send>(uid: u32, body: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Lets everybody reach the sockets.
-fn open_sockets(engines: &Engines, ranks: u32) {
+pub(crate) fn open_sockets(engines: &Engines, ranks: u32) {
     for rank in 0..ranks {
         let Address::Unix(socket) = engines.address(rank) else { panic!("it is a socket") };
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -87,16 +87,16 @@ fn allow_in(cont: &Container, entries: &[&str]) {
 }
 
 /// What comes of writing to all shards: by dkey.
-fn written(object: &Object) -> Vec<Result<()>> {
+pub(crate) fn written(object: &Object) -> Vec<Result<()>> {
     (0..DKEYS).map(|dkey| object.put(At::Latest, &dkey.to_le_bytes(), b"a", b"value").map(drop)).collect()
 }
 
-fn read(object: &Object) -> Vec<Result<Option<usize>>> {
+pub(crate) fn read(object: &Object) -> Vec<Result<Option<usize>>> {
     let one = |dkey: u32| object.get(At::Latest, &dkey.to_le_bytes(), b"a", &mut IoBuf::default());
     (0..DKEYS).map(one).collect()
 }
 
-fn all_are<T: PartialEq>(all: &[T], wanted: &T) -> bool {
+pub(crate) fn all_are<T: PartialEq>(all: &[T], wanted: &T) -> bool {
     all.iter().all(|one| one == wanted)
 }
 

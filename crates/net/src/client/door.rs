@@ -8,7 +8,7 @@ use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
-use dolmen_types::{ContNo, Error, Head, Result};
+use dolmen_types::{ContNo, Error, Head, Invalid, Result};
 use std::collections::BTreeMap;
 
 /// What one engine has of a pool, as a `Transport`. `Send` and `Sync`; it is left when it is dropped.
@@ -106,6 +106,8 @@ impl Door {
             }
             // Ignored: it is opened with the next connection.
             Err(Error::Unreachable { rank }) if rank == self.link.rank() => Ok(()),
+            // It opens none: it speaks the version of the wire before, or the service does. Who is let in there needs none.
+            Err(Error::Invalid(Invalid::Argument)) => Ok(()),
             other => {
                 self.link.with_pool(self.pool, |attached| attached.conts.remove(&no));
                 other.and(Err(super::unexpected()))

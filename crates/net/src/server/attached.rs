@@ -87,6 +87,11 @@ impl Attached {
         Asker { holders, key: self.key, rights, is_part: self.is_part }
     }
 
+    /// Whether the pool's service is at another engine.
+    pub(super) fn is_part(&self) -> bool {
+        self.is_part
+    }
+
     /// Whether what is asked may be begun.
     ///
     /// # Errors

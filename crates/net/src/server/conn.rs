@@ -27,7 +27,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
-use dolmen_types::{ContNo, Epoch, Error as Failure, Head, IoBuf, TargetNo, limits};
+use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Invalid, IoBuf, TargetNo, limits};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -532,6 +532,7 @@ impl Conn {
         head: Head,
         mut verb: PoolVerb<'static>,
     ) -> Result<()> {
+        let version = self.terms.version;
         let attached = self.attached(under_way.slot).expect("looked at before");
         if let Err(error) = attached.settle_owner(&mut verb) {
             return self.refuse(shared, under_way, error);
@@ -540,6 +541,10 @@ impl Conn {
             let told = attached.locks.ask(*cont, ask, RealClock.monotonic_ns());
             let result = told.map(|told| Answer::Pool(PoolReply::Lock(told)));
             return self.answer(shared, &under_way, &result, None);
+        }
+        if attached.is_part() && version == Version::One && matches!(verb, PoolVerb::ContOpen(..)) {
+            // In that version parts open none, and nobody needs to have one open there.
+            return self.refuse(shared, under_way, Invalid::Argument.into());
         }
         if is_quick(&verb, attached.answers_at_once) {
             let transport = Arc::clone(&attached.transport);

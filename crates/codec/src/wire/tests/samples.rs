@@ -413,7 +413,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::PoolProps, [0x6e36_99a7_122b_1279, 0x24f5_a99d_7e27_c921]),
     (AskKind::PoolSetProps, [0x7c39_8306_4a44_2a7d, 0x65c1_30ac_96eb_3aae]),
     (AskKind::Lock, [0x8362_9775_fd7a_25ff, 0xcfee_5f83_4667_bd95]),
-    (AskKind::Evicted, [0x19f4_cf32_1e7c_9e99, 0x3949_7d3a_5215_368a]),
+    (AskKind::Evicted, [0, 0x3949_7d3a_5215_368a]),
     (AskKind::Ping, [0xf0fb_45d9_d088_e047, 0x1c96_7afd_d799_741b]),
     (AskKind::SystemQuery, [0x7bc2_176f_f361_e8db, 0x141c_294a_e2a6_26f7]),
     (AskKind::PoolList, [0xa593_dce7_aa20_77ef, 0x348a_eb6c_c528_c15b]),
@@ -428,7 +428,7 @@ pub(super) const GOLDEN_REQUESTS: &[(AskKind, [u64; 2])] = &[
     (AskKind::Compare, [0x4748_0013_5728_2efe, 0x3707_79c8_b76e_67c8]),
     (AskKind::PoolEvict, [0x8ce9_63ab_8c9d_d129, 0xa313_096b_166a_e359]),
     (AskKind::PartEvict, [0x9318_1b09_2665_10d0, 0x3a98_bb99_82da_61ff]),
-    (AskKind::PartLook, [0xe94a_870f_7aa4_d76f, 0xb2bd_83f2_1cdd_4a89]),
+    (AskKind::PartLook, [0, 0xb2bd_83f2_1cdd_4a89]),
 ];
 
 pub(super) const GOLDEN_REPLIES: &[(ReplyKind, [u64; 2])] = &[
