@@ -123,7 +123,12 @@ pub(super) fn answered<T: TargetStore>(
         Answer::Done => PoolReply::Done,
         Answer::Epoch(epoch) => PoolReply::Epoch(*epoch),
         Answer::Oids(first) => PoolReply::Oids(*first),
-        Answer::Cont(no, record) => PoolReply::Cont(Cont::new((**record).clone()).handle(*no)),
+        Answer::Cont(no, record) => {
+            let mut record = (**record).clone();
+            let list = state.conts.get(no).and_then(|cont| cont.record.props.get(&PropId::CO_ACL));
+            record.props.extend(list.map(|list| (PropId::CO_ACL, list.clone())));
+            PoolReply::Cont(Cont::new(record).handle(*no))
+        }
     }))
 }
 
@@ -140,11 +145,32 @@ fn change<T: TargetStore>(
     (asked, answer): (Asked, Answer),
 ) -> Result<()> {
     let noted = state.repeats.note(no, asked, answer);
-    let all = with_answer(changes, noted.as_ref());
-    let result = if all.is_empty() { Ok(()) } else { store::change(targets, no, &all) };
+    if noted.is_none() && changes.is_empty() {
+        return Ok(());
+    }
+    let stale = state.repeats.removable(no, changes.len());
+    let names: Vec<Vec<u8>> = stale.iter().map(|place| place.key()).collect();
+    let mut all = with_answer(changes, noted.as_ref());
+    all.extend(names.iter().map(|name| -> Change<'_> { (name, None) }));
+    let result = store::change(targets, no, &all);
     drop(all);
     state.repeats.settle(noted, result.is_ok());
+    if result.is_ok() {
+        state.repeats.removed(&stale);
+        sweep(targets, state);
+    }
     result
+}
+
+/// Removes records of forgotten answers where too many lie about, so that whoever opens the pool next need not read them.
+fn sweep<T: TargetStore>(targets: &Targets<T>, state: &mut State) {
+    let crowd = state.repeats.crowd();
+    let Some(no) = crowd.first().map(|place| place.cont) else { return };
+    let names: Vec<Vec<u8>> = crowd.iter().map(|place| place.key()).collect();
+    let changes: Vec<Change<'_>> = names.iter().map(|name| -> Change<'_> { (name, None) }).collect();
+    // Should this be lost, opening reads them once more.
+    store::change_later(targets, no, &changes);
+    state.repeats.removed(&crowd);
 }
 
 /// Completes or undoes what is unfinished. What a target refuses now is tried again before the next change.
@@ -185,7 +211,9 @@ pub(super) fn create<T: TargetStore>(
     head: &Head,
 ) -> Result<ContHandle> {
     let Wanted { uuid, label, props: wanted } = wanted;
-    if let Some(handle) = made_by(state, uuid, head.id) {
+    if !state.repeats.is_anothers(Asked::by(head))
+        && let Some(handle) = made_by(state, uuid, head.id)
+    {
         return Ok(handle);
     }
     let label = match (label, wanted.get(&PropId::CO_LABEL)) {
@@ -239,7 +267,7 @@ fn put_on_record<T: TargetStore>(
     reserved: u32,
     asked: Asked,
 ) -> Result<()> {
-    let noted = state.repeats.note(no, asked, Answer::Cont(no, Box::new(record.clone())));
+    let noted = state.repeats.note(no, asked, Answer::cont(no, record.clone(), asked.uid()));
     let (encoded, intent) = (record.encode(), Intent::Create.encode());
     let (origin_at, origin) = (origin_key(Epoch::ZERO), encode_origin(asked.id));
     let all: [Change<'_>; 3] = [(META, Some(&encoded)), (INTENT, Some(&intent)), (&origin_at, Some(&origin))];
@@ -254,6 +282,7 @@ fn put_on_record<T: TargetStore>(
     state.repeats.settle(noted, result.is_ok());
     result?;
     state.reserved_cont = reserved;
+    sweep(targets, state);
     Ok(())
 }
 
@@ -340,7 +369,7 @@ pub(super) fn evict<T: TargetStore>(
     let mut evictions = Evictions::of(&record.props);
     evictions.add(uid);
     record.props.insert(PropId::CO_EVICTIONS, PropValue::Bytes(evictions.encode()));
-    let answer = Answer::Cont(no, Box::new(record.clone()));
+    let answer = Answer::cont(no, record.clone(), asked.uid());
     change(targets, state, no, &[(META, Some(&record.encode()))], (asked, answer))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.record = record;
@@ -421,7 +450,7 @@ pub(super) fn add_snapshot<T: TargetStore>(
     finish(targets, state, no)?;
     let cont = state.live(no)?;
     let made = cont.origins.iter().find(|(epoch, origin)| **origin == asked.id && **epoch != Epoch::ZERO);
-    if let Some((&epoch, _)) = made.filter(|_| asked.id.sequence != 0) {
+    if let Some((&epoch, _)) = made.filter(|_| asked.id.sequence != 0 && !state.repeats.is_anothers(asked)) {
         return Ok(epoch);
     }
     if cont.snapshots.len() >= SNAPSHOTS_MAX {
@@ -652,10 +681,15 @@ fn undo<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> 
     let was_there = state.conts.get(&no).is_some_and(|cont| cont.unfinished == Some(Intent::Destroy));
     let moved = if was_there { state.repeats.moved(no) } else { Vec::new() };
     let changes: Vec<Change<'_>> = moved.iter().map(Noted::change).collect();
-    let removed = store::remove(targets, no, &changes);
+    let (told, removed) = store::remove(targets, no, &changes);
     drop(changes);
     for noted in moved {
-        state.repeats.settle(Some(noted), removed.is_ok());
+        state.repeats.settle(Some(noted), told.is_ok());
+    }
+    // What there is no room for is not known any more; that must not keep a container from being destroyed.
+    match told {
+        Err(Error::NoSpace { .. } | Error::RecTooBig { .. }) => {}
+        told => told?,
     }
     removed?;
     state.repeats.leave(no);

@@ -5,11 +5,13 @@
 //! nobody asks for what they hold.
 //!
 //! Invariants: an id names one change; what was refused is not retained, since a refusal has changed nothing; a slot holds
-//! an answer, or is free, or is on its way to the record; no request runs that is before what its client has done with.
+//! an answer, or one that is forgotten, or is free, or is on its way to the record; no request runs that is before what its
+//! client has done with; what one user asks for takes nothing from another who has fewer answers here.
 
 use super::record::{Answer, AnswerRecord};
 use super::store::{ANSWER_PREFIX, Change};
 use dolmen_codec::pool::PoolVerb;
+use dolmen_types::limits::IODS_MAX;
 use dolmen_types::{ContNo, Error, Head, RequestId, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +24,22 @@ const CLIENTS_MAX: usize = ANSWERS_MAX;
 /// Answers that outlive their container: the latest. What repeats an older one finds no such container, and changes nothing.
 const MOVED_MAX: usize = 64;
 
-type Key = (u128, u64);
+/// Records of forgotten answers that the next change of their container removes: more than one change forgets, mostly.
+const REMOVED_MAX: usize = 8;
+
+/// Records of forgotten answers that may lie about; from there on they are removed by changes of other containers, too.
+const STALE_MAX: usize = ANSWERS_MAX;
+
+/// How many of them at once.
+const SWEPT_MAX: usize = 64;
+
+/// A request of a user's client: another user's with the same number is another request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    uid: u32,
+    client: u128,
+    sequence: u64,
+}
 
 /// Who asks for a change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,9 +54,15 @@ impl Asked {
         Self { id: head.id, uid: head.cred.uid, oldest: head.oldest.min(head.id.sequence) }
     }
 
+    /// The user.
+    pub(super) fn uid(self) -> u32 {
+        self.uid
+    }
+
     /// Without a number a request is asked once.
     fn key(self) -> Option<Key> {
-        (self.id.sequence != 0).then_some((self.id.client, self.id.sequence))
+        let RequestId { client, sequence } = self.id;
+        (sequence != 0).then_some(Key { uid: self.uid, client, sequence })
     }
 }
 
@@ -49,12 +72,11 @@ pub(super) struct Kept {
     pub(super) answer: Answer,
     /// Whose records hold it; the pool's own if its container is gone.
     pub(super) place: Place,
-    uid: u32,
     number: u64,
 }
 
 /// A slot among the records of a container.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     pub(super) cont: ContNo,
     slot: u16,
@@ -85,8 +107,11 @@ impl Noted {
 /// The slots of a container.
 #[derive(Debug, Default)]
 struct Slots {
+    /// The answers in them, by number.
+    answers: BTreeMap<u64, Key>,
     /// Those from here on were never used.
     fresh: u16,
+    /// Those below that have no record.
     free: BTreeSet<u16>,
 }
 
@@ -111,13 +136,24 @@ struct Client {
     used: u64,
 }
 
+/// What a user has of what all share.
+#[derive(Debug, Default)]
+struct User {
+    /// His answers, by number.
+    answers: BTreeMap<u64, Key>,
+    clients: BTreeMap<u128, Client>,
+}
+
 /// The latest answers to changes.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     answers: BTreeMap<Key, Kept>,
-    by_number: BTreeMap<u64, Key>,
+    users: BTreeMap<u32, User>,
     slots: BTreeMap<ContNo, Slots>,
-    clients: BTreeMap<u128, Client>,
+    /// Slots whose record holds an answer that is forgotten.
+    stale: BTreeSet<Place>,
+    /// Of all users.
+    clients: usize,
     next_number: u64,
     uses: u64,
 }
@@ -126,31 +162,31 @@ impl Repeats {
     /// The answer to this very change, if it is on record. What its client has done with is forgotten.
     ///
     /// # Errors
-    /// `NoPermission` for another user's; `TimedOut` for a request that its client has done with: it may have been carried
-    /// out and must not be again.
+    /// `TimedOut` for a request that its client has done with: it may have been carried out and must not be again.
     pub(super) fn answered(&mut self, asked: Asked) -> Result<Option<&Kept>> {
         let Some(key) = asked.key() else { return Ok(None) };
-        let oldest = self.heard_of(asked);
-        if key.1 < oldest {
+        if key.sequence < self.heard_of(key, asked.oldest) {
             return Err(Error::TimedOut);
         }
-        match self.answers.get(&key) {
-            Some(kept) if kept.uid != asked.uid => Err(Error::NoPermission),
-            kept => Ok(kept),
-        }
+        Ok(self.answers.get(&key))
+    }
+
+    /// Whether another user has the answer to a request of this number: what was made by it was not made for this one.
+    pub(super) fn is_anothers(&self, asked: Asked) -> bool {
+        let is_there = |key| self.answers.contains_key(&key);
+        let of_others = self.users.keys().filter(|&&uid| uid != asked.uid);
+        asked
+            .key()
+            .is_some_and(|key| !is_there(key) && of_others.copied().any(|uid| is_there(Key { uid, ..key })))
     }
 
     /// Makes room for an answer among a container's records; nothing for who does not ask again. It is to be settled.
     pub(super) fn note(&mut self, cont: ContNo, asked: Asked, answer: Answer) -> Option<Noted> {
         let key = asked.key()?;
-        while self.answers.len() >= ANSWERS_MAX
-            && let Some((_, &oldest)) = self.by_number.first_key_value()
-        {
-            self.forget(oldest);
-        }
+        while self.answers.len() >= ANSWERS_MAX && self.forget_one(key.uid) {}
         let number = self.next_number;
         self.next_number += 1;
-        Some(self.noted(key, cont, (asked.uid, number), answer))
+        Some(self.noted(key, cont, number, answer))
     }
 
     /// An answer is on record, or is not.
@@ -159,7 +195,8 @@ impl Repeats {
         if is_on_record {
             self.keep(key, kept);
         } else {
-            self.give_back(kept.place);
+            // What it was to go over may be there still.
+            self.stale.insert(kept.place);
         }
     }
 
@@ -170,19 +207,26 @@ impl Repeats {
 
     /// Makes room among the pool's own records for answers of a container whose records are about to go.
     pub(super) fn moved(&mut self, cont: ContNo) -> Vec<Noted> {
-        let latest: Vec<(Key, Kept)> = self.latest_of(cont).take(MOVED_MAX).collect();
-        let moved =
-            |(key, kept): (Key, Kept)| self.noted(key, ContNo::SYSTEM, (kept.uid, kept.number), kept.answer);
-        latest.into_iter().map(moved).collect()
+        let numbered = self.slots.get(&cont).into_iter().flat_map(|slots| slots.answers.iter().rev());
+        let one = |(&number, &key): (&u64, &Key)| (key, number, self.answers[&key].answer.clone());
+        let latest: Vec<(Key, u64, Answer)> = numbered.take(MOVED_MAX).map(one).collect();
+        latest
+            .into_iter()
+            .map(|(key, number, answer)| self.noted(key, ContNo::SYSTEM, number, answer))
+            .collect()
     }
 
     /// The records of a container are gone, and with them the answers in them.
     pub(super) fn leave(&mut self, cont: ContNo) {
-        let gone: Vec<Key> = self.latest_of(cont).map(|(key, _)| key).collect();
+        let numbered = self.slots.get(&cont).into_iter().flat_map(|slots| slots.answers.values());
+        let gone: Vec<Key> = numbered.copied().collect();
         for key in gone {
             self.forget(key);
         }
         self.slots.remove(&cont);
+        for place in self.stale_of(cont, usize::MAX) {
+            self.stale.remove(&place);
+        }
     }
 
     /// Takes over an answer that is on record; false if nobody wrote this there. Of two to one request, as a crash leaves
@@ -198,69 +242,128 @@ impl Repeats {
         slots.fresh = slots.fresh.max(slot + 1);
         let AnswerRecord { id, uid, number, answer } = record;
         self.next_number = self.next_number.max(number + 1);
-        self.keep((id.client, id.sequence), Kept { answer, place: Place { cont, slot }, uid, number });
+        // Of an earlier version it may be long.
+        let answer = match answer {
+            Answer::Cont(no, record) => Answer::cont(no, *record, uid),
+            short => short,
+        };
+        let key = Key { uid, client: id.client, sequence: id.sequence };
+        self.keep(key, Kept { answer, place: Place { cont, slot }, number });
         true
     }
 
-    fn latest_of(&self, cont: ContNo) -> impl Iterator<Item = (Key, Kept)> + '_ {
-        let latest = self.by_number.values().rev().map(|key| (*key, self.answers[key].clone()));
-        latest.filter(move |(_, kept)| kept.place.cont == cont)
+    /// Records of forgotten answers that a change of their container of so many records is to remove, too.
+    pub(super) fn removable(&self, cont: ContNo, changes: usize) -> Vec<Place> {
+        self.stale_of(cont, REMOVED_MAX.min(IODS_MAX.saturating_sub(changes)))
     }
 
-    fn noted(&mut self, key: Key, cont: ContNo, (uid, number): (u32, u64), answer: Answer) -> Noted {
-        let place = Place { cont, slot: self.slots.entry(cont).or_default().take() };
-        let id = RequestId { client: key.0, sequence: key.1 };
-        let bytes = AnswerRecord { id, uid, number, answer: answer.clone() }.encode();
-        Noted { key, kept: Kept { answer, place, uid, number }, name: place.key(), bytes }
+    /// Records of forgotten answers of one container, if there are too many of all.
+    pub(super) fn crowd(&self) -> Vec<Place> {
+        match self.stale.first() {
+            Some(place) if self.stale.len() > STALE_MAX => self.stale_of(place.cont, SWEPT_MAX),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Records of forgotten answers are gone.
+    pub(super) fn removed(&mut self, places: &[Place]) {
+        for place in places.iter().filter(|&place| self.stale.remove(place)) {
+            if let Some(slots) = self.slots.get_mut(&place.cont) {
+                slots.free.insert(place.slot);
+            }
+        }
+    }
+
+    fn stale_of(&self, cont: ContNo, count: usize) -> Vec<Place> {
+        let (first, last) = (Place { cont, slot: 0 }, Place { cont, slot: u16::MAX });
+        self.stale.range(first..=last).take(count).copied().collect()
+    }
+
+    /// A slot whose record can be written over, or one without.
+    fn place(&mut self, cont: ContNo) -> Place {
+        if let Some(&place) = self.stale_of(cont, 1).first() {
+            self.stale.remove(&place);
+            return place;
+        }
+        Place { cont, slot: self.slots.entry(cont).or_default().take() }
+    }
+
+    fn noted(&mut self, key: Key, cont: ContNo, number: u64, answer: Answer) -> Noted {
+        let place = self.place(cont);
+        let id = RequestId { client: key.client, sequence: key.sequence };
+        let bytes = AnswerRecord { id, uid: key.uid, number, answer: answer.clone() }.encode();
+        Noted { key, kept: Kept { answer, place, number }, name: place.key(), bytes }
     }
 
     fn keep(&mut self, key: Key, kept: Kept) {
         let (place, number) = (kept.place, kept.number);
-        if let Some(before) = self.answers.insert(key, kept) {
-            self.by_number.remove(&before.number);
-            if before.place != place {
-                self.give_back(before.place);
-            }
-        }
-        self.by_number.insert(number, key);
-        while self.answers.len() > ANSWERS_MAX
-            && let Some((_, &oldest)) = self.by_number.first_key_value()
-        {
-            self.forget(oldest);
-        }
+        self.forget(key);
+        // It may have been there before, as what a crash leaves twice.
+        self.stale.remove(&place);
+        self.answers.insert(key, kept);
+        self.users.entry(key.uid).or_default().answers.insert(number, key);
+        self.slots.entry(place.cont).or_default().answers.insert(number, key);
+        while self.answers.len() > ANSWERS_MAX && self.forget_one(key.uid) {}
+    }
+
+    /// Forgets the oldest answer of the user who has the most; of two, of the one who has just asked. False if there is none.
+    fn forget_one(&mut self, uid: u32) -> bool {
+        let most = self.users.iter().max_by_key(|&(&whose, user)| (user.answers.len(), whose == uid));
+        let oldest = most.and_then(|(_, user)| user.answers.first_key_value()).map(|(_, &key)| key);
+        oldest.and_then(|key| self.forget(key)).is_some()
     }
 
     fn forget(&mut self, key: Key) -> Option<Kept> {
         let kept = self.answers.remove(&key)?;
-        self.by_number.remove(&kept.number);
-        self.give_back(kept.place);
+        let (number, place) = (kept.number, kept.place);
+        if let Some(user) = self.users.get_mut(&key.uid) {
+            user.answers.remove(&number);
+            self.drop_idle(key.uid);
+        }
+        if let Some(slots) = self.slots.get_mut(&place.cont) {
+            slots.answers.remove(&number);
+            self.stale.insert(place);
+        }
         Some(kept)
     }
 
-    fn give_back(&mut self, place: Place) {
-        if let Some(slots) = self.slots.get_mut(&place.cont) {
-            slots.free.insert(place.slot);
+    fn drop_idle(&mut self, uid: u32) {
+        if self.users.get(&uid).is_some_and(|user| user.answers.is_empty() && user.clients.is_empty()) {
+            self.users.remove(&uid);
         }
     }
 
-    /// Takes note of what a client has done with; its oldest request.
-    fn heard_of(&mut self, asked: Asked) -> u64 {
+    /// Takes note of what a user's client has done with; its oldest request.
+    fn heard_of(&mut self, key: Key, oldest: u64) -> u64 {
         self.uses += 1;
-        let (client, used) = (asked.id.client, self.uses);
-        if self.clients.len() >= CLIENTS_MAX
-            && !self.clients.contains_key(&client)
-            && let Some((&silent, _)) = self.clients.iter().min_by_key(|(_, client)| client.used)
-        {
-            self.clients.remove(&silent);
+        let Key { uid, client, .. } = key;
+        if !self.users.get(&uid).is_some_and(|user| user.clients.contains_key(&client)) {
+            if self.clients >= CLIENTS_MAX {
+                self.forget_client(uid);
+            }
+            self.clients += 1;
         }
-        let known = self.clients.entry(client).or_insert(Client { oldest: 0, used });
-        (known.oldest, known.used) = (known.oldest.max(asked.oldest), used);
+        let known = self.users.entry(uid).or_default().clients.entry(client);
+        let known = known.or_insert(Client { oldest: 0, used: 0 });
+        (known.oldest, known.used) = (known.oldest.max(oldest), self.uses);
         let oldest = known.oldest;
-        let done: Vec<Key> = self.answers.range((client, 0)..(client, oldest)).map(|(key, _)| *key).collect();
+        let (first, end) = (Key { sequence: 0, ..key }, Key { sequence: oldest, ..key });
+        let done: Vec<Key> = self.answers.range(first..end).map(|(key, _)| *key).collect();
         for key in done {
             self.forget(key);
         }
         oldest
+    }
+
+    /// Forgets of the user with the most clients the one that was not heard of for the longest.
+    fn forget_client(&mut self, uid: u32) {
+        let most = self.users.iter_mut().max_by_key(|(whose, user)| (user.clients.len(), **whose == uid));
+        let Some((&whose, user)) = most else { return };
+        if let Some((&silent, _)) = user.clients.iter().min_by_key(|(_, client)| client.used) {
+            user.clients.remove(&silent);
+            self.clients -= 1;
+        }
+        self.drop_idle(whose);
     }
 }
 
@@ -295,6 +398,11 @@ mod tests {
         Asked::by(&Head { id, oldest, cred, ..Head::default() })
     }
 
+    /// As `asked`, of another user.
+    fn by(uid: u32, client: u128, sequence: u64) -> Asked {
+        Asked { uid, id: RequestId { client, sequence }, oldest: 0 }
+    }
+
     fn answer(repeats: &mut Repeats, sequence: u64) -> Option<Answer> {
         repeats.answered(asked(sequence, 0)).unwrap().map(|kept| kept.answer.clone())
     }
@@ -318,7 +426,7 @@ mod tests {
         assert_eq!(answer(&mut repeats, 2), Some(Answer::Oids(2)));
         let stranger = Asked { id: RequestId { client: 8, sequence: 2 }, ..asked(2, 0) };
         assert!(repeats.answered(stranger).unwrap().is_none());
-        assert_eq!((repeats.answers.len(), repeats.by_number.len()), (ANSWERS_MAX, ANSWERS_MAX));
+        assert_eq!((repeats.answers.len(), repeats.users[&7].answers.len()), (ANSWERS_MAX, ANSWERS_MAX));
     }
 
     #[test]
@@ -334,11 +442,52 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_for_the_user_who_has_asked() {
+    fn what_one_user_asks_for_takes_no_answer_from_another() {
         let mut repeats = Repeats::default();
-        retain(&mut repeats, 3);
-        let other = Asked { uid: 8, ..asked(3, 0) };
-        assert_eq!(repeats.answered(other).unwrap_err(), Error::NoPermission);
+        (1..=3).for_each(|sequence| drop(retain(&mut repeats, sequence)));
+        // As another's requests, and ahead of all of them: it says nothing about his.
+        let forged = Asked { oldest: u64::MAX, ..by(8, 9, u64::MAX) };
+        assert!(repeats.answered(forged).unwrap().is_none());
+        assert!(repeats.answered(by(8, 9, 2)).is_err(), "that is his own matter");
+        let many = ANSWERS_MAX as u64 * 2;
+        for client in 10..many {
+            let other = by(8, u128::from(client), 1);
+            assert!(repeats.answered(other).unwrap().is_none());
+            let noted = repeats.note(CONT, other, Answer::Done);
+            repeats.settle(noted, true);
+        }
+        for sequence in 1..=3 {
+            assert_eq!(answer(&mut repeats, sequence), Some(Answer::Oids(sequence)));
+        }
+        assert!(repeats.answered(by(8, u128::from(many) - 1, 1)).unwrap().is_some());
+        assert!(repeats.answered(by(8, 10, 1)).unwrap().is_none(), "he has forgotten his own");
+        assert_eq!((repeats.answers.len(), repeats.clients), (ANSWERS_MAX, CLIENTS_MAX));
+        // What the first has done with is known as well.
+        assert!(repeats.answered(asked(3, 3)).unwrap().is_some());
+        (10..many).for_each(|client| drop(repeats.answered(by(8, u128::from(client), 2))));
+        assert_eq!(repeats.answered(asked(2, 0)).unwrap_err(), Error::TimedOut);
+    }
+
+    #[test]
+    fn records_of_forgotten_answers_are_removed_by_and_by_and_their_places_are_used_first() {
+        let mut repeats = Repeats::default();
+        (1..=100).for_each(|sequence| drop(retain(&mut repeats, sequence)));
+        assert!(repeats.answered(asked(100, 100)).unwrap().is_some());
+        assert_eq!(repeats.removable(CONT, IODS_MAX), [], "no more than a change can have");
+        assert_eq!(repeats.removable(ContNo(6), 1), []);
+        let first: Vec<u16> = repeats.removable(CONT, 1).iter().map(|place| place.slot).collect();
+        assert_eq!(first, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(retain(&mut repeats, 101), Place { cont: CONT, slot: 0 }.key());
+        let mut changes = 0;
+        while let places = repeats.removable(CONT, 1)
+            && !places.is_empty()
+        {
+            repeats.removed(&places);
+            changes += 1;
+        }
+        assert_eq!((changes, repeats.stale.len()), (13, 0));
+        assert_eq!(answer(&mut repeats, 100), Some(Answer::Oids(100)));
+        assert_eq!(retain(&mut repeats, 102), Place { cont: CONT, slot: 1 }.key());
     }
 
     #[test]
@@ -361,8 +510,9 @@ mod tests {
         assert_eq!(answer(&mut repeats, 6), None);
         let taken: Vec<_> = (6..11).map(|sequence| retain(&mut repeats, sequence)).collect();
         let name = |slot| Place { cont: CONT, slot }.key();
-        assert_eq!(taken, [0, 1, 2, 3, 5].map(name), "the places that hold nothing");
-        assert_eq!(repeats.by_number.last_key_value(), Some((&17, &(9, 10))));
+        assert_eq!(taken, [2, 0, 1, 3, 5].map(name), "the places that hold nothing");
+        let newest = Key { uid: 7, client: 9, sequence: 10 };
+        assert_eq!(repeats.users[&7].answers.last_key_value(), Some((&17, &newest)));
     }
 
     #[test]

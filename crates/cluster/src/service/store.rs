@@ -80,14 +80,20 @@ fn update<'a>(no: ContNo, changes: &[Change<'a>]) -> Op<'a> {
     plain(ContNo::SYSTEM, Verb::Update(Update { oid: records(), dkey: dkey(no), cond: Cond::NONE, iods }))
 }
 
-/// Removes all records of a container, after changes of the pool's own that outlive it: a step each, and one wait.
-pub(crate) fn remove<T: TargetStore>(targets: &Targets<T>, no: ContNo, before: &[Change<'_>]) -> Result<()> {
+/// Removes all records of a container, after changes of the pool's own that outlive it: a step each, and one wait. What has
+/// become of those, and of the removal.
+pub(crate) fn remove<T: TargetStore>(
+    targets: &Targets<T>,
+    no: ContNo,
+    before: &[Change<'_>],
+) -> (Result<()>, Result<()>) {
     let verb = Verb::Punch(Punch { oid: records(), scope: PunchScope::Dkey(dkey(no)), cond: Cond::NONE });
     let first = (!before.is_empty()).then(|| update(ContNo::SYSTEM, before));
     let mut ops = first.into_iter().chain([plain(ContNo::SYSTEM, verb)]).collect();
     let mut answers = Vec::new();
     targets.call_many(HOME, &mut ops, &mut answers);
-    answers.into_iter().try_for_each(|answer| answer.result.map(|_| ()))
+    let removed = answers.pop().map_or(Ok(()), |answer| answer.result.map(|_| ()));
+    (answers.into_iter().try_for_each(|answer| answer.result.map(|_| ())), removed)
 }
 
 /// The numbers of all containers that have records, ascending.

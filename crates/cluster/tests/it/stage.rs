@@ -35,6 +35,8 @@ struct State {
     late_snapshots: (TargetNo, u32),
     /// The epoch of the last of them.
     late_epoch: Epoch,
+    /// What updates are answered that write nothing but answers of the service.
+    no_answers: Option<Error>,
 }
 
 impl Director {
@@ -89,6 +91,11 @@ impl Director {
     /// The epoch of the last snapshot that came too late so.
     pub(crate) fn late_epoch(&self) -> Epoch {
         self.state.lock().unwrap().late_epoch
+    }
+
+    /// From now on updates that write nothing but answers of the pool's service fail so.
+    pub(crate) fn refuse_answers(&self, error: Option<Error>) {
+        self.state.lock().unwrap().no_answers = error;
     }
 
     pub(crate) fn panic_on(&self, target: u16) {
@@ -150,6 +157,12 @@ impl<T: TargetStore> TargetStore for Staged<T> {
                 };
                 ask(ContVerb::RaiseFloor(epoch.next()));
                 while let Reply::Aggregated { more: true, .. } = ask(ContVerb::Aggregate(Epoch::MAX)) {}
+            }
+            if let (Verb::Update(update), Some(error)) = (&op.verb, &state.no_answers)
+                && update.iods.iter().all(|iod| iod.akey.starts_with(b"intent-done:"))
+            {
+                self.failed.push(Completion { token: op.token, result: Err(error.clone()), buf: None });
+                continue;
             }
             match &mut state.left {
                 Some(0) => {

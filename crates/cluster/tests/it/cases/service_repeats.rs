@@ -2,6 +2,7 @@
 
 use super::common::{Store, World, ask, by_label, epoch, get, label, make, put};
 use dolmen_cluster::Pool;
+use dolmen_codec::acl::{Acl, Entry};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb, Whose};
 use dolmen_codec::{Answer, Ask, Request, Transport};
@@ -343,7 +344,7 @@ fn an_answer_is_told_to_whom_it_was_given_and_to_nobody_else() {
     let mut other = head;
     other.cred.uid = UID + 1;
     let pool = world.reopen(pool);
-    assert_eq!(ask_by(&pool, other, creation(1, "a")), Err(Error::NoPermission));
+    assert_eq!(ask_by(&pool, other, creation(1, "a")), Err(Error::Exists), "another user's request");
     assert_eq!(ask_by(&pool, by(78, 5, 5), creation(1, "a")), Err(Error::Exists), "another client's request");
     assert_eq!(ask_by(&pool, head, creation(1, "a")), Ok(made));
 }
@@ -427,4 +428,142 @@ fn answers_that_are_waited_for_are_kept_over_many_others() {
     let pool = world.reopen(pool);
     ask_by(&pool, by(77, 1, 1), attr(Some(no), b"mine")).unwrap();
     ask_by(&pool, by(77, 2, 1), PoolVerb::ContDestroy(uuid, true)).unwrap();
+}
+
+#[test]
+fn what_one_user_asks_for_in_the_name_of_anothers_client_takes_nothing_from_him() {
+    let world = World::new();
+    let pool = world.create(1);
+    let no = make(&pool, 1, "a").unwrap().no;
+    ask_by(&pool, by(77, 5, 5), attr(Some(no), b"mine")).unwrap();
+    let forged = |sequence| {
+        let mut head = by(77, sequence, sequence);
+        head.cred.uid = UID + 1;
+        head
+    };
+    // Ahead of all that he will ever ask for, and just what he asks for next.
+    ask_by(&pool, forged(u64::MAX), attr(Some(no), b"other")).unwrap();
+    ask_by(&pool, forged(6), attr(Some(no), b"other")).unwrap_err();
+    ask_by(&pool, by(77, 5, 5), attr(Some(no), b"mine")).unwrap();
+    assert!(has_attr(&pool, Some(no), b"other"), "his answer was forgotten, and the change made again");
+    ask_by(&pool, by(77, 6, 5), attr(Some(no), b"mine")).unwrap();
+    assert!(has_attr(&pool, Some(no), b"mine"));
+    // More than are kept of all, and each of another client.
+    for client in 0..4200 {
+        let mut head = by(1000 + client, 1, 1);
+        head.cred.uid = UID + 1;
+        ask_by(&pool, head, attr(None, b"k")).unwrap();
+    }
+    ask(&pool, attr(Some(no), b"other")).unwrap();
+    let pool = world.reopen(pool);
+    ask_by(&pool, by(77, 5, 5), attr(Some(no), b"mine")).unwrap();
+    ask_by(&pool, by(77, 6, 5), attr(Some(no), b"mine")).unwrap();
+    assert!(has_attr(&pool, Some(no), b"other"), "his answers are kept");
+}
+
+/// Records that opening reads.
+fn read_at_opening(world: &World, pool: Pool<Store>) -> (Pool<Store>, usize) {
+    world.director.take_trace();
+    let pool = world.reopen(pool);
+    let fetches = world.director.take_trace().iter().filter(|(_, name)| *name == "fetch").count();
+    (pool, fetches)
+}
+
+#[test]
+fn records_of_forgotten_answers_go_with_later_changes_and_opening_reads_few() {
+    let world = World::new();
+    let pool = world.create(1);
+    let no = make(&pool, 1, "a").unwrap().no;
+    // All waited for at once, then none of them.
+    (1..=400).for_each(|sequence| drop(ask_by(&pool, by(77, sequence, 1), attr(Some(no), b"mine")).unwrap()));
+    let (pool, fetches) = read_at_opening(&world, pool);
+    assert!(fetches >= 400, "{fetches}");
+    for sequence in 401..=460 {
+        ask_by(&pool, by(77, sequence, sequence), attr(Some(no), b"mine")).unwrap();
+    }
+    let (pool, fetches) = read_at_opening(&world, pool);
+    assert!(fetches < 20, "one of 460 is waited for: {fetches}");
+    ask(&pool, attr(Some(no), b"other")).unwrap();
+    ask_by(&pool, by(77, 460, 460), attr(Some(no), b"mine")).unwrap();
+    assert!(has_attr(&pool, Some(no), b"other"));
+    assert_sound(&pool, "after it");
+}
+
+#[test]
+fn opening_reads_a_bounded_number_of_answers_however_many_containers_had_some() {
+    let world = World::new();
+    let pool = world.create(1);
+    let conts: Vec<ContNo> =
+        (1..=3).map(|number| make(&pool, number, &format!("c{number}")).unwrap().no).collect();
+    let mut sequence = 0;
+    for &no in &conts {
+        for _ in 0..3000 {
+            sequence += 1;
+            ask_by(&pool, by(77, sequence, 1), PoolVerb::AllocOids(no, 1)).unwrap();
+        }
+    }
+    // Nobody changes the first two any more.
+    for _ in 0..100 {
+        sequence += 1;
+        ask_by(&pool, by(77, sequence, sequence), PoolVerb::AllocOids(conts[2], 1)).unwrap();
+    }
+    let (pool, fetches) = read_at_opening(&world, pool);
+    assert!(fetches < 4200, "of 9000: {fetches}");
+    assert_sound(&pool, "after it");
+}
+
+/// A list that is as long as may be, nearly.
+fn long_list() -> Props {
+    let entry = |number: u32| Entry::parse(&format!("A::a-user-of-a-long-name-{number}@:rw")).unwrap();
+    let list = Acl::new((0..1000).map(entry)).unwrap().encode();
+    assert!((30_000..65_536).contains(&list.len()), "{}", list.len());
+    Props::from([(PropId::CO_ACL, PropValue::Bytes(list))])
+}
+
+#[test]
+fn a_container_of_a_long_list_is_destroyed_on_a_target_without_room_and_its_answers_are_known() {
+    let world = World::new();
+    let pool = world.create(1);
+    let creation =
+        || PoolVerb::ContCreate { uuid: Uuid::from_u128(1), label: Some(label("a")), props: long_list() };
+    let made = ask_by(&pool, by(77, 1, 1), creation()).unwrap();
+    let no = match ask(&pool, PoolVerb::ContOpen(by_label("a"), OpenFor::Any)) {
+        Ok(PoolReply::Cont(handle)) => handle.no,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ask_by(&pool, by(77, 1, 1), creation()), Ok(made), "with its list");
+    let evict = || PoolVerb::ContEvict(no, Whose::All);
+    (2..=70).for_each(|sequence| drop(ask_by(&pool, by(77, sequence, 1), evict()).unwrap()));
+    let large = vec![7; 1 << 20];
+    // A model has room for all of it.
+    let full = (0..70).find(|&dkey| put(&pool, 0, no, dkey, &large).is_err());
+    let small =
+        (0..).take_while(|&dkey| full.is_some() && put(&pool, 0, no, 1000 + dkey, &large[..9000]).is_ok());
+    let _filled = small.count();
+    let destroy = || PoolVerb::ContDestroy(by_label("a"), true);
+    ask_by(&pool, by(77, 71, 1), destroy()).unwrap();
+    let pool = world.reopen(pool);
+    assert_eq!(named(&pool, "a"), None);
+    ask_by(&pool, by(77, 70, 1), evict()).unwrap();
+    ask_by(&pool, by(77, 71, 1), destroy()).unwrap();
+}
+
+#[test]
+fn answers_for_which_there_is_no_room_keep_no_container_from_being_destroyed() {
+    let needed_bytes = 1 << 20;
+    let target = TargetNo(0);
+    for error in [Error::NoSpace { target, needed_bytes }, Error::RecTooBig { needed_bytes }] {
+        let world = World::new();
+        let pool = world.create(TARGETS);
+        Stage::set(&pool);
+        let head = by(77, 5, 5);
+        world.director.refuse_answers(Some(error));
+        ask_by(&pool, head, PoolVerb::ContDestroy(by_label("a"), true)).unwrap();
+        world.director.refuse_answers(None);
+        let pool = world.reopen(pool);
+        assert_eq!(named(&pool, "a"), None);
+        assert_eq!(ask_by(&pool, head, PoolVerb::ContDestroy(by_label("a"), true)), Err(Error::NotFound));
+        ask_by(&pool, by(77, 6, 6), creation(1, "a")).unwrap();
+        assert_sound(&pool, "after it");
+    }
 }
