@@ -11,7 +11,7 @@ use dolmen_codec::verb::{FetchIod, NewValue, Payload, Reply, UpdateIod, Want};
 use dolmen_codec::wire::{HELLO_BYTES, Hello, Version, WELCOME_BYTES};
 use dolmen_env::{Address, Listener, Moved, Rng, Socket, Waiter};
 use dolmen_net::client::{Link, LinkOptions};
-use dolmen_types::{Cond, IoBuf, Key, Label, Props, Recx};
+use dolmen_types::{Cond, Error, IoBuf, Key, Label, Props, Recx};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,13 +39,23 @@ struct Flip {
     first: usize,
 }
 
+/// A place at which each connection is changed.
+#[derive(Clone, Copy)]
+struct Fault {
+    course: Course,
+    /// After so many bytes that go that way.
+    after: usize,
+}
+
 #[derive(Default)]
 struct Plan {
     flip: Option<Flip>,
+    fault: Option<Fault>,
     /// Bytes that have passed, up and down.
     passed: [usize; 2],
-    /// Both ends of each connection there was.
+    /// Both ends of each connection there was, and what has passed on it, up and down, since there is a fault.
     connections: Vec<[Arc<Socket>; 2]>,
+    since: Vec<[usize; 2]>,
     flips: usize,
 }
 
@@ -110,6 +120,18 @@ impl Alterer {
         let mut plan = self.plan();
         plan.flip = Some(Flip { course, after, bit, first: plan.connections.len() });
         plan.connections.iter().flatten().for_each(end);
+    }
+
+    /// Ends all connections that there are.
+    pub(crate) fn end_all(&self) {
+        self.plan().connections.iter().flatten().for_each(end);
+    }
+
+    /// Changes a byte of each connection from now on, after so many others; or none any more.
+    fn fault(&self, fault: Option<Fault>) {
+        let mut plan = self.plan();
+        plan.since.fill([0; 2]);
+        plan.fault = fault;
     }
 
     /// How many connections there were.
@@ -204,11 +226,19 @@ impl Plan {
     /// A connection more; its number.
     fn connected(&mut self, ends: [Arc<Socket>; 2]) -> usize {
         self.connections.push(ends);
+        self.since.push([0; 2]);
         self.connections.len() - 1
     }
 
     fn pass(&mut self, number: usize, course: Course, bytes: &mut [u8]) {
         self.passed[usize::from(course == Course::Down)] += bytes.len();
+        if let Some(fault) = self.fault.filter(|fault| fault.course == course) {
+            let before = &mut self.since[number][usize::from(course == Course::Down)];
+            if let Some(byte) = fault.after.checked_sub(*before).and_then(|at| bytes.get_mut(at)) {
+                *byte ^= 1;
+            }
+            *before += bytes.len();
+        }
         let Some(flip) = self.flip.as_mut().filter(|flip| flip.course == course && number >= flip.first)
         else {
             return;
@@ -369,6 +399,59 @@ fn long_payloads_that_change_on_the_way_are_sent_again() {
         assert!(alterer.flips() as u64 > ROUNDS / 2, "{}", alterer.flips());
         altered.assert_there(ROUNDS);
     }
+}
+
+#[test]
+fn what_changes_on_the_way_each_time_is_given_up_after_a_number_of_connections() {
+    for way in [Way::Socket, Way::Tcp] {
+        let altered = Altered::start(way, |_| ());
+        let Altered { alterer, .. } = &altered;
+        let client = Bystander::of(&alterer.link());
+        let queue = EventQueue::new(&client.pool).unwrap();
+        // A long value.
+        insert(&client.object, 41);
+        for course in COURSES {
+            for on_queue in [false, true] {
+                let before = alterer.connections();
+                // Behind all that opens pool and container.
+                alterer.fault(Some(Fault { course, after: 100_000 }));
+                let result = match course {
+                    Course::Up if on_queue => update_on(&queue, &client.object, 81),
+                    Course::Up => client
+                        .object
+                        .update(At::Latest, &81_u64.to_le_bytes(), Cond::NONE, &[single(81)])
+                        .map(drop),
+                    Course::Down => client
+                        .object
+                        .get(At::Latest, &41_u64.to_le_bytes(), b"a", &mut IoBuf::zeroed(1 << 20))
+                        .map(drop),
+                };
+                assert_eq!(result, Err(Error::Unreachable { rank: 0 }), "{way:?}, {course:?}");
+                let made = alterer.connections() - before;
+                assert!((6..=13).contains(&made), "{way:?}, {course:?}: {made} connections");
+                alterer.fault(None);
+                // The others go on.
+                assert_got(&client.object, 41);
+            }
+        }
+        client.object.update(At::Latest, &81_u64.to_le_bytes(), Cond::NONE, &[single(81)]).unwrap();
+        for number in [41, 81] {
+            assert_got(&altered.direct.object, number);
+        }
+        altered.assert_there(0);
+    }
+}
+
+/// An update as an event.
+fn update_on(queue: &EventQueue, object: &Object, number: u64) -> dolmen_types::Result<()> {
+    let mut event: Event = queue.event().unwrap();
+    let dkey = number.to_le_bytes();
+    object.update_on(&mut event, At::Latest, &dkey, Cond::NONE, vec![single(number)]).unwrap();
+    let mut done = Vec::new();
+    while done.is_empty() {
+        queue.poll(Wait::Forever, 1, &mut done).unwrap();
+    }
+    event.take_result().unwrap().map(drop)
 }
 
 /// The same as an event.

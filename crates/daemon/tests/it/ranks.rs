@@ -4,7 +4,7 @@ use crate::altered::{Course, in_place_of};
 use crate::child::until;
 use crate::common::{CRED, Scratch, pool, remote};
 use crate::tls;
-use dolmen_client::{At, Container, EventQueue, Object, Pool, Wait};
+use dolmen_client::{At, Container, EventQueue, Object, Pool, Wait, Whose};
 use dolmen_codec::pool::{ContName, PoolVerb};
 use dolmen_codec::verb::{ContVerb, NewValue, Payload, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PartKey, PartSpec, PoolSpec, SystemReply, SystemVerb};
@@ -385,6 +385,35 @@ fn a_dead_engine_costs_its_targets_until_it_is_back() {
     assert_there(&object, 0..96);
     assert!(pool.create_container(None, Props::default()).is_ok());
     assert_clean(&pool);
+    engines.assert_sound();
+}
+
+#[test]
+fn a_container_that_a_part_cannot_open_again_yet_is_opened_as_soon_as_it_can_be() {
+    let engines = Engines::start(2);
+    let alterer = in_place_of(&engines.dir.path().join("r1").join(Settings::SOCKET_NAME));
+    engines.kill(0);
+    engines.start_again(0);
+    engines.create(false);
+    let options = LinkOptions { patience: Duration::from_secs(8), ..LinkOptions::default() };
+    let mine = pool(&reach::system(&[engines.address(0)], &options).unwrap(), "p");
+    let cont = container(&mine);
+    let object = spread_object(&cont);
+    assert!((0..16).all(|number| put(&object, number).is_ok()));
+    // The service is gone, which alone can say what the container is, and then the connection to the part ends.
+    engines.kill(0);
+    alterer.end_all();
+    let results: Vec<_> = (0..16).map(|number| put(&object, number)).collect();
+    assert!(results.iter().all(|result| *result == Err(Error::Unreachable { rank: 0 })), "{results:?}");
+    engines.start_again(0);
+    until("all engines let it in", || (0..16).all(|number| put(&object, number).is_ok()));
+    assert_there(&object, 0..16);
+    // It is open there indeed: an eviction takes it.
+    let others = pool(&engines.link(0), "p");
+    others.open_container(&ContName::Uuid(cont.uuid())).unwrap().evict_others(Whose::All).unwrap();
+    let results: Vec<_> = (0..16).map(|number| put(&object, number)).collect();
+    assert!(results.iter().all(|result| *result == Err(Error::NoHandle)), "{results:?}");
+    assert_clean(&others);
     engines.assert_sound();
 }
 

@@ -8,6 +8,7 @@
 //! takes no lock that a thread of its parent may have held.
 
 mod again;
+mod ends;
 mod later;
 mod silence;
 
@@ -33,6 +34,7 @@ use dolmen_codec::wire::{
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
 use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
+use ends::END_REST;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -97,6 +99,7 @@ struct Inner {
 }
 
 pub(super) struct State {
+    rank: u32,
     seen: Arc<AtomicU64>,
     session: Option<Session>,
     replies: Replies,
@@ -128,6 +131,10 @@ pub(super) struct State {
     lost_ns: u64,
     /// When the last attempt to connect anew failed, and how long it took.
     failed: (u64, u64),
+    /// Which run of the engine the last connection led to.
+    instance: u128,
+    /// Nobody connects anew before.
+    again_ns: u64,
     /// Answers that have come.
     heard: u64,
     /// The engine takes connections and does not answer.
@@ -156,7 +163,10 @@ impl Link {
         let rank = session.welcome.rank;
         let seen = Arc::<AtomicU64>::default();
         let state = State {
+            rank,
             seen: Arc::clone(&seen),
+            instance: session.welcome.instance,
+            again_ns: 0,
             replies: Replies::new(session.terms()),
             session: Some(session),
             decoded: None,
@@ -630,6 +640,11 @@ impl Inner {
             state.sleepers -= 1;
             return state;
         }
+        if state.rests() {
+            drop(state);
+            dolmen_env::wait(left.min(END_REST));
+            return self.lock();
+        }
         state = self.attempt(state, deadline_ns, deadline_ns);
         if state.session.is_none() {
             drop(state);
@@ -1014,15 +1029,19 @@ impl State {
         {
             pending.buf = Some(buf);
         }
+        let mut most = 0;
         for id in self.requests.unanswered() {
             let pending = self.requests.of_mut(id).expect("just listed");
             if matches!(pending.progress, Progress::Sent) {
                 pending.progress = Progress::Unsent;
+                pending.ends += 1;
+                most = most.max(pending.ends);
             }
             if let (Some(plan), Some(buf)) = (&pending.plan, &mut pending.buf) {
                 pending.gathered.give_up(plan, buf);
             }
         }
+        self.rest_after(most);
     }
 
     /// Goes on with a new connection on which `pools` are open.
@@ -1034,6 +1053,7 @@ impl State {
         }
         self.note_refused();
         self.generation += 1;
+        self.note_run(session.welcome.instance);
         self.replies = Replies::new(session.terms());
         self.session = Some(session);
         self.has_unsent = true;

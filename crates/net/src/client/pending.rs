@@ -63,6 +63,8 @@ pub(super) struct Pending {
     pub(super) deadline_ns: u64,
     /// How often it was sent.
     pub(super) sends: u32,
+    /// How often a connection to this run of the engine has ended on which it was sent.
+    pub(super) ends: u32,
     /// How many answers had come when it was sent last.
     pub(super) heard: u64,
     /// What has come of an answer in parts, since it was sent last.
@@ -96,6 +98,7 @@ impl Requests {
             buf,
             deadline_ns,
             sends: 0,
+            ends: 0,
             heard: 0,
             gathered: Gathered::default(),
         });

@@ -190,6 +190,12 @@ async fn read_welcome(
     Ok((welcome, memory))
 }
 
+/// Whether a container that was open has ended, going by why it cannot be opened again: it was destroyed, or is not for this
+/// user any more, and whoever uses it is told so; or it is to be opened nowhere at all.
+pub(super) fn is_final(error: &Failure) -> bool {
+    matches!(error, Failure::NotFound | Failure::NoContainer | Failure::NoPermission | Failure::Invalid(_))
+}
+
 impl Session {
     /// What holds for its frames.
     pub(super) fn terms(&self) -> Terms {
@@ -235,11 +241,32 @@ impl Session {
                             self.ask_pool(&caller(connected.slot), PoolVerb::ContClose(*cont), end_ns)?;
                         break;
                     }
-                    // It was destroyed meanwhile: whoever uses it is told so.
-                    Ok(_) | Err(_) => break,
+                    Ok(_) => break,
+                    Err(error) if is_final(&error) => break,
+                    // It may be opened later, and is not gone: nobody uses the pool without it.
+                    Err(error) => return self.give_back(attached, &caller(PoolSlot::SYSTEM), error, end_ns),
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Gives a pool back of which a container could not be opened again.
+    fn give_back(
+        &mut self,
+        attached: &mut Attached,
+        caller: &Caller,
+        error: Failure,
+        end_ns: u64,
+    ) -> Result<()> {
+        let (mut frame, slot) = (Vec::new(), attached.slot);
+        encode_system_request(&mut frame, caller, &SystemVerb::PoolDisconnect { slot })
+            .map_err(Error::Refused)?;
+        // Ignored: what it has open ends with the connection at the latest.
+        let _left = self
+            .exchange(&frame, end_ns, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
+        attached.slot = NO_SLOT;
+        attached.refused = Some(Refused { error, at_ns: RealClock.monotonic_ns() });
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 use super::{Guard, Inner, State};
 use crate::client::pending::{Finished, Progress, Waiter};
-use crate::client::session::{Attached, NO_SLOT, Refused};
+use crate::client::session::{Attached, NO_SLOT, Refused, is_final};
 use crate::client::{PoolRef, unexpected};
 use core::time::Duration;
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
@@ -129,12 +129,25 @@ impl Inner {
                         let _closed = self.call(pool, ask(PoolVerb::ContClose(*cont)));
                         break;
                     }
+                    Err(error) if !is_final(&error) => {
+                        self.give_back(copy, pool);
+                        return Err(error);
+                    }
                     // It was destroyed meanwhile: whoever uses it is told so.
                     _ => break,
                 }
             }
         }
         Ok(pool)
+    }
+
+    /// Gives a pool back of which a container could not be opened.
+    fn give_back(&self, copy: &Attached, pool: PoolRef) {
+        let left = self.lock().pools.remove(pool);
+        if let Some(Attached { slot, .. }) = left {
+            // Ignored: what it has open ends with the connection at the latest.
+            let _left = self.ask_system(&copy.head, &SystemVerb::PoolDisconnect { slot });
+        }
     }
 }
 
