@@ -51,6 +51,15 @@ impl Evictions {
         }
     }
 
+    /// Takes over what others of the same container count further.
+    pub fn raise(&mut self, other: &Self) {
+        self.all = self.all.max(other.all);
+        for (&uid, &count) in &other.users {
+            let own = self.users.entry(uid).or_default();
+            *own = count.max(*own);
+        }
+    }
+
     /// The bytes of the property.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

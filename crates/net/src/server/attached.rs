@@ -40,6 +40,16 @@ pub(super) struct Attached {
     conts: BTreeMap<ContNo, u64>,
 }
 
+/// What becomes of a handle that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    Noted,
+    /// There is nothing that may be done there, or no change where one is wanted.
+    NotAllowed,
+    /// It was taken on its way, as if it had been open before: whoever uses it is told so.
+    Taken,
+}
+
 /// On whose behalf a service is asked.
 #[derive(Clone)]
 pub(super) struct Asker {
@@ -154,19 +164,25 @@ impl Attached {
         self.holders.count(self.key)
     }
 
-    /// Has a handle more, on a container of these properties; not if there is nothing that may be done there, or no change
-    /// where one is wanted.
-    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, client: u128) -> bool {
+    /// Has a handle more, on a container of these properties, or has not.
+    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, client: u128) -> Opening {
         let perms = self.rights.on_cont(&cont.props);
         if perms == 0 || wanted == OpenFor::Change && perms & perm::CHANGES == 0 {
-            return false;
+            return Opening::NotAllowed;
         }
-        self.holders.opened(self.key, cont, client);
+        let is_noted = self.holders.opened(self.key, cont, client);
         if self.conts.len() >= REMEMBERED_MAX {
             self.conts.retain(|_, perms| *perms != 0);
         }
-        self.conts.insert(cont.no, perms);
-        true
+        if is_noted {
+            self.conts.insert(cont.no, perms);
+            return Opening::Noted;
+        }
+        // One that was opened since goes on.
+        if !self.holders.has(self.key, cont.no) {
+            self.conts.insert(cont.no, 0);
+        }
+        Opening::Taken
     }
 
     /// Has a handle again that could not be closed.

@@ -6,7 +6,7 @@
 
 mod parts;
 
-use super::attached::Attached;
+use super::attached::{Attached, Opening};
 use super::bufs::Held;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
@@ -721,8 +721,8 @@ impl Conn {
         }
     }
 
-    /// Notes a handle on a container, or gives it back if the pool was left meanwhile, or there is nothing that the caller
-    /// may do with it; whether he may.
+    /// Notes a handle on a container, or gives it back if the pool was left meanwhile, it was taken on its way, or there is
+    /// nothing that the caller may do with it; whether he may.
     fn opened(
         &mut self,
         shared: &mut Shared,
@@ -733,13 +733,13 @@ impl Conn {
     ) -> bool {
         let attached = self.attached(under_way.slot);
         let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
-        let is_left = attached.is_none();
-        let is_noted = attached.is_some_and(|attached| attached.opened(handle, wanted, client));
-        if !is_noted {
+        // Of a pool that was left meanwhile nobody uses it.
+        let opening = attached.map_or(Opening::Taken, |attached| attached.opened(handle, wanted, client));
+        if opening != Opening::Noted {
             let cont = handle.no;
             shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
         }
-        is_noted || is_left
+        opening != Opening::NotAllowed
     }
 
     /// Sends what there is room for now: nobody may come back to this connection.

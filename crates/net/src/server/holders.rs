@@ -1,7 +1,8 @@
 //! Who has which containers of a pool open, over all threads of connections: so that handles can be taken from others.
 //!
 //! Invariants: each handle that the pool's service counts belongs to one connection here, or is on its way to one or back;
-//! whoever takes it out gives it back to the service, once.
+//! whoever takes it out gives it back to the service, once. A handle that is on its way when others are taken is taken, too,
+//! as soon as it comes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::evictions::Evictions;
@@ -23,6 +24,16 @@ pub struct Holders {
 struct All {
     next: u64,
     by_key: BTreeMap<u64, Holder>,
+    /// The latest evictions of each container of which handles were taken.
+    told: BTreeMap<ContNo, Told>,
+}
+
+/// Evictions of a container, and who goes on nevertheless: the connection, or the client, that has asked for the last.
+#[derive(Debug, Default)]
+struct Told {
+    evictions: Evictions,
+    key: u64,
+    client: u128,
 }
 
 /// A connection's use of the pool.
@@ -72,13 +83,24 @@ impl Holders {
         self.all().by_key.get(&key).is_some_and(|holder| holder.conts.contains_key(&cont))
     }
 
-    /// A connection of `client` has a handle more.
-    pub(super) fn opened(&self, key: u64, cont: &ContHandle, client: u128) {
-        if let Some(holder) = self.all().by_key.get_mut(&key) {
-            let evictions = Evictions::of(&cont.props).count(holder.uid);
-            let held = holder.conts.entry(cont.no).or_insert(Held { count: 0, evictions, client });
-            *held = Held { count: held.count + 1, evictions: held.evictions.max(evictions), client };
+    /// A connection of `client` has a handle more; false if it was taken while it was on its way: handles were taken after
+    /// whoever opened it had looked at the container.
+    pub(super) fn opened(&self, key: u64, cont: &ContHandle, client: u128) -> bool {
+        let mut all = self.all();
+        let All { by_key, told, .. } = &mut *all;
+        let Some(holder) = by_key.get_mut(&key) else { return false };
+        let mut evictions = Evictions::of(&cont.props).count(holder.uid);
+        if let Some(told) = told.get(&cont.no) {
+            let now = told.evictions.count(holder.uid);
+            let goes_on = told.key == key || client != 0 && told.client == client;
+            if evictions < now && !goes_on {
+                return false;
+            }
+            evictions = evictions.max(now);
         }
+        let held = holder.conts.entry(cont.no).or_insert(Held { count: 0, evictions, client });
+        *held = Held { count: held.count + 1, evictions: held.evictions.max(evictions), client };
+        true
     }
 
     /// A connection has a handle again that could not be closed.
@@ -92,6 +114,7 @@ impl Holders {
     /// has a part: those end that are older. Those of the client `by`, who has asked for it, go on; 0 for none.
     pub fn end_older(&self, cont: ContNo, evictions: &Evictions, by: u128) {
         let mut all = self.all();
+        all.tell(cont, evictions, (0, by));
         for holder in all.by_key.values_mut() {
             let now = evictions.count(holder.uid);
             let Some(held) = holder.conts.get_mut(&cont).filter(|held| held.evictions < now) else {
@@ -130,6 +153,7 @@ impl Holders {
     pub(super) fn take(&self, key: u64, cont: ContNo, whose: Whose, evictions: &Evictions) -> u32 {
         let mut all = self.all();
         let Some(uid) = all.by_key.get(&key).map(|own| own.uid) else { return 0 };
+        all.tell(cont, evictions, (key, 0));
         let is_meant = |(other, holder): &(&u64, &mut Holder)| {
             let is_older = |held: &Held| held.evictions < evictions.count(holder.uid);
             **other != key
@@ -142,6 +166,18 @@ impl Holders {
         // Under the lock, so that whoever sees the number finds what it is about.
         self.taken.fetch_add(1, Ordering::Release);
         count
+    }
+}
+
+impl All {
+    /// Remembers evictions for those whose opening is under way. Late ones change nothing.
+    fn tell(&mut self, cont: ContNo, evictions: &Evictions, (key, client): (u64, u128)) {
+        let told = self.told.entry(cont).or_default();
+        let before = told.evictions.clone();
+        told.evictions.raise(evictions);
+        if told.evictions != before {
+            (told.key, told.client) = (key, client);
+        }
     }
 }
 
@@ -224,5 +260,38 @@ mod tests {
         holders.end_older(CONT, &evictions, 0);
         assert_eq!(has(), [false; 3]);
         assert_ne!(holders.taken(), before);
+    }
+
+    #[test]
+    fn a_handle_that_is_on_its_way_when_others_are_taken_is_taken_as_well() {
+        for is_part in [false, true] {
+            let holders = Holders::default();
+            let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+            let before = cont(CONT, &Evictions::default());
+            let mut evictions = Evictions::default();
+            let evict = |evictions: &Evictions, whose| {
+                if is_part {
+                    holders.end_older(CONT, evictions, 5);
+                } else {
+                    holders.take(by, CONT, whose, evictions);
+                }
+            };
+            evictions.add(Some(1));
+            evict(&evictions, Whose::Own);
+            let opened = |cont: &ContHandle| {
+                [(by, 5), (same, 6), (stranger, 7)].map(|(key, client)| holders.opened(key, cont, client))
+            };
+            assert_eq!(opened(&before), [true, false, true], "part: {is_part}");
+            assert_eq!(opened(&cont(CONT, &evictions)), [true; 3], "it was opened since");
+            assert_eq!(opened(&cont(ContNo(8), &Evictions::default())), [true; 3], "another container");
+            let first = evictions.clone();
+            evictions.add(None);
+            evict(&evictions, Whose::All);
+            // What is told late does not let in whom the latest keeps out.
+            evict(&first, Whose::Own);
+            let since = cont(CONT, &first);
+            assert_eq!(opened(&since), [true, false, false], "part: {is_part}");
+            assert_eq!([same, stranger].map(|key| holders.has(key, CONT)), [false; 2]);
+        }
     }
 }
