@@ -142,9 +142,7 @@ impl Attached {
     pub(super) fn trim(&self, answer: &mut Answer) {
         if let Answer::Pool(reply) = answer {
             self.rights.trim(reply);
-            if let PoolReply::Cont(cont) = reply {
-                tell_own_evictions(cont, self.uid);
-            }
+            tell_own_evictions(reply, self.uid);
         }
     }
 
@@ -213,12 +211,63 @@ impl Attached {
 
 /// Whoever asks is told how often he has lost handles, as who the engine takes him for, which he may not know himself: over a
 /// network that is what his certificate says. How often others have is not for him.
-fn tell_own_evictions(cont: &mut ContHandle, uid: u32) {
+fn tell_own_evictions(reply: &mut PoolReply, uid: u32) {
+    match reply {
+        PoolReply::Cont(cont) => own_evictions(cont, uid),
+        PoolReply::Conts(all) => all.iter_mut().for_each(|cont| own_evictions(cont, uid)),
+        PoolReply::ContInfo(info) => own_evictions(&mut info.cont, uid),
+        _ => {}
+    }
+}
+
+fn own_evictions(cont: &mut ContHandle, uid: u32) {
     let count = Evictions::of(&cont.props).count(uid);
     if count > 0 {
         let told = PropValue::Bytes(Evictions::of_all(count).encode());
         cont.props.insert(PropId::CO_EVICTIONS, told);
     } else {
         cont.props.remove(&PropId::CO_EVICTIONS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_codec::order::HashKey;
+    use dolmen_codec::pool::ContInfo;
+    use dolmen_codec::verb::Usage;
+    use dolmen_types::{Epoch, Props, Uuid};
+
+    #[test]
+    fn nobody_is_told_of_evictions_of_others_by_any_answer() {
+        let mut evictions = Evictions::default();
+        [Some(7), Some(7), Some(8)].into_iter().for_each(|uid| evictions.add(uid));
+        let cont = || {
+            let props = Props::from([(PropId::CO_EVICTIONS, PropValue::Bytes(evictions.encode()))]);
+            let hash_key = HashKey([0; 16]);
+            ContHandle { no: ContNo(1), uuid: Uuid::nil(), label: None, hash_key, props }
+        };
+        let info = || {
+            let (cont, last_snapshot, usage) = (cont(), Epoch::ZERO, Usage::default());
+            Box::new(ContInfo { cont, handles: 0, snapshots: 0, last_snapshot, usage })
+        };
+        for (uid, count) in [(7, 2), (8, 1), (9, 0)] {
+            let answers =
+                [PoolReply::Cont(cont()), PoolReply::Conts(vec![cont(), cont()]), PoolReply::ContInfo(info())];
+            for mut answer in answers {
+                tell_own_evictions(&mut answer, uid);
+                let conts = match answer {
+                    PoolReply::Cont(cont) => vec![cont],
+                    PoolReply::Conts(all) => all,
+                    PoolReply::ContInfo(info) => vec![info.cont],
+                    other => panic!("{other:?}"),
+                };
+                for cont in conts {
+                    let told = Evictions::of(&cont.props);
+                    assert_eq!(told, Evictions::of_all(count), "user {uid}");
+                    assert_eq!(cont.props.is_empty(), count == 0);
+                }
+            }
+        }
     }
 }
