@@ -14,12 +14,16 @@ use dolmen_codec::pool::PoolVerb;
 use dolmen_codec::verb::InDoubt;
 use dolmen_codec::{Ask, Op, Outcome, QueueId, Request, TargetStore, Transport};
 use dolmen_types::{ContNo, Epoch, Error, Head, PropId, PropValue, Props, Result, TargetNo, TxId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// Looks at which a transaction must be found undecided before others settle it: two seconds, longer than a commit takes
 /// whose devices are well.
 const STALE_LOOKS: u32 = 10;
+
+/// Evictions of one container that a part has not heard of and is told one by one, each with who goes on; if there are more, it
+/// is told the last, and nobody goes on.
+const UNTOLD_MAX: usize = 16;
 
 /// An engine that has targets of a pool.
 pub struct Part {
@@ -56,6 +60,8 @@ pub(crate) struct Parts {
     parts: Vec<Part>,
     /// Guards what was said last, and is held while it is said, so that what is said last is what is true.
     said: Mutex<Said>,
+    /// Guards evictions of which a part has not been told, by part. Taken alone or last, and not held while they are told.
+    untold: Mutex<Vec<Untold>>,
     /// Guards what was undecided at the last look, by target, and for how many looks. Taken alone.
     undecided: Mutex<BTreeMap<TargetNo, BTreeMap<TxId, u32>>>,
 }
@@ -65,8 +71,16 @@ struct Said {
     /// Targets that a container is closed on, by part.
     closed: Vec<BTreeMap<ContNo, BTreeSet<TargetNo>>>,
     now: Epoch,
-    /// Evictions of which a part has not been told, by part: the bytes of the property, and the client that goes on.
-    evicted: Vec<BTreeMap<ContNo, (Vec<u8>, u128)>>,
+}
+
+/// Evictions of containers, oldest first.
+type Untold = BTreeMap<ContNo, VecDeque<Eviction>>;
+
+/// The bytes of the property, and the client that goes on.
+#[derive(Clone, PartialEq, Eq)]
+struct Eviction {
+    counts: Vec<u8>,
+    by: u128,
 }
 
 impl Said {
@@ -81,9 +95,9 @@ impl Said {
 impl Parts {
     pub(crate) fn new(parts: Vec<Part>) -> Self {
         let closed = parts.iter().map(|_| BTreeMap::new()).collect();
-        let evicted = parts.iter().map(|_| BTreeMap::new()).collect();
-        let said = Said { closed, now: Epoch::ZERO, evicted };
-        Self { parts, said: Mutex::new(said), undecided: Mutex::default() }
+        let untold = Mutex::new(parts.iter().map(|_| Untold::new()).collect());
+        let said = Said { closed, now: Epoch::ZERO };
+        Self { parts, said: Mutex::new(said), untold, undecided: Mutex::default() }
     }
 
     pub(crate) fn are_there(&self) -> bool {
@@ -108,44 +122,51 @@ impl Parts {
         let mut said = locked(&self.said);
         said.now = said.now.max(now);
         let admitted = self.admit_all(&mut said);
-        self.tell_evicted(&mut said);
+        drop(said);
+        self.tell_evicted();
         admitted
     }
 
-    /// Tells all parts that handles on a container have been taken, as its properties count it, at the wish of `client`. One
-    /// that does not answer now is told by the first look that it answers.
-    pub(crate) fn evicted(&self, cont: ContNo, props: &Props, client: u128) {
-        self.note_evicted(cont, props, client);
-        if !self.parts.is_empty() {
-            self.tell_evicted(&mut locked(&self.said));
+    /// Notes that handles on a container have been taken, as its properties count it, at the wish of `client`, for all parts to
+    /// be told. REQUIRES: of two evictions the earlier is noted first.
+    pub(crate) fn note_evicted(&self, cont: ContNo, props: &Props, client: u128) {
+        let Some(PropValue::Bytes(counts)) = props.get(&PropId::CO_EVICTIONS) else { return };
+        for untold in &mut *locked(&self.untold) {
+            let all = untold.entry(cont).or_default();
+            let is_full = all.len() >= UNTOLD_MAX;
+            if is_full {
+                all.clear();
+            }
+            let by = if is_full { 0 } else { client };
+            all.push_back(Eviction { counts: counts.clone(), by });
         }
     }
 
-    /// Notes evictions from before the service was started, before anything is said.
-    pub(crate) fn keep_evicted(&self, cont: ContNo, props: &Props) {
-        self.note_evicted(cont, props, 0);
-    }
-
-    fn note_evicted(&self, cont: ContNo, props: &Props, client: u128) {
-        let Some(PropValue::Bytes(evictions)) = props.get(&PropId::CO_EVICTIONS) else { return };
-        for untold in &mut locked(&self.said).evicted {
-            // Of those that have asked since a part was told last none is told apart: it opens the container there anew.
-            let by = if untold.contains_key(&cont) { 0 } else { client };
-            untold.insert(cont, (evictions.clone(), by));
-        }
-    }
-
-    fn tell_evicted(&self, said: &mut Said) {
-        for (part, untold) in self.parts.iter().zip(&mut said.evicted) {
+    /// Tells parts what they have not heard of evictions. One that does not answer now is told by the first look that it answers.
+    /// What is told twice at a time does no harm.
+    pub(crate) fn tell_evicted(&self) {
+        for (at, part) in self.parts.iter().enumerate() {
             if part.is_silent.load(Ordering::Relaxed) {
                 continue;
             }
-            untold.retain(|&cont, (evictions, by)| {
-                let verb = PoolVerb::Evicted { cont, evictions: evictions.clone(), by: *by };
-                let told = part.to.call(Request { token: 0, head: Head::default(), ask: Ask::Pool(verb) });
-                // One of the version before cannot be told, and has nothing open.
-                matches!(told.result, Err(Error::Unreachable { .. } | Error::Busy))
-            });
+            let untold = locked(&self.untold)[at].clone();
+            'part: for (cont, evictions) in untold {
+                for eviction in evictions {
+                    let Eviction { counts: evictions, by } = eviction.clone();
+                    let verb = PoolVerb::Evicted { cont, evictions, by };
+                    let told =
+                        part.to.call(Request { token: 0, head: Head::default(), ask: Ask::Pool(verb) });
+                    // One of the version before cannot be told, and has nothing open.
+                    if matches!(told.result, Err(Error::Unreachable { .. } | Error::Busy)) {
+                        // Nobody waits for it again. Those after this one are told in their order.
+                        break 'part;
+                    }
+                    if let Some(all) = locked(&self.untold)[at].get_mut(&cont) {
+                        all.retain(|other| *other != eviction);
+                    }
+                }
+            }
+            locked(&self.untold)[at].retain(|_, evictions| !evictions.is_empty());
         }
     }
 

@@ -165,7 +165,7 @@ impl Service {
         let mut state = change::load(targets, rng)?;
         targets.parts().keep_closed(change::rolling_back(&state));
         // Who was evicted before the service was started anew may have been told so by this engine alone.
-        state.conts.iter().for_each(|(&no, cont)| targets.parts().keep_evicted(no, &cont.record.props));
+        state.conts.iter().for_each(|(&no, cont)| targets.parts().note_evicted(no, &cont.record.props, 0));
         change::finish_all(targets, &mut state);
         targets.parts().look(now)?;
         Ok(Self { identity, hlc, state: Mutex::new(state) })
@@ -235,15 +235,20 @@ impl Service {
         head: &Head,
         verb: PoolVerb<'_>,
     ) -> Result<PoolReply> {
+        let evicts = matches!(verb, PoolVerb::ContEvict(..));
         let mut guard = locked(&self.state);
         let state = &mut *guard;
-        if !repeats::is_change(&verb) {
-            return self.ask_state(targets, state, head, verb);
+        let known = match repeats::is_change(&verb) {
+            true => change::answered(targets, state, Asked::by(head))?,
+            false => None,
+        };
+        let reply = known.map_or_else(|| self.ask_state(targets, state, head, verb), Ok);
+        drop(guard);
+        if evicts && reply.is_ok() {
+            // Before the answer; without the state, which others need while an engine does not answer.
+            targets.parts().tell_evicted();
         }
-        match change::answered(targets, state, Asked::by(head))? {
-            Some(reply) => Ok(reply),
-            None => self.ask_state(targets, state, head, verb),
-        }
+        reply
     }
 
     fn ask_state<T: TargetStore>(
@@ -266,7 +271,7 @@ impl Service {
             PoolVerb::ContEvict(no, whose) => {
                 let uid = (whose == Whose::Own).then_some(head.cred.uid);
                 let cont = change::evict(targets, state, no, uid, asked)?;
-                targets.parts().evicted(no, &cont.props, head.id.client);
+                targets.parts().note_evicted(no, &cont.props, head.id.client);
                 Ok(PoolReply::Cont(cont))
             }
             PoolVerb::ContDestroy(name, force) => {

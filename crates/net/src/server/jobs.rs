@@ -158,6 +158,8 @@ impl Job {
                 ..
             } => Pace::Long,
             Self::Pool { verb: PoolVerb::ContOpen(..), asker, .. } if asker.is_part => Pace::Waits,
+            // All engines of the pool are told.
+            Self::Pool { verb: PoolVerb::ContEvict(..), .. } => Pace::Waits,
             Self::System {
                 ask:
                     SystemVerb::PoolConnect { .. }
@@ -300,6 +302,22 @@ mod tests {
         assert!(waiting.take().is_none());
         waiting.long -= 1;
         assert!(waiting.take().is_some_and(|job| job.pace() == Pace::Long));
+    }
+
+    #[test]
+    fn who_takes_handles_leaves_threads_to_the_others() {
+        let to = Arc::new(Mailbox::new().unwrap());
+        let job = |verb| {
+            let transport: Arc<dyn Transport> = Arc::new(Nowhere);
+            let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All, is_part: false };
+            Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(&to) }
+        };
+        let mut waiting = Waiting::default();
+        let evict = || PoolVerb::ContEvict(ContNo(1), dolmen_codec::pool::Whose::All);
+        waiting.jobs.extend([evict(), evict(), evict(), PoolVerb::ContList].map(job));
+        let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
+        assert_eq!(taken, [Pace::Waits, Pace::Waits, Pace::Quick], "the list does not wait");
+        assert!(waiting.take().is_none());
     }
 
     #[test]

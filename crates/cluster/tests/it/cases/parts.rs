@@ -4,7 +4,7 @@
 use super::common::{START_NS, fetch, label, update};
 use super::{Inner, inner};
 use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, PartDoor, Pool, PoolIdentity, Service, Targets};
-use dolmen_codec::pool::{ContName, PoolReply, PoolVerb, TxCommit};
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb, TxCommit, Whose};
 use dolmen_codec::verb::{ContVerb, Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
@@ -15,11 +15,15 @@ use dolmen_types::{
     Uuid,
 };
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Targets of each engine.
 const TARGETS: u16 = 2;
+
+/// How long an engine does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// More messages than any change takes.
 const MESSAGES_MAX: u64 = 100;
@@ -68,6 +72,10 @@ struct WireState {
     left: Option<u64>,
     /// Messages that arrive before one that does not; the next ones do.
     before_lost: Option<u64>,
+    /// Where the first message of an eviction says that it is on its way, and waits until it may arrive.
+    stop: Option<(Sender<()>, Receiver<()>)>,
+    /// Whether it might in time.
+    has_gone_on: bool,
     queues: BTreeMap<u32, Vec<Outcome>>,
 }
 
@@ -91,6 +99,14 @@ impl Wire {
 
 impl Transport for Wire {
     fn call(&self, request: Request<'_>) -> Outcome {
+        if let Ask::Pool(PoolVerb::Evicted { .. }) = &request.ask {
+            let stop = self.state().stop.take();
+            if let Some((begun, may_go_on)) = stop {
+                begun.send(()).unwrap();
+                let has_gone_on = may_go_on.recv_timeout(PATIENCE).is_ok();
+                self.state().has_gone_on = has_gone_on;
+            }
+        }
         let to = {
             let mut state = self.state();
             let arrives = state.left != Some(0) && state.before_lost != Some(0);
@@ -656,4 +672,24 @@ fn a_rollback_that_meets_a_dead_engine_is_made_once_for_who_asks_again() {
         }
     }
     panic!("it is never made");
+}
+
+#[test]
+fn who_has_handles_taken_waits_for_an_engine_that_does_not_answer_and_nobody_else_does() {
+    let system = System::new();
+    let cont = system.make("c").unwrap();
+    let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel());
+    system.wire.state().stop = Some((begun, may_go_on));
+    scope(|threads| {
+        let evicts = threads.spawn(|| system.ask(PoolVerb::ContEvict(cont, Whose::All)).map(drop));
+        has_begun.recv().unwrap();
+        assert!(matches!(system.ask(PoolVerb::ContList), Ok(PoolReply::Conts(all)) if all.len() == 1));
+        assert!(system.make("other").is_ok());
+        assert!(!evicts.is_finished(), "it is answered when the other engine knows");
+        // It does not hear if the other has given it up.
+        let _told = go_on.send(());
+        assert_eq!(evicts.join().unwrap(), Ok(()));
+    });
+    assert!(system.wire.state().has_gone_on, "others were answered meanwhile");
+    system.assert_clean();
 }
