@@ -105,6 +105,11 @@ impl Answered {
             Ok(entries) => (entries, Ok(())),
             Err(fault) => (VecDeque::new(), Err(fault)),
         };
+        // An older daemon has left it to be read by all, and the keys of pools are in it.
+        if fault.is_ok() && dolmen_env::is_open_to_others(&place.join(NAME)).is_ok_and(|is_open| is_open) {
+            // Ignored: without room for it the next answer closes it.
+            let _closed = write(&place, &entries);
+        }
         let state = State { entries, under_way: BTreeSet::new() };
         (Self { place, state: Mutex::new(state), ended: Condvar::new() }, fault)
     }
@@ -201,12 +206,16 @@ impl Turn<'_> {
             state.entries.pop_front();
         }
         let place = &self.answered.place;
-        let root = match RealRoot::open(place) {
-            Err(error) if error.is_not_found() => RealRoot::create(place)?,
-            root => root?,
-        };
-        root.write_small(NAME, &encode(&state.entries))
+        write(place, &state.entries)
     }
+}
+
+fn write(place: &Path, entries: &VecDeque<Entry>) -> dolmen_env::Result<()> {
+    let root = match RealRoot::open(place) {
+        Err(error) if error.is_not_found() => RealRoot::create(place)?,
+        root => root?,
+    };
+    root.write_small(NAME, &encode(entries))
 }
 
 fn is_answer(outcome: &Outcome) -> bool {
@@ -329,6 +338,21 @@ mod tests {
             connections: 0,
             volatile: true,
         }
+    }
+
+    #[test]
+    fn what_an_older_daemon_has_left_to_all_is_closed_at_the_start() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = scratch("open");
+        write(&dir.0.join(DIRECTORY), &all()).unwrap();
+        let path = dir.0.join(DIRECTORY).join(NAME);
+        let is_open = || dolmen_env::is_open_to_others(&path).unwrap();
+        assert!(!is_open());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let (answered, sound) = Answered::of(&dir.0);
+        assert!(sound.is_ok() && !is_open());
+        assert_eq!(decode(&std::fs::read(&path).unwrap()).map(|entries| entries.len()), Ok(all().len()));
+        drop(answered);
     }
 
     fn all() -> VecDeque<Entry> {

@@ -243,12 +243,9 @@ fn refuse_strangers(head: &Head, caller: &Caller, ask: &SystemVerb) -> core::res
     let is_allowed = match &caller.identity {
         Some(identity) if is_for_engine(ask) => identity.role == Role::Engine,
         Some(_) if is_for_operator(ask) => access::is_operator(head, caller),
-        // Where the kernel says who it is, or nobody does: the parts' own verbs carry the pool's key.
-        None if is_for_operator(ask)
-            || matches!(ask, SystemVerb::Compare { .. } | SystemVerb::PartCreate(_)) =>
-        {
-            access::is_operator(head, caller)
-        }
+        // Where the kernel says who it is, or nobody does. That the parts' own verbs carry the pool's key is not enough: it is
+        // in files, too.
+        None if is_for_operator(ask) || is_for_engine(ask) => access::is_operator(head, caller),
         _ => true,
     };
     if is_allowed { Ok(()) } else { Err(Failure::NoPermission) }
@@ -624,6 +621,17 @@ mod tests {
         assert_eq!(refuse_strangers(&of(own + 1), &believed, &evict), Err(Failure::NoPermission));
         assert_eq!(refuse_strangers(&of(own), &believed, &evict), Ok(()));
         assert_eq!(refuse_strangers(&of(0), &believed, &evict), Ok(()));
+        // Whoever has read the pool's key is no engine by that.
+        let (pool, key) = (Uuid::nil(), dolmen_codec::wire::PartKey(5));
+        for part in [
+            SystemVerb::PartConnect { pool, key },
+            SystemVerb::PartLook { pool, key, cont: None },
+            SystemVerb::PartDestroy { pool, key },
+            SystemVerb::PartEvict { pool, key },
+        ] {
+            let told = [own + 1, own, 0].map(|uid| refuse_strangers(&of(uid), &believed, &part).is_ok());
+            assert_eq!(told, [false, true, true], "{part:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The file that is locked, and holds the owner's process id in decimal.
@@ -149,8 +150,9 @@ pub struct RealRoot {
 }
 
 impl RealRoot {
-    /// Creates the directory (its parents, too) and owns it. Parents that it makes are durable when this
-    /// returns, the directory itself not before [`RealRoot::sync`].
+    /// Creates the directory, which nobody else may look into (its parents, too, which are as usual), and owns it. One that
+    /// is there stays as open as it is. Parents that it makes are durable when this returns, the directory itself not before
+    /// [`RealRoot::sync`].
     ///
     /// # Errors
     /// [`Error::Exists`] if it exists and is not empty; [`Error::Owned`]. A directory that was made here is then removed.
@@ -158,7 +160,7 @@ impl RealRoot {
         let failed = failed_on(Op::Create, path);
         create_parents(path, sync_dir)?;
         let is_new = !path.exists();
-        fs::create_dir_all(path).map_err(failed)?;
+        fs::DirBuilder::new().recursive(true).mode(OWN_DIRECTORY).create(path).map_err(failed)?;
         let root = match Self::owned(path, DirLock::own) {
             Err(error) if is_new => {
                 // Ignored: why it cannot be used says more; what somebody else has put there keeps it.
@@ -268,7 +270,7 @@ impl RealRoot {
     pub fn create_disk(&self, name: &str, options: RealOptions) -> Result<RealDisk> {
         let path = self.path.join(checked_name(name)?);
         let failed = |errno| failed_on(Op::Create, &path)(std::io::Error::from(errno));
-        mkdirat(&self.dir, name, Mode::from_raw_mode(0o777)).map_err(failed)?;
+        mkdirat(&self.dir, name, Mode::from_raw_mode(OWN_DIRECTORY)).map_err(failed)?;
         let made = openat(&self.dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
         give_to_owner(&self.dir, &made).map_err(failed)?;
         RealDisk::of(made, &path, options)
@@ -301,7 +303,9 @@ impl RealRoot {
         let fresh = format!(".{name}.new");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let write = || {
-            let mut file = File::from(openat(&self.dir, &*fresh, flags, Mode::from_raw_mode(0o666))?);
+            let mut file = File::from(openat(&self.dir, &*fresh, flags, OWN_FILE)?);
+            // One that is left of a writer that was cut short may be another's to read.
+            rustix::fs::fchmod(&file, OWN_FILE)?;
             file.write_all(bytes)?;
             give_to_owner(&self.dir, &file)?;
             file.sync_all()?;
@@ -356,6 +360,10 @@ impl RealRoot {
         move |errno| failed(errno.into())
     }
 }
+
+/// What is made for its owner alone: who may see what, is for an engine to say, and not for who can read its files.
+const OWN_DIRECTORY: u32 = 0o700;
+const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// How a directory is opened.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -453,6 +461,30 @@ fn failed_on(op: Op, path: &Path) -> impl Fn(std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        let above = std::env::temp_dir().join(format!("dolmen-private-{}", std::process::id()));
+        let pool = above.join("pool");
+        let root = RealRoot::create(&pool).unwrap();
+        drop(root.create_disk("t0", RealOptions::default()).unwrap());
+        // What is left of a writer that was cut short.
+        fs::write(pool.join(".record.new"), b"").unwrap();
+        fs::set_permissions(pool.join(".record.new"), fs::Permissions::from_mode(0o644)).unwrap();
+        root.write_small("record", b"key").unwrap();
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!([pool.clone(), pool.join("t0")].map(mode), [0o700; 2]);
+        assert_eq!(mode(pool.join("record")), 0o600);
+        // An older one is closed to others by the next write, and a directory stays as who has it wants it.
+        fs::set_permissions(&pool, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(pool.join("record"), fs::Permissions::from_mode(0o644)).unwrap();
+        drop(root);
+        let root = RealRoot::open(&pool).unwrap();
+        root.write_small("record", b"next").unwrap();
+        assert_eq!([pool.clone(), pool.join("record")].map(mode), [0o755, 0o600]);
+        fs::remove_dir_all(above).unwrap();
+    }
 
     #[test]
     fn the_name_of_every_parent_that_is_made_is_synced() {
