@@ -252,7 +252,8 @@ fn lasting(days: u64) -> Validity {
     Validity { from: now_s - EARLIER_S, until: now_s + DAY_S * i64::try_from(days).unwrap_or(0) }
 }
 
-/// Makes the directory `to` with a certificate of `authority`, its key, and the authority's own certificate.
+/// Makes the directory `to` with a certificate of `authority`, its key, and the authority's own certificate; for engines with the
+/// list of those that are revoked.
 fn issue(dir: &Path, to: &Path, authority: &Authority, whom: &Identity, days: u64) -> Outcome<()> {
     let ca = dir.join(Certs::AUTHORITY);
     let trusted = std::fs::read(&ca).map_err(|error| Failure::on_file(&ca, &error))?;
@@ -269,6 +270,12 @@ fn issue(dir: &Path, to: &Path, authority: &Authority, whom: &Identity, days: u6
     write(&staged.join(Certs::AUTHORITY), &trusted)?;
     write(&staged.join(Certs::OWN), certificate.as_bytes())?;
     write(&staged.join(Certs::KEY), key.as_bytes())?;
+    let list = dir.join(Certs::REVOKED);
+    if whom.role == Role::Engine && list.exists() {
+        // Or a renewal would let in again who was kept out.
+        let revoked = std::fs::read(&list).map_err(on(&list))?;
+        write(&staged.join(Certs::REVOKED), &revoked)?;
+    }
     std::fs::rename(&staged, to).map_err(on(to))
 }
 

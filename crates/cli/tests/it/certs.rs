@@ -232,6 +232,12 @@ fn a_certificate_that_is_revoked_is_not_let_in_any_more_by_engines_that_run() {
         .map(|one| one["path"].as_str().unwrap().rsplit('/').nth(1).unwrap())
         .collect();
     assert_eq!(revoked, ["admin", "anna.old", "bert"]);
+    // The engines' own is renewed, as is written in docs/operating.md: with the list, for who runs and for who starts.
+    std::fs::rename(place.path("certs/engine"), place.path("certs/engine.old")).unwrap();
+    place.ok(&certs);
+    let list = |dir: &str| std::fs::read(place.path(dir).join("revoked.pem")).unwrap();
+    assert_eq!(list("certs/engine"), list("certs"));
+    assert!(!place.path("certs/users/anna/revoked.pem").exists());
     // Clients have no list: the engines' is not for it.
     let engine = place.run(&[&certs[..], &["--revoke", "engine"]].concat());
     assert!(engine.code() == 2 && engine.stderr().contains("new authority"), "{engine:?}");

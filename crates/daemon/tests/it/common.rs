@@ -7,7 +7,7 @@ use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, Remote};
 use dolmen_types::{Credentials, Head, Label};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Over TCP a client is who he says; this one may do everything.
@@ -60,6 +60,8 @@ pub(crate) const WAYS: [Way; 3] = [Way::Rings, Way::Socket, Way::Tcp];
 pub(crate) struct Served {
     pub(crate) daemon: Daemon,
     pub(crate) dir: Scratch,
+    /// What it has said to who runs the machine.
+    pub(crate) notes: Arc<Mutex<Vec<String>>>,
 }
 
 impl Served {
@@ -81,8 +83,13 @@ impl Served {
         let mut settings = Settings::new(dir.path().to_owned());
         change(&mut settings);
         settings.addresses.push(Address::Tcp("127.0.0.1:0".parse().unwrap()));
-        let daemon = Daemon::start(&settings, |note| eprintln!("daemon: {note}")).unwrap();
-        Self { daemon, dir }
+        let notes = Arc::<Mutex<Vec<String>>>::default();
+        let told = Arc::clone(&notes);
+        let note = move |note: &str| {
+            eprintln!("daemon: {note}");
+            told.lock().unwrap().push(note.to_owned());
+        };
+        Self { daemon: Daemon::start(&settings, note).unwrap(), dir, notes }
     }
 
     pub(crate) fn link(&self, way: Way) -> Link {

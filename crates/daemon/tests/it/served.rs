@@ -157,7 +157,7 @@ fn what_was_served_opens_in_process_and_the_reverse() {
     let refused = dolmen_local::open(&dir, &dolmen_local::OpenOptions::default()).unwrap_err();
     assert_eq!(refused.owner_pid(), Some(std::process::id()));
     drop((cont, pool, link));
-    let Served { daemon, dir: scratch } = served;
+    let Served { daemon, dir: scratch, .. } = served;
     daemon.stop().unwrap();
     let local = Arc::new(dolmen_local::open(&dir, &dolmen_local::OpenOptions::default()).unwrap());
     let pool = dolmen_client::Pool::connect(local.clone(), crate::common::CRED).unwrap();

@@ -473,6 +473,57 @@ fn a_list_of_revoked_certificates_is_of_its_authority_or_lets_nobody_in() {
 }
 
 #[test]
+fn what_was_revoked_stays_so_for_an_engine_that_runs_whatever_becomes_of_the_list() {
+    let system = System::new();
+    let dir = system.issue("engine", &named(Role::Engine, "server"), lasting(-1, 1));
+    let anna = system.client(Role::User, "anna");
+    let serial = serial_of(&system.dir.path().join("anna"), Certs::OWN).unwrap();
+    let now_s = lasting(0, 0).from;
+    let path = dir.join(Certs::REVOKED);
+    let list = |serials: &[Vec<u8>]| {
+        let entries: Vec<_> = serials.iter().map(|serial| (serial.clone(), now_s)).collect();
+        write(&path, &system.authority.revoke(&entries, now_s).unwrap());
+    };
+    system.issue("bert", &named(Role::User, "bert"), lasting(-1, 1));
+    list(&[vec![7; 20], serial]);
+    let served = Served::with(|settings| settings.certs = Some(Certs::load(&dir, Role::Engine).unwrap()));
+    let bert = || CertsFrom::These(Certs::load(&system.dir.path().join("bert"), Role::User).unwrap());
+    for (told, case) in (1..).zip(["gone", "shorter", "damaged"]) {
+        match case {
+            "gone" => std::fs::remove_file(&path).unwrap(),
+            "shorter" => list(&[vec![7; 20]]),
+            _ => write(&path, "not a list"),
+        }
+        let said = || {
+            let notes = served.notes.lock().unwrap();
+            notes.iter().filter(|note| note.contains("what was revoked stays so")).count()
+        };
+        // It looks once a second, when somebody connects, and says what is wrong once.
+        let end_ns = RealClock.monotonic_ns() + u64::try_from(LIMIT.as_nanos()).unwrap();
+        while said() < told {
+            assert!(connect(&served, bert()).is_ok(), "{case}");
+            assert!(RealClock.monotonic_ns() < end_ns, "{case}: the engine does not look");
+            dolmen_env::wait(Duration::from_millis(20));
+        }
+        let (whose, fault) = (Whose::Own, CertFault::Revoked);
+        assert_eq!(refused(&served, anna.clone()), Error::BadCertificate { whose, fault }, "{case}");
+        assert_eq!(said(), told);
+    }
+    // What else is new there is taken into use all the same.
+    let next = Authority::generate().unwrap();
+    let dora = system.issue_by(&next, "dora", &named(Role::User, "dora"), lasting(-1, 1));
+    let both = [&system.authority, &next].map(|one| one.certificate(lasting(-1, 1)).unwrap()).concat();
+    write(&dir.join(Certs::AUTHORITY), &both);
+    let dora = CertsFrom::These(Certs::load(&dora, Role::User).unwrap());
+    let end_ns = RealClock.monotonic_ns() + u64::try_from(LIMIT.as_nanos()).unwrap();
+    while connect(&served, dora.clone()).is_err() {
+        assert!(RealClock.monotonic_ns() < end_ns, "the engine does not look");
+        dolmen_env::wait(Duration::from_millis(20));
+    }
+    assert!(connect(&served, anna).is_err());
+}
+
+#[test]
 fn who_does_not_know_his_own_number_is_told_of_evictions_after_an_outage() {
     let system = System::new();
     let dir = Scratch::new();

@@ -510,8 +510,14 @@ impl Shared {
     fn renew_certs(&mut self) {
         let now_ns = RealClock.monotonic_ns();
         if let Some(certs) = self.options.certs.as_mut().filter(|_| now_ns >= self.renew_ns) {
-            *certs = certs.renewed();
+            let (renewed, lack) = certs.renewed_and_told();
+            *certs = renewed;
             self.renew_ns = now_ns + RENEW_NS;
+            if let Some(lack) = lack {
+                self.system.note(&format!(
+                    "certificates cannot be taken into use as they are, and what was revoked stays so: {lack}"
+                ));
+            }
         }
     }
 

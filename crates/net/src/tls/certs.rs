@@ -14,7 +14,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Signatu
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The certificate of this process, and what it takes to speak with others of its system. A cheap handle.
 #[derive(Clone)]
@@ -27,6 +27,10 @@ struct Inner {
     identity: Identity,
     validity: Validity,
     sum: u32,
+    /// What is on the authority's list, or was since this process began.
+    revoked: BTreeSet<Vec<u8>>,
+    /// Guards what was said last of files that cannot be taken into use; of all copies. Taken alone.
+    told: Arc<Mutex<Option<String>>>,
     client: Arc<ClientConfig>,
     /// None of a certificate that is no engine's.
     server: Option<Arc<ServerConfig>>,
@@ -61,14 +65,16 @@ impl Certs {
     pub fn load(dir: &Path, role: Role) -> Result<Self> {
         let below = dir.join(if role == Role::Engine { Role::Engine } else { Role::Admin }.name());
         let dir = if !dir.join(Self::OWN).exists() && below.join(Self::OWN).exists() { &below } else { dir };
-        let certs = Self::read(dir)?;
+        let (certs, _) = Self::read(dir, None)?;
         if (certs.identity().role == Role::Engine) != (role == Role::Engine) {
             return Err(Error::BadCertificate { whose: Whose::Own, fault: CertFault::Role });
         }
         Ok(certs)
     }
 
-    fn read(dir: &Path) -> Result<Self> {
+    /// As the directory has them. What was revoked for those `before` stays so, whatever has become of the list: that is said
+    /// beside them.
+    fn read(dir: &Path, before: Option<&Inner>) -> Result<(Self, Option<String>)> {
         let wrong = |file: &str| file_fault(&dir.join(file));
         let chain = |file| {
             let text = text_of(dir, file)?;
@@ -91,14 +97,27 @@ impl Certs {
         let key =
             PrivateKeyDer::from_pem_slice(&text_of(dir, Self::KEY)?).map_err(|_no_pem| wrong(Self::KEY))?;
         let sum = dolmen_types::crc32c(&own[0]);
-        let revoked: Vec<Vec<u8>> =
-            revoked_by(dir, &authorities)?.into_iter().map(|(serial, _)| serial).collect();
-        let parts = Parts { roots: Arc::new(roots), own, key, revoked };
+        let (revoked, lack) = match (revoked_by(dir, &authorities), before) {
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(before)) => (before.revoked.clone(), Some(error.to_string())),
+            (Ok(listed), _) => {
+                let mut revoked: BTreeSet<Vec<u8>> = listed.into_iter().map(|(serial, _)| serial).collect();
+                let listed_count = revoked.len();
+                revoked.extend(before.iter().flat_map(|before| before.revoked.iter().cloned()));
+                let lacks = revoked.len() - listed_count;
+                let path = dir.join(Self::REVOKED);
+                let lack = format!("{} lacks {lacks} that were on it", path.display());
+                (revoked, (lacks > 0).then_some(lack))
+            }
+        };
+        let parts = Parts { roots: Arc::new(roots), own, key, revoked: revoked.clone() };
         let is_engine = identity.role == Role::Engine;
         let server =
             if is_engine { Some(parts.server().map_err(|_no_pair| wrong(Self::KEY))?) } else { None };
         let client = parts.client().map_err(|_no_pair| wrong(Self::KEY))?;
-        Ok(Self { inner: Arc::new(Inner { dir: dir.to_owned(), identity, validity, sum, client, server }) })
+        let (dir, told) = (dir.to_owned(), before.map_or_else(Arc::default, |before| Arc::clone(&before.told)));
+        let inner = Inner { dir, identity, validity, sum, revoked, told, client, server };
+        Ok((Self { inner: Arc::new(inner) }, lack))
     }
 
     /// Whom the own certificate names.
@@ -113,9 +132,26 @@ impl Certs {
         self.inner.validity
     }
 
-    /// The same as they are in their directory now, where they may have been renewed; as they were, if they cannot be read.
+    /// The same as they are in their directory now, where they may have been renewed; as they were, if they cannot be read. Nothing
+    /// that was revoked is of use again, whatever has become of the list.
     pub(crate) fn renewed(&self) -> Self {
-        Self::read(&self.inner.dir).unwrap_or_else(|_as_before| self.clone())
+        self.looked_after().0
+    }
+
+    /// The same, and what keeps them or the list from being taken into use as they are there, once for all copies.
+    pub(crate) fn renewed_and_told(&self) -> (Self, Option<String>) {
+        let (certs, lack) = self.looked_after();
+        let mut told = self.inner.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *told != lack;
+        told.clone_from(&lack);
+        (certs, lack.filter(|_| is_new))
+    }
+
+    fn looked_after(&self) -> (Self, Option<String>) {
+        match Self::read(&self.inner.dir, Some(&self.inner)) {
+            Ok(read) => read,
+            Err(error) => (self.clone(), Some(error.to_string())),
+        }
     }
 
     /// Tells these from others of this process.
@@ -251,7 +287,7 @@ struct Parts {
     roots: Arc<RootCertStore>,
     own: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    revoked: Vec<Vec<u8>>,
+    revoked: BTreeSet<Vec<u8>>,
 }
 
 impl Parts {
@@ -272,7 +308,7 @@ impl Parts {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), Arc::clone(&provider))
                 .build()
                 .map_err(|_no_roots| rustls::Error::NoCertificatesPresented)?;
-        let verifier = Arc::new(Unrevoked { verifier, revoked: self.revoked.iter().cloned().collect() });
+        let verifier = Arc::new(Unrevoked { verifier, revoked: self.revoked.clone() });
         let mut config = ServerConfig::builder_with_details(provider, Arc::new(Time))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(verifier)
