@@ -7,8 +7,8 @@ use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, Remote};
 use dolmen_types::{Credentials, Head, Label};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Over TCP a client is who he says; this one may do everything.
 pub(crate) const CRED: Credentials = Credentials { uid: 0, gid: 20, project: 30 };

@@ -252,8 +252,11 @@ mod tests {
             Box::new(ContInfo { cont, handles: 0, snapshots: 0, last_snapshot, usage })
         };
         for (uid, count) in [(7, 2), (8, 1), (9, 0)] {
-            let answers =
-                [PoolReply::Cont(cont()), PoolReply::Conts(vec![cont(), cont()]), PoolReply::ContInfo(info())];
+            let answers = [
+                PoolReply::Cont(cont()),
+                PoolReply::Conts(vec![cont(), cont()]),
+                PoolReply::ContInfo(info()),
+            ];
             for mut answer in answers {
                 tell_own_evictions(&mut answer, uid);
                 let conts = match answer {

@@ -115,7 +115,8 @@ impl Certs {
         let server =
             if is_engine { Some(parts.server().map_err(|_no_pair| wrong(Self::KEY))?) } else { None };
         let client = parts.client().map_err(|_no_pair| wrong(Self::KEY))?;
-        let (dir, told) = (dir.to_owned(), before.map_or_else(Arc::default, |before| Arc::clone(&before.told)));
+        let (dir, told) =
+            (dir.to_owned(), before.map_or_else(Arc::default, |before| Arc::clone(&before.told)));
         let inner = Inner { dir, identity, validity, sum, revoked, told, client, server };
         Ok((Self { inner: Arc::new(inner) }, lack))
     }
