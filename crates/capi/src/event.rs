@@ -143,7 +143,8 @@ where
     })
 }
 
-/// An operation of the client's queue as a part of one of several requests, which gives way until it has ended.
+/// An operation of the client's queue as a part of one of several requests, which gives way until it has ended. All of a pool
+/// share one queue.
 ///
 /// # Errors
 /// Those of `start`, and of a pool whose limit of queues is reached.
@@ -151,8 +152,7 @@ pub(crate) async fn ending_of(
     pool: &PoolHandle,
     start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
 ) -> Result<Ending> {
-    let queue = dolmen_client::EventQueue::new(&pool.client)?;
-    let mut event = queue.event()?;
+    let mut event = pool.steps()?.event()?;
     start(&mut event)?;
     loop {
         give_way().await;
@@ -191,13 +191,19 @@ pub(crate) fn at_once(ev: Ev, body: impl FnOnce() -> Result<()>) -> Result<()> {
     queue.put_off(place, ev, Box::new(move || error))
 }
 
-/// As [`later`], for a `dfs_*` function.
-pub(crate) fn later_posix(ev: Ev, body: impl FnOnce() -> PosixResult<()> + Send + 'static) -> c_int {
+/// As [`later`], for a `dfs_*` function: `read` reads in the call what that was given, and makes of it what is carried out.
+/// Names, lists and sizes are the program's again when the call has returned.
+pub(crate) fn later_posix<F>(ev: Ev, read: impl FnOnce() -> PosixResult<F>) -> c_int
+where
+    F: FnOnce() -> PosixResult<()> + Send + 'static,
+{
     errno(|| {
         if ev.is_null() {
-            return body();
+            return read()?();
         }
         let (queue, place) = locate(ev)?;
+        queue.check_ready(place)?;
+        let body = read()?;
         Ok(queue.put_off(place, ev, Box::new(move || errno(body)))?)
     })
 }

@@ -9,7 +9,7 @@
 use crate::error::{Der, Result};
 use crate::pool::CONNECT_EX;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use dolmen_client::{Credentials, Options, Pool, Transport, Uuid, Way};
+use dolmen_client::{Credentials, EventQueue, Options, Pool, Transport, Uuid, Way};
 use dolmen_codec::now;
 use dolmen_codec::wire::{PoolAccess, SystemInfo, SystemReply, SystemVerb};
 use dolmen_env::{Address, PerProcess};
@@ -18,7 +18,7 @@ use dolmen_net::client::{Link, LinkOptions, Remote, reach};
 use dolmen_types::Head;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// The name of a system that means the default one: what DAOS calls a system that nobody named.
 const DEFAULT_SYSTEM: &str = "daos_server";
@@ -63,6 +63,8 @@ pub(crate) struct PoolHandle {
     pub(crate) flags: u32,
     /// Containers open through it.
     pub(crate) conts: AtomicUsize,
+    /// Where parts of operations of several requests complete, once there was one.
+    steps: OnceLock<EventQueue>,
     /// Tells it from every other connection of this process.
     pub(crate) number: usize,
 }
@@ -277,15 +279,28 @@ pub(crate) async fn connect_by(
     let client = Pool::connect_by(way, transport, Options::new(own_credentials())?).await?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let conts = AtomicUsize::new(0);
-    Ok(PoolHandle { client, remote, _alone: alone, uuid, label, place, writable, flags, conts, number })
+    let (steps, _alone) = (OnceLock::new(), alone);
+    Ok(PoolHandle { client, remote, _alone, uuid, label, place, writable, flags, conts, steps, number })
 }
 
 impl PoolHandle {
+    /// The queue on which parts of operations of several requests complete.
+    ///
+    /// # Errors
+    /// `BUSY` if the pool has no queue left.
+    pub(crate) fn steps(&self) -> Result<&EventQueue> {
+        if self.steps.get().is_none() {
+            let made = EventQueue::new(&self.client)?;
+            return Ok(self.steps.get_or_init(|| made));
+        }
+        Ok(self.steps.get().expect("looked at above"))
+    }
+
     /// Gives the connection up, on a way of the caller's, if nobody else has it. An object that is open, or an operation under
     /// way, keeps it; the last of them gives it up.
     pub(crate) async fn leave(self: Arc<Self>, way: Way) {
-        let Some(Self { client, remote, .. }) = Arc::into_inner(self) else { return };
-        drop(client);
+        let Some(Self { client, remote, steps, .. }) = Arc::into_inner(self) else { return };
+        drop((steps, client));
         if let Some(remote) = remote.filter(|remote| Arc::strong_count(remote) == 1) {
             remote.leave(way).await;
         }

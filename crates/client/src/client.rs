@@ -3,12 +3,13 @@
 //! Invariants: a request keeps its id when it is repeated; the packed map only ever gets a newer version.
 
 use crate::event::Inner;
+use crate::later::Later;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, give_way, now};
+use dolmen_codec::{Answer, Ask, Outcome, Request, Transport, Way, now};
 use dolmen_env::{Clock, Rng};
 use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
@@ -159,6 +160,7 @@ impl<C: Deref<Target = Core>> Drop for Write<C> {
 /// The state that all handles of a client share.
 pub(crate) struct Core {
     transport: Arc<dyn Transport>,
+    later: Later,
     clock: Arc<dyn Clock>,
     client: u128,
     cred: Credentials,
@@ -225,6 +227,7 @@ impl Core {
     ) -> Result<Arc<Self>> {
         let Options { cred, job, tenant, timeout_ns, clock, mut rng } = options;
         let core = Self {
+            later: Later::new(&transport),
             transport,
             clock,
             client: rng.next_u128(),
@@ -247,6 +250,10 @@ impl Core {
 
     pub(crate) fn transport(&self) -> &Arc<dyn Transport> {
         &self.transport
+    }
+
+    pub(crate) fn later(&self) -> &Later {
+        &self.later
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
@@ -319,6 +326,7 @@ impl Core {
         for queue in open {
             queue.drive(false);
         }
+        self.drive_later();
         dolmen_env::yield_now();
     }
 
@@ -465,16 +473,18 @@ impl Core {
         if way == Way::Now {
             return self.ask(id, &mut IoBuf::default(), |map, _| make(map));
         }
-        let queue = OwnQueue::open(&self.transport)?;
         let mut repeats = 0;
         loop {
             let map = self.map();
             let ask = make(map)?;
-            let request = Request { token: 0, head: self.head_of(id, map.version, &ask), ask };
-            match queue.call(request).await.result {
+            let request = || {
+                let head = self.head_of(id, map.version, &ask);
+                Request { token: 0, head, ask }
+            };
+            match self.ask_later(request).await?.result {
                 Ok(answer) => return Ok(answer),
                 Err(Error::StaleMap { .. }) if repeats < STALE_REPEATS_MAX => {
-                    self.query_on(&queue).await?;
+                    self.query_later().await?;
                 }
                 Err(Error::InDoubt { .. }) if repeats < IN_DOUBT_REPEATS_MAX => {}
                 Err(other) => return Err(other),
@@ -492,12 +502,12 @@ impl Core {
     pub(crate) async fn query_by(&self, way: Way) -> Result<PoolInfo> {
         match way {
             Way::Now => self.queried(self.transport.call(self.map_question())),
-            Way::Later => self.query_on(&OwnQueue::open(&self.transport)?).await,
+            Way::Later => self.query_later().await,
         }
     }
 
-    async fn query_on(&self, queue: &OwnQueue) -> Result<PoolInfo> {
-        self.queried(queue.call(self.map_question()).await)
+    async fn query_later(&self) -> Result<PoolInfo> {
+        self.queried(self.ask_later(|| self.map_question()).await?)
     }
 
     fn map_question(&self) -> Request<'static> {
@@ -539,37 +549,6 @@ impl Core {
             dolmen_env::yield_now();
             yields += 1;
         }
-    }
-}
-
-/// A queue on which one request at a time is under way.
-struct OwnQueue {
-    transport: Arc<dyn Transport>,
-    queue: QueueId,
-}
-
-impl OwnQueue {
-    fn open(transport: &Arc<dyn Transport>) -> Result<Self> {
-        Ok(Self { transport: Arc::clone(transport), queue: transport.open_queue()? })
-    }
-
-    /// Sends a request, and gives way until it is answered.
-    async fn call(&self, request: Request<'static>) -> Outcome {
-        self.transport.submit(self.queue, request);
-        let mut outcomes = Vec::new();
-        loop {
-            give_way().await;
-            self.transport.poll(self.queue, false, &mut outcomes);
-            if let Some(outcome) = outcomes.pop() {
-                return outcome;
-            }
-        }
-    }
-}
-
-impl Drop for OwnQueue {
-    fn drop(&mut self) {
-        self.transport.close_queue(self.queue);
     }
 }
 

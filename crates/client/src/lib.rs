@@ -45,6 +45,7 @@ mod client;
 mod container;
 mod event;
 mod kv;
+mod later;
 mod listing;
 mod object;
 mod oids;

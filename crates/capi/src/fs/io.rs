@@ -67,6 +67,11 @@ fn buffers<'a>(sgl: Out<SgList>) -> PosixResult<(&'a [Iov], usize)> {
     Ok((iovs, sum))
 }
 
+/// As [`buffers`], for a call that looks at them later: the list is the program's again when it returns.
+fn own_buffers(sgl: Out<SgList>) -> PosixResult<(Vec<Iov>, usize)> {
+    buffers(sgl).map(|(iovs, sum)| (iovs.to_vec(), sum))
+}
+
 /// Where the next byte of a list of buffers is.
 struct Cursor<'a> {
     iovs: &'a [Iov],
@@ -205,19 +210,16 @@ extern "C" fn dfs_read(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    let read = move || {
-        let file = readable(dfs, obj)?;
-        let (iovs, sum) = buffers(sgl)?;
-        let read_size = read_size.check()?;
-        offset.checked_add(sum as u64).ok_or(EINVAL)?;
-        Ok(read_size.set(read_range(&file, &mut Cursor::new(iovs), offset, sum)? as u64)?)
-    };
-    if ev.is_null() {
-        return errno(read);
-    }
-    match launch_read(dfs, obj, sgl, offset, read_size, ev) {
+    let launched = if ev.is_null() { Ok(false) } else { launch_read(dfs, obj, sgl, offset, read_size, ev) };
+    match launched {
         Ok(true) => 0,
-        Ok(false) => later_posix(ev, read),
+        Ok(false) => later_posix(ev, || {
+            let file = readable(dfs, obj)?;
+            let (iovs, sum) = own_buffers(sgl)?;
+            let read_size = read_size.check()?;
+            offset.checked_add(sum as u64).ok_or(EINVAL)?;
+            Ok(move || Ok(read_size.set(read_range(&file, &mut Cursor::new(&iovs), offset, sum)? as u64)?))
+        }),
         Err(error) => error.0,
     }
 }
@@ -286,18 +288,15 @@ fn launch(
 /// Writes from an offset on.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offset: u64, ev: Ev) -> c_int {
-    let write = move || {
-        let file = writable(dfs, obj)?;
-        let (iovs, sum) = buffers(sgl)?;
-        offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
-        write_range(&file, &mut Cursor::new(iovs), offset, sum)
-    };
-    if ev.is_null() {
-        return errno(write);
-    }
-    match launch_write(dfs, obj, sgl, offset, ev) {
+    let launched = if ev.is_null() { Ok(false) } else { launch_write(dfs, obj, sgl, offset, ev) };
+    match launched {
         Ok(true) => 0,
-        Ok(false) => later_posix(ev, write),
+        Ok(false) => later_posix(ev, || {
+            let file = writable(dfs, obj)?;
+            let (iovs, sum) = own_buffers(sgl)?;
+            offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
+            Ok(move || write_range(&file, &mut Cursor::new(&iovs), offset, sum))
+        }),
         Err(error) => error.0,
     }
 }
@@ -343,15 +342,17 @@ extern "C" fn dfs_readx(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, move || {
+    later_posix(ev, || {
         let file = readable(dfs, obj)?;
-        let (iovs, sum) = buffers(sgl)?;
-        let read_size = read_size.check()?;
-        let (mut cursor, mut done) = (Cursor::new(iovs), 0);
-        for range in ranges(iod, sum)? {
-            done += read_range(&file, &mut cursor, range.index, super::size(range.len)?)? as u64;
-        }
-        Ok(read_size.set(done)?)
+        let (iovs, sum) = own_buffers(sgl)?;
+        let (ranges, read_size) = (ranges(iod, sum)?.to_vec(), read_size.check()?);
+        Ok(move || {
+            let (mut cursor, mut done) = (Cursor::new(&iovs), 0);
+            for range in ranges {
+                done += read_range(&file, &mut cursor, range.index, super::size(range.len)?)? as u64;
+            }
+            Ok(read_size.set(done)?)
+        })
     })
 }
 
@@ -364,14 +365,17 @@ extern "C" fn dfs_writex(
     sgl: Out<SgList>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, move || {
+    later_posix(ev, || {
         let file = writable(dfs, obj)?;
-        let (iovs, sum) = buffers(sgl)?;
-        let mut cursor = Cursor::new(iovs);
-        for range in ranges(iod, sum)? {
-            write_range(&file, &mut cursor, range.index, super::size(range.len)?)?;
-        }
-        Ok(())
+        let (iovs, sum) = own_buffers(sgl)?;
+        let ranges = ranges(iod, sum)?.to_vec();
+        Ok(move || {
+            let mut cursor = Cursor::new(&iovs);
+            for range in ranges {
+                write_range(&file, &mut cursor, range.index, super::size(range.len)?)?;
+            }
+            Ok(())
+        })
     })
 }
 

@@ -7,7 +7,7 @@ use crate::cont;
 use crate::error::{Der, Errno, PosixResult, errno};
 use crate::event::{Ev, later_posix};
 use crate::handle::{self, Entry};
-use crate::place::{self, PoolHandle};
+use crate::place::{self, Place, PoolHandle};
 use crate::prop::List;
 use crate::raw::{Out, Text};
 use crate::types::{CUuid, Handle, Iov};
@@ -382,10 +382,10 @@ extern "C" fn dfs_connect_snap(
 }
 
 /// A connection to the pool that is meant, with its handle.
-fn connect_pool(pool: &str, sys: Option<&str>, writable: bool) -> PosixResult<(Handle, Arc<PoolHandle>)> {
+fn connect_pool(system: Place, pool: &str, writable: bool) -> PosixResult<(Handle, Arc<PoolHandle>)> {
     crate::life::check()?;
     let flags = if writable { 2 } else { 1 };
-    let opened = Arc::new(place::connect(place::system(sys)?, pool, flags, writable)?);
+    let opened = Arc::new(place::connect(system, pool, flags, writable)?);
     Ok((handle::insert(Entry::Pool(Arc::clone(&opened)))?, opened))
 }
 
@@ -399,7 +399,7 @@ pub(super) fn connect(
 ) -> PosixResult<Ptr<Mounted>> {
     let writable = flags & libc::O_ACCMODE == libc::O_RDWR;
     let name = cont.str()?;
-    let (poh, pool) = connect_pool(pool.str()?, sys.str_if_any()?, writable)?;
+    let (poh, pool) = connect_pool(place::system(sys.str_if_any()?)?, pool.str()?, writable)?;
     let mounted = (|| {
         let coh = open_or_make(&pool, name, flags, attr)?;
         let epoch = match snapshot {
@@ -450,13 +450,16 @@ extern "C" fn dfs_disconnect(dfs: Ptr<Mounted>) -> c_int {
 /// Destroys a container.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_destroy(pool: Text, sys: Text, cont: Text, force: c_int, ev: Ev) -> c_int {
-    later_posix(ev, move || {
+    later_posix(ev, || {
+        let (system, pool) = (place::system(sys.str_if_any()?)?, pool.str()?.to_owned());
         let name = cont::name(cont.str()?)?;
-        let (poh, pool) = connect_pool(pool.str()?, sys.str_if_any()?, true)?;
-        let destroyed = pool.client.destroy_container(&name, force != 0);
-        drop(pool);
-        crate::pool::daos_pool_disconnect(poh, Ev::NULL);
-        Ok(destroyed?)
+        Ok(move || {
+            let (poh, pool) = connect_pool(system, &pool, true)?;
+            let destroyed = pool.client.destroy_container(&name, force != 0);
+            drop(pool);
+            crate::pool::daos_pool_disconnect(poh, Ev::NULL);
+            Ok(destroyed?)
+        })
     })
 }
 
@@ -636,7 +639,7 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
         }
         flags => flags & libc::O_ACCMODE == libc::O_RDWR,
     };
-    let (poh, pool) = connect_pool(&pool_uuid.to_string(), Some(system), writable)?;
+    let (poh, pool) = connect_pool(place::system(Some(system))?, &pool_uuid.to_string(), writable)?;
     let mounted = open_cont(&pool, &ContName::Uuid(cont_uuid), writable).and_then(|coh| {
         let mounted = mount_of_blob((poh, coh), flags, inner, true);
         if mounted.is_err() {

@@ -517,15 +517,17 @@ extern "C" fn dfs_sys_read(
     bytes: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, move || {
+    later_posix(ev, || {
         let (_, obj) = obj::both(table::find(sys)?.base, obj)?;
         let len = super::size(bytes.get()?)?;
         if obj.flags & libc::O_ACCMODE == libc::O_WRONLY {
             return Err(super::EPERM);
         }
-        let file = obj.file()?;
-        let found = file.read_at(offset, buf.list_mut(bounded(file, offset, len)?)?)?;
-        Ok(bytes.set(found as u64)?)
+        let file = obj.file()?.clone();
+        Ok(move || {
+            let found = file.read_at(offset, buf.list_mut(bounded(&file, offset, len)?)?)?;
+            Ok(bytes.set(found as u64)?)
+        })
     })
 }
 
@@ -539,12 +541,16 @@ extern "C" fn dfs_sys_write(
     bytes: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, move || {
+    later_posix(ev, || {
         let (_, obj) = obj::both(table::find(sys)?.base, obj)?;
-        let data = buf.list(super::size(bytes.get()?)?)?;
+        let len = super::size(bytes.get()?)?;
+        buf.list(len)?;
         obj.check_writable()?;
-        obj.file()?.write_at(offset, data)?;
-        Ok(())
+        let file = obj.file()?.clone();
+        Ok(move || {
+            file.write_at(offset, buf.list(len)?)?;
+            Ok(())
+        })
     })
 }
 

@@ -437,6 +437,45 @@ threads_share_a_queue(void)
 }
 
 #define MANY 20000
+#define QUESTIONS 5000
+
+static void
+any_number_of_questions_is_launched_before_the_first_poll(void)
+{
+	daos_event_t     *many = calloc(2 * QUESTIONS, sizeof(*many)), *done[64];
+	daos_handle_t    *arrays = calloc(QUESTIONS, sizeof(*arrays)), made;
+	daos_cont_info_t *infos = calloc(QUESTIONS, sizeof(*infos));
+	daos_size_t       cell, chunk;
+	daos_obj_id_t     oid = {.lo = 9};
+	int               i, seen, taken;
+
+	begin();
+	OK(daos_array_generate_oid(coh, &oid, true, OC_SX, 0, 0));
+	OK(daos_array_create(coh, oid, DAOS_TX_NONE, 4, 8, &made, NULL));
+	for (i = 0; i < 2 * QUESTIONS; i++)
+		OK(daos_event_init(&many[i], eq, NULL));
+	for (i = 0; i < QUESTIONS; i++) {
+		OK(daos_array_open(coh, oid, DAOS_TX_NONE, DAOS_OO_RW, &cell, &chunk, &arrays[i], &many[2 * i]));
+		OK(daos_cont_query(coh, &infos[i], NULL, &many[2 * i + 1]));
+	}
+	for (seen = 0; seen < 2 * QUESTIONS; seen += taken) {
+		taken = daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 64, done);
+		CHECK(taken > 0);
+	}
+	for (i = 0; i < QUESTIONS; i++) {
+		GIVES(many[2 * i].ev_error, 0);
+		GIVES(many[2 * i + 1].ev_error, 0);
+		GIVES(infos[i].ci_nhandles, 1);
+		OK(daos_array_close(arrays[i], NULL));
+	}
+	for (i = 0; i < 2 * QUESTIONS; i++)
+		OK(daos_event_fini(&many[i]));
+	OK(daos_array_close(made, NULL));
+	free(many);
+	free(arrays);
+	free(infos);
+	end();
+}
 
 static void
 any_number_of_updates_is_launched_before_the_first_poll(void)
@@ -542,4 +581,5 @@ TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(w
       TEST(callbacks_run_in_their_order), TEST(callbacks_cannot_wait_for_events),
       TEST(callbacks_run_while_the_library_ends), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),
       TEST(a_queue_can_be_destroyed_with_events_under_way), TEST(threads_share_a_queue),
-      TEST(any_number_of_updates_is_launched_before_the_first_poll), TEST(everything_takes_an_event))
+      TEST(any_number_of_updates_is_launched_before_the_first_poll),
+      TEST(any_number_of_questions_is_launched_before_the_first_poll), TEST(everything_takes_an_event))

@@ -18,8 +18,14 @@ c_tests!("event":
     a_queue_can_be_destroyed_with_events_under_way,
     threads_share_a_queue,
     any_number_of_updates_is_launched_before_the_first_poll,
+    any_number_of_questions_is_launched_before_the_first_poll,
     everything_takes_an_event,
 );
+
+#[test]
+fn any_number_of_questions_is_launched_at_a_daemon_before_the_first_poll() {
+    assert_so_through_a_daemon("event", "any_number_of_questions_is_launched_before_the_first_poll");
+}
 
 #[test]
 fn any_number_of_updates_is_launched_at_a_daemon_before_the_first_poll() {
