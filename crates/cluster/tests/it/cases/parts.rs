@@ -15,7 +15,7 @@ use dolmen_types::{
     Uuid,
 };
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ struct WireState {
     /// Messages that arrive before one that does not; the next ones do.
     before_lost: Option<u64>,
     /// Where the first message of an eviction says that it is on its way, and waits until it may arrive.
-    stop: Option<(Sender<()>, Receiver<()>)>,
+    stop: Option<(SyncSender<()>, Receiver<()>)>,
     /// Whether it might in time.
     has_gone_on: bool,
     queues: BTreeMap<u32, Vec<Outcome>>,
@@ -678,7 +678,7 @@ fn a_rollback_that_meets_a_dead_engine_is_made_once_for_who_asks_again() {
 fn who_has_handles_taken_waits_for_an_engine_that_does_not_answer_and_nobody_else_does() {
     let system = System::new();
     let cont = system.make("c").unwrap();
-    let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel());
+    let ((begun, has_begun), (go_on, may_go_on)) = (sync_channel(1), sync_channel(1));
     system.wire.state().stop = Some((begun, may_go_on));
     scope(|threads| {
         let evicts = threads.spawn(|| system.ask(PoolVerb::ContEvict(cont, Whose::All)).map(drop));
