@@ -9,6 +9,7 @@
 
 mod again;
 mod ends;
+mod land;
 mod later;
 mod silence;
 
@@ -17,8 +18,8 @@ use super::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
 use super::pools::Pools;
 use super::session::{Attached, NO_SLOT, Opened, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
-use crate::error::{Error as NetError, Result as NetResult, Violation};
-use crate::input::{Landing, Replies, bad_frame};
+use crate::error::{Error as NetError, Result as NetResult};
+use crate::input::Replies;
 use crate::output::Output;
 use crate::slots::Slots;
 use crate::spin::Spin;
@@ -28,13 +29,13 @@ use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::{Reply, Verb};
 use dolmen_codec::wire::{
-    Caller, FetchPlan, FetchedPart, PoolSlot, ReplyHeader, ReplyKind, SystemReply, SystemVerb, decode_part,
-    decode_reply, decode_system_reply, encode_request, encode_system_request,
+    Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
 use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
 use ends::END_REST;
+use land::land;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -1121,54 +1122,6 @@ impl Drop for Inner {
             core::mem::forget(state.session.take());
         }
     }
-}
-
-/// Decodes a reply, and says where its payload goes.
-fn land(
-    requests: &mut Requests,
-    decoded: &mut Option<Decoded>,
-    header: &ReplyHeader,
-    body: &[u8],
-) -> NetResult<Landing> {
-    let pending = requests.of_mut(header.token);
-    if pending.as_ref().is_some_and(|pending| matches!(pending.waiter, Waiter::System)) {
-        let reply = decode_system_reply(header, body).map_err(bad_frame)?;
-        *decoded = Some(Decoded::Finished(Finished::System(reply)));
-        return Ok(Landing::default());
-    }
-    let Some(pending) = pending else {
-        // Nobody waits for it any more.
-        let len = header.payload_bytes as usize;
-        return Ok(Landing { buf: IoBuf::zeroed(len), parts: core::iter::once(0..len).collect() });
-    };
-    if header.kind == ReplyKind::FetchedPart {
-        let part = decode_part(header, body).map_err(bad_frame)?;
-        let landing = land_part(pending, &part).ok_or(NetError::Protocol(Violation::Answer))?;
-        *decoded = Some(Decoded::Part(part));
-        return Ok(landing);
-    }
-    let result = decode_reply(header, body).map_err(bad_frame)?;
-    let landing = match (&result, pending.plan.as_ref()) {
-        (Ok(Answer::Target(Reply::Fetched(fetched))), Some(plan)) => {
-            if let Some(buf) = &mut pending.buf {
-                pending.gathered.give_up(plan, buf);
-            }
-            let parts = plan.parts(fetched).ok_or(NetError::Protocol(Violation::Answer))?.collect();
-            Landing { buf: pending.buf.take().unwrap_or_default(), parts }
-        }
-        _ => Landing::default(),
-    };
-    *decoded = Some(Decoded::Finished(Finished::Pool(result)));
-    Ok(landing)
-}
-
-/// Where the payload of a part goes; `None` unless it is the next one of an answer that is waited for.
-fn land_part(pending: &mut Pending, part: &FetchedPart) -> Option<Landing> {
-    let plan = pending.plan.as_ref().filter(|_| matches!(pending.progress, Progress::Sent))?;
-    let places = pending.gathered.places(plan, part)?;
-    let has_room = |buf: &IoBuf| places.iter().all(|place| place.end <= buf.len());
-    let buf = pending.buf.take_if(|buf| has_room(buf))?;
-    Some(Landing { buf, parts: places.into_iter().collect() })
 }
 
 fn plan_of(ask: &Ask<'_>) -> Option<FetchPlan> {

@@ -1,0 +1,122 @@
+//! Where the payload of a reply goes: into the buffer that waits for it.
+//!
+//! Invariants: a buffer takes payload of its own request alone, sent on this connection and not answered, and no byte beyond
+//! its end, whatever the other side says.
+
+use crate::client::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
+use crate::error::{Error as NetError, Result as NetResult, Violation};
+use crate::input::{Landing, bad_frame};
+use core::ops::Range;
+use dolmen_codec::Answer;
+use dolmen_codec::verb::Reply;
+use dolmen_codec::wire::{
+    FetchedPart, ReplyHeader, ReplyKind, decode_part, decode_reply, decode_system_reply,
+};
+use dolmen_types::IoBuf;
+
+/// Decodes a reply, and says where its payload goes.
+pub(super) fn land(
+    requests: &mut Requests,
+    decoded: &mut Option<Decoded>,
+    header: &ReplyHeader,
+    body: &[u8],
+) -> NetResult<Landing> {
+    let pending = requests.of_mut(header.token);
+    if pending.as_ref().is_some_and(|pending| matches!(pending.waiter, Waiter::System)) {
+        let reply = decode_system_reply(header, body).map_err(bad_frame)?;
+        *decoded = Some(Decoded::Finished(Finished::System(reply)));
+        return Ok(Landing::default());
+    }
+    let Some(pending) = pending else {
+        // Nobody waits for it any more.
+        let len = header.payload_bytes as usize;
+        return Ok(Landing { buf: IoBuf::zeroed(len), parts: core::iter::once(0..len).collect() });
+    };
+    if header.kind == ReplyKind::FetchedPart {
+        let part = decode_part(header, body).map_err(bad_frame)?;
+        let landing = land_part(pending, &part).ok_or(NetError::Protocol(Violation::Answer))?;
+        *decoded = Some(Decoded::Part(part));
+        return Ok(landing);
+    }
+    let result = decode_reply(header, body).map_err(bad_frame)?;
+    let landing = match (&result, pending.plan.as_ref()) {
+        (Ok(Answer::Target(Reply::Fetched(fetched))), Some(plan)) => {
+            if let Some(buf) = &mut pending.buf {
+                pending.gathered.give_up(plan, buf);
+            }
+            let parts = plan.parts(fetched).ok_or(NetError::Protocol(Violation::Answer))?.collect();
+            land_whole(pending, parts).ok_or(NetError::Protocol(Violation::Answer))?
+        }
+        _ => Landing::default(),
+    };
+    *decoded = Some(Decoded::Finished(Finished::Pool(result)));
+    Ok(landing)
+}
+
+/// Where the payload of a whole answer goes; `None` if it was not asked for on this connection, or has come already.
+fn land_whole(pending: &mut Pending, parts: Vec<Range<usize>>) -> Option<Landing> {
+    let is_asked = matches!(pending.progress, Progress::Sent);
+    let has_room = |buf: &IoBuf| parts.iter().all(|part| part.end <= buf.len());
+    match pending.buf.take_if(|buf| is_asked && has_room(buf)) {
+        Some(buf) => Some(Landing { buf, parts }),
+        None => parts.is_empty().then(Landing::default),
+    }
+}
+
+/// Where the payload of a part goes; `None` unless it is the next one of an answer that is waited for.
+fn land_part(pending: &mut Pending, part: &FetchedPart) -> Option<Landing> {
+    let plan = pending.plan.as_ref().filter(|_| matches!(pending.progress, Progress::Sent))?;
+    let places = pending.gathered.places(plan, part)?;
+    let has_room = |buf: &IoBuf| places.iter().all(|place| place.end <= buf.len());
+    let buf = pending.buf.take_if(|buf| has_room(buf))?;
+    Some(Landing { buf, parts: places.into_iter().collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
+    use dolmen_codec::wire::{FetchPlan, REPLY_HEADER_BYTES, ReplyTo, Version, encode_reply};
+    use dolmen_types::{Cond, Key, ObjectClass, ObjectType, Oid};
+
+    const LEN: usize = 64;
+
+    fn plan() -> FetchPlan {
+        let want = Want::Single { room_bytes: LEN };
+        let iods = [FetchIod { akey: Key::from_slice(b"a"), want }].into_iter().collect();
+        let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 77, 5);
+        let (dkey, buf) = (Key::from_slice(b"d"), IoBuf::zeroed(LEN));
+        FetchPlan::of(&Fetch { oid, dkey, cond: Cond::NONE, at: ReadAt::Latest, iods, buf })
+    }
+
+    /// Header and body of an answer that has found all that was asked for.
+    fn answer(token: u64) -> (ReplyHeader, Vec<u8>) {
+        let (plan, mut frame) = (plan(), Vec::new());
+        let to = ReplyTo { version: Version::Two, token, map_version: 0, push_seq: 0, plan: Some(&plan) };
+        let found = FetchedIod { size_bytes: LEN as u64, ..FetchedIod::default() };
+        let fetched = Answer::Target(Reply::Fetched([found].into_iter().collect()));
+        encode_reply(&mut frame, &to, &Ok(fetched));
+        let body = frame.split_off(REPLY_HEADER_BYTES);
+        let header = ReplyHeader::decode(frame.as_slice().try_into().unwrap(), Version::Two).unwrap();
+        (header, body)
+    }
+
+    fn landed(requests: &mut Requests, token: u64) -> NetResult<usize> {
+        let (header, body) = answer(token);
+        land(requests, &mut None, &header, &body).map(|landing| landing.buf.len())
+    }
+
+    #[test]
+    fn payload_lands_once_in_the_buffer_of_a_request_that_was_sent_and_nowhere_else() {
+        let refused = || Err(NetError::Protocol(Violation::Answer));
+        let mut requests = Requests::default();
+        let token = requests.begin(Waiter::Caller, Some(plan()), Some(IoBuf::zeroed(LEN)), 0);
+        assert_eq!(landed(&mut requests, token), refused(), "it was not asked for on this connection");
+        requests.of_mut(token).unwrap().progress = Progress::Sent;
+        assert_eq!(landed(&mut requests, token), Ok(LEN));
+        assert_eq!(landed(&mut requests, token), refused(), "it has come already");
+        requests.of_mut(token).unwrap().buf = Some(IoBuf::zeroed(LEN - 1));
+        assert_eq!(landed(&mut requests, token), refused(), "the buffer is shorter");
+        assert!(requests.of_mut(token).unwrap().buf.is_some(), "and stays with its request");
+    }
+}
