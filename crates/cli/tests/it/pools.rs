@@ -154,21 +154,19 @@ fn a_pool_of_any_name_is_listed_and_has_its_label_and_uuid_alone() {
 #[test]
 fn a_pool_that_has_not_the_room_for_its_targets_is_refused() {
     let place = Place::new("no-room");
-    // A thousand targets with log segments of 1 GiB need 4 TiB at once.
-    let args = [
-        "pool",
-        "create",
-        "p",
-        "--targets",
-        "1000",
-        "--log-segment",
-        "1G",
-        "--capacity",
-        "64T",
-        "--volatile",
-    ];
-    let line = place.fails(6, &args);
-    assert!(line.contains("1000 targets take 4294967296000 bytes at once"), "{line}");
+    let device = rustix::fs::statvfs(place.path(".")).unwrap();
+    let total = device.f_blocks * device.f_frsize;
+    // As many targets as the device, were it empty, has room for at once: four log segments each.
+    let segment = (20..40).map(|bits| 1_u64 << bits).find(|segment| total / (4 * segment) <= 1000).unwrap();
+    let (targets, needed) = (total / (4 * segment), total / (4 * segment) * 4 * segment);
+    let [targets, segment, capacity] =
+        [targets.to_string(), format!("{}M", segment >> 20), format!("{}M", needed >> 20)];
+    let args = ["--targets", &targets, "--log-segment", &segment, "--capacity", &capacity, "--volatile"];
+    let line = place.fails(6, &[&["pool", "create", "p"], &args[..]].concat());
+    assert!(line.contains(&format!("{targets} targets take {needed} bytes at once")), "{line}");
+    assert!(!place.path("p").exists());
+    let line = place.fails(6, &["pool", "create", "p", "--capacity", "1024T", "--volatile"]);
+    assert!(line.contains("it is to have 1024T, and its devices have"), "{line}");
     assert!(!place.path("p").exists());
 }
 
