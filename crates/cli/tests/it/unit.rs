@@ -48,8 +48,7 @@ impl Service {
         make(&run, 0o755);
         make(&state, u32::from_str_radix(&unit["StateDirectoryMode"], 8).unwrap());
         let below = |word: &str| match word {
-            "/usr/local/bin/dolmen" => env!("CARGO_BIN_EXE_dolmen").to_owned(),
-            word if word.starts_with("/var/lib/") || word.starts_with("/run/") => {
+            word if ["/usr/local/", "/var/lib/", "/run/"].iter().any(|dir| word.starts_with(dir)) => {
                 format!("{}{word}", root.display())
             }
             word => word.to_owned(),
@@ -82,10 +81,25 @@ struct Machine {
     root: PathBuf,
 }
 
+impl Drop for Machine {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.root));
+    }
+}
+
 impl Machine {
+    /// One below the directory for temporary files, where every user may look into it, wherever the program was built.
+    fn new() -> Self {
+        let root = std::env::temp_dir().join(format!("dolmen-unit-{}", std::process::id()));
+        make(&root, 0o755);
+        make(&root.join("usr/local/bin"), 0o755);
+        std::fs::copy(env!("CARGO_BIN_EXE_dolmen"), root.join("usr/local/bin/dolmen")).unwrap();
+        Self { root }
+    }
+
     /// Runs a command as a user who knows the system by its name alone.
     fn run(&self, uid: u32, args: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
+        let mut command = Command::new(self.root.join("usr/local/bin/dolmen"));
         command.args(args).current_dir(self.home(uid)).env_clear().env("PATH", "/usr/bin:/bin");
         command.env("HOME", self.home(uid)).env("DOLMEN_SYSTEM", "lab");
         command.env("DOLMEN_RUN", self.root.join("run/dolmen"));
@@ -110,11 +124,9 @@ fn the_unit_serves_all_users_of_a_machine_by_its_name_and_lists_decide() {
     if !nix::unistd::geteuid().is_root() {
         return eprintln!("a service of the machine is root's");
     }
-    let place = Place::new("unit");
-    let root = place.path("root");
-    make(&root, 0o755);
+    let machine = Machine::new();
+    let root = machine.root.clone();
     let service = Service::start(&root);
-    let machine = Machine { root: root.clone() };
     let ok = |uid: u32, args: &[&str]| {
         let ran = machine.run(uid, args);
         assert_eq!(ran.code(), 0, "{ran:?}");
@@ -142,7 +154,7 @@ fn the_unit_serves_all_users_of_a_machine_by_its_name_and_lists_decide() {
             "{ran:?}"
         );
     }
-    let ran = place.run(&["pool", "create", "vast", "--capacity", "900T", "--volatile"]);
+    let ran = Place::new("unit-vast").run(&["pool", "create", "vast", "--capacity", "900T", "--volatile"]);
     assert!(ran.code() == 6 && ran.stderr().contains("smaller --capacity"), "{ran:?}");
     ok(0, &["dmg", "pool", "update-acl", "tank", "--entry", &format!("A::{ANNA}@:rw")]);
     ok(ANNA, &["daos", "cont", "create", "tank", "c", "--type", "POSIX"]);
