@@ -287,14 +287,16 @@ mod tests {
         fn poll(&self, _queue: QueueId, _wait: bool, _out: &mut Vec<Outcome>) {}
     }
 
+    fn asks_pool(verb: PoolVerb<'static>, to: &Arc<Mailbox>) -> Job {
+        let transport: Arc<dyn Transport> = Arc::new(Nowhere);
+        let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All, is_part: false };
+        Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(to) }
+    }
+
     #[test]
     fn jobs_that_take_long_leave_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
-        let job = |verb| {
-            let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-            let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All, is_part: false };
-            Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(&to) }
-        };
+        let job = |verb| asks_pool(verb, &to);
         let mut waiting = Waiting::default();
         waiting.jobs.extend([PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList].map(job));
         let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
@@ -307,11 +309,7 @@ mod tests {
     #[test]
     fn who_takes_handles_leaves_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
-        let job = |verb| {
-            let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-            let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All, is_part: false };
-            Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(&to) }
-        };
+        let job = |verb| asks_pool(verb, &to);
         let mut waiting = Waiting::default();
         let evict = || PoolVerb::ContEvict(ContNo(1), dolmen_codec::pool::Whose::All);
         waiting.jobs.extend([evict(), evict(), evict(), PoolVerb::ContList].map(job));
