@@ -6,7 +6,7 @@ use crate::tls::{System, named};
 use dolmen_client::{At, Container, EventQueue, Object, Output, Pool, Wait, Whose};
 use dolmen_codec::acl::Acl;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContName, OpenFor, PoolVerb};
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolVerb};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::wire::{PartKey, PoolAccess, PoolName, SystemVerb};
 use dolmen_codec::{Ask, Request, Transport};
@@ -84,6 +84,19 @@ fn allow(pool: &Pool, entries: &[&str]) {
 
 fn allow_in(cont: &Container, entries: &[&str]) {
     cont.set_acl(&Acl::of_texts(entries).unwrap()).unwrap();
+}
+
+/// Two engines that every user reaches, the administrator's pool on both, and a container in it; each has a list of one entry.
+fn shared(in_pool: &str, in_cont: &str) -> (Engines, Pool, ContHandle, Container) {
+    let engines = Engines::start(2);
+    engines.create(false);
+    open_sockets(&engines, 2);
+    let admin = pool(&engines.link(0)).unwrap();
+    allow(&admin, &[in_pool]);
+    let cont = admin.create_container(Some(label("c")), Props::default()).unwrap();
+    let theirs = admin.open_container(&ContName::Uuid(cont.uuid)).unwrap();
+    allow_in(&theirs, &[in_cont]);
+    (engines, admin, cont, theirs)
 }
 
 /// What comes of writing to all shards: by dkey.
@@ -243,14 +256,7 @@ fn users_go_on_over_the_death_of_an_engine_unless_they_were_evicted_meanwhile() 
     if user_id() != 0 {
         return eprintln!("only root can be others");
     }
-    let engines = Engines::start(2);
-    engines.create(false);
-    open_sockets(&engines, 2);
-    let admin = pool(&engines.link(0)).unwrap();
-    allow(&admin, &["A::EVERYONE@:r"]);
-    let cont = admin.create_container(Some(label("c")), Props::default()).unwrap();
-    let theirs = admin.open_container(&ContName::Uuid(cont.uuid)).unwrap();
-    allow_in(&theirs, &["A::EVERYONE@:rw"]);
+    let (engines, _admin, _, theirs) = shared("A::EVERYONE@:r", "A::EVERYONE@:rw");
     let hers = pool_of(&engines, ANNA).unwrap();
     let in_hers = hers.open_container(&by_label("c")).unwrap();
     let object = spread_object(&in_hers);
@@ -289,14 +295,7 @@ fn evictions_that_a_part_has_not_heard_are_told_by_the_next_service() {
     if user_id() != 0 {
         return eprintln!("only root can be others");
     }
-    let engines = Engines::start(2);
-    engines.create(false);
-    open_sockets(&engines, 2);
-    let admin = pool(&engines.link(0)).unwrap();
-    allow(&admin, &["A::4200053@:r"]);
-    let cont = admin.create_container(Some(label("c")), Props::default()).unwrap();
-    let theirs = admin.open_container(&ContName::Uuid(cont.uuid)).unwrap();
-    allow_in(&theirs, &["A::4200053@:r"]);
+    let (engines, admin, cont, theirs) = shared("A::4200053@:r", "A::4200053@:r");
     let link = being(BERT, || Link::connect(&engines.address(1), &options()).unwrap());
     let name = PoolName::Uuid(admin.query().unwrap().map.pool);
     let connect = SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite };
