@@ -132,7 +132,7 @@ pub(crate) fn text(place: &Place) -> String {
 /// # Errors
 /// `NONEXIST` if there is none; `BUSY` if another process owns its directory; `UNREACH` if the system's daemon cannot be
 /// reached, or started.
-async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess) -> Result<Reached> {
+async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess, head: &Head) -> Result<Reached> {
     match place {
         Place::Dir(system) => {
             let all = pools_in(system)?;
@@ -143,9 +143,9 @@ async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess) -> R
             Ok(Reached { transport, remote: None, alone, uuid: entry.uuid, label })
         }
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
-            let (name, head) = (reach::pool_name(pool)?, own_head());
+            let name = reach::pool_name(pool)?;
             let link = link(way, place).await?;
-            let remote = Remote::open_by(way, &link, &head, name, access).await?;
+            let remote = Remote::open_by(way, &link, head, name, access).await?;
             let (uuid, label) = (remote.map().pool, remote.label().map(|label| label.as_str().to_owned()));
             let remote = Arc::new(remote);
             let transport = Arc::<Remote>::clone(&remote);
@@ -176,8 +176,17 @@ async fn link(way: Way, place: &Place) -> Result<Link> {
     })
 }
 
-fn own_head() -> Head {
-    Head { cred: own_credentials(), ..Head::default() }
+/// What the requests of this process say of it.
+///
+/// # Errors
+/// `BADPATH` for settings that cannot be read, or name no tenant.
+fn own_head() -> Result<Head> {
+    let cred = own_credentials();
+    let account = dolmen_env::account(cred.uid).map_err(|error| {
+        eprintln!("dolmen: {error}");
+        Der::BADPATH
+    })?;
+    Ok(Head { cred, job: account.job, tenant: account.tenant, ..Head::default() })
 }
 
 /// The pools of a system: UUID and label.
@@ -195,7 +204,7 @@ pub(crate) async fn pools(way: Way, place: &Place) -> Result<Vec<(Uuid, Option<S
                 (entry.uuid, entry.label.map(|label| label.as_str().to_owned()))
             };
             let link = link(way, place).await?;
-            Ok(reach::pools_by(way, &link, &own_head()).await?.into_iter().map(named).collect())
+            Ok(reach::pools_by(way, &link, &own_head()?).await?.into_iter().map(named).collect())
         }
     }
 }
@@ -208,7 +217,7 @@ pub(crate) fn described(place: &Place) -> Result<Option<SystemInfo>> {
     if matches!(place, Place::Dir(_)) {
         return Ok(None);
     }
-    match now(link(Way::Now, place))?.ask_system(&own_head(), &SystemVerb::Query)? {
+    match now(link(Way::Now, place))?.ask_system(&own_head()?, &SystemVerb::Query)? {
         SystemReply::System(info) => Ok(Some(info)),
         _ => Err(Der::PROTO),
     }
@@ -275,8 +284,10 @@ pub(crate) async fn connect_by(
 ) -> Result<PoolHandle> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let access = if flags == CONNECT_EX { PoolAccess::Exclusive } else { PoolAccess::ReadWrite };
-    let Reached { transport, remote, alone, uuid, label } = transport(way, &place, pool, access).await?;
-    let client = Pool::connect_by(way, transport, Options::new(own_credentials())?).await?;
+    let head = own_head()?;
+    let reached = transport(way, &place, pool, access, &head).await?;
+    let Reached { transport, remote, alone, uuid, label } = reached;
+    let client = Pool::connect_by(way, transport, Options::like(&head)?).await?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let conts = AtomicUsize::new(0);
     let (steps, _alone) = (OnceLock::new(), alone);

@@ -6,7 +6,7 @@ use crate::path::shown_outside;
 use crate::patience::Patient;
 use clap::Args;
 use core::time::Duration;
-use dolmen_client::{Container, Pool, Snapshot};
+use dolmen_client::{Container, Options, Pool, Snapshot};
 use dolmen_codec::pool::ContName;
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, MountOptions};
@@ -216,7 +216,8 @@ fn open_here(arg: &PoolArg, options: &OpenOptions, lasts: Option<Duration>) -> O
         Ok(opened) => Ok(opened),
     };
     let local = Arc::new(opened.doing(doing)?);
-    let pool = Pool::connect(Arc::clone(&local) as _, credentials()).doing(doing)?;
+    let options = Options::like(&head()?).doing(doing)?;
+    let pool = Pool::connect_with(Arc::clone(&local) as _, options).doing(doing)?;
     Ok(Session { pool, local: Some(local), dir })
 }
 
@@ -266,12 +267,12 @@ impl Served {
 
     fn open(self, dir: PathBuf, read_only: bool) -> Outcome<Session> {
         let access = if read_only { PoolAccess::ReadOnly } else { PoolAccess::ReadWrite };
-        let head = Head { cred: credentials(), ..Head::default() };
+        let head = head()?;
         let remote = reach::pool(&self.link, &head, self.name, access)
             .map_err(|error| Failure::from(error).by_file_in(&dir))?;
         let pool = match self.lasts {
-            true => Pool::connect(Arc::new(remote), credentials()),
-            false => Pool::connect(Arc::new(Patient::new(remote)), credentials()),
+            true => Pool::connect_with(Arc::new(remote), Options::like(&head)?),
+            false => Pool::connect_with(Arc::new(Patient::new(remote)), Options::like(&head)?),
         }?;
         Ok(Session { pool, local: None, dir })
     }
@@ -315,6 +316,13 @@ pub(crate) fn credentials() -> Credentials {
         gid: rustix::process::getegid().as_raw(),
         project: 0,
     }
+}
+
+/// What requests of this program say of it.
+pub(crate) fn head() -> Outcome<Head> {
+    let cred = credentials();
+    let account = dolmen_env::account(cred.uid).doing(|| "say for whom this is".to_owned())?;
+    Ok(Head { cred, job: account.job, tenant: account.tenant, ..Head::default() })
 }
 
 impl Session {

@@ -217,6 +217,14 @@ impl Options {
         let rng = Rng::from_entropy().map_err(no_entropy)?;
         Ok(Self { cred, job: 0, tenant: 0, timeout_ns: 0, clock: Arc::new(dolmen_env::RealClock), rng })
     }
+
+    /// As [`Options::new`], for the user, job and tenant of a head.
+    ///
+    /// # Errors
+    /// As [`Options::new`].
+    pub fn like(head: &Head) -> Result<Self> {
+        Ok(Self { job: head.job, tenant: head.tenant, ..Self::new(head.cred)? })
+    }
 }
 
 impl Core {

@@ -15,6 +15,7 @@
 //!
 //! Invariants: this is the only crate below the doors with `unsafe`; each use says why it is sound.
 
+mod account;
 mod clock;
 mod disk;
 mod emulate;
@@ -47,6 +48,7 @@ mod thread;
 #[expect(unsafe_code, reason = "names of users have no safe interface; each use says why it is sound")]
 mod users;
 
+pub use account::{Account, account};
 pub use clock::{Clock, RealClock, SimClock, process_cpu_ns};
 pub use disk::{Disk, FileId, Io, IoDone, IoOp, Media, Mode, NAME_BYTES_MAX, Space};
 pub use emulate::{Emulated, Limits};

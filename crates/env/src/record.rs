@@ -37,13 +37,26 @@ pub fn certs_directory() -> Result<Option<PathBuf>> {
     }
 }
 
-/// What the user's settings say under a key.
+/// What the user's settings say under a key, in quotes.
 fn setting(key: &str) -> Result<Option<String>> {
+    Ok(settings()?.and_then(|text| value_of(&text, key).map(str::to_owned)))
+}
+
+/// What the user's settings say under a key, without quotes.
+///
+/// # Errors
+/// As [`named_system`].
+pub(crate) fn plain_setting(key: &str) -> Result<Option<String>> {
+    Ok(settings()?.and_then(|text| plain_value_of(&text, key).map(str::to_owned)))
+}
+
+/// The text of the user's settings, if there is one.
+fn settings() -> Result<Option<String>> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
     let Some(path) = base.map(|base| base.join("dolmen").join("client.toml")) else { return Ok(None) };
     match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(value_of(&text, key).map(str::to_owned)),
+        Ok(text) => Ok(Some(text)),
         Err(error) => match failed(Op::Read, &path, &error) {
             error if error.is_not_found() => Ok(None),
             error => Err(error),
@@ -51,16 +64,26 @@ fn setting(key: &str) -> Result<Option<String>> {
     }
 }
 
-/// The value of a key at the top of a file of settings.
+/// The value in quotes of a key at the top of a file of settings.
 fn value_of<'t>(text: &'t str, wanted: &str) -> Option<&'t str> {
+    let value = behind(text, wanted)?;
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    value[1..].split_once(quote).map(|(name, _)| name)
+}
+
+/// The value without quotes of a key at the top of a file of settings.
+fn plain_value_of<'t>(text: &'t str, wanted: &str) -> Option<&'t str> {
+    Some(behind(text, wanted)?.split('#').next()?.trim_end())
+}
+
+/// What is behind a key's equals sign at the top of a file of settings.
+fn behind<'t>(text: &'t str, wanted: &str) -> Option<&'t str> {
     let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
     let mut values = top.filter_map(|line| {
         let (key, value) = line.split_once('=')?;
         (key.trim() == wanted).then_some(value)
     });
-    let value = values.next()?.trim();
-    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
-    value[1..].split_once(quote).map(|(name, _)| name)
+    Some(values.next()?.trim())
 }
 
 /// Makes a directory that is for this user alone, and those above it; one that is there is left as it is.
@@ -138,6 +161,8 @@ mod tests {
         assert_eq!(value_of("[a]\nsystem = \"no\"\n", "system"), None);
         assert_eq!(value_of("system = bare\n", "system"), None);
         assert_eq!(value_of("system = \"unended\n", "system"), None);
+        assert_eq!(plain_value_of("a = 1\ntenant = 7 # seven\n", "tenant"), Some("7"));
+        assert_eq!(plain_value_of("[a]\ntenant = 7\n", "tenant"), None);
     }
 
     #[test]

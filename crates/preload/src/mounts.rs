@@ -7,7 +7,7 @@ use crate::state::{settings, state};
 use crate::system;
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use dolmen_client::{ContName, OpenFor, Pool};
+use dolmen_client::{ContName, OpenFor, Options, Pool};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_dfs::{Dfs, Dir, MountOptions};
 use dolmen_env::{Clock as _, MOUNT_TYPE, PerProcess, RealClock};
@@ -203,13 +203,14 @@ fn reached(said: &Announced) -> Option<(Dfs, Dfs)> {
     let cred = Credentials { uid, gid, project: 0 };
     let addresses = reach::addresses(&said.system).ok()??;
     let link = reach::system(&addresses, &LinkOptions::default()).ok()?;
-    let head = Head { cred, ..Head::default() };
+    let account = dolmen_env::account(uid).ok()?;
+    let head = Head { cred, job: account.job, tenant: account.tenant, ..Head::default() };
     let (access, wanted) = match said.writes {
         true => (PoolAccess::ReadWrite, OpenFor::Change),
         false => (PoolAccess::ReadOnly, OpenFor::Any),
     };
     let remote = reach::pool(&link, &head, PoolName::Uuid(said.pool), access).ok()?;
-    let pool = Pool::connect(Arc::new(remote), cred).ok()?;
+    let pool = Pool::connect_with(Arc::new(remote), Options::like(&head).ok()?).ok()?;
     let cont = pool.open_container_for(&ContName::Uuid(said.cont), wanted).ok()?;
     let keeps = MountOptions { atime: true, exact_blocks: true, ..MountOptions::default() };
     let options = MountOptions { read_only: !said.writes, shared: true, uid, gid, ..keeps };

@@ -6,7 +6,7 @@ mod props;
 
 use super::access::{self, Entries};
 use super::attr::{self, Owner};
-use super::{PoolArg, Rest, SystemArg, dmg, head, open, uns};
+use super::{PoolArg, Rest, SystemArg, dmg, open, uns};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, date, human, pairs};
 use crate::path::shown_outside;
@@ -578,7 +578,7 @@ fn system(link: &Link) -> Outcome<Answer> {
 }
 
 fn pools(link: &Link, are_queried: bool) -> Outcome<Answer> {
-    let pools = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
+    let pools = reach::pools(link, &place::head()?).doing(|| "list pools".to_owned())?;
     let mut table = Table::new(&["label", "uuid"]);
     for pool in &pools {
         let label = pool.label.as_ref().map_or("-".to_owned(), ToString::to_string);

@@ -5,8 +5,7 @@ pub(super) mod props;
 
 use super::hosts::Hosts;
 use super::{
-    PoolArg, Rest, Shown, SystemArg, access, disabled, head, open, pool_json, pool_name, rank_set, ranks,
-    state,
+    PoolArg, Rest, Shown, SystemArg, access, disabled, open, pool_json, pool_name, rank_set, ranks, state,
 };
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, Table, count, human};
@@ -351,7 +350,7 @@ pub(super) fn version(name: &str) -> Answer {
 fn list(link: &Link, args: &List) -> Outcome<Answer> {
     let pools = match args.rebuild_only {
         true => Vec::new(),
-        false => reach::pools(link, &head()).doing(|| "list pools".to_owned())?,
+        false => reach::pools(link, &place::head()?).doing(|| "list pools".to_owned())?,
     };
     let mut table = match args.verbose {
         false => Table::new(&["label", "uuid", ">targets", "state"]),
@@ -495,7 +494,7 @@ fn destroy(link: &Link, pool: &str, force: bool, recursive: bool) -> Outcome<Ans
         refuse_containers(link, &text).doing(doing)?;
     }
     let verb = SystemVerb::PoolDestroy { name, force };
-    link.ask_system(&head(), &verb)
+    link.ask_system(&place::head()?, &verb)
         .map_err(|error| access::for_operators(Failure::of_destroy(error, force)))
         .doing(doing)?;
     Ok(Answer::new(format!("{pool} is gone"), Value::Null))
@@ -508,7 +507,7 @@ fn evict(link: &Link, pool: &str) -> Outcome<Answer> {
         false => format!("nobody has {pool} open"),
         true => format!("{pool} was taken from all who had it open"),
     };
-    let asked = link.ask_system(&head(), &verb);
+    let asked = link.ask_system(&place::head()?, &verb);
     asked.map_err(|error| access::for_operators(error.into())).doing(doing)?;
     Ok(Answer::new(text, Value::Null))
 }
@@ -525,7 +524,7 @@ fn meant(link: &Link, pool: &str) -> Outcome<Option<PoolEntry>> {
         PoolName::Label(label) => entry.label.as_ref() == Some(label),
         PoolName::Uuid(uuid) => entry.uuid == *uuid,
     };
-    let all = reach::pools(link, &head()).doing(|| "list pools".to_owned())?;
+    let all = reach::pools(link, &place::head()?).doing(|| "list pools".to_owned())?;
     Ok(all.into_iter().find(is_meant))
 }
 
@@ -552,7 +551,7 @@ fn refuse_containers(link: &Link, pool: &str) -> Outcome<()> {
 /// The engines of a system, of `ranks` if there are any.
 pub(super) fn engines(link: &Link, ranks: &[u32]) -> Outcome<Vec<RankInfo>> {
     let doing = || "query the system".to_owned();
-    let SystemReply::System(info) = link.ask_system(&head(), &SystemVerb::Query).doing(doing)? else {
+    let SystemReply::System(info) = link.ask_system(&place::head()?, &SystemVerb::Query).doing(doing)? else {
         return Err(place::protocol()).doing(doing);
     };
     if let Some(rank) = ranks.iter().find(|&&rank| !info.ranks.iter().any(|info| info.rank == rank)) {
@@ -651,14 +650,13 @@ fn end(info: &RankInfo) -> Ending {
     };
     // Before it is told: a number may soon be another process's.
     let process = Process::at(&address);
-    match (engine.ask_system(&head(), &SystemVerb::Stop), process) {
+    let told = place::head().and_then(|head| Ok(engine.ask_system(&head, &SystemVerb::Stop)?));
+    match (told, process) {
         (Ok(_), Some(process)) => Ending::Process(process),
         (Ok(_), None) => Ending::Elsewhere(address),
         // The answer may be lost with the engine.
         (Err(_), Some(process)) if process.ends_by(0) => Ending::Told("stopped", None),
-        (Err(error), _) => {
-            Ending::Told("joined", Some(access::for_operators(Failure::from(error)).to_string()))
-        }
+        (Err(error), _) => Ending::Told("joined", Some(access::for_operators(error).to_string())),
     }
 }
 

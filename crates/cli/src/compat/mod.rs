@@ -16,11 +16,11 @@ pub(crate) use uns::named_by_path;
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::patience::Patient;
 use crate::place;
-use dolmen_client::{Pool, PoolInfo};
+use dolmen_client::{Options, Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
-use dolmen_types::{Head, TargetState};
+use dolmen_types::TargetState;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
@@ -125,10 +125,6 @@ pub(crate) struct PoolArg {
     pub(crate) pool: String,
 }
 
-fn head() -> Head {
-    Head { cred: place::credentials(), ..Head::default() }
-}
-
 fn pool_name(text: &str) -> Outcome<PoolName> {
     reach::pool_name(text).doing(|| format!("use {text:?} as a pool's name"))
 }
@@ -141,7 +137,8 @@ struct Opened {
 
 fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
     let doing = || format!("open pool {name}");
-    let remote: Remote = reach::pool(link, &head(), pool_name(name)?, access)
+    let head = place::head()?;
+    let remote: Remote = reach::pool(link, &head, pool_name(name)?, access)
         .map_err(|error| match error {
             dolmen_types::Error::NotFound => {
                 Failure::from(error).because("there is no such pool").hint("see `daos pool list`")
@@ -149,7 +146,8 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
             error => by_file(link, name, access::refused(error.into(), name, None, 'r')),
         })
         .doing(doing)?;
-    let pool = Pool::connect(Arc::new(Patient::new(remote)), place::credentials()).doing(doing)?;
+    let options = Options::like(&head).doing(doing)?;
+    let pool = Pool::connect_with(Arc::new(Patient::new(remote)), options).doing(doing)?;
     let info = pool.query().doing(doing)?;
     Ok(Opened { pool, info })
 }

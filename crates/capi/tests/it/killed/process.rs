@@ -57,7 +57,7 @@ impl Served {
         self.child.id()
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join(Settings::SOCKET_NAME)
     }
 

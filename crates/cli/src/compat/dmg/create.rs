@@ -1,7 +1,7 @@
 //! `dmg pool create`: sizes and places as scripts give them.
 
 use super::{engines, props};
-use crate::compat::{Opened, access, head, open, ranks, service_rank};
+use crate::compat::{Opened, access, open, ranks, service_rank};
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::output::{Answer, count, human};
 use crate::stop::Process;
@@ -113,7 +113,8 @@ pub(super) fn create(link: &Link, args: &Create) -> Outcome<Answer> {
         volatile: args.volatile,
         ..PoolSpec::default()
     };
-    let reply = link.ask_system(&head(), &SystemVerb::PoolCreate(spec)).map_err(not_created).doing(doing)?;
+    let reply =
+        link.ask_system(&place::head()?, &SystemVerb::PoolCreate(spec)).map_err(not_created).doing(doing)?;
     let SystemReply::Created(entry) = reply else { return Err(place::protocol()).doing(doing) };
     let Opened { pool, info } = open(link, &entry.uuid.to_string(), PoolAccess::ReadWrite)?;
     pool.set_props(&owned).doing(|| format!("say whose the new pool {label} is"))?;
