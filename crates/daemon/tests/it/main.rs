@@ -8,6 +8,7 @@
 
 mod access;
 mod altered;
+mod apart;
 mod bystander;
 mod child;
 mod common;

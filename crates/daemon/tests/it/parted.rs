@@ -208,6 +208,62 @@ fn lists_hold_at_all_engines_for_users_who_come_with_certificates() {
 }
 
 #[test]
+fn who_is_another_user_on_the_way_to_another_engine_has_what_he_opens_at_both() {
+    if user_id() != 0 {
+        return eprintln!("only root can be others");
+    }
+    let system = System::new();
+    let engines = Engines::start_with(2, Some(&system));
+    engines.create(false);
+    // The service's engine has her number from the kernel, the other, whose socket is not for her, from her certificate.
+    open_sockets(&engines, 1);
+    assert_ne!(named(Role::User, "anna").uid, ANNA);
+    let admin = pool(&engines.link(0)).unwrap();
+    allow(&admin, &["A::EVERYONE@:rw"]);
+    let cont = admin.create_container(Some(label("c")), Props::default()).unwrap();
+    let theirs = admin.open_container(&ContName::Uuid(cont.uuid)).unwrap();
+    allow_in(&theirs, &["A::EVERYONE@:rw"]);
+    let user = LinkOptions { certs: system.client(Role::User, "anna"), ..options() };
+    let hers = || being(ANNA, || pool(&Link::connect(&engines.address(0), &user).unwrap())).unwrap();
+    let (first, second) = (hers(), hers());
+    let old = first.open_container(&by_label("c")).unwrap();
+    let own = second.open_container(&by_label("c")).unwrap();
+    let object = spread_object(&own);
+    assert!(all_are(&written(&object), &Ok(())));
+    // One engine counts that, the other does not.
+    own.evict_others(Whose::Own).unwrap();
+    assert_eq!(old.query().map(drop), Err(Error::NoHandle));
+    let opened = [&second, &second, &first].map(|pool| pool.open_container(&by_label("c")).unwrap());
+    let again = hers().open_container(&by_label("c")).unwrap();
+    let all: Vec<&Container> = opened.iter().chain([&own, &again]).collect();
+    let all: Vec<Object> = all.into_iter().map(|cont| cont.object(object.oid()).unwrap()).collect();
+    let assert_used = |when: &str| {
+        for (at, object) in all.iter().enumerate() {
+            assert!(all_are(&written(object), &Ok(())), "{when}, {at}: {:?}", written(object));
+        }
+    };
+    assert_used("opened since");
+    // Handles that go on after an eviction of her own, which one has counted, are used over the death of either engine.
+    for rank in [1, 0] {
+        engines.kill(rank);
+        engines.start_again(rank);
+        open_sockets(&engines, 1);
+        being(ANNA, || assert_used("after a death"));
+    }
+    theirs.evict_others(Whose::All).unwrap();
+    for object in &all {
+        assert!(all_are(&read(object), &Err(Error::NoHandle)), "{:?}", read(object));
+    }
+    let back = second.open_container(&by_label("c")).unwrap();
+    assert!(all_are(&written(&back.object(object.oid()).unwrap()), &Ok(())));
+    back.evict_others(Whose::Own).unwrap();
+    engines.kill(1);
+    engines.start_again(1);
+    assert!(all_are(&written(&back.object(object.oid()).unwrap()), &Ok(())));
+    engines.assert_sound();
+}
+
+#[test]
 fn a_client_widens_nothing_at_a_part_whatever_it_asks() {
     if user_id() != 0 {
         return eprintln!("only root can be others");

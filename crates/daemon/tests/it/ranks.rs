@@ -99,12 +99,24 @@ impl Engines {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
+    /// Stops an engine, and waits until none of its threads runs any more.
+    pub(crate) fn stand_still(&self, rank: u32) {
+        self.signal(rank, Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.processes()[rank as usize].id());
+        let stands = |task: std::io::Result<std::fs::DirEntry>| {
+            // One that has ended meanwhile does not run.
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+        };
+        until("it stands still", || std::fs::read_dir(&tasks).unwrap().all(stands));
+    }
+
     pub(crate) fn start_again(&self, rank: u32) {
         self.processes()[rank as usize] = spawn(self.dir.path(), rank);
     }
 
     /// A connection of its own to one engine.
-    fn link_to(&self, rank: u32, patience: Duration) -> Link {
+    pub(crate) fn link_to(&self, rank: u32, patience: Duration) -> Link {
         Link::connect(&self.address(rank), &LinkOptions { patience, ..LinkOptions::default() }).unwrap()
     }
 

@@ -4,11 +4,11 @@ use super::PoolRef;
 use super::link::Link;
 use super::session::{Attached, Opened};
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
-use dolmen_types::{ContNo, Error, Head, Invalid, Result};
+use dolmen_env::Address;
+use dolmen_types::{ContNo, Head, PropId, Result, Uuid};
 use std::collections::BTreeMap;
 
 /// What one engine has of a pool, as a `Transport`. `Send` and `Sync`; it is left when it is dropped.
@@ -72,11 +72,9 @@ impl Door {
     }
 
     /// Containers that are open through it.
-    pub(super) fn conts(&self) -> Vec<(ContNo, Opened)> {
-        let list =
-            |attached: &mut Attached| attached.conts.iter().map(|(&no, &opened)| (no, opened)).collect();
-        let none: Vec<(ContNo, Opened)> = Vec::new();
-        self.link.with_pool(self.pool, list).unwrap_or(none)
+    pub(super) fn conts(&self) -> Vec<ContNo> {
+        let none: Vec<ContNo> = Vec::new();
+        self.link.with_pool(self.pool, |attached| attached.conts.keys().copied().collect()).unwrap_or(none)
     }
 
     /// One of these.
@@ -84,52 +82,86 @@ impl Door {
         self.link.with_pool(self.pool, |attached| attached.conts.get(&no).copied())?
     }
 
-    /// Opens a container at an engine with a part of the pool as it is open where the pool's service is, for the client that
-    /// `head` names. Without a connection it is opened with the next one.
+    /// Whether its engine takes the caller for the same user as that of `other`: he comes to both in the same way.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let is_socket = |door: &Self| matches!(door.link.way().0, Address::Unix(_));
+        is_socket(self) == is_socket(other)
+    }
+
+    /// Asks, on a queue for that alone.
     ///
     /// # Errors
-    /// `NoPermission`, `NotFound`; `Unreachable` and `Busy` if the part cannot ask the service.
-    pub(super) fn open_as(&self, no: ContNo, home: Opened, head: &Head) -> Result<()> {
-        let asks = self.link.note_open(self.pool, no, home, head.id.client);
-        if !asks {
-            return Ok(());
-        }
-        let ask = |verb| self.link.call(self.pool, Request { token: 0, head: *head, ask: Ask::Pool(verb) });
-        let open = PoolVerb::ContOpen(ContName::Uuid(home.uuid), OpenFor::Any);
-        match ask(open).result {
-            Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == no => {
-                if Evictions::of(&handle.props).count(head.cred.uid) != home.evictions {
-                    // It was taken away at the other engine meanwhile, which says so.
-                    self.close_as(no, head);
-                }
-                Ok(())
-            }
-            // Ignored: it is opened with the next connection.
-            Err(Error::Unreachable { rank }) if rank == self.link.rank() => Ok(()),
-            // It opens none: it speaks the version of the wire before, or the service does. Who is let in there needs none.
-            Err(Error::Invalid(Invalid::Argument)) => Ok(()),
-            other => {
-                self.link.with_pool(self.pool, |attached| attached.conts.remove(&no));
-                other.and(Err(super::unexpected()))
-            }
-        }
+    /// `Busy` if there is no queue left.
+    fn ask_aside(&self, head: &Head, verb: PoolVerb<'static>) -> Result<QueueId> {
+        let queue = self.link.open_queue()?;
+        self.submit(queue, Request { token: 0, head: *head, ask: Ask::Pool(verb) });
+        Ok(queue)
     }
 
-    /// Gives the container back that was opened so.
-    pub(super) fn close_as(&self, no: ContNo, head: &Head) {
-        let known = self.link.with_pool(self.pool, |attached| attached.conts.remove(&no)).flatten();
-        if known.is_some() {
-            // Ignored: a handle that cannot be given back ends with the connection.
-            let ask = Ask::Pool(PoolVerb::ContClose(no));
-            let _closed = self.link.call(self.pool, Request { token: 0, head: *head, ask });
-        }
+    /// The answer on such a queue, if it is there; the queue is closed then.
+    pub(super) fn answer(&self, queue: QueueId) -> Option<Outcome> {
+        let mut outcomes = Vec::new();
+        self.link.poll(queue, false, &mut outcomes);
+        let outcome = outcomes.pop()?;
+        self.link.close_queue(queue);
+        Some(outcome)
     }
 
-    /// Gives a handle back that is of no use without those at other engines.
+    /// Begins to open a container at an engine with a part of the pool; the queue that the answer is on.
+    ///
+    /// # Errors
+    /// `Busy` if there is no queue left.
+    pub(super) fn begin_open(&self, uuid: Uuid, head: &Head) -> Result<QueueId> {
+        self.ask_aside(head, PoolVerb::ContOpen(ContName::Uuid(uuid), OpenFor::Any))
+    }
+
+    /// Begins to look whether a container is open still; the queue that the answer is on.
+    ///
+    /// # Errors
+    /// `Busy` if there is no queue left.
+    pub(super) fn begin_look(&self, no: ContNo) -> Result<QueueId> {
+        self.ask_aside(&self.head(), PoolVerb::ContProps(no, vec![PropId::CO_LABEL]))
+    }
+
+    /// Whether a container is open at an engine with a part as it is where the pool's service is.
+    pub(super) fn has_as(&self, no: ContNo, home: Opened) -> bool {
+        self.cont(no).is_some_and(|known| known.uuid == home.uuid && known.at_home == home.evictions)
+    }
+
+    /// A container that was opened just now is open as it is where the pool's service is.
+    pub(super) fn opened_as(&self, no: ContNo, home: Opened) {
+        self.link.with_pool(self.pool, |attached| {
+            attached.conts.get_mut(&no).into_iter().for_each(|known| known.at_home = home.evictions);
+        });
+    }
+
+    /// The same of one that is not opened, and may be used.
+    pub(super) fn note_open(&self, no: ContNo, home: Opened) {
+        let noted = Opened { count: 1, at_home: home.evictions, ..home };
+        self.link.with_pool(self.pool, |attached| attached.conts.insert(no, noted));
+    }
+
+    /// Whether handles that were open are open still, going by one that the same user has opened elsewhere just now.
+    pub(super) fn has_still(&self, opened: &Opened, elsewhere: &ContHandle) -> bool {
+        self.link.with_pool(self.pool, |attached| attached.goes_on(opened, elsewhere)).unwrap_or(false)
+    }
+
+    /// Gives all handles on a container back; the queue that the answers are on. `None` if there are none, or nobody can be
+    /// asked, and they end with the connection.
+    pub(super) fn close_all(&self, no: ContNo, head: &Head) -> Option<QueueId> {
+        let known = self.link.with_pool(self.pool, |attached| attached.conts.remove(&no))??;
+        let queue = self.link.open_queue().ok()?;
+        for _ in 0..known.count {
+            self.submit(queue, Request { token: 0, head: *head, ask: Ask::Pool(PoolVerb::ContClose(no)) });
+        }
+        Some(queue)
+    }
+
+    /// Gives a handle back that is of no use without those at other engines; nobody looks at the answer.
     pub(super) fn give_back(&self, no: ContNo) {
-        // Ignored: it ends with the connection.
-        let ask = Ask::Pool(PoolVerb::ContClose(no));
-        let _closed = self.call(Request { token: 0, head: self.head(), ask });
+        // Ignored: without a queue left it ends with the connection.
+        let asked = self.ask_aside(&self.head(), PoolVerb::ContClose(no));
+        asked.into_iter().for_each(|queue| self.link.close_queue(queue));
     }
 
     /// Whose containers they are: an engine leaves those of a client alone that has others' handles taken.
@@ -142,9 +174,10 @@ impl Door {
         self.link.with_pool(self.pool, |attached| attached.head).unwrap_or(self.head)
     }
 
-    /// Handles of this client go on after an eviction that it has asked for.
-    pub(super) fn goes_on(&self, handle: &ContHandle) {
-        self.link.with_pool(self.pool, |attached| attached.evicted(handle));
+    /// Handles of this client go on after an eviction that it has asked for where the pool's service is. Whether the engine takes
+    /// it for the same user.
+    pub(super) fn goes_on(&self, handle: &ContHandle, is_like: bool) {
+        self.link.with_pool(self.pool, |attached| attached.evicted_at_home(handle, is_like));
     }
 
     /// Gives the pool back, on a way of the caller's; whatever is asked of it then fails.

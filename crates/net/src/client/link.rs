@@ -8,6 +8,7 @@
 //! takes no lock that a thread of its parent may have held.
 
 mod again;
+mod anew;
 mod ends;
 mod land;
 mod later;
@@ -16,7 +17,7 @@ mod silence;
 use super::aside::Aside;
 use super::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
 use super::pools::Pools;
-use super::session::{Attached, NO_SLOT, Opened, Session, connect, deadline_after};
+use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
 use crate::error::{Error as NetError, Result as NetResult};
 use crate::input::Replies;
@@ -24,6 +25,7 @@ use crate::output::Output;
 use crate::slots::Slots;
 use crate::spin::Spin;
 use crate::terms::Terms;
+use anew::Coming;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
@@ -33,8 +35,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
-use dolmen_types::{ContNo, Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
-use ends::END_REST;
+use dolmen_types::{Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
 use land::land;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -51,15 +52,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long a frame waits for room while the lock is held; what is left of it then waits in memory.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 
-/// The longest that one look at a queue takes to connect anew: such a look should not wait.
+/// The longest that a caller takes to look whether an engine is back that was given up.
 const LOOK_RECONNECT_NS: u64 = 1_000_000_000;
-
-/// How much longer than an attempt to connect took nobody tries again, once the engine was waited for in vain: an address
-/// that does not even refuse holds up one caller in so many.
-const FAILED_TIMES: u64 = 10;
-
-/// Attempts that take no longer were refused, and are made by every caller.
-const REFUSED_NS: u64 = LOOK_RECONNECT_NS / 2;
 
 /// Between two searches for requests of a queue whose time is over.
 const OVERDUE_LOOK_NS: u64 = 10_000_000;
@@ -117,7 +111,10 @@ pub(super) struct State {
     must_flush: bool,
     /// Whether requests of queues wait to be sent.
     has_unsent: bool,
+    /// Whether a connection is made, by a thread that waits for it or in steps.
     is_connecting: bool,
+    /// The one that is made in steps.
+    coming: Option<Coming>,
     is_driven: bool,
     sleepers: usize,
     /// When overdue requests were last looked for.
@@ -181,6 +178,7 @@ impl Link {
             must_flush: false,
             has_unsent: false,
             is_connecting: false,
+            coming: None,
             is_driven: false,
             sleepers: 0,
             looked_ns: 0,
@@ -309,19 +307,9 @@ impl Link {
         self.inner.poll(queue.0 as usize, wait, out);
     }
 
-    /// Takes note that a container is to be open, once, as it is at another engine; whether to ask for that, which otherwise
-    /// the next connection does, or another thread has done.
-    pub(super) fn note_open(&self, pool: PoolRef, no: ContNo, home: Opened, client: u128) -> bool {
-        let noted = self.look(|state| {
-            // One that is being made has a copy of what was open when that began.
-            let is_up = state.session.is_some() || state.is_connecting;
-            let Some(attached) = state.pools.of_mut(pool) else { return false };
-            attached.head.id.client = client;
-            let once = Opened { count: 1, ..home };
-            let known = attached.conts.insert(no, once);
-            is_up && known != Some(once)
-        });
-        noted.unwrap_or(false)
+    /// Whether there is a connection, or one is being made.
+    pub(super) fn is_up(&self) -> bool {
+        self.look(|state| state.session.is_some() || state.is_connecting).unwrap_or(false)
     }
 
     /// Looks at what is known of a pool.
@@ -558,22 +546,24 @@ impl Inner {
                 state.fail_overdue(now_ns, &self.unreachable());
                 continue;
             }
-            if self.is_given_up(&state) {
-                state = self.probe(state);
-                if state.session.is_none() {
-                    state.fail_overdue(u64::MAX, &self.unreachable());
+            if !wait {
+                if self.look_anew(&mut state) {
+                    return;
                 }
+                state.fail_overdue(u64::MAX, &self.unreachable());
                 continue;
             }
-            if state.session.is_none() {
-                let end_ns = if wait { deadline_ns } else { deadline_ns.min(now_ns + LOOK_RECONNECT_NS) };
-                state = self.reconnect(state, end_ns);
-            } else if wait {
+            if self.is_given_up(&state) {
+                let is_coming;
+                (state, is_coming) = self.probe(state);
+                if state.session.is_none() && !is_coming {
+                    state.fail_overdue(u64::MAX, &self.unreachable());
+                }
+            } else if state.session.is_none() {
+                state = self.reconnect(state, deadline_ns);
+            } else {
                 (state, _) =
                     self.wait(state, deadline_ns, |state| state.queue_is_done(queue).then_some(true));
-            }
-            if !wait {
-                return;
             }
         }
     }
@@ -617,8 +607,9 @@ impl Inner {
                 return (state, Err(self.unreachable()));
             }
             if self.is_given_up(&state) {
-                state = self.probe(state);
-                if state.session.is_none() {
+                let is_coming;
+                (state, is_coming) = self.probe(state);
+                if state.session.is_none() && !is_coming {
                     return (state, Err(self.unreachable()));
                 }
             } else if state.session.is_none() {
@@ -628,75 +619,6 @@ impl Inner {
                 (state, _) = self.wait(state, deadline_ns, has_room);
             }
         }
-    }
-
-    /// Tries once to connect anew, and rests if that fails; or waits for who does.
-    fn reconnect<'s>(&'s self, mut state: Guard<'s>, deadline_ns: u64) -> Guard<'s> {
-        let left_ns = deadline_ns.saturating_sub(RealClock.monotonic_ns());
-        let left = Duration::from_nanos(left_ns).min(SLEEP_MAX);
-        if state.is_connecting {
-            state.sleepers += 1;
-            let (again, _) = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-            state = again;
-            state.sleepers -= 1;
-            return state;
-        }
-        if state.rests() {
-            drop(state);
-            dolmen_env::wait(left.min(END_REST));
-            return self.lock();
-        }
-        state = self.attempt(state, deadline_ns, deadline_ns);
-        if state.session.is_none() {
-            drop(state);
-            dolmen_env::wait(RECONNECT_PAUSE.min(left));
-            state = self.lock();
-        }
-        state
-    }
-
-    /// Whether the engine was waited for in vain for as long as this client waits, since the connection ended.
-    fn is_given_up(&self, state: &State) -> bool {
-        let patience_ns = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
-        state.session.is_none() && RealClock.monotonic_ns().saturating_sub(state.lost_ns) >= patience_ns
-    }
-
-    /// Looks whether an engine is back that was given up: without waiting, unless it is.
-    fn probe<'s>(&'s self, state: Guard<'s>) -> Guard<'s> {
-        let now_ns = RealClock.monotonic_ns();
-        let (failed_ns, took_ns) = state.failed;
-        let is_due = took_ns < REFUSED_NS || now_ns.saturating_sub(failed_ns) / FAILED_TIMES >= took_ns;
-        if state.is_connecting || !is_due {
-            return state;
-        }
-        self.attempt(state, now_ns + LOOK_RECONNECT_NS, deadline_after(self.options.patience))
-    }
-
-    /// Tries once to connect until `connect_ns`, and to open what was open until `deadline_ns`; without the lock.
-    fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
-        state.is_connecting = true;
-        let mut pools = state.pools.copies();
-        drop(state);
-        let begun_ns = RealClock.monotonic_ns();
-        let made = connect(&self.address, &self.options, connect_ns).and_then(|mut session| {
-            // It is there: whoever comes now waits until its pools are open.
-            self.lock().lost_ns = RealClock.monotonic_ns();
-            for (_, attached) in &mut pools {
-                session.attach(attached, deadline_ns)?;
-            }
-            Ok(session)
-        });
-        let mut state = self.lock();
-        state.is_connecting = false;
-        match made {
-            Ok(session) => state.renew(session, pools),
-            Err(_silent) => {
-                let now_ns = RealClock.monotonic_ns();
-                state.failed = (now_ns, now_ns - begun_ns);
-            }
-        }
-        self.woken.notify_all();
-        state
     }
 
     /// Drives the connection until `is_done` says something, or time is over.
@@ -759,9 +681,6 @@ impl Inner {
         state
     }
 }
-
-/// Between two attempts to connect: a daemon that is restarted needs some ten milliseconds.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 impl State {
     fn caller_is_done(&mut self, id: u64) -> Option<bool> {
@@ -1119,7 +1038,7 @@ impl Drop for Inner {
         if self.mark.is_forked() {
             // Its memory is mapped in the parent alone: what is at that address here is somebody else's.
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            core::mem::forget(state.session.take());
+            core::mem::forget((state.session.take(), state.coming.take()));
         }
     }
 }

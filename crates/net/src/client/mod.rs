@@ -3,6 +3,7 @@
 mod aside;
 mod door;
 mod link;
+mod other;
 mod pending;
 mod pools;
 pub mod reach;

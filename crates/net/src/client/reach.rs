@@ -16,7 +16,7 @@ use dolmen_types::{Head, Label, Uuid};
 use std::ffi::OsStr;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// How long a daemon that nobody is connected to goes on: it is there for the next command of a script, and gone after
 /// work.
@@ -202,17 +202,33 @@ pub async fn link_by(way: Way, address: &Address, options: &LinkOptions) -> Resu
         return link(address, options);
     }
     let name = name_of(address, options)?;
-    let lock = || LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(link) = known(&mut lock(), &name) {
-        return Ok(link);
+    // Another thread may have the list while it connects, for as long as that takes.
+    let mut made = None;
+    loop {
+        let is_asked = try_links(|links| {
+            let link =
+                known(links, &name).or_else(|| made.take().inspect(|made: &Link| note(links, &name, made)));
+            link.ok_or(())
+        });
+        match is_asked {
+            Some(Ok(link)) => return Ok(link),
+            Some(Err(())) => made = Some(Link::connect_by(way, address, options).await?),
+            None => give_way().await,
+        }
     }
-    let made = Link::connect_by(way, address, options).await?;
-    let mut links = lock();
-    if let Some(link) = known(&mut links, &name) {
-        return Ok(link);
+}
+
+fn note(links: &mut Vec<(String, super::link::Weak)>, name: &str, link: &Link) {
+    links.push((name.to_owned(), link.downgrade()));
+}
+
+/// Looks at the list of connections, unless another thread has it.
+fn try_links<T>(look: impl FnOnce(&mut Vec<(String, super::link::Weak)>) -> T) -> Option<T> {
+    match LINKS.get().try_lock() {
+        Ok(mut links) => Some(look(&mut links)),
+        Err(TryLockError::Poisoned(links)) => Some(look(&mut links.into_inner())),
+        Err(TryLockError::WouldBlock) => None,
     }
-    links.push((name, made.downgrade()));
-    Ok(made)
 }
 
 fn name_of(address: &Address, options: &LinkOptions) -> Result<String> {
@@ -429,5 +445,27 @@ pub async fn pools_by(way: Way, link: &Link, head: &Head) -> dolmen_types::Resul
     match link.ask_system_by(way, head, &SystemVerb::PoolList).await? {
         SystemReply::Pools(pools) => Ok(pools),
         _ => Err(super::unexpected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::pin::pin;
+    use dolmen_codec::step;
+
+    #[test]
+    fn who_does_not_wait_asks_again_while_another_thread_connects() {
+        let (nobody, options) = (Address::Unix(PathBuf::from("/nonexistent/socket")), LinkOptions::default());
+        let mut asked = pin!(link_by(Way::Later, &nobody, &options));
+        let connecting = LINKS.get().lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(step(&mut asked).is_pending());
+        drop(connecting);
+        let answer = loop {
+            if let core::task::Poll::Ready(answer) = step(&mut asked) {
+                break answer;
+            }
+        };
+        assert!(answer.is_err(), "nobody is there");
     }
 }

@@ -3,14 +3,15 @@
 
 use super::door::Door;
 use super::link::Link;
+use super::other::Other;
 use super::reach;
 use crate::slots::Slots;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::Poll;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
-use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -19,13 +20,6 @@ const LOOKS: u32 = 64;
 
 /// How long it rests then: as long as a call across processors takes.
 const REST: core::time::Duration = core::time::Duration::from_micros(30);
-
-/// How long an engine that could not be reached is not tried again: who launches many requests waits for it once.
-const FAILED_NS: u64 = 1_000_000_000;
-
-/// How often to ask an engine that was just started for its part of a pool, and how long to rest in between.
-const OPENING_LOOKS: u32 = 200;
-const OPENING_REST: core::time::Duration = core::time::Duration::from_millis(25);
 
 /// A pool of a system, as a client's `Transport`. `Send` and `Sync`; it is left when it is dropped.
 pub struct Remote {
@@ -46,18 +40,6 @@ struct Spread {
     queues: Mutex<Slots<Arc<Queue>>>,
 }
 
-/// Another engine with targets of the pool.
-struct Other {
-    rank: RankInfo,
-    link: Link,
-    connect: SystemVerb,
-    head: Head,
-    door: OnceLock<Door>,
-    /// Guards the making of the door, so that it is made once, and what is open through it; and when it could not be made
-    /// last, and why.
-    making: Mutex<Option<(u64, Error)>>,
-}
-
 /// A completion queue at all engines.
 struct Queue {
     home: QueueId,
@@ -66,6 +48,25 @@ struct Queue {
     failed: Mutex<Vec<Outcome>>,
     /// Guards the tokens of requests that take others' handles: their answers are containers that are open already.
     evicts: Mutex<Vec<u64>>,
+    // Guards: what waits for other engines; taken before what is under way at them.
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Requests that cannot be sent yet, and to whom.
+    unsent: Vec<(usize, Request<'static>)>,
+    /// Containers that are open where the pool's service is, and not yet elsewhere, with what is answered then.
+    opening: Vec<(Opening, Outcome)>,
+}
+
+/// A container that is being opened at other engines.
+struct Opening {
+    no: ContNo,
+    head: Head,
+    /// Which of them have not answered yet.
+    left: Vec<usize>,
+    failed: Option<Error>,
 }
 
 impl Remote {
@@ -103,11 +104,7 @@ impl Remote {
         }
         let spread = Spread::of(&connected, &home, connect, head)?;
         for other in spread.iter().flat_map(|spread| &spread.others) {
-            // Ignored: one that is not there is told to whoever needs it; the others are reached without waiting later.
-            let _reached = match way {
-                Way::Now => other.door(&home).map(drop),
-                Way::Later => other.open_door(way, &home).await.map(drop),
-            };
+            other.arrive(way, &home).await;
         }
         let PoolConnection { map, label, .. } = connected;
         Ok(Self { home, map, label, spread })
@@ -116,7 +113,7 @@ impl Remote {
     /// Gives the pool back at all engines, on a way of the caller's; whatever is asked of it then fails.
     pub async fn leave(&self, way: Way) {
         let others = self.spread.iter().flat_map(|spread| &spread.others);
-        for door in others.filter_map(|other| other.door.get()) {
+        for door in others.filter_map(Other::door) {
             door.leave(way).await;
         }
         self.home.leave(way).await;
@@ -158,19 +155,13 @@ impl Spread {
         let mut others: Vec<Other> = Vec::new();
         let mut places = Vec::with_capacity(pool.map.targets.len());
         for target in &pool.map.targets {
-            let known = others.iter().position(|other| other.rank.rank == target.rank);
+            let known = others.iter().position(|other| other.rank() == target.rank);
             places.push(match known {
                 _ if target.rank == service => None,
                 Some(at) => Some(at),
                 None => {
-                    others.push(Other {
-                        rank: info_of(&pool.ranks, target.rank)?.clone(),
-                        link: home.link().clone(),
-                        connect: connect.clone(),
-                        head: *head,
-                        door: OnceLock::new(),
-                        making: Mutex::new(None),
-                    });
+                    let rank = info_of(&pool.ranks, target.rank)?.clone();
+                    others.push(Other::new(rank, home.link().clone(), connect.clone(), *head));
                     Some(others.len() - 1)
                 }
             });
@@ -203,8 +194,13 @@ impl Spread {
 
     fn open_queue(&self, home: &Door) -> Result<QueueId> {
         let others = self.others.iter().map(|_| OnceLock::new()).collect();
-        let queue =
-            Queue { home: home.open_queue()?, others, failed: Mutex::default(), evicts: Mutex::default() };
+        let queue = Queue {
+            home: home.open_queue()?,
+            others,
+            failed: Mutex::default(),
+            evicts: Mutex::default(),
+            waiting: Mutex::default(),
+        };
         let at = self.queues().insert(Arc::new(queue));
         Ok(QueueId(u32::try_from(at).expect("an engine limits queues further below")))
     }
@@ -213,7 +209,7 @@ impl Spread {
         let Some(queue) = self.queues().remove(queue.0 as usize) else { return };
         home.close_queue(queue.home);
         for (other, queue) in self.others.iter().zip(&queue.others) {
-            if let (Some(door), Some(queue)) = (other.door.get(), queue.get()) {
+            if let (Some(door), Some(queue)) = (other.door(), queue.get()) {
                 door.close_queue(*queue);
             }
         }
@@ -224,25 +220,49 @@ impl Spread {
         if let Ask::Pool(PoolVerb::ContClose(cont)) = &request.ask {
             let (cont, head) = (*cont, request.head);
             home.submit(queue.home, request);
-            return self.close(home, cont, &head);
+            return self.close_aside(home, cont, &head);
         }
         if let Ask::Pool(PoolVerb::ContEvict(..)) = &request.ask {
             queue.evicts().push(request.token);
         }
         let Ask::Target(target, ..) = &request.ask else { return home.submit(queue.home, request) };
         let Some(at) = self.place(*target) else { return home.submit(queue.home, request) };
-        match self.others[at].door_and_queue(home, &queue.others[at]) {
+        if let Some(request) = self.send(home, &queue, at, request) {
+            queue.waiting().unsent.push((at, request));
+        }
+    }
+
+    /// Sends a request to another engine; gives it back if that is to be tried again.
+    fn send(
+        &self,
+        home: &Door,
+        queue: &Queue,
+        at: usize,
+        request: Request<'static>,
+    ) -> Option<Request<'static>> {
+        let Poll::Ready(reached) = self.reach(home, at, &request.ask) else { return Some(request) };
+        match reached.and_then(|door| Ok((door, queue.at(at, door)?))) {
             Ok((door, queue)) => door.submit(queue, request),
             Err(error) => queue.failed().push(request.refused(error)),
         }
+        None
+    }
+
+    /// The way to another engine, for a question to one of its targets.
+    fn reach(&self, home: &Door, at: usize, ask: &Ask<'_>) -> Poll<Result<&Door>> {
+        let cont = match ask {
+            Ask::Target(_, cont, _) => *cont,
+            Ask::Pool(_) => ContNo(0),
+        };
+        self.others[at].reach(home, cont)
     }
 
     fn poll(&self, home: &Door, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
         let Some(queue) = self.queue(queue) else { return };
         let (before, mut looks) = (out.len(), 0);
         loop {
+            let mut under_way = self.send_unsent(home, &queue);
             out.append(&mut queue.failed());
-            let mut under_way = 0;
             let mut only = None;
             for (door, id) in self.ends(home, &queue) {
                 door.poll(id, false, out);
@@ -251,73 +271,138 @@ impl Spread {
                 }
             }
             out[before..].iter().for_each(|outcome| self.saw(outcome));
-            out[before..].iter_mut().for_each(|outcome| self.open_elsewhere(home, &queue, outcome));
+            under_way += self.open_elsewhere(home, &queue, before, out);
             if out.len() > before || under_way == 0 || !wait {
                 return;
             }
             match only {
                 Some((door, id)) if under_way == 1 => door.poll(id, true, out),
-                _ if looks < LOOKS => dolmen_env::yield_now(),
-                _ => dolmen_env::wait(REST),
+                _ => rest(looks),
             }
             looks += 1;
         }
     }
 
-    /// Opens a container that was opened by a request of a queue at the other engines, too. One that was made is not open.
-    fn open_elsewhere(&self, home: &Door, queue: &Queue, outcome: &mut Outcome) {
-        let Ok(Answer::Pool(PoolReply::Cont(handle))) = &outcome.result else { return };
-        let no = handle.no;
+    /// Sends what could not be sent before; how many cannot be sent yet.
+    fn send_unsent(&self, home: &Door, queue: &Queue) -> usize {
+        let mut waiting = queue.waiting();
+        if waiting.unsent.is_empty() {
+            return 0;
+        }
+        let unsent = core::mem::take(&mut waiting.unsent);
+        let send = |(at, request)| Some((at, self.send(home, queue, at, request)?));
+        waiting.unsent = unsent.into_iter().filter_map(send).collect();
+        waiting.unsent.len()
+    }
+
+    /// Opens containers that were opened by requests of a queue at the other engines, too; how many are not open there yet.
+    fn open_elsewhere(&self, home: &Door, queue: &Queue, before: usize, out: &mut Vec<Outcome>) -> usize {
+        let mut waiting = queue.waiting();
+        for at in (before..out.len()).rev() {
+            if let Some(opening) = self.begin_opening(home, queue, &out[at]) {
+                waiting.opening.push((opening, out.remove(at)));
+            }
+        }
+        let opening = core::mem::take(&mut waiting.opening);
+        for (mut opening, mut outcome) in opening {
+            let Poll::Ready(opened) = self.go_on_opening(home, &mut opening) else {
+                waiting.opening.push((opening, outcome));
+                continue;
+            };
+            if let Err(error) = opened {
+                home.give_back(opening.no);
+                self.close_aside(home, opening.no, &opening.head);
+                outcome.result = Err(error);
+            }
+            out.push(outcome);
+        }
+        waiting.opening.len()
+    }
+
+    /// Whether an outcome is a container that was opened.
+    fn begin_opening(&self, home: &Door, queue: &Queue, outcome: &Outcome) -> Option<Opening> {
+        let Ok(Answer::Pool(PoolReply::Cont(handle))) = &outcome.result else { return None };
         let mut evicts = queue.evicts();
         if let Some(at) = evicts.iter().position(|token| *token == outcome.token) {
             evicts.swap_remove(at);
-            return self
-                .others
-                .iter()
-                .filter_map(|other| other.door.get())
-                .for_each(|door| door.goes_on(handle));
+            self.others.iter().for_each(|other| other.goes_on(home, handle));
+            return None;
         }
-        drop(evicts);
-        if let Err(error) = self.open(home, no, &home.head()) {
-            home.give_back(no);
-            outcome.result = Err(error);
-        }
+        // One that was made is not open.
+        home.cont(handle.no)?;
+        Some(self.opening(handle.no, home.head()))
+    }
+
+    fn opening(&self, no: ContNo, head: Head) -> Opening {
+        Opening { no, head, left: (0..self.others.len()).collect(), failed: None }
+    }
+
+    /// Goes on with the opening of a container that is open where the pool's service is at the other engines, at all of which it is
+    /// begun at once.
+    fn go_on_opening(&self, home: &Door, opening: &mut Opening) -> Poll<Result<()>> {
+        let Opening { no, head, left, failed } = opening;
+        left.retain(|at| match self.others[*at].open(home, *no, head) {
+            Poll::Pending => true,
+            Poll::Ready(opened) => {
+                *failed = failed.take().or(opened.err());
+                false
+            }
+        });
+        if left.is_empty() { Poll::Ready(failed.take().map_or(Ok(()), Err)) } else { Poll::Pending }
     }
 
     /// Opens a container at the other engines that is open where the pool's service is.
     fn open(&self, home: &Door, no: ContNo, head: &Head) -> Result<()> {
-        self.others.iter().try_for_each(|other| {
-            other.with_door(|door| match home.cont(no) {
-                Some(opened) => door.open_as(no, opened, head),
-                // Another thread has closed it.
-                None => Ok(()),
-            })
-        })
+        let mut opening = self.opening(no, *head);
+        until(|| self.go_on_opening(home, &mut opening))
     }
 
     /// Closes a container at the other engines unless it is open still where the pool's service is.
     fn close(&self, home: &Door, no: ContNo, head: &Head) {
-        for other in &self.others {
-            let close = |door: &Door| {
-                if home.cont(no).is_none() {
-                    door.close_as(no, head);
-                }
-                Ok(())
-            };
-            // Never fails: what is closed so ends with the connection at the latest.
-            let _closed = other.with_door(close);
+        let closing: Vec<_> = self.others.iter().filter_map(|other| other.close(home, no, head)).collect();
+        for (door, queue) in closing {
+            // Ignored: what is closed so ends with the connection at the latest.
+            let mut outcomes = Vec::new();
+            while door.link().has_under_way(queue) {
+                door.poll(queue, true, &mut outcomes);
+            }
+            door.close_queue(queue);
         }
+    }
+
+    /// As [`Spread::close`], without waiting; nobody looks at the answers.
+    fn close_aside(&self, home: &Door, no: ContNo, head: &Head) {
+        let closing = self.others.iter().filter_map(|other| other.close(home, no, head));
+        closing.for_each(|(door, queue)| door.close_queue(queue));
     }
 
     /// The queue at each engine that was asked by it.
     fn ends<'s>(&'s self, home: &'s Door, queue: &'s Queue) -> impl Iterator<Item = (&'s Door, QueueId)> {
         let others = self.others.iter().zip(&queue.others);
-        let others = others.filter_map(|(other, queue)| Some((other.door.get()?, *queue.get()?)));
+        let others = others.filter_map(|(other, queue)| Some((other.door()?, *queue.get()?)));
         core::iter::once((home, queue.home)).chain(others)
     }
 }
 
 impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue at another engine.
+    fn at(&self, at: usize, door: &Door) -> Result<QueueId> {
+        if let Some(queue) = self.others[at].get() {
+            return Ok(*queue);
+        }
+        let opened = door.open_queue()?;
+        let queue = *self.others[at].get_or_init(|| opened);
+        if queue != opened {
+            // Another thread was faster.
+            door.close_queue(opened);
+        }
+        Ok(queue)
+    }
+
     fn evicts(&self) -> MutexGuard<'_, Vec<u64>> {
         self.evicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -327,68 +412,24 @@ impl Queue {
     }
 }
 
-impl Other {
-    /// The way to the engine, made if there is none yet, with what is open where the pool's service is.
-    fn door(&self, home: &Door) -> Result<&Door> {
-        if let Some(door) = self.door.get() {
-            return Ok(door);
+/// Looks until what is looked for is there.
+fn until<T>(mut look: impl FnMut() -> Poll<T>) -> T {
+    let mut looks = 0;
+    loop {
+        if let Poll::Ready(found) = look() {
+            return found;
         }
-        let mut failed = self.making();
-        if let Some(door) = self.door.get() {
-            return Ok(door);
-        }
-        let now_ns = RealClock.monotonic_ns();
-        if let Some((failed_ns, error)) = &*failed
-            && now_ns.saturating_sub(*failed_ns) < FAILED_NS
-        {
-            return Err(error.clone());
-        }
-        let made = now(self.open_door(Way::Now, home));
-        *failed = made.as_ref().err().map(|error| (RealClock.monotonic_ns(), error.clone()));
-        made
+        rest(looks);
+        looks += 1;
     }
+}
 
-    fn making(&self) -> MutexGuard<'_, Option<(u64, Error)>> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does something with the door if there is one; while it is made, waits, and what is open then is opened by who makes it.
-    fn with_door(&self, body: impl FnOnce(&Door) -> Result<()>) -> Result<()> {
-        let _making = self.making();
-        self.door.get().map_or(Ok(()), body)
-    }
-
-    async fn open_door(&self, way: Way, home: &Door) -> Result<&Door> {
-        let unreachable = || Error::Unreachable { rank: self.rank.rank };
-        let link = reach::rank_by(way, &self.link, &self.rank).await.map_err(|_gone| unreachable())?;
-        for _ in 0..OPENING_LOOKS {
-            match Door::open_by(way, &link, &self.head, self.connect.clone()).await {
-                // The service's engine has not opened it yet.
-                Err(Error::Busy) => reach::rest(way, OPENING_REST).await,
-                opened => {
-                    let (door, _) = opened?;
-                    for (no, opened) in home.conts() {
-                        // Ignored: whoever uses one that cannot be opened there is told so.
-                        let _opened = door.open_as(no, opened, &home.head());
-                    }
-                    return Ok(self.door.get_or_init(|| door));
-                }
-            }
-        }
-        Err(unreachable())
-    }
-
-    fn door_and_queue(&self, home: &Door, queue: &OnceLock<QueueId>) -> Result<(&Door, QueueId)> {
-        let door = self.door(home)?;
-        if let Some(queue) = queue.get() {
-            return Ok((door, *queue));
-        }
-        let _making = self.making();
-        if let Some(queue) = queue.get() {
-            return Ok((door, *queue));
-        }
-        let opened = door.open_queue()?;
-        Ok((door, *queue.get_or_init(|| opened)))
+/// Rests between two looks of a thread that waits, after so many.
+fn rest(looks: u32) {
+    if looks < LOOKS {
+        dolmen_env::yield_now();
+    } else {
+        dolmen_env::wait(REST);
     }
 }
 
@@ -405,13 +446,13 @@ impl Spread {
         match (&outcome.result, closes) {
             (Ok(_), Some(no)) => self.close(home, no, &head),
             (Ok(Answer::Pool(PoolReply::Cont(handle))), None) if evicts => {
-                let doors = self.others.iter().filter_map(|other| other.door.get());
-                doors.for_each(|door| door.goes_on(handle));
+                self.others.iter().for_each(|other| other.goes_on(home, handle));
             }
             (Ok(Answer::Pool(PoolReply::Cont(handle))), None) => {
                 let no = handle.no;
                 if let Err(error) = self.open(home, no, &head) {
                     home.give_back(no);
+                    self.close(home, no, &head);
                     outcome.result = Err(error);
                 }
             }
@@ -428,7 +469,7 @@ impl Transport for Remote {
             Ask::Target(target, ..) => spread.place(*target),
             Ask::Pool(_) => return spread.ask_home(&self.home, request),
         };
-        let door = match at.map(|at| spread.others[at].door(&self.home)) {
+        let door = match at.map(|at| until(|| spread.reach(&self.home, at, &request.ask))) {
             None => &self.home,
             Some(Ok(door)) => door,
             Some(Err(error)) => return request.refused(error),

@@ -63,9 +63,18 @@ pub(super) struct Refused {
 pub(super) struct Opened {
     pub(super) uuid: Uuid,
     pub(super) count: u32,
-    /// How often the user had lost handles on it when the last of these was opened.
+    /// How often the user had lost handles on it when the last of these was opened, as the engine counts it.
     pub(super) evictions: u64,
+    /// At an engine with a part: the same, as the one with the pool's service counts it, which may take him for another user;
+    /// `UNKNOWN` where it is not compared.
+    pub(super) at_home: u64,
+    /// How much higher the engine may count without his having lost these: evictions that were this client's own, which it
+    /// may or may not have counted.
+    pub(super) slack: u64,
 }
+
+/// No count of evictions.
+const UNKNOWN: u64 = u64::MAX;
 
 /// Connects, and says hello, until `deadline_ns`, or as long as connecting may take.
 pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64) -> Result<Session> {
@@ -196,6 +205,13 @@ pub(super) fn is_final(error: &Failure) -> bool {
     matches!(error, Failure::NotFound | Failure::NoContainer | Failure::NoPermission | Failure::Invalid(_))
 }
 
+/// What a question to the daemon is answered with.
+type SystemAnswer = core::result::Result<SystemReply, Failure>;
+
+fn decode_system_answer(header: &ReplyHeader, body: &[u8]) -> Result<SystemAnswer> {
+    decode_system_reply(header, body).map_err(bad_frame)
+}
+
 impl Session {
     /// What holds for its frames.
     pub(super) fn terms(&self) -> Terms {
@@ -203,14 +219,13 @@ impl Session {
     }
 
     /// Opens a pool (again), and the containers that were open in it.
-    pub(super) fn attach(&mut self, attached: &mut Attached, end_ns: u64) -> Result<()> {
+    pub(super) async fn attach(&mut self, way: Way, attached: &mut Attached, end_ns: u64) -> Result<()> {
         let (version, head) = (self.welcome.version, attached.head);
         let caller = |pool| Caller { version, token: TOKEN, head, pool, seen: Epoch::ZERO, push_acked: 0 };
         let mut frame = Vec::new();
         encode_system_request(&mut frame, &caller(PoolSlot::SYSTEM), &attached.connect)
             .map_err(Error::Refused)?;
-        let reply = self
-            .exchange(&frame, end_ns, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
+        let reply = self.exchange(way, &frame, end_ns, decode_system_answer).await?;
         attached.refused = None;
         let connected = match reply {
             Ok(SystemReply::Connected(connected)) => connected,
@@ -231,20 +246,23 @@ impl Session {
         for (cont, opened) in &attached.conts {
             for _ in 0..opened.count {
                 let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid), OpenFor::Any);
-                match self.ask_pool(&caller(connected.slot), open, end_ns)? {
+                match self.ask_pool(way, &caller(connected.slot), open, end_ns).await? {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
                         if attached.goes_on(opened, &handle) {
                             continue;
                         }
                         // They were taken away meanwhile. The engine remembers that it is closed, and says so.
-                        let _closed =
-                            self.ask_pool(&caller(connected.slot), PoolVerb::ContClose(*cont), end_ns)?;
+                        let close = PoolVerb::ContClose(*cont);
+                        let _closed = self.ask_pool(way, &caller(connected.slot), close, end_ns).await?;
                         break;
                     }
                     Ok(_) => break,
                     Err(error) if is_final(&error) => break,
                     // It may be opened later, and is not gone: nobody uses the pool without it.
-                    Err(error) => return self.give_back(attached, &caller(PoolSlot::SYSTEM), error, end_ns),
+                    Err(error) => {
+                        let caller = caller(PoolSlot::SYSTEM);
+                        return self.give_back(way, attached, &caller, error, end_ns).await;
+                    }
                 }
             }
         }
@@ -252,8 +270,9 @@ impl Session {
     }
 
     /// Gives a pool back of which a container could not be opened again.
-    fn give_back(
+    async fn give_back(
         &mut self,
+        way: Way,
         attached: &mut Attached,
         caller: &Caller,
         error: Failure,
@@ -263,27 +282,29 @@ impl Session {
         encode_system_request(&mut frame, caller, &SystemVerb::PoolDisconnect { slot })
             .map_err(Error::Refused)?;
         // Ignored: what it has open ends with the connection at the latest.
-        let _left = self
-            .exchange(&frame, end_ns, |header, body| decode_system_reply(header, body).map_err(bad_frame))?;
+        let _left = self.exchange(way, &frame, end_ns, decode_system_answer).await?;
         attached.slot = NO_SLOT;
         attached.refused = Some(Refused { error, at_ns: RealClock.monotonic_ns() });
         Ok(())
     }
 
-    fn ask_pool(
+    async fn ask_pool(
         &mut self,
+        way: Way,
         caller: &Caller,
         verb: PoolVerb<'_>,
         end_ns: u64,
     ) -> Result<core::result::Result<Answer, Failure>> {
         let mut frame = Vec::new();
         encode_request(&mut frame, caller, &Ask::Pool(verb)).map_err(Error::Refused)?;
-        self.exchange(&frame, end_ns, |header, body| decode_reply(header, body).map_err(bad_frame))
+        let decode = |header: &ReplyHeader, body: &[u8]| decode_reply(header, body).map_err(bad_frame);
+        self.exchange(way, &frame, end_ns, decode).await
     }
 
     /// Asks, and waits for the answer.
-    fn exchange<T>(
+    async fn exchange<T>(
         &mut self,
+        way: Way,
         frame: &[u8],
         end_ns: u64,
         decode: impl Fn(&ReplyHeader, &[u8]) -> Result<T>,
@@ -291,7 +312,7 @@ impl Session {
         let mut at = 0;
         while at < frame.len() {
             match self.stream.write(&frame[at..])? {
-                0 => self.stream.wait(true, Some(left_until(end_ns)?))?,
+                0 => self.rest(way, true, end_ns).await?,
                 len => at += len,
             }
         }
@@ -307,7 +328,21 @@ impl Session {
                     return decoded.ok_or(Error::Protocol(Violation::Answer));
                 }
                 Some(_) => return Err(Error::Protocol(Violation::Answer)),
-                None => self.stream.wait(!is_sent, Some(left_until(end_ns)?))?,
+                None => self.rest(way, !is_sent, end_ns).await?,
+            }
+        }
+    }
+
+    /// Waits for something to come, or for room, too.
+    async fn rest(&mut self, way: Way, for_room: bool, end_ns: u64) -> Result<()> {
+        let left = left_until(end_ns)?;
+        match way {
+            Way::Now => self.stream.wait(for_room, Some(left)),
+            Way::Later => {
+                // Rings do not tell that the peer has ended.
+                self.stream.wake()?;
+                give_way().await;
+                Ok(())
             }
         }
     }
@@ -334,10 +369,13 @@ impl Attached {
     /// A handle more.
     pub(super) fn opened(&mut self, handle: &ContHandle) {
         let evictions = Evictions::of(&handle.props).count(self.head.cred.uid);
-        let opened = self.conts.entry(handle.no).or_insert(Opened { uuid: handle.uuid, count: 0, evictions });
+        let new = Opened { uuid: handle.uuid, count: 0, evictions, at_home: UNKNOWN, slack: 0 };
+        let opened = self.conts.entry(handle.no).or_insert(new);
         if opened.evictions < evictions {
-            // Those that were there have ended.
-            (opened.count, opened.evictions) = (0, evictions);
+            // Those that were there have ended, unless the evictions were this client's own.
+            let goes_on = evictions - opened.evictions <= opened.slack;
+            let count = if goes_on { opened.count } else { 0 };
+            (opened.count, opened.evictions, opened.slack) = (count, evictions, 0);
         }
         opened.count += 1;
     }
@@ -347,7 +385,8 @@ impl Attached {
     pub(super) fn goes_on(&self, opened: &Opened, now: &ContHandle) -> bool {
         let own = self.evicting.get(&now.no).copied().unwrap_or(0);
         let evictions = Evictions::of(&now.props).count(self.head.cred.uid);
-        (opened.evictions..=opened.evictions.saturating_add(own)).contains(&evictions)
+        let highest = opened.evictions.saturating_add(own).saturating_add(opened.slack);
+        (opened.evictions..=highest).contains(&evictions)
     }
 
     /// Asks for an eviction.
@@ -371,6 +410,19 @@ impl Attached {
         if let Some(opened) = self.conts.get_mut(&handle.no) {
             opened.evictions = opened.evictions.max(evictions);
         }
+    }
+
+    /// The same, of an eviction that the engine with the pool's service has carried out. An engine that takes the user for another
+    /// one counts it as one of his, or does not.
+    pub(super) fn evicted_at_home(&mut self, handle: &ContHandle, is_like: bool) {
+        let at_home = Evictions::of(&handle.props).count(self.head.cred.uid);
+        let Some(opened) = self.conts.get_mut(&handle.no) else { return };
+        if is_like {
+            opened.evictions = opened.evictions.max(at_home);
+        } else {
+            opened.slack = opened.slack.saturating_add(1);
+        }
+        opened.at_home = opened.at_home.max(at_home);
     }
 
     /// A handle less.

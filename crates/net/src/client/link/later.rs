@@ -2,7 +2,7 @@
 //!
 //! Invariants: a question that is given up is taken off the list of those under way.
 
-use super::{Guard, Inner, LOOK_RECONNECT_NS, Link, OVERDUE_LOOK_NS};
+use super::{Guard, Inner, Link, OVERDUE_LOOK_NS};
 use crate::client::LinkOptions;
 use crate::client::pending::{Progress, Waiter};
 use crate::client::session::{connect_by, deadline_after};
@@ -111,23 +111,11 @@ impl Asked<'_> {
     /// Whether there is a connection with room for a frame.
     fn connected<'s>(&'s self, mut state: Guard<'s>, now_ns: u64) -> Result<(Guard<'s>, bool)> {
         let inner = self.inner;
-        if state.is_silent() {
-            let answers;
-            (state, answers) = inner.listen(state);
-            if !answers {
-                return Err(inner.unreachable());
-            }
-        }
-        if now_ns >= self.deadline_ns {
+        if state.is_silent() || now_ns >= self.deadline_ns {
             return Err(inner.unreachable());
         }
-        if inner.is_given_up(&state) {
-            state = inner.probe(state);
-            if state.session.is_none() {
-                return Err(inner.unreachable());
-            }
-        } else if state.session.is_none() {
-            state = inner.reconnect(state, self.deadline_ns.min(now_ns + LOOK_RECONNECT_NS));
+        if !inner.look_anew(&mut state) {
+            return Err(inner.unreachable());
         }
         let is_there = state.session.is_some() && state.output.is_empty();
         Ok((state, is_there))

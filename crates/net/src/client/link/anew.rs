@@ -1,0 +1,224 @@
+//! Connecting anew: by a thread that waits until it is done, or step by step by those who may not wait.
+//!
+//! Invariants: at most one connection is made at a time; whoever waits goes on with one that others have begun, since those may
+//! never look again. A handle that is given back while no connection is there has ended with the last one.
+
+use super::ends::END_REST;
+use super::{Guard, Inner, LOOK_RECONNECT_NS, SLEEP_MAX, State};
+use crate::client::PoolRef;
+use crate::client::pending::{Finished, Waiter};
+use crate::client::session::{Attached, Session, connect, connect_by, deadline_after};
+use crate::error::Result as NetResult;
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Poll;
+use core::time::Duration;
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::{Answer, Ask, Way, now, step};
+use dolmen_env::{Clock, RealClock};
+use std::sync::{Arc, PoisonError};
+
+/// Between two attempts to connect: a daemon that is restarted needs some ten milliseconds.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a thread that waits rests between two looks at a connection that is made step by step.
+const STEP_REST: Duration = Duration::from_micros(100);
+
+/// How much longer than an attempt to connect took nobody tries again, once the engine was waited for in vain: an address
+/// that does not even refuse holds up one caller in so many.
+const FAILED_TIMES: u64 = 10;
+
+/// Attempts that take no longer were refused, and are made by every caller.
+const REFUSED_NS: u64 = LOOK_RECONNECT_NS / 2;
+
+/// A connection with its pools open, or why there is none.
+type Made = NetResult<(Session, Vec<(PoolRef, Attached)>)>;
+
+/// A connection that is made step by step.
+pub(super) struct Coming {
+    making: Pin<Box<dyn Future<Output = Made> + Send>>,
+    /// Whether the engine is there; its pools are being opened.
+    is_there: Arc<AtomicBool>,
+    begun_ns: u64,
+}
+
+impl Inner {
+    /// Tries once to connect anew, and rests if that fails; or waits for who does.
+    pub(super) fn reconnect<'s>(&'s self, mut state: Guard<'s>, deadline_ns: u64) -> Guard<'s> {
+        let left_ns = deadline_ns.saturating_sub(RealClock.monotonic_ns());
+        let left = Duration::from_nanos(left_ns).min(SLEEP_MAX);
+        if state.coming.is_some() {
+            return self.drive(state, left);
+        }
+        if state.is_connecting {
+            state.sleepers += 1;
+            let (again, _) = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.sleepers -= 1;
+            return state;
+        }
+        if state.rests() {
+            drop(state);
+            dolmen_env::wait(left.min(END_REST));
+            return self.lock();
+        }
+        state = self.attempt(state, deadline_ns, deadline_ns);
+        if state.session.is_none() {
+            drop(state);
+            dolmen_env::wait(RECONNECT_PAUSE.min(left));
+            state = self.lock();
+        }
+        state
+    }
+
+    /// Whether the engine was waited for in vain for as long as this client waits, since the connection ended.
+    pub(super) fn is_given_up(&self, state: &State) -> bool {
+        let patience_ns = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
+        state.session.is_none() && RealClock.monotonic_ns().saturating_sub(state.lost_ns) >= patience_ns
+    }
+
+    /// Looks whether an engine is back that was given up: without waiting, unless it is. Whether that is found out still.
+    pub(super) fn probe<'s>(&'s self, mut state: Guard<'s>) -> (Guard<'s>, bool) {
+        if state.coming.is_some() {
+            state = self.drive(state, SLEEP_MAX);
+            let is_coming = state.coming.is_some();
+            return (state, is_coming);
+        }
+        if state.is_connecting || !state.is_probe_due() {
+            return (state, false);
+        }
+        let until_ns = RealClock.monotonic_ns() + LOOK_RECONNECT_NS;
+        (self.attempt(state, until_ns, deadline_after(self.options.patience)), false)
+    }
+
+    /// Goes on with a connection that is needed, for whoever may not wait. Whether there is hope: there is one, or one is made, or
+    /// the engine was not waited for long enough.
+    pub(super) fn look_anew(&self, state: &mut State) -> bool {
+        if state.session.is_some() {
+            return true;
+        }
+        let is_given_up = self.is_given_up(state);
+        if state.coming.is_none() && !state.is_connecting && !state.rests() {
+            let since_ns = RealClock.monotonic_ns().saturating_sub(state.failed.0);
+            let has_rested = since_ns >= u64::try_from(RECONNECT_PAUSE.as_nanos()).unwrap_or(u64::MAX);
+            if if is_given_up { state.is_probe_due() } else { has_rested } {
+                self.begin(state);
+            }
+        }
+        self.go_on(state);
+        state.session.is_some() || state.coming.is_some() || !is_given_up
+    }
+
+    /// Begins to connect step by step.
+    fn begin(&self, state: &mut State) {
+        let pools = state.begin_connecting();
+        let (address, options) = (self.address.clone(), self.options.clone());
+        let is_there = Arc::new(AtomicBool::new(false));
+        let there = Arc::clone(&is_there);
+        let making = async move {
+            let connect_ns = deadline_after(options.connect_timeout);
+            let session = connect_by(Way::Later, &address, &options, connect_ns).await?;
+            there.store(true, Ordering::Relaxed);
+            open_all(Way::Later, session, pools, deadline_after(options.patience)).await
+        };
+        let begun_ns = RealClock.monotonic_ns();
+        state.coming = Some(Coming { making: Box::pin(making), is_there, begun_ns });
+    }
+
+    /// A step of a connection that is being made.
+    fn go_on(&self, state: &mut State) {
+        let Some(coming) = &mut state.coming else { return };
+        let made = step(&mut coming.making);
+        let begun_ns = coming.begun_ns;
+        if coming.is_there.swap(false, Ordering::Relaxed) {
+            // Whoever comes now waits until its pools are open.
+            state.lost_ns = RealClock.monotonic_ns();
+        }
+        if let Poll::Ready(made) = made {
+            state.coming = None;
+            state.end_connecting(made, begun_ns);
+            self.woken.notify_all();
+        }
+    }
+
+    /// The same, of a thread that waits.
+    fn drive<'s>(&'s self, mut state: Guard<'s>, left: Duration) -> Guard<'s> {
+        self.go_on(&mut state);
+        if state.coming.is_some() {
+            drop(state);
+            dolmen_env::wait(left.min(STEP_REST));
+            state = self.lock();
+        }
+        state
+    }
+
+    /// Tries once to connect until `connect_ns`, and to open what was open until `deadline_ns`; without the lock.
+    fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
+        let pools = state.begin_connecting();
+        drop(state);
+        let begun_ns = RealClock.monotonic_ns();
+        let made = connect(&self.address, &self.options, connect_ns).and_then(|session| {
+            // It is there: whoever comes now waits until its pools are open.
+            self.lock().lost_ns = RealClock.monotonic_ns();
+            now(open_all(Way::Now, session, pools, deadline_ns))
+        });
+        let mut state = self.lock();
+        state.end_connecting(made, begun_ns);
+        self.woken.notify_all();
+        state
+    }
+}
+
+/// Opens pools on a new connection.
+async fn open_all(
+    way: Way,
+    mut session: Session,
+    mut pools: Vec<(PoolRef, Attached)>,
+    deadline_ns: u64,
+) -> Made {
+    for (_, attached) in &mut pools {
+        session.attach(way, attached, deadline_ns).await?;
+    }
+    Ok((session, pools))
+}
+
+impl State {
+    /// What is to be open on a connection that is made from now on.
+    fn begin_connecting(&mut self) -> Vec<(PoolRef, Attached)> {
+        self.is_connecting = true;
+        self.end_closes();
+        self.pools.copies()
+    }
+
+    fn end_connecting(&mut self, made: Made, begun_ns: u64) {
+        self.is_connecting = false;
+        match made {
+            Ok((session, pools)) => self.renew(session, pools),
+            Err(_silent) => {
+                let now_ns = RealClock.monotonic_ns();
+                self.failed = (now_ns, now_ns - begun_ns);
+            }
+        }
+    }
+
+    /// Handles that queues give back have ended with the last connection: on the next one they are not opened, and to give one
+    /// back there would end another of the same container.
+    fn end_closes(&mut self) {
+        for id in self.requests.unanswered() {
+            let pending = self.requests.of_mut(id).expect("just listed");
+            if let Waiter::Queue { request: Some(request), .. } = &pending.waiter
+                && matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_)))
+            {
+                self.finish(id, Finished::Pool(Ok(Answer::Pool(PoolReply::Done))));
+            }
+        }
+    }
+
+    /// Whether an engine that was given up is to be looked at again.
+    fn is_probe_due(&self) -> bool {
+        let (failed_ns, took_ns) = self.failed;
+        let since_ns = RealClock.monotonic_ns().saturating_sub(failed_ns);
+        took_ns < REFUSED_NS || since_ns / FAILED_TIMES >= took_ns
+    }
+}
