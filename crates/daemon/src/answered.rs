@@ -144,6 +144,28 @@ impl Answered {
             known => Ok(Turn { answered: self, id, uid, found: known.map(|entry| entry.outcome.clone()) }),
         }
     }
+
+    /// The pools whose making was cut short with an earlier daemon, and that nobody asks for again now. Who does so meanwhile waits
+    /// for [`Answered::let_go_of`].
+    pub(crate) fn take_unmade(&self) -> Vec<(RequestId, Uuid, u128)> {
+        let mut state = self.state();
+        let State { entries, under_way } = &mut *state;
+        let unmade = entries.iter().filter_map(|entry| match entry.outcome {
+            Outcome::Creates { pool, key } => Some((entry.id, pool, key)),
+            _ => None,
+        });
+        unmade.filter(|(id, ..)| under_way.insert((id.client, id.sequence))).collect()
+    }
+
+    /// Lets others ask for a pool again that was taken so. If nothing is left of it, it is then a new one; the next record says so.
+    pub(crate) fn let_go_of(&self, id: RequestId, is_removed: bool) {
+        let mut state = self.state();
+        state.under_way.remove(&(id.client, id.sequence));
+        if is_removed {
+            state.entries.retain(|entry| entry.id != id);
+        }
+        self.ended.notify_all();
+    }
 }
 
 impl Turn<'_> {

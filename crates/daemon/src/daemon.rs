@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use dolmen_codec::Transport;
 use dolmen_codec::wire::{
-    FEATURE_NOT_FIRST, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec, RankInfo,
-    SystemInfo, SystemReply, SystemVerb, Version, Welcome,
+    FEATURE_NOT_FIRST, PartKey, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
+    RankInfo, SystemInfo, SystemReply, SystemVerb, Version, Welcome,
 };
 use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, Rng, Socket, spawn};
 use dolmen_net::server::{Attachment, Caller, OpenedPool, Options, Rights, Server, System};
@@ -422,6 +422,10 @@ impl Shared {
 
     /// Makes a pool; one whose making was cut short under the same UUID and key, so that what is there of it is its own.
     fn create(&self, turn: &Turn<'_>, spec: PoolSpec) -> core::result::Result<PoolEntry, Failure> {
+        for (id, pool, key) in self.answered.take_unmade() {
+            // It would be in the way of others of its name, at engines where nobody destroys it.
+            self.answered.let_go_of(id, self.pools.remove_unmade(pool, PartKey(key)));
+        }
         let (uuid, key) = match turn.begun() {
             Some(Outcome::Creates { pool, key }) => (*pool, *key),
             _ => {

@@ -287,12 +287,28 @@ impl Pools {
             bulk_dir: spec.bulk_dir.clone().map(|path| PathBuf::from(OsString::from_vec(path))),
             spread,
         };
-        let name = directory_name(spec.label.as_ref(), uuid);
-        dolmen_local::create(&self.dir.join(name), &options).map_err(|error| match error.owner_pid() {
+        let dir = self.dir.join(directory_name(spec.label.as_ref(), uuid));
+        // Ignored: what else is in the way, or who makes a pool of this name, is told by the making.
+        let _remains_of_one_cut_short = dolmen_local::destroy_remains(&dir);
+        dolmen_local::create(&dir, &options).map_err(|error| match error.owner_pid() {
             // Somebody makes a pool of this name, and will have made it.
             Some(_) => Error::Exists,
             None => plain(&error),
         })
+    }
+
+    /// Removes the parts of a pool whose making was cut short, unless it is there; whether nothing is left.
+    ///
+    /// REQUIRES: nobody makes it meanwhile.
+    pub(crate) fn remove_unmade(&self, uuid: Uuid, key: PartKey) -> bool {
+        match self.find(&PoolName::Uuid(uuid)) {
+            Ok(_made) => true,
+            Err(Error::NotFound) => {
+                let others = self.peers.all().iter().map(|engine| engine.rank).skip(1);
+                self.peers.destroy_parts(uuid, key, others).is_ok()
+            }
+            Err(_unknown) => false,
+        }
     }
 
     /// Refuses a pool whose name is taken before anything is made elsewhere.

@@ -18,6 +18,7 @@ mod evictions;
 mod forks;
 mod hostile;
 mod last;
+mod made;
 mod parted;
 mod parts;
 mod ranks;

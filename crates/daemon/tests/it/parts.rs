@@ -12,7 +12,7 @@ use dolmen_codec::verb::Reply;
 use dolmen_codec::wire::{FEATURE_PARTS, ReplyKind, Version, decode_part, decode_reply};
 use dolmen_codec::{Answer, Ask};
 use dolmen_env::Rng;
-use dolmen_types::{Error, IoBuf, Label, ObjectClass, ObjectType, Props, Recx};
+use dolmen_types::{Epoch, Error, IoBuf, Label, ObjectClass, ObjectType, Props, Recx};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -77,6 +77,42 @@ fn a_long_read_is_of_one_epoch_while_another_client_overwrites() {
             is_over.store(true, Ordering::Release);
         });
         assert_eq!(changes, 100, "{way:?}: nobody has overwritten anything");
+    }
+}
+
+#[test]
+fn a_long_read_is_of_one_epoch_or_given_anew_while_another_client_overwrites_and_aggregates() {
+    for way in WAYS {
+        let served = Served::start();
+        let (reader, writer) = (object(&served, way, true), object(&served, way, false));
+        write(&writer, 1);
+        let is_over = AtomicBool::new(false);
+        let mut changes = 0;
+        dolmen_env::scope(|threads| {
+            threads.spawn(|| {
+                for turn in 0..u64::MAX {
+                    if is_over.load(Ordering::Acquire) {
+                        break;
+                    }
+                    write(&writer, (turn % 250) as u8 + 1);
+                    writer.container().aggregate(Epoch::ZERO).unwrap();
+                }
+            });
+            let mut last = 0;
+            for _ in 0..100_000 {
+                let mut buf = IoBuf::zeroed(VALUE_BYTES);
+                assert_eq!(read(&reader, &mut buf), Ok(VALUE_BYTES as u64), "{way:?}");
+                let torn = buf.iter().position(|&byte| byte != buf[0]);
+                assert_eq!(torn, None, "{way:?}: two values in one read, {} and others", buf[0]);
+                changes += u32::from(buf[0] != last);
+                last = buf[0];
+                if changes == 20 {
+                    break;
+                }
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        assert_eq!(changes, 20, "{way:?}: nobody has overwritten anything");
     }
 }
 

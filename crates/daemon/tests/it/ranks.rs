@@ -138,6 +138,12 @@ impl Engines {
         assert!(matches!(made, SystemReply::Created(entry) if entry.target_count == count * 2));
     }
 
+    /// Which engines have something of the pool.
+    pub(crate) fn there(&self) -> Vec<bool> {
+        let count = u32::try_from(self.processes().len()).unwrap();
+        (0..count).map(|rank| self.dir.path().join(format!("r{rank}/p")).exists()).collect()
+    }
+
     /// Whether an engine has files of the pool open.
     fn has_open(&self, rank: u32) -> bool {
         let id = self.processes()[rank as usize].id();

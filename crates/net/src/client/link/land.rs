@@ -14,6 +14,9 @@ use dolmen_codec::wire::{
 };
 use dolmen_types::IoBuf;
 
+/// Memory for what nobody wants, at a time.
+const NOWHERE_BYTES: usize = 64 << 10;
+
 /// Decodes a reply, and says where its payload goes.
 pub(super) fn land(
     requests: &mut Requests,
@@ -29,8 +32,7 @@ pub(super) fn land(
     }
     let Some(pending) = pending else {
         // Nobody waits for it any more.
-        let len = header.payload_bytes as usize;
-        return Ok(Landing { buf: IoBuf::zeroed(len), parts: core::iter::once(0..len).collect() });
+        return Ok(nowhere(header.payload_bytes as usize));
     };
     if header.kind == ReplyKind::FetchedPart {
         let part = decode_part(header, body).map_err(bad_frame)?;
@@ -51,6 +53,13 @@ pub(super) fn land(
     };
     *decoded = Some(Decoded::Finished(Finished::Pool(result)));
     Ok(landing)
+}
+
+/// Where a payload goes that nobody wants: over itself, whatever length the other side says.
+fn nowhere(len: usize) -> Landing {
+    let buf = IoBuf::zeroed(len.min(NOWHERE_BYTES));
+    let parts = (0..len).step_by(NOWHERE_BYTES).map(|at| 0..NOWHERE_BYTES.min(len - at)).collect();
+    Landing { buf, parts }
 }
 
 /// Where the payload of a whole answer goes; `None` if it was not asked for on this connection, or has come already.
@@ -77,6 +86,7 @@ mod tests {
     use super::*;
     use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
     use dolmen_codec::wire::{FetchPlan, REPLY_HEADER_BYTES, ReplyTo, Version, encode_reply};
+    use dolmen_types::limits::FRAME_PAYLOAD_BYTES_MAX;
     use dolmen_types::{Cond, Key, ObjectClass, ObjectType, Oid};
 
     const LEN: usize = 64;
@@ -99,6 +109,18 @@ mod tests {
         let body = frame.split_off(REPLY_HEADER_BYTES);
         let header = ReplyHeader::decode(frame.as_slice().try_into().unwrap(), Version::Two).unwrap();
         (header, body)
+    }
+
+    #[test]
+    fn an_answer_to_nobody_takes_no_memory_for_its_length() {
+        for len in [0, 1, NOWHERE_BYTES, NOWHERE_BYTES + 1, FRAME_PAYLOAD_BYTES_MAX] {
+            let (mut header, body) = answer(7);
+            header.payload_bytes = u32::try_from(len).unwrap();
+            let landing = land(&mut Requests::default(), &mut None, &header, &body).unwrap();
+            assert_eq!(landing.parts.iter().map(ExactSizeIterator::len).sum::<usize>(), len);
+            assert!(landing.buf.len() <= NOWHERE_BYTES, "{len} bytes");
+            assert!(landing.parts.iter().all(|part| part.end <= landing.buf.len()));
+        }
     }
 
     fn landed(requests: &mut Requests, token: u64) -> NetResult<usize> {
