@@ -246,7 +246,7 @@ fn add(table: &mut Table, name: &str, ranks: usize, way: Way, ran: Ran) {
 const OBJECTS: [(&str, &str); 2] = [("object 4 KiB, 1 at a time", "1"), ("object 4 KiB, 16 in flight", "16")];
 
 /// Values of each process: some tenths of a second.
-const OBJECT_COUNT: &str = "20000";
+const OBJECT_COUNT: &str = "60000";
 
 /// The program's own load generator, over the same C interface, in a container that it makes and removes.
 fn object(setup: &Setup, daemons: &Daemons, in_flight: &str, way: Way, ranks: usize) -> Result<Ran> {
@@ -275,10 +275,10 @@ fn object_rates(text: &str) -> Vec<(String, f64)> {
 /// Name, and the words of IOR or mdtest.
 fn workloads() -> [(&'static str, Vec<&'static str>); 4] {
     [
-        ("IOR easy", vec!["-w", "-r", "-C", "-t", "1m", "-b", "256m", "-F"]),
-        ("IOR hard", vec!["-w", "-r", "-C", "-t", "47008", "-b", "47008", "-s", "2000"]),
-        ("mdtest easy", vec!["-n", "3000", "-u", "-L", "-F", "-C", "-T", "-E", "-r"]),
-        ("mdtest hard", vec!["-n", "3000", "-t", "-F", "-w", "3901", "-e", "3901", "-C", "-T", "-E", "-r"]),
+        ("IOR easy", vec!["-w", "-r", "-C", "-t", "1m", "-b", "512m", "-F"]),
+        ("IOR hard", vec!["-w", "-r", "-C", "-t", "47008", "-b", "47008", "-s", "8000"]),
+        ("mdtest easy", vec!["-n", "10000", "-u", "-L", "-F", "-C", "-T", "-E", "-r"]),
+        ("mdtest hard", vec!["-n", "10000", "-t", "-F", "-w", "3901", "-e", "3901", "-C", "-T", "-E", "-r"]),
     ]
 }
 

@@ -226,6 +226,12 @@ impl Socket {
         }
     }
 
+    /// The processor that the other end ran on when the last packet came, if it is on this machine: a hint, which may be old.
+    #[must_use]
+    pub fn peer_cpu(&self) -> Option<usize> {
+        usize::try_from(sockopt::socket_incoming_cpu(&self.fd).ok()?).ok()
+    }
+
     /// Who is at the other end; `None` where the kernel does not know, on a network.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 //! Frames are described in docs/format/wire.md; their records are in `codec`. Nothing here knows an engine: both sides
 //! speak of pools by `codec::Transport`.
 
+mod aside;
 pub mod client;
 mod error;
 mod input;

@@ -55,28 +55,32 @@ impl Output {
         parts: impl Iterator<Item = Range<usize>>,
     ) -> Result<Option<IoBuf>> {
         let piece_bytes = if is_summed { stream.piece_bytes() } else { usize::MAX };
-        let mut pieces = parts.flat_map(|part| pieces_of(part, piece_bytes));
-        let (mut sum, mut byte_count, mut rest) = (0, 0, None);
-        let mut add = |piece: &[u8]| {
-            byte_count += piece.len();
-            if is_summed {
-                sum = crc32c_append(sum, piece);
-            }
-        };
+        let mut pieces = parts.flat_map(|part| pieces_of(part, piece_bytes)).peekable();
+        let is_summed = is_summed && pieces.peek().is_some();
+        let (mut sum, mut tail_sent, mut rest) = (0, 0, None);
         while self.waiting.is_empty() && rest.is_none() {
             let Some(piece) = pieces.next() else { break };
-            add(&buf[piece.clone()]);
-            let sent = stream.write(&buf[piece.clone()])?;
-            rest = (sent < piece.len()).then_some(piece.start + sent..piece.end);
+            let bytes = &buf[piece.clone()];
+            if is_summed {
+                sum = crc32c_append(sum, bytes);
+            }
+            // The sum goes with the last piece: a packet of its own would cost as much as one of these.
+            let is_last = is_summed && pieces.peek().is_none();
+            let tail = sum.to_le_bytes();
+            let sent = stream.write_with_tail(bytes, if is_last { &tail } else { &[] })?;
+            tail_sent = sent.saturating_sub(bytes.len());
+            rest = (sent < bytes.len()).then_some(piece.start + sent..piece.end);
         }
         let buf = Arc::new(buf);
         rest.into_iter().for_each(|rest| self.keep(&buf, rest));
         for piece in pieces {
-            add(&buf[piece.clone()]);
+            if is_summed {
+                sum = crc32c_append(sum, &buf[piece.clone()]);
+            }
             self.keep(&buf, piece);
         }
-        if is_summed && byte_count > 0 {
-            self.put(stream, &sum.to_le_bytes())?;
+        if is_summed {
+            self.put(stream, &sum.to_le_bytes()[tail_sent..])?;
         }
         Ok(Arc::into_inner(buf))
     }

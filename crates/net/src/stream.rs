@@ -18,6 +18,10 @@ use std::sync::Arc;
 const GATHER_BYTES: usize = 64 << 10;
 const DIRECT_BYTES: usize = 16 << 10;
 
+/// Bytes that are gathered behind a long part: most likely another one follows a header, and what is gathered of that is
+/// copied twice.
+const HEAD_BYTES: usize = 1 << 10;
+
 /// Bytes of a payload that go through a socket at once if they are summed: enough to be worth a call of the system, and few
 /// enough for a second-level cache.
 const SUMMED_BYTES: usize = 256 << 10;
@@ -32,6 +36,8 @@ const CALLS_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub struct Stream {
     socket: Arc<Socket>,
+    /// The peer is on this machine, and packets come from the processor that it runs on.
+    is_loopback: bool,
     way: Way,
 }
 
@@ -42,12 +48,14 @@ enum Way {
     Tls(Box<Session>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Buffers {
-    /// Empty, or as long as a read may be: what is behind `filled` is from earlier reads.
+    /// As long as a read was: what is behind `filled` is from earlier reads.
     input: Vec<u8>,
     taken: usize,
     filled: usize,
+    /// How much the next read of something short may gather.
+    ahead: usize,
     output: Vec<u8>,
     sent: usize,
 }
@@ -64,7 +72,12 @@ impl Stream {
     /// Through the socket itself.
     #[must_use]
     pub fn over_socket(socket: Socket) -> Self {
-        Self { socket: Arc::new(socket), way: Way::Socket(Buffers::default()) }
+        Self::new(socket, Way::Socket(Buffers::new()))
+    }
+
+    fn new(socket: Socket, way: Way) -> Self {
+        let is_loopback = socket.remote().is_some_and(|at| at.ip().to_canonical().is_loopback());
+        Self { socket: Arc::new(socket), is_loopback, way }
     }
 
     /// Through the socket under TLS, as whoever has connected.
@@ -73,7 +86,7 @@ impl Stream {
     /// [`Error::BadCertificate`] if the own certificate is of no use for that.
     pub fn as_tls_client(socket: Socket, certs: &Certs) -> Result<Self> {
         let session = Session::client(certs)?;
-        Ok(Self { socket: Arc::new(socket), way: Way::Tls(Box::new(session)) })
+        Ok(Self::new(socket, Way::Tls(Box::new(session))))
     }
 
     /// Through the socket under TLS, as the engine.
@@ -82,7 +95,7 @@ impl Stream {
     /// As [`Stream::as_tls_client`].
     pub fn as_tls_server(socket: Socket, certs: &Certs) -> Result<Self> {
         let session = Session::server(certs)?;
-        Ok(Self { socket: Arc::new(socket), way: Way::Tls(Box::new(session)) })
+        Ok(Self::new(socket, Way::Tls(Box::new(session))))
     }
 
     /// Whom the certificate of the peer names; `None` without TLS, and before it was verified.
@@ -183,6 +196,21 @@ impl Stream {
         }
     }
 
+    /// As [`Stream::write`], of `bytes` and `tail` behind them, at once where they need no more than one call of the system.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    #[inline]
+    pub fn write_with_tail(&mut self, bytes: &[u8], tail: &[u8]) -> Result<usize> {
+        if let Way::Socket(buffers) = &mut self.way
+            && bytes.len() >= DIRECT_BYTES
+        {
+            return buffers.write_direct(&self.socket, bytes, tail);
+        }
+        let len = self.write(bytes)?;
+        if len < bytes.len() { Ok(len) } else { Ok(len + self.write(tail)?) }
+    }
+
     /// Sends what was gathered, and gives room back to the peer. Whether all of it is gone; what is not goes with a
     /// later flush.
     ///
@@ -226,11 +254,13 @@ impl Stream {
         }
     }
 
-    /// The processor that the peer has said it runs on: a hint, which may be old, or forged.
+    /// The processor that a peer on this machine runs on, as it has said, or as its packets came from: a hint, which may be
+    /// old, or forged.
     #[must_use]
     pub fn peer_cpu(&self) -> Option<usize> {
         match &self.way {
             Way::Rings(rings) => rings.writer.reader_cpu(&rings.memory),
+            Way::Socket(_) | Way::Tls(_) if self.is_loopback => self.socket.peer_cpu(),
             Way::Socket(_) | Way::Tls(_) => None,
         }
     }
@@ -305,6 +335,10 @@ fn call(socket: &Socket) -> Result<()> {
 }
 
 impl Buffers {
+    fn new() -> Self {
+        Self { input: Vec::new(), taken: 0, filled: 0, ahead: GATHER_BYTES, output: Vec::new(), sent: 0 }
+    }
+
     fn is_clear(&self) -> bool {
         self.taken == self.filled && self.sent == self.output.len()
     }
@@ -328,18 +362,23 @@ impl Buffers {
         }
         let rest = &mut bytes[done..];
         if rest.len() >= DIRECT_BYTES {
+            self.ahead = HEAD_BYTES;
             return match socket.read(rest)? {
                 Moved::Bytes(len) => Ok(done + len),
                 Moved::End if done == 0 => Err(Error::Ended),
                 Moved::Later | Moved::End => Ok(done),
             };
         }
-        if self.input.is_empty() {
-            self.input = vec![0; GATHER_BYTES];
+        let ahead = self.ahead.max(rest.len());
+        if self.input.len() < ahead {
+            self.input = vec![0; ahead];
         }
-        let moved = socket.read(&mut self.input);
+        let moved = socket.read(&mut self.input[..ahead]);
         self.filled = if let Ok(Moved::Bytes(len)) = moved { len } else { 0 };
         self.taken = 0;
+        if self.filled == ahead {
+            self.ahead = GATHER_BYTES;
+        }
         if matches!(moved?, Moved::End) && done == 0 {
             return Err(Error::Ended);
         }
@@ -362,8 +401,13 @@ impl Buffers {
             self.output.extend_from_slice(bytes);
             return Ok(bytes.len());
         }
+        self.write_direct(socket, bytes, &[])
+    }
+
+    /// Writes behind what was gathered, without gathering more.
+    fn write_direct(&mut self, socket: &Socket, bytes: &[u8], tail: &[u8]) -> Result<usize> {
         let gathered = &self.output[self.sent..];
-        let parts = [IoSlice::new(gathered), IoSlice::new(bytes)];
+        let parts = [IoSlice::new(gathered), IoSlice::new(bytes), IoSlice::new(tail)];
         let before = gathered.len();
         let len = match socket.write(if before == 0 { &parts[1..] } else { &parts })? {
             Moved::Bytes(len) => len,
@@ -391,5 +435,38 @@ impl Buffers {
             self.output.clear();
             self.sent = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::tests::pair;
+
+    #[test]
+    fn who_reads_long_parts_gathers_little_behind_them_and_more_once_short_ones_come() {
+        const LONG: usize = 60_000;
+        let lengths = [64, LONG, 64, LONG, 64, 100, HEAD_BYTES + 1, 3000, 20, 5 * HEAD_BYTES, 7];
+        let bytes: Vec<u8> = (0..251).cycle().take(lengths.iter().sum()).collect();
+        let (front, tail) = bytes.split_at(bytes.len() - 4);
+        let (mut near, mut far) = pair();
+        assert_eq!(far.write_with_tail(front, tail).unwrap(), bytes.len(), "a socket takes so much at once");
+        let (mut at, mut gathered) = (0, Vec::new());
+        for len in lengths {
+            let (mut part, mut came) = (vec![0; len], 0);
+            while came < len {
+                match near.read(&mut part[came..]).unwrap() {
+                    0 => near.wait(false, None).unwrap(),
+                    more => came += more,
+                }
+            }
+            assert_eq!(part, bytes[at..at + len], "{len} bytes at {at}");
+            at += len;
+            let Way::Socket(buffers) = &near.way else { unreachable!("it is a socket") };
+            gathered.push(buffers.filled);
+        }
+        assert!(gathered[0] > HEAD_BYTES, "nothing is known yet: {gathered:?}");
+        assert!(gathered[4] <= HEAD_BYTES, "a long part was before: {gathered:?}");
+        assert!(gathered[10] > HEAD_BYTES, "there were short ones: {gathered:?}");
     }
 }

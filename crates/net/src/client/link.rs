@@ -14,11 +14,11 @@ mod land;
 mod later;
 mod silence;
 
-use super::aside::Aside;
 use super::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
 use super::pools::Pools;
 use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
+use crate::aside::Aside;
 use crate::error::{Error as NetError, Result as NetResult};
 use crate::input::Replies;
 use crate::output::Output;
@@ -34,7 +34,7 @@ use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
-use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
+use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket, current_cpu};
 use dolmen_types::{Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
 use land::land;
 use silence::Silence;
@@ -795,30 +795,42 @@ impl State {
     fn write_summed(&mut self, parts: &[&[u8]]) {
         let piece_bytes = self.session.as_ref().map_or(usize::MAX, |session| session.stream.piece_bytes());
         let mut sum = 0;
-        for piece in parts.iter().flat_map(|part| part.chunks(piece_bytes)) {
+        let mut pieces = parts.iter().flat_map(|part| part.chunks(piece_bytes)).peekable();
+        while let Some(piece) = pieces.next() {
             sum = crc32c_append(sum, piece);
-            self.write(piece);
-        }
-        if !parts.is_empty() {
-            self.write(&sum.to_le_bytes());
+            if pieces.peek().is_some() {
+                self.write(piece);
+            } else {
+                self.write_with_tail(piece, &sum.to_le_bytes());
+            }
         }
     }
 
-    /// Writes `bytes`, taking replies in while there is no room. What the peer takes too slowly is kept for later.
     fn write(&mut self, bytes: &[u8]) {
+        self.write_with_tail(bytes, &[]);
+    }
+
+    /// Writes `bytes` and `tail` behind them, taking replies in while there is no room. What the peer takes too slowly is
+    /// kept for later.
+    fn write_with_tail(&mut self, bytes: &[u8], tail: &[u8]) {
         let (mut at, mut end_ns) = (0, 0);
-        while at < bytes.len() && self.output.is_empty() {
+        let rest = |at: usize| (&bytes[at.min(bytes.len())..], &tail[at.saturating_sub(bytes.len())..]);
+        while at < bytes.len() + tail.len() && self.output.is_empty() {
             let Some(session) = &mut self.session else { return };
-            match session.stream.write(&bytes[at..]) {
+            let (bytes, tail) = rest(at);
+            match session.stream.write_with_tail(bytes, tail) {
                 Ok(0) if self.make_room(&mut end_ns) => {}
                 Ok(0) => break,
                 Ok(len) => (at, end_ns) = (at + len, 0),
                 Err(error) => return self.broken(&error),
             }
         }
-        let Some(session) = self.session.as_mut().filter(|_| at < bytes.len()) else { return };
-        if let Err(error) = self.output.put(&mut session.stream, &bytes[at..]) {
-            self.broken(&error);
+        let (bytes, tail) = rest(at);
+        for left in [bytes, tail] {
+            let Some(session) = self.session.as_mut().filter(|_| !left.is_empty()) else { continue };
+            if let Err(error) = self.output.put(&mut session.stream, left) {
+                return self.broken(&error);
+            }
         }
     }
 
@@ -843,6 +855,7 @@ impl State {
     /// Sends what was gathered; what there is no room for goes out with the next look.
     fn flush(&mut self) {
         let Some(session) = &mut self.session else { return };
+        session.stream.tell_cpu(current_cpu());
         let kept = if self.output.is_empty() { Ok(true) } else { self.output.go_on(&mut session.stream) };
         match kept.and_then(|_| session.stream.flush()) {
             Ok(is_sent) => self.must_flush = !is_sent,

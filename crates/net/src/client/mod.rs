@@ -1,6 +1,5 @@
 //! The client's side: connections to engines, and pools behind them.
 
-mod aside;
 mod door;
 mod link;
 mod other;

@@ -178,6 +178,11 @@ impl Conn {
         self.hello.is_some()
     }
 
+    /// The processor that the peer runs on, if that is known.
+    pub(super) fn peer_cpu(&self) -> Option<usize> {
+        self.stream.peer_cpu()
+    }
+
     pub(super) fn is_hot(&self) -> bool {
         self.is_hot
     }

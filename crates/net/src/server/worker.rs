@@ -10,6 +10,7 @@ use super::bufs::{Bufs, Held};
 use super::conn::{Conn, Handles, Parts, Step};
 use super::jobs::{Done, Job, JobReply, Jobs, Mailbox};
 use super::{Options, System};
+use crate::aside::Aside;
 use crate::error::{Error, Result};
 use crate::input::bad_frame;
 use crate::slots::Slots;
@@ -119,6 +120,7 @@ pub(super) struct Worker {
     unheard: VecDeque<(u64, usize, u64)>,
     shared: Shared,
     spin: Spin,
+    aside: Aside,
     turns: u32,
     ready: Vec<Ready>,
     outcomes: Vec<Outcome>,
@@ -163,6 +165,7 @@ impl Worker {
             unheard: VecDeque::new(),
             shared,
             spin: Spin::new()?,
+            aside: Aside::default(),
             turns: 0,
             ready: Vec::new(),
             outcomes: Vec::new(),
@@ -393,9 +396,20 @@ impl Worker {
         }
     }
 
+    /// Leaves the processor to the one client that is served, if he waits there and others are idle.
+    fn make_way(&mut self) {
+        if !self.spin.is_crowded()
+            && let &[at] = &self.hot[..]
+        {
+            let peer_cpu = self.conns.of(at).and_then(Conn::peer_cpu);
+            self.aside.step(peer_cpu, self.spin.strangers());
+        }
+    }
+
     /// Takes what sockets tell.
     fn look(&mut self, timeout: Option<Duration>) {
         self.turns = 0;
+        self.make_way();
         self.shared.cpu = current_cpu();
         let mut ready = core::mem::take(&mut self.ready);
         // A waiter that fails is found again at the next look; meanwhile connections are served while they are hot.

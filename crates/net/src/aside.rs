@@ -5,6 +5,9 @@
 //! itself on the engine's moves to another, where the system lets it run. It is no more than a push: the system moves
 //! threads as before. Where a stranger has the other processor, who keeps it for milliseconds, the engine's is the better
 //! place after all: who meets one stays for longer each time.
+//!
+//! Where there are processors enough the system puts an engine that it wakes beside whoever has called, and a client that
+//! waits without sleeping may be bound to its processor: there the engine moves.
 
 use dolmen_env::{Clock, RealClock, current_cpu, leave_cpu};
 
@@ -17,7 +20,7 @@ const PAUSE_NS_MAX: u64 = 1_000_000_000;
 
 /// Decides when to move.
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(crate) struct Aside {
     next_ns: u64,
     pause_ns: u64,
     /// Strangers that had come when it was last looked, and whether it moved then.
@@ -33,9 +36,10 @@ impl Default for Aside {
 
 impl Aside {
     /// The calling thread waits for who runs on `peer_cpu`, as far as is known: it goes to another processor if it is on
-    /// that one and has met no strangers lately, of whom so many have come so far. To be called while the machine is crowded.
+    /// that one and has met no strangers lately, of whom so many have come so far. For clients while the machine is crowded, and for
+    /// engines while it is not: so never both.
     #[inline]
-    pub(super) fn step(&mut self, peer_cpu: Option<usize>, strangers: u32) {
+    pub(crate) fn step(&mut self, peer_cpu: Option<usize>, strangers: u32) {
         if peer_cpu == Some(current_cpu()) && self.is_time(RealClock.monotonic_ns(), strangers) {
             // Ignored: who may not move stays.
             let _moved = leave_cpu(current_cpu());
