@@ -35,6 +35,11 @@ impl Output {
         self.waiting.is_empty()
     }
 
+    /// Bytes that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting.iter().map(|piece| piece.rest.len()).sum()
+    }
+
     /// Sends header and body of a frame.
     #[inline]
     pub(crate) fn put(&mut self, stream: &mut Stream, bytes: &[u8]) -> Result<()> {

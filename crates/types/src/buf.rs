@@ -31,6 +31,13 @@ impl IoBuf {
         Self { pages, len }
     }
 
+    /// As [`IoBuf::zeroed`]; `None` if there is no memory for it: for lengths that somebody else has chosen.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        let pages = Page::new_vec_zeroed(len.div_ceil(PAGE_BYTES)).ok()?;
+        Some(Self { pages, len })
+    }
+
     /// A copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {

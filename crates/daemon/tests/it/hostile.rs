@@ -543,3 +543,40 @@ fn changed_bytes_of_good_traffic_disturb_nobody() {
     bystander.goes_on();
     daemon.assert_sound();
 }
+
+#[test]
+fn long_answers_of_the_service_that_nobody_reads_take_the_memory_of_one_or_two() {
+    let dir = Scratch::new();
+    let (daemon, mut bystander) = served(&dir);
+    let mut first = Raw::connect(&daemon, Way::Socket);
+    let opened = first.open(POOL, CONT);
+    for turn in 0..4 {
+        let names = (0..1000).map(|at| (format!("{turn}-{at}-{:x<490}", ""), vec![1])).collect();
+        let set = Ask::Pool(PoolVerb::SetAttrs(Some(opened.cont), names));
+        assert!(first.ask(opened, &set).is_ok());
+    }
+    // What the bystander's own values take.
+    (0..50).for_each(|_| bystander.goes_on());
+    let before = daemon.resident_bytes();
+    let mut open = Vec::new();
+    for way in WAYS {
+        let mut raw = Raw::connect(&daemon, way);
+        let opened = raw.open(POOL, CONT);
+        // Each is answered with 2 MiB.
+        for token in 1..=60 {
+            let frame = raw.frame(token, opened.slot, &Ask::Pool(PoolVerb::AttrNames(Some(opened.cont))));
+            raw.send(&frame);
+        }
+        open.push(raw);
+    }
+    (0..50).for_each(|_| bystander.goes_on());
+    let held = daemon.resident_bytes().saturating_sub(before);
+    assert!(held < 60 << 20, "{} MiB for answers that nobody reads", held >> 20);
+    // All of them come.
+    for raw in &mut open {
+        for _ in 0..60 {
+            let (_, answer, _) = raw.answer();
+            assert!(matches!(answer, Ok(Answer::Pool(PoolReply::AttrNames(names))) if names.len() == 4000));
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::hostile::fetch_array;
 use crate::raw::{Opened, Raw, array_update};
 use dolmen_client::{At, Object};
 use dolmen_codec::pool::ContName;
-use dolmen_codec::verb::Reply;
+use dolmen_codec::verb::{NewValue, Reply, Verb, Want};
 use dolmen_codec::wire::{FEATURE_PARTS, ReplyKind, Version, decode_part, decode_reply};
 use dolmen_codec::{Answer, Ask};
 use dolmen_env::Rng;
@@ -269,4 +269,87 @@ fn who_goes_in_the_middle_of_an_answer_leaves_nothing_behind() {
     let mut raw = Raw::connect_with(&daemon, Way::Rings, (Version::NEWEST, FEATURE_PARTS));
     let opened = raw.open(POOL, CONT);
     assert!(fetched(&mut raw, opened).1.is_none(), "others are answered");
+}
+
+/// A fetch of `len` records of the array under `k`, into a buffer of `room` bytes.
+fn fetch_into(opened: Opened, len: u64, room: usize) -> Ask<'static> {
+    let mut ask = fetch_array(opened, b"k", 0);
+    let Ask::Target(_, _, Verb::Fetch(fetch)) = &mut ask else { unreachable!("it is a fetch") };
+    fetch.buf = IoBuf::zeroed(room);
+    fetch.iods[0].want = Want::Array { record_bytes: 1, extents: [Recx::new(0, len)].into_iter().collect() };
+    ask
+}
+
+#[test]
+fn a_buffer_that_is_shorter_than_its_extent_is_one_answer_whatever_the_extent_says() {
+    let dir = Scratch::new();
+    let (daemon, mut bystander) = served(&dir);
+    let mut first = Raw::connect_with(&daemon, Way::Rings, (Version::NEWEST, FEATURE_PARTS));
+    let opened = first.open(POOL, CONT);
+    stored(&mut first, opened, &pattern());
+    for way in WAYS {
+        for (len, room) in
+            [(1 << 50, 0), (1 << 34, 0), (1 << 34, 100_000), (VALUE_BYTES as u64, VALUE_BYTES - 1)]
+        {
+            let mut raw = Raw::connect_with(&daemon, way, (Version::NEWEST, FEATURE_PARTS));
+            let opened = raw.open(POOL, CONT);
+            let frame = raw.frame(5, opened.slot, &fetch_into(opened, len, room));
+            raw.send(&frame);
+            let (header, body, _) = raw.reply().unwrap();
+            assert_ne!(header.kind, ReplyKind::FetchedPart, "{way:?}: {len} into {room}");
+            let answer = decode_reply(&header, &body).unwrap();
+            assert!(answer.is_err(), "{way:?}: {len} into {room}: {answer:?}");
+            // The connection goes on.
+            assert!(fetched(&mut raw, opened).1.is_none());
+        }
+        bystander.goes_on();
+    }
+    daemon.assert_sound();
+}
+
+/// Windows of an array, of [`VALUE_BYTES`] each.
+const WINDOWS: u64 = 48;
+
+#[test]
+fn who_does_not_read_an_answer_in_parts_holds_a_few_of_them() {
+    let dir = Scratch::new();
+    let (daemon, mut bystander) = served(&dir);
+    let mut first = Raw::connect_with(&daemon, Way::Rings, (Version::NEWEST, FEATURE_PARTS));
+    let opened = first.open(POOL, CONT);
+    let value = pattern();
+    for window in 0..WINDOWS {
+        let mut ask = array_update(opened, b"k", &value);
+        let Ask::Target(_, _, Verb::Update(update)) = &mut ask else { unreachable!("it is an update") };
+        let NewValue::Array { extents, .. } = &mut update.iods[0].value else { unreachable!("of an array") };
+        extents[0].index = window * VALUE_BYTES as u64;
+        assert!(matches!(first.ask(opened, &ask), Ok(Answer::Target(Reply::Written(_)))));
+    }
+    // What the bystander's own values take.
+    (0..50).for_each(|_| bystander.goes_on());
+    let before = daemon.resident_bytes();
+    let mut open = Vec::new();
+    for way in WAYS {
+        let mut raw = Raw::connect_with(&daemon, way, (Version::NEWEST, FEATURE_PARTS));
+        let opened = raw.open(POOL, CONT);
+        let whole = WINDOWS * VALUE_BYTES as u64;
+        let frame = raw.frame(5, opened.slot, &fetch_into(opened, whole, usize::try_from(whole).unwrap()));
+        raw.send(&frame);
+        open.push(raw);
+    }
+    // Turns enough to read all of it several times.
+    (0..50).for_each(|_| bystander.goes_on());
+    let held = daemon.resident_bytes().saturating_sub(before);
+    assert!(held < 16 << 20, "{} MiB for answers that nobody reads", held >> 20);
+    for (raw, way) in open.iter_mut().zip(WAYS) {
+        let mut next = 0;
+        while next < WINDOWS * VALUE_BYTES as u64 {
+            let (header, body, payload) = raw.reply().unwrap();
+            let part = decode_part(&header, &body).unwrap();
+            assert_eq!(part.recx.index, next, "{way:?}");
+            let start = usize::try_from(next).unwrap() % VALUE_BYTES;
+            assert!(payload[..] == value[start..start + payload.len()], "{way:?}: changed at {next}");
+            next += part.recx.count;
+        }
+    }
+    daemon.assert_sound();
 }

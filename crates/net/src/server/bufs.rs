@@ -105,16 +105,19 @@ impl Bufs {
         if core::mem::take(&mut self.has_freed) { self.waiting.front().copied() } else { None }
     }
 
-    /// A buffer of `len` bytes of whatever was there before.
-    pub(super) fn take(&mut self, len: usize) -> IoBuf {
+    /// A buffer of `len` bytes of whatever was there before; `None` if the system has no memory for it.
+    pub(super) fn take(&mut self, len: usize) -> Option<IoBuf> {
         if len == 0 {
-            return IoBuf::default();
+            return Some(IoBuf::default());
         }
         let class = CLASSES.iter().position(|&(bytes, _)| len <= bytes);
-        let Some(class) = class else { return IoBuf::zeroed(len) };
-        let mut buf = self.free[class].pop().unwrap_or_else(|| IoBuf::zeroed(CLASSES[class].0));
+        let Some(class) = class else { return IoBuf::try_zeroed(len) };
+        let mut buf = match self.free[class].pop() {
+            Some(buf) => buf,
+            None => IoBuf::try_zeroed(CLASSES[class].0)?,
+        };
         buf.set_len(len);
-        buf
+        Some(buf)
     }
 
     /// Keeps a buffer for later.
@@ -135,12 +138,13 @@ mod tests {
     #[test]
     fn buffers_come_back_in_their_class_and_one_request_always_has_room() {
         let mut bufs = Bufs::default();
-        let buf = bufs.take(5000);
+        let buf = bufs.take(5000).unwrap();
         assert_eq!((buf.len(), buf.capacity()), (5000, 64 << 10));
         let start = buf.as_ptr();
         bufs.give(buf);
-        let again = bufs.take(60_000);
+        let again = bufs.take(60_000).unwrap();
         assert_eq!((again.as_ptr(), again.len()), (start, 60_000));
+        assert!(bufs.take(1 << 60).is_none(), "no machine has so much");
         let all = bufs.hold(0, Held::default(), 2 * HELD_BYTES_MAX, Held::default()).unwrap();
         assert_eq!(bufs.hold(0, all, 1, Held::default()), None);
         bufs.release(all);

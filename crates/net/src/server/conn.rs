@@ -27,12 +27,14 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
-use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Invalid, IoBuf, TargetNo, limits};
+use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Invalid, IoBuf, limits};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub(super) use parts::Parts;
+use parts::Paused;
 
 /// Requests that one connection may have under way; a client that sends more waits.
 pub const REQUESTS_MAX: u32 = 1024;
@@ -43,6 +45,10 @@ const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// Questions to a pool's service or the daemon that one connection may have under way: each answer may be long.
 const JOBS_MAX: usize = 64;
+
+/// What an answer of the service may take that names all there is of something, which comes at once: as many attributes as a
+/// container may have, under the longest names.
+const LONG_ANSWER_BYTES: usize = 36 << 20;
 
 /// Requests that are taken from one connection before the next has its turn.
 const REQUESTS_A_TURN: usize = 16;
@@ -92,8 +98,10 @@ pub(super) struct Conn {
     requests: Requests,
     /// It takes answers in parts.
     takes_parts: bool,
-    /// A fetch whose buffer there was no room for.
+    /// A request whose answer there was no room for.
     stalled: Option<Box<Stalled>>,
+    /// Answers in parts whose next part waits until the peer has read more.
+    paused: VecDeque<Paused>,
     /// It waits for room in memory, for that or for what comes next.
     is_starved: bool,
     /// There may be some, and it has not tried yet: nothing else may come that would wake it.
@@ -109,13 +117,11 @@ pub(super) struct Conn {
     unread: Held,
 }
 
-/// A fetch that waits for its buffer.
+/// A request that waits for room for its answer.
 struct Stalled {
     under_way: UnderWay,
     head: Head,
-    target: TargetNo,
-    cont: ContNo,
-    verb: Verb<'static>,
+    ask: Ask<'static>,
     room_bytes: usize,
 }
 
@@ -141,6 +147,7 @@ impl Conn {
             requests: Requests::new(),
             takes_parts: false,
             stalled: None,
+            paused: VecDeque::new(),
             is_starved: false,
             is_fed: false,
             output: Output::default(),
@@ -250,8 +257,9 @@ impl Conn {
         if !self.is_starved
             && let Some(stalled) = self.stalled.take()
         {
-            moved |= self.begin_fetch(shared, stalled);
+            moved |= self.begin(shared, stalled)?;
         }
+        moved |= self.resume(shared)?;
         for _ in 0..REQUESTS_A_TURN {
             if self.is_full() {
                 break;
@@ -297,7 +305,7 @@ impl Conn {
             };
             held.add(more);
             arriving.add(more);
-            Some(bufs.take(buffer_bytes))
+            bufs.take(buffer_bytes)
         });
         self.is_starved |= is_starved;
         next
@@ -488,46 +496,48 @@ impl Conn {
         if let Err(error) = attached.check(&ask) {
             return self.refuse(shared, under_way, error);
         }
-        match ask {
-            Ask::Target(target, cont, verb) => {
-                let room_bytes = if let Verb::List(list) = &verb { list_bytes(list) } else { room_bytes };
-                let asked = Stalled { under_way, head, target, cont, verb, room_bytes };
-                self.begin_fetch(shared, Box::new(asked));
-                Ok(())
-            }
-            Ask::Pool(verb) => {
-                if header.seen != Epoch::ZERO {
-                    attached.transport.saw(header.seen);
-                }
-                self.take_pool(shared, under_way, head, verb)
-            }
+        let room_bytes = match &ask {
+            Ask::Target(_, _, Verb::List(list)) => list_bytes(list),
+            Ask::Target(..) => room_bytes,
+            Ask::Pool(verb) => answer_bytes(verb),
+        };
+        if matches!(ask, Ask::Pool(_)) && header.seen != Epoch::ZERO {
+            attached.transport.saw(header.seen);
         }
+        self.begin(shared, Box::new(Stalled { under_way, head, ask, room_bytes })).map(drop)
     }
 
-    /// Hands a request over to its target if there is room for its answer, else keeps it until there is.
-    fn begin_fetch(&mut self, shared: &mut Shared, mut asked: Box<Stalled>) -> bool {
+    /// Hands a request over to its target or the service if there is room for its answer, else keeps it until there is;
+    /// whether it has.
+    fn begin(&mut self, shared: &mut Shared, mut asked: Box<Stalled>) -> Result<bool> {
         if asked.room_bytes > 0 {
             let UnderWay { conn, held, .. } = asked.under_way;
             let Some(more) = shared.bufs.hold(conn, self.held, asked.room_bytes, held) else {
                 (self.is_starved, self.stalled) = (true, Some(asked));
-                return false;
+                return Ok(false);
             };
             self.held.add(more);
             asked.under_way.held.add(more);
         }
-        let Stalled { mut under_way, head, target, cont, mut verb, room_bytes } = *asked;
+        let Stalled { mut under_way, head, ask, room_bytes } = *asked;
+        let (target, cont, mut verb) = match ask {
+            Ask::Target(target, cont, verb) => (target, cont, verb),
+            Ask::Pool(verb) => return self.take_pool(shared, under_way, head, verb).map(|()| true),
+        };
         if let Verb::Fetch(fetch) = &mut verb {
             if self.takes_parts
-                && let Some(parts) = Parts::of(fetch, head, target, cont)
+                && let Some(parts) = Parts::of(fetch, room_bytes, head, target, cont)
             {
-                parts::begin(shared, under_way, parts);
-                return true;
+                return self.begin_parts(shared, under_way, parts).map(|()| true);
             }
-            fetch.buf = shared.bufs.take(room_bytes);
+            let Some(buf) = shared.bufs.take(room_bytes) else {
+                return self.refuse(shared, under_way, Failure::Busy).map(|()| true);
+            };
+            fetch.buf = buf;
             under_way.plan = Some(FetchPlan::of(fetch));
         }
         shared.submit(under_way, head, Ask::Target(target, cont, verb));
-        true
+        Ok(true)
     }
 
     fn take_pool(
@@ -800,8 +810,9 @@ impl Conn {
         shared.bufs.forget(at);
         shared.bufs.release(self.arriving);
         shared.bufs.release(self.unread);
-        if let Some(stalled) = self.stalled {
-            shared.bufs.release(stalled.under_way.held);
+        let waiting = self.stalled.into_iter().map(|stalled| stalled.under_way);
+        for under_way in waiting.chain(self.paused.drain(..).map(|paused| paused.under_way)) {
+            shared.bufs.release(under_way.held);
         }
         for attached in self.pools.drain(..).flatten() {
             attached.leave(shared);
@@ -816,6 +827,15 @@ fn is_quick(verb: &PoolVerb<'_>, answers_at_once: bool) -> bool {
         PoolVerb::TxBegin => true,
         PoolVerb::TxCommit(_) | PoolVerb::AllocOids(..) => answers_at_once,
         _ => false,
+    }
+}
+
+/// Bytes that the answer of a pool's service may take, beyond what each request may.
+fn answer_bytes(verb: &PoolVerb<'_>) -> usize {
+    match verb {
+        PoolVerb::AttrNames(_) | PoolVerb::ContList | PoolVerb::SnapList(_) => LONG_ANSWER_BYTES,
+        PoolVerb::Attr(..) => usize::try_from(limits::RECORD_BYTES_MAX).unwrap_or(usize::MAX),
+        _ => 0,
     }
 }
 

@@ -25,6 +25,7 @@ pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
 pub use locks::{Locks, Note};
 pub use rights::{Principal, Rights, on_pool};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use worker::Worker;
@@ -162,7 +163,7 @@ impl Server {
         };
         for _ in 0..JOB_THREADS {
             let jobs = server.jobs.clone();
-            server.job_threads.push(spawn("dolmen-service", move || jobs.run())?);
+            server.job_threads.push(spawn("dolmen-service", move || or_end(|| jobs.run()))?);
         }
         for _ in 0..options.threads.max(1) {
             let worker = Worker::new(
@@ -173,7 +174,7 @@ impl Server {
                 (Arc::clone(&server.stop), Arc::clone(&server.connections)),
             )?;
             server.mailboxes.push(worker.mailbox());
-            server.workers.push(spawn("dolmen-serve", move || worker.run())?);
+            server.workers.push(spawn("dolmen-serve", move || or_end(|| worker.run()))?);
         }
         Ok(server)
     }
@@ -202,8 +203,39 @@ impl Server {
     }
 }
 
+/// Does what a thread of the server is for. A panic ends the process: one that lives on without this thread holds its pools
+/// and answers nobody, while whoever starts it anew finds everything that was acknowledged.
+fn or_end(body: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        std::process::abort();
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.shut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    /// Set for the child that panics.
+    const CHILD: &str = "DOLMEN_TEST_PANICS";
+
+    #[test]
+    fn a_thread_that_panics_ends_the_process() {
+        if std::env::var_os(CHILD).is_some() {
+            let thread = spawn("dolmen-serve", || or_end(|| panic!("as asked"))).unwrap();
+            let _ended = thread.join();
+            return;
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "server::tests::a_thread_that_panics_ends_the_process"]).env(CHILD, "1");
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.signal(), Some(6), "{status}");
     }
 }

@@ -2,7 +2,7 @@
 //! in between.
 //!
 //! Invariants: all parts of an answer are read at one epoch, which the target keeps, or it is given anew, in one piece; a part
-//! is read, and so verified, before anything of it is sent.
+//! is read, and so verified, before anything of it is sent; no more is read while the peer has more than a part to read.
 
 use super::Conn;
 use crate::error::Result;
@@ -39,15 +39,25 @@ pub(in crate::server) struct Parts {
 }
 
 impl Parts {
-    /// The parts of `fetch` if it is worth it: of one long extent, under no condition.
-    pub(super) fn of(fetch: &Fetch, head: Head, target: TargetNo, cont: ContNo) -> Option<Box<Self>> {
+    /// The parts of `fetch` if it is worth it: of one long extent, under no condition, into a buffer of just its length.
+    pub(super) fn of(
+        fetch: &Fetch,
+        room_bytes: usize,
+        head: Head,
+        target: TargetNo,
+        cont: ContNo,
+    ) -> Option<Box<Self>> {
         let [FetchIod { akey, want: Want::Array { record_bytes, extents } }] = &fetch.iods[..] else {
             return None;
         };
         let &[whole] = &extents[..] else { return None };
         let byte_count = whole.count.checked_mul(*record_bytes)?;
         let is_long = byte_count >= PARTED_BYTES_MIN && *record_bytes > 0 && *record_bytes <= PART_BYTES;
-        if !is_long || fetch.cond != Cond::NONE || whole.end().is_none() {
+        if u64::try_from(room_bytes) != Ok(byte_count)
+            || !is_long
+            || fetch.cond != Cond::NONE
+            || whole.end().is_none()
+        {
             return None;
         }
         Some(Box::new(Self {
@@ -83,18 +93,57 @@ impl Parts {
     }
 }
 
-/// Begins an answer in parts: what is to be read as it is now is read as of the newest epoch, which is asked for first.
-pub(super) fn begin(shared: &mut Shared, mut under_way: UnderWay, parts: Box<Parts>) {
-    if parts.wanted_at == ReadAt::Latest {
-        let (head, ask) = (parts.head, Ask::Target(parts.target, parts.cont, Verb::Latest));
-        under_way.parts = Some(parts);
-        return shared.submit(under_way, head, ask);
-    }
-    let (at, first) = (parts.at, parts.from(parts.whole.index));
-    ask(shared, under_way, parts, at, Some(first));
+/// An answer whose next part is not asked for yet.
+pub(super) struct Paused {
+    pub(super) under_way: UnderWay,
+    parts: Box<Parts>,
+    next: Recx,
 }
 
 impl Conn {
+    /// Begins an answer in parts: what is to be read as it is now is read as of the newest epoch, which is asked for first.
+    pub(super) fn begin_parts(
+        &mut self,
+        shared: &mut Shared,
+        mut under_way: UnderWay,
+        parts: Box<Parts>,
+    ) -> Result<()> {
+        if parts.wanted_at == ReadAt::Latest {
+            let (head, ask) = (parts.head, Ask::Target(parts.target, parts.cont, Verb::Latest));
+            under_way.parts = Some(parts);
+            shared.submit(under_way, head, ask);
+            return Ok(());
+        }
+        let (at, first) = (parts.at, parts.from(parts.whole.index));
+        self.ask_part(shared, under_way, parts, at, Some(first))
+    }
+
+    /// Goes on with what waited until the peer has read more; whether there is something to go on with.
+    pub(super) fn resume(&mut self, shared: &mut Shared) -> Result<bool> {
+        let mut moved = false;
+        while !self.paused.is_empty() && !self.lags() {
+            let Paused { under_way, parts, next } = self.paused.pop_front().expect("not empty");
+            let at = parts.at;
+            if self.has_left(&under_way) {
+                self.refuse(shared, under_way, Failure::NoHandle)?;
+            } else {
+                self.ask_part(shared, under_way, parts, at, Some(next))?;
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Whether the peer has more than a part to read before another one is worth reading.
+    fn lags(&self) -> bool {
+        u64::try_from(self.output.waiting_bytes()).is_ok_and(|waiting| waiting > PART_BYTES)
+    }
+
+    /// Whether the pool was left, and the number perhaps given to another one, between two parts.
+    fn has_left(&mut self, under_way: &UnderWay) -> bool {
+        self.attached(under_way.slot).is_none_or(|attached| attached.pool != under_way.pool)
+    }
+
     /// Takes what the target says to a question for a part, and goes on.
     pub(in crate::server) fn take_part(
         &mut self,
@@ -104,16 +153,14 @@ impl Conn {
         result: core::result::Result<Answer, Failure>,
         buf: Option<IoBuf>,
     ) -> Result<()> {
-        // The pool may have been left, and the number given to another one, between two parts.
-        let (slot, pool) = (under_way.slot, under_way.pool);
-        if self.attached(slot).is_none_or(|attached| attached.pool != pool) {
+        if self.has_left(&under_way) {
             return self.answer(shared, &under_way, &Err(Failure::NoHandle), buf);
         }
         match (parts.part, result) {
             (None, Ok(Answer::Target(Reply::Written(epoch)))) if epoch != Epoch::ZERO => {
                 parts.at = ReadAt::Epoch(epoch);
                 let first = parts.from(parts.whole.index);
-                ask(shared, under_way, parts, ReadAt::Epoch(epoch), Some(first));
+                self.ask_part(shared, under_way, parts, ReadAt::Epoch(epoch), Some(first))
             }
             (Some(recx), Ok(Answer::Target(Reply::Fetched(fetched))))
                 if fetched.len() == 1 && (!parts.is_first() || is_full(&fetched[0], recx)) =>
@@ -126,11 +173,11 @@ impl Conn {
                     return sent;
                 }
                 let next = parts.from(end);
-                let at = parts.at;
-                ask(shared, under_way, parts, at, Some(next));
+                self.paused.push_back(Paused { under_way, parts, next });
+                self.resume(shared).map(drop)
             }
             (Some(_), Err(error)) if !parts.is_first() && !matches!(error, Failure::EpochGone { .. }) => {
-                return self.answer(shared, &under_way, &Err(error), buf);
+                self.answer(shared, &under_way, &Err(error), buf)
             }
             // There is little, or something is wrong: in one piece, as it is now, with the hints that only such an answer has.
             _ => {
@@ -138,10 +185,9 @@ impl Conn {
                     shared.bufs.give(buf);
                 }
                 let at = parts.wanted_at;
-                ask(shared, under_way, parts, at, None);
+                self.ask_part(shared, under_way, parts, at, None)
             }
         }
-        Ok(())
     }
 
     fn send_part(
@@ -169,17 +215,28 @@ impl Conn {
         }
         Ok(())
     }
-}
 
-/// Asks for a part, or for all of it if no parts are given.
-fn ask(shared: &mut Shared, mut under_way: UnderWay, parts: Box<Parts>, at: ReadAt, part: Option<Recx>) {
-    let recx = part.unwrap_or(parts.whole);
-    let len = usize::try_from(recx.count * parts.record_bytes).expect("no more than the frame of an answer");
-    let fetch = parts.fetch(at, recx, shared.bufs.take(len));
-    let (head, target, cont) = (parts.head, parts.target, parts.cont);
-    under_way.plan = Some(FetchPlan::of(&fetch));
-    under_way.parts = part.map(|_| Box::new(Parts { part, ..*parts }));
-    shared.submit(under_way, head, Ask::Target(target, cont, Verb::Fetch(fetch)));
+    /// Asks for a part, or for all of it if none is given.
+    fn ask_part(
+        &mut self,
+        shared: &mut Shared,
+        mut under_way: UnderWay,
+        parts: Box<Parts>,
+        at: ReadAt,
+        part: Option<Recx>,
+    ) -> Result<()> {
+        let recx = part.unwrap_or(parts.whole);
+        let len = usize::try_from(recx.count * parts.record_bytes).expect("as long as the peer's buffer");
+        let Some(buf) = shared.bufs.take(len) else {
+            return self.refuse(shared, under_way, Failure::Busy);
+        };
+        let fetch = parts.fetch(at, recx, buf);
+        let (head, target, cont) = (parts.head, parts.target, parts.cont);
+        under_way.plan = Some(FetchPlan::of(&fetch));
+        under_way.parts = part.map(|_| Box::new(Parts { part, ..*parts }));
+        shared.submit(under_way, head, Ask::Target(target, cont, Verb::Fetch(fetch)));
+        Ok(())
+    }
 }
 
 /// Whether all records of an extent were found.
