@@ -142,6 +142,13 @@ impl Parts {
         }
     }
 
+    /// A container is gone from all targets, and with it whatever handles there were.
+    pub(crate) fn forget_evicted(&self, cont: ContNo) {
+        for untold in &mut *locked(&self.untold) {
+            untold.remove(&cont);
+        }
+    }
+
     /// Tells parts what they have not heard of evictions. One that does not answer now is told by the first look that it answers.
     /// What is told twice at a time does no harm.
     pub(crate) fn tell_evicted(&self) {
@@ -274,5 +281,51 @@ where
 
     fn poll(&self, queue: QueueId, wait: bool, out: &mut Vec<Outcome>) {
         self.pool.poll(queue, wait, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_codec::Answer;
+    use dolmen_codec::evictions::Evictions;
+    use dolmen_codec::pool::PoolReply;
+
+    /// Keeps which containers it hears of.
+    #[derive(Default)]
+    struct Hears(Mutex<Vec<ContNo>>);
+
+    impl Transport for Hears {
+        fn call(&self, request: Request<'_>) -> Outcome {
+            if let Ask::Pool(PoolVerb::Evicted { cont, .. }) = request.ask {
+                locked(&self.0).push(cont);
+            }
+            Outcome { token: request.token, result: Ok(Answer::Pool(PoolReply::Done)), buf: None }
+        }
+
+        fn open_queue(&self) -> Result<QueueId> {
+            Err(Error::Busy)
+        }
+
+        fn close_queue(&self, _queue: QueueId) {}
+
+        fn submit(&self, _queue: QueueId, _request: Request<'static>) {}
+
+        fn poll(&self, _queue: QueueId, _wait: bool, _out: &mut Vec<Outcome>) {}
+    }
+
+    #[test]
+    fn evictions_of_a_container_that_is_gone_are_told_to_nobody_and_not_kept() {
+        let hears = Arc::new(Hears::default());
+        let to: Arc<dyn Transport> = Arc::<Hears>::clone(&hears);
+        let parts = Parts::new(vec![Part::new(1, 0..1, to)]);
+        let counts = PropValue::Bytes(Evictions::of_all(1).encode());
+        let props = Props::from([(PropId::CO_EVICTIONS, counts)]);
+        [7, 8].iter().for_each(|&no| parts.note_evicted(ContNo(no), &props, 0));
+        parts.forget_evicted(ContNo(7));
+        assert!(locked(&parts.untold).iter().all(|untold| untold.len() == 1));
+        parts.tell_evicted();
+        assert_eq!(*locked(&hears.0), [ContNo(8)]);
+        assert!(locked(&parts.untold).iter().all(BTreeMap::is_empty));
     }
 }

@@ -267,7 +267,7 @@ fn put_on_record<T: TargetStore>(
     reserved: u32,
     asked: Asked,
 ) -> Result<()> {
-    let noted = state.repeats.note(no, asked, Answer::cont(no, record.clone(), asked.uid()));
+    let noted = state.repeats.note(no, asked, Answer::cont(no, record.clone()));
     let (encoded, intent) = (record.encode(), Intent::Create.encode());
     let (origin_at, origin) = (origin_key(Epoch::ZERO), encode_origin(asked.id));
     let all: [Change<'_>; 3] = [(META, Some(&encoded)), (INTENT, Some(&intent)), (&origin_at, Some(&origin))];
@@ -369,7 +369,7 @@ pub(super) fn evict<T: TargetStore>(
     let mut evictions = Evictions::of(&record.props);
     evictions.add(uid);
     record.props.insert(PropId::CO_EVICTIONS, PropValue::Bytes(evictions.encode()));
-    let answer = Answer::cont(no, record.clone(), asked.uid());
+    let answer = Answer::cont(no, record.clone());
     change(targets, state, no, &[(META, Some(&record.encode()))], (asked, answer))?;
     let cont = state.conts.get_mut(&no).ok_or(Error::NoContainer)?;
     cont.record = record;
@@ -692,6 +692,7 @@ fn undo<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> 
         told => told?,
     }
     removed?;
+    targets.parts().forget_evicted(no);
     state.repeats.leave(no);
     state.hide(no);
     state.conts.remove(&no);

@@ -4,7 +4,6 @@
 //! one that does not is never used; kinds and intents are persistent numbers.
 
 use dolmen_codec::bytes::{Reader, put_len};
-use dolmen_codec::evictions::Evictions;
 use dolmen_codec::order::HashKey;
 use dolmen_types::{ContNo, Epoch, Label, PropId, PropValue, Props, RequestId, Uuid, crc32c};
 
@@ -70,19 +69,16 @@ pub(crate) enum Answer {
     Epoch(Epoch),
     /// Persistent number 3: the first of a range of object numbers.
     Oids(u64),
-    /// Persistent number 4: a container, and of its record as it was then what whoever has asked is told: a few hundred bytes.
+    /// Persistent number 4: a container, and of its record as it was then what its answer is made of: some hundred bytes.
     Cont(ContNo, Box<ContRecord>),
 }
 
 impl Answer {
-    /// What a user is told of a container. The access control list is left out, as it may be long: he is told the one that
-    /// holds when he asks again. How often others have lost handles is not for him.
-    pub(crate) fn cont(no: ContNo, mut record: ContRecord, uid: u32) -> Self {
+    /// What is answered of a container. The access control list is left out, as it may be long: who asks again is told the one
+    /// that holds then. Evictions are all there: whoever has the connections takes handles by them, and leaves out what is not
+    /// for who has asked.
+    pub(crate) fn cont(no: ContNo, mut record: ContRecord) -> Self {
         record.props.remove(&PropId::CO_ACL);
-        if record.props.contains_key(&PropId::CO_EVICTIONS) {
-            let own = Evictions::of_all(Evictions::of(&record.props).count(uid));
-            record.props.insert(PropId::CO_EVICTIONS, PropValue::Bytes(own.encode()));
-        }
         Self::Cont(no, Box::new(record))
     }
 }

@@ -54,11 +54,6 @@ impl Asked {
         Self { id: head.id, uid: head.cred.uid, oldest: head.oldest.min(head.id.sequence) }
     }
 
-    /// The user.
-    pub(super) fn uid(self) -> u32 {
-        self.uid
-    }
-
     /// Without a number a request is asked once.
     fn key(self) -> Option<Key> {
         let RequestId { client, sequence } = self.id;
@@ -244,7 +239,7 @@ impl Repeats {
         self.next_number = self.next_number.max(number + 1);
         // Of an earlier version it may be long.
         let answer = match answer {
-            Answer::Cont(no, record) => Answer::cont(no, *record, uid),
+            Answer::Cont(no, record) => Answer::cont(no, *record),
             short => short,
         };
         let key = Key { uid, client: id.client, sequence: id.sequence };

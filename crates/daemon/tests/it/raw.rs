@@ -13,8 +13,8 @@ use dolmen_codec::{Answer, Ask};
 use dolmen_env::{Clock, Moved, RealClock, SharedMemory, Socket};
 use dolmen_net::{Error, Stream, ring};
 use dolmen_types::{
-    Cond, ContNo, Epoch, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, Recx, RequestId, TargetNo,
-    crc32c,
+    Cond, ContNo, Credentials, Epoch, Head, IoBuf, Key, Label, ObjectClass, ObjectType, Oid, Recx, RequestId,
+    TargetNo, crc32c,
 };
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +37,8 @@ pub(crate) struct Raw {
     version: Version,
     client: u128,
     sequence: u64,
+    /// Who it says that it is.
+    pub(crate) cred: Credentials,
 }
 
 /// A pool and a container of a raw client.
@@ -145,13 +147,13 @@ impl Raw {
         }
         assert_eq!(stream.is_ring(), way == Way::Rings);
         let client = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { stream, memory, version, client, sequence: 0 }
+        Self { stream, memory, version, client, sequence: 0, cred: CRED }
     }
 
     pub(crate) fn caller(&mut self, token: u64, slot: PoolSlot) -> Caller {
         self.sequence += 1;
         let id = RequestId { client: self.client, sequence: self.sequence };
-        let head = Head { id, cred: CRED, ..Head::default() };
+        let head = Head { id, cred: self.cred, ..Head::default() };
         Caller { version: self.version, token, head, pool: slot, seen: Epoch::ZERO, push_acked: 0 }
     }
 

@@ -4,7 +4,7 @@
 //! when it is opened, and looked at with each request.
 
 use super::OpenedPool;
-use super::holders::Holders;
+use super::holders::{Away, Holders};
 use super::jobs::Job;
 use super::locks::Locks;
 use super::rights::{Need, Rights};
@@ -38,6 +38,16 @@ pub(super) struct Attached {
     rights: Rights,
     /// Containers that it has open, with what it may do there; those that it has had open, with nothing.
     conts: BTreeMap<ContNo, u64>,
+    /// No container above this is forgotten of those that it has had open.
+    forgotten: Option<ContNo>,
+}
+
+/// A handle that is about to be closed, and may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Closing {
+    cont: ContNo,
+    perms: u64,
+    away: Away,
 }
 
 /// What becomes of a handle that was opened.
@@ -89,6 +99,7 @@ impl Attached {
             seen,
             rights,
             conts,
+            forgotten: None,
         }
     }
 
@@ -116,6 +127,8 @@ impl Attached {
         let (has, any, all) = match (need, &self.rights) {
             (Need::Cont(cont, any, all), rights) => match (self.conts.get(&cont), rights) {
                 (Some(0), _) | (None, Rights::Listed { .. }) => return Err(Error::NoHandle),
+                // It may have lost it.
+                (None, Rights::All) if self.forgotten >= Some(cont) => return Err(Error::NoHandle),
                 (Some(perms), _) => (*perms, any, all),
                 (None, Rights::All) => return Ok(()),
             },
@@ -162,15 +175,21 @@ impl Attached {
         self.holders.count(self.key)
     }
 
+    /// A handle is about to be opened for `client`.
+    pub(super) fn opening(&self, client: u128) -> Away {
+        self.holders.opening(client)
+    }
+
     /// Has a handle more, on a container of these properties, or has not.
-    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, client: u128) -> Opening {
+    pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, away: Away) -> Opening {
         let perms = self.rights.on_cont(&cont.props);
         if perms == 0 || wanted == OpenFor::Change && perms & perm::CHANGES == 0 {
             return Opening::NotAllowed;
         }
-        let is_noted = self.holders.opened(self.key, cont, client);
+        let is_noted = self.holders.opened(self.key, cont, away);
         if self.conts.len() >= REMEMBERED_MAX {
-            self.conts.retain(|_, perms| *perms != 0);
+            let gone = self.conts.extract_if(.., |_, perms| *perms == 0).last();
+            self.forgotten = self.forgotten.max(gone.map(|(no, _)| no));
         }
         if is_noted {
             self.conts.insert(cont.no, perms);
@@ -183,20 +202,26 @@ impl Attached {
         Opening::Taken
     }
 
-    /// Has a handle again that could not be closed.
-    pub(super) fn kept(&mut self, cont: ContNo, perms: u64) {
-        self.holders.kept(self.key, cont);
-        self.conts.insert(cont, perms);
+    /// Has a handle again that could not be closed; false if it was taken meanwhile.
+    pub(super) fn kept(&mut self, closing: Closing) -> bool {
+        let Closing { cont, perms, away } = closing;
+        let is_kept = self.holders.kept(self.key, cont, away);
+        if is_kept {
+            let now = self.conts.entry(cont).or_default();
+            // One that was opened since says what is allowed now.
+            *now = if *now == 0 { perms } else { *now };
+        }
+        is_kept
     }
 
-    /// Takes a handle away that is about to be closed; what it allowed, `None` if there is none.
-    pub(super) fn give_up(&mut self, cont: ContNo) -> Option<u64> {
-        let left = self.holders.closing(self.key, cont)?;
-        let perms = self.conts.get(&cont).copied();
+    /// Takes a handle away that is about to be closed; `None` if there is none.
+    pub(super) fn give_up(&mut self, cont: ContNo) -> Option<Closing> {
+        let (left, away) = self.holders.closing(self.key, cont)?;
+        let perms = self.conts.get(&cont).copied()?;
         if left == 0 {
             self.conts.insert(cont, 0);
         }
-        perms
+        Some(Closing { cont, perms, away })
     }
 
     /// Gives everything back.
@@ -236,6 +261,7 @@ mod tests {
     use dolmen_codec::order::HashKey;
     use dolmen_codec::pool::ContInfo;
     use dolmen_codec::verb::Usage;
+    use dolmen_codec::{Outcome, QueueId, Request};
     use dolmen_types::{Epoch, Props, Uuid};
 
     #[test]
@@ -272,5 +298,57 @@ mod tests {
                 }
             }
         }
+    }
+
+    struct Nowhere;
+
+    impl Transport for Nowhere {
+        fn call(&self, request: Request<'_>) -> Outcome {
+            Outcome { token: request.token, result: Err(Error::Busy), buf: None }
+        }
+
+        fn open_queue(&self) -> Result<QueueId> {
+            Err(Error::Busy)
+        }
+
+        fn close_queue(&self, _queue: QueueId) {}
+
+        fn submit(&self, _queue: QueueId, _request: Request<'static>) {}
+
+        fn poll(&self, _queue: QueueId, _wait: bool, _out: &mut Vec<Outcome>) {}
+    }
+
+    #[test]
+    fn what_an_operator_has_lost_or_closed_is_lost_however_many_containers_he_opens() {
+        let mut attached = Attached::new(
+            0,
+            OpenedPool {
+                transport: Arc::new(Nowhere),
+                is_read_only: false,
+                answers_at_once: true,
+                is_part: false,
+                map_version: 1,
+                uid: 0,
+                rights: Rights::All,
+                holders: Arc::default(),
+                locks: Arc::new(Locks::new(false, 0, Box::new(|| true))),
+            },
+        );
+        let asked = |no| Ask::Pool(PoolVerb::SnapList(ContNo(no)));
+        let count = u32::try_from(2 * REMEMBERED_MAX).unwrap();
+        assert_eq!(attached.check(&asked(1)), Ok(()), "an operator need not open it");
+        for no in 1..=count {
+            let (uuid, hash_key, props) = (Uuid::nil(), HashKey([0; 16]), Props::new());
+            let cont = ContHandle { no: ContNo(no), uuid, label: None, hash_key, props };
+            let away = attached.opening(0);
+            assert_eq!(attached.opened(&cont, OpenFor::Any, away), Opening::Noted);
+            assert_eq!(attached.check(&asked(no)), Ok(()));
+            assert!(attached.give_up(cont.no).is_some());
+        }
+        assert!(attached.conts.len() <= REMEMBERED_MAX);
+        for no in [1, count / 2, count] {
+            assert_eq!(attached.check(&asked(no)), Err(Error::NoHandle), "container {no}");
+        }
+        assert_eq!(attached.check(&asked(count + 1)), Ok(()));
     }
 }

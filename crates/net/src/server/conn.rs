@@ -6,8 +6,9 @@
 
 mod parts;
 
-use super::attached::{Attached, Opening};
+use super::attached::{Attached, Closing, Opening};
 use super::bufs::Held;
+use super::holders::Away;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
 use super::{Attachment, Caller};
@@ -75,10 +76,8 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handles {
     Same,
-    /// For a client of this number.
-    Opens(OpenFor, u128),
-    /// A handle that allowed so much.
-    Closes(ContNo, u64),
+    Opens(OpenFor, Away),
+    Closes(ContNo, Closing),
 }
 
 pub(super) struct Conn {
@@ -570,9 +569,9 @@ impl Conn {
         self.jobs_under_way += 1;
         let attached = self.attached(under_way.slot).expect("looked at before");
         under_way.handles = match &verb {
-            PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted, head.id.client),
+            PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted, attached.opening(head.id.client)),
             PoolVerb::ContClose(cont) => match attached.give_up(*cont) {
-                Some(perms) => Handles::Closes(*cont, perms),
+                Some(closing) => Handles::Closes(*cont, closing),
                 // What this connection has not opened it cannot close, nor twice while the first is under way.
                 None => return self.refuse(shared, under_way, Failure::NoHandle),
             },
@@ -587,18 +586,20 @@ impl Conn {
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
             Err(under_way) => {
-                self.take_back(&under_way);
+                let transport = self.attached(under_way.slot).map(|attached| Arc::clone(&attached.transport));
+                self.take_back(shared, &under_way, transport.expect("looked at before"));
                 self.refuse(shared, *under_way, Failure::Busy)
             }
         }
     }
 
-    /// A handle that was to be closed is open still.
-    fn take_back(&mut self, under_way: &UnderWay) {
-        if let (Handles::Closes(cont, perms), Some(attached)) =
-            (under_way.handles, self.attached(under_way.slot))
-        {
-            attached.kept(cont, perms);
+    /// A handle that was to be closed is open still, unless it was taken meanwhile, or its pool was left: then it is given back.
+    fn take_back(&mut self, shared: &Shared, under_way: &UnderWay, transport: Arc<dyn Transport>) {
+        let Handles::Closes(cont, closing) = under_way.handles else { return };
+        let attached = self.attached(under_way.slot);
+        let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
+        if !attached.is_some_and(|attached| attached.kept(closing)) {
+            shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
         }
     }
 
@@ -688,14 +689,14 @@ impl Conn {
             JobReply::Pool(transport, mut result) => {
                 match &result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) => {
-                        if let Handles::Opens(wanted, client) = under_way.handles
-                            && !self.opened(shared, under_way, transport, handle, (wanted, client))
+                        if let Handles::Opens(wanted, away) = under_way.handles
+                            && !self.opened(shared, under_way, transport, handle, (wanted, away))
                         {
                             result = Err(Failure::NoPermission);
                         }
                     }
                     Ok(_) => {}
-                    Err(_) => self.take_back(under_way),
+                    Err(_) => self.take_back(shared, under_way, transport),
                 }
                 if let (Ok(answer), Some(attached)) = (&mut result, self.attached(under_way.slot)) {
                     attached.trim(answer);
@@ -744,12 +745,12 @@ impl Conn {
         under_way: &UnderWay,
         transport: Arc<dyn Transport>,
         handle: &ContHandle,
-        (wanted, client): (OpenFor, u128),
+        (wanted, away): (OpenFor, Away),
     ) -> bool {
         let attached = self.attached(under_way.slot);
         let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
         // Of a pool that was left meanwhile nobody uses it.
-        let opening = attached.map_or(Opening::Taken, |attached| attached.opened(handle, wanted, client));
+        let opening = attached.map_or(Opening::Taken, |attached| attached.opened(handle, wanted, away));
         if opening != Opening::Noted {
             let cont = handle.no;
             shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });

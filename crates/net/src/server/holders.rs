@@ -2,7 +2,7 @@
 //!
 //! Invariants: each handle that the pool's service counts belongs to one connection here, or is on its way to one or back;
 //! whoever takes it out gives it back to the service, once. A handle that is on its way when others are taken is taken, too,
-//! as soon as it comes.
+//! as soon as it comes, or comes back from a close that has failed.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use dolmen_codec::evictions::Evictions;
@@ -10,6 +10,10 @@ use dolmen_codec::pool::{ContHandle, Whose};
 use dolmen_types::ContNo;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Containers whose latest evictions are remembered, for handles that were on their way then. If there are more, whatever has
+/// been on its way for longer than what is forgotten is taken.
+const TOLD_MAX: usize = 4096;
 
 /// The handles of all connections to one pool.
 #[derive(Debug, Default)]
@@ -24,8 +28,12 @@ pub struct Holders {
 struct All {
     next: u64,
     by_key: BTreeMap<u64, Holder>,
-    /// The latest evictions of each container of which handles were taken.
+    /// The latest evictions of containers of which handles were taken.
     told: BTreeMap<ContNo, Told>,
+    /// How many evictions were told: the time by which handles set out.
+    now: u64,
+    /// Until when evictions may be forgotten.
+    forgotten: u64,
 }
 
 /// Evictions of a container, and who goes on nevertheless: the connection, or the client, that has asked for the last.
@@ -34,6 +42,7 @@ struct Told {
     evictions: Evictions,
     key: u64,
     client: u128,
+    at: u64,
 }
 
 /// A connection's use of the pool.
@@ -51,6 +60,15 @@ struct Held {
     evictions: u64,
     /// The client, as in the ids of its requests.
     client: u128,
+}
+
+/// A handle on its way: to its connection, or out of its hands and perhaps back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Away {
+    /// How often its user had lost handles on the container by the time of this one.
+    evictions: u64,
+    client: u128,
+    since: u64,
 }
 
 impl Holders {
@@ -83,31 +101,23 @@ impl Holders {
         self.all().by_key.get(&key).is_some_and(|holder| holder.conts.contains_key(&cont))
     }
 
-    /// A connection of `client` has a handle more; false if it was taken while it was on its way: handles were taken after
-    /// whoever opened it had looked at the container.
-    pub(super) fn opened(&self, key: u64, cont: &ContHandle, client: u128) -> bool {
-        let mut all = self.all();
-        let All { by_key, told, .. } = &mut *all;
-        let Some(holder) = by_key.get_mut(&key) else { return false };
-        let mut evictions = Evictions::of(&cont.props).count(holder.uid);
-        if let Some(told) = told.get(&cont.no) {
-            let now = told.evictions.count(holder.uid);
-            let goes_on = told.key == key || client != 0 && told.client == client;
-            if evictions < now && !goes_on {
-                return false;
-            }
-            evictions = evictions.max(now);
-        }
-        let held = holder.conts.entry(cont.no).or_insert(Held { count: 0, evictions, client });
-        *held = Held { count: held.count + 1, evictions: held.evictions.max(evictions), client };
-        true
+    /// A handle is about to be opened for `client`. REQUIRES: the container is looked at after this.
+    pub(super) fn opening(&self, client: u128) -> Away {
+        Away { evictions: 0, client, since: self.all().now }
     }
 
-    /// A connection has a handle again that could not be closed.
-    pub(super) fn kept(&self, key: u64, cont: ContNo) {
-        if let Some(holder) = self.all().by_key.get_mut(&key) {
-            holder.conts.entry(cont).or_insert(Held { count: 0, evictions: 0, client: 0 }).count += 1;
-        }
+    /// A connection has a handle more; false if it was taken while it was on its way: handles were taken after whoever opened it
+    /// had looked at the container.
+    pub(super) fn opened(&self, key: u64, cont: &ContHandle, away: Away) -> bool {
+        let mut all = self.all();
+        let Some(uid) = all.by_key.get(&key).map(|holder| holder.uid) else { return false };
+        let evictions = Evictions::of(&cont.props).count(uid);
+        all.arrives(key, cont.no, Away { evictions, ..away })
+    }
+
+    /// A connection has a handle again that could not be closed; false if it was taken meanwhile.
+    pub(super) fn kept(&self, key: u64, cont: ContNo, away: Away) -> bool {
+        self.all().arrives(key, cont, away)
     }
 
     /// Handles on a container have been taken from their users so often, as the engine with the pool's service tells one that
@@ -129,17 +139,18 @@ impl Holders {
         self.taken.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes a handle from a connection that is about to close it; how many it has left, `None` if it had none.
-    pub(super) fn closing(&self, key: u64, cont: ContNo) -> Option<u32> {
+    /// Takes a handle from a connection that is about to close it, with how many it has left; `None` if it had none.
+    pub(super) fn closing(&self, key: u64, cont: ContNo) -> Option<(u32, Away)> {
         let mut all = self.all();
+        let since = all.now;
         let conts = &mut all.by_key.get_mut(&key)?.conts;
         let held = conts.get_mut(&cont)?;
         held.count -= 1;
-        let left = held.count;
+        let Held { count: left, evictions, client } = *held;
         if left == 0 {
             conts.remove(&cont);
         }
-        Some(left)
+        Some((left, Away { evictions, client, since }))
     }
 
     /// Forgets a connection; what it has held is to be given back.
@@ -170,13 +181,40 @@ impl Holders {
 }
 
 impl All {
-    /// Remembers evictions for those whose opening is under way. Late ones change nothing.
+    /// A handle comes to its connection, unless its user has lost those of its age meanwhile.
+    fn arrives(&mut self, key: u64, cont: ContNo, away: Away) -> bool {
+        let Away { mut evictions, client, since } = away;
+        let Some(holder) = self.by_key.get_mut(&key) else { return false };
+        match self.told.get(&cont) {
+            Some(told) => {
+                let now = told.evictions.count(holder.uid);
+                let goes_on = told.key == key || client != 0 && told.client == client;
+                if evictions < now && !goes_on {
+                    return false;
+                }
+                evictions = evictions.max(now);
+            }
+            None if since < self.forgotten => return false,
+            None => {}
+        }
+        let held = holder.conts.entry(cont).or_insert(Held { count: 0, evictions, client });
+        *held = Held { count: held.count + 1, evictions: held.evictions.max(evictions), client };
+        true
+    }
+
+    /// Remembers evictions for handles that are on their way. Late ones change nothing.
     fn tell(&mut self, cont: ContNo, evictions: &Evictions, (key, client): (u64, u128)) {
         let told = self.told.entry(cont).or_default();
         let before = told.evictions.clone();
         told.evictions.raise(evictions);
         if told.evictions != before {
-            (told.key, told.client) = (key, client);
+            self.now += 1;
+            (told.key, told.client, told.at) = (key, client, self.now);
+        }
+        if self.told.len() > TOLD_MAX {
+            // Each has a time of its own, so that half of them are left.
+            self.forgotten = self.now - TOLD_MAX as u64 / 2;
+            self.told.retain(|_, told| told.at > self.forgotten);
         }
     }
 }
@@ -195,8 +233,12 @@ mod tests {
         ContHandle { no, uuid: Uuid::nil(), label: None, hash_key: HashKey([0; 16]), props }
     }
 
+    fn opened(holders: &Holders, key: u64, cont: &ContHandle, client: u128) -> bool {
+        holders.opened(key, cont, holders.opening(client))
+    }
+
     fn open(holders: &Holders, key: u64, no: ContNo) {
-        holders.opened(key, &cont(no, &Evictions::default()), 0);
+        opened(holders, key, &cont(no, &Evictions::default()), 0);
     }
 
     #[test]
@@ -217,7 +259,7 @@ mod tests {
             assert!([own, same, stranger].iter().all(|&key| holders.has(key, ContNo(8))));
             assert_eq!(holders.take(own, CONT, whose, &evictions), 0, "nothing is given back twice");
             // Who has opened it since keeps it when the same eviction is asked for again.
-            holders.opened(same, &cont(CONT, &evictions), 0);
+            opened(&holders, same, &cont(CONT, &evictions), 0);
             assert_eq!(holders.take(own, CONT, whose, &evictions), 0);
             assert!(holders.has(same, CONT));
             evictions.add(Some(1));
@@ -231,12 +273,51 @@ mod tests {
         let key = holders.enter(1);
         open(&holders, key, CONT);
         open(&holders, key, CONT);
-        assert_eq!([holders.closing(key, CONT), holders.closing(key, CONT)], [Some(1), Some(0)]);
-        assert_eq!((holders.closing(key, CONT), holders.count(key)), (None, 0));
+        let close = || holders.closing(key, CONT).map(|(left, _)| left);
+        assert_eq!([close(), close()], [Some(1), Some(0)]);
+        assert_eq!((close(), holders.count(key)), (None, 0));
         open(&holders, key, CONT);
         assert_eq!(holders.leave(key), BTreeMap::from([(CONT, 1)]));
         assert!(holders.leave(key).is_empty());
         assert_eq!(holders.closing(key, CONT), None);
+    }
+
+    #[test]
+    fn a_handle_whose_close_fails_after_others_were_taken_does_not_come_back() {
+        for whose in [Whose::Own, Whose::All] {
+            let holders = Holders::default();
+            let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
+            [by, same, stranger].iter().for_each(|&key| open(&holders, key, CONT));
+            let away = |key| holders.closing(key, CONT).unwrap().1;
+            let [own, lost, other] = [by, same, stranger].map(away);
+            let mut evictions = Evictions::default();
+            evictions.add((whose == Whose::Own).then_some(1));
+            assert_eq!(holders.take(by, CONT, whose, &evictions), 0, "none of them is there");
+            let kept =
+                [(by, own), (same, lost), (stranger, other)].map(|(key, away)| holders.kept(key, CONT, away));
+            assert_eq!(kept, [true, false, whose == Whose::Own]);
+            assert_eq!([by, same, stranger].map(|key| holders.has(key, CONT)), kept);
+            // What was opened since, and is closed in vain, stays.
+            opened(&holders, same, &cont(CONT, &evictions), 0);
+            assert!(holders.kept(same, CONT, away(same)));
+        }
+    }
+
+    #[test]
+    fn evictions_of_many_containers_are_forgotten_and_let_no_handle_through() {
+        let holders = Holders::default();
+        let [by, other] = [1, 2].map(|uid| holders.enter(uid));
+        let mut evictions = Evictions::default();
+        evictions.add(None);
+        let before = holders.opening(0);
+        let count = u32::try_from(2 * TOLD_MAX).unwrap();
+        (0..count).for_each(|no| assert_eq!(holders.take(by, ContNo(no), Whose::All, &evictions), 0));
+        assert!(holders.all().told.len() <= TOLD_MAX);
+        for no in [0, count - 1] {
+            let looked_before = cont(ContNo(no), &Evictions::default());
+            assert!(!holders.opened(other, &looked_before, before), "container {no}");
+            assert!(opened(&holders, other, &cont(ContNo(no), &evictions), 0), "container {no}");
+        }
     }
 
     #[test]
@@ -245,14 +326,14 @@ mod tests {
         let [by, same, stranger] = [1, 1, 2].map(|uid| holders.enter(uid));
         let mut evictions = Evictions::default();
         for (key, client) in [(by, 5), (same, 6), (stranger, 7)] {
-            holders.opened(key, &cont(CONT, &evictions), client);
+            opened(&holders, key, &cont(CONT, &evictions), client);
         }
         evictions.add(Some(1));
         holders.end_older(CONT, &evictions, 5);
         let has = || [by, same, stranger].map(|key| holders.has(key, CONT));
         assert_eq!(has(), [true, false, true]);
         // What is told twice, or late, ends nothing that was opened since.
-        holders.opened(same, &cont(CONT, &evictions), 6);
+        opened(&holders, same, &cont(CONT, &evictions), 6);
         holders.end_older(CONT, &evictions, 5);
         assert_eq!(has(), [true; 3]);
         evictions.add(None);
@@ -279,7 +360,7 @@ mod tests {
             evictions.add(Some(1));
             evict(&evictions, Whose::Own);
             let opened = |cont: &ContHandle| {
-                [(by, 5), (same, 6), (stranger, 7)].map(|(key, client)| holders.opened(key, cont, client))
+                [(by, 5), (same, 6), (stranger, 7)].map(|(key, client)| opened(&holders, key, cont, client))
             };
             assert_eq!(opened(&before), [true, false, true], "part: {is_part}");
             assert_eq!(opened(&cont(CONT, &evictions)), [true; 3], "it was opened since");

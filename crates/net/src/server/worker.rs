@@ -611,6 +611,12 @@ impl Shared {
                 let (head, cont) = (Head::default(), handle.no);
                 self.jobs.give(Job::Release { transport, head, cont, count: 1 });
             }
+            Given::Job(JobReply::Pool(transport, Err(_))) => {
+                if let Handles::Closes(cont, _) = under_way.handles {
+                    // Nobody has it, and it is counted still.
+                    self.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
+                }
+            }
             Given::Target(..) | Given::Job(_) => {}
         }
     }
