@@ -116,6 +116,11 @@ impl Daemon {
         });
         let options =
             Options { threads: settings.thread_count(), certs: settings.certs.clone(), ..Options::default() };
+        if !shared.pools.knows_evictions() {
+            (shared.note)(
+                "how often pools were taken from all who had them could not be read: who had one before may go on",
+            );
+        }
         if sound == Err(Fault::Damaged) {
             shared.note("what the former daemon has answered is damaged, and begun anew: what is asked again is done again");
         }
@@ -587,7 +592,8 @@ impl Shared {
             locks: self.pools.locked().of(entry.uuid),
         };
         let (uuid, label, ranks) = (entry.uuid, entry.label, self.ranks());
-        let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks };
+        let evictions = self.pools.evictions(uuid);
+        let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks, evictions };
         Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened), is_last: false }
     }
 

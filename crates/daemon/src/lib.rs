@@ -12,6 +12,7 @@ mod answered;
 mod certs;
 mod daemon;
 mod error;
+mod evicted;
 mod lease;
 mod locked;
 mod notes;

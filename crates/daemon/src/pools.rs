@@ -1,5 +1,6 @@
 //! The pools of a system directory, each open once for all who use it.
 
+use crate::evicted::Evicted;
 use crate::lease::Lease;
 use crate::locked::Locked;
 use crate::peers::Peers;
@@ -30,6 +31,9 @@ pub(crate) struct Pools {
     /// Guards the open pools.
     open: Mutex<BTreeMap<Uuid, Arc<Lease>>>,
     locked: Locked,
+    evicted: Evicted,
+    /// Whether it could be read how often pools were taken from all.
+    knows_evictions: bool,
     /// Whether pools may be on record as destroyed that are not gone from all their engines.
     has_destroyed: AtomicBool,
 }
@@ -52,8 +56,11 @@ impl Drop for Alone<'_> {
 
 impl Pools {
     pub(crate) fn new(dir: PathBuf, options: OpenOptions, peers: Peers) -> Self {
+        let (evicted, is_sound) = Evicted::of(&dir);
         Self {
             locked: Locked::new(&dir),
+            evicted,
+            knows_evictions: is_sound,
             dir,
             options,
             peers: Arc::new(peers),
@@ -426,6 +433,7 @@ impl Pools {
         let others = self.others_of(&found)?;
         let _alone = self.alone_with(found.uuid);
         self.end_lease(found.uuid)?;
+        self.note_evicted(found.uuid)?;
         match &found.spread {
             Some(spread) => self.peers.evict_parts(found.uuid, PartKey(spread.key), others.iter().copied()),
             None => Ok(()),
@@ -439,7 +447,25 @@ impl Pools {
             found => found?,
         };
         let _alone = self.alone_with(uuid);
-        self.end_lease(uuid)
+        self.end_lease(uuid)?;
+        self.note_evicted(uuid)
+    }
+
+    /// Whoever has a pool, or comes back to it, has lost it: also with the next daemon.
+    fn note_evicted(&self, uuid: Uuid) -> Result<()> {
+        let there: Vec<Uuid> = self.entries()?.iter().map(|entry| entry.uuid).collect();
+        let added = self.evicted.add(uuid, &there);
+        added.map_err(|error| plain(&dolmen_local::Error::Device(error)))
+    }
+
+    /// How often a pool was taken from all who had it.
+    pub(crate) fn evictions(&self, uuid: Uuid) -> u64 {
+        self.evicted.count(uuid)
+    }
+
+    /// Whether that could be read when the daemon was started.
+    pub(crate) fn knows_evictions(&self) -> bool {
+        self.knows_evictions
     }
 
     /// REQUIRES: the caller is alone with the pool.

@@ -1,7 +1,7 @@
 //! What the daemon itself is asked, in slot 0 of a connection, and what it answers.
 
-use super::PoolSlot;
 use super::field::{Field, Writer, choice, read_list, record};
+use super::{PoolSlot, Version};
 use crate::bytes::Reader;
 use crate::pool::ContHandle;
 use dolmen_types::limits::{FRAME_BODY_BYTES_MAX, RANK_ADDRESSES_MAX, TARGETS_MAX};
@@ -220,6 +220,9 @@ pub struct PoolConnection {
     pub map: PoolMap,
     /// Where those are.
     pub ranks: Vec<RankInfo>,
+    /// How often the engine has taken it from all who had it: whoever had it before has lost it. From version 2 on; 0 in the one
+    /// before.
+    pub evictions: u64,
 }
 
 /// What a new pool is made of. What is not given, the daemon chooses.
@@ -280,13 +283,30 @@ record!(PartSpec { pool: PoolSpec, ranks: Vec<u32>, key: PartKey });
 
 record!(SystemInfo { name: String, ranks: Vec<RankInfo>, pool_count: u32 });
 
-record!(PoolConnection {
-    slot: PoolSlot,
-    uuid: Uuid,
-    label: Option<Label>,
-    map: PoolMap,
-    ranks: Vec<RankInfo>,
-});
+impl PoolConnection {
+    /// Writes what `version` has of it.
+    pub(super) fn put(&self, w: &mut Writer<'_>, version: Version) {
+        w.put(&self.slot);
+        w.put(&self.uuid);
+        w.put(&self.label);
+        w.put(&self.map);
+        w.put(&self.ranks);
+        if version >= Version::Two {
+            w.put(&self.evictions);
+        }
+    }
+
+    pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Option<Self> {
+        Some(Self {
+            slot: Field::read(r)?,
+            uuid: Field::read(r)?,
+            label: Field::read(r)?,
+            map: Field::read(r)?,
+            ranks: Field::read(r)?,
+            evictions: if version >= Version::Two { Field::read(r)? } else { 0 },
+        })
+    }
+}
 
 impl Field for PoolSlot {
     const BYTES_MIN: usize = 2;

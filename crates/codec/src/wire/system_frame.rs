@@ -5,7 +5,7 @@ use super::reply::{Written, put_reply, read_reply};
 use super::request::{Sent, put_request};
 use super::request_header::NO_TARGET;
 use super::system::{Looked, PartSpec, PoolConnection, SystemReply, SystemVerb};
-use super::{AskKind, BadFrame, Caller, PoolSlot, ReplyHeader, ReplyKind, ReplyTo, RequestHeader};
+use super::{AskKind, BadFrame, Caller, PoolSlot, ReplyHeader, ReplyKind, ReplyTo, RequestHeader, Version};
 use crate::bytes::Reader;
 use dolmen_types::limits::FRAME_BODY_BYTES_MAX;
 use dolmen_types::{ContNo, Epoch, Error};
@@ -134,13 +134,13 @@ fn read_verb(kind: AskKind, r: &mut Reader<'_>) -> Option<SystemVerb> {
 pub fn encode_system_reply(out: &mut Vec<u8>, to: &ReplyTo<'_>, result: &Result<SystemReply, Error>) {
     put_reply(out, to, result, |out, reply| {
         let mut w = Writer::new(out);
-        let kind = put_system_reply(&mut w, reply);
+        let kind = put_system_reply(&mut w, reply, to.version);
         w.finish()?;
         Ok(Written { kind, status: 0, epoch: Epoch::ZERO, payload_bytes: 0 })
     });
 }
 
-fn put_system_reply(w: &mut Writer<'_>, reply: &SystemReply) -> ReplyKind {
+fn put_system_reply(w: &mut Writer<'_>, reply: &SystemReply, version: Version) -> ReplyKind {
     match reply {
         SystemReply::Done => ReplyKind::SystemDone,
         SystemReply::System(info) => {
@@ -152,7 +152,7 @@ fn put_system_reply(w: &mut Writer<'_>, reply: &SystemReply) -> ReplyKind {
             ReplyKind::Pools
         }
         SystemReply::Connected(connection) => {
-            w.put(&**connection);
+            connection.put(w, version);
             ReplyKind::Connected
         }
         SystemReply::Created(pool) => {
@@ -179,7 +179,9 @@ pub fn decode_system_reply(
             ReplyKind::SystemDone => SystemReply::Done,
             ReplyKind::System => SystemReply::System(Field::read(r)?),
             ReplyKind::Pools => SystemReply::Pools(read_list(r, FRAME_BODY_BYTES_MAX)?),
-            ReplyKind::Connected => SystemReply::Connected(Box::new(PoolConnection::read(r)?)),
+            ReplyKind::Connected => {
+                SystemReply::Connected(Box::new(PoolConnection::read(r, header.version)?))
+            }
             ReplyKind::Created => SystemReply::Created(Field::read(r)?),
             ReplyKind::Looked => SystemReply::Looked(Box::new(Looked::read(r)?)),
             _ => return None,

@@ -1,15 +1,18 @@
 //! Pools that are taken from who has them open, lists of engines that differ, sockets elsewhere.
 
 use crate::bystander::{Bystander, POOL};
-use crate::child::until;
+use crate::child::{ChildDaemon, until};
 use crate::common::{Scratch, Served, WAYS, Way, create, remote};
+use crate::parted::{all_are, written};
+use crate::ranks::{Engines, spread_object};
 use dolmen_client::{At, EventQueue, Wait};
+use dolmen_codec::pool::ContName;
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
 use dolmen_codec::wire::{PoolName, RankInfo, SystemReply, SystemVerb};
 use dolmen_daemon::{Daemon, Settings};
 use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions, reach};
-use dolmen_types::{Cond, Error, Head, IoBuf, Key, Label};
+use dolmen_types::{Cond, Error, Head, IoBuf, Key, Label, Props};
 use std::sync::{Arc, Mutex};
 
 fn named(label: &str) -> PoolName {
@@ -83,6 +86,61 @@ fn who_was_evicted_from_a_pool_opens_it_again() {
         let evict = SystemVerb::PoolEvict(named(POOL));
         assert_eq!(admin.ask_system(&Head::default(), &evict), Ok(SystemReply::Done));
     }
+}
+
+#[test]
+fn who_was_evicted_from_a_pool_does_not_come_back_with_the_next_daemon_or_connection() {
+    for way in WAYS {
+        for is_away in [false, true] {
+            let dir = Scratch::new();
+            let daemon = ChildDaemon::start(dir.path());
+            let link = daemon.link(way);
+            let owner = Bystander::first(link.clone());
+            let put = |owner: &Bystander| owner.object.put(At::Latest, b"key", b"a", b"value").map(drop);
+            assert_eq!(put(&owner), Ok(()));
+            if is_away {
+                // He has not asked the next one when that is told.
+                daemon.kill();
+                daemon.start_again();
+            }
+            let evict = SystemVerb::PoolEvict(named(POOL));
+            let admin = daemon.link(Way::Socket);
+            assert_eq!(admin.ask_system(&Head::default(), &evict), Ok(SystemReply::Done));
+            let mut newcomer = Bystander::of(&link);
+            for _ in 0..2 {
+                assert_eq!(put(&owner), Err(Error::NoPermission), "{way:?}, away: {is_away}");
+                assert_eq!(owner.cont.query().map(drop), Err(Error::NoPermission));
+                newcomer.goes_on();
+                daemon.kill();
+                daemon.start_again();
+            }
+            assert_eq!(put(&owner), Err(Error::NoPermission));
+            newcomer.goes_on();
+            daemon.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn who_was_evicted_from_a_pool_on_two_engines_comes_back_to_neither() {
+    let engines = Engines::start(2);
+    engines.create(false);
+    let link = engines.link(0);
+    let pool = crate::common::pool(&link, "p");
+    let cont = pool.create_container(Some(Label::new("c").unwrap()), Props::new()).unwrap();
+    let object = spread_object(&pool.open_container(&ContName::Uuid(cont.uuid)).unwrap());
+    assert!(all_are(&written(&object), &Ok(())));
+    let evict = SystemVerb::PoolEvict(reach::pool_name("p").unwrap());
+    assert_eq!(link.ask_system(&Head::default(), &evict), Ok(SystemReply::Done));
+    let again = crate::common::pool(&link, "p");
+    let again = spread_object(&again.open_container(&ContName::Uuid(cont.uuid)).unwrap());
+    for rank in [1, 0] {
+        engines.kill(rank);
+        engines.start_again(rank);
+        assert!(all_are(&written(&object), &Err(Error::NoPermission)), "{rank}: {:?}", written(&object));
+        assert!(all_are(&written(&again), &Ok(())), "{rank}: {:?}", written(&again));
+    }
+    engines.assert_sound();
 }
 
 /// An engine in this process, and what it notes.

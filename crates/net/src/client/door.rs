@@ -54,6 +54,7 @@ impl Door {
                     head: *head,
                     conts: BTreeMap::new(),
                     evicting: BTreeMap::new(),
+                    evictions: connected.evictions,
                     refused: None,
                     is_opening: false,
                 };

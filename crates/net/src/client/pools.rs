@@ -76,6 +76,7 @@ mod tests {
             head: Head::default(),
             conts: BTreeMap::new(),
             evicting: BTreeMap::new(),
+            evictions: 0,
             refused: None,
             is_opening: false,
         }

@@ -45,6 +45,8 @@ pub(super) struct Attached {
     pub(super) conts: BTreeMap<ContNo, Opened>,
     /// How many evictions this client has asked for on which containers, and has no answer to yet.
     pub(super) evicting: BTreeMap<ContNo, u64>,
+    /// How often the pool had been taken from all who had it when this client opened it.
+    pub(super) evictions: u64,
     /// Why it could not be opened on this connection, though it may be later.
     pub(super) refused: Option<Refused>,
     /// Whether a thread tries to, beside what goes on.
@@ -242,6 +244,10 @@ impl Session {
                 return Ok(());
             }
         };
+        if connected.evictions > attached.evictions {
+            // It was taken from all who had it meanwhile: whoever uses it is told so.
+            return self.leave(way, attached, connected.slot, end_ns).await;
+        }
         attached.slot = connected.slot;
         for (cont, opened) in &attached.conts {
             for _ in 0..opened.count {
@@ -259,13 +265,23 @@ impl Session {
                     Ok(_) => break,
                     Err(error) if is_final(&error) => break,
                     // It may be opened later, and is not gone: nobody uses the pool without it.
-                    Err(error) => {
-                        let caller = caller(PoolSlot::SYSTEM);
-                        return self.give_back(way, attached, &caller, error, end_ns).await;
-                    }
+                    Err(error) => return self.give_back(way, attached, error, end_ns).await,
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Gives a pool back that is not to be used.
+    async fn leave(&mut self, way: Way, attached: &mut Attached, slot: PoolSlot, end_ns: u64) -> Result<()> {
+        let (version, head, pool) = (self.welcome.version, attached.head, PoolSlot::SYSTEM);
+        let caller = Caller { version, token: TOKEN, head, pool, seen: Epoch::ZERO, push_acked: 0 };
+        let mut frame = Vec::new();
+        encode_system_request(&mut frame, &caller, &SystemVerb::PoolDisconnect { slot })
+            .map_err(Error::Refused)?;
+        // Ignored: what it has open ends with the connection at the latest.
+        let _left = self.exchange(way, &frame, end_ns, decode_system_answer).await?;
+        attached.slot = NO_SLOT;
         Ok(())
     }
 
@@ -274,16 +290,11 @@ impl Session {
         &mut self,
         way: Way,
         attached: &mut Attached,
-        caller: &Caller,
         error: Failure,
         end_ns: u64,
     ) -> Result<()> {
-        let (mut frame, slot) = (Vec::new(), attached.slot);
-        encode_system_request(&mut frame, caller, &SystemVerb::PoolDisconnect { slot })
-            .map_err(Error::Refused)?;
-        // Ignored: what it has open ends with the connection at the latest.
-        let _left = self.exchange(way, &frame, end_ns, decode_system_answer).await?;
-        attached.slot = NO_SLOT;
+        let slot = attached.slot;
+        self.leave(way, attached, slot, end_ns).await?;
         attached.refused = Some(Refused { error, at_ns: RealClock.monotonic_ns() });
         Ok(())
     }

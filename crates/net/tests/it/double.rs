@@ -39,7 +39,7 @@ pub(crate) fn welcome(version: Version, ring_bytes: u64) -> Welcome {
 
 pub(crate) fn pool_connection() -> PoolConnection {
     let map = PoolMap { version: 1, pool: Uuid::nil(), targets: Vec::new() };
-    PoolConnection { slot: PoolSlot(1), uuid: Uuid::nil(), label: None, map, ranks: Vec::new() }
+    PoolConnection { slot: PoolSlot(1), uuid: Uuid::nil(), label: None, map, ranks: Vec::new(), evictions: 0 }
 }
 
 pub(crate) fn connect(name: PoolName, access: PoolAccess) -> SystemVerb {

@@ -608,8 +608,9 @@ fn pool_entry() -> impl Strategy<Value = PoolEntry> {
 }
 
 pub(super) fn system_reply() -> impl Strategy<Value = SystemReply> {
-    let connection = (slot(), uuid(), option::of(label()), pool_map(), vec(rank(), 0..4))
-        .prop_map(|(slot, uuid, label, map, ranks)| PoolConnection { slot, uuid, label, map, ranks });
+    let connection = (slot(), uuid(), option::of(label()), pool_map(), vec(rank(), 0..4)).prop_map(
+        |(slot, uuid, label, map, ranks)| PoolConnection { slot, uuid, label, map, ranks, evictions: 0 },
+    );
     prop_oneof![
         Just(SystemReply::Done),
         system_info().prop_map(SystemReply::System),

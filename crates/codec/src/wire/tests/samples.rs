@@ -352,6 +352,7 @@ pub(super) fn system_replies() -> Vec<SystemReply> {
         label: Some(label()),
         map: pool_map(),
         ranks: vec![rank.clone()],
+        evictions: 0,
     };
     vec![
         SystemReply::Done,
@@ -486,7 +487,7 @@ pub(super) const GOLDEN_REPLIES: &[(ReplyKind, [u64; 2])] = &[
     (ReplyKind::SystemDone, [0x8c03_4b3c_d289_172c, 0x98e0_482b_1abe_95c8]),
     (ReplyKind::System, [0xfde4_9eb5_f6a3_6216, 0xa95e_18df_a3c7_5411]),
     (ReplyKind::Pools, [0x6440_786c_5782_0d39, 0x8062_5c92_f02e_3239]),
-    (ReplyKind::Connected, [0xa137_487c_a58e_dd67, 0x8516_91c7_e8c2_c8d2]),
+    (ReplyKind::Connected, [0xa137_487c_a58e_dd67, 0x5647_1356_631f_a60b]),
     (ReplyKind::Created, [0x132e_fc14_f810_76f3, 0xb31a_c2d5_f9b6_de54]),
     (ReplyKind::Looked, [0x5c61_670a_eba0_8903, 0x2300_573b_63f8_4054]),
 ];

@@ -116,6 +116,10 @@ impl Inner {
             ..copy.clone()
         };
         let pool = self.lock().pools.insert(beside);
+        if connected.evictions > copy.evictions {
+            self.give_back(copy, pool);
+            return Err(Error::NoPermission);
+        }
         for (cont, known) in &copy.conts {
             for _ in 0..known.count {
                 let ask = |verb| Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
