@@ -33,13 +33,12 @@ impl Evicted {
     /// Those of the system in `dir`, and whether they could be read: what is damaged counts as none.
     pub(crate) fn of(dir: &Path) -> (Self, bool) {
         let place = dir.join(DIRECTORY);
-        let found = match dolmen_env::read_small(&place, NAME) {
-            Ok(bytes) => decode(&bytes),
-            Err(error) if error.is_not_found() => Some(BTreeMap::new()),
-            Err(_unreadable) => None,
+        let (counts, is_sound) = match dolmen_env::read_small(&place, NAME).map(|bytes| decode(&bytes)) {
+            Ok(Some(counts)) => (counts, true),
+            Err(error) if error.is_not_found() => (BTreeMap::new(), true),
+            Ok(None) | Err(_) => (BTreeMap::new(), false),
         };
-        let is_sound = found.is_some();
-        (Self { place, counts: Mutex::new(found.unwrap_or_default()) }, is_sound)
+        (Self { place, counts: Mutex::new(counts) }, is_sound)
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Uuid, u64>> {
