@@ -93,27 +93,29 @@ pub fn leave_cpu(cpu: usize) -> Result<bool> {
 /// How many threads of the machine run or could run.
 #[derive(Debug)]
 pub struct Load {
-    file: std::fs::File,
+    /// None where there is no `/proc`, as in some changed roots.
+    file: Option<std::fs::File>,
     cpus: u32,
 }
 
 impl Load {
     /// Looks at the whole machine, and at the processors that this process may use.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if `/proc` is not there.
-    pub fn new() -> Result<Self> {
-        let file =
-            std::fs::File::open(LOAD_PATH).map_err(|error| Error::from_std(Op::Thread, LOAD_PATH, &error))?;
-        Ok(Self { file, cpus: u32::try_from(cpu_count()).unwrap_or(u32::MAX) })
+    #[must_use]
+    pub fn of_machine() -> Self {
+        Self::at(LOAD_PATH)
+    }
+
+    fn at(path: &str) -> Self {
+        Self { file: std::fs::File::open(path).ok(), cpus: u32::try_from(cpu_count()).unwrap_or(u32::MAX) }
     }
 
     /// Whether more threads want to run than there are processors for: then a thread that waits by looking again and
-    /// again keeps others from running. Takes a microsecond or two.
+    /// again keeps others from running. So it may be where that cannot be seen. Takes a microsecond or two.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
+        let Some(file) = &self.file else { return true };
         let mut text = [0; 128];
-        let len = rustix::io::pread(&self.file, &mut text, 0).unwrap_or(0);
+        let len = rustix::io::pread(file, &mut text, 0).unwrap_or(0);
         // Three averages, then running/all.
         let running = core::str::from_utf8(&text[..len])
             .ok()
@@ -166,8 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_machine_that_does_not_tell_its_load_counts_as_crowded() {
+        assert!(Load::at("/proc/there is none").is_crowded());
+    }
+
+    #[test]
     fn a_machine_with_more_spinning_threads_than_processors_is_crowded() {
-        let load = Load::new().unwrap();
+        let load = Load::of_machine();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let was_crowded = scope(|threads| {
             for _ in 0..2 * cpu_count() {

@@ -6,7 +6,6 @@
 //! stranger, who keeps it for long: then sleeping is better, for the call takes it back at once. A stranger that comes by
 //! is no reason to sleep for long; one that is there each time is.
 
-use crate::error::Result;
 use dolmen_env::{Clock, Load, RealClock, yield_now};
 
 /// Who looks in vain for twice as long as a call takes has lost no more than that again.
@@ -72,9 +71,9 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
-            load: Load::new()?,
+    pub(crate) fn new() -> Self {
+        Self {
+            load: Load::of_machine(),
             looks: 0,
             since_ns: 0,
             asked_ns: 0,
@@ -88,7 +87,7 @@ impl Spin {
             shy_ns: SHY_NS_MIN,
             peers: 0,
             strangers: 0,
-        })
+        }
     }
 
     /// Something has come; the next wait begins anew.
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn strangers_in_a_row_make_shy_for_longer_and_peers_make_them_forgotten() {
-        let mut spin = Spin::new().unwrap();
+        let mut spin = Spin::new();
         let mut now_ns = 1_000_000_000;
         for times in 0..10 {
             now_ns += SHY_NS_MAX;
@@ -228,7 +227,7 @@ mod tests {
 
     #[test]
     fn who_looks_in_vain_again_and_again_sleeps_at_once_but_tries_now_and_then() {
-        let mut spin = Spin::new().unwrap();
+        let mut spin = Spin::new();
         let waited_ns = wait_in_vain(&mut spin);
         assert!(waited_ns >= SPIN_NS || spin.shy_until_ns > 0, "{waited_ns}");
         spin.in_vain = 0;

@@ -172,7 +172,7 @@ impl Link {
             queues: Slots::default(),
             pools: Pools::default(),
             scratch: Vec::new(),
-            spin: Spin::new()?,
+            spin: Spin::new(),
             aside: Aside::default(),
             output: Output::default(),
             must_flush: false,

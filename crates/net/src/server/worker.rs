@@ -164,7 +164,7 @@ impl Worker {
             serial: 0,
             unheard: VecDeque::new(),
             shared,
-            spin: Spin::new()?,
+            spin: Spin::new(),
             aside: Aside::default(),
             turns: 0,
             ready: Vec::new(),
