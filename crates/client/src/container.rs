@@ -470,8 +470,17 @@ impl Container {
             None => 0,
             Some(_) => return Err(Invalid::Property.into()),
         };
+        if class == ObjectClass::RP_XSF && self.has_several_engines()? {
+            return Err(Invalid::ObjectId.into());
+        }
         let target_count = self.core().map().target_count;
         Ok(dolmen_layout::resolve_class(class, object_type, factor, target_count)?)
+    }
+
+    /// Whether a copy on each engine is more than one.
+    fn has_several_engines(&self) -> Result<bool> {
+        let targets = self.query_pool()?.map.targets;
+        Ok(targets.windows(2).any(|pair| pair[0].rank != pair[1].rank))
     }
 
     /// A handle on an object; nothing is asked, the object need not exist.

@@ -28,9 +28,11 @@ fn automatic(object_type: ObjectType) -> ObjectClass {
     if object_type.is_array() || object_type.is_kv() { ObjectClass::SX } else { ObjectClass::S1 }
 }
 
-/// Whether objects of the class can be placed.
+/// Whether objects of the class can be placed. As many copies as there are engines is one copy: whoever makes the id looks
+/// whether there is one engine.
 pub(crate) fn check(class: ObjectClass) -> Result<(), Invalid> {
-    let known = class.redundancy() == Some(Redundancy::Replicas(1)) && class.ordinal() == 1;
+    let is_single = class.redundancy() == Some(Redundancy::Replicas(1));
+    let known = is_single && (class.ordinal() == 1 || class == ObjectClass::RP_XSF);
     if known && class.groups() > 0 { Ok(()) } else { Err(Invalid::ObjectId) }
 }
 
@@ -61,9 +63,13 @@ mod tests {
 
     #[test]
     fn protection_that_does_not_exist_yet_is_refused() {
-        for name in ["RP_2G1", "RP_3GX", "EC_4P2GX", "RP_XSF"] {
+        for name in ["RP_2G1", "RP_3GX", "EC_4P2GX"] {
             assert_eq!(resolve(name, ObjectType::Array), Err(Invalid::ObjectId), "{name}");
         }
+        assert_eq!(resolve("RP_XSF", ObjectType::Array), Ok(ObjectClass::RP_XSF));
+        let wider = ObjectClass::from_parts(ObjectClass::RP_XSF.ordinal(), 2);
+        assert_eq!(resolve_class(wider, ObjectType::Array, 0, 6), Err(Invalid::ObjectId));
+        assert_eq!(resolve_class(ObjectClass::RP_XSF, ObjectType::Array, 1, 6), Err(Invalid::ObjectId));
         assert_eq!(resolve_class(ObjectClass::S1, ObjectType::Array, 1, 6), Err(Invalid::ObjectId));
         assert_eq!(resolve_class(ObjectClass(0x0500_0001), ObjectType::Array, 0, 6), Err(Invalid::ObjectId));
         assert_eq!(resolve_class(ObjectClass(0x0100_0000), ObjectType::Array, 0, 6), Err(Invalid::ObjectId));

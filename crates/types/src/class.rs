@@ -65,6 +65,8 @@ impl ObjectClass {
     pub const S4: Self = Self(0x0100_0004);
     /// All targets.
     pub const SX: Self = Self(0x0100_FFFF);
+    /// A copy on each engine, of which there is one.
+    pub const RP_XSF: Self = Self(0x5000_0001);
 
     /// From an ordinal and a group count.
     #[must_use]
@@ -104,7 +106,7 @@ impl ObjectClass {
         let (ordinal, groups) = if let Some(count) = name.strip_prefix('S') {
             (1, count)
         } else if name == "RP_XSF" {
-            return Some(Self::from_parts(80, 1));
+            return Some(Self::RP_XSF);
         } else {
             let (stem, count) = name.split_once('G')?;
             (ORDINALS.iter().find(|o| o.2 == stem && o.0 != 1)?.0, count)
