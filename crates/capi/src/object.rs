@@ -464,7 +464,7 @@ extern "C" fn daos_obj_anchor_set(oh: Handle, index: u32, anchor: Out<CAnchor>) 
     })
 }
 
-/// The anchor of a listing of dkeys, or of the akeys of one, that goes on behind a key.
+/// The anchor of a listing of dkeys, or of the akeys of one, that goes on with a key, or with what follows it.
 #[unsafe(no_mangle)]
 extern "C" fn daos_obj_key2anchor(
     oh: Handle,
@@ -477,13 +477,13 @@ extern "C" fn daos_obj_key2anchor(
     run(ev, || {
         let object = handle::object(oh)?;
         When::of(th, &object.cont)?;
-        let after = if akey.is_null() {
-            object.client.anchor_after(dkey.get()?.key()?)?
+        let at = if akey.is_null() {
+            object.client.anchor_at(dkey.get()?.key()?)?
         } else {
             dkey.get()?.key()?;
-            object.client.anchor_after_akey(akey.get()?.key()?)?
+            object.client.anchor_at_akey(akey.get()?.key()?)?
         };
-        anchor.set(CAnchor::part(0, 0).moved_to(&after))
+        anchor.set(CAnchor::part(0, 0).moved_to(&at))
     })
 }
 

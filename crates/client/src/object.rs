@@ -12,9 +12,10 @@ use dolmen_codec::verb::{
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_layout::Layout;
-use dolmen_types::limits::PAYLOAD_BYTES_MAX;
+use dolmen_types::limits::{LEXICAL_KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use dolmen_types::{
-    Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, TargetNo,
+    Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, KeyKind, ObjectType, Oid, QueryFlags, Recx, Result,
+    TargetNo,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -347,15 +348,23 @@ impl Object {
         Ok(anchor)
     }
 
-    /// The anchor that goes on behind `akey` in a listing of the akeys of a dkey, whether that exists or not.
+    /// The anchor that goes on with `dkey` in a listing of dkeys, or with what follows it if that does not exist.
+    ///
+    /// # Errors
+    /// As [`Object::anchor_after`].
+    pub fn anchor_at(&self, dkey: &[u8]) -> Result<Anchor> {
+        before(self.object_type.dkey_kind(), &self.anchor_after(dkey)?)
+    }
+
+    /// The anchor that goes on with `akey` in a listing of the akeys of a dkey, or with what follows it if that does not exist.
     ///
     /// # Errors
     /// `Invalid::Key`, `KeyTooBig` for what cannot be an akey of this object.
-    pub fn anchor_after_akey(&self, akey: &[u8]) -> Result<Anchor> {
+    pub fn anchor_at_akey(&self, akey: &[u8]) -> Result<Anchor> {
         let kind = self.object_type.akey_kind();
         check_key(kind, akey)?;
         let position = merge::position(kind, self.cont.hash_key(), akey);
-        Ok(Anchor::after(&position).ok_or(Invalid::Key)?)
+        before(kind, &Anchor::after(&position).ok_or(Invalid::Key)?)
     }
 
     /// The next akeys of a dkey after `anchor`, in order of the key kind.
@@ -445,6 +454,34 @@ pub(crate) fn grow(buf: &mut IoBuf, len: Option<usize>) -> Result<()> {
         buf.set_len(len);
     }
     Ok(())
+}
+
+/// The anchor whose listing has the key that `after` stands for as its first: that key goes behind no other between the two.
+fn before(kind: KeyKind, after: &Anchor) -> Result<Anchor> {
+    let mut position = after.position().to_vec();
+    if kind == KeyKind::Lexical {
+        // Before a key that ends with a zero is the same without it; before any other the longest with a smaller end.
+        if let Some(end) = position.pop().filter(|&end| end > 0) {
+            position.push(end - 1);
+            position.resize(LEXICAL_KEY_BYTES_MAX, u8::MAX);
+        }
+    } else {
+        // Positions have one length and order as numbers: before this one is the next smaller number.
+        let number = position.iter().rposition(|&byte| byte > 0);
+        match number {
+            Some(last) => {
+                position[last] -= 1;
+                position[last + 1..].fill(u8::MAX);
+            }
+            None => position.clear(),
+        }
+    }
+    let mut before = Anchor::default();
+    if !position.is_empty() {
+        before = Anchor::after(&position).ok_or(Invalid::Key)?;
+    }
+    before.shard = after.shard;
+    Ok(before)
 }
 
 /// A copy of `iods`; the usual single one without the growth logic of a list.

@@ -207,19 +207,7 @@ impl Dir {
     /// # Errors
     /// As `cookie_after`.
     pub fn cookie_at(&self, name: impl AsRef<[u8]>) -> Result<Cookie> {
-        let Cookie(after) = self.cookie_after(name)?;
-        let mut position = after.position().to_vec();
-        // Positions have one length and order as numbers: before this one is the next smaller number.
-        for byte in position.iter_mut().rev() {
-            let (less, borrows) = byte.overflowing_sub(1);
-            *byte = less;
-            if !borrows {
-                let mut before = Anchor::after(&position).ok_or(What::Cookie)?;
-                before.shard = after.shard;
-                return Ok(Cookie(before));
-            }
-        }
-        Ok(Cookie::part(after.shard))
+        Ok(Cookie(self.mount().object(self.node.oid)?.anchor_at(name.as_ref())?))
     }
 
     /// The next entries after `cookie` with their attributes; sizes are asked for file by file. Entries that
