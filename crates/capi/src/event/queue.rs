@@ -369,15 +369,18 @@ impl Queue {
     /// Takes completed events off the queue, up to `max`, after waiting for the first.
     ///
     /// # Errors
-    /// `BUSY` in a callback, if there is nothing that need not be waited for.
+    /// `BUSY` in a callback, if there is nothing that need not be waited for; `NO_HDL` if the queue is given up meanwhile.
     pub(super) fn poll(&self, wait_running: bool, timeout_us: i64, max: usize) -> Result<Vec<Ev>> {
         let end = end_of(timeout_us);
         let (mut is_driven, mut rest) = (false, Rest::default());
         loop {
             let mut inner = self.lock();
             let found = inner.state.reap(max);
-            let is_idle = inner.state.running() == 0;
+            let (is_idle, is_closed) = (inner.state.running() == 0, inner.state.is_closed());
             drop(inner);
+            if found.is_empty() && is_closed {
+                return Err(Der::NO_HDL);
+            }
             if !found.is_empty() || (wait_running && is_idle) {
                 return Ok(found);
             }
@@ -530,11 +533,11 @@ impl Queue {
         }
     }
 
-    /// Ends everything that is under way, and waits for other threads that are about to: until then it may look at the
-    /// program's memory.
+    /// Gives the queue up: ends everything that is under way, and waits for other threads that are about to: until then it may
+    /// look at the program's memory. Whoever waits for an event of it hears of it then.
     pub(crate) fn drain(&self) {
         let mut rest = Rest::default();
-        while self.is_under_way() {
+        while !self.lock().state.close() {
             self.drive(&Left::Forever, &mut rest);
         }
     }

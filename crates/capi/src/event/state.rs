@@ -73,6 +73,8 @@ pub(super) struct State {
     running: usize,
     /// Events under way, be it as children, until those who look at the program's memory for them have done so.
     under_way: usize,
+    /// The queue was given up: nothing begins any more.
+    is_closed: bool,
 }
 
 /// An event that has ended, and whose callbacks are to be run before others may see it.
@@ -132,8 +134,11 @@ impl State {
     /// Whether an operation of the event can begin.
     ///
     /// # Errors
-    /// `NO_PERM` unless it is ready and all its children are launched.
+    /// `NO_PERM` unless it is ready and all its children are launched; `NO_HDL` if the queue was given up.
     pub(super) fn check_ready(&mut self, place: Place) -> Result<()> {
+        if self.is_closed {
+            return Err(Der::NO_HDL);
+        }
         let item = self.item(place)?;
         let (ready, children) = (item.status == Status::Ready, item.children.clone());
         let has_unlaunched = children.into_iter().any(|child| self.is(child, Status::Ready));
@@ -174,6 +179,17 @@ impl State {
             None => self.running -= 1,
         }
         self.under_way -= 1;
+    }
+
+    /// Gives the queue up, unless something is under way; whether it is given up.
+    pub(super) fn close(&mut self) -> bool {
+        self.is_closed |= self.under_way == 0;
+        self.is_closed
+    }
+
+    /// Whether the queue was given up.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Whether the event has children.
@@ -336,9 +352,9 @@ impl State {
         self.under_way
     }
 
-    /// Whether nothing is under way, and nothing completed that nobody has seen.
+    /// Whether nothing is under way, be it as a child, and nothing completed that nobody has seen.
     pub(super) fn is_idle(&self) -> bool {
-        self.running == 0 && self.completed.is_empty()
+        self.under_way == 0 && self.completed.is_empty()
     }
 
     /// The events that are completed, or under way.
@@ -397,6 +413,8 @@ mod tests {
         }
         assert!(end(&mut state, children[1], -5).is_none());
         assert_eq!((state.running(), state.under_way()), (0, 1));
+        assert!(!state.is_idle(), "a child is under way, although its parent is not launched");
+        assert!(!state.close());
         state.begin(parent, Ev::NULL, false).unwrap();
         assert!(state.ended(parent).is_none());
         let ended = end(&mut state, children[0], -7).unwrap();
@@ -409,7 +427,9 @@ mod tests {
         );
         assert_eq!(state.reap(9).len(), 1);
         state.remove(children[0]).unwrap();
-        state.remove(parent).unwrap();
         assert!(state.is_idle());
+        assert!(state.close());
+        assert_eq!(state.begin(parent, Ev::NULL, true), Err(Der::NO_HDL));
+        state.remove(parent).unwrap();
     }
 }

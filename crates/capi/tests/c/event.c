@@ -1,4 +1,5 @@
 /* Events and event queues. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
 #include "harness.h"
@@ -398,6 +399,96 @@ a_queue_can_be_destroyed_with_events_under_way(void)
 }
 
 static void *
+wait_for_ever(void *eqh)
+{
+	daos_event_t *done[2];
+
+	return (void *)(intptr_t)daos_eq_poll(*(daos_handle_t *)eqh, 0, DAOS_EQ_WAIT, 2, done);
+}
+
+/* Whether a thread of this process, of which there are two, sleeps. */
+static bool
+is_asleep(pid_t tid)
+{
+	char  path[64], state = 0;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	stat = fopen(path, "r");
+	CHECK(stat != NULL);
+	CHECK(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(stat);
+	return state == 'S';
+}
+
+static pid_t poller_tid;
+
+static void *
+wait_as_told(void *eqh)
+{
+	__atomic_store_n(&poller_tid, gettid(), __ATOMIC_RELEASE);
+	return wait_for_ever(eqh);
+}
+
+/* A thread that waits for an event of an idle queue: it sleeps, time and again. */
+static void
+start_poller(pthread_t *thread)
+{
+	poller_tid = 0;
+	OK(pthread_create(thread, NULL, wait_as_told, &eq));
+	while (__atomic_load_n(&poller_tid, __ATOMIC_ACQUIRE) == 0 || !is_asleep(poller_tid))
+		;
+}
+
+static void
+whoever_waits_hears_that_the_queue_is_gone(void)
+{
+	pthread_t thread;
+	void     *gave;
+
+	begin();
+	start_poller(&thread);
+	OK(daos_eq_destroy(eq, DAOS_EQ_DESTROY_FORCE));
+	OK(pthread_join(thread, &gave));
+	GIVES((intptr_t)gave, -DER_NO_HDL);
+	/* Without force, too: nothing is under way, and nobody has to be asked. */
+	OK(daos_eq_create(&eq));
+	start_poller(&thread);
+	OK(daos_eq_destroy(eq, 0));
+	OK(pthread_join(thread, &gave));
+	GIVES((intptr_t)gave, -DER_NO_HDL);
+	/* And if the library ends. */
+	OK(daos_eq_create(&eq));
+	start_poller(&thread);
+	OK(daos_obj_close(oh, NULL));
+	close_all();
+	OK(pthread_join(thread, &gave));
+	GIVES((intptr_t)gave, -DER_NO_HDL);
+}
+
+static void
+a_queue_with_children_under_way_is_busy(void)
+{
+	daos_event_t *parent = &evs[10];
+	bool          flag   = false;
+
+	begin();
+	OK(daos_event_init(parent, eq, NULL));
+	OK(daos_event_init(&evs[0], eq, parent));
+	OK(daos_event_init(&evs[1], eq, parent));
+	OK(write_one(0, &evs[0]));
+	/* As ROOT launches: the parent comes last. */
+	GIVES(daos_eq_destroy(eq, 0), -DER_BUSY);
+	OK(write_one(1, &evs[1]));
+	GIVES(daos_eq_destroy(eq, 0), -DER_BUSY);
+	OK(daos_event_parent_barrier(parent));
+	OK(daos_event_test(parent, DAOS_EQ_WAIT, &flag));
+	CHECK(flag && parent->ev_error == 0);
+	OK(daos_event_fini(parent));
+	end();
+}
+
+static void *
 worker(void *arg)
 {
 	daos_event_t ev, *done[4];
@@ -580,6 +671,7 @@ TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(w
       TEST(the_error_is_the_events), TEST(a_parent_completes_with_its_last_child),
       TEST(callbacks_run_in_their_order), TEST(callbacks_cannot_wait_for_events),
       TEST(callbacks_run_while_the_library_ends), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),
-      TEST(a_queue_can_be_destroyed_with_events_under_way), TEST(threads_share_a_queue),
+      TEST(a_queue_can_be_destroyed_with_events_under_way), TEST(whoever_waits_hears_that_the_queue_is_gone),
+      TEST(a_queue_with_children_under_way_is_busy), TEST(threads_share_a_queue),
       TEST(any_number_of_updates_is_launched_before_the_first_poll),
       TEST(any_number_of_questions_is_launched_before_the_first_poll), TEST(everything_takes_an_event))

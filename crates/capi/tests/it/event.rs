@@ -16,6 +16,8 @@ c_tests!("event":
     abort_does_nothing,
     completed_events_may_end_unseen,
     a_queue_can_be_destroyed_with_events_under_way,
+    whoever_waits_hears_that_the_queue_is_gone,
+    a_queue_with_children_under_way_is_busy,
     threads_share_a_queue,
     any_number_of_updates_is_launched_before_the_first_poll,
     any_number_of_questions_is_launched_before_the_first_poll,
@@ -30,4 +32,14 @@ fn any_number_of_questions_is_launched_at_a_daemon_before_the_first_poll() {
 #[test]
 fn any_number_of_updates_is_launched_at_a_daemon_before_the_first_poll() {
     assert_so_through_a_daemon("event", "any_number_of_updates_is_launched_before_the_first_poll");
+}
+
+#[test]
+fn whoever_waits_at_a_daemon_hears_that_the_queue_is_gone() {
+    assert_so_through_a_daemon("event", "whoever_waits_hears_that_the_queue_is_gone");
+}
+
+#[test]
+fn a_queue_with_children_under_way_at_a_daemon_is_busy() {
+    assert_so_through_a_daemon("event", "a_queue_with_children_under_way_is_busy");
 }
