@@ -375,7 +375,10 @@ extern "C" fn daos_cont_get_acl(coh: Handle, props: Out<Out<List>>, ev: Ev) -> c
     go(ev, move |way| async move {
         let (cont, props) = (handle::cont(coh)?, props.check()?);
         let list = prop::boxed(prop::make(&[prop::CO_ACL, prop::CO_OWNER, prop::CO_OWNER_GROUP])?)?;
-        tell(way, &cont, list).await?;
+        if let Err(error) = tell(way, &cont, list).await {
+            prop::daos_prop_free(list);
+            return Err(error);
+        }
         props.set(list)
     })
 }

@@ -1,8 +1,10 @@
 //! Updates and fetches of objects: from the program's descriptors to the client's, and back.
 
+mod sizes;
+
 use crate::buffer::{self, Filled, Pieces};
 use crate::error::{Der, Result, der};
-use crate::event::{Chained, Ev, Finish, at_once, later, launch_chain, launch_with};
+use crate::event::{Chained, Ending, Ev, Finish, at_once, ending_of, go, later, launch_chain, launch_with};
 use crate::handle;
 use crate::object::ObjectHandle;
 use crate::raw::{In, Out};
@@ -10,8 +12,11 @@ use crate::tx::When;
 use crate::types::{Handle, Iov, SgList};
 use core::ffi::{c_int, c_uint};
 use dolmen_client::{
-    Cond, FetchIod, Fetched, FetchedIod, IoBuf, Key, NewValue, Output, Payload, Recx, UpdateIod, Want, limits,
+    Cond, Error, Event, FetchIod, Fetched, FetchedIod, IoBuf, Key, NewValue, Output, Payload, Recx,
+    UpdateIod, Want, Way, limits,
 };
+use dolmen_codec::now;
+use sizes::{Question, Questions};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -237,6 +242,21 @@ struct Lists {
     ioms: Out<CIom>,
 }
 
+impl Lists {
+    fn iods<'a>(&self) -> Result<&'a [CIod]> {
+        self.iods.list(self.nr as usize)
+    }
+
+    /// The memory of one descriptor.
+    fn pieces(&self, index: usize) -> Result<Option<Pieces>> {
+        Pieces::of(if self.sgls.is_null() { Out::NULL } else { self.sgls.at(index) })
+    }
+
+    fn iom(&self, index: usize) -> Out<CIom> {
+        if self.ioms.is_null() { Out::NULL } else { self.ioms.at(index) }
+    }
+}
+
 fn fetch(
     object: &Arc<ObjectHandle>,
     when: &When,
@@ -248,82 +268,187 @@ fn fetch(
     if !(1..=limits::IODS_MAX).contains(&(lists.nr as usize)) {
         return Err(Der::INVAL);
     }
-    let unknown = lists.iods.list(lists.nr as usize)?.iter().enumerate().any(|(index, iod)| {
-        let sgl = if lists.sgls.is_null() { Out::NULL } else { lists.sgls.at(index) };
-        iod.kind == ARRAY && iod.size == 0 && Pieces::of(sgl).is_ok_and(|pieces| pieces.is_some())
-    });
-    if unknown && !ev.is_null() {
-        let (object, when, dkey) = (Arc::clone(object), when.clone(), dkey.to_vec());
-        if when.is_tx() {
-            return later(ev, move || fetch(&object, &when, &dkey, cond, lists, Out::NULL));
-        }
-        return fetch_unknown(object, when, dkey, cond, lists, ev);
+    let questions = sizes::unknown(&lists, cond)?;
+    if questions.is_empty() && (lists.nr == 1 || ev.is_null()) {
+        return fetch_known(object, when, dkey, cond, lists, ev);
     }
-    let mut sizes = SmallVec::<[u64; 1]>::new();
-    if unknown {
-        sizes = record_sizes(object, when, dkey, &lists)?;
+    let (object, when) = (Arc::clone(object), when.clone());
+    let read = Reading { source: Source { object, when, dkey: dkey.to_vec(), cond }, lists };
+    if ev.is_null() || read.source.when.is_tx() {
+        return at_once(ev, || now(read.all(questions, Way::Now)));
     }
-    let (wants, fetching, len) = plan(&lists, cond, &sizes)?;
-    let cond = fetching.whole_cond;
-    let mut buf = buffer::take(len)?;
-    if ev.is_null() {
-        let fetched = object.client.fetch(when.at(), dkey, cond, &wants, &mut buf);
-        return code(fetching.arrived(fetched, buf));
+    if questions.is_empty() {
+        return read.launch_several(ev);
     }
-    let start = |event: &mut _| Ok(object.client.fetch_on(event, when.at(), dkey, cond, &wants, buf)?);
-    launch_with(ev, &object.cont.pool, start, Finish::Fetch(fetching))
+    if lists.nr == 1 {
+        return read.launch_unknown(questions, ev);
+    }
+    code(go(ev, move |way| read.all(questions, way)))
 }
 
-/// Launches a fetch of arrays whose record size the program does not know: that is asked for first.
-fn fetch_unknown(
-    object: Arc<ObjectHandle>,
-    when: When,
-    dkey: Vec<u8>,
+/// A fetch of what has a size that the program knows, or room for whatever it is: one request.
+fn fetch_known(
+    object: &Arc<ObjectHandle>,
+    when: &When,
+    dkey: &[u8],
     cond: Cond,
     lists: Lists,
     ev: Ev,
 ) -> Result<()> {
-    let iods = lists.iods.list(lists.nr as usize)?;
-    let size_of = |iod: &CIod| Ok(FetchIod { akey: Key::from_slice(iod.name.key()?), want: Want::Size });
-    let asked: Result<SmallVec<[FetchIod; 1]>> = iods.iter().map(size_of).collect();
-    let (asked, own, at, key) = (asked?, Arc::clone(&object), when.clone(), dkey.clone());
-    let start = |event: &mut _| {
-        Ok(own.client.fetch_on(event, at.at(), &key, Cond::NONE, &asked, IoBuf::default())?)
+    let (wants, fetching, len) = match plan(&lists, cond, &[]) {
+        Err(Der::REC2BIG) if lists.nr > 1 => return Err(tell_all(object, when, dkey, &lists)),
+        planned => planned?,
     };
-    let mut fetching = None;
-    launch_chain(ev, &own.cont.pool, start, move |ending| {
-        if let Some(fetching) = fetching.take() {
-            return code(Fetching::end(fetching, ending)).map(|()| Chained::Done);
-        }
-        let Output::Fetched(found) = ending.result? else { return Err(Der::MISC) };
-        let known = lists.iods.list(lists.nr as usize)?.iter().zip(&found);
-        let is_known = |iod: &CIod| iod.kind != ARRAY || iod.size != 0;
-        let sizes: SmallVec<[u64; 1]> =
-            known.map(|(iod, found)| if is_known(iod) { iod.size } else { found.size_bytes }).collect();
-        let (wants, planned, len) = plan(&lists, cond, &sizes)?;
-        let (cond, buf) = (planned.whole_cond, buffer::take(len)?);
-        fetching = Some(planned);
-        let (object, when, dkey) = (Arc::clone(&object), when.clone(), dkey.clone());
-        Ok(Chained::Ask(Box::new(move |event| {
-            Ok(object.client.fetch_on(event, when.at(), &dkey, cond, &wants, buf)?)
-        })))
-    })
+    let cond = fetching.whole_cond;
+    let mut buf = buffer::take(len)?;
+    if !ev.is_null() {
+        let start = |event: &mut _| Ok(object.client.fetch_on(event, when.at(), dkey, cond, &wants, buf)?);
+        return launch_with(ev, &object.cont.pool, start, Finish::Fetch(fetching));
+    }
+    let fetched = object.client.fetch(when.at(), dkey, cond, &wants, &mut buf);
+    let is_too_big = matches!(fetched, Err(Error::RecTooBig { .. })) && lists.nr > 1;
+    let done = code(fetching.arrived(fetched, buf));
+    if is_too_big { Err(tell_all(object, when, dkey, &lists)) } else { done }
 }
 
-/// Record sizes where the program does not know them.
-fn record_sizes(
-    object: &ObjectHandle,
-    when: &When,
-    dkey: &[u8],
-    lists: &Lists,
-) -> Result<SmallVec<[u64; 1]>> {
-    let sizes = lists.iods.list(lists.nr as usize)?.iter().map(|iod| {
-        if iod.kind != ARRAY || iod.size != 0 {
-            return Ok(iod.size);
+/// Tells a program all sizes, since a buffer of its is too small.
+fn tell_all(object: &ObjectHandle, when: &When, dkey: &[u8], lists: &Lists) -> Der {
+    now(tell_sizes(object, when, dkey, *lists, Way::Now)).err().unwrap_or(Der::REC2BIG)
+}
+
+async fn tell_sizes(object: &ObjectHandle, when: &When, dkey: &[u8], lists: Lists, way: Way) -> Result<()> {
+    for question in sizes::all(&lists)? {
+        let size = question.ask(object, when, dkey, way).await?;
+        let at = lists.iods.at(question.index);
+        at.set(CIod { size, ..at.get()? })?;
+    }
+    Ok(())
+}
+
+/// What is read, and when.
+#[derive(Clone)]
+struct Source {
+    object: Arc<ObjectHandle>,
+    when: When,
+    dkey: Vec<u8>,
+    cond: Cond,
+}
+
+/// A fetch of several requests.
+struct Reading {
+    source: Source,
+    lists: Lists,
+}
+
+impl Source {
+    async fn tell_sizes(&self, lists: Lists, way: Way) -> Result<()> {
+        tell_sizes(&self.object, &self.when, &self.dkey, lists, way).await
+    }
+
+    /// Reads all but what is done.
+    async fn read(&self, lists: Lists, is_done: &[bool], way: Way) -> Result<()> {
+        let (wants, fetching, len) = plan(&lists, self.cond, is_done)?;
+        let (cond, mut buf) = (fetching.whole_cond, buffer::take(len)?);
+        if way == Way::Now {
+            let fetched = self.object.client.fetch(self.when.at(), &self.dkey, cond, &wants, &mut buf);
+            return code(fetching.arrived(fetched, buf));
         }
-        Ok(object.client.size(when.at(), dkey, iod.name.key()?)?)
-    });
-    sizes.collect()
+        let ending = ending_of(&self.object.cont.pool, |event| self.start(cond, &wants, buf, event)).await?;
+        code(fetching.end(ending))
+    }
+
+    fn start(&self, cond: Cond, wants: &[FetchIod], buf: IoBuf, event: &mut Event) -> Result<()> {
+        Ok(self.object.client.fetch_on(event, self.when.at(), &self.dkey, cond, wants, buf)?)
+    }
+
+    fn ask(&self, question: &Question, event: &mut Event) -> Result<()> {
+        question.start(&self.object, &self.when, &self.dkey, event)
+    }
+}
+
+impl Reading {
+    /// Asks for sizes, and then reads what is left to be read.
+    async fn all(self, questions: Questions, way: Way) -> Result<()> {
+        let Self { source, lists } = self;
+        let mut is_done = SmallVec::<[bool; 8]>::from_elem(false, lists.nr as usize);
+        for question in questions {
+            let size = question.ask(&source.object, &source.when, &source.dkey, way).await?;
+            is_done[question.index] = !question.tell(&lists, size)?;
+        }
+        if is_done.iter().all(|&is_done| is_done) {
+            return Ok(());
+        }
+        let read = source.read(lists, &is_done, way).await;
+        if matches!(read, Err(Der::REC2BIG)) && lists.nr > 1 {
+            source.tell_sizes(lists, way).await?;
+        }
+        read
+    }
+
+    /// Launches a fetch of one value whose size is asked for first, or instead of it.
+    fn launch_unknown(self, mut questions: Questions, ev: Ev) -> Result<()> {
+        let question = questions.pop().ok_or(Der::INVAL)?;
+        let Self { source, lists } = self;
+        let (pool, asked, own) = (Arc::clone(&source.object.cont.pool), question.clone(), source.clone());
+        let mut fetching = None;
+        launch_chain(
+            ev,
+            &pool,
+            move |event| own.ask(&asked, event),
+            move |ending| {
+                if let Some(fetching) = fetching.take() {
+                    return code(Fetching::end(fetching, ending)).map(|()| Chained::Done);
+                }
+                if !question.tell(&lists, question.answer(ending)?)? {
+                    return Ok(Chained::Done);
+                }
+                let (wants, planned, len) = plan(&lists, source.cond, &[])?;
+                let (cond, buf, source) = (planned.whole_cond, buffer::take(len)?, source.clone());
+                fetching = Some(planned);
+                Ok(Chained::Ask(Box::new(move |event| source.start(cond, &wants, buf, event))))
+            },
+        )
+    }
+
+    /// Launches a fetch of several values, which asks for all sizes if one has no room.
+    fn launch_several(self, ev: Ev) -> Result<()> {
+        let Self { source, lists } = self;
+        let (wants, planned, len) = match plan(&lists, source.cond, &[]) {
+            Err(Der::REC2BIG) => {
+                let tell = move |way| async move {
+                    source.tell_sizes(lists, way).await?;
+                    Err(Der::REC2BIG)
+                };
+                return code(go(ev, tell));
+            }
+            planned => planned?,
+        };
+        let (cond, buf) = (planned.whole_cond, buffer::take(len)?);
+        let (pool, own) = (Arc::clone(&source.object.cont.pool), source.clone());
+        let (mut fetching, mut questions, mut asked) = (Some(planned), Questions::new(), None);
+        launch_chain(
+            ev,
+            &pool,
+            move |event| own.start(cond, &wants, buf, event),
+            move |ending| {
+                if let Some(fetching) = fetching.take() {
+                    if !matches!(ending.result, Err(Error::RecTooBig { .. })) {
+                        return code(fetching.end(ending)).map(|()| Chained::Done);
+                    }
+                    questions = sizes::all(&lists)?;
+                    questions.reverse();
+                } else {
+                    let question: Question = asked.take().ok_or(Der::MISC)?;
+                    let (size, at) = (question.answer(ending)?, lists.iods.at(question.index));
+                    at.set(CIod { size, ..at.get()? })?;
+                }
+                let question = questions.pop().ok_or(Der::REC2BIG)?;
+                asked = Some(question.clone());
+                let source = source.clone();
+                Ok(Chained::Ask(Box::new(move |event| source.ask(&question, event))))
+            },
+        )
+    }
 }
 
 /// A fetch under way: where its values go.
@@ -347,22 +472,20 @@ struct Part {
 
 type Plan = (SmallVec<[FetchIod; 1]>, Fetching, usize);
 
-/// What is asked of the store, and where the answer goes. `sizes` has the record size of each, if one was not known.
-fn plan(lists: &Lists, cond: Cond, sizes: &[u64]) -> Result<Plan> {
-    let count = lists.nr as usize;
-    let iods = lists.iods.list(count)?;
+/// What is asked of the store, and where the answer goes, without what is done.
+fn plan(lists: &Lists, cond: Cond, is_done: &[bool]) -> Result<Plan> {
     let per_akey = cond.has(Cond::PER_AKEY);
     let is_needed = |iod: &CIod| per_akey && Cond(iod.flags).has(Cond::AKEY_FETCH);
-    let whole = Cond(cond.0 & !Cond::PER_AKEY.0);
-    let mut fetching = Fetching { parts: SmallVec::with_capacity(count), whole_cond: whole };
-    let mut wants = SmallVec::with_capacity(count);
+    let whole_cond = Cond(cond.0 & !Cond::PER_AKEY.0);
+    let mut fetching = Fetching { parts: SmallVec::with_capacity(lists.nr as usize), whole_cond };
+    let mut wants = SmallVec::with_capacity(lists.nr as usize);
     let (mut len, mut mapped) = (0_usize, 0_usize);
-    for (index, iod) in iods.iter().enumerate() {
-        let sgl = if lists.sgls.is_null() { Out::NULL } else { lists.sgls.at(index) };
-        let iom = if lists.ioms.is_null() { Out::NULL } else { lists.ioms.at(index) };
-        let pieces = Pieces::of(sgl)?;
-        let size = sizes.get(index).copied().unwrap_or(iod.size);
-        let (want, bytes) = want_of(iod, size, pieces.as_ref(), !iom.is_null())?;
+    for (index, iod) in lists.iods()?.iter().enumerate() {
+        if is_done.get(index).is_some_and(|&is_done| is_done) {
+            continue;
+        }
+        let (pieces, iom) = (lists.pieces(index)?, lists.iom(index));
+        let (want, bytes) = want_of(iod, pieces.as_ref())?;
         if pieces.is_none() {
             mapped = mapped.saturating_add(bytes);
         }
@@ -374,15 +497,13 @@ fn plan(lists: &Lists, cond: Cond, sizes: &[u64]) -> Result<Plan> {
             Want::Single { .. } | Want::Size => SmallVec::new(),
         };
         wants.push(FetchIod { akey: Key::from_slice(iod.name.key()?), want });
-        let iod_at = lists.iods.at(index);
-        let must_exist = is_needed(iod);
         fetching.parts.push(Part {
-            iod: iod_at,
+            iod: lists.iods.at(index),
             pieces,
             iom,
-            must_exist,
+            must_exist: is_needed(iod),
             start: len,
-            record_bytes: size,
+            record_bytes: iod.size,
             extents,
         });
         len = len.checked_add(bytes).ok_or(Der::REC2BIG)?;
@@ -391,34 +512,33 @@ fn plan(lists: &Lists, cond: Cond, sizes: &[u64]) -> Result<Plan> {
 }
 
 /// What is wanted of one akey, and the bytes that it takes.
-fn want_of(iod: &CIod, size: u64, pieces: Option<&Pieces>, has_map: bool) -> Result<(Want, usize)> {
+fn want_of(iod: &CIod, pieces: Option<&Pieces>) -> Result<(Want, usize)> {
     match (iod.kind, pieces) {
-        (SINGLE, _) if iod.nr != 1 => Err(Der::INVAL),
         (SINGLE, Some(pieces)) => {
-            let known =
-                if size == 0 { usize::MAX } else { usize::try_from(size).map_err(|_wide| Der::REC2BIG)? };
+            let known = if iod.size == 0 { Ok(usize::MAX) } else { usize::try_from(iod.size) };
+            let known = known.map_err(|_wide| Der::REC2BIG)?;
             let room_bytes = pieces.room()?.min(known).min(limits::PAYLOAD_BYTES_MAX);
-            Ok(if room_bytes == 0 { (Want::Size, 0) } else { (Want::Single { room_bytes }, room_bytes) })
+            Ok((Want::Single { room_bytes }, room_bytes))
         }
-        (ARRAY, _) if size > 0 && (pieces.is_some() || has_map) => {
+        (ARRAY, _) if iod.size > 0 => {
             let extents = extents(iod)?;
-            let bytes = bytes_of(&extents, size).and_then(|bytes| usize::try_from(bytes).ok());
+            let bytes = bytes_of(&extents, iod.size).and_then(|bytes| usize::try_from(bytes).ok());
             let bytes = bytes.ok_or(Der::REC2BIG)?;
             if let Some(pieces) = pieces
                 && pieces.room()? < bytes
             {
                 return Err(Der::REC2BIG);
             }
-            Ok((Want::Array { record_bytes: size, extents }, bytes))
+            Ok((Want::Array { record_bytes: iod.size, extents }, bytes))
         }
-        (SINGLE | ARRAY, _) => Ok((Want::Size, 0)),
+        // What has no size yet was asked for it.
         _ => Err(Der::INVAL),
     }
 }
 
 impl Fetching {
     /// Ends an asynchronous fetch.
-    pub(crate) fn end(self, ending: crate::event::Ending) -> c_int {
+    pub(crate) fn end(self, ending: Ending) -> c_int {
         let fetched = match ending.result {
             Ok(Output::Fetched(fetched)) => Ok(fetched),
             Ok(_) => return Der::MISC.code(),
@@ -435,8 +555,7 @@ impl Fetching {
         let copied = der(|| match fetched {
             Ok(fetched) => self.copy(&fetched, &buf),
             Err(error) => {
-                if let (dolmen_client::Error::RecTooBig { needed_bytes }, [part]) = (&error, &self.parts[..])
-                {
+                if let (Error::RecTooBig { needed_bytes }, [part]) = (&error, &self.parts[..]) {
                     part.set_size(*needed_bytes)?;
                 }
                 Err(error.into())
@@ -455,7 +574,7 @@ impl Fetching {
                 let filled = part.copy(pieces, found, buf)?;
                 pieces.set_filled(filled)?;
             }
-            part.map(found)?;
+            map(part.iom, part.iod.get()?.kind, found)?;
         }
         if missing { Err(Der::NONEXIST) } else { Ok(()) }
     }
@@ -491,25 +610,25 @@ impl Part {
         }
         Ok(end)
     }
+}
 
-    /// Tells which extents were found, if the program wants to know.
-    fn map(&self, found: &FetchedIod) -> Result<()> {
-        if self.iom.is_null() {
-            return Ok(());
-        }
-        let mut iom = self.iom.get()?;
-        iom.kind = self.iod.get()?.kind;
-        iom.size = found.size_bytes;
-        iom.nr_out = u32::try_from(found.filled.len()).map_err(|_wide| Der::OVERFLOW)?;
-        iom.recx_lo = found.filled.first().copied().map_or(CRecx::default(), CRecx::from);
-        iom.recx_hi = found.filled.last().copied().map_or(CRecx::default(), CRecx::from);
-        if iom.flags & MAP_DETAIL != 0 && !iom.recxs.is_null() {
-            for (index, recx) in found.filled.iter().take(iom.nr as usize).enumerate() {
-                iom.recxs.at(index).set((*recx).into())?;
-            }
-        }
-        self.iom.set(iom)
+/// Tells which extents were found, if the program wants to know.
+fn map(to: Out<CIom>, kind: c_uint, found: &FetchedIod) -> Result<()> {
+    if to.is_null() {
+        return Ok(());
     }
+    let mut iom = to.get()?;
+    iom.kind = kind;
+    iom.size = found.size_bytes;
+    iom.nr_out = u32::try_from(found.filled.len()).map_err(|_wide| Der::OVERFLOW)?;
+    iom.recx_lo = found.filled.first().copied().map_or(CRecx::default(), CRecx::from);
+    iom.recx_hi = found.filled.last().copied().map_or(CRecx::default(), CRecx::from);
+    if iom.flags & MAP_DETAIL != 0 && !iom.recxs.is_null() {
+        for (index, recx) in found.filled.iter().take(iom.nr as usize).enumerate() {
+            iom.recxs.at(index).set((*recx).into())?;
+        }
+    }
+    to.set(iom)
 }
 
 /// Bytes of records.

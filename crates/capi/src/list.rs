@@ -2,16 +2,19 @@
 
 use crate::buffer::Pieces;
 use crate::error::{Der, Result, der};
-use crate::event::{Ending, Ev, launch, run};
+use crate::event::{Chained, Ending, Ev, ending_of, go, launch, launch_chain, run};
 use crate::handle;
 use crate::io::CRecx;
 use crate::io::code;
-use crate::object::ObjectHandle;
+use crate::object::{ObjectHandle, found};
 use crate::raw::{In, Out};
 use crate::tx::When;
 use crate::types::{CAnchor, EpochRange, Handle, Iov, SgList};
 use core::ffi::c_int;
-use dolmen_client::{Anchor, Error, Output, PackedKeys, Page, limits};
+use dolmen_client::{
+    Anchor, Error, Event, ListedExtent, Output, PackedKeys, Page, QueryFlags, Recx, Way, limits,
+};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What a key in a listing is: its length.
@@ -187,7 +190,8 @@ pub(crate) fn cut(
     Ok((keys, if is_over { Anchor::eof() } else { anchor }))
 }
 
-/// The next visible extents of an array value after the anchor, or the single value as one.
+/// The next visible extents of an array value after the anchor, in the order of their indices or against it. A single value
+/// beside them is none. Without memory for extents only their number, and the size of their records, is told.
 #[unsafe(no_mangle)]
 extern "C" fn daos_obj_list_recx(
     oh: Handle,
@@ -199,36 +203,28 @@ extern "C" fn daos_obj_list_recx(
     recxs: Out<CRecx>,
     eprs: Out<EpochRange>,
     anchor: Out<CAnchor>,
-    _incr_order: bool,
+    incr_order: bool,
     ev: Ev,
 ) -> c_int {
     der(|| {
         let object = handle::object(oh)?;
         let when = When::of(th, &object.cont)?;
-        let (dkey, akey) = (dkey.get()?.key()?, akey.get()?.key()?);
+        let (dkey, akey) = (dkey.get()?.key()?.to_vec(), akey.get()?.key()?.to_vec());
         let own = anchor.get()?;
         let items_max = nr.get()?.min(u32::try_from(limits::EXTENTS_MAX).unwrap_or(u32::MAX));
-        if items_max == 0 || recxs.is_null() {
+        if items_max == 0 {
             return Err(Der::INVAL);
         }
-        let mut position = own.anchor()?;
+        let position = own.anchor()?;
         if position.is_eof() {
             return code(run(ev, || nr.set(0)));
         }
+        let walk = ExtentWalk { object, when, dkey, akey, items_max };
         let lists = Extents { size, nr, recxs, eprs, anchor };
-        if ev.is_null() {
-            let extents = object.client.list_extents(when.at(), dkey, akey, &mut position, items_max)?;
-            return lists.give(&extents, &position);
+        if !incr_order {
+            return code(go(ev, move |way| walk.descend(lists, position, way)));
         }
-        let start = |event: &mut _| {
-            Ok(object.client.list_extents_on(event, when.at(), dkey, akey, position, items_max)?)
-        };
-        launch(ev, &object.cont.pool, start, move |ending| {
-            der(|| match ending.result? {
-                Output::Extents(extents, position) => lists.give(&extents, &position),
-                _ => Err(Der::MISC),
-            })
-        })
+        if ev.is_null() { walk.now(&lists, position) } else { walk.launch(lists, position, ev) }
     })
 }
 
@@ -243,10 +239,12 @@ struct Extents {
 }
 
 impl Extents {
-    fn give(&self, extents: &[dolmen_client::ListedExtent], position: &Anchor) -> Result<()> {
+    fn give(&self, extents: &[ListedExtent], position: &Anchor) -> Result<()> {
         let Self { size, nr, recxs, eprs, anchor } = *self;
         for (index, extent) in extents.iter().enumerate() {
-            recxs.at(index).set(extent.recx.into())?;
+            if !recxs.is_null() {
+                recxs.at(index).set(extent.recx.into())?;
+            }
             if !eprs.is_null() {
                 eprs.at(index).set(EpochRange { lo: extent.epoch.0, hi: extent.epoch.0 })?;
             }
@@ -255,4 +253,142 @@ impl Extents {
         anchor.set(anchor.get()?.moved_to(position))?;
         nr.set(u32::try_from(extents.len()).map_err(|_wide| Der::OVERFLOW)?)
     }
+}
+
+/// How much further down a descending listing begins when it has found too little.
+const WIDER: u64 = 16;
+
+/// A walk over the extents of one akey.
+struct ExtentWalk {
+    object: Arc<ObjectHandle>,
+    when: When,
+    dkey: Vec<u8>,
+    akey: Vec<u8>,
+    items_max: u32,
+}
+
+impl ExtentWalk {
+    fn now(&self, lists: &Extents, mut position: Anchor) -> Result<()> {
+        loop {
+            let found;
+            (found, position) = self.page_now(position, self.items_max)?;
+            if !found.is_empty() || position.is_eof() {
+                return lists.give(&found, &position);
+            }
+        }
+    }
+
+    fn page_now(&self, mut position: Anchor, items_max: u32) -> Result<(Vec<ListedExtent>, Anchor)> {
+        let Self { object, when, dkey, akey, .. } = self;
+        let listed = object.client.list_extents(when.at(), dkey, akey, &mut position, items_max)?;
+        Ok((without_singles(listed), position))
+    }
+
+    fn start(&self, position: Anchor, items_max: u32, event: &mut Event) -> Result<()> {
+        let Self { object, when, dkey, akey, .. } = self;
+        Ok(object.client.list_extents_on(event, when.at(), dkey, akey, position, items_max)?)
+    }
+
+    async fn page(&self, position: Anchor, items_max: u32, way: Way) -> Result<(Vec<ListedExtent>, Anchor)> {
+        if way == Way::Now {
+            return self.page_now(position, items_max);
+        }
+        let pool = &self.object.cont.pool;
+        let ending = ending_of(pool, |event| self.start(position, items_max, event)).await?;
+        extents_listed(ending)
+    }
+
+    /// Launches an ascending listing; what has only a single value in it takes another look.
+    fn launch(self, lists: Extents, position: Anchor, ev: Ev) -> Result<()> {
+        let walk = Arc::new(self);
+        let (pool, own) = (Arc::clone(&walk.object.cont.pool), Arc::clone(&walk));
+        let start = move |event: &mut _| own.start(position, own.items_max, event);
+        launch_chain(ev, &pool, start, move |ending| {
+            let (found, position) = extents_listed(ending)?;
+            if !found.is_empty() || position.is_eof() {
+                return lists.give(&found, &position).map(|()| Chained::Done);
+            }
+            let own = Arc::clone(&walk);
+            Ok(Chained::Ask(Box::new(move |event| own.start(position, own.items_max, event))))
+        })
+    }
+
+    /// Lists the last extents below the place where the listing stands. Stores list upwards only, so it looks at ranges below
+    /// it, each wider than the one before, until there are enough in one.
+    async fn descend(self, lists: Extents, position: Anchor, way: Way) -> Result<()> {
+        let Some(bound) = self.bound(&position, way).await? else { return lists.give(&[], &Anchor::eof()) };
+        let mut wide = limits::WINDOW_RECORDS;
+        loop {
+            // Where windows begin, extents are cut however they are listed.
+            let from = bound.saturating_sub(wide) / limits::WINDOW_RECORDS * limits::WINDOW_RECORDS;
+            let mut last = self.last_of(from, bound, way).await?;
+            let is_all = from == 0 && last.len() <= self.items_max as usize;
+            if last.len() > self.items_max as usize {
+                last.pop_front();
+            }
+            if is_all || last.len() == self.items_max as usize {
+                let next = last.front().map(|extent| extent.recx.index.to_le_bytes()).filter(|_| !is_all);
+                let next = next.map_or_else(|| Some(Anchor::eof()), |bound| Anchor::after(&bound));
+                let listed: Vec<ListedExtent> = last.into_iter().rev().collect();
+                return lists.give(&listed, &next.ok_or(Der::MISC)?);
+            }
+            wide = wide.saturating_mul(WIDER);
+        }
+    }
+
+    /// The index that a descending listing is to stay below; `None` if there is nothing.
+    async fn bound(&self, position: &Anchor, way: Way) -> Result<Option<u64>> {
+        let Self { object, when, dkey, akey, .. } = self;
+        if !position.position().is_empty() {
+            let bytes = position.position().try_into().map_err(|_other| Der::INVAL)?;
+            return Ok(Some(u64::from_le_bytes(bytes)));
+        }
+        let flags = QueryFlags(QueryFlags::MAX.0 | QueryFlags::RECX.0);
+        let last = if way == Way::Now {
+            object.client.query(when.at(), flags, dkey, akey)?
+        } else {
+            let start = |event: &mut _| Ok(object.client.query_on(event, when.at(), flags, dkey, akey)?);
+            found(ending_of(&object.cont.pool, start).await?)?
+        };
+        Ok(last.and_then(|last| last.recx).map(|last| last.end().unwrap_or(u64::MAX)))
+    }
+
+    /// The last extents, and one more than a page has, in a range of indices.
+    async fn last_of(&self, from: u64, bound: u64, way: Way) -> Result<VecDeque<ListedExtent>> {
+        let range = Recx::new(from, bound - from);
+        let page_max = u32::try_from(limits::EXTENTS_MAX).unwrap_or(u32::MAX);
+        let mut position =
+            if from == 0 { Some(Anchor::default()) } else { Anchor::after(&from.to_le_bytes()) }
+                .ok_or(Der::MISC)?;
+        let mut last = VecDeque::new();
+        while !position.is_eof() {
+            let listed;
+            (listed, position) = self.page(position, page_max, way).await?;
+            if listed.first().is_some_and(|extent| extent.recx.index >= bound) {
+                break;
+            }
+            let inside = |extent: ListedExtent| {
+                extent.recx.intersect(range).map(|recx| ListedExtent { recx, ..extent })
+            };
+            for extent in listed.into_iter().filter_map(inside) {
+                if last.len() > self.items_max as usize {
+                    last.pop_front();
+                }
+                last.push_back(extent);
+            }
+        }
+        Ok(last)
+    }
+}
+
+fn extents_listed(ending: Ending) -> Result<(Vec<ListedExtent>, Anchor)> {
+    match ending.result? {
+        Output::Extents(extents, position) => Ok((without_singles(extents), position)),
+        _ => Err(Der::MISC),
+    }
+}
+
+fn without_singles(mut extents: Vec<ListedExtent>) -> Vec<ListedExtent> {
+    extents.retain(|extent| !extent.single);
+    extents
 }

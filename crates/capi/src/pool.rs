@@ -173,11 +173,13 @@ extern "C" fn daos_pool_query(
         if !info.is_null() {
             info.set(info_of(&found, bits))?;
         }
+        let all: Vec<u32> = (1..=27).collect();
+        prop::tell(props, &all, |kind| property(&pool, &found, &recorded, kind))?;
+        // Last, since nobody frees the ranks of a question that has failed.
         if !list.is_null() {
             list.set(rank_list(&ranks_of(&found, bits))?)?;
         }
-        let all: Vec<u32> = (1..=27).collect();
-        prop::tell(props, &all, |kind| property(&pool, &found, &recorded, kind))
+        Ok(())
     })
 }
 

@@ -225,23 +225,30 @@ pub(crate) fn wanted(list: Out<List>) -> Result<Wanted> {
     Ok(wanted)
 }
 
-/// Gives a program the properties that its list names, or all of them if it names none.
+/// Gives a program the properties that its list names, or all of them if it names none: of those what may not be told to it
+/// is said not to be set.
 ///
 /// # Errors
-/// `NONEXIST` for one that there is not; `NOMEM`.
+/// `NO_PERM` for a list that it names and may not read; `NONEXIST` for one that there is not; `NOMEM`.
 pub(crate) fn tell(list: Out<List>, all: &[u32], value: impl Fn(u32) -> Option<Value>) -> Result<()> {
     if list.is_null() {
         return Ok(());
     }
     let own = list.get()?;
-    if own.nr == 0 || own.entries.is_null() {
+    let names_none = own.nr == 0 || own.entries.is_null();
+    if names_none {
         let made = make(all)?;
         list.set(List { nr: made.nr, reserved: own.reserved, entries: made.entries })?;
     }
     let List { entries: at, .. } = list.get()?;
     for (index, entry) in entries(list)?.iter().enumerate() {
-        let told = value(entry.kind).ok_or(Der::NONEXIST)?;
-        at.at(index).set(entry.given(&told)?)?;
+        match value(entry.kind) {
+            Some(told) => at.at(index).set(entry.given(&told)?)?,
+            None if names_none => at.at(index).set(Entry { flags: entry.flags | NOT_SET, ..*entry })?,
+            // Everything has a list: one that is not told is one that the service has left out.
+            None if matches!(entry.kind, PO_ACL | CO_ACL) => return Err(Der::NO_PERM),
+            None => return Err(Der::NONEXIST),
+        }
     }
     Ok(())
 }
@@ -294,7 +301,7 @@ extern "C" fn daos_prop_fini(list: Out<List>) {
 
 /// Frees a list with its values.
 #[unsafe(no_mangle)]
-extern "C" fn daos_prop_free(list: Out<List>) {
+pub(crate) extern "C" fn daos_prop_free(list: Out<List>) {
     daos_prop_fini(list);
     release(list.as_ptr());
 }

@@ -14,9 +14,7 @@ use crate::types::{CUuid, Handle, Iov};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{ContName, Container, Epoch, ObjectClass, Uuid};
-use dolmen_dfs::{
-    CHUNK_BYTES_MIN, Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, class_of_hint, classes_of_hints,
-};
+use dolmen_dfs::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, class_of_hint, classes_of_hints};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Bits of how a mount keeps what other mounts do; 0 is relaxed.
@@ -116,7 +114,7 @@ fn format_options(attr: Option<&CAttr>) -> PosixResult<FormatOptions> {
     options.file_class = first([attr.file_oclass, attr.oclass], hints.0);
     options.dir_class = first([attr.dir_oclass, attr.oclass], hints.1);
     if attr.chunk_size != 0 {
-        options.chunk_bytes = attr.chunk_size.max(CHUNK_BYTES_MIN);
+        options.chunk_bytes = attr.chunk_size;
     }
     options.balanced = match attr.mode {
         0 => false,

@@ -118,7 +118,8 @@ fn set_link(path: &Path, link: &UnsLink) -> PosixResult<()> {
     if code == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// The parts of `daos://pool/container/path`, or of the same without its beginning.
+/// The parts of `daos://pool/container/path`, or of the same without its beginning. With it a pool alone is one, too: programs
+/// make a container there.
 fn direct(path: &[u8], needs_prefix: bool) -> PosixResult<Option<(Link, Vec<u8>)>> {
     let rest = match (path.strip_prefix(b"daos://"), needs_prefix) {
         (Some(rest), _) => rest,
@@ -126,9 +127,11 @@ fn direct(path: &[u8], needs_prefix: bool) -> PosixResult<Option<(Link, Vec<u8>)
         (None, false) => path.strip_prefix(b"/").ok_or(EINVAL)?,
     };
     let text = core::str::from_utf8(rest).map_err(|_other| EINVAL)?;
-    let (pool, rest) = text.split_once('/').ok_or(EINVAL)?;
+    let may_be_pool = path.starts_with(b"daos://");
+    let (pool, rest) = text.split_once('/').unwrap_or((text, ""));
     let (cont, inside) = rest.split_once('/').unwrap_or((rest, ""));
-    if pool.is_empty() || cont.is_empty() || pool.len() > 127 || cont.len() > 127 {
+    let is_pool = may_be_pool && rest.is_empty();
+    if pool.is_empty() || (cont.is_empty() && !is_pool) || pool.len() > 127 || cont.len() > 127 {
         return Err(EINVAL);
     }
     let inside = inside.trim_end_matches('/');

@@ -1,5 +1,6 @@
 /* Who may open a container for what: another user, by the network, where the engine believes the number that he says. */
 #include "harness.h"
+#include <gurt/common.h>
 
 #define STRANGER 4200042
 
@@ -70,4 +71,55 @@ what_a_list_does_not_allow_is_refused_at_the_open(void)
 	close_all();
 }
 
-TESTS(TEST(what_a_list_does_not_allow_is_refused_at_the_open))
+/* Properties of pool and container, as a list without names gives them: what may not be told is not set. */
+static void
+check_told(daos_prop_t *props, uint32_t trimmed, uint32_t told)
+{
+	struct daos_prop_entry *entry = daos_prop_entry_get(props, trimmed);
+
+	CHECK(entry == NULL || !daos_prop_is_set(entry));
+	entry = daos_prop_entry_get(props, told);
+	CHECK(entry != NULL && daos_prop_is_set(entry));
+	daos_prop_free(props);
+}
+
+static void
+a_list_that_one_may_not_read_is_refused(void)
+{
+	daos_handle_t pool, cont;
+	daos_prop_t  *props = NULL;
+	d_rank_list_t *ranks = NULL;
+
+	pretended = getuid();
+	open_all();
+	allow("A::4200042@:rt");
+	pretended = STRANGER;
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RO, &pool, NULL, NULL));
+	OK(daos_cont_open(pool, "cont", DAOS_COO_RO, &cont, NULL, NULL));
+	GIVES(daos_cont_get_acl(cont, &props, NULL), -DER_NO_PERM);
+	CHECK(props == NULL);
+	props = daos_prop_alloc(2);
+	props->dpp_entries[0].dpe_type = DAOS_PROP_CO_LAYOUT_TYPE;
+	props->dpp_entries[1].dpe_type = DAOS_PROP_CO_ACL;
+	GIVES(daos_cont_query(cont, NULL, props, NULL), -DER_NO_PERM);
+	daos_prop_free(props);
+	props = daos_prop_alloc(0);
+	OK(daos_cont_query(cont, NULL, props, NULL));
+	check_told(props, DAOS_PROP_CO_ACL, DAOS_PROP_CO_LAYOUT_TYPE);
+	props = daos_prop_alloc(1);
+	props->dpp_entries[0].dpe_type = DAOS_PROP_PO_ACL;
+	GIVES(daos_pool_query(pool, &ranks, NULL, props, NULL), -DER_NO_PERM);
+	CHECK(ranks == NULL);
+	daos_prop_free(props);
+	props = daos_prop_alloc(0);
+	OK(daos_pool_query(pool, &ranks, NULL, props, NULL));
+	CHECK(ranks != NULL);
+	d_rank_list_free(ranks);
+	check_told(props, DAOS_PROP_PO_ACL, DAOS_PROP_PO_SPACE_RB);
+	OK(daos_cont_close(cont, NULL));
+	OK(daos_pool_disconnect(pool, NULL));
+	pretended = getuid();
+	close_all();
+}
+
+TESTS(TEST(what_a_list_does_not_allow_is_refused_at_the_open), TEST(a_list_that_one_may_not_read_is_refused))

@@ -1,6 +1,38 @@
 /* Making, mounting, connecting. */
 #include "fs_kit.h"
 
+/* Of a container as of a file: what is refused is refused there and here, and nothing is changed in silence. */
+static void
+chunks_of_files_have_sizes_within_limits(void)
+{
+	static const daos_size_t wrong[] = {1, 1000, 4095, (1 << 30) + 1}, right[] = {4096, 1 << 30};
+	dfs_attr_t               attr    = {0}, told;
+	daos_handle_t            cont;
+	dfs_obj_t               *file;
+	dfs_t                   *made;
+	size_t                   i;
+
+	fs_open_all();
+	for (i = 0; i < 4; i++) {
+		attr.da_chunk_size = wrong[i];
+		GIVES(dfs_cont_create(poh, NULL, &attr, &cont, &made), EINVAL);
+		GIVES(dfs_cont_create_with_label(poh, "wrong", &attr, NULL, NULL, NULL), EINVAL);
+		GIVES(daos_cont_open(poh, "wrong", DAOS_COO_RO, &cont, NULL, NULL), -DER_NONEXIST);
+		GIVES(dfs_open(dfs, NULL, "wrong", S_IFREG | 0644, O_RDWR | O_CREAT, 0, wrong[i], NULL, &file), EINVAL);
+	}
+	for (i = 0; i < 2; i++) {
+		attr.da_chunk_size = right[i];
+		OK(dfs_cont_create(poh, NULL, &attr, &cont, &made));
+		OK(dfs_query(made, &told));
+		GIVES(told.da_chunk_size, right[i]);
+		OK(dfs_umount(made));
+		OK(daos_cont_close(cont, NULL));
+		OK(dfs_open(dfs, NULL, i ? "large" : "small", S_IFREG | 0644, O_RDWR | O_CREAT, 0, right[i], NULL, &file));
+		OK(dfs_release(file));
+	}
+	fs_close_all();
+}
+
 static void
 a_file_system_is_made_mounted_and_told(void)
 {
@@ -201,7 +233,7 @@ a_forked_child_has_no_handles(void)
 	fs_close_all();
 }
 
-TESTS(TEST(a_file_system_is_made_mounted_and_told), TEST(a_mount_ends_and_its_pointer_with_it),
+TESTS(TEST(chunks_of_files_have_sizes_within_limits), TEST(a_file_system_is_made_mounted_and_told), TEST(a_mount_ends_and_its_pointer_with_it),
       TEST(a_container_without_files_is_not_mounted), TEST(a_mount_for_reading_refuses_changes),
       TEST(connecting_makes_what_is_missing), TEST(a_prefix_is_no_part_of_the_file_system),
       TEST(hints_suggest_classes), TEST(handles_of_the_library_end_with_it), TEST(a_forked_child_has_no_handles))

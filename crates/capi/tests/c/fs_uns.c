@@ -88,7 +88,14 @@ direct_paths_need_no_path(void)
 	GIVES(duns_set_sys_name(&found, NULL), EINVAL);
 	duns_destroy_attr(&found);
 	CHECK(found.da_sys == NULL);
-	GIVES(duns_resolve_path("daos://pool", &found), EINVAL);
+	/* A pool alone: whoever copies to it makes a container there. */
+	OK(duns_resolve_path("daos://pool", &found));
+	CHECK(strcmp(found.da_pool, "pool") == 0 && found.da_cont[0] == 0 && found.da_rel_path == NULL);
+	OK(duns_resolve_path("daos://pool/", &found));
+	CHECK(strcmp(found.da_pool, "pool") == 0 && found.da_cont[0] == 0);
+	GIVES(duns_resolve_path("daos://", &found), EINVAL);
+	GIVES(duns_resolve_path("daos:///files", &found), EINVAL);
+	GIVES(duns_resolve_path("daos://pool//a", &found), EINVAL);
 	found.da_flags = DUNS_NO_PREFIX;
 	OK(duns_resolve_path("/pool/files", &found));
 	CHECK(found.da_rel_path == NULL);

@@ -81,6 +81,7 @@ keys_are_listed_and_removed(void)
 	d_iov_t         iov;
 	d_sg_list_t     sgl = {.sg_nr = 1, .sg_iovs = &iov};
 	daos_size_t     size = 0;
+	uint32_t        room = 4;
 	int             i, total = 0;
 
 	begin();
@@ -96,6 +97,21 @@ keys_are_listed_and_removed(void)
 		total += nr;
 	}
 	GIVES(total, 10);
+	/* Too little room for the next key: its length is told, and with as much the listing goes on. */
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "longer than all", 1, "x", NULL));
+	for (i = 0; i < 10; i++) {
+		sprintf(name, "%d", i);
+		OK(daos_kv_remove(kv, DAOS_TX_NONE, 0, name, NULL));
+	}
+	memset(&anchor, 0, sizeof(anchor));
+	d_iov_set(&iov, buf, 4);
+	GIVES(daos_kv_list(kv, DAOS_TX_NONE, &room, kds, &sgl, &anchor, NULL), -DER_KEY2BIG);
+	GIVES(kds[0].kd_key_len, 15);
+	d_iov_set(&iov, buf, kds[0].kd_key_len);
+	OK(daos_kv_list(kv, DAOS_TX_NONE, &room, kds, &sgl, &anchor, NULL));
+	CHECK(room == 1 && memcmp(buf, "longer than all", 15) == 0);
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "3", 1, "x", NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "4", 1, "x", NULL));
 	OK(daos_kv_remove(kv, DAOS_TX_NONE, 0, "3", NULL));
 	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "3", &size, NULL, NULL));
 	CHECK(size == 0);

@@ -131,6 +131,189 @@ sizes_are_told_without_buffers(void)
 	end();
 }
 
+/* Writes text under an akey of the dkey d as an array of records of so many bytes, from a record on. */
+static void
+put_array(const char *akey, uint64_t first, size_t size, const char *text)
+{
+	daos_key_t  d    = key("d");
+	daos_recx_t recx = {.rx_idx = first, .rx_nr = strlen(text) / size};
+	daos_iod_t  iod  = {.iod_name = key(akey), .iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx};
+	d_iov_t     iov;
+	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
+
+	iod.iod_size = size;
+	d_iov_set(&iov, (void *)text, strlen(text));
+	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL));
+}
+
+/* Ends a call that was given an event, or none: the event's error, or what the call has returned. */
+static int
+ended(int rc, daos_event_t *ev)
+{
+	bool flag = false;
+
+	if (ev == NULL || rc != 0)
+		return rc;
+	OK(daos_event_test(ev, DAOS_EQ_WAIT, &flag));
+	CHECK(flag);
+	return ev->ev_error;
+}
+
+/* What a size is for this kind of value of an akey of the dkey d. */
+static daos_size_t
+size_of(daos_handle_t th, const char *akey, daos_iod_type_t type, daos_event_t *ev)
+{
+	daos_key_t d   = key("d");
+	daos_iod_t iod = {.iod_name = key(akey), .iod_type = type, .iod_nr = 1, .iod_size = DAOS_REC_ANY};
+
+	OK(ended(daos_obj_fetch(oh, th, 0, &d, 1, &iod, NULL, NULL, ev), ev));
+	return iod.iod_size;
+}
+
+/* One akey may hold an array, a single value, both or neither: each is told only to whom asks for it. */
+static void
+check_sizes(daos_handle_t th, daos_event_t *ev)
+{
+	static const struct {
+		const char *akey;
+		daos_size_t single, array;
+	} akeys[] = {{"array", 0, 2}, {"bytes", 0, 1}, {"single", 5, 0}, {"both", 9, 3}, {"neither", 0, 0}};
+	daos_iod_t iods[10];
+	daos_key_t d        = key("d");
+	int        i;
+
+	memset(iods, 0, sizeof(iods));
+	for (i = 0; i < 10; i++) {
+		iods[i].iod_name = key(akeys[i / 2].akey);
+		iods[i].iod_type = i % 2 == 0 ? DAOS_IOD_SINGLE : DAOS_IOD_ARRAY;
+		iods[i].iod_nr   = 1;
+		iods[i].iod_size = i % 2 == 0 ? 77 : DAOS_REC_ANY;
+	}
+	OK(ended(daos_obj_fetch(oh, th, 0, &d, 10, iods, NULL, NULL, ev), ev));
+	for (i = 0; i < 5; i++) {
+		GIVES(size_of(th, akeys[i].akey, DAOS_IOD_SINGLE, ev), akeys[i].single);
+		GIVES(size_of(th, akeys[i].akey, DAOS_IOD_ARRAY, ev), akeys[i].array);
+		GIVES(iods[2 * i].iod_size, akeys[i].single);
+		GIVES(iods[2 * i + 1].iod_size, akeys[i].array);
+	}
+}
+
+/* An array whose record size the program does not know is read although a single value of another size lies beside it. */
+static void
+check_read_beside_a_single(daos_handle_t th, daos_event_t *ev)
+{
+	char        text[6] = {0}, value[9];
+	daos_recx_t recx    = {.rx_idx = 4, .rx_nr = 1};
+	daos_key_t  d       = key("d");
+	daos_iod_t  iods[3] = {{.iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx},
+			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1},
+			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1}};
+	d_iov_t     iovs[2];
+	d_sg_list_t sgls[3] = {{.sg_nr = 1, .sg_iovs = &iovs[0]}, {.sg_nr = 1, .sg_iovs = &iovs[1]}, {0}};
+
+	iods[0].iod_name = iods[1].iod_name = iods[2].iod_name = key("both");
+	d_iov_set(&iovs[0], text, 5);
+	d_iov_set(&iovs[1], value, sizeof(value));
+	OK(ended(daos_obj_fetch(oh, th, 0, &d, 1, iods, sgls, NULL, ev), ev));
+	CHECK(strcmp(text, "def") == 0 && iods[0].iod_size == 3 && iovs[0].iov_len == 3);
+	/* The same beside a value that is read, and one that is only asked for. */
+	iods[0].iod_size = DAOS_REC_ANY;
+	memset(text, 0, sizeof(text));
+	OK(ended(daos_obj_fetch(oh, th, 0, &d, 3, iods, sgls, NULL, ev), ev));
+	CHECK(strcmp(text, "def") == 0 && memcmp(value, "obelisque", 9) == 0 && iovs[1].iov_len == 9);
+	GIVES(iods[0].iod_size, 3);
+	GIVES(iods[2].iod_size, 9);
+}
+
+static void
+sizes_are_those_of_the_kind_that_is_asked_for(void)
+{
+	daos_event_t  ev;
+	daos_handle_t th;
+
+	begin(DAOS_OT_MULTI_HASHED);
+	OK(daos_event_init(&ev, DAOS_HDL_INVAL, NULL));
+	put_array("array", 0, 2, "aabb");
+	put_array("bytes", 1000000, 1, "x");
+	OK(put("d", "single", "stone", 0));
+	OK(put("d", "both", "obelisque", 0));
+	put_array("both", 3, 3, "abcdef");
+	check_sizes(DAOS_TX_NONE, NULL);
+	check_sizes(DAOS_TX_NONE, &ev);
+	check_read_beside_a_single(DAOS_TX_NONE, NULL);
+	check_read_beside_a_single(DAOS_TX_NONE, &ev);
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	check_sizes(th, NULL);
+	check_read_beside_a_single(th, NULL);
+	check_sizes(th, &ev);
+	OK(daos_tx_close(th, NULL));
+	OK(daos_event_fini(&ev));
+	end();
+}
+
+/* Whoever reads several values with too little room for one is told all sizes, and can come back with enough. */
+static void
+check_retry(daos_event_t *ev)
+{
+	char        small[4], exact[8], large[16], records[8];
+	daos_recx_t recx    = {.rx_idx = 0, .rx_nr = 2};
+	daos_key_t  d       = key("d");
+	daos_iod_t  iods[3] = {{.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1},
+			       {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1},
+			       {.iod_type = DAOS_IOD_ARRAY, .iod_nr = 1, .iod_recxs = &recx}};
+	d_iov_t     iovs[3];
+	d_sg_list_t sgls[3] = {{.sg_nr = 1, .sg_iovs = &iovs[0]},
+			       {.sg_nr = 1, .sg_iovs = &iovs[1]},
+			       {.sg_nr = 1, .sg_iovs = &iovs[2]}};
+
+	iods[0].iod_name = key("first");
+	iods[1].iod_name = key("second");
+	iods[2].iod_name = key("array");
+	d_iov_set(&iovs[0], small, sizeof(small));
+	d_iov_set(&iovs[1], large, sizeof(large));
+	d_iov_set(&iovs[2], records, sizeof(records));
+	GIVES(ended(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 2, iods, sgls, NULL, ev), ev), -DER_REC2BIG);
+	CHECK(iods[0].iod_size == 8 && iods[1].iod_size == 11);
+	/* Not known before the call, and too little room for the array. */
+	iods[0].iod_size = iods[1].iod_size = iods[2].iod_size = DAOS_REC_ANY;
+	d_iov_set(&iovs[0], exact, sizeof(exact));
+	d_iov_set(&iovs[2], records, 3);
+	GIVES(ended(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 3, iods, sgls, NULL, ev), ev), -DER_REC2BIG);
+	CHECK(iods[0].iod_size == 8 && iods[1].iod_size == 11 && iods[2].iod_size == 4);
+	/* Known, and too little room all the same. */
+	iods[0].iod_size = iods[1].iod_size = DAOS_REC_ANY;
+	GIVES(ended(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 3, iods, sgls, NULL, ev), ev), -DER_REC2BIG);
+	CHECK(iods[0].iod_size == 8 && iods[1].iod_size == 11 && iods[2].iod_size == 4);
+	d_iov_set(&iovs[2], records, sizeof(records));
+	OK(ended(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 3, iods, sgls, NULL, ev), ev));
+	CHECK(memcmp(records, "aaaabbbb", 8) == 0 && memcmp(exact, "standing", 8) == 0);
+}
+
+static void
+all_sizes_are_told_to_whom_has_too_little_room(void)
+{
+	daos_event_t ev;
+	char         small[4];
+	daos_key_t   d   = key("d");
+	daos_iod_t   iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1};
+	d_iov_t      iov;
+	d_sg_list_t  sgl = {.sg_nr = 1, .sg_iovs = &iov};
+
+	begin(DAOS_OT_MULTI_HASHED);
+	OK(daos_event_init(&ev, DAOS_HDL_INVAL, NULL));
+	OK(put("d", "first", "standing", 0));
+	OK(put("d", "second", "tone circle", 0));
+	put_array("array", 0, 4, "aaaabbbb");
+	check_retry(NULL);
+	check_retry(&ev);
+	iod.iod_name = key("first");
+	d_iov_set(&iov, small, sizeof(small));
+	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL, NULL), -DER_REC2BIG);
+	GIVES(iod.iod_size, 8);
+	OK(daos_event_fini(&ev));
+	end();
+}
+
 /* What is asked for is more than memory has, or more than is read for the sake of its map. */
 static void
 fetches_of_more_than_memory_are_refused(void)
@@ -350,14 +533,29 @@ a_key_that_does_not_fit_tells_its_length(void)
 	daos_key_desc_t kds[3] = {{0}};
 	char            buf[64];
 	uint32_t        nr = 3;
+	daos_key_t      d = key("a rather long key"), a = key("a");
+	d_iov_t         iov;
+	d_sg_list_t     sgl = {.sg_nr = 1, .sg_iovs = &iov};
 
 	begin(DAOS_OT_MULTI_HASHED);
 	OK(put("a rather long key", "a", "x", 0));
-	GIVES(list(&anchor, &nr, 4, kds, buf), -DER_KEY2BIG);
+	d_iov_set(&iov, buf, 4);
+	GIVES(daos_obj_list_dkey(oh, DAOS_TX_NONE, &nr, kds, &sgl, &anchor, NULL), -DER_KEY2BIG);
 	CHECK(kds[0].kd_key_len == 17);
 	nr = 3;
 	OK(list(&anchor, &nr, 17, kds, buf));
 	CHECK(nr == 1);
+	OK(put("a rather long key", "one that is even longer", "x", 0));
+	OK(daos_obj_punch_akeys(oh, DAOS_TX_NONE, 0, &d, 1, &a, NULL));
+	memset(&anchor, 0, sizeof(anchor));
+	nr = 3;
+	GIVES(daos_obj_list_akey(oh, DAOS_TX_NONE, &d, &nr, kds, &sgl, &anchor, NULL), -DER_KEY2BIG);
+	CHECK(kds[0].kd_key_len == 23);
+	/* The anchor stands where it stood: with more room the listing goes on. */
+	d_iov_set(&iov, buf, 23);
+	nr = 3;
+	OK(daos_obj_list_akey(oh, DAOS_TX_NONE, &d, &nr, kds, &sgl, &anchor, NULL));
+	CHECK(nr == 1 && memcmp(buf, "one that is even longer", 23) == 0);
 	end();
 }
 
@@ -389,6 +587,101 @@ akeys_and_extents_are_listed(void)
 	OK(daos_obj_list_recx(oh, DAOS_TX_NONE, &d, &a, &size, &nr, found, eprs, &anchor, true, NULL));
 	CHECK(nr == 2 && size == 1 && found[0].rx_idx == 0 && found[0].rx_nr == 4 && found[1].rx_idx == 100);
 	CHECK(eprs[0].epr_lo != 0 && eprs[0].epr_lo == eprs[0].epr_hi);
+	end();
+}
+
+/* Extents of the array, from the anchor on. */
+static int
+list_extents(daos_recx_t *recxs, uint32_t *nr, daos_size_t *size, daos_anchor_t *anchor, bool incr, daos_event_t *ev)
+{
+	daos_key_t d = key("d"), a = key("array");
+
+	return ended(daos_obj_list_recx(oh, DAOS_TX_NONE, &d, &a, size, nr, recxs, NULL, anchor, incr, ev), ev);
+}
+
+static void
+check_orders(daos_event_t *ev)
+{
+	/* In two windows, and far away. */
+	static const uint64_t starts[5] = {0, 10, 20, (3 << 20) - 1, 1ULL << 60};
+	uint32_t              page, nr, i, seen;
+	daos_recx_t           recxs[8];
+	daos_anchor_t         anchor;
+	daos_size_t           size;
+	int                   incr;
+
+	for (incr = 0; incr < 2; incr++) {
+		for (page = 1; page <= 8; page++) {
+			memset(&anchor, 0, sizeof(anchor));
+			seen = 0;
+			while (!daos_anchor_is_eof(&anchor)) {
+				nr   = page;
+				size = 0;
+				OK(list_extents(recxs, &nr, &size, &anchor, incr, ev));
+				CHECK(nr <= page && seen + nr <= 5 && size == (nr > 0));
+				for (i = 0; i < nr; i++, seen++) {
+					GIVES(recxs[i].rx_idx, starts[incr ? seen : 4 - seen]);
+					GIVES(recxs[i].rx_nr, 1);
+				}
+			}
+			GIVES(seen, 5);
+			nr = 3;
+			OK(list_extents(recxs, &nr, &size, &anchor, incr, ev));
+			GIVES(nr, 0);
+		}
+	}
+}
+
+static void
+extents_are_listed_in_both_orders(void)
+{
+	static const uint64_t starts[5] = {20, 0, 1ULL << 60, (3 << 20) - 1, 10};
+	daos_event_t          ev;
+	daos_anchor_t         anchor = DAOS_ANCHOR_INIT;
+	daos_recx_t           recxs[4];
+	uint32_t              nr = 4;
+	daos_size_t           size;
+	int                   i;
+
+	begin(DAOS_OT_MULTI_HASHED);
+	OK(daos_event_init(&ev, DAOS_HDL_INVAL, NULL));
+	/* Nothing at all has neither order. */
+	OK(list_extents(recxs, &nr, &size, &anchor, false, NULL));
+	CHECK(nr == 0 && daos_anchor_is_eof(&anchor));
+	/* A single value under the same akey is no extent of its array. */
+	OK(put("d", "array", "beside", 0));
+	for (i = 0; i < 5; i++)
+		put_array("array", starts[i], 1, "x");
+	check_orders(NULL);
+	check_orders(&ev);
+	OK(daos_event_fini(&ev));
+	end();
+}
+
+static void
+extents_are_no_single_values_and_need_no_memory(void)
+{
+	daos_key_t         d = key("d"), a = key("array"), single = key("single");
+	daos_anchor_t      anchor = DAOS_ANCHOR_INIT;
+	daos_recx_t        recxs[2];
+	daos_epoch_range_t eprs[5];
+	daos_size_t        size = 0;
+	uint32_t           nr   = 1;
+
+	begin(DAOS_OT_MULTI_HASHED);
+	OK(put("d", "single", "stone", 0));
+	OK(put("d", "array", "beside", 0));
+	put_array("array", 7, 4, "aaaabbbb");
+	/* As daos-serialize of mpifileutils learns the size of records. */
+	OK(daos_obj_list_recx(oh, DAOS_TX_NONE, &d, &a, &size, &nr, NULL, eprs, &anchor, true, NULL));
+	CHECK(nr == 1 && size == 4);
+	nr = 2;
+	memset(&anchor, 0, sizeof(anchor));
+	OK(daos_obj_list_recx(oh, DAOS_TX_NONE, &d, &single, &size, &nr, recxs, eprs, &anchor, true, NULL));
+	CHECK(nr == 0 && size == 0 && daos_anchor_is_eof(&anchor));
+	nr = 0;
+	memset(&anchor, 0, sizeof(anchor));
+	GIVES(daos_obj_list_recx(oh, DAOS_TX_NONE, &d, &a, &size, &nr, recxs, eprs, &anchor, true, NULL), -DER_INVAL);
 	end();
 }
 
@@ -444,14 +737,59 @@ list_akeys(daos_key_t *dkey, daos_anchor_t *anchor, uint32_t *nr, daos_key_desc_
 	return daos_obj_list_akey(oh, DAOS_TX_NONE, dkey, nr, kds, &sgl, anchor, NULL);
 }
 
+/* Numbers as dkeys in the order of their values, lexical keys, and hashed ones, of which nobody knows the order. */
 static void
-a_listing_goes_on_behind_a_key(void)
+check_every_start(enum daos_otype_t type)
+{
+	static const char *texts[6] = {"a", "a\001", "b", "ba", "c", "c~"};
+	uint64_t           numbers[6] = {0, 1, 255, 256, 1ULL << 40, UINT64_MAX};
+	bool               is_number  = type == DAOS_OT_MULTI_UINT64;
+	daos_anchor_t      anchor     = DAOS_ANCHOR_INIT;
+	daos_key_desc_t    kds[8];
+	char               all[64], buf[64];
+	uint32_t           nr = 8, i, at;
+	daos_key_t         d, a;
+	daos_iod_t         iod = {.iod_type = DAOS_IOD_SINGLE, .iod_size = 1, .iod_nr = 1};
+	d_iov_t            iov;
+	d_sg_list_t        sgl = {.sg_nr = 1, .sg_iovs = &iov};
+
+	OK(daos_obj_open(coh, make_oid(100 + type, type), DAOS_OO_RW, &oh, NULL));
+	for (i = 0; i < 6; i++) {
+		d = key(texts[i]);
+		if (is_number)
+			d_iov_set(&d, &numbers[i], 8);
+		a = d;
+		iod.iod_name = a;
+		d_iov_set(&iov, "x", 1);
+		OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, &iod, &sgl, NULL));
+	}
+	OK(list(&anchor, &nr, sizeof(all), kds, all));
+	GIVES(nr, 6);
+	for (i = 0, at = 0; i < 6; at += kds[i++].kd_key_len) {
+		daos_key_desc_t found[8];
+
+		d_iov_set(&d, all + at, kds[i].kd_key_len);
+		OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &d, NULL, &anchor, NULL));
+		nr = 8;
+		OK(list(&anchor, &nr, sizeof(buf), found, buf));
+		GIVES(nr, 6 - i);
+		CHECK(found[0].kd_key_len == d.iov_len && memcmp(buf, d.iov_buf, d.iov_len) == 0);
+		OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &d, &d, &anchor, NULL));
+		nr = 8;
+		OK(list_akeys(&d, &anchor, &nr, found, buf));
+		CHECK(nr == 1 && memcmp(buf, d.iov_buf, d.iov_len) == 0);
+	}
+	OK(daos_obj_close(oh, NULL));
+}
+
+static void
+a_listing_goes_on_with_a_key(void)
 {
 	daos_anchor_t   anchor;
 	daos_key_desc_t kds[8];
 	char            buf[64];
 	uint32_t        nr = 8;
-	daos_key_t      b = key("b"), y = key("y"), none = key("");
+	daos_key_t      b = key("b"), y = key("y"), none = key(""), between = key("bb");
 
 	begin(DAOS_OT_MULTI_LEXICAL);
 	OK(put("a", "x", "1", 0));
@@ -459,16 +797,25 @@ a_listing_goes_on_behind_a_key(void)
 	OK(put("c", "x", "1", 0));
 	OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &b, NULL, &anchor, NULL));
 	OK(list(&anchor, &nr, sizeof(buf), kds, buf));
+	CHECK(nr == 2 && buf[0] == 'b' && buf[1] == 'c');
+	/* Of a key that is not there, with what follows its place. */
+	OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &between, NULL, &anchor, NULL));
+	nr = 8;
+	OK(list(&anchor, &nr, sizeof(buf), kds, buf));
 	CHECK(nr == 1 && buf[0] == 'c');
 	OK(put("b", "y", "1", 0));
 	OK(put("b", "z", "1", 0));
 	OK(daos_obj_key2anchor(oh, DAOS_TX_NONE, &b, &y, &anchor, NULL));
 	nr = 8;
 	OK(list_akeys(&b, &anchor, &nr, kds, buf));
-	CHECK(nr == 1 && buf[0] == 'z');
+	CHECK(nr == 2 && buf[0] == 'y' && buf[1] == 'z');
 	GIVES(daos_obj_key2anchor(oh, DAOS_TX_NONE, NULL, &y, &anchor, NULL), -DER_INVAL);
 	GIVES(daos_obj_key2anchor(oh, DAOS_TX_NONE, &b, &none, &anchor, NULL), -DER_INVAL);
-	end();
+	OK(daos_obj_close(oh, NULL));
+	check_every_start(DAOS_OT_MULTI_LEXICAL);
+	check_every_start(DAOS_OT_MULTI_HASHED);
+	check_every_start(DAOS_OT_MULTI_UINT64);
+	close_all();
 }
 
 static void
@@ -527,6 +874,13 @@ ids_carry_type_and_class(void)
 	GIVES(daos_obj_generate_oid(coh, &oid, 200, OC_S1, 0, 0), -DER_INVAL);
 	GIVES(daos_obj_generate_oid(coh, &oid, DAOS_OT_MULTI_HASHED, OC_RP_2G1, 0, 0), -DER_INVAL);
 	GIVES(daos_obj_generate_oid(coh, &oid, DAOS_OT_MULTI_HASHED, OC_UNKNOWN, DAOS_OCH_RDD_RP, 0), -DER_INVAL);
+	/* As many copies as there are engines: one. */
+	OK(daos_obj_generate_oid(coh, &oid, DAOS_OT_MULTI_HASHED, OC_RP_XSF, 0, 0));
+	CHECK(daos_obj_id2class(oid) == OC_RP_XSF);
+	OK(daos_obj_open(coh, oid, DAOS_OO_RW, &oh, NULL));
+	OK(put("d", "a", "x", 0));
+	CHECK(strcmp(get("d", "a"), "x") == 0);
+	OK(daos_obj_close(oh, NULL));
 	close_all();
 }
 
@@ -625,12 +979,15 @@ classes_of_ones_own_do_not_exist(void)
 }
 
 TESTS(TEST(single_values_come_back), TEST(values_lie_in_several_pieces_of_memory),
-      TEST(sizes_are_told_without_buffers), TEST(fetches_of_more_than_memory_are_refused),
+      TEST(sizes_are_told_without_buffers),
+      TEST(sizes_are_those_of_the_kind_that_is_asked_for), TEST(all_sizes_are_told_to_whom_has_too_little_room),
+      TEST(fetches_of_more_than_memory_are_refused),
       TEST(array_values_have_extents_and_holes),
       TEST(extents_out_of_order_land_where_they_belong), TEST(conditions_are_checked),
       TEST(conditions_hold_for_single_akeys), TEST(punched_is_gone), TEST(dkeys_are_listed_in_pages),
       TEST(a_key_that_does_not_fit_tells_its_length), TEST(akeys_and_extents_are_listed),
-      TEST(split_listings_cover_everything_once), TEST(a_listing_goes_on_behind_a_key),
+      TEST(extents_are_listed_in_both_orders), TEST(extents_are_no_single_values_and_need_no_memory),
+      TEST(split_listings_cover_everything_once), TEST(a_listing_goes_on_with_a_key),
       TEST(integer_keys_are_queried), TEST(ids_carry_type_and_class), TEST(the_old_name_generates_ids_too),
       TEST(handles_that_are_none_are_refused), TEST(what_is_opened_for_reading_is_not_written),
       TEST(objects_are_verified_and_dated), TEST(classes_of_ones_own_do_not_exist))

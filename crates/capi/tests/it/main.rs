@@ -6,6 +6,7 @@ mod access;
 mod account;
 mod acl;
 mod array;
+mod clients;
 mod cont;
 mod errors;
 mod event;

@@ -464,6 +464,11 @@ fn keys(object: Handle, tx: Handle, what: ListWhat) -> Result<Vec<Key>> {
 /// What a value consists of; what follows each other and is as old is one piece.
 fn pieces(object: Handle, tx: Handle, at: [&[u8]; 2]) -> Result<Vec<Piece>> {
     let (mut anchor, mut pieces) = (words::Anchor::START, Vec::<Piece>::new());
+    let single = single_size(object, tx, at);
+    if single > 0 {
+        // Listed are extents alone; how old it is, the object tells if it is the newest in it.
+        pieces.push((u64::MAX, 1, single, newest_of_all(object, tx)?));
+    }
     while !anchor.is_eof() {
         let (recxs, eprs, size) = extents(object, tx, at, 1000, &mut anchor)?;
         for (recx, epr) in recxs.iter().zip(&eprs) {
@@ -502,12 +507,22 @@ fn extents(
     Ok((recxs, eprs, size))
 }
 
-/// When the newest visible part of a value was written.
+/// When the newest of an object was written.
+fn newest_of_all(object: Handle, tx: Handle) -> Result<u64> {
+    let mut epoch = 0;
+    checked(words::query_max_epoch(object, tx, &mut epoch, null_mut()))?;
+    Ok(epoch)
+}
+
+/// When the newest visible part of a value was written; of a single value that is the newest in its object.
 fn newest(object: Handle, dkey: &[u8], akey: &[u8]) -> Option<Epoch> {
     let (mut anchor, mut newest) = (words::Anchor::START, 0);
     while !anchor.is_eof() {
         let (_, eprs, _) = extents(object, NONE, [dkey, akey], 1000, &mut anchor).ok()?;
         newest = eprs.iter().fold(newest, |newest, epr| newest.max(epr.hi));
+    }
+    if single_size(object, NONE, [dkey, akey]) > 0 {
+        newest = newest.max(newest_of_all(object, NONE).ok()?);
     }
     (newest > 0).then_some(Epoch(newest))
 }
@@ -520,25 +535,22 @@ fn is_refused(object: Handle, tx: Handle) -> bool {
     words::list_dkeys(object, tx, &mut nr, kds.as_mut_ptr(), &mut sgl, &mut anchor, null_mut()) != 0
 }
 
-/// The bytes of a record, or of a single value, that are stored.
+/// The bytes of a record that are stored.
 fn size_of(object: Handle, tx: Handle, dkey: &[u8], akey: &[u8]) -> u64 {
+    size(object, tx, [dkey, akey], ARRAY)
+}
+
+/// The bytes of a single value that are stored.
+fn single_size(object: Handle, tx: Handle, keys: [&[u8]; 2]) -> u64 {
+    size(object, tx, keys, SINGLE)
+}
+
+fn size(object: Handle, tx: Handle, [dkey, akey]: [&[u8]; 2], kind: core::ffi::c_uint) -> u64 {
     let recx = CRecx { idx: 0, nr: 1 };
-    let mut iod = Iod { name: Iov::of(akey), kind: ARRAY, size: 0, flags: 0, nr: 1, recxs: &recx };
+    let mut iod = Iod { name: Iov::of(akey), kind, size: 0, flags: 0, nr: 1, recxs: &recx };
     let (dkey, mut sgl) = (Iov::of(dkey), SgList::NONE);
     let code = words::obj_fetch(object, tx, 0, &dkey, 1, &mut iod, &mut sgl, null_mut(), null_mut());
     if code == 0 { iod.size } else { 0 }
-}
-
-/// Whether an akey holds a single value of so many bytes.
-fn is_single(object: Handle, tx: Handle, [dkey, akey]: [&[u8]; 2], size: u64) -> bool {
-    let mut bytes = vec![0; usize::try_from(size).unwrap()];
-    let mut iov = Iov::room(&mut bytes);
-    let mut sgl = SgList::of(&mut iov);
-    let none = core::ptr::null();
-    let mut iod = Iod { name: Iov::of(akey), kind: SINGLE, size: 0, flags: 0, nr: 1, recxs: none };
-    let dkey = Iov::of(dkey);
-    let code = words::obj_fetch(object, tx, 0, &dkey, 1, &mut iod, &mut sgl, null_mut(), null_mut());
-    code == 0 && iod.size == size && iov.filled() == bytes.len()
 }
 
 fn name_of(verb: &Verb<'_>) -> String {
@@ -664,12 +676,17 @@ fn fetched(object: Handle, tx: Handle, fetch: &Fetch, buf: &mut [u8]) -> Result<
             why::keys(object, tx, &fetch.dkey, &akeys, other)?;
         }
     }
-    let found = |((iod, iom), map): ((&Iod, &Iom), &Vec<CRecx>)| FetchedIod {
-        size_bytes: iod.size,
+    // C asks for one kind of value or the other.
+    let either = |index: usize, size: u64| {
+        let asks_on = is_size(index) && size == 0;
+        if asks_on { size_of(object, tx, &fetch.dkey, &fetch.iods[index].akey) } else { size }
+    };
+    let found = |(index, ((iod, iom), map)): (usize, ((&Iod, &Iom), &Vec<CRecx>))| FetchedIod {
+        size_bytes: either(index, iod.size),
         filled: map[..iom.nr_out as usize].iter().map(|recx| Recx::new(recx.idx, recx.nr)).collect(),
         is_end: false,
     };
-    Ok(Reply::Fetched(iods.iter().zip(&ioms).zip(&maps).map(found).collect()))
+    Ok(Reply::Fetched(iods.iter().zip(&ioms).zip(&maps).enumerate().map(found).collect()))
 }
 
 fn listed(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
@@ -695,17 +712,23 @@ fn listed(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -
 fn page(object: Handle, tx: Handle, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
     let mut nr = list.items_max.min(1000);
     if let ListWhat::Extents(_, dkey, akey) = &list.what {
+        let is_start = *anchor == words::Anchor::START;
         let (recxs, eprs, size) = extents(object, tx, [dkey, akey], nr, anchor)?;
-        // A listing does not tell it from the first record of an array, but a fetch does.
-        let is_one = matches!(recxs[..], [CRecx { idx: 0, nr: 1 }]);
-        let single = is_one && is_single(object, tx, [dkey, akey], size);
         let extent = |(recx, epr): (&CRecx, &words::EpochRange)| ListedExtent {
             recx: Recx::new(recx.idx, recx.nr),
             record_bytes: size,
             epoch: Epoch(epr.hi),
-            single,
+            single: false,
         };
-        return Ok(Listed::Extents(recxs.iter().zip(&eprs).map(extent).collect()));
+        // C lists extents alone; that there is a single value, too, a fetch tells.
+        let record_bytes = if is_start { single_size(object, tx, [dkey, akey]) } else { 0 };
+        let mut all = Vec::new();
+        if record_bytes > 0 {
+            let epoch = Epoch(newest_of_all(object, tx)?);
+            all.push(ListedExtent { recx: Recx::new(0, 1), record_bytes, epoch, single: true });
+        }
+        all.extend(recxs.iter().zip(&eprs).map(extent));
+        return Ok(Listed::Extents(all));
     }
     let (mut kds, mut bytes) =
         (vec![KeyDesc::default(); 1000], vec![0; list.bytes_max.min(1 << 20) as usize]);

@@ -82,7 +82,7 @@ pub(crate) struct EpochRange {
     pub(crate) hi: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(8))]
 pub(crate) struct Anchor(pub(crate) [u8; 120]);
 
@@ -239,6 +239,7 @@ words! {
         object: Handle, tx: Handle, dkey: *const Iov, akey: *const Iov, size: *mut u64, nr: *mut u32,
         recxs: *mut Recx, eprs: *mut EpochRange, anchor: *mut Anchor, ascending: bool, ev: Ev
     );
+    daos_obj_query_max_epoch as query_max_epoch(object: Handle, tx: Handle, epoch: *mut u64, ev: Ev);
     daos_obj_query_key as query_key(
         object: Handle, tx: Handle, flags: u64, dkey: *mut Iov, akey: *mut Iov, recx: *mut Recx, ev: Ev
     );
