@@ -286,7 +286,8 @@ fdb_archives_and_retrieves_fields(void)
 	uint32_t         nr = 4;
 
 	open_all();
-	index.hi |= (uint64_t)DAOS_OT_KV_HASHED << OID_FMT_TYPE_SHIFT | (uint64_t)OC_S1 << OID_FMT_CLASS_SHIFT;
+	index.hi |= (uint64_t)DAOS_OT_KV_HASHED << OID_FMT_TYPE_SHIFT | (uint64_t)(OC_S1 >> 24) << OID_FMT_CLASS_SHIFT |
+		    (uint64_t)(OC_S1 & 0xffff) << OID_FMT_META_SHIFT;
 	OK(daos_kv_open(coh, index, DAOS_OO_RW, &kv, NULL));
 	/* A key that is not there has no size, and is no error. */
 	size = 0;

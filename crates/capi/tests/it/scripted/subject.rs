@@ -466,8 +466,8 @@ fn pieces(object: Handle, tx: Handle, at: [&[u8]; 2]) -> Result<Vec<Piece>> {
     let (mut anchor, mut pieces) = (words::Anchor::START, Vec::<Piece>::new());
     let single = single_size(object, tx, at);
     if single > 0 {
-        // Listed are extents alone; how old it is, the object tells if it is the newest in it.
-        pieces.push((u64::MAX, 1, single, newest_of_all(object, tx)?));
+        // Listed are extents alone, and nobody tells how old it is: what it says has to do.
+        pieces.push((u64::MAX, 1, single, digest(&single_value(object, tx, at, single))));
     }
     while !anchor.is_eof() {
         let (recxs, eprs, size) = extents(object, tx, at, 1000, &mut anchor)?;
@@ -483,6 +483,22 @@ fn pieces(object: Handle, tx: Handle, at: [&[u8]; 2]) -> Result<Vec<Piece>> {
         }
     }
     Ok(pieces)
+}
+
+/// Some number that the same bytes have.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(7, |sum: u64, &byte| sum.wrapping_mul(1_099_511_628_211).wrapping_add(byte.into()))
+}
+
+fn single_value(object: Handle, tx: Handle, [dkey, akey]: [&[u8]; 2], size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(size).unwrap()];
+    let mut iov = Iov::room(&mut bytes);
+    let (mut sgl, none) = (SgList::of(&mut iov), core::ptr::null());
+    let mut iod = Iod { name: Iov::of(akey), kind: SINGLE, size: 0, flags: 0, nr: 1, recxs: none };
+    let dkey = Iov::of(dkey);
+    let code = words::obj_fetch(object, tx, 0, &dkey, 1, &mut iod, &mut sgl, null_mut(), null_mut());
+    assert_eq!((code, iod.size), (0, size));
+    bytes
 }
 
 /// Extents of one page of a listing, with their epochs and the bytes of a record.
