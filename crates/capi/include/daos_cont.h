@@ -15,6 +15,7 @@ extern "C" {
 #define DAOS_COO_RW         (1U << 1)
 #define DAOS_COO_EX         (1U << 2)
 #define DAOS_COO_FORCE      (1U << 3)
+/* Taken, and without effect: each opening is noted. */
 #define DAOS_COO_RO_MDSTATS (1U << 4)
 #define DAOS_COO_EVICT      (1U << 5)
 #define DAOS_COO_EVICT_ALL  (1U << 6)

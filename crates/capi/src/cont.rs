@@ -300,13 +300,18 @@ extern "C" fn daos_cont_destroy(poh: Handle, cont: Text, force: c_int, ev: Ev) -
 
 async fn info_of(way: Way, cont: &ContHandle) -> Result<CContInfo> {
     let info = cont.client.query_by(way).await?;
+    let time = |id| match info.cont.props.get(&id) {
+        Some(PropValue::Number(epoch)) => *epoch,
+        // A service that does not know, being older.
+        _ => 0,
+    };
     Ok(CContInfo {
         uuid: info.cont.uuid.into(),
         last_snapshot: info.last_snapshot.0,
         handles: info.handles,
         snapshots: info.snapshots,
-        md_otime: 0,
-        md_mtime: 0,
+        md_otime: time(PropId::CO_OPENED),
+        md_mtime: time(PropId::CO_CHANGED),
     })
 }
 

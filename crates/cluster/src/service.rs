@@ -20,7 +20,7 @@ use crate::drive;
 use crate::hlc::Hlc;
 use crate::inbox::locked;
 use crate::resolve;
-use crate::service::record::{ContRecord, Intent};
+use crate::service::record::{ContRecord, Intent, Times};
 use crate::service::repeats::{Asked, Repeats};
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
@@ -82,6 +82,8 @@ struct State {
     reserved_cont: u32,
     rng: Rng,
     repeats: Box<Repeats>,
+    /// When what is asked for now is.
+    now: Epoch,
 }
 
 #[derive(Debug)]
@@ -97,14 +99,15 @@ struct Cont {
     unfinished: Option<Intent>,
     /// Snapshots that are destroyed, and that not all targets have let go of yet.
     gone: BTreeSet<Epoch>,
+    times: Times,
 }
 
 impl Cont {
     fn new(record: ContRecord) -> Self {
         let next_oid = record.oid_limit;
         let (snapshots, attrs, origins) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        let gone = BTreeSet::new();
-        Self { record, snapshots, attrs, handles: 0, next_oid, origins, unfinished: None, gone }
+        let (gone, times) = (BTreeSet::new(), Times::default());
+        Self { record, snapshots, attrs, handles: 0, next_oid, origins, unfinished: None, gone, times }
     }
 
     /// Whether clients may see it.
@@ -128,6 +131,15 @@ impl Cont {
             props.insert(PropId::CO_EVICTIONS, evictions.clone());
         }
         ContHandle { no, uuid: *uuid, label: label.clone(), hash_key: *hash_key, props }
+    }
+
+    /// The same, with when it was opened and changed last.
+    fn dated(&self, no: ContNo) -> ContHandle {
+        let mut handle = self.handle(no);
+        let Times { opened, changed } = self.times;
+        handle.props.insert(PropId::CO_OPENED, PropValue::Number(opened.0));
+        handle.props.insert(PropId::CO_CHANGED, PropValue::Number(changed.0));
+        handle
     }
 
     fn spec(&self) -> ContSpec {
@@ -238,6 +250,11 @@ impl Service {
         let evicts = matches!(verb, PoolVerb::ContEvict(..));
         let mut guard = locked(&self.state);
         let state = &mut *guard;
+        let is_dated =
+            repeats::is_change(&verb) || matches!(verb, PoolVerb::ContOpen(..) | PoolVerb::ContClose(_));
+        if is_dated {
+            state.now = self.now(targets);
+        }
         let known = match repeats::is_change(&verb) {
             true => change::answered(targets, state, Asked::by(head))?,
             false => None,
@@ -372,7 +389,7 @@ impl Service {
             let state = locked(&self.state);
             let cont = state.live(no)?;
             ContInfo {
-                cont: cont.handle(no),
+                cont: cont.dated(no),
                 handles: cont.handles,
                 snapshots: u32::try_from(cont.snapshots.len()).expect("limited by SNAPSHOTS_MAX"),
                 last_snapshot: cont.snapshots.keys().next_back().copied().unwrap_or_default(),
@@ -450,6 +467,7 @@ impl State {
         let no = self.find(name)?;
         let cont = self.conts.get_mut(&no).ok_or(Error::NotFound)?;
         cont.handles = cont.handles.checked_add(1).ok_or(Error::Busy)?;
+        cont.times.opened = self.now;
         Ok(cont.handle(no))
     }
 
@@ -458,6 +476,7 @@ impl State {
         match self.conts.get_mut(&no) {
             Some(cont) if cont.is_live() => {
                 cont.handles = cont.handles.checked_sub(1).ok_or(Invalid::Argument)?;
+                cont.times.changed = self.now;
                 Ok(())
             }
             _ if no.0 != 0 && no.0 < self.next_cont => Ok(()),
@@ -466,7 +485,7 @@ impl State {
     }
 
     fn list(&self) -> Vec<ContHandle> {
-        self.conts.iter().filter(|(_, cont)| cont.is_live()).map(|(&no, cont)| cont.handle(no)).collect()
+        self.conts.iter().filter(|(_, cont)| cont.is_live()).map(|(&no, cont)| cont.dated(no)).collect()
     }
 
     fn props(&self, no: ContNo, ids: &[PropId]) -> Result<Props> {

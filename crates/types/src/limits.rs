@@ -27,7 +27,7 @@ pub const IODS_MAX: usize = 1024;
 /// Akeys in one update of a container: the records of the pool's service get its answer beside what it was asked for.
 #[must_use]
 pub const fn iods_max(cont: ContNo) -> usize {
-    if cont.0 == ContNo::SYSTEM.0 { IODS_MAX + 1 } else { IODS_MAX }
+    if cont.0 == ContNo::SYSTEM.0 { IODS_MAX + 2 } else { IODS_MAX }
 }
 
 /// Extents under one akey in one request: the list-I/O limit of DAOS's array API.

@@ -38,6 +38,10 @@ impl PropId {
     pub const CO_DURABILITY: Self = Self(0x1_0001);
     /// How often handles were taken from their users: Dolmen's own, told with an open container only.
     pub const CO_EVICTIONS: Self = Self(0x1_0002);
+    /// Epoch at which a container was opened last: Dolmen's own, told with its state and in lists.
+    pub const CO_OPENED: Self = Self(0x1_0003);
+    /// Epoch at which what is on record of a container was changed last, or a handle on it closed: as the last.
+    pub const CO_CHANGED: Self = Self(0x1_0004);
 }
 
 /// A property's value.

@@ -1,4 +1,5 @@
 /* Containers. */
+#include <time.h>
 #include "harness.h"
 
 static void
@@ -128,6 +129,34 @@ queries_count_handles_and_snapshots(void)
 	CHECK(info.ci_nhandles == 2 && info.ci_nsnapshots == 1 && info.ci_lsnapshot == epoch);
 	GIVES(daos_cont_query(poh, &info, NULL, NULL), -DER_NO_HDL);
 	OK(daos_cont_close(other, NULL));
+	close_all();
+}
+
+static void
+queries_tell_when_containers_were_opened_and_changed(void)
+{
+	daos_cont_info_t before, info, again;
+	daos_handle_t    other;
+	struct timespec  then;
+	time_t           now     = time(NULL);
+	const char      *name    = "k";
+	const void      *value   = "v";
+	size_t           size    = 1;
+
+	open_all();
+	OK(daos_cont_query(coh, &before, NULL, NULL));
+	/* It was made before it was opened. */
+	CHECK(before.ci_md_mtime > 0 && before.ci_md_otime > before.ci_md_mtime);
+	OK(daos_hlc2timespec(before.ci_md_otime, &then));
+	CHECK(then.tv_sec >= now - 1 && then.tv_sec <= time(NULL));
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, &info, NULL));
+	CHECK(info.ci_md_otime > before.ci_md_otime && info.ci_md_mtime == before.ci_md_mtime);
+	OK(daos_cont_set_attr(coh, 1, &name, &value, &size, NULL));
+	OK(daos_cont_query(coh, &again, NULL, NULL));
+	CHECK(again.ci_md_otime == info.ci_md_otime && again.ci_md_mtime > info.ci_md_otime);
+	OK(daos_cont_close(other, NULL));
+	OK(daos_cont_query(coh, &info, NULL, NULL));
+	CHECK(info.ci_md_otime == again.ci_md_otime && info.ci_md_mtime > again.ci_md_mtime);
 	close_all();
 }
 
@@ -324,6 +353,7 @@ the_old_names_work_too(void)
 
 TESTS(TEST(labels_and_uuids_open_containers), TEST(destroyed_containers_are_gone), TEST(exclusive_opens_meet_nobody),
       TEST(evicted_handles_end_with_all_that_is_open),
-      TEST(queries_count_handles_and_snapshots), TEST(properties_are_kept), TEST(attributes_are_kept),
+      TEST(queries_count_handles_and_snapshots),
+      TEST(queries_tell_when_containers_were_opened_and_changed), TEST(properties_are_kept), TEST(attributes_are_kept),
       TEST(object_numbers_are_unique), TEST(owners_and_access_are_changed), TEST(some_things_do_not_exist),
       TEST(the_old_names_work_too))

@@ -8,6 +8,7 @@ c_tests!("cont":
     exclusive_opens_meet_nobody,
     evicted_handles_end_with_all_that_is_open,
     queries_count_handles_and_snapshots,
+    queries_tell_when_containers_were_opened_and_changed,
     properties_are_kept,
     attributes_are_kept,
     object_numbers_are_unique,

@@ -13,6 +13,7 @@ use crate::path::shown_outside;
 use crate::{cont, place, size};
 use clap::{Args, Subcommand, ValueEnum};
 use dolmen_client::{ContInfo, Container, Whose};
+use dolmen_codec::pool::ContHandle;
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::{Link, reach};
 use dolmen_types::{Epoch, Error, ObjectClass, PropId};
@@ -658,7 +659,10 @@ fn link_path(link: &Link, arg: &LinkArg) -> Outcome<Answer> {
 }
 
 fn query(link: &Link, arg: &ContArg) -> Outcome<Answer> {
-    let pool = open(link, &arg.pool.pool, PoolAccess::ReadOnly)?.info.map.pool;
+    let opened = open(link, &arg.pool.pool, PoolAccess::ReadOnly)?;
+    let pool = opened.info.map.pool;
+    // When it was opened and closed before it is opened here.
+    let dated = opened.pool.containers().doing(|| format!("list the containers of {}", arg.pool.pool))?;
     let (info, superblock) = with(link, arg, PoolAccess::ReadOnly, |cont| {
         let info = cont.query()?;
         // Ignored: what a container of files was made with is told if it can be read.
@@ -675,9 +679,17 @@ fn query(link: &Link, arg: &ContArg) -> Outcome<Answer> {
         ("snapshots", info.snapshots.to_string()),
         ("handles", info.handles.to_string()),
     ];
+    let known = dated.iter().find(|cont| cont.uuid == info.cont.uuid).unwrap_or(&info.cont);
+    let (open_time, change_time) = (time_of(known, PropId::CO_OPENED), time_of(known, PropId::CO_CHANGED));
+    for (name, time) in [("opened last", open_time), ("changed or closed last", change_time)] {
+        let seconds = i64::try_from(Epoch(time).unix_ns() / 1_000_000_000).unwrap_or(0);
+        rows.push((name, if time == 0 { "-".to_owned() } else { format!("{} UTC", date(seconds)) }));
+    }
     let mut json = json!({
         "pool_uuid": pool.to_string(),
         "container_uuid": info.cont.uuid.to_string(),
+        "open_time": open_time,
+        "close_modify_time": change_time,
         "latest_snapshot": info.last_snapshot.0,
         "redundancy_factor": 0,
         "num_handles": info.handles,
@@ -715,6 +727,14 @@ fn query(link: &Link, arg: &ContArg) -> Outcome<Answer> {
 //= daos:src/include/daos_fs.h DFS_BALANCED
 const POSIX: &str = "POSIX";
 const BALANCED: u32 = 4;
+
+/// An epoch that the service tells of a container; 0 if there was nothing of the kind, or the service is older.
+fn time_of(cont: &ContHandle, id: PropId) -> u64 {
+    match cont.props.get(&id) {
+        Some(dolmen_types::PropValue::Number(epoch)) => *epoch,
+        _ => 0,
+    }
+}
 
 fn layout_of(info: &ContInfo) -> &'static str {
     match info.cont.props.get(&PropId::CO_LAYOUT_TYPE) {

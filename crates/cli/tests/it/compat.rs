@@ -704,13 +704,18 @@ fn answers_about_containers_have_the_shapes_of_daos() {
     let system = System::new("compat-shapes-cont");
     let json = |called: &str, words: &str| system.json(called, &words.split(' ').collect::<Vec<_>>());
     json("dmg", "pool create tank --size 256MiB --targets 1");
-    const CONT: &str = "container_type container_uuid health latest_snapshot num_handles num_snapshots pool_uuid \
-                        redundancy_factor";
+    const CONT: &str = "close_modify_time container_type container_uuid health latest_snapshot num_handles num_snapshots \
+                        open_time pool_uuid redundancy_factor";
     assert_eq!(keys(&json("daos", "cont create tank")), CONT);
     let posix = json("daos", "cont create tank home --type POSIX");
     has(&posix, CONT);
     has(&posix, "container_label object_class dir_object_class file_object_class chunk_size cons_mode");
     assert_eq!(keys(&posix), keys(&json("daos", "cont query tank home")));
+    // When it was opened before, not by who asks.
+    let opened = |told: &Value| told["open_time"].as_u64().unwrap();
+    let (first, second) = (json("daos", "cont query tank home"), json("daos", "cont query tank home"));
+    assert!(opened(&second) > opened(&first), "{first} {second}");
+    assert!(second["close_modify_time"].as_u64().unwrap() > opened(&second), "closed since: {second}");
     let listed = json("daos", "pool list-containers tank");
     assert_eq!(listed, json("daos", "cont list tank"));
     assert_eq!(

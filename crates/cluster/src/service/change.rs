@@ -1,13 +1,13 @@
 //! Changes of what the service knows: record first, then the targets, then the record of completion.
 
 use super::record::{
-    Answer, AnswerRecord, ContRecord, Intent, PoolRecord, decode_attr, decode_origin, decode_pool_props,
-    decode_snapshot, encode_attr, encode_origin, encode_pool_props, encode_snapshot,
+    Answer, AnswerRecord, ContRecord, Intent, PoolRecord, Times, decode_attr, decode_origin,
+    decode_pool_props, decode_snapshot, encode_attr, encode_origin, encode_pool_props, encode_snapshot,
 };
 use super::repeats::{Asked, Noted};
 use super::store::{
     self, ANSWER_PREFIX, ATTR_PREFIX, Change, GONE_PREFIX, INTENT, META, ORIGIN_PREFIX, PROPS,
-    SNAPSHOT_PREFIX,
+    SNAPSHOT_PREFIX, TIMES,
 };
 use super::{
     ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
@@ -39,6 +39,7 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
         reserved_cont: 1,
         rng,
         repeats: Box::default(),
+        now: Epoch::ZERO,
     };
     let mut is_numbered = false;
     for no in store::containers(targets)? {
@@ -63,6 +64,9 @@ pub(super) fn load<T: TargetStore>(targets: &Targets<T>, rng: Rng) -> Result<Sta
             cont.attrs.extend(attr_name(&name));
             if name.as_slice() == INTENT {
                 cont.unfinished = Some(needed(targets, no, INTENT, Intent::decode)?);
+            }
+            if name.as_slice() == TIMES {
+                cont.times = needed(targets, no, TIMES, Times::decode)?;
             }
             let epoch_in = |bytes: &[u8]| {
                 let epoch = bytes.try_into().ok().map(u64::from_le_bytes).map(Epoch);
@@ -144,18 +148,27 @@ fn change<T: TargetStore>(
     changes: &[Change<'_>],
     (asked, answer): (Asked, Answer),
 ) -> Result<()> {
+    // Object numbers are of what is stored: who takes some changes nothing that the container is said to be.
+    let is_dated = !changes.is_empty() && !matches!(answer, Answer::Oids(_));
     let noted = state.repeats.note(no, asked, answer);
     if noted.is_none() && changes.is_empty() {
         return Ok(());
     }
+    let now = state.now;
+    let times = state.conts.get(&no).filter(|_| is_dated).map(|cont| Times { changed: now, ..cont.times });
+    let dated = times.map(Times::encode);
     let stale = state.repeats.removable(no, changes.len());
     let names: Vec<Vec<u8>> = stale.iter().map(|place| place.key()).collect();
     let mut all = with_answer(changes, noted.as_ref());
+    all.extend(dated.iter().map(|times| -> Change<'_> { (TIMES, Some(times)) }));
     all.extend(names.iter().map(|name| -> Change<'_> { (name, None) }));
     let result = store::change(targets, no, &all);
     drop(all);
     state.repeats.settle(noted, result.is_ok());
     if result.is_ok() {
+        if let (Some(cont), Some(times)) = (state.conts.get_mut(&no), times) {
+            cont.times = times;
+        }
         state.repeats.removed(&stale);
         sweep(targets, state);
     }
@@ -237,8 +250,9 @@ pub(super) fn create<T: TargetStore>(
     let mut cont = Cont::new(record);
     cont.unfinished = Some(Intent::Create);
     cont.origins.insert(Epoch::ZERO, head.id);
+    cont.times.changed = state.now;
     let (spec, asked) = (cont.spec(), Asked::by(head));
-    put_on_record(targets, state, (no, &cont.record), reserved, asked)?;
+    put_on_record(targets, state, (no, &cont), reserved, asked)?;
     state.insert(no, cont);
     if let Err(error) = on_all(targets, no, &ContVerb::Create(spec)) {
         // Its names are free at once: whatever becomes of it, it is not completed, nor was it ever answered.
@@ -263,15 +277,16 @@ pub(super) fn create<T: TargetStore>(
 fn put_on_record<T: TargetStore>(
     targets: &Targets<T>,
     state: &mut State,
-    (no, record): (ContNo, &ContRecord),
+    (no, cont): (ContNo, &Cont),
     reserved: u32,
     asked: Asked,
 ) -> Result<()> {
-    let noted = state.repeats.note(no, asked, Answer::cont(no, record.clone()));
-    let (encoded, intent) = (record.encode(), Intent::Create.encode());
+    let noted = state.repeats.note(no, asked, Answer::cont(no, cont.record.clone()));
+    let (encoded, intent, times) = (cont.record.encode(), Intent::Create.encode(), cont.times.encode());
     let (origin_at, origin) = (origin_key(Epoch::ZERO), encode_origin(asked.id));
     let all: [Change<'_>; 3] = [(META, Some(&encoded)), (INTENT, Some(&intent)), (&origin_at, Some(&origin))];
-    let changes = with_answer(told_by(asked.id, &all), noted.as_ref());
+    let mut changes = with_answer(told_by(asked.id, &all), noted.as_ref());
+    changes.push((TIMES, Some(&times)));
     let result = if reserved == state.reserved_cont {
         store::change(targets, no, &changes)
     } else {

@@ -24,6 +24,7 @@ enum Kind {
     Origin = 6,
     PoolProps = 7,
     Answer = 8,
+    Times = 9,
 }
 
 /// What the service knows of the pool.
@@ -43,6 +44,16 @@ pub(crate) struct ContRecord {
     pub(crate) oid_limit: u64,
     /// Properties that were set.
     pub(crate) props: Props,
+}
+
+/// When a container was used and changed last, in the same step as a change of its records. The times of whoever has opened
+/// and closed it since are with the service alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Times {
+    /// It was opened.
+    pub(crate) opened: Epoch,
+    /// Something on record was changed, or a handle closed.
+    pub(crate) changed: Epoch,
 }
 
 /// A change of several targets that has begun: completed or undone when the pool is opened.
@@ -127,6 +138,19 @@ impl ContRecord {
             };
             Some(Self { uuid, label, hash_key, oid_limit, props: props(r)? })
         })
+    }
+}
+
+impl Times {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        framed(Kind::Times, |out| {
+            out.extend_from_slice(&self.opened.0.to_le_bytes());
+            out.extend_from_slice(&self.changed.0.to_le_bytes());
+        })
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        whole(bytes, Kind::Times, |r| Some(Self { opened: Epoch(r.u64()?), changed: Epoch(r.u64()?) }))
     }
 }
 
@@ -360,6 +384,17 @@ mod tests {
         let golden = [0x44, 0x4c, 0x50, 0x53, 3, 1, 5, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(bytes[..golden.len()], golden);
         assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
+    }
+
+    #[test]
+    fn golden_bytes_of_times() {
+        let times = Times { opened: Epoch(1), changed: Epoch(2) };
+        let bytes = times.encode();
+        let golden = [0x44, 0x4c, 0x50, 0x53, 9, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(bytes[..golden.len()], golden);
+        assert_eq!(bytes[golden.len()..], crc32c(&golden).to_le_bytes());
+        assert_eq!(Times::decode(&bytes), Some(times));
+        assert_eq!(Times::decode(&bytes[1..]), None);
     }
 
     #[test]

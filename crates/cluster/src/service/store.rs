@@ -26,6 +26,8 @@ pub(crate) const SNAPSHOT_PREFIX: &[u8] = b"snap:";
 pub(crate) const GONE_PREFIX: &[u8] = b"intent:";
 /// Before the number of a slot that holds an answer. It begins as `INTENT` does: what removes is answered on a full target, too.
 pub(crate) const ANSWER_PREFIX: &[u8] = b"intent-done:";
+/// When the container was used and changed last. It begins as `INTENT` does, as answers do.
+pub(crate) const TIMES: &[u8] = b"intent-times";
 pub(crate) const ATTR_PREFIX: &[u8] = b"attr:";
 /// Before the epoch of a snapshot, or before zero for the container itself.
 pub(crate) const ORIGIN_PREFIX: &[u8] = b"from:";

@@ -39,6 +39,75 @@ fn oids(pool: &Pool<Store>, no: ContNo, count: u64) -> Result<u64, Error> {
     }
 }
 
+/// When a container was opened and changed last.
+fn times(pool: &Pool<Store>, no: ContNo) -> (Epoch, Epoch) {
+    let props = info(pool, no).cont.props;
+    let time = |id| match props.get(&id) {
+        Some(PropValue::Number(epoch)) => Epoch(*epoch),
+        other => panic!("{other:?}"),
+    };
+    (time(PropId::CO_OPENED), time(PropId::CO_CHANGED))
+}
+
+#[test]
+fn a_container_tells_when_it_was_opened_and_when_it_was_changed_or_closed_last() {
+    let world = World::new();
+    let pool = world.create(2);
+    let no = make(&pool, 1, "a").unwrap().no;
+    let (opened, made) = times(&pool, no);
+    assert_eq!(opened, Epoch::ZERO);
+    assert!(made > Epoch::ZERO);
+    ask(&pool, PoolVerb::ContOpen(by_label("a"), OpenFor::Any)).unwrap();
+    let (opened, changed) = times(&pool, no);
+    assert!(opened > made && changed == made);
+    // Looking changes nothing, nor does taking object numbers.
+    ask(&pool, PoolVerb::ContProps(no, Vec::new())).unwrap();
+    oids(&pool, no, 10).unwrap();
+    assert_eq!(times(&pool, no), (opened, made));
+    ask(&pool, PoolVerb::ContClose(no)).unwrap();
+    let (_, mut last) = times(&pool, no);
+    assert!(last > opened);
+    let snapshot = std::cell::Cell::new(Epoch::ZERO);
+    let changes: [&dyn Fn(); 6] = [
+        &|| {
+            _ = ask(
+                &pool,
+                PoolVerb::ContSetProps(
+                    no,
+                    Props::from([(PropId::CO_LABEL, PropValue::Text("b".to_owned()))]),
+                ),
+            )
+            .unwrap()
+        },
+        &|| _ = ask(&pool, PoolVerb::SetAttrs(Some(no), vec![("k".to_owned(), vec![1])])).unwrap(),
+        &|| _ = ask(&pool, PoolVerb::RemoveAttrs(Some(no), vec!["k".to_owned()])).unwrap(),
+        &|| snapshot.set(epoch(ask(&pool, PoolVerb::SnapCreate(no, None)))),
+        &|| _ = ask(&pool, PoolVerb::Rollback(no, snapshot.get())).unwrap(),
+        &|| _ = ask(&pool, PoolVerb::SnapDestroy(no, snapshot.get())).unwrap(),
+    ];
+    for change in changes {
+        change();
+        let (still, changed) = times(&pool, no);
+        assert!(still == opened && changed > last);
+        last = changed;
+    }
+    // What is refused changes nothing.
+    assert!(ask(&pool, PoolVerb::RemoveAttrs(Some(no), vec!["k".to_owned()])).is_err());
+    assert_eq!(times(&pool, no), (opened, last));
+    // Both are on record with the change; one that was opened since is not.
+    ask(&pool, PoolVerb::ContOpen(by_label("b"), OpenFor::Any)).unwrap();
+    assert!(times(&pool, no).0 > last);
+    let pool = world.reopen(pool);
+    assert_eq!(times(&pool, no), (opened, last));
+    // They are told in a list, too, and with no open container.
+    let Ok(PoolReply::Conts(list)) = ask(&pool, PoolVerb::ContList) else { panic!("a list") };
+    assert_eq!(list[0].props.get(&PropId::CO_CHANGED), Some(&PropValue::Number(last.0)));
+    let Ok(PoolReply::Cont(handle)) = ask(&pool, PoolVerb::ContOpen(by_label("b"), OpenFor::Any)) else {
+        panic!("open")
+    };
+    assert!(!handle.props.contains_key(&PropId::CO_CHANGED));
+}
+
 #[test]
 fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
     let world = World::new();
