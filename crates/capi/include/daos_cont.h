@@ -43,6 +43,10 @@ int daos_cont_create_with_label(daos_handle_t poh, const char *label, daos_prop_
 #define daos_cont_open daos_cont_open2
 int daos_cont_open(daos_handle_t poh, const char *cont, unsigned int flags, daos_handle_t *coh,
 		   daos_cont_info_t *info, daos_event_t *ev);
+/*
+ * Closing is no error while objects of the container are open or operations are under way: these go on in the same pool, and
+ * the last of them gives the container back. The handle itself, and daos_cont_query on it, end at once.
+ */
 int daos_cont_close(daos_handle_t coh, daos_event_t *ev);
 
 #define daos_cont_destroy daos_cont_destroy2

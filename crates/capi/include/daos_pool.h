@@ -193,6 +193,10 @@ int daos_pool_connect(const char *pool, const char *sys, unsigned int flags, dao
 		      daos_pool_info_t *info, daos_event_t *ev);
 int daos_pool_disconnect(daos_handle_t poh, daos_event_t *ev);
 
+/*
+ * The bytes make the same connection in another process of this user, also one that has the pool alone (DAOS_PC_EX): nobody
+ * else is let in until all who share it have given it up. So does daos_reinit in a child.
+ */
 int daos_pool_local2global(daos_handle_t poh, d_iov_t *glob);
 int daos_pool_global2local(d_iov_t glob, daos_handle_t *poh);
 

@@ -11,7 +11,8 @@ use crate::pool::CONNECT_RO;
 use crate::raw::Out;
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_int, c_uint};
-use dolmen_client::{Array, At, ContName, ObjectType, Uuid};
+use dolmen_client::{Array, At, ContName, ObjectType, Uuid, Way};
+use dolmen_codec::now;
 use dolmen_types::crc32c;
 use std::sync::{Arc, PoisonError};
 
@@ -103,11 +104,11 @@ extern "C" fn daos_pool_local2global(poh: Handle, glob: Out<Iov>) -> c_int {
         let pool = handle::pool(poh)?;
         let system = place::text(&pool.place);
         let blob = Writer::new(POOL).bytes(system.as_bytes()).bytes(pool.uuid.as_bytes());
-        blob.number(u64::from(pool.flags)).give(glob)
+        blob.number(u64::from(pool.flags)).number(pool.word).give(glob)
     })
 }
 
-/// A connection of bytes.
+/// A connection of bytes. Of one that has the pool alone it is one more of the same handle: whoever has the bytes is let in.
 #[unsafe(no_mangle)]
 extern "C" fn daos_pool_global2local(glob: Iov, poh: Out<Handle>) -> c_int {
     der(|| {
@@ -115,9 +116,9 @@ extern "C" fn daos_pool_global2local(glob: Iov, poh: Out<Handle>) -> c_int {
         let poh = poh.check()?;
         let mut blob = Reader::new(glob, POOL)?;
         let system = core::str::from_utf8(blob.bytes()?).map_err(|_other| Der::INVAL)?;
-        let (uuid, flags) = (blob.uuid()?, blob.flags()?);
-        let place = place::system(Some(system))?;
-        let opened = place::connect(place, &uuid.to_string(), flags, flags != CONNECT_RO)?;
+        let (uuid, flags, word) = (blob.uuid()?, blob.flags()?, blob.number()?);
+        let (place, pool, writable) = (place::system(Some(system))?, uuid.to_string(), flags != CONNECT_RO);
+        let opened = now(place::share_by(Way::Now, place, &pool, (flags, word), writable))?;
         poh.set(handle::insert(Entry::Pool(Arc::new(opened)))?)
     })
 }

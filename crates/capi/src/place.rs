@@ -61,6 +61,8 @@ pub(crate) struct PoolHandle {
     pub(crate) writable: bool,
     /// What it was connected with.
     pub(crate) flags: u32,
+    /// What processes know that share a connection which has the pool alone; 0 for any other.
+    pub(crate) word: u64,
     /// Containers open through it.
     pub(crate) conts: AtomicUsize,
     /// Where parts of operations of several requests complete, once there was one.
@@ -79,8 +81,8 @@ struct OpenDir {
     alone: Weak<Alone>,
 }
 
-/// Held by whoever has a directory alone.
-pub(crate) struct Alone;
+/// Held by whoever has a directory alone; what those know who share it.
+pub(crate) struct Alone(u64);
 
 /// The system that a name means.
 ///
@@ -139,7 +141,8 @@ async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess, head
             let entry = *dolmen_local::named(&all, pool).first().ok_or(Der::NONEXIST)?;
             let dir = system.join(&entry.name);
             let label = entry.label.as_ref().map(|label| label.as_str().to_owned());
-            let (transport, alone) = open(&dir, access == PoolAccess::Exclusive)?;
+            let word = (access == PoolAccess::Exclusive).then_some(head.id.sequence);
+            let (transport, alone) = open(&dir, word)?;
             Ok(Reached { transport, remote: None, alone, uuid: entry.uuid, label })
         }
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
@@ -230,16 +233,19 @@ fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
 /// A pool of a directory, and what is held by whoever has it alone.
 type OpenedDir = (Arc<dyn Transport>, Option<Arc<Alone>>);
 
-fn open(dir: &Path, alone: bool) -> Result<OpenedDir> {
+/// Opens a directory, alone if there is a word for that.
+fn open(dir: &Path, word: Option<u64>) -> Result<OpenedDir> {
     let dir = std::fs::canonicalize(dir).map_err(|_gone| Der::NONEXIST)?;
     let mut all = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let known = all.get(&dir).and_then(|known| Some((known.pool.upgrade()?, known.alone.strong_count() > 0)));
+    let known = all.get(&dir).and_then(|known| Some((known.pool.upgrade()?, known.alone.upgrade())));
     let pool = match known {
-        Some((_, has_alone)) if has_alone || alone => return Err(Der::BUSY),
-        Some((pool, _)) => pool,
+        Some((pool, Some(alone))) if word == Some(alone.0) => return Ok((pool, Some(alone))),
+        Some((_, Some(_))) => return Err(Der::BUSY),
+        Some(_) if word.is_some() => return Err(Der::BUSY),
+        Some((pool, None)) => pool,
         None => Arc::new(open_fresh(&dir)?),
     };
-    let alone = alone.then(|| Arc::new(Alone));
+    let alone = word.map(|word| Arc::new(Alone(word)));
     let mark = alone.as_ref().map_or_else(Weak::new, Arc::downgrade);
     all.insert(dir, OpenDir { pool: Arc::downgrade(&pool), alone: mark });
     Ok((pool, alone))
@@ -271,7 +277,7 @@ pub(crate) fn connect(place: Place, pool: &str, flags: u32, writable: bool) -> R
     now(connect_by(Way::Now, place, pool, flags, writable))
 }
 
-/// As [`connect`], on a way of the caller's.
+/// As [`connect`], on a way of the caller's. Who connects alone draws a word by which other processes can share that.
 ///
 /// # Errors
 /// As [`connect`].
@@ -282,16 +288,36 @@ pub(crate) async fn connect_by(
     flags: u32,
     writable: bool,
 ) -> Result<PoolHandle> {
+    let word = match flags {
+        // Drawn twice the same it would be another user's at worst, whom it does not let in.
+        CONNECT_EX => dolmen_env::entropy_u64().map_err(|_no_entropy| Der::IO)?.max(1),
+        _ => 0,
+    };
+    share_by(way, place, pool, (flags, word), writable).await
+}
+
+/// As [`connect_by`], with the word of a connection that has the pool alone, as other processes and children share it.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) async fn share_by(
+    way: Way,
+    place: Place,
+    pool: &str,
+    (flags, word): (u32, u64),
+    writable: bool,
+) -> Result<PoolHandle> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let access = if flags == CONNECT_EX { PoolAccess::Exclusive } else { PoolAccess::ReadWrite };
-    let head = own_head()?;
+    let mut head = own_head()?;
+    head.id.sequence = word;
     let reached = transport(way, &place, pool, access, &head).await?;
     let Reached { transport, remote, alone, uuid, label } = reached;
     let client = Pool::connect_by(way, transport, Options::like(&head)?).await?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let conts = AtomicUsize::new(0);
     let (steps, _alone) = (OnceLock::new(), alone);
-    Ok(PoolHandle { client, remote, _alone, uuid, label, place, writable, flags, conts, steps, number })
+    Ok(PoolHandle { client, remote, _alone, uuid, label, place, writable, flags, word, conts, steps, number })
 }
 
 impl PoolHandle {
@@ -323,7 +349,8 @@ pub(crate) fn reconnect(old: &PoolHandle) -> Option<PoolHandle> {
     if matches!(old.place, Place::Dir(_)) {
         return None;
     }
-    connect(old.place.clone(), &old.uuid.to_string(), old.flags, old.writable).ok()
+    let (pool, shared) = (old.uuid.to_string(), (old.flags, old.word));
+    now(share_by(Way::Now, old.place.clone(), &pool, shared, old.writable)).ok()
 }
 
 fn own_credentials() -> Credentials {

@@ -561,7 +561,7 @@ impl Shared {
         name: &PoolName,
         access: PoolAccess,
     ) -> core::result::Result<Attachment, Failure> {
-        let (pool, entry) = self.pools.connect(name, access)?;
+        let (pool, entry) = self.pools.connect(head, name, access)?;
         let transport: Arc<dyn Transport> = match access {
             PoolAccess::Exclusive => Arc::new(Alone(Arc::clone(&pool))),
             PoolAccess::ReadOnly | PoolAccess::ReadWrite => Arc::<Lease>::clone(&pool),

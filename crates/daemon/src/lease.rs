@@ -35,8 +35,8 @@ pub(crate) struct Lease {
     /// What comes waits for the verdict whether it ends.
     is_ending: AtomicBool,
     has_ended: AtomicBool,
-    /// Whether a connection has the pool alone.
-    is_alone: AtomicBool,
+    /// Guards who has the pool alone; taken alone, for a few instructions.
+    alone: Mutex<HasAlone>,
     /// Requests of queues whose outcomes nobody has taken yet.
     under_way: AtomicUsize,
     /// Guards whether there is a pool; held to read for as long as something is asked. Taken before the others.
@@ -47,6 +47,15 @@ pub(crate) struct Lease {
     late_count: AtomicUsize,
     /// Guards outcomes of requests that came after the end; taken alone, or last.
     late: Mutex<Vec<(QueueId, Outcome)>>,
+}
+
+/// Who has a pool alone: connections of one user that know a word which the first has drawn.
+#[derive(Default)]
+struct HasAlone {
+    connections: usize,
+    uid: u32,
+    /// 0 if it is shared with nobody.
+    word: u64,
 }
 
 /// Asks the engine with a part's service who may do what in the pool, and with a container if one is named.
@@ -78,7 +87,7 @@ impl Lease {
             is_spread: pool.spread().is_some(),
             is_ending: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
-            is_alone: AtomicBool::new(false),
+            alone: Mutex::default(),
             under_way: AtomicUsize::new(0),
             pool: RwLock::new(Some(pool)),
             waiting: Mutex::default(),
@@ -89,14 +98,28 @@ impl Lease {
 
     /// Whether a connection has the pool alone: nobody else may connect.
     pub(crate) fn is_alone(&self) -> bool {
-        self.is_alone.load(Ordering::Acquire)
+        self.has_alone().connections > 0
     }
 
-    /// A connection is about to have the pool alone, by an [`Alone`].
+    /// A connection is about to have the pool alone, by an [`Alone`]; or one more, if it knows the word of the first.
     ///
     /// REQUIRES: nobody else has it, and nobody else is looking whether somebody does.
-    pub(crate) fn be_alone(&self) {
-        self.is_alone.store(true, Ordering::Release);
+    pub(crate) fn be_alone(&self, head: &Head) {
+        let mut alone = self.has_alone();
+        let connections = alone.connections + 1;
+        *alone = HasAlone { connections, uid: head.cred.uid, word: head.id.sequence };
+    }
+
+    /// Whether somebody is one of those who have the pool alone: the processes with whom its handle was shared.
+    pub(crate) fn is_shared_with(&self, head: &Head) -> bool {
+        let alone = self.has_alone();
+        alone.connections > 0
+            && alone.word != 0
+            && (alone.uid, alone.word) == (head.cred.uid, head.id.sequence)
+    }
+
+    fn has_alone(&self) -> MutexGuard<'_, HasAlone> {
+        self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn map(&self) -> &PoolMap {
@@ -320,7 +343,7 @@ pub(crate) struct Alone(pub(crate) Arc<Lease>);
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        self.0.is_alone.store(false, Ordering::Release);
+        self.0.has_alone().connections -= 1;
     }
 }
 

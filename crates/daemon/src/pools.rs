@@ -7,7 +7,7 @@ use crate::peers::Peers;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::wire::{Looked, PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec, SystemVerb};
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
-use dolmen_types::{Error, Invalid, Label, Place, Result, TargetNo, Uuid};
+use dolmen_types::{Error, Head, Invalid, Label, Place, Result, TargetNo, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -99,19 +99,35 @@ impl Pools {
         Ok(all)
     }
 
-    /// A pool by name, opened if it is not open yet. Who wants it alone has it so until he lets go of an [`Alone`](crate::lease::Alone).
-    pub(crate) fn connect(&self, name: &PoolName, access: PoolAccess) -> Result<(Arc<Lease>, PoolEntry)> {
+    /// A pool by name, opened if it is not open yet. Who wants it alone has it so until he lets go of an [`Alone`](crate::lease::Alone);
+    /// who knows the word of whoever has it (the sequence in `head`) has it with him.
+    pub(crate) fn connect(
+        &self,
+        head: &Head,
+        name: &PoolName,
+        access: PoolAccess,
+    ) -> Result<(Arc<Lease>, PoolEntry)> {
         let found = self.find(name)?;
-        if let Some(pool) = self.opened(&found, access)? {
+        if let Some(pool) = self.opened(&found, head, access)? {
             return Ok((pool, entry_of(&found)));
         }
         // Before the parts are opened: who takes the pool from all meanwhile would end them, and leave doors that lead nowhere.
         let _alone = self.alone_with(found.uuid);
-        if let Some(pool) = self.opened(&found, access)? {
+        if let Some(pool) = self.opened(&found, head, access)? {
             return Ok((pool, entry_of(&found)));
         }
         // Who was alone with it may have destroyed it.
         let found = self.find(&PoolName::Uuid(found.uuid))?;
+        let pool = Arc::new(self.open_anew(&found)?);
+        if access == PoolAccess::Exclusive {
+            pool.be_alone(head);
+        }
+        self.open().insert(found.uuid, Arc::clone(&pool));
+        Ok((pool, entry_of(&found)))
+    }
+
+    /// Opens a pool. REQUIRES: the caller is alone with it, and it is not open.
+    fn open_anew(&self, found: &dolmen_local::PoolEntry) -> Result<Lease> {
         let parts = match &found.spread {
             Some(spread) if spread.has_service() => self.peers.open_parts(found.uuid, spread)?,
             // The engine with the service opens it; whoever comes before asks again.
@@ -123,16 +139,16 @@ impl Pools {
             None => dolmen_local::open(&dir, options),
             Some(_) => dolmen_local::open_with_parts(&dir, options, &parts),
         };
-        let pool = Arc::new(Lease::new(opened.map_err(|error| plain(&error))?));
-        if access == PoolAccess::Exclusive {
-            pool.be_alone();
-        }
-        self.open().insert(found.uuid, Arc::clone(&pool));
-        Ok((pool, entry_of(&found)))
+        Ok(Lease::new(opened.map_err(|error| plain(&error))?))
     }
 
     /// A pool that is open already.
-    fn opened(&self, found: &dolmen_local::PoolEntry, access: PoolAccess) -> Result<Option<Arc<Lease>>> {
+    fn opened(
+        &self,
+        found: &dolmen_local::PoolEntry,
+        head: &Head,
+        access: PoolAccess,
+    ) -> Result<Option<Arc<Lease>>> {
         let open = self.open();
         // One that is being taken from all is opened anew when that is done.
         let Some(pool) = open.get(&found.uuid).filter(|pool| !pool.has_ended()) else { return Ok(None) };
@@ -140,11 +156,12 @@ impl Pools {
             return Err(Error::Busy);
         }
         let is_exclusive = access == PoolAccess::Exclusive;
-        if pool.is_alone() || (is_exclusive && Arc::strong_count(pool) > 1) {
+        let is_others = pool.is_alone() || (is_exclusive && Arc::strong_count(pool) > 1);
+        if is_others && !(is_exclusive && pool.is_shared_with(head)) {
             return Err(Error::Busy);
         }
         if is_exclusive {
-            pool.be_alone();
+            pool.be_alone(head);
         }
         Ok(Some(Arc::clone(pool)))
     }
@@ -160,10 +177,14 @@ impl Pools {
 
     /// Opens a pool that nobody has asked for yet, unless other engines take part in it, which may not be there.
     pub(crate) fn open_ahead(&self, uuid: Uuid) {
-        let name = PoolName::Uuid(uuid);
-        if self.find(&name).is_ok_and(|found| found.spread.is_none()) {
-            // Ignored: whoever asks for it is told why it cannot be opened.
-            let _opened = self.connect(&name, PoolAccess::ReadWrite);
+        let _alone = self.alone_with(uuid);
+        let Ok(found) = self.find(&PoolName::Uuid(uuid)) else { return };
+        if found.spread.is_some() || self.open().contains_key(&uuid) {
+            return;
+        }
+        // Whoever asks for it is told why it cannot be opened. This is no user: who comes next may have it alone.
+        if let Ok(pool) = self.open_anew(&found) {
+            self.open().insert(uuid, Arc::new(pool));
         }
     }
 
@@ -180,7 +201,7 @@ impl Pools {
         let Ok(found) = self.find(&PoolName::Uuid(uuid)) else { return true };
         let Some(spread) = &found.spread else { return true };
         let opened = if spread.has_service() {
-            self.connect(&PoolName::Uuid(uuid), PoolAccess::ReadWrite).map(drop)
+            self.connect(&Head::default(), &PoolName::Uuid(uuid), PoolAccess::ReadWrite).map(drop)
         } else {
             self.connect_part(uuid, PartKey(spread.key)).map(drop)
         };

@@ -45,6 +45,30 @@ pools_and_containers_travel(void)
 }
 
 static void
+a_pool_that_is_had_alone_is_shared_by_its_bytes(void)
+{
+	d_iov_t       glob = {.iov_buf = buf, .iov_buf_len = sizeof(buf)};
+	daos_handle_t alone, shared, other;
+	daos_size_t   count = 0;
+
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_EX, &alone, NULL, NULL));
+	OK(daos_pool_local2global(alone, &glob));
+	OK(daos_pool_global2local(glob, &shared));
+	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_EX, &other, NULL, NULL), -DER_BUSY);
+	/* Until the last of them is given up nobody else has it. */
+	OK(daos_pool_disconnect(alone, NULL));
+	OK(daos_pool_list_cont(shared, &count, NULL, NULL));
+	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL), -DER_BUSY);
+	OK(daos_pool_disconnect(shared, NULL));
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL));
+	/* The bytes outlive the handle, and let nobody in beside others. */
+	GIVES(daos_pool_global2local(glob, &shared), -DER_BUSY);
+	OK(daos_pool_disconnect(other, NULL));
+	OK(daos_fini());
+}
+
+static void
 arrays_travel(void)
 {
 	d_iov_t       glob = {.iov_buf = buf, .iov_buf_len = sizeof(buf)};
@@ -75,4 +99,4 @@ arrays_travel(void)
 	close_all();
 }
 
-TESTS(TEST(pools_and_containers_travel), TEST(arrays_travel))
+TESTS(TEST(pools_and_containers_travel), TEST(a_pool_that_is_had_alone_is_shared_by_its_bytes), TEST(arrays_travel))

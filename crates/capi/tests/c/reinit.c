@@ -93,6 +93,54 @@ blobs_become_handles_in_another_process(void)
 }
 
 static void
+a_pool_that_is_had_alone_is_shared_with_children_and_by_bytes(void)
+{
+	static char   blob[4096];
+	d_iov_t       pool = {.iov_buf = blob, .iov_buf_len = sizeof(blob)};
+	daos_handle_t other;
+	daos_size_t   count = 0;
+	int           status, kind;
+	pid_t         child;
+
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_EX, &poh, NULL, NULL));
+	OK(daos_cont_create_with_label(poh, "cont", NULL, NULL, NULL));
+	OK(daos_pool_local2global(poh, &pool));
+	/* A child that makes its handles anew, one that makes one of the bytes, and one that has neither. */
+	for (kind = 0; kind < 3; kind++) {
+		child = fork();
+		if (child == 0) {
+			if (kind == 0) {
+				OK(daos_reinit());
+			} else {
+				OK(daos_init());
+				GIVES(daos_pool_connect("pool", NULL, DAOS_PC_EX, &other, NULL, NULL), -DER_BUSY);
+				GIVES(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL), -DER_BUSY);
+			}
+			if (kind == 1)
+				OK(daos_pool_global2local(pool, &poh));
+			if (kind < 2) {
+				OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
+				OK(daos_cont_close(coh, NULL));
+				OK(daos_pool_disconnect(poh, NULL));
+			}
+			OK(daos_fini());
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child);
+		GIVES(status, 0);
+		/* It has it alone still. */
+		OK(daos_pool_list_cont(poh, &count, NULL, NULL));
+		GIVES(daos_pool_connect("pool", NULL, DAOS_PC_RW, &other, NULL, NULL), -DER_BUSY);
+	}
+	OK(daos_pool_disconnect(poh, NULL));
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	GIVES(daos_pool_global2local(pool, &other), -DER_BUSY);
+	OK(daos_pool_disconnect(poh, NULL));
+	OK(daos_fini());
+}
+
+static void
 handles_of_another_process_are_evicted(void)
 {
 	daos_obj_id_t    oid = {.lo = 1};
@@ -145,4 +193,4 @@ handles_of_another_process_are_evicted(void)
 	close_all();
 }
 
-TESTS(TEST(handles_of_another_process_are_evicted), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
+TESTS(TEST(handles_of_another_process_are_evicted), TEST(a_pool_that_is_had_alone_is_shared_with_children_and_by_bytes), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
