@@ -1,6 +1,7 @@
 //! `cargo xtask clients`: unmodified IOR and mdtest through the C library, beside their POSIX backend on the same memory, and
 //! values of objects by the program's own load generator.
 //!
+//! Last come what a daemon costs at rest, and how long a client waits beside others that do to it as they like.
 //! IOR verifies everything once before that. With `--fio` also fio, with `--io500` also IO500, once each with one and two ranks.
 //!
 //! The clients are built elsewhere, against what `make install` installs; their paths are given. Each phase runs
@@ -125,8 +126,12 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
         measure(&setup, &daemons)
     });
     drop(daemons);
+    let of_daemon = DAEMON_BENCHES.map(|words| of_daemon(&setup, &words));
     std::fs::remove_dir_all(&setup.dir)?;
     print(&measured?);
+    for text in of_daemon {
+        println!("\n{}", text?);
+    }
     io500.map_or(Ok(()), |io500| io500::run(&setup, &io500))?;
     Ok(true)
 }
@@ -240,6 +245,18 @@ fn add(table: &mut Table, name: &str, ranks: usize, way: Way, ran: Ran) {
         let key = (format!("{name}: {phase}"), ranks, way);
         table.entry(key).or_default().push((rate, ran.cpu_seconds));
     }
+}
+
+/// What a daemon costs at rest, and what its clients notice of each other: each with a daemon of its own.
+const DAEMON_BENCHES: [[&str; 2]; 2] = [["bench", "idle"], ["bench", "disturbed"]];
+
+/// The table that one of these prints.
+fn of_daemon(setup: &Setup, words: &[&str; 2]) -> Result<String> {
+    let mut command = Command::new(setup.prefix.join("bin/dolmen"));
+    let output = command.args(words).arg("--dir").arg(&setup.dir).output();
+    let output = output.with_context(|| format!("{command:?} cannot be run"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Values of 4 KiB: name, and how many operations are under way on one event queue.

@@ -14,6 +14,8 @@ pub enum Error {
     Dfs(dolmen_dfs::Error),
     /// The device or the system refused.
     Device(dolmen_env::Error),
+    /// A daemon could not be reached.
+    Net(dolmen_net::Error),
     /// A native file operation, a pipe or a child process failed.
     System {
         /// What was being done.
@@ -84,6 +86,7 @@ impl fmt::Display for Error {
             Self::Pool(error) => error.fmt(f),
             Self::Dfs(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
+            Self::Net(error) => error.fmt(f),
             Self::System { doing, source } => write!(f, "{doing}: {source}"),
             Self::Wrong { key } => write!(f, "key {key} does not hold what was acknowledged"),
             Self::Child { scenario } => {
@@ -110,6 +113,7 @@ impl std::error::Error for Error {
             Self::Pool(error) => Some(error),
             Self::Dfs(error) => Some(error),
             Self::Device(error) => Some(error),
+            Self::Net(error) => Some(error),
             Self::System { source, .. } => Some(source),
             Self::Results { source, .. } => Some(source),
             Self::Wrong { .. }
@@ -144,5 +148,11 @@ impl From<dolmen_dfs::Error> for Error {
 impl From<dolmen_env::Error> for Error {
     fn from(error: dolmen_env::Error) -> Self {
         Self::Device(error)
+    }
+}
+
+impl From<dolmen_net::Error> for Error {
+    fn from(error: dolmen_net::Error) -> Self {
+        Self::Net(error)
     }
 }

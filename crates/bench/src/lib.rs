@@ -5,7 +5,8 @@
 //! Scenarios that claim durability run in a child process which is killed while it writes; the parent then opens
 //! the store and compares every byte. [`child`] is that process's entry.
 //!
-//! [`load()`] measures what a program written for DAOS gets, over the C interface and from any system.
+//! [`load()`] measures what a program written for DAOS gets, over the C interface and from any system. [`idle()`] and
+//! [`disturbed()`] measure a daemon: what it costs at rest, and what its clients notice of each other.
 //!
 //! Rows of a quick run say so and are never quoted. Latencies are those of every seventeenth operation.
 
@@ -30,6 +31,7 @@ mod pools;
 mod report;
 mod rig;
 mod row;
+mod served;
 mod suite;
 mod targets;
 
@@ -49,4 +51,7 @@ pub use options::Options;
 pub use report::{Machine, Results, report};
 pub use rig::{Kind, Rig, Setup};
 pub use row::{HEADING, Row};
+pub use served::{
+    Beside, DisturbedPlace, DisturbedRow, Idle, IdlePlace, IdleThread, Verb, Way, disturbed, idle,
+};
 pub use suite::{check_dfs, check_engine, child, dfs, engine};

@@ -134,6 +134,7 @@ pub fn child(scenario: &str, spec: &str) -> Result<()> {
     let spec_of_large = || serde_json::from_str(spec).map_err(|_not_ours| unknown());
     let work = match scenario {
         crate::load::SCENARIO => return crate::load::run_rank(spec),
+        crate::served::SCENARIO => return crate::served::run_disturber(spec),
         "memory" => return crate::ground::hold_memory_until_told(),
         "large" => return crate::large::child(&spec_of_large()?),
         "large-after" => return crate::large::after(&spec_of_large()?),

@@ -1,6 +1,7 @@
 //! `dolmen bench`: what the store costs on this machine.
 
 mod load;
+mod served;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt;
@@ -23,6 +24,10 @@ pub(crate) enum Command {
     Ior(load::IorArgs),
     /// Measure many files and directories over the C interface, with the phases and options of mdtest
     Mdtest(load::MdtestArgs),
+    /// Measure a daemon at rest, with clients connected: processor time, wake-ups, memory
+    Idle(served::IdleArgs),
+    /// Measure how long a client waits beside crowds of connections, malformed frames and slow readers
+    Disturbed(served::DisturbedArgs),
     /// Make a page of Markdown from files that --out has written
     Report(ReportArgs),
 }
@@ -142,6 +147,8 @@ pub(crate) fn run(command: &Command, as_json: bool) -> Outcome<Answer> {
         Command::Object(args) => load::object(args),
         Command::Ior(args) => load::ior(args),
         Command::Mdtest(args) => load::mdtest(args),
+        Command::Idle(args) => served::idle(args),
+        Command::Disturbed(args) => served::disturbed(args),
         Command::Engine(engine) => {
             let options = engine.args.options();
             // Before anything is made ready for it.

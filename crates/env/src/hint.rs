@@ -1,4 +1,4 @@
-//! Hints to processor and kernel about memory. They change how long things take and nothing else.
+//! Hints to processor, kernel and allocator about memory. They change how long things take and nothing else.
 
 use rustix::mm::{Advice, madvise};
 
@@ -43,9 +43,30 @@ pub fn prefer_huge_pages<T>(memory: &mut [T]) {
     let _advised = unsafe { madvise(part.cast(), whole, Advice::LinuxHugepage) };
 }
 
+/// Gives memory that was freed back to the system, which the allocator otherwise keeps for the next request: for a process
+/// that will not need it soon. Takes milliseconds, in which other threads that allocate wait.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it moves nothing and takes nothing away that is in use.
+    // Ignored: whether there was any.
+    let _given = unsafe { libc::malloc_trim(0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn memory_that_was_freed_goes_back_and_what_is_held_stays() {
+        let pieces: Vec<Vec<u8>> = (0..1000).map(|_| vec![3; 64 << 10]).collect();
+        let held = vec![4_u8; 64 << 10];
+        drop(pieces);
+        give_memory_back();
+        assert!(held.iter().all(|&byte| byte == 4));
+        let left = crate::anonymous_rss_bytes().unwrap();
+        assert!(left < 60 << 20, "{} MiB", left >> 20);
+    }
 
     #[test]
     fn hints_leave_memory_as_it_is() {

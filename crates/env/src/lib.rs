@@ -55,7 +55,7 @@ pub use emulate::{Emulated, Limits};
 pub use error::{Errno, Error, Op, Result};
 pub use fork::{ForkMark, PerProcess};
 pub use held::{HeldMemory, available_memory_bytes};
-pub use hint::{prefer_huge_pages, prefetch, prefetch_line};
+pub use hint::{give_memory_back, prefer_huge_pages, prefetch, prefetch_line};
 pub use kernel::{
     KernelDevice, MOUNT_TYPE, MountRequest, Mounted, Received, Replied, close_standard_output, mounted_as,
     mounted_at, unmount,

@@ -17,12 +17,14 @@ mod system;
 mod talk;
 
 pub use crew::stop_load;
+pub(crate) use daos::process_cpu_ns;
 pub use fault::Difference;
 pub(crate) use fault::call_text;
 pub use figures::{Conditions, Figures, Phase, PhaseRound};
 pub use options::{IorLoad, Load, MdtestLoad, ObjectLoad, Place, ValueKind};
 pub(crate) use rank::run as run_rank;
 pub use system::clear_load;
+pub(crate) use system::{Served, own_name, serve};
 
 use crate::error::Result;
 use options::Plan;

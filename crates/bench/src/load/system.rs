@@ -48,7 +48,7 @@ pub(super) fn prepare(place: &Place, load: &Load) -> Result<Ground> {
 }
 
 /// The name of what is made for this measurement.
-fn own_name() -> String {
+pub(crate) fn own_name() -> String {
     format!("dolmen-bench-{}", std::process::id())
 }
 
@@ -141,16 +141,31 @@ fn serve_own(place: &Place, dir: &Path, label: &str) -> Result<(String, u32)> {
         volatile: true,
         ..PoolOptions::default()
     };
-    dolmen_local::create(&dir.join("pool"), &options)?;
+    let served = serve(dir, &options, place.over_tcp, Stdio::inherit())?;
+    let address = if place.over_tcp { served.tcp } else { Some(served.unix) };
+    Ok((address.ok_or_else(no_address)?, served.pid))
+}
+
+/// A daemon that runs, and where.
+pub(crate) struct Served {
+    pub(crate) pid: u32,
+    pub(crate) unix: String,
+    pub(crate) tcp: Option<String>,
+}
+
+/// Makes a pool in a directory and starts a daemon for it, which ends with the measurement; its notes go to `notes`.
+pub(crate) fn serve(dir: &Path, options: &PoolOptions, with_tcp: bool, notes: Stdio) -> Result<Served> {
+    dolmen_local::create(&dir.join("pool"), options)?;
     let program = std::env::current_exe().map_err(Error::system("find this program"))?;
     let mut command = Command::new(program);
     command.arg("serve").arg(dir).args(["--idle-end", IDLE_END_SECONDS]);
-    if place.over_tcp {
+    if with_tcp {
         command.args(["--tcp", "127.0.0.1:0", "--insecure-tcp"]);
     }
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(notes)
         .spawn()
         .map_err(Error::system("start a daemon"))?;
     let (pid, out) = (child.id(), child.stdout.take());
@@ -158,11 +173,13 @@ fn serve_own(place: &Place, dir: &Path, label: &str) -> Result<(String, u32)> {
     let mut line = String::new();
     let mut out = BufReader::new(out.expect("a pipe"));
     out.read_line(&mut line).map_err(Error::system("read from the daemon"))?;
-    let kind = if place.over_tcp { "tcp://" } else { "unix:" };
     let addresses = line.trim().trim_start_matches("serving at ");
-    let address = addresses.split(", ").find(|address| address.starts_with(kind));
-    let address = address.ok_or_else(|| Error::Child { scenario: "the daemon".to_owned() })?;
-    Ok((address.to_owned(), pid))
+    let of = |kind: &str| addresses.split(", ").find(|address| address.starts_with(kind)).map(str::to_owned);
+    Ok(Served { pid, unix: of("unix:").ok_or_else(no_address)?, tcp: of("tcp://") })
+}
+
+fn no_address() -> Error {
+    Error::Child { scenario: "the daemon".to_owned() }
 }
 
 impl Ground {

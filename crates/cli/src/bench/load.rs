@@ -413,7 +413,7 @@ fn place(args: &PlaceArgs, is_whole: bool) -> Outcome<Place> {
 }
 
 /// Shows the phase to who looks at a terminal.
-fn bar() -> ProgressBar {
+pub(super) fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a fixed template");
     let bar = ProgressBar::new_spinner().with_style(style);
     bar.enable_steady_tick(TICK);

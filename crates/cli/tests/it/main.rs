@@ -17,6 +17,7 @@ mod full;
 mod interrupted;
 mod killed;
 mod loads;
+mod measured;
 mod mounted;
 mod objects;
 mod pools;

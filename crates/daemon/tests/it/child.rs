@@ -7,6 +7,7 @@ use dolmen_env::Address;
 use dolmen_net::client::{Link, LinkOptions};
 use dolmen_types::Head;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
@@ -114,6 +115,26 @@ impl ChildDaemon {
         let status = std::fs::read_to_string(self.process_directory().join("status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// The same, as it is at this moment: the kernel counts the other one in pieces.
+    pub(crate) fn anonymous_bytes(&self) -> u64 {
+        let rollup = std::fs::read_to_string(self.process_directory().join("smaps_rollup")).unwrap();
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// Its threads by id: each one's name, and how often it has slept so far.
+    pub(crate) fn threads(&self) -> BTreeMap<u32, (String, u64)> {
+        let tasks = std::fs::read_dir(self.process_directory().join("task")).unwrap();
+        let thread = |path: PathBuf| {
+            let id = path.file_name()?.to_str()?.parse().ok()?;
+            // One that ends meanwhile is none.
+            let status = std::fs::read_to_string(path.join("status")).ok()?;
+            let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            Some((id, (field("Name:")?.to_owned(), field("voluntary_ctxt_switches:")?.parse().ok()?)))
+        };
+        tasks.filter_map(|task| thread(task.unwrap().path())).collect()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -17,6 +17,7 @@ mod evictions;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
 mod hostile;
+mod idle;
 mod last;
 mod made;
 mod parted;

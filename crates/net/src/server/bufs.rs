@@ -51,6 +51,8 @@ pub(super) struct Bufs {
     /// Connections that wait for room.
     waiting: VecDeque<usize>,
     has_freed: bool,
+    /// Memory was taken since it was last given back.
+    is_used: bool,
 }
 
 impl Bufs {
@@ -110,6 +112,7 @@ impl Bufs {
         if len == 0 {
             return Some(IoBuf::default());
         }
+        self.is_used = true;
         let class = CLASSES.iter().position(|&(bytes, _)| len <= bytes);
         let Some(class) = class else { return IoBuf::try_zeroed(len) };
         let mut buf = match self.free[class].pop() {
@@ -118,6 +121,18 @@ impl Bufs {
         };
         buf.set_len(len);
         Some(buf)
+    }
+
+    /// Whether there may be memory to give back.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// Gives back what is kept for later, when nobody has needed it for a while.
+    pub(super) fn give_back(&mut self) {
+        self.free = Default::default();
+        self.is_used = false;
+        dolmen_env::give_memory_back();
     }
 
     /// Keeps a buffer for later.
@@ -145,6 +160,10 @@ mod tests {
         let again = bufs.take(60_000).unwrap();
         assert_eq!((again.as_ptr(), again.len()), (start, 60_000));
         assert!(bufs.take(1 << 60).is_none(), "no machine has so much");
+        bufs.give(again);
+        assert!(bufs.is_used());
+        bufs.give_back();
+        assert!(!bufs.is_used() && bufs.free.iter().all(Vec::is_empty), "nothing is kept");
         let all = bufs.hold(0, Held::default(), 2 * HELD_BYTES_MAX, Held::default()).unwrap();
         assert_eq!(bufs.hold(0, all, 1, Held::default()), None);
         bufs.release(all);

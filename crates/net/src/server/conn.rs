@@ -54,6 +54,10 @@ const LONG_ANSWER_BYTES: usize = 36 << 20;
 /// Requests that are taken from one connection before the next has its turn.
 const REQUESTS_A_TURN: usize = 16;
 
+/// The same for what they bring and ask for: a transfer of the usual size. Sixteen of these hold others up for as long as a
+/// thousand small requests do, and whoever does not read the first answer is to have no second one made.
+const BYTES_A_TURN: usize = 1 << 20;
+
 /// How a record of TLS begins that begins a connection; no hello does.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -259,8 +263,10 @@ impl Conn {
             moved |= self.begin(shared, stalled)?;
         }
         moved |= self.resume(shared)?;
+        let held_bytes = self.held.byte_count;
         for _ in 0..REQUESTS_A_TURN {
-            if self.is_full() {
+            // What is answered at once is held no more.
+            if self.is_full() || self.held.byte_count.saturating_sub(held_bytes) >= BYTES_A_TURN {
                 break;
             }
             let Some((header, payload)) = self.next(at, shared)? else { break };

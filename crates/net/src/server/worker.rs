@@ -45,6 +45,10 @@ const GREETED_IN_A_TURN: usize = 1;
 /// How long a thread sleeps while devices work for it.
 const DEVICE_REST: Duration = Duration::from_micros(50);
 
+/// How long nobody asks for anything until buffers that are kept for the next request are given back: jobs rest for less
+/// between two phases, and whoever comes later pays for fresh memory once.
+const KEEP_NS: u64 = 3_000_000_000;
+
 /// How long a thread that cannot take more connections sleeps before it tries again.
 const DEAF_REST: Duration = Duration::from_millis(100);
 
@@ -335,7 +339,11 @@ impl Worker {
                 Err(error) => self.end(at, &error),
             }
         }
+        let begun_ns = RealClock.monotonic_ns();
         self.look(self.rest_limit());
+        if self.shared.bufs.is_used() && RealClock.monotonic_ns() - begun_ns >= KEEP_NS {
+            self.shared.bufs.give_back();
+        }
         if self.is_deaf {
             self.listen(true);
         }
@@ -358,7 +366,8 @@ impl Worker {
             .front()
             .map(|(end_ns, ..)| Duration::from_nanos(end_ns.saturating_sub(RealClock.monotonic_ns())));
         let deaf = self.is_deaf.then_some(DEAF_REST);
-        unheard.into_iter().chain(deaf).min()
+        let used = self.shared.bufs.is_used().then_some(Duration::from_nanos(KEEP_NS));
+        unheard.into_iter().chain(deaf).chain(used).min()
     }
 
     /// Closes connections over a network that have not said hello in time, and forgets those that have.

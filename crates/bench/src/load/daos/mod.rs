@@ -68,7 +68,7 @@ pub(super) fn class(name: &str) -> Result<u32> {
 }
 
 /// Processor time that a process has used so far, in nanoseconds; 0 if there is no such process.
-pub(super) fn process_cpu_ns(pid: u32) -> u64 {
+pub(crate) fn process_cpu_ns(pid: u32) -> u64 {
     let (mut clock, mut time) = (0, [0; 2]);
     let Ok(pid) = c_int::try_from(pid) else { return 0 };
     if ffi::clock_getcpuclockid(pid, &mut clock) != 0 || ffi::clock_gettime(clock, &mut time) != 0 {
