@@ -351,6 +351,7 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
         args.local.clone()
     };
     let doing = || format!("get {} to {}", shown_arg(&args.path), shown_outside(&local));
+    let local = led_to(&local).doing(doing)?;
     let own = own_directories(&mounted.session).doing(doing)?;
     refuse_own(&local, &own).doing(doing)?;
     if let Some(pool) = dolmen_local::pool_around(&local).doing(doing)? {
@@ -371,6 +372,31 @@ pub(super) fn get(args: &Get) -> Outcome<Answer> {
     .doing(doing)?;
     mounted.close()?;
     Ok(copied("get", counts, ns, remarks))
+}
+
+/// Where a file is put that is got onto a symbolic link: where that leads, as `cp` does. The link itself stays.
+fn led_to(local: &Path) -> Outcome<PathBuf> {
+    if local == Path::new("-") {
+        let failure = Failure::new(Exit::Usage, "there is no stream to get to");
+        return Err(failure.hint("print it with `dolmen fs cat`; a file of that name is ./-"));
+    }
+    if !local.is_symlink() {
+        return Ok(local.to_owned());
+    }
+    let failed = |error: std::io::Error| Failure::on_file(local, &error);
+    match std::fs::metadata(local) {
+        Ok(there) if there.is_file() || there.is_dir() => local.canonicalize().map_err(failed),
+        Ok(_special) => {
+            let why =
+                "it is a symbolic link to a device, pipe or socket, which is neither copied nor replaced";
+            Err(Failure::new(Exit::Refused, why).hint("`dolmen fs cat` prints a file"))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let failure = Failure::new(Exit::Missing, "it is a symbolic link that leads nowhere");
+            Err(failure.hint("remove the link, or make what it leads to"))
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 fn copied(verb: &str, counts: Counts, ns: u64, remarks: Remarks) -> Answer {

@@ -422,6 +422,31 @@ fn what_is_no_file_is_neither_put_by_name_nor_replaced() {
 }
 
 #[test]
+fn a_link_that_a_file_is_got_onto_stays_and_leads_to_it() {
+    let place = Place::new("get-link");
+    place.pool_with_files();
+    fs::write(place.path("f"), b"stored").unwrap();
+    place.ok(&["fs", "put", "p", "c", "f", "/f"]);
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, place.path(name)).unwrap();
+    fs::write(place.path("target"), b"old").unwrap();
+    link("target", "link");
+    place.ok(&["fs", "get", "p", "c", "/f", "link"]);
+    assert!(place.path("link").is_symlink());
+    assert_eq!(fs::read(place.path("target")).unwrap(), b"stored");
+    link("/dev/null", "device");
+    let line = place.fails(8, &["fs", "get", "p", "c", "/f", "device"]);
+    assert!(line.contains("a symbolic link to a device") && line.contains("fs cat"), "{line}");
+    link("nowhere", "dangling");
+    let line = place.fails(3, &["fs", "get", "p", "c", "/f", "dangling"]);
+    assert!(line.contains("leads nowhere"), "{line}");
+    for name in ["device", "dangling"] {
+        assert!(place.path(name).is_symlink(), "{name}");
+    }
+    let line = place.fails(2, &["fs", "get", "p", "c", "/f", "-"]);
+    assert!(line.contains("fs cat"), "{line}");
+}
+
+#[test]
 fn what_is_wrong_with_a_path_is_named_and_has_code_2_or_3() {
     let place = Place::new("paths");
     place.pool_with_files();
