@@ -17,6 +17,7 @@ use dolmen_types::Credentials;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ const CACHE_SECONDS_MAX: u64 = 86_400;
 const REST: Duration = Duration::from_millis(20);
 /// How long requests that still wait for the store keep the process of a mount that is taken away.
 const LINGER_SECONDS: u64 = 5;
+/// How long something is waited for without a word.
+const SILENT_SECONDS: u64 = 2;
 /// How long to wait for the process of a mount that was taken away: it closes its pool.
 const CLOSE_SECONDS: u64 = 60;
 /// What the process in the background says when the directory shows the files.
@@ -41,6 +44,9 @@ pub(crate) struct Mount {
     /// Directory that shows the files; it must exist
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
+    /// Also in a directory with something in it, which nobody sees until the mount is taken away
+    #[arg(long)]
+    nonempty: bool,
     /// Refuse every change
     #[arg(long)]
     read_only: bool,
@@ -91,6 +97,9 @@ pub(crate) struct Unmount {
     /// Take its name away at once, also if it is in use or its store does not answer; the rest goes when nobody uses it
     #[arg(long)]
     lazy: bool,
+    /// Wait so long at most for its process to close the pool
+    #[arg(long, value_name = "SECONDS", default_value_t = CLOSE_SECONDS, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    wait: u64,
 }
 
 /// Mounts a container.
@@ -137,8 +146,39 @@ fn mount_point(args: &Mount) -> Outcome<PathBuf> {
             Failure::new(Exit::Usage, "it is no directory").hint("name one that is to show the files")
         );
     }
+    refuse_of_system(&dir)?;
     refuse_around_pool(&args.cont.pool.pool, &dir)?;
+    if !args.nonempty {
+        refuse_covering(&dir)?;
+    }
     Ok(dir)
+}
+
+/// Directories without which the machine does not go on.
+const OF_SYSTEM: [&str; 16] = [
+    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin",
+    "/sys", "/tmp", "/usr", "/var",
+];
+
+/// Refuses directories of the system, and those in which the kernel shows something of itself.
+fn refuse_of_system(dir: &Path) -> Outcome<()> {
+    let of_kernel = ["/proc", "/sys"].iter().any(|above| dir.starts_with(above));
+    if !of_kernel && OF_SYSTEM.iter().all(|one| dir != Path::new(one)) {
+        return Ok(());
+    }
+    let failure = Failure::new(Exit::Usage, "it is a directory of the system, which needs what is there");
+    Err(failure.hint("make a directory of your own, and mount there"))
+}
+
+/// Refuses a directory with something in it.
+fn refuse_covering(dir: &Path) -> Outcome<()> {
+    // Who may not look into it may not mount on it either, which the system says.
+    let Ok(mut entries) = std::fs::read_dir(dir) else { return Ok(()) };
+    let Some(Ok(first)) = entries.next() else { return Ok(()) };
+    let why = format!("the directory is not empty: it has {}", shown_outside(Path::new(&first.file_name())));
+    Err(Failure::new(Exit::Taken, why).hint(
+        "choose an empty one, or add --nonempty: what is in it is seen again when the mount is taken away",
+    ))
 }
 
 /// A process that serves a pool looks into its directory, and must not have to wait for itself there.
@@ -327,7 +367,7 @@ fn detach(args: &Mount) -> Outcome<Answer> {
     // What can be seen from here is told before anything is started.
     mount_point(args)?;
     let log_path = log_path(args)?;
-    let log = OpenOptions::new().create(true).append(true).open(&log_path);
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path);
     let log = log.map_err(|error| Failure::on_file(&log_path, &error))?;
     let of_program = |error: std::io::Error| Failure::on_file(Path::new("dolmen"), &error);
     // Ignored: then whoever has started this waits for the mount, too.
@@ -360,7 +400,7 @@ fn log_path(args: &Mount) -> Outcome<PathBuf> {
         return Ok(named.clone());
     }
     let dir = dolmen_env::data_directory()?.join("dolmen");
-    dolmen_env::create_dir_all(&dir)?;
+    dolmen_env::create_own_dir(&dir)?;
     Ok(dir.join("mounts.log"))
 }
 
@@ -377,12 +417,38 @@ pub(crate) fn unmount(args: &Unmount) -> Outcome<Answer> {
     let process = if args.lazy { None } else { server_of(&there) };
     dolmen_env::unmount(&dir, args.lazy).map_err(|error| of_unmount(&error)).doing(doing)?;
     let pid = process.as_ref().map(|process| process.pid);
-    if process.is_some_and(|process| !process.ends_by(deadline_ns(CLOSE_SECONDS))) {
-        let failure =
-            Failure::new(Exit::InUse, "it is mounted no more, and its process has not closed the pool yet");
-        return Err(failure.hint("wait for it, or see its log")).doing(doing);
+    let mut text = format!("{} is mounted no more", shown_outside(&args.dir));
+    match process {
+        Some(process) => wait_for(&process, args.wait).doing(doing)?,
+        None if args.lazy => {}
+        None => {
+            text.push_str("; nobody has said who served it: if a process of it is left, it ends by itself")
+        }
     }
-    Ok(Answer::new(format!("{} is mounted no more", shown_outside(&args.dir)), json!({ "pid": pid })))
+    Ok(Answer::new(text, json!({ "pid": pid })))
+}
+
+/// Waits for the process of a mount that was taken away; for more than a moment only after a word.
+fn wait_for(process: &Process, seconds: u64) -> Outcome<()> {
+    let end_ns = deadline_ns(seconds);
+    if process.ends_by(end_ns.min(deadline_ns(SILENT_SECONDS))) {
+        return Ok(());
+    }
+    let pid = process.pid;
+    if seconds > SILENT_SECONDS {
+        eprintln!(
+            "dolmen: it is gone from here; waiting for up to {seconds} s for process {pid}, which closes the pool, or is kept by \
+             another mount namespace (a container, or a service with mounts of its own)"
+        );
+    }
+    if process.ends_by(end_ns) {
+        return Ok(());
+    }
+    let why = format!(
+        "it is mounted no more, and process {pid} has not ended after {seconds} s: it closes the pool, or another mount namespace \
+         (a container, or a service with mounts of its own) has a copy of the mount"
+    );
+    Err(Failure::new(Exit::InUse, why).hint(format!("`kill {pid}` ends it, and closes the pool")))
 }
 
 fn nothing_there() -> Failure {

@@ -13,6 +13,8 @@ fn what_cannot_be_mounted_is_told_with_a_remedy() {
     fs::create_dir_all(place.path("sys")).unwrap();
     fs::create_dir_all(place.path("mnt")).unwrap();
     fs::write(place.path("file"), b"").unwrap();
+    fs::create_dir_all(place.path("full")).unwrap();
+    fs::write(place.path("full/stone"), b"").unwrap();
     place.pool(&["sys/p", "--targets", "1"]);
     place.ok(&["cont", "create", "sys/p", "c"]);
     place.ok(&["cont", "create", "sys/p", "raw", "--type", "none"]);
@@ -25,12 +27,21 @@ fn what_cannot_be_mounted_is_told_with_a_remedy() {
         (3, "sys/p", "raw", "mnt", "holds no file system"),
         (2, "sys/p", "c", "sys/p", "choose a directory elsewhere"),
         (2, "sys/p", "c", "sys", "choose a directory elsewhere"),
+        (2, "sys/p", "c", "/proc", "a directory of the system"),
+        (2, "sys/p", "c", "/proc/1", "a directory of the system"),
+        (2, "sys/p", "c", "/dev", "a directory of the system"),
+        (4, "sys/p", "c", "full", "it has stone; choose an empty one, or add --nonempty"),
     ] {
         for more in [&["--foreground"][..], &["--log", &log]] {
             let line = place.fails(code, &[&["mount", pool, cont, dir], more].concat());
             assert!(line.contains(says), "{line}");
         }
     }
+    let log = place.path("log").display().to_string();
+    place.ok(&["mount", "sys/p", "c", "full", "--nonempty", "--log", &log]);
+    assert!(!place.path("full/stone").exists(), "it is covered");
+    place.ok(&["unmount", "full"]);
+    assert!(place.path("full/stone").exists());
     let line = place.fails(3, &["unmount", "mnt"]);
     assert!(line.contains("nothing is mounted there"), "{line}");
     let line = place.fails(2, &["unmount", "/proc"]);
