@@ -62,7 +62,7 @@ pub use kernel::{
 };
 pub use mark::{put_mark, remove_mark};
 pub use process::{
-    create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
+    NO_HOME, create_dir_all, data_directory, dolmen_program, groups_of, is_being_killed, is_ending,
     keep_descriptors_to_itself, machine_socket, raise_descriptor_limit, run_quietly,
 };
 pub use real::{RealDisk, RealOptions};

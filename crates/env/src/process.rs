@@ -108,12 +108,15 @@ pub fn create_dir_all(dir: &Path) -> Result<()> {
 /// Where the user's data belongs, by the environment: `XDG_DATA_HOME`, else below the home directory.
 ///
 /// # Errors
-/// [`Error::NotFound`] if neither is set.
+/// [`Error::NotFound`] of [`NO_HOME`] if neither is set to a whole path.
 pub fn data_directory() -> Result<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let found = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local").join("share")));
-    found.ok_or_else(|| Error::NotFound { name: "XDG_DATA_HOME, HOME".to_owned() })
+    found.ok_or_else(|| Error::NotFound { name: NO_HOME.to_owned() })
 }
+
+/// What does not exist where the environment names no directory for the user's data.
+pub const NO_HOME: &str = "a whole path in XDG_DATA_HOME or HOME";
 
 /// The socket of the system `name` that the machine runs for its users: in the directory that `DOLMEN_RUN` names, else in
 /// `/run/dolmen`, where root alone makes any.

@@ -56,12 +56,42 @@ fn settings() -> Result<Option<String>> {
     let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
     let Some(path) = base.map(|base| base.join("dolmen").join("client.toml")) else { return Ok(None) };
     match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => match unread(&text) {
+            None => Ok(Some(text)),
+            Some(at) => {
+                let name = format!(
+                    "{} (line {at} is not system = \"NAME\", certs = \"DIR\" or tenant = NUMBER)",
+                    path.display()
+                );
+                Err(Error::Io { op: Op::Read, name, offset: 0, errno: rustix::io::Errno::INVAL })
+            }
+        },
         Err(error) => match failed(Op::Read, &path, &error) {
             error if error.is_not_found() => Ok(None),
             error => Err(error),
         },
     }
+}
+
+/// The number of the first line at the top of a file of settings that says nothing known.
+fn unread(text: &str) -> Option<usize> {
+    let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let is_comment = |text: &str| text.trim_start().is_empty() || text.trim_start().starts_with('#');
+    let is_text = |value: &str| {
+        let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''));
+        let rest = quote.and_then(|quote| value[1..].split_once(quote));
+        rest.is_some_and(|(_, behind)| is_comment(behind))
+    };
+    let is_known = |line: &str| {
+        let Some((key, value)) = line.split_once('=') else { return is_comment(line) };
+        match key.trim() {
+            "system" | "certs" => is_text(value.trim()),
+            // Who asks for the number says what is wrong with it.
+            "tenant" => true,
+            _ => is_comment(line),
+        }
+    };
+    top.zip(1..).find(|(line, _)| !is_known(line)).map(|(_, number)| number)
 }
 
 /// The value in quotes of a key at the top of a file of settings.
@@ -163,6 +193,21 @@ mod tests {
         assert_eq!(value_of("system = \"unended\n", "system"), None);
         assert_eq!(plain_value_of("a = 1\ntenant = 7 # seven\n", "tenant"), Some("7"));
         assert_eq!(plain_value_of("[a]\ntenant = 7\n", "tenant"), None);
+    }
+
+    #[test]
+    fn what_settings_do_not_know_is_told_by_its_line() {
+        let good = "# a = b\n\nsystem = 'lab' # mine\ncerts=\"/x\"\ntenant = 7\n[other]\nany = thing\n";
+        assert_eq!(unread(good), None);
+        for (text, line) in [
+            ("system = \"x", 1),
+            ("# one\nsystm = \"x\"\n", 2),
+            ("system = bare\n", 1),
+            ("system = \"x\" y\n", 1),
+            ("tenant = 1\n\nnothing\n", 3),
+        ] {
+            assert_eq!(unread(text), Some(line), "{text}");
+        }
     }
 
     #[test]
