@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench bench-clients install check-rust
+.PHONY: help demo test soak bench bench-clients install uninstall check-rust
 
 help:
 	@echo "make demo               fetch real data, store, verify, kill, reopen, plot (about 3 minutes after the build)"
@@ -17,6 +17,7 @@ help:
 	@echo "                        clients built against an installed Dolmen, and dolmen bench object"
 	@echo "make install PREFIX=/p  dolmen, daos and dmg into /p/bin, the C and preload libraries into /p/lib64, man pages, completions and the systemd unit"
 	@echo "                        (default $(PREFIX); DESTDIR=/d puts all of it below /d)"
+	@echo "make uninstall PREFIX=/p  takes away what install has put there (and DESTDIR=/d), and nothing else; data stays where it is"
 	@echo "bash .ci/run            what must pass before a change is merged"
 
 check-rust:
@@ -45,23 +46,39 @@ bench-clients: check-rust
 
 # What is put below DESTDIR is to be moved to PREFIX later.
 ROOT = $(DESTDIR)$(PREFIX)
+# All at once, as `cargo xtask capi` builds them: a package that is built alone has dependencies with other features, which are
+# compiled for it anew.
+INSTALLED = --package dolmen-cli --package dolmen-capi --package dolmen-preload
+# The program and its links.
+NAMES = dolmen daos dmg
+LIBRARIES = libdaos.so libdaos.so.2 libdaos.so.2.8.0 libdaos_common.so libgurt.so libgurt.so.4 libcart.so libcart.so.4 libdfs.so \
+  libduns.so libdolmen_preload.so pkgconfig/daos.pc
 
 install: check-rust
-	$(CARGO) build --release --package dolmen-cli
+	$(CARGO) build --release $(INSTALLED)
 	install -D -m 755 $(TARGET)/release/dolmen $(ROOT)/bin/dolmen
 	ln -sf dolmen $(ROOT)/bin/daos
 	ln -sf dolmen $(ROOT)/bin/dmg
 	mkdir -p $(ROOT)/share/man/man1 $(ROOT)/share/bash-completion/completions $(ROOT)/share/zsh/site-functions
 	mkdir -p $(ROOT)/share/fish/vendor_completions.d $(ROOT)/lib/systemd/system
 	$(ROOT)/bin/dolmen man $(ROOT)/share/man/man1
-	$(ROOT)/bin/dolmen completions bash > $(ROOT)/share/bash-completion/completions/dolmen
-	$(ROOT)/bin/dolmen completions zsh > $(ROOT)/share/zsh/site-functions/_dolmen
-	$(ROOT)/bin/dolmen completions fish > $(ROOT)/share/fish/vendor_completions.d/dolmen.fish
+	for name in $(NAMES); do \
+	  $(ROOT)/bin/dolmen completions bash --name $$name > $(ROOT)/share/bash-completion/completions/$$name && \
+	  $(ROOT)/bin/dolmen completions zsh --name $$name > $(ROOT)/share/zsh/site-functions/_$$name && \
+	  $(ROOT)/bin/dolmen completions fish --name $$name > $(ROOT)/share/fish/vendor_completions.d/$$name.fish || exit 1; \
+	done
 	sed 's|/usr/local/bin|$(PREFIX)/bin|' dist/dolmen@.service > $(ROOT)/lib/systemd/system/dolmen@.service
 	$(CARGO) xtask capi --prefix $(PREFIX) --destdir "$(DESTDIR)"
-	$(CARGO) build --release --package dolmen-preload
 	install -D -m 755 $(TARGET)/release/libdolmen_preload.so $(ROOT)/lib64/libdolmen_preload.so
 	@echo "The C libraries are in $(PREFIX)/lib64. Programs that are linked with -Wl,-rpath,$(PREFIX)/lib64 find them; for all others"
 	@echo "put that directory into a file of /etc/ld.so.conf.d and run ldconfig as root, or set LD_LIBRARY_PATH=$(PREFIX)/lib64."
 	@echo "C programs are built with PKG_CONFIG_PATH=$(PREFIX)/lib64/pkgconfig pkg-config --cflags --libs daos."
 	@echo "The unit dolmen@.service is in $(PREFIX)/lib/systemd/system: systemctl enable --now dolmen@NAME."
+
+uninstall:
+	rm -f $(NAMES:%=$(ROOT)/bin/%) $(LIBRARIES:%=$(ROOT)/lib64/%) $(ROOT)/lib/systemd/system/dolmen@.service
+	rm -f $(NAMES:%=$(ROOT)/share/man/man1/%.1) $(NAMES:%=$(ROOT)/share/man/man1/%-*.1)
+	rm -f $(NAMES:%=$(ROOT)/share/bash-completion/completions/%) $(NAMES:%=$(ROOT)/share/zsh/site-functions/_%)
+	rm -f $(NAMES:%=$(ROOT)/share/fish/vendor_completions.d/%.fish)
+	cd crates/capi/include && find . -type f | while read -r header; do rm -f "$(ROOT)/include/$$header"; done
+	@echo "Pools stay where they are, and so does what users have: ~/.local/share/dolmen, ~/.config/dolmen, /var/lib/dolmen."

@@ -15,6 +15,9 @@ pub(crate) struct CompletionArgs {
     /// For which shell
     #[arg(value_enum)]
     shell: Shell,
+    /// For the program under which name
+    #[arg(long, value_name = "NAME", default_value = "dolmen", value_parser = ["dolmen", "daos", "dmg"])]
+    name: String,
 }
 
 #[derive(Args, Debug)]
@@ -26,9 +29,11 @@ pub(crate) struct ManArgs {
 
 pub(crate) fn completions(args: &CompletionArgs) -> Outcome<Answer> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dolmen", &mut script);
+    let mut whole = Cli::command();
+    let mut command = if args.name == "dolmen" { whole } else { linked(&mut whole, &args.name) };
+    clap_complete::generate(args.shell, &mut command, &args.name, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    let json = json!({ "shell": args.shell.to_string(), "script": script });
+    let json = json!({ "shell": args.shell.to_string(), "name": args.name, "script": script });
     Ok(Answer::new(script, json))
 }
 
@@ -44,11 +49,14 @@ pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
         }
         std::fs::create_dir(&args.dir).map_err(failed).doing(doing)?;
     }
-    clap_mangen::generate_to(with_synopses(), &args.dir).map_err(failed).doing(doing)?;
+    for page_of in with_synopses() {
+        clap_mangen::generate_to(page_of, &args.dir).map_err(failed).doing(doing)?;
+    }
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(&args.dir).map_err(failed).doing(doing)? {
         let name = entry.map_err(failed).doing(doing)?.file_name().to_string_lossy().into_owned();
-        if name.starts_with("dolmen") && name.ends_with(".1") {
+        let is_of = |of: &&str| name.strip_prefix(*of).is_some_and(|rest| rest.starts_with(['.', '-']));
+        if ["dolmen", "daos", "dmg"].iter().any(is_of) && name.ends_with(".1") {
             pages.push(name);
         }
     }
@@ -59,11 +67,29 @@ pub(crate) fn man(args: &ManArgs) -> Outcome<Answer> {
     Ok(Answer::new(text, json))
 }
 
-/// The command line with synopses in which options have their values; what is made of it otherwise leaves them out.
-fn with_synopses() -> Command {
+/// The command lines of the program and its links, with synopses in which options have their values; what is made of them
+/// otherwise leaves these out.
+fn with_synopses() -> [Command; 3] {
     let mut whole = Cli::command().disable_help_subcommand(true);
+    let [daos, dmg] = ["daos", "dmg"].map(|name| linked(&mut whole, name));
+    [whole, daos, dmg].map(with_synopsis)
+}
+
+/// The command line of a link to the program, which is called like one of its commands.
+fn linked(whole: &mut Command, name: &str) -> Command {
     whole.build();
-    with_synopsis(whole)
+    renamed(whole.find_subcommand(name).expect("links are called like commands").clone())
+}
+
+/// The same command without the name of the program in front.
+fn renamed(command: Command) -> Command {
+    let without = |text: Option<&str>, front: &str| {
+        text.map(|text| text.strip_prefix(front).unwrap_or(text).to_owned())
+    };
+    let bin = without(command.get_bin_name(), "dolmen ");
+    let display = without(command.get_display_name(), "dolmen-");
+    let command = bin.into_iter().fold(command, Command::bin_name);
+    display.into_iter().fold(command, Command::display_name).mut_subcommands(renamed)
 }
 
 fn with_synopsis(command: Command) -> Command {
