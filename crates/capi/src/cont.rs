@@ -107,7 +107,7 @@ impl New {
         wanted.props.extend(layout.map(|layout| (PropId::CO_LAYOUT_TYPE, PropValue::Number(layout))));
         let label = label.map(str::to_owned).or(wanted.label);
         let label = label.map(|label| Label::new(&label)).transpose()?;
-        own(&mut wanted.props)?;
+        own(&mut wanted.props, pool)?;
         Ok(Self { label, props: wanted.props, taken_oids: wanted.taken_oids })
     }
 
@@ -124,13 +124,15 @@ impl New {
 }
 
 /// A container belongs to whoever makes it, unless it is said to be somebody else's.
-fn own(props: &mut Props) -> Result<()> {
-    // SAFETY: it always succeeds and touches no memory.
-    let uid = unsafe { libc::geteuid() };
-    // SAFETY: as above.
-    let gid = unsafe { libc::getegid() };
-    let user = acl::user_name(uid).unwrap_or_else(|_unknown| uid.to_string());
-    let group = acl::group_name(gid).unwrap_or_else(|_unknown| gid.to_string());
+fn own(props: &mut Props, pool: &PoolHandle) -> Result<()> {
+    let (user, group) = pool.certified_user().unwrap_or_else(|| {
+        // SAFETY: it always succeeds and touches no memory.
+        let uid = unsafe { libc::geteuid() };
+        // SAFETY: as above.
+        let gid = unsafe { libc::getegid() };
+        let user = acl::user_name(uid).unwrap_or_else(|_unknown| uid.to_string());
+        (user, acl::group_name(gid).unwrap_or_else(|_unknown| gid.to_string()))
+    });
     for (kind, name) in [(prop::CO_OWNER, user), (prop::CO_OWNER_GROUP, group)] {
         let owner = props.entry(PropId(kind)).or_insert_with(|| PropValue::Text(format!("{name}@")));
         if !matches!(owner, PropValue::Text(name) if acl::is_principal(name)) {

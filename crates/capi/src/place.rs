@@ -14,7 +14,9 @@ use dolmen_codec::now;
 use dolmen_codec::wire::{PoolAccess, SystemInfo, SystemReply, SystemVerb};
 use dolmen_env::{Address, PerProcess};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry};
+use dolmen_net::client::reach::Begin;
 use dolmen_net::client::{Link, LinkOptions, Remote, reach};
+use dolmen_net::tls::Role;
 use dolmen_types::Head;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +73,16 @@ pub(crate) struct PoolHandle {
     pub(crate) number: usize,
 }
 
+impl PoolHandle {
+    /// User and group of this process's certificate, as which the engines know it over a network; `None` for who has none, or an
+    /// administrator's.
+    pub(crate) fn certified_user(&self) -> Option<(String, String)> {
+        let identity = self.remote.as_ref()?.link().own_identity().ok().flatten()?;
+        let group = identity.groups.first().unwrap_or(&identity.name).clone();
+        (identity.role == Role::User).then_some((identity.name, group))
+    }
+}
+
 // Guards: the pools that are open here, by directory; taken alone, also while one is opened, so that only one thread does. A
 // forked child has none of its parent's.
 static OPEN: PerProcess<Mutex<BTreeMap<PathBuf, OpenDir>>> = PerProcess::new(Mutex::default);
@@ -96,9 +108,12 @@ pub(crate) fn system(name: Option<&str>) -> Result<Place> {
 }
 
 fn default_system() -> Result<Place> {
-    match dolmen_env::named_system().map_err(|_unreadable| Der::BADPATH)? {
+    match dolmen_env::named_system().map_err(|error| {
+        eprintln!("dolmen: {error}");
+        Der::BADPATH
+    })? {
         Some(name) => parse(&name),
-        None => Ok(Place::Named("default".to_owned())),
+        None => Ok(Place::Named(reach::OWN_SYSTEM.to_owned())),
     }
 }
 
@@ -167,7 +182,10 @@ async fn link(way: Way, place: &Place) -> Result<Link> {
             let found = reach::addresses(hosts).map_err(|_no_host| Der::BADPATH)?;
             reach::system_by(way, &found.ok_or(Der::BADPATH)?, &options).await
         }
-        Place::Named(name) => reach::of_name_by(way, name, &dolmen_env::dolmen_program(), &options).await,
+        Place::Named(name) => {
+            let program = dolmen_env::dolmen_program();
+            reach::of_name_by(way, name, &program, &options, Begin::Own).await
+        }
     };
     made.map_err(|error| {
         eprintln!("dolmen: system {}: {error}", text(place));

@@ -99,7 +99,8 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
     }
     let clean = report.findings == 0;
     let verdict = format!("{} is {}", shown_outside(&dir), if clean { "clean" } else { "DAMAGED" });
-    let text = format!("{}{verdict}\n", report.text);
+    let unread = if clean && !args.scrub { "; values were not read (--scrub)" } else { "" };
+    let text = format!("{}{verdict}{unread}\n", report.text);
     let mut json = json!({
         "clean": clean,
         "scrubbed": args.scrub,

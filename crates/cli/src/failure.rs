@@ -349,10 +349,11 @@ impl From<StoreError> for Failure {
             }
             StoreError::NoSpace { .. } => (Exit::Full, Some(WHEN_FULL)),
             StoreError::Corrupt { .. } => {
-                (Exit::Damaged, Some("`dolmen check` and `dolmen inspect` show more"))
+                (Exit::Damaged, Some("`dolmen check --scrub` and `dolmen inspect` show more"))
             }
             StoreError::NoPermission => (Exit::Refused, None),
-            StoreError::Unreachable { .. } => (Exit::Nobody, Some("see that `dolmen serve` runs there")),
+            // What to do is part of it.
+            StoreError::Unreachable { .. } => (Exit::Nobody, None),
             StoreError::ReadOnly { .. } => (Exit::Device, None),
             StoreError::Io { errno, .. } => {
                 let hint = match *errno {
@@ -428,7 +429,9 @@ fn hint_of_invalid(what: Invalid) -> Option<&'static str> {
     match what {
         Invalid::Label => Some("a label has 1 to 127 of the characters A-Z a-z 0-9 . _ : -"),
         Invalid::Property => Some("`dolmen cont get-prop` shows those that there are"),
-        Invalid::ObjectId => Some("classes with more than one copy are not available yet"),
+        Invalid::ObjectId => Some(
+            "give it as `dolmen obj list` prints it; classes with more than one copy are not available yet",
+        ),
         Invalid::Epoch => Some("give an epoch in the past, as `snapshot list` prints it"),
         _ => None,
     }
@@ -528,7 +531,7 @@ pub(crate) fn of_open(pool: &Path, to_read: bool, error: dolmen_local::Error) ->
 /// What lets a command write that may not.
 fn who_may(errno: i32) -> &'static str {
     if errno == dolmen_dfs::errno::EROFS {
-        "mount its file system to be written, or copy the pool to another one"
+        "mount its file system to be written, or go to another one"
     } else {
         "run it as the owner of that directory"
     }
@@ -582,6 +585,7 @@ impl From<dolmen_env::Error> for Failure {
                 let (number, path) = (errno.raw_os_error(), Path::new(name));
                 let why = format!("{}: {op}: {}", shown_outside(path), system_text(number));
                 let hint = match (op, path.parent()) {
+                    _ if number == dolmen_dfs::errno::EROFS => who_may(number).to_owned(),
                     (Op::Create, Some(above)) => {
                         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
                         format!(
@@ -589,7 +593,6 @@ impl From<dolmen_env::Error> for Failure {
                             shown_outside(above)
                         )
                     }
-                    _ if number == dolmen_dfs::errno::EROFS => who_may(number).to_owned(),
                     _ => "run it as the owner of that file or directory".to_owned(),
                 };
                 Self { errno: Some(number), ..Self::new(Exit::Refused, why) }.hint(hint)
@@ -611,7 +614,7 @@ impl From<dolmen_env::Error> for Failure {
 
 /// What mends a file, and what a damaged directory.
 const MEND: &str = "put a good copy with `fs put --no-resume`, of a directory after `fs rm -r`, and free the damaged \
-                    version with `dolmen cont aggregate`; `dolmen check` shows more";
+                    version with `dolmen cont aggregate`; `dolmen check --scrub` shows more";
 
 impl From<dolmen_dfs::Error> for Failure {
     fn from(error: dolmen_dfs::Error) -> Self {

@@ -14,6 +14,7 @@ use dolmen_env::{Address, Clock, RealClock};
 use dolmen_local::{LocalPool, OpenOptions, PoolEntry, Upkeep};
 use dolmen_net::client::{Link, LinkOptions, reach};
 use dolmen_types::{Credentials, Epoch, Head, Label, Uuid};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,6 +127,27 @@ pub(crate) fn is_part(dir: &Path) -> bool {
     entry_of(dir).is_some_and(|(_, entry)| entry.spread.is_some())
 }
 
+/// The socket of the daemon that serves a pool's directory, as an address, and the pool's UUID; `None` if none does.
+pub(crate) fn served_at(dir: &Path) -> Option<(Address, Uuid)> {
+    let (system, entry) = entry_of(dir)?;
+    let address = Address::Unix(reach::socket_in(&system).ok()?);
+    dolmen_env::Socket::connect(&address, REST).ok()?;
+    Some((address, entry.uuid))
+}
+
+/// Refuses a pool of a daemon with another beside it that has its UUID: asked for one, the daemon could mean the other.
+fn refuse_copy(dir: &Path) -> Outcome<()> {
+    let Some((system, entry)) = entry_of(dir) else { return Ok(()) };
+    let Ok(all) = dolmen_local::list(&system) else { return Ok(()) };
+    let twin = all.iter().find(|other| other.uuid == entry.uuid && other.name != entry.name);
+    let Some(twin) = twin else { return Ok(()) };
+    let twin = shown_outside(&system.join(&twin.name));
+    let why = format!(
+        "it has the UUID of the pool in {twin}: one is a copy of the other, and a daemon serves both"
+    );
+    Err(Failure::new(Exit::Taken, why).hint("move the copy to a directory that no daemon serves"))
+}
+
 /// The system directory around a pool's directory, and the pool in it; `None` if there is none, or it cannot be looked at.
 fn entry_of(dir: &Path) -> Option<(PathBuf, PoolEntry)> {
     let dir = dir.canonicalize().ok()?;
@@ -172,13 +194,15 @@ fn open_as(arg: &PoolArg, options: OpenOptions) -> Outcome<Session> {
 
 fn open_in(arg: &PoolArg, options: OpenOptions, lasts: Option<Duration>) -> Outcome<Session> {
     if let Some(system) = Served::of_address(&arg.pool, lasts)? {
-        return system.open(arg.pool.clone(), options.read_only);
+        let opened = system.open(arg.pool.clone(), options.read_only);
+        return opened.doing(|| format!("open pool {}", shown_outside(&arg.pool)));
     }
     let dir = pool_directory(&arg.pool)?;
     let options = OpenOptions { memory_budget_bytes: arg.memory, ..options };
     // A daemon opens a pool when somebody asks for it: who has the pool would keep it from all others. What memory this
     // process may use is said only of a pool that it opens itself.
     if let Some(system) = Served::around(&dir, lasts).filter(|_| lasts.is_some() || arg.memory.is_none()) {
+        refuse_copy(&dir).doing(|| format!("open pool {}", shown_outside(&dir)))?;
         match system.open(dir.clone(), options.read_only) {
             // The files say more of what the daemon cannot open, or does not know.
             Err(failure) if lasts.is_none() && matches!(failure.exit, Exit::Missing | Exit::Damaged) => {}
@@ -239,6 +263,11 @@ impl Served {
     fn of_address(named: &Path, lasts: Option<Duration>) -> Outcome<Option<Self>> {
         let Some(text) = named.to_str() else { return Ok(None) };
         let doing = || format!("reach {text}");
+        let is_socket = |path: &Path| path.metadata().is_ok_and(|found| found.file_type().is_socket());
+        if text.strip_prefix("unix:").is_some_and(|path| is_socket(Path::new(path))) {
+            let failure = Failure::new(Exit::Usage, "that is the daemon's socket, and names no pool");
+            return Err(failure.hint(format!("write {text}/POOL"))).doing(doing);
+        }
         let Some((system, pool)) = text.rsplit_once('/') else { return Ok(None) };
         let Some(addresses) = addresses(system).doing(doing)? else { return Ok(None) };
         let name = reach::pool_name(pool).doing(doing)?;
@@ -272,7 +301,9 @@ impl Served {
             .map_err(|error| Failure::from(error).by_file_in(&dir))?;
         let pool = match self.lasts {
             true => Pool::connect_with(Arc::new(remote), Options::like(&head)?),
-            false => Pool::connect_with(Arc::new(Patient::new(remote)), Options::like(&head)?),
+            false => {
+                Pool::connect_with(Arc::new(Patient::new(remote, shown_outside(&dir))), Options::like(&head)?)
+            }
         }?;
         Ok(Session { pool, local: None, dir })
     }
@@ -285,8 +316,15 @@ pub(crate) fn protocol() -> Failure {
 
 /// The addresses of a system's engines that `text` lists; `None` if it is none.
 pub(crate) fn addresses(text: &str) -> Outcome<Option<Vec<Address>>> {
-    reach::addresses(text)
-        .map_err(|_no_host| Failure::new(Exit::Missing, "there is no such host").hint("give it as HOST:PORT"))
+    let has_port = |host: &str| host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    reach::addresses(text).map_err(|_no_host| {
+        let all = text.strip_prefix("tcp://").unwrap_or(text);
+        if all.split(',').all(|host| has_port(host.trim_start_matches("tcp://"))) {
+            Failure::new(Exit::Missing, "there is no such host").hint("see `getent hosts HOST`")
+        } else {
+            Failure::new(Exit::Usage, "an address has no port").hint("give it as HOST:PORT")
+        }
+    })
 }
 
 /// Why a daemon cannot be reached.
@@ -298,7 +336,16 @@ pub(crate) fn unreachable(error: &dolmen_net::Error) -> Failure {
     }
     let failure = Failure::new(Exit::Nobody, format!("{error}"));
     match error {
-        dolmen_net::Error::Nobody { .. } | dolmen_net::Error::MachineNobody { .. } => failure,
+        dolmen_net::Error::Nobody { .. }
+        | dolmen_net::Error::MachineNobody { .. }
+        | dolmen_net::Error::Unknown { .. } => failure,
+        dolmen_net::Error::Env(dolmen_env::Error::NotFound { name }) if name == dolmen_env::NO_HOME => {
+            Failure::new(Exit::Missing, "neither XDG_DATA_HOME nor HOME is set to a whole path")
+                .hint("set one, or name the system by its address (-G, DOLMEN_SYSTEM)")
+        }
+        dolmen_net::Error::Env(
+            error @ dolmen_env::Error::Io { op: dolmen_env::Op::Create | dolmen_env::Op::Write, .. },
+        ) => Failure::from(error.clone()),
         dolmen_net::Error::Env(dolmen_env::Error::Io { errno: dolmen_env::Errno::ACCESS, .. }) => {
             let why = format!("this user may not use the daemon's socket: {error}");
             Failure::new(Exit::Refused, why).hint(
@@ -337,7 +384,14 @@ impl Session {
     /// If a daemon has it.
     pub(crate) fn own(&self) -> Outcome<&LocalPool> {
         self.local.as_deref().ok_or_else(|| {
-            Failure::new(Exit::InUse, "a daemon has the pool").hint("end it with `dolmen stop` first")
+            let (pool, system) = (shown_outside(&self.dir), self.dir.parent().map(shown_outside));
+            let stop = match system.as_deref() {
+                None => "dolmen stop".to_owned(),
+                Some("") => "dolmen stop .".to_owned(),
+                Some(system) => format!("dolmen stop {system}"),
+            };
+            Failure::new(Exit::InUse, format!("a daemon has the pool {pool}"))
+                .hint(format!("end it with `{stop}` first"))
         })
     }
 

@@ -85,6 +85,9 @@ pub(crate) struct Destroy {
     /// pools, whose --bulk-dir stays
     #[arg(short, long)]
     force: bool,
+    /// What one engine has of a pool on several, which is lost with it
+    #[arg(long, requires = "force")]
+    part: bool,
 }
 
 pub(crate) fn run(command: &Command) -> Outcome<Answer> {
@@ -223,19 +226,21 @@ fn list(args: &List) -> Outcome<Answer> {
     let mut rows = Vec::new();
     for pool in &pools {
         let label = pool.label.as_ref().map(ToString::to_string);
+        let is_twice = pools.iter().filter(|other| other.uuid == pool.uuid).count() > 1;
+        let kept = if pool.volatile { "volatile" } else { "durable" };
         table.row([
             shown_arg(&pool.name),
             label.clone().unwrap_or_else(|| "-".to_owned()),
             pool.uuid.to_string(),
             pool.targets.to_string(),
-            if pool.volatile { "volatile".to_owned() } else { "durable".to_owned() },
+            if is_twice { format!("{kept}, COPY: another has its UUID") } else { kept.to_owned() },
         ]);
         let mut row = json!({
             "label": label,
             "uuid": pool.uuid.to_string(),
             "targets": pool.targets,
             "volatile": pool.volatile,
-            "fault": null,
+            "fault": is_twice.then_some("another pool here has its UUID"),
         });
         say(&mut row, "name", pool.name.as_bytes());
         say(&mut row, "directory", system.join(&pool.name).as_os_str().as_bytes());
@@ -260,9 +265,11 @@ fn list(args: &List) -> Outcome<Answer> {
 fn destroy(args: &Destroy) -> Outcome<Answer> {
     let dir = place::pool_directory(&args.pool.pool)?;
     let doing = || format!("destroy pool {}", shown_outside(&dir));
-    if !args.force && place::is_part(&dir) {
+    if place::is_part(&dir) && !(args.force && args.part) {
         let shared = Failure::from(dolmen_local::Error::Spread { dir: dir.clone() });
-        return Err(shared).doing(doing);
+        let hint = "`dmg pool destroy` removes it from all of them, while they are served; --force --part removes what this \
+                    one has, and with it the pool";
+        return Err(shared.hint(hint)).doing(doing);
     }
     if !args.force && !args.recursive {
         let session: Session = place::open(&args.pool)?;
@@ -277,7 +284,15 @@ fn destroy(args: &Destroy) -> Outcome<Answer> {
     let remove = || {
         if args.force { dolmen_local::destroy_rest(&dir) } else { dolmen_local::destroy(&dir).map(|()| None) }
     };
-    let missing = args.pool.when_free(remove, |error| without_bulk(&dir, error)).doing(doing)?;
+    let failed = |error: dolmen_local::Error| match (&error, place::served_at(&dir)) {
+        (error, Some((socket, uuid))) if error.owner_pid().is_some() => {
+            let more = if args.recursive { " --recursive" } else { "" };
+            let failure = Failure::new(Exit::InUse, "a daemon serves it");
+            failure.hint(format!("have that remove it: `dmg -G {socket} pool destroy {uuid}{more}`"))
+        }
+        _ => without_bulk(&dir, error),
+    };
+    let missing = args.pool.when_free(remove, failed).doing(doing)?;
     let mut json = json!({ "missing_bulk_dir": null });
     let mut text = format!("{} is gone", shown_outside(&dir));
     say(&mut json, "directory", dir.as_os_str().as_bytes());

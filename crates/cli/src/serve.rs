@@ -9,10 +9,11 @@ use core::time::Duration;
 use dolmen_daemon::{Daemon, Roster, Settings};
 use dolmen_env::{Address, DirLock, Socket};
 use dolmen_local::PoolEntry;
-use dolmen_net::client::reach;
+use dolmen_net::client::reach::{self, ServedFrom};
 use dolmen_net::tls::{Certs, Role};
 use serde_json::json;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -127,9 +128,49 @@ fn record(args: &Args, settings: &Settings) {
         // A service of the machine has no home, and all users are led to it.
         return;
     }
-    if let Err(error) = data.and_then(|data| reach::record(&data, &settings.name, &settings.dir)) {
+    let place = ServedFrom { dir: settings.dir.clone(), words: said_again(args) };
+    let beside = |other: &ServedFrom| is_other_engine(args, other);
+    if let Err(error) = data.and_then(|data| reach::record(&data, &settings.name, &place, beside)) {
         let name = &settings.name;
         eprintln!("dolmen serve: who asks for system {name} by its name is not led here: {error}");
+    }
+}
+
+/// The arguments behind the directory that serve it so again, from wherever that is said.
+fn said_again(args: &Args) -> Vec<String> {
+    let whole = |path: &Path| {
+        let whole = std::path::absolute(path).unwrap_or_else(|_nowhere| path.to_owned());
+        whole.to_string_lossy().into_owned()
+    };
+    let paths = [("--system", &args.system), ("--socket", &args.socket), ("--certs", &args.certs)];
+    let others = [
+        ("--rank", args.rank.map(|rank| rank.to_string())),
+        ("--name", args.name.clone()),
+        ("--socket-mode", args.socket_mode.map(|mode| format!("{mode:04o}"))),
+        ("--socket-group", args.socket_group.clone()),
+    ];
+    let paths = paths.into_iter().filter_map(|(flag, path)| Some((flag, whole(path.as_deref()?))));
+    let others = others.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+    let tcp = args.tcp.iter().map(|address| ("--tcp", address.to_string()));
+    let pairs = paths.chain(others).chain(tcp);
+    let mut words: Vec<String> = pairs.flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+    if args.insecure_tcp {
+        words.push("--insecure-tcp".to_owned());
+    }
+    words
+}
+
+/// Whether what is on record is another engine of the system whose list this one was given.
+fn is_other_engine(args: &Args, other: &ServedFrom) -> bool {
+    let said = |flag: &str| other.words.iter().skip_while(|word| *word != flag).nth(1);
+    let (Some(list), Some(other_list)) = (&args.system, said("--system")) else { return false };
+    if said("--rank").is_some_and(|rank| args.rank.is_some_and(|own| own.to_string() == *rank)) {
+        return false;
+    }
+    // Each may have its copy of the list.
+    match (std::fs::read(list), std::fs::read(other_list)) {
+        (Ok(own), Ok(other)) => own == other,
+        _ => false,
     }
 }
 
@@ -267,6 +308,7 @@ fn detach(settings: &Settings) -> Outcome<Answer> {
     let log_path = settings.dir.join(LOG_NAME);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path);
     let log = log.map_err(|error| Failure::on_file(&log_path, &error)).doing(doing)?;
+    let said_before = log.metadata().map_or(0, |log| log.len());
     let said =
         std::env::args_os().skip(1).map(|word| if word == "--detach" { "--detached".into() } else { word });
     let of_program = |error: std::io::Error| Failure::on_file(Path::new("dolmen"), &error);
@@ -294,16 +336,35 @@ fn detach(settings: &Settings) -> Outcome<Answer> {
             let text = format!("process {pid} serves at {address}");
             return Ok(Answer::new(text, json!({ "pid": pid, "addresses": [address.to_string()] })));
         }
-        let ended = child.try_wait().map_err(of_program).doing(doing)?;
-        if ended.is_some() {
-            return Err(has_ended(&log_path)).doing(doing);
+        if let Some(status) = child.try_wait().map_err(of_program).doing(doing)? {
+            return Err(has_ended(&log_path, said_before, status.code())).doing(doing);
         }
         std::thread::park_timeout(REST);
     }
 }
 
-fn has_ended(log_path: &Path) -> Failure {
-    Failure::new(Exit::Other, "it has ended again").hint(format!("see {}", shown_outside(log_path)))
+/// Why a daemon in the background has ended, as it has told its log behind what stood there before.
+fn has_ended(log_path: &Path, said_before: u64, code: Option<i32>) -> Failure {
+    let exit = code.and_then(Exit::from_number).unwrap_or(Exit::Other);
+    let hint = format!("{} has what it said", shown_outside(log_path));
+    let mut said = Vec::new();
+    let read = File::open(log_path).and_then(|mut log| {
+        log.seek(SeekFrom::Start(said_before))?;
+        log.read_to_end(&mut said)
+    });
+    if let Err(error) = read {
+        return Failure::on_file(log_path, &error);
+    }
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let last = said.lines().rev().find_map(|line| line.strip_prefix("dolmen: "));
+    match last {
+        // What it could not do is told already.
+        Some(line) => {
+            let why = line.strip_prefix("cannot ").and_then(|line| line.split_once(": "));
+            Failure::new(exit, why.map_or(line, |(_, why)| why)).hint(hint)
+        }
+        None => Failure::new(exit, "it has ended again").hint(hint),
+    }
 }
 
 /// Where a daemon in the background says what it has to say.
@@ -319,7 +380,33 @@ pub(crate) fn of_daemon(error: &dolmen_daemon::Error) -> Failure {
         Daemon::NoDirectory { .. } => Exit::Missing,
         Daemon::Roster(_) | Daemon::Unnamed { .. } => Exit::Usage,
         Daemon::NoAuthority | Daemon::Newer { .. } => Exit::Damaged,
-        Daemon::Env(_) | Daemon::Net(_) => Exit::Device,
+        Daemon::Env(error) => return of_system(error),
+        Daemon::Net(_) => Exit::Device,
     };
     Failure::new(exit, format!("{error}"))
+}
+
+/// Why the system has refused a daemon something, with what helps.
+fn of_system(error: &dolmen_env::Error) -> Failure {
+    use dolmen_env::{Errno, Error, Op};
+    let why = error.to_string();
+    match error {
+        error if error.is_in_use() => Failure::new(Exit::InUse, why)
+            .hint("another process has it: `ss -ltnp` names it, and port 0 takes a free one"),
+        Error::NotFound { name } | Error::Io { op: Op::Listen, name, errno: Errno::NOENT, .. } => {
+            let above = Path::new(name.strip_prefix("unix:").unwrap_or(name)).parent();
+            let failure = Failure::new(Exit::Missing, why);
+            match above.filter(|above| !above.exists()) {
+                Some(above) => failure.hint(format!("make {} first", shown_outside(above))),
+                None => failure,
+            }
+        }
+        Error::Io { errno: Errno::ACCESS | Errno::PERM, .. } => {
+            Failure::new(Exit::Refused, why).hint("run it as the owner of that directory")
+        }
+        Error::Io { errno: Errno::ROFS, .. } => Failure::new(Exit::Refused, why)
+            .hint("mount its file system to be written, or serve a directory on another one"),
+        Error::NoSpace { .. } => Failure::new(Exit::Full, why).hint("free some space on its file system"),
+        _ => Failure::new(Exit::Device, why),
+    }
 }

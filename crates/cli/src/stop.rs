@@ -9,6 +9,9 @@ use dolmen_codec::wire::SystemVerb;
 use dolmen_env::{Address, Clock, DirLock, RealClock, Socket, Waiter, peer_watch};
 use dolmen_net::client::{LinkOptions, reach};
 use dolmen_types::Head;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -108,7 +111,10 @@ pub(crate) fn run(args: &Args) -> Outcome<Answer> {
             process
         }
         // It may be about to end.
-        None => owner(&dir).ok_or_else(|| nobody(&dir)).doing(doing)?,
+        None => owner(&dir)
+            .and_then(|owner| owner.ok_or_else(|| nobody(&dir)))
+            .and_then(signal_if_it_listens)
+            .doing(doing)?,
     };
     let pid = process.pid;
     if !process.ends_by(deadline_ns(args.wait)) {
@@ -132,14 +138,60 @@ fn ask(address: &Address, process: &Process) -> Outcome<()> {
 }
 
 /// The process that has the directory, if one does.
-fn owner(dir: &Path) -> Option<Process> {
+fn owner(dir: &Path) -> Outcome<Option<Process>> {
     // What is no system's directory gets no lock by being asked.
-    dir.join(".owner").exists().then_some(())?;
+    if !dir.join(".owner").exists() {
+        return Ok(None);
+    }
     match DirLock::acquire(dir) {
-        Err(dolmen_env::Error::Owned { pid }) => Process::of(pid),
-        _ => None,
+        Err(dolmen_env::Error::Owned { pid }) => Ok(Process::of(pid)),
+        Err(dolmen_env::Error::Io { errno: dolmen_env::Errno::ACCESS, .. }) => {
+            let failure = Failure::new(Exit::Refused, "it is another user's, and so is who serves it");
+            Err(failure.hint("its user ends it, or root"))
+        }
+        _ => Ok(None),
     }
 }
+
+/// Who has the directory, and was told to end by a signal if he still listens where nobody comes any more: the name of his
+/// socket was removed. One that ends already, which listens nowhere, would be broken off by it.
+fn signal_if_it_listens(process: Process) -> Outcome<Process> {
+    if !listens(process.pid) {
+        return Ok(process);
+    }
+    let number = i32::try_from(process.pid)
+        .map_err(|_none| Failure::new(Exit::Other, "no process has that number"))?;
+    match kill(Pid::from_raw(number), Signal::SIGTERM) {
+        Err(Errno::EPERM) => {
+            let why = format!("its socket is gone, and process {number} is another user's");
+            Err(Failure::new(Exit::Refused, why).hint("its user ends it, or root"))
+        }
+        // It has ended meanwhile, which is waited for.
+        _ => Ok(process),
+    }
+}
+
+/// Whether a process listens at a socket of this machine, wherever the name of that is.
+fn listens(pid: u32) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let (Ok(files), Ok(all)) = (files, std::fs::read_to_string("/proc/net/unix")) else {
+        // Another user's: he is told that it is.
+        return true;
+    };
+    let sockets = files.filter_map(|file| {
+        let to = std::fs::read_link(file.ok()?.path()).ok()?;
+        Some(to.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    });
+    let sockets: Vec<String> = sockets.collect();
+    all.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(3) == Some(&LISTENING)
+            && fields.get(6).is_some_and(|inode| sockets.iter().any(|own| own == inode))
+    })
+}
+
+/// The flags of a Unix socket that takes connections, as `/proc/net/unix` has them.
+const LISTENING: &str = "00010000";
 
 fn nobody(dir: &Path) -> Failure {
     if dir.is_dir() {

@@ -576,10 +576,14 @@ impl Pools {
             PoolName::Label(label) => label.to_string(),
             PoolName::Uuid(uuid) => uuid.to_string(),
         };
-        dolmen_local::named(&self.entries()?, &name)
-            .first()
-            .map(|&found| found.clone())
-            .ok_or(Error::NotFound)
+        let entries = self.entries()?;
+        match dolmen_local::named(&entries, &name)[..] {
+            [] => Err(Error::NotFound),
+            [found] => Ok(found.clone()),
+            // A copy beside its original: nobody knows which is meant. One that was open before stays so.
+            [found, ..] if self.open().contains_key(&found.uuid) => Ok(found.clone()),
+            _ => Err(Error::Exists),
+        }
     }
 }
 

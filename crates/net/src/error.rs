@@ -1,5 +1,6 @@
 //! Why a connection cannot be made or kept.
 
+use crate::client::reach::ServedFrom;
 use core::fmt;
 use std::path::PathBuf;
 
@@ -21,12 +22,17 @@ pub enum Error {
     Refused(dolmen_types::Error),
     /// The other end takes no connection.
     Unwelcome(dolmen_codec::wire::Refusal),
-    /// A system of this name is served from this directory, where nobody is.
+    /// A system of this name is served from these directories, where nobody is.
     Nobody {
         /// The name.
         name: String,
-        /// The directory.
-        dir: PathBuf,
+        /// The directories, at least one.
+        places: Vec<ServedFrom>,
+    },
+    /// There is no system of this name.
+    Unknown {
+        /// The name.
+        name: String,
     },
     /// The machine has a system of this name at this socket, where nobody is.
     MachineNobody {
@@ -188,6 +194,31 @@ fn tell_fault(whose: Whose, fault: &CertFault, f: &mut fmt::Formatter<'_>) -> fm
     }
 }
 
+/// From where a system is served, and what serves it again.
+fn tell_nobody(name: &str, places: &[ServedFrom], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let all: Vec<String> = places.iter().map(|place| place.dir.display().to_string()).collect();
+    write!(f, "system {name} is served from {}, and nobody is there: start ", all.join(" and "))?;
+    for (at, place) in places.iter().enumerate() {
+        let and = if at == 0 { "" } else { " and " };
+        write!(f, "{and}`dolmen serve {}", word(&place.dir.display().to_string()))?;
+        // Records of older releases have the directory alone.
+        let by_name = [String::from("--name"), name.to_owned()];
+        let words = if place.words.is_empty() { &by_name[..] } else { &place.words };
+        words.iter().try_for_each(|text| write!(f, " {}", word(text)))?;
+        f.write_str("`")?;
+    }
+    Ok(())
+}
+
+/// A word as a shell takes it.
+fn word(text: &str) -> std::borrow::Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=,@%".contains(&byte);
+    match text.bytes().all(is_plain) && !text.is_empty() {
+        true => text.into(),
+        false => format!("'{}'", text.replace('\'', "'\\''")).into(),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -196,13 +227,12 @@ impl fmt::Display for Error {
             Self::Protocol(violation) => write!(f, "the other end breaks the protocol: {violation}"),
             Self::TimedOut => f.write_str("the other end does not answer in time"),
             Self::Refused(error) => error.fmt(f),
-            Self::Nobody { name, dir } => {
-                let dir = dir.display();
-                write!(
-                    f,
-                    "system {name} is served from {dir}, and nobody is there: start `dolmen serve {dir} --name {name}`"
-                )
-            }
+            Self::Nobody { name, places } => tell_nobody(name, places, f),
+            Self::Unknown { name } => write!(
+                f,
+                "neither this user nor this machine has a system {name}: `dmg -G {name} pool create` begins one with its \
+                 first pool, and `dolmen serve DIR --name {name}` serves a directory by that name"
+            ),
             Self::MachineNobody { name, socket } => write!(
                 f,
                 "system {name} of this machine does not run at {}: whoever runs the machine starts it (`systemctl start \
@@ -226,6 +256,7 @@ impl std::error::Error for Error {
             | Self::TimedOut
             | Self::Unwelcome(_)
             | Self::Nobody { .. }
+            | Self::Unknown { .. }
             | Self::MachineNobody { .. }
             | Self::NoCertificate(_)
             | Self::BadCertificate { .. } => None,

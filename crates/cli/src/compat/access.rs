@@ -13,20 +13,50 @@ use dolmen_codec::wire::PoolAccess;
 use dolmen_dfs::Follow;
 use dolmen_env::{group_principal, user_principal};
 use dolmen_net::client::Link;
+use dolmen_net::tls::Role;
 use dolmen_types::{PropId, PropValue, Props};
 use nix::unistd::{Gid, Group, Uid, User};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Who asks, as access control lists know him: whom his certificate names over a network, else the user of the process.
+struct Caller {
+    user: String,
+    group: String,
+    /// He has a certificate, which is not an administrator's.
+    is_certified_user: bool,
+}
+
+/// Who asks the system that this command has reached; set when it is.
+static CALLER: OnceLock<Caller> = OnceLock::new();
+
+/// Notes as whom the other end of a connection knows this process.
+pub(super) fn note_caller(link: &Link) {
+    // Who has none, or one that cannot be read any more, is told so by the connection.
+    let Ok(Some(identity)) = link.own_identity() else { return };
+    if identity.role == Role::User {
+        let group = identity.groups.first().map_or_else(|| identity.name.clone(), Clone::clone);
+        let (user, group) = (format!("{}@", identity.name), format!("{group}@"));
+        // Ignored: a command that reaches a system twice is the same user's.
+        let _noted = CALLER.set(Caller { user, group, is_certified_user: true });
+    }
+}
+
+fn caller() -> &'static Caller {
+    CALLER.get_or_init(|| Caller {
+        user: user_principal(Uid::effective().as_raw()),
+        group: group_principal(Gid::effective().as_raw()),
+        is_certified_user: false,
+    })
+}
 
 /// Properties that say whose a new container is: the caller's, unless another user or group is named.
 pub(super) fn owner_props(user: Option<&str>, group: Option<&str>) -> Outcome<Props> {
-    let own = [
-        (PropId::CO_OWNER, user, user_principal(Uid::effective().as_raw())),
-        (PropId::CO_OWNER_GROUP, group, group_principal(Gid::effective().as_raw())),
-    ];
+    let own = [(PropId::CO_OWNER, user, &caller().user), (PropId::CO_OWNER_GROUP, group, &caller().group)];
     let mut props = Props::new();
     for (id, given, own) in own {
-        let name = given.map_or(Ok(own), name)?;
+        let name = given.map_or_else(|| Ok(own.clone()), name)?;
         if given.is_some() {
             refuse_unknown(id, &name)?;
         }
@@ -291,7 +321,11 @@ pub(super) fn for_operators(failure: Failure) -> Failure {
     if !failure.is_for_want_of_permission() {
         return failure;
     }
-    failure.hint("that is for the user who runs the daemon, and for root: ask one of them, or run it as they")
+    failure.hint(if caller().is_certified_user {
+        "over a network that is for who has the administrator's certificate: name its directory in DOLMEN_CERTS"
+    } else {
+        "that is for the user who runs the daemon, and for root: ask one of them, or run it as they"
+    })
 }
 
 /// The same failure; one that somebody may not do something names him, the permission that he lacks, and what gives it to him.
@@ -299,8 +333,10 @@ pub(super) fn refused(failure: Failure, pool: &str, cont: Option<&str>, perm: ch
     if !failure.is_for_want_of_permission() {
         return failure;
     }
-    let user = user_principal(Uid::effective().as_raw());
-    let entry = format!("-e A::{user}:{perm}");
+    let user = &caller().user;
+    // An entry takes the place of the one before: who got so far may read.
+    let perms = if perm == 'r' { "r".to_owned() } else { format!("r{perm}") };
+    let entry = format!("-e A::{user}:{perms}");
     match cont {
         None => failure
             .because(format!("{user} has no permission {perm} on pool {pool}"))
@@ -335,7 +371,7 @@ mod tests {
         assert!(of_pool.starts_with(&format!("{user} has no permission r on pool tank; ")), "{of_pool}");
         assert!(of_pool.ends_with(&format!("`dmg pool update-acl tank -e A::{user}:r`")), "{of_pool}");
         let of_cont = refused(lacking(), "tank", Some("home"), 'w').to_string();
-        assert!(of_cont.ends_with(&format!("`daos cont update-acl tank home -e A::{user}:w`")), "{of_cont}");
+        assert!(of_cont.ends_with(&format!("`daos cont update-acl tank home -e A::{user}:rw`")), "{of_cont}");
         // Once said, it stays.
         let again = refused(refused(lacking(), "tank", None, 'r'), "tank", Some("home"), 'w');
         assert_eq!(again.to_string(), of_pool);

@@ -316,7 +316,7 @@ fn of_system(system: &SystemArg, command: &System) -> Outcome<Answer> {
 fn pool(system: &SystemArg, command: &Pool) -> Outcome<Answer> {
     const FIXED: &str = "a pool keeps the engines and the format that it was made with";
     match command {
-        Pool::Create(args) => create::create(&system.link()?, args),
+        Pool::Create(args) => create::create(&system.link_to_begin()?, args),
         Pool::List(args) => list(&system.link()?, args),
         Pool::Query(args) => query(&system.link()?, args),
         Pool::QueryTargets(args) => targets(&system.link()?, args),

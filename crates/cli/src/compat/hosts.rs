@@ -15,7 +15,7 @@ pub(super) struct Hosts {
     /// Hosts of the engines, each as HOST or HOST:PORT [default port: 10001]; without a port, localhost is this machine's system
     #[arg(long, short = 'l', value_name = "HOSTS", value_delimiter = ',', conflicts_with = "name")]
     host_list: Vec<String>,
-    /// For scripts: there are no certificates, with or without it
+    /// For scripts: it changes nothing; certificates are used where DOLMEN_CERTS names some
     #[arg(long, short = 'i')]
     insecure: bool,
     /// DAOS's file of settings for administrators: name, hostlist and port of it are read

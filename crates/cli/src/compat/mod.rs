@@ -19,15 +19,15 @@ use crate::place;
 use dolmen_client::{Options, Pool, PoolInfo};
 use dolmen_codec::wire::{PoolAccess, PoolName};
 use dolmen_env::Address;
-use dolmen_net::client::{Link, LinkOptions, Remote, reach};
+use dolmen_net::client::reach::{self, Begin};
+use dolmen_net::client::{Link, LinkOptions, Remote};
 use dolmen_types::TargetState;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The user's own system, and what DAOS calls a system that nobody has named.
-const OWN_SYSTEM: &str = "default";
+/// What DAOS calls a system that nobody has named.
 const DEFAULT_SYSTEM: &str = "daos_server";
 
 /// The words of the command line, with what the program is called in front if that is a command of DAOS. To these `-j` is
@@ -56,6 +56,10 @@ pub(crate) fn plain_usage(text: &str) -> Option<String> {
     Some(text.replace(&format!("{name} {name}"), name))
 }
 
+/// What makes a connection, from addresses and from a name.
+type ByAddress = fn(&[Address], &LinkOptions) -> dolmen_net::Result<Link>;
+type ByName = fn(&str, &Path, &LinkOptions, Begin) -> dolmen_net::Result<Link>;
+
 /// Which system a command is about.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SystemArg {
@@ -75,21 +79,26 @@ impl SystemArg {
 
     /// The connection to the engine where pools are made.
     fn link(&self) -> Outcome<Link> {
-        self.link_by(reach::system)
+        self.link_by(reach::system, reach::of_name, Begin::Own)
+    }
+
+    /// The same, for the first pool of a system, too.
+    fn link_to_begin(&self) -> Outcome<Link> {
+        self.link_by(reach::system, reach::of_name, Begin::Any)
     }
 
     /// The connection to any engine: to ask what the system is, also while the first one is not there.
     fn link_to_any(&self) -> Outcome<Link> {
-        self.link_by(reach::any)
+        self.link_by(reach::any, reach::any_of_name, Begin::Own)
     }
 
-    fn link_by(&self, reached: fn(&[Address], &LinkOptions) -> dolmen_net::Result<Link>) -> Outcome<Link> {
-        let named = self.name.clone().filter(|name| name != DEFAULT_SYSTEM);
-        let name = match named {
+    fn link_by(&self, reached: ByAddress, named: ByName, begin: Begin) -> Outcome<Link> {
+        let given = self.name.clone().filter(|name| name != DEFAULT_SYSTEM);
+        let name = match given {
             Some(name) => Some(name),
             None => dolmen_env::named_system().doing(|| "read the settings of the user".to_owned())?,
         };
-        let name = name.unwrap_or_else(|| OWN_SYSTEM.to_owned());
+        let name = name.unwrap_or_else(|| reach::OWN_SYSTEM.to_owned());
         let options = LinkOptions::default();
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reached(&addresses, &options),
@@ -105,9 +114,12 @@ impl SystemArg {
                     failure.hint("give a name of letters, digits and . _ -, unix:SOCKET or tcp://HOST:PORT")
                 );
             }
-            None => reach::of_name(&name, &dolmen_env::dolmen_program(), &options),
+            None => named(&name, &dolmen_env::dolmen_program(), &options, begin),
         };
-        made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))
+        let link =
+            made.map_err(|error| place::unreachable(&error)).doing(|| format!("reach system {name}"))?;
+        access::note_caller(&link);
+        Ok(link)
     }
 }
 
@@ -143,11 +155,14 @@ fn open(link: &Link, name: &str, access: PoolAccess) -> Outcome<Opened> {
             dolmen_types::Error::NotFound => {
                 Failure::from(error).because("there is no such pool").hint("see `daos pool list`")
             }
+            error @ dolmen_types::Error::Exists => Failure::from(error)
+                .because("several pools of the system have this name, or one is a copy of the other")
+                .hint("`dolmen pool list` of its directory shows them: move one elsewhere"),
             error => by_file(link, name, access::refused(error.into(), name, None, 'r')),
         })
         .doing(doing)?;
     let options = Options::like(&head).doing(doing)?;
-    let pool = Pool::connect_with(Arc::new(Patient::new(remote)), options).doing(doing)?;
+    let pool = Pool::connect_with(Arc::new(Patient::new(remote, name.to_owned())), options).doing(doing)?;
     let info = pool.query().doing(doing)?;
     Ok(Opened { pool, info })
 }

@@ -121,6 +121,25 @@ fn commands_reach_a_system_on_a_network_with_certificates_and_as_whom_they_name(
     admin(&["fs", "put", &pool, "c", "field", "/field"]);
     admin(&["fs", "get", &pool, "c", "/field", "back"]);
     assert!(std::fs::read(place.path("back")).unwrap() == value);
+    // Anna is whom her certificate names, whatever she is called where she works.
+    let uuid = place.json(&["pool", "list"])[0]["uuid"].as_str().unwrap().to_owned();
+    let refused = anna(&["daos", "cont", "list", &uuid]);
+    assert!(refused.code() == 8 && refused.stderr().contains("anna@ has no permission r"), "{refused:?}");
+    let remedy = |ran: &Ran| {
+        let said = ran.stderr();
+        let words = said.split('`').nth(1).unwrap().split(' ').map(str::to_owned);
+        admin(&words.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>());
+    };
+    remedy(&refused);
+    let refused = anna(&["daos", "cont", "create", &uuid, "annas"]);
+    assert!(refused.code() == 8 && refused.stderr().contains("anna@ has no permission c"), "{refused:?}");
+    remedy(&refused);
+    let made = anna(&["daos", "cont", "create", &uuid, "annas"]);
+    assert_eq!(made.code(), 0, "{made:?}");
+    let owner = anna(&["daos", "cont", "get-acl", &uuid, "annas"]);
+    assert!(owner.stdout().contains("# Owner: anna@") && owner.stdout().contains("staff@"), "{owner:?}");
+    let create = anna(&["dmg", "pool", "create", "tank", "--size", "1GB"]);
+    assert!(create.stderr().contains("the administrator's certificate"), "{create:?}");
     assert!(daemon.end().success());
 }
 

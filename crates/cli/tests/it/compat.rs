@@ -112,6 +112,7 @@ fn scripts_written_for_daos_make_pools_and_containers() {
 #[test]
 fn what_is_not_there_has_the_numbers_of_daos() {
     let system = System::new("compat-missing");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1", "--volatile"]);
     let (code, text) = system.run("daos", &["pool", "query", "nothing", "-j"]);
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &answer["status"]), (3, &Value::from(-1005)), "{text}");
@@ -365,6 +366,7 @@ fn a_check_that_is_to_verify_reads_all_data() {
 #[test]
 fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
     let system = System::new("compat-absent");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1", "--volatile"]);
     for (called, words) in [
         ("daos", "cont clone --src /a/b --dst /c"),
         ("dmg", "storage scan --verbose"),
@@ -634,12 +636,65 @@ fn a_name_leads_to_the_daemon_that_serves_under_it_wherever_that_is() {
     let listed = command.env_remove("DOLMEN_SYSTEM").output().unwrap();
     assert!(String::from_utf8_lossy(&listed.stdout).contains(&uuid), "{listed:?}");
 
+    // Settings that cannot be read lead nowhere else.
+    std::fs::write(config.join("client.toml"), "system = \"lab\n").unwrap();
+    let mut command = system.place.command(&["daos", "pool", "list"]);
+    command.env("XDG_DATA_HOME", &system.data).env("XDG_CONFIG_HOME", system.place.path("config"));
+    let refused = command.env_remove("DOLMEN_SYSTEM").output().unwrap();
+    let line = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && line.contains("client.toml (line 1 is not system"), "{line}");
+
     system.place.ok(&["stop", "srv"]);
     let line = system.fails(11, "daos", &["pool", "list"]);
     assert!(line.contains("system lab is served from ") && line.contains("nobody is there"), "{line}");
     assert!(!system.data.join("dolmen/lab/.owner").exists(), "no new system was made");
     let line = system.fails(11, "daos", &["-G", "unix:nowhere.sock", "pool", "list"]);
     assert!(line.contains("see that `dolmen serve` runs there"), "{line}");
+}
+
+#[test]
+fn a_name_that_nobody_knows_begins_no_system_until_a_pool_is_made() {
+    let system = System::new("compat-unknown");
+    let line = system.fails(11, "daos", &["pool", "list"]);
+    assert!(line.contains("has a system lab") && line.contains("dmg -G lab pool create"), "{line}");
+    system.fails(11, "daos", &["pool", "query", "tank"]);
+    system.fails(11, "dmg", &["system", "query"]);
+    assert!(!system.data.exists(), "nothing was made");
+    system.json("dmg", &["pool", "create", "tank", "--size", "256MiB", "--targets", "1", "--volatile"]);
+    assert_eq!(system.json("daos", &["pool", "list"])["pools"][0]["label"], "tank");
+    // The system of the user alone is there without being asked for.
+    let data = system.place.path("own");
+    let mut command = system.place.command(&["daos", "-G", "default", "pool", "list"]);
+    let listed = command.env("XDG_DATA_HOME", &data).output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+    system.place.ok(&["stop", data.join("dolmen/default").to_str().unwrap()]);
+    // Without a place for the user's data.
+    let mut command = system.place.command(&["daos", "-G", "lab", "pool", "list"]);
+    let ran = command.env_remove("XDG_DATA_HOME").env("HOME", "relative").output().unwrap();
+    let line = String::from_utf8(ran.stderr).unwrap();
+    assert!(line.contains("neither XDG_DATA_HOME nor HOME is set to a whole path"), "{line}");
+}
+
+#[test]
+fn a_private_system_without_pools_hides_none_of_the_machine() {
+    let system = System::new("compat-hidden");
+    let own = system.data.join("dolmen/lab");
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::write(own.join(".owner"), "").unwrap();
+    std::fs::create_dir(system.place.path("srv")).unwrap();
+    system.place.make_pool(&["srv/shared", "--targets", "1", "--capacity", "256M"]);
+    let run = system.place.path("run");
+    std::fs::create_dir(&run).unwrap();
+    let socket = run.join("lab.sock").display().to_string();
+    let serve = ["serve", "srv", "--name", "lab", "--socket", &socket, "--detach", "--idle-end", "60"];
+    let mut command = system.place.command(&serve);
+    command.env("DOLMEN_RUN", &run).env("XDG_DATA_HOME", system.place.path("service"));
+    assert!(command.output().unwrap().status.success());
+    let mut command = system.place.command(&["daos", "-G", "lab", "pool", "list"]);
+    let listed = command.env("DOLMEN_RUN", &run).env("XDG_DATA_HOME", &system.data).output().unwrap();
+    let uuid = system.place.json(&["pool", "list", "srv"])[0]["uuid"].as_str().unwrap().to_owned();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains(&uuid), "{listed:?}");
+    system.place.ok(&["stop", "srv"]);
 }
 
 /// The names in a JSON object, as one text.

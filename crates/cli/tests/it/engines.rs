@@ -1,6 +1,6 @@
 //! A system of several engines, from the command line.
 
-use crate::common::Place;
+use crate::common::{Place, Ran};
 use crate::served::Daemon;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -197,4 +197,59 @@ fn an_engine_that_answers_where_another_is_listed_is_told_to_who_starts() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(was_told, "{}", std::fs::read_to_string(&said).unwrap());
+}
+
+#[test]
+fn the_name_of_a_system_leads_to_its_engines_whichever_was_started_last_or_runs() {
+    let place = Place::new("engines-named");
+    list(&place, 2);
+    let data = place.path("data");
+    let serve = |rank: u32| {
+        let (dir, number) = (format!("r{rank}"), rank.to_string());
+        let args = ["--system", "system.toml", "--rank", &number];
+        Daemon::start_with(&place, &dir, &args, &[("XDG_DATA_HOME", &data)])
+    };
+    let lab = |args: &[&str]| {
+        let mut command = place.command(&[&["dmg", "-G", "lab"], args].concat());
+        Ran::of(&args.join(" "), command.env("XDG_DATA_HOME", &data).output().unwrap())
+    };
+    let (first, second) = (serve(0), serve(1));
+    let made = lab(&["pool", "create", "both", "--size", "2G", "--volatile"]);
+    assert_eq!(made.code(), 0, "{made:?}");
+    let listed = || lab(&["pool", "list"]);
+    assert!(listed().stdout().contains("both"), "{:?}", listed());
+    // The one that was started last has ended.
+    assert!(second.end().success());
+    assert!(listed().stdout().contains("both"), "{:?}", listed());
+    assert!(lab(&["system", "query"]).stdout().contains("unresponsive"));
+    // The one with the pools has: who runs is asked what the system is, and the other is told with what starts it.
+    let second = serve(1);
+    assert!(first.end().success());
+    let told = lab(&["system", "query"]);
+    assert!(told.stdout().contains("joined"), "{told:?}");
+    let again = |rank: u32| {
+        let [dir, list] = [place.path(&format!("r{rank}")), place.path("system.toml")];
+        format!("`dolmen serve {} --system {} --rank {rank}`", dir.display(), list.display())
+    };
+    let told = listed();
+    assert_eq!(told.code(), 11, "{told:?}");
+    assert!(told.stderr().contains(&again(0)) && !told.stderr().contains(&again(1)), "{told:?}");
+    assert!(second.end().success());
+    let told = listed();
+    assert_eq!(told.code(), 11, "{told:?}");
+    assert!(told.stderr().contains(&again(0)) && told.stderr().contains(&again(1)), "{told:?}");
+}
+
+#[test]
+fn a_part_of_a_pool_is_removed_only_if_that_is_said() {
+    let place = Place::new("engines-part");
+    list(&place, 2);
+    let engines = [serve(&place, 0), serve(&place, 1)];
+    let system = format!("unix:{}", place.path("r0/dolmen.sock").display());
+    place.json(&["dmg", "-G", &system, "pool", "create", "tank", "--size", "4GB"]);
+    assert!(engines.into_iter().map(Daemon::end).all(|status| status.success()));
+    let line = place.fails(8, &["pool", "destroy", "r1/tank", "--force"]);
+    assert!(line.contains("one part of a pool on several engines"), "{line}");
+    assert!(line.contains("dmg pool destroy") && line.contains("--force --part"), "{line}");
+    place.ok(&["pool", "destroy", "r1/tank", "--force", "--part"]);
 }

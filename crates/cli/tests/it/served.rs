@@ -4,6 +4,7 @@ use crate::common::Place;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 
 /// A daemon in the place's directory.
@@ -19,7 +20,13 @@ impl Daemon {
 
     /// A daemon in a directory of the place.
     pub(crate) fn start_in(place: &Place, dir: &str, args: &[&str]) -> Self {
+        Self::start_with(place, dir, args, &[])
+    }
+
+    /// The same, with variables of its own.
+    pub(crate) fn start_with(place: &Place, dir: &str, args: &[&str], envs: &[(&str, &Path)]) -> Self {
         let mut command = place.command(&[&["serve", dir], args].concat());
+        command.envs(envs.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -54,12 +61,49 @@ fn commands_on_a_served_pool_go_through_its_daemon() {
     assert!(place.ok(&["cont", "list", "p"]).contains('d'));
     place.ok(&["cont", "destroy", "p", "d"]);
     let line = place.fails(5, &["check", "p"]);
-    assert!(line.contains("end it with `dolmen stop` first"), "{line}");
+    assert!(line.contains("a daemon has the pool p; end it with `dolmen stop .` first"), "{line}");
     let line = place.fails(5, &["serve", "."]);
     assert!(line.contains(&daemon.child.id().to_string()), "the owner is named: {line}");
     daemon.end();
     assert!(place.ok(&["check", "p"]).contains("clean"));
     assert_eq!(place.ok(&["fs", "cat", "p", "c", "/menhir"]), "stone");
+}
+
+#[test]
+fn a_copy_beside_its_pool_is_told_and_is_not_taken_for_it() {
+    let place = Place::new("served-copy");
+    place.pool_with_files();
+    let copied = std::process::Command::new("cp").args(["-r", "p", "q"]).current_dir(place.path("")).status();
+    assert!(copied.unwrap().success());
+    assert_eq!(place.ok(&["pool", "list"]).matches("COPY: another has its UUID").count(), 2);
+    let daemon = Daemon::start(&place, &[]);
+    for (pool, other) in [("p", "/q:"), ("q", "/p:")] {
+        let line = place.fails(4, &["cont", "list", pool]);
+        assert!(line.contains("one is a copy of the other") && line.contains(other), "{line}");
+    }
+    let system = format!("unix:{}", place.path("dolmen.sock").display());
+    let uuid = place.json(&["pool", "list"])[0]["uuid"].as_str().unwrap().to_owned();
+    let line = place.fails(4, &["dmg", "-G", &system, "pool", "query", &uuid]);
+    assert!(line.contains("copy of the other") && line.contains("move one elsewhere"), "{line}");
+    std::fs::rename(place.path("q"), place.path("q.away")).unwrap();
+    std::fs::create_dir(place.path("away")).unwrap();
+    std::fs::rename(place.path("q.away"), place.path("away/q")).unwrap();
+    assert!(place.ok(&["cont", "list", "p"]).contains('c'));
+    daemon.end();
+}
+
+#[test]
+fn a_served_pool_is_removed_by_what_the_refusal_says() {
+    let place = Place::new("served-destroy");
+    place.pool_with_files();
+    let daemon = Daemon::start(&place, &[]);
+    assert!(place.ok(&["cont", "list", "p"]).contains('c'), "the daemon has opened it");
+    let line = place.fails(5, &["pool", "destroy", "p", "--recursive"]);
+    let remedy = line.split('`').nth(1).unwrap().to_owned();
+    let words: Vec<&str> = remedy.split(' ').collect();
+    place.ok(&words);
+    assert!(place.ok(&["pool", "list"]).contains("no pools"), "{remedy}");
+    daemon.end();
 }
 
 /// A child that is ended with the test, however that ends.
@@ -172,10 +216,13 @@ fn a_port_that_another_has_is_told_and_nobody_serves() {
     let daemon = Daemon::start(&other, &["--tcp", "127.0.0.1:0", "--insecure-tcp"]);
     let at = daemon.line.trim().rsplit_once("tcp://").unwrap().1.to_owned();
     let serve = ["serve", ".", "--insecure-tcp", "--tcp", &at];
-    let line = place.fails(9, &serve);
-    assert!(line.contains(&at), "{line}");
-    let line = place.fails(10, &[&serve[..], &["--detach"]].concat());
-    assert!(line.contains("it has ended again; see ./dolmen.log"), "{line}");
+    let line = place.fails(5, &serve);
+    assert!(line.contains(&at) && line.contains("ss -ltnp"), "{line}");
+    // In the background as well: the same reason, and the same code.
+    let line = place.fails(5, &[&serve[..], &["--detach"]].concat());
+    assert!(line.contains(&at) && line.contains("ss -ltnp") && line.contains("dolmen.log"), "{line}");
+    let line = place.fails(3, &["serve", ".", "--socket", "nowhere/x.sock", "--detach"]);
+    assert!(line.contains("make nowhere first"), "{line}");
     let log = std::fs::read_to_string(place.path("dolmen.log")).unwrap();
     assert!(log.contains(&at), "{log}");
     // The directory is free for the next.
@@ -212,6 +259,10 @@ fn a_daemon_that_was_stopped_has_ended() {
         assert!(state.is_empty() || state.contains(") Z "), "{way}: {state}");
         assert!(place.ok(&["check", "p"]).contains("clean"), "nobody has the pool");
     }
+    // A cleaner has taken its socket away.
+    let said = place.json(&["serve", ".", "--detach"]);
+    std::fs::remove_file(place.path("dolmen.sock")).unwrap();
+    assert_eq!(place.json(&["stop"])["pid"], said["pid"]);
     let line = place.fails(3, &["stop"]);
     assert!(line.contains("nobody serves it"), "{line}");
     let line = place.fails(3, &["stop", "nowhere"]);

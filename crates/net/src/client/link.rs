@@ -215,6 +215,15 @@ impl Link {
     }
 
     /// Where the engine is, and how the connection was made.
+    /// Whom the own certificate names, where one is shown: access control lists know this process by that name.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn own_identity(&self) -> crate::Result<Option<crate::tls::Identity>> {
+        let (address, options) = self.way();
+        Ok(options.certs.certs(address)?.map(|certs| certs.identity().clone()))
+    }
+
     pub(super) fn way(&self) -> (&Address, &LinkOptions) {
         (&self.inner.address, &self.inner.options)
     }

@@ -1,7 +1,8 @@
 //! From the name of a system to a connection, shared by all who ask for it in this process.
 //!
 //! A bare name is the user's own system of that name: a directory below the user's data, served by a daemon that is
-//! started when nobody does, and ends by itself when nobody is connected any more.
+//! started when nobody does, and ends by itself when nobody is connected any more. One that does not exist is begun by who makes
+//! its first pool: whoever asks for a name that nobody knows has mistyped it.
 
 use super::session::deadline_after;
 use super::{Link, LinkOptions, Remote};
@@ -244,44 +245,121 @@ fn known(links: &mut Vec<(String, super::link::Weak)>, name: &str) -> Option<Lin
     links.iter().find(|(known, _)| known == name).and_then(|(_, link)| link.upgrade())
 }
 
-/// The connection to the daemon of the system `name`: the user's own ([`named`]) if he has one of this name; else the machine's
-/// ([`dolmen_env::machine_socket`]) if it has one; else a new one of the user.
+/// What the user's own system is called if nobody names one.
+pub const OWN_SYSTEM: &str = "default";
+
+/// A directory from which a system is served, by the name of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedFrom {
+    /// The directory.
+    pub dir: PathBuf,
+    /// How it was served: the arguments of `dolmen serve` behind the directory; none if that is not on record.
+    pub words: Vec<String>,
+}
+
+/// Whether a system that does not exist is begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Only the user's own ([`OWN_SYSTEM`]).
+    Own,
+    /// Also one of any other name: its first pool is to be made.
+    Any,
+}
+
+/// The connection to the engine where pools are made of the system `name`, found as [`any_of_name`] does.
 ///
 /// # Errors
-/// As [`named`]; `MachineNobody` if nobody runs where the machine has one.
-pub fn of_name(name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
-    now(of_name_by(Way::Now, name, program, options))
+/// As [`any_of_name`]; `Nobody` if that engine does not run, and another does.
+pub fn of_name(name: &str, program: &Path, options: &LinkOptions, begin: Begin) -> Result<Link> {
+    now(of_name_by(Way::Now, name, program, options, begin))
 }
 
 /// As [`of_name`], on a way of the caller's.
 ///
 /// # Errors
 /// As [`of_name`].
-pub async fn of_name_by(way: Way, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
+pub async fn of_name_by(
+    way: Way,
+    name: &str,
+    program: &Path,
+    options: &LinkOptions,
+    begin: Begin,
+) -> Result<Link> {
+    let failed = match home(way, any_of_name_by(way, name, program, options, begin).await?).await {
+        Err(Error::Env(error)) if is_nobody(&error) => Error::Env(error),
+        other => return other,
+    };
+    // Who runs has led to one that does not: whatever was served under this name and is silent is told.
+    let Ok(data) = dolmen_env::data_directory() else { return Err(failed) };
+    let mut silent = Vec::new();
+    for place in recorded(&data.join("dolmen").join(name))? {
+        if link_by(way, &Address::Unix(socket_in(&place.dir)?), options).await.is_err() {
+            silent.push(place);
+        }
+    }
+    Err(if silent.is_empty() { failed } else { Error::Nobody { name: name.to_owned(), places: silent } })
+}
+
+/// The connection to a daemon of the system `name`, the first that answers: where that is on record ([`record`]); else in the
+/// user's own directory for it, if there are pools or the machine has no system of this name
+/// ([`dolmen_env::machine_socket`]); else the machine's.
+///
+/// # Errors
+/// As [`named`]; `MachineNobody` if nobody runs where the machine has one; `Unknown` if there is none of this name, and none is
+/// begun.
+pub fn any_of_name(name: &str, program: &Path, options: &LinkOptions, begin: Begin) -> Result<Link> {
+    now(any_of_name_by(Way::Now, name, program, options, begin))
+}
+
+/// As [`any_of_name`], on a way of the caller's.
+///
+/// # Errors
+/// As [`any_of_name`].
+async fn any_of_name_by(
+    way: Way,
+    name: &str,
+    program: &Path,
+    options: &LinkOptions,
+    begin: Begin,
+) -> Result<Link> {
     let data = dolmen_env::data_directory();
     let socket = dolmen_env::machine_socket(name);
-    let has_own = |data: &Path| {
-        let dir = data.join("dolmen").join(name);
-        [RECORD_NAME, ".owner"].iter().any(|file| dir.join(file).exists())
-    };
-    match data {
-        Ok(data) if has_own(&data) || !socket.exists() => named_by(way, &data, name, program, options).await,
-        Err(error) if !socket.exists() => Err(error.into()),
-        _ => match link_by(way, &Address::Unix(socket.clone()), options).await {
+    let own = data.as_ref().map(|data| data.join("dolmen").join(name));
+    let is_own = own.is_ok_and(|own| {
+        own.join(RECORD_NAME).exists()
+            || if socket.exists() { has_pools(&own) } else { own.join(OWNER_NAME).exists() }
+    });
+    if !is_own && socket.exists() {
+        return match link_by(way, &Address::Unix(socket.clone()), options).await {
             // One of the user's own in its place would be an empty one.
             Err(Error::Env(error)) if is_nobody(&error) => {
                 Err(Error::MachineNobody { name: name.to_owned(), socket })
             }
             other => other,
-        },
+        };
+    }
+    let data = data?;
+    if !is_own && begin == Begin::Own && name != OWN_SYSTEM {
+        return Err(Error::Unknown { name: name.to_owned() });
+    }
+    named_by(way, &data, name, program, options).await
+}
+
+/// Whether somebody has made something in the directory of a system below the user's data: one that was begun and has no pool
+/// is nobody's loss.
+fn has_pools(own: &Path) -> bool {
+    // What cannot be looked at is left as it is.
+    match dolmen_env::subdirectories(own) {
+        Ok(found) => found.iter().any(|name| *name != *OsStr::new(STARTING_NAME)),
+        Err(error) => !error.is_not_found(),
     }
 }
 
-/// The connection to the daemon of the user's system `name`: in the directory that is on record for it ([`record`]), else in
-/// one below `data`, where `program` starts one if none runs.
+/// The connection to a daemon of the user's system `name`: in the first directory that is on record for it ([`record`]) where
+/// one runs, else in one below `data`, where `program` starts one if none runs.
 ///
 /// # Errors
-/// Why that cannot be: the program is not found, or its daemon cannot be reached; `Nobody` if none runs where one was on
+/// Why that cannot be: the program is not found, or its daemon cannot be reached; `Nobody` if none runs where some were on
 /// record.
 pub fn named(data: &Path, name: &str, program: &Path, options: &LinkOptions) -> Result<Link> {
     now(named_by(Way::Now, data, name, program, options))
@@ -299,14 +377,9 @@ pub async fn named_by(
     options: &LinkOptions,
 ) -> Result<Link> {
     let dir = data.join("dolmen").join(name);
-    if let Some(other) = recorded(&dir)? {
-        return match link_by(way, &Address::Unix(socket_in(&other)?), options).await {
-            // A new system of this name would be an empty one.
-            Err(Error::Env(error)) if is_nobody(&error) => {
-                Err(Error::Nobody { name: name.to_owned(), dir: other })
-            }
-            other => other,
-        };
+    let places = recorded(&dir)?;
+    if !places.is_empty() {
+        return recorded_by(way, name, places, options).await;
     }
     dolmen_env::create_own_dir(&dir)?;
     let address = Address::Unix(dir.join(SOCKET_NAME));
@@ -324,32 +397,84 @@ pub async fn named_by(
     link_by(way, &address, options).await
 }
 
-/// In the directory of a system below the user's data: the directory from which it is served, if that is another one.
+/// The connection to the first of these that answers. A new system of their name would be an empty one.
+async fn recorded_by(way: Way, name: &str, places: Vec<ServedFrom>, options: &LinkOptions) -> Result<Link> {
+    let mut failed = None;
+    for place in &places {
+        match link_by(way, &Address::Unix(socket_in(&place.dir)?), options).await {
+            Err(Error::Env(error)) if is_nobody(&error) => {}
+            Err(error) => failed = Some(error),
+            link => return link,
+        }
+    }
+    Err(failed.unwrap_or(Error::Nobody { name: name.to_owned(), places }))
+}
+
+/// In the directory of a system below the user's data: the directories from which it is served, if these are others. One a line,
+/// with how it was served behind tabs.
 const RECORD_NAME: &str = "served-from";
 
-/// Keeps on record that the user's system `name` is served from `dir`, so that [`named`] leads there. One that was served from
-/// its own directory below `data`, and has something in it, stays where it is.
+/// In each directory that a daemon has ever had.
+const OWNER_NAME: &str = ".owner";
+
+/// In the directory of a system: what is locked by who starts its daemon, or writes its record.
+const STARTING_NAME: &str = "starting";
+
+/// Keeps on record that the user's system `name` is served from `place`, so that [`named`] leads there, and from those that were
+/// on record and are `beside` it: other engines of the same system. One that was served from its own directory below `data`, and
+/// has pools, stays where it is.
 ///
 /// # Errors
 /// [`dolmen_env::Error::Exists`] in that case; why the record cannot be written.
-pub fn record(data: &Path, name: &str, dir: &Path) -> Result<()> {
+pub fn record(
+    data: &Path,
+    name: &str,
+    place: &ServedFrom,
+    beside: impl Fn(&ServedFrom) -> bool,
+) -> Result<()> {
     let own = data.join("dolmen").join(name);
-    let dir = std::path::absolute(dir).map_err(|_nowhere| not_found(dir))?;
+    let dir = std::path::absolute(&place.dir).map_err(|_nowhere| not_found(&place.dir))?;
     if dir == own {
         return Ok(());
     }
-    if own.join(".owner").exists() {
+    if has_pools(&own) {
         return Err(dolmen_env::Error::Exists { name: own.display().to_string() }.into());
     }
-    let Some(text) = dir.to_str() else { return Err(not_found(&dir)) };
-    dolmen_env::create_own_dir(&own)?;
-    Ok(dolmen_env::write_record(&own.join(RECORD_NAME), text)?)
+    let place = ServedFrom { dir, words: place.words.clone() };
+    let line = line_of(&place).ok_or_else(|| not_found(&place.dir))?;
+    dolmen_env::create_own_dir(&own.join(STARTING_NAME))?;
+    // Engines that start together are all to be on record.
+    let mut lock = DirLock::acquire(&own.join(STARTING_NAME));
+    for _ in 0..ATTEMPTS_MAX {
+        if !matches!(lock, Err(dolmen_env::Error::Owned { .. })) {
+            break;
+        }
+        dolmen_env::wait(REST);
+        lock = DirLock::acquire(&own.join(STARTING_NAME));
+    }
+    let _lock = lock?;
+    let known = recorded(&own)?;
+    let others = known.iter().filter(|other| other.dir != place.dir && beside(other));
+    let lines: Vec<String> = others.filter_map(line_of).chain([line]).collect();
+    Ok(dolmen_env::write_record(&own.join(RECORD_NAME), &lines.join("\n"))?)
 }
 
-/// From where the system in this directory is served, if it is on record.
-fn recorded(own: &Path) -> Result<Option<PathBuf>> {
-    let text = dolmen_env::read_record(&own.join(RECORD_NAME))?;
-    Ok(text.map(PathBuf::from).filter(|dir| dir.is_absolute()))
+/// A place as its line in the record; `None` if that cannot be.
+fn line_of(place: &ServedFrom) -> Option<String> {
+    let words: Vec<&str> =
+        core::iter::once(place.dir.to_str()?).chain(place.words.iter().map(String::as_str)).collect();
+    let is_plain = words.iter().all(|word| !word.chars().any(char::is_control));
+    is_plain.then(|| words.join("\t"))
+}
+
+/// From where the system in this directory is served, as far as that is on record.
+fn recorded(own: &Path) -> Result<Vec<ServedFrom>> {
+    let Some(text) = dolmen_env::read_record(&own.join(RECORD_NAME))? else { return Ok(Vec::new()) };
+    let place = |line: &str| {
+        let mut words = line.split('\t').map(str::to_owned);
+        Some(ServedFrom { dir: PathBuf::from(words.next()?), words: words.collect() })
+    };
+    Ok(text.lines().filter_map(place).filter(|place| place.dir.is_absolute()).collect())
 }
 
 /// The socket of the daemon of a directory.
@@ -372,7 +497,7 @@ fn not_found(dir: &Path) -> Error {
 
 /// Starts a daemon unless somebody else has done so since.
 async fn start(way: Way, dir: &Path, address: &Address, program: &Path, options: &LinkOptions) -> Result<()> {
-    let starting = dir.join("starting");
+    let starting = dir.join(STARTING_NAME);
     dolmen_env::create_own_dir(&starting)?;
     let _lock = match DirLock::acquire(&starting) {
         Ok(lock) => lock,

@@ -140,7 +140,10 @@ pub(super) fn run(link: &Link, command: &Command) -> Outcome<Answer> {
         Command::FixSb(_) | Command::FixRoot(_) | Command::FixEntry(_) => {
             Err(Failure::absent("to mend a part of a file system", "use `daos fs check --flags remove`"))
         }
-        Command::Query(_) => Err(Failure::absent("daos fs query", "use `dolmen status`")),
+        Command::Query(_) => Err(Failure::absent(
+            "daos fs query",
+            "`daos cont query` tells what a container is, and `dolmen fs df` its space",
+        )),
         Command::Evict(_) => Err(Failure::absent("daos fs evict", "mount with `dolmen mount --cache off`")),
         Command::Copy(_) => Err(Failure::absent("daos fs copy", "use `dolmen fs put` and `dolmen fs get`")),
     }
