@@ -109,7 +109,14 @@ fn backquoted(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 fn proves(file: &SourceFile, name: &str) -> bool {
     let is_case = file.path.contains("/conformance");
-    file.functions.iter().any(|f| f.name == name && (f.is_test || is_case))
+    file.functions.iter().any(|f| f.name == name && (f.is_test || is_case)) || is_in_c(file, name)
+}
+
+/// Whether a file runs a test of a C program by this name: `c_tests!("program": name, …)`.
+fn is_in_c(file: &SourceFile, name: &str) -> bool {
+    let lists = (0..file.tokens.len()).filter(|&at| file.matches(at, &["c_tests", "!", "("]));
+    let mut names = lists.flat_map(|at| &file.tokens[at + 3..file.closing(at + 2)]);
+    file.path.contains("/tests/") && names.any(|token| token.is(name))
 }
 
 fn file_form(tree: &Tree, reference: &str) -> bool {
@@ -145,6 +152,15 @@ mod tests {
             findings("docs/semantics.md", text),
             ["docs/semantics.md:10", "docs/semantics.md:8", "docs/semantics.md:9"]
         );
+    }
+
+    #[test]
+    fn tests_of_c_programs_are_tests() {
+        let list =
+            ("crates/capi/tests/it/kv.rs", "c_tests!(\"kv\": come_back,\n are_listed);\nfn other() {}\n");
+        let text = "# S\n| op | test |\n|---|---|\n| a | `crates/capi/tests/it/kv.rs::are_listed` |\n| b | `crates/capi/tests/it/kv.rs::other` |\n";
+        let found = places(&check(&tree(&[list, ("docs/semantics.md", text)])));
+        assert_eq!(found, ["docs/semantics.md:5"]);
     }
 
     #[test]
