@@ -11,7 +11,7 @@ use crate::raw::{In, Out, Text, allocate};
 use crate::types::{CPoolCont, CPoolInfo, CPoolSpace, CRebuild, CSpace, CUuid, Handle, RankList, fixed};
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering;
-use dolmen_client::{POOL_PROPS, PoolInfo, PropId, PropValue, Props, SpaceReport, Way};
+use dolmen_client::{Error, POOL_PROPS, PoolInfo, PropId, PropValue, Props, SpaceReport, Way};
 use std::sync::Arc;
 
 /// How a pool may be connected to.
@@ -169,7 +169,7 @@ extern "C" fn daos_pool_query(
         let pool = handle::pool(poh)?;
         let bits = if info.is_null() { 0 } else { info.get()?.bits };
         let found = pool.client.query_by(way).await?;
-        let recorded = if props.is_null() { Props::new() } else { recorded(way, &pool).await };
+        let recorded = if props.is_null() { Props::new() } else { told(pool.client.props_by(way).await)? };
         if !info.is_null() {
             info.set(info_of(&found, bits))?;
         }
@@ -194,9 +194,11 @@ pub(crate) fn rank_list(ranks: &[u32]) -> Result<Out<RankList>> {
 }
 
 /// What somebody has set of a pool's properties; none for whoever may not read them.
-async fn recorded(way: Way, pool: &PoolHandle) -> Props {
-    let told = pool.client.props_by(way).await;
-    told.unwrap_or_default() // Ignored: who may not read them is told none.
+fn told(props: dolmen_client::Result<Props>) -> Result<Props> {
+    match props {
+        Err(Error::NoPermission) => Ok(Props::new()),
+        props => Ok(props?),
+    }
 }
 
 /// A property of a pool.
@@ -280,6 +282,20 @@ mod tests {
     use super::*;
     use dolmen_client::Uuid;
     use dolmen_types::{PoolMap, TargetInfo, TargetState};
+
+    #[test]
+    fn who_may_not_read_properties_is_told_none_and_what_failed_is_told_as_that() {
+        let set = Props::from([(PropId::PO_OWNER, PropValue::Text("anna@".to_owned()))]);
+        assert_eq!(told(Ok(set.clone())), Ok(set));
+        assert_eq!(told(Err(Error::NoPermission)), Ok(Props::new()));
+        for (error, der) in [
+            (Error::Unreachable { rank: 0 }, Der::UNREACH),
+            (Error::TimedOut, Der::TIMEDOUT),
+            (Error::Busy, Der::BUSY),
+        ] {
+            assert_eq!(told(Err(error)), Err(der));
+        }
+    }
 
     #[test]
     fn engines_that_do_not_serve_are_told_apart() {
