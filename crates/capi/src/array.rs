@@ -4,7 +4,8 @@ use crate::buffer::{self, Filled, Pieces};
 use crate::cont::ContHandle;
 use crate::error::{Der, Result, der};
 use crate::event::{
-    Chained, Ending, Ev, at_once, ending_of, go, later, launch, launch_chain, launch_parts, run,
+    Chained, Ending, Ev, Next, Start, at_once, ending_of, go, later, launch, launch_chain, launch_parts,
+    launch_rounds, run,
 };
 use crate::handle::{self, Entry};
 use crate::io::code;
@@ -366,20 +367,60 @@ impl Read {
     /// Launches it. What does not end in data takes another look, at the size, when its answers are there.
     fn launch(self, used: Use, ev: Ev) -> Result<()> {
         let parts = used.array.parts(&self.ranges)?;
-        let places: Vec<(u64, usize)> = parts.iter().map(|part| (part.first, part.bytes.start)).collect();
-        let (object, pool) = (used.array.object().clone(), Arc::clone(&used.handle.object.cont.pool));
-        let (when, record_bytes) = (used.when.clone(), used.array.cell_bytes());
-        let start = |event: &mut Event, part: ArrayPart| {
+        let mut places: Vec<(u64, usize)> = parts.iter().map(|part| (part.first, part.bytes.start)).collect();
+        let pool = Arc::clone(&used.handle.object.cont.pool);
+        if parts.is_empty() {
+            return code(run(ev, || self.tell(0, 0)));
+        }
+        let starts = parts.into_iter().map(|part| self.start(&used, part)).collect();
+        let mut is_size_asked = false;
+        let mut step = move |endings: Vec<Ending>| {
+            if is_size_asked {
+                let size =
+                    used.array.size_of(found(endings.into_iter().next().ok_or(Der::MISC)?)?.as_ref())?;
+                return self.ended_at(size).map(|()| Next::Ended(0));
+            }
+            if self.arrived(&core::mem::take(&mut places), endings)? {
+                return self.tell(self.wanted(), 0).map(|()| Next::Ended(0));
+            }
+            is_size_asked = true;
+            let (array, when) = (used.array.clone(), used.when.clone());
+            let start: Start = Box::new(move |event| {
+                Ok(array.object().query_on(event, when.at(), Array::SIZE_FLAGS, &[], AKEY)?)
+            });
+            Ok(Next::Ask(vec![start]))
+        };
+        let step = move |endings| step(endings).unwrap_or_else(|error: Der| Next::Ended(error.code()));
+        launch_rounds(ev, &pool, Der::code, starts, Box::new(step))
+    }
+
+    /// The request for one part.
+    fn start(&self, used: &Use, part: ArrayPart) -> Start {
+        let (object, when) = (used.array.object().clone(), used.when.clone());
+        let record_bytes = used.array.cell_bytes();
+        Box::new(move |event| {
             let mut buf = buffer::take(part.bytes.len())?;
             buf.fill(0);
             let want = Want::Array { record_bytes, extents: part.extents };
             let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];
             Ok(object.fetch_on(event, when.at(), &part.dkey, Cond::NONE, &iods, buf)?)
-        };
-        launch_parts(ev, &pool, parts, start, move |endings| der(|| self.arrived(&used, &places, endings)))
+        })
     }
 
-    fn arrived(&self, used: &Use, places: &[(u64, usize)], endings: Vec<Ending>) -> Result<()> {
+    fn wanted(&self) -> u64 {
+        self.ranges.iter().map(|range| range.count).sum()
+    }
+
+    /// The array is so long: what of the ranges is behind its end was not there.
+    fn ended_at(&self, size: u64) -> Result<()> {
+        let beyond =
+            |range: &Recx| range.index.saturating_add(range.count).saturating_sub(size).min(range.count);
+        let short_read = self.ranges.iter().map(beyond).sum();
+        self.tell(self.wanted() - short_read, short_read)
+    }
+
+    /// Gives the program what there is; whether it ends in data.
+    fn arrived(&self, places: &[(u64, usize)], endings: Vec<Ending>) -> Result<bool> {
         let end = self.ranges.iter().filter_map(|range| range.end()).max().unwrap_or(0);
         let (mut ends_in_data, mut pen) = (end == 0, self.pieces.pen()?);
         for (Ending { result, buf }, (first, at)) in endings.into_iter().zip(places) {
@@ -390,10 +431,7 @@ impl Read {
             pen.write(*at, &buf)?;
             buffer::put_back(buf);
         }
-        if ends_in_data {
-            return self.tell(self.ranges.iter().map(|range| range.count).sum(), 0);
-        }
-        self.now(used)
+        Ok(ends_in_data)
     }
 }
 

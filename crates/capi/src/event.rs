@@ -20,8 +20,8 @@ use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
 use dolmen_client::{Wait, Way};
 use dolmen_codec::{give_way, now};
-use queue::Chain;
-pub(crate) use queue::{Chained, Ending, Finish, Queue, Start, is_in_callback};
+use queue::{Chain, Rounds, Step};
+pub(crate) use queue::{Chained, Ending, Finish, Next, Queue, Start, is_in_callback};
 
 pub(crate) use state::Callback;
 use state::Place;
@@ -246,7 +246,21 @@ pub(crate) fn launch_chain(
     start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
     step: impl FnMut(Ending) -> Result<Chained> + Send + 'static,
 ) -> Result<()> {
-    launch_with(ev, pool, start, Finish::Chain(Box::new(Chain::new(pool, step))))
+    launch_chain_with(ev, pool, Der::code, start, step)
+}
+
+/// As [`launch_chain`]; `code` makes errors of ours the event's.
+///
+/// # Errors
+/// As [`launch`].
+pub(crate) fn launch_chain_with(
+    ev: Ev,
+    pool: &Arc<PoolHandle>,
+    code: fn(Der) -> c_int,
+    start: impl FnOnce(&mut dolmen_client::Event) -> Result<()>,
+    step: impl FnMut(Ending) -> Result<Chained> + Send + 'static,
+) -> Result<()> {
+    launch_with(ev, pool, start, Finish::Chain(Box::new(Chain::new(pool, code, step))))
 }
 
 /// Launches an operation whose parts are under way side by side; `end` makes one error of all endings.
@@ -268,6 +282,24 @@ pub(crate) fn launch_parts<P>(
         Some(part) => launch(ev, pool, |event| start(event, part), |ending| end(vec![ending])),
         None => crate::io::code(run(ev, || crate::io::code(end(Vec::new())))),
     }
+}
+
+/// Launches an operation of requests side by side: `step` takes the answers of each round, and says what is asked next. `code`
+/// makes errors of ours the event's.
+///
+/// REQUIRES: there is a request.
+///
+/// # Errors
+/// `NO_PERM` if the event cannot be launched.
+pub(crate) fn launch_rounds(
+    ev: Ev,
+    pool: &Arc<PoolHandle>,
+    code: fn(Der) -> c_int,
+    first: Vec<Start>,
+    step: Step,
+) -> Result<()> {
+    let (queue, place) = locate(ev)?;
+    queue.launch_rounds(place, ev, first, &Arc::new(Rounds::new(pool, code, step)))
 }
 
 /// Makes a queue on which events complete.

@@ -3,6 +3,7 @@
 //! Invariants: the pieces of a range are ascending, touch, lie inside one chunk and one extent window each,
 //! and sum up to the range.
 
+use core::ops::Range;
 use dolmen_types::{QueryFlags, Recx, limits};
 
 /// Akey of all data of a file.
@@ -14,7 +15,7 @@ pub(crate) const LAST_RECORD: QueryFlags = QueryFlags::MAX.and(QueryFlags::DKEY)
 
 /// A part of a byte range inside one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// The chunk's dkey number: chunk index + 1.
     //= daos:src/client/array/dc_array.c dkey 0 is reserved for metadata
     pub(crate) dkey: u64,
@@ -28,6 +29,20 @@ impl Piece {
     /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         usize::try_from(self.recx.count).expect("a piece lies in one window, at most 1 MiB")
+    }
+
+    /// Where its bytes are in the range.
+    #[must_use]
+    pub fn bytes(&self) -> Range<usize> {
+        self.at..self.at + self.len()
+    }
+
+    /// Where in its bytes the answer to a read has data, ascending.
+    pub fn data<'a>(&self, filled: &'a [Recx]) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        let whole = self.recx;
+        let at = |records: u64| usize::try_from(records).expect("a piece lies in one window, at most 1 MiB");
+        let parts = filled.iter().filter_map(move |recx| recx.intersect(whole));
+        parts.map(move |part| at(part.index - whole.index)..at(part.index - whole.index + part.count))
     }
 }
 

@@ -1,65 +1,109 @@
-//! Reads and writes that complete on an event: those of one piece, which are one request.
+//! Reads and writes that complete on events: a range is as many requests as it has pieces, which may be under way side by side.
 
-use crate::chunks::{AKEY_DATA, Piece, pieces};
-use crate::error::{Error, Result};
-use crate::file::File;
+use crate::chunks::{AKEY_DATA, LAST_RECORD, Piece, pieces};
+use crate::error::{Error, Result, What};
+use crate::file::{File, size_of_record};
+use crate::layout::AKEY_INODE;
+use crate::layout::inode::{self, Inode};
 use crate::store::data_iod;
-use dolmen_client::{At, Event, FetchIod, Fetched, Want};
-use dolmen_types::{Cond, IoBuf, Key};
+use dolmen_client::{At, Event, FetchIod, Fetched, Found, Payload, Want};
+use dolmen_types::{Cond, IoBuf, Key, Recx};
 use smallvec::smallvec;
 
 impl File {
-    /// Launches [`File::write_at`], if that is one request without a look before it: of a range in one chunk, in a
-    /// relaxed mount. The event gives `Output::Written`. `false` says that the caller has to write itself.
+    /// The pieces of a range, in their order.
+    ///
+    /// # Errors
+    /// `Invalid(Range)` if it overflows.
+    pub fn pieces(&self, offset: u64, len: usize) -> Result<impl Iterator<Item = Piece> + use<>> {
+        offset.checked_add(len as u64).ok_or(What::Range)?;
+        Ok(pieces(self.node.chunk_bytes, offset, len))
+    }
+
+    /// Begins a write of a range by its pieces: whether it is one without a look before it, as in a relaxed mount. `false`
+    /// says that the caller has to use [`File::write_at`].
     ///
     /// Whoever appends to the file or sets its length in this mount does not wait for a write under way.
     ///
     /// # Errors
-    /// As `write_at`, and those of launching; what the store answers is the event's.
-    pub fn write_on(&self, event: &mut Event, offset: u64, data: &'static [u8]) -> Result<bool> {
+    /// As `write_at`, before anything is written.
+    pub fn begin_write(&self, offset: u64, len: usize) -> Result<bool> {
         if !self.is_blind() {
             return Ok(false);
         }
-        self.check_write(offset, data.len())?;
-        let Some(piece) = self.sole_piece(offset, data.len()) else { return Ok(false) };
-        let dkey = piece.dkey.to_le_bytes();
-        let iods = vec![data_iod(&piece, data)];
-        self.object.update_on(event, At::Latest, &dkey, Cond::NONE, iods)?;
+        self.check_write(offset, len)?;
         self.node.mount.touch(&self.node);
         Ok(true)
     }
 
-    /// Launches a read of a range in one chunk into `buf`, which comes back through `Event::take_buf`. What it gives is
-    /// the whole of what was asked for, if [`File::is_whole`] says so; else the end of the file or a hole is in it, and
-    /// [`File::read_at`] tells which. `false` says that the caller has to read itself.
+    /// Launches the write of a piece. The event gives `Output::Written`.
+    ///
+    /// # Errors
+    /// Those of launching; what the store answers is the event's.
+    pub fn write_piece_on(&self, event: &mut Event, piece: &Piece, data: Payload<'static>) -> Result<()> {
+        let dkey = piece.dkey.to_le_bytes();
+        Ok(self.object.update_on(event, At::Latest, &dkey, Cond::NONE, vec![data_iod(piece, data)])?)
+    }
+
+    /// Launches the read of a piece into `buf`, which comes back through `Event::take_buf`. What it gives has holes where
+    /// there is no data, be it in the file or behind its end: [`Piece::data`] tells where data is.
     ///
     /// # Errors
     /// As `read_at`, and those of launching; what the store answers is the event's.
-    pub fn read_on(&self, event: &mut Event, offset: u64, len: usize, buf: IoBuf) -> Result<bool> {
+    pub fn read_piece_on(&self, event: &mut Event, piece: &Piece, buf: IoBuf) -> Result<()> {
         if !self.reads {
             return Err(Error::BadHandle);
         }
-        let Some(piece) = self.sole_piece(offset, len) else { return Ok(false) };
         let want = Want::Array { record_bytes: 1, extents: smallvec![piece.recx] };
         let iod = FetchIod { akey: Key::from_slice(AKEY_DATA), want };
-        self.object.fetch_on(event, At::Latest, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod], buf)?;
-        Ok(true)
+        Ok(self.object.fetch_on(event, At::Latest, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod], buf)?)
     }
 
-    /// Whether the answer to a read of `len` bytes is data from its first to its last byte.
+    /// Launches the question for the size of the file; [`File::size_told`] reads what `Output::Found` says.
+    ///
+    /// # Errors
+    /// As [`File::size`], and those of launching.
+    pub fn size_on(&self, event: &mut Event) -> Result<()> {
+        Ok(self.object.query_on(event, At::Latest, LAST_RECORD, &[], AKEY_DATA)?)
+    }
+
+    /// The size that the answer means.
+    ///
+    /// # Errors
+    /// Those of a record that is none.
+    pub fn size_told(&self, found: Option<&Found>) -> Result<u64> {
+        size_of_record(self.object.oid(), self.node.chunk_bytes, found)
+    }
+
+    /// Launches the read of the entry that names the file into `buf`, in a mount that is shared: whoever finds nothing in a
+    /// file looks whether it is still there. [`File::is_named`] reads what comes.
+    ///
+    /// # Errors
+    /// Those of launching.
+    pub fn name_on(&self, event: &mut Event, buf: IoBuf) -> Result<()> {
+        let (mount, slot) = (&self.node.mount, self.node.slot());
+        let extents = smallvec![Recx::new(0, inode::BYTES as u64)];
+        let iod =
+            FetchIod { akey: Key::from_slice(AKEY_INODE), want: Want::Array { record_bytes: 1, extents } };
+        Ok(mount.object(slot.oid)?.fetch_on(event, At::Latest, &slot.dkey, Cond::NONE, &[iod], buf)?)
+    }
+
+    /// Whether a read finds out more by [`File::name_on`] if it finds nothing.
     #[must_use]
-    pub fn is_whole(fetched: &Fetched, len: usize) -> bool {
-        match &fetched[..] {
-            [found] => found.filled.iter().map(|recx| recx.count).sum::<u64>() == len as u64,
-            _ => false,
-        }
+    pub fn may_be_removed(&self) -> bool {
+        self.node.mount.is_shared()
     }
 
-    /// The range as one piece, if it is one.
-    fn sole_piece(&self, offset: u64, len: usize) -> Option<Piece> {
-        offset.checked_add(len as u64)?;
-        let mut pieces = pieces(self.node.chunk_bytes, offset, len);
-        let first = pieces.next()?;
-        pieces.next().is_none().then_some(first)
+    /// Whether what [`File::name_on`] has read is this file's entry. If not it may have been moved meanwhile:
+    /// [`File::read_at`] tells.
+    #[must_use]
+    pub fn is_named(&self, found: &Fetched, buf: &[u8]) -> bool {
+        let whole = Recx::new(0, inode::BYTES as u64);
+        let is_read = found.first().is_some_and(|found| found.filled[..] == [whole]);
+        let named = buf.first_chunk().filter(|_| is_read).and_then(Inode::from_bytes);
+        named.is_some_and(|inode| inode.oid == self.node.oid)
     }
 }
+
+/// Bytes of an entry, for the buffer of [`File::name_on`].
+pub const NAME_RECORD_BYTES: usize = inode::BYTES;

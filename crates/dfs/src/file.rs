@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::obj::Obj;
 use crate::store::with_scratch;
 use core::ops::Deref;
-use dolmen_client::{Array, At, Object, Page};
+use dolmen_client::{Array, At, Found, Object, Page};
 use dolmen_types::{Anchor, IoBuf, ObjectClass, Oid, Recx};
 use std::sync::{Arc, PoisonError};
 
@@ -455,12 +455,17 @@ fn extents_of(object: &Object, chunk_bytes: u64, chunk: u64) -> Result<Vec<(u64,
 }
 
 fn size_of(object: &Object, at: At<'_>, chunk_bytes: u64) -> Result<u64> {
-    let Some(found) = object.query(at, LAST_RECORD, &[], AKEY_DATA)? else { return Ok(0) };
+    size_of_record(object.oid(), chunk_bytes, object.query(at, LAST_RECORD, &[], AKEY_DATA)?.as_ref())
+}
+
+/// The size of a file by its last record.
+pub(crate) fn size_of_record(oid: Oid, chunk_bytes: u64, last: Option<&Found>) -> Result<u64> {
+    let Some(found) = last else { return Ok(0) };
     let dkey = found.dkey[..].try_into().map(u64::from_le_bytes).ok();
     let last = found.recx.and_then(|recx| recx.end()).and_then(|end| end.checked_sub(1));
     match (dkey, last) {
         (Some(dkey), Some(last)) => size_to(chunk_bytes, dkey, last).ok_or(Error::FileTooBig),
-        _ => Err(Error::BadRecord { dir: object.oid(), name: found.dkey.as_slice().into() }),
+        _ => Err(Error::BadRecord { dir: oid, name: found.dkey.as_slice().into() }),
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) fn inode_iod(record: &[u8; inode::BYTES]) -> UpdateIod<'_> {
     UpdateIod { akey: Key::from_slice(AKEY_INODE), cond: Cond::NONE, value }
 }
 
-pub(crate) fn data_iod<'a>(piece: &Piece, data: &'a [u8]) -> UpdateIod<'a> {
-    let value = NewValue::Array { record_bytes: 1, extents: smallvec![piece.recx], data: Payload::Ref(data) };
+pub(crate) fn data_iod<'a>(piece: &Piece, data: Payload<'a>) -> UpdateIod<'a> {
+    let value = NewValue::Array { record_bytes: 1, extents: smallvec![piece.recx], data };
     UpdateIod { akey: Key::from_slice(AKEY_DATA), cond: Cond::NONE, value }
 }
 
@@ -168,7 +168,7 @@ impl Mount {
         let mut batch = self.container.batch();
         batch.update(&dir, &slot.dkey, ENTRY_INSERT, &[inode_iod(&record)]);
         for piece in pieces(inode.chunk_bytes, 0, data.len()) {
-            let iod = data_iod(&piece, &data[piece.at..piece.at + piece.len()]);
+            let iod = data_iod(&piece, Payload::Ref(&data[piece.bytes()]));
             batch.update(&file, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod]);
         }
         batch.commit()?;
@@ -179,7 +179,7 @@ impl Mount {
     pub(crate) fn put_data(&self, at: At<'_>, inode: &Inode, data: &[u8]) -> Result<()> {
         let file = self.object(inode.oid)?;
         pieces(inode.chunk_bytes, 0, data.len()).try_for_each(|piece| {
-            let iod = data_iod(&piece, &data[piece.at..piece.at + piece.len()]);
+            let iod = data_iod(&piece, Payload::Ref(&data[piece.bytes()]));
             file.update(at, &piece.dkey.to_le_bytes(), Cond::NONE, &[iod])?;
             Ok(())
         })

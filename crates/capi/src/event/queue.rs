@@ -52,20 +52,25 @@ pub(crate) enum Finish {
     Part(Arc<Parts>, usize),
     /// One of several requests, each after the answer to another.
     Chain(Box<Chain>),
+    /// One of several requests side by side, after whose answers others may follow.
+    Round(Arc<Rounds>, usize),
 }
 
 /// An operation that goes on when an answer is there.
 pub(crate) struct Chain {
     pool: Arc<PoolHandle>,
+    /// What the event's error is for one of ours.
+    code: fn(Der) -> c_int,
     step: Box<dyn FnMut(Ending) -> Result<Chained> + Send>,
 }
 
 impl Chain {
     pub(super) fn new(
         pool: &Arc<PoolHandle>,
+        code: fn(Der) -> c_int,
         step: impl FnMut(Ending) -> Result<Chained> + Send + 'static,
     ) -> Self {
-        Self { pool: Arc::clone(pool), step: Box::new(step) }
+        Self { pool: Arc::clone(pool), code, step: Box::new(step) }
     }
 }
 
@@ -78,6 +83,77 @@ pub(crate) enum Chained {
     Ask(Start),
     /// Nothing more: the operation has ended well.
     Done,
+    /// Nothing more: the operation has ended with this error of the event's.
+    Ended(c_int),
+}
+
+/// What follows the answers of a round.
+pub(crate) enum Next {
+    /// Others, side by side; not none.
+    Ask(Vec<Start>),
+    /// Nothing: the operation has ended with this error of the event's, 0 if it went well.
+    Ended(c_int),
+}
+
+/// What takes the answers of a round, in the order of its requests.
+pub(crate) type Step = Box<dyn FnMut(Vec<Ending>) -> Next + Send>;
+
+/// An operation of requests side by side, which goes on when all of them have been answered.
+pub(crate) struct Rounds {
+    pool: Arc<PoolHandle>,
+    /// What the event's error is for one of ours.
+    code: fn(Der) -> c_int,
+    // Guards: what has ended of this round; taken alone.
+    round: Mutex<Round>,
+}
+
+struct Round {
+    left: usize,
+    endings: Vec<Option<Ending>>,
+    refused: Option<Der>,
+    /// Away while it takes a round.
+    step: Option<Step>,
+}
+
+impl Rounds {
+    pub(super) fn new(pool: &Arc<PoolHandle>, code: fn(Der) -> c_int, step: Step) -> Self {
+        let round = Round { left: 0, endings: Vec::new(), refused: None, step: Some(step) };
+        Self { pool: Arc::clone(pool), code, round: Mutex::new(round) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Round> {
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, count: usize) {
+        assert!(count > 0, "a round without requests has nothing to end with");
+        let mut round = self.lock();
+        round.left = count;
+        round.endings = core::iter::repeat_with(|| None).take(count).collect();
+    }
+
+    /// A request of the round has ended, or could not be started; what follows if it was the last.
+    fn arrived(&self, index: usize, ending: Result<Ending>) -> Option<Next> {
+        let mut round = self.lock();
+        match ending {
+            Ok(ending) => round.endings[index] = Some(ending),
+            Err(error) => round.refused = round.refused.or(Some(error)),
+        }
+        round.left -= 1;
+        if round.left > 0 {
+            return None;
+        }
+        if let Some(error) = round.refused {
+            return Some(Next::Ended((self.code)(error)));
+        }
+        let (mut step, endings) = (round.step.take()?, core::mem::take(&mut round.endings));
+        drop(round);
+        let answers = endings.into_iter().flatten().collect();
+        let next = catch_unwind(AssertUnwindSafe(|| step(answers)));
+        let next = next.unwrap_or(Next::Ended((self.code)(Der::MISC)));
+        self.lock().step = Some(step);
+        Some(next)
+    }
 }
 
 /// A queue; many threads may use it.
@@ -337,6 +413,54 @@ impl Queue {
         Ok(())
     }
 
+    /// Launches an operation of requests side by side, and of what follows their answers. If one cannot be started, the operation
+    /// ends with that error and the last that could.
+    ///
+    /// REQUIRES: there is a request.
+    ///
+    /// # Errors
+    /// As [`Queue::check_ready`].
+    pub(super) fn launch_rounds(
+        &self,
+        place: Place,
+        ev: Ev,
+        first: Vec<Start>,
+        all: &Arc<Rounds>,
+    ) -> Result<()> {
+        self.lock().state.begin(place, ev, true)?;
+        if let Some(error) = self.ask_round(place, all, first) {
+            let ended = self.lock().state.end_operation(place, error);
+            self.complete(ended);
+        }
+        Ok(())
+    }
+
+    /// Submits the requests of a round; the error of the operation, if it has ended with them.
+    fn ask_round(&self, place: Place, all: &Arc<Rounds>, mut starts: Vec<Start>) -> Option<c_int> {
+        loop {
+            all.begin(starts.len());
+            let mut next = None;
+            for (index, start) in starts.into_iter().enumerate() {
+                let finish = Finish::Round(Arc::clone(all), index);
+                if let Err(error) = self.submit(self.lock(), place, &all.pool, start, finish) {
+                    next = next.or(all.arrived(index, Err(error)));
+                }
+            }
+            match next? {
+                Next::Ended(error) => return Some(error),
+                Next::Ask(more) => starts = more,
+            }
+        }
+    }
+
+    /// Takes an answer of a round; the error of the operation, if it has ended with it.
+    fn go_on_round(&self, place: Place, all: &Arc<Rounds>, index: usize, ending: Ending) -> Option<c_int> {
+        match all.arrived(index, Ok(ending))? {
+            Next::Ended(error) => Some(error),
+            Next::Ask(starts) => self.ask_round(place, all, starts),
+        }
+    }
+
     /// Submits an operation, or a part of one, of an event that was begun.
     fn submit(
         &self,
@@ -493,6 +617,7 @@ impl Queue {
             let ending = Ending { result, buf };
             let error = match finish {
                 Finish::Chain(chain) => self.go_on(place, chain, ending),
+                Finish::Round(all, index) => self.go_on_round(place, &all, index, ending),
                 other => other.end(ending),
             };
             let Some(error) = error else { return };
@@ -507,15 +632,17 @@ impl Queue {
     /// Takes an answer to its operation; the error of that, if it has ended with it.
     fn go_on(&self, place: Place, mut chain: Box<Chain>, ending: Ending) -> Option<c_int> {
         let step = catch_unwind(AssertUnwindSafe(|| (chain.step)(ending)));
+        let code = chain.code;
         let submitted = match step.unwrap_or(Err(Der::MISC)) {
             Ok(Chained::Done) => return Some(0),
+            Ok(Chained::Ended(error)) => return Some(error),
             Ok(Chained::Ask(start)) => {
                 let pool = Arc::clone(&chain.pool);
                 self.submit(self.lock(), place, &pool, start, Finish::Chain(chain))
             }
             Err(error) => Err(error),
         };
-        submitted.err().map(Der::code)
+        submitted.err().map(code)
     }
 
     /// Runs the callbacks of an event that has ended, lets others see it, and goes on with its parent.
@@ -560,7 +687,7 @@ impl Finish {
             Self::Fetch(fetching) => Some(fetching.end(ending)),
             Self::Boxed(end) => Some(end(ending)),
             Self::Part(parts, index) => parts.arrived(index, Ok(ending)),
-            Self::Chain(_) => unreachable!("a chain goes on, whoever finishes it"),
+            Self::Chain(_) | Self::Round(..) => unreachable!("what goes on does so, whoever finishes it"),
         }
     }
 }

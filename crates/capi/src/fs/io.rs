@@ -2,17 +2,18 @@
 
 use super::mount::Mounted;
 use super::obj::{Obj, both};
+use super::parts::{self, FileRange};
 use super::table::{self, Ptr};
 use super::{EINVAL, EPERM};
-use crate::buffer;
-use crate::error::{Der, Errno, PosixResult, errno};
-use crate::event::{Ending, Ev, Finish, later_posix, launch_with};
+use crate::error::{Errno, PosixResult, errno};
+use crate::event::{Ev, later_posix};
 use crate::handle;
+use crate::place::PoolHandle;
 use crate::raw::{In, Out};
 use crate::types::{Iov, ObjId, SgList};
 use core::ffi::c_int;
-use dolmen_client::{Event, Output};
 use dolmen_dfs::File;
+use std::sync::Arc;
 
 /// To the end of the file, whatever that is.
 //= daos:src/include/daos_fs.h DFS_MAX_FSIZE
@@ -48,7 +49,7 @@ const RANGES_MAX: u64 = 16384;
 /// Buffers that one list may have.
 const BUFFERS_MAX: u32 = 1 << 16;
 /// A longer read asks for the size of the file first, so that it does not look for what is behind it piece by piece.
-const READ_BLIND_MAX: usize = 64 << 20;
+pub(super) const READ_BLIND_MAX: usize = 64 << 20;
 
 /// The buffers of a list, with the part of each that counts.
 fn buffers<'a>(sgl: Out<SgList>) -> PosixResult<(&'a [Iov], usize)> {
@@ -200,6 +201,37 @@ fn writable(dfs: Ptr<Mounted>, obj: Ptr<Obj>) -> PosixResult<File> {
     Ok(file)
 }
 
+/// The connection of a mount.
+pub(super) fn pool_of(dfs: Ptr<Mounted>) -> PosixResult<Arc<PoolHandle>> {
+    Ok(Arc::clone(&handle::cont(table::find(dfs)?.cont)?.pool))
+}
+
+/// Launches what can be launched and carries out the rest: now without an event, and when somebody polls with one.
+pub(super) fn launched<F>(
+    ev: Ev,
+    launch: impl FnOnce() -> PosixResult<bool>,
+    read: impl FnOnce() -> PosixResult<F>,
+) -> c_int
+where
+    F: FnOnce() -> PosixResult<()> + Send + 'static,
+{
+    let mut is_launched = Ok(false);
+    if !ev.is_null() {
+        let code = errno(|| {
+            is_launched = launch();
+            Ok(())
+        });
+        if code != 0 {
+            return code;
+        }
+    }
+    match is_launched {
+        Ok(true) => 0,
+        Ok(false) => later_posix(ev, read),
+        Err(error) => error.0,
+    }
+}
+
 /// Reads from an offset on; less than the buffers hold only at the end of the file.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_read(
@@ -210,111 +242,37 @@ extern "C" fn dfs_read(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    let launched = if ev.is_null() { Ok(false) } else { launch_read(dfs, obj, sgl, offset, read_size, ev) };
-    match launched {
-        Ok(true) => 0,
-        Ok(false) => later_posix(ev, || {
-            let file = readable(dfs, obj)?;
-            let (iovs, sum) = own_buffers(sgl)?;
-            let read_size = read_size.check()?;
-            offset.checked_add(sum as u64).ok_or(EINVAL)?;
-            Ok(move || Ok(read_size.set(read_range(&file, &mut Cursor::new(&iovs), offset, sum)? as u64)?))
-        }),
-        Err(error) => error.0,
-    }
-}
-
-/// Launches a read into one buffer, if it is one request; whether it is.
-fn launch_read(
-    dfs: Ptr<Mounted>,
-    obj: Ptr<Obj>,
-    sgl: Out<SgList>,
-    offset: u64,
-    read_size: Out<u64>,
-    ev: Ev,
-) -> PosixResult<bool> {
-    let file = readable(dfs, obj)?;
-    let (&[iov], len) = buffers(sgl)? else { return Ok(false) };
-    read_size.check()?;
-    let (out, again) = (iov.buf, file.clone());
-    let finish = move |ending: Ending| {
-        // Ignored: without a buffer there is no answer either.
-        let buf = ending.buf.unwrap_or_default();
-        let done = match ending.result {
-            Ok(Output::Fetched(found)) if File::is_whole(&found, len) && buf.len() >= len => {
-                out.copy_from(&buf[..len]).map(|()| len).map_err(Errno::from)
-            }
-            // A hole or the end of the file is in it, which takes another look to tell.
-            Ok(_) => out.list_mut(len).map_err(Errno::from).and_then(|out| Ok(again.read_at(offset, out)?)),
-            Err(error) => Err(dolmen_dfs::Error::from(error).into()),
-        };
-        buffer::put_back(buf);
-        code(done.and_then(|done| Ok(read_size.set(done as u64)?)))
+    let launch = || {
+        let file = readable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        let read_size = read_size.check()?;
+        offset.checked_add(sum as u64).ok_or(EINVAL)?;
+        parts::launch_read(&pool_of(dfs)?, ev, &file, &[(offset, sum)], iovs, read_size)
     };
-    launch(dfs, ev, |event| Ok(file.read_on(event, offset, len, buffer::take(len)?)?), finish)
-}
-
-fn code(done: PosixResult<()>) -> c_int {
-    done.map_or_else(|error| error.0, |()| 0)
-}
-
-/// Launches an operation on the connection of a mount, unless `start` says that it is none of one request.
-fn launch(
-    dfs: Ptr<Mounted>,
-    ev: Ev,
-    start: impl FnOnce(&mut Event) -> PosixResult<bool>,
-    finish: impl FnOnce(Ending) -> c_int + Send + 'static,
-) -> PosixResult<bool> {
-    let pool = &handle::cont(table::find(dfs)?.cont)?.pool;
-    let mut is_refused = None;
-    let started = launch_with(
-        ev,
-        pool,
-        |event| match start(event) {
-            Ok(true) => Ok(()),
-            other => {
-                is_refused = Some(other);
-                Err(Der::CANCELED)
-            }
-        },
-        Finish::Boxed(Box::new(finish)),
-    );
-    match (started, is_refused) {
-        (Err(_), Some(refused)) => refused,
-        (started, _) => Ok(started.map(|()| true)?),
-    }
+    launched(ev, launch, || {
+        let file = readable(dfs, obj)?;
+        let (iovs, sum) = own_buffers(sgl)?;
+        let read_size = read_size.check()?;
+        offset.checked_add(sum as u64).ok_or(EINVAL)?;
+        Ok(move || Ok(read_size.set(read_range(&file, &mut Cursor::new(&iovs), offset, sum)? as u64)?))
+    })
 }
 
 /// Writes from an offset on.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offset: u64, ev: Ev) -> c_int {
-    let launched = if ev.is_null() { Ok(false) } else { launch_write(dfs, obj, sgl, offset, ev) };
-    match launched {
-        Ok(true) => 0,
-        Ok(false) => later_posix(ev, || {
-            let file = writable(dfs, obj)?;
-            let (iovs, sum) = own_buffers(sgl)?;
-            offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
-            Ok(move || write_range(&file, &mut Cursor::new(&iovs), offset, sum))
-        }),
-        Err(error) => error.0,
-    }
-}
-
-/// Launches a write of one buffer, if it is one request; whether it is.
-fn launch_write(
-    dfs: Ptr<Mounted>,
-    obj: Ptr<Obj>,
-    sgl: Out<SgList>,
-    offset: u64,
-    ev: Ev,
-) -> PosixResult<bool> {
-    let file = writable(dfs, obj)?;
-    let (&[iov], len) = buffers(sgl)? else { return Ok(false) };
-    let data = iov.buf.list(len)?;
-    let finish =
-        |ending: Ending| code(ending.result.map(drop).map_err(|error| dolmen_dfs::Error::from(error).into()));
-    launch(dfs, ev, |event| Ok(file.write_on(event, offset, data)?), finish)
+    let launch = || {
+        let file = writable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
+        parts::launch_write(&pool_of(dfs)?, ev, &file, &[(offset, sum)], iovs)
+    };
+    launched(ev, launch, || {
+        let file = writable(dfs, obj)?;
+        let (iovs, sum) = own_buffers(sgl)?;
+        offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
+        Ok(move || write_range(&file, &mut Cursor::new(&iovs), offset, sum))
+    })
 }
 
 /// The ranges of a list, which the buffers have to fill.
@@ -332,6 +290,11 @@ fn ranges<'a>(iod: Out<CIod>, sum: usize) -> PosixResult<&'a [CRange]> {
     if total == sum as u64 { Ok(ranges) } else { Err(EINVAL) }
 }
 
+/// As [`ranges`], as offsets and lengths.
+fn file_ranges(iod: Out<CIod>, sum: usize) -> PosixResult<Vec<FileRange>> {
+    ranges(iod, sum)?.iter().map(|range| Ok((range.index, super::size(range.len)?))).collect()
+}
+
 /// Reads ranges, one after the other, into the buffers.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_readx(
@@ -342,14 +305,20 @@ extern "C" fn dfs_readx(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, || {
+    let launch = || {
+        let file = readable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        let (ranges, read_size) = (file_ranges(iod, sum)?, read_size.check()?);
+        parts::launch_read(&pool_of(dfs)?, ev, &file, &ranges, iovs, read_size)
+    };
+    launched(ev, launch, || {
         let file = readable(dfs, obj)?;
         let (iovs, sum) = own_buffers(sgl)?;
-        let (ranges, read_size) = (ranges(iod, sum)?.to_vec(), read_size.check()?);
+        let (ranges, read_size) = (file_ranges(iod, sum)?, read_size.check()?);
         Ok(move || {
             let (mut cursor, mut done) = (Cursor::new(&iovs), 0);
-            for range in ranges {
-                done += read_range(&file, &mut cursor, range.index, super::size(range.len)?)? as u64;
+            for (offset, len) in ranges {
+                done += read_range(&file, &mut cursor, offset, len)? as u64;
             }
             Ok(read_size.set(done)?)
         })
@@ -365,14 +334,19 @@ extern "C" fn dfs_writex(
     sgl: Out<SgList>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, || {
+    let launch = || {
+        let file = writable(dfs, obj)?;
+        let (iovs, sum) = buffers(sgl)?;
+        parts::launch_write(&pool_of(dfs)?, ev, &file, &file_ranges(iod, sum)?, iovs)
+    };
+    launched(ev, launch, || {
         let file = writable(dfs, obj)?;
         let (iovs, sum) = own_buffers(sgl)?;
-        let ranges = ranges(iod, sum)?.to_vec();
+        let ranges = file_ranges(iod, sum)?;
         Ok(move || {
             let mut cursor = Cursor::new(&iovs);
-            for range in ranges {
-                write_range(&file, &mut cursor, range.index, super::size(range.len)?)?;
+            for (offset, len) in ranges {
+                write_range(&file, &mut cursor, offset, len)?;
             }
             Ok(())
         })

@@ -14,6 +14,7 @@ mod io;
 mod list;
 mod mount;
 mod obj;
+mod parts;
 mod stat;
 mod sys;
 mod table;

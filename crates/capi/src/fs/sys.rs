@@ -2,20 +2,21 @@
 
 use super::attrs::{access, cond, give, if_given, joined};
 use super::blob::Writer;
-use super::io::{bounded, punch};
+use super::io::{bounded, launched, pool_of, punch};
 use super::list::{CDirent, dirent};
 use super::mount::{self, CAttr, Mounted};
 use super::obj::{self, KIND, Obj, PERMISSIONS, Wanted, follow, give_text};
+use super::parts;
 use super::stat::{self, CStat};
 use super::table::{self, Ptr};
 use super::{EINVAL, ENOENT};
 use crate::error::{Errno, PosixResult, errno};
-use crate::event::{Ev, later_posix};
+use crate::event::Ev;
 use crate::raw::{In, Out, Text};
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_char, c_int};
 use dolmen_client::ObjectClass;
-use dolmen_dfs::{Cookie, Dir, Error, Follow, OpenOptions, SetAttrs};
+use dolmen_dfs::{Cookie, Dir, Error, File, Follow, OpenOptions, SetAttrs};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -517,13 +518,22 @@ extern "C" fn dfs_sys_read(
     bytes: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, || {
-        let (_, obj) = obj::both(table::find(sys)?.base, obj)?;
+    let base = || -> PosixResult<Ptr<Mounted>> { Ok(table::find(sys)?.base) };
+    let asked = || -> PosixResult<(File, usize)> {
+        let (_, obj) = obj::both(base()?, obj)?;
         let len = super::size(bytes.get()?)?;
         if obj.flags & libc::O_ACCMODE == libc::O_WRONLY {
             return Err(super::EPERM);
         }
-        let file = obj.file()?.clone();
+        Ok((obj.file()?.clone(), len))
+    };
+    let launch = || {
+        let (file, len) = asked()?;
+        let iov = Iov { buf, buf_len: len, len };
+        parts::launch_read(&pool_of(base()?)?, ev, &file, &[(offset, len)], &[iov], bytes)
+    };
+    launched(ev, launch, || {
+        let (file, len) = asked()?;
         Ok(move || {
             let found = file.read_at(offset, buf.list_mut(bounded(&file, offset, len)?)?)?;
             Ok(bytes.set(found as u64)?)
@@ -541,12 +551,21 @@ extern "C" fn dfs_sys_write(
     bytes: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    later_posix(ev, || {
-        let (_, obj) = obj::both(table::find(sys)?.base, obj)?;
+    let base = || -> PosixResult<Ptr<Mounted>> { Ok(table::find(sys)?.base) };
+    let asked = || -> PosixResult<(File, usize)> {
+        let (_, obj) = obj::both(base()?, obj)?;
         let len = super::size(bytes.get()?)?;
         buf.list(len)?;
         obj.check_writable()?;
-        let file = obj.file()?.clone();
+        Ok((obj.file()?.clone(), len))
+    };
+    let launch = || {
+        let (file, len) = asked()?;
+        let iov = Iov { buf: Out::of(buf.list(len)?.as_ptr().cast_mut()), buf_len: len, len };
+        parts::launch_write(&pool_of(base()?)?, ev, &file, &[(offset, len)], &[iov])
+    };
+    launched(ev, launch, || {
+        let (file, len) = asked()?;
         Ok(move || {
             file.write_at(offset, buf.list(len)?)?;
             Ok(())

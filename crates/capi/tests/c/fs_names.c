@@ -21,6 +21,7 @@ entries_are_removed(void)
 	OK(dfs_release(dir));
 	OK(dfs_remove(dfs, NULL, "d", true, NULL));
 	GIVES(dfs_stat(dfs, NULL, "d", &st), ENOENT);
+	GIVES(dfs_lookup(dfs, "/d", O_RDWR, &dir, NULL, NULL), ENOENT);
 	fs_close_all();
 }
 

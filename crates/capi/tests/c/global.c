@@ -24,7 +24,10 @@ pools_and_containers_travel(void)
 	OK(daos_pool_global2local(glob, &pool));
 	memset(&cglob, 0, sizeof(cglob));
 	OK(daos_cont_local2global(coh, &cglob));
-	cglob.iov_buf = cbuf;
+	cglob.iov_buf     = cbuf;
+	cglob.iov_buf_len = 8;
+	GIVES(daos_cont_local2global(coh, &cglob), -DER_TRUNC);
+	CHECK(cglob.iov_buf_len > 16 && cglob.iov_buf_len < sizeof(cbuf));
 	OK(daos_cont_local2global(coh, &cglob));
 	OK(daos_cont_global2local(pool, cglob, &cont));
 	OK(daos_cont_query(cont, &info, NULL, NULL));
@@ -79,6 +82,9 @@ arrays_travel(void)
 	open_all();
 	OK(daos_array_generate_oid(coh, &oid, false, OC_S1, 0, 0));
 	OK(daos_array_open_with_attr(coh, oid, DAOS_TX_NONE, DAOS_OO_RW, 8, 32, &ah, NULL));
+	glob.iov_buf_len = 8;
+	GIVES(daos_array_local2global(ah, &glob), -DER_TRUNC);
+	CHECK(glob.iov_buf_len > 8);
 	OK(daos_array_local2global(ah, &glob));
 	OK(daos_array_global2local(coh, glob, 0, &other));
 	OK(daos_array_get_attr(other, &chunk, &cell));

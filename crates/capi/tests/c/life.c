@@ -15,8 +15,11 @@ init_is_counted(void)
 static void
 nothing_works_before_init(void)
 {
+	daos_event_t ev;
+
 	GIVES(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL), -DER_UNINIT);
 	GIVES(daos_reinit(), -DER_UNINIT);
+	GIVES(daos_event_init(&ev, DAOS_HDL_INVAL, NULL), -DER_UNINIT);
 }
 
 static void

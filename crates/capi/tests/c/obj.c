@@ -421,6 +421,8 @@ conditions_are_checked(void)
 
 	begin(DAOS_OT_MULTI_HASHED);
 	GIVES(put("d", "a", "x", DAOS_COND_DKEY_UPDATE), -DER_NONEXIST);
+	iod.iod_name = key("b");
+	GIVES(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_DKEY_UPDATE, &d, 1, &iod, NULL, NULL), -DER_NONEXIST);
 	OK(put("d", "a", "x", DAOS_COND_DKEY_INSERT));
 	GIVES(put("d", "b", "x", DAOS_COND_DKEY_INSERT), -DER_EXIST);
 	GIVES(put("d", "a", "x", DAOS_COND_AKEY_INSERT), -DER_EXIST);

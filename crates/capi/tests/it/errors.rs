@@ -134,6 +134,17 @@ fn the_table_has_every_error_that_a_test_claims_and_no_other() {
     assert_eq!(lines(claimed.difference(&table).collect()), "", "the table lacks these");
 }
 
+/// The table of errors is made of what the tests claim; this one is not, so that it can say what they leave out.
+#[test]
+fn every_documented_error_that_programs_act_on_has_a_test() {
+    let text = std::fs::read_to_string(kit::capi().join("tests/documented.txt")).unwrap();
+    let claimed: BTreeSet<(String, String)> = rows().into_iter().map(|row| (row.0, row.1)).collect();
+    let pairs = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split_once(' ').unwrap());
+    let untested: Vec<_> =
+        pairs.filter(|(function, error)| !claimed.contains(&((*function).into(), (*error).into()))).collect();
+    assert!(untested.is_empty(), "{untested:?}");
+}
+
 #[test]
 fn what_never_fails_says_why() {
     let rows = rows();

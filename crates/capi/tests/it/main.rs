@@ -17,6 +17,7 @@ mod fs_event;
 mod fs_files;
 mod fs_fork;
 mod fs_global;
+mod fs_later;
 mod fs_mount;
 mod fs_names;
 mod fs_refused;
