@@ -91,6 +91,9 @@ many_chunks_and_buffers_go_on_when_somebody_polls(void)
 	OK(dfs_sys_open(sys, "/g", S_IFREG | 0644, O_RDWR | O_CREAT, 0, 0, NULL, &other));
 	stand_still();
 	OK(dfs_write(dfs, file, buffers(&b[0], in, three), 500, next()));
+	finish();
+	all_well();
+	stand_still();
 	OK(dfs_writex(dfs, file, &iod, buffers(&b[1], in, small), next()));
 	OK(dfs_sys_write(sys, other, in, 0, &size, next()));
 	/* Over the border of a chunk, and in several buffers. */

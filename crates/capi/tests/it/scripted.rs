@@ -22,7 +22,6 @@ const LENGTHS: &str =
     "a buffer of C has room for what it says, and takes its values' lengths from their descriptors";
 const SPLIT: &str = "the client splits what a target does not take at once";
 const WHEN: &str = "C is not told when something was removed or rolled back, so no case can look just before";
-const AGES: &str = "C lists extents alone, so nothing tells when a single value was written again";
 const TABLES: &str =
     "objects are listed in tables of snapshots: `snap::tables_list_the_objects_of_a_snapshot`";
 const ENDS: &str = "a transaction of C ends with its connection";
@@ -41,8 +40,6 @@ const EXCEPTIONS: &[Exception] = &[
     except("parts_beyond_the_buffer_are_refused", LENGTHS, "right: Err(Invalid("),
     except("extents_lie_in_one_window", SPLIT, "right: Err(Invalid(Extent))"),
     except("rollback_is_seen_only_after_it", WHEN, "left: Some([107, 101, 112, 116])"),
-    except("equal_bytes_written_again_are_a_change", AGES, "left: []"),
-    except("aggregation_makes_no_change_appear", AGES, "left: 2"),
     except("enumerations_at_an_epoch_see_that_state", TABLES, "a plain enumeration: NotFound"),
     except("write_below_an_enumeration_restarts", TABLES, "C lists no objects in a transaction"),
     except("epochs_are_above_every_epoch_a_transaction_read_at", CHOSEN, "chooses no epoch"),

@@ -46,6 +46,8 @@ pub(super) struct InC {
     conts: BTreeMap<ContNo, Handle>,
     /// Transactions by their epochs; `true` for those that have committed.
     txs: BTreeMap<Epoch, (Handle, bool)>,
+    /// When single values were written: nobody tells that afterwards.
+    singles: BTreeMap<(ContNo, Oid, Key, Key), Vec<Epoch>>,
     /// Places of listings, each behind an anchor that names it.
     places: Vec<words::Anchor>,
     done: Vec<Completion>,
@@ -88,7 +90,8 @@ impl InC {
         let pool = words::connect(&system);
         let (conts, txs) = (BTreeMap::new(), BTreeMap::new());
         let clock = SimClock::new(RealClock.now_ns());
-        Self { home, number, clock, pool, conts, txs, places: Vec::new(), done: Vec::new() }
+        let (singles, places) = (BTreeMap::new(), Vec::new());
+        Self { home, number, clock, pool, conts, txs, singles, places, done: Vec::new() }
     }
 
     fn label(&self, no: ContNo) -> CString {
@@ -287,6 +290,13 @@ impl InC {
         let removes = |iod: &UpdateIod<'_>| matches!(iod.value, NewValue::NoSingle | NewValue::Hole { .. });
         let is_told = matches!(mutation, Mutation::Update(update) if !update.iods.iter().any(removes));
         let epoch = if is_told { written } else { None };
+        if let (Mutation::Update(update), Some(epoch)) = (mutation, epoch) {
+            let singles = update.iods.iter().filter(|iod| matches!(iod.value, NewValue::Single(_)));
+            for iod in singles {
+                let place = (cont, update.oid, update.dkey.clone(), iod.akey.clone());
+                self.singles.entry(place).or_default().push(epoch);
+            }
+        }
         Ok(Reply::Written(epoch.unwrap_or_else(|| self.now(cont))))
     }
 
@@ -408,11 +418,15 @@ impl InC {
             let Listed::Objects(page) = self.objects(cont, &list, &mut anchor)? else { unreachable!() };
             oids.extend(page);
         }
+        let written = self.singles.clone();
         for oid in oids {
             self.with(cont, oid, at, |_, object, tx| {
                 for dkey in keys(object, tx, ListWhat::Dkeys(oid))? {
                     for akey in keys(object, tx, ListWhat::Akeys(oid, dkey.clone()))? {
-                        let pieces = pieces(object, tx, [&dkey, &akey])?;
+                        let place = (cont, oid, dkey.clone(), akey.clone());
+                        let known = written.get(&place).map_or(&[][..], Vec::as_slice);
+                        let times = known.iter().filter(|at| **at <= epoch).count();
+                        let pieces = pieces(object, tx, [&dkey, &akey], times as u64)?;
                         state.insert((oid, dkey.clone(), akey), pieces);
                     }
                 }
@@ -461,13 +475,14 @@ fn keys(object: Handle, tx: Handle, what: ListWhat) -> Result<Vec<Key>> {
     Ok(all)
 }
 
-/// What a value consists of; what follows each other and is as old is one piece.
-fn pieces(object: Handle, tx: Handle, at: [&[u8]; 2]) -> Result<Vec<Piece>> {
+/// What a value consists of, its single value having been written so many times; what follows each other and is as old is one
+/// piece.
+fn pieces(object: Handle, tx: Handle, at: [&[u8]; 2], times: u64) -> Result<Vec<Piece>> {
     let (mut anchor, mut pieces) = (words::Anchor::START, Vec::<Piece>::new());
     let single = single_size(object, tx, at);
     if single > 0 {
-        // Listed are extents alone, and nobody tells how old it is: what it says has to do.
-        pieces.push((u64::MAX, 1, single, digest(&single_value(object, tx, at, single))));
+        // Listed are extents alone, and nobody tells how old it is: how often it was written, and what it says, has to do.
+        pieces.push((u64::MAX, times, single, digest(&single_value(object, tx, at, single))));
     }
     while !anchor.is_eof() {
         let (recxs, eprs, size) = extents(object, tx, at, 1000, &mut anchor)?;
@@ -856,6 +871,8 @@ impl Subject for InC {
 
     fn roll_back(&mut self, cont: ContNo, to: Epoch) -> Option<Epoch> {
         assert_eq!(words::cont_rollback(self.cont(cont), to.0, null_mut()), 0);
+        let own = self.singles.iter_mut().filter(|((of, ..), _)| *of == cont);
+        own.for_each(|(_, epochs)| epochs.retain(|epoch| *epoch <= to));
         Some(self.now(cont))
     }
 
