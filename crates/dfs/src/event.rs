@@ -11,6 +11,9 @@ use dolmen_types::{Cond, IoBuf, Key, Recx};
 use smallvec::smallvec;
 
 impl File {
+    /// Bytes of an entry, for the buffer of [`File::name_on`].
+    pub const NAME_RECORD_BYTES: usize = inode::BYTES;
+
     /// The pieces of a range, in their order.
     ///
     /// # Errors
@@ -104,6 +107,3 @@ impl File {
         named.is_some_and(|inode| inode.oid == self.node.oid)
     }
 }
-
-/// Bytes of an entry, for the buffer of [`File::name_on`].
-pub const NAME_RECORD_BYTES: usize = inode::BYTES;

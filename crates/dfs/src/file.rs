@@ -1,7 +1,8 @@
 //! Open files: bytes at offsets, size, holes.
 
 use crate::access::Cred;
-use crate::chunks::{AKEY_DATA, LAST_RECORD, Piece, pieces, seek, size_to};
+pub use crate::chunks::Piece;
+use crate::chunks::{AKEY_DATA, LAST_RECORD, pieces, seek, size_to};
 use crate::dir::OpenOptions;
 use crate::error::{Error, Result, What};
 use crate::layout::FILE_BYTES_MAX;

@@ -12,7 +12,7 @@ use crate::types::Iov;
 use core::ffi::c_int;
 use core::ops::Range;
 use dolmen_client::{Event, Found, Output, Payload, Recx};
-use dolmen_dfs::{Error, File, NAME_RECORD_BYTES, Piece};
+use dolmen_dfs::{Error, File, Piece};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -386,7 +386,7 @@ impl Reading {
             return self.end();
         }
         self.stage = Stage::Name;
-        let (file, buf) = (self.file.clone(), buffer::take(NAME_RECORD_BYTES)?);
+        let (file, buf) = (self.file.clone(), buffer::take(File::NAME_RECORD_BYTES)?);
         Ok(Next::Ask(vec![Box::new(move |event| file.name_on(event, buf).map_err(refused))]))
     }
 
