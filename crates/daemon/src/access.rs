@@ -2,6 +2,7 @@
 
 use crate::lease::Lease;
 use dolmen_codec::acl::perm;
+use dolmen_codec::wire::PoolAccess;
 use dolmen_env::{group_principal, user_principal};
 use dolmen_net::server::{Caller, Principal, Rights, on_pool};
 use dolmen_net::tls::Role;
@@ -18,11 +19,12 @@ pub(crate) fn is_operator(head: &Head, caller: &Caller) -> bool {
     }
 }
 
-/// What a caller may do in a pool: what its lists say, which are with its service, wherever that is.
+/// What a caller may do in a pool: what its lists say, which are with its service, wherever that is. Who may change nothing there has
+/// it with others.
 ///
 /// # Errors
-/// `NoPermission` if he may not even read; of a part, `Busy` and `Unreachable` if the engine with the service cannot say.
-pub(crate) fn rights(head: &Head, caller: &Caller, pool: &Lease) -> Result<Rights> {
+/// `NoPermission` if he may not even read, or have it alone; of a part, `Busy` and `Unreachable` if the engine with the service cannot say.
+pub(crate) fn rights(head: &Head, caller: &Caller, (pool, access): (&Lease, PoolAccess)) -> Result<Rights> {
     if is_operator(head, caller) {
         return Ok(Rights::All);
     }
@@ -33,6 +35,9 @@ pub(crate) fn rights(head: &Head, caller: &Caller, pool: &Lease) -> Result<Right
     let props = pool.look(None)?.props;
     let perms = on_pool(&who, &props);
     if perms & perm::READ == 0 {
+        return Err(Error::NoPermission);
+    }
+    if access == PoolAccess::Exclusive && perms & (perm::CHANGES | perm::CREATE) == 0 {
         return Err(Error::NoPermission);
     }
     Ok(Rights::Listed { pool: perms, who: Arc::new(who) })

@@ -337,8 +337,11 @@ impl System for Shared {
         ask: SystemVerb,
     ) -> core::result::Result<Attachment, Failure> {
         refuse_strangers(head, caller, &ask)?;
+        if ask == SystemVerb::Stop {
+            may_end(caller)?;
+        }
         if ask.is_change() {
-            return self.change(head, caller, ask);
+            return self.change(head, ask);
         }
         let reply = match ask {
             SystemVerb::Ping | SystemVerb::PoolDisconnect { .. } => SystemReply::Done,
@@ -392,13 +395,8 @@ impl System for Shared {
 }
 
 impl Shared {
-    /// Carries out what is not done again for who asks again.
-    fn change(
-        &self,
-        head: &Head,
-        caller: &Caller,
-        ask: SystemVerb,
-    ) -> core::result::Result<Attachment, Failure> {
+    /// Carries out what is not done again for who asks again, and who may.
+    fn change(&self, head: &Head, ask: SystemVerb) -> core::result::Result<Attachment, Failure> {
         let turn = self.answered.turn(head)?;
         if let Some(reply) = turn.answer() {
             return Ok(Attachment { reply, pool: None, is_last: false });
@@ -418,7 +416,7 @@ impl Shared {
                 self.pools.evict_part(pool, key)?;
                 SystemReply::Done
             }
-            SystemVerb::Stop => self.may_end(caller)?,
+            SystemVerb::Stop => SystemReply::Done,
             _ => unreachable!("no change"),
         };
         self.note_unrecorded(turn.ends(&reply));
@@ -561,12 +559,12 @@ impl Shared {
         name: &PoolName,
         access: PoolAccess,
     ) -> core::result::Result<Attachment, Failure> {
-        let (pool, entry) = self.pools.connect(head, name, access)?;
+        let allowed = |pool: &Lease| access::rights(head, caller, (pool, access));
+        let (pool, entry, rights) = self.pools.connect(head, name, access, allowed)?;
         let transport: Arc<dyn Transport> = match access {
             PoolAccess::Exclusive => Arc::new(Alone(Arc::clone(&pool))),
             PoolAccess::ReadOnly | PoolAccess::ReadWrite => Arc::<Lease>::clone(&pool),
         };
-        let rights = access::rights(head, caller, &pool)?;
         let door = (transport, access == PoolAccess::ReadOnly);
         Ok(self.attachment(&pool, entry, door, (head.cred.uid, rights)))
     }
@@ -596,17 +594,17 @@ impl Shared {
         let connection = PoolConnection { slot: PoolSlot::SYSTEM, uuid, label, map, ranks, evictions };
         Attachment { reply: SystemReply::Connected(Box::new(connection)), pool: Some(opened), is_last: false }
     }
+}
 
-    /// Only who runs the daemon may end it.
-    fn may_end(&self, caller: &Caller) -> core::result::Result<SystemReply, Failure> {
-        let own = dolmen_env::user_id();
-        let is_operator = match (caller.peer, &caller.identity) {
-            (Some(peer), _) => peer.uid == own || peer.uid == 0,
-            (None, Some(identity)) => identity.role == Role::Admin,
-            (None, None) => false,
-        };
-        if is_operator { Ok(SystemReply::Done) } else { Err(Failure::NoPermission) }
-    }
+/// Only who runs the daemon may end it.
+fn may_end(caller: &Caller) -> core::result::Result<(), Failure> {
+    let own = dolmen_env::user_id();
+    let is_operator = match (caller.peer, &caller.identity) {
+        (Some(peer), _) => peer.uid == own || peer.uid == 0,
+        (None, Some(identity)) => identity.role == Role::Admin,
+        (None, None) => false,
+    };
+    if is_operator { Ok(()) } else { Err(Failure::NoPermission) }
 }
 
 #[cfg(test)]
@@ -642,6 +640,22 @@ mod tests {
             let told = [own + 1, own, 0].map(|uid| refuse_strangers(&of(uid), &believed, &part).is_ok());
             assert_eq!(told, [false, true, true], "{part:?}");
         }
+    }
+
+    #[test]
+    fn who_may_not_end_a_daemon_is_refused_without_waiting_for_a_request_of_the_same_number() {
+        let dir = std::env::temp_dir().join(format!("dolmen-end-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let daemon = Daemon::start(&Settings::new(dir.clone()), |_note| {}).unwrap();
+        let id = dolmen_types::RequestId { client: 5, sequence: 9 };
+        let head = Head { id, ..Head::default() };
+        let under_way = daemon.shared.answered.turn(&head).unwrap();
+        let stranger = Caller { peer: None, groups: Vec::new(), identity: None };
+        let told = daemon.shared.answer(&head, &stranger, SystemVerb::Stop);
+        assert_eq!(told.map(drop), Err(Failure::NoPermission));
+        drop(under_way);
+        drop(daemon);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct Lease {
     has_ended: AtomicBool,
     /// Guards who has the pool alone; taken alone, for a few instructions.
     alone: Mutex<HasAlone>,
+    /// How many look at it who do not use it.
+    looking: AtomicUsize,
     /// Requests of queues whose outcomes nobody has taken yet.
     under_way: AtomicUsize,
     /// Guards whether there is a pool; held to read for as long as something is asked. Taken before the others.
@@ -88,6 +90,7 @@ impl Lease {
             is_ending: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             alone: Mutex::default(),
+            looking: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             pool: RwLock::new(Some(pool)),
             waiting: Mutex::default(),
@@ -120,6 +123,25 @@ impl Lease {
 
     fn has_alone(&self) -> MutexGuard<'_, HasAlone> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody who has one of its `Arc`s looks at it, and is no user. REQUIRES: counted and taken off under the lock under which
+    /// users are counted.
+    pub(crate) fn count_looking(&self, more: bool) {
+        match more {
+            true => self.looking.fetch_add(1, Ordering::SeqCst),
+            false => self.looking.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    /// Who has it beside the list of open pools.
+    pub(crate) fn user_count(lease: &Arc<Self>) -> usize {
+        Arc::strong_count(lease) - 1 - lease.looking.load(Ordering::SeqCst)
+    }
+
+    /// Nobody gets it any more. REQUIRES: whoever says so ends it.
+    pub(crate) fn announce_end(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn map(&self) -> &PoolMap {

@@ -14,6 +14,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+/// How often a connect begins anew because its pool was taken from all meanwhile.
+const CONNECTS_MAX: usize = 8;
+
 /// Parts that were taken back before they were made, which are remembered: more than there are on their way.
 const GONE_MAX: usize = 1024;
 
@@ -36,6 +39,33 @@ pub(crate) struct Pools {
     knows_evictions: bool,
     /// Whether pools may be on record as destroyed that are not gone from all their engines.
     has_destroyed: AtomicBool,
+}
+
+/// An open pool for who looks at it and does not use it yet: what he may do there is not known.
+struct Looking<'p> {
+    pools: &'p Pools,
+    lease: Option<Arc<Lease>>,
+}
+
+impl<'p> Looking<'p> {
+    /// `_open` is the list that it is on.
+    fn new(pools: &'p Pools, lease: &Arc<Lease>, _open: &MutexGuard<'_, BTreeMap<Uuid, Arc<Lease>>>) -> Self {
+        lease.count_looking(true);
+        Self { pools, lease: Some(Arc::clone(lease)) }
+    }
+
+    fn lease(&self) -> &Arc<Lease> {
+        self.lease.as_ref().expect("taken out by drop alone")
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        let _open = self.pools.open();
+        if let Some(lease) = self.lease.take() {
+            lease.count_looking(false);
+        }
+    }
 }
 
 /// Asks another engine.
@@ -92,38 +122,58 @@ impl Pools {
             self.entries()?.iter().filter(|entry| !is_part(entry)).map(entry_of).collect();
         let open = self.open();
         for entry in &mut all {
-            let users = open.get(&entry.uuid).map_or(0, |pool| Arc::strong_count(pool) - 1);
+            let users = open.get(&entry.uuid).map_or(0, Lease::user_count);
             entry.connections = u32::try_from(users).unwrap_or(u32::MAX);
         }
         all.sort_unstable_by_key(|entry| entry.uuid);
         Ok(all)
     }
 
-    /// A pool by name, opened if it is not open yet. Who wants it alone has it so until he lets go of an [`Alone`](crate::lease::Alone);
-    /// who knows the word of whoever has it (the sequence in `head`) has it with him.
-    pub(crate) fn connect(
+    /// A pool by name, opened if it is not open yet, for whom `allowed` lets in: whoever it refuses keeps nobody from anything.
+    /// Who wants it alone has it so until he lets go of an [`Alone`](crate::lease::Alone); who knows the word of whoever has it
+    /// (the sequence in `head`) has it with him.
+    pub(crate) fn connect<R>(
         &self,
         head: &Head,
         name: &PoolName,
         access: PoolAccess,
-    ) -> Result<(Arc<Lease>, PoolEntry)> {
+        allowed: impl Fn(&Lease) -> Result<R>,
+    ) -> Result<(Arc<Lease>, PoolEntry, R)> {
         let found = self.find(name)?;
-        if let Some(pool) = self.opened(&found, head, access)? {
-            return Ok((pool, entry_of(&found)));
+        for _ in 0..CONNECTS_MAX {
+            let looking = self.look_at(&found)?;
+            let rights = allowed(looking.lease());
+            if looking.lease().has_ended() {
+                // It could not be asked, or was; whoever opens it anew is asked again.
+                continue;
+            }
+            let rights = rights?;
+            if let Some(pool) = self.admitted(&looking, (head, found.uuid), access)? {
+                return Ok((pool, entry_of(&found), rights));
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Opens a pool if it is not open yet.
+    fn look_at(&self, found: &dolmen_local::PoolEntry) -> Result<Looking<'_>> {
+        if let Some(looking) = self.opened(found)? {
+            return Ok(looking);
         }
         // Before the parts are opened: who takes the pool from all meanwhile would end them, and leave doors that lead nowhere.
         let _alone = self.alone_with(found.uuid);
-        if let Some(pool) = self.opened(&found, head, access)? {
-            return Ok((pool, entry_of(&found)));
+        if let Some(looking) = self.opened(found)? {
+            return Ok(looking);
         }
         // Who was alone with it may have destroyed it.
         let found = self.find(&PoolName::Uuid(found.uuid))?;
         let pool = Arc::new(self.open_anew(&found)?);
-        if access == PoolAccess::Exclusive {
-            pool.be_alone(head);
-        }
-        self.open().insert(found.uuid, Arc::clone(&pool));
-        Ok((pool, entry_of(&found)))
+        let mut open = self.open();
+        open.insert(found.uuid, Arc::clone(&pool));
+        let looking = Looking::new(self, &pool, &open);
+        // Under the lock: whoever counts users counts what is here.
+        drop(pool);
+        Ok(looking)
     }
 
     /// Opens a pool. REQUIRES: the caller is alone with it, and it is not open.
@@ -143,20 +193,31 @@ impl Pools {
     }
 
     /// A pool that is open already.
-    fn opened(
-        &self,
-        found: &dolmen_local::PoolEntry,
-        head: &Head,
-        access: PoolAccess,
-    ) -> Result<Option<Arc<Lease>>> {
+    fn opened(&self, found: &dolmen_local::PoolEntry) -> Result<Option<Looking<'_>>> {
         let open = self.open();
         // One that is being taken from all is opened anew when that is done.
         let Some(pool) = open.get(&found.uuid).filter(|pool| !pool.has_ended()) else { return Ok(None) };
         if is_part(found) && !pool.is_admitted() {
             return Err(Error::Busy);
         }
+        Ok(Some(Looking::new(self, pool, &open)))
+    }
+
+    /// The pool for one who may use it; `None` if it was taken from all since he began to look.
+    fn admitted(
+        &self,
+        looking: &Looking<'_>,
+        (head, uuid): (&Head, Uuid),
+        access: PoolAccess,
+    ) -> Result<Option<Arc<Lease>>> {
+        let open = self.open();
+        let pool = looking.lease();
+        let is_it = open.get(&uuid).is_some_and(|listed| Arc::ptr_eq(listed, pool)) && !pool.has_ended();
+        if !is_it {
+            return Ok(None);
+        }
         let is_exclusive = access == PoolAccess::Exclusive;
-        let is_others = pool.is_alone() || (is_exclusive && Arc::strong_count(pool) > 1);
+        let is_others = pool.is_alone() || (is_exclusive && Lease::user_count(pool) > 0);
         if is_others && !(is_exclusive && pool.is_shared_with(head)) {
             return Err(Error::Busy);
         }
@@ -201,7 +262,7 @@ impl Pools {
         let Ok(found) = self.find(&PoolName::Uuid(uuid)) else { return true };
         let Some(spread) = &found.spread else { return true };
         let opened = if spread.has_service() {
-            self.connect(&Head::default(), &PoolName::Uuid(uuid), PoolAccess::ReadWrite).map(drop)
+            self.look_at(&found).map(drop)
         } else {
             self.connect_part(uuid, PartKey(spread.key)).map(drop)
         };
@@ -363,13 +424,16 @@ impl Pools {
         if force {
             self.end_lease(found.uuid)?;
         } else {
-            let mut open = self.open();
-            if open.get(&found.uuid).is_some_and(|pool| Arc::strong_count(pool) > 1) {
-                return Err(Error::Busy);
+            let open = self.open();
+            if let Some(pool) = open.get(&found.uuid) {
+                if Lease::user_count(pool) > 0 {
+                    return Err(Error::Busy);
+                }
+                pool.announce_end();
             }
-            let unused = open.remove(&found.uuid);
             drop(open);
-            drop(unused);
+            // Who looks at it, and may have no right to it, does not keep it from being closed.
+            self.end_lease(found.uuid)?;
         }
         let dir = self.dir.join(&found.name);
         let Some(spread) = &found.spread else {
@@ -785,6 +849,43 @@ mod tests {
         let busy = |rank: u32, _: &SystemVerb| if rank == 2 { Err(Error::Busy) } else { Ok(()) };
         assert_eq!(pools.destroy_by(&by_label, true, &busy), Err(Error::Busy));
         assert!(pools.find(&by_label).is_ok() && pools.destroyed().unwrap().is_empty());
+    }
+
+    #[test]
+    fn who_is_refused_keeps_nobody_from_a_pool_while_his_rights_are_looked_at() {
+        let dir = scratch("looked-at");
+        let pools = first(&dir);
+        let spec = PoolSpec {
+            uuid: Some(Uuid::from_u128(1)),
+            targets: Some(1),
+            volatile: true,
+            ..PoolSpec::default()
+        };
+        pools.create(&spec, 5).unwrap();
+        let name = PoolName::Uuid(Uuid::from_u128(1));
+        let head = Head::default();
+        let of_owner = |access| pools.connect(&head, &name, access, |_| Ok(()));
+        let others = || {
+            assert_eq!(pools.list().map(|all| all[0].connections), Ok(0), "who looks is no user");
+            drop(of_owner(PoolAccess::ReadWrite).unwrap());
+            let (alone, ..) = of_owner(PoolAccess::Exclusive).unwrap();
+            assert_eq!(of_owner(PoolAccess::ReadWrite).map(drop), Err(Error::Busy));
+            drop(crate::lease::Alone(alone));
+        };
+        for access in [PoolAccess::ReadWrite, PoolAccess::Exclusive] {
+            let refused = pools.connect(&head, &name, access, |_| {
+                others();
+                Err::<(), _>(Error::NoPermission)
+            });
+            assert_eq!(refused.map(drop), Err(Error::NoPermission));
+            others();
+        }
+        // The owner destroys it, without force.
+        let gone = pools.connect(&head, &name, PoolAccess::ReadWrite, |_| {
+            assert_eq!(pools.destroy(&name, false), Ok(()));
+            Err::<(), _>(Error::NoPermission)
+        });
+        assert_eq!(gone.map(drop), Err(Error::NotFound));
     }
 
     #[test]

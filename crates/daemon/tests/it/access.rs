@@ -1,6 +1,7 @@
 //! Who may do what: another user is allowed what lists say, each right by itself, and who he is, the kernel says.
 
 use crate::bystander::{Bystander, CONT, POOL};
+use crate::child::until;
 use crate::common::{Served, Way};
 use dolmen_client::{At, Container, Pool};
 use dolmen_codec::acl::Acl;
@@ -173,6 +174,34 @@ fn each_right_on_a_pool_allows_what_it_says_and_nothing_else() {
         assert_eq!(given, if is("owner") { Ok(()) } else { refused.clone() }, "{letters}");
         let set = pool.set_props(&acl);
         assert_eq!(set, if is("set list") { Ok(()) } else { refused.clone() }, "{letters}");
+    }
+}
+
+#[test]
+fn who_may_change_nothing_has_no_pool_alone() {
+    let served = Served::start();
+    let operator = Bystander::first(served.link(Way::Socket));
+    let alone = |letters: &str| {
+        let entry = format!("A::4200042@:{letters}");
+        let Bystander { pool, .. } = Bystander::of(&served.link(Way::Socket));
+        allow(&pool, &[&entry]);
+        drop(pool);
+        let (link, cred) = stranger(&served);
+        let told = connect(&link, cred, PoolAccess::Exclusive).map(drop);
+        (told, connect(&link, cred, PoolAccess::ReadWrite).map(drop))
+    };
+    let refused = Err(Error::NoPermission);
+    for letters in ["r", "rt", "ra"] {
+        assert_eq!(
+            alone(letters),
+            (refused.clone(), Ok(())),
+            "{letters}: before he hears that others use it"
+        );
+    }
+    assert_eq!(alone(""), (refused.clone(), refused));
+    drop(operator);
+    for letters in ["rw", "rc", "rd", "rA"] {
+        until("nobody uses the pool", || alone(letters).0 == Ok(()));
     }
 }
 

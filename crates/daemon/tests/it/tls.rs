@@ -524,6 +524,52 @@ fn what_was_revoked_stays_so_for_an_engine_that_runs_whatever_becomes_of_the_lis
 }
 
 #[test]
+fn a_new_list_holds_whatever_is_wrong_with_the_other_files_of_the_directory() {
+    let system = System::new();
+    let now_s = lasting(0, 0).from;
+    let bert = system.client(Role::User, "bert");
+    for (file, case) in [
+        (Certs::KEY, "open to others"),
+        (Certs::KEY, "of another certificate"),
+        (Certs::OWN, "no certificate"),
+        (Certs::AUTHORITY, "gone"),
+    ] {
+        let dir = system.issue("engine", &named(Role::Engine, "server"), lasting(-1, 1));
+        let anna = system.client(Role::User, "anna");
+        let serial = serial_of(&system.dir.path().join("anna"), Certs::OWN).unwrap();
+        let served = Served::with(|settings| settings.certs = Some(Certs::load(&dir, Role::Engine).unwrap()));
+        let path = dir.join(file);
+        match case {
+            "open to others" => {
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            "of another certificate" => {
+                let other = system.issue("other", &named(Role::Engine, "other"), lasting(-1, 1));
+                std::fs::copy(other.join(file), &path).unwrap();
+            }
+            "no certificate" => write(&path, "not a certificate"),
+            _ => std::fs::remove_file(&path).unwrap(),
+        }
+        let until = |is_so: &dyn Fn() -> bool| {
+            let end_ns = RealClock.monotonic_ns() + u64::try_from(LIMIT.as_nanos()).unwrap();
+            while !is_so() {
+                assert!(connect(&served, bert.clone()).is_ok(), "{file} {case}: as it was before");
+                assert!(RealClock.monotonic_ns() < end_ns, "{file} {case}: the engine does not look");
+                dolmen_env::wait(Duration::from_millis(20));
+            }
+        };
+        let said = || served.notes.lock().unwrap().iter().any(|note| note.contains(file));
+        until(&said);
+        assert!(connect(&served, anna.clone()).is_ok());
+        let list = system.authority.revoke(&[(serial, now_s)], now_s).unwrap();
+        write(&dir.join(Certs::REVOKED), &list);
+        until(&|| connect(&served, anna.clone()).is_err());
+        let (whose, fault) = (Whose::Own, CertFault::Revoked);
+        assert_eq!(refused(&served, anna), Error::BadCertificate { whose, fault }, "{file} {case}");
+    }
+}
+
+#[test]
 fn who_does_not_know_his_own_number_is_told_of_evictions_after_an_outage() {
     let system = System::new();
     let dir = Scratch::new();

@@ -27,6 +27,7 @@ struct Inner {
     identity: Identity,
     validity: Validity,
     sum: u32,
+    files: Arc<Files>,
     /// What is on the authority's list, or was since this process began.
     revoked: BTreeSet<Vec<u8>>,
     /// Guards what was said last of files that cannot be taken into use; of all copies. Taken alone.
@@ -65,60 +66,38 @@ impl Certs {
     pub fn load(dir: &Path, role: Role) -> Result<Self> {
         let below = dir.join(if role == Role::Engine { Role::Engine } else { Role::Admin }.name());
         let dir = if !dir.join(Self::OWN).exists() && below.join(Self::OWN).exists() { &below } else { dir };
-        let (certs, _) = Self::read(dir, None)?;
+        let files = Arc::new(Files::read(dir)?);
+        let revoked = revoked_by(dir, &files.authorities)?.into_iter().map(|(serial, _)| serial).collect();
+        let certs = Self::of(dir, files, revoked, Arc::default())?;
         if (certs.identity().role == Role::Engine) != (role == Role::Engine) {
             return Err(Error::BadCertificate { whose: Whose::Own, fault: CertFault::Role });
         }
         Ok(certs)
     }
 
-    /// As the directory has them. What was revoked for those `before` stays so, whatever has become of the list: that is said
-    /// beside them.
-    fn read(dir: &Path, before: Option<&Inner>) -> Result<(Self, Option<String>)> {
+    /// Those of files that `dir` has, or had.
+    fn of(
+        dir: &Path,
+        files: Arc<Files>,
+        revoked: BTreeSet<Vec<u8>>,
+        told: Arc<Mutex<Option<String>>>,
+    ) -> Result<Self> {
         let wrong = |file: &str| file_fault(&dir.join(file));
-        let chain = |file| {
-            let text = text_of(dir, file)?;
-            let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
-                .collect::<core::result::Result<_, _>>()
-                .map_err(|_no_pem| wrong(file))?;
-            if chain.is_empty() { Err(wrong(file)) } else { Ok(chain) }
-        };
+        let (identity, validity) = looked_at(&files.own[0]).ok_or_else(|| wrong(Self::OWN))?;
         let mut roots = RootCertStore::empty();
-        let authorities = chain(Self::AUTHORITY)?;
-        for authority in &authorities {
+        for authority in &files.authorities {
             roots.add(authority.clone()).map_err(|_no_authority| wrong(Self::AUTHORITY))?;
         }
-        let own = chain(Self::OWN)?;
-        let (identity, validity) = looked_at(&own[0]).ok_or_else(|| wrong(Self::OWN))?;
-        let path = dir.join(Self::KEY);
-        if dolmen_env::is_open_to_others(&path).is_ok_and(|is_open| is_open) {
-            return Err(Error::BadCertificate { whose: Whose::Own, fault: CertFault::Open { path } });
-        }
-        let key =
-            PrivateKeyDer::from_pem_slice(&text_of(dir, Self::KEY)?).map_err(|_no_pem| wrong(Self::KEY))?;
-        let sum = dolmen_types::crc32c(&own[0]);
-        let (revoked, lack) = match (revoked_by(dir, &authorities), before) {
-            (Err(error), None) => return Err(error),
-            (Err(error), Some(before)) => (before.revoked.clone(), Some(error.to_string())),
-            (Ok(listed), _) => {
-                let mut revoked: BTreeSet<Vec<u8>> = listed.into_iter().map(|(serial, _)| serial).collect();
-                let listed_count = revoked.len();
-                revoked.extend(before.iter().flat_map(|before| before.revoked.iter().cloned()));
-                let lacks = revoked.len() - listed_count;
-                let path = dir.join(Self::REVOKED);
-                let lack = format!("{} lacks {lacks} that were on it", path.display());
-                (revoked, (lacks > 0).then_some(lack))
-            }
-        };
+        let sum = dolmen_types::crc32c(&files.own[0]);
+        let (own, key) = (files.own.clone(), files.key.clone_key());
         let parts = Parts { roots: Arc::new(roots), own, key, revoked: revoked.clone() };
         let is_engine = identity.role == Role::Engine;
         let server =
             if is_engine { Some(parts.server().map_err(|_no_pair| wrong(Self::KEY))?) } else { None };
         let client = parts.client().map_err(|_no_pair| wrong(Self::KEY))?;
-        let (dir, told) =
-            (dir.to_owned(), before.map_or_else(Arc::default, |before| Arc::clone(&before.told)));
-        let inner = Inner { dir, identity, validity, sum, revoked, told, client, server };
-        Ok((Self { inner: Arc::new(inner) }, lack))
+        let dir = dir.to_owned();
+        let inner = Inner { dir, identity, validity, sum, files, revoked, told, client, server };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Whom the own certificate names.
@@ -148,11 +127,34 @@ impl Certs {
         (certs, lack.filter(|_| is_new))
     }
 
+    /// The list is taken into use whenever it can be read, whatever is wrong with the other files, and these whatever is wrong with
+    /// the list. What was revoked before stays so.
     fn looked_after(&self) -> (Self, Option<String>) {
-        match Self::read(&self.inner.dir, Some(&self.inner)) {
-            Ok(read) => read,
-            Err(error) => (self.clone(), Some(error.to_string())),
-        }
+        let Inner { dir, files, revoked, told, .. } = &*self.inner;
+        let (found, mut lack) = match Files::read(dir) {
+            Ok(found) => (Arc::new(found), None),
+            Err(error) => (Arc::clone(files), Some(error.to_string())),
+        };
+        let mut all = revoked.clone();
+        // While the authority changes, the list may be the former one's.
+        let authorities: Vec<_> = found.authorities.iter().chain(&files.authorities).cloned().collect();
+        let listed = match revoked_by(dir, &authorities) {
+            Ok(listed) => {
+                let listed: BTreeSet<Vec<u8>> = listed.into_iter().map(|(serial, _)| serial).collect();
+                let lacks = revoked.difference(&listed).count();
+                all.extend(listed);
+                let path = dir.join(Self::REVOKED);
+                (lacks > 0).then(|| format!("{} lacks {lacks} that were on it", path.display()))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let made = Self::of(dir, found, all.clone(), Arc::clone(told)).or_else(|error| {
+            lack = lack.take().or(Some(error.to_string()));
+            Self::of(dir, Arc::clone(files), all, Arc::clone(told))
+        });
+        let certs = made.unwrap_or_else(|_never| self.clone());
+        let lacks: Vec<String> = lack.into_iter().chain(listed).collect();
+        (certs, (!lacks.is_empty()).then(|| lacks.join("; ")))
     }
 
     /// Tells these from others of this process.
@@ -281,6 +283,35 @@ fn text_of(dir: &Path, file: &'static str) -> Result<Vec<u8>> {
         error if error.is_not_found() => Error::NoCertificate(Lack::Directory { path: dir.to_owned(), file }),
         other => other.into(),
     })
+}
+
+/// What a directory has beside the list.
+struct Files {
+    authorities: Vec<CertificateDer<'static>>,
+    /// One at least.
+    own: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Files {
+    fn read(dir: &Path) -> Result<Self> {
+        let wrong = |file: &str| file_fault(&dir.join(file));
+        let chain = |file| {
+            let text = text_of(dir, file)?;
+            let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
+                .collect::<core::result::Result<_, _>>()
+                .map_err(|_no_pem| wrong(file))?;
+            if chain.is_empty() { Err(wrong(file)) } else { Ok(chain) }
+        };
+        let (authorities, own) = (chain(Certs::AUTHORITY)?, chain(Certs::OWN)?);
+        let path = dir.join(Certs::KEY);
+        if dolmen_env::is_open_to_others(&path).is_ok_and(|is_open| is_open) {
+            return Err(Error::BadCertificate { whose: Whose::Own, fault: CertFault::Open { path } });
+        }
+        let key =
+            PrivateKeyDer::from_pem_slice(&text_of(dir, Certs::KEY)?).map_err(|_no_pem| wrong(Certs::KEY))?;
+        Ok(Self { authorities, own, key })
+    }
 }
 
 /// What a configuration is made of.
