@@ -11,6 +11,7 @@ use super::rights::{Need, Rights};
 use super::worker::Shared;
 use dolmen_codec::acl::perm;
 use dolmen_codec::evictions::Evictions;
+use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Transport};
 use dolmen_types::{ContNo, Error, Head, PropId, PropValue, Result};
@@ -29,7 +30,7 @@ pub(super) struct Attached {
     is_part: bool,
     pub(super) map_version: u32,
     holders: Arc<Holders>,
-    pub(super) locks: Arc<Locks>,
+    locks: Arc<Locks>,
     /// Who has it, as the engine knows him.
     uid: u32,
     key: u64,
@@ -157,6 +158,11 @@ impl Attached {
             self.rights.trim(reply);
             tell_own_evictions(reply, self.uid);
         }
+    }
+
+    /// Does what is asked of locks.
+    pub(super) fn lock(&self, cont: ContNo, ask: &LockAsk, now_ns: u64) -> Result<LockReply> {
+        self.locks.ask(self.uid, cont, ask, now_ns)
     }
 
     /// Looks what was taken from it.

@@ -558,7 +558,7 @@ impl Conn {
             return self.refuse(shared, under_way, error);
         }
         if let PoolVerb::Lock(cont, ask) = &verb {
-            let told = attached.locks.ask(*cont, ask, RealClock.monotonic_ns());
+            let told = attached.lock(*cont, ask, RealClock.monotonic_ns());
             let result = told.map(|told| Answer::Pool(PoolReply::Lock(told)));
             return self.answer(shared, &under_way, &result, None);
         }
