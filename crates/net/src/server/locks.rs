@@ -297,7 +297,11 @@ mod tests {
         assert_eq!(set(&locks, 2, READ, 0), LockReply::Done, "readers share");
         assert_eq!(set(&locks, 3, WRITE, 0), LockReply::Held { range: READ, pid: 0 });
         let own = question(1, 2, LockAction::Test, WRITE);
-        assert_eq!(locks.ask(USER, CONT, &own, 0), Ok(LockReply::Held { range: READ, pid: 77 }), "of one holder");
+        assert_eq!(
+            locks.ask(USER, CONT, &own, 0),
+            Ok(LockReply::Held { range: READ, pid: 77 }),
+            "of one holder"
+        );
         assert_eq!(locks.ask(USER, ContNo(4), &own, 0), Ok(LockReply::Done), "another container");
         let whole = LockAsk { family: LockFamily::Whole, ..own.clone() };
         assert_eq!(locks.ask(USER, CONT, &whole, 0), Ok(LockReply::Done), "the families do not meet");
@@ -330,7 +334,10 @@ mod tests {
         };
         assert_eq!(locks.ask(USER, CONT, &more, 5 * TERM_NS + 1), Ok(LockReply::Unknown), "nothing is added");
         let again = LockAsk { has_locks: true, ..question(1, 1, LockAction::Again, WRITE) };
-        assert_eq!(locks.ask(USER, CONT, &again, 5 * TERM_NS + 1), Ok(LockReply::Held { range: READ, pid: 0 }));
+        assert_eq!(
+            locks.ask(USER, CONT, &again, 5 * TERM_NS + 1),
+            Ok(LockReply::Held { range: READ, pid: 0 })
+        );
     }
 
     #[test]
@@ -368,7 +375,11 @@ mod tests {
         }
         let late = question(u128::MAX, 1, LockAction::Set, READ);
         assert_eq!(locks.ask(USER, CONT, &late, 0), Err(Error::Busy));
-        assert_eq!(locks.ask(USER, CONT, &late, TERM_NS + 1), Ok(LockReply::Done), "the silent are forgotten");
+        assert_eq!(
+            locks.ask(USER, CONT, &late, TERM_NS + 1),
+            Ok(LockReply::Done),
+            "the silent are forgotten"
+        );
         let mut ask = question(1, 1, LockAction::Set, READ);
         let mut refused = None;
         for at in 0..=RANGES.user as u64 {
@@ -410,7 +421,10 @@ mod tests {
         assert_eq!(set(&locks, 2, READ, 0), LockReply::Held { range: WRITE, pid: 0 }, "it is there still");
         let test = question(1, 1, LockAction::Test, READ);
         assert_eq!(other(&test), Ok(LockReply::Held { range: WRITE, pid: 0 }), "of another user's process");
-        assert_eq!(other(&question(1, 1, LockAction::Set, READ)), Ok(LockReply::Held { range: WRITE, pid: 0 }));
+        assert_eq!(
+            other(&question(1, 1, LockAction::Set, READ)),
+            Ok(LockReply::Held { range: WRITE, pid: 0 })
+        );
         let all = locks.all();
         assert_eq!((all.heard_ns.len(), all.users.len(), all.count), (1, 1, 1));
     }
