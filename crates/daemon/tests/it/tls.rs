@@ -534,6 +534,8 @@ fn a_new_list_holds_whatever_is_wrong_with_the_other_files_of_the_directory() {
         (Certs::OWN, "no certificate"),
         (Certs::AUTHORITY, "gone"),
     ] {
+        // Ignored: there is none the first time.
+        let _anew = std::fs::remove_dir_all(system.engine_dir());
         let dir = system.issue("engine", &named(Role::Engine, "server"), lasting(-1, 1));
         let anna = system.client(Role::User, "anna");
         let serial = serial_of(&system.dir.path().join("anna"), Certs::OWN).unwrap();
