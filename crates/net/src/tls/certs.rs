@@ -30,12 +30,14 @@ struct Inner {
     files: Arc<Files>,
     /// What is on the authority's list, or was since this process began.
     revoked: BTreeSet<Vec<u8>>,
-    /// Guards what was said last of files that cannot be taken into use; of all copies. Taken alone.
-    told: Arc<Mutex<Option<String>>>,
+    told: Told,
     client: Arc<ClientConfig>,
     /// None of a certificate that is no engine's.
     server: Option<Arc<ServerConfig>>,
 }
+
+/// Guards what was said last of files that cannot be taken into use; of all copies. Taken alone.
+type Told = Arc<Mutex<Option<String>>>;
 
 /// From when until when a certificate is of use, in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +82,7 @@ impl Certs {
         dir: &Path,
         files: Arc<Files>,
         revoked: BTreeSet<Vec<u8>>,
-        told: Arc<Mutex<Option<String>>>,
+        told: Told,
     ) -> Result<Self> {
         let wrong = |file: &str| file_fault(&dir.join(file));
         let (identity, validity) = looked_at(&files.own[0]).ok_or_else(|| wrong(Self::OWN))?;
