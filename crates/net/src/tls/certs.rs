@@ -78,12 +78,7 @@ impl Certs {
     }
 
     /// Those of files that `dir` has, or had.
-    fn of(
-        dir: &Path,
-        files: Arc<Files>,
-        revoked: BTreeSet<Vec<u8>>,
-        told: Told,
-    ) -> Result<Self> {
+    fn of(dir: &Path, files: Arc<Files>, revoked: BTreeSet<Vec<u8>>, told: Told) -> Result<Self> {
         let wrong = |file: &str| file_fault(&dir.join(file));
         let (identity, validity) = looked_at(&files.own[0]).ok_or_else(|| wrong(Self::OWN))?;
         let mut roots = RootCertStore::empty();
