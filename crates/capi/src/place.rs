@@ -112,7 +112,11 @@ fn default_system() -> Result<Place> {
         eprintln!("dolmen: {error}");
         Der::BADPATH
     })? {
-        Some(name) => parse(&name),
+        Some(name) => parse(&name).inspect_err(|_wrong| {
+            eprintln!(
+                "dolmen: {name:?} is no system: it has a name, or is unix:SOCKET, tcp://HOST:PORT or file:DIR"
+            );
+        }),
         None => Ok(Place::Named(reach::OWN_SYSTEM.to_owned())),
     }
 }

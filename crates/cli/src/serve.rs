@@ -107,6 +107,12 @@ pub(crate) fn run(args: &Args, as_json: bool) -> Outcome<Answer> {
     if !as_json {
         crate::output::print(format!("serving at {}\n", addresses.join(", ")).as_bytes())?;
     }
+    if args.system.is_none() && settings.rank != 0 {
+        eprintln!(
+            "dolmen serve: engine {} is a system of its own; those of one list are one (--system)",
+            settings.rank
+        );
+    }
     record(args, &settings);
     dolmen_env::notify_ready();
     daemon.wait(|| stop.load(core::sync::atomic::Ordering::Relaxed));

@@ -508,7 +508,13 @@ fn evict(link: &Link, pool: &str) -> Outcome<Answer> {
         true => format!("{pool} was taken from all who had it open"),
     };
     let asked = link.ask_system(&place::head()?, &verb);
-    asked.map_err(|error| access::for_operators(error.into())).doing(doing)?;
+    let failed = |error| match error {
+        dolmen_types::Error::NotFound => {
+            Failure::from(error).because("there is no such pool").hint("see `dmg pool list`")
+        }
+        error => access::for_operators(error.into()),
+    };
+    asked.map_err(failed).doing(doing)?;
     Ok(Answer::new(text, Value::Null))
 }
 

@@ -45,6 +45,10 @@ pub(crate) fn words() -> Vec<OsString> {
             // In front, where no verb takes it for an argument of its own.
             words.insert(2, "--json".into());
         }
+        let verb = words.iter_mut().skip(2).find(|word| *word != "--json");
+        if let Some(word) = verb.filter(|word| *word == "--version") {
+            *word = "version".into();
+        }
     }
     words
 }

@@ -118,6 +118,8 @@ fn what_is_not_there_has_the_numbers_of_daos() {
     assert_eq!((code, &answer["status"]), (3, &Value::from(-1005)), "{text}");
     let line = system.fails(3, "daos", &["cont", "list", "nothing"]);
     assert!(line.contains("there is no such pool; see `daos pool list`"), "{line}");
+    let line = system.fails(3, "dmg", &["pool", "evict", "nothing"]);
+    assert!(line.contains("there is no such pool; see `dmg pool list`"), "{line}");
     assert_eq!(system.run("dolmen", &["daos", "version"]).0, 0);
 }
 
@@ -190,6 +192,10 @@ fn usage_names_the_program_as_it_was_called() {
     assert!(line.contains("Usage: daos cont") && !line.contains("daos daos"), "{line}");
     let (code, help) = system.run("dmg", &["pool", "--help"]);
     assert!(code == 0 && help.contains("Usage: dmg pool") && !help.contains("dmg dmg"), "{help}");
+    for name in ["daos", "dmg"] {
+        let (code, said) = system.run(name, &["--version"]);
+        assert!(code == 0 && said.starts_with(name), "{said}");
+    }
     let line = system.fails(2, "dolmen", &["daos", "cont", "create"]);
     assert!(line.contains("Usage: dolmen daos cont"), "{line}");
     let line = system.fails(2, "dmg", &["-G", "file:/x", "pool", "list"]);
