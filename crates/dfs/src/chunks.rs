@@ -40,7 +40,8 @@ impl Piece {
     /// Where in its bytes the answer to a read has data, ascending.
     pub fn data<'a>(&self, filled: &'a [Recx]) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let whole = self.recx;
-        let at = |records: u64| usize::try_from(records).expect("a piece lies in one window, at most 1 MiB");
+        // A piece lies in one window, at most 1 MiB.
+        let at = |records: u64| usize::try_from(records).unwrap_or(usize::MAX);
         let parts = filled.iter().filter_map(move |recx| recx.intersect(whole));
         parts.map(move |part| at(part.index - whole.index)..at(part.index - whole.index + part.count))
     }
