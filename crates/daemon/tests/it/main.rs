@@ -16,6 +16,7 @@ mod crowds;
 mod evictions;
 #[expect(unsafe_code, reason = "what a forked child may do is tested in one")]
 mod forks;
+mod given_back;
 mod hostile;
 mod idle;
 mod last;

@@ -2,14 +2,13 @@
 
 use super::PoolRef;
 use super::link::Link;
-use super::session::{Attached, Opened};
+use super::session::Opened;
 use core::sync::atomic::{AtomicBool, Ordering};
-use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
-use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolVerb};
+use dolmen_codec::wire::{PoolConnection, SystemVerb};
+use dolmen_codec::{Ask, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_env::Address;
 use dolmen_types::{ContNo, Head, PropId, Result, Uuid};
-use std::collections::BTreeMap;
 
 /// What one engine has of a pool, as a `Transport`. `Send` and `Sync`; it is left when it is dropped.
 pub struct Door {
@@ -39,31 +38,9 @@ impl Door {
         head: &Head,
         connect: SystemVerb,
     ) -> Result<(Self, PoolConnection)> {
-        match link.ask_system_by(way, head, &connect).await? {
-            SystemReply::Connected(connected) => {
-                // Whatever name it was found by: when it is opened again, it is this pool or none.
-                let connect = match connect {
-                    SystemVerb::PoolConnect { access, .. } => {
-                        SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access }
-                    }
-                    other => other,
-                };
-                let attached = Attached {
-                    slot: connected.slot,
-                    connect,
-                    head: *head,
-                    conts: BTreeMap::new(),
-                    evicting: BTreeMap::new(),
-                    evictions: connected.evictions,
-                    refused: None,
-                    is_opening: false,
-                };
-                let is_left = AtomicBool::new(false);
-                let door = Self { link: link.clone(), pool: link.attach(attached), head: *head, is_left };
-                Ok((door, *connected))
-            }
-            _ => Err(super::unexpected()),
-        }
+        let (pool, connected) = link.open_pool(way, head, connect).await?;
+        let is_left = AtomicBool::new(false);
+        Ok((Self { link: link.clone(), pool, head: *head, is_left }, connected))
     }
 
     /// The connection.
@@ -187,12 +164,6 @@ impl Door {
             self.link.detach(way, self.pool, &self.head).await;
         }
     }
-
-    /// The number under which the daemon knows the pool on this connection.
-    #[must_use]
-    pub fn slot(&self) -> Option<PoolSlot> {
-        self.link.with_pool(self.pool, |attached| attached.slot)
-    }
 }
 
 impl Drop for Door {
@@ -201,44 +172,12 @@ impl Drop for Door {
     }
 }
 
-/// What a question does to the handles that are to be opened again.
-enum Handles {
-    Opens,
-    Evicts(ContNo),
-    Closes(ContNo),
-}
-
 impl Transport for Door {
     fn call(&self, request: Request<'_>) -> Outcome {
-        let handles = match &request.ask {
-            Ask::Pool(PoolVerb::ContOpen(..)) => {
-                self.note_client(&request.head);
-                Handles::Opens
-            }
-            Ask::Pool(PoolVerb::ContEvict(cont, _)) => Handles::Evicts(*cont),
-            Ask::Pool(PoolVerb::ContClose(cont)) => Handles::Closes(*cont),
-            _ => return self.link.call(self.pool, request),
-        };
-        if let Handles::Evicts(cont) = handles {
-            self.link.with_pool(self.pool, |attached| attached.evicts(cont));
+        if matches!(request.ask, Ask::Pool(PoolVerb::ContOpen(..))) {
+            self.note_client(&request.head);
         }
-        let outcome = self.link.call(self.pool, request);
-        match (&outcome.result, &handles) {
-            (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Opens) => {
-                self.link.with_pool(self.pool, |attached| attached.opened(handle));
-            }
-            (Ok(Answer::Pool(PoolReply::Cont(handle))), Handles::Evicts(_)) => {
-                self.link.with_pool(self.pool, |attached| attached.evicted(handle));
-            }
-            (Ok(_), Handles::Closes(cont)) => {
-                self.link.with_pool(self.pool, |attached| attached.closed(*cont));
-            }
-            _ => {}
-        }
-        if let Handles::Evicts(cont) = handles {
-            self.link.with_pool(self.pool, |attached| attached.has_evicted(cont));
-        }
-        outcome
+        self.link.call(self.pool, request)
     }
 
     fn open_queue(&self) -> Result<QueueId> {

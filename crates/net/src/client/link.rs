@@ -9,14 +9,17 @@
 
 mod again;
 mod anew;
+mod answers;
 mod ends;
+mod given;
 mod land;
 mod later;
 mod silence;
 
-use super::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
+use super::pending::{Decoded, Finished, Opens, Pending, Progress, Requests, Waiter};
 use super::pools::Pools;
-use super::session::{Attached, NO_SLOT, Session, connect, deadline_after};
+use super::reopen::Reopening;
+use super::session::{Attached, Handles, NO_SLOT, Session, connect, deadline_after};
 use super::{LinkOptions, PoolRef};
 use crate::aside::Aside;
 use crate::error::{Error as NetError, Result as NetResult};
@@ -29,13 +32,14 @@ use anew::Coming;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::verb::{Reply, Verb};
+use dolmen_codec::verb::Verb;
 use dolmen_codec::wire::{
-    Caller, FetchPlan, PoolSlot, ReplyHeader, SystemReply, SystemVerb, encode_request, encode_system_request,
+    Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
-use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Way};
+use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
 use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket, current_cpu};
-use dolmen_types::{Epoch, Error, Head, IoBuf, RequestId, Result, crc32c_append};
+use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c_append};
+use given::{Reached, closed};
 use land::land;
 use silence::Silence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -123,8 +127,6 @@ pub(super) struct State {
     has_refused: bool,
     /// How many changes the daemon was asked for.
     changes: u64,
-    /// How often it was made anew.
-    generation: u64,
     /// When the last connection was found to have ended.
     lost_ns: u64,
     /// When the last attempt to connect anew failed, and how long it took.
@@ -184,7 +186,6 @@ impl Link {
             looked_ns: 0,
             has_refused: false,
             changes: 0,
-            generation: 0,
             lost_ns: 0,
             failed: (0, 0),
             heard: 0,
@@ -258,12 +259,12 @@ impl Link {
         self.look(|state| state.session.as_ref().map(|session| session.welcome.clone()))?
     }
 
-    /// Asks the daemon.
+    /// Asks the daemon. A pool that it opens is left at once, and none is left that a [`Door`](super::Door) leads to.
     ///
     /// # Errors
-    /// Its own; `Unreachable`.
+    /// Its own; `Unreachable`; `Invalid` for a number of a pool.
     pub fn ask_system(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
-        self.inner.ask_system(head, verb)
+        self.inner.ask_system(head, verb, Opens::of(head, verb)).map(|reached| self.reply_of(reached))
     }
 
     /// Looks at the state; not in a forked child.
@@ -271,22 +272,10 @@ impl Link {
         (!self.is_forked()).then(|| body(&mut self.inner.lock()))
     }
 
-    /// Takes a pool for use: from now on it is opened again whenever the connection is made anew.
-    pub(super) fn attach(&self, attached: Attached) -> PoolRef {
-        self.inner.lock().pools.insert(attached)
-    }
-
-    pub(super) async fn detach(&self, way: Way, pool: PoolRef, head: &Head) {
-        let left = self.look(|state| (state.pools.remove(pool), state.session.is_some()));
-        // Without a connection there is nothing to give back.
-        let Some((Some(attached), true)) = left else { return };
-        // Ignored: a daemon that is gone has no pool open for us.
-        let _gone = self.ask_system_by(way, head, &SystemVerb::PoolDisconnect { slot: attached.slot }).await;
-    }
-
-    /// Asks a pool and waits for the answer.
+    /// Asks a pool and waits for the answer. Handles that it gives are opened again with the next connection; those that it
+    /// takes or ends are not.
     pub(super) fn call(&self, pool: PoolRef, request: Request<'_>) -> Outcome {
-        self.inner.call(pool, request)
+        self.inner.call(pool, Handles::of(&request.ask), request)
     }
 
     pub(super) fn open_queue(&self) -> Result<QueueId> {
@@ -347,26 +336,32 @@ impl Inner {
         now_ns.saturating_add(wait_ns)
     }
 
-    fn call(&self, pool: PoolRef, mut request: Request<'_>) -> Outcome {
+    fn call(&self, pool: PoolRef, handles: Handles, mut request: Request<'_>) -> Outcome {
         let token = request.token;
         if self.mark.is_forked() {
             return request.refused(self.unreachable());
         }
         let deadline_ns = self.deadline(&request.head);
         let mut state = self.lock();
+        if handles != Handles::Same && state.requests.len() >= REQUESTS_MAX {
+            return request.refused(Error::Busy);
+        }
+        if let (Handles::Evicts(cont), Some(attached)) = (handles, state.pools.of_mut(pool)) {
+            attached.evicts(cont);
+        }
         let plan = plan_of(&request.ask);
-        let id = state.requests.begin(Waiter::Caller, plan, None, deadline_ns);
-        let finished = loop {
-            let is_left = state.pools.of(pool).is_none();
-            let is_cut = state.session.is_none() && !state.is_connecting || state.is_refused(pool) || is_left;
-            if is_cut && matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) {
-                // The handle has ended with the connection or the pool, and nobody is about to open it on another.
-                break Some(Finished::Pool(Ok(Answer::Pool(PoolReply::Done))));
+        let id = state.requests.begin(Waiter::Caller(pool, handles), plan, None, deadline_ns);
+        let given_up = loop {
+            if matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) && state.has_ended_with(pool) {
+                state.finish(id, closed());
+            }
+            if state.caller_is_done(id) == Some(true) {
+                break None;
             }
             let sent;
             (state, sent) = self.send(state, id, pool, &mut request);
             if let Err(error) = sent {
-                break Some(Finished::Pool(Err(error)));
+                break Some(error);
             }
             let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(id));
             state = again;
@@ -375,60 +370,78 @@ impl Inner {
                 Some(false) => {}
                 None => {
                     state.note_silence(id, &request.head);
-                    break Some(Finished::Pool(Err(self.unreachable())));
+                    break Some(self.unreachable());
                 }
             }
         };
-        let pending = state.requests.end(id).expect("only its caller ends it");
-        let done = match pending.progress {
-            Progress::Done(done) => Some(done),
-            Progress::Unsent | Progress::Sent => None,
-        };
-        let result = match finished.or(done) {
-            Some(Finished::Pool(result)) => result,
-            Some(Finished::System(_)) | None => Err(self.unreachable()),
+        let is_done = state.caller_is_done(id) == Some(true);
+        let ended = if is_done { state.requests.end(id) } else { state.give_up(id) };
+        let pending = ended.expect("only its caller ends it");
+        let result = match (pending.progress, given_up) {
+            (Progress::Done(Finished::Pool(result)), _) => result,
+            (_, Some(error)) => Err(error),
+            (_, None) => Err(self.unreachable()),
         };
         Outcome { token, result, buf: pending.buf.or_else(|| request.ask.take_buf()) }
     }
 
-    fn ask_system(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
+    /// Asks the daemon; for a pool, if it is known how that is opened again.
+    fn ask_system(&self, head: &Head, verb: &SystemVerb, opens: Option<Box<Opens>>) -> Result<Reached> {
         if self.mark.is_forked() {
             return Err(self.unreachable());
         }
         let deadline_ns = self.deadline(head);
         let mut state = self.lock();
-        let head = &self.numbered(&mut state, *head, verb);
-        let id = state.requests.begin(Waiter::System, None, None, deadline_ns);
+        let (id, head) = &self.begin_system(&mut state, *head, verb, opens)?;
         let done = loop {
             let whole;
             (state, whole) = self.whole(state, deadline_ns);
-            if let Err(error) = whole.and_then(|()| state.send_system(id, head, verb)) {
+            if let Err(error) = whole.and_then(|()| state.send_system(*id, head, verb)) {
                 break Err(error);
             }
-            let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(id));
+            let (again, done) = self.wait(state, deadline_ns, |state| state.caller_is_done(*id));
             state = again;
             match done {
                 Some(true) => break Ok(()),
-                // The pool was left with the connection; the number may be another pool's on the next one.
-                Some(false) if matches!(verb, SystemVerb::PoolDisconnect { .. }) => {
-                    break Err(self.unreachable());
-                }
                 Some(false) => {}
                 None => {
-                    state.note_silence(id, head);
+                    state.note_silence(*id, head);
                     break Err(self.unreachable());
                 }
             }
         };
-        let pending = state.requests.end(id).expect("only its caller ends it");
-        done?;
+        if let Err(error) = done {
+            state.give_up(*id);
+            return Err(error);
+        }
+        let pending = state.requests.end(*id).expect("only its caller ends it");
         self.answer_of(pending)
     }
 
+    /// Takes note of a question to the daemon, which is to be sent under this head.
+    fn begin_system(
+        &self,
+        state: &mut State,
+        head: Head,
+        verb: &SystemVerb,
+        opens: Option<Box<Opens>>,
+    ) -> Result<(u64, Head)> {
+        // The number is of one connection, and this may be another.
+        if matches!(verb, SystemVerb::PoolDisconnect { .. }) {
+            return Err(Invalid::Argument.into());
+        }
+        if opens.is_some() && state.requests.len() >= REQUESTS_MAX {
+            return Err(Error::Busy);
+        }
+        let head = self.numbered(state, head, verb);
+        Ok((state.requests.begin(Waiter::System(opens), None, None, self.deadline(&head)), head))
+    }
+
     /// What a question to the daemon is answered with.
-    fn answer_of(&self, pending: Pending) -> Result<SystemReply> {
+    fn answer_of(&self, pending: Pending) -> Result<Reached> {
         match pending.progress {
-            Progress::Done(Finished::System(result)) => result,
+            Progress::Done(Finished::System(result)) => result.map(Reached::Daemon),
+            Progress::Done(Finished::Connected(pool, connected)) => Ok(Reached::Pool(pool, connected)),
             _ => Err(self.unreachable()),
         }
     }
@@ -466,6 +479,9 @@ impl Inner {
                 break;
             }
         }
+        if state.caller_is_done(id) == Some(true) {
+            return (state, Ok(()));
+        }
         let sent = whole.and_then(|()| state.send(id, pool, &request.head, &request.ask));
         if sent.is_ok() {
             let buf = request.ask.take_buf();
@@ -493,6 +509,13 @@ impl Inner {
             open.done.push(request.refused(Error::Busy));
             return;
         }
+        if matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) && state.has_ended_with(pool) {
+            if let Some(open) = state.queues.of_mut(queue) {
+                open.done.push(Outcome { token, result: Ok(Answer::Pool(PoolReply::Done)), buf: None });
+            }
+            return;
+        }
+        let Some(open) = state.queues.of_mut(queue) else { return };
         open.under_way += 1;
         let is_first = open.under_way == 1;
         if let (Ask::Pool(PoolVerb::ContEvict(cont, _)), Some(attached)) =
@@ -641,6 +664,7 @@ impl Inner {
         state.spin.moved();
         loop {
             state.pump();
+            state.send_unsent();
             if let Some(done) = is_done(&mut state) {
                 return (state, Some(done));
             }
@@ -706,7 +730,7 @@ impl State {
 
     /// Writes the frame of a request.
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
-        let slot = self.pools.of(pool).map_or(NO_SLOT, |attached| attached.slot);
+        let slot = self.slot_of(pool).unwrap_or(NO_SLOT);
         let seen = Epoch(self.seen.load(Ordering::Relaxed));
         let Terms { version, sums_requests, .. } = self.terms();
         let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked: 0 };
@@ -723,12 +747,20 @@ impl State {
         });
         self.scratch = scratch;
         written?;
-        if let Some(pending) = self.requests.of_mut(id) {
+        self.note_sent(id);
+        Ok(())
+    }
+
+    /// A frame was written; the connection may have ended under it, and the request with that.
+    fn note_sent(&mut self, id: u64) {
+        let is_sent = self.session.is_some();
+        if let Some(pending) = self.requests.of_mut(id)
+            && matches!(pending.progress, Progress::Unsent)
+        {
             pending.sends += 1;
             pending.heard = self.heard;
-            pending.progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
+            pending.progress = if is_sent { Progress::Sent } else { Progress::Unsent };
         }
-        Ok(())
     }
 
     /// Sends what queues wait for and could not be sent before.
@@ -752,8 +784,11 @@ impl State {
     fn send_queued(&mut self, id: u64) -> Result<()> {
         let unsent = self.requests.of_mut(id).filter(|pending| matches!(pending.progress, Progress::Unsent));
         let Some(pending) = unsent else { return Ok(()) };
-        let Waiter::Queue { pool, .. } = &pending.waiter else { return Ok(()) };
-        let pool = *pool;
+        let pool = match &pending.waiter {
+            Waiter::Queue { pool, .. } => *pool,
+            Waiter::Farewell(_) => return self.send_farewell(id),
+            _ => return Ok(()),
+        };
         if self.is_refused(pool) {
             return Ok(());
         }
@@ -764,7 +799,8 @@ impl State {
             put_buf(&mut request.ask, buf);
         }
         let sent = self.send(id, pool, &request.head, &request.ask);
-        let pending = self.requests.of_mut(id).expect("nobody else ends it meanwhile");
+        // With the connection it may have ended, too.
+        let Some(pending) = self.requests.of_mut(id) else { return Ok(()) };
         pending.buf = request.ask.take_buf();
         if let Waiter::Queue { request: kept, .. } = &mut pending.waiter {
             *kept = Some(request);
@@ -789,9 +825,7 @@ impl State {
         }
         self.scratch = scratch;
         encoded?;
-        let progress = if self.session.is_some() { Progress::Sent } else { Progress::Unsent };
-        let pending = self.requests.of_mut(id).expect("only its caller ends it");
-        (pending.progress, pending.sends, pending.heard) = (progress, pending.sends + 1, self.heard);
+        self.note_sent(id);
         Ok(())
     }
 
@@ -904,57 +938,6 @@ impl State {
         }
     }
 
-    /// Gives a reply to whom it belongs.
-    fn settle(&mut self, header: &ReplyHeader, buf: IoBuf) {
-        self.spin.moved();
-        self.end_silence();
-        let Some(decoded) = self.decoded.take() else { return };
-        let Some(pending) = self.requests.of_mut(header.token) else { return };
-        if pending.plan.is_some() && pending.buf.is_none() {
-            pending.buf = Some(buf);
-        }
-        match decoded {
-            Decoded::Finished(finished) => self.finish(header.token, finished),
-            Decoded::Part(part) => {
-                let whole = pending.plan.as_ref().and_then(|plan| pending.gathered.take(plan, part));
-                if let Some(iod) = whole {
-                    let fetched = Reply::Fetched(core::iter::once(iod).collect());
-                    self.finish(header.token, Finished::Pool(Ok(Answer::Target(fetched))));
-                }
-            }
-        }
-    }
-
-    fn finish(&mut self, id: u64, finished: Finished) {
-        let Some(pending) = self.requests.of_mut(id) else { return };
-        if matches!(pending.waiter, Waiter::Caller | Waiter::System) {
-            pending.progress = Progress::Done(finished);
-            return;
-        }
-        let Some(Pending { waiter: Waiter::Queue { queue, token, pool, request }, buf, .. }) =
-            self.requests.end(id)
-        else {
-            return;
-        };
-        if let (Finished::Pool(result), Some(request), Some(attached)) =
-            (&finished, &request, self.pools.of_mut(pool))
-        {
-            attached.answered(&request.ask, result);
-        }
-        let result = match finished {
-            Finished::Pool(result) => result,
-            Finished::System(_) => Err(super::unexpected()),
-        };
-        let buf = buf.or_else(|| request.and_then(|mut request| request.ask.take_buf()));
-        let Some(open) = self.queues.of_mut(queue) else { return };
-        open.under_way -= 1;
-        if !open.is_closed {
-            open.done.push(Outcome { token, result, buf });
-        } else if open.under_way == 0 {
-            self.queues.remove(queue);
-        }
-    }
-
     /// The connection is of no use any more: what was sent is to be sent again.
     fn broken(&mut self, _error: &NetError) {
         if self.session.take().is_some() {
@@ -971,6 +954,7 @@ impl State {
         {
             pending.buf = Some(buf);
         }
+        self.end_given();
         let mut most = 0;
         for id in self.requests.unanswered() {
             let pending = self.requests.of_mut(id).expect("just listed");
@@ -986,18 +970,22 @@ impl State {
         self.rest_after(most);
     }
 
-    /// Goes on with a new connection on which `pools` are open.
-    fn renew(&mut self, session: Session, pools: Vec<(PoolRef, Attached)>) {
-        for (pool, attached) in pools {
-            if let Some(known) = self.pools.of_mut(pool) {
-                (known.slot, known.refused) = (attached.slot, attached.refused);
+    /// Goes on with a new connection on which `pools` are open. What was left meanwhile is given back.
+    fn renew(&mut self, mut session: Session, pools: Vec<Reopening>) {
+        self.note_run(session.welcome.instance);
+        let none = Replies::new(session.terms());
+        self.replies = core::mem::replace(&mut session.replies, none);
+        self.session = Some(session);
+        for Reopening { pool, attached: Attached { slot, refused, head, .. }, token, stage } in pools {
+            match (self.pools.of_mut(pool), slot) {
+                (Some(known), _) => (known.slot, known.refused) = (slot, refused),
+                (None, Some(slot)) => drop(self.give_back(slot, head)),
+                (None, None) => {}
             }
+            self.end_reopening(token, stage);
         }
         self.note_refused();
-        self.generation += 1;
-        self.note_run(session.welcome.instance);
-        self.replies = Replies::new(session.terms());
-        self.session = Some(session);
+        self.end_closes(|attached| attached.slot.is_none());
         self.has_unsent = true;
         self.send_unsent();
     }
@@ -1037,21 +1025,6 @@ impl State {
                 .then_some(pending.deadline_ns)
         };
         self.requests.iter().filter_map(waits).min().unwrap_or(u64::MAX)
-    }
-
-    /// Ends requests of queues whose deadline has passed by `now_ns`.
-    fn fail_overdue(&mut self, now_ns: u64, error: &Error) {
-        for id in self.requests.unanswered() {
-            let pending = self.requests.of_mut(id).expect("just listed");
-            if pending.deadline_ns <= now_ns
-                && let Waiter::Queue { request, .. } = &pending.waiter
-            {
-                if let Some(head) = request.as_ref().map(|request| request.head) {
-                    self.note_silence(id, &head);
-                }
-                self.finish(id, Finished::Pool(Err(error.clone())));
-            }
-        }
     }
 }
 

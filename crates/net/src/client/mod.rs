@@ -7,7 +7,9 @@ mod pending;
 mod pools;
 pub mod reach;
 mod remote;
+mod reopen;
 mod session;
+mod slot;
 
 pub use door::Door;
 pub use link::Link;

@@ -8,7 +8,8 @@
 
 use super::door::Door;
 use super::link::Link;
-use super::session::{Opened, is_final};
+use super::reopen::is_final;
+use super::session::Opened;
 use super::{reach, unexpected};
 use core::future::Future;
 use core::pin::Pin;

@@ -4,10 +4,12 @@
 //! answered once.
 
 use super::PoolRef;
+use super::session::Handles;
+use super::slot::SlotOn;
 use crate::slots::Slots;
-use dolmen_codec::wire::{FetchPlan, FetchedPart, Gathered, SystemReply};
+use dolmen_codec::wire::{FetchPlan, FetchedPart, Gathered, PoolConnection, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Request};
-use dolmen_types::{IoBuf, Result};
+use dolmen_types::{ContNo, Head, IoBuf, Result};
 
 /// Bits of a token that are its place: a client has fewer requests under way.
 const PLACE_BITS: u32 = 24;
@@ -15,12 +17,50 @@ const PLACE_BITS: u32 = 24;
 /// Who waits for an answer.
 #[derive(Debug)]
 pub(super) enum Waiter {
-    /// A thread, inside a call that brought the request.
-    Caller,
-    /// The same, of a question to the daemon.
-    System,
+    /// A thread, inside a call that brought the request; and what the answer does to the pool's handles.
+    Caller(PoolRef, Handles),
+    /// Whoever has asked the daemon; with what it takes to open the pool again that it is asked for.
+    System(Option<Box<Opens>>),
     /// A queue, which gets it under the token that came with the request. The request is kept until it is answered.
     Queue { queue: usize, token: u64, pool: PoolRef, request: Option<Box<Request<'static>>> },
+    /// Nobody any more; but the answer may give something to hold.
+    Nobody(Late),
+    /// Nobody: it gives back what nobody has.
+    Farewell(Box<Farewell>),
+}
+
+/// A pool that the daemon is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Opens {
+    pub(super) connect: SystemVerb,
+    pub(super) head: Head,
+    /// Whether it is opened beside one that could not be opened again.
+    pub(super) is_beside: bool,
+}
+
+/// What comes with an answer that nobody waits for any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Late {
+    /// A pool.
+    Pool,
+    /// What concerns handles of a pool.
+    Handles(PoolRef, Handles),
+}
+
+/// What is given back, on the connection that it is open on: it ends with that.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    pub(super) head: Head,
+    pub(super) to: Given,
+}
+
+/// What a daemon has given.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Given {
+    /// A pool.
+    Pool(SlotOn),
+    /// A handle on a container.
+    Cont(PoolRef, ContNo),
 }
 
 /// How far a request has come.
@@ -41,6 +81,8 @@ pub(super) enum Finished {
     Pool(Result<Answer>),
     /// Of the daemon.
     System(Result<SystemReply>),
+    /// The same: a pool is open, and has a place among the others.
+    Connected(PoolRef, Box<PoolConnection>),
 }
 
 /// What a frame has brought.
@@ -114,6 +156,31 @@ impl Requests {
         self.slots.of_mut(place_of(token)).filter(|pending| pending.token == token)
     }
 
+    /// Takes a request away whose answer nobody waits for any more. If that may come still, with something to hold, the
+    /// token stays taken until then.
+    pub(super) fn give_up(&mut self, token: u64) -> Option<Pending> {
+        let pending = self.of_mut(token)?;
+        let late = match (&pending.progress, &pending.waiter) {
+            (Progress::Sent, Waiter::System(Some(_))) => Late::Pool,
+            (Progress::Sent, waiter) => match handles_of(waiter) {
+                Some((pool, handles @ (Handles::Opens | Handles::Evicts(_)))) => Late::Handles(pool, handles),
+                _ => return self.end(token),
+            },
+            _ => return self.end(token),
+        };
+        let left = Pending {
+            token,
+            waiter: Waiter::Nobody(late),
+            progress: Progress::Sent,
+            plan: None,
+            buf: None,
+            deadline_ns: u64::MAX,
+            gathered: Gathered::default(),
+            ..*pending
+        };
+        Some(core::mem::replace(pending, left))
+    }
+
     /// Takes a request away.
     #[inline]
     pub(super) fn end(&mut self, token: u64) -> Option<Pending> {
@@ -135,6 +202,20 @@ impl Requests {
         let mut tokens: Vec<u64> = open.map(|pending| pending.token).collect();
         tokens.sort_unstable();
         tokens
+    }
+}
+
+/// What the answer to a request of a pool does to its handles; of a queue, closing was noted when it was asked for.
+pub(super) fn handles_of(waiter: &Waiter) -> Option<(PoolRef, Handles)> {
+    match waiter {
+        Waiter::Caller(pool, handles) => Some((*pool, *handles)),
+        Waiter::Queue { pool, request: Some(request), .. } => match Handles::of(&request.ask) {
+            Handles::Closes(_) => None,
+            handles => Some((*pool, handles)),
+        },
+        Waiter::Queue { request: None, .. } | Waiter::System(_) | Waiter::Nobody(_) | Waiter::Farewell(_) => {
+            None
+        }
     }
 }
 

@@ -47,6 +47,15 @@ impl Pools {
         self.slots.iter().map(|(_, attached)| attached)
     }
 
+    /// Forgets those that were opened beside others: they have ended with their connection.
+    pub(super) fn end_beside(&mut self) {
+        for at in self.slots.keys() {
+            if self.slots.of(at).is_some_and(|(_, attached)| attached.is_beside) {
+                self.slots.remove(at);
+            }
+        }
+    }
+
     /// What it takes to open all of them again on another connection.
     pub(super) fn copies(&self) -> Vec<(PoolRef, Attached)> {
         let keys = self.slots.keys().into_iter();
@@ -61,38 +70,28 @@ impl Pools {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::session::NO_SLOT;
+    use crate::client::slot::{SessionNo, SlotOn};
     use dolmen_codec::wire::{PoolAccess, PoolName, PoolSlot, SystemVerb};
     use dolmen_types::{Head, Uuid};
-    use std::collections::BTreeMap;
 
-    fn attached(slot: PoolSlot) -> Attached {
-        Attached {
-            slot,
-            connect: SystemVerb::PoolConnect {
-                name: PoolName::Uuid(Uuid::nil()),
-                access: PoolAccess::ReadWrite,
-            },
-            head: Head::default(),
-            conts: BTreeMap::new(),
-            evicting: BTreeMap::new(),
-            evictions: 0,
-            refused: None,
-            is_opening: false,
-        }
+    fn attached(slot: SlotOn) -> Attached {
+        let name = PoolName::Uuid(Uuid::nil());
+        let connect = SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite };
+        Attached::new(slot, connect, Head::default())
     }
 
     #[test]
     fn who_has_left_a_pool_does_not_find_the_one_that_came_after() {
-        let mut pools = Pools::default();
-        let first = pools.insert(attached(NO_SLOT));
+        let (mut pools, session) = (Pools::default(), SessionNo::next());
+        let slot = |no| SlotOn::new(PoolSlot(no), session);
+        let first = pools.insert(attached(slot(3)));
         let copies = pools.copies();
         assert!(pools.remove(first).is_some());
-        let second = pools.insert(attached(PoolSlot(7)));
+        let second = pools.insert(attached(slot(7)));
         assert_eq!(second.at, first.at, "the place is used again");
         assert!(pools.of(first).is_none() && pools.of_mut(first).is_none() && pools.remove(first).is_none());
         assert!(pools.of_mut(copies[0].0).is_none(), "a connection that was made meanwhile");
-        assert_eq!(pools.of(second).map(|attached| attached.slot), Some(PoolSlot(7)));
+        assert_eq!(pools.of(second).map(|attached| attached.slot), Some(Some(slot(7))));
         assert_eq!(pools.iter().count(), 1);
     }
 }

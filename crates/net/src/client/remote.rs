@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Poll;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
-use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, RankInfo, SystemVerb};
+use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -135,12 +135,6 @@ impl Remote {
     #[must_use]
     pub fn link(&self) -> &Link {
         self.home.link()
-    }
-
-    /// The number under which that engine knows the pool on this connection.
-    #[must_use]
-    pub fn slot(&self) -> Option<PoolSlot> {
-        self.home.slot()
     }
 }
 

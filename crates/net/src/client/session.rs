@@ -1,44 +1,46 @@
-//! A connection that was just made: hello, welcome, and opening again what was open.
-//!
-//! Nothing else is said meanwhile, so each question is followed by its answer.
+//! A connection that was just made: hello and welcome; and what is open on it.
 
 use super::LinkOptions;
+use super::slot::{SessionNo, SlotOn};
 use crate::error::{Error, Lack, Result, Violation};
-use crate::input::{Landing, Replies, bad_frame, fill};
+use crate::input::{Replies, bad_frame, fill};
 use crate::ring;
 use crate::stream::Stream;
 use crate::terms::Terms;
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
-    Caller, FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyHeader, SystemReply, SystemVerb,
-    VERSION, VERSION_MIN, WELCOME_BYTES, Welcome, decode_reply, decode_system_reply, encode_request,
-    encode_system_request,
+    FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, SystemVerb, VERSION, VERSION_MIN, WELCOME_BYTES,
+    Welcome,
 };
 use dolmen_codec::{Answer, Ask, Way, give_way, now};
 use dolmen_env::{Address, Clock, Moved, RealClock, SharedMemory, Socket};
-use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Uuid};
+use dolmen_types::{ContNo, Error as Failure, Head, Uuid};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 
 /// What no pool has on any connection: it was destroyed, or may not be used any more. Whoever asks it is told so.
 pub(super) const NO_SLOT: PoolSlot = PoolSlot(u16::MAX);
 
-/// The first token that a session uses for itself: no request of a client has one as large.
-const TOKEN: u64 = u64::MAX;
-
 /// A connection after its welcome.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) stream: Stream,
     pub(super) welcome: Welcome,
+    /// No other connection of the process has it.
+    pub(super) no: SessionNo,
+    /// What has come of a reply.
+    pub(super) replies: Replies,
+    /// How many questions were asked under numbers of its own, while it was made.
+    pub(super) questions: u64,
 }
 
 /// A pool that is open on a connection, and what it takes to open it again on another.
 #[derive(Clone, Debug)]
 pub(super) struct Attached {
-    pub(super) slot: PoolSlot,
+    /// `None` if it is open on no connection: whoever asks it is told so.
+    pub(super) slot: Option<SlotOn>,
     pub(super) connect: SystemVerb,
     pub(super) head: Head,
     /// Handles that the client has on containers.
@@ -51,6 +53,8 @@ pub(super) struct Attached {
     pub(super) refused: Option<Refused>,
     /// Whether a thread tries to, beside what goes on.
     pub(super) is_opening: bool,
+    /// Whether it is what such a thread has opened: that ends with its connection.
+    pub(super) is_beside: bool,
 }
 
 /// What an attempt to open a pool again has met, and when.
@@ -77,6 +81,27 @@ pub(super) struct Opened {
 
 /// No count of evictions.
 const UNKNOWN: u64 = u64::MAX;
+
+/// What a question to a pool's service does to the handles that are to be opened again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Handles {
+    Same,
+    Opens,
+    Evicts(ContNo),
+    Closes(ContNo),
+}
+
+impl Handles {
+    #[inline]
+    pub(super) fn of(ask: &Ask<'_>) -> Self {
+        match ask {
+            Ask::Pool(PoolVerb::ContOpen(..)) => Self::Opens,
+            Ask::Pool(PoolVerb::ContEvict(cont, _)) => Self::Evicts(*cont),
+            Ask::Pool(PoolVerb::ContClose(cont)) => Self::Closes(*cont),
+            _ => Self::Same,
+        }
+    }
+}
 
 /// Connects, and says hello, until `deadline_ns`, or as long as connecting may take.
 pub(super) fn connect(address: &Address, options: &LinkOptions, deadline_ns: u64) -> Result<Session> {
@@ -123,7 +148,7 @@ pub(super) async fn connect_by(
         let memory = SharedMemory::adopt(fd, ring::memory_bytes(granted))?;
         stream.go_over_to_rings(memory, granted, false)?;
     }
-    Ok(Session { stream, welcome })
+    Ok(Session::new(stream, welcome))
 }
 
 async fn connected(address: &Address, end_ns: u64) -> Result<Socket> {
@@ -152,7 +177,7 @@ async fn greet(way: Way, mut stream: Stream, hello: &[u8], end_ns: u64) -> Resul
         }
     }
     let welcome = Welcome::decode(&bytes).map_err(bad_frame)?.map_err(unwelcome)?;
-    Ok(Session { stream, welcome })
+    Ok(Session::new(stream, welcome))
 }
 
 /// Why there is no welcome.
@@ -168,7 +193,7 @@ pub(super) fn deadline_after(time: Duration) -> u64 {
     RealClock.monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn left_until(end_ns: u64) -> Result<Duration> {
+pub(super) fn left_until(end_ns: u64) -> Result<Duration> {
     match end_ns.saturating_sub(RealClock.monotonic_ns()) {
         0 => Err(Error::TimedOut),
         left_ns => Ok(Duration::from_nanos(left_ns)),
@@ -201,179 +226,48 @@ async fn read_welcome(
     Ok((welcome, memory))
 }
 
-/// Whether a container that was open has ended, going by why it cannot be opened again: it was destroyed, or is not for this
-/// user any more, and whoever uses it is told so; or it is to be opened nowhere at all.
-pub(super) fn is_final(error: &Failure) -> bool {
-    matches!(error, Failure::NotFound | Failure::NoContainer | Failure::NoPermission | Failure::Invalid(_))
-}
-
-/// What a question to the daemon is answered with.
-type SystemAnswer = core::result::Result<SystemReply, Failure>;
-
-fn decode_system_answer(header: &ReplyHeader, body: &[u8]) -> Result<SystemAnswer> {
-    decode_system_reply(header, body).map_err(bad_frame)
-}
-
 impl Session {
+    fn new(stream: Stream, welcome: Welcome) -> Self {
+        let replies = Replies::new(Terms::of(welcome.version, &stream));
+        Self { stream, welcome, no: SessionNo::next(), replies, questions: 0 }
+    }
+
     /// What holds for its frames.
     pub(super) fn terms(&self) -> Terms {
         Terms::of(self.welcome.version, &self.stream)
     }
-
-    /// Opens a pool (again), and the containers that were open in it.
-    pub(super) async fn attach(&mut self, way: Way, attached: &mut Attached, end_ns: u64) -> Result<()> {
-        let (version, head) = (self.welcome.version, attached.head);
-        let caller = |pool| Caller { version, token: TOKEN, head, pool, seen: Epoch::ZERO, push_acked: 0 };
-        let mut frame = Vec::new();
-        encode_system_request(&mut frame, &caller(PoolSlot::SYSTEM), &attached.connect)
-            .map_err(Error::Refused)?;
-        let reply = self.exchange(way, &frame, end_ns, decode_system_answer).await?;
-        attached.refused = None;
-        let connected = match reply {
-            Ok(SystemReply::Connected(connected)) => connected,
-            Ok(_) => return Err(Error::Protocol(Violation::Answer)),
-            // It is gone for good; the others are not.
-            Err(Failure::NotFound | Failure::NoPermission) => {
-                attached.slot = NO_SLOT;
-                return Ok(());
-            }
-            // It may be there later; the others are there now.
-            Err(error) => {
-                attached.slot = NO_SLOT;
-                attached.refused = Some(Refused { error, at_ns: RealClock.monotonic_ns() });
-                return Ok(());
-            }
-        };
-        if connected.evictions > attached.evictions {
-            // It was taken from all who had it meanwhile: whoever uses it is told so.
-            return self.leave(way, attached, connected.slot, end_ns).await;
-        }
-        attached.slot = connected.slot;
-        for (cont, opened) in &attached.conts {
-            for _ in 0..opened.count {
-                let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid), OpenFor::Any);
-                match self.ask_pool(way, &caller(connected.slot), open, end_ns).await? {
-                    Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
-                        if attached.goes_on(opened, &handle) {
-                            continue;
-                        }
-                        // They were taken away meanwhile. The engine remembers that it is closed, and says so.
-                        let close = PoolVerb::ContClose(*cont);
-                        let _closed = self.ask_pool(way, &caller(connected.slot), close, end_ns).await?;
-                        break;
-                    }
-                    Ok(_) => break,
-                    Err(error) if is_final(&error) => break,
-                    // It may be opened later, and is not gone: nobody uses the pool without it.
-                    Err(error) => return self.give_back(way, attached, error, end_ns).await,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a pool back that is not to be used.
-    async fn leave(&mut self, way: Way, attached: &mut Attached, slot: PoolSlot, end_ns: u64) -> Result<()> {
-        let (version, head, pool) = (self.welcome.version, attached.head, PoolSlot::SYSTEM);
-        let caller = Caller { version, token: TOKEN, head, pool, seen: Epoch::ZERO, push_acked: 0 };
-        let mut frame = Vec::new();
-        encode_system_request(&mut frame, &caller, &SystemVerb::PoolDisconnect { slot })
-            .map_err(Error::Refused)?;
-        // Ignored: what it has open ends with the connection at the latest.
-        let _left = self.exchange(way, &frame, end_ns, decode_system_answer).await?;
-        attached.slot = NO_SLOT;
-        Ok(())
-    }
-
-    /// Gives a pool back of which a container could not be opened again.
-    async fn give_back(
-        &mut self,
-        way: Way,
-        attached: &mut Attached,
-        error: Failure,
-        end_ns: u64,
-    ) -> Result<()> {
-        let slot = attached.slot;
-        self.leave(way, attached, slot, end_ns).await?;
-        attached.refused = Some(Refused { error, at_ns: RealClock.monotonic_ns() });
-        Ok(())
-    }
-
-    async fn ask_pool(
-        &mut self,
-        way: Way,
-        caller: &Caller,
-        verb: PoolVerb<'_>,
-        end_ns: u64,
-    ) -> Result<core::result::Result<Answer, Failure>> {
-        let mut frame = Vec::new();
-        encode_request(&mut frame, caller, &Ask::Pool(verb)).map_err(Error::Refused)?;
-        let decode = |header: &ReplyHeader, body: &[u8]| decode_reply(header, body).map_err(bad_frame);
-        self.exchange(way, &frame, end_ns, decode).await
-    }
-
-    /// Asks, and waits for the answer.
-    async fn exchange<T>(
-        &mut self,
-        way: Way,
-        frame: &[u8],
-        end_ns: u64,
-        decode: impl Fn(&ReplyHeader, &[u8]) -> Result<T>,
-    ) -> Result<T> {
-        let mut at = 0;
-        while at < frame.len() {
-            match self.stream.write(&frame[at..])? {
-                0 => self.rest(way, true, end_ns).await?,
-                len => at += len,
-            }
-        }
-        let (mut replies, mut decoded) = (Replies::new(self.terms()), None);
-        loop {
-            let is_sent = self.stream.flush()?;
-            let land = |header: &ReplyHeader, body: &[u8]| {
-                decoded = Some(decode(header, body)?);
-                Ok(Landing::default())
-            };
-            match replies.next(&mut self.stream, land)? {
-                Some((header, _)) if header.token == TOKEN => {
-                    return decoded.ok_or(Error::Protocol(Violation::Answer));
-                }
-                Some(_) => return Err(Error::Protocol(Violation::Answer)),
-                None => self.rest(way, !is_sent, end_ns).await?,
-            }
-        }
-    }
-
-    /// Waits for something to come, or for room, too.
-    async fn rest(&mut self, way: Way, for_room: bool, end_ns: u64) -> Result<()> {
-        let left = left_until(end_ns)?;
-        match way {
-            Way::Now => self.stream.wait(for_room, Some(left)),
-            Way::Later => {
-                // Rings do not tell that the peer has ended.
-                self.stream.wake()?;
-                give_way().await;
-                Ok(())
-            }
-        }
-    }
 }
 
 impl Attached {
-    /// An answer to a request of a queue: what it does to the handles that are to be opened again. One that is closed is left
-    /// when that is asked.
-    pub(super) fn answered(&mut self, ask: &Ask<'_>, result: &core::result::Result<Answer, Failure>) {
+    /// One that is open, with nothing in it yet.
+    pub(super) fn new(slot: SlotOn, connect: SystemVerb, head: Head) -> Self {
+        Self {
+            slot: Some(slot),
+            connect,
+            head,
+            conts: BTreeMap::new(),
+            evicting: BTreeMap::new(),
+            evictions: 0,
+            refused: None,
+            is_opening: false,
+            is_beside: false,
+        }
+    }
+
+    /// An answer: what it does to the handles that are to be opened again.
+    pub(super) fn answered(&mut self, handles: Handles, result: &core::result::Result<Answer, Failure>) {
         let handle = match result {
             Ok(Answer::Pool(PoolReply::Cont(handle))) => Some(handle),
             _ => None,
         };
-        match (ask, handle) {
-            (Ask::Pool(PoolVerb::ContOpen(..)), Some(handle)) => self.opened(handle),
-            (Ask::Pool(PoolVerb::ContEvict(cont, _)), handle) => {
+        match (handles, handle) {
+            (Handles::Opens, Some(handle)) => self.opened(handle),
+            (Handles::Evicts(cont), handle) => {
                 handle.into_iter().for_each(|handle| self.evicted(handle));
-                self.has_evicted(*cont);
+                self.has_evicted(cont);
             }
-            _ => {}
+            (Handles::Closes(cont), _) if result.is_ok() => self.closed(cont),
+            (Handles::Same | Handles::Opens | Handles::Closes(_), _) => {}
         }
     }
 

@@ -1,10 +1,13 @@
-//! The rings in all orders that two processors may see; who comes and says nothing; daemons that answer what they like, and an
-//! epoch that goes while it is read.
+//! The rings in all orders that two processors may see; who comes and says nothing; daemons that answer what they like, or when
+//! they are told to, and an epoch that goes while it is read.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod double;
+mod given_back;
 mod gone;
+mod obedient;
 #[expect(unsafe_code, reason = "cells that loom watches are reached through pointers")]
 mod orders;
 mod silent;
+mod wrong;

@@ -5,15 +5,15 @@
 //! its containers are open, too.
 
 use super::{Guard, Inner, State};
-use crate::client::pending::{Finished, Progress, Waiter};
-use crate::client::session::{Attached, NO_SLOT, Refused, is_final};
-use crate::client::{PoolRef, unexpected};
+use crate::client::PoolRef;
+use crate::client::pending::{Finished, Opens, Progress, Waiter};
+use crate::client::reopen::is_final;
+use crate::client::session::{Attached, Handles, Opened, Refused};
 use core::time::Duration;
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
-use dolmen_codec::wire::{SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Error, Result};
+use dolmen_types::{ContNo, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
@@ -87,54 +87,41 @@ impl Inner {
             return (state, Err(error));
         }
         attached.is_opening = true;
-        let (copy, generation) = (attached.clone(), state.generation);
+        let (copy, session) = (attached.clone(), state.session.as_ref().map(|session| session.no));
         drop(state);
         let opened = self.open_beside(&copy);
         let mut state = self.lock();
-        let is_same = state.generation == generation;
-        let left_over = state.settle_opened(pool, opened, is_same);
+        let is_same = state.session.as_ref().map(|session| session.no) == session;
+        state.settle_opened(pool, opened, is_same);
         self.woken.notify_all();
-        if let Some(attached) = left_over {
-            drop(state);
-            // Ignored: a daemon that is gone has nothing open for us.
-            let _gone = self.ask_system(&copy.head, &SystemVerb::PoolDisconnect { slot: attached.slot });
-            state = self.lock();
-        }
         (state, Ok(()))
     }
 
     /// Opens a pool and its containers under a number that nobody uses yet.
     fn open_beside(&self, copy: &Attached) -> Result<PoolRef> {
-        let SystemReply::Connected(connected) = self.ask_system(&copy.head, &copy.connect)? else {
-            return Err(unexpected());
-        };
-        let beside = Attached {
-            slot: connected.slot,
-            conts: BTreeMap::new(),
-            refused: None,
-            is_opening: false,
-            ..copy.clone()
-        };
-        let pool = self.lock().pools.insert(beside);
+        let Attached { connect, head, .. } = copy;
+        let opens = Opens { connect: connect.clone(), head: *head, is_beside: true };
+        let (pool, connected) = self.open(&opens)?;
         if connected.evictions > copy.evictions {
-            self.give_back(copy, pool);
+            self.lock().leave(pool);
             return Err(Error::NoPermission);
         }
         for (cont, known) in &copy.conts {
             for _ in 0..known.count {
                 let ask = |verb| Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
                 let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid), OpenFor::Any);
-                match self.call(pool, ask(open)).result {
+                match self.call(pool, Handles::Opens, ask(open)).result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
                         if copy.goes_on(known, &handle) {
                             continue;
                         }
                         // Ignored: they were taken away meanwhile, and whoever uses one is told so.
-                        let _closed = self.call(pool, ask(PoolVerb::ContClose(*cont)));
+                        let closes = Handles::Closes(*cont);
+                        let _closed = self.call(pool, closes, ask(PoolVerb::ContClose(*cont)));
                         break;
                     }
                     Err(error) if !is_final(&error) => {
-                        self.give_back(copy, pool);
+                        self.lock().leave(pool);
                         return Err(error);
                     }
                     // It was destroyed meanwhile: whoever uses it is told so.
@@ -144,45 +131,47 @@ impl Inner {
         }
         Ok(pool)
     }
-
-    /// Gives a pool back of which a container could not be opened.
-    fn give_back(&self, copy: &Attached, pool: PoolRef) {
-        let left = self.lock().pools.remove(pool);
-        if let Some(Attached { slot, .. }) = left {
-            // Ignored: what it has open ends with the connection at the latest.
-            let _left = self.ask_system(&copy.head, &SystemVerb::PoolDisconnect { slot });
-        }
-    }
 }
 
 impl State {
     /// Takes over what was opened for a pool, unless the connection is another one by now, on which it was opened with all
     /// others, or refused again; gives back what nobody uses.
-    fn settle_opened(&mut self, pool: PoolRef, opened: Result<PoolRef>, is_same: bool) -> Option<Attached> {
+    fn settle_opened(&mut self, pool: PoolRef, opened: Result<PoolRef>, is_same: bool) {
         let beside = opened.map(|beside| self.pools.remove(beside));
         let real = self.pools.of_mut(pool);
-        let left_over = match (real, beside) {
+        match (real, beside) {
             (Some(real), Ok(Some(beside))) if is_same => {
                 (real.slot, real.refused, real.is_opening) = (beside.slot, None, false);
-                None
+                // What was closed meanwhile was so before it was open.
+                let closed = closed_since(&beside.conts, &real.conts);
+                closed.into_iter().for_each(|cont| self.close(pool, cont));
             }
             (Some(real), Err(error)) if is_same => {
                 let is_gone = matches!(error, Error::NotFound | Error::NoPermission);
                 let refused = Refused { error, at_ns: RealClock.monotonic_ns() };
-                (real.slot, real.refused) = (NO_SLOT, (!is_gone).then_some(refused));
+                (real.slot, real.refused) = (None, (!is_gone).then_some(refused));
                 real.is_opening = false;
-                None
             }
             (real, beside) => {
                 if let Some(real) = real {
                     real.is_opening = false;
                 }
-                beside.ok().flatten()
+                if let Ok(Some(Attached { slot: Some(slot), head, .. })) = beside {
+                    self.give_back(slot, head);
+                }
             }
-        };
+        }
         self.note_refused();
         self.has_unsent = true;
         self.send_unsent();
-        left_over
     }
+}
+
+/// Of which containers handles are open that nobody has any more, once for each.
+fn closed_since(open: &BTreeMap<ContNo, Opened>, known: &BTreeMap<ContNo, Opened>) -> Vec<ContNo> {
+    let more = |cont, opened: &Opened| {
+        opened.count.saturating_sub(known.get(cont).map_or(0, |known: &Opened| known.count))
+    };
+    let lists = open.iter().map(|(cont, opened)| core::iter::repeat_n(*cont, more(cont, opened) as usize));
+    lists.flatten().collect()
 }

@@ -5,17 +5,15 @@
 
 use super::ends::END_REST;
 use super::{Guard, Inner, LOOK_RECONNECT_NS, SLEEP_MAX, State};
-use crate::client::PoolRef;
-use crate::client::pending::{Finished, Waiter};
-use crate::client::session::{Attached, Session, connect, connect_by, deadline_after};
+use crate::client::reopen::Reopening;
+use crate::client::session::{Session, connect, connect_by, deadline_after};
 use crate::error::Result as NetResult;
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Poll;
 use core::time::Duration;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::{Answer, Ask, Way, now, step};
+use dolmen_codec::{Way, now, step};
 use dolmen_env::{Clock, RealClock};
 use std::sync::{Arc, PoisonError};
 
@@ -32,8 +30,8 @@ const FAILED_TIMES: u64 = 10;
 /// Attempts that take no longer were refused, and are made by every caller.
 const REFUSED_NS: u64 = LOOK_RECONNECT_NS / 2;
 
-/// A connection with its pools open, or why there is none.
-type Made = NetResult<(Session, Vec<(PoolRef, Attached)>)>;
+/// A connection, or why there is none; and the pools that are to be open on it.
+type Made = (NetResult<Session>, Vec<Reopening>);
 
 /// A connection that is made step by step.
 pub(super) struct Coming {
@@ -117,10 +115,14 @@ impl Inner {
         let is_there = Arc::new(AtomicBool::new(false));
         let there = Arc::clone(&is_there);
         let making = async move {
-            let connect_ns = deadline_after(options.connect_timeout);
-            let session = connect_by(Way::Later, &address, &options, connect_ns).await?;
-            there.store(true, Ordering::Relaxed);
-            open_all(Way::Later, session, pools, deadline_after(options.patience)).await
+            let (mut pools, connect_ns) = (pools, deadline_after(options.connect_timeout));
+            let made = async {
+                let mut session = connect_by(Way::Later, &address, &options, connect_ns).await?;
+                there.store(true, Ordering::Relaxed);
+                session.reopen(Way::Later, &mut pools, deadline_after(options.patience)).await?;
+                Ok(session)
+            };
+            (made.await, pools)
         };
         let begun_ns = RealClock.monotonic_ns();
         state.coming = Some(Coming { making: Box::pin(making), is_there, begun_ns });
@@ -155,62 +157,39 @@ impl Inner {
 
     /// Tries once to connect until `connect_ns`, and to open what was open until `deadline_ns`; without the lock.
     fn attempt<'s>(&'s self, mut state: Guard<'s>, connect_ns: u64, deadline_ns: u64) -> Guard<'s> {
-        let pools = state.begin_connecting();
+        let mut pools = state.begin_connecting();
         drop(state);
         let begun_ns = RealClock.monotonic_ns();
-        let made = connect(&self.address, &self.options, connect_ns).and_then(|session| {
+        let made = connect(&self.address, &self.options, connect_ns).and_then(|mut session| {
             // It is there: whoever comes now waits until its pools are open.
             self.lock().lost_ns = RealClock.monotonic_ns();
-            now(open_all(Way::Now, session, pools, deadline_ns))
+            now(session.reopen(Way::Now, &mut pools, deadline_ns))?;
+            Ok(session)
         });
         let mut state = self.lock();
-        state.end_connecting(made, begun_ns);
+        state.end_connecting((made, pools), begun_ns);
         self.woken.notify_all();
         state
     }
 }
 
-/// Opens pools on a new connection.
-async fn open_all(
-    way: Way,
-    mut session: Session,
-    mut pools: Vec<(PoolRef, Attached)>,
-    deadline_ns: u64,
-) -> Made {
-    for (_, attached) in &mut pools {
-        session.attach(way, attached, deadline_ns).await?;
-    }
-    Ok((session, pools))
-}
-
 impl State {
     /// What is to be open on a connection that is made from now on.
-    fn begin_connecting(&mut self) -> Vec<(PoolRef, Attached)> {
+    fn begin_connecting(&mut self) -> Vec<Reopening> {
         self.is_connecting = true;
-        self.end_closes();
-        self.pools.copies()
+        self.reopening()
     }
 
-    fn end_connecting(&mut self, made: Made, begun_ns: u64) {
+    fn end_connecting(&mut self, (made, pools): Made, begun_ns: u64) {
         self.is_connecting = false;
         match made {
-            Ok((session, pools)) => self.renew(session, pools),
+            Ok(session) => self.renew(session, pools),
             Err(_silent) => {
+                pools.iter().for_each(|reopening| drop(self.requests.end(reopening.token)));
+                // The next one does not open what these close.
+                self.end_closes(|_| true);
                 let now_ns = RealClock.monotonic_ns();
                 self.failed = (now_ns, now_ns - begun_ns);
-            }
-        }
-    }
-
-    /// Handles that queues give back have ended with the last connection: on the next one they are not opened, and to give one
-    /// back there would end another of the same container.
-    fn end_closes(&mut self) {
-        for id in self.requests.unanswered() {
-            let pending = self.requests.of_mut(id).expect("just listed");
-            if let Waiter::Queue { request: Some(request), .. } = &pending.waiter
-                && matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_)))
-            {
-                self.finish(id, Finished::Pool(Ok(Answer::Pool(PoolReply::Done))));
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Where the payload of a reply goes: into the buffer that waits for it.
 //!
-//! Invariants: a buffer takes payload of its own request alone, sent on this connection and not answered, and no byte beyond
-//! its end, whatever the other side says.
+//! Invariants: an answer is to a request that was sent on this connection and not answered, or to one that nobody waits for;
+//! a buffer takes payload of its own request alone, and no byte beyond its end, whatever the other side says, and is with its
+//! request or on the way; what nobody wants takes no memory.
 
-use crate::client::pending::{Decoded, Finished, Pending, Progress, Requests, Waiter};
+use crate::client::pending::{Decoded, Finished, Given, Late, Pending, Progress, Requests, Waiter};
 use crate::error::{Error as NetError, Result as NetResult, Violation};
 use crate::input::{Landing, bad_frame};
 use core::ops::Range;
@@ -24,19 +25,22 @@ pub(super) fn land(
     header: &ReplyHeader,
     body: &[u8],
 ) -> NetResult<Landing> {
-    let pending = requests.of_mut(header.token);
-    if pending.as_ref().is_some_and(|pending| matches!(pending.waiter, Waiter::System)) {
+    // Nobody waits for it any more.
+    let Some(pending) = requests.of_mut(header.token) else {
+        return Ok(nowhere(header.payload_bytes as usize));
+    };
+    if !matches!(pending.progress, Progress::Sent) {
+        return Err(NetError::Protocol(Violation::Answer));
+    }
+    if is_of_system(&pending.waiter) {
         let reply = decode_system_reply(header, body).map_err(bad_frame)?;
         *decoded = Some(Decoded::Finished(Finished::System(reply)));
         return Ok(Landing::default());
     }
-    let Some(pending) = pending else {
-        // Nobody waits for it any more.
-        return Ok(nowhere(header.payload_bytes as usize));
-    };
+    let len = header.payload_bytes as usize;
     if header.kind == ReplyKind::FetchedPart {
         let part = decode_part(header, body).map_err(bad_frame)?;
-        let landing = land_part(pending, &part).ok_or(NetError::Protocol(Violation::Answer))?;
+        let landing = land_part(pending, &part, len).ok_or(NetError::Protocol(Violation::Answer))?;
         *decoded = Some(Decoded::Part(part));
         return Ok(landing);
     }
@@ -47,7 +51,7 @@ pub(super) fn land(
                 pending.gathered.give_up(plan, buf);
             }
             let parts = plan.parts(fetched).ok_or(NetError::Protocol(Violation::Answer))?.collect();
-            land_whole(pending, parts).ok_or(NetError::Protocol(Violation::Answer))?
+            land_whole(pending, parts, len).ok_or(NetError::Protocol(Violation::Answer))?
         }
         _ => Landing::default(),
     };
@@ -62,21 +66,29 @@ fn nowhere(len: usize) -> Landing {
     Landing { buf, parts }
 }
 
-/// Where the payload of a whole answer goes; `None` if it was not asked for on this connection, or has come already.
-fn land_whole(pending: &mut Pending, parts: Vec<Range<usize>>) -> Option<Landing> {
-    let is_asked = matches!(pending.progress, Progress::Sent);
-    let has_room = |buf: &IoBuf| parts.iter().all(|part| part.end <= buf.len());
-    match pending.buf.take_if(|buf| is_asked && has_room(buf)) {
-        Some(buf) => Some(Landing { buf, parts }),
-        None => parts.is_empty().then(Landing::default),
+fn is_of_system(waiter: &Waiter) -> bool {
+    match waiter {
+        Waiter::System(_) | Waiter::Nobody(Late::Pool) => true,
+        Waiter::Farewell(farewell) => matches!(farewell.to, Given::Pool(_)),
+        Waiter::Caller(..) | Waiter::Queue { .. } | Waiter::Nobody(Late::Handles(..)) => false,
     }
 }
 
-/// Where the payload of a part goes; `None` unless it is the next one of an answer that is waited for.
-fn land_part(pending: &mut Pending, part: &FetchedPart) -> Option<Landing> {
-    let plan = pending.plan.as_ref().filter(|_| matches!(pending.progress, Progress::Sent))?;
-    let places = pending.gathered.places(plan, part)?;
-    let has_room = |buf: &IoBuf| places.iter().all(|place| place.end <= buf.len());
+/// Where the payload of a whole answer goes; `None` if it has come already, or has another length than it says.
+fn land_whole(pending: &mut Pending, parts: Vec<Range<usize>>, len: usize) -> Option<Landing> {
+    let room: usize = parts.iter().map(Range::len).sum();
+    let has_room = |buf: &IoBuf| room == len && parts.iter().all(|part| part.end <= buf.len());
+    match pending.buf.take_if(|buf| has_room(buf)) {
+        Some(buf) => Some(Landing { buf, parts }),
+        None => (parts.is_empty() && len == 0).then(Landing::default),
+    }
+}
+
+/// Where the payload of a part goes; `None` unless it is the next one of an answer that is waited for, and as long as it says.
+fn land_part(pending: &mut Pending, part: &FetchedPart, len: usize) -> Option<Landing> {
+    let places = pending.gathered.places(pending.plan.as_ref()?, part)?;
+    let room: usize = places.iter().map(Range::len).sum();
+    let has_room = |buf: &IoBuf| room == len && places.iter().all(|place| place.end <= buf.len());
     let buf = pending.buf.take_if(|buf| has_room(buf))?;
     Some(Landing { buf, parts: places.into_iter().collect() })
 }
@@ -84,10 +96,16 @@ fn land_part(pending: &mut Pending, part: &FetchedPart) -> Option<Landing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::pools::Pools;
+    use crate::client::session::{Attached, Handles};
+    use crate::client::slot::{SessionNo, SlotOn};
     use dolmen_codec::verb::{Fetch, FetchIod, FetchedIod, ReadAt, Want};
-    use dolmen_codec::wire::{FetchPlan, REPLY_HEADER_BYTES, ReplyTo, Version, encode_reply};
+    use dolmen_codec::wire::{
+        FetchPlan, PoolAccess, PoolName, PoolSlot, REPLY_HEADER_BYTES, ReplyTo, SystemVerb, Version,
+        encode_reply,
+    };
     use dolmen_types::limits::FRAME_PAYLOAD_BYTES_MAX;
-    use dolmen_types::{Cond, Key, ObjectClass, ObjectType, Oid};
+    use dolmen_types::{Cond, Head, Key, ObjectClass, ObjectType, Oid, Uuid};
 
     const LEN: usize = 64;
 
@@ -97,6 +115,14 @@ mod tests {
         let oid = Oid::new(ObjectType::MultiHashed, ObjectClass::S1, 77, 5);
         let (dkey, buf) = (Key::from_slice(b"d"), IoBuf::zeroed(LEN));
         FetchPlan::of(&Fetch { oid, dkey, cond: Cond::NONE, at: ReadAt::Latest, iods, buf })
+    }
+
+    fn caller() -> Waiter {
+        let slot = SlotOn::new(PoolSlot(1), SessionNo::next());
+        let connect =
+            SystemVerb::PoolConnect { name: PoolName::Uuid(Uuid::nil()), access: PoolAccess::ReadWrite };
+        let pool = Pools::default().insert(Attached::new(slot, connect, Head::default()));
+        Waiter::Caller(pool, Handles::Same)
     }
 
     /// Header and body of an answer that has found all that was asked for.
@@ -132,7 +158,7 @@ mod tests {
     fn payload_lands_once_in_the_buffer_of_a_request_that_was_sent_and_nowhere_else() {
         let refused = || Err(NetError::Protocol(Violation::Answer));
         let mut requests = Requests::default();
-        let token = requests.begin(Waiter::Caller, Some(plan()), Some(IoBuf::zeroed(LEN)), 0);
+        let token = requests.begin(caller(), Some(plan()), Some(IoBuf::zeroed(LEN)), 0);
         assert_eq!(landed(&mut requests, token), refused(), "it was not asked for on this connection");
         requests.of_mut(token).unwrap().progress = Progress::Sent;
         assert_eq!(landed(&mut requests, token), Ok(LEN));
@@ -140,5 +166,17 @@ mod tests {
         requests.of_mut(token).unwrap().buf = Some(IoBuf::zeroed(LEN - 1));
         assert_eq!(landed(&mut requests, token), refused(), "the buffer is shorter");
         assert!(requests.of_mut(token).unwrap().buf.is_some(), "and stays with its request");
+    }
+
+    #[test]
+    fn payload_of_another_length_than_its_answer_says_takes_no_buffer_away() {
+        let mut requests = Requests::default();
+        let token = requests.begin(caller(), Some(plan()), Some(IoBuf::zeroed(LEN)), 0);
+        requests.of_mut(token).unwrap().progress = Progress::Sent;
+        let (mut header, body) = answer(token);
+        header.payload_bytes -= 1;
+        let landed = land(&mut requests, &mut None, &header, &body);
+        assert_eq!(landed.map(drop), Err(NetError::Protocol(Violation::Answer)));
+        assert_eq!(requests.of_mut(token).unwrap().buf.as_ref().map(|buf| buf.len()), Some(LEN));
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Invariants: a question that is given up is taken off the list of those under way.
 
-use super::{Guard, Inner, Link, OVERDUE_LOOK_NS};
+use super::given::Reached;
+use super::{Guard, Inner, Link, OVERDUE_LOOK_NS, State};
 use crate::client::LinkOptions;
-use crate::client::pending::{Progress, Waiter};
+use crate::client::pending::{Opens, Progress};
 use crate::client::session::{connect_by, deadline_after};
 use crate::error::Result as NetResult;
 use dolmen_codec::wire::{SystemReply, SystemVerb};
@@ -22,7 +23,7 @@ struct Asked<'l> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.inner.mark.is_forked() {
-            self.inner.lock().requests.end(self.id);
+            self.inner.lock().give_up(self.id);
         }
     }
 }
@@ -44,28 +45,46 @@ impl Link {
     pub async fn ask_system_by(&self, way: Way, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
         match way {
             Way::Now => self.ask_system(head, verb),
-            Way::Later => self.inner.ask_system_later(head, verb).await,
+            Way::Later => {
+                let reached = self.inner.ask_system_later(head, verb, Opens::of(head, verb)).await;
+                reached.map(|reached| self.reply_of(reached))
+            }
         }
     }
 }
 
 impl Inner {
-    async fn ask_system_later(&self, head: &Head, verb: &SystemVerb) -> Result<SystemReply> {
+    /// Asks the daemon; for a pool, if it is known how that is opened again.
+    pub(super) async fn ask_system_later(
+        &self,
+        head: &Head,
+        verb: &SystemVerb,
+        opens: Option<Box<Opens>>,
+    ) -> Result<Reached> {
         if self.mark.is_forked() {
             return Err(self.unreachable());
         }
         let deadline_ns = self.deadline(head);
-        let (id, head) = {
-            let mut state = self.lock();
-            let head = self.numbered(&mut state, *head, verb);
-            (state.requests.begin(Waiter::System, None, None, deadline_ns), head)
-        };
+        let (id, head) = self.begin_system(&mut self.lock(), *head, verb, opens)?;
         let asked = Asked { inner: self, id, deadline_ns };
         while !asked.look(&head, verb)? {
             give_way().await;
         }
         let pending = self.lock().requests.end(id).expect("only its caller ends it");
         self.answer_of(pending)
+    }
+}
+
+impl State {
+    /// Sends and takes in what there is, and looks now and then whether the connection has ended.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        self.flush();
+        self.pump();
+        if now_ns - self.looked_ns >= OVERDUE_LOOK_NS {
+            self.looked_ns = now_ns;
+            self.look_for_end();
+        }
+        self.send_unsent();
     }
 }
 
@@ -78,21 +97,11 @@ impl Asked<'_> {
             return Err(inner.unreachable());
         }
         let mut state = inner.lock();
-        state.flush();
-        state.pump();
         let now_ns = RealClock.monotonic_ns();
-        if now_ns - state.looked_ns >= OVERDUE_LOOK_NS {
-            state.looked_ns = now_ns;
-            state.look_for_end();
-        }
+        state.look(now_ns);
         let pending = state.requests.of_mut(self.id).expect("only its caller ends it");
-        let sends = pending.sends;
         match pending.progress {
             Progress::Done(_) => return Ok(true),
-            // The pool was left with the connection; the number may be another pool's on the next one.
-            Progress::Unsent if sends > 0 && matches!(verb, SystemVerb::PoolDisconnect { .. }) => {
-                return Err(inner.unreachable());
-            }
             Progress::Unsent => {}
             Progress::Sent if now_ns < self.deadline_ns => return Ok(false),
             Progress::Sent => {

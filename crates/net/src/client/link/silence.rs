@@ -59,7 +59,7 @@ impl State {
         if !is_told || head.deadline_ns != 0 || self.session.is_none() || self.silence.is_some() {
             return;
         }
-        let question = self.requests.begin(Waiter::System, None, None, u64::MAX);
+        let question = self.requests.begin(Waiter::System(None), None, None, u64::MAX);
         self.silence = Some(Silence { question, listen_ns: 0 });
         // Ignored: it is a question without a body, and a connection that ends ends the silence.
         let _sent = self.send_system(question, &Head::default(), &SystemVerb::Ping);

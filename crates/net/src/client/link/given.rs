@@ -1,0 +1,319 @@
+//! What a daemon has given: pools, and handles on containers. It is given back when nobody has it any more.
+//!
+//! Invariants: what is open at the daemon on this connection is known here, or on its way back; it is taken in, and given back,
+//! under the lock under which the answer was heard; nothing is given back on another connection than the one that it was given
+//! on.
+
+use super::{Inner, Link, State};
+use crate::client::pending::{Farewell, Finished, Given, Late, Opens, Pending, Progress, Waiter, handles_of};
+use crate::client::reopen::{Reopening, Stage};
+use crate::client::session::{Attached, Handles};
+use crate::client::slot::SlotOn;
+use crate::client::{PoolRef, unexpected};
+use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
+use dolmen_codec::{Answer, Ask, Way, give_way};
+use dolmen_env::{Clock, RealClock};
+use dolmen_types::{ContNo, Head, Result};
+
+/// What the daemon has answered.
+#[derive(Debug)]
+pub(super) enum Reached {
+    /// This.
+    Daemon(SystemReply),
+    /// A pool is open, and has a place among the others.
+    Pool(PoolRef, Box<PoolConnection>),
+}
+
+/// The answer to closing what has ended.
+pub(super) fn closed() -> Finished {
+    Finished::Pool(Ok(Answer::Pool(PoolReply::Done)))
+}
+
+impl Link {
+    /// Opens a pool: from the moment at which the answer is heard it is opened again whenever the connection is made anew.
+    pub(in crate::client) async fn open_pool(
+        &self,
+        way: Way,
+        head: &Head,
+        connect: SystemVerb,
+    ) -> Result<(PoolRef, PoolConnection)> {
+        let opens = Opens { connect: connect.clone(), head: *head, is_beside: false };
+        let opened = match way {
+            Way::Now => self.inner.open(&opens),
+            Way::Later => of_pool(self.inner.ask_system_later(head, &connect, Some(Box::new(opens))).await),
+        };
+        opened.map(|(pool, connected)| (pool, *connected))
+    }
+
+    /// Gives a pool back, and waits until that is heard of or the connection has ended: what is open ends with it.
+    pub(in crate::client) async fn detach(&self, way: Way, pool: PoolRef, head: &Head) {
+        let leave = |state: &mut State| {
+            let farewell = state.leave(pool);
+            state.send_unsent();
+            farewell
+        };
+        let Some(Some(farewell)) = self.look(leave) else { return };
+        let deadline_ns = self.inner.deadline(head);
+        match way {
+            Way::Now => self.inner.wait_gone(farewell, deadline_ns, head),
+            Way::Later => {
+                while !self.inner.is_gone(farewell, deadline_ns) {
+                    give_way().await;
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    /// The answer to a question to the daemon. A pool that it has opened is left again: whoever wants one has a
+    /// [`Door`](crate::client::Door).
+    pub(super) fn reply_of(&self, reached: Reached) -> SystemReply {
+        match reached {
+            Reached::Daemon(reply) => reply,
+            Reached::Pool(pool, connected) => {
+                self.look(|state| {
+                    state.leave(pool);
+                    state.send_unsent();
+                });
+                SystemReply::Connected(connected)
+            }
+        }
+    }
+}
+
+impl Opens {
+    /// What a question opens, if it is a pool.
+    pub(super) fn of(head: &Head, verb: &SystemVerb) -> Option<Box<Self>> {
+        let connects = matches!(verb, SystemVerb::PoolConnect { .. } | SystemVerb::PartConnect { .. });
+        connects.then(|| Box::new(Self { connect: verb.clone(), head: *head, is_beside: false }))
+    }
+}
+
+fn of_pool(reached: Result<Reached>) -> Result<(PoolRef, Box<PoolConnection>)> {
+    match reached? {
+        Reached::Pool(pool, connected) => Ok((pool, connected)),
+        Reached::Daemon(_) => Err(unexpected()),
+    }
+}
+
+impl Inner {
+    /// Opens a pool, and waits for the answer.
+    pub(super) fn open(&self, opens: &Opens) -> Result<(PoolRef, Box<PoolConnection>)> {
+        of_pool(self.ask_system(&opens.head, &opens.connect, Some(Box::new(opens.clone()))))
+    }
+
+    fn wait_gone(&self, farewell: u64, deadline_ns: u64, head: &Head) {
+        let mut state = self.lock();
+        // It is told, and nobody waits for who does not answer.
+        if state.is_silent() {
+            return;
+        }
+        let is_gone = |state: &mut State| state.requests.of_mut(farewell).is_none().then_some(true);
+        let (mut state, gone) = self.wait(state, deadline_ns, is_gone);
+        if gone.is_none() {
+            state.note_silence(farewell, head);
+        }
+    }
+
+    /// Whether what was given back is gone; or nobody is to wait for that any longer.
+    fn is_gone(&self, farewell: u64, deadline_ns: u64) -> bool {
+        if self.mark.is_forked() {
+            return true;
+        }
+        let mut state = self.lock();
+        let now_ns = RealClock.monotonic_ns();
+        state.look(now_ns);
+        state.requests.of_mut(farewell).is_none() || now_ns >= deadline_ns || state.is_silent()
+    }
+}
+
+impl State {
+    /// The number of a pool on the present connection.
+    #[inline]
+    pub(super) fn slot_of(&self, pool: PoolRef) -> Option<PoolSlot> {
+        let session = self.session.as_ref()?;
+        self.pools.of(pool)?.slot?.on(session.no)
+    }
+
+    /// Whether handles on containers of a pool have ended with the connection, or with the pool, and nobody is about to open
+    /// them on another.
+    pub(super) fn has_ended_with(&self, pool: PoolRef) -> bool {
+        let is_cut = self.session.is_none() && !self.is_connecting;
+        is_cut || self.is_refused(pool) || self.pools.of(pool).is_none()
+    }
+
+    /// A daemon has answered: a pool that it has opened has a place from now on.
+    pub(super) fn connected(&mut self, opens: Option<Box<Opens>>, finished: Finished) -> Finished {
+        let session = self.session.as_ref().map(|session| session.no);
+        match (finished, opens, session) {
+            (Finished::System(Ok(SystemReply::Connected(connected))), Some(opens), Some(session)) => {
+                let Opens { connect, head, is_beside } = *opens;
+                // Whatever name it was found by: when it is opened again, it is this pool or none.
+                let connect = match connect {
+                    SystemVerb::PoolConnect { access, .. } => {
+                        SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access }
+                    }
+                    other => other,
+                };
+                let slot = SlotOn::new(connected.slot, session);
+                let evictions = connected.evictions;
+                let attached = Attached { is_beside, evictions, ..Attached::new(slot, connect, head) };
+                Finished::Connected(self.pools.insert(attached), connected)
+            }
+            (other, ..) => other,
+        }
+    }
+
+    /// All pools, to be opened again on the next connection. Should an answer be late, nobody waits for it, but it is known
+    /// what to do with it.
+    pub(super) fn reopening(&mut self) -> Vec<Reopening> {
+        self.pools.end_beside();
+        let copies = self.pools.copies().into_iter();
+        let begin = |(pool, attached)| {
+            let token = self.requests.begin(Waiter::Nobody(Late::Pool), None, None, u64::MAX);
+            Reopening { pool, attached, token, stage: Stage::Asked }
+        };
+        copies.map(begin).collect()
+    }
+
+    /// The connection is there on which a pool was asked for; its answer may come still.
+    pub(super) fn end_reopening(&mut self, token: u64, stage: Stage) {
+        match self.requests.of_mut(token) {
+            Some(pending) if stage == Stage::Asked => pending.progress = Progress::Sent,
+            _ => drop(self.requests.end(token)),
+        }
+    }
+
+    /// Takes a pool away, and gives it back if it is open on this connection.
+    pub(super) fn leave(&mut self, pool: PoolRef) -> Option<u64> {
+        let Attached { slot, head, .. } = self.pools.remove(pool)?;
+        self.give_back(slot?, head)
+    }
+
+    /// Gives a pool back that nobody has; without its connection there is nothing to give back.
+    pub(super) fn give_back(&mut self, slot: SlotOn, head: Head) -> Option<u64> {
+        slot.on(self.session.as_ref()?.no)?;
+        Some(self.part_with(Farewell { head, to: Given::Pool(slot) }))
+    }
+
+    /// Gives a handle back that nobody has.
+    pub(super) fn close(&mut self, pool: PoolRef, cont: ContNo) {
+        if let Some(head) = self.pools.of(pool).map(|attached| attached.head) {
+            self.part_with(Farewell { head, to: Given::Cont(pool, cont) });
+        }
+    }
+
+    /// It is sent as soon as nothing else is being sent.
+    fn part_with(&mut self, farewell: Farewell) -> u64 {
+        self.has_unsent = true;
+        self.requests.begin(Waiter::Farewell(Box::new(farewell)), None, None, u64::MAX)
+    }
+
+    /// Sends a farewell, unless what it gives back has ended by now.
+    pub(super) fn send_farewell(&mut self, id: u64) -> Result<()> {
+        let Some(Pending { waiter: Waiter::Farewell(farewell), .. }) = self.requests.of_mut(id) else {
+            return Ok(());
+        };
+        let Farewell { head, to } = **farewell;
+        let session = self.session.as_ref().map(|session| session.no);
+        match to {
+            Given::Pool(slot) => {
+                if let Some(slot) = session.and_then(|session| slot.on(session)) {
+                    return self.send_system(id, &head, &SystemVerb::PoolDisconnect { slot });
+                }
+            }
+            Given::Cont(pool, cont) => {
+                if self.slot_of(pool).is_some() {
+                    return self.send(id, pool, &head, &Ask::Pool(PoolVerb::ContClose(cont)));
+                }
+            }
+        }
+        self.requests.end(id);
+        Ok(())
+    }
+
+    /// Nobody waits for an answer any more: what it gives then is given back.
+    pub(super) fn give_up(&mut self, id: u64) -> Option<Pending> {
+        let pending = self.requests.give_up(id)?;
+        let is_sent = match &pending.progress {
+            Progress::Unsent => false,
+            Progress::Sent => true,
+            Progress::Done(Finished::Connected(pool, _)) => {
+                self.leave(*pool);
+                return Some(pending);
+            }
+            Progress::Done(_) => return Some(pending),
+        };
+        let Some((pool, handles)) = handles_of(&pending.waiter) else { return Some(pending) };
+        if let Some(attached) = self.pools.of_mut(pool) {
+            match handles {
+                // Whoever has asked for that has it no more, whatever becomes of it.
+                Handles::Closes(cont) => attached.closed(cont),
+                Handles::Evicts(cont) if !is_sent => attached.has_evicted(cont),
+                _ => {}
+            }
+        }
+        Some(pending)
+    }
+
+    /// An answer that nobody waits for.
+    pub(super) fn take_late(&mut self, late: Late, finished: Finished) {
+        let session = self.session.as_ref().map(|session| session.no);
+        match (late, finished) {
+            (Late::Pool, Finished::System(Ok(SystemReply::Connected(connected)))) => {
+                if let Some(session) = session {
+                    self.give_back(SlotOn::new(connected.slot, session), Head::default());
+                }
+            }
+            (Late::Handles(pool, handles), Finished::Pool(result)) => self.unwanted(pool, handles, &result),
+            _ => {}
+        }
+    }
+
+    /// An answer that nobody wants.
+    pub(super) fn unwanted(&mut self, pool: PoolRef, handles: Handles, result: &Result<Answer>) {
+        match (handles, result) {
+            (Handles::Opens, Ok(Answer::Pool(PoolReply::Cont(handle)))) => self.close(pool, handle.no),
+            (Handles::Opens, _) => {}
+            (handles, result) => {
+                self.pools.of_mut(pool).into_iter().for_each(|attached| attached.answered(handles, result));
+            }
+        }
+    }
+
+    /// The connection has ended, and with it what was open on it.
+    pub(super) fn end_given(&mut self) {
+        for id in self.requests.unanswered() {
+            match self.requests.of_mut(id).map(|pending| &pending.waiter) {
+                Some(Waiter::Nobody(Late::Handles(pool, Handles::Evicts(cont)))) => {
+                    let (pool, cont) = (*pool, *cont);
+                    self.pools.of_mut(pool).into_iter().for_each(|attached| attached.has_evicted(cont));
+                    self.requests.end(id);
+                }
+                Some(Waiter::Nobody(_) | Waiter::Farewell(_)) => drop(self.requests.end(id)),
+                _ => {}
+            }
+        }
+        self.end_closes(|_| true);
+    }
+
+    /// Handles have ended that were to be closed, of pools of which that is so: on the next connection these would be others'.
+    pub(super) fn end_closes(&mut self, has_ended: impl Fn(&Attached) -> bool) {
+        for id in self.requests.unanswered() {
+            let pool = match self.requests.of_mut(id).map(|pending| &pending.waiter) {
+                Some(Waiter::Caller(pool, Handles::Closes(_))) => *pool,
+                Some(Waiter::Queue { pool, request: Some(request), .. })
+                    if matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) =>
+                {
+                    *pool
+                }
+                _ => continue,
+            };
+            if self.pools.of(pool).is_none_or(&has_ended) {
+                self.finish(id, closed());
+            }
+        }
+    }
+}
