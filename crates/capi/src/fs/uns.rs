@@ -351,8 +351,13 @@ mod tests {
         let (link, inside) = direct(b"/p/c", false).ok().flatten().unwrap();
         assert_eq!((&*link.pool, &*link.cont, &inside[..]), ("p", "c", &b""[..]));
         assert_eq!(direct(b"/p/c", true), Ok(None));
-        for bad in [&b"daos://p"[..], b"daos:///c", b"daos://p/"] {
+        for pool in [&b"daos://p"[..], b"daos://p/"] {
+            let (link, inside) = direct(pool, true).ok().flatten().unwrap();
+            assert_eq!((&*link.pool, &*link.cont, &inside[..]), ("p", "", &b""[..]));
+        }
+        for bad in [&b"daos://"[..], b"daos:///c", b"daos://p//a"] {
             assert_eq!(direct(bad, true), Err(EINVAL));
         }
+        assert_eq!(direct(b"/p", false), Err(EINVAL));
     }
 }
