@@ -175,7 +175,7 @@ fn value_of(iod: &CIod, sgl: Out<SgList>) -> Result<NewValue<'static>> {
     match iod.kind {
         SINGLE if iod.nr != 1 => Err(Der::INVAL),
         SINGLE if iod.size == 0 => Ok(NewValue::NoSingle),
-        SINGLE if iod.size > limits::PAYLOAD_BYTES_MAX as u64 => Err(Der::REC2BIG),
+        SINGLE if iod.size > limits::SINGLE_BYTES_MAX as u64 => Err(Der::REC2BIG),
         SINGLE => Ok(NewValue::Single(payload(sgl, Some(iod.size))?)),
         ARRAY if iod.size == 0 => Ok(NewValue::Hole { extents: extents(iod)? }),
         ARRAY => {
@@ -517,7 +517,7 @@ fn want_of(iod: &CIod, pieces: Option<&Pieces>) -> Result<(Want, usize)> {
         (SINGLE, Some(pieces)) => {
             let known = if iod.size == 0 { Ok(usize::MAX) } else { usize::try_from(iod.size) };
             let known = known.map_err(|_wide| Der::REC2BIG)?;
-            let room_bytes = pieces.room()?.min(known).min(limits::PAYLOAD_BYTES_MAX);
+            let room_bytes = pieces.room()?.min(known).min(limits::SINGLE_BYTES_MAX);
             Ok((Want::Single { room_bytes }, room_bytes))
         }
         (ARRAY, _) if iod.size > 0 => {

@@ -74,7 +74,7 @@ extern "C" fn daos_kv_put(
         if len == 0 {
             return Err(Der::INVAL);
         }
-        if len > limits::PAYLOAD_BYTES_MAX {
+        if len > limits::SINGLE_BYTES_MAX {
             return Err(Der::REC2BIG);
         }
         let value = NewValue::Single(Payload::Ref(buf.list(len)?));
@@ -98,7 +98,7 @@ extern "C" fn daos_kv_get(
         let kv = handle::kv(oh)?;
         let when = When::of(th, &kv.object.cont)?;
         let (dkey, cond) = (key(name)?, io::cond(flags)?);
-        let room = usize::try_from(size.get()?).unwrap_or(usize::MAX).min(limits::PAYLOAD_BYTES_MAX);
+        let room = usize::try_from(size.get()?).unwrap_or(usize::MAX).min(limits::SINGLE_BYTES_MAX);
         let room_bytes = if buf.is_null() { 0 } else { room };
         let want = if room_bytes == 0 { Want::Size } else { Want::Single { room_bytes } };
         let iods = [FetchIod { akey: Key::from_slice(AKEY), want }];

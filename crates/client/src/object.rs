@@ -12,7 +12,7 @@ use dolmen_codec::verb::{
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_layout::Layout;
-use dolmen_types::limits::{LEXICAL_KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use dolmen_types::limits::{LEXICAL_KEY_BYTES_MAX, SINGLE_BYTES_MAX};
 use dolmen_types::{
     Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, KeyKind, ObjectType, Oid, QueryFlags, Recx, Result,
     TargetNo,
@@ -129,7 +129,7 @@ impl Object {
     /// Writes a single value.
     ///
     /// # Errors
-    /// As [`Object::update`]; `Invalid::Payload` if it is empty or above `limits::PAYLOAD_BYTES_MAX`.
+    /// As [`Object::update`]; `Invalid::Payload` if it is empty or above `limits::SINGLE_BYTES_MAX`.
     #[inline]
     pub fn put(&self, at: At<'_>, dkey: &[u8], akey: &[u8], value: &[u8]) -> Result<Epoch> {
         let value = NewValue::Single(Payload::Ref(value));
@@ -237,7 +237,7 @@ impl Object {
                     return Ok((len > 0).then_some(len));
                 }
                 Err(Error::RecTooBig { needed_bytes }) => {
-                    let room = usize::try_from(needed_bytes).ok().filter(|&room| room <= PAYLOAD_BYTES_MAX);
+                    let room = usize::try_from(needed_bytes).ok().filter(|&room| room <= SINGLE_BYTES_MAX);
                     room_bytes = room.ok_or(Error::RecTooBig { needed_bytes })?;
                 }
                 Err(other) => return Err(other),

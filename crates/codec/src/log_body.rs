@@ -177,7 +177,7 @@ impl WriteHead {
 /// its own, and without the frame. `key_bytes` is the length of both keys.
 #[must_use]
 pub fn logged_bytes(kind: VersionKind, record_bytes: u32, value_bytes: u32, key_bytes: usize) -> u64 {
-    let sums_bytes = (value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4;
+    let sums_bytes = (value_bytes as usize).div_ceil(chunk_bytes(record_bytes, value_bytes)) * 4;
     (WriteHead::BYTES_MIN + Version::logged_head_bytes_min(kind) + sums_bytes + key_bytes) as u64
         + u64::from(value_bytes)
 }

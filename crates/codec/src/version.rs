@@ -144,11 +144,17 @@ pub struct Version<'a> {
     pub sums: &'a [u8],
 }
 
-/// Bytes of payload that one checksum covers: 32 KiB aligned down to whole records, or one larger record.
+/// Bytes of payload that one checksum covers: 32 KiB aligned down to whole records, or one larger record. Of a single value
+/// (`record_bytes` 0) of `value_bytes` above 8 MiB as many times 32 KiB, a power of two, that 256 checksums are enough: they
+/// lie beside the keys in one block of a run.
 #[must_use]
-pub fn chunk_bytes(record_bytes: u32) -> usize {
+pub fn chunk_bytes(record_bytes: u32, value_bytes: u32) -> usize {
     let record = (record_bytes as usize).max(1);
-    if record >= limits::CSUM_CHUNK_BYTES { record } else { limits::CSUM_CHUNK_BYTES / record * record }
+    if record >= limits::CSUM_CHUNK_BYTES {
+        return record;
+    }
+    let longer = if record_bytes > 0 { 1 } else { (value_bytes as usize).div_ceil(limits::PAYLOAD_BYTES_MAX) };
+    longer.next_power_of_two() * (limits::CSUM_CHUNK_BYTES / record * record)
 }
 
 /// What stands in an encoding before checksums and keys.
@@ -184,7 +190,7 @@ impl VersionHead {
         {
             return None;
         }
-        let sums = r.take((value_bytes as usize).div_ceil(chunk_bytes(record_bytes)) * 4)?;
+        let sums = r.take((value_bytes as usize).div_ceil(chunk_bytes(record_bytes, value_bytes)) * 4)?;
         let (dkey, akey) = (r.take(dkey_len)?, r.take(akey_len)?);
         let keys_fit = if kind == VersionKind::Punch {
             dkey_len > 0 || akey_len == 0
@@ -396,9 +402,13 @@ mod tests {
 
     #[test]
     fn chunks_hold_whole_records() {
-        assert_eq!(chunk_bytes(0), 32768);
-        assert_eq!(chunk_bytes(1), 32768);
-        assert_eq!(chunk_bytes(1000), 32000);
-        assert_eq!(chunk_bytes(40000), 40000);
+        assert_eq!(chunk_bytes(0, 1), 32768);
+        assert_eq!(chunk_bytes(1, 8 << 20), 32768);
+        assert_eq!(chunk_bytes(1000, 1 << 20), 32000);
+        assert_eq!(chunk_bytes(40000, 80000), 40000);
+        // Of longer single values fewer, longer ones.
+        for (value_bytes, expected) in [(8 << 20, 32), ((8 << 20) + 1, 64), (16 << 20, 64), (32 << 20, 128)] {
+            assert_eq!(chunk_bytes(0, value_bytes), expected << 10, "{value_bytes}");
+        }
     }
 }

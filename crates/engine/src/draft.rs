@@ -152,7 +152,7 @@ fn single<'a>(
     inline_max: usize,
 ) -> Result<Draft<'a>, Error> {
     let bytes = payload.bytes();
-    if bytes.is_empty() || bytes.len() > limits::PAYLOAD_BYTES_MAX {
+    if bytes.is_empty() || bytes.len() > limits::SINGLE_BYTES_MAX {
         return Err(Invalid::Payload.into());
     }
     let sums = payload.sums(0..bytes.len());
@@ -173,7 +173,7 @@ fn with_data<'a>(
     let data = if bytes.len() <= inline_max { DraftData::Inline(bytes) } else { DraftData::Large(bytes) };
     let mut sums = SmallVec::new();
     let (chunk_bytes, mut add) =
-        (chunk_bytes(record_bytes), |sum: u32| sums.extend_from_slice(&sum.to_le_bytes()));
+        (chunk_bytes(record_bytes, value_bytes), |sum: u32| sums.extend_from_slice(&sum.to_le_bytes()));
     match known.filter(|_| chunk_bytes == limits::CSUM_CHUNK_BYTES) {
         Some(known) => known.iter().copied().for_each(&mut add),
         None => bytes.chunks(chunk_bytes).map(crc32c).for_each(&mut add),

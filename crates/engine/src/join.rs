@@ -134,7 +134,7 @@ impl Target {
             value.resize(from + stored.len(), 0);
             self.store.read_value(&stored, 0, &mut value[from..])?;
         }
-        let chunks = value.chunks(chunk_bytes(first.record_bytes));
+        let chunks = value.chunks(chunk_bytes(first.record_bytes, 0));
         let sums: SmallVec<[u8; 8]> = chunks.flat_map(|chunk| crc32c(chunk).to_le_bytes()).collect();
         let known = self.store.version(&first.place)?;
         let (dkey, akey, cred) = (Key::from_slice(known.dkey), Key::from_slice(known.akey), known.cred);

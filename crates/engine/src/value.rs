@@ -143,7 +143,7 @@ pub(crate) fn stored(version: &Version<'_>, place: ValuePlace) -> Stored {
     Stored {
         place,
         value_bytes: version.value_bytes as usize,
-        chunk_bytes: chunk_bytes(version.record_bytes),
+        chunk_bytes: chunk_bytes(version.record_bytes, version.value_bytes),
         sums,
     }
 }

@@ -19,8 +19,10 @@ pub const WINDOW_RECORDS: u64 = 1 << 20;
 pub const CSUM_CHUNK_BYTES: usize = 32 * 1024;
 /// A record of an array value. Larger records are single values.
 pub const RECORD_BYTES_MAX: u64 = 1 << 20;
-/// One value or extent in one request: eight chunks of the usual 1 MiB.
+/// One extent in one request: eight chunks of the usual 1 MiB.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
+/// A single value, which is written and read as one: ROOT's DAOS backend makes values of 16 MiB.
+pub const SINGLE_BYTES_MAX: usize = 32 << 20;
 /// Akeys in one request: DAOS's clients send a few dozen.
 pub const IODS_MAX: usize = 1024;
 

@@ -8,7 +8,7 @@ use crate::tx::When;
 use dolmen_client::{Anchor, Cond, FetchIod, FetchedIod, IoBuf, Key, Object, QueryFlags, Recx, Want, limits};
 
 /// Bytes of one value that an expression looks at, and of the records of one dkey: as many as one request carries.
-const VALUE_BYTES_MAX: usize = limits::PAYLOAD_BYTES_MAX;
+const VALUE_BYTES_MAX: usize = limits::SINGLE_BYTES_MAX;
 
 /// What is looked at: a dkey, and one akey of it if that is asked for.
 #[derive(Clone, Copy)]

@@ -35,7 +35,7 @@ values_come_back(void)
 	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, NULL, NULL));
 	CHECK(size == 5);
 	size = 2;
-	GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "large", (8 << 20) + 1, buf, NULL), -DER_REC2BIG);
+	GIVES(daos_kv_put(kv, DAOS_TX_NONE, 0, "large", (32 << 20) + 1, buf, NULL), -DER_REC2BIG);
 	GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &size, buf, NULL), -DER_REC2BIG);
 	CHECK(size == 5);
 	end();
@@ -135,5 +135,42 @@ handles_close_as_objects_too(void)
 	end();
 }
 
-TESTS(TEST(values_come_back), TEST(missing_keys_have_no_size), TEST(conditions_are_checked),
+/* Values of 16 MiB out of many buffers, as ROOT makes them of pages, and up to twice that. */
+static void
+large_values_come_back_and_are_one(void)
+{
+	enum { LARGE = 32 << 20, PIECE = 64 << 10 };
+	static d_iov_t iovs[(16 << 20) / PIECE];
+	d_sg_list_t    sgl = {.sg_nr = (16 << 20) / PIECE, .sg_iovs = iovs};
+	daos_key_t     dkey, akey;
+	daos_iod_t     iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1, .iod_size = 16 << 20};
+	daos_size_t    size;
+	char          *value = malloc(LARGE), *found = malloc(LARGE);
+	size_t         i;
+
+	begin();
+	for (i = 0; i < LARGE; i++)
+		value[i] = (char)(i * 2654435761u >> 13);
+	for (i = 0; i < sgl.sg_nr; i++)
+		d_iov_set(&iovs[i], value + i * PIECE, PIECE);
+	d_iov_set(&dkey, "cage", 4);
+	d_iov_set(&akey, "a", 1);
+	iod.iod_name = akey;
+	OK(daos_obj_update(kv, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL));
+	for (i = 0; i < sgl.sg_nr; i++)
+		d_iov_set(&iovs[i], found + i * PIECE, PIECE);
+	iod.iod_size = DAOS_REC_ANY;
+	OK(daos_obj_fetch(kv, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL, NULL));
+	CHECK(iod.iod_size == 16 << 20 && memcmp(found, value, 16 << 20) == 0);
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "largest", LARGE, value, NULL));
+	size = LARGE;
+	memset(found, 0, LARGE);
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "largest", &size, found, NULL));
+	CHECK(size == LARGE && memcmp(found, value, LARGE) == 0);
+	end();
+	free(value);
+	free(found);
+}
+
+TESTS(TEST(values_come_back), TEST(large_values_come_back_and_are_one), TEST(missing_keys_have_no_size), TEST(conditions_are_checked),
       TEST(keys_are_listed_and_removed), TEST(handles_close_as_objects_too))

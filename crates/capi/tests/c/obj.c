@@ -126,7 +126,7 @@ sizes_are_told_without_buffers(void)
 	GIVES(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &d, 1, iod, &sgl, NULL, NULL), -DER_REC2BIG);
 	CHECK(iod[0].iod_size == 5);
 	/* What no request carries is too large, not wrong. */
-	iod[0].iod_size = (8 << 20) + 1;
+	iod[0].iod_size = (32 << 20) + 1;
 	GIVES(daos_obj_update(oh, DAOS_TX_NONE, 0, &d, 1, iod, &sgl, NULL), -DER_REC2BIG);
 	end();
 }

@@ -3,7 +3,7 @@
 use crate::object::Object;
 use dolmen_codec::order::check_key;
 use dolmen_codec::verb::{NewValue, PunchScope, UpdateIod};
-use dolmen_types::limits::{IODS_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
+use dolmen_types::limits::{IODS_MAX, RECORD_BYTES_MAX, SINGLE_BYTES_MAX};
 use dolmen_types::{Invalid, Recx, Result};
 
 pub(crate) fn update(object: &Object, dkey: &[u8], iods: &[UpdateIod<'_>]) -> Result<()> {
@@ -25,7 +25,7 @@ fn value(value: &NewValue<'_>) -> Result<()> {
     match value {
         NewValue::NoSingle => Ok(()),
         NewValue::Single(payload) => {
-            let fits = (1..=PAYLOAD_BYTES_MAX).contains(&payload.bytes().len());
+            let fits = (1..=SINGLE_BYTES_MAX).contains(&payload.bytes().len());
             if fits { Ok(()) } else { Err(Invalid::Payload.into()) }
         }
         NewValue::Hole { extents: list } => extents(list).map(|_| ()),

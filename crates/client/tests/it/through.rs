@@ -98,7 +98,7 @@ fn config(no: u16) -> TargetConfig {
         target: TargetNo(no),
         capacity_bytes: 128 << 20,
         log_segment_bytes: 1 << 20,
-        bulk_segment_bytes: 16 << 20,
+        bulk_segment_bytes: 64 << 20,
         join_extents_min: 2,
         ..TargetConfig::default()
     }

@@ -136,7 +136,7 @@ fn every_case_passes_beside_what_is_there_already() {
             let config = TargetConfig {
                 capacity_bytes: 1 << 30,
                 log_segment_bytes: 1 << 20,
-                bulk_segment_bytes: 16 << 20,
+                bulk_segment_bytes: 64 << 20,
                 memory_budget_bytes: 1 << 20,
                 checkpoint_log_bytes: 2 << 20,
                 ..small_config()

@@ -44,7 +44,7 @@ fn every_case_passes_on_the_engine() {
             println!("{name} on {media:?}");
             let config = TargetConfig {
                 log_segment_bytes: 1 << 20,
-                bulk_segment_bytes: 16 << 20,
+                bulk_segment_bytes: 64 << 20,
                 capacity_bytes: 256 << 20,
                 ..small_config()
             };

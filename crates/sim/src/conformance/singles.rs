@@ -176,7 +176,7 @@ fn duplicate_akeys_are_refused(h: &mut Harness<'_>) {
 
 /// S5: an empty single value, a payload that does not fit its extents, one above the limit.
 fn wrong_payloads_are_refused(h: &mut Harness<'_>) {
-    let large = vec![1; limits::PAYLOAD_BYTES_MAX + 1];
+    let large = vec![1; limits::SINGLE_BYTES_MAX + 1];
     let wrong = [
         single(A.2, b""),
         records(A.2, 1, &[(0, 3)], b"four"),
@@ -192,7 +192,7 @@ fn wrong_payloads_are_refused(h: &mut Harness<'_>) {
 
 /// A single value of exactly the limit is kept.
 fn largest_single_value_is_kept(h: &mut Harness<'_>) {
-    let mut bytes = vec![0; limits::PAYLOAD_BYTES_MAX];
+    let mut bytes = vec![0; limits::SINGLE_BYTES_MAX];
     for (number, chunk) in (0_u64..).zip(bytes.chunks_mut(8)) {
         chunk.copy_from_slice(&(number * 0x9E37_79B9).to_le_bytes());
     }

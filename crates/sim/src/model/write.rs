@@ -96,7 +96,7 @@ fn check_value(value: &NewValue<'_>) -> Result<(), Error> {
     match value {
         NewValue::NoSingle => Ok(()),
         NewValue::Single(data) => {
-            let fits = (1..=limits::PAYLOAD_BYTES_MAX).contains(&data.bytes().len());
+            let fits = (1..=limits::SINGLE_BYTES_MAX).contains(&data.bytes().len());
             if fits { Ok(()) } else { Err(Invalid::Payload.into()) }
         }
         NewValue::Hole { extents } => check_extents(extents),
