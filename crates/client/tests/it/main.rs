@@ -67,7 +67,7 @@ mod on_engine {
             target: TargetNo(no),
             capacity_bytes: 128 << 20,
             log_segment_bytes: 1 << 20,
-            bulk_segment_bytes: 64 << 20,
+            bulk_segment_bytes: 16 << 20,
             ..Default::default()
         };
         Store::create(devices, Arc::clone(clock), u128::from(no), &config).unwrap()

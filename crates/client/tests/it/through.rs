@@ -96,9 +96,9 @@ pub(crate) struct Through {
 fn config(no: u16) -> TargetConfig {
     TargetConfig {
         target: TargetNo(no),
-        capacity_bytes: 128 << 20,
+        capacity_bytes: 256 << 20,
         log_segment_bytes: 1 << 20,
-        bulk_segment_bytes: 64 << 20,
+        bulk_segment_bytes: 40 << 20,
         join_extents_min: 2,
         ..TargetConfig::default()
     }
