@@ -135,15 +135,15 @@ handles_close_as_objects_too(void)
 	end();
 }
 
-/* Values of 16 MiB out of many buffers, as ROOT makes them of pages, and up to twice that. */
+/* Values of 16 MiB, out of many buffers, as ROOT makes them of pages. */
 static void
 large_values_come_back_and_are_one(void)
 {
-	enum { LARGE = 32 << 20, PIECE = 64 << 10 };
-	static d_iov_t iovs[(16 << 20) / PIECE];
-	d_sg_list_t    sgl = {.sg_nr = (16 << 20) / PIECE, .sg_iovs = iovs};
+	enum { LARGE = 16 << 20, PIECE = 64 << 10 };
+	static d_iov_t iovs[LARGE / PIECE];
+	d_sg_list_t    sgl = {.sg_nr = LARGE / PIECE, .sg_iovs = iovs};
 	daos_key_t     dkey, akey;
-	daos_iod_t     iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1, .iod_size = 16 << 20};
+	daos_iod_t     iod = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1, .iod_size = LARGE};
 	daos_size_t    size;
 	char          *value = malloc(LARGE), *found = malloc(LARGE);
 	size_t         i;
@@ -161,11 +161,11 @@ large_values_come_back_and_are_one(void)
 		d_iov_set(&iovs[i], found + i * PIECE, PIECE);
 	iod.iod_size = DAOS_REC_ANY;
 	OK(daos_obj_fetch(kv, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL, NULL));
-	CHECK(iod.iod_size == 16 << 20 && memcmp(found, value, 16 << 20) == 0);
-	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "largest", LARGE, value, NULL));
+	CHECK(iod.iod_size == LARGE && memcmp(found, value, LARGE) == 0);
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "large", LARGE, value, NULL));
 	size = LARGE;
 	memset(found, 0, LARGE);
-	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "largest", &size, found, NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "large", &size, found, NULL));
 	CHECK(size == LARGE && memcmp(found, value, LARGE) == 0);
 	end();
 	free(value);
