@@ -153,7 +153,8 @@ pub fn chunk_bytes(record_bytes: u32, value_bytes: u32) -> usize {
     if record >= limits::CSUM_CHUNK_BYTES {
         return record;
     }
-    let longer = if record_bytes > 0 { 1 } else { (value_bytes as usize).div_ceil(limits::PAYLOAD_BYTES_MAX) };
+    let longer =
+        if record_bytes > 0 { 1 } else { (value_bytes as usize).div_ceil(limits::PAYLOAD_BYTES_MAX) };
     longer.next_power_of_two() * (limits::CSUM_CHUNK_BYTES / record * record)
 }
 
