@@ -229,7 +229,7 @@ enum {
 	DFS_CHECK_EVICT_ALL = (1 << 4),
 };
 
-/* Looks for objects that no entry names. Nobody else may use the container meanwhile. */
+/* Looks for objects that no entry names. It has the container alone: EBUSY while anybody has it open. */
 int dfs_cont_check(daos_handle_t poh, const char *cont, uint64_t flags, const char *name);
 int dfs_cont_scan(daos_handle_t poh, const char *cont, uint64_t flags, const char *subdir);
 int dfs_cont_set_owner(daos_handle_t coh, d_string_t user, uid_t uid, d_string_t group, gid_t gid);

@@ -190,21 +190,62 @@ async fn open_by(way: Way, pool: &Arc<PoolHandle>, cont: &ContName, flags: u32) 
     if modes != 1 || flags & !OPEN_FLAGS != 0 {
         return Err(Der::INVAL);
     }
-    let opened = found(pool.client.open_container_for_by(way, cont, wanted(flags)).await)?;
-    if flags & EVICT != 0 {
-        let whose = if flags & EVICT_ALL == 0 { Whose::Own } else { Whose::All };
-        evict_by(way, pool, &opened, whose).await?;
-    }
-    if flags & OPEN_EX != 0 && opened.query_by(way).await?.handles > 1 {
-        opened.close_by(way).await?;
-        return Err(Der::BUSY);
-    }
+    let whose = match flags & EVICT {
+        0 => None,
+        flags if flags & EVICT_ALL == 0 => Some(Whose::Own),
+        _ => Some(Whose::All),
+    };
+    let opened = match whose {
+        None => found(pool.client.open_container_for_by(way, cont, wanted(flags)).await)?,
+        Some(whose) => open_without_others(way, pool, cont, wanted(flags), whose).await?,
+    };
     Ok(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags)))
 }
 
+/// Opens a container, and ends the handles that others have on it.
+///
+/// # Errors
+/// As [`open`]; `BUSY` if there are others still, or again.
+pub(crate) async fn open_without_others(
+    way: Way,
+    pool: &PoolHandle,
+    cont: &ContName,
+    wanted: OpenFor,
+    whose: Whose,
+) -> Result<Container> {
+    let open = |wanted| pool.client.open_container_for_by(way, cont, wanted);
+    match found(open(wanted).await) {
+        // Nobody else had it.
+        Ok(opened) if wanted == OpenFor::Alone => return Ok(opened),
+        Ok(opened) => {
+            evict_by(way, pool, &opened, whose).await?;
+            return Ok(opened);
+        }
+        Err(Der::BUSY) => {}
+        Err(other) => return Err(other),
+    }
+    // Somebody has it alone, or has it that is to be had alone.
+    let evicting = found(open(OpenFor::Evicting).await)?;
+    evict_by(way, pool, &evicting, whose).await?;
+    evicting.close_by(way).await?;
+    found(open(wanted).await)
+}
+
 /// What an engine is told that a handle with these flags is for.
-pub(crate) fn wanted(flags: u32) -> OpenFor {
-    if flags & OPEN_RO == 0 { OpenFor::Change } else { OpenFor::Any }
+fn wanted(flags: u32) -> OpenFor {
+    match flags & (OPEN_RO | OPEN_EX) {
+        0 => OpenFor::Change,
+        OPEN_EX => OpenFor::Alone,
+        _ => OpenFor::Any,
+    }
+}
+
+/// What it is told of one that another process has shared.
+pub(crate) fn wanted_again(flags: u32) -> OpenFor {
+    match wanted(flags) {
+        OpenFor::Alone => OpenFor::Joining,
+        other => other,
+    }
 }
 
 /// Ends every other handle on a container, with all that this process has open through them, and what other processes of
@@ -212,10 +253,6 @@ pub(crate) fn wanted(flags: u32) -> OpenFor {
 ///
 /// # Errors
 /// Of the engine that takes them from others.
-pub(crate) fn evict(pool: &PoolHandle, opened: &Container, whose: Whose) -> Result<()> {
-    now(evict_by(Way::Now, pool, opened, whose))
-}
-
 async fn evict_by(way: Way, pool: &PoolHandle, opened: &Container, whose: Whose) -> Result<()> {
     let cont = opened.uuid();
     fs::evict(pool.uuid, cont);

@@ -143,7 +143,7 @@ extern "C" fn daos_cont_global2local(poh: Handle, glob: Iov, coh: Out<Handle>) -
         if of_pool != pool.uuid {
             return Err(Der::INVAL);
         }
-        let opened = pool.client.open_container_for(&ContName::Uuid(uuid), cont::wanted(flags))?;
+        let opened = pool.client.open_container_for(&ContName::Uuid(uuid), cont::wanted_again(flags))?;
         coh.set(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, pool, flags))))?)
     })
 }

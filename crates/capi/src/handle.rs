@@ -316,7 +316,7 @@ fn remake(entry: &Entry, anew: &mut Anew) -> Option<Entry> {
         Entry::Cont(cont) => {
             let (_, pool) =
                 anew.pools.iter().find(|(old, _)| core::ptr::eq(*old, Arc::as_ptr(&cont.pool)))?;
-            let (name, wanted) = (ContName::Uuid(cont.client.uuid()), cont::wanted(cont.flags));
+            let (name, wanted) = (ContName::Uuid(cont.client.uuid()), cont::wanted_again(cont.flags));
             let opened = pool.client.open_container_for(&name, wanted).ok()?;
             let made = Arc::new(ContHandle::new(opened, Arc::clone(pool), cont.flags));
             anew.conts.push((Arc::as_ptr(cont), Arc::clone(&made)));

@@ -23,7 +23,9 @@ use crate::resolve;
 use crate::service::record::{ContRecord, Intent, Times};
 use crate::service::repeats::{Asked, Repeats};
 use dolmen_codec::TargetStore;
-use dolmen_codec::pool::{ContHandle, ContInfo, ContName, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose};
+use dolmen_codec::pool::{
+    ContHandle, ContInfo, ContName, OpenFor, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose,
+};
 use dolmen_codec::verb::{
     Audit, ContSpec, ContVerb, Finding, Reply, SpaceReport, Usage, Verb, system_container,
 };
@@ -92,6 +94,7 @@ struct Cont {
     snapshots: BTreeMap<Epoch, Option<String>>,
     attrs: BTreeSet<String>,
     handles: u32,
+    alone: Alone,
     next_oid: u64,
     /// Who has made it, and by which snapshots were made.
     origins: BTreeMap<Epoch, RequestId>,
@@ -102,12 +105,48 @@ struct Cont {
     times: Times,
 }
 
+/// Whether one who has opened a container has it alone, with whom he lets join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alone {
+    No,
+    /// Who has joined him is here, and he is not, or not yet: handles are opened again after a restart in any order.
+    Awaited,
+    Here,
+}
+
+impl Alone {
+    /// What holds when one handle more is open, beside so many; `None` if it may not be.
+    fn opened(self, wanted: OpenFor, handles: u32) -> Option<Self> {
+        match (wanted, self) {
+            (OpenFor::Alone, Self::No) => (handles == 0).then_some(Self::Here),
+            (OpenFor::Alone, Self::Awaited) => Some(Self::Here),
+            (OpenFor::Joining, Self::No) => (handles == 0).then_some(Self::Awaited),
+            (OpenFor::Joining, Self::Awaited | Self::Here) => Some(self),
+            (OpenFor::Evicting, _) => Some(self),
+            (OpenFor::Any | OpenFor::Change, Self::No) => Some(self),
+            (OpenFor::Alone, Self::Here) => None,
+            (OpenFor::Any | OpenFor::Change, Self::Awaited | Self::Here) => None,
+        }
+    }
+}
+
 impl Cont {
     fn new(record: ContRecord) -> Self {
         let next_oid = record.oid_limit;
         let (snapshots, attrs, origins) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let (gone, times) = (BTreeSet::new(), Times::default());
-        Self { record, snapshots, attrs, handles: 0, next_oid, origins, unfinished: None, gone, times }
+        Self {
+            record,
+            snapshots,
+            attrs,
+            handles: 0,
+            alone: Alone::No,
+            next_oid,
+            origins,
+            unfinished: None,
+            gone,
+            times,
+        }
     }
 
     /// Whether clients may see it.
@@ -281,7 +320,7 @@ impl Service {
                 let wanted = change::Wanted { uuid, label, props };
                 change::create(targets, state, wanted, head).map(PoolReply::Cont)
             }
-            PoolVerb::ContOpen(name, _) => state.open(&name).map(PoolReply::Cont),
+            PoolVerb::ContOpen(name, wanted) => state.open(&name, wanted).map(PoolReply::Cont),
             PoolVerb::ContClose(no) => state.close(no).map(done),
             PoolVerb::Props => Ok(PoolReply::Props(state.pool_props.clone())),
             PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props, asked).map(done),
@@ -463,11 +502,13 @@ impl State {
         no.copied().filter(|no| self.live(*no).is_ok()).ok_or(Error::NotFound)
     }
 
-    fn open(&mut self, name: &ContName) -> Result<ContHandle> {
+    fn open(&mut self, name: &ContName, wanted: OpenFor) -> Result<ContHandle> {
         let no = self.find(name)?;
         let cont = self.conts.get_mut(&no).ok_or(Error::NotFound)?;
+        let alone = cont.alone.opened(wanted, cont.handles).ok_or(Error::Busy)?;
         cont.handles = cont.handles.checked_add(1).ok_or(Error::Busy)?;
         cont.times.opened = self.now;
+        cont.alone = alone;
         Ok(cont.handle(no))
     }
 
@@ -477,6 +518,9 @@ impl State {
             Some(cont) if cont.is_live() => {
                 cont.handles = cont.handles.checked_sub(1).ok_or(Invalid::Argument)?;
                 cont.times.changed = self.now;
+                if cont.handles == 0 {
+                    cont.alone = Alone::No;
+                }
                 Ok(())
             }
             _ if no.0 != 0 && no.0 < self.next_cont => Ok(()),

@@ -20,7 +20,7 @@ pub enum PoolVerb<'a> {
         props: Props,
     },
     /// Finds a container and takes a handle on it. Answer: [`PoolReply::Cont`]; `NoPermission` for what its list does not
-    /// allow.
+    /// allow; `Busy` if somebody has it alone, or has it and it is to be had alone.
     ContOpen(ContName, OpenFor),
     /// Gives a handle back. Answer: [`PoolReply::Done`].
     ContClose(ContNo),
@@ -104,6 +104,28 @@ pub enum OpenFor {
     Any,
     /// To change something: refused to whom the list allows no change at all.
     Change,
+    /// As [`Self::Change`], and to have it alone: `Busy` while anybody has a handle on it, as is whoever asks for one until this
+    /// one, and those that have joined it, are closed.
+    Alone,
+    /// As [`Self::Change`], together with whoever has it alone, who has told how; also before he himself has it again, after
+    /// the engine was started anew. `Busy` if others have it, and not alone.
+    Joining,
+    /// To end the handles of others, also of who has it alone, and to be closed then.
+    Evicting,
+}
+
+impl OpenFor {
+    /// Whether an engine knows it only if it says so, with [`FEATURE_ALONE`](crate::wire::FEATURE_ALONE).
+    #[must_use]
+    pub fn is_of_alone(self) -> bool {
+        matches!(self, Self::Alone | Self::Joining | Self::Evicting)
+    }
+
+    /// Whether something is meant to be changed with it.
+    #[must_use]
+    pub fn is_change(self) -> bool {
+        matches!(self, Self::Change | Self::Alone | Self::Joining)
+    }
 }
 
 /// Whose handles end.

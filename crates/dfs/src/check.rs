@@ -85,7 +85,8 @@ impl Dfs {
     /// corrects link counts, unless anything is damaged: what a damaged entry leads to, and whatever is below it, has no
     /// other name. Damaged entries are only reported; to remove or replace them takes an unlink or rename.
     ///
-    /// REQUIRES: nobody changes the file system meanwhile, or what they make may look leaked.
+    /// What is made meanwhile never looks leaked. REQUIRES: for `repair`, that nobody changes the file system meanwhile: what is
+    /// moved may be missed on the way through the tree.
     ///
     /// # Errors
     /// `ReadOnly` for `repair` on a read-only mount; those of the store.
@@ -95,10 +96,12 @@ impl Dfs {
             mount.check_writable()?;
         }
         let mut report = CheckReport::default();
+        // Before the names: whatever is made later is not among them.
+        let objects = mount.all_objects(&mut report)?;
         let mut seen = mount.walk_tree(&mut report)?;
         mount.count_orphans(&mut seen, &mut report)?;
         mount.compare_links(&seen, &mut report)?;
-        mount.find_leaked(&seen, &mut report)?;
+        mount.find_leaked(objects, &seen, &mut report);
         report.repaired = repair && report.is_whole();
         if report.repaired {
             for oid in &report.leaked {
@@ -205,7 +208,23 @@ impl Mount {
         Ok(())
     }
 
-    fn find_leaked(&self, seen: &Seen, report: &mut CheckReport) -> Result<()> {
+    fn all_objects(&self, report: &mut CheckReport) -> Result<Vec<Oid>> {
+        let (mut walk, mut all) = (self.container.objects(None), Vec::new());
+        loop {
+            match walk.next_page().map_err(Error::from) {
+                Ok(page) if page.is_empty() => return Ok(all),
+                Ok(page) => all.extend(page),
+                Err(error) if error.is_damage() => {
+                    report.unlisted = true;
+                    return Ok(all);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// Objects that nothing names of those that were there before the names were looked at.
+    fn find_leaked(&self, objects: Vec<Oid>, seen: &Seen, report: &mut CheckReport) {
         let companions: BTreeSet<Oid> = seen
             .files
             .iter()
@@ -213,29 +232,16 @@ impl Mount {
             .map(|(&file, _)| companion_oid(file))
             .collect();
         let reserved = [self.superblock_oid, self.orphans_oid()];
-        let mut objects = self.container.objects(None);
-        loop {
-            let page = match objects.next_page().map_err(Error::from) {
-                Err(error) if error.is_damage() => {
-                    report.unlisted = true;
-                    Vec::new()
+        let named = |oid: &Oid| {
+            reserved.contains(oid)
+                || seen.dirs.contains(oid)
+                || if layout::is_companion(*oid) {
+                    companions.contains(oid)
+                } else {
+                    seen.files.contains_key(oid)
                 }
-                other => other?,
-            };
-            if page.is_empty() {
-                report.leaked.sort_unstable();
-                return Ok(());
-            }
-            let named = |oid: &Oid| {
-                reserved.contains(oid)
-                    || seen.dirs.contains(oid)
-                    || if layout::is_companion(*oid) {
-                        companions.contains(oid)
-                    } else {
-                        seen.files.contains_key(oid)
-                    }
-            };
-            report.leaked.extend(page.into_iter().filter(|oid| !named(oid)));
-        }
+        };
+        report.leaked = objects.into_iter().filter(|oid| !named(oid)).collect();
+        report.leaked.sort_unstable();
     }
 }

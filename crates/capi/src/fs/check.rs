@@ -7,7 +7,7 @@ use crate::handle;
 use crate::raw::Text;
 use crate::types::Handle;
 use core::ffi::c_int;
-use dolmen_client::{Oid, OpenFor, Way, Whose};
+use dolmen_client::{Container, Oid, OpenFor, Way, Whose};
 use dolmen_codec::now;
 use dolmen_dfs::{CheckReport, Dfs, Dir, Error, Follow, MountOptions, SetAttrs, tree};
 use dolmen_types::shown;
@@ -22,19 +22,29 @@ const EVICT_ALL: u64 = 16;
 /// Where what nothing names gets a name.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Mounts a container that nobody else uses meanwhile; `evicts` ends the handles that others have on it.
-fn mounted(poh: Handle, name: Text, writable: bool, evicts: bool) -> PosixResult<Dfs> {
-    let pool = handle::pool(poh)?;
-    let wanted = if writable { OpenFor::Change } else { OpenFor::Any };
-    let cont = pool.client.open_container_for(&cont::name(name.str()?)?, wanted)?;
-    if evicts {
-        cont::evict(&pool, &cont, Whose::All)?;
-    }
-    let (uid, gid) = (super::mount::own_uid(), super::mount::own_gid());
-    Ok(Dfs::mount(&cont, &MountOptions { read_only: !writable, uid, gid, ..MountOptions::default() })?)
+/// Mounts a container that nobody else has, nor can open as long as the mount lasts; `evicts` ends the handles that others
+/// have on it.
+///
+/// # Errors
+/// `EBUSY` if anybody has it, this process included.
+fn mounted_alone(poh: Handle, name: Text, writable: bool, evicts: bool) -> PosixResult<Dfs> {
+    let (pool, name) = (handle::pool(poh)?, cont::name(name.str()?)?);
+    let cont = if evicts {
+        let opened = cont::open_without_others(Way::Now, &pool, &name, OpenFor::Alone, Whose::All);
+        now(opened)?
+    } else {
+        pool.client.open_container_for(&name, OpenFor::Alone)?
+    };
+    mounted(&cont, !writable)
 }
 
-/// Looks for objects that nothing names, and prints, removes or names them as `flags` say.
+fn mounted(cont: &Container, read_only: bool) -> PosixResult<Dfs> {
+    let (uid, gid) = (super::mount::own_uid(), super::mount::own_gid());
+    Ok(Dfs::mount(cont, &MountOptions { read_only, uid, gid, ..MountOptions::default() })?)
+}
+
+/// Looks for objects that nothing names, and prints, removes or names them as `flags` say. Nobody else has the container
+/// meanwhile.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_cont_check(poh: Handle, cont: Text, flags: u64, name: Text) -> c_int {
     errno(|| {
@@ -43,7 +53,7 @@ extern "C" fn dfs_cont_check(poh: Handle, cont: Text, flags: u64, name: Text) ->
         {
             return Err(EINVAL);
         }
-        let fs = mounted(poh, cont, flags & (REMOVE | RELINK) != 0, flags & EVICT_ALL != 0)?;
+        let fs = mounted_alone(poh, cont, flags & (REMOVE | RELINK) != 0, flags & EVICT_ALL != 0)?;
         let report = fs.check(flags & REMOVE != 0)?;
         if flags & PRINT != 0 {
             print(&report);
@@ -95,7 +105,8 @@ fn relink(fs: &Dfs, leaked: Vec<Oid>, name: Text) -> PosixResult<()> {
 #[unsafe(no_mangle)]
 extern "C" fn dfs_cont_scan(poh: Handle, cont: Text, _flags: u64, subdir: Text) -> c_int {
     errno(|| {
-        let fs = mounted(poh, cont, false, false)?;
+        let pool = handle::pool(poh)?;
+        let fs = mounted(&pool.client.open_container(&cont::name(cont.str()?)?)?, true)?;
         let below = subdir.str_if_any()?.unwrap_or("/");
         let usage = tree::du(&fs, below, false, &tree::Options::default())?;
         println!("{below}: {} files, {} directories, {} bytes", usage.files, usage.dirs, usage.size_bytes);

@@ -3,7 +3,7 @@
 use super::blob::{Reader, Writer};
 use super::table::{self, Ptr};
 use super::{EINVAL, ENOENT, EPERM};
-use crate::cont;
+use crate::cont::{self, ContHandle};
 use crate::error::{Der, Errno, PosixResult, errno};
 use crate::event::{Ev, later_posix};
 use crate::handle::{self, Entry};
@@ -13,7 +13,7 @@ use crate::raw::{Out, Text};
 use crate::types::{CUuid, Handle, Iov};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use dolmen_client::{ContName, Container, Epoch, ObjectClass, Uuid};
+use dolmen_client::{ContName, Container, Epoch, ObjectClass, OpenFor, Uuid};
 use dolmen_dfs::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, class_of_hint, classes_of_hints};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -344,6 +344,12 @@ fn open_cont(pool: &Arc<PoolHandle>, name: &ContName, writable: bool) -> PosixRe
     Ok(handle::insert(Entry::Cont(cont::open(pool, name, flags)?))?)
 }
 
+/// Opens a container beside another process that has it alone, and has told this one how.
+fn join_cont(pool: &Arc<PoolHandle>, name: &ContName, flags: u32) -> PosixResult<Handle> {
+    let opened = pool.client.open_container_for(name, OpenFor::Joining)?;
+    Ok(handle::insert(Entry::Cont(Arc::new(ContHandle::new(opened, Arc::clone(pool), flags))))?)
+}
+
 /// Connects to a pool, opens a container, made first if `flags` say so, and mounts its file system.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_connect(
@@ -610,6 +616,7 @@ pub(super) fn blob_of_all(mounted: &Mounted) -> PosixResult<Vec<u8>> {
     out.bytes(pool.uuid.as_bytes());
     out.bytes(cont.client.uuid().as_bytes());
     out.bytes(&blob_of(mounted)?);
+    out.number(cont.flags.into());
     Ok(out.end())
 }
 
@@ -629,6 +636,7 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
     let mut uuid = || Uuid::from_slice(read.bytes()?).map_err(|_short| EINVAL);
     let (pool_uuid, cont_uuid) = (uuid()?, uuid()?);
     let inner = read.bytes()?;
+    let cont_flags = u32::try_from(read.number()?).map_err(|_wide| EINVAL)?;
     let writable = match flags {
         0 => {
             let mut inner = Reader::new(*b"DLMNTDFS", inner)?;
@@ -638,7 +646,12 @@ pub(super) fn connect_of_blob(flags: c_int, bytes: &[u8]) -> PosixResult<Ptr<Mou
         flags => flags & libc::O_ACCMODE == libc::O_RDWR,
     };
     let (poh, pool) = connect_pool(place::system(Some(system))?, &pool_uuid.to_string(), writable)?;
-    let mounted = open_cont(&pool, &ContName::Uuid(cont_uuid), writable).and_then(|coh| {
+    let name = ContName::Uuid(cont_uuid);
+    let opened = match cont::wanted_again(cont_flags) {
+        OpenFor::Joining => join_cont(&pool, &name, cont_flags),
+        _ => open_cont(&pool, &name, writable),
+    };
+    let mounted = opened.and_then(|coh| {
         let mounted = mount_of_blob((poh, coh), flags, inner, true);
         if mounted.is_err() {
             cont::daos_cont_close(coh, Ev::NULL);

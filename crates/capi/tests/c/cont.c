@@ -49,15 +49,67 @@ destroyed_containers_are_gone(void)
 	close_all();
 }
 
+/* Whoever may have it alone, or may not. */
+static void
+opens_give(int rc)
+{
+	unsigned int  modes[] = {DAOS_COO_RO, DAOS_COO_RW, DAOS_COO_EX};
+	daos_handle_t other;
+	int           i;
+
+	for (i = 0; i < 3; i++) {
+		GIVES(daos_cont_open(poh, "cont", modes[i], &other, NULL, NULL), rc);
+		if (rc == 0)
+			OK(daos_cont_close(other, NULL));
+	}
+}
+
 static void
 exclusive_opens_meet_nobody(void)
 {
-	daos_handle_t other;
+	daos_handle_t    other;
+	daos_cont_info_t info;
 
 	open_all();
 	GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &other, NULL, NULL), -DER_BUSY);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL));
+	OK(daos_cont_close(other, NULL));
 	OK(daos_cont_close(coh, NULL));
 	OK(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL));
+	opens_give(-DER_BUSY);
+	GIVES(daos_cont_destroy(poh, "cont", 0, NULL), -DER_BUSY);
+	OK(daos_cont_query(coh, &info, NULL, NULL));
+	GIVES(info.ci_nhandles, 1);
+	OK(daos_cont_close(coh, NULL));
+	opens_give(0);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL));
+	/* From who has it alone it is taken, too, and who takes it so has it. */
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RW | DAOS_COO_EVICT, &other, NULL, NULL));
+	GIVES(daos_cont_close(coh, NULL), -DER_NO_HDL);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &coh, NULL, NULL));
+	GIVES(daos_cont_close(other, NULL), -DER_NO_HDL);
+	opens_give(-DER_BUSY);
+	close_all();
+}
+
+static void
+exclusive_handles_are_shared_as_bytes(void)
+{
+	daos_handle_t shared;
+	char          buf[4096];
+	d_iov_t       glob = {.iov_buf = buf, .iov_buf_len = sizeof(buf)};
+
+	open_all();
+	OK(daos_cont_close(coh, NULL));
+	OK(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL));
+	OK(daos_cont_local2global(coh, &glob));
+	OK(daos_cont_global2local(poh, glob, &shared));
+	OK(daos_cont_close(coh, NULL));
+	opens_give(-DER_BUSY);
+	OK(daos_cont_close(shared, NULL));
+	opens_give(0);
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
+	GIVES(daos_cont_global2local(poh, glob, &shared), -DER_BUSY);
 	close_all();
 }
 
@@ -352,6 +404,7 @@ the_old_names_work_too(void)
 }
 
 TESTS(TEST(labels_and_uuids_open_containers), TEST(destroyed_containers_are_gone), TEST(exclusive_opens_meet_nobody),
+      TEST(exclusive_handles_are_shared_as_bytes),
       TEST(evicted_handles_end_with_all_that_is_open),
       TEST(queries_count_handles_and_snapshots),
       TEST(queries_tell_when_containers_were_opened_and_changed), TEST(properties_are_kept), TEST(attributes_are_kept),

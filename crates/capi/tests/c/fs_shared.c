@@ -192,4 +192,84 @@ many_processes_fill_a_directory(void)
 	OK(daos_fini());
 }
 
-TESTS(TEST(two_processes_share_a_file_system), TEST(many_processes_fill_a_directory))
+/* Writes files until it is told to end, each in a mount of its own; what it was told is written is there. */
+static void
+write_beside_checks(void)
+{
+	struct stat st;
+	char        name[32];
+	int         i, rc, tries = 0;
+
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	for (i = 0; i < 30; i++) {
+		/* A check has it alone, for as long as it takes. */
+		while ((rc = daos_cont_open(poh, "files", DAOS_COO_RW, &coh, NULL, NULL)) == -DER_BUSY)
+			CHECK(tries++ < 1000000);
+		OK(rc);
+		OK(dfs_mount(poh, coh, O_RDWR, &dfs));
+		snprintf(name, sizeof(name), "f%d", i);
+		fs_put(NULL, name, name);
+		fs_is(NULL, name, name);
+		OK(dfs_umount(dfs));
+		OK(daos_cont_close(coh, NULL));
+	}
+	while ((rc = daos_cont_open(poh, "files", DAOS_COO_RW, &coh, NULL, NULL)) == -DER_BUSY)
+		CHECK(tries++ < 1000000);
+	OK(rc);
+	OK(dfs_mount(poh, coh, O_RDWR, &dfs));
+	step(to_child[0], to_parent[1]);
+	/* The other process has tried to check meanwhile. */
+	step(to_child[0], to_parent[1]);
+	for (i = 0; i < 30; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		OK(dfs_stat(dfs, NULL, name, &st));
+		GIVES(st.st_size, strlen(name));
+		fs_is(NULL, name, name);
+	}
+	fs_close_all();
+}
+
+static void
+checks_take_nothing_from_who_writes_beside_them(void)
+{
+	int   rc, status, done = 0, busy = 0;
+	pid_t child;
+
+	CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
+	child = fork();
+	if (child == 0) {
+		char byte;
+
+		CHECK(read(to_child[0], &byte, 1) == 1);
+		write_beside_checks();
+		exit(0);
+	}
+	fs_open_all();
+	OK(dfs_umount(dfs));
+	OK(daos_cont_close(coh, NULL));
+	CHECK(write(to_child[1], "g", 1) == 1);
+	CHECK(fcntl(to_parent[0], F_SETFL, O_NONBLOCK) == 0);
+	do {
+		char byte;
+
+		rc = dfs_cont_check(poh, "files", DFS_CHECK_REMOVE, NULL);
+		CHECK(rc == 0 || rc == EBUSY);
+		done += rc == 0;
+		busy += rc == EBUSY;
+		rc = read(to_parent[0], &byte, 1);
+	} while (rc != 1);
+	/* Now it has the container open for good. */
+	GIVES(dfs_cont_check(poh, "files", DFS_CHECK_REMOVE, NULL), EBUSY);
+	GIVES(dfs_cont_check(poh, "files", DFS_CHECK_RELINK, NULL), EBUSY);
+	CHECK(write(to_child[1], "ab", 2) == 2);
+	CHECK(waitpid(child, &status, 0) == child);
+	GIVES(status, 0);
+	OK(dfs_cont_check(poh, "files", DFS_CHECK_REMOVE, NULL));
+	OK(daos_pool_disconnect(poh, NULL));
+	OK(daos_fini());
+	printf("%d checks, %d refused\n", done, busy);
+}
+
+TESTS(TEST(two_processes_share_a_file_system), TEST(many_processes_fill_a_directory),
+      TEST(checks_take_nothing_from_who_writes_beside_them))

@@ -164,10 +164,9 @@ handles_of_another_process_are_evicted(void)
 		GIVES(daos_cont_query(coh, &info, NULL, NULL), -DER_NO_HDL);
 		/* Whoever has it now has it alone. */
 		GIVES(daos_cont_open(poh, "cont", DAOS_COO_EX, &other, NULL, NULL), -DER_BUSY);
-		OK(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL));
+		GIVES(daos_cont_open(poh, "cont", DAOS_COO_RO, &other, NULL, NULL), -DER_BUSY);
 		GIVES(daos_kv_get(kv, DAOS_TX_NONE, 0, "k", &size, NULL, NULL), -DER_NO_HDL);
 		OK(daos_kv_close(kv, NULL));
-		OK(daos_cont_close(other, NULL));
 		close_all();
 		_exit(0);
 	}
@@ -193,4 +192,46 @@ handles_of_another_process_are_evicted(void)
 	close_all();
 }
 
-TESTS(TEST(handles_of_another_process_are_evicted), TEST(a_pool_that_is_had_alone_is_shared_with_children_and_by_bytes), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
+/* Tells the other process that something is so, and waits until it says so, too. */
+static void
+meet(int from, int to)
+{
+	char word = 'm';
+
+	CHECK(write(to, &word, 1) == 1 && read(from, &word, 1) == 1);
+}
+
+static void
+who_dies_has_nothing_alone_any_more(void)
+{
+	unsigned int  modes[] = {DAOS_COO_RO, DAOS_COO_RW, DAOS_COO_EX};
+	daos_handle_t other;
+	time_t        began;
+	int           i, rc, status, mine[2], its[2];
+	pid_t         child;
+
+	CHECK(pipe(mine) == 0 && pipe(its) == 0);
+	child = fork();
+	if (child == 0) {
+		open_all();
+		OK(daos_cont_close(coh, NULL));
+		OK(daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL));
+		meet(its[0], mine[1]);
+		meet(its[0], mine[1]);
+		_exit(1);
+	}
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	meet(mine[0], its[1]);
+	for (i = 0; i < 3; i++)
+		GIVES(daos_cont_open(poh, "cont", modes[i], &other, NULL, NULL), -DER_BUSY);
+	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+	/* The daemon finds out soon. */
+	began = time(NULL);
+	while ((rc = daos_cont_open(poh, "cont", DAOS_COO_EX, &coh, NULL, NULL)) == -DER_BUSY)
+		CHECK(time(NULL) - began < 30);
+	OK(rc);
+	close_all();
+}
+
+TESTS(TEST(who_dies_has_nothing_alone_any_more), TEST(handles_of_another_process_are_evicted), TEST(a_pool_that_is_had_alone_is_shared_with_children_and_by_bytes), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))

@@ -6,6 +6,7 @@ c_tests!("cont":
     labels_and_uuids_open_containers,
     destroyed_containers_are_gone,
     exclusive_opens_meet_nobody,
+    exclusive_handles_are_shared_as_bytes,
     evicted_handles_end_with_all_that_is_open,
     queries_count_handles_and_snapshots,
     queries_tell_when_containers_were_opened_and_changed,

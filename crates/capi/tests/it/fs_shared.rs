@@ -31,6 +31,11 @@ fn many_processes_fill_a_directory() {
 }
 
 #[test]
+fn checks_take_nothing_from_who_writes_beside_them() {
+    assert!(run("fs_shared", "checks_take_nothing_from_who_writes_beside_them").status.success());
+}
+
+#[test]
 fn what_one_process_does_with_files_it_does_through_a_daemon() {
     for program in ["fs_attrs", "fs_event", "fs_files", "fs_global", "fs_names", "fs_sys", "fs_threads"] {
         let tests = kit::names(program);

@@ -12,7 +12,7 @@ use crate::output::{Answer, Table, date, human, pairs};
 use crate::path::shown_outside;
 use crate::{cont, place, size};
 use clap::{Args, Subcommand, ValueEnum};
-use dolmen_client::{ContInfo, Container, Whose};
+use dolmen_client::{ContInfo, ContName, Container, OpenFor, Whose};
 use dolmen_codec::pool::ContHandle;
 use dolmen_codec::wire::PoolAccess;
 use dolmen_net::client::{Link, reach};
@@ -529,14 +529,34 @@ fn with_perm<T>(
     perm: char,
     body: impl FnOnce(&Container) -> Outcome<T>,
 ) -> Outcome<T> {
+    with_opened(link, arg, access, perm, |pool, name| pool.open_container(name), body)
+}
+
+/// The same with a container that is opened in another way than others are.
+fn with_opened<T>(
+    link: &Link,
+    arg: &ContArg,
+    access: PoolAccess,
+    perm: char,
+    open_it: impl FnOnce(&dolmen_client::Pool, &ContName) -> Result<Container, Error>,
+    body: impl FnOnce(&Container) -> Outcome<T>,
+) -> Outcome<T> {
     let refused = |failure, perm| access::refused(failure, &arg.pool.pool, Some(&arg.cont), perm);
     let doing = || format!("use container {} of pool {}", arg.cont, arg.pool.pool);
     let opened = open(link, &arg.pool.pool, access)?;
-    let cont = match opened.pool.open_container(&place::cont_name(&arg.cont)?) {
+    let cont = match open_it(&opened.pool, &place::cont_name(&arg.cont)?) {
         Err(Error::NotFound | Error::NoContainer) => return Err(no_container()).doing(doing),
+        Err(error @ Error::Busy) => return Err(others_have_it(error)).doing(doing),
         cont => cont.map_err(|error| refused(error.into(), 'r')).doing(doing)?,
     };
     body(&cont).map_err(|failure| refused(failure, perm)).doing(doing)
+}
+
+/// It is to be had alone, or somebody has it so.
+fn others_have_it(error: Error) -> Failure {
+    Failure::from(error)
+        .because("others have the container open")
+        .hint("end programs and mounts that use it, or take it from them with `daos cont evict --all`")
 }
 
 /// The label of a container that has none.
@@ -761,7 +781,12 @@ fn destroy(link: &Link, arg: &ContArg, force: bool) -> Outcome<Answer> {
 fn evict(link: &Link, arg: &ContArg, all: bool) -> Outcome<Answer> {
     let (whose, perm) = if all { (Whose::All, 'd') } else { (Whose::Own, 'r') };
     let text = if all { "everybody who had it open" } else { "your other processes" };
-    with_perm(link, arg, PoolAccess::ReadWrite, perm, |cont| Ok(cont.evict_others(whose)?))?;
+    // Also from who has it alone.
+    let open_it = |pool: &dolmen_client::Pool, name: &ContName| match pool.open_container(name) {
+        Err(Error::Busy) => pool.open_container_for(name, OpenFor::Evicting),
+        other => other,
+    };
+    with_opened(link, arg, PoolAccess::ReadWrite, perm, open_it, |cont| Ok(cont.evict_others(whose)?))?;
     Ok(Answer::new(format!("{} was taken from {text}", arg.cont), Value::Null))
 }
 

@@ -477,11 +477,21 @@ fn who_has_something_open_is_asked_or_loses_it() {
     cont.query().unwrap();
     let check = |flags| ["fs", "check", "tank", "home", "--flags", flags];
     let line = system.fails(5, "daos", &check("remove"));
-    assert!(line.contains("1 other handle is open") && line.contains("daos cont evict --all"), "{line}");
+    assert!(
+        line.contains("others have the container open") && line.contains("daos cont evict --all"),
+        "{line}"
+    );
     system.json("daos", &check("print"));
     let (_, text) = system.run("daos", &["cont", "evict", "tank", "home", "--all"]);
     assert_eq!(text, "home was taken from everybody who had it open\n");
     assert!(cont.query().is_err());
+    let alone = pool.open_container_for(&home, dolmen_client::OpenFor::Alone).unwrap();
+    for flags in ["remove", "print"] {
+        let line = system.fails(5, "daos", &check(flags));
+        assert!(line.contains("others have the container open"), "{line}");
+    }
+    system.run("daos", &["cont", "evict", "tank", "home", "--all"]);
+    assert!(alone.query().is_err());
     assert_eq!(system.json("daos", &check("remove"))["repaired"], true);
     let (_, text) = system.run("dmg", &["pool", "evict", "tank"]);
     assert_eq!(text, "tank was taken from all who had it open\n");

@@ -84,7 +84,7 @@ impl Field for Props {
 
 // Persistent: never renumber.
 choice!(Whose { Own = 0, All = 1 });
-choice!(OpenFor { Any = 0, Change = 1 });
+choice!(OpenFor { Any = 0, Change = 1, Alone = 2, Joining = 3, Evicting = 4 });
 choice!(LockFamily { Range = 0, Whole = 1 });
 choice!(LockKind { Free = 0, Read = 1, Write = 2 });
 choice!(LockAction { Set = 0, Again = 1, Test = 2, Renew = 3, Leave = 4 });
@@ -274,4 +274,22 @@ fn read_commit<'p>(input: &mut Input<'_, 'p>) -> Option<TxCommit<'p>> {
         parts.push((TargetNo::read(&mut input.body)?, read_mutations(input)?));
     }
     Some(TxCommit { cont, tx, epoch, parts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_container_is_opened_for_has_its_numbers() {
+        use OpenFor::{Alone, Any, Change, Evicting, Joining};
+        for (wanted, number) in [Any, Change, Alone, Joining, Evicting].into_iter().zip(0..) {
+            assert_eq!(OpenFor::read(&mut Reader::new(&[number])), Some(wanted));
+            let mut bytes = Vec::new();
+            wanted.put(&mut Writer::new(&mut bytes));
+            assert_eq!(bytes, [number]);
+            assert_eq!(wanted.is_of_alone(), number > 1, "an engine of before closes the connection");
+        }
+        assert_eq!(OpenFor::read(&mut Reader::new(&[5])), None);
+    }
 }

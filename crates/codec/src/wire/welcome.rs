@@ -3,6 +3,7 @@
 //! Invariants: as those of a hello; a refusal says which versions are spoken, too.
 
 use super::{BadFrame, VERSION, VERSION_MIN, Version};
+use crate::pool::OpenFor;
 use core::fmt;
 use dolmen_types::limits::LABEL_BYTES_MAX;
 use dolmen_types::{Uuid, crc32c};
@@ -41,6 +42,10 @@ const _: () = assert!(core::mem::offset_of!(Fields, version) == SUM_END);
 
 /// A feature of an engine: pools are made at another one, the first of the system's list.
 pub const FEATURE_NOT_FIRST: u64 = 1;
+
+/// A feature of an engine: containers can be opened so that nobody else has them
+/// ([`OpenFor::Alone`](crate::pool::OpenFor::Alone)). Who does not say it closes the connection on which that is asked.
+pub const FEATURE_ALONE: u64 = 4;
 
 /// Who answers, and what was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -139,6 +144,12 @@ impl Refusal {
 }
 
 impl Welcome {
+    /// Whether who says this knows what a container is to be opened for.
+    #[must_use]
+    pub fn knows(&self, wanted: OpenFor) -> bool {
+        !wanted.is_of_alone() || self.features & FEATURE_ALONE != 0
+    }
+
     /// Encodes the record.
     ///
     /// # Panics

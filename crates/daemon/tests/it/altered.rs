@@ -7,11 +7,12 @@ use crate::common::{Scratch, WAYS, Way, create, pool};
 use crate::raw::{RING_BYTES, Raw, array_update, assert_closed, push, update};
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
 use dolmen_codec::Answer;
+use dolmen_codec::pool::{ContName, OpenFor};
 use dolmen_codec::verb::{FetchIod, NewValue, Payload, Reply, UpdateIod, Want};
-use dolmen_codec::wire::{HELLO_BYTES, Hello, Version, WELCOME_BYTES};
+use dolmen_codec::wire::{FEATURE_ALONE, HELLO_BYTES, Hello, Version, WELCOME_BYTES, Welcome};
 use dolmen_env::{Address, Listener, Moved, Rng, Socket, Waiter};
 use dolmen_net::client::{Link, LinkOptions};
-use dolmen_types::{Cond, Error, IoBuf, Key, Label, Props, Recx};
+use dolmen_types::{Cond, Error, Invalid, IoBuf, Key, Label, Props, Recx};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -57,6 +58,8 @@ struct Plan {
     connections: Vec<[Arc<Socket>; 2]>,
     since: Vec<[usize; 2]>,
     flips: usize,
+    /// Features of the daemon that its clients are not told of.
+    hidden: u64,
 }
 
 /// Hands bytes on between clients and a daemon, and turns a bit of them around when it is told to; its threads end with the
@@ -232,6 +235,11 @@ impl Plan {
 
     fn pass(&mut self, number: usize, course: Course, bytes: &mut [u8]) {
         self.passed[usize::from(course == Course::Down)] += bytes.len();
+        if let Some(first) = bytes.first_chunk_mut().filter(|_| self.hidden != 0 && course == Course::Down)
+            && let Ok(Ok(welcome)) = Welcome::decode(first)
+        {
+            *first = Welcome { features: welcome.features & !self.hidden, ..welcome }.encode();
+        }
         if let Some(fault) = self.fault.filter(|fault| fault.course == course) {
             let before = &mut self.since[number][usize::from(course == Course::Down)];
             if let Some(byte) = fault.after.checked_sub(*before).and_then(|at| bytes.get_mut(at)) {
@@ -480,6 +488,20 @@ fn a_client_of_this_version_uses_a_daemon_of_the_one_before() {
         }
         altered.assert_there(50);
     }
+}
+
+#[test]
+fn a_daemon_that_knows_no_exclusive_containers_is_not_asked_for_one() {
+    let altered = Altered::start(Way::Socket, |_| {});
+    altered.alterer.plan().hidden = FEATURE_ALONE;
+    let client = Bystander::of(&altered.alterer.link());
+    let name = ContName::Label(Label::new(CONT).unwrap());
+    for wanted in [OpenFor::Alone, OpenFor::Joining, OpenFor::Evicting] {
+        let refused = client.pool.open_container_for(&name, wanted).map(drop).unwrap_err();
+        assert_eq!(refused, Invalid::Argument.into());
+    }
+    insert(&client.object, 0);
+    assert_got(&client.object, 0);
 }
 
 #[test]

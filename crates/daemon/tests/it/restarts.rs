@@ -174,6 +174,39 @@ fn who_has_a_pool_alone_keeps_others_from_it_until_he_leaves_or_dies() {
     assert_eq!(open(&other, PoolAccess::ReadWrite).err(), Some(Error::Busy), "and is his alone still");
 }
 
+#[test]
+fn who_has_a_container_alone_has_it_so_after_the_death_of_the_daemon() {
+    for way in WAYS {
+        let dir = Scratch::new();
+        let daemon = ChildDaemon::start(dir.path());
+        let (own, other) = (Bystander::first(daemon.link(way)), Bystander::of(&daemon.link(WAYS[0])));
+        let name = ContName::Label(Label::new("alone").unwrap());
+        own.pool.create_container(Some(Label::new("alone").unwrap()), Props::default()).unwrap();
+        let alone = own.pool.open_container_for(&name, OpenFor::Alone).unwrap();
+        let joined = other.pool.open_container_for(&name, OpenFor::Joining).unwrap();
+        let assert_alone = || {
+            for wanted in [OpenFor::Any, OpenFor::Change, OpenFor::Alone] {
+                let opened = other.pool.open_container_for(&name, wanted);
+                assert_eq!(opened.map(drop).unwrap_err(), Error::Busy, "{way:?} {wanted:?}");
+            }
+        };
+        assert_alone();
+        daemon.kill();
+        daemon.start_again();
+        // Whoever comes first.
+        assert_eq!(joined.query().unwrap().cont.no, alone.no());
+        assert_eq!(alone.query().unwrap().handles, 2, "{way:?}");
+        assert_alone();
+        joined.close().unwrap();
+        daemon.kill();
+        daemon.start_again();
+        assert_eq!(alone.query().unwrap().handles, 1, "{way:?}");
+        assert_alone();
+        alone.close().unwrap();
+        other.pool.open_container(&name).unwrap();
+    }
+}
+
 /// Keeps so many inserts under way on one queue until told to stop; returns how many there were.
 fn insert_in_flight(
     queue: &EventQueue,

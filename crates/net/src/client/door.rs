@@ -115,7 +115,7 @@ impl Door {
 
     /// The same of one that is not opened, and may be used.
     pub(super) fn note_open(&self, no: ContNo, home: Opened) {
-        let noted = Opened { count: 1, at_home: home.evictions, ..home };
+        let noted = Opened { count: 1, alone: OpenFor::Any, at_home: home.evictions, ..home };
         self.link.with_pool(self.pool, |attached| attached.conts.insert(no, noted));
     }
 

@@ -728,11 +728,26 @@ impl State {
         self.queues.of(queue).is_none_or(|open| !open.done.is_empty() || open.under_way == 0)
     }
 
+    /// Whether the engine knows what it is asked; one that does not would close the connection.
+    ///
+    /// # Errors
+    /// `Invalid::Argument`.
+    #[inline]
+    fn check_known(&self, ask: &Ask<'_>) -> Result<()> {
+        match (ask, &self.session) {
+            (Ask::Pool(PoolVerb::ContOpen(_, wanted)), Some(session)) if !session.welcome.knows(*wanted) => {
+                Err(Invalid::Argument.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the frame of a request.
     fn send(&mut self, id: u64, pool: PoolRef, head: &Head, ask: &Ask<'_>) -> Result<()> {
         let slot = self.slot_of(pool).unwrap_or(NO_SLOT);
         let seen = Epoch(self.seen.load(Ordering::Relaxed));
         let Terms { version, sums_requests, .. } = self.terms();
+        self.check_known(ask)?;
         let caller = Caller { version, token: id, head: *head, pool: slot, seen, push_acked: 0 };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();

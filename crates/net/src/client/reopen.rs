@@ -12,7 +12,7 @@ use super::slot::SlotOn;
 use crate::error::{Error, Result, Violation};
 use crate::input::{Landing, bad_frame};
 use core::time::Duration;
-use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
     Caller, PoolSlot, ReplyHeader, SystemReply, SystemVerb, decode_reply, decode_system_reply,
     encode_request, encode_system_request,
@@ -157,8 +157,13 @@ impl Session {
     ) -> Result<()> {
         let Some(slot) = attached.slot.and_then(|slot| slot.on(self.no)) else { return Ok(()) };
         for (cont, opened) in &attached.conts {
-            for _ in 0..opened.count {
-                let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid), OpenFor::Any);
+            for nth in 0..opened.count {
+                let wanted = opened.wanted(nth);
+                if !self.welcome.knows(wanted) {
+                    // Who has something alone does not have it at an engine where others can open it.
+                    break;
+                }
+                let open = PoolVerb::ContOpen(ContName::Uuid(opened.uuid), wanted);
                 let error = match self.ask_pool(attached, slot, open, waiting, late).await? {
                     Some(Ok(Answer::Pool(PoolReply::Cont(handle)))) if handle.no == *cont => {
                         if attached.goes_on(opened, &handle) {

@@ -69,6 +69,8 @@ pub(super) struct Refused {
 pub(super) struct Opened {
     pub(super) uuid: Uuid,
     pub(super) count: u32,
+    /// What the first of these was opened for, as far as others are concerned.
+    pub(super) alone: OpenFor,
     /// How often the user had lost handles on it when the last of these was opened, as the engine counts it.
     pub(super) evictions: u64,
     /// At an engine with a part: the same, as the one with the pool's service counts it, which may take him for another user;
@@ -86,7 +88,7 @@ const UNKNOWN: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Handles {
     Same,
-    Opens,
+    Opens(OpenFor),
     Evicts(ContNo),
     Closes(ContNo),
 }
@@ -95,7 +97,7 @@ impl Handles {
     #[inline]
     pub(super) fn of(ask: &Ask<'_>) -> Self {
         match ask {
-            Ask::Pool(PoolVerb::ContOpen(..)) => Self::Opens,
+            Ask::Pool(PoolVerb::ContOpen(_, wanted)) => Self::Opens(*wanted),
             Ask::Pool(PoolVerb::ContEvict(cont, _)) => Self::Evicts(*cont),
             Ask::Pool(PoolVerb::ContClose(cont)) => Self::Closes(*cont),
             _ => Self::Same,
@@ -238,6 +240,16 @@ impl Session {
     }
 }
 
+impl Opened {
+    /// What the handle of this number is opened for again.
+    pub(super) fn wanted(&self, nth: u32) -> OpenFor {
+        match (self.alone, nth) {
+            (OpenFor::Alone, 1..) => OpenFor::Joining,
+            (alone, _) => alone,
+        }
+    }
+}
+
 impl Attached {
     /// One that is open, with nothing in it yet.
     pub(super) fn new(slot: SlotOn, connect: SystemVerb, head: Head) -> Self {
@@ -261,20 +273,21 @@ impl Attached {
             _ => None,
         };
         match (handles, handle) {
-            (Handles::Opens, Some(handle)) => self.opened(handle),
+            (Handles::Opens(wanted), Some(handle)) => self.opened(handle, wanted),
             (Handles::Evicts(cont), handle) => {
                 handle.into_iter().for_each(|handle| self.evicted(handle));
                 self.has_evicted(cont);
             }
             (Handles::Closes(cont), _) if result.is_ok() => self.closed(cont),
-            (Handles::Same | Handles::Opens | Handles::Closes(_), _) => {}
+            (Handles::Same | Handles::Opens(_) | Handles::Closes(_), _) => {}
         }
     }
 
     /// A handle more.
-    pub(super) fn opened(&mut self, handle: &ContHandle) {
+    pub(super) fn opened(&mut self, handle: &ContHandle, wanted: OpenFor) {
         let evictions = Evictions::of(&handle.props).count(self.head.cred.uid);
-        let new = Opened { uuid: handle.uuid, count: 0, evictions, at_home: UNKNOWN, slack: 0 };
+        let (uuid, alone) = (handle.uuid, OpenFor::Any);
+        let new = Opened { uuid, count: 0, alone, evictions, at_home: UNKNOWN, slack: 0 };
         let opened = self.conts.entry(handle.no).or_insert(new);
         if opened.evictions < evictions {
             // Those that were there have ended, unless the evictions were this client's own.
@@ -282,6 +295,12 @@ impl Attached {
             let count = if goes_on { opened.count } else { 0 };
             (opened.count, opened.evictions, opened.slack) = (count, evictions, 0);
         }
+        opened.alone = match (opened.count, wanted) {
+            (_, OpenFor::Alone) => OpenFor::Alone,
+            (0, OpenFor::Joining) => OpenFor::Joining,
+            (0, _) => OpenFor::Any,
+            _ => opened.alone,
+        };
         opened.count += 1;
     }
 

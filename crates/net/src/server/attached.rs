@@ -189,7 +189,7 @@ impl Attached {
     /// Has a handle more, on a container of these properties, or has not.
     pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, away: Away) -> Opening {
         let perms = self.rights.on_cont(&cont.props);
-        if perms == 0 || wanted == OpenFor::Change && perms & perm::CHANGES == 0 {
+        if perms == 0 || wanted.is_change() && perms & perm::CHANGES == 0 {
             return Opening::NotAllowed;
         }
         let is_noted = self.holders.opened(self.key, cont, away);

@@ -22,9 +22,9 @@ use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Incoming, List, Reply, Verb};
 use dolmen_codec::wire::{
-    Asked, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo, RequestHeader,
-    SystemReply, SystemVerb, Version, WELCOME_BYTES, decode_request_owned, decode_request_shared,
-    decode_system_request, encode_reply, encode_system_reply,
+    Asked, FEATURE_ALONE, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo,
+    RequestHeader, SystemReply, SystemVerb, Version, WELCOME_BYTES, decode_request_owned,
+    decode_request_shared, decode_system_request, encode_reply, encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
@@ -359,6 +359,7 @@ impl Conn {
 
     fn welcome(&self, shared: &Shared, version: Version, ring_bytes: u64) -> [u8; WELCOME_BYTES] {
         let mut welcome = shared.system.welcome(version, ring_bytes);
+        welcome.features |= FEATURE_ALONE;
         if self.takes_parts {
             welcome.features |= FEATURE_PARTS;
         }

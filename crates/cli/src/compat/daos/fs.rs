@@ -1,13 +1,13 @@
 //! `daos filesystem`: where new entries of a directory lie, and whether a file system is whole.
 
 use super::super::{Rest, uns};
-use super::{ContArg, with};
+use super::{ContArg, with, with_opened};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Answer, count, pairs};
+use crate::output::{Answer, pairs};
 use crate::path::shown_outside;
 use crate::{place, size};
 use clap::{Args, Subcommand};
-use dolmen_client::Container;
+use dolmen_client::{ContName, Container, OpenFor, Pool};
 use dolmen_codec::wire::PoolAccess;
 use dolmen_dfs::{Dfs, Follow, OpenOptions, Opened, tree};
 use dolmen_net::client::Link;
@@ -216,10 +216,10 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
     let has = |name: &str| args.flags.iter().any(|flag| flag.eq_ignore_ascii_case(name));
     let repair = has("remove");
     let access = if repair { PoolAccess::ReadWrite } else { PoolAccess::ReadOnly };
-    with(link, &args.cont, access, |cont| {
-        if repair {
-            refuse_others(cont)?;
-        }
+    // Nobody may move anything meanwhile, nor have what nothing names any more open, if that is removed.
+    let (perm, wanted) = if repair { ('w', OpenFor::Alone) } else { ('r', OpenFor::Any) };
+    let open_it = |pool: &Pool, name: &ContName| pool.open_container_for(name, wanted);
+    with_opened(link, &args.cont, access, perm, open_it, |cont| {
         let dfs = place::mount(cont, &args.cont.cont, !repair, true)?;
         let report = dfs.check(repair)?;
         let verified = has("verify").then(|| verify(&dfs)).transpose()?;
@@ -253,22 +253,6 @@ fn check(link: &Link, args: &Check) -> Outcome<Answer> {
             is_wrong.then(|| format!("{wrong} damaged, {leaked} named by nothing, {count} unreadable"));
         Ok(Answer::new(text, json).with_findings(told))
     })
-}
-
-/// What nobody names may be a file that somebody has just made, or has open: nothing is removed while others have the
-/// container open.
-fn refuse_others(cont: &Container) -> Outcome<()> {
-    let others = cont.query()?.handles.saturating_sub(1);
-    if others == 0 {
-        return Ok(());
-    }
-    let held = count(u64::from(others), "other handle is", "other handles are");
-    let failure = Failure::new(
-        Exit::InUse,
-        format!("{held} open on the container, and what they use might be removed"),
-    );
-    Err(failure
-        .hint("end programs and mounts that use it, or take it from them with `daos cont evict --all`"))
 }
 
 /// What reading all files found.

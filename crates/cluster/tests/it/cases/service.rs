@@ -137,6 +137,62 @@ fn labels_and_uuids_are_unique_and_free_again_after_destroying() {
     assert!(again.no > second.no, "numbers are not used twice");
 }
 
+/// Whether it can be opened now, for each of these.
+fn can_open(pool: &Pool<Store>, label: &str, all: [OpenFor; 5]) -> [bool; 5] {
+    all.map(|wanted| match ask(pool, PoolVerb::ContOpen(by_label(label), wanted)) {
+        Ok(PoolReply::Cont(cont)) => {
+            ask(pool, PoolVerb::ContClose(cont.no)).unwrap();
+            true
+        }
+        Err(Error::Busy) => false,
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn who_has_a_container_alone_shares_it_only_with_whom_he_lets_join() {
+    use OpenFor::{Alone, Any, Change, Evicting, Joining};
+    let all = [Any, Change, Alone, Joining, Evicting];
+    let pool = World::new().create(2);
+    let cont = make(&pool, 1, "a").unwrap().no;
+    make(&pool, 2, "other").unwrap();
+    let open = |wanted| drop(ask(&pool, PoolVerb::ContOpen(by_label("a"), wanted)).unwrap());
+    let close = || drop(ask(&pool, PoolVerb::ContClose(cont)).unwrap());
+    // By nobody, and by others who are not alone.
+    assert_eq!(can_open(&pool, "a", all), [true; 5]);
+    open(Any);
+    assert_eq!(can_open(&pool, "a", all), [true, true, false, false, true]);
+    close();
+    // By one alone, and by one who has joined him and outlives him.
+    open(Alone);
+    assert_eq!(can_open(&pool, "a", all), [false, false, false, true, true]);
+    assert_eq!(can_open(&pool, "other", all), [true; 5]);
+    open(Joining);
+    close();
+    assert_eq!(can_open(&pool, "a", all), [false, false, false, true, true]);
+    close();
+    assert_eq!(can_open(&pool, "a", all), [true; 5]);
+    // After a restart whoever had joined may be first.
+    open(Joining);
+    assert_eq!(
+        can_open(&pool, "a", [Any, Change, Evicting, Joining, Any]),
+        [false, false, true, true, false]
+    );
+    open(Alone);
+    assert_eq!(can_open(&pool, "a", all), [false, false, false, true, true]);
+    close();
+    close();
+    // Who evicts has nothing to himself.
+    open(Evicting);
+    assert_eq!(can_open(&pool, "a", all), [true, true, false, false, true]);
+    close();
+    assert_eq!(info(&pool, cont).handles, 0);
+    open(Alone);
+    ask(&pool, PoolVerb::ContDestroy(by_label("a"), true)).unwrap();
+    make(&pool, 3, "a").unwrap();
+    assert_eq!(can_open(&pool, "a", all), [true; 5]);
+}
+
 #[test]
 fn properties_are_kept_renamed_and_refused() {
     let world = World::new();

@@ -262,6 +262,16 @@ fn lock_ask() -> impl Strategy<Value = LockAsk> {
     )
 }
 
+fn open_for() -> impl Strategy<Value = OpenFor> {
+    prop_oneof![
+        Just(OpenFor::Any),
+        Just(OpenFor::Change),
+        Just(OpenFor::Alone),
+        Just(OpenFor::Joining),
+        Just(OpenFor::Evicting),
+    ]
+}
+
 fn cont_question() -> impl Strategy<Value = PoolVerb<'static>> {
     prop_oneof![
         (uuid(), option::of(label()), props()).prop_map(|(uuid, label, props)| PoolVerb::ContCreate {
@@ -269,9 +279,7 @@ fn cont_question() -> impl Strategy<Value = PoolVerb<'static>> {
             label,
             props
         }),
-        (cont_name(), any::<bool>()).prop_map(|(name, is_change)| {
-            PoolVerb::ContOpen(name, if is_change { OpenFor::Change } else { OpenFor::Any })
-        }),
+        (cont_name(), open_for()).prop_map(|(name, wanted)| PoolVerb::ContOpen(name, wanted)),
         cont().prop_map(PoolVerb::ContClose),
         (cont_name(), any::<bool>()).prop_map(|(name, force)| PoolVerb::ContDestroy(name, force)),
         cont().prop_map(PoolVerb::ContQuery),

@@ -73,6 +73,28 @@ fn of_many_that_create_one_name_exclusively_one_wins() {
 }
 
 #[test]
+fn what_is_made_during_a_check_never_looks_leaked() {
+    let world = World::new(2);
+    let fs = world.mount();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    dolmen_env::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                put(&fs, &format!("/{n}"), b"stone");
+            }
+        });
+        for _ in 0..30 {
+            let report = fs.check(false).unwrap();
+            assert!(report.is_clean(), "{:?}", report.leaked);
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn names_renamed_round_by_many_threads_stay_one_each() {
     let world = World::new(3);
     let fs = world.mount();

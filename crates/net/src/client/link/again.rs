@@ -10,7 +10,7 @@ use crate::client::pending::{Finished, Opens, Progress, Waiter};
 use crate::client::reopen::is_final;
 use crate::client::session::{Attached, Handles, Opened, Refused};
 use core::time::Duration;
-use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContName, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Request};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Error, Result};
@@ -107,10 +107,11 @@ impl Inner {
             return Err(Error::NoPermission);
         }
         for (cont, known) in &copy.conts {
-            for _ in 0..known.count {
+            for nth in 0..known.count {
                 let ask = |verb| Request { token: 0, head: copy.head, ask: Ask::Pool(verb) };
-                let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid), OpenFor::Any);
-                match self.call(pool, Handles::Opens, ask(open)).result {
+                let wanted = known.wanted(nth);
+                let open = PoolVerb::ContOpen(ContName::Uuid(known.uuid), wanted);
+                match self.call(pool, Handles::Opens(wanted), ask(open)).result {
                     Ok(Answer::Pool(PoolReply::Cont(handle))) if handle.no == *cont => {
                         if copy.goes_on(known, &handle) {
                             continue;

@@ -275,8 +275,8 @@ impl State {
     /// An answer that nobody wants.
     pub(super) fn unwanted(&mut self, pool: PoolRef, handles: Handles, result: &Result<Answer>) {
         match (handles, result) {
-            (Handles::Opens, Ok(Answer::Pool(PoolReply::Cont(handle)))) => self.close(pool, handle.no),
-            (Handles::Opens, _) => {}
+            (Handles::Opens(_), Ok(Answer::Pool(PoolReply::Cont(handle)))) => self.close(pool, handle.no),
+            (Handles::Opens(_), _) => {}
             (handles, result) => {
                 self.pools.of_mut(pool).into_iter().for_each(|attached| attached.answered(handles, result));
             }
