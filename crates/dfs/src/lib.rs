@@ -142,7 +142,7 @@ pub use layout::device_no::DeviceNo;
 pub use layout::inode::{FileKind, Time};
 pub use layout::superblock::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 pub use list::{Cookie, Entry, Found, Names};
-pub use located::{ForNewEntries, Located, Opened};
+pub use located::{ForNewEntries, KnownFile, Located, Opened};
 pub use locks::{LockOwner, Locked, Locks, lock};
 pub use mount::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, STATFS_TYPE, Statfs};
 pub use obj::{New, Obj};

@@ -2,17 +2,18 @@
 //! links alike, and travel to other processes.
 
 use crate::attr::{NewTimes, Stat};
-use crate::dir::{Dir, OPEN_RETRIES, OpenOptions};
+use crate::dir::{Dir, OPEN_RETRIES, OpenOptions, check_mode};
 use crate::error::{Error, Result, What};
 use crate::file::File;
-use crate::layout::inode::{FileKind, Inode};
+use crate::layout::NAME_BYTES_MAX;
+use crate::layout::inode::{FileKind, Inode, Time};
 use crate::layout::superblock::{Superblock, is_chunk};
 use crate::mount::{Dfs, FILE_CLASS, Mount};
 use crate::node::{Home, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::Follow;
 use dolmen_client::At;
-use dolmen_types::{ObjectClass, Oid};
+use dolmen_types::{Epoch, ObjectClass, Oid};
 use std::sync::Arc;
 
 /// An open file or directory, or where a symbolic link points.
@@ -233,7 +234,70 @@ impl File {
     }
 }
 
+/// A file, by what whoever has it open knows of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownFile {
+    /// Its object.
+    pub oid: Oid,
+    /// The object with its record.
+    pub dir: Oid,
+    /// The key of that.
+    pub name: Vec<u8>,
+    /// Bytes in a chunk of it.
+    pub chunk_bytes: u64,
+    /// Permission bits.
+    pub permissions: u32,
+}
+
+impl File {
+    /// What it takes to open it in another mount of the container, whatever becomes of its entry: [`Dfs::reopen`].
+    #[must_use]
+    pub fn known(&self) -> KnownFile {
+        let (node, slot) = (&self.node, self.node.slot());
+        let (chunk_bytes, permissions) = (node.chunk_bytes, self.mode() & 0o7777);
+        KnownFile { oid: node.oid, dir: slot.oid, name: slot.dkey.to_vec(), chunk_bytes, permissions }
+    }
+}
+
 impl Dfs {
+    /// Opens a file that another mount has open. If its record is elsewhere by now, it is as if it had been open here, too, when
+    /// that was moved or removed.
+    ///
+    /// # Errors
+    /// `Invalid` for what no file has; `ReadOnly`; those of the store.
+    pub fn reopen(&self, known: &KnownFile, options: &OpenOptions) -> Result<File> {
+        let options = &OpenOptions { create: false, exclusive: false, truncate: false, ..*options };
+        let mount = self.mount();
+        options.check(mount)?;
+        check_mode(known.permissions)?;
+        if known.name.is_empty() || known.name.len() > NAME_BYTES_MAX {
+            return Err(What::Name.into());
+        }
+        if !is_chunk(known.chunk_bytes) {
+            return Err(What::Placement.into());
+        }
+        mount.object(known.oid)?;
+        let slot = Slot::new(known.dir, &known.name);
+        let is_it = |inode: &Inode| inode.oid == known.oid && inode.kind == FileKind::File;
+        let inode = mount.inode(At::Latest, &slot)?.filter(is_it).unwrap_or_else(|| Inode {
+            kind: FileKind::File,
+            permissions: known.permissions,
+            oid: known.oid,
+            mtime: Time::default(),
+            ctime: Time::default(),
+            chunk_bytes: known.chunk_bytes,
+            class: known.oid.class(),
+            uid: 0,
+            gid: 0,
+            link_bytes: 0,
+            linked: false,
+            written_at: Epoch::ZERO,
+        });
+        let make = || Node::new(mount, &inode, Home { slot, parent: None });
+        let (node, _) = mount.nodes.find_or_add(known.oid, make);
+        File::new(node, options, self.cred.clone())
+    }
+
     /// What the container says about itself.
     #[must_use]
     pub fn superblock(&self) -> Superblock {

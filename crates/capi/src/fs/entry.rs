@@ -33,12 +33,18 @@ extern "C" fn dfs_remove(
     errno(|| {
         let (mounted, dir) = parent(dfs, dir)?;
         mounted.check_writable()?;
-        remove(&dir, name(entry)?, force, oid).map(drop)
+        remove(&mounted, &dir, name(entry)?, force, oid)
     })
 }
 
-/// Removes an entry; whether it was a directory.
-pub(super) fn remove(dir: &Dir, name: &[u8], force: bool, oid: Out<ObjId>) -> PosixResult<bool> {
+/// Removes an entry.
+pub(super) fn remove(
+    mounted: &Mounted,
+    dir: &Dir,
+    name: &[u8],
+    force: bool,
+    oid: Out<ObjId>,
+) -> PosixResult<()> {
     let (kind, removed) = match dir.remove(name) {
         Err(Error::NotEmpty) if force => {
             let removed = dir.lstat(name)?.oid;
@@ -52,8 +58,11 @@ pub(super) fn remove(dir: &Dir, name: &[u8], force: bool, oid: Out<ObjId>) -> Po
         }
         done => done?,
     };
+    if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+        mounted.note_moved();
+    }
     oid.set_if_wanted(removed.into());
-    Ok(kind == FileKind::Directory)
+    Ok(())
 }
 
 fn rename(
@@ -75,6 +84,7 @@ fn rename(
         };
     }
     from.rename(old, &to, new, mode)?;
+    mounted.note_moved();
     oid.set_if_wanted(replaced.into());
     Ok(())
 }

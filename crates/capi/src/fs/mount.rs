@@ -12,7 +12,7 @@ use crate::prop::List;
 use crate::raw::{Out, Text};
 use crate::types::{CUuid, Handle, Iov};
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use dolmen_client::{ContName, Container, Epoch, ObjectClass, OpenFor, Uuid};
 use dolmen_dfs::{Dfs, FormatOptions, LAYOUT_POSIX, MountOptions, class_of_hint, classes_of_hints};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -38,6 +38,8 @@ pub(crate) struct Mounted {
     owns: bool,
     /// Handles of pool and container that a caller has and not given back.
     lent: AtomicUsize,
+    /// How often calls have moved or removed entries: paths may lead elsewhere since.
+    pub(super) moves: AtomicU64,
 }
 
 impl Mounted {
@@ -47,6 +49,11 @@ impl Mounted {
     /// `EPERM` on a mount that was not made for them.
     pub(super) fn check_writable(&self) -> PosixResult<()> {
         if self.writable { Ok(()) } else { Err(EPERM) }
+    }
+
+    /// Takes note that an entry that paths lead through may have gone, or have come.
+    pub(super) fn note_moved(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The part of a path that is in the file system.
@@ -164,7 +171,8 @@ pub(super) fn mount_on(
     };
     let fs = Dfs::mount(&view, &options)?;
     let (prefix, lent, pool_uuid) = (RwLock::new(None), AtomicUsize::new(0), pool.uuid);
-    Ok(Mounted { fs, writable, flags, snapshot, prefix, pool: poh, cont: coh, pool_uuid, owns, lent })
+    let moves = AtomicU64::new(0);
+    Ok(Mounted { fs, writable, flags, snapshot, prefix, pool: poh, cont: coh, pool_uuid, owns, lent, moves })
 }
 
 /// The epoch of the snapshot that is meant, by epoch or by name.

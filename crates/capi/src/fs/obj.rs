@@ -11,7 +11,7 @@ use crate::raw::{Out, Text};
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_char, c_int};
 use dolmen_client::{Array, ObjectClass, Oid};
-use dolmen_dfs::{Dir, Error, File, FileKind, Follow, Located, OpenOptions, Opened, SetAttrs};
+use dolmen_dfs::{Dir, Error, File, FileKind, Follow, KnownFile, Located, OpenOptions, Opened, SetAttrs};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The bits of a mode that say the kind.
@@ -450,13 +450,21 @@ extern "C" fn dfs_obj_local2global(dfs: Ptr<Mounted>, obj: Ptr<Obj>, glob: Out<I
         out.number(obj.flags.cast_unsigned().into());
         match (&obj.opened, &entry.parent) {
             (Opened::Dir(dir), _) => out.bytes(&dir.path()?),
-            (_, Some(parent)) => {
+            (Opened::File(file), _) => {
+                let KnownFile { oid: _, dir, name, chunk_bytes, permissions } = file.known();
+                out.bytes(b"");
+                out.bytes(&dir.to_bytes());
+                out.bytes(&name);
+                out.number(chunk_bytes);
+                out.number(permissions.into());
+            }
+            (Opened::Symlink(_), Some(parent)) => {
                 let mut path = parent.path()?;
                 path.push(b'/');
                 path.extend_from_slice(&entry.name);
                 out.bytes(&path);
             }
-            (_, None) => return Err(EINVAL),
+            (Opened::Symlink(_), None) => return Err(EINVAL),
         }
         Writer::new(out.end()).give(glob)
     })
@@ -477,12 +485,29 @@ extern "C" fn dfs_obj_global2local(dfs: Ptr<Mounted>, flags: c_int, glob: Iov, o
             return Err(EINVAL);
         }
         let flags = (if flags == 0 { own_flags } else { flags }) | libc::O_NOFOLLOW;
-        let (found, _) = look_up(&mounted, &mounted.fs, path, flags)?;
+        let found = if path.is_empty() {
+            file_of_blob(mounted, Oid::from_bytes(oid), flags, &mut read)?
+        } else {
+            look_up(&mounted, &mounted.fs, path, flags)?.0
+        };
         if found.oid.to_bytes() != oid {
             return Err(Errno(libc::ESTALE));
         }
         Ok(out.set(table::insert(Arc::new(found))?)?)
     })
+}
+
+/// A file is opened by its object: it may have another name by now, or none.
+fn file_of_blob(mounted: Arc<Mounted>, oid: Oid, flags: c_int, read: &mut Reader<'_>) -> PosixResult<Obj> {
+    let dir = <[u8; 16]>::try_from(read.bytes()?).map_err(|_short| EINVAL)?;
+    let (dir, name) = (Oid::from_bytes(dir), read.bytes()?.to_vec());
+    let chunk_bytes = read.number()?;
+    let permissions = u32::try_from(read.number()?).map_err(|_wide| EINVAL)?;
+    let options = options(&mounted, flags & !(libc::O_CREAT | libc::O_TRUNC))?;
+    let file =
+        mounted.fs.reopen(&KnownFile { oid, dir, name: name.clone(), chunk_bytes, permissions }, &options)?;
+    let entry = RwLock::new(EntryOf { parent: None, name });
+    Ok(Obj { mounted, opened: Opened::File(file), oid, flags, entry })
 }
 
 /// What `dfs_obj_get_info` tells.

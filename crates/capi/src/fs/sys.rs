@@ -15,6 +15,7 @@ use crate::event::Ev;
 use crate::raw::{In, Out, Text};
 use crate::types::{Handle, Iov, ObjId};
 use core::ffi::{c_char, c_int};
+use core::sync::atomic::Ordering;
 use dolmen_client::ObjectClass;
 use dolmen_dfs::{Cookie, Dir, Error, File, Follow, OpenOptions, SetAttrs};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,7 +34,14 @@ pub(crate) struct Sys {
     base: Ptr<Mounted>,
     caches: bool,
     // Guards: the directories kept open, by path; taken alone.
-    kept: Mutex<BTreeMap<Vec<u8>, Dir>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    dirs: BTreeMap<Vec<u8>, Dir>,
+    /// How often entries of the mount had been moved or removed when they were looked up.
+    moves: u64,
 }
 
 /// A directory that is read name by name.
@@ -84,7 +92,9 @@ impl At {
 
 impl Sys {
     fn forget(&self) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let kept = core::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner).dirs);
+        // Outside of the lock: directories that are given up here record their times.
+        drop(kept);
     }
 
     /// The directory at a path, from those kept open or from the mount.
@@ -92,19 +102,25 @@ impl Sys {
         if path.is_empty() {
             return Ok((Dir::clone(&mounted.fs), false));
         }
-        let find = || self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
-        if let Some(dir) = self.caches.then(find).flatten() {
+        if !self.caches {
+            return Ok((mounted.fs.open_dir(path)?, false));
+        }
+        // What this mount moves by other calls leads elsewhere from then on.
+        let moves = mounted.moves.load(Ordering::Acquire);
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = |kept: &Kept| (kept.moves == moves).then(|| kept.dirs.get(path).cloned()).flatten();
+        if let Some(dir) = find(&kept()) {
             return Ok((dir, true));
         }
         let dir = mounted.fs.open_dir(path)?;
-        if self.caches {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let full = if kept.len() >= KEPT_MAX { core::mem::take(&mut *kept) } else { BTreeMap::new() };
-            kept.insert(path.to_vec(), dir.clone());
-            drop(kept);
-            // Directories that are given up here record their times: not under the lock.
-            drop(full);
-        }
+        let mut kept = kept();
+        let is_old = kept.moves != moves || kept.dirs.len() >= KEPT_MAX;
+        let old = if is_old { core::mem::take(&mut kept.dirs) } else { BTreeMap::new() };
+        kept.moves = moves;
+        kept.dirs.insert(path.to_vec(), dir.clone());
+        drop(kept);
+        // Directories that are given up here record their times: not under the lock.
+        drop(old);
         Ok((dir, false))
     }
 }
@@ -603,17 +619,13 @@ extern "C" fn dfs_sys_remove_type(
 }
 
 fn remove(sys: Ptr<Sys>, path: Text, force: bool, kind: u32, oid: Out<ObjId>) -> PosixResult<()> {
-    let was_dir = at(sys, path, |at| {
+    at(sys, path, |at| {
         at.mounted.check_writable()?;
         if kind != 0 && at.dir.lstat(at.entry()?)?.kind.bits() != kind {
             return Err(if kind == libc::S_IFDIR { super::ENOTDIR } else { EINVAL });
         }
-        super::entry::remove(&at.dir, at.entry()?, force, oid)
-    })?;
-    if was_dir {
-        table::find(sys)?.forget();
-    }
-    Ok(())
+        super::entry::remove(&at.mounted, &at.dir, at.entry()?, force, oid)
+    })
 }
 
 /// Makes a directory.

@@ -44,10 +44,6 @@ mounts_and_files_travel(void)
 	OK(dfs_obj_global2local(second, 0, dir, &there));
 	OK(dfs_get_mode(there, &mode));
 	GIVES(mode, S_IFDIR | 0755);
-	OK(dfs_remove(second, there, "f", false, NULL));
-	GIVES(dfs_obj_global2local(second, 0, file, &obj), ENOENT);
-	fs_put(sub, "f", "another");
-	GIVES(dfs_obj_global2local(second, 0, file, &obj), ESTALE);
 	OK(dfs_release(there));
 	((char *)file.iov_buf)[9] ^= 1;
 	GIVES(dfs_obj_global2local(second, 0, file, &obj), EINVAL);
@@ -59,6 +55,74 @@ mounts_and_files_travel(void)
 	free(mount.iov_buf);
 	free(file.iov_buf);
 	free(dir.iov_buf);
+	fs_close_all();
+}
+
+/* Bytes of something open. */
+static d_iov_t
+blob_of(dfs_obj_t *obj)
+{
+	d_iov_t glob = {0};
+
+	OK(dfs_obj_local2global(dfs, obj, &glob));
+	glob.iov_buf = malloc(glob.iov_buf_len);
+	OK(dfs_obj_local2global(dfs, obj, &glob));
+	return glob;
+}
+
+/* Reads what there is through bytes of a file, and writes to it. */
+static void
+works_in(dfs_t *mount, d_iov_t glob, const char *text)
+{
+	d_iov_t     iov;
+	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
+	daos_size_t read;
+	struct stat st;
+	dfs_obj_t  *there;
+	char        buf[16];
+
+	OK(dfs_obj_global2local(mount, 0, glob, &there));
+	d_iov_set(&iov, buf, sizeof(buf));
+	OK(dfs_read(mount, there, &sgl, 0, &read, NULL));
+	GIVES(read, strlen(text));
+	CHECK(memcmp(buf, text, read) == 0);
+	OK(dfs_ostat(mount, there, &st));
+	GIVES(st.st_size, strlen(text));
+	d_iov_set(&iov, "S", 1);
+	OK(dfs_write(mount, there, &sgl, 0, NULL));
+	OK(dfs_release(there));
+}
+
+static void
+files_travel_whatever_becomes_of_their_names(void)
+{
+	d_iov_t    early, late;
+	dfs_t     *second;
+	dfs_obj_t *obj;
+
+	fs_open_all();
+	OK(dfs_mount(poh, coh, O_RDWR, &second));
+	fs_put(NULL, "f", "stone");
+	obj   = fs_open(NULL, "f", 0);
+	early = blob_of(obj);
+	OK(dfs_move(dfs, NULL, "f", NULL, "g", NULL));
+	fs_put(NULL, "f", "another");
+	late = blob_of(obj);
+	works_in(second, late, "stone");
+	works_in(dfs, early, "Stone");
+	free(late.iov_buf);
+	OK(dfs_remove(dfs, NULL, "g", false, NULL));
+	/* It is open here, and so is there. */
+	late = blob_of(obj);
+	works_in(second, late, "Stone");
+	works_in(dfs, early, "Stone");
+	works_in(dfs, late, "Stone");
+	GIVES(fs_write(obj, "s", 1, 0), 0);
+	OK(dfs_release(obj));
+	fs_is(NULL, "f", "another");
+	free(early.iov_buf);
+	free(late.iov_buf);
+	OK(dfs_umount(second));
 	fs_close_all();
 }
 
@@ -85,4 +149,4 @@ connections_travel(void)
 	OK(dfs_fini());
 }
 
-TESTS(TEST(mounts_and_files_travel), TEST(connections_travel))
+TESTS(TEST(mounts_and_files_travel), TEST(files_travel_whatever_becomes_of_their_names), TEST(connections_travel))

@@ -221,6 +221,39 @@ kept_directories_are_looked_for_again(void)
 }
 
 static void
+paths_follow_what_other_calls_move(void)
+{
+	dfs_t      *base;
+	struct stat st;
+
+	sys_open_all(0);
+	OK(dfs_sys2base(sys, &base));
+	OK(dfs_sys_mkdir(sys, "/q", 0755, 0));
+	OK(dfs_sys_mkdir(sys, "/other", 0755, 0));
+	OK(dfs_sys_mknod(sys, "/q/x", S_IFREG | 0600, 0, 0));
+	OK(dfs_move(base, NULL, "q", NULL, "r", NULL));
+	GIVES(dfs_sys_stat(sys, "/q/x", 0, &st), ENOENT);
+	OK(dfs_mkdir(base, NULL, "q", 0755, 0));
+	GIVES(dfs_sys_stat(sys, "/q/x", 0, &st), ENOENT);
+	OK(dfs_sys_mknod(sys, "/q/new", S_IFREG | 0600, 0, 0));
+	GIVES(dfs_sys_stat(sys, "/r/new", 0, &st), ENOENT);
+	OK(dfs_sys_stat(sys, "/r/x", 0, &st));
+	OK(dfs_exchange(base, NULL, "q", NULL, "r"));
+	OK(dfs_sys_stat(sys, "/q/x", 0, &st));
+	OK(dfs_sys_stat(sys, "/r/new", 0, &st));
+	OK(dfs_remove(base, NULL, "q", true, NULL));
+	OK(dfs_mkdir(base, NULL, "q", 0755, 0));
+	GIVES(dfs_sys_stat(sys, "/q/x", 0, &st), ENOENT);
+	/* Links on the way are such entries, too. */
+	OK(dfs_sys_symlink(sys, "r", "/l"));
+	OK(dfs_sys_stat(sys, "/l/new", 0, &st));
+	OK(dfs_sys_remove(sys, "/l", false, NULL));
+	OK(dfs_sys_symlink(sys, "other", "/l"));
+	GIVES(dfs_sys_stat(sys, "/l/new", 0, &st), ENOENT);
+	sys_close_all();
+}
+
+static void
 mounts_by_paths_travel(void)
 {
 	d_iov_t    glob = {0};
@@ -254,4 +287,5 @@ mounts_by_paths_travel(void)
 
 TESTS(TEST(files_are_written_and_read_by_paths), TEST(links_are_followed_unless_not),
       TEST(attributes_are_set_by_paths), TEST(directories_are_read_name_by_name),
-      TEST(entries_are_removed_by_paths), TEST(kept_directories_are_looked_for_again), TEST(mounts_by_paths_travel))
+      TEST(entries_are_removed_by_paths), TEST(kept_directories_are_looked_for_again),
+      TEST(paths_follow_what_other_calls_move), TEST(mounts_by_paths_travel))

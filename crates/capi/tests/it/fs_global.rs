@@ -2,4 +2,4 @@
 
 use crate::kit::c_tests;
 
-c_tests!("fs_global": mounts_and_files_travel, connections_travel);
+c_tests!("fs_global": mounts_and_files_travel, files_travel_whatever_becomes_of_their_names, connections_travel);
