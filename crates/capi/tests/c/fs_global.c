@@ -45,6 +45,11 @@ mounts_and_files_travel(void)
 	OK(dfs_get_mode(there, &mode));
 	GIVES(mode, S_IFDIR | 0755);
 	OK(dfs_release(there));
+	/* Directories are found by their paths. */
+	OK(dfs_remove(second, NULL, "d", true, NULL));
+	GIVES(dfs_obj_global2local(second, 0, dir, &there), ENOENT);
+	OK(dfs_mkdir(second, NULL, "d", 0755, 0));
+	GIVES(dfs_obj_global2local(second, 0, dir, &there), ESTALE);
 	((char *)file.iov_buf)[9] ^= 1;
 	GIVES(dfs_obj_global2local(second, 0, file, &obj), EINVAL);
 	GIVES(dfs_global2local(poh, coh, 0, dir, &second), EINVAL);
