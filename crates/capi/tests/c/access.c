@@ -53,7 +53,8 @@ what_a_list_does_not_allow_is_refused_at_the_open(void)
 	pretended = STRANGER;
 	OK(daos_pool_connect("pool", NULL, DAOS_PC_RO, &pool, NULL, NULL));
 	GIVES(daos_cont_open(pool, "cont", DAOS_COO_RW, &cont, NULL, NULL), -DER_NO_PERM);
-	GIVES(daos_cont_open(pool, "cont", DAOS_COO_EX, &cont, NULL, NULL), -DER_NO_PERM);
+	/* Whoever has it open keeps it from being had alone, whoever asks. */
+	GIVES(daos_cont_open(pool, "cont", DAOS_COO_EX, &cont, NULL, NULL), -DER_BUSY);
 	OK(daos_cont_open(pool, "cont", DAOS_COO_RO, &cont, NULL, NULL));
 	OK(daos_cont_close(cont, NULL));
 
