@@ -163,7 +163,9 @@ impl Requests {
         let late = match (&pending.progress, &pending.waiter) {
             (Progress::Sent, Waiter::System(Some(_))) => Late::Pool,
             (Progress::Sent, waiter) => match handles_of(waiter) {
-                Some((pool, handles @ (Handles::Opens(_) | Handles::Evicts(_)))) => Late::Handles(pool, handles),
+                Some((pool, handles @ (Handles::Opens(_) | Handles::Evicts(_)))) => {
+                    Late::Handles(pool, handles)
+                }
                 _ => return self.end(token),
             },
             _ => return self.end(token),

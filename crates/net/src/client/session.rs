@@ -9,7 +9,7 @@ use crate::stream::Stream;
 use crate::terms::Terms;
 use core::time::Duration;
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{ContHandle, PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{
     FEATURE_PARTS, HELLO_BYTES, Hello, PoolSlot, Refusal, SystemVerb, VERSION, VERSION_MIN, WELCOME_BYTES,
     Welcome,
