@@ -32,6 +32,7 @@ mod global;
 mod gurt_hash;
 mod gurt_log;
 mod gurt_misc;
+mod hazards;
 mod killed;
 mod kit;
 mod kv;
