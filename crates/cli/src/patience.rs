@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_for_whom_and_only_then() {
-        let (told, hears) = std::sync::mpsc::channel();
+        let (told, hears) = std::sync::mpsc::sync_channel(1);
         let watch = Watch::start(Duration::from_millis(1), move |rank| told.send(rank).unwrap()).unwrap();
         let _asked = watch.asks(Some(5));
         assert_eq!(hears.recv(), Ok(Some(5)));
@@ -211,7 +211,7 @@ mod tests {
         let idle = Watch::default();
         drop(idle.asks(Some(3)));
         assert!(idle.asked.lock().unwrap().is_empty());
-        let (told, hears) = std::sync::mpsc::channel::<Option<u32>>();
+        let (told, hears) = std::sync::mpsc::sync_channel::<Option<u32>>(1);
         let watch = Watch::start(Duration::from_millis(1), move |rank| told.send(rank).unwrap()).unwrap();
         drop(watch);
         assert!(hears.recv().is_err(), "nothing was waited for, and nobody watches any more");
