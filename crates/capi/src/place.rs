@@ -178,7 +178,7 @@ async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess, head
 
 /// The connection of this process to a system's daemon.
 async fn link(way: Way, place: &Place) -> Result<Link> {
-    let options = LinkOptions::default();
+    let options = LinkOptions { note: |said| eprintln!("dolmen: {said}"), ..LinkOptions::default() };
     let made = match place {
         Place::Dir(_) => unreachable!("a directory is opened in this process"),
         Place::Socket(path) => reach::system_by(way, &[Address::Unix(path.clone())], &options).await,

@@ -253,9 +253,10 @@ struct Served {
     lasts: bool,
 }
 
-fn link_options(lasts: Option<Duration>) -> LinkOptions {
+pub(crate) fn link_options(lasts: Option<Duration>) -> LinkOptions {
     let usual = LinkOptions::default();
-    LinkOptions { patience: lasts.unwrap_or(usual.patience), ..usual }
+    let note = |said: &str| eprintln!("dolmen: {said}");
+    LinkOptions { patience: lasts.unwrap_or(usual.patience), note, ..usual }
 }
 
 impl Served {

@@ -51,6 +51,8 @@ enum Command {
     /// What the system is called, and where its engines are
     #[command(subcommand, visible_alias = "sys")]
     System(System),
+    /// Look whether client and network are well (not available)
+    Health(Rest),
     /// Which version the program has
     Version,
 }
@@ -424,6 +426,10 @@ impl Create {
 
 pub(crate) fn run(args: &Daos) -> Outcome<Answer> {
     match &args.command {
+        Command::Health(_) => Err(Failure::absent(
+            "daos health",
+            "`daos system query` and `daos pool query` say what answers, `dolmen bench object` how fast",
+        )),
         Command::Version => Ok(dmg::version("daos")),
         Command::System(System::Query) => system(&args.system.link_to_any()?),
         Command::Pool(command) => pool(&args.system, command),

@@ -63,6 +63,8 @@ enum Command {
     Check(Rest),
     /// Show the program's version
     Version,
+    /// Show the versions of servers (not available)
+    ServerVersion(Rest),
 }
 
 #[derive(Subcommand, Debug)]
@@ -260,6 +262,9 @@ pub(crate) fn run(args: &Dmg) -> Outcome<Answer> {
     let system = &args.hosts.system(&args.system)?;
     match &args.command {
         Command::Version => Ok(version("dmg")),
+        Command::ServerVersion(_) => {
+            Err(Failure::absent("dmg server-version", "use `dolmen --version` where an engine runs"))
+        }
         Command::Pool(command) => pool(system, command),
         Command::Container(Cont::SetOwner(args)) => super::daos::set_owner(&system.link()?, args),
         Command::System(command) => of_system(system, command),

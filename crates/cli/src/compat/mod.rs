@@ -103,7 +103,7 @@ impl SystemArg {
             None => dolmen_env::named_system().doing(|| "read the settings of the user".to_owned())?,
         };
         let name = name.unwrap_or_else(|| reach::OWN_SYSTEM.to_owned());
-        let options = LinkOptions::default();
+        let options = place::link_options(None);
         let made = match place::addresses(&name).doing(|| format!("reach {name}"))? {
             Some(addresses) => reached(&addresses, &options),
             None if name.starts_with("file:") => {

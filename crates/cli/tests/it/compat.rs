@@ -317,6 +317,13 @@ fn objects_and_directories_say_where_they_lie() {
     assert_eq!((&dir["file_oclass"], &dir["chunk_size"]), (&"S2".into(), &(2 << 20).into()));
     attr("reset-chunk-size", &[]);
     assert_ne!(attr("get-attr", &[])["directory"]["chunk_size"], 2 << 20);
+    attr("reset-oclass", &[]);
+    assert_ne!(attr("get-attr", &[])["directory"]["file_oclass"], "S2");
+    attr("set-attr", &["--oclass", "S2", "--chunk-size", "2MiB"]);
+    attr("reset-attr", &[]);
+    let reset = attr("get-attr", &[]);
+    assert_ne!(reset["directory"]["file_oclass"], "S2");
+    assert_ne!(reset["directory"]["chunk_size"], 2 << 20);
     assert_eq!(attr("check", &["--flags", "print"])["leaked"], serde_json::json!([]));
     assert_eq!(system.json("daos", &["cont", "check", "tank", "home"])["findings"], 0);
     system.fails(2, "daos", &["fs", "set-attr", "tank", "home"]);
@@ -369,6 +376,71 @@ fn a_check_that_is_to_verify_reads_all_data() {
     assert!(code == 1 && text.contains("/t/rotten"), "{text}");
 }
 
+/// The verbs of DAOS's tools, by their groups.
+const VERBS: [(&str, &str, &str); 20] = [
+    (
+        "daos",
+        "pool",
+        "list query query-targets list-containers get-attr set-attr del-attr list-attrs autotest get-prop",
+    ),
+    (
+        "daos",
+        "container",
+        "create destroy list list-objects query stat clone check evict get-prop set-prop get-acl",
+    ),
+    (
+        "daos",
+        "cont",
+        "overwrite-acl update-acl delete-acl set-owner get-attr set-attr del-attr list-attrs create-snap",
+    ),
+    ("daos", "cont", "list-snap list-snaps destroy-snap rollback link"),
+    (
+        "daos",
+        "filesystem",
+        "copy get-attr set-attr reset-attr reset-chunk-size reset-oclass check fix-sb fix-root",
+    ),
+    ("daos", "fs", "fix-entry chmod scan query evict"),
+    ("daos", "object", "query list-keys dump"),
+    ("daos", "system", "query"),
+    ("daos", "health", "check net-test"),
+    ("dmg", "pool", "create destroy evict list extend exclude drain reintegrate query query-targets get-acl"),
+    ("dmg", "pool", "overwrite-acl update-acl delete-acl set-prop get-prop upgrade rebuild"),
+    (
+        "dmg",
+        "system",
+        "leader-query query stop start exclude clear-exclude drain reintegrate erase list-pools cleanup",
+    ),
+    ("dmg", "system", "set-attr get-attr del-attr set-prop get-prop rebuild self-heal"),
+    ("dmg", "container", "set-owner"),
+    ("dmg", "storage", "scan format query nvme-rebind nvme-add-device set replace led"),
+    ("dmg", "check", "enable disable start stop query set-policy get-policy repair"),
+    ("dmg", "telemetry", "config metrics"),
+    ("dmg", "network", "scan"),
+    ("dmg", "server", "set-logmasks"),
+    ("dmg", "config", "generate"),
+];
+
+#[test]
+fn every_verb_of_daos_is_known() {
+    let place = Place::new("compat-verbs");
+    let known = |called: &str, words: &[&str]| {
+        let ran = place.run(&[&[called], words, &["--help"]].concat());
+        // It says what it takes, or that it is not available.
+        assert!([0, 10].contains(&ran.code()), "{ran:?}");
+    };
+    for (called, group, verbs) in VERBS {
+        verbs.split(' ').for_each(|verb| known(called, &[group, verb]));
+    }
+    for (called, verb) in
+        [("daos", "version"), ("dmg", "version"), ("dmg", "server-version"), ("dmg", "support")]
+    {
+        known(called, &[verb]);
+    }
+    // What is none is refused as a mistake in the words.
+    let ran = place.run(&["daos", "pool", "no-such-verb"]);
+    assert_eq!(ran.code(), 2, "{ran:?}");
+}
+
 #[test]
 fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
     let system = System::new("compat-absent");
@@ -382,6 +454,19 @@ fn a_verb_that_means_nothing_here_says_so_and_what_to_do() {
         ("dmg", "pool set-prop tank label:neo"),
         ("dmg", "pool drain tank --ranks=1"),
         ("dmg", "pool extend tank --ranks 2"),
+        ("daos", "health net-test --tag 1"),
+        ("daos", "health check"),
+        ("dmg", "server-version"),
+        ("dmg", "check start"),
+        ("dmg", "telemetry metrics query"),
+        ("dmg", "network scan"),
+        ("dmg", "server set-logmasks"),
+        ("dmg", "config generate"),
+        ("dmg", "support collect-log"),
+        ("daos", "obj dump tank home -i 1.2"),
+        ("daos", "cont stat tank home"),
+        ("daos", "fs query /mnt"),
+        ("daos", "fs evict /mnt"),
     ] {
         let words: Vec<&str> = words.split(' ').chain(["-j"]).collect();
         let (code, text) = system.run(called, &words);
@@ -750,6 +835,7 @@ fn answers_have_the_shapes_of_daos() {
         has(&told["pools"][0], POOL);
         assert_eq!(keys(&told["pools"][0]["usage"][0]), "free imbalance size tier_name");
     }
+    assert_eq!(json("dmg", "system list-pools"), json("dmg", "pool list"));
     assert_eq!(json("dmg", "pool query -e tank")["enabled_ranks"], "0");
     assert_eq!(json("dmg", "pool query --health-only tank")["tier_stats"], Value::Null);
     assert_eq!(keys(&json("dmg", "pool get-prop tank")[0]), "description name value");

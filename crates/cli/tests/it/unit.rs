@@ -41,6 +41,11 @@ impl Drop for Service {
 impl Service {
     /// Starts what the unit says below `root`, and waits until it says that it is ready.
     fn start(root: &Path) -> Self {
+        Self::start_with(root, str::to_owned)
+    }
+
+    /// The same with another command line.
+    fn start_with(root: &Path, change: impl FnOnce(&str) -> String) -> Self {
         let unit = settings();
         let run = root.join("run").join(&unit["RuntimeDirectory"]);
         let state = root.join("var/lib").join(&unit["StateDirectory"]);
@@ -53,7 +58,7 @@ impl Service {
             }
             word => word.to_owned(),
         };
-        let words: Vec<String> = unit["ExecStart"].split_whitespace().map(below).collect();
+        let words: Vec<String> = change(&unit["ExecStart"]).split_whitespace().map(below).collect();
         let told = root.join("notify");
         drop(std::fs::remove_file(&told));
         let ears = UnixDatagram::bind(&told).unwrap();
@@ -89,8 +94,8 @@ impl Drop for Machine {
 
 impl Machine {
     /// One below the directory for temporary files, where every user may look into it, wherever the program was built.
-    fn new() -> Self {
-        let root = std::env::temp_dir().join(format!("dolmen-unit-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let root = std::env::temp_dir().join(format!("dolmen-{name}-{}", std::process::id()));
         make(&root, 0o755);
         make(&root.join("usr/local/bin"), 0o755);
         std::fs::copy(env!("CARGO_BIN_EXE_dolmen"), root.join("usr/local/bin/dolmen")).unwrap();
@@ -99,12 +104,17 @@ impl Machine {
 
     /// Runs a command as a user who knows the system by its name alone.
     fn run(&self, uid: u32, args: &[&str]) -> Ran {
+        self.run_as(uid, uid, args)
+    }
+
+    /// The same as one of a group.
+    fn run_as(&self, uid: u32, gid: u32, args: &[&str]) -> Ran {
         let mut command = Command::new(self.root.join("usr/local/bin/dolmen"));
         command.args(args).current_dir(self.home(uid)).env_clear().env("PATH", "/usr/bin:/bin");
         command.env("HOME", self.home(uid)).env("DOLMEN_SYSTEM", "lab");
         command.env("DOLMEN_RUN", self.root.join("run/dolmen"));
         if uid != 0 {
-            command.uid(uid).gid(uid);
+            command.uid(uid).gid(gid);
         }
         Ran { args: args.join(" "), output: command.output().unwrap() }
     }
@@ -124,7 +134,7 @@ fn the_unit_serves_all_users_of_a_machine_by_its_name_and_lists_decide() {
     if !nix::unistd::geteuid().is_root() {
         return eprintln!("a service of the machine is root's");
     }
-    let machine = Machine::new();
+    let machine = Machine::new("unit");
     let root = machine.root.clone();
     let service = Service::start(&root);
     let ok = |uid: u32, args: &[&str]| {
@@ -173,6 +183,39 @@ fn the_unit_serves_all_users_of_a_machine_by_its_name_and_lists_decide() {
         assert!(ok(ANNA, &["daos", "cont", "list", "tank"]).contains('c'));
     }
     service.end();
+}
+
+#[test]
+fn users_of_the_group_connect_to_a_socket_that_is_for_it_and_others_do_not() {
+    const GROUP: u32 = 4_200_064;
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "run this as root: it takes a socket for a group, and other users"
+    );
+    let machine = Machine::new("unit-group");
+    let own = format!("--socket-mode 0660 --socket-group {GROUP}");
+    let with_group = |line: &str| {
+        assert!(line.contains("--socket-mode 0666"), "{line}");
+        line.replace("--socket-mode 0666", &own)
+    };
+    let service = Service::start_with(&machine.root, with_group);
+    let socket = std::fs::metadata(machine.root.join("run/dolmen/lab.sock")).unwrap();
+    assert_eq!(
+        (socket.permissions().mode() & 0o777, std::os::unix::fs::MetadataExt::gid(&socket)),
+        (0o660, GROUP)
+    );
+    let list = ["daos", "pool", "list"];
+    let member = machine.run_as(ANNA, GROUP, &list);
+    assert_eq!(member.code(), 0, "{member:?}");
+    let other = machine.run(BERT, &list);
+    assert!(other.code() == 8 && other.stderr().contains("may not use the daemon's socket"), "{other:?}");
+    // Root, who runs it, needs no group.
+    assert_eq!(machine.run(0, &list).code(), 0);
+    service.end();
+    // A group that there is not keeps it from starting.
+    let place = Place::new("unit-no-group");
+    let line = place.fails(3, &["serve", ".", "--socket-mode", "0660", "--socket-group", "no-such-group"]);
+    assert!(line.contains("knows no group"), "{line}");
 }
 
 #[test]

@@ -108,8 +108,13 @@ impl Alterer {
 
     /// A client of the daemon behind it.
     pub(crate) fn link(&self) -> Link {
+        self.link_noted(|_| ())
+    }
+
+    /// The same, with somebody who is told why requests are given up.
+    fn link_noted(&self, note: fn(&str)) -> Link {
         let options =
-            LinkOptions { ring_bytes: 0, patience: Duration::from_secs(60), ..LinkOptions::default() };
+            LinkOptions { ring_bytes: 0, patience: Duration::from_secs(60), note, ..LinkOptions::default() };
         Link::connect(&self.address, &options).unwrap()
     }
 
@@ -412,9 +417,12 @@ fn long_payloads_that_change_on_the_way_are_sent_again() {
 #[test]
 fn what_changes_on_the_way_each_time_is_given_up_after_a_number_of_connections() {
     for way in [Way::Socket, Way::Tcp] {
+        // Guards: what was told of requests that were given up; taken alone. This test alone gives some up.
+        static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let altered = Altered::start(way, |_| ());
         let Altered { alterer, .. } = &altered;
-        let client = Bystander::of(&alterer.link());
+        let note = |said: &str| NOTED.lock().unwrap().push(said.to_owned());
+        let client = Bystander::of(&alterer.link_noted(note));
         let queue = EventQueue::new(&client.pool).unwrap();
         // A long value.
         insert(&client.object, 41);
@@ -437,6 +445,14 @@ fn what_changes_on_the_way_each_time_is_given_up_after_a_number_of_connections()
                 assert_eq!(result, Err(Error::Unreachable { rank: 0 }), "{way:?}, {course:?}");
                 let made = alterer.connections() - before;
                 assert!((6..=13).contains(&made), "{way:?}, {course:?}: {made} connections");
+                let noted = std::mem::take(&mut *NOTED.lock().unwrap());
+                assert_eq!(noted.len(), 1, "{noted:?}");
+                assert!(
+                    noted[0].contains("something on the way changes what is sent or answered"),
+                    "{noted:?}"
+                );
+                // Who reads it has found the checksum that does not match; what is sent, only the engine has.
+                assert!(course == Course::Up || noted[0].contains("has changed on the way"), "{noted:?}");
                 alterer.fault(None);
                 // The others go on.
                 assert_got(&client.object, 41);

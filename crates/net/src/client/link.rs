@@ -137,6 +137,8 @@ pub(super) struct State {
     again_ns: u64,
     /// Answers that have come.
     heard: u64,
+    /// Told what errors of requests do not say.
+    note: fn(&str),
     /// The engine takes connections and does not answer.
     silence: Option<Silence>,
 }
@@ -189,6 +191,7 @@ impl Link {
             lost_ns: 0,
             failed: (0, 0),
             heard: 0,
+            note: options.note,
             silence: None,
         };
         let inner = Inner {
@@ -954,7 +957,7 @@ impl State {
     }
 
     /// The connection is of no use any more: what was sent is to be sent again.
-    fn broken(&mut self, _error: &NetError) {
+    fn broken(&mut self, error: &NetError) {
         if self.session.take().is_some() {
             self.lost_ns = RealClock.monotonic_ns();
         }
@@ -982,7 +985,7 @@ impl State {
                 pending.gathered.give_up(plan, buf);
             }
         }
-        self.rest_after(most);
+        self.rest_after(most, error);
     }
 
     /// Goes on with a new connection on which `pools` are open. What was left meanwhile is given back.

@@ -41,6 +41,9 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// Certificates for connections over a network.
     pub certs: CertsFrom,
+    /// Told why a request was given up, where its error says less: that connections end under it, one after the other. It is
+    /// told by whoever asks or polls, and must not use the link.
+    pub note: fn(&str),
 }
 
 /// Which certificates to connect with, over a network; without, a connection is made in the clear.
@@ -75,6 +78,7 @@ impl Default for LinkOptions {
             patience: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             certs: CertsFrom::User,
+            note: |_| (),
         }
     }
 }

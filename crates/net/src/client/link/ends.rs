@@ -5,6 +5,7 @@
 use super::State;
 use crate::client::pending::Finished;
 use crate::client::session::deadline_after;
+use crate::error::Error as NetError;
 use core::time::Duration;
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::Error;
@@ -35,13 +36,18 @@ impl State {
     }
 
     /// The connection has ended so often under a request: the first end is nobody's fault, and what the others have in common is
-    /// the request.
-    pub(super) fn rest_after(&mut self, ends: u32) {
+    /// the request. `error` is how the last one ended.
+    pub(super) fn rest_after(&mut self, ends: u32, error: &NetError) {
         let Some(doublings) = ends.checked_sub(2) else { return };
         self.again_ns = deadline_after(END_REST * (1 << doublings.min(END_REST_DOUBLINGS)));
         if ends < ENDS_MAX {
             return;
         }
+        (self.note)(&format!(
+            "a request to engine {} is given up: {ENDS_MAX} connections ended while it was under way, the last one so: {error}; \
+             something on the way changes what is sent or answered",
+            self.rank
+        ));
         for id in self.requests.unanswered() {
             let given_up = self.requests.of_mut(id).is_some_and(|pending| pending.ends >= ENDS_MAX);
             if given_up {
