@@ -54,7 +54,8 @@ int daos_tx_close(daos_handle_t th, daos_event_t *ev);
 int daos_tx_restart(daos_handle_t th, daos_event_t *ev);
 int daos_tx_hdl2epoch(daos_handle_t th, daos_epoch_t *epoch);
 
-/* The time of an epoch. */
+/* The time of an epoch. Strict C99 knows no such struct. */
+struct timespec;
 int daos_hlc2timespec(uint64_t hlc, struct timespec *ts);
 int daos_hlc2timestamp(uint64_t hlc, time_t *ts);
 

@@ -38,7 +38,7 @@ int dfs_sys_chmod(dfs_sys_t *dfs_sys, const char *path, mode_t mode);
 int dfs_sys_chown(dfs_sys_t *dfs_sys, const char *path, uid_t uid, gid_t gid, int flags);
 int dfs_sys_setattr(dfs_sys_t *dfs_sys, const char *path, struct stat *stbuf, int flags,
 		    int sflags);
-int dfs_sys_utimens(dfs_sys_t *dfs_sys, const char *path, const struct timespec times[2],
+int dfs_sys_utimens(dfs_sys_t *dfs_sys, const char *path, const struct timespec *times,
 		    int flags);
 int dfs_sys_stat(dfs_sys_t *dfs_sys, const char *path, int flags, struct stat *buf);
 int dfs_sys_mknod(dfs_sys_t *dfs_sys, const char *path, mode_t mode, daos_oclass_id_t cid,

@@ -47,7 +47,11 @@ enum daos_otype_t {
 typedef enum daos_otype_t daos_otype_t;
 #endif
 
+#if defined(__cplusplus)
+#define DAOS_OBJ_NIL (daos_obj_id_t{})
+#else
 #define DAOS_OBJ_NIL ((daos_obj_id_t){0})
+#endif
 
 /* How an object is opened. */
 #define DAOS_OO_RO      (1 << 1)

@@ -38,6 +38,12 @@ void *d_realloc(void *memory, size_t size);
 void d_free(void *memory);
 char *d_strndup(const char *text, size_t size);
 
+/* A text made as by printf, in memory of its own; NULL if there is none. rc, if not NULL, is its length, or -1. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+char *d_asprintf2(int *rc, const char *format, ...);
+
 #define D_ALLOC_ARRAY(ptr, count) ((ptr) = (__typeof__(ptr))calloc((count), sizeof(*(ptr))))
 #define D_ALLOC(ptr, size)        ((ptr) = (__typeof__(ptr))calloc(1, (size)))
 #define D_ALLOC_PTR(ptr)          D_ALLOC(ptr, sizeof(*(ptr)))
@@ -50,14 +56,10 @@ char *d_strndup(const char *text, size_t size);
 		(ptr) = NULL;                                                                      \
 	} while (0)
 #define D_FREE_PTR(ptr)           D_FREE(ptr)
-#define D_STRNDUP(ptr, s, n)      ((ptr) = strndup(s, n))
-#define D_STRNDUP_S(ptr, s)       ((ptr) = strdup(s))
-#define D_STRDUP(ptr, s)          ((ptr) = strdup(s))
-#define D_ASPRINTF(ptr, ...)                                                                       \
-	do {                                                                                       \
-		if (asprintf(&(ptr), __VA_ARGS__) < 0)                                             \
-			(ptr) = NULL;                                                              \
-	} while (0)
+#define D_STRNDUP(ptr, s, n)      ((ptr) = d_strndup(s, n))
+#define D_STRNDUP_S(ptr, s)       D_STRDUP(ptr, s)
+#define D_STRDUP(ptr, s)          ((ptr) = d_strndup(s, strlen(s)))
+#define D_ASPRINTF(ptr, ...)      ((ptr) = d_asprintf2(NULL, __VA_ARGS__))
 
 /* Makes room for more; what is new is zero. */
 #define D_REALLOC_COMMON(newptr, oldptr, oldsize, newsize)                                         \
@@ -84,7 +86,11 @@ char *d_strndup(const char *text, size_t size);
 	} while (0)
 #define D_ASSERT(e)           assert(e)
 #define D_ASSERTF(cond, ...)  assert(cond)
+#if defined(__cplusplus)
+#define D_CASSERT(cond, ...)  static_assert(cond, #cond)
+#else
 #define D_CASSERT(cond, ...)  _Static_assert(cond, #cond)
+#endif
 
 /* Messages: warnings and errors go to the standard error stream. */
 #define D_PRINT(...)     printf(__VA_ARGS__)
@@ -104,6 +110,11 @@ char *d_strndup(const char *text, size_t size);
 
 /* What the macros of the original headers call when they have a message. */
 void d_vlog(int flags, const char *format, va_list arguments);
+void d_log_sync(void);
+
+/* Faults that programs ask for are never made. */
+struct d_fault_attr_t;
+bool d_should_fail(struct d_fault_attr_t *attr);
 
 #define DF_U64  "%" PRIu64
 #define DF_X64  "%" PRIx64

@@ -31,11 +31,14 @@ extern "C" fn d_free(memory: *mut c_void) {
     raw::release(memory);
 }
 
-/// A copy of at most so many bytes of a text.
+/// A copy of at most so many bytes of a text, which need not end where more are not wanted.
 #[unsafe(no_mangle)]
 extern "C" fn d_strndup(text: Text, bytes: usize) -> *mut c_char {
-    let Ok(whole) = text.bytes() else { return core::ptr::null_mut() };
-    raw::duplicate(&whole[..whole.len().min(bytes)]).unwrap_or(core::ptr::null_mut())
+    if text.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: that there is a text, or so many bytes, is the C caller's promise, as of `strndup` itself.
+    unsafe { libc::strndup(text.as_ptr(), bytes) }
 }
 
 /// Gives a rank list back.

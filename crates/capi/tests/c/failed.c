@@ -8,14 +8,18 @@
 static void
 memory_that_nobody_has_is_not_given(void)
 {
-	char  *text = d_malloc(4);
-	size_t all  = SIZE_MAX;
+	char       *text = d_malloc(4);
+	const char *nothing = NULL;
+	size_t      all = SIZE_MAX;
+	int         rc  = 0;
 
 	CHECK(text != NULL);
 	FAILS(d_calloc(all, 2), NULL);
 	FAILS(d_malloc(all), NULL);
 	FAILS(d_realloc(text, all), NULL);
 	FAILS(d_strndup(NULL, 3), NULL);
+	FAILS(d_asprintf2(&rc, nothing), NULL);
+	GIVES(rc, -1);
 	/* What had no room is as it was. */
 	text[3] = 1;
 	d_free(text);

@@ -46,7 +46,7 @@ memory_comes_and_goes(void)
 {
 	d_rank_list_t *ranks;
 	char          *text, *more;
-	int           *list;
+	int           *list, rc = 0;
 
 	text = d_calloc(3, 5);
 	CHECK(text != NULL && text[0] == 0 && text[14] == 0);
@@ -74,8 +74,11 @@ memory_comes_and_goes(void)
 	d_rank_list_free(ranks);
 	d_rank_list_free(NULL);
 	D_ASPRINTF(text, "%d", 7);
-	CHECK(strcmp(text, "7") == 0);
+	CHECK(text != NULL && strcmp(text, "7") == 0);
 	D_FREE(text);
+	text = d_asprintf2(&rc, "%s-%d", "stone", 7);
+	CHECK(rc == 7 && strcmp(text, "stone-7") == 0);
+	d_free(text);
 }
 
 struct item {

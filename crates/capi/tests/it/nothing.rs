@@ -11,6 +11,9 @@ fn is_about_leaks(function: &Exported) -> bool {
     function.test.contains("valgrind::")
 }
 
+/// What answers no and does nothing, whatever it is asked.
+const ANSWERS_NO: [&str; 1] = ["d_should_fail"];
+
 /// Whether the test of a function passes although the function does nothing. One that goes round for ever is stopped.
 fn is_missed(function: &Exported) -> bool {
     let (program, test) = function.test.split_once("::").unwrap();
@@ -35,7 +38,10 @@ fn assert_all_are_seen(half: usize) {
     let shares = std::env::var("NOTHING_SHARES").map_or(SHARES, |text| text.parse().unwrap());
     let functions = kit::link::functions(kit::capi()).unwrap();
     let own = functions.iter().step_by(shares).skip(half).step_by(2);
-    let missed: Vec<_> = own.filter(|function| !is_about_leaks(function) && is_missed(function)).collect();
+    let missed: Vec<_> = own
+        .filter(|function| !is_about_leaks(function) && !ANSWERS_NO.contains(&function.name.as_str()))
+        .filter(|function| is_missed(function))
+        .collect();
     assert!(missed.is_empty(), "{missed:#?}");
 }
 

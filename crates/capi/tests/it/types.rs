@@ -15,11 +15,8 @@ fn headers_are_plain_c_and_c_plus_plus() {
     }
     assert!(headers.len() > 20, "{headers:?}");
     let dir = kit::scratch("headers");
-    let nothing = dir.join("nothing.cc");
-    std::fs::write(&nothing, "").unwrap();
-    let knows = kit::bounded().args(["cc", "-fsyntax-only"]).arg(&nothing).output().unwrap().status.success();
-    let languages = [("c", "c11"), ("c", "gnu11"), ("c++", "c++11")];
-    let languages = &languages[..if knows { 3 } else { 2 }];
+    let languages = [("c", "c99"), ("c", "c11"), ("c", "gnu11"), ("c++", "c++11"), ("c++", "c++20")];
+    let languages = &languages[..if knows_c_plus_plus() { 5 } else { 3 }];
     for (at, header) in headers.iter().enumerate() {
         let source = dir.join(at.to_string()).with_extension("c");
         std::fs::write(&source, format!("#include <{}>\nint main(void) {{ return 0; }}\n", header.display()))
@@ -34,6 +31,32 @@ fn headers_are_plain_c_and_c_plus_plus() {
             let said = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{} as {standard}: {said}", header.display());
         }
+    }
+}
+
+/// Whether there is a compiler for it.
+fn knows_c_plus_plus() -> bool {
+    let nothing = kit::scratch("c-plus-plus").join("nothing.cc");
+    std::fs::write(&nothing, "").unwrap();
+    kit::bounded().args(["cc", "-fsyntax-only"]).arg(&nothing).output().unwrap().status.success()
+}
+
+/// Programs that use each macro, as each standard wants it, without any feature macro.
+#[test]
+fn each_macro_works_in_every_standard() {
+    let source = kit::capi().join("tests/c/macros.c");
+    let all = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("c++", "c++11"), ("c++", "c++20")];
+    for (language, standard) in &all[..if knows_c_plus_plus() { 5 } else { 3 }] {
+        let program = kit::scratch("macros").join(standard);
+        let (standard, libraries) = (format!("-std={standard}"), kit::libraries());
+        let mut cc = kit::bounded();
+        cc.args(["cc", "-x", language, &standard, "-Wall", "-Wextra", "-Werror", "-I"]);
+        cc.arg(kit::capi().join("include")).arg(&source).arg("-o").arg(&program).arg("-L").arg(libraries);
+        cc.arg(format!("-Wl,-rpath,{}", libraries.display())).args(["-ldaos", "-lgurt"]);
+        let done = cc.output().unwrap();
+        assert!(done.status.success(), "{standard}: {}", String::from_utf8_lossy(&done.stderr));
+        let done = std::process::Command::new(&program).output().unwrap();
+        assert!(done.status.success(), "{standard}: {}", String::from_utf8_lossy(&done.stderr));
     }
 }
 
