@@ -23,6 +23,10 @@ void daos_mgmt_put_sys_info(struct daos_sys_info *info);
 int daos_mgmt_list_pools(const char *group, daos_size_t *npools, daos_mgmt_pool_info_t *pools,
 			 daos_event_t *ev);
 
+/* These are -DER_NOSYS. */
+int daos_debug_add_mark(const char *mark);
+int daos_mgmt_get_bs_state(const char *group, uuid_t blobstore_uuid, int *blobstore_state, daos_event_t *ev);
+int daos_pool_stop_svc(daos_handle_t poh, daos_event_t *ev);
 int daos_debug_set_params(const char *group, d_rank_t rank, unsigned int key_id, uint64_t value,
 			  uint64_t value_extra, daos_event_t *ev);
 

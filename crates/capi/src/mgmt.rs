@@ -6,7 +6,7 @@ use crate::life;
 use crate::place;
 use crate::pool::rank_list;
 use crate::raw::{Out, Text, allocate, duplicate, release};
-use crate::types::{CUuid, RankList, fixed};
+use crate::types::{CUuid, Handle, RankList, fixed};
 use core::ffi::{c_char, c_int, c_uint};
 use dolmen_client::Epoch;
 use dolmen_codec::wire::RankInfo;
@@ -146,6 +146,27 @@ extern "C" fn daos_debug_set_params(
     ev: Ev,
 ) -> c_int {
     run(ev, || Err(Der::NOSYS))
+}
+
+/// Writes a mark into the logs of engines: they have none that programs write to.
+#[unsafe(no_mangle)]
+extern "C" fn daos_debug_add_mark(_mark: Text) -> c_int {
+    der(|| Err(Der::NOSYS))
+}
+
+/// The state of a store of DAOS's below its pools: there is none.
+#[unsafe(no_mangle)]
+extern "C" fn daos_mgmt_get_bs_state(_sys: Text, _store: Out<CUuid>, _state: Out<c_int>, ev: Ev) -> c_int {
+    run(ev, || Err(Der::NOSYS))
+}
+
+/// Ends the service of a pool, as DAOS's own tests do: it is one with its engine, which `dmg system stop` ends.
+#[unsafe(no_mangle)]
+extern "C" fn daos_pool_stop_svc(poh: Handle, ev: Ev) -> c_int {
+    run(ev, || {
+        crate::handle::pool(poh)?;
+        Err(Der::NOSYS)
+    })
 }
 
 /// The version of the interface that the system serves.

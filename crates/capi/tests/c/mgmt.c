@@ -5,6 +5,8 @@
 static void
 systems_are_described(void)
 {
+	uuid_t store = {0};
+	int    state = 0;
 	struct daos_sys_info *info = NULL;
 	uint32_t              major = 0, minor = 0, patch = 9;
 	char                 *tag = NULL;
@@ -22,6 +24,12 @@ systems_are_described(void)
 	CHECK(major == 2 && minor == 8 && patch == 0 && strncmp(tag, "dolmen-", 7) == 0);
 	free(tag);
 	GIVES(daos_debug_set_params(NULL, 0, 0, 0, 0, NULL), -DER_NOSYS);
+	GIVES(daos_debug_add_mark("here"), -DER_NOSYS);
+	GIVES(daos_mgmt_get_bs_state(NULL, store, &state, NULL), -DER_NOSYS);
+	GIVES(daos_pool_stop_svc(NO_HANDLE, NULL), -DER_NO_HDL);
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	GIVES(daos_pool_stop_svc(poh, NULL), -DER_NOSYS);
+	OK(daos_pool_disconnect(poh, NULL));
 	OK(daos_fini());
 }
 
