@@ -7,14 +7,8 @@ use crate::kit;
 use std::collections::BTreeSet;
 
 /// Functions that have an answer for everything that they can be asked.
-const TOTAL: [&str; 6] = [
-    "d_errdesc",
-    "d_errstr",
-    "d_hash_mix64",
-    "d_hash_murmur64",
-    "d_hash_string_u32",
-    "d_should_fail",
-];
+const TOTAL: [&str; 6] =
+    ["d_errdesc", "d_errstr", "d_hash_mix64", "d_hash_murmur64", "d_hash_string_u32", "d_should_fail"];
 
 /// Function, error, test; `-` and why for a function that cannot fail.
 type Row = (String, String, String);
