@@ -217,6 +217,14 @@ impl Raw {
     }
 
     /// What an array of bytes has under `dkey`.
+    /// Asks for something small again and again, so that the daemon has so many turns for others.
+    pub(crate) fn takes_turns(&mut self, opened: Opened, count: usize) {
+        assert!(self.ask(opened, &update(opened, b"small", b"value")).is_ok());
+        for _ in 0..count {
+            assert_eq!(self.fetched_single(opened, b"small", 5), b"value");
+        }
+    }
+
     pub(crate) fn fetched(&mut self, opened: Opened, dkey: &[u8], len: usize) -> Vec<u8> {
         let extents = [Recx::new(0, len as u64)].into_iter().collect();
         self.payload_of(opened, dkey, Want::Array { record_bytes: 1, extents }, len)
