@@ -38,6 +38,8 @@ int dfs_sys_chmod(dfs_sys_t *dfs_sys, const char *path, mode_t mode);
 int dfs_sys_chown(dfs_sys_t *dfs_sys, const char *path, uid_t uid, gid_t gid, int flags);
 int dfs_sys_setattr(dfs_sys_t *dfs_sys, const char *path, struct stat *stbuf, int flags,
 		    int sflags);
+/* Strict C99 knows no such struct. */
+struct timespec;
 int dfs_sys_utimens(dfs_sys_t *dfs_sys, const char *path, const struct timespec *times,
 		    int flags);
 int dfs_sys_stat(dfs_sys_t *dfs_sys, const char *path, int flags, struct stat *buf);

@@ -6,7 +6,10 @@ pub(crate) mod words;
 
 use crate::killed::process::Served;
 use crate::kit;
+use dolmen_client::Label;
+use dolmen_local::PoolOptions;
 use dolmen_sim::conformance::{self, Exception};
+use dolmen_types::limits;
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -148,11 +151,26 @@ fn run<H: Home + 'static>(home: impl FnOnce() -> H) {
     assert_eq!(words::fini(), 0);
 }
 
+/// A system with a pool whose segments of bulk have room for the longest single value.
+fn system(name: &str) -> PathBuf {
+    let dir = kit::scratch(name);
+    let options = PoolOptions {
+        targets: 2,
+        label: Some(Label::new("pool").unwrap()),
+        capacity_bytes: 512 << 20,
+        bulk_segment_bytes: u32::try_from(limits::SINGLE_BYTES_MAX).unwrap(),
+        volatile: true,
+        ..PoolOptions::default()
+    };
+    dolmen_local::create(&dir.join("first"), &options).unwrap();
+    dir
+}
+
 #[test]
 fn every_case_passes_through_c() {
     use dolmen_capi as _;
     let _alone = words::alone();
-    let dirs = ["scripted-here", "scripted-served"].map(kit::system);
+    let dirs = ["scripted-here", "scripted-served"].map(system);
     run(|| Here::new(dirs[0].clone()));
     run(|| Served::start(&dirs[1]));
     dirs.iter().for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
