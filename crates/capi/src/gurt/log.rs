@@ -119,8 +119,8 @@ extern "C" fn d_should_fail(_attr: *mut c_void) -> bool {
 }
 
 /// A text made as by `printf`, in memory of its own, with its length, or NULL with -1. Rust has no functions with any number of
-/// arguments: this one puts those in registers where a list of C finds them, and hands the list on.
-//= System V ABI for AMD64, 3.5.7: the register save area, and va_list
+/// arguments: this one puts those in registers where a list of C finds them (System V ABI for AMD64, 3.5.7: register save area
+/// and `va_list`), and hands the list on.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
