@@ -37,7 +37,7 @@ use dolmen_codec::wire::{
     Caller, FetchPlan, PoolSlot, SystemReply, SystemVerb, encode_request, encode_system_request,
 };
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request};
-use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket, current_cpu};
+use dolmen_env::{Address, Clock, ForkMark, RealClock, Rng, Socket};
 use dolmen_types::{Epoch, Error, Head, Invalid, IoBuf, RequestId, Result, crc32c_append};
 use given::{Reached, closed};
 use land::land;
@@ -916,7 +916,6 @@ impl State {
     /// Sends what was gathered; what there is no room for goes out with the next look.
     fn flush(&mut self) {
         let Some(session) = &mut self.session else { return };
-        session.stream.tell_cpu(current_cpu());
         let kept = if self.output.is_empty() { Ok(true) } else { self.output.go_on(&mut session.stream) };
         match kept.and_then(|_| session.stream.flush()) {
             Ok(is_sent) => self.must_flush = !is_sent,

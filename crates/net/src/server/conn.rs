@@ -188,9 +188,10 @@ impl Conn {
         self.hello.is_some()
     }
 
-    /// The processor that the peer runs on, if that is known.
+    /// The processor that a peer on this machine runs on who has come over a network. Over rings he goes aside himself where
+    /// that is worth it: a move of this side takes longer than what he waits for.
     pub(super) fn peer_cpu(&self) -> Option<usize> {
-        self.stream.peer_cpu()
+        if self.stream.is_ring() { None } else { self.stream.peer_cpu() }
     }
 
     pub(super) fn is_hot(&self) -> bool {
