@@ -188,8 +188,8 @@ impl Conn {
         self.hello.is_some()
     }
 
-    /// The processor that a peer on this machine runs on who has come over a network. Over rings he goes aside himself where
-    /// that is worth it: a move of this side takes longer than what he waits for.
+    /// The processor that a peer on this machine runs on who has come over a network. Over rings he goes aside himself
+    /// where that is worth it.
     pub(super) fn peer_cpu(&self) -> Option<usize> {
         if self.stream.is_ring() { None } else { self.stream.peer_cpu() }
     }
