@@ -218,7 +218,6 @@ impl Link {
         self.inner.rank
     }
 
-    /// Where the engine is, and how the connection was made.
     /// Whom the own certificate names, where one is shown: access control lists know this process by that name.
     ///
     /// # Errors
@@ -228,6 +227,7 @@ impl Link {
         Ok(options.certs.certs(address)?.map(|certs| certs.identity().clone()))
     }
 
+    /// Where the engine is, and how the connection was made.
     pub(super) fn way(&self) -> (&Address, &LinkOptions) {
         (&self.inner.address, &self.inner.options)
     }
