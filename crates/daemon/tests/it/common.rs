@@ -1,6 +1,8 @@
 //! A daemon with a pool in a directory of its own.
 
+use core::task::Poll;
 use dolmen_client::Pool;
+use dolmen_codec::step;
 use dolmen_codec::wire::{PoolAccess, PoolName, PoolSpec, SystemReply, SystemVerb};
 use dolmen_daemon::{Daemon, Settings};
 use dolmen_env::Address;
@@ -129,4 +131,15 @@ pub(crate) fn pool(link: &Link, label: &str) -> Pool {
 pub(crate) fn remote(link: &Link, label: &str) -> dolmen_types::Result<Remote> {
     let name = PoolName::Label(Label::new(label).unwrap());
     Remote::open(link, &Head { cred: CRED, ..Head::default() }, name, PoolAccess::ReadWrite)
+}
+
+/// Polls an operation until it has ended.
+pub(crate) fn ended<T>(operation: impl Future<Output = T>) -> T {
+    let mut operation = Box::pin(operation);
+    loop {
+        if let Poll::Ready(result) = step(&mut operation) {
+            return result;
+        }
+        dolmen_env::yield_now();
+    }
 }

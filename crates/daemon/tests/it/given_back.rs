@@ -2,12 +2,11 @@
 
 use crate::bystander::Bystander;
 use crate::child::{ChildDaemon, until};
-use crate::common::{CRED, Scratch, WAYS, Way, create, remote};
-use core::task::Poll;
+use crate::common::{CRED, Scratch, WAYS, Way, create, ended, remote};
 use dolmen_client::{At, Container, Object, Pool};
+use dolmen_codec::Way as Waits;
 use dolmen_codec::pool::ContName;
 use dolmen_codec::wire::{PoolAccess, PoolName};
-use dolmen_codec::{Way as Waits, step};
 use dolmen_net::client::{Link, Remote, reach};
 use dolmen_types::{Error, Head, IoBuf, Label, ObjectClass, ObjectType, Props};
 use rustix::process::Signal;
@@ -16,17 +15,6 @@ use std::time::Duration;
 
 /// How long a client waits that gives up.
 const SHORT: Duration = Duration::from_millis(300);
-
-/// Polls an operation until it has ended.
-fn ended<T>(operation: impl Future<Output = T>) -> T {
-    let mut operation = Box::pin(operation);
-    loop {
-        if let Poll::Ready(result) = step(&mut operation) {
-            return result;
-        }
-        dolmen_env::yield_now();
-    }
-}
 
 fn open(link: &Link, pool: &str, access: PoolAccess) -> dolmen_types::Result<Remote> {
     let name = PoolName::Label(Label::new(pool).unwrap());

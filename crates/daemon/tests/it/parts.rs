@@ -44,75 +44,54 @@ fn write(object: &Object, byte: u8) {
     object.write(At::Latest, b"k", b"a", 1, recx, &vec![byte; VALUE_BYTES]).unwrap();
 }
 
+/// Reads while another client overwrites and then does `more`, until a value has changed under the reader so many times.
+fn read_beside_a_writer(way: Way, changes_wanted: u32, more: impl Fn(&Object) + Sync) {
+    let served = Served::start();
+    let (reader, writer) = (object(&served, way, true), object(&served, way, false));
+    write(&writer, 1);
+    let is_over = AtomicBool::new(false);
+    let mut changes = 0;
+    dolmen_env::scope(|threads| {
+        threads.spawn(|| {
+            for turn in 0..u64::MAX {
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
+                write(&writer, (turn % 250) as u8 + 1);
+                more(&writer);
+            }
+        });
+        let mut last = 0;
+        // As long as it takes for values to change under the reader.
+        for _ in 0..100_000 {
+            let mut buf = IoBuf::zeroed(VALUE_BYTES);
+            assert_eq!(read(&reader, &mut buf), Ok(VALUE_BYTES as u64), "{way:?}");
+            let torn = buf.iter().position(|&byte| byte != buf[0]);
+            assert_eq!(torn, None, "{way:?}: two values in one read, {} and others", buf[0]);
+            changes += u32::from(buf[0] != last);
+            last = buf[0];
+            if changes == changes_wanted {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    assert_eq!(changes, changes_wanted, "{way:?}: nobody has overwritten anything");
+}
+
 #[test]
 fn a_long_read_is_of_one_epoch_while_another_client_overwrites() {
     for way in WAYS {
-        let served = Served::start();
-        let (reader, writer) = (object(&served, way, true), object(&served, way, false));
-        write(&writer, 1);
-        let is_over = AtomicBool::new(false);
-        let mut changes = 0;
-        dolmen_env::scope(|threads| {
-            threads.spawn(|| {
-                for turn in 0..u64::MAX {
-                    if is_over.load(Ordering::Acquire) {
-                        break;
-                    }
-                    write(&writer, (turn % 250) as u8 + 1);
-                }
-            });
-            let mut last = 0;
-            // As long as it takes for values to change under the reader.
-            for _ in 0..100_000 {
-                let mut buf = IoBuf::zeroed(VALUE_BYTES);
-                assert_eq!(read(&reader, &mut buf), Ok(VALUE_BYTES as u64));
-                let torn = buf.iter().position(|&byte| byte != buf[0]);
-                assert_eq!(torn, None, "{way:?}: two values in one read, {} and others", buf[0]);
-                changes += u32::from(buf[0] != last);
-                last = buf[0];
-                if changes == 100 {
-                    break;
-                }
-            }
-            is_over.store(true, Ordering::Release);
-        });
-        assert_eq!(changes, 100, "{way:?}: nobody has overwritten anything");
+        read_beside_a_writer(way, 100, |_| ());
     }
 }
 
 #[test]
 fn a_long_read_is_of_one_epoch_or_given_anew_while_another_client_overwrites_and_aggregates() {
     for way in WAYS {
-        let served = Served::start();
-        let (reader, writer) = (object(&served, way, true), object(&served, way, false));
-        write(&writer, 1);
-        let is_over = AtomicBool::new(false);
-        let mut changes = 0;
-        dolmen_env::scope(|threads| {
-            threads.spawn(|| {
-                for turn in 0..u64::MAX {
-                    if is_over.load(Ordering::Acquire) {
-                        break;
-                    }
-                    write(&writer, (turn % 250) as u8 + 1);
-                    writer.container().aggregate(Epoch::ZERO).unwrap();
-                }
-            });
-            let mut last = 0;
-            for _ in 0..100_000 {
-                let mut buf = IoBuf::zeroed(VALUE_BYTES);
-                assert_eq!(read(&reader, &mut buf), Ok(VALUE_BYTES as u64), "{way:?}");
-                let torn = buf.iter().position(|&byte| byte != buf[0]);
-                assert_eq!(torn, None, "{way:?}: two values in one read, {} and others", buf[0]);
-                changes += u32::from(buf[0] != last);
-                last = buf[0];
-                if changes == 8 {
-                    break;
-                }
-            }
-            is_over.store(true, Ordering::Release);
+        read_beside_a_writer(way, 8, |writer| {
+            writer.container().aggregate(Epoch::ZERO).unwrap();
         });
-        assert_eq!(changes, 8, "{way:?}: nobody has overwritten anything");
     }
 }
 

@@ -3,16 +3,15 @@
 
 use crate::bystander::{Bystander, CONT, POOL};
 use crate::child::{ChildDaemon, until};
-use crate::common::{Scratch, WAYS, Way};
+use crate::common::{Scratch, WAYS, Way, ended};
 use crate::raw::Raw;
 use crate::relay::Relay;
-use core::task::Poll;
 use dolmen_client::{At, Event, EventQueue, Object, Wait};
 use dolmen_codec::Way::Later;
 use dolmen_codec::pool::{ContName, OpenFor, PoolVerb};
 use dolmen_codec::verb::{NewValue, Payload, Reply, Update, UpdateIod, Verb};
 use dolmen_codec::wire::{PoolAccess, PoolName, PoolSpec, SystemReply, SystemVerb};
-use dolmen_codec::{Answer, Ask, Request, Transport, step};
+use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, RealClock};
 use dolmen_net::client::{Link, reach};
 use dolmen_types::{
@@ -100,17 +99,6 @@ fn a_client_goes_on_over_the_death_of_its_daemon_and_nothing_is_done_twice() {
         assert_eq!(insert(&bystander.object, 0), Err(Error::Exists), "conditions are looked at");
         assert_eq!(bystander.handle_count(), 1, "the handle was opened again");
         daemon.assert_sound();
-    }
-}
-
-/// Polls an operation until it has ended.
-fn ended<T>(operation: impl Future<Output = T>) -> T {
-    let mut operation = Box::pin(operation);
-    loop {
-        if let Poll::Ready(result) = step(&mut operation) {
-            return result;
-        }
-        dolmen_env::yield_now();
     }
 }
 

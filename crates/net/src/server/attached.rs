@@ -264,10 +264,10 @@ fn own_evictions(cont: &mut ContHandle, uid: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::jobs::tests::Nowhere;
     use dolmen_codec::order::HashKey;
     use dolmen_codec::pool::ContInfo;
     use dolmen_codec::verb::Usage;
-    use dolmen_codec::{Outcome, QueueId, Request};
     use dolmen_types::{Epoch, Props, Uuid};
 
     #[test]
@@ -304,24 +304,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    struct Nowhere;
-
-    impl Transport for Nowhere {
-        fn call(&self, request: Request<'_>) -> Outcome {
-            Outcome { token: request.token, result: Err(Error::Busy), buf: None }
-        }
-
-        fn open_queue(&self) -> Result<QueueId> {
-            Err(Error::Busy)
-        }
-
-        fn close_queue(&self, _queue: QueueId) {}
-
-        fn submit(&self, _queue: QueueId, _request: Request<'static>) {}
-
-        fn poll(&self, _queue: QueueId, _wait: bool, _out: &mut Vec<Outcome>) {}
     }
 
     #[test]

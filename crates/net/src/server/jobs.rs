@@ -262,14 +262,15 @@ fn release(transport: &dyn Transport, head: Head, cont: ContNo, count: u32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::server::Rights;
     use dolmen_codec::wire::{PoolAccess, PoolName};
     use dolmen_codec::{Outcome, QueueId};
     use dolmen_types::{Result, Uuid};
 
-    struct Nowhere;
+    /// A pool that does nothing.
+    pub(in crate::server) struct Nowhere;
 
     impl Transport for Nowhere {
         fn call(&self, request: Request<'_>) -> Outcome {

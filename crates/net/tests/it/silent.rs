@@ -7,7 +7,7 @@ use dolmen_env::{Address, Clock, Listener, Moved, RealClock, Socket};
 use dolmen_net::client::{CertsFrom, Link, LinkOptions};
 use dolmen_net::server::{Attachment, Caller, Options, Server, System};
 use dolmen_net::tls::{Certs, Identity, Role, Validity};
-use dolmen_types::{Error, Head, Uuid};
+use dolmen_types::{Error, Head};
 use std::io::{IoSlice, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -21,18 +21,7 @@ struct There;
 
 impl System for There {
     fn welcome(&self, version: Version, ring_bytes: u64) -> Welcome {
-        Welcome {
-            version,
-            rank: 0,
-            engine: Uuid::nil(),
-            instance: 1,
-            features: 0,
-            ring_bytes,
-            body_bytes_max: 1 << 20,
-            payload_bytes_max: 1 << 20,
-            requests_max: 16,
-            system: "silent".to_owned(),
-        }
+        crate::double::welcome(version, ring_bytes)
     }
 
     fn answer(&self, _head: &Head, _caller: &Caller, _ask: SystemVerb) -> Result<Attachment, Error> {

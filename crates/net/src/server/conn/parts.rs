@@ -114,8 +114,8 @@ impl Conn {
             shared.submit(under_way, head, ask);
             return Ok(());
         }
-        let (at, first) = (parts.at, parts.from(parts.whole.index));
-        self.ask_part(shared, under_way, parts, at, Some(first))
+        let first = parts.from(parts.whole.index);
+        self.ask_part(shared, under_way, parts, Some(first))
     }
 
     /// Goes on with what waited until the peer has read more; whether there is something to go on with.
@@ -123,11 +123,10 @@ impl Conn {
         let mut moved = false;
         while !self.paused.is_empty() && !self.lags() {
             let Paused { under_way, parts, next } = self.paused.pop_front().expect("not empty");
-            let at = parts.at;
             if self.has_left(&under_way) {
                 self.refuse(shared, under_way, Failure::NoHandle)?;
             } else {
-                self.ask_part(shared, under_way, parts, at, Some(next))?;
+                self.ask_part(shared, under_way, parts, Some(next))?;
             }
             moved = true;
         }
@@ -160,7 +159,7 @@ impl Conn {
             (None, Ok(Answer::Target(Reply::Written(epoch)))) if epoch != Epoch::ZERO => {
                 parts.at = ReadAt::Epoch(epoch);
                 let first = parts.from(parts.whole.index);
-                self.ask_part(shared, under_way, parts, ReadAt::Epoch(epoch), Some(first))
+                self.ask_part(shared, under_way, parts, Some(first))
             }
             (Some(recx), Ok(Answer::Target(Reply::Fetched(fetched))))
                 if fetched.len() == 1 && (!parts.is_first() || is_full(&fetched[0], recx)) =>
@@ -184,8 +183,7 @@ impl Conn {
                 if let Some(buf) = buf {
                     shared.bufs.give(buf);
                 }
-                let at = parts.wanted_at;
-                self.ask_part(shared, under_way, parts, at, None)
+                self.ask_part(shared, under_way, parts, None)
             }
         }
     }
@@ -216,16 +214,15 @@ impl Conn {
         Ok(())
     }
 
-    /// Asks for a part, or for all of it if none is given.
+    /// Asks for a part at the epoch of all of them, or for all of it, as it was asked for, if none is given.
     fn ask_part(
         &mut self,
         shared: &mut Shared,
         mut under_way: UnderWay,
         parts: Box<Parts>,
-        at: ReadAt,
         part: Option<Recx>,
     ) -> Result<()> {
-        let recx = part.unwrap_or(parts.whole);
+        let (recx, at) = part.map_or((parts.whole, parts.wanted_at), |part| (part, parts.at));
         let len = usize::try_from(recx.count * parts.record_bytes).expect("as long as the peer's buffer");
         let Some(buf) = shared.bufs.take(len) else {
             return self.refuse(shared, under_way, Failure::Busy);
