@@ -494,31 +494,25 @@ impl Inner {
     }
 
     /// Never waits: what cannot be sent now is sent when somebody asks for answers.
-    fn submit(&self, pool: PoolRef, queue: usize, request: Request<'static>) {
+    fn submit(&self, pool: PoolRef, queue: usize, mut request: Request<'static>) {
         let token = request.token;
         if self.mark.is_forked() {
             return self.refused().push((queue, request.refused(self.unreachable())));
         }
         let mut state = self.lock();
-        if state.is_silent() {
-            if let Some(open) = state.queues.of_mut(queue) {
-                open.done.push(request.refused(self.unreachable()));
-            }
-            return;
-        }
-        let has_room = state.requests.len() < REQUESTS_MAX;
+        let is_close = matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_)));
+        let at_once = if state.is_silent() {
+            Some(Err(self.unreachable()))
+        } else if state.requests.len() >= REQUESTS_MAX {
+            Some(Err(Error::Busy))
+        } else {
+            (is_close && state.has_ended_with(pool)).then_some(Ok(Answer::Pool(PoolReply::Done)))
+        };
         let Some(open) = state.queues.of_mut(queue) else { return };
-        if !has_room {
-            open.done.push(request.refused(Error::Busy));
+        if let Some(result) = at_once {
+            open.done.push(Outcome { token, result, buf: request.ask.take_buf() });
             return;
         }
-        if matches!(request.ask, Ask::Pool(PoolVerb::ContClose(_))) && state.has_ended_with(pool) {
-            if let Some(open) = state.queues.of_mut(queue) {
-                open.done.push(Outcome { token, result: Ok(Answer::Pool(PoolReply::Done)), buf: None });
-            }
-            return;
-        }
-        let Some(open) = state.queues.of_mut(queue) else { return };
         open.under_way += 1;
         let is_first = open.under_way == 1;
         if let (Ask::Pool(PoolVerb::ContEvict(cont, _)), Some(attached)) =

@@ -5,7 +5,6 @@
 
 use super::OpenedPool;
 use super::holders::{Away, Holders};
-use super::jobs::Job;
 use super::locks::Locks;
 use super::rights::{Need, Rights};
 use super::worker::Shared;
@@ -14,7 +13,7 @@ use dolmen_codec::evictions::Evictions;
 use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::{Answer, Ask, Transport};
-use dolmen_types::{ContNo, Error, Head, PropId, PropValue, Result};
+use dolmen_types::{ContNo, Error, PropId, PropValue, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ pub(super) struct Attached {
 /// A handle that is about to be closed, and may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closing {
-    cont: ContNo,
+    pub(super) cont: ContNo,
     perms: u64,
     away: Away,
 }
@@ -233,8 +232,7 @@ impl Attached {
     /// Gives everything back.
     pub(super) fn leave(self, shared: &mut Shared) {
         for (cont, count) in self.holders.leave(self.key) {
-            let transport = Arc::clone(&self.transport);
-            shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count });
+            shared.jobs.release(Arc::clone(&self.transport), cont, count);
         }
         shared.leave_pool(self.pool);
     }

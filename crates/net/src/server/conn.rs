@@ -28,7 +28,7 @@ use dolmen_codec::wire::{
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
-use dolmen_types::{ContNo, Epoch, Error as Failure, Head, Invalid, IoBuf, limits};
+use dolmen_types::{Epoch, Error as Failure, Head, Invalid, IoBuf, limits};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -81,7 +81,7 @@ pub(super) enum Step {
 pub(super) enum Handles {
     Same,
     Opens(OpenFor, Away),
-    Closes(ContNo, Closing),
+    Closes(Closing),
 }
 
 pub(super) struct Conn {
@@ -579,7 +579,7 @@ impl Conn {
         under_way.handles = match &verb {
             PoolVerb::ContOpen(_, wanted) => Handles::Opens(*wanted, attached.opening(head.id.client)),
             PoolVerb::ContClose(cont) => match attached.give_up(*cont) {
-                Some(closing) => Handles::Closes(*cont, closing),
+                Some(closing) => Handles::Closes(closing),
                 // What this connection has not opened it cannot close, nor twice while the first is under way.
                 None => return self.refuse(shared, under_way, Failure::NoHandle),
             },
@@ -603,11 +603,10 @@ impl Conn {
 
     /// A handle that was to be closed is open still, unless it was taken meanwhile, or its pool was left: then it is given back.
     fn take_back(&mut self, shared: &Shared, under_way: &UnderWay, transport: Arc<dyn Transport>) {
-        let Handles::Closes(cont, closing) = under_way.handles else { return };
-        let attached = self.attached(under_way.slot);
-        let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
+        let Handles::Closes(closing) = under_way.handles else { return };
+        let attached = self.attached_to(under_way.slot, &transport);
         if !attached.is_some_and(|attached| attached.kept(closing)) {
-            shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
+            shared.jobs.release(transport, closing.cont, 1);
         }
     }
 
@@ -639,6 +638,11 @@ impl Conn {
 
     fn attached(&mut self, slot: PoolSlot) -> Option<&mut Attached> {
         self.pools.get_mut(usize::from(slot.0).checked_sub(1)?)?.as_mut()
+    }
+
+    /// The same, unless the pool was left meanwhile, and the number is another one's.
+    fn attached_to(&mut self, slot: PoolSlot, transport: &Arc<dyn Transport>) -> Option<&mut Attached> {
+        self.attached(slot).filter(|attached| Arc::ptr_eq(&attached.transport, transport))
     }
 
     fn refuse(&mut self, shared: &mut Shared, under_way: UnderWay, error: Failure) -> Result<()> {
@@ -755,13 +759,11 @@ impl Conn {
         handle: &ContHandle,
         (wanted, away): (OpenFor, Away),
     ) -> bool {
-        let attached = self.attached(under_way.slot);
-        let attached = attached.filter(|attached| Arc::ptr_eq(&attached.transport, &transport));
+        let attached = self.attached_to(under_way.slot, &transport);
         // Of a pool that was left meanwhile nobody uses it.
         let opening = attached.map_or(Opening::Taken, |attached| attached.opened(handle, wanted, away));
         if opening != Opening::Noted {
-            let cont = handle.no;
-            shared.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
+            shared.jobs.release(transport, handle.no, 1);
         }
         opening != Opening::NotAllowed
     }

@@ -46,7 +46,7 @@ pub(super) enum Job {
     /// Asks the daemon.
     System { head: Head, caller: Caller, ask: SystemVerb, key: u64, to: Arc<Mailbox> },
     /// Gives handles of containers back whose holder is gone.
-    Release { transport: Arc<dyn Transport>, head: Head, cont: ContNo, count: u32 },
+    Release { transport: Arc<dyn Transport>, cont: ContNo, count: u32 },
 }
 
 /// What a job has led to.
@@ -194,6 +194,11 @@ impl Jobs {
         has_room
     }
 
+    /// Gives handles of a container back that nobody has.
+    pub(super) fn release(&self, transport: Arc<dyn Transport>, cont: ContNo, count: u32) {
+        self.give(Job::Release { transport, cont, count });
+    }
+
     /// Lets the threads end once nothing waits any more.
     pub(super) fn end(&self) {
         self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
@@ -247,7 +252,7 @@ impl Jobs {
                 let reply = self.inner.system.answer(&head, &caller, ask);
                 to.put(Done { key, reply: JobReply::System(reply) });
             }
-            Job::Release { transport, head, cont, count } => release(&*transport, head, cont, count),
+            Job::Release { transport, cont, count } => release(&*transport, Head::default(), cont, count),
         }
     }
 }

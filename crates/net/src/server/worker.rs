@@ -617,13 +617,12 @@ impl Shared {
             Given::Job(JobReply::Pool(transport, Ok(Answer::Pool(PoolReply::Cont(handle)))))
                 if matches!(under_way.handles, Handles::Opens(..)) =>
             {
-                let (head, cont) = (Head::default(), handle.no);
-                self.jobs.give(Job::Release { transport, head, cont, count: 1 });
+                self.jobs.release(transport, handle.no, 1);
             }
             Given::Job(JobReply::Pool(transport, Err(_))) => {
-                if let Handles::Closes(cont, _) = under_way.handles {
+                if let Handles::Closes(closing) = under_way.handles {
                     // Nobody has it, and it is counted still.
-                    self.jobs.give(Job::Release { transport, head: Head::default(), cont, count: 1 });
+                    self.jobs.release(transport, closing.cont, 1);
                 }
             }
             Given::Target(..) | Given::Job(_) => {}

@@ -87,11 +87,11 @@ impl Inner {
             return (state, Err(error));
         }
         attached.is_opening = true;
-        let (copy, session) = (attached.clone(), state.session.as_ref().map(|session| session.no));
+        let (copy, session) = (attached.clone(), state.session_no());
         drop(state);
         let opened = self.open_beside(&copy);
         let mut state = self.lock();
-        let is_same = state.session.as_ref().map(|session| session.no) == session;
+        let is_same = state.session_no() == session;
         state.settle_opened(pool, opened, is_same);
         self.woken.notify_all();
         (state, Ok(()))

@@ -8,7 +8,7 @@ use super::{Inner, Link, State};
 use crate::client::pending::{Farewell, Finished, Given, Late, Opens, Pending, Progress, Waiter, handles_of};
 use crate::client::reopen::{Reopening, Stage};
 use crate::client::session::{Attached, Handles};
-use crate::client::slot::SlotOn;
+use crate::client::slot::{SessionNo, SlotOn};
 use crate::client::{PoolRef, unexpected};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
@@ -64,9 +64,7 @@ impl Link {
             }
         }
     }
-}
 
-impl Link {
     /// The answer to a question to the daemon. A pool that it has opened is left again: whoever wants one has a
     /// [`Door`](crate::client::Door).
     pub(super) fn reply_of(&self, reached: Reached) -> SystemReply {
@@ -130,11 +128,16 @@ impl Inner {
 }
 
 impl State {
+    /// The present connection.
+    #[inline]
+    pub(super) fn session_no(&self) -> Option<SessionNo> {
+        self.session.as_ref().map(|session| session.no)
+    }
+
     /// The number of a pool on the present connection.
     #[inline]
     pub(super) fn slot_of(&self, pool: PoolRef) -> Option<PoolSlot> {
-        let session = self.session.as_ref()?;
-        self.pools.of(pool)?.slot?.on(session.no)
+        self.pools.of(pool)?.slot?.on(self.session_no()?)
     }
 
     /// Whether handles on containers of a pool have ended with the connection, or with the pool, and nobody is about to open
@@ -146,7 +149,7 @@ impl State {
 
     /// A daemon has answered: a pool that it has opened has a place from now on.
     pub(super) fn connected(&mut self, opens: Option<Box<Opens>>, finished: Finished) -> Finished {
-        let session = self.session.as_ref().map(|session| session.no);
+        let session = self.session_no();
         match (finished, opens, session) {
             (Finished::System(Ok(SystemReply::Connected(connected))), Some(opens), Some(session)) => {
                 let Opens { connect, head, is_beside } = *opens;
@@ -194,7 +197,7 @@ impl State {
 
     /// Gives a pool back that nobody has; without its connection there is nothing to give back.
     pub(super) fn give_back(&mut self, slot: SlotOn, head: Head) -> Option<u64> {
-        slot.on(self.session.as_ref()?.no)?;
+        slot.on(self.session_no()?)?;
         Some(self.part_with(Farewell { head, to: Given::Pool(slot) }))
     }
 
@@ -217,7 +220,7 @@ impl State {
             return Ok(());
         };
         let Farewell { head, to } = **farewell;
-        let session = self.session.as_ref().map(|session| session.no);
+        let session = self.session_no();
         match to {
             Given::Pool(slot) => {
                 if let Some(slot) = session.and_then(|session| slot.on(session)) {
@@ -260,7 +263,7 @@ impl State {
 
     /// An answer that nobody waits for.
     pub(super) fn take_late(&mut self, late: Late, finished: Finished) {
-        let session = self.session.as_ref().map(|session| session.no);
+        let session = self.session_no();
         match (late, finished) {
             (Late::Pool, Finished::System(Ok(SystemReply::Connected(connected)))) => {
                 if let Some(session) = session {
