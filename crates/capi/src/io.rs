@@ -319,8 +319,7 @@ fn tell_all(object: &ObjectHandle, when: &When, dkey: &[u8], lists: &Lists) -> D
 async fn tell_sizes(object: &ObjectHandle, when: &When, dkey: &[u8], lists: Lists, way: Way) -> Result<()> {
     for question in sizes::all(&lists)? {
         let size = question.ask(object, when, dkey, way).await?;
-        let at = lists.iods.at(question.index);
-        at.set(CIod { size, ..at.get()? })?;
+        question.set_size(&lists, size)?;
     }
     Ok(())
 }
@@ -439,8 +438,7 @@ impl Reading {
                     questions.reverse();
                 } else {
                     let question: Question = asked.take().ok_or(Der::MISC)?;
-                    let (size, at) = (question.answer(ending)?, lists.iods.at(question.index));
-                    at.set(CIod { size, ..at.get()? })?;
+                    question.set_size(&lists, question.answer(ending)?)?;
                 }
                 let question = questions.pop().ok_or(Der::REC2BIG)?;
                 asked = Some(question.clone());

@@ -68,11 +68,6 @@ fn buffers<'a>(sgl: Out<SgList>) -> PosixResult<(&'a [Iov], usize)> {
     Ok((iovs, sum))
 }
 
-/// As [`buffers`], for a call that looks at them later: the list is the program's again when it returns.
-fn own_buffers(sgl: Out<SgList>) -> PosixResult<(Vec<Iov>, usize)> {
-    buffers(sgl).map(|(iovs, sum)| (iovs.to_vec(), sum))
-}
-
 /// Where the next byte of a list of buffers is.
 struct Cursor<'a> {
     iovs: &'a [Iov],
@@ -242,18 +237,20 @@ extern "C" fn dfs_read(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    let launch = || {
+    let asked = || -> PosixResult<_> {
         let file = readable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         let read_size = read_size.check()?;
         offset.checked_add(sum as u64).ok_or(EINVAL)?;
+        Ok((file, iovs, sum, read_size))
+    };
+    let launch = || {
+        let (file, iovs, sum, read_size) = asked()?;
         parts::launch_read(&pool_of(dfs)?, ev, &file, &[(offset, sum)], iovs, read_size)
     };
     launched(ev, launch, || {
-        let file = readable(dfs, obj)?;
-        let (iovs, sum) = own_buffers(sgl)?;
-        let read_size = read_size.check()?;
-        offset.checked_add(sum as u64).ok_or(EINVAL)?;
+        let (file, iovs, sum, read_size) = asked()?;
+        let iovs = iovs.to_vec();
         Ok(move || Ok(read_size.set(read_range(&file, &mut Cursor::new(&iovs), offset, sum)? as u64)?))
     })
 }
@@ -261,16 +258,19 @@ extern "C" fn dfs_read(
 /// Writes from an offset on.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offset: u64, ev: Ev) -> c_int {
-    let launch = || {
+    let asked = || -> PosixResult<_> {
         let file = writable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
         offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
+        Ok((file, iovs, sum))
+    };
+    let launch = || {
+        let (file, iovs, sum) = asked()?;
         parts::launch_write(&pool_of(dfs)?, ev, &file, &[(offset, sum)], iovs)
     };
     launched(ev, launch, || {
-        let file = writable(dfs, obj)?;
-        let (iovs, sum) = own_buffers(sgl)?;
-        offset.checked_add(sum as u64).ok_or(Errno(libc::EFBIG))?;
+        let (file, iovs, sum) = asked()?;
+        let iovs = iovs.to_vec();
         Ok(move || write_range(&file, &mut Cursor::new(&iovs), offset, sum))
     })
 }
@@ -305,16 +305,18 @@ extern "C" fn dfs_readx(
     read_size: Out<u64>,
     ev: Ev,
 ) -> c_int {
-    let launch = || {
+    let asked = || -> PosixResult<_> {
         let file = readable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
-        let (ranges, read_size) = (file_ranges(iod, sum)?, read_size.check()?);
+        Ok((file, iovs, file_ranges(iod, sum)?, read_size.check()?))
+    };
+    let launch = || {
+        let (file, iovs, ranges, read_size) = asked()?;
         parts::launch_read(&pool_of(dfs)?, ev, &file, &ranges, iovs, read_size)
     };
     launched(ev, launch, || {
-        let file = readable(dfs, obj)?;
-        let (iovs, sum) = own_buffers(sgl)?;
-        let (ranges, read_size) = (file_ranges(iod, sum)?, read_size.check()?);
+        let (file, iovs, ranges, read_size) = asked()?;
+        let iovs = iovs.to_vec();
         Ok(move || {
             let (mut cursor, mut done) = (Cursor::new(&iovs), 0);
             for (offset, len) in ranges {
@@ -334,15 +336,18 @@ extern "C" fn dfs_writex(
     sgl: Out<SgList>,
     ev: Ev,
 ) -> c_int {
-    let launch = || {
+    let asked = || -> PosixResult<_> {
         let file = writable(dfs, obj)?;
         let (iovs, sum) = buffers(sgl)?;
-        parts::launch_write(&pool_of(dfs)?, ev, &file, &file_ranges(iod, sum)?, iovs)
+        Ok((file, iovs, file_ranges(iod, sum)?))
+    };
+    let launch = || {
+        let (file, iovs, ranges) = asked()?;
+        parts::launch_write(&pool_of(dfs)?, ev, &file, &ranges, iovs)
     };
     launched(ev, launch, || {
-        let file = writable(dfs, obj)?;
-        let (iovs, sum) = own_buffers(sgl)?;
-        let ranges = file_ranges(iod, sum)?;
+        let (file, iovs, ranges) = asked()?;
+        let iovs = iovs.to_vec();
         Ok(move || {
             let mut cursor = Cursor::new(&iovs);
             for (offset, len) in ranges {

@@ -223,13 +223,13 @@ fn launch_sole(
     let mut is_first = true;
     let start =
         move |event: &mut Event| file.read_piece_on(event, &piece, buffer::take(len)?).map_err(refused);
-    let step = move |mut ending: Ending| {
+    let step = move |ending: Ending| {
         if core::mem::take(&mut is_first)
             && let (Ok(Output::Fetched(found)), Some(buf)) = (&ending.result, &ending.buf)
             && found.first().is_some_and(|found| is_whole(&found.filled, len))
         {
             let copied = iov.buf.copy_from(&buf[..len]).and_then(|()| reading.read_size.set(len as u64));
-            buffer::put_back(ending.buf.take().unwrap_or_default());
+            ending.buf.into_iter().for_each(buffer::put_back);
             return Ok(Chained::Ended(copied.map_or_else(code_of, |()| 0)));
         }
         Ok(match next(reading.go_on(vec![ending])) {

@@ -122,14 +122,23 @@ impl Question {
         self.answer(ending_of(&object.cont.pool, |event| self.start(object, when, dkey, event)).await?)
     }
 
+    /// Puts a size into the program's descriptor, which is as it says then.
+    ///
+    /// # Errors
+    /// `INVAL` for memory that is none.
+    pub(super) fn set_size(&self, lists: &Lists, size: u64) -> Result<CIod> {
+        let at = lists.iods.at(self.index);
+        let iod = CIod { size, ..at.get()? };
+        at.set(iod)?;
+        Ok(iod)
+    }
+
     /// Tells the program a size. Where nothing is read for it, nothing is in its buffers either; whether something is read.
     ///
     /// # Errors
     /// `INVAL` for memory that is none.
     pub(super) fn tell(&self, lists: &Lists, size: u64) -> Result<bool> {
-        let at = lists.iods.at(self.index);
-        let iod = CIod { size, ..at.get()? };
-        at.set(iod)?;
+        let iod = self.set_size(lists, size)?;
         let pieces = lists.pieces(self.index)?;
         if size > 0 && pieces.is_some() {
             return Ok(true);
