@@ -289,15 +289,11 @@ impl Service {
         let evicts = matches!(verb, PoolVerb::ContEvict(..));
         let mut guard = locked(&self.state);
         let state = &mut *guard;
-        let is_dated =
-            repeats::is_change(&verb) || matches!(verb, PoolVerb::ContOpen(..) | PoolVerb::ContClose(_));
-        if is_dated {
+        let is_change = repeats::is_change(&verb);
+        if is_change || matches!(verb, PoolVerb::ContOpen(..) | PoolVerb::ContClose(_)) {
             state.now = self.now(targets);
         }
-        let known = match repeats::is_change(&verb) {
-            true => change::answered(targets, state, Asked::by(head))?,
-            false => None,
-        };
+        let known = if is_change { change::answered(targets, state, Asked::by(head))? } else { None };
         let reply = known.map_or_else(|| self.ask_state(targets, state, head, verb), Ok);
         drop(guard);
         if evicts && reply.is_ok() {

@@ -233,11 +233,7 @@ impl Turn<'_> {
 }
 
 fn write(place: &Path, entries: &VecDeque<Entry>) -> dolmen_env::Result<()> {
-    let root = match RealRoot::open(place) {
-        Err(error) if error.is_not_found() => RealRoot::create(place)?,
-        root => root?,
-    };
-    root.write_small(NAME, &encode(entries))
+    RealRoot::open_or_create(place)?.write_small(NAME, &encode(entries))
 }
 
 fn is_answer(outcome: &Outcome) -> bool {

@@ -58,11 +58,7 @@ impl Evicted {
         let mut counts = self.counts();
         counts.retain(|known, _| there.contains(known));
         *counts.entry(pool).or_default() += 1;
-        let root = match RealRoot::open(&self.place) {
-            Err(error) if error.is_not_found() => RealRoot::create(&self.place)?,
-            root => root?,
-        };
-        root.write_small(NAME, &encode(&counts))
+        RealRoot::open_or_create(&self.place)?.write_small(NAME, &encode(&counts))
     }
 }
 

@@ -286,6 +286,17 @@ impl RealRoot {
         RealDisk::of(openat(&self.dir, name, DIRECTORY, Mode::empty()).map_err(failed)?, &path, options)
     }
 
+    /// Opens a root, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`RealRoot::open`] and [`RealRoot::create`].
+    pub fn open_or_create(dir: &Path) -> Result<Self> {
+        match Self::open(dir) {
+            Err(error) if error.is_not_found() => Self::create(dir),
+            opened => opened,
+        }
+    }
+
     /// Reads a small file.
     ///
     /// # Errors

@@ -36,12 +36,8 @@ pub struct Destroyed {
 pub fn announce(dir: &Path) -> Result<()> {
     let record = root::removable(dir)?;
     let place = place_of(&root::system_of(dir)?, record.uuid);
-    let root = match RealRoot::create(&place) {
-        // It was announced before.
-        Err(dolmen_env::Error::Exists { .. }) => RealRoot::open(&place)?,
-        made => made?,
-    };
-    Ok(root.write_small(RECORD_NAME, &record.encode())?)
+    // It may have been announced before.
+    Ok(RealRoot::open_or_create(&place)?.write_small(RECORD_NAME, &record.encode())?)
 }
 
 /// What is on record in a system directory.
