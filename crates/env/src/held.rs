@@ -68,10 +68,12 @@ pub fn available_memory_bytes() -> Result<u64> {
 mod tests {
     use super::*;
     use crate::rss_bytes;
+    use std::sync::PoisonError;
 
     #[test]
     fn one_page_of_each_piece_stays_and_goes_at_last() {
         const PIECES: u64 = 64;
+        let _alone = crate::thread::MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(available_memory_bytes().unwrap() > PIECES * PIECE_BYTES as u64);
         let before = rss_bytes().unwrap();
         let held = HeldMemory::take(PIECES * PIECE_BYTES as u64 + 5).unwrap();

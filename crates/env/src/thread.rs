@@ -150,6 +150,10 @@ pub fn anonymous_rss_bytes() -> Result<u64> {
     status_bytes("RssAnon:")
 }
 
+/// Guards what a test measures: the memory of this process, which others use as well. Taken alone.
+#[cfg(test)]
+pub(crate) static MEASURED: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 fn status_bytes(field: &str) -> Result<u64> {
     proc_bytes("/proc/self/status", field)
 }
