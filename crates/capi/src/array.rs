@@ -528,7 +528,8 @@ extern "C" fn daos_array_set_size(oh: Handle, th: Handle, size: u64, ev: Ev) -> 
         if used.when.is_tx() {
             return at_once(ev, || Ok(used.array.set_size(used.when.at(), size)?));
         }
-        later(ev, move || Ok(used.array.set_size(used.when.at(), size)?))
+        // Like all changes outside of a transaction it is refused in a snapshot.
+        code(go(ev, move |way| async move { Ok(used.array.set_size_by(way, size).await?) }))
     })
 }
 

@@ -10,7 +10,7 @@ mod queue;
 mod rest;
 mod state;
 
-use crate::error::{Der, PosixResult, Result, der, errno, number};
+use crate::error::{Der, Errno, PosixResult, Result, der, errno, number};
 use crate::handle::{self, Entry};
 use crate::life;
 use crate::place::PoolHandle;
@@ -20,7 +20,7 @@ use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
 use dolmen_client::{Wait, Way};
 use dolmen_codec::{give_way, now};
-use queue::{Chain, Rounds, Step};
+use queue::{Chain, Rounds, Step, Task};
 pub(crate) use queue::{Chained, Ending, Finish, Next, Queue, Start, is_in_callback};
 
 pub(crate) use state::Callback;
@@ -139,8 +139,37 @@ where
         queue.check_ready(place)?;
         let operation = make(Way::Later);
         let coded = async move { operation.await.map_or_else(Der::code, |()| 0) };
-        queue.launch_task(place, ev, Box::pin(coded))
+        queue.launch_task(place, ev, Task::new(coded, Der::code))
     })
+}
+
+/// As [`go`], for a `dfs_*` function: `read` reads in the call what that was given, and makes of it the operation.
+pub(crate) fn go_posix<M, F>(ev: Ev, read: impl FnOnce() -> PosixResult<M>) -> c_int
+where
+    M: FnOnce(Way) -> F,
+    F: Future<Output = PosixResult<()>> + Send + 'static,
+{
+    errno(|| {
+        if ev.is_null() {
+            return now(read()?(Way::Now));
+        }
+        launch_posix(ev, || Ok(read()?(Way::Later)))
+    })
+}
+
+/// Launches an operation of several requests of a `dfs_*` function.
+///
+/// # Errors
+/// `NO_PERM` if it cannot be launched; those of `make`.
+pub(crate) fn launch_posix<F>(ev: Ev, make: impl FnOnce() -> PosixResult<F>) -> PosixResult<()>
+where
+    F: Future<Output = PosixResult<()>> + Send + 'static,
+{
+    let (queue, place) = locate(ev)?;
+    queue.check_ready(place)?;
+    let operation = make()?;
+    let coded = async move { operation.await.map_or_else(|error| error.0, |()| 0) };
+    Ok(queue.launch_task(place, ev, Task::new(coded, |error| Errno::from(error).0))?)
 }
 
 /// An operation of the client's queue as a part of one of several requests, which gives way until it has ended. All of a pool

@@ -171,11 +171,6 @@ pub(crate) fn punch(object: &ObjectHandle, when: &When, cond: Cond, ev: Ev) -> R
     if ev.is_null() || when.is_tx() {
         return at_once(ev, || Ok(object.client.punch(when.at(), cond).map(drop)?));
     }
-    if !cond.is_none() && object.client.oid().class().groups() != 1 {
-        // It reads what it depends on at every target before it removes anything.
-        let (client, when) = (object.client.clone(), when.clone());
-        return later(ev, move || Ok(client.punch(when.at(), cond).map(drop)?));
-    }
     let start = |event: &mut _| Ok(object.client.punch_on(event, when.at(), cond)?);
     launch_with(ev, &object.cont.pool, start, Finish::Plain)
 }

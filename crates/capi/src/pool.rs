@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// How a pool may be connected to.
 //= daos:src/include/daos_pool.h DAOS_PC_*
 pub(crate) const CONNECT_RO: u32 = 1;
-const CONNECT_RW: u32 = 2;
+pub(crate) const CONNECT_RW: u32 = 2;
 pub(crate) const CONNECT_EX: u32 = 4;
 /// What a query asks for.
 //= daos:src/include/daos_pool.h enum daos_pool_info_bit

@@ -9,7 +9,9 @@ use crate::container::Container;
 use crate::event::{Event, Output};
 use crate::object::{Object, Page, grow};
 use crate::tx::{Staged, Tx};
+use core::future::ready;
 use dolmen_codec::verb::{FetchIod, Found, NewValue, Payload, PunchScope, UpdateIod, Want};
+use dolmen_codec::{Way, now};
 use dolmen_types::{
     Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, ObjectType, Oid, QueryFlags, Recx, Result, limits,
 };
@@ -396,7 +398,7 @@ impl Array {
     /// Removes records from the chunks that exist, which are fewer than the ranges name.
     fn punch_existing(&self, at: At<'_>, ranges: &[Recx]) -> Result<()> {
         let mut holes = Vec::new();
-        for dkey in self.chunks_beyond(at, 0)? {
+        for dkey in now(self.chunks_beyond(Way::Now, at, 0))? {
             let start = (dkey - 1).saturating_mul(self.chunk_records);
             let chunk = Recx::new(start, self.chunk_records.min(u64::MAX - start));
             for part in ranges.iter().filter_map(|range| range.intersect(chunk)) {
@@ -462,36 +464,52 @@ impl Array {
     /// # Errors
     /// `Invalid::Count` if more chunks must go than a transaction holds; those of [`Object::update`].
     pub fn set_size(&self, at: At<'_>, size: u64) -> Result<()> {
+        match self.object.container().write_tx(at)? {
+            Some(tx) => now(self.set_size_in(Way::Now, tx, size)),
+            None => now(self.set_size_by(Way::Now, size)),
+        }
+    }
+
+    /// As [`Array::set_size`] at [`At::Latest`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Array::set_size`].
+    pub async fn set_size_by(&self, way: Way, size: u64) -> Result<()> {
         let cont = self.object.container();
-        if let Some(tx) = cont.write_tx(at)? {
-            return self.set_size_in(tx, size);
-        }
-        let mut beyond = self.chunks_beyond(At::Latest, size)?;
+        cont.write_tx(At::Latest)?;
+        let mut beyond = self.chunks_beyond(way, At::Latest, size).await?;
         while size > 0 && beyond.len() > CHUNKS_CUT_MAX {
-            let cut = beyond.split_off(beyond.len() - CHUNKS_CUT_MAX);
-            cont.transact(|tx| self.punch_chunks(tx, &cut))?;
+            let cut = &beyond.split_off(beyond.len() - CHUNKS_CUT_MAX);
+            cont.transact_by(way, |tx| ready(self.punch_chunks(&tx, cut))).await?;
         }
-        cont.transact(|tx| self.set_size_in(tx, size))
+        cont.transact_by(way, |tx| async move { self.set_size_in(way, &tx, size).await }).await
     }
 
     /// Reads first and then changes: what fails on the way leaves nothing of it in the transaction.
-    fn set_size_in(&self, tx: &Tx, size: u64) -> Result<()> {
+    async fn set_size_in(&self, way: Way, tx: &Tx, size: u64) -> Result<()> {
         let at = At::Tx(tx);
         let Some(last) = size.checked_sub(1) else { return self.empty(tx) };
         let (mut gone, mut buf) = (Vec::new(), IoBuf::default());
         let mut writes = SmallVec::<[_; 2]>::new();
         let (chunk, inner) = (last / self.chunk_records, last % self.chunk_records);
-        if self.size(at)? > size {
-            gone = self.chunks_beyond(at, size)?;
+        let found = self.object.query_by(way, at, Self::SIZE_FLAGS, &[], AKEY).await?;
+        if self.size_of(found.as_ref())? > size {
+            gone = self.chunks_beyond(way, at, size).await?;
             if inner + 1 < self.chunk_records {
                 let tail = Recx::new(inner + 1, self.chunk_records - inner - 1);
                 let extents = SmallVec::from_buf([tail]);
                 writes.push((dkey_of(chunk)?, iod(NewValue::Hole { extents })));
             }
         }
-        if self.read_filled(at, &[Recx::new(last, 1)], &mut buf)?.is_empty() {
-            let len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
-            let (extents, data) = (SmallVec::from_buf([Recx::new(inner, 1)]), Payload::Ref(&buf[..len]));
+        let len = usize::try_from(self.cell_bytes).map_err(|_wide| Invalid::RecordSize)?;
+        let extents = SmallVec::from_buf([Recx::new(inner, 1)]);
+        let want = Want::Array { record_bytes: self.cell_bytes, extents: extents.clone() };
+        let last = [FetchIod { akey: Key::from_slice(AKEY), want }];
+        grow(&mut buf, Some(len))?;
+        let found = self.object.fetch_by(way, at, &dkey_of(chunk)?, Cond::NONE, &last, &mut buf).await?;
+        if found.iter().all(|found| found.filled.is_empty()) {
+            buf[..len].fill(0);
+            let data = Payload::Ref(&buf[..len]);
             let value = NewValue::Array { record_bytes: self.cell_bytes, extents, data };
             writes.push((dkey_of(chunk)?, iod(value)));
         }
@@ -516,12 +534,12 @@ impl Array {
     }
 
     /// Dkeys of the chunks that lie wholly beyond `size`, ascending.
-    fn chunks_beyond(&self, at: At<'_>, size: u64) -> Result<Vec<u64>> {
+    async fn chunks_beyond(&self, way: Way, at: At<'_>, size: u64) -> Result<Vec<u64>> {
         let first = size.div_ceil(self.chunk_records).checked_add(1).ok_or(Invalid::Extent)?;
         let mut found = Vec::new();
         let mut anchor = Anchor::default();
         while !anchor.is_eof() {
-            let keys = self.object.list_dkeys(at, &mut anchor, Page::default())?;
+            let keys = self.object.list_dkeys_by(way, at, &mut anchor, Page::default()).await?;
             let numbers = keys.iter().filter_map(|key| key.try_into().ok().map(u64::from_le_bytes));
             found.extend(numbers.filter(|&dkey| dkey >= first));
         }

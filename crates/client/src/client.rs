@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
-use dolmen_codec::{Answer, Ask, Outcome, Request, Transport, Way, now};
+use dolmen_codec::{Answer, Ask, Outcome, Request, Transport, Way, give_way, now};
 use dolmen_env::{Clock, Rng};
 use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
@@ -471,6 +471,19 @@ impl Core {
         }
     }
 
+    /// Asks one target something that brings no buffer, on a way of the caller's.
+    pub(crate) async fn ask_target_by(
+        &self,
+        way: Way,
+        id: RequestId,
+        make: impl FnMut(MapView) -> Result<Ask<'static>>,
+    ) -> Result<Reply> {
+        match self.ask_by(way, id, make).await? {
+            Answer::Target(reply) => Ok(reply),
+            Answer::Pool(_) => Err(unexpected()),
+        }
+    }
+
     /// As [`Core::ask`], on a way of the caller's, of what brings neither buffer nor borrowed payload.
     pub(crate) async fn ask_by(
         &self,
@@ -478,18 +491,33 @@ impl Core {
         id: RequestId,
         mut make: impl FnMut(MapView) -> Result<Ask<'static>>,
     ) -> Result<Answer> {
+        self.ask_with_by(way, id, &mut IoBuf::default(), |map, _| make(map)).await
+    }
+
+    /// As [`Core::ask`], on a way of the caller's, of what brings no borrowed payload.
+    pub(crate) async fn ask_with_by(
+        &self,
+        way: Way,
+        id: RequestId,
+        buf: &mut IoBuf,
+        mut make: impl FnMut(MapView, IoBuf) -> Result<Ask<'static>>,
+    ) -> Result<Answer> {
         if way == Way::Now {
-            return self.ask(id, &mut IoBuf::default(), |map, _| make(map));
+            return self.ask(id, buf, make);
         }
         let mut repeats = 0;
         loop {
             let map = self.map();
-            let ask = make(map)?;
+            let ask = make(map, core::mem::take(buf))?;
             let request = || {
                 let head = self.head_of(id, map.version, &ask);
                 Request { token: 0, head, ask }
             };
-            match self.ask_later(request).await?.result {
+            let outcome = self.ask_later(request).await?;
+            if let Some(back) = outcome.buf {
+                *buf = back;
+            }
+            match outcome.result {
                 Ok(answer) => return Ok(answer),
                 Err(Error::StaleMap { .. }) if repeats < STALE_REPEATS_MAX => {
                     self.query_later().await?;
@@ -549,12 +577,20 @@ impl Core {
 
     /// Lets others run for a random time that grows with `repeats`.
     pub(crate) fn pause(&self, repeats: u32) {
+        now(self.pause_by(Way::Now, repeats));
+    }
+
+    /// As [`Core::pause`], on a way of the caller's.
+    pub(crate) async fn pause_by(&self, way: Way, repeats: u32) {
         let bound = PAUSE_BASE_NS << repeats.min(PAUSE_DOUBLINGS_MAX);
         let pause_ns = self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(bound);
         let end = self.clock.monotonic_ns().saturating_add(pause_ns);
         let mut yields = 0;
         while self.clock.monotonic_ns() < end && yields < PAUSE_YIELDS_MAX {
-            dolmen_env::yield_now();
+            match way {
+                Way::Now => dolmen_env::yield_now(),
+                Way::Later => give_way().await,
+            }
             yields += 1;
         }
     }

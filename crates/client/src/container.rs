@@ -535,9 +535,24 @@ impl Container {
     /// row, which are 64 at least.
     pub fn transact<T, E: From<Error>>(
         &self,
-        body: impl FnMut(&Tx) -> core::result::Result<T, E>,
+        mut body: impl FnMut(&Tx) -> core::result::Result<T, E>,
     ) -> core::result::Result<T, E> {
-        crate::tx::transact(self, body)
+        now(self.transact_by(Way::Now, |tx| core::future::ready(body(&tx))))
+    }
+
+    /// As [`Container::transact`], on a way of the caller's.
+    ///
+    /// # Errors
+    /// As [`Container::transact`].
+    pub async fn transact_by<T, E: From<Error>, F>(
+        &self,
+        way: Way,
+        body: impl FnMut(Arc<Tx>) -> F,
+    ) -> core::result::Result<T, E>
+    where
+        F: Future<Output = core::result::Result<T, E>>,
+    {
+        crate::tx::transact(way, self, body).await
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

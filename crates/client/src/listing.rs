@@ -7,7 +7,7 @@ use crate::client::{MapView, unexpected};
 use crate::event::Next;
 use crate::object::{Object, Page};
 use crate::tx::merge;
-use dolmen_codec::Ask;
+use dolmen_codec::{Ask, Way, now};
 use dolmen_codec::verb::{
     Found, List, ListWhat, Listed, ListedExtent, PackedKeys, Query, ReadAt, Reply, Verb,
 };
@@ -33,8 +33,19 @@ pub(crate) fn dkeys_of_shard(
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<PackedKeys> {
-    let shard = anchor.shard;
-    let keys = dkeys_of_target(object, at, anchor, page)?;
+    now(dkeys_of_shard_by(Way::Now, object, at, anchor, page))
+}
+
+/// As [`dkeys_of_shard`], on a way of the caller's.
+pub(crate) async fn dkeys_of_shard_by(
+    way: Way,
+    object: &Object,
+    at: ReadAt,
+    anchor: &mut Anchor,
+    page: Page,
+) -> Result<PackedKeys> {
+    let (shard, what) = (anchor.shard, ListWhat::Dkeys(object.oid()));
+    let keys = keys(way, object, Where::Shard(shard), what, at, anchor, page).await?;
     anchor.shard = shard;
     go_on(object, anchor)?;
     Ok(keys)
@@ -47,7 +58,8 @@ pub(crate) fn dkeys_of_target(
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<PackedKeys> {
-    keys(object, Where::Shard(anchor.shard), ListWhat::Dkeys(object.oid()), at, anchor, page)
+    let what = ListWhat::Dkeys(object.oid());
+    now(keys(Way::Now, object, Where::Shard(anchor.shard), what, at, anchor, page))
 }
 
 /// Turns the end of a shard into the start of the next one, if there is one.
@@ -89,7 +101,7 @@ pub(crate) fn akeys_base(
     page: Page,
 ) -> Result<PackedKeys> {
     let what = ListWhat::Akeys(object.oid(), Key::from_slice(dkey));
-    keys(object, Where::Dkey(dkey), what, at, anchor, page)
+    now(keys(Way::Now, object, Where::Dkey(dkey), what, at, anchor, page))
 }
 
 pub(crate) fn extents(
@@ -124,7 +136,7 @@ pub(crate) fn extents_base(
 ) -> Result<Vec<ListedExtent>> {
     let what = ListWhat::Extents(object.oid(), Key::from_slice(dkey), Key::from_slice(akey));
     let page = Page { items_max, bytes_max: u32::MAX };
-    match list(object, Where::Dkey(dkey), &what, at, anchor, page)? {
+    match now(list(Way::Now, object, Where::Dkey(dkey), &what, at, anchor, page))? {
         Listed::Extents(extents) => Ok(extents),
         _ => Err(unexpected()),
     }
@@ -137,7 +149,8 @@ pub(crate) enum Where<'a> {
     Dkey(&'a [u8]),
 }
 
-fn keys(
+async fn keys(
+    way: Way,
     object: &Object,
     at_target: Where<'_>,
     what: ListWhat,
@@ -145,13 +158,14 @@ fn keys(
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<PackedKeys> {
-    match list(object, at_target, &what, at, anchor, page)? {
+    match list(way, object, at_target, &what, at, anchor, page).await? {
         Listed::Keys(keys) => Ok(keys),
         _ => Err(unexpected()),
     }
 }
 
-fn list(
+async fn list(
+    way: Way,
     object: &Object,
     at_target: Where<'_>,
     what: &ListWhat,
@@ -159,11 +173,9 @@ fn list(
     anchor: &mut Anchor,
     page: Page,
 ) -> Result<Listed> {
-    let core = object.container().core();
-    let reply = core.ask_target(core.read_id(), |map| {
-        ask(object, at_target, map, Verb::List(list_from(what, at, anchor, page)))
-    })?;
-    match reply {
+    let (core, from) = (object.container().core(), *anchor);
+    let make = |map| ask(object, at_target, map, Verb::List(list_from(what, at, &from, page)));
+    match core.ask_target_by(way, core.read_id(), make).await? {
         Reply::Listed(listed, next) => {
             *anchor = next;
             Ok(listed)
@@ -193,13 +205,25 @@ pub(crate) fn query_base(
     dkey: &[u8],
     akey: &[u8],
 ) -> Result<Option<Found>> {
+    now(query_base_by(Way::Now, object, at, flags, dkey, akey))
+}
+
+/// As [`query_base`], on a way of the caller's.
+pub(crate) async fn query_base_by(
+    way: Way,
+    object: &Object,
+    at: ReadAt,
+    flags: QueryFlags,
+    dkey: &[u8],
+    akey: &[u8],
+) -> Result<Option<Found>> {
     if !flags.has(QueryFlags::DKEY) {
-        return query_shard(object, Where::Dkey(dkey), at, flags, dkey, akey);
+        return query_shard(way, object, Where::Dkey(dkey), at, flags, (dkey, akey)).await;
     }
     let mut best: Option<Found> = None;
     let mut shard = Some(0);
     while let Some(number) = shard {
-        let found = query_shard(object, Where::Shard(number), at, flags, dkey, akey)?;
+        let found = query_shard(way, object, Where::Shard(number), at, flags, (dkey, akey)).await?;
         best = better(object, flags, best, found);
         shard = object.shard_after(number)?;
     }
@@ -226,20 +250,22 @@ pub(crate) fn compare(kind: KeyKind, a: &[u8], b: &[u8]) -> core::cmp::Ordering 
     }
 }
 
-fn query_shard(
+async fn query_shard(
+    way: Way,
     object: &Object,
     at_target: Where<'_>,
     at: ReadAt,
     flags: QueryFlags,
-    dkey: &[u8],
-    akey: &[u8],
+    (dkey, akey): (&[u8], &[u8]),
 ) -> Result<Option<Found>> {
     let core = object.container().core();
-    let reply = core.ask_target(core.read_id(), |map| {
+    let make = |map| {
         let (dkey, akey) = (Key::from_slice(dkey), Key::from_slice(akey));
         ask(object, at_target, map, Verb::Query(Query { oid: object.oid(), flags, dkey, akey, at }))
-    })?;
-    let Reply::Found(found) = reply else { return Err(unexpected()) };
+    };
+    let Reply::Found(found) = core.ask_target_by(way, core.read_id(), make).await? else {
+        return Err(unexpected());
+    };
     Ok(found.map(|found| with_given(found, flags, dkey, akey)))
 }
 

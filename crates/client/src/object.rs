@@ -10,7 +10,7 @@ use dolmen_codec::verb::{
     Fetch, FetchIod, FetchedIod, Found, ListedExtent, NewValue, PackedKeys, Payload, Punch, PunchScope,
     ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
-use dolmen_codec::{Answer, Ask};
+use dolmen_codec::{Answer, Ask, Way};
 use dolmen_layout::Layout;
 use dolmen_types::limits::{LEXICAL_KEY_BYTES_MAX, SINGLE_BYTES_MAX};
 use dolmen_types::{
@@ -221,6 +221,35 @@ impl Object {
         }
     }
 
+    /// As [`Object::fetch`], on a way of the caller's. What the transaction has written under the dkey is laid over at once,
+    /// whatever the way.
+    ///
+    /// # Errors
+    /// As [`Object::fetch`].
+    pub async fn fetch_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod],
+        buf: &mut IoBuf,
+    ) -> Result<Fetched> {
+        if way == Way::Now || matches!(at, At::Tx(tx) if tx.touches_dkey(self.oid, dkey)) {
+            return self.fetch(at, dkey, cond, iods, buf);
+        }
+        let (core, read_at) = (self.cont.core(), self.cont.read_epoch(at)?);
+        let answer = core.ask_with_by(way, core.read_id(), buf, |map, buf| {
+            let iods = cloned(iods);
+            let fetch = Fetch { oid: self.oid, dkey: Key::from_slice(dkey), cond, at: read_at, iods, buf };
+            Ok(Ask::Target(self.target(map, dkey)?, self.cont.no(), Verb::Fetch(fetch)))
+        });
+        match at.noted(answer.await)? {
+            Answer::Target(Reply::Fetched(fetched)) if fetched.len() == iods.len() => Ok(fetched),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Reads a single value into `buf`, which becomes as long as the value; `None` if there is none.
     ///
     /// # Errors
@@ -335,6 +364,30 @@ impl Object {
         at.noted(listing::dkeys(self, at, anchor, page))
     }
 
+    /// As [`Object::list_dkeys`], on a way of the caller's. What the transaction has written is laid over at once, whatever the
+    /// way.
+    ///
+    /// # Errors
+    /// As [`Object::list_dkeys`].
+    pub async fn list_dkeys_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        anchor: &mut Anchor,
+        page: Page,
+    ) -> Result<PackedKeys> {
+        if way == Way::Now || matches!(at, At::Tx(tx) if tx.touches(self.oid)) {
+            return self.list_dkeys(at, anchor, page);
+        }
+        let read_at = self.cont.read_epoch(at)?;
+        loop {
+            let keys = at.noted(listing::dkeys_of_shard_by(way, self, read_at, anchor, page).await)?;
+            if !keys.is_empty() || anchor.is_eof() {
+                return Ok(keys);
+            }
+        }
+    }
+
     /// The anchor that goes on behind `dkey` in a listing of dkeys, whether that exists or not.
     ///
     /// # Errors
@@ -397,6 +450,25 @@ impl Object {
     /// `Invalid::Query` unless the keys asked for are integers or lexical; `Invalid::Flags`.
     pub fn query(&self, at: At<'_>, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Result<Option<Found>> {
         at.noted(listing::query(self, at, flags, dkey, akey))
+    }
+
+    /// As [`Object::query`], on a way of the caller's. What the transaction has written is laid over at once, whatever the way.
+    ///
+    /// # Errors
+    /// As [`Object::query`].
+    pub async fn query_by(
+        &self,
+        way: Way,
+        at: At<'_>,
+        flags: QueryFlags,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Result<Option<Found>> {
+        if way == Way::Now || matches!(at, At::Tx(tx) if tx.touches(self.oid)) {
+            return self.query(at, flags, dkey, akey);
+        }
+        let read_at = self.cont.read_epoch(at)?;
+        at.noted(listing::query_base_by(way, self, read_at, flags, dkey, akey).await)
     }
 
     /// The layout under the current map: the one computed at open unless targets were added since.

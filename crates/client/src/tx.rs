@@ -156,8 +156,17 @@ impl Tx {
     /// `TxRestart` on a conflict; `Invalid::Count` above `limits::TX_MUTATIONS_MAX` mutations on a target;
     /// `NoSpace`, `RecordSize` and others of the targets, with nothing written.
     pub fn commit(&self) -> Result<Epoch> {
+        now(self.commit_by(Way::Now))
+    }
+
+    /// As [`Tx::commit`], on a way of the caller's.
+    async fn commit_by(&self, way: Way) -> Result<Epoch> {
         let commit = self.begin_commit()?;
-        let result = if commit.log.is_empty() { Ok(commit.epoch) } else { self.send(&commit) };
+        let result = match way {
+            _ if commit.log.is_empty() => Ok(commit.epoch),
+            Way::Now => self.send(&commit),
+            Way::Later => self.send_later(&commit).await,
+        };
         self.end_commit(result, commit)
     }
 
@@ -194,6 +203,12 @@ impl Tx {
             Ok(Ask::Pool(PoolVerb::TxCommit(self.request(commit, map, Value::borrowed)?)))
         })?;
         committed(answer)
+    }
+
+    /// As [`Tx::send`], with values of the request's own.
+    async fn send_later(&self, commit: &Commit) -> Result<Epoch> {
+        let make = |map| Ok(Ask::Pool(PoolVerb::TxCommit(self.request(commit, map, Value::owned)?)));
+        committed(self.cont.core().ask_by(Way::Later, commit.id, make).await?)
     }
 
     fn request<'l, 'o>(
@@ -540,20 +555,24 @@ fn parts<'l, 'o>(
 }
 
 /// The loop behind `Container::transact`.
-pub(crate) fn transact<T, E: From<Error>>(
+pub(crate) async fn transact<T, E: From<Error>, F>(
+    way: Way,
     cont: &Container,
-    mut body: impl FnMut(&Tx) -> core::result::Result<T, E>,
-) -> core::result::Result<T, E> {
-    let tx = now(Tx::begin(Way::Now, cont.clone()))?;
+    mut body: impl FnMut(Arc<Tx>) -> F,
+) -> core::result::Result<T, E>
+where
+    F: Future<Output = core::result::Result<T, E>>,
+{
+    let tx = Arc::new(Tx::begin(way, cont.clone()).await?);
     let mut conflicts = Conflicts::default();
     loop {
-        let conflict = match body(&tx) {
+        let conflict = match body(Arc::clone(&tx)).await {
             Err(error) if !tx.must_restart() => {
                 tx.abort();
                 return Err(error);
             }
             Err(conflict) => conflict,
-            Ok(value) => match tx.commit() {
+            Ok(value) => match tx.commit_by(way).await {
                 Ok(_) => return Ok(value),
                 Err(error) if !tx.must_restart() => return Err(error.into()),
                 Err(conflict) => conflict.into(),
@@ -562,7 +581,7 @@ pub(crate) fn transact<T, E: From<Error>>(
         if !conflicts.may_try_again(cont.core()) {
             return Err(conflict);
         }
-        cont.core().pause(conflicts.count());
-        tx.restart()?;
+        cont.core().pause_by(way, conflicts.count()).await;
+        tx.restart_by(way).await?;
     }
 }

@@ -11,7 +11,7 @@ use crate::node::{Home, Node, Slot};
 use crate::path::check_name;
 use crate::resolve::{Follow, Found, Start, entry_name};
 use crate::store::Beside;
-use dolmen_client::At;
+use dolmen_client::{At, Way};
 use dolmen_types::{ObjectClass, ObjectType, Oid};
 use std::sync::{Arc, PoisonError};
 
@@ -591,10 +591,12 @@ impl Mount {
 
     /// Whether the entry `slot` leads to `oid`; else `Stale`.
     pub(crate) fn check_names(&self, at: At<'_>, slot: &Slot, oid: Oid) -> Result<()> {
-        match self.inode(at, slot)? {
-            Some(inode) if inode.oid == oid => Ok(()),
-            _ => Err(Error::Stale),
-        }
+        leads_to(self.inode(at, slot)?, oid)
+    }
+
+    /// As [`Mount::check_names`], on a way of the caller's.
+    pub(crate) async fn check_names_by(&self, way: Way, at: At<'_>, slot: &Slot, oid: Oid) -> Result<()> {
+        leads_to(self.inode_by(way, at, slot).await?, oid)
     }
 
     /// Removes the entry `slot` of `dir` that is no directory, and what it names with its last name.
@@ -796,5 +798,13 @@ impl Mount {
         }
         drop(stripe);
         Ok(same.then_some(node))
+    }
+}
+
+/// Whether an entry with this record leads to `oid`; else `Stale`.
+fn leads_to(found: Option<Inode>, oid: Oid) -> Result<()> {
+    match found {
+        Some(inode) if inode.oid == oid => Ok(()),
+        _ => Err(Error::Stale),
     }
 }

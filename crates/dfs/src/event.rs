@@ -5,10 +5,12 @@ use crate::error::{Error, Result, What};
 use crate::file::{File, size_of_record};
 use crate::layout::AKEY_INODE;
 use crate::layout::inode::{self, Inode};
+use crate::resolve::STALE_RETRIES;
 use crate::store::data_iod;
-use dolmen_client::{At, Event, FetchIod, Fetched, Found, Payload, Want};
+use dolmen_client::{At, Event, FetchIod, Fetched, Found, Payload, Tx, Want, Way};
 use dolmen_types::{Cond, IoBuf, Key, Recx};
 use smallvec::smallvec;
+use std::sync::Arc;
 
 impl File {
     /// Bytes of an entry, for the buffer of [`File::name_on`].
@@ -24,7 +26,7 @@ impl File {
     }
 
     /// Begins a write of a range by its pieces: whether it is one without a look before it, as in a relaxed mount. `false`
-    /// says that the caller has to use [`File::write_at`].
+    /// says that the caller has to use [`File::write_piece_by`] or [`File::write_at`].
     ///
     /// Whoever appends to the file or sets its length in this mount does not wait for a write under way.
     ///
@@ -37,6 +39,48 @@ impl File {
         self.check_write(offset, len)?;
         self.node.mount.touch(&self.node);
         Ok(true)
+    }
+
+    /// Begins a write of a range by [`File::write_piece_by`], where [`File::begin_write`] says that each piece needs a look.
+    ///
+    /// # Errors
+    /// As `write_at`, before anything is written; `Invalid(Flags)` for a file that was opened for appending.
+    pub fn begin_looking_write(&self, offset: u64, len: usize) -> Result<()> {
+        if self.appends {
+            return Err(What::Flags.into());
+        }
+        self.check_write(offset, len)?;
+        let is_lost = self.node.mount.is_relaxed() && !self.node.is_removed() && self.node.is_lost();
+        if is_lost { Err(Error::Stale) } else { Ok(()) }
+    }
+
+    /// Writes a piece, of which `data` has the bytes, in a transaction that sees that the file is there, on a way of the
+    /// caller's. Whoever appends to the file or sets its length in this mount does not wait for it.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    pub async fn write_piece_by(&self, way: Way, piece: &Piece, data: &[u8]) -> Result<()> {
+        let mount = &self.node.mount;
+        for _ in 0..STALE_RETRIES {
+            let slot = self.node.slot();
+            let put = |tx: Arc<Tx>| {
+                let slot = &slot;
+                async move {
+                    let at = At::Tx(&tx);
+                    mount.check_names_by(way, at, slot, self.node.oid).await?;
+                    self.object.write(at, &piece.dkey.to_le_bytes(), AKEY_DATA, 1, piece.recx, data)?;
+                    Ok(())
+                }
+            };
+            match mount.container.transact_by(way, put).await {
+                Err(Error::Stale) if self.node.slot() != slot => {}
+                other => {
+                    mount.touch(&self.node);
+                    return other;
+                }
+            }
+        }
+        Err(Error::Contended)
     }
 
     /// Launches the write of a piece. The event gives `Output::Written`.

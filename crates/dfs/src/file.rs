@@ -30,7 +30,7 @@ pub struct File {
     pub(crate) object: Object,
     pub(crate) reads: bool,
     writes: bool,
-    appends: bool,
+    pub(crate) appends: bool,
 }
 
 impl Deref for File {

@@ -14,7 +14,7 @@ use crate::mount::Mount;
 use crate::node::Slot;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
-use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want};
+use dolmen_client::{At, FetchIod, NewValue, Object, Page, Payload, Tx, UpdateIod, Want, Way};
 use dolmen_types::limits::IODS_MAX;
 use dolmen_types::{
     Anchor, Cond, Epoch, Error as StoreError, IoBuf, Key, ObjectClass, ObjectType, Oid, Recx,
@@ -41,6 +41,9 @@ const XATTR_ESCAPE: &[u8] = b"\0DLM_EMPTY\0";
 /// That there is no entry is asked by the akey of its record, which every entry has: the filters of a store know akeys
 /// and not dkeys.
 const ENTRY_INSERT: Cond = Cond::AKEY_INSERT;
+
+/// All of an inode record.
+const WHOLE_INODE: Recx = Recx { index: 0, count: inode::BYTES as u64 };
 
 /// One akey of an entry besides its inode record, with its single value.
 pub(crate) type Extra = (Key, Vec<u8>);
@@ -88,6 +91,24 @@ impl Empties {
     }
 }
 
+/// The record that was found in `slot`, by what is filled of it.
+fn inode_of(
+    slot: &Slot,
+    filled: core::result::Result<SmallVec<[Recx; 1]>, StoreError>,
+    bytes: &[u8],
+) -> Result<Option<Inode>> {
+    let filled = match filled {
+        // Data of another record size is no inode.
+        Err(StoreError::RecordSize { .. }) => return Err(bad_record(slot)),
+        other => other?,
+    };
+    if filled.is_empty() {
+        return Ok(None);
+    }
+    let bytes = bytes.first_chunk().filter(|_| filled[..] == [WHOLE_INODE]);
+    bytes.and_then(Inode::from_bytes).map(Some).ok_or_else(|| bad_record(slot))
+}
+
 impl Mount {
     pub(crate) fn object(&self, oid: Oid) -> Result<Object> {
         Ok(self.container.object(oid)?)
@@ -102,21 +123,19 @@ impl Mount {
     pub(crate) fn inode(&self, at: At<'_>, slot: &Slot) -> Result<Option<Inode>> {
         let object = self.object(slot.oid)?;
         with_scratch(|buf| {
-            let whole = Recx::new(0, inode::BYTES as u64);
-            let found = match object.read(at, &slot.dkey, AKEY_INODE, 1, whole, buf) {
-                // Data of another record size is no inode.
-                Err(StoreError::RecordSize { .. }) => return Err(bad_record(slot)),
-                other => other?,
-            };
-            if found.filled.is_empty() {
-                return Ok(None);
-            }
-            let bytes = buf.first_chunk().filter(|_| found.filled[..] == [whole]);
-            match bytes.and_then(Inode::from_bytes) {
-                Some(inode) => Ok(Some(inode)),
-                None => Err(bad_record(slot)),
-            }
+            let found = object.read(at, &slot.dkey, AKEY_INODE, 1, WHOLE_INODE, buf);
+            inode_of(slot, found.map(|found| found.filled), buf)
         })
+    }
+
+    /// As [`Mount::inode`], on a way of the caller's.
+    pub(crate) async fn inode_by(&self, way: Way, at: At<'_>, slot: &Slot) -> Result<Option<Inode>> {
+        let object = self.object(slot.oid)?;
+        let want = Want::Array { record_bytes: 1, extents: smallvec![WHOLE_INODE] };
+        let (iods, mut buf) =
+            ([FetchIod { akey: Key::from_slice(AKEY_INODE), want }], IoBuf::zeroed(inode::BYTES));
+        let found = object.fetch_by(way, at, &slot.dkey, Cond::NONE, &iods, &mut buf).await;
+        inode_of(slot, found.map(|found| found.into_iter().flat_map(|found| found.filled).collect()), &buf)
     }
 
     pub(crate) fn value(&self, at: At<'_>, slot: &Slot, akey: &[u8]) -> Result<Option<Vec<u8>>> {

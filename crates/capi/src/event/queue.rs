@@ -176,7 +176,20 @@ struct Inner {
 }
 
 /// An operation that goes on when it is polled; it gives the event's error.
-pub(super) type Task = Pin<Box<dyn Future<Output = c_int> + Send>>;
+pub(super) struct Task {
+    operation: Pin<Box<dyn Future<Output = c_int> + Send>>,
+    /// What the event's error is for one of ours.
+    code: fn(Der) -> c_int,
+}
+
+impl Task {
+    pub(super) fn new(
+        operation: impl Future<Output = c_int> + Send + 'static,
+        code: fn(Der) -> c_int,
+    ) -> Self {
+        Self { operation: Box::pin(operation), code }
+    }
+}
 
 /// An operation that is carried out when somebody polls; it returns the event's error.
 pub(super) type PutOff = Box<dyn FnOnce() -> c_int + Send>;
@@ -346,8 +359,8 @@ impl Queue {
 
     /// Goes on with one; whether it has ended.
     fn go_on_with(&self, place: Place, mut task: Task) -> bool {
-        let step = catch_unwind(AssertUnwindSafe(|| step(&mut task)));
-        let Poll::Ready(error) = step.unwrap_or(Poll::Ready(Der::MISC.code())) else {
+        let step = catch_unwind(AssertUnwindSafe(|| step(&mut task.operation)));
+        let Poll::Ready(error) = step.unwrap_or(Poll::Ready((task.code)(Der::MISC))) else {
             self.lock().tasks.push_back((place, task));
             return false;
         };

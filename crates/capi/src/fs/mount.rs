@@ -5,9 +5,10 @@ use super::table::{self, Ptr};
 use super::{EINVAL, ENOENT, EPERM};
 use crate::cont::{self, ContHandle};
 use crate::error::{Der, Errno, PosixResult, errno};
-use crate::event::{Ev, later_posix};
+use crate::event::{Ev, go_posix};
 use crate::handle::{self, Entry};
 use crate::place::{self, Place, PoolHandle};
+use crate::pool::CONNECT_RW;
 use crate::prop::List;
 use crate::raw::{Out, Text};
 use crate::types::{CUuid, Handle, Iov};
@@ -462,14 +463,14 @@ extern "C" fn dfs_disconnect(dfs: Ptr<Mounted>) -> c_int {
 /// Destroys a container.
 #[unsafe(no_mangle)]
 extern "C" fn dfs_destroy(pool: Text, sys: Text, cont: Text, force: c_int, ev: Ev) -> c_int {
-    later_posix(ev, || {
+    go_posix(ev, || {
         let (system, pool) = (place::system(sys.str_if_any()?)?, pool.str()?.to_owned());
         let name = cont::name(cont.str()?)?;
-        Ok(move || {
-            let (poh, pool) = connect_pool(system, &pool, true)?;
-            let destroyed = pool.client.destroy_container(&name, force != 0);
-            drop(pool);
-            crate::pool::daos_pool_disconnect(poh, Ev::NULL);
+        Ok(move |way| async move {
+            crate::life::check()?;
+            let pool = Arc::new(place::connect_by(way, system, &pool, CONNECT_RW, true).await?);
+            let destroyed = pool.client.destroy_container_by(way, &name, force != 0).await;
+            pool.leave(way).await;
             Ok(destroyed?)
         })
     })

@@ -5,13 +5,15 @@
 use super::io::READ_BLIND_MAX;
 use crate::buffer;
 use crate::error::{Der, Errno, PosixResult};
-use crate::event::{Chained, Ending, Ev, Finish, Next, Start, launch_chain_with, launch_rounds, launch_with};
+use crate::event::{
+    Chained, Ending, Ev, Finish, Next, Start, launch_chain_with, launch_posix, launch_rounds, launch_with,
+};
 use crate::place::PoolHandle;
 use crate::raw::Out;
 use crate::types::Iov;
 use core::ffi::c_int;
 use core::ops::Range;
-use dolmen_client::{Event, Found, Output, Payload, Recx};
+use dolmen_client::{Event, Found, Output, Payload, Recx, Way};
 use dolmen_dfs::{Error, File, Piece};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,8 +100,7 @@ fn output(ending: &mut Ending) -> PosixResult<Output> {
     result.map_err(|error| Error::from(error).into())
 }
 
-/// Launches a write of ranges from the program's buffers, which are as many bytes; whether it could be. `false` says that each
-/// write needs a look before it.
+/// Launches a write of ranges from the program's buffers, which are as many bytes; whether it could be: not of nothing.
 ///
 /// # Errors
 /// What is wrong before anything is written.
@@ -115,7 +116,7 @@ pub(super) fn launch_write(
     }
     for &(offset, len) in ranges {
         if !file.begin_write(offset, len)? {
-            return Ok(false);
+            return launch_looking_write(ev, file, ranges, iovs).map(|()| true);
         }
     }
     if let (&[(offset, len)], [iov]) = (ranges, iovs)
@@ -137,6 +138,28 @@ pub(super) fn launch_write(
     let step = move |endings: Vec<Ending>| next(writing.go_on(endings));
     launch_rounds(ev, pool, code_of, first, Box::new(step))?;
     Ok(true)
+}
+
+/// Launches a write of which each piece is a transaction that sees that the file is there: one after the other, as without an
+/// event.
+fn launch_looking_write(ev: Ev, file: &File, ranges: &[FileRange], iovs: &[Iov]) -> PosixResult<()> {
+    launch_posix(ev, || {
+        let (mut left, mut base) = (Vec::new(), 0);
+        for &(offset, len) in ranges {
+            file.begin_looking_write(offset, len)?;
+            left.extend(file.pieces(offset, len)?.map(|piece| (base, piece)));
+            base += len;
+        }
+        let (file, places) = (file.clone(), Places::new(iovs));
+        Ok(async move {
+            for (base, piece) in left {
+                let bytes = piece.bytes();
+                let data = places.payload(&(base + bytes.start..base + bytes.end))?;
+                file.write_piece_by(Way::Later, &piece, data.bytes()).await?;
+            }
+            Ok(())
+        })
+    })
 }
 
 /// The range as one piece, if it is one.

@@ -213,6 +213,83 @@ a_file_that_is_gone_is_told_by_its_event(void)
 	end();
 }
 
+/* Each piece is a transaction that sees that the file is there. */
+static void
+writes_that_look_first_go_on_when_somebody_polls(void)
+{
+	static const size_t three[] = {7, 2 * MIB, MIB + 93, 0}, small[] = {100, 50, 0}, few[] = {10, 0};
+	struct buffers      b[3];
+	daos_range_t        ranges[2] = {{.rg_idx = 5 * MIB - 10, .rg_len = 120}, {.rg_idx = 8 * MIB, .rg_len = 30}};
+	dfs_iod_t           iod = {.iod_nr = 2, .iod_rgs = ranges};
+	dfs_t              *balanced;
+	dfs_obj_t          *obj;
+
+	begin();
+	OK(dfs_mount(poh, coh, O_RDWR | DFS_BALANCED, &balanced));
+	OK(dfs_open(balanced, NULL, "f", S_IFREG, O_RDWR, 0, 0, NULL, &obj));
+	stand_still();
+	OK(dfs_write(balanced, obj, buffers(&b[0], in, three), 500, next()));
+	OK(dfs_writex(balanced, obj, &iod, buffers(&b[1], in, small), next()));
+	/* Lists are the program's again; bytes are not yet. */
+	memset(&b, 0x5a, sizeof(b));
+	memset(ranges, 0x5a, sizeof(ranges));
+	GIVES(dfs_write(balanced, obj, buffers(&b[0], in, few), (daos_off_t)-5, next()), EFBIG);
+	launched--;
+	finish();
+	all_well();
+	GIVES(fs_read(file, out, sizeof(in), 500), (long)sizeof(in));
+	CHECK(memcmp(out, in, sizeof(in)) == 0);
+	GIVES(fs_read(file, out, 120, 5 * MIB - 10), 120);
+	CHECK(memcmp(out, in, 120) == 0);
+	GIVES(fs_read(file, out, 100, 8 * MIB), 30);
+	CHECK(memcmp(out, in + 120, 30) == 0);
+
+	/* What another mount has removed is not brought back. */
+	OK(dfs_remove(dfs, NULL, "f", true, NULL));
+	stand_still();
+	OK(dfs_write(balanced, obj, buffers(&b[0], in, few), 0, next()));
+	finish();
+	GIVES(evs[0].ev_error, ESTALE);
+	GIVES(dfs_write(balanced, obj, &b[0].sgl, 0, NULL), ESTALE);
+	OK(dfs_release(obj));
+
+	/* Nor is it hurt that this mount has removed it: it is there until it is given back. */
+	stand_still();
+	OK(dfs_write(dfs, file, buffers(&b[0], in, three), 0, next()));
+	finish();
+	all_well();
+	GIVES(fs_read(file, out, sizeof(in), 0), (long)sizeof(in));
+	CHECK(memcmp(out, in, sizeof(in)) == 0);
+	OK(dfs_umount(balanced));
+	end();
+}
+
+static void
+file_systems_are_destroyed_when_somebody_polls(void)
+{
+	daos_handle_t other = {0};
+	char          doomed[] = "doomed", pool[] = "pool";
+
+	begin();
+	OK(dfs_cont_create_with_label(poh, "doomed", NULL, NULL, NULL, NULL));
+	stand_still();
+	OK(dfs_destroy(pool, NULL, doomed, 0, next()));
+	OK(dfs_destroy("pool", NULL, "nothing", 0, next()));
+	OK(dfs_destroy("pool", NULL, "files", 0, next()));
+	/* In one process the pool is looked for in the call. */
+	if (daemon_pid > 0)
+		OK(dfs_destroy("nowhere", NULL, "doomed", 0, next()));
+	memset(doomed, 'x', 6);
+	memset(pool, 'x', 4);
+	finish();
+	GIVES(evs[0].ev_error, 0);
+	GIVES(evs[1].ev_error, ENOENT);
+	GIVES(evs[2].ev_error, EBUSY);
+	CHECK(daemon_pid == 0 || evs[3].ev_error == ENOENT);
+	GIVES(daos_cont_open(poh, "doomed", DAOS_COO_RO, &other, NULL, NULL), -DER_NONEXIST);
+	end();
+}
+
 #define MODEL 60000
 
 /* Ranges, buffers and holes at random, in a file of tiny chunks, against the same bytes in memory. */
@@ -280,4 +357,6 @@ files_are_what_a_model_says(void)
 
 TESTS(TEST(many_chunks_and_buffers_go_on_when_somebody_polls),
       TEST(holes_and_ends_take_another_look_when_somebody_polls), TEST(long_reads_ask_for_the_size_first),
-      TEST(a_file_that_is_gone_is_told_by_its_event), TEST(files_are_what_a_model_says))
+      TEST(a_file_that_is_gone_is_told_by_its_event), TEST(writes_that_look_first_go_on_when_somebody_polls),
+      TEST(file_systems_are_destroyed_when_somebody_polls),
+      TEST(files_are_what_a_model_says))

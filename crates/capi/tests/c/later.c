@@ -326,17 +326,39 @@ arrays_are_cut_and_changed_in_transactions_when_somebody_polls(void)
 	daos_size_t   size = 0;
 	uint64_t      highest = 0;
 	daos_key_t    max = {.iov_buf = &highest, .iov_buf_len = sizeof(highest)};
+	pid_t         daemon;
 	int           i;
 
 	begin();
+	daemon = daemon_pid;
+	stand_still();
 	OK(daos_array_set_size(ah, DAOS_TX_NONE, 100, next()));
-	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
-	GIVES(size, 0);
-	daemon_pid = 0;
 	finish();
 	all_well();
 	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
 	GIVES(size, 100);
+	/* Longer, with data in the chunks that are cut then; to nothing; and to what is there already. */
+	OK(daos_array_write(ah, DAOS_TX_NONE, records(300, 4), buffer(out, sizeof(out)), NULL));
+	stand_still();
+	OK(daos_array_set_size(ah, DAOS_TX_NONE, 301, next()));
+	finish();
+	all_well();
+	OK(daos_array_read(ah, DAOS_TX_NONE, records(300, 4), buffer(in, sizeof(in)), NULL));
+	CHECK(in[0] == 1 && in[1] == 0 && iod.arr_nr_short_read == 3);
+	stand_still();
+	OK(daos_array_set_size(ah, DAOS_TX_NONE, 0, next()));
+	finish();
+	all_well();
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 0);
+	stand_still();
+	OK(daos_array_set_size(ah, DAOS_TX_NONE, 100, next()));
+	OK(daos_array_set_size(ah, DAOS_TX_NONE, 100, next()));
+	finish();
+	all_well();
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
+	GIVES(size, 100);
+	daemon_pid = 0;
 	/* In a transaction writes are in the order of their calls, and reads see them. */
 	OK(daos_tx_open(coh, &th, 0, NULL));
 	launched = 0;
@@ -366,17 +388,25 @@ arrays_are_cut_and_changed_in_transactions_when_somebody_polls(void)
 	OK(daos_array_get_size(ah, DAOS_TX_NONE, &size, NULL));
 	GIVES(size, 204);
 	/* A condition that is read at several targets. */
+	daemon_pid = daemon;
 	put(1, 1, DAOS_TX_NONE);
-	launched = 0;
+	stand_still();
 	OK(daos_obj_punch(oh, DAOS_TX_NONE, DAOS_COND_PUNCH, next()));
-	OK(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL));
-	GIVES(highest, 1);
 	finish();
 	all_well();
-	launched = 0;
+	GIVES(daos_obj_query_key(oh, DAOS_TX_NONE, DAOS_GET_MAX | DAOS_GET_DKEY, &max, NULL, NULL, NULL), -DER_NONEXIST);
+	stand_still();
 	OK(daos_obj_punch(oh, DAOS_TX_NONE, DAOS_COND_PUNCH, next()));
 	finish();
 	GIVES(evs[0].ev_error, -DER_NONEXIST);
+	/* What is there at any of the targets is enough. */
+	for (i = 1; i <= 8; i++) {
+		put(i, 1, DAOS_TX_NONE);
+		stand_still();
+		OK(daos_obj_punch(oh, DAOS_TX_NONE, DAOS_COND_PUNCH, next()));
+		finish();
+		all_well();
+	}
 	/* By force a queue ends what it was given. */
 	for (i = 0; i < 3; i++)
 		OK(daos_array_set_size(ah, DAOS_TX_NONE, 50, &evs[i]));

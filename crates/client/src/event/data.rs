@@ -13,12 +13,23 @@ use crate::split;
 use crate::tx::Conflicts;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{
-    Fetch, FetchIod, Found, ListWhat, Listed, Mutation, NewValue, Punch, PunchScope, Reply, Update,
+    Fetch, FetchIod, Found, ListWhat, Listed, Mutation, NewValue, Punch, PunchScope, ReadAt, Reply, Update,
     UpdateIod, Verb,
 };
 use dolmen_codec::{Answer, Ask};
-use dolmen_types::{Anchor, Cond, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
+use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
 use smallvec::SmallVec;
+
+/// What a punch over several targets waits for.
+#[derive(Clone, Copy)]
+enum PunchStage {
+    /// The epoch of its transaction.
+    Begin,
+    /// A dkey at this epoch, in this shard.
+    Look(Epoch, u16),
+    /// The end of its commit.
+    Commit,
+}
 
 impl Object {
     /// Launches [`Object::update`]; payloads are owned by the operation. Large ones are written in several
@@ -93,8 +104,7 @@ impl Object {
         Ok(())
     }
 
-    /// Launches [`Object::punch`]. Over several targets with a condition it is carried out now: what it depends on
-    /// is read in a transaction.
+    /// Launches [`Object::punch`].
     ///
     /// # Errors
     /// `NoPermission` if the event is not ready or the container is a view. Everything else is the event's.
@@ -103,47 +113,80 @@ impl Object {
         if self.shard_count() == 1 {
             return self.punch_scope_on(event, at, &[], PunchScope::Object, cond);
         }
-        if in_tx || !cond.is_none() {
+        if in_tx {
             return event.run(|| self.punch(at, cond).map(Output::Written));
         }
         let core = self.container().core();
         let begin =
             Next { id: core.read_id(), map_version: core.map().version, ask: Ask::Pool(PoolVerb::TxBegin) };
-        event.launch(core, 1, Some(self.punch_step()))?;
+        event.launch(core, 1, Some(self.punch_step(cond)))?;
         event.submit(begin);
         Ok(())
     }
 
-    /// Asks for an epoch and commits at it in turns, until no conflict is met.
-    fn punch_step(&self) -> Step {
-        let (object, mut conflicts, mut is_begun) = (self.clone(), Conflicts::default(), false);
+    /// Asks for an epoch, looks at it for what the condition wants, and commits at it; in turns, until no conflict is met.
+    fn punch_step(&self, cond: Cond) -> Step {
+        let (object, mut conflicts, mut stage) = (self.clone(), Conflicts::default(), PunchStage::Begin);
         Box::new(move |answer| {
             let core = object.container().core();
-            let map = core.map();
-            let next = |id, verb| Then::Ask(Next { id, map_version: map.version, ask: Ask::Pool(verb) });
-            match answer {
-                Ok(Answer::Pool(PoolReply::Epoch(epoch))) if !is_begun => {
-                    is_begun = true;
-                    let punch = Punch { oid: object.oid(), scope: PunchScope::Object, cond: Cond::NONE };
-                    let parts = parts_of([(&object, &Mutation::Punch(punch))].into_iter(), map);
-                    let tx = TxId { client: core.client(), begin: epoch };
-                    let commit = |parts| TxCommit { cont: object.container().no(), tx, epoch, parts };
-                    match parts {
-                        Ok(parts) => next(core.mutation_id(), PoolVerb::TxCommit(commit(parts))),
-                        Err(error) => Then::Done(Err(error)),
-                    }
+            let read = || match (answer?, stage) {
+                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Begin) if cond.has(Cond::PUNCH) => {
+                    stage = PunchStage::Look(epoch, 0);
+                    object.look_for_any(epoch, &Anchor::default()).map(Then::Ask)
                 }
-                Ok(Answer::Pool(PoolReply::Epoch(epoch))) => Then::Done(Ok(Output::Written(epoch))),
-                Ok(_) => Then::Done(Err(unexpected())),
+                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Begin) => {
+                    stage = PunchStage::Commit;
+                    object.punch_at(epoch).map(Then::Ask)
+                }
+                (Answer::Target(Reply::Listed(Listed::Keys(keys), mut next)), PunchStage::Look(epoch, shard)) => {
+                    next.shard = shard;
+                    listing::go_on(&object, &mut next)?;
+                    if !keys.is_empty() {
+                        stage = PunchStage::Commit;
+                        return object.punch_at(epoch).map(Then::Ask);
+                    }
+                    if next.is_eof() {
+                        return Err(Error::NotFound);
+                    }
+                    stage = PunchStage::Look(epoch, next.shard);
+                    object.look_for_any(epoch, &next).map(Then::Ask)
+                }
+                (Answer::Pool(PoolReply::Epoch(epoch)), PunchStage::Commit) => {
+                    Ok(Then::Done(Ok(Output::Written(epoch))))
+                }
+                _ => Err(unexpected()),
+            };
+            match read() {
+                Ok(then) => then,
                 Err(Error::TxRestart { .. } | Error::InDoubt { .. } | Error::EpochGone { .. })
                     if conflicts.may_try_again(core) =>
                 {
-                    is_begun = false;
-                    next(core.read_id(), PoolVerb::TxBegin)
+                    stage = PunchStage::Begin;
+                    let (id, map_version) = (core.read_id(), core.map().version);
+                    Then::Ask(Next { id, map_version, ask: Ask::Pool(PoolVerb::TxBegin) })
                 }
                 Err(error) => Then::Done(Err(error)),
             }
         })
+    }
+
+    /// The question for one dkey, for a transaction of this epoch.
+    fn look_for_any(&self, epoch: Epoch, anchor: &Anchor) -> Result<Next> {
+        let page = Page { items_max: 1, bytes_max: u32::MAX };
+        let what = ListWhat::Dkeys(self.oid());
+        listing::list_request(self, Where::Shard(anchor.shard), &what, ReadAt::Tx(epoch), anchor, page)
+    }
+
+    /// The commit of a transaction that removes the object and nothing else.
+    fn punch_at(&self, epoch: Epoch) -> Result<Next> {
+        let core = self.container().core();
+        let map = core.map();
+        let punch = Punch { oid: self.oid(), scope: PunchScope::Object, cond: Cond::NONE };
+        let parts = parts_of([(self, &Mutation::Punch(punch))].into_iter(), map)?;
+        let tx = TxId { client: core.client(), begin: epoch };
+        let commit = TxCommit { cont: self.container().no(), tx, epoch, parts };
+        let ask = Ask::Pool(PoolVerb::TxCommit(commit));
+        Ok(Next { id: core.mutation_id(), map_version: map.version, ask })
     }
 
     /// Launches [`Object::punch_dkey`].

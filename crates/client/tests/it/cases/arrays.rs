@@ -2,8 +2,10 @@
 
 use super::common::open;
 use dolmen_client::{
-    Array, ArrayRead, At, Container, Epoch, Error, Invalid, IoBuf, ObjectClass, ObjectType, Recx,
+    Array, ArrayRead, At, Container, Epoch, Error, Invalid, IoBuf, ObjectClass, ObjectType, Recx, Way,
 };
+use core::task::Poll;
+use dolmen_codec::step as step_once;
 use proptest::prelude::*;
 
 fn array(cont: &Container, object_type: ObjectType, cell: u64, chunk: u64) -> Array {
@@ -69,6 +71,16 @@ fn spread(ranges: &[(u64, u64)]) -> Vec<Recx> {
         .collect()
 }
 
+/// Polls an operation to its end.
+fn later<T>(operation: impl Future<Output = T>) -> T {
+    let mut operation = Box::pin(operation);
+    loop {
+        if let Poll::Ready(result) = step_once(&mut operation) {
+            return result;
+        }
+    }
+}
+
 fn apply(array: &Array, at: At<'_>, step: &Step, mark: u8, plain: &mut Plain) {
     match step {
         Step::Write(ranges) => {
@@ -83,7 +95,11 @@ fn apply(array: &Array, at: At<'_>, step: &Step, mark: u8, plain: &mut Plain) {
             (*start..(start + count).min(plain.0.len() as u64)).for_each(|i| plain.set(i, None));
         }
         Step::SetSize(size) => {
-            array.set_size(at, *size).unwrap();
+            match at {
+                // As events do it, which goes another way.
+                At::Latest if mark.is_multiple_of(2) => later(array.set_size_by(Way::Later, *size)).unwrap(),
+                at => array.set_size(at, *size).unwrap(),
+            }
             plain.set_size(*size);
         }
     }
@@ -216,4 +232,34 @@ fn what_a_transaction_refuses_of_an_array_it_refuses_of_all_its_chunks() {
     tx.commit().unwrap();
     let filled = array.read_filled(At::Latest, &[Recx::new(0, 8)], &mut IoBuf::default()).unwrap();
     assert_eq!(filled[..], [Recx::new(2, 1)]);
+}
+
+/// Whatever the number of polls after which another writes behind the end.
+#[test]
+fn a_size_that_is_set_by_polling_is_before_or_behind_what_comes_between_its_requests() {
+    let (_, _pool, cont) = open(3);
+    let mut sizes = Vec::new();
+    for polls in 0..16 {
+        let array = array(&cont, ObjectType::ArrayByte, 1, 4);
+        array.write(At::Latest, &[Recx::new(0, 10)], &[7; 10]).unwrap();
+        let mut cut = Box::pin(array.set_size_by(Way::Later, 5));
+        let mut end = Poll::Pending;
+        for _ in 0..polls {
+            if end.is_pending() {
+                end = step_once(&mut cut);
+            }
+        }
+        array.write(At::Latest, &[Recx::new(20, 1)], &[8]).unwrap();
+        match end {
+            Poll::Ready(result) => result.unwrap(),
+            Poll::Pending => later(cut).unwrap(),
+        }
+        let size = array.size(At::Latest).unwrap();
+        let mut buf = IoBuf::zeroed(21);
+        array.read(At::Latest, &[Recx::new(0, 21)], &mut buf).unwrap();
+        let rest = if size == 5 { [0; 16] } else { core::array::from_fn(|at| if at == 15 { 8 } else { 0 }) };
+        assert_eq!((&buf[..5], &buf[5..21]), (&[7; 5][..], &rest[..]), "after {polls} polls");
+        sizes.push(size);
+    }
+    assert!(sizes.is_sorted() && sizes[0] == 5 && sizes[15] == 21, "{sizes:?}");
 }

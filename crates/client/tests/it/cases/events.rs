@@ -287,6 +287,30 @@ fn punches_listings_and_queries_complete_on_events() {
     assert_eq!(event.wait().err(), Some(Error::NotFound));
 }
 
+/// Whatever the number of polls after which the only dkey is removed: that removal or the punch finds it, not both.
+#[test]
+fn a_punch_with_a_condition_over_several_targets_is_before_or_behind_what_comes_between_its_requests() {
+    let (_, pool, cont) = open(3);
+    let object = object(&cont, ObjectType::MultiUint64, "SX");
+    let queue = EventQueue::new(&pool).unwrap();
+    let mut event = queue.event().unwrap();
+    for polls in 0..12 {
+        let dkey = 7_u64.to_le_bytes();
+        object.put(At::Latest, &dkey, &dkey, b"v").unwrap();
+        object.punch_on(&mut event, At::Latest, Cond::PUNCH).unwrap();
+        assert!(event.is_running(), "nothing of it is carried out by its launch");
+        for _ in 0..polls {
+            event.test(Wait::No).unwrap();
+        }
+        let removed = object.punch_dkey(At::Latest, &dkey, Cond::PUNCH);
+        let punched = event.wait().map(drop);
+        assert!(removed.is_ok() != punched.is_ok(), "after {polls} polls: {removed:?}, {punched:?}");
+        let refused = [removed.map(drop), punched].into_iter().find_map(Result::err);
+        assert_eq!(refused, Some(Error::NotFound), "after {polls} polls");
+        assert!(object.list_dkeys(At::Latest, &mut Anchor::default(), Page::default()).unwrap().is_empty());
+    }
+}
+
 #[test]
 fn transactions_commit_on_events_and_conflicts_are_theirs() {
     let (_, pool, cont) = open(2);
