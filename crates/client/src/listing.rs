@@ -7,10 +7,10 @@ use crate::client::{MapView, unexpected};
 use crate::event::Next;
 use crate::object::{Object, Page};
 use crate::tx::merge;
-use dolmen_codec::{Ask, Way, now};
 use dolmen_codec::verb::{
     Found, List, ListWhat, Listed, ListedExtent, PackedKeys, Query, ReadAt, Reply, Verb,
 };
+use dolmen_codec::{Ask, Way, now};
 use dolmen_types::{Anchor, Invalid, Key, KeyKind, QueryFlags, Result};
 
 pub(crate) fn dkeys(object: &Object, at: At<'_>, anchor: &mut Anchor, page: Page) -> Result<PackedKeys> {

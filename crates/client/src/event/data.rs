@@ -138,7 +138,10 @@ impl Object {
                     stage = PunchStage::Commit;
                     object.punch_at(epoch).map(Then::Ask)
                 }
-                (Answer::Target(Reply::Listed(Listed::Keys(keys), mut next)), PunchStage::Look(epoch, shard)) => {
+                (
+                    Answer::Target(Reply::Listed(Listed::Keys(keys), mut next)),
+                    PunchStage::Look(epoch, shard),
+                ) => {
                     next.shard = shard;
                     listing::go_on(&object, &mut next)?;
                     if !keys.is_empty() {

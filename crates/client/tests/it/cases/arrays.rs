@@ -1,10 +1,10 @@
 //! Arrays against a plain vector of cells.
 
 use super::common::open;
+use core::task::Poll;
 use dolmen_client::{
     Array, ArrayRead, At, Container, Epoch, Error, Invalid, IoBuf, ObjectClass, ObjectType, Recx, Way,
 };
-use core::task::Poll;
 use dolmen_codec::step as step_once;
 use proptest::prelude::*;
 
