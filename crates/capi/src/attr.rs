@@ -96,7 +96,8 @@ impl Owner {
         let (values, sizes) = (values.list(names.len())?, sizes.list(names.len())?);
         let mut attrs = Vec::with_capacity(names.len());
         for ((name, value), &size) in names.iter().zip(values).zip(sizes) {
-            if size > VALUE_BYTES_MAX {
+            // An attribute of nothing would be told from none by its name alone, and DAOS has none either.
+            if value.is_null() || !(1..=VALUE_BYTES_MAX).contains(&size) {
                 return Err(Der::INVAL);
             }
             attrs.push((name.str()?.to_owned(), value.list(size)?.to_vec()));

@@ -275,24 +275,24 @@ extern "C" fn dfs_write(dfs: Ptr<Mounted>, obj: Ptr<Obj>, sgl: Out<SgList>, offs
     })
 }
 
-/// The ranges of a list, which the buffers have to fill.
-fn ranges<'a>(iod: Out<CIod>, sum: usize) -> PosixResult<&'a [CRange]> {
+/// The ranges of a list as offsets and lengths, and the buffers, which they have to fill. Where there are no ranges nobody looks
+/// at the buffers.
+fn ranges<'a>(iod: Out<CIod>, sgl: Out<SgList>) -> PosixResult<(Vec<FileRange>, &'a [Iov])> {
     let iod = iod.get()?;
+    if iod.nr == 0 {
+        return Ok((Vec::new(), &[]));
+    }
     if iod.nr > RANGES_MAX {
         return Err(EINVAL);
     }
-    let ranges = iod.ranges.list(super::size(iod.nr)?)?;
-    let mut total = 0u64;
-    for range in ranges {
+    let (iovs, sum) = buffers(sgl)?;
+    let (mut ranges, mut total) = (Vec::new(), 0u64);
+    for range in iod.ranges.list(super::size(iod.nr)?)? {
         range.index.checked_add(range.len).ok_or(EINVAL)?;
         total = total.checked_add(range.len).ok_or(EINVAL)?;
+        ranges.push((range.index, super::size(range.len)?));
     }
-    if total == sum as u64 { Ok(ranges) } else { Err(EINVAL) }
-}
-
-/// As [`ranges`], as offsets and lengths.
-fn file_ranges(iod: Out<CIod>, sum: usize) -> PosixResult<Vec<FileRange>> {
-    ranges(iod, sum)?.iter().map(|range| Ok((range.index, super::size(range.len)?))).collect()
+    if total == sum as u64 { Ok((ranges, iovs)) } else { Err(EINVAL) }
 }
 
 /// Reads ranges, one after the other, into the buffers.
@@ -307,8 +307,8 @@ extern "C" fn dfs_readx(
 ) -> c_int {
     let asked = || -> PosixResult<_> {
         let file = readable(dfs, obj)?;
-        let (iovs, sum) = buffers(sgl)?;
-        Ok((file, iovs, file_ranges(iod, sum)?, read_size.check()?))
+        let (ranges, iovs) = ranges(iod, sgl)?;
+        Ok((file, iovs, ranges, read_size.check()?))
     };
     let launch = || {
         let (file, iovs, ranges, read_size) = asked()?;
@@ -338,8 +338,8 @@ extern "C" fn dfs_writex(
 ) -> c_int {
     let asked = || -> PosixResult<_> {
         let file = writable(dfs, obj)?;
-        let (iovs, sum) = buffers(sgl)?;
-        Ok((file, iovs, file_ranges(iod, sum)?))
+        let (ranges, iovs) = ranges(iod, sgl)?;
+        Ok((file, iovs, ranges))
     };
     let launch = || {
         let (file, iovs, ranges) = asked()?;

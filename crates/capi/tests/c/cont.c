@@ -312,6 +312,34 @@ attributes_are_kept(void)
 }
 
 static void
+attributes_without_a_value_or_a_name_are_refused(void)
+{
+	char const *const names[2]  = {"colour", "depth"}, *const nameless[2] = {"colour", ""};
+	const void *const values[2] = {"green", "7"}, *const none[2] = {"green", NULL};
+	const size_t      sizes[2] = {5, 1}, nothing[2] = {5, 0};
+	char              one[8];
+	void *const       bufs[1] = {one};
+	size_t            room = 0;
+
+	open_all();
+	GIVES(daos_cont_set_attr(coh, 2, names, values, nothing, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_attr(coh, 2, names, none, sizes, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_attr(coh, 2, names, none, nothing, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_attr(coh, 2, names, NULL, sizes, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_attr(coh, 2, names, values, NULL, NULL), -DER_INVAL);
+	GIVES(daos_cont_set_attr(coh, 2, nameless, values, sizes, NULL), -DER_INVAL);
+	/* Nor is the other one set. */
+	OK(daos_cont_list_attr(coh, NULL, &room, NULL));
+	GIVES(room, 0);
+	/* A value that is there stays, and room for nothing asks for its size. */
+	OK(daos_cont_set_attr(coh, 1, names, values, sizes, NULL));
+	GIVES(daos_cont_set_attr(coh, 1, names, values, nothing + 1, NULL), -DER_INVAL);
+	OK(daos_cont_get_attr(coh, 1, names, bufs, &room, NULL));
+	GIVES(room, 5);
+	close_all();
+}
+
+static void
 object_numbers_are_unique(void)
 {
 	uint64_t first = 0, next = 0;
@@ -408,5 +436,6 @@ TESTS(TEST(labels_and_uuids_open_containers), TEST(destroyed_containers_are_gone
       TEST(evicted_handles_end_with_all_that_is_open),
       TEST(queries_count_handles_and_snapshots),
       TEST(queries_tell_when_containers_were_opened_and_changed), TEST(properties_are_kept), TEST(attributes_are_kept),
+      TEST(attributes_without_a_value_or_a_name_are_refused),
       TEST(object_numbers_are_unique), TEST(owners_and_access_are_changed), TEST(some_things_do_not_exist),
       TEST(the_old_names_work_too))

@@ -97,6 +97,70 @@ ranges_are_written_and_read_together(void)
 	fs_close_all();
 }
 
+/* No ranges, whatever the buffers are, ranges of nothing, and no buffers: with an event and without. */
+static void
+nothing_is_read_and_written(void)
+{
+	char          out[4] = "oooo";
+	d_iov_t       iov;
+	d_sg_list_t   some = {.sg_nr = 1, .sg_iovs = &iov}, empty = {0};
+	daos_range_t  rg   = {.rg_idx = 5000, .rg_len = 0};
+	dfs_iod_t     none = {0}, hollow = {.iod_nr = 1, .iod_rgs = &rg};
+	daos_handle_t eq;
+	daos_event_t  ev, *evs[2] = {NULL, &ev}, *done;
+	daos_size_t   read, size;
+	dfs_obj_t    *obj, *only;
+	int           i;
+
+	fs_open_all();
+	OK(daos_eq_create(&eq));
+	OK(daos_event_init(&ev, eq, NULL));
+	obj = fs_open(NULL, "f", O_CREAT);
+	OK(fs_write(obj, "stone", 5, 0));
+	d_iov_set(&iov, out, sizeof(out));
+	for (i = 0; i < 2; i++) {
+		struct {
+			dfs_iod_t   *iod;
+			d_sg_list_t *sgl;
+		} asked[] = {{&none, &some}, {&none, &empty}, {&none, NULL}, {&hollow, &empty}, {NULL, &empty}}, *a;
+
+		for (a = asked; a < asked + 5; a++) {
+			read = 4711;
+			if (a->iod != NULL)
+				OK(dfs_readx(dfs, obj, a->iod, a->sgl, &read, evs[i]));
+			else
+				OK(dfs_read(dfs, obj, a->sgl, 0, &read, evs[i]));
+			if (i == 1) {
+				GIVES(daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 1, &done), 1);
+				GIVES(ev.ev_error, 0);
+			}
+			GIVES(read, 0);
+			if (a->iod != NULL)
+				OK(dfs_writex(dfs, obj, a->iod, a->sgl, evs[i]));
+			else
+				OK(dfs_write(dfs, obj, a->sgl, 5000, evs[i]));
+			if (i == 1) {
+				GIVES(daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 1, &done), 1);
+				GIVES(ev.ev_error, 0);
+			}
+			OK(dfs_get_size(dfs, obj, &size));
+			CHECK(size == 5 && memcmp(out, "oooo", 4) == 0);
+		}
+	}
+	/* What is wrong with the rest is wrong all the same. */
+	GIVES(dfs_readx(dfs, obj, &none, &some, NULL, NULL), EINVAL);
+	OK(dfs_open(dfs, NULL, "f", S_IFREG, O_WRONLY, 0, 0, NULL, &only));
+	GIVES(dfs_readx(dfs, only, &none, &some, &read, NULL), EPERM);
+	OK(dfs_release(only));
+	OK(dfs_open(dfs, NULL, "f", S_IFREG, O_RDONLY, 0, 0, NULL, &only));
+	GIVES(dfs_writex(dfs, only, &none, &some, NULL), EPERM);
+	OK(dfs_release(only));
+	OK(dfs_release(obj));
+	OK(daos_event_fini(&ev));
+	OK(daos_eq_destroy(eq, 0));
+	fs_close_all();
+}
+
 static void
 punching_makes_holes_and_sizes(void)
 {
@@ -301,6 +365,7 @@ objects_tell_what_they_are(void)
 }
 
 TESTS(TEST(what_is_written_is_read), TEST(several_buffers_are_one_range), TEST(ranges_are_written_and_read_together),
+      TEST(nothing_is_read_and_written),
       TEST(punching_makes_holes_and_sizes), TEST(flags_of_open_mean_what_they_say), TEST(names_have_their_length),
       TEST(directories_and_links_are_opened_too), TEST(looking_up_tells_what_is_there),
       TEST(objects_tell_what_they_are))

@@ -130,6 +130,32 @@ attributes_are_kept(void)
 }
 
 static void
+attributes_without_a_value_or_a_name_are_refused(void)
+{
+	char const *const names[2]  = {"site", "age"}, *const nameless[2] = {"site", ""};
+	const void *const values[2] = {"carnac", "6000"}, *const none[2] = {"carnac", NULL};
+	const size_t      sizes[2] = {6, 4}, nothing[2] = {6, 0};
+	char              buf[8];
+	void *const       bufs[1] = {buf};
+	size_t            room = 0;
+
+	open_all();
+	GIVES(daos_pool_set_attr(poh, 2, names, values, nothing, NULL), -DER_INVAL);
+	GIVES(daos_pool_set_attr(poh, 2, names, none, sizes, NULL), -DER_INVAL);
+	GIVES(daos_pool_set_attr(poh, 2, names, none, nothing, NULL), -DER_INVAL);
+	GIVES(daos_pool_set_attr(poh, 2, names, NULL, sizes, NULL), -DER_INVAL);
+	GIVES(daos_pool_set_attr(poh, 2, names, values, NULL, NULL), -DER_INVAL);
+	GIVES(daos_pool_set_attr(poh, 2, nameless, values, sizes, NULL), -DER_INVAL);
+	OK(daos_pool_list_attr(poh, NULL, &room, NULL));
+	GIVES(room, 0);
+	OK(daos_pool_set_attr(poh, 1, names, values, sizes, NULL));
+	GIVES(daos_pool_set_attr(poh, 1, names, values, nothing + 1, NULL), -DER_INVAL);
+	OK(daos_pool_get_attr(poh, 1, names, bufs, &room, NULL));
+	GIVES(room, 6);
+	close_all();
+}
+
+static void
 several_connections_share_a_pool(void)
 {
 	daos_obj_id_t oid = {.lo = 1};
@@ -222,5 +248,6 @@ who_connects_exclusively_has_the_pool_alone(void)
 
 TESTS(TEST(connections_tell_the_state), TEST(wrong_connections_are_refused), TEST(properties_are_told),
       TEST(targets_are_told), TEST(containers_are_listed), TEST(attributes_are_kept),
+      TEST(attributes_without_a_value_or_a_name_are_refused),
       TEST(several_connections_share_a_pool), TEST(both_names_connect), TEST(handles_do_not_survive_a_fork),
       TEST(who_connects_exclusively_has_the_pool_alone))

@@ -12,6 +12,7 @@ c_tests!("cont":
     queries_tell_when_containers_were_opened_and_changed,
     properties_are_kept,
     attributes_are_kept,
+    attributes_without_a_value_or_a_name_are_refused,
     object_numbers_are_unique,
     owners_and_access_are_changed,
     some_things_do_not_exist,

@@ -10,6 +10,7 @@ c_tests!("pool":
     targets_are_told,
     containers_are_listed,
     attributes_are_kept,
+    attributes_without_a_value_or_a_name_are_refused,
     several_connections_share_a_pool,
     both_names_connect,
     handles_do_not_survive_a_fork,
