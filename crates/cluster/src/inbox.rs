@@ -9,7 +9,7 @@ use core::time::Duration;
 use dolmen_codec::{Completion, Op};
 use dolmen_types::{Epoch, TargetNo};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Operations that may wait for one target: several full event queues, a few MiB of descriptors.
 pub(crate) const INBOX_OPS_MAX: usize = 4096;
@@ -17,6 +17,15 @@ pub(crate) const INBOX_OPS_MAX: usize = 4096;
 /// Locks `mutex`. A panic of a store is caught before it can poison a lock, so what it guards is whole.
 pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks `mutex` unless somebody has it.
+pub(crate) fn try_locked<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// A finished operation. One that met an undecided transaction comes back whole, to be repeated.

@@ -18,10 +18,11 @@ mod store;
 use crate::dispatch::{Targets, plain};
 use crate::drive;
 use crate::hlc::Hlc;
-use crate::inbox::locked;
+use crate::inbox::{locked, try_locked};
 use crate::resolve;
 use crate::service::record::{ContRecord, Intent, Times};
 use crate::service::repeats::{Asked, Repeats};
+use core::ops::{Deref, DerefMut};
 use dolmen_codec::TargetStore;
 use dolmen_codec::pool::{
     ContHandle, ContInfo, ContName, OpenFor, PoolInfo, PoolReply, PoolVerb, Snapshot, Whose,
@@ -35,7 +36,7 @@ use dolmen_types::{
     TargetState, Uuid,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Object numbers taken from the record at a time, so that most allocations write nothing.
 const OIDS_RESERVED: u64 = 1 << 16;
@@ -68,9 +69,48 @@ pub struct PoolIdentity {
 pub struct Service {
     identity: PoolIdentity,
     hlc: Hlc,
-    /// Guards what the service knows. Held across a change with its records, so that changes of containers
-    /// follow each other; operations on data never take it. Taken before any lock of `Targets`.
+    /// Guards that changes which ask all targets follow each other, also while targets are asked. Taken first: whoever has it takes
+    /// `state`, and gives it back while he asks. Nobody else takes it: who changes nothing, or the service's own records alone, waits
+    /// for no engine that somebody's change waits for.
+    changes: Mutex<()>,
+    /// Guards what the service knows. Held across changes of records, which are at the service's own engine, and never while other
+    /// engines are asked; operations on data never take it. Taken after `changes` and before any lock of `Targets`.
     state: Mutex<State>,
+}
+
+/// What the service knows, for one change that asks all targets. While it does, which may take until an engine is given up, others
+/// look at the state, open and close containers, and change records: what was read before must be looked up again after it.
+struct Changing<'s> {
+    /// Guards what the service knows: that of the service.
+    state: &'s Mutex<State>,
+    /// None while targets are asked.
+    guard: Option<MutexGuard<'s, State>>,
+    /// Given back after the state.
+    _one_at_a_time: MutexGuard<'s, ()>,
+}
+
+impl Changing<'_> {
+    /// Asks targets, without the state.
+    fn apart<R>(&mut self, ask: impl FnOnce() -> R) -> R {
+        self.guard = None;
+        let answer = ask();
+        self.guard = Some(locked(self.state));
+        answer
+    }
+}
+
+impl Deref for Changing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.guard.as_ref().expect("given up for as long as targets are asked")
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard.as_mut().expect("given up for as long as targets are asked")
+    }
 }
 
 #[derive(Debug)]
@@ -213,13 +253,23 @@ impl Service {
         let now = hlc.tick();
         targets.refuse_older(now);
         store::lift_clocks(targets, now)?;
-        let mut state = change::load(targets, rng)?;
+        let state = change::load(targets, rng)?;
         targets.parts().keep_closed(change::rolling_back(&state));
         // Who was evicted before the service was started anew may have been told so by this engine alone.
         state.conts.iter().for_each(|(&no, cont)| targets.parts().note_evicted(no, &cont.record.props, 0));
-        change::finish_all(targets, &mut state);
+        let service = Self { identity, hlc, state: Mutex::new(state), changes: Mutex::default() };
+        change::finish_all(targets, &mut service.changing());
         targets.parts().look(now)?;
-        Ok(Self { identity, hlc, state: Mutex::new(state) })
+        Ok(service)
+    }
+
+    /// Waits until no other change that asks all targets is under way.
+    fn changing(&self) -> Changing<'_> {
+        self.change_after(locked(&self.changes))
+    }
+
+    fn change_after<'s>(&'s self, changes: MutexGuard<'s, ()>) -> Changing<'s> {
+        Changing { state: &self.state, guard: Some(locked(&self.state)), _one_at_a_time: changes }
     }
 
     /// The pool's clock.
@@ -286,16 +336,22 @@ impl Service {
         head: &Head,
         verb: PoolVerb<'_>,
     ) -> Result<PoolReply> {
-        let evicts = matches!(verb, PoolVerb::ContEvict(..));
-        let mut guard = locked(&self.state);
-        let state = &mut *guard;
+        let (evicts, asked) = (matches!(verb, PoolVerb::ContEvict(..)), Asked::by(head));
         let is_change = repeats::is_change(&verb);
+        let mut state = locked(&self.state);
+        if is_change && (asks_targets(&verb) || change::begun(&mut state, asked)?.is_some()) {
+            drop(state);
+            let mut changing = self.changing();
+            changing.now = self.now(targets);
+            let known = change::finished_answer(targets, &mut changing, asked)?;
+            return known.map_or_else(|| self.change(targets, &mut changing, head, verb), Ok);
+        }
         if is_change || matches!(verb, PoolVerb::ContOpen(..) | PoolVerb::ContClose(_)) {
             state.now = self.now(targets);
         }
-        let known = if is_change { change::answered(targets, state, Asked::by(head))? } else { None };
-        let reply = known.map_or_else(|| self.ask_state(targets, state, head, verb), Ok);
-        drop(guard);
+        let known = if is_change { change::answered(&mut state, asked)? } else { None };
+        let reply = known.map_or_else(|| ask_state(targets, &mut state, head, verb), Ok);
+        drop(state);
         if evicts && reply.is_ok() {
             // Before the answer; without the state, which others need while an engine does not answer.
             targets.parts().tell_evicted();
@@ -303,10 +359,11 @@ impl Service {
         reply
     }
 
-    fn ask_state<T: TargetStore>(
+    /// What asks all targets, or comes under the number of what does.
+    fn change<T: TargetStore>(
         &self,
         targets: &Targets<T>,
-        state: &mut State,
+        state: &mut Changing<'_>,
         head: &Head,
         verb: PoolVerb<'_>,
     ) -> Result<PoolReply> {
@@ -316,58 +373,20 @@ impl Service {
                 let wanted = change::Wanted { uuid, label, props };
                 change::create(targets, state, wanted, head).map(PoolReply::Cont)
             }
-            PoolVerb::ContOpen(name, wanted) => state.open(&name, wanted).map(PoolReply::Cont),
-            PoolVerb::ContClose(no) => state.close(no).map(done),
-            PoolVerb::Props => Ok(PoolReply::Props(state.pool_props.clone())),
-            PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props, asked).map(done),
-            PoolVerb::ContEvict(no, whose) => {
-                let uid = (whose == Whose::Own).then_some(head.cred.uid);
-                let cont = change::evict(targets, state, no, uid, asked)?;
-                targets.parts().note_evicted(no, &cont.props, head.id.client);
-                Ok(PoolReply::Cont(cont))
-            }
             PoolVerb::ContDestroy(name, force) => {
                 change::destroy(targets, state, &name, force, asked).map(done)
-            }
-            PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
-            PoolVerb::ContSetProps(no, props) => {
-                change::set_props(targets, state, no, props, asked).map(done)
-            }
-            PoolVerb::ContProps(no, ids) => state.props(no, &ids).map(PoolReply::Props),
-            PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs, asked).map(done),
-            PoolVerb::Attr(no, name) => change::attr(targets, state, no, &name).map(PoolReply::Attr),
-            PoolVerb::AttrNames(no) => {
-                state.attrs(no).map(|names| PoolReply::AttrNames(names.iter().cloned().collect()))
-            }
-            PoolVerb::RemoveAttrs(no, names) => {
-                change::remove_attrs(targets, state, no, &names, asked).map(done)
             }
             PoolVerb::SnapCreate(no, name) => {
                 let now = || self.now(targets);
                 change::add_snapshot(targets, state, no, (name, asked), now).map(PoolReply::Epoch)
             }
-            PoolVerb::SnapList(no) => state.live(no).map(|cont| PoolReply::Snapshots(snapshots(cont))),
             PoolVerb::SnapDestroy(no, epoch) => {
                 change::remove_snapshot(targets, state, no, epoch, asked).map(done)
             }
             PoolVerb::Rollback(no, to) => {
                 change::roll_back(targets, state, no, to, asked, || self.now(targets)).map(PoolReply::Epoch)
             }
-            PoolVerb::AllocOids(no, count) => {
-                change::alloc_oids(targets, state, no, count, asked).map(PoolReply::Oids)
-            }
-            // Asked of parts, which have no service.
-            PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => Err(Error::NoPermission),
-            // Kept by who serves connections; a process by itself has nobody to keep them from.
-            PoolVerb::Lock(..) => Err(Error::NoPermission),
-            PoolVerb::Query
-            | PoolVerb::ContQuery(_)
-            | PoolVerb::TxBegin
-            | PoolVerb::TxCommit(_)
-            | PoolVerb::Aggregate(..)
-            | PoolVerb::Checkpoint
-            | PoolVerb::Scrub
-            | PoolVerb::Check => unreachable!("answered without the state"),
+            verb => ask_state(targets, state, head, verb),
         }
     }
 
@@ -385,8 +404,11 @@ impl Service {
     /// transactions that nobody decides. Call it a few times a second; it waits for engines that do not answer.
     pub(crate) fn look_after_parts<T: TargetStore>(&self, targets: &Targets<T>) {
         // Whoever needs an engine that is gone is told so. When all are there, what they have missed is carried out.
-        if targets.parts().look(self.now(targets)).is_ok() {
-            change::finish_all(targets, &mut locked(&self.state));
+        // While somebody's change is under way, which may wait for an engine, the others are looked after: it is done by a later look.
+        if targets.parts().look(self.now(targets)).is_ok()
+            && let Some(changes) = try_locked(&self.changes)
+        {
+            change::finish_all(targets, &mut self.change_after(changes));
         }
         resolve::settle_stale(targets);
     }
@@ -442,13 +464,16 @@ impl Service {
         Ok(info)
     }
 
-    /// Snapshots in the making have epochs above the one chosen here, because both are chosen under the state's
-    /// lock; so aggregation never takes away what a new snapshot keeps.
+    /// Aggregation never takes away what a new snapshot keeps. One that is begun later has an epoch above the one chosen here, because
+    /// both are chosen under the state's lock; one in the making, which not all targets may keep yet, is not passed.
     fn aggregate<T: TargetStore>(&self, targets: &Targets<T>, no: ContNo, epoch: Epoch) -> Result<u64> {
         let now = {
             let state = locked(&self.state);
-            state.live(no)?;
-            self.now(targets)
+            let now = self.now(targets);
+            match state.live(no)?.unfinished {
+                Some(Intent::AddSnapshot(in_the_making)) => now.min(in_the_making),
+                _ => now,
+            }
         };
         let epoch = if epoch == Epoch::ZERO { now } else { epoch.min(now) };
         let mut total = 0;
@@ -468,9 +493,16 @@ impl Service {
     /// The audits of all targets, and whether each of them knows the containers that the records name.
     fn check<T: TargetStore>(&self, targets: &Targets<T>) -> Result<Vec<Audit>> {
         let mut found = audits(targets, || Verb::Check)?;
-        let state = locked(&self.state);
-        for (&no, _) in state.conts.iter().filter(|(_, cont)| cont.is_live()) {
+        let live: Vec<ContNo> = {
+            let state = locked(&self.state);
+            state.conts.iter().filter(|(_, cont)| cont.is_live()).map(|(&no, _)| no).collect()
+        };
+        for no in live {
             let answers = targets.call_all(|_| plain(no, Verb::Cont(ContVerb::Usage)));
+            // One that was destroyed meanwhile is rightly gone; its number is not used again.
+            if locked(&self.state).live(no).is_err() {
+                continue;
+            }
             for (audit, answer) in found.iter_mut().zip(answers) {
                 if matches!(answer.result, Err(Error::NoContainer)) {
                     let place = match store::damaged(no, store::META) {
@@ -482,6 +514,70 @@ impl Service {
             }
         }
         Ok(found)
+    }
+}
+
+/// Whether a change asks all targets.
+fn asks_targets(verb: &PoolVerb<'_>) -> bool {
+    matches!(
+        verb,
+        PoolVerb::ContCreate { .. }
+            | PoolVerb::ContDestroy(..)
+            | PoolVerb::SnapCreate(..)
+            | PoolVerb::SnapDestroy(..)
+            | PoolVerb::Rollback(..)
+    )
+}
+
+/// What is answered from what the service knows, or changes its own records alone.
+fn ask_state<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut State,
+    head: &Head,
+    verb: PoolVerb<'_>,
+) -> Result<PoolReply> {
+    let (done, asked) = (|()| PoolReply::Done, Asked::by(head));
+    match verb {
+        PoolVerb::ContOpen(name, wanted) => state.open(&name, wanted).map(PoolReply::Cont),
+        PoolVerb::ContClose(no) => state.close(no).map(done),
+        PoolVerb::Props => Ok(PoolReply::Props(state.pool_props.clone())),
+        PoolVerb::SetProps(props) => change::set_pool_props(targets, state, props, asked).map(done),
+        PoolVerb::ContEvict(no, whose) => {
+            let uid = (whose == Whose::Own).then_some(head.cred.uid);
+            let cont = change::evict(targets, state, no, uid, asked)?;
+            targets.parts().note_evicted(no, &cont.props, head.id.client);
+            Ok(PoolReply::Cont(cont))
+        }
+        PoolVerb::ContList => Ok(PoolReply::Conts(state.list())),
+        PoolVerb::ContSetProps(no, props) => change::set_props(targets, state, no, props, asked).map(done),
+        PoolVerb::ContProps(no, ids) => state.props(no, &ids).map(PoolReply::Props),
+        PoolVerb::SetAttrs(no, attrs) => change::set_attrs(targets, state, no, &attrs, asked).map(done),
+        PoolVerb::Attr(no, name) => change::attr(targets, state, no, &name).map(PoolReply::Attr),
+        PoolVerb::AttrNames(no) => {
+            state.attrs(no).map(|names| PoolReply::AttrNames(names.iter().cloned().collect()))
+        }
+        PoolVerb::RemoveAttrs(no, names) => change::remove_attrs(targets, state, no, &names, asked).map(done),
+        PoolVerb::SnapList(no) => state.live(no).map(|cont| PoolReply::Snapshots(snapshots(cont))),
+        PoolVerb::AllocOids(no, count) => {
+            change::alloc_oids(targets, state, no, count, asked).map(PoolReply::Oids)
+        }
+        // Asked of parts, which have no service.
+        PoolVerb::Admit { .. } | PoolVerb::Evicted { .. } => Err(Error::NoPermission),
+        // Kept by who serves connections; a process by itself has nobody to keep them from.
+        PoolVerb::Lock(..) => Err(Error::NoPermission),
+        PoolVerb::ContCreate { .. }
+        | PoolVerb::ContDestroy(..)
+        | PoolVerb::SnapCreate(..)
+        | PoolVerb::SnapDestroy(..)
+        | PoolVerb::Rollback(..)
+        | PoolVerb::Query
+        | PoolVerb::ContQuery(_)
+        | PoolVerb::TxBegin
+        | PoolVerb::TxCommit(_)
+        | PoolVerb::Aggregate(..)
+        | PoolVerb::Checkpoint
+        | PoolVerb::Scrub
+        | PoolVerb::Check => unreachable!("answered without the state, or with all targets"),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::evicted::Evicted;
 use crate::lease::Lease;
 use crate::locked::Locked;
 use crate::peers::Peers;
+use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::wire::{Looked, PartKey, PartSpec, PoolAccess, PoolEntry, PoolName, PoolSpec, SystemVerb};
 use dolmen_local::{OpenOptions, PoolOptions, Spread};
@@ -495,7 +496,19 @@ impl Pools {
 
     /// Whether nothing is left of them.
     fn finish_destroyed_by(&self, tell: &Tell<'_>) -> bool {
-        let is_left = |gone: &&dolmen_local::Destroyed| !self.finish_one(gone.uuid, &gone.spread, tell);
+        let silent = RefCell::new(BTreeSet::new());
+        // An engine that does not answer is waited for once, however many pools were destroyed.
+        let tell_once = |rank: u32, verb: &SystemVerb| {
+            if silent.borrow().contains(&rank) {
+                return Err(Error::Unreachable { rank });
+            }
+            let told = tell(rank, verb);
+            if matches!(told, Err(Error::Unreachable { .. })) {
+                silent.borrow_mut().insert(rank);
+            }
+            told
+        };
+        let is_left = |gone: &&dolmen_local::Destroyed| !self.finish_one(gone.uuid, &gone.spread, &tell_once);
         // All are looked at, whatever becomes of the first.
         self.remove_destroyed().is_ok()
             && self.destroyed().is_ok_and(|gone| gone.iter().filter(is_left).count() == 0)
@@ -733,7 +746,6 @@ impl core::fmt::Debug for Pools {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
 
     /// A directory of its own, removed with the value.
     struct Scratch(PathBuf);
@@ -838,6 +850,28 @@ mod tests {
         assert_eq!(again.destroyed().unwrap().len(), 1);
         assert!(again.finish_destroyed_by(&|_, _| Ok(())));
         assert!(again.destroyed().unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_engine_that_does_not_answer_is_waited_for_once_however_many_pools_it_has_parts_of() {
+        let by_label = PoolName::Label(Label::new("tank").unwrap());
+        let dir = scratch("silent");
+        let pools = first(&dir);
+        let told = RefCell::new(Vec::new());
+        let half = |rank: u32, verb: &SystemVerb| {
+            told.borrow_mut().push((rank, matches!(verb, SystemVerb::PartDestroy { .. })));
+            if rank == 1 { Err(Error::Unreachable { rank }) } else { Ok(()) }
+        };
+        for number in 1..=3 {
+            make(&pools, Uuid::from_u128(number)).unwrap();
+            assert_eq!(pools.destroy_by(&by_label, true, &half), Ok(()));
+        }
+        told.borrow_mut().clear();
+        assert!(!pools.finish_destroyed_by(&half));
+        let count = |rank| told.borrow().iter().filter(|one| **one == (rank, true)).count();
+        assert_eq!([count(1), count(2)], [1, 3]);
+        assert!(pools.finish_destroyed_by(&|_, _| Ok(())));
+        assert!(pools.destroyed().unwrap().is_empty());
     }
 
     #[test]

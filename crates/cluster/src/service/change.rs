@@ -10,7 +10,7 @@ use super::store::{
     SNAPSHOT_PREFIX, TIMES,
 };
 use super::{
-    ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Cont, OIDS_RESERVED,
+    ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX, ATTRS_MAX, CONTS_RESERVED, Changing, Cont, OIDS_RESERVED,
     SNAPSHOT_ATTEMPTS, SNAPSHOTS_MAX, State, props,
 };
 use crate::dispatch::{Targets, plain};
@@ -106,12 +106,8 @@ fn load_answer<T: TargetStore>(
     if state.repeats.load(no, slot, record) { Ok(()) } else { Err(store::damaged(no, name)) }
 }
 
-/// The answer to this very request, if it was carried out; what it has begun is carried out first.
-pub(super) fn answered<T: TargetStore>(
-    targets: &Targets<T>,
-    state: &mut State,
-    asked: Asked,
-) -> Result<Option<PoolReply>> {
+/// The container of what this very request has begun, which is to be carried out before it is answered.
+pub(super) fn begun(state: &mut State, asked: Asked) -> Result<Option<ContNo>> {
     let Some(kept) = state.repeats.answered(asked)? else { return Ok(None) };
     let no = kept.place.cont;
     let is_begun = match state.conts.get(&no).and_then(|cont| cont.unfinished) {
@@ -119,10 +115,13 @@ pub(super) fn answered<T: TargetStore>(
         Some(Intent::Rollback { at, .. }) => kept.answer == Answer::Epoch(at),
         _ => false,
     };
-    if is_begun {
-        finish(targets, state, no)?;
-    }
-    // One that had to be undone is done anew.
+    Ok(is_begun.then_some(no))
+}
+
+/// The answer to this very request, if it was carried out.
+///
+/// REQUIRES: nothing is begun for it.
+pub(super) fn answered(state: &mut State, asked: Asked) -> Result<Option<PoolReply>> {
     Ok(state.repeats.answered(asked)?.map(|kept| match &kept.answer {
         Answer::Done => PoolReply::Done,
         Answer::Epoch(epoch) => PoolReply::Epoch(*epoch),
@@ -134,6 +133,18 @@ pub(super) fn answered<T: TargetStore>(
             PoolReply::Cont(Cont::new(record).handle(*no))
         }
     }))
+}
+
+/// The same; what the request has begun is carried out first. One that had to be undone is done anew.
+pub(super) fn finished_answer<T: TargetStore>(
+    targets: &Targets<T>,
+    state: &mut Changing<'_>,
+    asked: Asked,
+) -> Result<Option<PoolReply>> {
+    if let Some(no) = begun(state, asked)? {
+        finish(targets, state, no)?;
+    }
+    answered(state, asked)
 }
 
 fn with_answer<'a>(changes: &[Change<'a>], noted: Option<&'a Noted>) -> SmallVec<[Change<'a>; 4]> {
@@ -187,7 +198,7 @@ fn sweep<T: TargetStore>(targets: &Targets<T>, state: &mut State) {
 }
 
 /// Completes or undoes what is unfinished. What a target refuses now is tried again before the next change.
-pub(super) fn finish_all<T: TargetStore>(targets: &Targets<T>, state: &mut State) {
+pub(super) fn finish_all<T: TargetStore>(targets: &Targets<T>, state: &mut Changing<'_>) {
     let is_unfinished = |cont: &Cont| cont.unfinished.is_some() || !cont.gone.is_empty();
     let unfinished: Vec<_> =
         state.conts.iter().filter(|(_, cont)| is_unfinished(cont)).map(|(&no, _)| no).collect();
@@ -219,7 +230,7 @@ fn made_by(state: &State, uuid: Uuid, id: RequestId) -> Option<ContHandle> {
 
 pub(super) fn create<T: TargetStore>(
     targets: &Targets<T>,
-    state: &mut State,
+    state: &mut Changing<'_>,
     wanted: Wanted,
     head: &Head,
 ) -> Result<ContHandle> {
@@ -254,7 +265,7 @@ pub(super) fn create<T: TargetStore>(
     let (spec, asked) = (cont.spec(), Asked::by(head));
     put_on_record(targets, state, (no, &cont), reserved, asked)?;
     state.insert(no, cont);
-    if let Err(error) = on_all(targets, no, &ContVerb::Create(spec)) {
+    if let Err(error) = state.apart(|| on_all(targets, no, &ContVerb::Create(spec))) {
         // Its names are free at once: whatever becomes of it, it is not completed, nor was it ever answered.
         let answer_at = state.repeats.take_back(asked);
         let taken_back: SmallVec<[Change<'_>; 1]> =
@@ -303,7 +314,7 @@ fn put_on_record<T: TargetStore>(
 
 pub(super) fn destroy<T: TargetStore>(
     targets: &Targets<T>,
-    state: &mut State,
+    state: &mut Changing<'_>,
     name: &ContName,
     force: bool,
     asked: Asked,
@@ -457,7 +468,7 @@ pub(super) fn remove_attrs<T: TargetStore>(
 /// record when all targets keep it. What a crash or an error leaves half made is taken back.
 pub(super) fn add_snapshot<T: TargetStore>(
     targets: &Targets<T>,
-    state: &mut State,
+    state: &mut Changing<'_>,
     no: ContNo,
     (name, asked): (Option<String>, Asked),
     now: impl Fn() -> Epoch,
@@ -481,13 +492,13 @@ pub(super) fn add_snapshot<T: TargetStore>(
     }
     if targets.parts().are_there() {
         // Their clocks may be ahead of ours, and what they have acknowledged belongs to the snapshot.
-        latest(targets)?;
+        state.apart(|| latest(targets))?;
     }
     for _ in 1..SNAPSHOT_ATTEMPTS {
         match try_snapshot(targets, state, no, (name.clone(), asked), now()) {
             // A target that is nearly full has freed what this epoch shows, up to its latest one.
             Err(Error::EpochGone { .. }) => {
-                latest(targets)?;
+                state.apart(|| latest(targets))?;
             }
             done => return done,
         }
@@ -497,14 +508,16 @@ pub(super) fn add_snapshot<T: TargetStore>(
 
 fn try_snapshot<T: TargetStore>(
     targets: &Targets<T>,
-    state: &mut State,
+    state: &mut Changing<'_>,
     no: ContNo,
     (name, asked): (Option<String>, Asked),
     epoch: Epoch,
 ) -> Result<Epoch> {
     intend(targets, state, no, Intent::AddSnapshot(epoch), &[])?;
-    let kept = on_all(targets, no, &ContVerb::RaiseFloor(epoch))
-        .and_then(|()| on_all(targets, no, &ContVerb::AddSnapshot(epoch)));
+    let kept = state.apart(|| {
+        on_all(targets, no, &ContVerb::RaiseFloor(epoch))
+            .and_then(|()| on_all(targets, no, &ContVerb::AddSnapshot(epoch)))
+    });
     if let Err(error) = kept {
         // Ignored: what cannot be taken back now is taken back before the container's next change.
         let _taken_back_later = finish(targets, state, no);
@@ -552,7 +565,7 @@ fn intend_and_tell<T: TargetStore>(
 
 pub(super) fn remove_snapshot<T: TargetStore>(
     targets: &Targets<T>,
-    state: &mut State,
+    state: &mut Changing<'_>,
     no: ContNo,
     epoch: Epoch,
     asked: Asked,
@@ -578,10 +591,10 @@ pub(super) fn remove_snapshot<T: TargetStore>(
 }
 
 /// Lets all targets go of the snapshots of a container that are destroyed: a record each, so that none waits for another.
-fn let_go<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
+fn let_go<T: TargetStore>(targets: &Targets<T>, state: &mut Changing<'_>, no: ContNo) -> Result<()> {
     let Some(gone) = state.conts.get(&no).map(|cont| cont.gone.clone()) else { return Ok(()) };
     for epoch in gone {
-        on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?;
+        state.apart(|| on_all(targets, no, &ContVerb::RemoveSnapshot(epoch)))?;
         store::change(targets, no, &[(&gone_key(epoch), None)])?;
         state.conts.get_mut(&no).ok_or(Error::NoContainer)?.gone.remove(&epoch);
     }
@@ -590,7 +603,7 @@ fn let_go<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -
 
 pub(super) fn roll_back<T: TargetStore>(
     targets: &Targets<T>,
-    state: &mut State,
+    state: &mut Changing<'_>,
     no: ContNo,
     to: Epoch,
     asked: Asked,
@@ -601,13 +614,14 @@ pub(super) fn roll_back<T: TargetStore>(
         return Err(Error::NotFound);
     }
     // Above all that was read or written in the container, which nobody does any more.
-    let begun = targets.close_cont(no).and_then(|()| latest(targets)).and_then(|()| {
+    let closed = state.apart(|| targets.close_cont(no).and_then(|()| latest(targets)));
+    let begun = closed.and_then(|()| {
         let at = now();
         let told = (asked, Answer::Epoch(at));
         intend_and_tell(targets, state, no, Intent::Rollback { to, at }, told).map(|()| at)
     });
     if begun.is_err() {
-        targets.numbers().for_each(|target| targets.open_cont(target, no));
+        state.apart(|| targets.numbers().for_each(|target| targets.open_cont(target, no)));
     }
     let at = begun?;
     finish(targets, state, no)?;
@@ -664,15 +678,15 @@ pub(super) fn alloc_oids<T: TargetStore>(
 }
 
 /// Carries out the intent that is on record for a container, if any, and takes it off the record.
-fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
+fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut Changing<'_>, no: ContNo) -> Result<()> {
     let Some(intent) = state.conts.get(&no).and_then(|cont| cont.unfinished) else { return Ok(()) };
     match intent {
-        Intent::Create if is_everywhere(targets, no)? => {}
+        Intent::Create if state.apart(|| is_everywhere(targets, no))? => {}
         Intent::Create | Intent::Destroy => return undo(targets, state, no),
         Intent::AddSnapshot(epoch) | Intent::RemoveSnapshot(epoch) => {
-            on_all(targets, no, &ContVerb::RemoveSnapshot(epoch))?;
+            state.apart(|| on_all(targets, no, &ContVerb::RemoveSnapshot(epoch)))?;
         }
-        Intent::Rollback { to, at } => roll_back_on_all(targets, no, to, at)?,
+        Intent::Rollback { to, at } => state.apart(|| roll_back_on_all(targets, no, to, at))?,
     }
     let taken_back = match intent {
         Intent::AddSnapshot(epoch) => Some(epoch),
@@ -691,8 +705,8 @@ fn finish<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -
 
 /// Destroys a container on all targets, then its records. What it was asked for once is known still, unless it was never
 /// there for anybody.
-fn undo<T: TargetStore>(targets: &Targets<T>, state: &mut State, no: ContNo) -> Result<()> {
-    on_all(targets, no, &ContVerb::Destroy)?;
+fn undo<T: TargetStore>(targets: &Targets<T>, state: &mut Changing<'_>, no: ContNo) -> Result<()> {
+    state.apart(|| on_all(targets, no, &ContVerb::Destroy))?;
     let was_there = state.conts.get(&no).is_some_and(|cont| cont.unfinished == Some(Intent::Destroy));
     let moved = if was_there { state.repeats.moved(no) } else { Vec::new() };
     let changes: Vec<Change<'_>> = moved.iter().map(Noted::change).collect();

@@ -1,19 +1,22 @@
-//! What is asked on events while an engine stands still: no launch and no look waits for it.
+//! What is asked while an engine stands still: no launch and no look waits for it, nor who does not need it.
 
 use crate::child::until;
-use crate::common::pool;
+use crate::common::{CRED, pool};
 use crate::parted::{all_are, read, written};
 use crate::ranks::{Engines, spread_object};
 use core::future::Future;
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::task::Poll;
 use core::time::Duration;
 use dolmen_client::{At, Container, Event, EventId, EventQueue, Object, Pool, Wait};
-use dolmen_codec::pool::{ContName, OpenFor};
+use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{NewValue, Payload, UpdateIod};
-use dolmen_codec::{Way, step};
+use dolmen_codec::wire::{PoolAccess, PoolSpec, SystemReply, SystemVerb};
+use dolmen_codec::{Answer, Ask, Request, Transport, Way, step};
 use dolmen_env::{Clock, RealClock};
-use dolmen_types::{Cond, Error, IoBuf, Key, Label, Props, Result};
+use dolmen_local::PoolOptions;
+use dolmen_net::client::{Door, Link, reach};
+use dolmen_types::{Cond, Error, Head, IoBuf, Key, Label, Props, Result, Uuid};
 use rustix::process::Signal;
 
 /// What does not wait takes far less; one look that waits for an engine took 1 s, or its client's patience, which is 30 s.
@@ -208,5 +211,105 @@ fn looks_do_not_wait_for_an_engine_that_was_started_anew_and_stands_still() {
     engines.start_again(0);
     assert_eq!(ended(&mut closing), Ok(()));
     assert!(all_are(&written(&object), &Ok(())), "{:?}", written(&object));
+    engines.assert_sound();
+}
+
+/// A way to a pool's service, and to no other engine.
+fn service(link: &Link, name: &str) -> Door {
+    let name = reach::pool_name(name).unwrap();
+    let connect = SystemVerb::PoolConnect { name, access: PoolAccess::ReadWrite };
+    Door::open(link, &Head { cred: CRED, ..Head::default() }, connect).unwrap().0
+}
+
+fn ask(service: &Door, verb: PoolVerb<'_>) -> PoolReply {
+    let head = Head { cred: CRED, ..Head::default() };
+    match service.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result.unwrap() {
+        Answer::Pool(reply) => reply,
+        Answer::Target(other) => panic!("{other:?}"),
+    }
+}
+
+/// A pool at the first engine alone, which has come there with its directory.
+fn brought(engines: &Engines, name: &str) {
+    let options =
+        PoolOptions { targets: 1, label: Some(label(name)), volatile: true, ..PoolOptions::default() };
+    dolmen_local::create(&engines.directory(0).join(name), &options).unwrap();
+}
+
+type Waiting<'w> = Pin<Box<dyn Future<Output = Result<()>> + 'w>>;
+
+/// What changes a pool, or asks all its targets.
+fn waiting<'w>(pool: &'w Pool, cont: &'w Container) -> [Waiting<'w>; 5] {
+    let later = Way::Later;
+    [
+        Box::pin(
+            async move { pool.create_container_by(later, Some(label("d")), Props::new()).await.map(drop) },
+        ),
+        Box::pin(async move { cont.create_snapshot_by(later, Some("second")).await.map(drop) }),
+        Box::pin(async move { pool.destroy_container_by(later, &named("other"), false).await }),
+        Box::pin(async move { cont.query_by(later).await.map(drop) }),
+        Box::pin(async move { pool.query_by(later).await.map(drop) }),
+    ]
+}
+
+#[test]
+fn whoever_does_not_need_an_engine_that_stands_still_waits_for_nobody_who_does() {
+    let (engines, names) = (Engines::start(2), ["p", "q", "r", "s"]);
+    names.iter().chain(&["t"]).for_each(|name| engines.create_named(name, true));
+    brought(&engines, "alone");
+    let link = engines.link(0);
+    let pools = names.map(|name| pool(&link, name));
+    let conts = pools.each_ref().map(|pool| {
+        made(pool, "other");
+        pool.open_container(&made(pool, "c")).unwrap()
+    });
+    let evict = SystemVerb::PoolEvict(reach::pool_name("t").unwrap());
+    let make = |name| SystemVerb::PoolCreate(PoolSpec { label: Some(label(name)), ..PoolSpec::default() });
+    let asked = [make("x"), make("y"), make("z"), evict];
+    let ask_system = |verb| -> Waiting<'_> {
+        let link = &link;
+        Box::pin(async move { link.ask_system_by(Way::Later, &Head::default(), verb).await.map(drop) })
+    };
+    engines.stand_still(1);
+    let mut all: Vec<Waiting<'_>> =
+        pools.iter().zip(&conts).flat_map(|(pool, cont)| waiting(pool, cont)).collect();
+    all.extend(asked.iter().map(ask_system));
+    assert!(all.iter_mut().all(|one| step(one).is_pending()), "each needs the other engine");
+    // What came before on the connection is at the first engine.
+    assert_eq!(link.ask_system(&Head::default(), &SystemVerb::Ping), Ok(SystemReply::Done));
+    let other = engines.link(0);
+    assert_eq!(reach::pools(&other, &Head::default()).unwrap().len(), 6);
+    assert!(matches!(other.ask_system(&Head::default(), &SystemVerb::Query), Ok(SystemReply::System(_))));
+    for name in names {
+        let service = service(&other, name);
+        let PoolReply::Cont(cont) = ask(&service, PoolVerb::ContOpen(named("c"), OpenFor::Any)) else {
+            panic!("no container")
+        };
+        let attrs = vec![("name".to_owned(), b"value".to_vec())];
+        assert!(matches!(ask(&service, PoolVerb::SetAttrs(Some(cont.no), attrs)), PoolReply::Done));
+        assert!(matches!(ask(&service, PoolVerb::AllocOids(cont.no, 8)), PoolReply::Oids(_)));
+        assert!(
+            matches!(ask(&service, PoolVerb::SnapList(cont.no)), PoolReply::Snapshots(none) if none.is_empty())
+        );
+        assert!(matches!(ask(&service, PoolVerb::ContClose(cont.no)), PoolReply::Done));
+        assert!(matches!(ask(&service, PoolVerb::ContList), PoolReply::Conts(_)));
+    }
+    let service = service(&other, "alone");
+    let create =
+        PoolVerb::ContCreate { uuid: Uuid::from_u128(5), label: Some(label("c")), props: Props::new() };
+    assert!(matches!(ask(&service, create), PoolReply::Cont(_)));
+    let PoolReply::Cont(cont) = ask(&service, PoolVerb::ContOpen(named("c"), OpenFor::Any)) else {
+        panic!("no container")
+    };
+    assert!(matches!(ask(&service, PoolVerb::SnapCreate(cont.no, None)), PoolReply::Epoch(_)));
+    assert!(matches!(ask(&service, PoolVerb::ContDestroy(named("c"), true)), PoolReply::Done));
+    assert!(
+        all.iter_mut().all(|one| step(one).is_pending()),
+        "nobody has been given up: the others have not waited"
+    );
+    engines.signal(1, Signal::CONT);
+    for (at, one) in all.iter_mut().enumerate() {
+        assert_eq!(ended(one), Ok(()), "{at}");
+    }
     engines.assert_sound();
 }

@@ -20,7 +20,7 @@ use dolmen_types::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -85,7 +85,12 @@ impl Engines {
     }
 
     pub(crate) fn address(&self, rank: u32) -> Address {
-        Address::Unix(self.dir.path().join(format!("r{rank}")).join(Settings::SOCKET_NAME))
+        Address::Unix(self.directory(rank).join(Settings::SOCKET_NAME))
+    }
+
+    /// Where an engine has its pools.
+    pub(crate) fn directory(&self, rank: u32) -> PathBuf {
+        self.dir.path().join(format!("r{rank}"))
     }
 
     pub(crate) fn kill(&self, rank: u32) {
@@ -126,8 +131,12 @@ impl Engines {
     }
 
     pub(crate) fn create(&self, volatile: bool) {
+        self.create_named("p", volatile);
+    }
+
+    pub(crate) fn create_named(&self, name: &str, volatile: bool) {
         let spec = PoolSpec {
-            label: Some(Label::new("p").unwrap()),
+            label: Some(Label::new(name).unwrap()),
             targets: Some(TARGETS),
             capacity_bytes: Some(4 << 30),
             volatile,

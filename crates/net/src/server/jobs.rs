@@ -1,36 +1,68 @@
 //! What may take long or flush: questions to a pool's service and to the daemon, answered by threads of their own.
 
 use super::attached::Asker;
-use super::{Attachment, Caller, JOB_THREADS, System};
+use super::{Attachment, Caller, System, or_end};
 use crate::error::Result;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::wire::SystemVerb;
+use dolmen_codec::wire::{PoolName, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::Bell;
-use dolmen_types::{ContNo, Error, Head};
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use dolmen_env::{Bell, spawn};
+use dolmen_types::{ContNo, Error, Head, crc32c};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 /// Jobs that may wait. A client waits for its answer, so this is about as many as there are clients that open containers
 /// at once.
 const JOBS_MAX: usize = 16_384;
 
-/// Jobs of one pace that is not quick, at once: the other threads are for those who open containers.
-const SLOW_JOBS_MAX: usize = JOB_THREADS / 3;
+/// Threads that ask pools' services, at first.
+const JOB_THREADS: usize = 6;
 
-const _: () = assert!(JOB_THREADS > 2 * SLOW_JOBS_MAX);
+/// Threads that are left to what is quick, however many wait for engines.
+const QUICK_THREADS: usize = 2;
 
-/// How long a job may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Threads at most. They are begun as jobs wait for other engines: some dozen pools whose engines do not answer keep nobody from
+/// others. One takes some 20 KiB.
+const JOB_THREADS_MAX: usize = 64;
+
+const _: () = assert!(JOB_THREADS > QUICK_THREADS && JOB_THREADS < JOB_THREADS_MAX);
+
+/// How long a job may take, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pace {
+    /// No longer than a device: it waits for nobody.
     Quick,
-    /// Seconds: it waits for other engines, or until what others have under way has ended.
-    Waits,
+    /// Seconds: it connects to a pool, for which other engines may be asked, or opens a container where the pool's service is not.
+    Opens,
+    /// Seconds: it asks all targets of a pool, or tells all its engines, and changes nothing that others wait for.
+    Asks,
+    /// Seconds: it commits a transaction, and waits for the engines of its targets.
+    Commits,
+    /// Seconds: it changes what all targets of a pool know. One follows the other in any case.
+    Changes,
+    /// Seconds: it makes, ends or takes a pool, or a part of one.
+    Manages,
     /// Minutes: it goes over everything that is stored.
     Long,
 }
+
+impl Pace {
+    /// How many of one pool may be under way at once: of long ones, of all pools. More would keep threads from the pools of others.
+    fn at_once(self) -> usize {
+        match self {
+            Self::Quick => usize::MAX,
+            Self::Commits => 6,
+            Self::Opens | Self::Asks | Self::Manages | Self::Long => 2,
+            Self::Changes => 1,
+        }
+    }
+}
+
+/// Jobs of one pace and one pool; of names that are spelt differently, or alike, it matters little.
+type Lane = (Pace, u128);
 
 /// What a thread of the service does next.
 pub(super) enum Job {
@@ -108,87 +140,193 @@ pub(super) struct Jobs {
 
 struct Inner {
     system: Arc<dyn System>,
-    /// Guards the jobs; not held while one is carried out.
+    /// Guards the jobs; not held while one is carried out. Taken before `threads`.
     waiting: Mutex<Waiting>,
     come: Condvar,
+    /// Guards the threads, for whoever ends them; taken for a few instructions.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// Jobs that wait, and how many are under way.
+///
+/// Invariants: of each lane no more have been let through to `quick` or `slow`, or are under way, than may be at once; threads that
+/// carry out what is not quick leave [`QUICK_THREADS`] to the others.
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Job>,
-    /// Those that may take seconds and are being carried out.
-    slow: usize,
-    /// Those that may take minutes.
-    long: usize,
+    /// What may begin, oldest first.
+    quick: VecDeque<Job>,
+    slow: VecDeque<Job>,
+    /// How many were let through, and what waits until one of them has ended, by lane.
+    lanes: BTreeMap<Lane, (usize, VecDeque<Job>)>,
+    /// All that nobody carries out yet.
+    count: usize,
+    /// Those that are being carried out and are not quick.
+    slow_under_way: usize,
+    /// Threads that carry jobs out.
+    threads: usize,
     is_over: bool,
 }
 
 impl Waiting {
-    /// The oldest job, but for those of a pace of which as many are under way as may be.
-    fn take(&mut self) -> Option<Job> {
-        let [may_wait, may_be_long] = [self.slow, self.long].map(|count| count < SLOW_JOBS_MAX);
-        let may_begin = |job: &Job| match job.pace() {
-            Pace::Quick => true,
-            Pace::Waits => may_wait,
-            Pace::Long => may_be_long,
-        };
-        let at = self.jobs.iter().position(may_begin)?;
-        let job = self.jobs.remove(at)?;
-        if let Some(count) = self.count(job.pace()) {
-            *count += 1;
+    /// Puts a job behind the others of its lane.
+    fn put(&mut self, job: Job) {
+        self.count += 1;
+        let lane = job.lane();
+        if lane.0 == Pace::Quick {
+            return self.quick.push_back(job);
         }
+        let (let_through, behind) = self.lanes.entry(lane).or_default();
+        if *let_through < lane.0.at_once() {
+            *let_through += 1;
+            self.slow.push_back(job);
+        } else {
+            behind.push_back(job);
+        }
+    }
+
+    /// The next job. `grow` begins one more thread, if it can: so whoever waits for an engine takes no thread away from others.
+    fn take(&mut self, grow: impl FnOnce() -> bool) -> Option<Job> {
+        let job = if self.slow.is_empty() || !self.may_be_slow(grow) {
+            self.quick.pop_front()?
+        } else {
+            self.slow_under_way += 1;
+            self.slow.pop_front()?
+        };
+        self.count -= 1;
         Some(job)
     }
 
-    /// How many of a pace are being carried out; of quick ones nobody needs to know.
-    fn count(&mut self, pace: Pace) -> Option<&mut usize> {
-        match pace {
-            Pace::Quick => None,
-            Pace::Waits => Some(&mut self.slow),
-            Pace::Long => Some(&mut self.long),
+    fn may_be_slow(&mut self, grow: impl FnOnce() -> bool) -> bool {
+        let needed = self.slow_under_way + 1 + QUICK_THREADS;
+        if needed > self.threads && needed <= JOB_THREADS_MAX && grow() {
+            self.threads += 1;
+        }
+        needed <= self.threads
+    }
+
+    /// A job has ended; the next one of its lane may begin.
+    fn end_one(&mut self, lane: Lane) {
+        if lane.0 == Pace::Quick {
+            return;
+        }
+        self.slow_under_way -= 1;
+        let Some((let_through, behind)) = self.lanes.get_mut(&lane) else { return };
+        match behind.pop_front() {
+            Some(next) => self.slow.push_back(next),
+            None => *let_through -= 1,
+        }
+        if *let_through == 0 {
+            self.lanes.remove(&lane);
         }
     }
 }
 
 impl Job {
+    fn lane(&self) -> Lane {
+        let pace = self.pace();
+        (pace, if pace == Pace::Long { 0 } else { self.pool() })
+    }
+
+    /// What tells the job's pool from others.
+    fn pool(&self) -> u128 {
+        let named = |name: &PoolName| match name {
+            PoolName::Uuid(uuid) => uuid.as_u128(),
+            PoolName::Label(label) => u128::from(crc32c(label.as_str().as_bytes())),
+        };
+        match self {
+            // The same for all who have the pool open, also for who has it alone.
+            Self::Pool { asker, .. } => Arc::as_ptr(&asker.holders) as usize as u128,
+            Self::System { ask, .. } => match ask {
+                SystemVerb::PoolConnect { name, .. }
+                | SystemVerb::PoolDestroy { name, .. }
+                | SystemVerb::PoolEvict(name) => named(name),
+                SystemVerb::PoolCreate(spec) => {
+                    spec.label.as_ref().map_or(0, |label| named(&PoolName::Label(label.clone())))
+                }
+                SystemVerb::PartCreate(part) => part.pool.uuid.map_or(0, |uuid| uuid.as_u128()),
+                SystemVerb::PartConnect { pool, .. }
+                | SystemVerb::PartDestroy { pool, .. }
+                | SystemVerb::PartEvict { pool, .. } => pool.as_u128(),
+                _ => 0,
+            },
+            Self::Release { .. } => 0,
+        }
+    }
+
     fn pace(&self) -> Pace {
         match self {
-            Self::Pool {
-                verb: PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Aggregate(..) | PoolVerb::Checkpoint,
-                ..
-            } => Pace::Long,
-            Self::Pool { verb: PoolVerb::ContOpen(..), asker, .. } if asker.is_part => Pace::Waits,
-            // All engines of the pool are told.
-            Self::Pool { verb: PoolVerb::ContEvict(..), .. } => Pace::Waits,
+            Self::Pool { verb, asker, .. } => pace_of(verb, asker.is_part),
+            Self::System { ask: SystemVerb::PoolConnect { .. } | SystemVerb::PartConnect { .. }, .. } => {
+                Pace::Opens
+            }
             Self::System {
                 ask:
-                    SystemVerb::PoolConnect { .. }
-                    | SystemVerb::PoolCreate(_)
+                    SystemVerb::PoolCreate(_)
                     | SystemVerb::PoolDestroy { .. }
                     | SystemVerb::PoolEvict(_)
                     | SystemVerb::PartCreate(_)
-                    | SystemVerb::PartConnect { .. }
                     | SystemVerb::PartDestroy { .. }
                     | SystemVerb::PartEvict { .. },
                 ..
-            } => Pace::Waits,
-            _ => Pace::Quick,
+            } => Pace::Manages,
+            Self::System { .. } | Self::Release { .. } => Pace::Quick,
         }
+    }
+}
+
+fn pace_of(verb: &PoolVerb<'_>, is_part: bool) -> Pace {
+    match verb {
+        PoolVerb::Scrub | PoolVerb::Check | PoolVerb::Aggregate(..) | PoolVerb::Checkpoint => Pace::Long,
+        // The engine with the service is asked.
+        PoolVerb::ContOpen(..) if is_part => Pace::Opens,
+        PoolVerb::ContEvict(..) | PoolVerb::Query | PoolVerb::ContQuery(_) => Pace::Asks,
+        PoolVerb::TxCommit(_) => Pace::Commits,
+        PoolVerb::ContCreate { .. }
+        | PoolVerb::ContDestroy(..)
+        | PoolVerb::SnapCreate(..)
+        | PoolVerb::SnapDestroy(..)
+        | PoolVerb::Rollback(..) => Pace::Changes,
+        // From what the service knows, or with its own records alone.
+        _ => Pace::Quick,
     }
 }
 
 impl Jobs {
     pub(super) fn new(system: Arc<dyn System>) -> Self {
-        Self { inner: Arc::new(Inner { system, waiting: Mutex::default(), come: Condvar::new() }) }
+        let (waiting, threads) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { system, waiting, come: Condvar::new(), threads }) }
+    }
+
+    /// Begins the threads that there are in any case.
+    ///
+    /// # Errors
+    /// If they cannot be had.
+    pub(super) fn start(&self) -> Result<()> {
+        for _ in 0..JOB_THREADS {
+            self.begin_thread()?;
+            self.waiting().threads += 1;
+        }
+        Ok(())
+    }
+
+    fn begin_thread(&self) -> Result<()> {
+        let jobs = self.clone();
+        let thread = spawn("dolmen-service", move || or_end(|| jobs.run()))?;
+        self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a job behind the others; `false` if too many wait.
     pub(super) fn give(&self, job: Job) -> bool {
-        let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         // What frees something always has room: there is no more of it than there are handles.
-        let has_room = waiting.jobs.len() < JOBS_MAX || matches!(job, Job::Release { .. });
+        let has_room = waiting.count < JOBS_MAX || matches!(job, Job::Release { .. });
         if has_room {
-            waiting.jobs.push_back(job);
+            waiting.put(job);
             self.inner.come.notify_one();
         }
         has_room
@@ -199,32 +337,41 @@ impl Jobs {
         self.give(Job::Release { transport, cont, count });
     }
 
-    /// Lets the threads end once nothing waits any more.
+    /// Ends the threads, once nothing waits any more.
     pub(super) fn end(&self) {
-        self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.waiting().is_over = true;
         self.inner.come.notify_all();
+        // None begins any more while none is left that could begin it. Those that do meanwhile are in the next round.
+        loop {
+            let threads =
+                core::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+            if threads.is_empty() {
+                return;
+            }
+            // Ignored: a panic of a thread was reported when it happened, and the others are ended all the same.
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
     }
 
     /// Carries jobs out until the end.
-    pub(super) fn run(&self) {
+    fn run(&self) {
         while let Some(job) = self.next() {
-            let pace = job.pace();
+            let lane = job.lane();
             self.carry_out(job);
-            if let Some(count) = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).count(pace)
-            {
-                *count -= 1;
+            if lane.0 != Pace::Quick {
+                self.waiting().end_one(lane);
                 self.inner.come.notify_all();
             }
         }
     }
 
     fn next(&self) -> Option<Job> {
-        let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         loop {
-            if let Some(job) = waiting.take() {
+            if let Some(job) = waiting.take(|| self.begin_thread().is_ok()) {
                 return Some(job);
             }
-            if waiting.is_over && waiting.jobs.is_empty() {
+            if waiting.is_over && waiting.count == 0 {
                 return None;
             }
             waiting = self.inner.come.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -269,8 +416,8 @@ fn release(transport: &dyn Transport, head: Head, cont: ContNo, count: u32) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::server::Rights;
-    use dolmen_codec::wire::{PoolAccess, PoolName};
+    use crate::server::{Holders, Rights};
+    use dolmen_codec::wire::PoolAccess;
     use dolmen_codec::{Outcome, QueueId};
     use dolmen_types::{Result, Uuid};
 
@@ -294,55 +441,134 @@ pub(super) mod tests {
     }
 
     fn asks_pool(verb: PoolVerb<'static>, to: &Arc<Mailbox>) -> Job {
+        asks_pool_of(&Arc::default(), verb, to)
+    }
+
+    fn asks_pool_of(pool: &Arc<Holders>, verb: PoolVerb<'static>, to: &Arc<Mailbox>) -> Job {
         let transport: Arc<dyn Transport> = Arc::new(Nowhere);
-        let asker = Asker { holders: Arc::default(), key: 0, rights: Rights::All, is_part: false };
+        let asker = Asker { holders: Arc::clone(pool), key: 0, rights: Rights::All, is_part: false };
         Job::Pool { transport, head: Head::default(), verb, asker, key: 0, to: Arc::clone(to) }
+    }
+
+    /// With threads as a server begins, of which no more can be had.
+    fn waiting_for(jobs: impl IntoIterator<Item = Job>) -> Waiting {
+        let mut waiting = Waiting { threads: JOB_THREADS, ..Waiting::default() };
+        jobs.into_iter().for_each(|job| waiting.put(job));
+        waiting
+    }
+
+    /// The paces of all that may be under way at once.
+    fn take_all(waiting: &mut Waiting) -> Vec<Lane> {
+        core::iter::from_fn(|| waiting.take(|| false)).map(|job| job.lane()).collect()
+    }
+
+    fn paces(lanes: &[Lane]) -> Vec<Pace> {
+        lanes.iter().map(|lane| lane.0).collect()
+    }
+
+    fn evict() -> PoolVerb<'static> {
+        PoolVerb::ContEvict(ContNo(1), dolmen_codec::pool::Whose::All)
+    }
+
+    fn rolls_back() -> PoolVerb<'static> {
+        PoolVerb::Rollback(ContNo(1), dolmen_types::Epoch(7))
+    }
+
+    fn asks_system(ask: SystemVerb, to: &Arc<Mailbox>) -> Job {
+        let caller = Caller { peer: None, groups: Vec::new(), identity: None };
+        Job::System { head: Head::default(), caller, ask, key: 0, to: Arc::clone(to) }
     }
 
     #[test]
     fn jobs_that_take_long_leave_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
-        let job = |verb| asks_pool(verb, &to);
-        let mut waiting = Waiting::default();
-        waiting.jobs.extend([PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList].map(job));
-        let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
-        assert_eq!(taken, [Pace::Long, Pace::Long, Pace::Quick], "the third scrub waits, the list does not");
-        assert!(waiting.take().is_none());
-        waiting.long -= 1;
-        assert!(waiting.take().is_some_and(|job| job.pace() == Pace::Long));
+        let long = [PoolVerb::Scrub, PoolVerb::Check, PoolVerb::Scrub, PoolVerb::ContList];
+        let mut waiting = waiting_for(long.map(|verb| asks_pool(verb, &to)));
+        let taken = take_all(&mut waiting);
+        assert_eq!(
+            paces(&taken),
+            [Pace::Long, Pace::Long, Pace::Quick],
+            "the third scrub waits, the list does not"
+        );
+        waiting.end_one(taken[0]);
+        assert_eq!(paces(&take_all(&mut waiting)), [Pace::Long]);
+        taken[..2].iter().for_each(|lane| waiting.end_one(*lane));
+        assert!(waiting.lanes.is_empty() && waiting.count == 0 && waiting.slow_under_way == 0);
     }
 
     #[test]
     fn who_takes_handles_leaves_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
-        let job = |verb| asks_pool(verb, &to);
-        let mut waiting = Waiting::default();
-        let evict = || PoolVerb::ContEvict(ContNo(1), dolmen_codec::pool::Whose::All);
-        waiting.jobs.extend([evict(), evict(), evict(), PoolVerb::ContList].map(job));
-        let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
-        assert_eq!(taken, [Pace::Waits, Pace::Waits, Pace::Quick], "the list does not wait");
-        assert!(waiting.take().is_none());
+        let pool: Arc<Holders> = Arc::default();
+        let asks = [evict(), evict(), evict(), rolls_back(), rolls_back(), PoolVerb::ContList];
+        let mut waiting = waiting_for(asks.map(|verb| asks_pool_of(&pool, verb, &to)));
+        let taken = paces(&take_all(&mut waiting));
+        assert_eq!(
+            taken,
+            [Pace::Asks, Pace::Asks, Pace::Changes, Pace::Quick],
+            "one change, and the list does not wait"
+        );
+    }
+
+    #[test]
+    fn who_waits_for_other_engines_keeps_nobody_from_other_pools() {
+        let to = Arc::new(Mailbox::new().unwrap());
+        let pools: Vec<Arc<Holders>> = (0..2 * JOB_THREADS_MAX).map(|_| Arc::default()).collect();
+        let changes = |pool| asks_pool_of(pool, rolls_back(), &to);
+        let mut waiting = waiting_for(pools.iter().chain(&pools).map(changes));
+        let taken: Vec<Lane> = core::iter::from_fn(|| waiting.take(|| true)).map(|job| job.lane()).collect();
+        assert_eq!(
+            taken.len(),
+            JOB_THREADS_MAX - QUICK_THREADS,
+            "one of each pool, as there are threads for"
+        );
+        assert_eq!(waiting.threads, JOB_THREADS_MAX);
+        waiting.put(asks_pool_of(&pools[0], PoolVerb::ContList, &to));
+        assert_eq!(paces(&take_all(&mut waiting)), [Pace::Quick], "threads are left for it");
+        let next = pools.len() - taken.len();
+        for lane in taken {
+            waiting.end_one(lane);
+            assert_eq!(waiting.take(|| true).map(|job| job.pace()), Some(Pace::Changes));
+        }
+        assert_eq!(
+            (waiting.count, waiting.threads),
+            (pools.len() + next - waiting.slow_under_way, JOB_THREADS_MAX)
+        );
+    }
+
+    #[test]
+    fn no_thread_is_begun_for_what_is_quick_nor_for_more_of_one_pool() {
+        let to = Arc::new(Mailbox::new().unwrap());
+        let pool: Arc<Holders> = Arc::default();
+        let of = |verb| asks_pool_of(&pool, verb, &to);
+        let mut waiting =
+            waiting_for((0..100).flat_map(|_| [of(PoolVerb::ContList), of(evict()), of(rolls_back())]));
+        let taken = core::iter::from_fn(|| waiting.take(|| panic!("one more thread"))).count();
+        assert_eq!(taken, 100 + 2 + 1);
     }
 
     #[test]
     fn who_waits_for_other_engines_leaves_threads_to_the_others() {
         let to = Arc::new(Mailbox::new().unwrap());
-        let job = |ask| {
-            let caller = Caller { peer: None, groups: Vec::new(), identity: None };
-            Job::System { head: Head::default(), caller, ask, key: 0, to: Arc::clone(&to) }
-        };
         let name = || PoolName::Uuid(Uuid::nil());
-        let destroy = SystemVerb::PoolDestroy { name: name(), force: true };
-        let connect = SystemVerb::PoolConnect { name: name(), access: PoolAccess::ReadWrite };
-        let evict = SystemVerb::PoolEvict(name());
-        let mut waiting = Waiting::default();
-        waiting.jobs.extend([destroy, connect, evict, SystemVerb::PoolList].map(job));
-        // Scrubs do not keep anybody from pools.
-        waiting.long = SLOW_JOBS_MAX;
-        let taken: Vec<Pace> = (0..3).map_while(|_| waiting.take()).map(|job| job.pace()).collect();
-        assert_eq!(taken, [Pace::Waits, Pace::Waits, Pace::Quick], "the list does not wait");
-        assert!(waiting.take().is_none());
-        waiting.slow -= 1;
-        assert!(waiting.take().is_some());
+        let destroy = || SystemVerb::PoolDestroy { name: name(), force: true };
+        let connect = || SystemVerb::PoolConnect { name: name(), access: PoolAccess::ReadWrite };
+        let asks = [
+            destroy(),
+            destroy(),
+            SystemVerb::PoolEvict(name()),
+            connect(),
+            connect(),
+            connect(),
+            SystemVerb::PoolList,
+        ];
+        let mut waiting = waiting_for(asks.map(|ask| asks_system(ask, &to)));
+        let taken = take_all(&mut waiting);
+        let expected = [Pace::Manages, Pace::Manages, Pace::Opens, Pace::Opens, Pace::Quick];
+        assert_eq!(paces(&taken), expected, "neither connects nor lists wait for who destroys it");
+        waiting.end_one(taken[2]);
+        assert_eq!(paces(&take_all(&mut waiting)), [Pace::Opens]);
+        waiting.end_one(taken[0]);
+        assert_eq!(paces(&take_all(&mut waiting)), [Pace::Manages]);
     }
 }

@@ -30,10 +30,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use worker::Worker;
 
-/// Threads that ask pools' services: a check that takes minutes, and who waits for another engine, leave two to those who open
-/// containers.
-const JOB_THREADS: usize = 6;
-
 /// What a server serves.
 ///
 /// One implementor: the daemon, which knows pools in directories; what serves connections does not.
@@ -136,7 +132,6 @@ pub struct Server {
     mailboxes: Vec<Arc<Mailbox>>,
     workers: Vec<JoinHandle<()>>,
     jobs: Jobs,
-    job_threads: Vec<JoinHandle<()>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -153,18 +148,8 @@ impl Server {
         let (stop, listeners) = (Arc::new(AtomicBool::new(false)), Arc::from(listeners));
         let jobs = Jobs::new(Arc::clone(system));
         let connections = Arc::new(AtomicUsize::new(0));
-        let mut server = Self {
-            stop,
-            mailboxes: Vec::new(),
-            workers: Vec::new(),
-            jobs,
-            job_threads: Vec::new(),
-            connections,
-        };
-        for _ in 0..JOB_THREADS {
-            let jobs = server.jobs.clone();
-            server.job_threads.push(spawn("dolmen-service", move || or_end(|| jobs.run()))?);
-        }
+        let mut server = Self { stop, mailboxes: Vec::new(), workers: Vec::new(), jobs, connections };
+        server.jobs.start()?;
         for _ in 0..options.threads.max(1) {
             let worker = Worker::new(
                 Arc::clone(system),
@@ -198,8 +183,6 @@ impl Server {
         // Ignored: a panic of a thread was reported when it happened, and the others are ended all the same.
         self.workers.drain(..).for_each(|thread| drop(thread.join()));
         self.jobs.end();
-        // Ignored: as above.
-        self.job_threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 

@@ -4,7 +4,7 @@
 use super::common::{START_NS, fetch, label, update};
 use super::{Inner, inner};
 use dolmen_cluster::{Absent, Elsewhere, Hlc, Part, PartDoor, Pool, PoolIdentity, Service, Targets};
-use dolmen_codec::pool::{ContName, PoolReply, PoolVerb, TxCommit, Whose};
+use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb, TxCommit, Whose};
 use dolmen_codec::verb::{ContVerb, Mutation, Prepare, ReadAt, Reply, Verb};
 use dolmen_codec::{
     Answer, Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport,
@@ -72,8 +72,8 @@ struct WireState {
     left: Option<u64>,
     /// Messages that arrive before one that does not; the next ones do.
     before_lost: Option<u64>,
-    /// Where the first message of an eviction says that it is on its way, and waits until it may arrive.
-    stop: Option<(SyncSender<()>, Receiver<()>)>,
+    /// Where the first message of a kind says that it is on its way, and waits until it may arrive.
+    stop: Option<(IsStopped, SyncSender<()>, Receiver<()>)>,
     /// Whether it might in time.
     has_gone_on: bool,
     queues: BTreeMap<u32, Vec<Outcome>>,
@@ -99,13 +99,11 @@ impl Wire {
 
 impl Transport for Wire {
     fn call(&self, request: Request<'_>) -> Outcome {
-        if let Ask::Pool(PoolVerb::Evicted { .. }) = &request.ask {
-            let stop = self.state().stop.take();
-            if let Some((begun, may_go_on)) = stop {
-                begun.send(()).unwrap();
-                let has_gone_on = may_go_on.recv_timeout(PATIENCE).is_ok();
-                self.state().has_gone_on = has_gone_on;
-            }
+        let stop = self.state().stop.take_if(|(is_stopped, ..)| is_stopped(&request.ask));
+        if let Some((_, begun, may_go_on)) = stop {
+            begun.send(()).unwrap();
+            let has_gone_on = may_go_on.recv_timeout(PATIENCE).is_ok();
+            self.state().has_gone_on = has_gone_on;
         }
         let to = {
             let mut state = self.state();
@@ -138,6 +136,9 @@ impl Transport for Wire {
         out.append(self.state().queues.get_mut(&queue.0).unwrap());
     }
 }
+
+/// Whether a message is of the kind that is stopped.
+type IsStopped = fn(&Ask<'_>) -> bool;
 
 /// Two engines and the way between them.
 struct System {
@@ -679,7 +680,8 @@ fn who_has_handles_taken_waits_for_an_engine_that_does_not_answer_and_nobody_els
     let system = System::new();
     let cont = system.make("c").unwrap();
     let ((begun, has_begun), (go_on, may_go_on)) = (sync_channel(1), sync_channel(1));
-    system.wire.state().stop = Some((begun, may_go_on));
+    let is_eviction = |ask: &Ask<'_>| matches!(ask, Ask::Pool(PoolVerb::Evicted { .. }));
+    system.wire.state().stop = Some((is_eviction, begun, may_go_on));
     scope(|threads| {
         let evicts = threads.spawn(|| system.ask(PoolVerb::ContEvict(cont, Whose::All)).map(drop));
         has_begun.recv().unwrap();
@@ -692,4 +694,61 @@ fn who_has_handles_taken_waits_for_an_engine_that_does_not_answer_and_nobody_els
     });
     assert!(system.wire.state().has_gone_on, "others were answered meanwhile");
     system.assert_clean();
+}
+
+#[test]
+fn who_changes_containers_waits_for_an_engine_that_does_not_answer_and_who_opens_them_does_not() {
+    let made = |uuid: u128| {
+        let (uuid, props) = (Uuid::from_u128(uuid), Props::new());
+        PoolVerb::ContCreate { uuid, label: Some(label("third")), props }
+    };
+    for change in ["make", "destroy", "snapshot", "roll back"] {
+        let system = System::new();
+        let (cont, other) = (system.make("c").unwrap(), system.make("other").unwrap());
+        system.put(cont, b"old");
+        let Ok(PoolReply::Epoch(snap)) = system.ask(PoolVerb::SnapCreate(cont, None)) else {
+            panic!("no snapshot")
+        };
+        let verb = match change {
+            "make" => made(33),
+            "destroy" => PoolVerb::ContDestroy(ContName::Label(label("c")), true),
+            "snapshot" => PoolVerb::SnapCreate(cont, Some("second".to_owned())),
+            _ => PoolVerb::Rollback(cont, snap),
+        };
+        let ((begun, has_begun), (go_on, may_go_on)) = (sync_channel(1), sync_channel(1));
+        let is_of_container = |ask: &Ask<'_>| matches!(ask, Ask::Target(_, _, Verb::Cont(_)));
+        system.wire.state().stop = Some((is_of_container, begun, may_go_on));
+        scope(|threads| {
+            let changes = threads.spawn(|| system.ask(verb).map(drop));
+            has_begun.recv().unwrap();
+            let name = ContName::Label(label("other"));
+            assert!(matches!(system.ask(PoolVerb::ContOpen(name, OpenFor::Any)), Ok(PoolReply::Cont(_))));
+            assert!(matches!(system.ask(PoolVerb::ContClose(other)), Ok(PoolReply::Done)), "{change}");
+            assert!(matches!(system.ask(PoolVerb::SnapList(other)), Ok(PoolReply::Snapshots(_))));
+            match system.ask(PoolVerb::ContList) {
+                Ok(PoolReply::Conts(all)) => {
+                    assert_eq!(all.len(), if change == "destroy" { 1 } else { 2 }, "{change}");
+                }
+                other => panic!("{other:?}"),
+            }
+            // So do those who change records of the service alone, and who takes handles; who asks again has the first answer.
+            let attrs = || vec![("name".to_owned(), b"value".to_vec())];
+            for _ in 0..2 {
+                let set = system.ask_as(1, PoolVerb::SetAttrs(Some(other), attrs()));
+                assert!(matches!(set, Ok(PoolReply::Done)), "{change}: {set:?}");
+                let numbers = system.ask_as(2, PoolVerb::AllocOids(other, 8));
+                assert!(matches!(numbers, Ok(PoolReply::Oids(1))), "{change}: {numbers:?}");
+            }
+            assert!(matches!(system.ask(PoolVerb::ContEvict(other, Whose::All)), Ok(PoolReply::Cont(_))));
+            // A change that asks all targets waits until its turn comes, and is carried out then.
+            let next = threads.spawn(|| system.ask(PoolVerb::SnapCreate(other, None)));
+            assert!(!changes.is_finished(), "{change}: it is answered when the other engine knows");
+            // It does not hear if the other has given it up.
+            let _told = go_on.send(());
+            assert_eq!(changes.join().unwrap(), Ok(()), "{change}");
+            assert!(matches!(next.join().unwrap(), Ok(PoolReply::Epoch(_))), "{change}");
+        });
+        assert!(system.wire.state().has_gone_on, "{change}: others were answered meanwhile");
+        system.assert_clean();
+    }
 }
