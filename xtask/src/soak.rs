@@ -72,9 +72,14 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "daemon",
-        what: "kill -9 of a daemon under the load of IOR and mdtest, and of its clients, verified and checked",
+        what: "kill -9 of a daemon under the load of IOR and mdtest, and of its clients, also of many threads, verified and checked",
         test: ("dolmen-capi", "killed::"),
-        variables: &[("LOAD_ROUNDS", Some(200)), ("LOAD_SEED", None)],
+        variables: &[
+            ("LOAD_ROUNDS", Some(200)),
+            ("LOAD_SEED", None),
+            ("BUSY_ROUNDS", Some(200)),
+            ("BUSY_SEED", None),
+        ],
         batch: 200,
     },
     Part {

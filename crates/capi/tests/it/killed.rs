@@ -1,6 +1,7 @@
 //! Daemons and clients that are killed under the load of IOR and mdtest: what was acknowledged is there, clients go on,
 //! and the dead leave nothing behind.
 
+mod busy;
 mod model;
 pub(crate) mod process;
 

@@ -5,6 +5,7 @@ use dolmen_daemon::{Daemon, Settings};
 use dolmen_env::Address;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -134,7 +135,7 @@ fn a_daemon_of_its_own_serves_until_it_is_killed() {
     assert!(served.descriptor_count() > 0);
 }
 
-/// A client under load: a process of `tests/c/load.c`.
+/// A client under load: a process of a program in `tests/c`.
 pub(super) struct Client {
     child: Child,
     orders: ChildStdin,
@@ -143,9 +144,13 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn start(served: &Served, kind: &str, rank: usize, ranks: usize) -> Self {
-        let mut command = Command::new(kit::program("load"));
-        command.args([kind, &rank.to_string(), &ranks.to_string()]);
-        command.env("DOLMEN_SYSTEM", served.system(rank % 2 == 1));
+        Self::with(served, "load", &[kind, &rank.to_string(), &ranks.to_string()], rank % 2 == 1)
+    }
+
+    /// A process of a program with these arguments, whose system is reached by its socket or by the network.
+    pub(super) fn with(served: &Served, program: &str, arguments: &[&str], by_network: bool) -> Self {
+        let mut command = Command::new(kit::program(program));
+        command.args(arguments).env("DOLMEN_SYSTEM", served.system(by_network));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
@@ -179,6 +184,11 @@ impl Client {
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Whether it has ended, by being killed.
+    pub(super) fn was_killed(&mut self) -> bool {
+        self.child.wait().unwrap().signal() == Some(libc::SIGKILL)
     }
 
     /// That it has not ended by itself.
