@@ -7,12 +7,10 @@ pub(crate) mod process;
 
 use crate::kit;
 use dolmen_client::{ContName, Container, Credentials, Label, Pool, PropId, PropValue};
-use dolmen_codec::wire::PoolAccess;
 use dolmen_dfs::{Dfs, FormatOptions, MountOptions, OpenOptions};
-use dolmen_env::{Address, Rng};
+use dolmen_env::Rng;
 use dolmen_local::PoolOptions;
-use dolmen_net::client::{LinkOptions, reach};
-use dolmen_types::{Durability, Head};
+use dolmen_types::Durability;
 use model::{Held, Places};
 use process::{Client, Served};
 use std::collections::BTreeSet;
@@ -111,13 +109,6 @@ fn opened_here(dir: &Path) -> Pool {
 
 fn container(pool: &Pool) -> Container {
     pool.open_container(&ContName::Label(label("files"))).unwrap()
-}
-
-fn connected(served: &Served) -> Pool {
-    let link = reach::link(&Address::Unix(served.socket()), &LinkOptions::default()).unwrap();
-    let name = reach::pool_name("load").unwrap();
-    let remote = reach::pool(&link, &Head::default(), name, PoolAccess::ReadWrite).unwrap();
-    Pool::connect(Arc::new(remote), Credentials::default()).unwrap()
 }
 
 /// Lets all work, kills the daemon when so many operations are over and in every other round a client, too; follows what
@@ -315,7 +306,7 @@ fn what_was_acknowledged_survives_daemons_and_clients_that_are_killed_under_load
     make(&dir);
     let mut rng = Rng::from_seed(seed);
     let mut served = Served::start(&dir);
-    let pool = connected(&served);
+    let pool = served.connected("load");
     let dfs = mounted(&pool);
     let free_before = pool.query().unwrap().space.iter().map(|target| target.free_bytes).sum();
     let before = (served.descriptor_count(), served.shared_count());

@@ -2,7 +2,7 @@
 //! keeps nothing of them, and another client goes on.
 
 use super::process::{Client, Served};
-use super::{amount, connected, container, kill, label, make, until};
+use super::{amount, container, kill, label, make, until};
 use crate::kit;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dolmen_client::{At, ContName, Container, Credentials, Epoch, IoBuf, Object, ObjectClass, ObjectType};
@@ -84,7 +84,7 @@ fn a_process_of_threads_that_is_killed_with_operations_under_way_leaves_nothing_
     make(&dir);
     let mut rng = Rng::from_seed(seed);
     let served = Served::start(&dir);
-    let pool = connected(&served);
+    let pool = served.connected("load");
     pool.create_container(Some(label("objects")), Props::new()).unwrap();
     let objects = pool.open_container(&ContName::Label(label("objects"))).unwrap();
     let files = container(&pool);

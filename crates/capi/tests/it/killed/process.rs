@@ -1,13 +1,18 @@
 //! A daemon and clients of it, in processes of their own that can be killed.
 
 use crate::kit;
+use dolmen_client::{Credentials, Pool};
+use dolmen_codec::wire::PoolAccess;
 use dolmen_daemon::{Daemon, Settings};
 use dolmen_env::Address;
+use dolmen_net::client::{LinkOptions, reach};
+use dolmen_types::Head;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The test that is a daemon in a child.
@@ -56,6 +61,14 @@ impl Served {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// A connection to one of its pools.
+    pub(crate) fn connected(&self, pool: &str) -> Pool {
+        let link = reach::link(&Address::Unix(self.socket()), &LinkOptions::default()).unwrap();
+        let name = reach::pool_name(pool).unwrap();
+        let remote = reach::pool(&link, &Head::default(), name, PoolAccess::ReadWrite).unwrap();
+        Pool::connect(Arc::new(remote), Credentials::default()).unwrap()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

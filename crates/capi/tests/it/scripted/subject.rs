@@ -5,7 +5,7 @@
 use super::why;
 use super::words::{self, ARRAY, Handle, Iod, Iom, Iov, KeyDesc, NONE, ObjId, Recx as CRecx, SINGLE, SgList};
 use core::ptr::null_mut;
-use dolmen_client::{Anchor, IoBuf, Key, Recx};
+use dolmen_client::{Anchor, Audit, ContName, IoBuf, Key, Label, Pool, Recx};
 use dolmen_codec::verb::{
     Change, ChangeKind, ContVerb, Fetch, FetchedIod, Found, List, ListWhat, Listed, ListedExtent, Mutation,
     NewValue, PackedKeys, Prepare, Punch, PunchScope, Query, ReadAt, Reply, Update, UpdateIod, Verb, Want,
@@ -13,7 +13,9 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Clock, RealClock, SimClock};
 use dolmen_sim::Subject;
-use dolmen_types::{ContNo, Epoch, Error, Invalid, ObjectType, Oid, QueryFlags, Result, TargetNo, TxId};
+use dolmen_types::{
+    ContNo, Epoch, Error, Head, Invalid, ObjectType, Oid, QueryFlags, Result, TargetNo, TxId,
+};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -33,6 +35,29 @@ pub(super) trait Home: Send {
 
     /// Ends whatever serves it and begins again.
     fn restart(&mut self);
+
+    /// Whether connections outlive that.
+    fn keeps_connections(&self) -> bool;
+
+    /// The pool as its operator has it, who asks what C has no words for, if there is one.
+    fn operated(&self) -> Option<Pool>;
+}
+
+/// Cases whose transactions are decided after they were prepared: what they have prepared stands in a transaction that is open
+/// still. In all others a client's commit is prepare and decision in one.
+const DECIDED_LATER: &[&str] = &[
+    "reads_below_an_undecided_write_are_not_in_doubt",
+    "aborted_writes_are_never_seen",
+    "aborted_transactions_over_many_objects_leave_nothing",
+];
+
+/// Cases that list the objects of a past state, for which C takes a snapshot while it is the present one.
+const OF_PAST_OBJECTS: &[&str] = &["enumerations_at_an_epoch_see_that_state"];
+
+/// One of several clients: a connection of its own. The library numbers what it asks for from the same number on in each.
+struct Client {
+    pool: Handle,
+    conts: BTreeMap<ContNo, Handle>,
 }
 
 /// A pool behind the C interface, and what cases have opened of it.
@@ -42,6 +67,13 @@ pub(super) struct InC {
     /// Tells the containers of this subject from those of others in the pool.
     number: usize,
     clock: SimClock,
+    /// The case.
+    name: String,
+    clients: BTreeMap<u128, Client>,
+    /// How much each of them has asked for.
+    asked: BTreeMap<u128, u64>,
+    /// Snapshots that were taken after writes.
+    states: Vec<(ContNo, u64)>,
     pool: Handle,
     conts: BTreeMap<ContNo, Handle>,
     /// Transactions by their epochs; `true` for those that have committed.
@@ -85,13 +117,15 @@ fn count_of(len: usize) -> u32 {
 }
 
 impl InC {
-    pub(super) fn new(home: Arc<Mutex<dyn Home>>, number: usize) -> Self {
+    pub(super) fn new(home: Arc<Mutex<dyn Home>>, number: usize, name: &str) -> Self {
         let system = home.lock().unwrap().system();
         let pool = words::connect(&system);
         let (conts, txs) = (BTreeMap::new(), BTreeMap::new());
         let clock = SimClock::new(RealClock.now_ns());
         let (singles, places) = (BTreeMap::new(), Vec::new());
-        Self { home, number, clock, pool, conts, txs, singles, places, done: Vec::new() }
+        let (name, clients, asked) = (name.to_owned(), BTreeMap::new(), BTreeMap::new());
+        let (states, done) = (Vec::new(), Vec::new());
+        Self { home, number, clock, name, clients, asked, states, pool, conts, txs, singles, places, done }
     }
 
     fn label(&self, no: ContNo) -> CString {
@@ -132,10 +166,39 @@ impl InC {
         for (_, (tx, _)) in core::mem::take(&mut self.txs) {
             assert_eq!(words::tx_close(tx, null_mut()), 0);
         }
+        self.leave_clients();
         for cont in self.conts.values() {
             words::cont_close(*cont, null_mut());
         }
         assert_eq!(words::pool_disconnect(self.pool, null_mut()), 0);
+    }
+
+    fn leave_clients(&mut self) {
+        for client in core::mem::take(&mut self.clients).into_values() {
+            for cont in client.conts.values() {
+                words::cont_close(*cont, null_mut());
+            }
+            words::pool_disconnect(client.pool, null_mut());
+        }
+    }
+
+    /// Carries out what a client asks for that a case numbers, if that is its next: C chooses no numbers.
+    fn run_as(&mut self, head: Head, cont: ContNo, verb: Verb<'_>, buf: &mut Option<IoBuf>) -> Result<Reply> {
+        if !self.clients.contains_key(&head.id.client) {
+            let pool = words::connect(&self.home.lock().unwrap().system());
+            let opened = |no: &ContNo| Some((*no, words::open_cont(pool, &self.label(*no)).ok()?));
+            let conts = self.conts.keys().filter_map(opened).collect();
+            self.clients.insert(head.id.client, Client { pool, conts });
+        }
+        let asked = self.asked.entry(head.id.client).or_default();
+        if head != (Head { id: head.id, ..Head::default() }) || head.id.sequence != *asked + 1 {
+            panic!("C chooses no ids and deadlines of requests");
+        }
+        *asked += 1;
+        core::mem::swap(&mut self.clients.get_mut(&head.id.client).unwrap().conts, &mut self.conts);
+        let result = self.run(cont, verb, buf);
+        core::mem::swap(&mut self.clients.get_mut(&head.id.client).unwrap().conts, &mut self.conts);
+        result
     }
 
     /// Does something with an object, at a state that a case names.
@@ -231,8 +294,14 @@ impl InC {
                 checked(words::tx_abort(self.tx(tx.begin).0, null_mut())).map(|()| Reply::Done)
             }
             Verb::Cont(verb) => self.run_cont(cont, &verb),
-            // Every write is as durable as it will be when its call returns, and how it is kept is nobody's business.
-            Verb::Flush | Verb::Checkpoint => Ok(Reply::Done),
+            // Every write is as durable as it will be when its call returns, and how it is kept is its operator's business.
+            Verb::Flush => Ok(Reply::Done),
+            Verb::Checkpoint => {
+                let operated = self.home.lock().unwrap().operated();
+                operated.map_or(Ok(Reply::Done), |pool| pool.checkpoint().map(|()| Reply::Done))
+            }
+            Verb::Check => Ok(found(self.operated("an audit").check()?)),
+            Verb::Scrub => Ok(found(self.operated("an audit").scrub()?)),
             other => panic!("C has no word for {}", name_of(&other)),
         }
     }
@@ -253,6 +322,11 @@ impl InC {
         is_answered
     }
 
+    fn operated(&self, what: &str) -> Pool {
+        let operated = self.home.lock().unwrap().operated();
+        operated.unwrap_or_else(|| panic!("C has no word for {what}"))
+    }
+
     fn run_cont(&mut self, no: ContNo, verb: &ContVerb) -> Result<Reply> {
         match verb {
             ContVerb::Create(_) => {
@@ -271,7 +345,21 @@ impl InC {
                 checked(words::cont_aggregate(self.cont(no), epoch.0, null_mut()))?;
                 return Ok(Reply::Aggregated { more: false, freed: 0 });
             }
-            ContVerb::Usage => panic!("C has no word for usage"),
+            ContVerb::Usage => {
+                let (pool, label) = (self.operated("usage"), self.label(no));
+                let name = ContName::Label(Label::new(label.to_str().unwrap()).unwrap());
+                return Ok(Reply::ContUsage(pool.open_container(&name)?.query()?.usage));
+            }
+            // A snapshot is a floor, at an epoch of its own, which is above all that C was told of before.
+            ContVerb::RaiseFloor(floor) if self.txs.contains_key(floor) => {
+                let epoch = words::snapshot(self.cont(no));
+                assert!(epoch > floor.0);
+                checked(words::snap_destroy(
+                    self.cont(no),
+                    words::EpochRange { lo: epoch, hi: epoch },
+                    null_mut(),
+                ))?;
+            }
             ContVerb::RaiseFloor(_) | ContVerb::AddSnapshot(_) | ContVerb::Rollback { .. } => {
                 panic!("a client chooses no epoch for {verb:?}")
             }
@@ -287,6 +375,9 @@ impl InC {
             })?,
             Mutation::Punch(_) => None,
         };
+        if OF_PAST_OBJECTS.contains(&&*self.name) {
+            self.states.push((cont, words::snapshot(self.cont(cont))));
+        }
         let removes = |iod: &UpdateIod<'_>| matches!(iod.value, NewValue::NoSingle | NewValue::Hole { .. });
         let is_told = matches!(mutation, Mutation::Update(update) if !update.iods.iter().any(removes));
         let epoch = if is_told { written } else { None };
@@ -303,7 +394,15 @@ impl InC {
     fn change(&mut self, cont: ContNo, at: ReadAt, mutation: &Mutation<'_>) -> Result<()> {
         match mutation {
             Mutation::Update(update) => {
-                self.with(cont, update.oid, at, |_, object, tx| updated(object, tx, update))
+                let result = self.with(cont, update.oid, at, |_, object, tx| updated(object, tx, update));
+                if result != Err(Invalid::Argument.into()) {
+                    return result;
+                }
+                why::parts(
+                    result,
+                    |part| self.is_taken(cont, update, part),
+                    &[Invalid::Count, Invalid::Extent],
+                )
             }
             Mutation::Punch(punch) => {
                 self.with(cont, punch.oid, at, |_, object, tx| punched(object, tx, punch))
@@ -311,11 +410,25 @@ impl InC {
         }
     }
 
-    /// A client's commit is prepare and decision in one.
+    /// Whether an update is taken with a part of it replaced, by a transaction that is given up.
+    fn is_taken(&self, cont: ContNo, update: &Update<'_>, part: Invalid) -> bool {
+        let (object, tx) =
+            (words::open_object(self.cont(cont), id(update.oid)).unwrap(), self.open_tx(cont).0);
+        let taken = updated(object, tx, &why::replaced(update, part));
+        assert_eq!(words::tx_abort(tx, null_mut()), 0);
+        assert_eq!(words::tx_close(tx, null_mut()), 0);
+        assert_eq!(words::obj_close(object, null_mut()), 0);
+        taken.is_ok()
+    }
+
+    /// A client's commit is prepare and decision in one, unless the case decides later.
     fn prepare(&mut self, cont: ContNo, prepare: &Prepare<'_>) -> Result<Reply> {
         let (tx, _) = self.tx(prepare.epoch);
         for mutation in &prepare.mutations {
             self.change(cont, ReadAt::Tx(prepare.epoch), mutation)?;
+        }
+        if prepare.participants.len() > 1 && DECIDED_LATER.contains(&&*self.name) {
+            return Ok(Reply::Prepared);
         }
         match checked(words::tx_commit(tx, null_mut())) {
             Err(Error::TxRestart { .. }) => {
@@ -436,11 +549,14 @@ impl InC {
         Ok(state)
     }
 
-    fn objects(&mut self, cont: ContNo, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
-        let cont = self.cont(cont);
+    fn objects(&mut self, no: ContNo, list: &List, anchor: &mut words::Anchor) -> Result<Listed> {
+        let cont = self.cont(no);
         let epoch = match list.at {
             ReadAt::Latest => words::snapshot(cont),
-            ReadAt::Epoch(epoch) => epoch.0,
+            ReadAt::Epoch(epoch) => {
+                let behind = self.states.iter().filter(|state| state.0 == no && state.1 >= epoch.0);
+                behind.map(|state| state.1).min().unwrap_or(epoch.0)
+            }
             ReadAt::Tx(_) => panic!("C lists no objects in a transaction"),
         };
         let (mut table, mut nr) = (NONE, list.items_max);
@@ -455,6 +571,12 @@ impl InC {
         })?;
         Ok(Listed::Objects(oids[..nr as usize].iter().map(|oid| Oid { hi: oid.hi, lo: oid.lo }).collect()))
     }
+}
+
+/// What audits of all targets have found.
+fn found(audits: Vec<Audit>) -> Reply {
+    let findings = audits.into_iter().flat_map(|audit| audit.findings).collect();
+    Reply::Audited(Audit { findings, ..Audit::default() })
 }
 
 /// A place of a value.
@@ -821,13 +943,13 @@ fn queried(object: Handle, tx: Handle, query: &Query) -> Result<Reply> {
 impl TargetStore for InC {
     fn submit(&mut self, ops: &mut Vec<Op<'_>>) {
         for op in ops.drain(..) {
-            if op.head != dolmen_types::Head::default() {
-                panic!("C chooses no ids and deadlines of requests");
-            }
             dolmen_env::wait(PAUSE);
             self.catch_up();
             let mut buf = None;
-            let result = self.run(op.cont, op.verb, &mut buf);
+            let result = match op.head == Head::default() {
+                true => self.run(op.cont, op.verb, &mut buf),
+                false => self.run_as(op.head, op.cont, op.verb, &mut buf),
+            };
             self.done.push(Completion { token: op.token, result, buf });
         }
     }
@@ -856,6 +978,9 @@ impl Subject for InC {
     }
 
     fn restart(&mut self) {
+        if self.home.lock().unwrap().keeps_connections() {
+            return self.home.lock().unwrap().restart();
+        }
         self.disconnect();
         self.home.lock().unwrap().restart();
         self.reconnect();
@@ -892,6 +1017,7 @@ impl Drop for InC {
         for (_, (tx, _)) in core::mem::take(&mut self.txs) {
             words::tx_close(tx, null_mut());
         }
+        self.leave_clients();
         for cont in self.conts.values() {
             words::cont_close(*cont, null_mut());
         }

@@ -5,7 +5,10 @@
 
 use super::words::{self, ARRAY, Handle, Iod, Iov, Recx, SgList};
 use core::ptr::null_mut;
+use dolmen_client::{IoBuf, Key, NewValue, Payload, Recx as Extent};
+use dolmen_codec::verb::Update;
 use dolmen_types::{Error, Invalid, Result};
+use smallvec::smallvec;
 
 /// A key of every kind.
 pub(super) const RIGHT: &[u8] = b"8 bytes.";
@@ -60,4 +63,26 @@ pub(super) fn parts<T>(
         }
         other => other,
     }
+}
+
+/// An update with one part of it replaced by what is known to be right.
+pub(super) fn replaced<'u>(update: &Update<'u>, part: Invalid) -> Update<'u> {
+    let mut right = update.clone();
+    for (number, iod) in (0_u64..).zip(&mut right.iods) {
+        match (part, &mut iod.value) {
+            (Invalid::Count, _) => iod.akey = Key::from_slice(&number.to_le_bytes()),
+            (Invalid::Extent, NewValue::Array { record_bytes, extents, data }) => {
+                let records = data.bytes().len() as u64 / *record_bytes;
+                (*extents, *data) = if records == 0 {
+                    let record = IoBuf::zeroed(usize::try_from(*record_bytes).unwrap());
+                    (smallvec![Extent::new(0, 1)], Payload::Owned(record))
+                } else {
+                    (smallvec![Extent::new(0, records)], data.clone())
+                };
+            }
+            (Invalid::Extent, NewValue::Hole { extents }) => *extents = smallvec![Extent::new(0, 1)],
+            _ => {}
+        }
+    }
+    right
 }
