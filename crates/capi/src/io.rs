@@ -4,7 +4,7 @@ mod sizes;
 
 use crate::buffer::{self, Filled, Pieces};
 use crate::error::{Der, Result, der};
-use crate::event::{Chained, Ending, Ev, Finish, at_once, ending_of, go, later, launch_chain, launch_with};
+use crate::event::{Chained, Ending, Ev, Finish, at_once, ending_of, go, launch_chain, launch_with};
 use crate::handle;
 use crate::object::ObjectHandle;
 use crate::raw::{In, Out};
@@ -120,8 +120,9 @@ pub(crate) fn update(
         return at_once(ev, || Ok(object.client.update(when.at(), dkey, cond, &iods).map(drop)?));
     }
     if !cond.is_none() && iods.iter().any(|iod| is_large(&iod.value)) {
-        let (client, when, dkey) = (object.client.clone(), when.clone(), dkey.to_vec());
-        return later(ev, move || Ok(client.update(when.at(), &dkey, cond, &iods).map(drop)?));
+        let (client, dkey) = (object.client.clone(), dkey.to_vec());
+        let update = |way| async move { Ok(client.update_by(way, &dkey, cond, &iods).await.map(drop)?) };
+        return code(go(ev, update));
     }
     let start = |event: &mut _| Ok(object.client.update_on(event, when.at(), dkey, cond, iods.into_vec())?);
     launch_with(ev, &object.cont.pool, start, Finish::Plain)

@@ -10,7 +10,7 @@ use dolmen_codec::verb::{
     Fetch, FetchIod, FetchedIod, Found, ListedExtent, NewValue, PackedKeys, Payload, Punch, PunchScope,
     ReadAt, Reply, Update, UpdateIod, Verb, Want,
 };
-use dolmen_codec::{Answer, Ask, Way};
+use dolmen_codec::{Answer, Ask, Way, give_way};
 use dolmen_layout::Layout;
 use dolmen_types::limits::{LEXICAL_KEY_BYTES_MAX, SINGLE_BYTES_MAX};
 use dolmen_types::{
@@ -18,6 +18,7 @@ use dolmen_types::{
     TargetNo,
 };
 use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// What a fetch found, by iod.
 pub type Fetched = SmallVec<[FetchedIod; 1]>;
@@ -110,6 +111,48 @@ impl Object {
         let mut cond = cond;
         for piece in split::pieces(iods)? {
             epoch = self.update_once(dkey, cond, &piece)?;
+            cond = Cond::NONE;
+        }
+        Ok(epoch)
+    }
+
+    /// As [`Object::update`] at [`At::Latest`], on a way of the caller's, which also carries conditions on what takes several
+    /// requests: each goes out when the one before it is answered.
+    ///
+    /// # Errors
+    /// As [`Object::update`].
+    pub async fn update_by(
+        &self,
+        way: Way,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[UpdateIod<'_>],
+    ) -> Result<Epoch> {
+        if way == Way::Now {
+            return self.update(At::Latest, dkey, cond, iods);
+        }
+        self.cont.write_tx(At::Latest)?;
+        let (core, mut epoch, mut cond) = (self.cont.core(), Epoch::ZERO, cond);
+        for piece in split::pieces(iods)? {
+            let piece: SmallVec<[UpdateIod<'static>; 1]> = piece.into_iter().map(split::owned).collect();
+            let write = loop {
+                if let Some(write) = Write::try_begin(Arc::clone(core)) {
+                    break write;
+                }
+                // The oldest mutation may be on a queue whose program does not look at it.
+                core.drive_queues();
+                give_way().await;
+            };
+            let make = |map| {
+                let target = self.target(map, dkey)?;
+                let (oid, dkey) = (self.oid, Key::from_slice(dkey));
+                let verb = Verb::Update(Update { oid, dkey, cond, iods: cloned(&piece) });
+                Ok(Ask::Target(target, self.cont.no(), verb))
+            };
+            epoch = match core.ask_target_by(way, write.id(), make).await? {
+                Reply::Written(epoch) => epoch,
+                _ => return Err(unexpected()),
+            };
             cond = Cond::NONE;
         }
         Ok(epoch)

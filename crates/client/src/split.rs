@@ -57,6 +57,19 @@ pub(crate) fn pieces<'a>(iods: &'a [UpdateIod<'_>]) -> Result<Vec<Vec<UpdateIod<
     Ok(requests)
 }
 
+/// The iod with its own copy of borrowed bytes.
+pub(crate) fn owned(iod: UpdateIod<'_>) -> UpdateIod<'static> {
+    let value = match iod.value {
+        NewValue::Single(payload) => NewValue::Single(payload.into_owned()),
+        NewValue::NoSingle => NewValue::NoSingle,
+        NewValue::Array { record_bytes, extents, data } => {
+            NewValue::Array { record_bytes, extents, data: data.into_owned() }
+        }
+        NewValue::Hole { extents } => NewValue::Hole { extents },
+    };
+    UpdateIod { akey: iod.akey, cond: iod.cond, value }
+}
+
 fn cut_array<'a>(record_bytes: u64, extents: &[Recx], data: &'a [u8]) -> Result<Vec<NewValue<'a>>, Invalid> {
     let record_len = usize::try_from(record_bytes).ok().filter(|&len| (1..=PAYLOAD_BYTES_MAX).contains(&len));
     let record_len = record_len.ok_or(Invalid::RecordSize)?;

@@ -419,7 +419,59 @@ arrays_are_cut_and_changed_in_transactions_when_somebody_polls(void)
 	end();
 }
 
+#define LARGE ((3 << 20) + 100)
+
+/* Over the borders of windows, which one request does not cross; the condition goes with the first. */
+static void
+large_updates_with_conditions_go_on_when_somebody_polls(void)
+{
+	static char  out[LARGE], in[LARGE];
+	uint64_t     key = 3, absent = 4, akey = 1;
+	daos_key_t   dkey, none;
+	daos_recx_t  recx = {.rx_idx = 500000, .rx_nr = LARGE};
+	daos_iod_t   one  = {.iod_type = DAOS_IOD_ARRAY, .iod_size = 1, .iod_nr = 1, .iod_recxs = &recx};
+	d_iov_t      iov;
+	d_sg_list_t  data = {.sg_nr = 1, .sg_iovs = &iov};
+	int          i;
+
+	begin();
+	for (i = 0; i < LARGE; i++)
+		out[i] = (char)(i * 7 + i / 5000);
+	d_iov_set(&dkey, &key, sizeof(key));
+	d_iov_set(&none, &absent, sizeof(absent));
+	d_iov_set(&one.iod_name, &akey, sizeof(akey));
+	d_iov_set(&iov, out, LARGE);
+	stand_still();
+	OK(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_DKEY_INSERT, &dkey, 1, &one, &data, next()));
+	OK(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_DKEY_UPDATE, &none, 1, &one, &data, next()));
+	finish();
+	GIVES(evs[0].ev_error, 0);
+	GIVES(evs[1].ev_error, -DER_NONEXIST);
+	d_iov_set(&iov, in, LARGE);
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &one, &data, NULL, NULL));
+	CHECK(memcmp(in, out, LARGE) == 0);
+	/* What is refused writes nothing, and what is allowed all of it. */
+	memset(in, 'x', LARGE);
+	stand_still();
+	OK(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_DKEY_INSERT, &dkey, 1, &one, &data, next()));
+	finish();
+	GIVES(evs[0].ev_error, -DER_EXIST);
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &one, &data, NULL, NULL));
+	CHECK(memcmp(in, out, LARGE) == 0);
+	memset(out, 'y', LARGE);
+	d_iov_set(&iov, out, LARGE);
+	stand_still();
+	OK(daos_obj_update(oh, DAOS_TX_NONE, DAOS_COND_DKEY_UPDATE, &dkey, 1, &one, &data, next()));
+	finish();
+	all_well();
+	d_iov_set(&iov, in, LARGE);
+	OK(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &one, &data, NULL, NULL));
+	CHECK(memcmp(in, out, LARGE) == 0);
+	end();
+}
+
 TESTS(TEST(arrays_are_written_read_and_cut_when_somebody_polls), TEST(keys_are_listed_and_queried_when_somebody_polls),
       TEST(stores_are_listed_when_somebody_polls), TEST(transactions_are_committed_when_somebody_polls),
       TEST(what_takes_several_requests_goes_on_when_somebody_polls),
-      TEST(arrays_are_cut_and_changed_in_transactions_when_somebody_polls))
+      TEST(arrays_are_cut_and_changed_in_transactions_when_somebody_polls),
+      TEST(large_updates_with_conditions_go_on_when_somebody_polls))

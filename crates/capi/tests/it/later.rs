@@ -10,6 +10,7 @@ c_tests!("later":
     transactions_are_committed_when_somebody_polls,
     what_takes_several_requests_goes_on_when_somebody_polls,
     arrays_are_cut_and_changed_in_transactions_when_somebody_polls,
+    large_updates_with_conditions_go_on_when_somebody_polls,
 );
 
 #[test]

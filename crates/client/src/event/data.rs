@@ -13,8 +13,8 @@ use crate::split;
 use crate::tx::Conflicts;
 use dolmen_codec::pool::{PoolReply, PoolVerb, TxCommit};
 use dolmen_codec::verb::{
-    Fetch, FetchIod, Found, ListWhat, Listed, Mutation, NewValue, Punch, PunchScope, ReadAt, Reply, Update,
-    UpdateIod, Verb,
+    Fetch, FetchIod, Found, ListWhat, Listed, Mutation, Punch, PunchScope, ReadAt, Reply, Update, UpdateIod,
+    Verb,
 };
 use dolmen_codec::{Answer, Ask};
 use dolmen_types::{Anchor, Cond, Epoch, Error, Invalid, IoBuf, Key, QueryFlags, Result, TxId};
@@ -55,7 +55,8 @@ impl Object {
                 return Err(Invalid::Flags.into());
             }
             let pieces = split::pieces(&requests[0])?;
-            requests = pieces.into_iter().map(|piece| piece.into_iter().map(owned).collect()).collect();
+            requests =
+                pieces.into_iter().map(|piece| piece.into_iter().map(split::owned).collect()).collect();
         }
         let core = self.container().core();
         let map = core.map();
@@ -398,17 +399,4 @@ impl Object {
 /// The dkey's shard, or a shard by number.
 fn place_of(dkey: Option<&Key>, shard: u16) -> Where<'_> {
     dkey.map_or(Where::Shard(shard), |dkey| Where::Dkey(dkey))
-}
-
-/// The iod with its own copy of borrowed bytes.
-fn owned(iod: UpdateIod<'_>) -> UpdateIod<'static> {
-    let value = match iod.value {
-        NewValue::Single(payload) => NewValue::Single(payload.into_owned()),
-        NewValue::NoSingle => NewValue::NoSingle,
-        NewValue::Array { record_bytes, extents, data } => {
-            NewValue::Array { record_bytes, extents, data: data.into_owned() }
-        }
-        NewValue::Hole { extents } => NewValue::Hole { extents },
-    };
-    UpdateIod { akey: iod.akey, cond: iod.cond, value }
 }
