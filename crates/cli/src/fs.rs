@@ -3,6 +3,7 @@
 mod copy;
 mod journal;
 mod list;
+mod stdin;
 
 use crate::failure::{Doing, Exit, Failure, Outcome};
 use crate::interrupt;

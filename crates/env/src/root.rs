@@ -146,6 +146,8 @@ pub struct RealRoot {
     /// As it was named; it may have been moved since.
     path: PathBuf,
     dir: OwnedFd,
+    /// It was made with this value.
+    is_new: bool,
     _lock: DirLock,
 }
 
@@ -160,8 +162,12 @@ impl RealRoot {
         let failed = failed_on(Op::Create, path);
         create_parents(path, sync_dir)?;
         let is_new = !path.exists();
+        if !is_new && is_used(path) {
+            // Before it is locked: nothing is left in what is somebody's.
+            return Err(Error::Exists { name: path.display().to_string() });
+        }
         fs::DirBuilder::new().recursive(true).mode(OWN_DIRECTORY).create(path).map_err(failed)?;
-        let root = match Self::owned(path, DirLock::own) {
+        let root = match Self::owned(path, DirLock::own).map(|root| Self { is_new, ..root }) {
             Err(error) if is_new => {
                 // Ignored: why it cannot be used says more; what somebody else has put there keeps it.
                 let _removed = fs::remove_dir(path);
@@ -199,7 +205,7 @@ impl RealRoot {
     ) -> Result<Self> {
         let dir = opened(path)?;
         let lock = own(&dir).map_err(lock_failed(path))?;
-        Ok(Self { path: path.to_owned(), dir, _lock: lock })
+        Ok(Self { path: path.to_owned(), dir, is_new: false, _lock: lock })
     }
 
     /// The directory, as it was named.
@@ -341,6 +347,26 @@ impl RealRoot {
         rustix::fs::fsync(above).map_err(&failed)
     }
 
+    /// Removes what was made in a directory that was empty before; a directory that was made for it, too. The small file `first`
+    /// goes first, as with [`RealRoot::remove_tree`].
+    ///
+    /// # Errors
+    /// As [`RealRoot::remove_tree`].
+    pub fn take_back(self, first: &str) -> Result<()> {
+        if self.is_new {
+            return self.remove_tree(first);
+        }
+        let real = self.about_to_go(first)?;
+        let failed = failed_on(Op::Remove, &self.path);
+        for name in self.names()? {
+            let path = real.join(&name);
+            let is_dir = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+            let removed = if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+            removed.map_err(&failed)?;
+        }
+        self.sync()
+    }
+
     /// Removes the directory and all that is in it; of a symbolic link that leads to it, the link too.
     ///
     /// The small file `first` goes first and durably, so that a removal cut short leaves no directory that
@@ -349,6 +375,16 @@ impl RealRoot {
     /// # Errors
     /// [`Error::Io`]; calling it again goes on. [`Error::NotFound`] if another directory has the name by now.
     pub fn remove_tree(self, first: &str) -> Result<()> {
+        let real = self.about_to_go(first)?;
+        let failed = failed_on(Op::Remove, &self.path);
+        fs::remove_dir_all(real).map_err(&failed)?;
+        // Without a slash at its end, which would mean what the link leads to.
+        let name: PathBuf = self.path.components().collect();
+        if name.is_symlink() { fs::remove_file(&name).map_err(&failed) } else { Ok(()) }
+    }
+
+    /// Where the directory is whose contents are about to be removed, after `first` is.
+    fn about_to_go(&self, first: &str) -> Result<PathBuf> {
         let path = self.path.join(checked_name(first)?);
         match unlinkat(&self.dir, first, AtFlags::empty()) {
             Err(errno) if errno != Errno::NOENT => return Err(failed_on(Op::Remove, &path)(errno.into())),
@@ -360,10 +396,7 @@ impl RealRoot {
         if (there.st_dev, there.st_ino) != self.id()? {
             return Err(failed(Errno::NOENT.into()));
         }
-        fs::remove_dir_all(real).map_err(&failed)?;
-        // Without a slash at its end, which would mean what the link leads to.
-        let name: PathBuf = self.path.components().collect();
-        if name.is_symlink() { fs::remove_file(&name).map_err(&failed) } else { Ok(()) }
+        Ok(real)
     }
 
     fn failed(&self, op: Op) -> impl Fn(Errno) -> Error {
@@ -375,6 +408,11 @@ impl RealRoot {
 /// What is made for its owner alone: who may see what, is for an engine to say, and not for who can read its files.
 const OWN_DIRECTORY: u32 = 0o700;
 const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Whether a directory has something in it, and nobody's lock: who has that is told by locking it.
+fn is_used(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut names| names.next().is_some()) && !dir.join(LOCK_NAME).exists()
+}
 
 /// How a directory is opened.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

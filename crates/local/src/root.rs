@@ -96,8 +96,8 @@ pub fn create(dir: &Path, options: &PoolOptions) -> Result<()> {
     };
     if made.is_err() {
         // Ignored, both: why the pool could not be made says more than why its remains could not be removed.
-        let _removed = root.remove_tree(RECORD_NAME);
-        let _removed = bulk.ok().flatten().map(|bulk| bulk.remove_tree(BULK_RECORD_NAME));
+        let _removed = root.take_back(RECORD_NAME);
+        let _removed = bulk.ok().flatten().map(|bulk| bulk.take_back(BULK_RECORD_NAME));
     }
     made
 }

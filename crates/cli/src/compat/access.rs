@@ -334,17 +334,23 @@ pub(super) fn refused(failure: Failure, pool: &str, cont: Option<&str>, perm: ch
         return failure;
     }
     let user = &caller().user;
-    // An entry takes the place of the one before: who got so far may read.
-    let perms = if perm == 'r' { "r".to_owned() } else { format!("r{perm}") };
-    let entry = format!("-e A::{user}:{perms}");
-    match cont {
-        None => failure
-            .because(format!("{user} has no permission {perm} on pool {pool}"))
-            .hint(format!("its owner or administrator gives it: `dmg pool update-acl {pool} {entry}`")),
-        Some(cont) => failure
-            .because(format!("{user} has no permission {perm} on container {cont}"))
-            .hint(format!("its owner gives it: `daos cont update-acl {pool} {cont} {entry}`")),
-    }
+    let of = match cont {
+        None => format!("pool {pool}"),
+        Some(cont) => format!("container {cont}"),
+    };
+    let (who, verb, args) = match cont {
+        None => ("its owner or administrator", "dmg pool", pool.to_owned()),
+        Some(cont) => ("its owner", "daos cont", format!("{pool} {cont}")),
+    };
+    let hint = match (cont, perm) {
+        // Without it he has nothing that an entry could take away.
+        (None, 'r') => format!("{who} gives it: `{verb} update-acl {args} -e A::{user}:r`"),
+        _ => format!(
+            "{who} gives it beside what `{verb} get-acl {args}` says that he has: `{verb} update-acl {args} -e A::{user}:PERMS`, \
+             where PERMS are those and {perm}, since from then on this entry alone counts for him"
+        ),
+    };
+    failure.because(format!("{user} has no permission {perm} on {of}")).hint(hint)
 }
 
 /// Where entries come from.
@@ -371,7 +377,10 @@ mod tests {
         assert!(of_pool.starts_with(&format!("{user} has no permission r on pool tank; ")), "{of_pool}");
         assert!(of_pool.ends_with(&format!("`dmg pool update-acl tank -e A::{user}:r`")), "{of_pool}");
         let of_cont = refused(lacking(), "tank", Some("home"), 'w').to_string();
-        assert!(of_cont.ends_with(&format!("`daos cont update-acl tank home -e A::{user}:rw`")), "{of_cont}");
+        // An entry takes the place of the one before, and of those of his groups: what he has he would lose.
+        let entry =
+            format!("`daos cont update-acl tank home -e A::{user}:PERMS`, where PERMS are those and w");
+        assert!(of_cont.contains(&entry) && of_cont.contains("`daos cont get-acl tank home`"), "{of_cont}");
         // Once said, it stays.
         let again = refused(refused(lacking(), "tank", None, 'r'), "tank", Some("home"), 'w');
         assert_eq!(again.to_string(), of_pool);

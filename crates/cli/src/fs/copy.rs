@@ -1,7 +1,7 @@
 //! `dolmen fs put`, `get` and `verify`.
 
 use super::journal::{self, Journal, Record};
-use super::{BLOCK_BYTES, Mounted};
+use super::{BLOCK_BYTES, Mounted, stdin};
 use crate::failure::{Doing, Exit, Failure, Outcome, exit_of, failed_line, system_text};
 use crate::interrupt;
 use crate::output::{Answer, count, human};
@@ -33,7 +33,7 @@ const REMARKS_MAX: usize = 1000;
 pub(crate) struct Put {
     #[command(flatten)]
     cont: ContArg,
-    /// File or directory outside
+    /// File or directory outside; - is standard input, which becomes a file once it has ended
     #[arg(value_name = "LOCAL", value_hint = clap::ValueHint::AnyPath)]
     local: PathBuf,
     /// Its path in the container; missing directories above it are made. A file goes into what is a directory there, under
@@ -243,7 +243,10 @@ fn timed<T>(
 }
 
 pub(super) fn put(args: &Put) -> Outcome<Answer> {
-    if let Err(error) = std::fs::symlink_metadata(&args.local) {
+    let is_stdin = stdin::is_named(&args.local);
+    if let Err(error) = std::fs::symlink_metadata(&args.local)
+        && !is_stdin
+    {
         return Err(Failure::on_file(&args.local, &error))
             .doing(|| format!("put {}", shown_outside(&args.local)));
     }
@@ -251,15 +254,21 @@ pub(super) fn put(args: &Put) -> Outcome<Answer> {
         args.log.as_deref().map(Journal::open).transpose().doing(|| "write the journal".to_owned())?;
     let session = place::open_with(&args.cont.pool, Upkeep::Thread)?;
     let mounted = Mounted::on(session, &args.cont)?;
-    let path = into_directory(&mounted.dfs, args);
+    let path = if is_stdin { args.path.as_bytes().to_vec() } else { into_directory(&mounted.dfs, args) };
     let doing = || format!("put {} at {}", shown_outside(&args.local), shown(&path));
     let own = own_directories(&mounted.session).doing(doing)?;
-    refuse_own(&args.local, &own).doing(doing)?;
-    refuse_no_directory(&mounted.dfs, args).doing(doing)?;
+    if is_stdin {
+        refuse_nameless(&mounted.dfs, &path).doing(doing)?;
+    } else {
+        refuse_own(&args.local, &own).doing(doing)?;
+        refuse_no_directory(&mounted.dfs, args).doing(doing)?;
+    }
     make_parents(&mounted.dfs, &path).doing(doing)?;
-    let put = timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| {
-        tree::put(&args.local, &mounted.dfs, &path, options)
-    });
+    let put =
+        timed("put", (&args.how, !args.anew.no_resume), journal.as_ref(), &own, |options| match is_stdin {
+            true => tree::put_pieces(&mounted.dfs, &path, stdin::pieces()?, options),
+            false => tree::put(&args.local, &mounted.dfs, &path, options),
+        });
     let put = put.map_err(|failure| with_other_targets(&mounted.session, failure)).doing(doing);
     let closed = mounted.close();
     let (counts, ns, remarks) = put?;
@@ -321,6 +330,16 @@ fn refuse_no_directory(dfs: &Dfs, args: &Put) -> Outcome<()> {
         }
         other => Ok(other.map(drop)?),
     }
+}
+
+/// Refuses a path that says where standard input would go, and not under which name.
+fn refuse_nameless(dfs: &Dfs, path: &[u8]) -> Outcome<()> {
+    if !path.ends_with(b"/") && !is_directory(dfs, path) {
+        return Ok(());
+    }
+    let file = crate::path::join(path, b"NAME");
+    let failure = Failure::new(Exit::Usage, "standard input has no name of its own");
+    Err(failure.hint(format!("name the file that it becomes: {}", shown(&file))))
 }
 
 /// Makes the directories above `path`.

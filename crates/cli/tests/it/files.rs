@@ -5,8 +5,11 @@ use dolmen_env::{Address, Clock, Listener, RealClock};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 
 #[test]
 fn a_tree_goes_in_and_comes_out_equal_to_the_last_byte() {
@@ -26,6 +29,86 @@ fn a_tree_goes_in_and_comes_out_equal_to_the_last_byte() {
     assert_eq!((&again["files"], &again["resumed"]), (&0.into(), &33.into()));
     let anew = place.json(&["fs", "put", "p", "c", "src", "/some/where/tree", "--no-resume", "-j", "1"]);
     assert_eq!(anew["files"], 33);
+}
+
+#[test]
+fn standard_input_becomes_a_file_once_it_has_ended() {
+    let place = Place::new("stdin");
+    place.pool_with_files();
+    let put = |name: &str, path: &str, args: &[&str], parts: &[&[u8]]| {
+        let mut command = place.command(&[&["fs", "put", "p", "c", name, path], args].concat());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        for part in parts {
+            // Whoever refuses it does not read it.
+            let _taken = pipe.write_all(part);
+        }
+        drop(pipe);
+        child.wait_with_output().unwrap()
+    };
+    let whole = bytes((5 << 20) + 77, 4);
+    let parts: Vec<&[u8]> = whole.chunks(70_001).collect();
+    for (at, name) in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].into_iter().enumerate() {
+        let done = put(name, &format!("/new/dir/{at}"), &["--json", "--log", "log"], &parts);
+        assert!(done.status.success(), "{done:?}");
+        let told: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let told = &told["response"];
+        assert_eq!((&told["files"], &told["bytes"]), (&1.into(), &whole.len().into()), "{told}");
+        place.ok(&["fs", "get", "p", "c", &format!("/new/dir/{at}"), "out"]);
+        assert!(fs::read(place.path("out")).unwrap() == whole, "{name}");
+    }
+    place.ok(&["fs", "verify", "p", "c", "--log", "log"]);
+    // It takes the place of a file that was there, with its permissions, and of nothing else.
+    fs::write(place.path("private"), b"private").unwrap();
+    fs::set_permissions(place.path("private"), fs::Permissions::from_mode(0o600)).unwrap();
+    place.ok(&["fs", "put", "p", "c", "private", "/new/dir/0"]);
+    for (parts, len) in [(&[&b"short"[..]][..], 5), (&[], 0)] {
+        assert!(put("-", "/new/dir/0", &[], parts).status.success());
+        let rows = place.json(&["fs", "ls", "p", "c", "/new/dir", "-l"]);
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "0").unwrap();
+        assert_eq!((&row["size_bytes"], &row["mode"]), (&len.into(), &"0600".into()), "{row}");
+    }
+    for path in ["/new/dir", "/new/dir/", "/none/"] {
+        let refused = put("-", path, &[], &[b"x"]);
+        let line = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        assert!(line.contains("standard input has no name of its own") && line.contains("NAME"), "{line}");
+    }
+    // A file of that name is meant by its path.
+    fs::write(place.path("-"), b"dash").unwrap();
+    place.ok(&["fs", "put", "p", "c", "./-", "/dash"]);
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/dash"]), "dash");
+    assert_eq!(
+        place.json(&["fs", "ls", "p", "c", "/new/dir"]).as_array().unwrap().len(),
+        4,
+        "nothing unfinished is left"
+    );
+}
+
+#[test]
+fn standard_input_that_is_called_off_leaves_what_was_there() {
+    let place = Place::new("stdin-called-off");
+    place.pool_with_files();
+    fs::write(place.path("old"), b"old").unwrap();
+    place.ok(&["fs", "put", "p", "c", "old", "/f"]);
+    let mut command = place.command(&["fs", "put", "p", "c", "-", "/f"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    // More than a pipe holds and what is read ahead: some of it is stored by now, and the program waits for more.
+    let piece = bytes(1 << 20, 9);
+    (0..8).for_each(|_| pipe.write_all(&piece).unwrap());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ended = child.wait().unwrap();
+    assert_eq!(ended.signal(), Some(15), "it ends while it waits: {ended}");
+    drop(pipe);
+    assert_eq!(place.ok(&["fs", "cat", "p", "c", "/f"]), "old");
+    assert_eq!(
+        place.json(&["fs", "ls", "p", "c"]).as_array().unwrap().len(),
+        1,
+        "nothing unfinished is left"
+    );
 }
 
 #[test]

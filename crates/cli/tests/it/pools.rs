@@ -152,6 +152,32 @@ fn a_pool_of_any_name_is_listed_and_has_its_label_and_uuid_alone() {
 }
 
 #[test]
+fn a_pool_that_is_refused_leaves_everything_as_it_was() {
+    let place = Place::new("nothing-left");
+    let names = |dir: &str| -> Vec<String> {
+        let all = std::fs::read_dir(place.path(dir)).unwrap();
+        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    for dir in ["full", "empty", "bulk", "own/p"] {
+        std::fs::create_dir_all(place.path(dir)).unwrap();
+    }
+    std::fs::write(place.path("full/mine"), b"mine").unwrap();
+    place.fails(4, &["pool", "create", "full"]);
+    assert_eq!(names("full"), ["mine"]);
+    // Its bulk data, where something is already; the pool's own directory was made, or was there and empty.
+    for dir in ["new", "empty"] {
+        place.fails(4, &["pool", "create", dir, "--bulk-dir", "full"]);
+        assert_eq!(names("full"), ["mine"], "{dir}");
+    }
+    assert!(!place.path("new").exists());
+    for bulk in ["new-bulk", "bulk"] {
+        place.fails(6, &["pool", "create", "empty", "--bulk-dir", bulk, "--capacity", "1000T"]);
+    }
+    assert!(names("empty").is_empty() && names("bulk").is_empty() && !place.path("new-bulk").exists());
+    place.ok(&["pool", "create", "empty", "--targets", "1"]);
+}
+
+#[test]
 fn a_pool_that_has_not_the_room_for_its_targets_is_refused() {
     let place = Place::new("no-room");
     let device = rustix::fs::statvfs(place.path(".")).unwrap();

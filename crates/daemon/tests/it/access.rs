@@ -318,6 +318,39 @@ fn who_makes_a_container_owns_it_and_gives_it_to_nobody_else() {
 }
 
 #[test]
+fn who_may_not_open_a_container_is_told_so_whoever_has_it() {
+    let served = Served::start();
+    let operator = Bystander::first(served.link(Way::Socket));
+    allow(&operator.pool, &["A::4200042@:r"]);
+    let (link, cred) = stranger(&served);
+    let pool = connect(&link, cred, PoolAccess::ReadWrite).unwrap();
+    let name = ContName::Label(label("own"));
+    make(&operator.pool, "own").unwrap();
+    let told = |wanted| pool.open_container_for(&name, wanted).map(drop);
+    let all = [OpenFor::Any, OpenFor::Change, OpenFor::Alone, OpenFor::Joining, OpenFor::Evicting];
+    for theirs in [OpenFor::Change, OpenFor::Alone] {
+        let open = || operator.pool.open_container_for(&name, theirs).unwrap();
+        let cont = open();
+        cont.set_acl(&list(&["A::OWNER@:rwA"])).unwrap();
+        for wanted in all {
+            assert_eq!(told(wanted), Err(Error::NoPermission), "{wanted:?} beside {theirs:?}");
+        }
+        cont.set_acl(&list(&["A::OWNER@:rwA", "A::4200042@:r"])).unwrap();
+        for wanted in [OpenFor::Change, OpenFor::Alone, OpenFor::Joining] {
+            assert_eq!(told(wanted), Err(Error::NoPermission), "who reads has {wanted:?} beside {theirs:?}");
+        }
+        let reads = if theirs == OpenFor::Alone { Err(Error::Busy) } else { Ok(()) };
+        assert_eq!(told(OpenFor::Any), reads);
+        cont.set_acl(&list(&["A::OWNER@:rwA", "A::4200042@:rw"])).unwrap();
+        assert_eq!(told(OpenFor::Alone), Err(Error::Busy), "who may is told who else does");
+        cont.close().unwrap();
+        // Whoever is refused has not had it alone meanwhile, nor has he kept it.
+        open().close().unwrap();
+    }
+    assert_eq!(told(OpenFor::Alone), Ok(()));
+}
+
+#[test]
 fn nothing_is_asked_of_a_container_that_was_not_opened() {
     let served = Served::start();
     let operator = Bystander::first(served.link(Way::Socket));

@@ -19,6 +19,7 @@ mod local;
 mod put;
 mod queue;
 mod remove;
+mod stream;
 mod unfinished;
 mod verify;
 
@@ -26,6 +27,7 @@ pub use du::{Usage, digest, du, paths_of};
 pub use get::get;
 pub use put::put;
 pub use remove::remove;
+pub use stream::put_pieces;
 pub use verify::{Difference, Mismatch, Report, verify};
 
 use crate::dir::Dir;

@@ -6,9 +6,8 @@
 use super::OpenedPool;
 use super::holders::{Away, Holders};
 use super::locks::Locks;
-use super::rights::{Need, Rights};
+use super::rights::{Need, Rights, may_open};
 use super::worker::Shared;
-use dolmen_codec::acl::perm;
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::lock::{LockAsk, LockReply};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
@@ -188,7 +187,7 @@ impl Attached {
     /// Has a handle more, on a container of these properties, or has not.
     pub(super) fn opened(&mut self, cont: &ContHandle, wanted: OpenFor, away: Away) -> Opening {
         let perms = self.rights.on_cont(&cont.props);
-        if perms == 0 || wanted.is_change() && perms & perm::CHANGES == 0 {
+        if !may_open(perms, wanted) {
             return Opening::NotAllowed;
         }
         let is_noted = self.holders.opened(self.key, cont, away);

@@ -5,7 +5,7 @@ use super::{Attachment, Caller, System, or_end};
 use crate::error::Result;
 use core::sync::atomic::{AtomicBool, Ordering};
 use dolmen_codec::evictions::Evictions;
-use dolmen_codec::pool::{PoolReply, PoolVerb};
+use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolName, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_env::{Bell, spawn};
@@ -385,10 +385,7 @@ impl Jobs {
                     PoolVerb::ContEvict(cont, whose) => Some((*cont, *whose)),
                     _ => None,
                 };
-                let result = asker
-                    .rights
-                    .settled(&*transport, head, verb)
-                    .and_then(|verb| transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result);
+                let result = ask_service(&*transport, head, verb, &asker);
                 if let (Ok(Answer::Pool(PoolReply::Cont(handle))), Some((cont, whose))) = (&result, evicts) {
                     let count = asker.holders.take(asker.key, cont, whose, &Evictions::of(&handle.props));
                     release(&*transport, head, cont, count);
@@ -402,6 +399,31 @@ impl Jobs {
             Job::Release { transport, cont, count } => release(&*transport, Head::default(), cont, count),
         }
     }
+}
+
+/// Asks a pool's service what the asker may ask it.
+fn ask_service(
+    transport: &dyn Transport,
+    head: Head,
+    verb: PoolVerb<'static>,
+    asker: &Asker,
+) -> core::result::Result<Answer, Error> {
+    let opens = match &verb {
+        // A part knows of nobody who has a container alone.
+        PoolVerb::ContOpen(name, wanted) if !asker.is_part => Some((name.clone(), *wanted)),
+        _ => None,
+    };
+    let refuse =
+        |(name, wanted): &(ContName, OpenFor)| asker.rights.refuse_open(transport, head, (name, *wanted));
+    if let Some(open) = opens.as_ref().filter(|(_, wanted)| wanted.is_of_alone()) {
+        refuse(open)?;
+    }
+    let verb = asker.rights.settled(transport, head, verb)?;
+    let result = transport.call(Request { token: 0, head, ask: Ask::Pool(verb) }).result;
+    if let (Err(Error::Busy), Some(open)) = (&result, &opens) {
+        refuse(open)?;
+    }
+    result
 }
 
 /// Gives handles back to the pool's service.

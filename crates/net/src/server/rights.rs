@@ -4,7 +4,7 @@
 
 use dolmen_codec::acl::{Acl, User, perm};
 use dolmen_codec::order::HashKey;
-use dolmen_codec::pool::{ContHandle, ContName, PoolReply, PoolVerb, Whose};
+use dolmen_codec::pool::{ContHandle, ContName, OpenFor, PoolReply, PoolVerb, Whose};
 use dolmen_codec::verb::{ContVerb, Verb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
 use dolmen_types::{ContNo, Error, Head, Invalid, PropId, PropValue, Props, Result, Uuid};
@@ -224,6 +224,23 @@ impl Rights {
         }
     }
 
+    /// Refuses whoever may not open a container, without opening it: who else has it is not for him to hear, nor is he in their way.
+    ///
+    /// # Errors
+    /// `NoPermission`.
+    pub(super) fn refuse_open(
+        &self,
+        transport: &dyn Transport,
+        head: Head,
+        (name, wanted): (&ContName, OpenFor),
+    ) -> Result<()> {
+        let Self::Listed { who, .. } = self else { return Ok(()) };
+        match found(transport, head, name)? {
+            Some(cont) if !may_open(on_cont(who, &cont.props), wanted) => Err(Error::NoPermission),
+            _ => Ok(()),
+        }
+    }
+
     /// What is to be asked of the service in place of a question that may need a look at a container first.
     ///
     /// # Errors
@@ -240,15 +257,7 @@ impl Rights {
         if pool & (perm::DELETE | perm::WRITE) != 0 {
             return Ok(verb);
         }
-        let request = Request { token: 0, head, ask: Ask::Pool(PoolVerb::ContList) };
-        let Answer::Pool(PoolReply::Conts(all)) = transport.call(request).result? else {
-            return Err(Invalid::Argument.into());
-        };
-        let is_meant = |cont: &&ContHandle| match name {
-            ContName::Label(label) => cont.label.as_ref() == Some(label),
-            ContName::Uuid(uuid) => cont.uuid == *uuid,
-        };
-        let Some(found) = all.iter().find(is_meant) else {
+        let Some(found) = found(transport, head, name)? else {
             // The service tells him if this very request has destroyed it before. No container has this UUID.
             return Ok(PoolVerb::ContDestroy(ContName::Uuid(Uuid::nil()), *force));
         };
@@ -258,6 +267,24 @@ impl Rights {
         // The very one that was looked at, whatever the name means when it is carried out.
         Ok(PoolVerb::ContDestroy(ContName::Uuid(found.uuid), *force))
     }
+}
+
+/// Whether something that is allowed on a container allows to open it.
+pub(super) fn may_open(perms: u64, wanted: OpenFor) -> bool {
+    perms != 0 && (!wanted.is_change() || perms & perm::CHANGES != 0)
+}
+
+/// A container as the service has it.
+fn found(transport: &dyn Transport, head: Head, name: &ContName) -> Result<Option<ContHandle>> {
+    let request = Request { token: 0, head, ask: Ask::Pool(PoolVerb::ContList) };
+    let Answer::Pool(PoolReply::Conts(all)) = transport.call(request).result? else {
+        return Err(Invalid::Argument.into());
+    };
+    let is_meant = |cont: &ContHandle| match name {
+        ContName::Label(label) => cont.label.as_ref() == Some(label),
+        ContName::Uuid(uuid) => cont.uuid == *uuid,
+    };
+    Ok(all.into_iter().find(is_meant))
 }
 
 fn trim_cont(who: &Principal, cont: &mut ContHandle) {
