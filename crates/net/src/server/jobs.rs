@@ -153,11 +153,12 @@ struct Inner {
 /// carry out what is not quick leave [`QUICK_THREADS`] to the others.
 #[derive(Default)]
 struct Waiting {
-    /// What may begin, oldest first.
-    quick: VecDeque<Job>,
-    slow: VecDeque<Job>,
+    /// What may begin, in the order in which it did, with its number.
+    quick: VecDeque<(u64, Job)>,
+    slow: VecDeque<(u64, Job)>,
     /// How many were let through, and what waits until one of them has ended, by lane.
     lanes: BTreeMap<Lane, (usize, VecDeque<Job>)>,
+    next_number: u64,
     /// All that nobody carries out yet.
     count: usize,
     /// Those that are being carried out and are not quick.
@@ -173,24 +174,38 @@ impl Waiting {
         self.count += 1;
         let lane = job.lane();
         if lane.0 == Pace::Quick {
-            return self.quick.push_back(job);
+            let number = self.number();
+            return self.quick.push_back((number, job));
         }
         let (let_through, behind) = self.lanes.entry(lane).or_default();
         if *let_through < lane.0.at_once() {
             *let_through += 1;
-            self.slow.push_back(job);
+            self.let_through(job);
         } else {
             behind.push_back(job);
         }
     }
 
-    /// The next job. `grow` begins one more thread, if it can: so whoever waits for an engine takes no thread away from others.
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    fn let_through(&mut self, job: Job) {
+        let number = self.number();
+        self.slow.push_back((number, job));
+    }
+
+    /// The next job: what may begin first, so that a handle is given back before whoever comes later counts them. `grow` begins one more
+    /// thread, if it can: so whoever waits for an engine takes no thread away from others.
     fn take(&mut self, grow: impl FnOnce() -> bool) -> Option<Job> {
-        let job = if self.slow.is_empty() || !self.may_be_slow(grow) {
-            self.quick.pop_front()?
-        } else {
+        let quick = self.quick.front().map_or(u64::MAX, |(number, _)| *number);
+        let is_slow_first = self.slow.front().is_some_and(|(number, _)| *number < quick);
+        let (_, job) = if is_slow_first && self.may_be_slow(grow) {
             self.slow_under_way += 1;
             self.slow.pop_front()?
+        } else {
+            self.quick.pop_front()?
         };
         self.count -= 1;
         Some(job)
@@ -211,10 +226,10 @@ impl Waiting {
         }
         self.slow_under_way -= 1;
         let Some((let_through, behind)) = self.lanes.get_mut(&lane) else { return };
-        match behind.pop_front() {
-            Some(next) => self.slow.push_back(next),
-            None => *let_through -= 1,
+        if let Some(next) = behind.pop_front() {
+            return self.let_through(next);
         }
+        *let_through -= 1;
         if *let_through == 0 {
             self.lanes.remove(&lane);
         }
