@@ -7,7 +7,7 @@
 //! Invariants: a pool's directory is opened once in a process, however many handles there are on it.
 
 use crate::error::{Der, Result};
-use crate::pool::CONNECT_EX;
+use crate::pool::{CONNECT_EX, CONNECT_RW};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_client::{Credentials, EventQueue, Options, Pool, Transport, Uuid, Way};
 use dolmen_codec::now;
@@ -330,7 +330,12 @@ pub(crate) async fn share_by(
     writable: bool,
 ) -> Result<PoolHandle> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    let access = if flags == CONNECT_EX { PoolAccess::Exclusive } else { PoolAccess::ReadWrite };
+    let access = match flags {
+        CONNECT_EX => PoolAccess::Exclusive,
+        CONNECT_RW => PoolAccess::Change,
+        // Containers are opened for writing through it, as dfuse does; what is of the pool is not changed by it.
+        _ => PoolAccess::ReadWrite,
+    };
     let mut head = own_head()?;
     head.id.sequence = word;
     let reached = transport(way, &place, pool, access, &head).await?;

@@ -23,7 +23,7 @@ pub(crate) fn is_operator(head: &Head, caller: &Caller) -> bool {
 /// it with others.
 ///
 /// # Errors
-/// `NoPermission` if he may not even read, or have it alone; of a part, `Busy` and `Unreachable` if the engine with the service cannot say.
+/// `NoPermission` if he may not even read, or means to change something and may change nothing, or have it alone; of a part, `Busy` and `Unreachable` if the engine with the service cannot say.
 pub(crate) fn rights(head: &Head, caller: &Caller, (pool, access): (&Lease, PoolAccess)) -> Result<Rights> {
     if is_operator(head, caller) {
         return Ok(Rights::All);
@@ -37,7 +37,8 @@ pub(crate) fn rights(head: &Head, caller: &Caller, (pool, access): (&Lease, Pool
     if perms & perm::READ == 0 {
         return Err(Error::NoPermission);
     }
-    if access == PoolAccess::Exclusive && perms & (perm::CHANGES | perm::CREATE) == 0 {
+    let changes = matches!(access, PoolAccess::Exclusive | PoolAccess::Change);
+    if changes && perms & (perm::CHANGES | perm::CREATE) == 0 {
         return Err(Error::NoPermission);
     }
     Ok(Rights::Listed { pool: perms, who: Arc::new(who) })

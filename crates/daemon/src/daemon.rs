@@ -563,7 +563,7 @@ impl Shared {
         let (pool, entry, rights) = self.pools.connect(head, name, access, allowed)?;
         let transport: Arc<dyn Transport> = match access {
             PoolAccess::Exclusive => Arc::new(Alone(Arc::clone(&pool))),
-            PoolAccess::ReadOnly | PoolAccess::ReadWrite => Arc::<Lease>::clone(&pool),
+            PoolAccess::ReadOnly | PoolAccess::ReadWrite | PoolAccess::Change => Arc::<Lease>::clone(&pool),
         };
         let door = (transport, access == PoolAccess::ReadOnly);
         Ok(self.attachment(&pool, entry, door, (head.cred.uid, rights)))

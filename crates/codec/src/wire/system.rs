@@ -162,8 +162,11 @@ pub enum PoolName {
 pub enum PoolAccess {
     /// Read.
     ReadOnly,
-    /// Read and write.
+    /// Read and write, as lists allow.
     ReadWrite,
+    /// The same, to change something of the pool: refused to whom its list allows no change at all. An engine knows it only if it says
+    /// so, with [`FEATURE_CHANGE`](super::FEATURE_CHANGE).
+    Change,
     /// Read and write, and nobody else is connected.
     Exclusive,
 }
@@ -252,7 +255,7 @@ pub struct PoolSpec {
     pub bulk_dir: Option<Vec<u8>>,
 }
 
-choice!(PoolAccess { ReadOnly = 1, ReadWrite = 2, Exclusive = 4 });
+choice!(PoolAccess { ReadOnly = 1, ReadWrite = 2, Change = 3, Exclusive = 4 });
 
 record!(PoolEntry {
     uuid: Uuid,

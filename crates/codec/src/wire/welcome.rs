@@ -47,6 +47,10 @@ pub const FEATURE_NOT_FIRST: u64 = 1;
 /// ([`OpenFor::Alone`](crate::pool::OpenFor::Alone)). Who does not say it closes the connection on which that is asked.
 pub const FEATURE_ALONE: u64 = 4;
 
+/// A feature of an engine: pools can be connected to in order to change them
+/// ([`PoolAccess::Change`](super::PoolAccess::Change)). Who does not say it closes the connection on which that is asked.
+pub const FEATURE_CHANGE: u64 = 8;
+
 /// Who answers, and what was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {

@@ -117,6 +117,27 @@ fn a_pool_lets_in_whom_its_list_names_whoever_he_says_that_he_is() {
 }
 
 #[test]
+fn who_connects_to_change_a_pool_may_change_something_there() {
+    let served = Served::start();
+    let operator = Bystander::first(served.link(Way::Socket));
+    let (link, cred) = stranger(&served);
+    let told = |access| connect(&link, cred, access).map(drop);
+    for (letters, may) in
+        [("r", false), ("ta", false), ("rw", true), ("rc", true), ("rd", true), ("rA", true), ("ro", true)]
+    {
+        allow(&operator.pool, &[&format!("A::4200042@:{letters}")]);
+        let expected = if may { Ok(()) } else { Err(Error::NoPermission) };
+        assert_eq!(told(PoolAccess::Change), expected, "{letters}");
+        assert_eq!(told(PoolAccess::Exclusive), if may { Err(Error::Busy) } else { expected }, "{letters}");
+        for access in [PoolAccess::ReadOnly, PoolAccess::ReadWrite] {
+            assert_eq!(told(access), Ok(()), "{letters} {access:?}");
+        }
+    }
+    allow(&operator.pool, &["A::4200042@:w"]);
+    assert_eq!(told(PoolAccess::Change), Err(Error::NoPermission), "who may not read does not connect");
+}
+
+#[test]
 fn pools_are_made_by_who_runs_the_engine() {
     let served = Served::start();
     let operator = Bystander::first(served.link(Way::Socket));

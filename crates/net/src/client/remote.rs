@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Poll;
 use dolmen_codec::pool::{PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
-use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
+use dolmen_codec::wire::{FEATURE_CHANGE, PoolAccess, PoolConnection, PoolName, RankInfo, SystemVerb};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport, Way, now};
 use dolmen_types::{ContNo, Error, Head, Label, PoolMap, Result, TargetNo};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -69,6 +69,12 @@ struct Opening {
     failed: Option<Error>,
 }
 
+/// What is asked of an engine that may not know all that can be: it then refuses changes one by one.
+fn known(link: &Link, access: PoolAccess) -> PoolAccess {
+    let knows = link.welcome().is_some_and(|welcome| welcome.features & FEATURE_CHANGE != 0);
+    if access == PoolAccess::Change && !knows { PoolAccess::ReadWrite } else { access }
+}
+
 impl Remote {
     /// Opens a pool; `link` leads to an engine that has targets of it.
     ///
@@ -89,16 +95,20 @@ impl Remote {
         name: PoolName,
         access: PoolAccess,
     ) -> Result<Self> {
-        let connect = SystemVerb::PoolConnect { name, access };
+        let connect = SystemVerb::PoolConnect { name, access: known(link, access) };
         let (mut home, mut connected) = Door::open_by(way, link, head, connect).await?;
-        // Who may have the pool alone is for the engine with its service to say.
-        let elsewhere = if access == PoolAccess::Exclusive { PoolAccess::ReadWrite } else { access };
+        // Who may have the pool alone, or change it, is for the engine with its service to say.
+        let elsewhere = match access {
+            PoolAccess::Exclusive | PoolAccess::Change => PoolAccess::ReadWrite,
+            PoolAccess::ReadOnly | PoolAccess::ReadWrite => access,
+        };
         let connect = SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access: elsewhere };
         let service = connected.map.targets.first().map_or(0, |target| target.rank);
         if service != link.rank() {
             let info = info_of(&connected.ranks, service)?;
             let reached = reach::rank_by(way, link, info).await;
             let link = reached.map_err(|_gone| Error::Unreachable { rank: service })?;
+            let access = known(&link, access);
             let again = SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access };
             (home, connected) = Door::open_by(way, &link, head, again).await?;
         }

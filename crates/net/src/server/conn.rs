@@ -22,8 +22,8 @@ use crate::tls::{Certs, Identity, Role};
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Incoming, List, Reply, Verb};
 use dolmen_codec::wire::{
-    Asked, FEATURE_ALONE, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal, ReplyTo,
-    RequestHeader, SystemReply, SystemVerb, Version, WELCOME_BYTES, decode_request_owned,
+    Asked, FEATURE_ALONE, FEATURE_CHANGE, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal,
+    ReplyTo, RequestHeader, SystemReply, SystemVerb, Version, WELCOME_BYTES, decode_request_owned,
     decode_request_shared, decode_system_request, encode_reply, encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
@@ -360,7 +360,7 @@ impl Conn {
 
     fn welcome(&self, shared: &Shared, version: Version, ring_bytes: u64) -> [u8; WELCOME_BYTES] {
         let mut welcome = shared.system.welcome(version, ring_bytes);
-        welcome.features |= FEATURE_ALONE;
+        welcome.features |= FEATURE_ALONE | FEATURE_CHANGE;
         if self.takes_parts {
             welcome.features |= FEATURE_PARTS;
         }

@@ -558,8 +558,12 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
 }
 
 pub(super) fn system_verb() -> impl Strategy<Value = SystemVerb> {
-    let access =
-        prop_oneof![Just(PoolAccess::ReadOnly), Just(PoolAccess::ReadWrite), Just(PoolAccess::Exclusive)];
+    let access = prop_oneof![
+        Just(PoolAccess::ReadOnly),
+        Just(PoolAccess::ReadWrite),
+        Just(PoolAccess::Change),
+        Just(PoolAccess::Exclusive)
+    ];
     prop_oneof![
         Just(SystemVerb::Ping),
         Just(SystemVerb::Query),

@@ -11,7 +11,7 @@ use crate::client::session::{Attached, Handles};
 use crate::client::slot::{SessionNo, SlotOn};
 use crate::client::{PoolRef, unexpected};
 use dolmen_codec::pool::{PoolReply, PoolVerb};
-use dolmen_codec::wire::{PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
+use dolmen_codec::wire::{PoolAccess, PoolConnection, PoolName, PoolSlot, SystemReply, SystemVerb};
 use dolmen_codec::{Answer, Ask, Way, give_way};
 use dolmen_env::{Clock, RealClock};
 use dolmen_types::{ContNo, Head, Result};
@@ -153,9 +153,12 @@ impl State {
         match (finished, opens, session) {
             (Finished::System(Ok(SystemReply::Connected(connected))), Some(opens), Some(session)) => {
                 let Opens { connect, head, is_beside } = *opens;
-                // Whatever name it was found by: when it is opened again, it is this pool or none.
+                // Whatever name it was found by: when it is opened again, it is this pool or none. What it may be opened for was looked
+                // at, and each engine knows the other way to say it.
                 let connect = match connect {
                     SystemVerb::PoolConnect { access, .. } => {
+                        let access =
+                            if access == PoolAccess::Change { PoolAccess::ReadWrite } else { access };
                         SystemVerb::PoolConnect { name: PoolName::Uuid(connected.uuid), access }
                     }
                     other => other,
