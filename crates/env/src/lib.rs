@@ -76,8 +76,8 @@ pub use socket::{
     peer_watch, remove_socket, unlink_socket,
 };
 pub use thread::{
-    Load, anonymous_rss_bytes, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu, rss_bytes,
-    scope, spawn, user_id, wait, yield_now,
+    Load, anonymous_rss_bytes, come_behind, cpu_count, current_cpu, leave_cpu, peak_rss_bytes, pin_to_cpu,
+    rss_bytes, scope, spawn, user_id, wait, yield_now,
 };
 pub use users::{
     group_name, group_named, group_principal, is_open_to_others, owner_of, user_name, user_named,

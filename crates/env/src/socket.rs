@@ -380,6 +380,14 @@ impl Waiter {
             .map_err(waiter_failed)
     }
 
+    /// Waits for `socket` no more, which stays open.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it was not waited for.
+    pub fn remove(&self, socket: &impl AsFd) -> Result<()> {
+        epoll::delete(&self.fd, socket).map_err(waiter_failed)
+    }
+
     /// Appends what is ready to `ready`, after waiting for at most `timeout`; `None` waits as long as it takes.
     ///
     /// # Errors

@@ -26,6 +26,15 @@ pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
     std::thread::scope(body)
 }
 
+/// Lets this thread come behind others by so many steps of nice(2) more, where there are too few processors for all.
+///
+/// # Errors
+/// [`Error::Io`] if the system knows no such thing.
+pub fn come_behind(steps: i32) -> Result<()> {
+    let failed = |errno| Error::Io { op: Op::Thread, name: "nice".to_owned(), offset: 0, errno };
+    rustix::process::nice(steps).map(drop).map_err(failed)
+}
+
 /// Lets other threads run: for pauses that are too short to sleep.
 pub fn yield_now() {
     std::thread::yield_now();

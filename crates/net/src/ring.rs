@@ -108,6 +108,11 @@ impl Place {
         Self { control: CONTROL_AT + ring * CONTROL_BYTES, data: DATA_AT + ring * size, size }
     }
 
+    /// Bytes of room for which a writer is called that sleeps.
+    fn worth_a_call(self) -> usize {
+        self.size / 4
+    }
+
     /// The parts that `len` bytes from the `count`-th on take: the second is empty unless they wrap.
     #[inline]
     fn parts(self, count: u64, len: usize) -> (usize, usize) {
@@ -213,13 +218,14 @@ impl Writer {
         usize::try_from(memory.load(self.place.control + READER_CPU_AT)).ok()?.checked_sub(1)
     }
 
-    /// Whether there is room; if not, the reader will call when there is. To be asked before going to sleep.
+    /// Whether there is room that is worth a call; if not, the reader will call when there is. To be asked before going to
+    /// sleep.
     ///
     /// # Errors
     /// [`Broken`].
     pub fn rest(&mut self, memory: &impl Memory) -> Result<bool, Broken> {
         memory.raise(self.place.control + WRITER_ASLEEP_AT, true);
-        let has_room = self.room(memory, self.place.size)? > 0;
+        let has_room = self.room(memory, self.place.size)? >= self.place.worth_a_call();
         if has_room {
             memory.raise(self.place.control + WRITER_ASLEEP_AT, false);
         }
@@ -283,11 +289,15 @@ impl Reader {
         }
     }
 
-    /// Whether the writer sleeps and must be called; it is called once.
+    /// Whether the writer sleeps and must be called; it is called once, and not for a few bytes: whoever reads slowly would
+    /// call it for each of them.
     #[inline]
     #[must_use]
     pub fn must_call(&self, memory: &impl Memory) -> bool {
-        memory.take(self.place.control + WRITER_ASLEEP_AT)
+        // What it has written before it went to sleep is seen here or makes the room look larger: never is it called too late.
+        let used = memory.load(self.place.control).wrapping_sub(self.published);
+        used <= byte_count(self.place.size - self.place.worth_a_call())
+            && memory.take(self.place.control + WRITER_ASLEEP_AT)
     }
 
     /// Whether there is something to read; if not, the writer will call when there is. To be asked before going to sleep.
@@ -370,6 +380,26 @@ mod tests {
         writer.publish(&memory);
         assert!(writer.must_call(&memory), "the reader sleeps");
         assert!(!writer.must_call(&memory), "it is called once");
+    }
+
+    #[test]
+    fn a_writer_that_sleeps_is_called_for_a_quarter_of_the_ring_and_not_for_a_few_bytes() {
+        let (memory, (mut reader, _), (_, mut writer)) = rings();
+        let bytes = vec![3; RING_BYTES_MIN];
+        assert_eq!(writer.write(&memory, &bytes), Ok(RING_BYTES_MIN));
+        writer.publish(&memory);
+        assert_eq!(writer.rest(&memory), Ok(false));
+        let mut room = vec![0; RING_BYTES_MIN / 4 - 1];
+        assert_eq!(reader.read(&memory, &mut room), Ok(room.len()));
+        reader.release(&memory);
+        assert!(!reader.must_call(&memory), "one byte more");
+        assert_eq!(writer.rest(&memory), Ok(false), "neither is it worth waking for");
+        assert_eq!(reader.read(&memory, &mut room[..1]), Ok(1));
+        reader.release(&memory);
+        assert!(reader.must_call(&memory));
+        assert!(!reader.must_call(&memory), "it is called once");
+        assert_eq!(writer.rest(&memory), Ok(true));
+        assert_eq!(writer.write(&memory, &bytes), Ok(RING_BYTES_MIN / 4), "what room there is may be used");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(super) struct Orders {
 
 /// What it has found.
 struct Scene {
+    /// The number of this process.
+    process: u32,
     unix: Address,
     tcp: Address,
     is_over: AtomicBool,
@@ -52,6 +54,11 @@ struct Scene {
 impl Scene {
     fn address(&self, way: Way) -> &Address {
         if way == Way::Tcp { &self.tcp } else { &self.unix }
+    }
+
+    /// The number of a client of this process, which no other one has had: its requests are new.
+    fn client(&self, number: u64) -> u128 {
+        u128::from(self.process) << 64 | u128::from(number)
     }
 
     fn is_over(&self) -> bool {
@@ -66,7 +73,7 @@ pub(crate) fn run(spec: &str) -> Result<()> {
     let (unix, tcp) = (address(&orders.unix)?, address(&orders.tcp)?);
     // Ignored: then it has as many connections as it may.
     let _raised = dolmen_env::raise_descriptor_limit();
-    let scene = Scene { unix, tcp, is_over: AtomicBool::new(false) };
+    let scene = Scene { process: std::process::id(), unix, tcp, is_over: AtomicBool::new(false) };
     let mut readers = if orders.beside == Beside::SlowReaders { slow_readers(&scene)? } else { Vec::new() };
     say("ready")?;
     hear();
@@ -122,7 +129,7 @@ fn come_and_go(scene: &Scene) -> u64 {
             let way = WAYS[number % WAYS.len()];
             // One that is refused is one more that has come and gone.
             if number % 2 == 0 {
-                greeted.extend(Rude::connect(scene.address(way), way, 1 + u128::from(count)));
+                greeted.extend(Rude::connect(scene.address(way), way, scene.client(count)));
             } else if let Ok(mut stream) = silent(scene.address(way)) {
                 // Ignored: it may be closed before all is said.
                 let _said = push(&mut stream, &hello(0)[..number % 64]);
@@ -140,7 +147,7 @@ fn malformed(scene: &Scene) -> Result<u64> {
     let garbage = vec![0x77; GARBAGE_BYTES];
     let mut count = 0;
     for (number, way) in (1..).zip(WAYS.into_iter().cycle()) {
-        let mut rude = Rude::connect(scene.address(way), way, number)?;
+        let mut rude = Rude::connect(scene.address(way), way, scene.client(number))?;
         let opened = rude.open()?;
         let good = rude.frame(opened, &update(opened, b"other", b"value"))?;
         let mut bad = good.clone();
@@ -167,7 +174,7 @@ struct Slow {
 fn slow_readers(scene: &Scene) -> Result<Vec<Slow>> {
     let reader = |number: usize| {
         let way = WAYS[number % WAYS.len()];
-        let mut rude = Rude::connect(scene.address(way), way, 1 + number as u128)?;
+        let mut rude = Rude::connect(scene.address(way), way, scene.client(number as u64))?;
         let opened = rude.open()?;
         rude.ask(opened, &update(opened, b"long", &vec![9; SLOW_BYTES]))?;
         let frames = rude.frame(opened, &fetch(opened, b"long", SLOW_BYTES))?.repeat(SLOW_ANSWERS);

@@ -1,37 +1,34 @@
 //! One connection: what its peer may do, what it holds, and what goes to and from it.
 //!
-//! Invariants: nothing is taken from a peer that has not said hello, nor from one that has as much under way as it may or
-//! does not read its answers, and its socket is not listened to meanwhile; whoever comes over a Unix socket is who the
-//! kernel says, and over a network, where certificates are asked for, whom his names; what is held is given back once.
+//! Invariants: nothing is taken from a peer that has as much under way as it may or does not read its answers, and its socket is
+//! not listened to meanwhile; whoever comes over a Unix socket is who the kernel says, and over a network, where certificates
+//! are asked for, whom his names; what is held is given back once.
 
 mod parts;
 
+use super::arrival::{Greeted, Who};
 use super::attached::{Attached, Closing, Opening};
 use super::bufs::Held;
 use super::holders::Away;
 use super::jobs::{Job, JobReply, Mailbox};
 use super::worker::{Shared, UnderWay, token_of};
 use super::{Attachment, Caller};
-use crate::error::{Error, Lack, Result, Violation};
-use crate::input::{Requests, Room, bad_frame, fill};
+use crate::error::{Error, Result};
+use crate::input::{Requests, Room};
 use crate::output::Output;
-use crate::ring;
 use crate::stream::Stream;
 use crate::terms::Terms;
-use crate::tls::{Certs, Identity, Role};
+use crate::tls::Role;
 use dolmen_codec::pool::{ContHandle, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::verb::{Incoming, List, Reply, Verb};
 use dolmen_codec::wire::{
-    Asked, FEATURE_ALONE, FEATURE_CHANGE, FEATURE_PARTS, FetchPlan, HELLO_BYTES, Hello, PoolSlot, Refusal,
-    ReplyTo, RequestHeader, SystemReply, SystemVerb, Version, WELCOME_BYTES, decode_request_owned,
-    decode_request_shared, decode_system_request, encode_reply, encode_system_reply,
+    Asked, FetchPlan, PoolSlot, ReplyTo, RequestHeader, SystemReply, SystemVerb, Version,
+    decode_request_owned, decode_request_shared, decode_system_request, encode_reply, encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{Clock, Moved, Peer, RealClock, SharedMemory, Socket, Waiter, peer_watch};
+use dolmen_env::{Clock, RealClock, Waiter};
 use dolmen_types::{Epoch, Error as Failure, Head, Invalid, IoBuf, limits};
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub(super) use parts::Parts;
@@ -58,11 +55,14 @@ const REQUESTS_A_TURN: usize = 16;
 /// thousand small requests do, and whoever does not read the first answer is to have no second one made.
 const BYTES_A_TURN: usize = 1 << 20;
 
-/// How a record of TLS begins that begins a connection; no hello does.
-const TLS_HANDSHAKE: u8 = 0x16;
+/// Turns in a row that move nothing until nobody looks at a connection any more before its peer calls: to look at a socket is a
+/// call of the system, and a peer at rings makes one that he is spared otherwise.
+const TURNS_OF_SOCKET: u32 = 64;
+const TURNS_OF_RINGS: u32 = 4096;
 
-/// Pieces that are taken from who is not welcome before others have their turn.
-const READS_A_TURN: usize = 16;
+/// The same while the peer does not read his answers.
+const TURNS_OF_FULL_SOCKET: u32 = 16;
+const TURNS_OF_FULL_RINGS: u32 = 256;
 
 /// Pools that one connection may use.
 const POOLS_MAX: usize = 256;
@@ -86,17 +86,16 @@ pub(super) enum Handles {
 
 pub(super) struct Conn {
     stream: Stream,
-    peer: Option<Peer>,
-    /// Whom the peer's certificate names.
-    identity: Option<Arc<Identity>>,
-    watch: Option<OwnedFd>,
+    who: Who,
     serial: u64,
     is_hot: bool,
+    /// Turns in a row that have moved nothing.
+    still_turns: u32,
+    /// Bytes of requests and answers that were begun in the last step, and in the last one that has begun something.
+    begun_bytes: usize,
+    usual_bytes: usize,
     /// What the waiter tells of the socket: input, and room.
     told: (bool, bool),
-    hello: Option<([u8; HELLO_BYTES], usize)>,
-    /// It was told why it is not welcome, and goes when it has heard that.
-    is_unwelcome: bool,
     terms: Terms,
     requests: Requests,
     /// It takes answers in parts.
@@ -129,63 +128,50 @@ struct Stalled {
 }
 
 impl Conn {
-    /// A connection that has just come, over a network with a certificate if there are `certs`.
-    pub(super) fn new(socket: Socket, serial: u64, certs: Option<&Certs>) -> Result<Self> {
-        let peer = socket.peer()?;
-        let stream = match certs.filter(|_| socket.is_network()) {
-            Some(certs) => Stream::as_tls_server(socket, certs)?,
-            None => Stream::over_socket(socket),
-        };
-        Ok(Self {
+    /// A connection that has been greeted.
+    pub(super) fn new(greeted: Greeted, serial: u64) -> Self {
+        let Greeted { stream, who, terms, takes_parts, must_flush } = greeted;
+        let mut requests = Requests::new();
+        requests.agree(terms);
+        Self {
             stream,
-            peer,
-            identity: None,
-            watch: None,
+            who,
             serial,
             is_hot: false,
+            still_turns: 0,
+            begun_bytes: 0,
+            usual_bytes: 0,
             told: (true, false),
-            hello: Some(([0; HELLO_BYTES], 0)),
-            is_unwelcome: false,
-            terms: Terms::default(),
-            requests: Requests::new(),
-            takes_parts: false,
+            terms,
+            requests,
+            takes_parts,
             stalled: None,
             paused: VecDeque::new(),
             is_starved: false,
             is_fed: false,
             output: Output::default(),
-            must_flush: false,
+            must_flush,
             pools: Vec::new(),
             under_way: 0,
             jobs_under_way: 0,
             held: Held::default(),
             arriving: Held::default(),
             unread: Held::default(),
-        })
+        }
     }
 
-    /// Lets `waiter` tell of the socket, and of the end of the process at its other end: a forked child may keep the socket.
-    pub(super) fn watch(&mut self, waiter: &Waiter, token: u64, peer_token: u64) -> Result<()> {
-        waiter.add(self.stream.socket(), token, false)?;
-        if let Some(peer) = self.peer {
-            // Who has ended since is found by reading.
-            if let Ok(watch) = peer_watch(peer.pid) {
-                self.watch = Some(watch);
-            }
-        }
-        if let Some(watch) = &self.watch {
-            waiter.add(watch, peer_token, false)?;
-        }
-        Ok(())
+    /// Lets `waiter` tell of the socket, and of the end of the process at its other end.
+    pub(super) fn watch(&self, waiter: &Waiter, token: u64, peer_token: u64) -> Result<()> {
+        self.who.watch(&self.stream, waiter, token, peer_token)
+    }
+
+    /// The contrary.
+    pub(super) fn forget(&self, waiter: &Waiter) {
+        self.who.forget(&self.stream, waiter);
     }
 
     pub(super) fn serial(&self) -> u64 {
         self.serial
-    }
-
-    /// Whether it has not been greeted yet.
-    pub(super) fn is_new(&self) -> bool {
-        self.hello.is_some()
     }
 
     /// The processor that a peer on this machine runs on who has come over a network. Over rings he goes aside himself
@@ -203,17 +189,35 @@ impl Conn {
     }
 
     /// For messages: who this is.
-    pub(super) fn who(&self) -> String {
-        let at = || self.stream.socket().remote().map_or("a network".to_owned(), |at| at.to_string());
-        match (self.peer, &self.identity) {
-            (Some(Peer { pid, uid, .. }), _) => format!("process {pid} of user {uid}"),
-            (None, Some(identity)) => format!("{} at {}", identity.name, at()),
-            (None, None) => at(),
-        }
+    pub(super) fn name(&self) -> String {
+        self.who.name(&self.stream)
+    }
+
+    /// Bytes of requests and answers that it has begun in its last step.
+    pub(super) fn begun_bytes(&self) -> usize {
+        self.begun_bytes
+    }
+
+    /// Bytes that it begins in a step, as far as is known.
+    pub(super) fn usual_bytes(&self) -> usize {
+        self.usual_bytes
+    }
+
+    /// A turn is over; whether so many have moved nothing that it may as well rest.
+    pub(super) fn tires(&mut self, has_moved: bool) -> bool {
+        self.still_turns = if has_moved { 0 } else { self.still_turns + 1 };
+        let turns = match (self.stream.is_ring(), self.output.is_empty()) {
+            (false, true) => TURNS_OF_SOCKET,
+            (true, true) => TURNS_OF_RINGS,
+            (false, false) => TURNS_OF_FULL_SOCKET,
+            (true, false) => TURNS_OF_FULL_RINGS,
+        };
+        self.still_turns >= turns
     }
 
     /// Goes to sleep; whether there is something to do instead.
     pub(super) fn rest(&mut self, waiter: &Waiter, at: usize) -> Result<bool> {
+        self.still_turns = 0;
         let for_room = !self.output.is_empty() || !self.stream.flush()?;
         let for_input = !self.is_full();
         // The socket of rings brings calls, and the end.
@@ -250,9 +254,6 @@ impl Conn {
 
     /// Sends what waits, and takes what has come.
     pub(super) fn step(&mut self, at: usize, shared: &mut Shared) -> Result<Step> {
-        if self.hello.is_some() {
-            return self.greet(shared);
-        }
         let mut moved = core::mem::take(&mut self.is_fed);
         if !self.output.is_empty() {
             moved |= self.send_on(shared)?;
@@ -265,9 +266,9 @@ impl Conn {
         }
         moved |= self.resume(shared)?;
         let held_bytes = self.held.byte_count;
+        self.begun_bytes = 0;
         for _ in 0..REQUESTS_A_TURN {
-            // What is answered at once is held no more.
-            if self.is_full() || self.held.byte_count.saturating_sub(held_bytes) >= BYTES_A_TURN {
+            if self.is_full() || self.begun_bytes >= BYTES_A_TURN {
                 break;
             }
             let Some((header, payload)) = self.next(at, shared)? else { break };
@@ -275,6 +276,9 @@ impl Conn {
             let taken = self.take(at, shared, &header, payload);
             self.requests.forget_body();
             taken?;
+            // What is answered at once is held no more.
+            self.begun_bytes = self.held.byte_count.saturating_sub(held_bytes);
+            self.usual_bytes = self.begun_bytes;
         }
         if moved || self.must_flush {
             self.stream.tell_cpu(shared.cpu);
@@ -317,140 +321,6 @@ impl Conn {
         next
     }
 
-    /// Takes the hello, and answers it: with rings if they are asked for and possible.
-    fn greet(&mut self, shared: &mut Shared) -> Result<Step> {
-        if self.is_unwelcome {
-            return self.see_off();
-        }
-        let hello = match self.hear() {
-            Ok(Some(hello)) => hello,
-            Ok(None) => return Ok(Step::Still),
-            Err(error) => return self.turn_away(shared, &error),
-        };
-        self.hello = None;
-        self.takes_parts = hello.features & FEATURE_PARTS != 0;
-        let Some(version) = hello.agreed() else {
-            self.say(&Refusal::VERSION.encode(), None)?;
-            return Err(Error::Protocol(Violation::Version));
-        };
-        let wanted = usize::try_from(hello.ring_bytes).unwrap_or(usize::MAX);
-        let granted = match self.peer {
-            Some(_) if wanted > 0 => {
-                wanted.clamp(ring::RING_BYTES_MIN, shared.options.ring_bytes_max).next_power_of_two()
-            }
-            _ => 0,
-        };
-        // Without memory, or descriptors, it goes on over the socket.
-        let made = if granted == 0 { None } else { SharedMemory::create(ring::memory_bytes(granted)).ok() };
-        let Some(memory) = made else {
-            self.say(&self.welcome(shared, version, 0), None)?;
-            self.agree(version);
-            return Ok(Step::Moved);
-        };
-        self.say(&self.welcome(shared, version, granted as u64), Some(&memory))?;
-        self.stream.go_over_to_rings(memory, granted, true)?;
-        self.agree(version);
-        Ok(Step::Moved)
-    }
-
-    fn agree(&mut self, version: Version) {
-        self.terms = Terms::of(version, &self.stream);
-        self.requests.agree(self.terms);
-    }
-
-    fn welcome(&self, shared: &Shared, version: Version, ring_bytes: u64) -> [u8; WELCOME_BYTES] {
-        let mut welcome = shared.system.welcome(version, ring_bytes);
-        welcome.features |= FEATURE_ALONE | FEATURE_CHANGE;
-        if self.takes_parts {
-            welcome.features |= FEATURE_PARTS;
-        }
-        welcome.encode()
-    }
-
-    /// The hello, once it has come.
-    fn hear(&mut self) -> Result<Option<Hello>> {
-        let Some((bytes, at)) = &mut self.hello else { return Ok(None) };
-        let is_whole = fill(&mut self.stream, bytes, at)?;
-        let is_clear = !self.stream.is_tls() && self.stream.socket().is_network();
-        if is_clear && *at > 0 && bytes[0] == TLS_HANDSHAKE {
-            return Err(Error::NoCertificate(Lack::Own));
-        }
-        if !is_whole {
-            return Ok(None);
-        }
-        let hello = Hello::decode(bytes).map_err(bad_frame)?;
-        self.identity = self.stream.identity()?.map(Arc::new);
-        Ok(Some(hello))
-    }
-
-    /// Says why there is no welcome to who can hear it: he has begun with a certificate where there is none, or without one
-    /// where it needs one. Others were told by TLS, or are not to be told.
-    fn turn_away(&mut self, shared: &mut Shared, error: &Error) -> Result<Step> {
-        let told = match error {
-            Error::NoCertificate(Lack::Own) if self.stream.is_tls() => Refusal::NeedsCertificate,
-            Error::NoCertificate(Lack::Own) => Refusal::HasNoCertificate,
-            Error::NoCertificate(_) | Error::BadCertificate { .. } => {
-                if self.stream.identity().is_err() {
-                    // It is of the authority, and names nobody: TLS has nothing against it.
-                    self.say(&Refusal::NoPermission.encode(), None)?;
-                }
-                return self.go_unheard(shared, error);
-            }
-            other => return Err(other.clone()),
-        };
-        // In the clear: the other speaks, or expects, something else.
-        let bytes = told.encode();
-        if self.stream.socket().write(&[IoSlice::new(&bytes)])? != Moved::Bytes(bytes.len()) {
-            return Err(Error::Ended);
-        }
-        self.go_unheard(shared, error)
-    }
-
-    /// Waits for the other end to go: if it were closed at once, what he has sent and nobody reads would take away what he was
-    /// told.
-    fn go_unheard(&mut self, shared: &Shared, error: &Error) -> Result<Step> {
-        let text = match error {
-            Error::NoCertificate(Lack::Own) if self.stream.is_tls() => "it shows no certificate",
-            Error::NoCertificate(Lack::Own) => {
-                "it asks for a certificate, and there is none: serve with --certs"
-            }
-            _ => "",
-        };
-        let why = if text.is_empty() { error.to_string() } else { text.to_owned() };
-        shared.system.note(&format!("connection of {} refused: {why}", self.who()));
-        self.is_unwelcome = true;
-        self.see_off()
-    }
-
-    /// Takes what he still sends, which is not looked at.
-    fn see_off(&mut self) -> Result<Step> {
-        let mut unread = [0; 4096];
-        for _ in 0..READS_A_TURN {
-            match self.stream.socket().read(&mut unread)? {
-                Moved::Bytes(_) => {}
-                Moved::Later => return Ok(Step::Still),
-                Moved::End => return Err(Error::Ended),
-            }
-        }
-        Ok(Step::Moved)
-    }
-
-    /// Sends the first frame; a socket takes it at once, since nothing was sent before.
-    fn say(&mut self, bytes: &[u8; WELCOME_BYTES], memory: Option<&SharedMemory>) -> Result<()> {
-        if self.stream.is_tls() {
-            let is_taken = self.stream.write(bytes)? == bytes.len();
-            self.must_flush = !self.stream.flush()?;
-            return if is_taken { Ok(()) } else { Err(Error::Ended) };
-        }
-        let parts = [IoSlice::new(bytes)];
-        let socket = self.stream.socket();
-        let moved = match memory {
-            Some(memory) => socket.write_with(&parts, memory.fd())?,
-            None => socket.write(&parts)?,
-        };
-        if moved == Moved::Bytes(bytes.len()) { Ok(()) } else { Err(Error::Ended) }
-    }
-
     fn take(
         &mut self,
         at: usize,
@@ -474,11 +344,11 @@ impl Conn {
         };
         self.under_way += 1;
         let mut head = header.head;
-        if let Some(peer) = self.peer {
+        if let Some(peer) = self.who.peer {
             (head.cred.uid, head.cred.gid) = (peer.uid, peer.gid);
         }
         // An engine asks for others.
-        if let Some(identity) = self.identity.as_ref().filter(|identity| identity.role != Role::Engine) {
+        if let Some(identity) = self.who.identity.as_ref().filter(|identity| identity.role != Role::Engine) {
             (head.cred.uid, head.cred.gid) = (identity.uid, identity.gid);
         }
         if header.pool == PoolSlot::SYSTEM {
@@ -628,7 +498,7 @@ impl Conn {
             SystemVerb::PoolConnect { .. } => self.stream.socket().peer_groups(),
             _ => Vec::new(),
         };
-        let caller = Caller { peer: self.peer, groups, identity: self.identity.clone() };
+        let caller = Caller { peer: self.who.peer, groups, identity: self.who.identity.clone() };
         let job = |key, to: &Arc<Mailbox>| Job::System { head, caller, ask, key, to: Arc::clone(to) };
         match shared.give(under_way, job) {
             Ok(()) => Ok(()),
@@ -816,12 +686,12 @@ impl Conn {
         Ok(())
     }
 
-    /// Gives back what the connection holds.
-    pub(super) fn give_back(mut self, at: usize, shared: &mut Shared) {
+    /// Gives back what the connection holds of its thread: what is left may be dropped anywhere.
+    pub(super) fn give_back(&mut self, at: usize, shared: &mut Shared) {
         shared.bufs.forget(at);
         shared.bufs.release(self.arriving);
         shared.bufs.release(self.unread);
-        let waiting = self.stalled.into_iter().map(|stalled| stalled.under_way);
+        let waiting = self.stalled.take().into_iter().map(|stalled| stalled.under_way);
         for under_way in waiting.chain(self.paused.drain(..).map(|paused| paused.under_way)) {
             shared.bufs.release(under_way.held);
         }
@@ -853,4 +723,35 @@ fn answer_bytes(verb: &PoolVerb<'_>) -> usize {
 /// Bytes that the answer to an enumeration may take.
 fn list_bytes(list: &List) -> usize {
     usize::try_from(list.bytes_max.min(limits::LIST_BYTES_MAX)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::tests::pair;
+    use crate::ring::{RING_BYTES_MIN, memory_bytes};
+    use dolmen_env::SharedMemory;
+
+    #[test]
+    fn who_moves_nothing_for_long_is_looked_at_no_more_and_a_socket_sooner_than_rings() {
+        for ring_bytes in [0, RING_BYTES_MIN] {
+            let (mut stream, _far) = pair();
+            if ring_bytes > 0 {
+                let memory = SharedMemory::create(memory_bytes(ring_bytes)).unwrap();
+                stream.go_over_to_rings(memory, ring_bytes, true).unwrap();
+            }
+            let (who, terms) = (Who::default(), Terms::default());
+            let greeted = Greeted { stream, who, terms, takes_parts: true, must_flush: false };
+            let mut conn = Conn::new(greeted, 1);
+            let waiter = Waiter::new().unwrap();
+            conn.watch(&waiter, 1, 2).unwrap();
+            let turns = if ring_bytes > 0 { TURNS_OF_RINGS } else { TURNS_OF_SOCKET };
+            assert!((1..turns).all(|_| !conn.tires(false)));
+            assert!(!conn.tires(true), "something has moved");
+            assert!((1..turns).all(|_| !conn.tires(false)));
+            assert!(conn.tires(false));
+            assert!(matches!(conn.rest(&waiter, 1), Ok(false)), "there is nothing to do");
+            assert!(!conn.tires(false), "it is awake anew");
+        }
+    }
 }

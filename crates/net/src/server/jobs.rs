@@ -1,14 +1,16 @@
 //! What may take long or flush: questions to a pool's service and to the daemon, answered by threads of their own.
 
+use super::arrival::Greeted;
 use super::attached::Asker;
+use super::post::Post;
 use super::{Attachment, Caller, System, or_end};
 use crate::error::Result;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContName, OpenFor, PoolReply, PoolVerb};
 use dolmen_codec::wire::{PoolName, SystemVerb};
 use dolmen_codec::{Answer, Ask, Request, Transport};
-use dolmen_env::{Bell, spawn};
+use dolmen_env::spawn;
 use dolmen_types::{ContNo, Error, Head, crc32c};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -93,42 +95,47 @@ pub(super) enum JobReply {
     System(core::result::Result<Attachment, Error>),
 }
 
-/// Answers for one thread of connections.
+/// What comes to a thread that serves.
+pub(super) enum Mail {
+    /// An answer for one of its connections.
+    Done(Done),
+    /// A connection that is new.
+    Came(Box<Greeted>),
+}
+
+/// Where that is put.
 pub(super) struct Mailbox {
-    /// Guards the answers; taken alone, for a few instructions.
-    done: Mutex<Vec<Done>>,
-    has_mail: AtomicBool,
-    bell: Bell,
+    post: Post<Mail>,
+    /// Connections that the thread has, or is about to get.
+    connections: AtomicUsize,
 }
 
 impl Mailbox {
     pub(super) fn new() -> Result<Self> {
-        Ok(Self { done: Mutex::default(), has_mail: AtomicBool::new(false), bell: Bell::new()? })
+        Ok(Self { post: Post::new()?, connections: AtomicUsize::new(0) })
     }
 
-    pub(super) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(super) fn post(&self) -> &Post<Mail> {
+        &self.post
     }
 
-    pub(super) fn has_mail(&self) -> bool {
-        self.has_mail.load(Ordering::Acquire)
+    pub(super) fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
-    pub(super) fn take(&self) -> Vec<Done> {
-        if !self.has_mail() {
-            return Vec::new();
-        }
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_mail.store(false, Ordering::Release);
-        core::mem::take(&mut *done)
+    /// Hands a connection over.
+    pub(super) fn hand(&self, greeted: Greeted) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.post.put(Mail::Came(Box::new(greeted)));
+    }
+
+    /// A connection has ended.
+    pub(super) fn has_ended(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn put(&self, done: Done) {
-        let mut all = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(done);
-        self.has_mail.store(true, Ordering::Release);
-        drop(all);
-        self.bell.ring();
+        self.post.put(Mail::Done(done));
     }
 }
 

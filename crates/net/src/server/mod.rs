@@ -2,12 +2,15 @@
 //!
 //! What pools there are is not known here: whoever runs a server answers for that ([`System`]).
 
+mod arrival;
 mod attached;
 mod bufs;
 mod conn;
+mod door;
 mod holders;
 mod jobs;
 mod locks;
+mod post;
 mod rights;
 mod worker;
 
@@ -21,6 +24,7 @@ use dolmen_codec::Transport;
 use dolmen_codec::wire::{SystemReply, SystemVerb, Version, Welcome};
 use dolmen_env::{Listener, Peer, spawn};
 use dolmen_types::{Error, Head};
+use door::{Door, Grave};
 pub use holders::Holders;
 use jobs::{Jobs, Mailbox};
 pub use locks::{Locks, Note};
@@ -132,6 +136,10 @@ pub struct Server {
     mailboxes: Vec<Arc<Mailbox>>,
     workers: Vec<JoinHandle<()>>,
     jobs: Jobs,
+    grave: Arc<Grave>,
+    /// Ends the thread at the door.
+    is_over: Arc<AtomicBool>,
+    door: Option<JoinHandle<()>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -145,22 +153,33 @@ impl Server {
     /// If the options allow rings that are longer than rings can be.
     pub fn start(system: &Arc<dyn System>, listeners: Vec<Listener>, options: &Options) -> Result<Self> {
         assert!(options.ring_bytes_max <= RING_BYTES_MAX);
-        let (stop, listeners) = (Arc::new(AtomicBool::new(false)), Arc::from(listeners));
         let jobs = Jobs::new(Arc::clone(system));
-        let connections = Arc::new(AtomicUsize::new(0));
-        let mut server = Self { stop, mailboxes: Vec::new(), workers: Vec::new(), jobs, connections };
+        let mut server = Self {
+            stop: Arc::default(),
+            mailboxes: Vec::new(),
+            workers: Vec::new(),
+            jobs,
+            grave: Arc::new(Grave::new()?),
+            is_over: Arc::default(),
+            door: None,
+            connections: Arc::default(),
+        };
         server.jobs.start()?;
         for _ in 0..options.threads.max(1) {
-            let worker = Worker::new(
-                Arc::clone(system),
-                options,
-                Arc::clone(&listeners),
-                server.jobs.clone(),
-                (Arc::clone(&server.stop), Arc::clone(&server.connections)),
-            )?;
+            let (jobs, grave) = (server.jobs.clone(), Arc::clone(&server.grave));
+            let worker = Worker::new(Arc::clone(system), jobs, grave, Arc::clone(&server.stop))?;
             server.mailboxes.push(worker.mailbox());
             server.workers.push(spawn("dolmen-serve", move || or_end(|| worker.run()))?);
         }
+        let door = Door::new(
+            Arc::clone(system),
+            options,
+            listeners,
+            server.mailboxes.clone(),
+            Arc::clone(&server.grave),
+            (Arc::clone(&server.is_over), Arc::clone(&server.connections)),
+        )?;
+        server.door = Some(spawn("dolmen-door", move || or_end(|| door.run()))?);
         Ok(server)
     }
 
@@ -178,11 +197,15 @@ impl Server {
     fn shut(&mut self) {
         self.stop.store(true, Ordering::Release);
         for mailbox in &self.mailboxes {
-            mailbox.bell().ring();
+            mailbox.post().bell().ring();
         }
         // Ignored: a panic of a thread was reported when it happened, and the others are ended all the same.
         self.workers.drain(..).for_each(|thread| drop(thread.join()));
         self.jobs.end();
+        // Last: it closes what the others have left.
+        self.is_over.store(true, Ordering::Release);
+        self.grave.bell().ring();
+        self.door.take().into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 

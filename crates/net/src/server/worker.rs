@@ -6,10 +6,12 @@
 //! Invariants: a request under way is answered exactly once, or dropped with its connection; a connection is looked at in
 //! every turn (`is_hot`), or its peer calls, or the waiter tells of its socket.
 
+use super::System;
+use super::arrival::Greeted;
 use super::bufs::{Bufs, Held};
 use super::conn::{Conn, Handles, Parts, Step};
-use super::jobs::{Done, Job, JobReply, Jobs, Mailbox};
-use super::{Options, System};
+use super::door::{Grave, Remains};
+use super::jobs::{Done, Job, JobReply, Jobs, Mail, Mailbox};
 use crate::aside::Aside;
 use crate::error::{Error, Result};
 use crate::input::bad_frame;
@@ -20,27 +22,25 @@ use dolmen_codec::pool::PoolReply;
 use dolmen_codec::verb::Incoming;
 use dolmen_codec::wire::{BadFrame, FetchPlan, PoolSlot};
 use dolmen_codec::{Answer, Ask, Outcome, QueueId, Request, Transport};
-use dolmen_env::{Clock, Listener, Ready, RealClock, Socket, Waiter, current_cpu};
+use dolmen_env::{Clock, Ready, RealClock, Waiter, current_cpu};
 use dolmen_types::{Error as Refusal, Head, IoBuf};
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the waiter calls listeners, the bell, and connections.
-const LISTENER_TOKEN: u64 = 1 << 62;
+/// What the waiter calls the bell, and connections.
 const BELL_TOKEN: u64 = 1 << 63;
 /// The process at the other end of a connection.
 const PEER_TOKEN: u64 = 1 << 61;
 
-/// Turns between two looks at sockets while there is work: a new connection waits no longer than these take.
+/// Turns between two looks at sockets while nothing moves, and how many of these one that moves something counts for: a
+/// connection that rests, or is new, waits no longer than these take.
 const TURNS_BETWEEN_LOOKS: u32 = 64;
+const TURNS_OF_WORK: u32 = 4;
 
-/// Connections that are taken at once while there is work, and while there is none.
-const ACCEPTED_AT_WORK: usize = 1;
-const ACCEPTED_AT_REST: usize = 64;
-
-/// Connections whose greeting is answered in one turn: each takes memory for rings.
-const GREETED_IN_A_TURN: usize = 1;
+/// Bytes of requests and answers that are begun in a turn, of connections of which each begins much: when others have begun so
+/// many, it has its turn in the next one. Who asks for little waits for one transfer of the usual size, and not for one of each.
+const BYTES_A_TURN: usize = 1 << 20;
+const MUCH_BYTES: usize = 64 << 10;
 
 /// How long a thread sleeps while devices work for it.
 const DEVICE_REST: Duration = Duration::from_micros(50);
@@ -48,12 +48,6 @@ const DEVICE_REST: Duration = Duration::from_micros(50);
 /// How long nobody asks for anything until buffers that are kept for the next request are given back: jobs rest for less
 /// between two phases, and whoever comes later pays for fresh memory once.
 const KEEP_NS: u64 = 3_000_000_000;
-
-/// How long a thread that cannot take more connections sleeps before it tries again.
-const DEAF_REST: Duration = Duration::from_millis(100);
-
-/// Between two looks whether certificates were renewed: each reads three files.
-const RENEW_NS: u64 = 1_000_000_000;
 
 /// A request that a target or the service works on.
 #[derive(Debug)]
@@ -88,7 +82,6 @@ pub(super) struct PoolEnd {
 /// What all connections of a thread share.
 pub(super) struct Shared {
     pub(super) system: Arc<dyn System>,
-    pub(super) options: Options,
     pub(super) pools: Slots<PoolEnd>,
     pub(super) under_way: Slots<UnderWay>,
     pub(super) bufs: Bufs,
@@ -97,8 +90,6 @@ pub(super) struct Shared {
     pub(super) scratch: Vec<u8>,
     /// The processor that the thread runs on, or did a moment ago.
     pub(super) cpu: usize,
-    /// When to look whether certificates were renewed.
-    renew_ns: u64,
 }
 
 /// What a request has led to.
@@ -109,19 +100,14 @@ enum Given {
 
 pub(super) struct Worker {
     waiter: Waiter,
-    listeners: Arc<[Listener]>,
     stop: Arc<AtomicBool>,
-    /// Of all threads together.
-    connections: Arc<AtomicUsize>,
+    /// Where connections go to that have ended.
+    grave: Arc<Grave>,
     conns: Slots<Conn>,
     hot: Vec<usize>,
-    /// No more connections could be taken the last time.
-    is_full: bool,
-    /// It does not hear of new connections for a while.
-    is_deaf: bool,
+    /// Which of them is looked at first in the next turn.
+    first: usize,
     serial: u64,
-    /// Connections over a network that had not said hello when they came: until when they may, place and number.
-    unheard: VecDeque<(u64, usize, u64)>,
     shared: Shared,
     spin: Spin,
     aside: Aside,
@@ -133,20 +119,15 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         system: Arc<dyn System>,
-        options: &Options,
-        listeners: Arc<[Listener]>,
         jobs: Jobs,
-        (stop, connections): (Arc<AtomicBool>, Arc<AtomicUsize>),
+        grave: Arc<Grave>,
+        stop: Arc<AtomicBool>,
     ) -> Result<Self> {
         let waiter = Waiter::new()?;
         let mailbox = Arc::new(Mailbox::new()?);
-        waiter.add(mailbox.bell(), BELL_TOKEN, false)?;
-        for (listener, token) in listeners.iter().zip(LISTENER_TOKEN..) {
-            waiter.add(listener, token, false)?;
-        }
+        waiter.add(mailbox.post().bell(), BELL_TOKEN, false)?;
         let shared = Shared {
             system,
-            options: options.clone(),
             pools: Slots::default(),
             under_way: Slots::default(),
             bufs: Bufs::default(),
@@ -154,19 +135,15 @@ impl Worker {
             mailbox,
             scratch: Vec::new(),
             cpu: current_cpu(),
-            renew_ns: 0,
         };
         Ok(Self {
             waiter,
-            listeners,
             stop,
-            connections,
+            grave,
             conns: Slots::default(),
             hot: Vec::new(),
-            is_full: false,
-            is_deaf: false,
+            first: 0,
             serial: 0,
-            unheard: VecDeque::new(),
             shared,
             spin: Spin::new(),
             aside: Aside::default(),
@@ -185,7 +162,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             let moved = self.turn();
-            self.turns += 1;
+            self.turns += if moved { TURNS_OF_WORK } else { 1 };
             if self.turns >= TURNS_BETWEEN_LOOKS {
                 self.look(Some(Duration::ZERO));
             }
@@ -196,39 +173,49 @@ impl Worker {
             }
         }
         for at in self.conns.keys() {
-            self.close(at);
+            self.end(at, Error::Ended);
         }
         self.shared.close_pools();
     }
 
     /// Takes, submits, collects and sends; whether anything has moved.
     fn turn(&mut self) -> bool {
-        let (mut moved, mut greeted) = (false, 0);
-        for index in (0..self.hot.len()).rev() {
+        let (mut moved, mut begun_bytes, mut late) = (false, 0, None);
+        let (count, first) = (self.hot.len(), self.first);
+        for step in 0..count {
+            // From the last to the first, but for where it begins: the last may go to the place of one that rests.
+            let index = (first % count + count - step) % count;
             let Some(&at) = self.hot.get(index) else { continue };
-            let is_new = self.conns.of(at).is_some_and(Conn::is_new);
-            if is_new && greeted == GREETED_IN_A_TURN {
-                continue;
-            }
             let Some(mut conn) = self.conns.lift(at) else {
                 self.hot.swap_remove(index);
                 continue;
             };
-            let stepped = conn.step(at, &mut self.shared);
-            greeted += usize::from(is_new && matches!(stepped, Ok(Step::Moved)));
-            // Who has not said hello yet is heard of when he does.
-            let is_silent = is_new && matches!(stepped, Ok(Step::Still));
-            conn.set_hot(!is_silent);
+            if begun_bytes >= BYTES_A_TURN && conn.usual_bytes() >= MUCH_BYTES {
+                late = late.or(Some(index));
+                self.conns.put_back(at, conn);
+                continue;
+            }
+            let mut stepped = conn.step(at, &mut self.shared);
+            let mut rests = false;
+            if conn.tires(matches!(stepped, Ok(Step::Moved))) {
+                match conn.rest(&self.waiter, at) {
+                    Ok(is_ready) => rests = !is_ready,
+                    Err(error) => stepped = Err(error),
+                }
+            }
+            begun_bytes += conn.begun_bytes();
+            conn.set_hot(!rests);
             self.conns.put_back(at, conn);
-            if is_silent {
+            if rests {
                 self.hot.swap_remove(index);
             }
             match stepped {
                 Ok(Step::Moved) => moved = true,
                 Ok(Step::Still) => {}
-                Err(error) => self.end(at, &error),
+                Err(error) => self.end(at, error),
             }
         }
+        self.first = late.unwrap_or(first);
         moved |= self.take_mail();
         moved |= self.collect();
         self.feed();
@@ -253,12 +240,15 @@ impl Worker {
         moved
     }
 
-    /// Sends what the service has finished.
+    /// Sends what the service has finished, and takes connections that have come.
     fn take_mail(&mut self) -> bool {
         let mut moved = false;
-        for Done { key, reply } in self.shared.mailbox.take() {
+        for mail in self.shared.mailbox.post().take() {
             moved = true;
-            self.answer(key, Given::Job(reply));
+            match mail {
+                Mail::Done(Done { key, reply }) => self.answer(key, Given::Job(reply)),
+                Mail::Came(greeted) => self.take_connection(*greeted),
+            }
         }
         moved
     }
@@ -298,7 +288,7 @@ impl Worker {
         self.conns.put_back(at, conn);
         self.heat(at);
         if let Err(error) = given {
-            self.end(at, &error);
+            self.end(at, error);
         }
     }
 
@@ -317,7 +307,7 @@ impl Worker {
         self.conns.put_back(at, conn);
         self.heat(at);
         if let Err(error) = given {
-            self.end(at, &error);
+            self.end(at, error);
         }
     }
 
@@ -336,7 +326,7 @@ impl Worker {
             match rested {
                 Ok(true) => index += 1,
                 Ok(false) => drop(self.hot.swap_remove(index)),
-                Err(error) => self.end(at, &error),
+                Err(error) => self.end(at, error),
             }
         }
         let begun_ns = RealClock.monotonic_ns();
@@ -344,16 +334,14 @@ impl Worker {
         if self.shared.bufs.is_used() && RealClock.monotonic_ns() - begun_ns >= KEEP_NS {
             self.shared.bufs.give_back();
         }
-        if self.is_deaf {
-            self.listen(true);
-        }
+        self.shared.mailbox.post().wake();
         self.spin.moved();
     }
 
     /// How long to wait at most for what calls; `None` for as long as nobody does. What called before, and is not called for
     /// again, is looked at here.
     fn rest_limit(&self) -> Option<Duration> {
-        let is_called = self.stop.load(Ordering::Acquire) || self.shared.mailbox.has_mail();
+        let is_called = !self.shared.mailbox.post().rest() || self.stop.load(Ordering::Acquire);
         if is_called || !self.hot.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -361,28 +349,7 @@ impl Worker {
         if device_works {
             return Some(DEVICE_REST);
         }
-        let unheard = self
-            .unheard
-            .front()
-            .map(|(end_ns, ..)| Duration::from_nanos(end_ns.saturating_sub(RealClock.monotonic_ns())));
-        let deaf = self.is_deaf.then_some(DEAF_REST);
-        let used = self.shared.bufs.is_used().then_some(Duration::from_nanos(KEEP_NS));
-        unheard.into_iter().chain(deaf).chain(used).min()
-    }
-
-    /// Closes connections over a network that have not said hello in time, and forgets those that have.
-    fn end_unheard(&mut self) {
-        while let Some(&(end_ns, at, serial)) = self.unheard.front() {
-            let is_new = |conn: &&Conn| conn.serial() == serial && conn.is_new();
-            let is_silent = self.conns.of(at).filter(is_new).is_some();
-            if is_silent && end_ns > RealClock.monotonic_ns() {
-                return;
-            }
-            self.unheard.pop_front();
-            if is_silent {
-                self.close(at);
-            }
-        }
+        self.shared.bufs.is_used().then_some(Duration::from_nanos(KEEP_NS))
     }
 
     /// Looks at a connection in every turn from now on.
@@ -424,20 +391,14 @@ impl Worker {
         // A waiter that fails is found again at the next look; meanwhile connections are served while they are hot.
         // Ignored: nothing is lost by it.
         let _waited = self.waiter.wait(timeout, &mut ready);
-        // New connections come last: one at the place of another that has just ended must not hear what concerns that.
-        let of_listener = |ready: &Ready| ready.token & LISTENER_TOKEN != 0;
-        for ready in ready.iter().filter(|ready| !of_listener(ready)) {
+        for ready in ready.drain(..) {
             match ready.token {
-                BELL_TOKEN => self.shared.mailbox.bell().still(),
-                token if token & PEER_TOKEN != 0 => self.end(index_of(token ^ PEER_TOKEN), &Error::Ended),
+                BELL_TOKEN => self.shared.mailbox.post().bell().still(),
+                token if token & PEER_TOKEN != 0 => self.end(index_of(token ^ PEER_TOKEN), Error::Ended),
                 token => self.warm(index_of(token), ready.is_gone),
             }
         }
-        for ready in ready.drain(..).filter(of_listener) {
-            self.take_connections(index_of(ready.token ^ LISTENER_TOKEN));
-        }
         self.ready = ready;
-        self.end_unheard();
     }
 
     /// A connection whose socket has something to say.
@@ -446,104 +407,36 @@ impl Worker {
         let woken = conn.wake(is_gone);
         self.heat(at);
         if let Err(error) = woken {
-            self.end(at, &error);
+            self.end(at, error);
         }
     }
 
-    fn take_connections(&mut self, listener: usize) {
-        let listeners = Arc::clone(&self.listeners);
-        let Some(listener) = listeners.get(listener) else { return };
-        // The others are heard of again at the next look: nobody who works waits for a crowd at the door.
-        let at_once = if self.hot.is_empty() { ACCEPTED_AT_REST } else { ACCEPTED_AT_WORK };
-        for _ in 0..at_once {
-            match listener.accept() {
-                Ok(Some(socket)) => {
-                    self.is_full = false;
-                    if let Err(error) = self.take_connection(socket) {
-                        self.shared.system.note(&format!("a connection was refused: {error}"));
-                    }
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    if !self.is_full {
-                        self.shared.system.note(&format!("no more connections for now: {error}"));
-                    }
-                    self.is_full = true;
-                    return self.listen(false);
-                }
-            }
-        }
-    }
-
-    /// Hears of new connections, or not: of those that cannot be taken it would hear without end.
-    fn listen(&mut self, on: bool) {
-        self.is_deaf = !on;
-        for (listener, token) in self.listeners.iter().zip(LISTENER_TOKEN..) {
-            // Ignored: it is tried again after the next sleep, or is as it was.
-            let _changed = self.waiter.change(listener, token, on, false);
-        }
-    }
-
-    fn take_connection(&mut self, socket: Socket) -> Result<()> {
-        if self.conns.len() >= self.shared.options.connections_max {
-            return Err(Error::Refused(dolmen_types::Error::Busy));
-        }
+    fn take_connection(&mut self, greeted: Greeted) {
         self.serial += 1;
-        let is_network = socket.is_network();
-        if is_network {
-            self.shared.renew_certs();
-        }
-        let conn = Conn::new(socket, self.serial, self.shared.options.certs.as_ref())?;
+        let conn = Conn::new(greeted, self.serial);
         let at = self.conns.insert(conn);
-        if is_network {
-            let limit_ns = u64::try_from(self.shared.options.greeting_max.as_nanos()).unwrap_or(u64::MAX);
-            let end_ns = RealClock.monotonic_ns().saturating_add(limit_ns);
-            self.unheard.push_back((end_ns, at, self.serial));
+        let conn = self.conns.of(at).expect("inserted above");
+        match conn.watch(&self.waiter, token_of(at), PEER_TOKEN | token_of(at)) {
+            // Its first request may have come with its hello.
+            Ok(()) => self.heat(at),
+            Err(error) => self.end(at, error),
         }
-        let conn = self.conns.of_mut(at).expect("inserted above");
-        let watched = conn.watch(&self.waiter, token_of(at), PEER_TOKEN | token_of(at));
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        if watched.is_err() {
-            self.close(at);
-        }
-        watched
     }
 
-    fn end(&mut self, at: usize, error: &Error) {
-        if let (Some(conn), Error::Protocol(_)) = (self.conns.of(at), error) {
-            let text = format!("connection of {} closed: {error}", conn.who());
-            self.shared.system.note(&text);
-        }
-        self.close(at);
-    }
-
-    /// Frees everything that a connection has held.
-    fn close(&mut self, at: usize) {
-        if let Some(conn) = self.conns.remove(at) {
-            // Its place may be taken by another one, which then would stand there twice.
-            self.hot.retain(|&hot| hot != at);
-            self.connections.fetch_sub(1, Ordering::Relaxed);
-            conn.give_back(at, &mut self.shared);
-        }
+    /// Frees everything that a connection has held, and has it closed.
+    fn end(&mut self, at: usize, error: Error) {
+        let Some(mut conn) = self.conns.remove(at) else { return };
+        // Its place may be taken by another one, which then would stand there twice, or hear of its end.
+        self.hot.retain(|&hot| hot != at);
+        conn.forget(&self.waiter);
+        conn.give_back(at, &mut self.shared);
+        self.shared.mailbox.has_ended();
+        let why = matches!(error, Error::Protocol(_)).then_some(error);
+        self.grave.put(Remains { conn: Box::new(conn), why });
     }
 }
 
 impl Shared {
-    /// Looks from time to time whether certificates were renewed.
-    fn renew_certs(&mut self) {
-        let now_ns = RealClock.monotonic_ns();
-        if let Some(certs) = self.options.certs.as_mut().filter(|_| now_ns >= self.renew_ns) {
-            let (renewed, lack) = certs.renewed_and_told();
-            *certs = renewed;
-            self.renew_ns = now_ns + RENEW_NS;
-            if let Some(lack) = lack {
-                self.system.note(&format!(
-                    "certificates cannot be taken into use as they are, and what was revoked stays so: {lack}"
-                ));
-            }
-        }
-    }
-
     /// Submits a request to a target; its answer comes by the pool's queue.
     pub(super) fn submit(&mut self, under_way: UnderWay, head: Head, ask: Ask<'static>) {
         let pool = under_way.pool;
@@ -685,12 +578,12 @@ mod tests {
     fn who_is_told_to_stop_does_not_sleep_though_the_call_was_taken_before() {
         let system: Arc<dyn System> = Arc::new(Alone);
         let jobs = Jobs::new(Arc::clone(&system));
-        let ends = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let stop = Arc::clone(&ends.0);
-        let mut worker = Worker::new(system, &Options::default(), Arc::from([]), jobs, ends).unwrap();
+        let stop = Arc::<AtomicBool>::default();
+        let grave = Arc::new(Grave::new().unwrap());
+        let mut worker = Worker::new(system, jobs, grave, Arc::clone(&stop)).unwrap();
         assert_eq!(worker.rest_limit(), None, "there is nothing to do");
         stop.store(true, Ordering::Release);
-        worker.mailbox().bell().ring();
+        worker.mailbox().post().bell().ring();
         worker.look(Some(Duration::ZERO));
         assert_eq!(worker.rest_limit(), Some(Duration::ZERO), "nobody calls again");
     }

@@ -82,8 +82,8 @@ impl Transport for Fading {
     }
 }
 
-/// Serves it.
-struct Serving(Arc<Fading>);
+/// Serves a pool.
+pub(crate) struct Serving(pub(crate) Arc<dyn Transport>);
 
 impl System for Serving {
     fn welcome(&self, version: Version, ring_bytes: u64) -> Welcome {
@@ -94,9 +94,8 @@ impl System for Serving {
         let SystemVerb::PoolConnect { .. } = ask else {
             return Ok(Attachment { reply: SystemReply::Done, pool: None, is_last: false });
         };
-        let transport: Arc<dyn Transport> = Arc::<Fading>::clone(&self.0);
         let pool = OpenedPool {
-            transport,
+            transport: Arc::clone(&self.0),
             is_read_only: false,
             answers_at_once: true,
             is_part: false,
@@ -147,7 +146,7 @@ fn an_epoch_that_goes_between_two_parts_is_given_up_for_one_answer_of_the_next_o
     let at = [Address::Unix(path.clone()), Address::Tcp("127.0.0.1:0".parse().unwrap())];
     let listeners: Vec<Listener> = at.iter().map(|at| Listener::bind(at).unwrap()).collect();
     let tcp = listeners[1].address().clone();
-    let system: Arc<dyn System> = Arc::new(Serving(Arc::clone(&fading)));
+    let system: Arc<dyn System> = Arc::new(Serving(Arc::<Fading>::clone(&fading)));
     let server = Server::start(&system, listeners, &Options::default()).unwrap();
     for (address, ring_bytes) in [(&at[0], 64 << 10), (&at[0], 0), (&tcp, 0)] {
         let options = LinkOptions { ring_bytes, patience: Duration::from_secs(20), ..LinkOptions::default() };

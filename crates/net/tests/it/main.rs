@@ -1,5 +1,5 @@
 //! The rings in all orders that two processors may see; who comes and says nothing; daemons that answer what they like, or when
-//! they are told to, and an epoch that goes while it is read.
+//! they are told to, an epoch that goes while it is read, and whose turn it is of many who ask for much.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,4 +10,5 @@ mod obedient;
 #[expect(unsafe_code, reason = "cells that loom watches are reached through pointers")]
 mod orders;
 mod silent;
+mod turns;
 mod wrong;

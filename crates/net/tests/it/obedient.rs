@@ -11,7 +11,7 @@ use dolmen_codec::wire::{
     Version, Welcome, decode_request_owned, decode_system_request, encode_reply, encode_system_reply,
 };
 use dolmen_codec::{Answer, Ask};
-use dolmen_env::Address;
+use dolmen_env::{Address, Waiter};
 use dolmen_net::client::{Link, LinkOptions};
 use dolmen_types::{ContNo, Epoch, Error, IoBuf, PoolMap, Props, Uuid, crc32c};
 use std::collections::BTreeMap;
@@ -234,8 +234,13 @@ fn answer_next(shared: &Shared, stream: &mut UnixStream, at: usize) -> Option<()
         let mut frame = Vec::new();
         encode_reply(&mut frame, &to, &Ok(Answer::Target(Reply::Written(Epoch(1)))));
         stream.write_all(&frame).ok()?;
-        // What else comes on this connection is taken and not looked at.
-        return std::io::copy(stream, &mut std::io::sink()).ok().and(None);
+        // What else comes is not taken: whoever sends it has more of that than any socket takes, and so the answer before all of
+        // it is sent.
+        let waiter = Waiter::new().unwrap();
+        waiter.add(stream, 0, false).unwrap();
+        waiter.change(stream, 0, false, false).unwrap();
+        waiter.wait(None, &mut Vec::new()).unwrap();
+        return None;
     }
     let payload = payload_of(stream, &header)?;
     let mut state = shared.state.lock().unwrap();
