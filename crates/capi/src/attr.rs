@@ -118,14 +118,25 @@ impl Owner {
         if names.is_empty() {
             return Ok(());
         }
-        let removed = match self {
-            Self::Pool(pool) => pool.client.remove_attrs_by(way, &names).await,
-            Self::Cont(cont) => cont.client.remove_attrs_by(way, &names).await,
-        };
-        match removed {
-            // Somebody else has removed one at the same time.
-            Err(Error::NotFound) => Ok(()),
-            other => Ok(other?),
+        match self.remove_all(way, &names).await {
+            // Somebody else has removed one since, and all are removed or none. One by one such a miss is said of the
+            // name that is gone.
+            Err(Error::NotFound) => {}
+            other => return Ok(other?),
+        }
+        for name in &names {
+            match self.remove_all(way, core::slice::from_ref(name)).await {
+                Ok(()) | Err(Error::NotFound) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_all(&self, way: Way, names: &[String]) -> dolmen_client::Result<()> {
+        match self {
+            Self::Pool(pool) => pool.client.remove_attrs_by(way, names).await,
+            Self::Cont(cont) => cont.client.remove_attrs_by(way, names).await,
         }
     }
 }

@@ -386,6 +386,31 @@ questions_have_parents_callbacks_and_an_end(void)
 	end();
 }
 
+/* All are removed or none, in one request: the second call removes one between the look of the first and its request. */
+static void
+names_are_removed_although_another_removes_one_of_them(void)
+{
+	daos_event_t *done[EVENTS];
+	size_t        room = 0;
+	int           seen = 0;
+
+	begin();
+	OK(daos_cont_set_attr(coh, 2, names, (const void *const *)stored, lens, NULL));
+	OK(daos_pool_set_attr(poh, 2, names, (const void *const *)stored, lens, NULL));
+	OK(daos_cont_del_attr(coh, 2, names, next()));
+	OK(daos_pool_del_attr(poh, 2, names, next()));
+	OK(daos_cont_del_attr(coh, 1, names, NULL));
+	OK(daos_pool_del_attr(poh, 1, names, NULL));
+	while (seen < launched)
+		seen += daos_eq_poll(eq, 1, DAOS_EQ_WAIT, EVENTS, done);
+	all_well();
+	OK(daos_cont_list_attr(coh, NULL, &room, NULL));
+	GIVES(room, 0);
+	OK(daos_pool_list_attr(poh, NULL, &room, NULL));
+	GIVES(room, 0);
+	end();
+}
+
 static void
 a_forked_child_leaves_questions_to_its_parent(void)
 {
@@ -414,4 +439,4 @@ TESTS(TEST(pools_are_asked_when_somebody_polls), TEST(containers_are_made_opened
       TEST(what_a_container_is_said_to_be_changes_when_somebody_polls),
       TEST(snapshots_are_made_listed_and_ended_when_somebody_polls), TEST(arrays_are_made_and_opened_when_somebody_polls),
       TEST(pools_are_connected_to_and_left_when_somebody_polls), TEST(questions_have_parents_callbacks_and_an_end),
-      TEST(a_forked_child_leaves_questions_to_its_parent))
+      TEST(names_are_removed_although_another_removes_one_of_them), TEST(a_forked_child_leaves_questions_to_its_parent))

@@ -12,6 +12,7 @@ c_tests!("service":
     arrays_are_made_and_opened_when_somebody_polls,
     pools_are_connected_to_and_left_when_somebody_polls,
     questions_have_parents_callbacks_and_an_end,
+    names_are_removed_although_another_removes_one_of_them,
     a_forked_child_leaves_questions_to_its_parent,
 );
 
