@@ -157,7 +157,8 @@ async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess, head
     match place {
         Place::Dir(system) => {
             let all = pools_in(system)?;
-            let entry = *dolmen_local::named(&all, pool).first().ok_or(Der::NONEXIST)?;
+            let found = dolmen_local::named(&all, pool);
+            let entry = *found.first().ok_or_else(|| missing(place, pool))?;
             let dir = system.join(&entry.name);
             let label = entry.label.as_ref().map(|label| label.as_str().to_owned());
             let word = (access == PoolAccess::Exclusive).then_some(head.id.sequence);
@@ -167,7 +168,10 @@ async fn transport(way: Way, place: &Place, pool: &str, access: PoolAccess, head
         Place::Socket(_) | Place::Hosts(_) | Place::Named(_) => {
             let name = reach::pool_name(pool)?;
             let link = link(way, place).await?;
-            let remote = Remote::open_by(way, &link, head, name, access).await?;
+            let remote = match Remote::open_by(way, &link, head, name, access).await {
+                Err(dolmen_types::Error::NotFound) => return Err(missing(place, pool)),
+                other => other?,
+            };
             let (uuid, label) = (remote.map().pool, remote.label().map(|label| label.as_str().to_owned()));
             let remote = Arc::new(remote);
             let transport = Arc::<Remote>::clone(&remote);
@@ -249,7 +253,16 @@ pub(crate) fn described(place: &Place) -> Result<Option<SystemInfo>> {
 }
 
 fn pools_in(system: &Path) -> Result<Vec<PoolEntry>> {
-    dolmen_local::list(system).map_err(|_unreadable| Der::NONEXIST)
+    dolmen_local::list(system).map_err(|error| {
+        eprintln!("dolmen: system file:{}: {error}", system.display());
+        Der::NONEXIST
+    })
+}
+
+/// Says in which system a pool was looked for: whoever asks often means another.
+fn missing(place: &Place, pool: &str) -> Der {
+    eprintln!("dolmen: system {}: there is no pool {pool:?}", text(place));
+    Der::NONEXIST
 }
 
 /// A pool of a directory, and what is held by whoever has it alone.

@@ -246,8 +246,19 @@ who_connects_exclusively_has_the_pool_alone(void)
 	OK(daos_fini());
 }
 
+static void
+a_pool_that_is_not_there_does_not_exist(void)
+{
+	daos_handle_t other;
+
+	OK(daos_init());
+	GIVES(daos_pool_connect("nope", NULL, DAOS_PC_RW, &other, NULL, NULL), -DER_NONEXIST);
+	OK(daos_fini());
+}
+
 TESTS(TEST(connections_tell_the_state), TEST(wrong_connections_are_refused), TEST(properties_are_told),
       TEST(targets_are_told), TEST(containers_are_listed), TEST(attributes_are_kept),
       TEST(attributes_without_a_value_or_a_name_are_refused),
       TEST(several_connections_share_a_pool), TEST(both_names_connect), TEST(handles_do_not_survive_a_fork),
-      TEST(who_connects_exclusively_has_the_pool_alone))
+      TEST(who_connects_exclusively_has_the_pool_alone),
+      TEST(a_pool_that_is_not_there_does_not_exist))

@@ -15,6 +15,7 @@ c_tests!("pool":
     both_names_connect,
     handles_do_not_survive_a_fork,
     who_connects_exclusively_has_the_pool_alone,
+    a_pool_that_is_not_there_does_not_exist,
 );
 
 /// Runs a test of a C program with a daemon.
@@ -31,4 +32,26 @@ pub(crate) fn assert_so_through_a_daemon(program: &str, test: &str) {
 #[test]
 fn who_connects_exclusively_has_the_pool_of_a_daemon_alone() {
     assert_so_through_a_daemon("pool", "who_connects_exclusively_has_the_pool_alone");
+}
+
+#[test]
+fn who_asks_for_a_pool_that_is_not_there_is_told_where_it_was_looked_for() {
+    const TEST: &str = "a_pool_that_is_not_there_does_not_exist";
+    let dir = kit::system("told-where");
+    let served = Served::start(&dir);
+    let nowhere = dir.join("nowhere");
+    let nowhere = format!("file:{}", nowhere.display());
+    for system in [served.system(false), served.system(true), nowhere.clone()] {
+        let mut command = kit::test_of("pool", TEST);
+        let done = command.current_dir(&dir).env("DOLMEN_SYSTEM", &system).output().unwrap();
+        kit::assert_ended(&done, TEST);
+        let said = String::from_utf8(done.stderr).unwrap();
+        let beginning = format!("dolmen: system {system}: ");
+        assert_eq!((said.lines().count(), said.starts_with(&beginning)), (1, true), "{said}");
+        assert_eq!(said.ends_with(": there is no pool \"nope\"\n"), system != nowhere, "{said}");
+    }
+    drop(served);
+    let done = kit::output(&dir, &mut kit::test_of("pool", TEST));
+    assert!(String::from_utf8(done.stderr).unwrap().ends_with(": there is no pool \"nope\"\n"));
+    std::fs::remove_dir_all(dir).unwrap();
 }
