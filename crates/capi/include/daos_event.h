@@ -28,7 +28,10 @@ int daos_eq_query(daos_handle_t eqh, daos_eq_query_t query, unsigned int nevents
 /* Makes an event: on a queue, or (eqh invalid) on none; below a parent, or not. */
 int daos_event_init(struct daos_event *ev, daos_handle_t eqh, struct daos_event *parent);
 
-/* Ends an event. -DER_BUSY while it is under way. */
+/*
+ * Ends an event, and with it its children: they are events no more, and may be made anew. -DER_BUSY while it or one of them
+ * is under way. -DER_INVAL for a child whose parent is launched.
+ */
 int daos_event_fini(struct daos_event *ev);
 
 /* The child after *child, or the first for NULL; NULL after the last. */

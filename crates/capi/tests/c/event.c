@@ -488,6 +488,35 @@ a_queue_with_children_under_way_is_busy(void)
 	end();
 }
 
+static void
+a_parent_ends_with_its_children_unless_one_is_under_way(void)
+{
+	daos_event_t *parent = &evs[10], *done;
+	bool          flag   = false;
+
+	begin();
+	OK(daos_event_init(parent, eq, NULL));
+	OK(daos_event_init(&evs[0], eq, parent));
+	OK(daos_event_init(&evs[1], eq, parent));
+	OK(write_one(0, &evs[0]));
+	GIVES(daos_event_fini(parent), -DER_BUSY);
+	OK(write_one(1, &evs[1]));
+	OK(daos_event_parent_barrier(parent));
+	GIVES(daos_event_fini(parent), -DER_BUSY);
+	OK(daos_event_test(parent, DAOS_EQ_WAIT, &flag));
+	CHECK(flag && parent->ev_error == 0);
+	OK(daos_event_fini(parent));
+	/* They are nobody's any more, whether they were launched or not. */
+	GIVES(daos_event_test(&evs[0], DAOS_EQ_NOWAIT, &flag), -DER_INVAL);
+	CHECK(write_one(0, &evs[0]) == -DER_INVAL);
+	OK(daos_event_fini(&evs[1]));
+	OK(daos_event_init(&evs[0], eq, NULL));
+	OK(write_one(0, &evs[0]));
+	GIVES(daos_eq_poll(eq, 1, DAOS_EQ_WAIT, 1, &done), 1);
+	OK(daos_event_fini(&evs[0]));
+	end();
+}
+
 static void *
 worker(void *arg)
 {
@@ -672,6 +701,7 @@ TESTS(TEST(many_operations_complete_on_a_queue), TEST(polls_have_limits), TEST(w
       TEST(callbacks_run_in_their_order), TEST(callbacks_cannot_wait_for_events),
       TEST(callbacks_run_while_the_library_ends), TEST(abort_does_nothing), TEST(completed_events_may_end_unseen),
       TEST(a_queue_can_be_destroyed_with_events_under_way), TEST(whoever_waits_hears_that_the_queue_is_gone),
-      TEST(a_queue_with_children_under_way_is_busy), TEST(threads_share_a_queue),
+      TEST(a_queue_with_children_under_way_is_busy),
+      TEST(a_parent_ends_with_its_children_unless_one_is_under_way), TEST(threads_share_a_queue),
       TEST(any_number_of_updates_is_launched_before_the_first_poll),
       TEST(any_number_of_questions_is_launched_before_the_first_poll), TEST(everything_takes_an_event))

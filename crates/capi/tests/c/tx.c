@@ -116,5 +116,31 @@ transactions_belong_to_a_container(void)
 	end();
 }
 
+/* Twelve megabytes on two targets, whose segments are smaller here. */
+static void
+what_no_segment_takes_is_refused_whole(void)
+{
+	static char value[4000];
+	char        key[16];
+	int         i;
+
+	begin();
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	for (i = 0; i < 3000; i++) {
+		snprintf(key, sizeof(key), "key %d", i);
+		OK(daos_kv_put(kv, th, 0, key, sizeof(value), value, NULL));
+	}
+	GIVES(daos_tx_commit(th, NULL), -DER_REC2BIG);
+	CHECK(size_of(DAOS_TX_NONE, "key 0") == 0 && size_of(th, "key 0") == sizeof(value));
+	/* It is open still, and begins anew with less. */
+	OK(daos_tx_restart(th, NULL));
+	OK(daos_kv_put(kv, th, 0, "key 0", sizeof(value), value, NULL));
+	OK(daos_tx_commit(th, NULL));
+	OK(daos_tx_close(th, NULL));
+	CHECK(size_of(DAOS_TX_NONE, "key 0") == sizeof(value) && size_of(DAOS_TX_NONE, "key 1") == 0);
+	end();
+}
+
 TESTS(TEST(writes_appear_with_the_commit), TEST(aborted_writes_never_appear), TEST(conflicts_are_restarted),
-      TEST(some_only_read), TEST(transactions_belong_to_a_container))
+      TEST(some_only_read), TEST(transactions_belong_to_a_container),
+      TEST(what_no_segment_takes_is_refused_whole))

@@ -18,6 +18,7 @@ c_tests!("event":
     a_queue_can_be_destroyed_with_events_under_way,
     whoever_waits_hears_that_the_queue_is_gone,
     a_queue_with_children_under_way_is_busy,
+    a_parent_ends_with_its_children_unless_one_is_under_way,
     threads_share_a_queue,
     any_number_of_updates_is_launched_before_the_first_poll,
     any_number_of_questions_is_launched_before_the_first_poll,

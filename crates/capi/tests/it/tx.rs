@@ -8,4 +8,5 @@ c_tests!("tx":
     conflicts_are_restarted,
     some_only_read,
     transactions_belong_to_a_container,
+    what_no_segment_takes_is_refused_whole,
 );
