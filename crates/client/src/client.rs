@@ -10,7 +10,7 @@ use dolmen_codec::evictions::Evictions;
 use dolmen_codec::pool::{ContHandle, PoolInfo, PoolReply, PoolVerb};
 use dolmen_codec::verb::Reply;
 use dolmen_codec::{Answer, Ask, Outcome, Request, Transport, Way, give_way, now};
-use dolmen_env::{Clock, Rng};
+use dolmen_env::{Clock, Rng, Secrets};
 use dolmen_types::limits::RETAINED_RESULTS_PER_CLIENT;
 use dolmen_types::{ContNo, Credentials, Error, Head, IoBuf, RequestId, Result, TargetNo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,6 +28,8 @@ const PAUSE_BASE_NS: u64 = 2_000;
 const PAUSE_DOUBLINGS_MAX: u32 = 9;
 /// Yields in one pause, so that it ends under a clock that stands still.
 const PAUSE_YIELDS_MAX: u32 = 1_000;
+/// `EIO`: the system has no entropy to give.
+const ERRNO_IO: i32 = 5;
 /// `EPROTO`: an answer that does not belong to its question.
 const ERRNO_PROTOCOL: i32 = 71;
 
@@ -180,8 +182,10 @@ pub(crate) struct Core {
     queues: Mutex<Vec<Weak<Inner>>>,
     /// Guards which handles on containers end together; taken alone, to open, close and evict.
     eras: Mutex<BTreeMap<ContNo, Era>>,
-    /// Guards the generator of pauses and UUIDs; taken alone, never on the way of a request that succeeds.
+    /// Guards the generator of pauses; taken alone, never on the way of a request that succeeds.
     rng: Mutex<Rng>,
+    /// Guards the source of UUIDs; taken alone, to make a container.
+    secrets: Mutex<Secrets>,
 }
 
 /// Handles on a container between two evictions.
@@ -203,8 +207,11 @@ pub struct Options {
     pub timeout_ns: u64,
     /// Source of deadlines and pauses.
     pub clock: Arc<dyn Clock>,
-    /// Source of the client's id, of container UUIDs and of the jitter of pauses.
+    /// Source of the jitter of pauses.
     pub rng: Rng,
+    /// Source of the client's id and of container UUIDs: those are told, and that must not follow from them, since who
+    /// knows it may ask in the client's place.
+    pub secrets: Secrets,
 }
 
 impl Options {
@@ -213,9 +220,9 @@ impl Options {
     /// # Errors
     /// `Io` if the system has no entropy to give.
     pub fn new(cred: Credentials) -> Result<Self> {
-        let no_entropy = |_entropy: dolmen_env::Error| Error::Io { target: TargetNo(0), errno: 5 };
         let rng = Rng::from_entropy().map_err(no_entropy)?;
-        Ok(Self { cred, job: 0, tenant: 0, timeout_ns: 0, clock: Arc::new(dolmen_env::RealClock), rng })
+        let clock = Arc::new(dolmen_env::RealClock);
+        Ok(Self { cred, job: 0, tenant: 0, timeout_ns: 0, clock, rng, secrets: Secrets::System })
     }
 
     /// As [`Options::new`], for the user, job and tenant of a head.
@@ -233,12 +240,12 @@ impl Core {
         transport: Arc<dyn Transport>,
         options: Options,
     ) -> Result<Arc<Self>> {
-        let Options { cred, job, tenant, timeout_ns, clock, mut rng } = options;
+        let Options { cred, job, tenant, timeout_ns, clock, rng, mut secrets } = options;
         let core = Self {
             later: Later::new(&transport),
             transport,
             clock,
-            client: rng.next_u128(),
+            client: secrets.next_u128().map_err(no_entropy)?,
             cred,
             job,
             tenant,
@@ -251,6 +258,7 @@ impl Core {
             queues: Mutex::default(),
             eras: Mutex::default(),
             rng: Mutex::new(rng),
+            secrets: Mutex::new(secrets),
         };
         core.query_by(way).await?;
         Ok(Arc::new(core))
@@ -338,8 +346,9 @@ impl Core {
         dolmen_env::yield_now();
     }
 
-    pub(crate) fn random_u128(&self) -> u128 {
-        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u128()
+    /// 128 bits that nobody can guess.
+    pub(crate) fn secret_u128(&self) -> Result<u128> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).next_u128().map_err(no_entropy)
     }
 
     #[inline]
@@ -594,6 +603,10 @@ impl Core {
             yields += 1;
         }
     }
+}
+
+fn no_entropy(_entropy: dolmen_env::Error) -> Error {
+    Error::Io { target: TargetNo(0), errno: ERRNO_IO }
 }
 
 /// An answer of another kind than the question's: the other side speaks another protocol.

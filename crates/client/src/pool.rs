@@ -79,7 +79,7 @@ impl Pool {
         label: Option<Label>,
         props: Props,
     ) -> Result<ContHandle> {
-        self.create_container_as_by(way, uuid_of_random(self.core.random_u128()), label, props).await
+        self.create_container_as_by(way, uuid_of_random(self.core.secret_u128()?), label, props).await
     }
 
     /// Creates a container with a given UUID.

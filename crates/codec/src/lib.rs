@@ -12,6 +12,7 @@
 
 pub mod acl;
 pub mod bytes;
+pub mod digest;
 pub mod evictions;
 mod lanes;
 pub mod lock;

@@ -341,18 +341,35 @@ impl ContEvent {
     }
 }
 
-/// Bytes of the body of `Client`.
-pub const CLIENT_BYTES: usize = 20;
-
-/// The body of `Client`: a client's number on this target.
-pub fn encode_client(number: u32, client: u128, out: &mut Vec<u8>) {
-    out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(&client.to_le_bytes());
+/// The body of `Client`: from here on a number on this target is this client's, and not whose it may have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientIntro {
+    /// The number.
+    pub number: u32,
+    /// Whose client it is.
+    pub uid: u32,
+    /// Its id.
+    pub client: u128,
+    /// Requests before this sequence number are not sent again.
+    pub oldest: u64,
 }
 
-/// The body of `Client`.
-pub fn decode_client(r: &mut Reader<'_>) -> Option<(u32, u128)> {
-    Some((r.u32()?, r.u128()?))
+impl ClientIntro {
+    /// Bytes of the encoding.
+    pub const BYTES: usize = 32;
+
+    /// Appends the encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.uid.to_le_bytes());
+        out.extend_from_slice(&self.client.to_le_bytes());
+        out.extend_from_slice(&self.oldest.to_le_bytes());
+    }
+
+    /// Reads one.
+    pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { number: r.u32()?, uid: r.u32()?, client: r.u128()?, oldest: r.u64()? })
+    }
 }
 
 /// Bytes of the body of `Cred`.
@@ -469,8 +486,11 @@ mod tests {
         encode_tx(TxId { client: 1, begin: Epoch(2) }, &mut out);
         assert_eq!(out.len(), TX_BYTES);
         out.clear();
-        encode_client(1, 2, &mut out);
-        assert_eq!(out.len(), CLIENT_BYTES);
+        let intro = ClientIntro { number: 1, uid: 2, client: 3, oldest: 4 };
+        intro.encode(&mut out);
+        assert_eq!(out.len(), ClientIntro::BYTES);
+        assert_eq!(crate::bytes::golden(&out), 0x1218_a176_1bd1_9c21);
+        assert_eq!(ClientIntro::decode(&mut Reader::new(&out)), Some(intro));
         out.clear();
         encode_cred(1, Credentials::default(), &mut out);
         assert_eq!(out.len(), CRED_BYTES);

@@ -9,7 +9,7 @@ use crate::verb::{ContSpec, Usage};
 use dolmen_types::{ContNo, Credentials, Durability, Epoch, TargetNo, TxId, limits};
 
 const MAGIC: u64 = 0x5453_4654_4e4d_4c44;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Frames that a log has had at the most when it is opened: a million of them a second for a hundred thousand years.
 pub const LOG_SEQUENCE_MAX: u64 = u64::MAX / 4;
@@ -45,8 +45,10 @@ pub struct Manifest {
     pub bulk_segments: Vec<BulkSegmentInfo>,
     /// Containers.
     pub conts: Vec<ContState>,
-    /// Clients with their retained results.
+    /// Clients with their retained results; those of one user in the order in which they were heard of last.
     pub clients: Vec<ClientInfo>,
+    /// How far clients had come that are forgotten, in the order in which they were.
+    pub floors: Vec<FloorInfo>,
     /// Credentials by number.
     pub creds: Vec<(u32, Credentials)>,
     /// Transactions committed here, oldest first, but for `unconcluded` ones.
@@ -132,12 +134,36 @@ pub struct ContState {
 pub struct ClientInfo {
     /// Its number on this target.
     pub number: u32,
+    /// Whose it is: another user's with the same id is another client.
+    pub uid: u32,
     /// Its id.
     pub client: u128,
     /// Requests before this sequence number are not sent again.
     pub oldest: u64,
-    /// Sequence numbers and the epochs of their commits.
-    pub results: Vec<(u64, Epoch)>,
+    /// What its requests have done, ascending.
+    pub results: Vec<ResultInfo>,
+}
+
+/// What a request has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResultInfo {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// The epoch of its commit.
+    pub epoch: Epoch,
+    /// What was asked ([`WriteDigest`](crate::digest::WriteDigest)).
+    pub digest: u32,
+}
+
+/// How far a client had come that is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FloorInfo {
+    /// Whose it was.
+    pub uid: u32,
+    /// Its id.
+    pub client: u128,
+    /// Its requests before this sequence number may have run.
+    pub oldest: u64,
 }
 
 impl Manifest {
@@ -173,9 +199,18 @@ impl Manifest {
         put_list(&mut out, &self.conts, put_cont);
         put_list(&mut out, &self.clients, |out, client| {
             out.extend_from_slice(&client.number.to_le_bytes());
+            out.extend_from_slice(&client.uid.to_le_bytes());
             out.extend_from_slice(&client.client.to_le_bytes());
             out.extend_from_slice(&client.oldest.to_le_bytes());
-            put_list(out, &client.results, put_pair);
+            put_list(out, &client.results, |out, result| {
+                put_pair(out, &(result.sequence, result.epoch));
+                out.extend_from_slice(&result.digest.to_le_bytes());
+            });
+        });
+        put_list(&mut out, &self.floors, |out, floor| {
+            out.extend_from_slice(&floor.uid.to_le_bytes());
+            out.extend_from_slice(&floor.client.to_le_bytes());
+            out.extend_from_slice(&floor.oldest.to_le_bytes());
         });
         put_list(&mut out, &self.creds, |out, (number, cred)| {
             for word in [*number, cred.uid, cred.gid, cred.project] {
@@ -218,13 +253,9 @@ impl Manifest {
                 Some(BulkSegmentInfo { number: r.u32()?, bitmap: list(r, 8, |r| r.u64())? })
             })?,
             conts: list(&mut r, 64, cont)?,
-            clients: list(&mut r, 32, |r| {
-                Some(ClientInfo {
-                    number: r.u32()?,
-                    client: r.u128()?,
-                    oldest: r.u64()?,
-                    results: list(r, 16, |r| Some((r.u64()?, Epoch(r.u64()?))))?,
-                })
+            clients: list(&mut r, 36, client)?,
+            floors: list(&mut r, 28, |r| {
+                Some(FloorInfo { uid: r.u32()?, client: r.u128()?, oldest: r.u64()? })
             })?,
             creds: list(&mut r, 16, |r| {
                 Some((r.u32()?, Credentials { uid: r.u32()?, gid: r.u32()?, project: r.u32()? }))
@@ -293,6 +324,18 @@ fn list<T>(
     (0..count).map(|_| one(r)).collect()
 }
 
+fn client(r: &mut Reader<'_>) -> Option<ClientInfo> {
+    Some(ClientInfo {
+        number: r.u32()?,
+        uid: r.u32()?,
+        client: r.u128()?,
+        oldest: r.u64()?,
+        results: list(r, 20, |r| {
+            Some(ResultInfo { sequence: r.u64()?, epoch: Epoch(r.u64()?), digest: r.u32()? })
+        })?,
+    })
+}
+
 fn cont(r: &mut Reader<'_>) -> Option<ContState> {
     let no = ContNo(r.u32()?);
     let hash_key = HashKey(r.take(16)?.try_into().ok()?);
@@ -340,7 +383,14 @@ mod tests {
                 snapshots: vec![Epoch(23)],
                 rollbacks: vec![(Epoch(24), Epoch(25))],
             }],
-            clients: vec![ClientInfo { number: 26, client: 27, oldest: 38, results: vec![(28, Epoch(29))] }],
+            clients: vec![ClientInfo {
+                number: 26,
+                uid: 44,
+                client: 27,
+                oldest: 38,
+                results: vec![ResultInfo { sequence: 28, epoch: Epoch(29), digest: 45 }],
+            }],
+            floors: vec![FloorInfo { uid: 46, client: 47, oldest: 48 }],
             creds: vec![(30, Credentials { uid: 31, gid: 32, project: 33 })],
             decided: vec![TxId { client: 34, begin: Epoch(35) }],
             unconcluded: vec![Unconcluded {
@@ -354,7 +404,7 @@ mod tests {
     #[test]
     fn manifest_round_trips_and_refuses_every_truncation() {
         let bytes = example().encode();
-        assert_eq!(crate::bytes::golden(&bytes), 0x0002_fa3a_71f2_580c);
+        assert_eq!(crate::bytes::golden(&bytes), 0x61e5_e033_8756_fb2e);
         assert_eq!(Manifest::decode(&bytes), Some(example()));
         for len in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..len]), None, "length {len}");

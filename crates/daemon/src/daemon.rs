@@ -15,10 +15,10 @@ use dolmen_codec::wire::{
     FEATURE_NOT_FIRST, PartKey, PoolAccess, PoolConnection, PoolEntry, PoolName, PoolSlot, PoolSpec,
     RankInfo, SystemInfo, SystemReply, SystemVerb, Version, Welcome,
 };
-use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, Rng, Socket, spawn};
+use dolmen_env::{Address, Clock, DirLock, Listener, RealClock, Secrets, Socket, spawn};
 use dolmen_net::server::{Attachment, Caller, OpenedPool, Options, Rights, Server, System};
 use dolmen_net::tls::Role;
-use dolmen_types::{Error as Failure, Head, Uuid, limits, uuid_of_random};
+use dolmen_types::{Error as Failure, Head, TargetNo, Uuid, limits, uuid_of_random};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -30,6 +30,9 @@ const BODY_BYTES_MAX: u32 = {
     let bytes = limits::FRAME_BODY_BYTES_MAX as u32;
     bytes
 };
+
+/// `EIO`: the machine gives no randomness.
+const ERRNO_IO: i32 = 5;
 
 /// How long a daemon may take to answer before it is taken for dead.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -68,7 +71,7 @@ struct Shared {
     notes: Notes,
     answered: Answered,
     /// Guards the generator of UUIDs; taken alone.
-    rng: Mutex<Rng>,
+    secrets: Mutex<Secrets>,
 }
 
 impl Daemon {
@@ -96,7 +99,7 @@ impl Daemon {
         }
         let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let sign = put_sign(settings, &addresses)?;
-        let mut rng = Rng::from_entropy()?;
+        let mut secrets = Secrets::System;
         let (answered, sound) = Answered::of(&settings.dir);
         if sound == Err(Fault::Newer) {
             return Err(Error::Newer { path: answered.path() });
@@ -105,14 +108,14 @@ impl Daemon {
         let shared = Arc::new(Shared {
             pools: Pools::new(settings.dir.clone(), settings.open_options(), peers),
             name: settings.name.clone(),
-            engine: uuid_of_random(rng.next_u128()),
-            instance: rng.next_u128(),
+            engine: uuid_of_random(secrets.next_u128()?),
+            instance: secrets.next_u128()?,
             addresses: addresses.iter().map(from_anywhere).collect(),
             must_stop: AtomicBool::new(false),
             note: Box::new(note),
             notes: Notes::default(),
             answered,
-            rng: Mutex::new(rng),
+            secrets: Mutex::new(secrets),
         });
         let options =
             Options { threads: settings.thread_count(), certs: settings.certs.clone(), ..Options::default() };
@@ -432,8 +435,11 @@ impl Shared {
         let (uuid, key) = match turn.begun() {
             Some(Outcome::Creates { pool, key }) => (*pool, *key),
             _ => {
-                let pool = spec.uuid.unwrap_or_else(|| uuid_of_random(self.drawn()));
-                let key = self.drawn();
+                let pool = match spec.uuid {
+                    Some(given) => given,
+                    None => uuid_of_random(self.drawn()?),
+                };
+                let key = self.drawn()?;
                 self.note_unrecorded(turn.begins(Outcome::Creates { pool, key }));
                 (pool, key)
             }
@@ -548,8 +554,10 @@ impl Shared {
             .collect()
     }
 
-    fn drawn(&self) -> u128 {
-        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u128()
+    /// 128 bits that follow from nothing that is told, as UUIDs of pools are: keys come from here, too.
+    fn drawn(&self) -> core::result::Result<u128, Failure> {
+        let no_entropy = |_entropy: dolmen_env::Error| Failure::Io { target: TargetNo(0), errno: ERRNO_IO };
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).next_u128().map_err(no_entropy)
     }
 
     fn connect(

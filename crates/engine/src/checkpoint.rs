@@ -18,8 +18,8 @@ use crate::target::Target;
 use dolmen_codec::Progress;
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogKind};
 use dolmen_codec::manifest::{
-    BulkSegmentInfo, ClientInfo, ContState, LogSegmentInfo, LogStart, Manifest, RUN_NUMBER_MAX, RunInfo,
-    Unconcluded,
+    BulkSegmentInfo, ClientInfo, ContState, FloorInfo, LogSegmentInfo, LogStart, Manifest, RUN_NUMBER_MAX,
+    RunInfo, Unconcluded,
 };
 use dolmen_codec::superblock::{SUPERBLOCK_SLOT_BYTES, Superblock};
 use dolmen_env::FileId;
@@ -52,6 +52,7 @@ const MANIFEST_FILE_BYTES: u64 = 4096;
 pub(crate) struct Base {
     pub(crate) conts: Vec<ContState>,
     pub(crate) clients: Vec<ClientInfo>,
+    pub(crate) floors: Vec<FloorInfo>,
     pub(crate) creds: Vec<(u32, Credentials)>,
     pub(crate) decided: Vec<TxId>,
     pub(crate) unconcluded: Vec<Unconcluded>,
@@ -174,6 +175,7 @@ impl State {
         self.base = Base {
             conts: manifest.conts.clone(),
             clients: manifest.clients.clone(),
+            floors: manifest.floors.clone(),
             creds: manifest.creds.clone(),
             decided: manifest.decided.clone(),
             unconcluded: manifest.unconcluded.clone(),
@@ -358,6 +360,7 @@ impl Target {
         let mut base = Base {
             conts: self.conts.to_manifest(),
             clients: self.repeats.to_manifest(),
+            floors: self.repeats.floors(),
             creds,
             decided,
             unconcluded,
@@ -667,6 +670,7 @@ impl Target {
                 .collect(),
             conts: base.conts.clone(),
             clients: base.clients.clone(),
+            floors: base.floors.clone(),
             creds: base.creds.clone(),
             decided: base.decided.clone(),
             unconcluded: base.unconcluded.clone(),

@@ -2,9 +2,10 @@
 
 use crate::bulk::BulkPlace;
 use crate::path::Depth;
+use dolmen_codec::digest::WriteDigest;
 use dolmen_codec::verb::{NewValue, Payload, Punch, PunchScope, Update};
 use dolmen_codec::version::{ValuePlace, Version, VersionKind, chunk_bytes};
-use dolmen_types::{Cond, Error, Invalid, Key, Recx, crc32c, limits};
+use dolmen_types::{Cond, ContNo, Error, Invalid, Key, Oid, Recx, crc32c, limits};
 use smallvec::SmallVec;
 
 /// The bytes of a draft.
@@ -45,6 +46,8 @@ pub(crate) struct Drafts<'a> {
     /// The punch of an object or dkey must find it.
     pub(crate) must_exist: Option<Depth>,
     pub(crate) items: SmallVec<[Draft<'a>; 1]>,
+    /// What is asked, where the result is retained; 0 elsewhere.
+    pub(crate) digest: u32,
 }
 
 fn akey_cond(call: Cond, own: Cond) -> Cond {
@@ -86,7 +89,7 @@ pub(crate) fn of_update<'a>(
             }
         }
     }
-    Ok(Drafts { dkey: copy_of(&update.dkey), cond: update.cond, must_exist: None, items })
+    Ok(Drafts { dkey: copy_of(&update.dkey), cond: update.cond, must_exist: None, items, digest: 0 })
 }
 
 /// Turns a punch into drafts.
@@ -116,7 +119,7 @@ pub(crate) fn of_punch<'a>(punch: &Punch) -> Result<Drafts<'a>, Error> {
         }
     };
     let must_exist = (must && must_exist != Depth::Akey).then_some(must_exist);
-    Ok(Drafts { dkey, cond: Cond::NONE, must_exist, items })
+    Ok(Drafts { dkey, cond: Cond::NONE, must_exist, items, digest: 0 })
 }
 
 /// `clone` of a small vector goes byte by byte.
@@ -320,6 +323,18 @@ impl Drafts<'_> {
             cond: self.cond,
             must_exist: self.must_exist,
             items: self.items.into_iter().map(Draft::into_owned).collect(),
+            digest: self.digest,
         }
+    }
+
+    /// Notes what is asked.
+    #[inline]
+    pub(crate) fn digest_of(&mut self, cont: ContNo, oid: Oid) {
+        let mut digest = WriteDigest::of(cont, oid, &self.dkey);
+        for draft in &self.items {
+            let Draft { kind, akey, recx, record_bytes, value_bytes, sums, .. } = draft;
+            digest.version(*kind, akey, *recx, *record_bytes, *value_bytes, sums);
+        }
+        self.digest = digest.value();
     }
 }

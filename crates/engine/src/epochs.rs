@@ -44,6 +44,12 @@ impl Epochs {
         self.clock.now_ns()
     }
 
+    /// The wall clock as it was read last; it never falls.
+    #[inline]
+    pub(crate) fn wall_ns(&self) -> u64 {
+        self.wall_ns
+    }
+
     /// Reads the wall clock for the epochs that follow.
     #[inline]
     pub(crate) fn tick(&mut self) {

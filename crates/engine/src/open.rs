@@ -207,6 +207,8 @@ fn assemble(
         hot,
     );
     let epochs = Epochs::new(clock, manifest.ceiling);
+    let mut repeats = Repeats::from_manifest(&manifest.clients, &manifest.floors);
+    repeats.opened(epochs.wall_ns());
     let creds: HashMap<_, _> = manifest.creds.iter().map(|&(number, cred)| (cred, number)).collect();
     Ok(Target::assemble(
         config.clone(),
@@ -214,7 +216,7 @@ fn assemble(
         store,
         Conts::from_manifest(&manifest.conts),
         epochs,
-        Repeats::from_manifest(&manifest.clients),
+        repeats,
         creds,
         Txs::from_manifest(&manifest.decided, &manifest.unconcluded),
         crate::checkpoint::State::default(),

@@ -9,12 +9,13 @@ use crate::target::Target;
 use crate::tx::{Prepared, PreparedVersion};
 use crate::update::offset_place;
 use dolmen_codec::bytes::Reader;
+use dolmen_codec::digest::WriteDigest;
 use dolmen_codec::log_body::{
-    ContEvent, PrepareHead, WriteHead, decode_client, decode_cred, decode_tx, decode_version,
+    ClientIntro, ContEvent, PrepareHead, WriteHead, decode_cred, decode_tx, decode_version,
 };
 use dolmen_codec::log_frame::{LOG_FRAME_ALIGN, LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::LOG_SEGMENT_HEADER_BYTES;
-use dolmen_codec::manifest::{LogStart, Manifest, SEGMENT_NUMBER_MAX};
+use dolmen_codec::manifest::{LogStart, Manifest, ResultInfo, SEGMENT_NUMBER_MAX};
 use dolmen_codec::version::{Version, VersionKind};
 use dolmen_types::{Epoch, Error, Stamp};
 use std::collections::BTreeSet;
@@ -212,11 +213,11 @@ impl Target {
         match frame.header.kind {
             LogKind::Write => {
                 let head = WriteHead::decode(&mut r).ok_or_else(damaged)?;
-                let versions = write_versions(&head, &mut r).ok_or_else(damaged)?;
+                let (versions, digest) = write_versions(&head, &mut r).ok_or_else(damaged)?;
                 if !self.claim_bulk(frame, &versions, rule)? {
                     return Ok(false);
                 }
-                self.replay_write(frame, &head, &versions)?;
+                self.replay_write(frame, &head, &versions, digest)?;
             }
             LogKind::Prepare => {
                 let head = PrepareHead::decode(&mut r).ok_or_else(damaged)?;
@@ -257,8 +258,8 @@ impl Target {
             }
             LogKind::Ceiling => self.epochs.replay(Epoch(r.u64().ok_or_else(damaged)?)),
             LogKind::Client => {
-                let (number, client) = decode_client(&mut r).ok_or_else(damaged)?;
-                self.repeats.add(number, client);
+                let intro = ClientIntro::decode(&mut r).ok_or_else(damaged)?;
+                self.repeats.add(&intro);
             }
             LogKind::Cred => {
                 let (number, cred) = decode_cred(&mut r).ok_or_else(damaged)?;
@@ -285,6 +286,7 @@ impl Target {
         frame: &Frame,
         head: &WriteHead,
         versions: &[PreparedVersion],
+        digest: u32,
     ) -> Result<(), Error> {
         self.epochs.replay(head.epoch);
         let Some(known) = self.conts.any(head.cont) else {
@@ -299,7 +301,8 @@ impl Target {
             self.index_version(&mut path, version.depth, &version.dkey, &version.akey, stamp, place)?;
         }
         self.store.put_path(path);
-        self.repeats.retain(head.client, head.sequence, head.epoch);
+        let result = ResultInfo { sequence: head.sequence, epoch: head.epoch, digest };
+        self.repeats.retain(head.client, result);
         Ok(())
     }
 
@@ -443,13 +446,18 @@ fn found(offset: usize, oid: dolmen_types::Oid, version: &Version<'_>) -> Prepar
     }
 }
 
-fn write_versions(head: &WriteHead, r: &mut Reader<'_>) -> Option<Vec<PreparedVersion>> {
+/// The versions of a write, and the digest of what was asked.
+fn write_versions(head: &WriteHead, r: &mut Reader<'_>) -> Option<(Vec<PreparedVersion>, u32)> {
     let mut versions = Vec::new();
+    let mut digest = None;
     while r.remaining() > 0 {
         let (offset, version, _) = decode_version(r)?;
+        let of_all = digest.get_or_insert_with(|| WriteDigest::of(head.cont, head.oid, version.dkey));
+        let Version { kind, akey, recx, record_bytes, value_bytes, sums, .. } = version;
+        of_all.version(kind, akey, recx, record_bytes, value_bytes, sums);
         versions.push(found(offset, head.oid, &version));
     }
-    Some(versions)
+    Some((versions, digest.map_or(0, WriteDigest::value)))
 }
 
 fn prepare_versions(head: &PrepareHead, r: &mut Reader<'_>) -> Option<Vec<PreparedVersion>> {

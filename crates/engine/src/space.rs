@@ -8,7 +8,7 @@ use crate::bulk::BulkPlace;
 use crate::runs::Run;
 use crate::store::Store;
 use crate::target::Target;
-use dolmen_codec::log_body::{CLIENT_BYTES, CRED_BYTES};
+use dolmen_codec::log_body::{CRED_BYTES, ClientIntro};
 use dolmen_codec::log_frame::LogFrame;
 use dolmen_codec::verb::SpaceReport;
 use dolmen_types::{ContNo, Epoch, Error, limits};
@@ -22,7 +22,7 @@ const MANIFEST_BYTES: u64 = 64 << 10;
 /// Frames that may have to go before that of an operation, whole: a ceiling of epochs, a client, credentials.
 pub(crate) const SIDE_FRAMES_BYTES: usize = CEILING_FRAME_BYTES + CLIENT_FRAME_BYTES + CRED_FRAME_BYTES;
 pub(crate) const CEILING_FRAME_BYTES: usize = LogFrame::padded_bytes(size_of::<Epoch>());
-pub(crate) const CLIENT_FRAME_BYTES: usize = LogFrame::padded_bytes(CLIENT_BYTES);
+pub(crate) const CLIENT_FRAME_BYTES: usize = LogFrame::padded_bytes(ClientIntro::BYTES);
 pub(crate) const CRED_FRAME_BYTES: usize = LogFrame::padded_bytes(CRED_BYTES);
 
 /// What asks for room in the log.

@@ -22,7 +22,7 @@ use crate::update::{Pending, Work};
 use dolmen_codec::verb::{Mutation, Reply, Verb};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::{Disk, Io, IoDone, IoOp};
-use dolmen_types::{ContNo, Credentials, Durability, Error, Head, IoBuf, limits};
+use dolmen_types::{ContNo, Credentials, Durability, Error, Head, Invalid, IoBuf, limits};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 
@@ -236,9 +236,15 @@ impl Target {
         head: Head,
         cont: ContNo,
         oid: dolmen_types::Oid,
-        drafts: Result<Drafts<'_>, Error>,
+        mut drafts: Result<Drafts<'_>, Error>,
     ) {
-        match self.repeats.first_result(head.id, head.oldest) {
+        if head.id.sequence != 0
+            && let Ok(drafts) = &mut drafts
+        {
+            drafts.digest_of(cont, oid);
+        }
+        let digest = drafts.as_ref().map_or(0, |drafts| drafts.digest);
+        match self.repeats.first_result(&head, digest, self.epochs.wall_ns()) {
             Ok(None) => {}
             // The first one may be waiting for its flush.
             Ok(Some(epoch)) => return self.finish_repeated(token, cont, Reply::Written(epoch)),
@@ -246,7 +252,10 @@ impl Target {
         }
         // The first one may be waiting for its bulk writes: this one waits for its answer.
         let mut pending = self.pending.values_mut();
-        if let Some(first) = pending.find(|first| head.id.sequence != 0 && first.head.id == head.id) {
+        if let Some(first) = pending.find(|first| head.id.sequence != 0 && first.is_of(&head)) {
+            if first.digest() != digest {
+                return self.finish(token, Err(Invalid::Argument.into()), None);
+            }
             return first.again.push(token);
         }
         let drafts = drafts.and_then(|drafts| match self.share_work() {
@@ -302,8 +311,8 @@ impl Target {
     }
 
     /// Answers a repetition that has waited for the first.
-    fn finish_again(&mut self, token: u64, head: Head, cont: ContNo, refusal: Option<Error>) {
-        match (refusal, self.repeats.first_result(head.id, head.oldest)) {
+    fn finish_again(&mut self, token: u64, head: Head, cont: ContNo, digest: u32, refusal: Option<Error>) {
+        match (refusal, self.repeats.first_result(&head, digest, self.epochs.wall_ns())) {
             (Some(error), _) | (None, Err(error)) => self.finish_read(token, cont, Err(error), None),
             (None, Ok(Some(epoch))) => self.finish_repeated(token, cont, Reply::Written(epoch)),
             // There was no room to retain it.
@@ -523,7 +532,9 @@ impl Target {
         match work {
             Work::Write { oid, drafts } => {
                 let refusal = self.commit_and_finish(token, head, cont, oid, &drafts);
-                again.into_iter().for_each(|token| self.finish_again(token, head, cont, refusal.clone()));
+                for token in again {
+                    self.finish_again(token, head, cont, drafts.digest, refusal.clone());
+                }
             }
             Work::Prepare { prepare, parts } => self.prepare_and_finish(token, head, cont, &prepare, &parts),
         }

@@ -9,8 +9,9 @@ use crate::path::{Depth, Path};
 use crate::space::{CEILING_FRAME_BYTES, CLIENT_FRAME_BYTES, CRED_FRAME_BYTES, Need};
 use crate::target::Target;
 use crate::tx::PrepareParts;
-use dolmen_codec::log_body::{WriteHead, encode_client, encode_cred, logged_bytes};
+use dolmen_codec::log_body::{WriteHead, encode_cred, logged_bytes};
 use dolmen_codec::log_frame::LogKind;
+use dolmen_codec::manifest::ResultInfo;
 use dolmen_codec::verb::{INTENT_AKEY, Reply};
 use dolmen_codec::version::{ValuePlace, VersionKind};
 use dolmen_env::{Io, IoOp};
@@ -42,6 +43,21 @@ pub(crate) struct Pending {
 pub(crate) enum Work {
     Write { oid: Oid, drafts: Drafts<'static> },
     Prepare { prepare: PrepareParts, parts: Vec<(Oid, Drafts<'static>)> },
+}
+
+impl Pending {
+    /// Whether this is the request of a head.
+    pub(crate) fn is_of(&self, head: &Head) -> bool {
+        self.head.id == head.id && self.head.cred.uid == head.cred.uid
+    }
+
+    /// What was asked.
+    pub(crate) fn digest(&self) -> u32 {
+        match &self.work {
+            Work::Write { drafts, .. } => drafts.digest,
+            Work::Prepare { .. } => 0,
+        }
+    }
 }
 
 impl Work {
@@ -268,7 +284,8 @@ impl Target {
         self.first_version = None;
         path.up(Depth::Object);
         self.mark_conditions(&mut path, drafts, epoch)?;
-        self.repeats.retain(client, head.id.sequence, epoch);
+        let result = ResultInfo { sequence: head.id.sequence, epoch, digest: drafts.digest };
+        self.repeats.retain(client, result);
         self.store.put_path(path);
         Ok((epoch, appended.sequence, spec.durability))
     }
@@ -456,11 +473,13 @@ impl Target {
     /// Who asks, as far as it is known here. Nothing is changed.
     ///
     /// # Errors
-    /// `Invalid::Credentials` for new ones, if as many are known as may be.
+    /// `Invalid::Credentials` for new ones, if as many are known as may be; `Busy` for a new client, if its user has as
+    /// many as he may have.
     #[inline]
     pub(crate) fn asker(&mut self, head: &Head) -> Result<Asker, Error> {
         let has_client = head.id.sequence != 0;
-        let client = if has_client { self.repeats.known(head.id.client) } else { Some(u32::MAX) };
+        let now_ns = self.epochs.wall_ns();
+        let client = if has_client { self.repeats.known(head, now_ns)? } else { Some(u32::MAX) };
         Ok(Asker { cred: self.known_cred(head)?, client })
     }
 
@@ -492,10 +511,9 @@ impl Target {
             number
         });
         let client = asker.client.unwrap_or_else(|| {
-            let (number, is_new) = self.repeats.number(head.id, head.oldest);
-            assert!(is_new, "it was not known");
-            self.store.log.append(LogKind::Client, |out| encode_client(number, head.id.client, out));
-            number
+            let intro = self.repeats.introduce(head, self.epochs.wall_ns());
+            self.store.log.append(LogKind::Client, |out| intro.encode(out));
+            intro.number
         });
         (cred, client)
     }

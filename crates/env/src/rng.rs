@@ -92,6 +92,30 @@ impl Rng {
     }
 }
 
+/// Where numbers come from that others must not guess: ids of clients, words that open something.
+///
+/// None follows from the others, whatever of them is told.
+#[derive(Clone, Debug)]
+pub enum Secrets {
+    /// Each drawn from the system by itself.
+    System,
+    /// For what must be repeated in a simulation, and is no secret there.
+    Repeatable(Rng),
+}
+
+impl Secrets {
+    /// 128 bits.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system has no entropy to give.
+    pub fn next_u128(&mut self) -> Result<u128> {
+        match self {
+            Self::System => Ok(u128::from(entropy_u64()?) << 64 | u128::from(entropy_u64()?)),
+            Self::Repeatable(rng) => Ok(rng.next_u128()),
+        }
+    }
+}
+
 /// 64 bits from the system: a seed.
 ///
 /// # Errors
@@ -128,6 +152,16 @@ mod tests {
         let mut rng = Rng { state: [1, 2, 3, 4] };
         let first: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
         assert_eq!(first, [11520, 0, 1_509_978_240, 1_215_971_899_390_074_240]);
+    }
+
+    #[test]
+    fn secrets_are_the_systems_unless_they_must_be_repeated() {
+        let mut drawn: Vec<u128> = (0..100).map(|_| Secrets::System.clone().next_u128().unwrap()).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 100, "no two follow from the same state");
+        let mut secrets = Secrets::Repeatable(Rng::from_seed(7));
+        assert_eq!(secrets.next_u128().unwrap(), Rng::from_seed(7).next_u128());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::Subject;
 use crate::compare::side_by_side_of;
 use dolmen_codec::bytes::Reader;
 use dolmen_codec::log_body::{
-    ContEvent, PrepareHead, WriteHead, decode_client, decode_cred, decode_tx, decode_version, encode_client,
-    encode_cred, encode_tx,
+    ClientIntro, ContEvent, PrepareHead, WriteHead, decode_cred, decode_tx, decode_version, encode_cred,
+    encode_tx,
 };
 use dolmen_codec::log_frame::{LOG_FRAME_HEADER_BYTES, LogFrame, LogKind};
 use dolmen_codec::log_segment::{LOG_SEGMENT_HEADER_BYTES, LogSegmentHeader};
@@ -92,9 +92,9 @@ pub fn log_body(bytes: &[u8]) {
             assert_eq!(ContEvent::decode(&mut Reader::new(&again)), Some((cont, event)));
         }
         4 => {
-            let Some((number, client)) = decode_client(&mut r) else { return };
-            encode_client(number, client, &mut again);
-            assert_eq!(decode_client(&mut Reader::new(&again)), Some((number, client)));
+            let Some(intro) = ClientIntro::decode(&mut r) else { return };
+            intro.encode(&mut again);
+            assert_eq!(ClientIntro::decode(&mut Reader::new(&again)), Some(intro));
         }
         5 => {
             let Some((number, cred)) = decode_cred(&mut r) else { return };

@@ -19,7 +19,7 @@ use dolmen_codec::verb::{List, ListWhat};
 use dolmen_codec::{Completion, Op, Progress, TargetStore};
 use dolmen_env::Clock;
 use dolmen_types::limits::{RETAINED_RESULTS_PER_CLIENT, iods_max};
-use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, RequestId, Stamp, TargetNo, TxId};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, IoBuf, Key, Oid, Stamp, TargetNo, TxId};
 use read::{Answer, Position, Question};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -44,6 +44,9 @@ struct Remembered {
     reader: Option<TxId>,
 }
 
+/// The epoch of a mutation, or that it was a transaction's only part; and what was asked.
+type Retained = (Option<Epoch>, u32);
+
 /// The reference model of one target.
 ///
 /// Keeps all versions for ever: aggregation only raises the epoch from which on all states can be read.
@@ -67,9 +70,9 @@ pub struct Model {
     reads: VecDeque<Remembered>,
     /// Reads up to this epoch are not remembered one by one: anything may have been read.
     read_floor: Epoch,
-    results: BTreeMap<u128, BTreeMap<u64, Option<Epoch>>>,
+    results: BTreeMap<(u32, u128), BTreeMap<u64, Retained>>,
     /// Requests before this one are not sent again, by client.
-    oldest: BTreeMap<u128, u64>,
+    oldest: BTreeMap<(u32, u128), u64>,
     completions: Vec<Completion>,
 }
 
@@ -167,7 +170,7 @@ impl Model {
                 let Answer::Found(found) = answer else { unreachable!("it was a query") };
                 Ok(Reply::Found(found))
             }
-            Verb::Prepare(prepare) => self.prepare(head.id, cont, prepare),
+            Verb::Prepare(prepare) => self.prepare(head, cont, prepare),
             Verb::Commit(tx) => self.commit(tx),
             Verb::Conclude(tx) => {
                 self.unconcluded.remove(&tx);
@@ -316,10 +319,15 @@ impl Model {
     }
 
     fn mutate(&mut self, head: &Head, no: ContNo, mutation: Mutation<'_>) -> Result<Reply, Error> {
-        let id = head.id;
-        self.forget_before(id, head.oldest)?;
-        if let Some(first) = self.first_result(id) {
-            return Ok(first.map_or(Reply::Prepared, Reply::Written));
+        self.forget_before(head)?;
+        let what = write::what(no, &mutation);
+        if let Some((first, asked)) = self.first_result(head) {
+            let is_same = first.is_none() || what == asked;
+            return if is_same {
+                Ok(first.map_or(Reply::Prepared, Reply::Written))
+            } else {
+                Err(Invalid::Argument.into())
+            };
         }
         write::check(&mutation, iods_max(no))?;
         self.find(no)?;
@@ -330,49 +338,50 @@ impl Model {
             let epoch = self.tick(no);
             let from = Position::Before(Stamp { epoch, minor: 0 });
             self.remember(Remembered { cont: no, epoch, from, question, reader: None });
-            return self.write(id, no, &mutation, epoch);
+            return self.write((head, what), no, &mutation, epoch);
         }
         let epoch = self.tick(no);
-        self.write(id, no, &mutation, epoch)
+        self.write((head, what), no, &mutation, epoch)
     }
 
     fn write(
         &mut self,
-        id: RequestId,
+        (head, what): (&Head, u32),
         no: ContNo,
         mutation: &Mutation<'_>,
         epoch: Epoch,
     ) -> Result<Reply, Error> {
         let origin = Origin { stamp: Stamp { epoch, minor: 0 }, undecided: None };
         write::apply(self.find_mut(no)?, mutation, origin);
-        self.retain(id, Some(epoch));
+        self.retain(head, Some(epoch), what);
         Ok(Reply::Written(epoch))
     }
 
     /// Forgets results that the client has done with; refuses a request among them.
-    fn forget_before(&mut self, id: RequestId, oldest: u64) -> Result<(), Error> {
+    fn forget_before(&mut self, head: &Head) -> Result<(), Error> {
+        let id = head.id;
         if id.sequence == 0 {
             return Ok(());
         }
-        let known = self.oldest.entry(id.client).or_default();
-        *known = (*known).max(oldest.min(id.sequence));
-        if let Some(results) = self.results.get_mut(&id.client) {
+        let known = self.oldest.entry((head.cred.uid, id.client)).or_default();
+        *known = (*known).max(head.oldest.min(id.sequence));
+        if let Some(results) = self.results.get_mut(&(head.cred.uid, id.client)) {
             *results = results.split_off(known);
         }
         if id.sequence < *known { Err(Error::TimedOut) } else { Ok(()) }
     }
 
-    /// The first result of a request: the epoch of a mutation, or that it was a transaction's only part.
-    fn first_result(&self, id: RequestId) -> Option<Option<Epoch>> {
-        self.results.get(&id.client)?.get(&id.sequence).copied()
+    /// The first result of a request.
+    fn first_result(&self, head: &Head) -> Option<Retained> {
+        self.results.get(&(head.cred.uid, head.id.client))?.get(&head.id.sequence).copied()
     }
 
-    fn retain(&mut self, id: RequestId, epoch: Option<Epoch>) {
-        if id.sequence == 0 {
+    fn retain(&mut self, head: &Head, epoch: Option<Epoch>, what: u32) {
+        if head.id.sequence == 0 {
             return;
         }
-        let results = self.results.entry(id.client).or_default();
-        results.insert(id.sequence, epoch);
+        let results = self.results.entry((head.cred.uid, head.id.client)).or_default();
+        results.insert(head.id.sequence, (epoch, what));
         while results.len() > RETAINED_RESULTS_PER_CLIENT {
             results.pop_first();
         }

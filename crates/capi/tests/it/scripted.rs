@@ -62,6 +62,8 @@ const EXCEPTIONS: &[Exception] = &[
     except("sequence_zero_is_never_a_repeat", IDS, "C chooses no ids and deadlines of requests"),
     except("failed_request_may_be_tried_again", IDS, "C chooses no ids and deadlines of requests"),
     except("repeated_transaction_commits_once", IDS, "C chooses no ids and deadlines of requests"),
+    except("users_do_not_share_clients", IDS, "C chooses no ids and deadlines of requests"),
+    except("another_request_under_the_same_id_is_refused", IDS, "C chooses no ids and deadlines of requests"),
     except("request_before_the_oldest_does_nothing", IDS, "C chooses no ids and deadlines of requests"),
     except("late_first_request_runs", IDS, "C chooses no ids and deadlines of requests"),
     except("passed_deadline_does_nothing", IDS, "C chooses no ids and deadlines of requests"),

@@ -14,7 +14,7 @@ use dolmen_codec::verb::{
 use dolmen_codec::{Ask, Completion, Op, Outcome, Progress, QueueId, Request, TargetStore, Transport};
 use dolmen_engine::{Devices, Target, TargetConfig};
 use dolmen_env::sim::{CrashPlan, SimConfig, SimDisk, SimDrive};
-use dolmen_env::{Media, Rng, SimClock};
+use dolmen_env::{Media, Rng, Secrets, SimClock};
 use dolmen_sim::Subject;
 use dolmen_types::{
     Anchor, ContNo, Credentials, Epoch, Error, Head, IoBuf, Oid, PoolMap, Result, TargetInfo, TargetNo,
@@ -55,8 +55,8 @@ impl Transport for Link {
             Ask::Pool(verb) => matches!(verb, PoolVerb::TxCommit(_)),
         };
         if changes && state.said != Head::default() {
-            let Head { id, oldest, deadline_ns, .. } = state.said;
-            request.head = Head { id, oldest, deadline_ns, ..request.head };
+            let Head { id, oldest, deadline_ns, cred, .. } = state.said;
+            request.head = Head { id, oldest, deadline_ns, cred, ..request.head };
         }
         state.pool.as_ref().expect("the pool is there whenever a case asks").call(request)
     }
@@ -136,6 +136,7 @@ impl Through {
         let mut options = Options::new(Credentials::default()).unwrap();
         options.clock = Arc::new(clock);
         options.rng = Rng::from_seed(7);
+        options.secrets = Secrets::Repeatable(Rng::from_seed(7));
         let transport: Arc<Link> = Arc::clone(&link);
         let client = Pool::connect_with(transport, options).unwrap();
         let (conts, txs) = (BTreeMap::new(), BTreeMap::new());

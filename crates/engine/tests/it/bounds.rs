@@ -114,7 +114,9 @@ fn background_work_ends_with_the_least_sizes_and_smaller_ones_are_refused() {
 fn put_as(rig: &mut Rig, uid: u32) -> Result<(), Error> {
     let Mutation::Update(update) = put(oid(1), b"d") else { unreachable!("it is a put") };
     let cred = Credentials { uid, ..Credentials::default() };
-    let head = Head { cred, id: RequestId { client: u128::from(uid), sequence: 1 }, ..Head::default() };
+    // Each takes a place among clients of which there are fewer: most ask for no retention.
+    let sequence = u64::from(uid < 10_000);
+    let head = Head { cred, id: RequestId { client: u128::from(uid), sequence }, ..Head::default() };
     rig.complete_as(head, Verb::Update(update)).result.map(|_| ())
 }
 

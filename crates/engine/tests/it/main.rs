@@ -27,6 +27,7 @@ mod ready;
 mod rest;
 
 mod refused;
+mod resent;
 mod rig;
 mod rolled;
 mod rot;

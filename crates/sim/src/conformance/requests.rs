@@ -4,7 +4,7 @@ use super::Case;
 use super::harness::{At, Harness, oid, punch, single, update, want_records, want_single};
 use dolmen_codec::Op;
 use dolmen_codec::verb::{ContVerb, Mutation, Prepare, PunchScope, ReadAt, Reply, Verb};
-use dolmen_types::{Cond, ContNo, Error, Head, Invalid, Oid};
+use dolmen_types::{Cond, ContNo, Error, Head, Invalid, Key, Oid};
 use smallvec::smallvec;
 
 pub(super) const CASES: &[(&str, Case)] = &[
@@ -14,6 +14,8 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("failed_request_may_be_tried_again", failed_request_may_be_tried_again),
     ("repeated_transaction_commits_once", repeated_transaction_commits_once),
     ("clients_do_not_share_sequences", clients_do_not_share_sequences),
+    ("users_do_not_share_clients", users_do_not_share_clients),
+    ("another_request_under_the_same_id_is_refused", another_request_under_the_same_id_is_refused),
     ("request_before_the_oldest_does_nothing", request_before_the_oldest_does_nothing),
     ("late_first_request_runs", late_first_request_runs),
     ("passed_deadline_does_nothing", passed_deadline_does_nothing),
@@ -118,7 +120,7 @@ fn request_before_the_oldest_does_nothing(h: &mut Harness<'_>) {
     };
     let first = h.mutate_as(says(h.request(5), 5), put(A, b"first")).expect("an update");
     assert_eq!(h.mutate_as(says(h.request(4), 1), put(A, b"late")), Err(Error::TimedOut));
-    assert_eq!(h.mutate_as(says(h.request(5), 5), put(A, b"again")), Ok(first));
+    assert_eq!(h.mutate_as(says(h.request(5), 5), put(A, b"first")), Ok(first));
     h.done(Verb::Checkpoint);
     h.crash();
     assert_eq!(h.mutate_as(says(h.request(4), 1), put(A, b"late")), Err(Error::TimedOut));
@@ -147,6 +149,68 @@ fn clients_do_not_share_sequences(h: &mut Harness<'_>) {
     let second = h.mutate_as(two, put(A, b"two")).expect("an update");
     assert!(second > first);
     assert_eq!(h.single(A).as_deref(), Some(&b"two"[..]));
+}
+
+/// S12: nor does another user's of the same id, whatever he says of it.
+fn users_do_not_share_clients(h: &mut Harness<'_>) {
+    let mine = |h: &Harness<'_>, sequence| Head { oldest: 1, ..h.request(sequence) };
+    let others = |h: &Harness<'_>, sequence, oldest| {
+        let mut head = Head { oldest, ..h.request(sequence) };
+        head.cred.uid += 1;
+        head
+    };
+    let elsewhere = At(A.0, b"another dkey", b"akey");
+    let first = h.mutate_as(mine(h, 1), put(A, b"one")).expect("an update");
+    h.mutate_as(others(h, 1, 1), put(elsewhere, b"his")).expect("his own first request");
+    h.mutate_as(others(h, 2, 1), put(elsewhere, b"his second")).expect("before this one's");
+    let last = h.mutate_as(others(h, 1 << 62, 1 << 62), put(elsewhere, b"his last")).expect("far ahead");
+    for round in 0..3 {
+        assert_eq!(h.mutate_as(mine(h, 1), put(A, b"one")), Ok(first), "round {round}");
+        let again = h.mutate_as(others(h, 1 << 62, 1 << 62), put(elsewhere, b"his last"));
+        assert_eq!(again, Ok(last));
+        if round == 0 { h.crash() } else { h.restart() }
+    }
+    h.mutate_as(mine(h, 2), put(A, b"two")).expect("an update");
+    assert_eq!(h.single(A).as_deref(), Some(&b"two"[..]));
+    assert_eq!(h.single(elsewhere).as_deref(), Some(&b"his last"[..]));
+}
+
+/// S12: something else under an id that was used is refused, and changes nothing.
+fn another_request_under_the_same_id_is_refused(h: &mut Harness<'_>) {
+    let refused = Err(Invalid::Argument.into());
+    let head = Head { oldest: 1, ..h.request(1) };
+    let large = vec![7; 50_000];
+    let first = h.mutate_as(head, put(A, &large)).expect("an update");
+    let punch_head = Head { oldest: 1, ..h.request(2) };
+    let other_dkey = At(A.0, b"other", A.2);
+    let other_akey = At(A.0, A.1, b"other");
+    let mut changed = large.clone();
+    changed[49_999] = 8;
+    h.create(ContNo(2));
+    for round in 0..4 {
+        assert_eq!(h.mutate_as(head, put(A, &changed)), refused, "another value, round {round}");
+        assert_eq!(h.mutate_as(head, put(A, &large[1..])), refused);
+        assert_eq!(h.mutate_as(head, put(other_dkey, &large)), refused);
+        assert_eq!(h.mutate_as(head, put(other_akey, &large)), refused);
+        assert_eq!(h.mutate_as(head, put(At(oid(77), A.1, A.2), &large)), refused);
+        assert_eq!(h.mutate_as(head, punch(A.0, PunchScope::Object, Cond::NONE)), refused);
+        h.set_cont(ContNo(2));
+        assert_eq!(h.mutate_as(head, put(A, &large)), refused, "another container");
+        assert_eq!(h.single(A), None);
+        h.set_cont(ContNo(1));
+        assert_eq!(h.mutate_as(head, put(A, &large)), Ok(first));
+        assert_eq!(h.single(A).as_deref(), Some(&large[..]));
+        match round {
+            0 => h.crash(),
+            1 => h.restart(),
+            _ => h.done(Verb::Checkpoint),
+        }
+    }
+    let dkey = || PunchScope::Dkey(Key::from_slice(A.1));
+    let removed = h.mutate_as(punch_head, punch(A.0, dkey(), Cond::NONE)).expect("a punch");
+    h.crash();
+    assert_eq!(h.mutate_as(punch_head, punch(A.0, PunchScope::Object, Cond::NONE)), refused);
+    assert_eq!(h.mutate_as(punch_head, punch(A.0, dkey(), Cond::NONE)), Ok(removed));
 }
 
 /// S13: nothing is done after the deadline; before it all is.

@@ -4,7 +4,7 @@ use super::data::Origin;
 use super::read::{Answer, Position, Question};
 use super::{Model, Remembered, write};
 use dolmen_codec::verb::{InDoubt, Mutation, Prepare, Reply, TxState};
-use dolmen_types::{ContNo, Epoch, Error, Invalid, Oid, RequestId, Stamp, TargetNo, TxId, limits};
+use dolmen_types::{ContNo, Epoch, Error, Head, Invalid, Oid, Stamp, TargetNo, TxId, limits};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
@@ -58,15 +58,10 @@ impl Model {
         Ok(answer)
     }
 
-    pub(super) fn prepare(
-        &mut self,
-        id: RequestId,
-        no: ContNo,
-        prepare: Prepare<'_>,
-    ) -> Result<Reply, Error> {
+    pub(super) fn prepare(&mut self, head: &Head, no: ContNo, prepare: Prepare<'_>) -> Result<Reply, Error> {
         let tx = prepare.tx;
         let known = self.prepared.contains_key(&tx) || self.decided.contains(&tx);
-        if known || self.first_result(id).is_some() {
+        if known || self.first_result(head).is_some() {
             return Ok(Reply::Prepared);
         }
         if self.aborted.contains(&tx) {
@@ -91,7 +86,7 @@ impl Model {
         if alone {
             self.decide(tx, true);
             self.decided.insert(tx);
-            self.retain(id, None);
+            self.retain(head, None, 0);
         }
         Ok(Reply::Prepared)
     }

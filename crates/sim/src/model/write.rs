@@ -4,7 +4,7 @@ use super::data::{Cont, ExtentVersion, Origin, SingleVersion};
 use super::read::{AkeyTerms, Question};
 use dolmen_codec::order;
 use dolmen_codec::verb::{Mutation, NewValue, Punch, PunchScope, Update, UpdateIod};
-use dolmen_types::{Cond, Error, Invalid, Key, Oid, Recx, Stamp, limits};
+use dolmen_types::{Cond, ContNo, Error, Invalid, Key, Oid, Recx, Stamp, crc32c, limits};
 use std::collections::BTreeSet;
 
 /// Every condition that a mutation may carry.
@@ -23,6 +23,29 @@ pub(super) fn oid(mutation: &Mutation<'_>) -> Oid {
     match mutation {
         Mutation::Update(update) => update.oid,
         Mutation::Punch(punch) => punch.oid,
+    }
+}
+
+/// What is asked, but for its conditions, in 32 bits.
+pub(super) fn what(cont: ContNo, mutation: &Mutation<'_>) -> u32 {
+    let said = match mutation {
+        Mutation::Punch(Punch { oid, scope, .. }) => format!("{cont:?} {oid:?} {scope:?}"),
+        Mutation::Update(Update { oid, dkey, iods, .. }) => {
+            let iods: Vec<_> = iods.iter().map(|iod| (&iod.akey, value(&iod.value))).collect();
+            format!("{cont:?} {oid:?} {dkey:?} {iods:?}")
+        }
+    };
+    crc32c(said.as_bytes())
+}
+
+/// What a value is, its bytes as a checksum.
+fn value(value: &NewValue<'_>) -> String {
+    match value {
+        NewValue::Single(payload) => format!("{} {}", payload.bytes().len(), crc32c(payload.bytes())),
+        NewValue::Array { record_bytes, extents, data } => {
+            format!("{record_bytes} {extents:?} {}", crc32c(data.bytes()))
+        }
+        bare => format!("{bare:?}"),
     }
 }
 

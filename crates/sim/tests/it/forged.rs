@@ -14,7 +14,7 @@ use dolmen_codec::{Op, TargetStore, Transport};
 use dolmen_dfs::{
     Cred, DeviceNo, Dfs, Follow, FormatOptions, MountOptions, New, RenameMode, Rights, XattrCond, layout,
 };
-use dolmen_env::{Clock, Media, Rng, SimClock};
+use dolmen_env::{Clock, Media, Rng, Secrets, SimClock};
 use dolmen_sim::{Model, Subject, fuzz};
 use dolmen_types::{
     Anchor, Cond, ContNo, Credentials, Durability, Epoch, Error, Head, IoBuf, Key, ObjectClass, ObjectType,
@@ -103,6 +103,7 @@ fn connect(pool: Arc<dyn Transport>, clock: &SimClock) -> Pool {
     let mut options = Options::new(Credentials::default()).unwrap();
     options.clock = Arc::new(clock.clone());
     options.rng = Rng::from_seed(7);
+    options.secrets = Secrets::Repeatable(Rng::from_seed(7));
     Pool::connect_with(pool, options).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use crate::watched::Watched;
 use dolmen_client::{Container, Credentials, Options, Pool, Props};
 use dolmen_codec::pool::ContName;
-use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_env::{Clock, Rng, Secrets, SimClock};
 use std::sync::Arc;
 
 pub(crate) const START_NS: u64 = 1_790_000_000_000_000_000;
@@ -20,6 +20,7 @@ pub(crate) fn options(served: &Watched) -> Options {
     let mut options = Options::new(Credentials { uid: 1, gid: 2, project: 3 }).unwrap();
     options.clock = Arc::new(served.clock.clone());
     options.rng = Rng::from_seed(7);
+    options.secrets = Secrets::Repeatable(Rng::from_seed(7));
     options
 }
 

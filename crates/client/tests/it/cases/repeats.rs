@@ -4,7 +4,8 @@ use super::common::{START_NS, new_container, open, options, serve};
 use super::objects::object;
 use crate::watched::Watched;
 use dolmen_client::{At, Credentials, Epoch, Error, EventQueue, IoBuf, ObjectType, Options, Pool, Wait};
-use dolmen_types::TxId;
+use dolmen_env::Rng;
+use dolmen_types::{TxId, uuid_of_random};
 use std::sync::Arc;
 
 #[test]
@@ -67,6 +68,28 @@ fn every_request_carries_who_asks_and_until_when() {
         assert_eq!((head.cred, head.job, head.tenant), (cred, 77, 8));
         assert!(head.deadline_ns > START_NS + 900_000_000);
     }
+}
+
+#[test]
+fn the_id_of_a_client_and_uuids_follow_from_nothing_that_is_told() {
+    let mut drawn = Vec::new();
+    for _ in 0..2 {
+        let served = serve(1);
+        let transport: Arc<Watched> = Arc::clone(&served);
+        // All that is the same of two clients, and the state of the generator that one sees at work.
+        let options =
+            Options { secrets: Options::new(Credentials::default()).unwrap().secrets, ..options(&served) };
+        let pool = Pool::connect_with(transport, options).unwrap();
+        let uuids = [(); 2].map(|()| new_container(&pool).uuid().as_u128());
+        drawn.extend(uuids.into_iter().chain([served.heads()[0].id.client]));
+    }
+    let mut rng = Rng::from_seed(7);
+    drawn.extend((0..8).map(|_| rng.next_u128()));
+    drawn.extend((0..8).map(|_| uuid_of_random(rng.next_u128()).as_u128()));
+    let count = drawn.len();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), count);
 }
 
 #[test]

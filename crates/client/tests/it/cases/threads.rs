@@ -6,7 +6,7 @@ use dolmen_client::{
     At, Cond, ContName, Error, EventQueue, IoBuf, Key, NewValue, Object, ObjectType, Payload, Pool,
     UpdateIod, Wait,
 };
-use dolmen_env::{Rng, scope};
+use dolmen_env::{Rng, Secrets, scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,6 +38,7 @@ fn money_is_neither_made_nor_lost() {
                 let mut rng = Rng::from_seed(number);
                 let mut own = options(&served);
                 own.rng = rng.fork();
+                own.secrets = Secrets::Repeatable(own.rng.clone());
                 let cont = Pool::connect_with(served, own).unwrap().open_container(&name).unwrap();
                 let object = cont.object(oid).unwrap();
                 for _ in 0..25 {

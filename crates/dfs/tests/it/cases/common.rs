@@ -3,7 +3,7 @@
 use crate::watched::Watched;
 use dolmen_client::{At, ContName, Container, Options, Pool, Transport};
 use dolmen_dfs::{Dfs, File, FormatOptions, MountOptions, OpenOptions, Time, layout};
-use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_env::{Clock, Rng, Secrets, SimClock};
 use dolmen_types::{Credentials, Epoch, IoBuf, Label, ObjectClass, Oid, Recx};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,6 +95,7 @@ pub(crate) fn container_in(pool: Arc<dyn Transport>, clock: &Arc<dyn Clock>) -> 
         timeout_ns: 0,
         clock: Arc::clone(clock),
         rng: Rng::from_seed(2),
+        secrets: Secrets::Repeatable(Rng::from_seed(2)),
     };
     let pool = Pool::connect_with(pool, options).unwrap();
     let label = Label::new("files").unwrap();

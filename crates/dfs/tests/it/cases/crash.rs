@@ -8,7 +8,7 @@ use dolmen_dfs::{
     Dfs, Error, File, FileKind, FormatOptions, MountOptions, OpenOptions, RenameMode, SetAttrs,
 };
 use dolmen_env::sim::{CrashPlan, Fault, SimConfig, SimDisk, SimDrive, SimPower};
-use dolmen_env::{Clock, Rng, SimClock};
+use dolmen_env::{Clock, Rng, Secrets, SimClock};
 use dolmen_types::{Credentials, Label, ObjectClass, TargetNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -246,6 +246,7 @@ fn rebuild(drives: &[SimDrive], plan: CrashPlan, clock: &Arc<dyn Clock>) -> Dfs 
         timeout_ns: 0,
         clock: Arc::clone(clock),
         rng: Rng::from_seed(3),
+        secrets: Secrets::Repeatable(Rng::from_seed(3)),
     };
     let pool = Pool::connect_with(transport, options).unwrap();
     assert!(pool.check().unwrap().iter().all(|audit| audit.findings.is_empty()));
