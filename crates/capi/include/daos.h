@@ -23,6 +23,8 @@ extern "C" {
 #endif
 
 int daos_init(void);
+
+/* The last one gives up every handle, and queues as DAOS_EQ_DESTROY_FORCE does. */
 int daos_fini(void);
 
 /* Makes the library of a forked process usable. */

@@ -11,7 +11,11 @@ extern "C" {
 /* Makes a queue on which events complete. */
 int daos_eq_create(daos_handle_t *eqh);
 
-/* Gives a queue up. -DER_BUSY if it has events under way or completed, unless flags say DAOS_EQ_DESTROY_FORCE. */
+/*
+ * Gives a queue up. -DER_BUSY if it has events under way or completed, unless flags say DAOS_EQ_DESTROY_FORCE: those under way
+ * end then, with -DER_CANCELED if nothing is answered for a second, and nothing writes to the memory of any afterwards. What
+ * was asked for may be carried out nevertheless.
+ */
 int daos_eq_destroy(daos_handle_t eqh, int flags);
 
 /*

@@ -20,7 +20,7 @@ use core::ffi::{c_int, c_uint};
 use core::mem::offset_of;
 use dolmen_client::{Wait, Way};
 use dolmen_codec::{give_way, now};
-use queue::{Chain, Rounds, Step, Task};
+use queue::{Chain, PutOff, Rounds, Step, Task};
 pub(crate) use queue::{Chained, Ending, Finish, Next, Queue, Start, is_in_callback};
 
 pub(crate) use state::Callback;
@@ -66,12 +66,10 @@ fn unqueued() -> Arc<Queue> {
     Arc::clone(queue.get_or_insert_with(Arc::default))
 }
 
-/// Gives up what the library keeps of events that are on no queue.
-pub(crate) fn clear() {
+/// Gives up what the library keeps of events that are on no queue; whether something of that was called off.
+pub(crate) fn clear() -> bool {
     let queue = UNQUEUED.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(queue) = queue {
-        queue.drain();
-    }
+    queue.is_some_and(|queue| queue.drain())
 }
 
 /// As [`clear`], without ending anything: it belongs to the process that this one was forked off.
@@ -202,7 +200,7 @@ pub(crate) fn later(ev: Ev, body: impl FnOnce() -> Result<()> + Send + 'static) 
         return body();
     }
     let (queue, place) = locate(ev)?;
-    queue.put_off(place, ev, Box::new(move || der(body)))
+    queue.put_off(place, ev, PutOff::Operation(Box::new(move || der(body)), Der::CANCELED.code()))
 }
 
 /// Carries an operation out now, and ends its event when somebody polls or tests: for what only changes this process's
@@ -217,7 +215,7 @@ pub(crate) fn at_once(ev: Ev, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let (queue, place) = locate(ev)?;
     queue.check_ready(place)?;
     let error = der(body);
-    queue.put_off(place, ev, Box::new(move || error))
+    queue.put_off(place, ev, PutOff::Done(error))
 }
 
 /// As [`later`], for a `dfs_*` function: `read` reads in the call what that was given, and makes of it what is carried out.
@@ -233,7 +231,8 @@ where
         let (queue, place) = locate(ev)?;
         queue.check_ready(place)?;
         let body = read()?;
-        Ok(queue.put_off(place, ev, Box::new(move || errno(body)))?)
+        let canceled = Errno::from(Der::CANCELED).0;
+        Ok(queue.put_off(place, ev, PutOff::Operation(Box::new(move || errno(body)), canceled))?)
     })
 }
 
@@ -341,8 +340,8 @@ extern "C" fn daos_eq_create(eqh: Out<Handle>) -> c_int {
     })
 }
 
-/// Gives a queue up; by force only after what is under way has ended, since that looks at the program's memory. A
-/// callback cannot wait for that.
+/// Gives a queue up; by force only after what is under way has ended, be it as called off, since that looks at the program's
+/// memory. A callback cannot wait for that.
 #[unsafe(no_mangle)]
 extern "C" fn daos_eq_destroy(eqh: Handle, flags: c_int) -> c_int {
     der(|| {

@@ -8,7 +8,7 @@
 
 use crate::cont::{self, ContHandle};
 use crate::error::{Der, Result};
-use crate::event::Queue;
+use crate::event::{self, Queue};
 use crate::object::{ArrayHandle, KvHandle, ObjectHandle};
 use crate::oit::OitHandle;
 use crate::place::PoolHandle;
@@ -134,6 +134,19 @@ pub(crate) fn queues() -> Vec<Arc<Queue>> {
     queues
 }
 
+/// The pools that are connected to.
+fn pools() -> Vec<Arc<PoolHandle>> {
+    let mut pools = Vec::new();
+    for part in &TABLE {
+        let part = part.read().unwrap_or_else(PoisonError::into_inner);
+        pools.extend(part.places.iter().filter_map(|place| match &place.entry {
+            Some(Entry::Pool(pool)) => Some(Arc::clone(pool)),
+            _ => None,
+        }));
+    }
+    pools
+}
+
 /// What a cookie leads to.
 ///
 /// # Errors
@@ -204,12 +217,20 @@ pub(crate) fn clear() {
             }
         }
     }
-    for entry in &all {
-        if let Entry::Queue(queue) = entry {
-            queue.drain();
-        }
-    }
     all.sort_by_key(Entry::order);
+}
+
+/// Gives all queues up. If something of that was called off since no answer has come, nobody waits for the engines that
+/// have said nothing at all meanwhile: what is closed now is theirs to find out.
+pub(crate) fn end_queues() {
+    let pools: Vec<_> = pools().into_iter().map(|pool| (pool.heard(), pool)).collect();
+    let mut is_silent = event::clear();
+    for queue in queues() {
+        is_silent |= queue.drain();
+    }
+    for (heard, pool) in pools.into_iter().filter(|_| is_silent) {
+        pool.note_silence(heard);
+    }
 }
 
 macro_rules! finders {

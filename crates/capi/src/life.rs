@@ -120,9 +120,9 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
             return Ok(());
         }
         if is_own() {
+            handle::end_queues();
             fs::clear();
             handle::clear();
-            event::clear();
             unclaim();
         }
         Ok(())

@@ -373,6 +373,18 @@ impl PoolHandle {
         Ok(self.steps.get().expect("looked at above"))
     }
 
+    /// How often its engine was heard.
+    pub(crate) fn heard(&self) -> u64 {
+        self.remote.as_ref().map_or(0, |remote| remote.link().heard())
+    }
+
+    /// Takes its engine for silent if it was not heard since.
+    pub(crate) fn note_silence(&self, heard: u64) {
+        if let Some(remote) = &self.remote {
+            remote.link().note_silence_since(heard);
+        }
+    }
+
     /// Gives the connection up, on a way of the caller's, if nobody else has it. An object that is open, or an operation under
     /// way, keeps it; the last of them gives it up.
     pub(crate) async fn leave(self: Arc<Self>, way: Way) {

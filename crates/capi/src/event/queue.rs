@@ -23,6 +23,10 @@ const TAKEN_MAX: usize = 64;
 /// How long a thread that waits for a time drives one lane before it looks at the queue again.
 const TURN_NS: u64 = 10_000_000;
 
+/// Who gives a queue up waits so long for the next answer: nobody wants it any more, and an engine that works has sent it
+/// by then.
+const SILENCE_NS_MAX: u64 = 1_000_000_000;
+
 thread_local! {
     /// Callbacks that this thread is in.
     static CALLBACKS: Counter<u32> = const { Counter::new(0) };
@@ -191,8 +195,13 @@ impl Task {
     }
 }
 
-/// An operation that is carried out when somebody polls; it returns the event's error.
-pub(super) type PutOff = Box<dyn FnOnce() -> c_int + Send>;
+/// What is done when somebody polls; it gives the event's error.
+pub(super) enum PutOff {
+    /// Nothing: it was carried out in the call.
+    Done(c_int),
+    /// An operation, and the event's error if it is called off.
+    Operation(Box<dyn FnOnce() -> c_int + Send>, c_int),
+}
 
 /// Operations of one pool.
 struct Lane {
@@ -326,8 +335,11 @@ impl Queue {
 
     /// Carries out the oldest operation that was put off; whether there was one.
     fn make_up(&self) -> bool {
-        let Some((place, body)) = self.lock().put_off.pop_front() else { return false };
-        let error = body();
+        let Some((place, put_off)) = self.lock().put_off.pop_front() else { return false };
+        let error = match put_off {
+            PutOff::Done(error) => error,
+            PutOff::Operation(operation, _) => operation(),
+        };
         let ended = self.lock().state.end_operation(place, error);
         self.complete(ended);
         true
@@ -674,11 +686,70 @@ impl Queue {
     }
 
     /// Gives the queue up: ends everything that is under way, and waits for other threads that are about to: until then it may
-    /// look at the program's memory. Whoever waits for an event of it hears of it then.
-    pub(crate) fn drain(&self) {
-        let mut rest = Rest::default();
+    /// look at the program's memory. Whoever waits for an event of it hears of it then. What was not begun yet is called off,
+    /// and so is the rest when nothing has ended for a while; whether there was such a rest.
+    pub(crate) fn drain(&self) -> bool {
+        let (mut rest, mut since_ns, mut left) = (Rest::default(), RealClock.monotonic_ns(), usize::MAX);
+        let mut is_silent = false;
+        self.call_off_put_off();
         while !self.lock().state.close() {
-            self.drive(&Left::Forever, &mut rest);
+            let (under_way, now_ns) = (self.lock().state.under_way(), RealClock.monotonic_ns());
+            if under_way < left {
+                (left, since_ns) = (under_way, now_ns);
+            }
+            if now_ns.saturating_sub(since_ns) >= SILENCE_NS_MAX {
+                self.call_off();
+                is_silent = true;
+            }
+            self.drive(&Left::Ns(TURN_NS), &mut rest);
+        }
+        is_silent
+    }
+
+    /// Ends what was put off, without carrying it out.
+    fn call_off_put_off(&self) {
+        loop {
+            let Some((place, put_off)) = self.lock().put_off.pop_front() else { return };
+            let error = match put_off {
+                PutOff::Done(error) => error,
+                PutOff::Operation(operation, canceled) => {
+                    drop(operation);
+                    canceled
+                }
+            };
+            let ended = self.lock().state.end_operation(place, error);
+            self.complete(ended);
+        }
+    }
+
+    /// Ends all operations as called off, but those that another thread has in hand. Their answers find nobody, and nothing of
+    /// theirs looks at the program's memory again.
+    fn call_off(&self) {
+        let mut inner = self.lock();
+        let tasks = core::mem::take(&mut inner.tasks);
+        inner.task_count -= tasks.len();
+        let mut gone = Vec::new();
+        for cell in inner.lanes.iter_mut().flat_map(|lane| &mut lane.cells) {
+            // The cell stays taken: its answer may come still.
+            if let Some(place) = cell.place.take_if(|_| cell.event.is_some()) {
+                let finish = core::mem::replace(&mut cell.finish, Finish::Plain);
+                gone.push((place, finish, cell.event.take()));
+            }
+        }
+        drop(inner);
+        for (place, task) in tasks {
+            let error = (task.code)(Der::CANCELED);
+            drop(task);
+            let ended = self.lock().state.end_operation(place, error);
+            self.complete(ended);
+        }
+        for (place, finish, event) in gone {
+            if let Some(mut event) = event {
+                event.abort();
+            }
+            let Some(error) = finish.call_off() else { continue };
+            let ended = self.lock().state.end_operation(place, error);
+            self.complete(ended);
         }
     }
 
@@ -693,6 +764,18 @@ impl Queue {
 }
 
 impl Finish {
+    /// The error of an operation that is called off, if it has ended with this.
+    fn call_off(self) -> Option<c_int> {
+        match self {
+            Self::Chain(chain) => Some((chain.code)(Der::CANCELED)),
+            Self::Round(all, index) => match all.arrived(index, Err(Der::CANCELED))? {
+                Next::Ended(error) => Some(error),
+                Next::Ask(_) => unreachable!("a round with a request that failed is the last"),
+            },
+            other => other.end(Ending { result: Err(dolmen_client::Error::Canceled), buf: None }),
+        }
+    }
+
     /// The error of the operation, if it has ended with this.
     fn end(self, ending: Ending) -> Option<c_int> {
         match self {

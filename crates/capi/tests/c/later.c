@@ -1,4 +1,5 @@
 /* Operations that are under way until somebody polls: arrays, lists, key queries, commits. */
+#include <time.h>
 #include "still.h"
 
 #define RECORDS 40
@@ -470,8 +471,125 @@ large_updates_with_conditions_go_on_when_somebody_polls(void)
 	end();
 }
 
+static uint32_t     numbers[RECORDS];
+static char         found[8];
+static daos_size_t  found_size, array_size;
+static size_t       attrs_size;
+static char         attrs[8];
+
+/* Operations of each kind: of one request, of several, of one that is put off; they write to memory of the program. */
+static void
+launch_all(daos_handle_t th)
+{
+	daos_key_t   dkey;
+	daos_iod_t   one = {.iod_type = DAOS_IOD_SINGLE, .iod_nr = 1, .iod_size = 4};
+	d_iov_t      iov;
+	d_sg_list_t  data = {.sg_nr = 1, .sg_iovs = &iov};
+	static uint64_t key = 7;
+
+	d_iov_set(&dkey, &key, sizeof(key));
+	d_iov_set(&one.iod_name, "a", 1);
+	d_iov_set(&iov, numbers, 4);
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "key", 5, "value", next()));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "key", &found_size, found, next()));
+	OK(daos_obj_update(oh, DAOS_TX_NONE, 0, &dkey, 1, &one, &data, next()));
+	OK(daos_array_read(ah, DAOS_TX_NONE, records(0, RECORDS), buffer(numbers, sizeof(numbers)), next()));
+	OK(daos_array_get_size(ah, DAOS_TX_NONE, &array_size, next()));
+	OK(daos_cont_list_attr(coh, attrs, &attrs_size, next()));
+	OK(daos_array_get_size(ah, th, &array_size, next()));
+	OK(daos_tx_commit(th, next()));
+}
+
+static void
+begin_and_launch_all(void)
+{
+	daos_handle_t th;
+	uint32_t      all[RECORDS] = {1, 2, 3};
+
+	begin();
+	OK(daos_array_write(ah, DAOS_TX_NONE, records(0, RECORDS), buffer(all, sizeof(all)), NULL));
+	OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "key", 5, "first", NULL));
+	OK(daos_cont_set_attr(coh, 1, (char const *const[]){"name"}, (const void *const[]){"value"}, (size_t[]){5}, NULL));
+	OK(daos_tx_open(coh, &th, 0, NULL));
+	OK(daos_kv_put(kv, th, 0, "other", 5, "value", NULL));
+	found_size = sizeof(found);
+	attrs_size = sizeof(attrs);
+	stand_still();
+	launch_all(th);
+}
+
+/* All are called off, but in one process those that need nobody else. The memory is the program's: nothing writes to it. */
+static void
+claim_called_off(void)
+{
+	int i;
+
+	for (i = 0; daemon_pid > 0 && i < launched; i++)
+		GIVES(evs[i].ev_error, -DER_CANCELED);
+	if (daemon_pid > 0)
+		CHECK(!is_running());
+	memset(numbers, 0x55, sizeof(numbers));
+	memset(found, 0x55, sizeof(found));
+	memset(attrs, 0x55, sizeof(attrs));
+	memset(evs, 0x55, sizeof(evs));
+	found_size = array_size = attrs_size = 4711;
+	if (daemon_pid > 0)
+		CHECK(kill(daemon_pid, SIGCONT) == 0);
+}
+
+static void
+claim_untouched(void)
+{
+	const char *bytes = (const char *)evs;
+	size_t      i;
+
+	CHECK(numbers[0] == 0x55555555 && numbers[RECORDS - 1] == 0x55555555 && found[0] == 0x55 && attrs[0] == 0x55);
+	CHECK(found_size == 4711 && array_size == 4711 && attrs_size == 4711);
+	for (i = 0; i < sizeof(evs); i++)
+		CHECK(bytes[i] == 0x55);
+}
+
+static void
+a_queue_is_given_up_although_nobody_answers(void)
+{
+	daos_size_t size = 0;
+	int         i;
+
+	begin_and_launch_all();
+	OK(daos_eq_destroy(eq, DAOS_EQ_DESTROY_FORCE));
+	claim_called_off();
+	/* The answers come, and find nobody; all else goes on. */
+	for (i = 0; i < 100; i++)
+		OK(daos_kv_put(kv, DAOS_TX_NONE, 0, "last", 4, "last", NULL));
+	OK(daos_kv_get(kv, DAOS_TX_NONE, 0, "last", &size, NULL, NULL));
+	GIVES(size, 4);
+	claim_untouched();
+	OK(daos_eq_create(&eq));
+	end();
+}
+
+static void
+the_library_ends_although_nobody_answers(void)
+{
+	time_t began;
+
+	begin_and_launch_all();
+	began = time(NULL);
+	OK(daos_fini());
+	/* Whoever waits for an engine does so for half a minute, and every handle would. */
+	CHECK(time(NULL) - began < 25);
+	claim_called_off();
+	/* What it had open is gone with its connection. */
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	OK(daos_cont_open(poh, "cont", DAOS_COO_RW, &coh, NULL, NULL));
+	claim_untouched();
+	close_all();
+}
+
 TESTS(TEST(arrays_are_written_read_and_cut_when_somebody_polls), TEST(keys_are_listed_and_queried_when_somebody_polls),
       TEST(stores_are_listed_when_somebody_polls), TEST(transactions_are_committed_when_somebody_polls),
       TEST(what_takes_several_requests_goes_on_when_somebody_polls),
       TEST(arrays_are_cut_and_changed_in_transactions_when_somebody_polls),
-      TEST(large_updates_with_conditions_go_on_when_somebody_polls))
+      TEST(large_updates_with_conditions_go_on_when_somebody_polls),
+      TEST(a_queue_is_given_up_although_nobody_answers), TEST(the_library_ends_although_nobody_answers))

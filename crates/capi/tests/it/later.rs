@@ -11,6 +11,8 @@ c_tests!("later":
     what_takes_several_requests_goes_on_when_somebody_polls,
     arrays_are_cut_and_changed_in_transactions_when_somebody_polls,
     large_updates_with_conditions_go_on_when_somebody_polls,
+    a_queue_is_given_up_although_nobody_answers,
+    the_library_ends_although_nobody_answers,
 );
 
 #[test]

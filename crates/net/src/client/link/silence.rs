@@ -6,7 +6,7 @@
 //!
 //! Invariants: at most one such question is under way; a connection that has ended is not silent.
 
-use super::{Guard, Inner, State};
+use super::{Guard, Inner, Link, State};
 use crate::client::pending::Waiter;
 use core::time::Duration;
 use dolmen_codec::wire::SystemVerb;
@@ -41,6 +41,24 @@ impl Inner {
     }
 }
 
+impl Link {
+    /// How often something has come.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.look(|state| state.heard).unwrap_or(0)
+    }
+
+    /// Takes the engine for silent if nothing has come since it was [`Link::heard`] so often: from now on everything fails at
+    /// once until it answers.
+    pub fn note_silence_since(&self, heard: u64) {
+        self.look(|state| {
+            if state.heard == heard && state.session.is_some() && state.silence.is_none() {
+                state.begin_silence();
+            }
+        });
+    }
+}
+
 impl State {
     /// Whether the engine is silent still, by what has come.
     pub(super) fn is_silent(&mut self) -> bool {
@@ -59,6 +77,10 @@ impl State {
         if !is_told || head.deadline_ns != 0 || self.session.is_none() || self.silence.is_some() {
             return;
         }
+        self.begin_silence();
+    }
+
+    fn begin_silence(&mut self) {
         let question = self.requests.begin(Waiter::System(None), None, None, u64::MAX);
         self.silence = Some(Silence { question, listen_ns: 0 });
         // Ignored: it is a question without a body, and a connection that ends ends the silence.
