@@ -27,7 +27,12 @@ int daos_init(void);
 /* The last one gives up every handle, and queues as DAOS_EQ_DESTROY_FORCE does. */
 int daos_fini(void);
 
-/* Makes the library of a forked process usable. */
+/*
+ * Makes the library of a forked process usable, which refuses every handle until then. Handles of the parent on pools,
+ * containers and objects, its mounts (dfs_t, dfs_sys_t) and what is open in them are made anew and keep their values, queues
+ * begin empty, and open transactions, object id tables and what was under way stay the parent's. So does all that the parent
+ * has open in a directory (file:DIR), which has one process alone.
+ */
 int daos_reinit(void);
 
 #if defined(__cplusplus)

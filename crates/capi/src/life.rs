@@ -129,8 +129,9 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
     })
 }
 
-/// Makes the library of a forked process usable. Handles on what a daemon serves are made anew and keep their cookies;
-/// what the parent has open in a directory stays the parent's, and so do transactions, mounts and what is under way.
+/// Makes the library of a forked process usable. Handles on what a daemon serves, mounts, and what is open in them are made
+/// anew and keep their cookies; what the parent has open in a directory stays the parent's, and so do transactions and what is
+/// under way.
 #[unsafe(no_mangle)]
 extern "C" fn daos_reinit() -> c_int {
     der(|| {
@@ -141,10 +142,10 @@ extern "C" fn daos_reinit() -> c_int {
         if is_own() {
             return Ok(());
         }
-        fs::forget();
         event::forget();
         claim()?;
         handle::renew();
+        fs::renew();
         Ok(())
     })
 }

@@ -127,17 +127,28 @@ impl Dir {
     /// # Errors
     /// `NotFound` if it was removed; `NameTooLong` if it lies deeper than a path is long.
     pub fn path(&self) -> Result<Vec<u8>> {
-        let mut names = Vec::new();
-        let mut at = Arc::clone(&self.node);
-        if at.is_removed() {
+        self.path_by(|node| Ok(node.home()))
+    }
+
+    /// As [`Dir::path`], for a process that was forked off, in which nobody gives back what a thread had locked.
+    ///
+    /// # Errors
+    /// Those of [`Dir::path`]; `Contended` if a thread was about to move a directory of the path.
+    pub fn path_if_free(&self) -> Result<Vec<u8>> {
+        self.path_by(Node::home_if_free)
+    }
+
+    fn path_by(&self, home: impl Fn(&Node) -> Result<Home>) -> Result<Vec<u8>> {
+        if self.node.is_removed() {
             return Err(Error::NotFound);
         }
-        while let Some(parent) = at.parent() {
-            names.push(at.slot().dkey);
+        let (mut names, mut at) = (Vec::new(), home(&self.node)?);
+        while let Some(parent) = at.parent {
+            names.push(at.slot.dkey);
             if names.len() > crate::layout::PATH_BYTES_MAX {
                 return Err(Error::NameTooLong);
             }
-            at = parent;
+            at = home(&parent)?;
         }
         let mut path = Vec::new();
         for name in names.iter().rev() {
@@ -253,8 +264,20 @@ impl File {
     /// What it takes to open it in another mount of the container, whatever becomes of its entry: [`Dfs::reopen`].
     #[must_use]
     pub fn known(&self) -> KnownFile {
-        let (node, slot) = (&self.node, self.node.slot());
-        let (chunk_bytes, permissions) = (node.chunk_bytes, self.mode() & 0o7777);
+        self.known_at(self.node.slot())
+    }
+
+    /// As [`File::known`], for a process that was forked off, in which nobody gives back what a thread had locked.
+    ///
+    /// # Errors
+    /// `Contended` if a thread was about to move it.
+    pub fn known_if_free(&self) -> Result<KnownFile> {
+        Ok(self.known_at(self.node.home_if_free()?.slot))
+    }
+
+    fn known_at(&self, slot: Slot) -> KnownFile {
+        let (node, permissions) = (&self.node, self.mode() & 0o7777);
+        let chunk_bytes = node.chunk_bytes;
         KnownFile { oid: node.oid, dir: slot.oid, name: slot.dkey.to_vec(), chunk_bytes, permissions }
     }
 }

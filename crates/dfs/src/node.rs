@@ -141,6 +141,18 @@ impl Node {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).slot.clone()
     }
 
+    pub(crate) fn home(&self) -> Home {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As [`Node::home`], without waiting for a lock.
+    ///
+    /// # Errors
+    /// `Contended`.
+    pub(crate) fn home_if_free(&self) -> Result<Home> {
+        self.home.try_lock().map(|home| home.clone()).map_err(|_held| Error::Contended)
+    }
+
     /// Whether the record lies there.
     pub(crate) fn is_at(&self, slot: &Slot) -> bool {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).slot == *slot

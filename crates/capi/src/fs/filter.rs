@@ -45,8 +45,14 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn mounted(&self) -> &Mounted {
+    pub(super) fn mounted(&self) -> &Arc<Mounted> {
         &self.mounted
+    }
+
+    /// The same for a mount that was made anew.
+    pub(super) fn remade(&self, mounted: Arc<Mounted>) -> Self {
+        let Self { mounted: _, pattern, newer, with_dirs } = self;
+        Self { mounted, pattern: pattern.clone(), newer: *newer, with_dirs: *with_dirs }
     }
 
     fn lets_through(&self, name: &[u8], stat: &Stat) -> bool {

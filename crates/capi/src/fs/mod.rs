@@ -24,7 +24,7 @@ use crate::error::Errno;
 use crate::error::{Der, PosixResult};
 
 pub(crate) use mount::evict;
-pub(crate) use table::{Locked, clear, forget, hold};
+pub(crate) use table::{Locked, clear, forget, hold, renew};
 
 impl From<dolmen_dfs::Error> for Errno {
     fn from(error: dolmen_dfs::Error) -> Self {

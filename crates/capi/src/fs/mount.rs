@@ -57,6 +57,15 @@ impl Mounted {
         self.moves.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The same mount of a process that was forked off, on the handles that it has made anew. What another thread was about to
+    /// change stays the parent's.
+    pub(super) fn remade(&self) -> Option<Self> {
+        let prefix = RwLock::new(self.prefix.try_read().ok()?.clone());
+        let lent = AtomicUsize::new(self.lent.load(Ordering::Acquire));
+        let made = mount_on((self.pool, self.cont), self.flags, self.snapshot, self.owns).ok()?;
+        Some(Self { prefix, lent, ..made })
+    }
+
     /// The part of a path that is in the file system.
     ///
     /// # Errors

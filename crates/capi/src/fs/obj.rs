@@ -42,6 +42,24 @@ impl Obj {
         Self { mounted, oid: located.oid(), opened: located.opened, flags, entry: RwLock::new(entry) }
     }
 
+    /// The same thing in a mount that was made anew in a process that was forked off. What another thread was about to move
+    /// stays the parent's.
+    pub(super) fn remade(&self, mounted: &Arc<Mounted>) -> Option<Self> {
+        let entry = self.entry.try_read().ok()?.clone();
+        let path = match &self.opened {
+            Opened::File(file) => {
+                let made = reopen(Arc::clone(mounted), &file.known_if_free().ok()?, self.flags).ok()?;
+                let above = entry.parent.and_then(|dir| dir.path_if_free().ok());
+                let parent = above.and_then(|path| mounted.fs.open_dir(path).ok());
+                return Some(Self { entry: RwLock::new(EntryOf { parent, name: entry.name }), ..made });
+            }
+            Opened::Dir(dir) => dir.path_if_free().ok()?,
+            Opened::Symlink(_) => [&entry.parent?.path_if_free().ok()?[..], b"/", &entry.name].concat(),
+        };
+        let (found, _) = look_up(mounted, &mounted.fs, &path, self.flags | libc::O_NOFOLLOW).ok()?;
+        (found.oid == self.oid).then_some(found)
+    }
+
     /// Where its entry is.
     pub(super) fn entry(&self) -> EntryOf {
         self.entry.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -503,11 +521,14 @@ fn file_of_blob(mounted: Arc<Mounted>, oid: Oid, flags: c_int, read: &mut Reader
     let (dir, name) = (Oid::from_bytes(dir), read.bytes()?.to_vec());
     let chunk_bytes = read.number()?;
     let permissions = u32::try_from(read.number()?).map_err(|_wide| EINVAL)?;
+    reopen(mounted, &KnownFile { oid, dir, name, chunk_bytes, permissions }, flags)
+}
+
+fn reopen(mounted: Arc<Mounted>, known: &KnownFile, flags: c_int) -> PosixResult<Obj> {
     let options = options(&mounted, flags & !(libc::O_CREAT | libc::O_TRUNC))?;
-    let file =
-        mounted.fs.reopen(&KnownFile { oid, dir, name: name.clone(), chunk_bytes, permissions }, &options)?;
-    let entry = RwLock::new(EntryOf { parent: None, name });
-    Ok(Obj { mounted, opened: Opened::File(file), oid, flags, entry })
+    let file = mounted.fs.reopen(known, &options)?;
+    let entry = RwLock::new(EntryOf { parent: None, name: known.name.clone() });
+    Ok(Obj { mounted, opened: Opened::File(file), oid: known.oid, flags, entry })
 }
 
 /// What `dfs_obj_get_info` tells.

@@ -56,11 +56,26 @@ impl Sys {
     pub(super) fn base(&self) -> Ptr<Mounted> {
         self.base
     }
+
+    /// The same for a mount that was made anew and has its pointer still.
+    pub(super) fn remade(&self) -> Self {
+        Self { base: self.base, caches: self.caches, kept: Mutex::default() }
+    }
 }
 
 impl OpenDir {
-    pub(super) fn mounted(&self) -> &Mounted {
+    pub(super) fn mounted(&self) -> &Arc<Mounted> {
         &self.mounted
+    }
+
+    /// The same in a mount that was made anew in a process that was forked off, read as far. What another thread was about to
+    /// read stays the parent's.
+    pub(super) fn remade(&self, mounted: Arc<Mounted>) -> Option<Self> {
+        let reading = self.place.try_lock().ok()?;
+        let (cookie, names) = (reading.cookie, reading.names.clone());
+        let place = Mutex::new(Reading { cookie, names, entry: Box::new(dirent(b"", None)) });
+        let dir = mounted.fs.open_dir(self.dir.path_if_free().ok()?).ok()?;
+        (dir.oid() == self.dir.oid()).then_some(Self { mounted, dir, place })
     }
 }
 

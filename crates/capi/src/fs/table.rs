@@ -238,3 +238,53 @@ pub(crate) fn hold() -> Locked {
 pub(crate) fn forget() {
     core::mem::forget(take_all());
 }
+
+/// As [`forget`], but what can be had anew gets its pointer back: mounts on handles that were made anew, and what is open in
+/// them.
+pub(crate) fn renew() {
+    let mut all = Vec::new();
+    for (shard, part) in TABLE.iter().enumerate() {
+        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let taken =
+            part.places.iter_mut().enumerate().filter_map(|(at, place)| Some((at, place.held.take()?)));
+        all.extend(taken.map(|(index, held)| (shard, index, held)));
+    }
+    all.sort_by_key(|(.., held)| core::cmp::Reverse(held.order()));
+    let mut mounts = Vec::new();
+    for (shard, index, held) in all {
+        let made = remake(&held, &mut mounts);
+        // What it holds is the parent's.
+        core::mem::forget(held);
+        let mut part = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
+        let Part { places, free } = &mut *part;
+        let slot = &mut places[index];
+        if made.is_none() {
+            slot.age = slot.age.wrapping_add(1).max(1);
+            free.extend(u32::try_from(index).ok());
+        }
+        slot.held = made;
+    }
+}
+
+/// Mounts of the parent, and what was made anew for them.
+type Mounts = Vec<(*const Mounted, Arc<Mounted>)>;
+
+/// The same thing of this process, if there can be one.
+fn remake(held: &Any, mounts: &mut Mounts) -> Option<Any> {
+    if let Any::Mounted(mounted) = held {
+        let made = Arc::new(mounted.remade()?);
+        mounts.push((Arc::as_ptr(mounted), Arc::clone(&made)));
+        return Some(Any::Mounted(made));
+    }
+    let anew = |old: &Arc<Mounted>| {
+        let found = mounts.iter().find(|(known, _)| core::ptr::eq(*known, Arc::as_ptr(old)));
+        found.map(|(_, made)| Arc::clone(made))
+    };
+    Some(match held {
+        Any::Mounted(_) => unreachable!("made above"),
+        Any::Sys(sys) => Any::Sys(Arc::new(sys.remade())),
+        Any::Obj(obj) => Any::Obj(Arc::new(obj.remade(&anew(&obj.mounted)?)?)),
+        Any::Filter(filter) => Any::Filter(Arc::new(filter.remade(anew(filter.mounted())?))),
+        Any::OpenDir(dir) => Any::OpenDir(Arc::new(dir.remade(anew(dir.mounted())?)?)),
+    })
+}

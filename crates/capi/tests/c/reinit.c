@@ -1,5 +1,11 @@
 /* A forked process goes on with the handles of its parent, through a daemon. */
+#include <errno.h>
+#include <fcntl.h>
+#include <dirent.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <daos_fs.h>
+#include <daos_fs_sys.h>
 #include "harness.h"
 
 static void
@@ -52,6 +58,117 @@ handles_are_made_anew(void)
 	OK(daos_eq_destroy(eq, 0));
 	OK(daos_array_close(ah, NULL));
 	OK(daos_kv_close(kv, NULL));
+	close_all();
+}
+
+static void
+read_all(dfs_t *dfs, dfs_obj_t *file, const char *expected)
+{
+	char        text[16] = {0};
+	d_iov_t     iov;
+	d_sg_list_t sgl  = {.sg_nr = 1, .sg_iovs = &iov};
+	daos_size_t size = 0;
+
+	d_iov_set(&iov, text, sizeof(text));
+	OK(dfs_read(dfs, file, &sgl, 0, &size, NULL));
+	CHECK(size == strlen(expected) && memcmp(text, expected, size) == 0);
+}
+
+static void
+write_all(dfs_t *dfs, dfs_obj_t *file, const char *text)
+{
+	d_iov_t     iov;
+	d_sg_list_t sgl = {.sg_nr = 1, .sg_iovs = &iov};
+
+	d_iov_set(&iov, (void *)text, strlen(text));
+	OK(dfs_write(dfs, file, &sgl, 0, NULL));
+}
+
+static dfs_obj_t *
+make(dfs_t *dfs, dfs_obj_t *dir, const char *name, mode_t mode, const char *target)
+{
+	dfs_obj_t *made;
+
+	OK(dfs_open(dfs, dir, name, mode, O_RDWR | O_CREAT | O_EXCL, 0, 0, target, &made));
+	return made;
+}
+
+static void
+mounts_and_what_is_open_in_them_are_made_anew(void)
+{
+	dfs_predicate_t  only = {.dp_name = "f%"};
+	dfs_pipeline_t  *filter;
+	dfs_t           *dfs;
+	dfs_sys_t       *sys;
+	dfs_obj_t       *dir, *file, *other, *link, *again;
+	DIR             *names;
+	struct dirent   *entry, *before;
+	struct stat      st;
+	char             target[16];
+	daos_size_t      size;
+	int              status;
+	pid_t            child;
+
+	OK(daos_init());
+	OK(daos_pool_connect("pool", NULL, DAOS_PC_RW, &poh, NULL, NULL));
+	OK(dfs_cont_create_with_label(poh, "files", NULL, NULL, &coh, &dfs));
+	OK(dfs_set_prefix(dfs, "/mnt"));
+	dir   = make(dfs, NULL, "dir", S_IFDIR | 0755, NULL);
+	file  = make(dfs, dir, "file", S_IFREG | 0644, NULL);
+	other = make(dfs, dir, "other", S_IFREG | 0644, NULL);
+	link  = make(dfs, dir, "link", S_IFLNK | 0777, "file");
+	write_all(dfs, file, "parent");
+	OK(dfs_pipeline_create(dfs, only, DFS_FILTER_NAME, &filter));
+	OK(dfs_sys_connect("pool", NULL, "files", O_RDWR, 0, NULL, &sys));
+	OK(dfs_sys_opendir(sys, "/dir", 0, &names));
+	OK(dfs_sys_readdir(sys, names, &before));
+	child = fork();
+	if (child == 0) {
+		GIVES(dfs_get_size(dfs, file, &size), EINVAL);
+		OK(daos_reinit());
+		OK(dfs_get_size(dfs, file, &size));
+		GIVES(size, 6);
+		read_all(dfs, file, "parent");
+		write_all(dfs, file, "child!");
+		OK(dfs_lookup(dfs, "/mnt/dir/file", O_RDONLY, &again, NULL, &st));
+		CHECK(st.st_size == 6);
+		GIVES(dfs_write(dfs, again, &(d_sg_list_t){0}, 0, NULL), EPERM);
+		OK(dfs_release(again));
+		OK(dfs_release(make(dfs, dir, "new", S_IFREG | 0600, NULL)));
+		OK(dfs_update_parent(file, link, NULL));
+		OK(dfs_chmod(dfs, dir, "file", 0600));
+		size = sizeof(target);
+		OK(dfs_get_symlink_value(link, target, &size));
+		CHECK(strcmp(target, "file") == 0);
+		OK(dfs_pipeline_destroy(filter));
+		/* Where the parent was: names that it has read do not come again. */
+		CHECK(before->d_name[0] != 0);
+		OK(dfs_sys_readdir(sys, names, &entry));
+		CHECK(entry != NULL && entry != before && strcmp(entry->d_name, before->d_name) != 0);
+		OK(dfs_sys_access(sys, "/dir/file", R_OK, 0));
+		OK(dfs_sys_closedir(names));
+		OK(dfs_sys_disconnect(sys));
+		OK(dfs_release(other));
+		OK(dfs_release(link));
+		OK(dfs_release(file));
+		GIVES(dfs_release(file), EINVAL);
+		OK(dfs_release(dir));
+		OK(dfs_umount(dfs));
+		close_all();
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	GIVES(status, 0);
+	read_all(dfs, file, "child!");
+	OK(dfs_stat(dfs, dir, "new", &st));
+	OK(dfs_sys_closedir(names));
+	OK(dfs_sys_disconnect(sys));
+	OK(dfs_pipeline_destroy(filter));
+	OK(dfs_release(other));
+	OK(dfs_release(link));
+	OK(dfs_release(file));
+	OK(dfs_release(dir));
+	OK(dfs_umount(dfs));
 	close_all();
 }
 
@@ -234,4 +351,4 @@ who_dies_has_nothing_alone_any_more(void)
 	close_all();
 }
 
-TESTS(TEST(who_dies_has_nothing_alone_any_more), TEST(handles_of_another_process_are_evicted), TEST(a_pool_that_is_had_alone_is_shared_with_children_and_by_bytes), TEST(handles_are_made_anew), TEST(blobs_become_handles_in_another_process))
+TESTS(TEST(who_dies_has_nothing_alone_any_more), TEST(handles_of_another_process_are_evicted), TEST(a_pool_that_is_had_alone_is_shared_with_children_and_by_bytes), TEST(handles_are_made_anew), TEST(mounts_and_what_is_open_in_them_are_made_anew), TEST(blobs_become_handles_in_another_process))

@@ -26,6 +26,6 @@ fn what_one_process_does_with_objects_it_does_through_a_daemon() {
 #[test]
 fn forked_processes_go_on_with_handles_and_blobs() {
     let tests = kit::names("reinit");
-    assert_eq!(tests.len(), 5);
+    assert_eq!(tests.len(), 6);
     tests.iter().for_each(|test| run("reinit", test));
 }
